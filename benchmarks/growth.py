@@ -41,7 +41,7 @@ from scrapy_aopic.core.robots.fetches import MAX_BYTES
 from scrapy_aopic.core.robots.rules import finish, path_of
 from scrapy_aopic.web.bounds import has_too_many_attributes, is_packed_too_often
 from scrapy_aopic.web.http_dates import read_retry_after
-from scrapy_aopic.web.link_extraction import Extraction, Page
+from scrapy_aopic.web.link_extraction import Extraction, LinkJoiner
 from scrapy_aopic.web.page_text import read_canonical, read_text
 from scrapy_aopic.web.robots_parser import Rfc9309RobotParser, parse
 from scrapy_aopic.web.sitemaps import Sitemap, sitemaps_in
@@ -192,7 +192,7 @@ EXTRACTIONS = (
     Extraction(follows_nofollow=False),
     Extraction(restrict_css="div, p", restrict_text="x"),
 )
-JOINER = Page("http://h.test/a/b", "http://h.test/" + "ab/" * 300, "utf-8")
+JOINER = LinkJoiner("http://h.test/a/b", "http://h.test/" + "ab/" * 300, "utf-8")
 NORMALISER = Normaliser(
     last_year=2030, max_length=0, max_depth=0, max_repeats=0, max_parameters=0, extensions=frozenset({"gz"})
 )

@@ -32,7 +32,7 @@ from scrapy.linkextractors import LinkExtractor as ScrapyLinkExtractor
 from scrapy.utils.response import get_base_url
 
 from scrapy_aopic import LinkExtractor, Links
-from scrapy_aopic.web.link_extraction import Page
+from scrapy_aopic.web.link_extraction import LinkJoiner
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "no options": {},
@@ -92,7 +92,7 @@ def lexbor() -> Callable[[HtmlResponse], list[str]]:
     from selectolax.lexbor import LexborHTMLParser  # type: ignore[import-not-found]  # optional
 
     def find(page: HtmlResponse) -> list[str]:
-        joiner = Page(page.url, get_base_url(page), page.encoding)
+        joiner = LinkJoiner(page.url, get_base_url(page), page.encoding)
         links = [
             node.attributes.get("href") for node in LexborHTMLParser(page.text).css("a[href], area[href]")
         ]

@@ -17,7 +17,7 @@ from scrapy.utils.reactor import is_reactor_installed
 from twisted.internet.defer import Deferred
 
 from .loop import start
-from .network import Watch
+from .network import TransferWatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +29,7 @@ _REMEMBERED = 10_000
 class _Doorkeeper:
     """Hands to *receiver* the addresses to which a transfer may go (``IResolutionReceiver``)."""
 
-    def __init__(self, receiver: Any, watch: Watch) -> None:
+    def __init__(self, receiver: Any, watch: TransferWatch) -> None:
         self._receiver = receiver
         self._watch = watch
         self.resolutionBegan = receiver.resolutionBegan
@@ -50,7 +50,7 @@ class _GuardedResolver:
         self._resolver = resolver
 
     def resolveHostName(self, receiver: Any, *args: Any, **kwargs: Any) -> Any:
-        watch = Watch.current.get()
+        watch = TransferWatch.current.get()
         if watch is not None and watch.door is not None:
             receiver = _Doorkeeper(receiver, watch)
         return self._resolver.resolveHostName(receiver, *args, **kwargs)
@@ -66,7 +66,7 @@ def guard_resolver() -> None:
             pluggable.installNameResolver(_GuardedResolver(pluggable.nameResolver))
 
 
-class _Receiver:
+class _ResolutionReceiver:
     """Takes the first address that Twisted finds (``IResolutionReceiver``)."""
 
     def __init__(self, found: Callable[[str], None]) -> None:
@@ -130,7 +130,7 @@ class Addresses:
             return
         from twisted.internet import reactor  # noqa: PLC0415  # whichever was installed
 
-        receiver = _Receiver(partial(self._resolved, name))
+        receiver = _ResolutionReceiver(partial(self._resolved, name))
         try:
             cast("Any", reactor).nameResolver.resolveHostName(receiver, name)
         except ValueError:  # no name that could be one

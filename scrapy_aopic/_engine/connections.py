@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from scrapy_aopic.refusals import NetworkError, resolved
 
-from .network import Socket, Watch, Wire
+from .network import Socket, TransferWatch, Wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -128,7 +128,7 @@ def _connection_below(transport: Any) -> _TwistedConnection | None:
 
 
 def watch_connections(downloader: Downloader, *, at_once: int) -> frozenset[str]:
-    """Have the connections of *downloader* tell :class:`~.network.Watch`, and do nothing that nobody asked for.
+    """Have the connections of *downloader* tell :class:`~.network.TransferWatch`, and do nothing that nobody asked for.
 
     Retries are left to RetryMiddleware, which goes through the scheduler and so keeps the gap: Twisted and aiohttp
     send a request again by themselves, at once, when a kept connection breaks. Headers are bounded: Twisted reads
@@ -202,13 +202,13 @@ def _send_at_once(protocol: _TwistedProtocol, request: Callable[..., Any], *args
 def _get_connection(
     get: Callable[..., Deferred[_TwistedProtocol]], *args: Any, **kwargs: Any
 ) -> Deferred[_TwistedProtocol]:
-    deferred, watch = get(*args, **kwargs), Watch.current.get()
+    deferred, watch = get(*args, **kwargs), TransferWatch.current.get()
     if watch is None:
         return deferred
     return deferred.addCallbacks(partial(_got, watch), partial(_got_none, watch))
 
 
-def _got(watch: Watch, protocol: _TwistedProtocol) -> _TwistedProtocol:
+def _got(watch: TransferWatch, protocol: _TwistedProtocol) -> _TwistedProtocol:
     try:
         watch.connected(protocol.dataReceived)
     except BaseException:
@@ -217,12 +217,12 @@ def _got(watch: Watch, protocol: _TwistedProtocol) -> _TwistedProtocol:
     return protocol
 
 
-def _got_none(watch: Watch, failure: Any) -> Any:
+def _got_none(watch: TransferWatch, failure: Any) -> Any:
     _raise_refusal(watch)
     return failure
 
 
-def _raise_refusal(watch: Watch) -> None:
+def _raise_refusal(watch: TransferWatch) -> None:
     """Say that no connection was made because it must not be, if that is so.
 
     Raises:
@@ -233,7 +233,7 @@ def _raise_refusal(watch: Watch) -> None:
 
 
 async def _resolve(resolve: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    found, watch = await resolve(*args, **kwargs), Watch.current.get()
+    found, watch = await resolve(*args, **kwargs), TransferWatch.current.get()
     if watch is None or watch.door is None:
         return found
     let = [each for each in found if watch.lets(each["host"])]
@@ -244,7 +244,7 @@ async def _resolve(resolve: Callable[..., Any], *args: Any, **kwargs: Any) -> An
 
 async def _connect(connect: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     connection = await connect(*args, **kwargs)
-    watch, protocol = Watch.current.get(), connection.protocol
+    watch, protocol = TransferWatch.current.get(), connection.protocol
     if watch is not None and protocol is not None:
         if not isinstance(protocol.data_received, _AiohttpWire):
             protocol.data_received = _AiohttpWire(protocol)

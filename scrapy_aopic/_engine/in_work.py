@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
 
-class _Watched(set[Request]):
+class _WatchedSet(set[Request]):
     """A set of requests that says what is taken out of it."""
 
     def __init__(self, requests: Iterable[Request], taken_out: Callable[[Request], None]) -> None:
@@ -87,6 +87,6 @@ def _watch(owner: object, name: str, taken_out: Callable[[Request], None]) -> Ab
     requests = getattr(owner, name, None)
     if not isinstance(requests, set):
         return frozenset()
-    watched = _Watched(cast("set[Request]", requests), taken_out)
+    watched = _WatchedSet(cast("set[Request]", requests), taken_out)
     setattr(owner, name, watched)
     return watched

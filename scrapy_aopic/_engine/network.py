@@ -79,7 +79,7 @@ class Span(NamedTuple):
     end: float
 
 
-class _Look(NamedTuple):
+class _WireState(NamedTuple):
     """What is known of a connection. Instants are those of ``time.monotonic``; the kernel's are exact to a tick.
 
     Attributes:
@@ -134,7 +134,7 @@ class Wire:
     def __init__(self, receive: Callable[[bytes], None], socket_of: Callable[[], Socket | None]) -> None:
         self._receive = receive
         self._socket_of = socket_of
-        self.watch = Watch()
+        self.watch = TransferWatch()
 
     def __call__(self, data: bytes) -> None:
         if data:  # aiohttp calls it without any, too
@@ -150,25 +150,25 @@ class Wire:
         """Whether *response* says itself where it ends, unless a flag denies it."""
         return True
 
-    def look(self) -> _Look:
+    def look(self) -> _WireState:
         """What is known of the connection now."""
         now, connection = monotonic(), self._socket_of()
         if connection is None or not _TCP_INFO:
-            return _Look(now, math.inf, now, now, 0)
+            return _WireState(now, math.inf, now, now, 0)
         try:
             info = connection.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, _INFO.size)
         except OSError:  # closed, or none of TCP
             info = b""
         if len(info) < _INFO.size:
-            return _Look(now, math.inf, now, now, 0)
+            return _WireState(now, math.inf, now, now, 0)
         sent, received, heard, n_resent = _INFO.unpack(info)
         later = monotonic()  # this process may have been stopped in between
-        return _Look(
+        return _WireState(
             now, now - sent / 1000, later - received / 1000 + _TICK, later - heard / 1000 + _TICK, n_resent
         )
 
 
-class Watch:
+class TransferWatch:
     """Watches one transfer.
 
     Args:
@@ -194,7 +194,7 @@ class Watch:
         "refused",
     )
 
-    current: ContextVar[Watch | None] = ContextVar("aopic_watch", default=None)
+    current: ContextVar[TransferWatch | None] = ContextVar("aopic_watch", default=None)
     """The watch over the transfer that is started in this context."""
 
     def __init__(
@@ -203,10 +203,10 @@ class Watch:
         self.door = door
         self.refused = ""
         self._lets_some = False
-        self.lost: _Look | None = None
+        self.lost: _WireState | None = None
         self._permit = permit
-        self._first: _Look | None = None
-        self._last: _Look | None = None
+        self._first: _WireState | None = None
+        self._last: _WireState | None = None
         self._began = 0.0
         self._wire: Wire | None = None
         self._n_resent = 0
@@ -233,7 +233,7 @@ class Watch:
             self.refused = address
         return False
 
-    def see(self, look: _Look) -> None:
+    def see(self, look: _WireState) -> None:
         """Data was received; *look* is what is known of the connection."""
         self._first = self._first or look
         self._last = look

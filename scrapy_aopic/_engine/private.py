@@ -36,7 +36,7 @@ class EngineSlot(Protocol):
     nextcall: NextCall
 
 
-class Engine(Protocol):
+class ScrapyEngine(Protocol):
     """``crawler.engine``.
 
     Attributes:
@@ -124,9 +124,9 @@ def engine_slot_of(crawler: Crawler) -> EngineSlot | None:
     return cast("EngineSlot | None", getattr(crawler.engine, "_slot", None))
 
 
-def engine_of(crawler: Crawler) -> Engine:
+def engine_of(crawler: Crawler) -> ScrapyEngine:
     """The engine, which must have been made."""
-    return cast("Engine", crawler.engine)
+    return cast("ScrapyEngine", crawler.engine)
 
 
 def downloader_of(crawler: Crawler) -> Downloader:

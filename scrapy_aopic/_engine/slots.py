@@ -30,7 +30,7 @@ from .addresses import guard_resolver
 from .clocks import Clocks
 from .connections import watch_connections
 from .private import downloader_of
-from .transfers import Transfer, Transfers
+from .transfers import SlotTransfers, Transfer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -85,7 +85,7 @@ class PoliteSlot(Slot):
         self.not_before = not_before
         self._ended = ended
         self._kick = kick
-        self.transferring: Transfers = Transfers(self._end, permit, door)
+        self.transferring: SlotTransfers = SlotTransfers(self._end, permit, door)
 
     @property
     def lastseen(self) -> float:

@@ -1,4 +1,4 @@
-"""Transfers of a download slot: the set that the downloader keeps of them, and what one was like in the end."""
+"""SlotTransfers of a download slot: the set that the downloader keeps of them, and what one was like in the end."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from scrapy import Request
 from scrapy.http import Response
 
-from .network import Watch
+from .network import TransferWatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class Transfers(set["Request"]):
+class SlotTransfers(set["Request"]):
     """Stands in for ``Slot.transferring``: the downloader adds a request when its transfer starts, and removes it at
     the end.
 
@@ -38,12 +38,12 @@ class Transfers(set["Request"]):
         self._ended = ended
         self._permit = permit
         self._door = door
-        self.watch = Watch()
+        self.watch = TransferWatch()
 
     def add(self, request: Request) -> None:
         super().add(request)
-        self.watch = Watch(self._permit(request), self._door(request))
-        Watch.current.set(self.watch)
+        self.watch = TransferWatch(self._permit(request), self._door(request))
+        TransferWatch.current.set(self.watch)
 
     def remove(self, request: Request) -> None:
         super().remove(request)

@@ -36,7 +36,7 @@ from .domains import Domains
 from .duplicates import Duplicates
 from .focus.harvest import read_harvest
 from .focus.leads import Leads, unpack_lead
-from .focus.sample import Sample
+from .focus.sample import LabelSample
 from .frontier.frontier import Empty, Frontier, NotBefore, Taken, Unlocated
 from .kept_links import KeptLinks, Scores
 from .layout import COUNTERS_KEY, HARVEST_KEY, KEYS_KEY, TOTALS_KEY, URL_KEYS
@@ -56,7 +56,7 @@ from .revisits.worth import Worth
 from .saved import Saved, open_totals, read_saved
 from .shards.mail import Mail, open_cut
 from .shards.receiving import Receiver
-from .shards.remote_pages import Abroad
+from .shards.remote_pages import RemotePages
 from .support import Support
 from .tables import BlobTable
 from .visits import Visits, check_link
@@ -162,7 +162,7 @@ class Crawl:
         self._due = DuePages(self.frontier.index, recrawl.share if recrawl is not None else 0.0)
         self._leases = Leases(now)
         self._leads = Leads(store)
-        self.sample = Sample(store)
+        self.sample = LabelSample(store)
         self.pages = Pages(
             store,
             ledger=self.ledger,
@@ -190,8 +190,8 @@ class Crawl:
         )
         duplicates = Duplicates(store, is_near=policy.is_near, site_of=self._site_of, most=policy.same_words)
         adds_scores = order.counts_links and not order.values_links
-        self._abroad = (
-            Abroad(store, mail, self.pages, self.ledger, duplicates, adds_scores=adds_scores)
+        self._remote = (
+            RemotePages(store, mail, self.pages, self.ledger, duplicates, adds_scores=adds_scores)
             if mail is not None
             else None
         )
@@ -201,7 +201,7 @@ class Crawl:
             duplicates,
             self._site_of,
             adds_scores=adds_scores,
-            abroad=self._abroad,
+            remote=self._remote,
         )
         self.support = Support(self.domains, self.frontier) if self.domains is not None else None
         self._scores = Scores(store, order, self.pages)
@@ -228,9 +228,9 @@ class Crawl:
                 frontier=self.frontier,
                 support=self.support,
                 merging=self._merging,
-                abroad=self._abroad,
+                remote=self._remote,
             )
-            if mail is not None and self._abroad is not None
+            if mail is not None and self._remote is not None
             else None
         )
         self._ahead, self._prefetching = getattr(store, "read_ahead", 0), prefetching(store)
@@ -277,8 +277,8 @@ class Crawl:
         further: list[tuple[Family, Table]] = [(Family.META, self.sample.table)]
         if self._policy.order.values_links:
             further += self._leads.tables
-        if self.mail is not None and self._abroad is not None:
-            further += [(Family.META, self.mail), (Family.CONTENT, self._abroad)]
+        if self.mail is not None and self._remote is not None:
+            further += [(Family.META, self.mail), (Family.CONTENT, self._remote)]
         return further
 
     def _resume(self, saved: Saved, now: float) -> None:
@@ -331,7 +331,7 @@ class Crawl:
     @property
     def n_merged(self) -> int:
         """Pages that were merged with another one in this run."""
-        return self._merging.n_merged + (self._abroad.n_merged if self._abroad is not None else 0)
+        return self._merging.n_merged + (self._remote.n_merged if self._remote is not None else 0)
 
     def page(self, key: bytes) -> Page | None:
         """The page under *key*; not to be changed."""

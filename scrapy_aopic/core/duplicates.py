@@ -92,7 +92,7 @@ class Text(NamedTuple):
         return self.digest[_HALF:]
 
 
-class Found(NamedTuple):
+class Judgement(NamedTuple):
     """Which pages a page is the same as.
 
     Attributes:
@@ -198,7 +198,7 @@ class Duplicates:
         """Begin to read what :meth:`judge` will look at, if the store can do that."""
         self._rows.prefetch([TEXTS + page, *(self._names(text) if text.digest else ())])
 
-    def judge(self, page: bytes, text: Text, is_other: Callable[[bytes], bool]) -> Found:
+    def judge(self, page: bytes, text: Text, is_other: Callable[[bytes], bool]) -> Judgement:
         """Keep *text* as that of the page under key *page*, and find out which page it is the same as.
 
         Args:
@@ -210,8 +210,8 @@ class Duplicates:
             self.drop(page)
             owners = self._rows.get_many(names)  # some of them may have led to this page
         if not names:
-            return Found()
-        found = self._find(page, text, owners, is_other) if any(owners) else Found()
+            return Judgement()
+        found = self._find(page, text, owners, is_other) if any(owners) else Judgement()
         self._rows.put(TEXTS + page, text.digest + text.sketch)
         if found.first:
             return found
@@ -230,19 +230,19 @@ class Duplicates:
 
     def _find(
         self, page: bytes, text: Text, owners: list[bytes | None], is_other: Callable[[bytes], bool]
-    ) -> Found:
+    ) -> Judgement:
         site, copy = self._site_of(page), b""
         for first in self._like(text, owners, site):
             if first == page:
-                return Found(copy=copy)
+                return Judgement(copy=copy)
             if not is_other(first):
                 self.forget(first)
             elif self._site_of(first) == site:
-                return Found(first)
+                return Judgement(first)
             else:
                 copy = copy or first
         excess = self._excess(page, site, text, owners[0], is_other) if owners[0] and self._most else b""
-        return Found(excess, b"" if excess else copy)
+        return Judgement(excess, b"" if excess else copy)
 
     def _like(self, text: Text, owners: list[bytes | None], site: bytes) -> Iterator[bytes]:
         """Keys of pages that had *text* first, or nearly, the most alike first: of all sites, and then of *site*."""

@@ -22,7 +22,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from .api import Ending
-from .duplicates import Claim, Found
+from .duplicates import Claim, Judgement
 from .pages import MAX_HEIGHT
 from .records import FAILED, PAGE_BYTES, VISITED
 
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from .leases import Leases
     from .pages import Pages
     from .records import Page
-    from .shards.remote_pages import Abroad
+    from .shards.remote_pages import RemotePages
 
-_UNJUDGED = Found()
+_UNJUDGED = Judgement()
 
 
 class Merging:
@@ -45,7 +45,7 @@ class Merging:
     Args:
         site_of: Key of the registered domain of the page under a key.
         adds_scores: Whether the scores of merged pages are added up: they are if they count links.
-        abroad: Merges pages with pages of other shards; ``None`` if there are none.
+        remote: Merges pages with pages of other shards; ``None`` if there are none.
 
     Attributes:
         n_merged: Pages that were merged with another one in this run.
@@ -59,16 +59,16 @@ class Merging:
         site_of: Callable[[bytes], bytes],
         *,
         adds_scores: bool,
-        abroad: Abroad | None = None,
+        remote: RemotePages | None = None,
     ) -> None:
         self.n_merged = 0
-        self._abroad = abroad
+        self._remote = remote
         self._pages = pages
         self._leases = leases
         self._duplicates = duplicates
         self._site_of = site_of
         self._adds_scores = adds_scores
-        self._verdicts: dict[bytes, Found] = {}  # by page key of the lease
+        self._verdicts: dict[bytes, Judgement] = {}  # by page key of the lease
 
     # -- while a page is in flight
 
@@ -109,10 +109,10 @@ class Merging:
         is_there = page is not None and page.state != FAILED and self._pages.root(other)[0] != key
         if not is_there or not self._duplicates.agree(key, other):
             return False
-        self._verdicts[lease.key] = Found(other)
+        self._verdicts[lease.key] = Judgement(other)
         return True
 
-    def verdict(self, key: bytes) -> Found:
+    def verdict(self, key: bytes) -> Judgement:
         """What the leased page under *key* was found to be the same as."""
         return self._verdicts.get(key, _UNJUDGED)
 
@@ -154,8 +154,8 @@ class Merging:
     def claim(self, claim: Claim, other: bytes, now: float) -> None:
         """Merge the page of *claim* with the one under *other*, now or once that is visited."""
         root, page = self._partner(claim.page, other)
-        if self._abroad is not None and len(root) > PAGE_BYTES:
-            self._abroad.claim(claim, self._pages.expect(claim.page, "a claim"), root)
+        if self._remote is not None and len(root) > PAGE_BYTES:
+            self._remote.claim(claim, self._pages.expect(claim.page, "a claim"), root)
         if page is None:
             return
         if page.visits:
@@ -175,12 +175,12 @@ class Merging:
             if source is None or source.state != VISITED or source.visits != claim.visits:
                 continue  # it may say something else by now
             root, other = self._partner(claim.page, key)
-            if self._abroad is not None and len(root) > PAGE_BYTES:
-                self._abroad.claim(claim, source, root)
+            if self._remote is not None and len(root) > PAGE_BYTES:
+                self._remote.claim(claim, source, root)
             elif other is not None and self._is_backed(claim, key):
                 self._merge(claim.page, root, other, claim.outcome, now)
-        if self._abroad is not None:
-            self._abroad.visited(key)
+        if self._remote is not None:
+            self._remote.visited(key)
 
     def _partner(self, key: bytes, other: bytes) -> tuple[bytes, Page | None]:
         """The page to merge the one under *key* with if it is the one under *other*; ``None`` for no other one."""
@@ -199,7 +199,7 @@ class Merging:
         # it from being merged with its canonical page.
         if page.height >= (MAX_HEIGHT if self._site_of(key) == self._site_of(root) else MAX_HEIGHT // 2):
             return
-        if self._abroad is not None:
-            self._abroad.stays(root, other)
+        if self._remote is not None:
+            self._remote.stays(root, other)
         self._pages.merge(key, page, root, other, now, outcome=outcome, adds_score=self._adds_scores)
         self.n_merged += 1

@@ -36,10 +36,10 @@ from scrapy_aopic.core.robots.fetches import (
     MAX_BYTES,
     Download,
     Fetch,
-    Found,
     RobotsFetches,
+    RobotsTarget,
+    RobotsText,
     Step,
-    Target,
     Wait,
 )
 from scrapy_aopic.core.robots.state import KnownRobots, Refetching, RobotsTxt
@@ -290,7 +290,7 @@ class RobotsMiddleware:
                 elif isinstance(step, Wait):
                     await _ended(step.fetch)
                     step = self._fetches.resumed(fetch, self.clock())
-                elif isinstance(step, Found):
+                elif isinstance(step, RobotsText):
                     return step.text, ""
                 else:
                     return None, step.reason
@@ -382,7 +382,7 @@ def _in_words(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
-def _target(url: str, response: Response) -> Target | None:
+def _target(url: str, response: Response) -> RobotsTarget | None:
     """Where *response*, which came from *url*, redirects to, if that is in the web."""
     location = response.headers.get(b"Location")
     if location is None or not 300 <= response.status < 400:
@@ -392,7 +392,7 @@ def _target(url: str, response: Response) -> Target | None:
         origin = origin_of_robots_txt(to)
     except ValueError:
         return None
-    return Target(to, origin) if to.startswith(("http://", "https://")) else None
+    return RobotsTarget(to, origin) if to.startswith(("http://", "https://")) else None
 
 
 def _key(origin: str) -> bytes:

@@ -12,14 +12,14 @@ Rule: a folder or a file that cannot be used is a :class:`~scrapy_aopic.exceptio
 
 from __future__ import annotations
 
-from .folders import Page, read_folder, train
+from .folders import ExamplePage, read_folder, train
 from .model import load_model, save_model
 from .scorers import LinkScorer, LinkText, PageScorer, PageSeen
 
 __all__ = [
+    "ExamplePage",
     "LinkScorer",
     "LinkText",
-    "Page",
     "PageScorer",
     "PageSeen",
     "load_model",

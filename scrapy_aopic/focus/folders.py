@@ -29,7 +29,7 @@ _MOST_FILES = 20_000
 """Files of a folder that are read: far more than a topic needs."""
 
 
-class Page(NamedTuple):
+class ExamplePage(NamedTuple):
     """An example: its file, its text, and its title."""
 
     path: Path
@@ -37,7 +37,7 @@ class Page(NamedTuple):
     title: str = ""
 
 
-def read_folder(folder: Path) -> list[Page]:
+def read_folder(folder: Path) -> list[ExamplePage]:
     """The pages in *folder* and below it, in the order of their names; hidden files are none.
 
     Raises:
@@ -51,7 +51,7 @@ def read_folder(folder: Path) -> list[Page]:
         for path in sorted(folder.rglob("*"))[:_MOST_FILES]:
             if path.is_file() and not path.name.startswith("."):
                 with path.open("rb") as file:
-                    page = Page(path, *_said(file.read(_MOST_BYTES)))
+                    page = ExamplePage(path, *_said(file.read(_MOST_BYTES)))
                 if page.text:
                     pages.append(page)
     except OSError as error:
@@ -63,7 +63,7 @@ def read_folder(folder: Path) -> list[Page]:
     return pages
 
 
-def read_page(path: Path) -> Page:
+def read_page(path: Path) -> ExamplePage:
     """The page in the file at *path*.
 
     Raises:
@@ -71,7 +71,7 @@ def read_page(path: Path) -> Page:
     """
     try:
         with open_given(path) as file:
-            page = Page(path, *_said(file.read(_MOST_BYTES)))
+            page = ExamplePage(path, *_said(file.read(_MOST_BYTES)))
     except OSError as error:
         raise TopicError(f"The page {path} cannot be read: {plainly(error)}.") from error
     if not page.text:
@@ -92,8 +92,8 @@ def _said(data: bytes) -> tuple[str, str]:
 
 
 def train(
-    positive: Sequence[Page],
-    negative: Sequence[Page],
+    positive: Sequence[ExamplePage],
+    negative: Sequence[ExamplePage],
     cut: CutText = words,
     cut_url: Callable[[str], list[str]] = url_words,
 ) -> Topic:
@@ -108,7 +108,7 @@ def train(
     return topic
 
 
-def samples(positive: Sequence[Page], negative: Sequence[Page]) -> Samples:
+def samples(positive: Sequence[ExamplePage], negative: Sequence[ExamplePage]) -> Samples:
     """What :mod:`~scrapy_aopic.core.focus.jlse_as_printed` learns from; as nobody knows what is said of links to saved pages, their
     titles take the place of that."""
     graded = [*((page, True) for page in positive), *((page, False) for page in negative)]
@@ -126,5 +126,5 @@ def stop_words() -> frozenset[str]:
     return frozenset(stopwords(["en", "zh"]))
 
 
-def _graded(pages: Iterable[Page], grade: float) -> list[tuple[str, float]]:
+def _graded(pages: Iterable[ExamplePage], grade: float) -> list[tuple[str, float]]:
     return [(page.text, grade) for page in pages]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from scrapy_aopic.core.focus.topic import CutText, Topic
 
-    from .folders import Page
+    from .folders import ExamplePage
 
 FOLDS = 5
 """Parts that examples are cut into to grade each by a classifier that has learned from the others."""
@@ -55,7 +55,7 @@ def quality(relevant: Sequence[float], others: Sequence[float]) -> Quality:
     )
 
 
-def measure(topic: Topic, positive: Sequence[Page], negative: Sequence[Page]) -> Quality:
+def measure(topic: Topic, positive: Sequence[ExamplePage], negative: Sequence[ExamplePage]) -> Quality:
     """Quality of *topic* on pages that it has not learned from."""
     return quality(
         [topic.grade(page.text) for page in positive], [topic.grade(page.text) for page in negative]
@@ -63,7 +63,7 @@ def measure(topic: Topic, positive: Sequence[Page], negative: Sequence[Page]) ->
 
 
 def cross_validated(
-    positive: Sequence[Page], negative: Sequence[Page], cut: CutText = words
+    positive: Sequence[ExamplePage], negative: Sequence[ExamplePage], cut: CutText = words
 ) -> Quality | None:
     """Quality of topics that have learned from four fifths of the pages, on the rest; ``None`` if there are too few."""
     if min(len(positive), len(negative)) < FOLDS:

@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.shard import ShardId
-from scrapy_aopic.core.shards.rebuilt_mail import Known, begin_anew
+from scrapy_aopic.core.shards.rebuilt_mail import LostShard, start_lost_shard
 from scrapy_aopic.exceptions import LostError, StorageError
 from scrapy_aopic.place.paths import Home, read_home, shard_folder, shards_on_disk, store_folder, write_home
 from scrapy_aopic.storage import exists
@@ -161,9 +161,9 @@ class OnDisk:
         if awaited:
             self._say_awaited(number, awaited)
             raise InUseError(f"Shard {number} waits for others.")
-        known = Known(traces.got, traces.sent, traces.letters)
+        known = LostShard(traces.got, traces.sent, traces.letters)
         store.number = seen
-        store.write(begin_anew(ShardId(number, self._cut.shards), known, self._policy, now), sync=True)
+        store.write(start_lost_shard(ShardId(number, self._cut.shards), known, self._policy, now), sync=True)
         counts = traces.state.counts if traces.state is not None else (0, 0, 0, 0)
         logger.warning(
             "Shard %(number)d of the crawl in %(folder)s begins anew, because its disk is lost: its %(pages)d pages, %(visited)d "

@@ -23,7 +23,7 @@ from lxml import etree  # type: ignore[import-untyped]  # has no types
 from scrapy_aopic.core.focus.topic import LinkText, PageWords
 from scrapy_aopic.core.focus.words import LINK_CHARACTERS, PAGE_CHARACTERS, compatible
 
-from .link_extraction import Page
+from .link_extraction import LinkJoiner
 
 Element: TypeAlias = Any
 """An element of lxml."""
@@ -93,12 +93,12 @@ class PageContext:
 
     def __init__(
         self,
-        said: _Said | None = None,
-        links: dict[str, _Found] | None = None,
+        said: _PageText | None = None,
+        links: dict[str, _RawLink] | None = None,
         joined: Mapping[str, str | None] | None = None,
     ) -> None:
         self.joined = joined or {}
-        self._said = said if said is not None else _Said([], 0)
+        self._said = said if said is not None else _PageText([], 0)
         self._links = links or {}
         self.links: Mapping[str, LinkText] = _LinkTexts(self._links, self._said)
         self.words = self._said.words_within(PAGE_CHARACTERS)
@@ -135,7 +135,7 @@ class PageContext:
 class _LinkTexts(Mapping[str, LinkText]):
     """What a page that has *said* all this says of *links*, by URL."""
 
-    def __init__(self, links: dict[str, _Found], said: _Said) -> None:
+    def __init__(self, links: dict[str, _RawLink], said: _PageText) -> None:
         self._links = links
         self._said = said
 
@@ -149,7 +149,7 @@ class _LinkTexts(Mapping[str, LinkText]):
         return len(self._links)
 
 
-class _Found(NamedTuple):
+class _RawLink(NamedTuple):
     """A link: the pieces of its text, those of the heading above it, and its title; no text if it is hidden."""
 
     begin: int
@@ -178,23 +178,23 @@ def page_context(
         side: Characters on each side of a link that are wanted.
         cut: What cuts its text into words, if these are wanted.
     """
-    reader = _Reader(MOST_LINKS if has_links else 0)
+    reader = _ContextReader(MOST_LINKS if has_links else 0)
     reader.read(etree.tostring(root, encoding="unicode", with_tail=False))
-    join = Page(url, base or url, encoding).join
+    join = LinkJoiner(url, base or url, encoding).join
     joined = {href: join(href) if len(href) <= _LONGEST_HREF else None for href in reader.found}
-    links: dict[str, _Found] = {}
+    links: dict[str, _RawLink] = {}
     for absolute, found in zip(joined.values(), reader.found.values(), strict=True):
         if absolute is not None and absolute.startswith(_WEB):
             links.setdefault(absolute.partition("#")[0] if "#" in absolute else absolute, found)
-    return PageContext(_Said(reader.pieces, min(side, _SIDE), cut), links, joined)
+    return PageContext(_PageText(reader.pieces, min(side, _SIDE), cut), links, joined)
 
 
 def text_context(text: str) -> PageContext:
     """What a page says that is nothing but *text*."""
-    return PageContext(_Said([text], 0))
+    return PageContext(_PageText([text], 0))
 
 
-class _Reader:
+class _ContextReader:
     """Reads a page tag by tag, without recursion, as hostile ones are deep.
 
     Args:
@@ -207,7 +207,7 @@ class _Reader:
 
     def __init__(self, most: int) -> None:
         self.pieces: list[str] = []
-        self.found: dict[str, _Found] = {}
+        self.found: dict[str, _RawLink] = {}
         self._heading = (0, 0)
         self._begun: list[tuple[int, str]] = []  # links and headings that have not ended
         self._most = most
@@ -263,7 +263,7 @@ class _Reader:
         elif len(self.found) < self._most:
             href, title = _link(tag)
             if href and href not in self.found:
-                self.found[href] = _Found(begin, end, self._heading, title)
+                self.found[href] = _RawLink(begin, end, self._heading, title)
 
     def _skip(
         self, tag: str, behind: str, pairs: Iterator[tuple[str | None, str]], *, has_links: bool
@@ -281,7 +281,7 @@ class _Reader:
             if has_links and at.startswith("a ") and len(self.found) < self._most:
                 href, here = _link(at)[0], len(self.pieces)
                 if href:
-                    self.found.setdefault(href, _Found(here, here, (0, 0), is_hidden=True))
+                    self.found.setdefault(href, _RawLink(here, here, (0, 0), is_hidden=True))
             if depth == 0:
                 break
             at, behind = next(((each, text) for each, text in pairs if each is not None), (None, ""))
@@ -311,7 +311,7 @@ def _link(tag: str) -> tuple[str, str]:
     return attributes.get("href", ""), attributes.get("title", "")[:LINK_CHARACTERS]
 
 
-class _Said:
+class _PageText:
     """What a page says, in *pieces*, of which each is where its place is.
 
     Args:
@@ -348,7 +348,7 @@ class _Said:
         n_pieces = bisect_right(list(accumulate(map(len, self._pieces))), n) + 1
         return self.words[: self._begins[min(n_pieces, len(self._pieces))]]
 
-    def cut(self, links: Sequence[_Found | None], n_in_full: int) -> PageWords:
+    def cut(self, links: Sequence[_RawLink | None], n_in_full: int) -> PageWords:
         """What its words say of *links*, and nothing of what was not found."""
         assert self.words is not None, "they were to be cut"
         begins, n, last = self._begins, self._side // _WORD_CHARACTERS, len(self._begins) - 1
@@ -370,7 +370,7 @@ class _Said:
             said.append((*around, begins[above], begins[below]))
         return PageWords(self.words, said, titles)
 
-    def of(self, found: _Found, url: str, *, has_around: bool = True) -> LinkText:
+    def of(self, found: _RawLink, url: str, *, has_around: bool = True) -> LinkText:
         """What is said of a link that was *found* and leads to *url*.
 
         Args:
@@ -394,7 +394,7 @@ class _Said:
             said_above = self._headings[heading] = self._text(*heading)
         return LinkText(anchor, around, said_above, path)
 
-    def parts(self, links: Iterable[_Found]) -> tuple[list[str], list[str]]:
+    def parts(self, links: Iterable[_RawLink]) -> tuple[list[str], list[str]]:
         """The texts between *links*, and those of *links*, within its first :data:`PAGE_CHARACTERS`."""
         pieces = list(_first(self._pieces, PAGE_CHARACTERS))
         texts: tuple[list[str], list[str]] = ([], [])

@@ -166,11 +166,11 @@ _NONE: Mapping[str, str | None] = {}
 
 
 def note_joined(response: Response, joined: Mapping[str, str | None]) -> None:
-    """Links of the page of *response* have been *joined*, by :meth:`Page.join`, before its callback looks for them."""
+    """Links of the page of *response* have been *joined*, by :meth:`LinkJoiner.join`, before its callback looks for them."""
     _joined[response] = joined
 
 
-class Page:
+class LinkJoiner:
     """Makes the links of one page absolute.
 
     Args:
@@ -359,7 +359,7 @@ class Extraction:
             ValueError: If a region is no element, but a text or an attribute.
         """
         if self._needs_no_tree and isinstance(response, HtmlResponse) and is_huge(response):
-            page = Page(response.url, _base_of(response), response.encoding, strips=self._strips)
+            page = LinkJoiner(response.url, _base_of(response), response.encoding, strips=self._strips)
             yield from self._joined(response, page, (self._skimmed(response),))
         elif (tree := tree_of(response)) is None:
             return
@@ -368,11 +368,11 @@ class Extraction:
                 if self._follows_nofollow or not rel_has_nofollow(element.get("rel")):
                     yield url
         else:
-            page = Page(tree.url, tree.base, tree.encoding, strips=self._strips)
+            page = LinkJoiner(tree.url, tree.base, tree.encoding, strips=self._strips)
             parts = (self._links_in(region, tree) for region in self._regions_of(tree.selector))
             yield from self._joined(response, page, parts)
 
-    def _joined(self, response: Response, page: Page, parts: Iterable[Iterable[str]]) -> Iterator[str]:
+    def _joined(self, response: Response, page: LinkJoiner, parts: Iterable[Iterable[str]]) -> Iterator[str]:
         """The absolute URLs of the links in *parts* of *page*, as far as they are not refused."""
         refuses, unique = self._refuses, self._unique
         known = _joined.get(response, _NONE) if self._strips else _NONE
@@ -399,7 +399,7 @@ class Extraction:
 
         Of the links to a URL in one region only the first counts, even if it is its text that it is refused for.
         """
-        page = Page(tree.url, tree.base, tree.encoding, strips=self._strips)
+        page = LinkJoiner(tree.url, tree.base, tree.encoding, strips=self._strips)
         found: set[str] = set()
         for region in self._regions_of(tree.selector):
             seen: set[str] = set()

@@ -35,7 +35,7 @@ def read_pickle(data: bytes) -> Any:
         NotPlainError: If it is not plain data.
     """
     try:
-        value = _Reader(data).read()
+        value = _PickleReader(data).read()
     except NotPlainError:
         raise
     except (LookupError, struct.error, ValueError, TypeError, AttributeError) as error:
@@ -61,7 +61,7 @@ def _check_size(value: Any) -> None:
             waiting += [(one, depth + 1) for one in each]
 
 
-class _Reader:
+class _PickleReader:
     """Follows the opcodes of *data*; those of objects are not among them."""
 
     def __init__(self, data: bytes) -> None:
@@ -167,7 +167,7 @@ class _Reader:
 
 _STACK_GLOBAL = 0x93
 
-_STEPS: dict[int, Callable[[_Reader], object]] = {
+_STEPS: dict[int, Callable[[_PickleReader], object]] = {
     0x80: lambda r: r.take(1),  # PROTO
     0x95: lambda r: r.take(8),  # FRAME
     ord("}"): lambda r: r.push({}),

@@ -21,13 +21,13 @@ _GIVEN = "given:suffixes"
 """The address under which tldextract asks for a list that is given to it."""
 
 
-class _Given:
+class _GivenSuffixes:
     """What tldextract asks for a list, which is *text*: a session of requests, and its response."""
 
     def __init__(self, text: str) -> None:
         self.text = text
 
-    def get(self, url: str, *, timeout: float | None) -> _Given:
+    def get(self, url: str, *, timeout: float | None) -> _GivenSuffixes:
         del url, timeout
         return self
 
@@ -97,7 +97,7 @@ def use_list(name: str, data: bytes) -> bool:
     if _is_given or _name_of(suffixes) != name:
         return False
     given = _extract_by(_GIVEN)
-    given.update(fetch_now=True, session=cast("Session", _Given(suffixes.decode())))
+    given.update(fetch_now=True, session=cast("Session", _GivenSuffixes(suffixes.decode())))
     if _suffixes(given) != suffixes:
         return False
     _extract, _is_given = given, True

@@ -70,7 +70,7 @@ class Parameters(NamedTuple):
     has_empty: bool = False
 
 
-class Fault(NamedTuple):
+class UrlFault(NamedTuple):
     """What a rule refuses.
 
     Attributes:
@@ -102,7 +102,7 @@ class Rule(NamedTuple):
     changes: Mapping[Part, Callable[[str], str]] = {}
     cuts: Callable[[str], str] | None = None
     drops: Parameters | None = None
-    faults: Sequence[Fault] = ()
+    faults: Sequence[UrlFault] = ()
     limit: str = ""
 
 
@@ -303,29 +303,34 @@ RULES = (
     Rule("session", Default.BROAD, cuts=_without_session, drops=_SESSION),
     Rule("tracking", Default.BROAD, drops=_TRACKING),
     Rule("sort", Default.NEVER, {Part.QUERY: _sorted}),
-    Rule("scheme", Default.ALWAYS, faults=[Fault(Part.SCHEME, _is_foreign, is_in_plain=False)]),
-    Rule("host", Default.ALWAYS, faults=[Fault(Part.HOST, _is_no_host)]),
-    Rule("port", Default.ALWAYS, faults=[Fault(Part.PORT, _is_no_port, is_in_plain=False)]),
-    Rule("network", Default.LIMIT, faults=[Fault(Part.HOST, _is_inside)], limit="networks"),
+    Rule("scheme", Default.ALWAYS, faults=[UrlFault(Part.SCHEME, _is_foreign, is_in_plain=False)]),
+    Rule("host", Default.ALWAYS, faults=[UrlFault(Part.HOST, _is_no_host)]),
+    Rule("port", Default.ALWAYS, faults=[UrlFault(Part.PORT, _is_no_port, is_in_plain=False)]),
+    Rule("network", Default.LIMIT, faults=[UrlFault(Part.HOST, _is_inside)], limit="networks"),
     Rule(
-        "service", Default.LIMIT, faults=[Fault(Part.URL, _is_service, is_in_plain=False)], limit="networks"
+        "service",
+        Default.LIMIT,
+        faults=[UrlFault(Part.URL, _is_service, is_in_plain=False)],
+        limit="networks",
     ),
     Rule(
         "control",
         Default.BROAD,
-        faults=[Fault(Part.PATH, _has_control, is_in_plain=False), Fault(Part.QUERY, _has_nul, False)],
+        faults=[UrlFault(Part.PATH, _has_control, is_in_plain=False), UrlFault(Part.QUERY, _has_nul, False)],
     ),
-    Rule("length", Default.LIMIT, faults=[Fault(Part.URL, is_long, is_in_plain=False)], limit="max_length"),
-    Rule("depth", Default.LIMIT, faults=[Fault(Part.PATH, _is_deep)], limit="max_depth"),
-    Rule("repeats", Default.LIMIT, faults=[Fault(Part.PATH, _repeats)], limit="max_repeats"),
+    Rule(
+        "length", Default.LIMIT, faults=[UrlFault(Part.URL, is_long, is_in_plain=False)], limit="max_length"
+    ),
+    Rule("depth", Default.LIMIT, faults=[UrlFault(Part.PATH, _is_deep)], limit="max_depth"),
+    Rule("repeats", Default.LIMIT, faults=[UrlFault(Part.PATH, _repeats)], limit="max_repeats"),
     Rule(
         "parameters",
         Default.LIMIT,
-        faults=[Fault(Part.QUERY, _has_many_parameters, is_in_plain=False)],
+        faults=[UrlFault(Part.QUERY, _has_many_parameters, is_in_plain=False)],
         limit="max_parameters",
     ),
-    Rule("extension", Default.LIMIT, faults=[Fault(Part.PATH, _has_extension)], limit="extensions"),
-    Rule("calendar", Default.BROAD, faults=[Fault(Part.URL, _is_far_off)], limit="last_year"),
+    Rule("extension", Default.LIMIT, faults=[UrlFault(Part.PATH, _has_extension)], limit="extensions"),
+    Rule("calendar", Default.BROAD, faults=[UrlFault(Part.URL, _is_far_off)], limit="last_year"),
 )
 """All rules."""
 

@@ -22,7 +22,7 @@ from scrapy_aopic import LinkExtractor, Links
 from scrapy_aopic.spiders import FIELDS
 from scrapy_aopic.web import bounds
 from scrapy_aopic.web.context import page_context
-from scrapy_aopic.web.link_extraction import Extraction, Page, extraction, note_joined, request_for
+from scrapy_aopic.web.link_extraction import Extraction, LinkJoiner, extraction, note_joined, request_for
 from scrapy_aopic.web.page_text import read_canonical
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ def test_links_are_those_of_scrapys_extractor(response: HtmlResponse, options: d
 @settings(max_examples=1000)
 @given(link=links, page=pages, base=st.one_of(st.none(), pages), encoding=st.sampled_from(ENCODINGS))
 def test_a_plain_link_is_joined_as_by_all_steps(link: str, page: str, base: str | None, encoding: str):
-    one = Page(page, page if base is None else base, encoding)
+    one = LinkJoiner(page, page if base is None else base, encoding)
     assert one.join(link) == one.resolve(link, None)
 
 
@@ -207,7 +207,7 @@ def test_a_plain_link_is_joined_as_by_all_steps(link: str, page: str, base: str 
 @given(link=links, page=pages)
 @example("http://other.test/a?b#c", "http://h.test/")
 def test_a_request_for_a_link_is_that_of_its_url(link: str, page: str):
-    for url in {link, Page(page, page, "utf-8").join(link) or ""}:
+    for url in {link, LinkJoiner(page, page, "utf-8").join(link) or ""}:
         try:
             expected = Request(url, print, errback=repr, cb_kwargs={"a": 1})
         except ValueError as error:
@@ -256,7 +256,7 @@ def test_usual_links_are_plain(link: str, monkeypatch: pytest.MonkeyPatch):
     """They are joined without a step of Scrapy's, which the results alone would not show."""
     monkeypatch.setattr("scrapy_aopic.web.link_extraction.safe_url_string", None)
     monkeypatch.setattr("scrapy_aopic.web.link_extraction.urljoin", None)
-    assert Page("http://h.test/a/b", "http://h.test/a/b?x=1", "gb18030").join(link)
+    assert LinkJoiner("http://h.test/a/b", "http://h.test/a/b?x=1", "gb18030").join(link)
 
 
 XHTML = """<?xml version="1.0"?><html xmlns="http://www.w3.org/1999/xhtml" xmlns:x="http://www.w3.org/1999/xlink"><body>
@@ -358,8 +358,10 @@ def test_a_huge_page_gets_no_tree_for_its_links_title_language_and_canonical_pag
 def test_links_are_found_one_by_one(monkeypatch: pytest.MonkeyPatch):
     """So a page of many costs the event loop nothing but what has been taken."""
     joined: list[str] = []
-    join = Page.resolve
-    monkeypatch.setattr(Page, "resolve", lambda self, *args: joined.append(args[0]) or join(self, *args))
+    join = LinkJoiner.resolve
+    monkeypatch.setattr(
+        LinkJoiner, "resolve", lambda self, *args: joined.append(args[0]) or join(self, *args)
+    )
     urls = Links(page("".join(f"<a href='é{n}'>" for n in range(5000)))).urls()
     assert [next(urls) for _ in range(3)] == [f"http://h.test/a/%C3%A9{n}" for n in range(3)]
     assert len(joined) == 3

@@ -19,7 +19,7 @@ from scrapy.utils.test import get_crawler
 from support.small_web import Web, crawl
 
 from scrapy_aopic._engine import network
-from scrapy_aopic._engine.network import Span, Watch
+from scrapy_aopic._engine.network import Span, TransferWatch
 from scrapy_aopic.session.lateness import Lateness
 from scrapy_aopic.session.pacer import JobPacer
 
@@ -56,10 +56,10 @@ def connection(monkeypatch: pytest.MonkeyPatch) -> Connection:
     return connection
 
 
-def transfer(connection: Connection) -> tuple[Watch, Any]:
+def transfer(connection: Connection) -> tuple[TransferWatch, Any]:
     """A transfer on *connection*: at hand at 100.0, sent at 100.3, there at 100.4, and read at 102.0."""
     wire = network.Wire(lambda data: None, lambda: connection)
-    watch = Watch()
+    watch = TransferWatch()
     watch.connected(wire)
     connection.sent, connection.received, connection.heard = 100.3, 100.4, 100.4
     connection.now = 102.0
@@ -84,7 +84,7 @@ def test_a_transfer_lasts_from_its_sending_to_its_arrival_however_late_that_is_n
 
 def test_the_process_knows_better_than_the_kernel_if_it_is_in_time(connection):
     wire = network.Wire(lambda data: None, lambda: connection)
-    watch = Watch()
+    watch = TransferWatch()
     watch.connected(wire)
     connection.sent = connection.received = connection.heard = 100.0
     connection.now = 100.002
@@ -99,7 +99,7 @@ def test_a_request_that_was_not_sent_at_once_counts_from_when_its_connection_was
         check(watch.span(99.0, BODY, answer()), 0.4 + TICK, 100.4 + TICK)
         return
     wire = network.Wire(lambda data: None, lambda: connection)
-    watch = Watch()
+    watch = TransferWatch()
     watch.connected(wire)
     connection.sent, connection.received, connection.n_resent = 100.3, 100.4, 1
     connection.now = 102.0
@@ -137,7 +137,7 @@ def test_no_answer_counts_from_the_start_until_now(connection):
 
 
 def test_without_a_connection_the_loop_knows_when_it_last_looked(connection):
-    check(Watch().span(99.0, NO_BODY, answer()), 0.5, 99.5)
+    check(TransferWatch().span(99.0, NO_BODY, answer()), 0.5, 99.5)
 
 
 def test_where_the_kernel_does_not_tell_the_time_of_reading_counts(connection):
@@ -148,7 +148,7 @@ def test_where_the_kernel_does_not_tell_the_time_of_reading_counts(connection):
 
 def test_the_next_transfer_on_a_connection_does_not_count_for_the_last(connection):
     watch, wire = transfer(connection)
-    following = Watch()
+    following = TransferWatch()
     following.connected(wire)
     connection.sent, connection.received = 103.5, 104.0
     connection.now = 105.0

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrapy_aopic.core.focus.bm25 import Found, Index
+from scrapy_aopic.core.focus.bm25 import Index, Match
 from scrapy_aopic.core.focus.harvest_results import Degrees, SupportVectors, degrees, degrees_of
 from scrapy_aopic.core.focus.jlse import FIELDS, NO_EVIDENCE
 from scrapy_aopic.core.focus.jlse_as_printed import AtaAsPrinted, JlseAsPrinted, best_score, idf, unit_vector
@@ -139,8 +139,8 @@ def test_equation_5_takes_each_term_of_a_link_once() -> None:
 
 def test_equations_7_and_8_weigh_columns_of_length_1() -> None:
     # 0: .5 * 3/5 = .3; 1: .5 * 4/5 + .2 * 1 = .6
-    assert best_score([{0: 3.0, 1: 4.0}, {1: 2.0}, {}]) == Found(1, pytest.approx(0.6))
-    assert best_score([{4: 1.0, 2: 1.0}, {}, {}]) == Found(2, pytest.approx(0.5 / math.sqrt(2)))
+    assert best_score([{0: 3.0, 1: 4.0}, {1: 2.0}, {}]) == Match(1, pytest.approx(0.6))
+    assert best_score([{4: 1.0, 2: 1.0}, {}, {}]) == Match(2, pytest.approx(0.5 / math.sqrt(2)))
     assert best_score([{0: -3.0}, {}, {}]) is None
     assert best_score([{}, {}, {}]) is None
 

@@ -14,10 +14,10 @@ from scrapy_aopic.core.robots.fetches import (
     MAX_REDIRECTS,
     Download,
     Fetch,
-    Found,
     RobotsFetches,
+    RobotsTarget,
+    RobotsText,
     Step,
-    Target,
     Unreachable,
     Wait,
 )
@@ -60,7 +60,9 @@ class World:
         self.downloads[url] += 1
         if url.startswith("http://between.test/"):
             n = int(url.rpartition("/")[2])
-            return self.fetches.responded(fetch, 302, b"", Target(f"{name(n)}/robots.txt", name(n)), NOW)
+            return self.fetches.responded(
+                fetch, 302, b"", RobotsTarget(f"{name(n)}/robots.txt", name(n)), NOW
+            )
         n = int(url.removeprefix("http://h").partition(".")[0])
         way = self.ways[n]
         if way == TEXT:
@@ -69,9 +71,9 @@ class World:
             return self.fetches.responded(fetch, 503, b"", None, NOW)
         to, has_file = way
         target = (
-            Target(f"http://between.test/{to}", None)
+            RobotsTarget(f"http://between.test/{to}", None)
             if has_file
-            else Target(f"{name(to)}/robots.txt", name(to))
+            else RobotsTarget(f"{name(to)}/robots.txt", name(to))
         )
         return self.fetches.responded(fetch, 301, b"", target, NOW)
 
@@ -99,7 +101,7 @@ class World:
                 step.fetch.when_ended(lambda other=step.fetch: self.ended.add(other))
                 yield step.fetch
                 step = self.fetches.resumed(fetch, NOW)
-        robots = self.fetches.learn(fetch, step.text if isinstance(step, Found) else None, NOW)
+        robots = self.fetches.learn(fetch, step.text if isinstance(step, RobotsText) else None, NOW)
         self.fetches.end(fetch)
         return robots
 
@@ -196,23 +198,28 @@ def test_a_redirect_to_what_is_known_is_not_followed():
 
 
 RESPONSES = [
-    (200, b"text", None, Found(b"text")),
-    (204, b"", None, Found(b"")),
-    (301, b"text", None, Found(b"")),
-    (304, b"", None, Found(b"")),
-    (404, b"text", None, Found(b"")),
-    (410, b"text", Target("http://a.test/x", None), Found(b"")),
+    (200, b"text", None, RobotsText(b"text")),
+    (204, b"", None, RobotsText(b"")),
+    (301, b"text", None, RobotsText(b"")),
+    (304, b"", None, RobotsText(b"")),
+    (404, b"text", None, RobotsText(b"")),
+    (410, b"text", RobotsTarget("http://a.test/x", None), RobotsText(b"")),
     (429, b"", None, Unreachable("HTTP 429")),
     (500, b"", None, Unreachable("HTTP 500")),
     (999, b"", None, Unreachable("HTTP 999")),
-    (307, b"", Target("http://a.test/x", None), Download("http://a.test/x")),
-    (308, b"", Target("http://b.test/robots.txt", "http://b.test"), Download("http://b.test/robots.txt")),
-    (302, b"", Target("http://a.test/robots.txt", "http://a.test"), Found(b"")),
+    (307, b"", RobotsTarget("http://a.test/x", None), Download("http://a.test/x")),
+    (
+        308,
+        b"",
+        RobotsTarget("http://b.test/robots.txt", "http://b.test"),
+        Download("http://b.test/robots.txt"),
+    ),
+    (302, b"", RobotsTarget("http://a.test/robots.txt", "http://a.test"), RobotsText(b"")),
 ]
 
 
 @pytest.mark.parametrize(("status", "body", "target", "step"), RESPONSES)
-def test_what_a_response_means(status: int, body: bytes, target: Target | None, step: Step):
+def test_what_a_response_means(status: int, body: bytes, target: RobotsTarget | None, step: Step):
     fetches = RobotsFetches(known_robots())
     assert fetches.responded(fetches.begin("http://a.test"), status, body, target, NOW) == step
 
@@ -221,7 +228,7 @@ def test_of_a_long_text_whole_lines_are_read():
     fetches = RobotsFetches(known_robots())
     line = b"disallow: /a\r"
     step = fetches.responded(fetches.begin("http://a.test"), 200, line * 50_000, None, NOW)
-    assert isinstance(step, Found)
+    assert isinstance(step, RobotsText)
     assert MAX_BYTES - len(line) < len(step.text) <= MAX_BYTES
     assert step.text.endswith(line)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scrapy_aopic.core.focus.sample import (
     EXCERPT_CHARACTERS,
     URL_CHARACTERS,
-    Sample,
+    LabelSample,
     Sampled,
     read_sample,
     read_samples,
@@ -26,7 +26,7 @@ def page(number: int, *, counts: bool = False, is_duplicate: bool = False, text:
     return Sampled(f"http://a.test/{number}", 0.9 if counts else 0.1, counts, is_duplicate, text)
 
 
-def commit(sample: Sample, store: MemoryStore) -> None:
+def commit(sample: LabelSample, store: MemoryStore) -> None:
     store.write({Family.META: sample.table.take()}, sync=False)
     sample.table.landed()
 
@@ -36,7 +36,7 @@ def drawn(sizes: tuple[int, ...], pages: int, seed: int) -> tuple[int, list[Samp
     store = MemoryStore()
     chance = Random(seed)
     for run, size in enumerate(sizes):
-        sample = Sample(store)
+        sample = LabelSample(store)
         sample.begin(size, chance)
         for number in range(run * pages // len(sizes), (run + 1) * pages // len(sizes)):
             sample.offer(page(number))
@@ -71,7 +71,7 @@ def test_none_are_set_aside_if_none_are_wanted_and_earlier_ones_go() -> None:
 @given(st.text(), st.text(max_size=5_000))
 def test_what_is_kept_is_bounded_and_can_be_shown(url: str, text: str) -> None:
     store = MemoryStore()
-    sample = Sample(store)
+    sample = LabelSample(store)
     sample.begin(2, Random(0))
     assert sample.offer(Sampled(url, 0.5, True, False, text))
     assert sample.offer(Sampled("u" * 10_000, 0.5, True, False, "t" * 100_000))
@@ -84,7 +84,7 @@ def test_what_is_kept_is_bounded_and_can_be_shown(url: str, text: str) -> None:
 
 def test_what_a_terminal_would_obey_is_taken_out() -> None:
     store = MemoryStore()
-    sample = Sample(store)
+    sample = LabelSample(store)
     sample.begin(1, Random(0))
     sample.offer(
         Sampled("http://a.test/\x1b[2J", 0.5, True, False, "bread\n\n\x1b]0;title\x07 \u202erolls\ud800")
@@ -97,7 +97,7 @@ def test_what_a_terminal_would_obey_is_taken_out() -> None:
 
 def test_damaged_rows_are_left_out() -> None:
     store = MemoryStore()
-    sample = Sample(store)
+    sample = LabelSample(store)
     sample.begin(5, Random(0))
     for number in range(5):
         sample.offer(page(number))
@@ -141,7 +141,7 @@ def samples_of(*sizes: int, size: int = 20) -> list[MemoryStore]:
     stores = []
     for shard, n in enumerate(sizes):
         store = MemoryStore()
-        sample = Sample(store)
+        sample = LabelSample(store)
         sample.begin(size, Random(shard))
         for number in range(n):
             sample.offer(Sampled(f"http://s{shard}.test/{number}", 0.5, True, False, ""))

@@ -29,7 +29,7 @@ from scrapy_aopic.core.revisits import Recrawl, Version
 from scrapy_aopic.core.shard import Received, Shard, ShardId
 from scrapy_aopic.core.shards.all_shards import audit_shards
 from scrapy_aopic.core.shards.cut import Cut
-from scrapy_aopic.core.shards.letters import Letter, Payment, Target, read_letter, write_letter
+from scrapy_aopic.core.shards.letters import Letter, PageRef, Payment, read_letter, write_letter
 from scrapy_aopic.exceptions import CallError, StorageError
 from scrapy_aopic.storage.memory import MemoryStore
 
@@ -623,7 +623,7 @@ def test_a_letter_about_a_host_of_another_shard_says_that_the_lists_of_suffixes_
 
 def test_a_letter_that_pays_one_page_twice_is_refused():
     job, _ = a_letter()
-    payment = Payment(Target(0, B.key[HOST_BYTES:], b"b"), 1)
+    payment = Payment(PageRef(0, B.key[HOST_BYTES:], b"b"), 1)
     twice = Letter(1, 0, 1, 2, 1, 2, [B.host.encode()], [], [payment, payment])
     assert "pays one page twice" in refused(job, write_letter(twice))
 

@@ -14,7 +14,7 @@ from scrapy_aopic.core.layout import Family
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.shard import ShardId
-from scrapy_aopic.core.shards.rebuilt_mail import Known, begin_anew
+from scrapy_aopic.core.shards.rebuilt_mail import LostShard, start_lost_shard
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.storage.memory import MemoryStore
 
@@ -30,7 +30,7 @@ def crawl(job: ShardedJob, number: int, rng: random.Random) -> None:
 HOSTS = [host for number in range(OF) for host in hosts_of(number, OF, 3)]
 
 
-def known_of(job: ShardedJob, lost: int) -> Known:
+def known_of(job: ShardedJob, lost: int) -> LostShard:
     """What a server knows of a shard that has shown its last commit, and to which others have shown theirs."""
     got_last, got_units = job.shards[lost].mail_received(), job.shards[lost].mail_units()[1]
     sent, letters = {}, {}
@@ -40,7 +40,7 @@ def known_of(job: ShardedJob, lost: int) -> Known:
         if number in job.shards[lost].mail_waiting():
             found = job.shards[lost].letters(number, last, 1000)
             letters[number] = found
-    return Known({sender: (last, got_units[sender]) for sender, last in got_last.items()}, sent, letters)
+    return LostShard({sender: (last, got_units[sender]) for sender, last in got_last.items()}, sent, letters)
 
 
 @settings(max_examples=60, deadline=None)
@@ -64,12 +64,12 @@ def test_cash_is_whole_whatever_was_not_heard(seed: int, n_before: int, n_after:
     job.commit()
     known = known_of(job, lost)
     # Letters that were written, but had no room on the server, are unknown: their cash stays with the shard.
-    known = Known(known.got, known.sent, {to: some[:kept] for to, some in known.letters.items()})
+    known = LostShard(known.got, known.sent, {to: some[:kept] for to, some in known.letters.items()})
     for _ in range(n_after):  # it is heard of no more
         crawl(job, lost, rng)
         job.commit(lost)
     job.stores[lost] = MemoryStore()
-    job.stores[lost].write(begin_anew(ShardId(lost, OF), known, job.policy, job.now), sync=True)
+    job.stores[lost].write(start_lost_shard(ShardId(lost, OF), known, job.policy, job.now), sync=True)
     job.reopen(lost)
     job.check()
     assert not job.shards[lost].was_clean, "its hosts are left alone as after a crash"
@@ -79,7 +79,7 @@ def test_cash_is_whole_whatever_was_not_heard(seed: int, n_before: int, n_after:
 
 def test_a_shard_of_which_nothing_was_heard_begins_like_a_new_one() -> None:
     store = MemoryStore()
-    store.write(begin_anew(ShardId(1, 2), Known(), Policy(), NOW), sync=True)
+    store.write(start_lost_shard(ShardId(1, 2), LostShard(), Policy(), NOW), sync=True)
     job = ShardedJob(2)
     job.stores[1] = store
     job.reopen(1)
@@ -92,13 +92,13 @@ def test_a_shard_of_which_nothing_was_heard_begins_like_a_new_one() -> None:
 @pytest.mark.parametrize(
     ("known", "said"),
     [
-        (Known(sent={1: (3, TOTAL + 1)}), "has sent .* units more than it received"),
-        (Known(letters={1: [b"x"]}), "letter"),
+        (LostShard(sent={1: (3, TOTAL + 1)}), "has sent .* units more than it received"),
+        (LostShard(letters={1: [b"x"]}), "letter"),
     ],
 )
-def test_what_contradicts_itself_is_refused(known: Known, said: str) -> None:
+def test_what_contradicts_itself_is_refused(known: LostShard, said: str) -> None:
     with pytest.raises(StorageError, match=said):
-        begin_anew(ShardId(0, 2), known, Policy(), NOW)
+        start_lost_shard(ShardId(0, 2), known, Policy(), NOW)
 
 
 def test_a_letter_with_another_number_is_refused() -> None:
@@ -107,5 +107,5 @@ def test_a_letter_with_another_number_is_refused() -> None:
     job.commit()
     letters = job.shards[0].letters(1)
     with pytest.raises(StorageError, match="is not number 6"):
-        begin_anew(ShardId(0, 2), Known(sent={1: (5, 0)}, letters={1: letters}), job.policy, NOW)
-    assert Family.META in begin_anew(ShardId(0, 2), Known(letters={1: letters}), job.policy, NOW)
+        start_lost_shard(ShardId(0, 2), LostShard(sent={1: (5, 0)}, letters={1: letters}), job.policy, NOW)
+    assert Family.META in start_lost_shard(ShardId(0, 2), LostShard(letters={1: letters}), job.policy, NOW)

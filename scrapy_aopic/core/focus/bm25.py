@@ -37,7 +37,7 @@ Document: TypeAlias = "tuple[Sequence[str], ...]"
 """The terms of each field, with repetitions."""
 
 
-class Found(NamedTuple):
+class Match(NamedTuple):
     """A document that is like a query.
 
     Attributes:
@@ -113,7 +113,7 @@ class Index:
             found.append(scores)
         return found
 
-    def nearest(self, query: Document, k: int = 1) -> list[Found]:
+    def nearest(self, query: Document, k: int = 1) -> list[Match]:
         """The at most *k* documents that are most like *query*, the best first and of equals the earliest; none that has
         no term of it. Only for an idf that is never negative."""
         terms = self._terms(query)
@@ -147,7 +147,7 @@ class Index:
                         scores[number] += weight * gains[at]
             scores = {number: scores[number] for number in close}
         best = nlargest(k, scores.items(), key=lambda item: (item[1], -item[0]))
-        return [Found(number, min(score, 1.0)) for number, score in best]
+        return [Match(number, min(score, 1.0)) for number, score in best]
 
     def _terms(self, query: Document) -> list[tuple[float, float, _Postings]]:
         """Of each term of *query* that the index has: what it adds at most, its weight and where it is; the largest first."""

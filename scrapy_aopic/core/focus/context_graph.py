@@ -44,7 +44,7 @@ _MOST_WORDS = 300
 _PLACES = 1 << 15
 
 
-class _Known(NamedTuple):
+class _SeenPage(NamedTuple):
     parent: bytes
     places: array[int]
     layer: int
@@ -129,12 +129,12 @@ class ContextGraph(Strategy):
         del chance
         self._cut = topic.words
         self.layers = Layers()
-        self._known: dict[bytes, _Known] = {}
+        self._known: dict[bytes, _SeenPage] = {}
 
     def learn(self, page: PageSeen) -> None:
         places = self._places(page.text)
         layer = 0 if page.is_relevant and self.layers.learn(places, 0) else LAYERS
-        self._known[page.key] = _Known(page.parent, places, layer)
+        self._known[page.key] = _SeenPage(page.parent, places, layer)
         if len(self._known) > MOST_PAGES:
             del self._known[next(iter(self._known))]
         if not page.is_relevant:

@@ -25,7 +25,7 @@ ANCHOR_PART = 0.8
 """How much of a link's own score is its text; the rest is what stands around it (beta of Shark-Search)."""
 
 
-class Focused(Strategy):
+class FocusedStrategy(Strategy):
     """Mostly the grade of the page, and how well the link's text fits."""
 
     reads_names_only: ClassVar[bool] = True

@@ -32,7 +32,7 @@ from .words import LINK_CHARACTERS
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from .bm25 import Document, Found
+    from .bm25 import Document, Match
     from .strategy import Chance, PageSeen
     from .topic import Topic
 
@@ -123,7 +123,7 @@ class Memory:
     def _make_index(self, documents: list[Document]) -> Index:
         return Index(documents, FIELDS)
 
-    def _nearest(self, index: Index, query: Document) -> Found | None:
+    def _nearest(self, index: Index, query: Document) -> Match | None:
         """Which document of *index* is most like *query*, and how much."""
         return next(iter(index.nearest(query)), None)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import ClassVar
 
-from .bm25 import Document, Found, Index
+from .bm25 import Document, Index, Match
 from .harvest_results import SupportVectors
 from .jlse import FIELDS, LONGEST_CONTEXT, NO_EVIDENCE, Memory
 from .naive_bayes import NaiveBayes
@@ -35,7 +35,7 @@ def idf(n: int, df: int) -> float:
     return math.log((n - df + 0.5) / (df + 0.5))
 
 
-def best_score(columns: Sequence[dict[int, float]]) -> Found | None:
+def best_score(columns: Sequence[dict[int, float]]) -> Match | None:
     """The known link that is most like another one, and how much (equations 7 and 8), of the scores of each field; ``None`` if
     none is like it.
 
@@ -47,7 +47,7 @@ def best_score(columns: Sequence[dict[int, float]]) -> Found | None:
         for number, score in column.items():
             scores[number] = scores.get(number, 0.0) + weight * score / length
     best = max(scores, key=lambda number: (scores[number], -number), default=-1)
-    return Found(best, scores[best]) if scores.get(best, 0.0) > 0.0 else None
+    return Match(best, scores[best]) if scores.get(best, 0.0) > 0.0 else None
 
 
 def unit_vector(similarities: Sequence[float]) -> list[float]:
@@ -93,7 +93,7 @@ class MemoryAsPrinted(Memory):
         """Counts what equation 5 needs, over all documents of a field (definition 7)."""
         return Index(documents, FIELDS, idf)
 
-    def _nearest(self, index: Index, query: Document) -> Found | None:
+    def _nearest(self, index: Index, query: Document) -> Match | None:
         """The vertex of G_w that is most like a link: equation 5, then 7 and 8."""
         return best_score(index.scores(query))
 

@@ -27,10 +27,10 @@ from scrapy_aopic.exceptions import StorageError
 from .classifier import logistic
 from .first_guess import BY_EXAMPLES, BY_KEYWORDS
 from .leads import bounded
-from .model_weights import BITS, Weights
+from .model_weights import BITS, WordWeights
 from .strategy import MOST_OF_MEMO, WithMemos
 from .topic import RELEVANT
-from .words import Places
+from .words import WordPlaces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -79,7 +79,7 @@ _EXAMPLE = struct.Struct("<16s16sddBiI")
 _MEMO = struct.Struct("<Iff")
 
 MOST_PLACES = (MOST_OF_MEMO - _MEMO.size) // 2
-"""Places of words that are kept of a link, more than the texts that are kept of it elsewhere have words."""
+"""WordPlaces of words that are kept of a link, more than the texts that are kept of it elsewhere have words."""
 
 NOWHERE = -1
 """The place of a host that does not count."""
@@ -114,7 +114,7 @@ class _Texts(dict[str, "tuple[list[str], list[int], float]"]):
     def __init__(self, topic: Topic, cut: Callable[[str], list[str]], field: str) -> None:
         self._cut = cut
         self._fit = topic.fit if topic.is_by_keywords else None
-        self.places = Places(field, BITS)
+        self.places = WordPlaces(field, BITS)
 
     def __missing__(self, text: str) -> tuple[list[str], list[int], float]:
         if len(self) >= _TEXTS:
@@ -174,12 +174,12 @@ class Learned(WithMemos[Said]):
         self._paths = _Texts(topic, topic.url_words, "url")
         self._headings = _Texts(topic, words, "heading")
         self._sign = topic.sign
-        self._around = Places("around", BITS)
+        self._around = WordPlaces("around", BITS)
         self._begin()
 
     def _begin(self) -> None:
         """Know nothing."""
-        self._tables = [Weights() for _ in range(self.n_levels + 1)]
+        self._tables = [WordWeights() for _ in range(self.n_levels + 1)]
         self._bias = 0.0
         self._trust = 1.0
         self._slopes = self._guess.inertia
@@ -428,7 +428,7 @@ class Learned(WithMemos[Said]):
             raise ValueError("its numbers cannot be right")
         data = data[_HEAD.size :]
         for number in range(n_tables):
-            self._tables[number], data = Weights.unpack(data)
+            self._tables[number], data = WordWeights.unpack(data)
         at = 0
         if n > REPLAY:
             raise ValueError("it has too many examples")

@@ -24,8 +24,8 @@ _HEAD = struct.Struct("<I")
 _PLACE_BYTES = 2 + 4 + 4
 
 
-class Weights:
-    """Weights of places below 2**16.
+class WordWeights:
+    """WordWeights of places below 2**16.
 
     Attributes:
         values: By place, in log odds; 0 where nothing was learned. To be read, and changed by :meth:`descend` only.
@@ -62,7 +62,7 @@ class Weights:
         )
 
     @classmethod
-    def unpack(cls, data: memoryview) -> tuple[Weights, memoryview]:
+    def unpack(cls, data: memoryview) -> tuple[WordWeights, memoryview]:
         """The weights that *data* begins with, and what is behind them.
 
         Raises:

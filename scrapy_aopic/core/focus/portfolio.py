@@ -13,7 +13,7 @@ from scrapy_aopic.core.records import NO_RECORD, pack, unpack
 from scrapy_aopic.exceptions import StorageError, plainly
 
 from .contextual import Contextual
-from .fixed import Focused
+from .fixed import FocusedStrategy
 from .jlse import Jlse
 from .strategy import Strategy
 
@@ -34,7 +34,7 @@ MOST_PAGES = 20_000
 
 
 class Portfolio(Strategy):
-    """The arms are :class:`.contextual.Contextual`, :class:`.jlse.Jlse` and :class:`.fixed.Focused`."""
+    """The arms are :class:`.contextual.Contextual`, :class:`.jlse.Jlse` and :class:`.fixed.FocusedStrategy`."""
 
     learns: ClassVar[bool] = True
 
@@ -49,7 +49,7 @@ class Portfolio(Strategy):
         self._arms: tuple[Strategy, ...] = (
             Contextual(topic, chance),
             Jlse(topic, chance),
-            Focused(topic, chance),
+            FocusedStrategy(topic, chance),
         )
         self._found = [0.0] * len(self._arms)
         self._missed = [0.0] * len(self._arms)

@@ -56,7 +56,7 @@ class Sampled(NamedTuple):
     text: str
 
 
-class Sample:
+class LabelSample:
     """The sample of a job, in its store.
 
     Attributes:

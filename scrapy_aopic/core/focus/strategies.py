@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from .context_graph import ContextGraph
 from .contextual import Contextual
-from .fixed import BestFirst, Focused, SharkSearch
+from .fixed import BestFirst, FocusedStrategy, SharkSearch
 from .jlse import Ata, Jlse
 from .jlse_as_printed import AtaAsPrinted, JlseAsPrinted
 from .learned import Learned
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .strategy import MakeStrategy
 
 STRATEGIES: dict[str, MakeStrategy] = {
-    "focused": Focused,
+    "focused": FocusedStrategy,
     "learned": Learned,
     "contextual": Contextual,
     "portfolio": Portfolio,

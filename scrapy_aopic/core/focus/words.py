@@ -161,7 +161,7 @@ def url_words(path: str) -> list[str]:
     return [word[:LONGEST_WORD].casefold() for word in _URL_WORD.findall(path)]
 
 
-class Places(dict[str, int]):
+class WordPlaces(dict[str, int]):
     """Places of words in a *field*, worked out once while they are remembered; other words may have the same.
 
     Args:
@@ -182,7 +182,7 @@ class Places(dict[str, int]):
         return place
 
 
-places_in = lru_cache(_FIELDS)(Places)
+places_in = lru_cache(_FIELDS)(WordPlaces)
 """The places of words in a field, as they are remembered."""
 
 

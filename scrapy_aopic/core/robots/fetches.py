@@ -10,7 +10,7 @@
    left.
 
 The caller downloads. It starts with :attr:`Fetch.url`, hands each response to :meth:`RobotsFetches.responded`, and does
-what the step that it gets says, until that is :class:`Found` or :class:`Unreachable`. :meth:`RobotsFetches.learn` and
+what the step that it gets says, until that is :class:`RobotsText` or :class:`Unreachable`. :meth:`RobotsFetches.learn` and
 :meth:`RobotsFetches.end` finish a fetch.
 """
 
@@ -45,7 +45,7 @@ class Fetch:
     def __init__(self, origin: str) -> None:
         self.origins = [origin]
         self.follows: Fetch | None = None
-        self.target: Target | None = None
+        self.target: RobotsTarget | None = None
         self.n_redirects = 0
         self._waiting: list[Callable[[], None]] = []
 
@@ -71,7 +71,7 @@ class Fetch:
             call()
 
 
-class Target(NamedTuple):
+class RobotsTarget(NamedTuple):
     """Where a redirect leads.
 
     Attributes:
@@ -94,7 +94,7 @@ class Wait(NamedTuple):
     fetch: Fetch
 
 
-class Found(NamedTuple):
+class RobotsText(NamedTuple):
     """The last step: this is the text; empty if there is no such file."""
 
     text: bytes
@@ -106,7 +106,7 @@ class Unreachable(NamedTuple):
     reason: str
 
 
-Step = Download | Wait | Found | Unreachable
+Step = Download | Wait | RobotsText | Unreachable
 
 
 class RobotsFetches:
@@ -141,7 +141,9 @@ class RobotsFetches:
         fetch = self._of_origin[origin] = Fetch(origin)
         return fetch
 
-    def responded(self, fetch: Fetch, status: int, body: bytes, target: Target | None, now: float) -> Step:
+    def responded(
+        self, fetch: Fetch, status: int, body: bytes, target: RobotsTarget | None, now: float
+    ) -> Step:
         """What to do after a response.
 
         Args:
@@ -153,7 +155,7 @@ class RobotsFetches:
         if 300 <= status < 400 and target is not None:
             fetch.target = target
             return self.resumed(fetch, now)
-        return Found(_cut(body) if 200 <= status < 300 else b"")
+        return RobotsText(_cut(body) if 200 <= status < 300 else b"")
 
     def resumed(self, fetch: Fetch, now: float) -> Step:
         """What to do about the last redirect of *fetch*, now that whatever it waited for has ended."""
@@ -172,17 +174,17 @@ class RobotsFetches:
             if known is not None:
                 if known.text is None or not self._known.has_rules(known, now):
                     return Unreachable(f"so is that of {target.origin}")
-                return Found(known.text)
+                return RobotsText(known.text)
             fetch.origins.append(target.origin)
             self._of_origin[target.origin] = fetch
         fetch.n_redirects += 1
         return self._give_up(fetch) if fetch.n_redirects > MAX_REDIRECTS else Download(target.url)
 
-    def _give_up(self, fetch: Fetch) -> Found:
+    def _give_up(self, fetch: Fetch) -> RobotsText:
         for origin in fetch.origins[1:]:
             del self._of_origin[origin]
         del fetch.origins[1:]
-        return Found(b"")
+        return RobotsText(b"")
 
     def learn(self, fetch: Fetch, text: bytes | None, now: float) -> RobotsTxt:
         """Take note of the *text* that *fetch* has found, ``None`` if it failed.

@@ -1,4 +1,4 @@
-"""Whether all shards of a job together hold what they must: what one sent, and another did not apply, is in the outbox."""
+"""Checks all shards of a job against each other: a letter that was sent and not yet applied must be in the outbox."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Whole:
-    """What all shards of a job hold.
+class ShardsAudit:
+    """Result of an audit over all shards of a job.
 
     Attributes:
         cash: Units that the shards hold, by their own counts.
         in_transit: Units in letters that their receivers have not applied.
         letters: Number of these letters.
-        violations: What does not hold, a sentence each.
+        violations: Invariants that do not hold, a sentence each.
     """
 
     cash: int = 0
@@ -41,19 +41,19 @@ class Whole:
         return not self.violations
 
 
-def audit_shards(stores: Sequence[Store], domain_of: Callable[[str], str]) -> Whole:
-    """Check the mail between all shards of a job; each shard by itself is checked by :func:`~scrapy_aopic.core.audit.audit`.
+def audit_shards(stores: Sequence[Store], domain_of: Callable[[str], str]) -> ShardsAudit:
+    """Check the mail between all shards of a job; :func:`~scrapy_aopic.core.audit.audit` checks each shard alone.
 
     Args:
-        stores: The stores of all shards, in the order of their numbers, as they were at one moment. Those that are read
-            while the crawl runs must be read in any order in which a letter's receiver comes before its sender, or
-            a letter may seem to be applied that was never sent.
+        stores: The stores of all shards, in the order of their numbers, as they were at one moment. If they are read
+            while the crawl runs, read the receiver of a letter before its sender, or a letter may seem to be applied
+            that was never sent.
         domain_of: Registered domain of a host name.
 
     Raises:
         StorageError: If a store cannot be read.
     """
-    whole, of = Whole(), len(stores)
+    whole, of = ShardsAudit(), len(stores)
     counts = [read_counts(store) for store in stores]
     for number, store in enumerate(stores):
         saved, shard = read_saved(store), read_shard(store)
@@ -79,7 +79,7 @@ def audit_shards(stores: Sequence[Store], domain_of: Callable[[str], str]) -> Wh
     return whole
 
 
-def _check_pair(whole: Whole, outbox: Store, sent: Posted, got: Got, way: tuple[int, Cut]) -> None:
+def _check_pair(whole: ShardsAudit, outbox: Store, sent: Posted, got: Got, way: tuple[int, Cut]) -> None:
     """Check the letters in *outbox*, of which *got* are applied, and count the others."""
     sender, cut = way
     names = f"from shard {sender} to shard {cut.own.number}"

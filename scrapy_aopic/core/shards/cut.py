@@ -3,8 +3,8 @@
 Budgets, endowments and politeness count by registered domain, so all of these stay inside a shard. The number of shards
 is fixed when a job begins.
 
-An *address* is a page key followed by the number of the page's shard: a page key has no more than a hash of the host's
-name, from which nobody can find the registered domain.
+An *address* is a page key followed by the number of the page's shard. The key alone does not tell the shard: it has
+only a hash of the host's name, from which the registered domain cannot be computed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MAX_SHARDS = 1024
-"""Shards of a job at most: with each other one a shard keeps two small rows, and 2**53 units for each fit 64 bits."""
+"""Most shards of a job: a shard keeps two small rows for each other shard, and 2**53 units for each fit 64 bits."""
 
 _SHARD_BYTES = 2
 """Bytes of the number of a shard."""
@@ -57,14 +57,14 @@ def shard_of_address(where: bytes) -> int:
 
 
 class Cut:
-    """How a job is cut into shards, as one of them sees it.
+    """How a job is cut into shards, from the point of view of one of them.
 
     Args:
-        own: The shard that looks.
+        own: That shard.
         domain_of: Registered domain of a host name; it must be the same for all shards and all runs of a job.
 
     Raises:
-        CallError: If there cannot be such a shard.
+        CallError: If no job can have such a shard.
     """
 
     def __init__(self, own: ShardId, domain_of: Callable[[str], str]) -> None:

@@ -1,15 +1,15 @@
-"""What shards write to each other, as bytes: a letter has all messages of one commit to one shard.
+"""Letters between shards, as bytes: a letter has all messages of one commit to one shard.
 
 Rule 1: a letter is data from outside. :func:`read_letter` checks everything that can be checked without the store, and
 raises one sentence before anything is changed; it takes time and memory in proportion to the letter's bytes.
 
-Rule 2: a letter says how many units it carries, and its messages carry so many, exactly.
+Rule 2: a letter says how many units it carries, and its messages carry exactly that many.
 
 Rule 3: messages about one page are in the order in which they must be applied: payments make the page known that a
 claim names.
 
-Host names and the ways of domains are written once in a letter, and messages refer to them by number. The whole is
-MessagePack behind zlib, whose checksum finds bytes that changed on the way.
+Host names and the ways of domains are written once in a letter, and messages refer to them by number. A letter is
+MessagePack, compressed by zlib, whose checksum detects bytes that changed on the way.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ VERSION = 1
 """Version of the layout of letters."""
 
 MAX_REQUEST = 16 << 20
-"""Bytes of a request to a page of another shard at most, so that every letter can be read."""
+"""Most bytes of a request to a page of another shard, so that every letter can be read."""
 
 MAX_LETTER = 4 * MAX_REQUEST
-"""Bytes of an unpacked letter at most: a bound on the memory that bytes from outside can take."""
+"""Most bytes of an unpacked letter: a bound on the memory that bytes from outside can take."""
 
 MAX_WORTH = 1e12
-"""Seeds' worth of cash for one seed at most: far more than the virtual page has for it."""
+"""Most cash of one seed, in seeds: far more than the virtual page can grant."""
 
 _LEVEL = 1
 """Level of zlib: with 6 letters are some 5 % shorter and take three times as long."""
@@ -54,7 +54,7 @@ _Lead = Annotated[bytes, Meta(max_length=MOST_BYTES)]
 _Worth = Annotated[float, Meta(ge=0.0, le=MAX_WORTH)]
 
 
-class Target(Struct, array_like=True, frozen=True, gc=False):
+class PageRef(Struct, array_like=True, frozen=True, gc=False):
     """A page that a message is about.
 
     Attributes:
@@ -73,7 +73,7 @@ class Target(Struct, array_like=True, frozen=True, gc=False):
 
 
 class Payment(Struct, array_like=True, frozen=True, gc=False):
-    """Visits of pages of the sender link to a page.
+    """Cash for a page that visited pages of the sender link to.
 
     Attributes:
         units: Cash that the page gets.
@@ -81,14 +81,14 @@ class Payment(Struct, array_like=True, frozen=True, gc=False):
         finders: Numbers of the ways, in the letter, of the domains that link to it.
     """
 
-    target: Target
+    target: PageRef
     units: _Count
     found: _Count = 0
     finders: tuple[int, ...] = ()
 
 
 class SeedNote(Struct, array_like=True, frozen=True, gc=False):
-    """Somebody named a page to the sender.
+    """A seed that was given to the sender and is a page of the receiver.
 
     Attributes:
         worth: How many seeds' cash the receiver's virtual page grants it.
@@ -97,7 +97,7 @@ class SeedNote(Struct, array_like=True, frozen=True, gc=False):
         finder: Number of the way of the domain that links to it; -1 if it is a seed.
     """
 
-    target: Target
+    target: PageRef
     worth: _Worth
     is_endowed: bool
     enriches: bool
@@ -105,16 +105,16 @@ class SeedNote(Struct, array_like=True, frozen=True, gc=False):
 
 
 class PageClaim(Struct, array_like=True, frozen=True, gc=False):
-    """The visit of a page says that it is a page of the receiver.
+    """A visited page of the sender says that it is one with a page of the receiver.
 
     Attributes:
         page: Key of the page that was visited.
-        origin: Its shard, which the grant goes to.
-        other: Key of the page that it says it is.
-        visits: Its visits when it said so.
+        origin: Its shard, to which the grant goes.
+        other: Key of the page that it claims to be.
+        visits: How often it had been visited then.
         height: Hops to it from pages that were merged with it.
-        is_if_same: Whether it only counts if both have the same words.
-        digest, sketch: Its text, in this case.
+        is_if_same: Whether the claim counts only if both have the same words.
+        digest, sketch: Its text, if so.
     """
 
     page: _PageKey
@@ -128,9 +128,9 @@ class PageClaim(Struct, array_like=True, frozen=True, gc=False):
 
 
 class Grant(Struct, array_like=True, frozen=True, gc=False):
-    """A claim is decided: the receiver's page under *page*, visited *visits* times, is the sender's under *root*.
+    """The decision on a claim: the receiver's page under *page*, visited *visits* times, is the sender's under *root*.
 
-    If that is its own key, the claim does not count, and it stands for itself.
+    If *root* equals *page*, the claim is refused, and the page stands for itself.
     """
 
     page: _PageKey
@@ -139,7 +139,7 @@ class Grant(Struct, array_like=True, frozen=True, gc=False):
 
 
 class Bequest(Struct, array_like=True, frozen=True, gc=False):
-    """What a page had that was merged with the receiver's page under *root*.
+    """Cash and history of a page that was merged with the receiver's page under *root*.
 
     Attributes:
         units: Its cash.
@@ -159,14 +159,13 @@ class Letter(Struct, array_like=True, frozen=True):
     """All messages of a commit, or of a part of one, to one shard.
 
     Attributes:
-        sender, to, of: Numbers of the two shards, and of how many they are.
+        sender, to, of: Numbers of the two shards, and the number of shards of the job.
         number: Counts the letters of this sender to this shard, from 1.
         units: Cash that it carries.
         hosts: Names of hosts, as :func:`host_bytes` writes them.
         ways: Keys of domains, each with those of its discoverers up to a seed's domain.
-        values: What the page of each payment seems worth for a topic; empty if no link says anything of that, as in letters
-            of earlier releases.
-        leads: What is to be kept of the link of each payment while its page waits; empty if nothing is of any.
+        values: Value of each payment's page for a topic; empty if no link has one.
+        leads: The lead of each payment's link, to keep while its page waits; empty if no link has one.
     """
 
     version: int
@@ -188,7 +187,7 @@ class Letter(Struct, array_like=True, frozen=True):
     def __str__(self) -> str:
         return f"letter {self.number} from shard {self.sender} to shard {self.to}"
 
-    def link(self, target: Target) -> Link:
+    def link(self, target: PageRef) -> Link:
         """The link to *target*; without host and request if only the key is known."""
         if target.host < 0:
             return Link(target.page, "", b"")
@@ -197,7 +196,7 @@ class Letter(Struct, array_like=True, frozen=True):
 
 
 def host_bytes(name: str) -> bytes:
-    """The name of a host as it is written: it may have half a surrogate pair in it, as any string of Python."""
+    """The name of a host as bytes; like any string of Python it may contain half a surrogate pair."""
     return name.encode("utf-8", "surrogatepass")
 
 
@@ -215,10 +214,10 @@ def write_letter(letter: Letter) -> bytes:
 
 
 def read_letter(data: bytes, cut: Cut) -> Letter:
-    """The letter written as *data*, which the shard that *cut* is of was given.
+    """Decode *data* as a letter to the shard of *cut*.
 
     Raises:
-        StorageError: If it cannot be one, or is for another shard or job.
+        StorageError: If it is not a valid letter, or is for another shard or job.
     """
     try:
         letter = _decode(_inflate(data))
@@ -234,7 +233,7 @@ def read_letter(data: bytes, cut: Cut) -> Letter:
 
 
 def _inflate(data: bytes) -> bytes:
-    """What *data* was compressed from, all of it.
+    """Decompress all of *data*.
 
     Raises:
         ValueError: If it is cut short, too long, or followed by anything.
@@ -247,7 +246,7 @@ def _inflate(data: bytes) -> bytes:
 
 
 def _fault(letter: Letter, hosts: list[str], cut: Cut) -> str:
-    """What is wrong with *letter*, which names *hosts*; empty if nothing is."""
+    """A sentence on the first fault of *letter*, which names *hosts*; empty if it has none."""
     own = cut.own
     if letter.version != VERSION:
         return f"it is of version {letter.version}, and this scrapy-aopic reads version {VERSION}"
@@ -267,7 +266,7 @@ def _fault(letter: Letter, hosts: list[str], cut: Cut) -> str:
 
 
 def _loose_end(letter: Letter, of: int) -> str:
-    """What in *letter* refers to nothing; empty if all refers to something."""
+    """A sentence on the first reference in *letter* that leads nowhere; empty if there is none."""
     n_payments = len(letter.payments)
     if not {len(letter.values), len(letter.leads)} <= {0, n_payments}:
         return "it has values of other payments than it has"
@@ -284,8 +283,8 @@ def _loose_end(letter: Letter, of: int) -> str:
     return "" if all(claim.origin < of for claim in letter.claims) else "it has a claim from no shard"
 
 
-def _is_none(target: Target, n_hosts: int) -> bool:
-    """Whether *target* is none of a letter that names *n_hosts*."""
+def _is_none(target: PageRef, n_hosts: int) -> bool:
+    """Whether *target* is not valid in a letter that names *n_hosts* hosts."""
     if target.host == -1:
         return len(target.page) != PAGE_BYTES or bool(target.request) or target.again
     return (

@@ -1,21 +1,21 @@
-"""What a shard wrote to others and got from them: always in the same commits as what it did for it.
+"""Letters that a shard sent and received, each in the same commit as its effect on the shard.
 
-Rule 1: what leaves a page for another shard is written into the *outbox*, by the batch that takes it from the page. A
-letter may leave the process only when that batch has landed: :meth:`Mail.letters` gives no other.
+Rule 1: cash that leaves a page for another shard is written into the *outbox* by the batch that takes it from the page.
+A letter may leave the process only when that batch has landed: :meth:`Mail.letters` gives no others.
 
-Rule 2: letters to a shard are numbered from 1, without gaps. The receiver applies the one after the last that it
-applied, and no other; which one that was is in the batch that holds what the letter did.
+Rule 2: letters to a shard are numbered from 1, without gaps. The receiver applies only the letter after the last one
+that it applied, and stores its number in the batch that has the letter's effect.
 
 Rule 3: a letter is deleted when the receiver's batch has landed: the receiver says so (:meth:`Mail.received_landed`),
 and the sender is told (:meth:`Mail.acknowledged`). Until then it may be sent any number of times.
 
-So cash is conserved in every state that can be on disks, whichever commits of which shard landed: what all shards
-hold, and the letters that their receivers have not applied, is as much as all shards began with.
+So cash is conserved in every state that the disks can be in, whichever commits of which shard landed: the shards, and
+the letters that their receivers have not applied, always hold as much as the shards started with.
 
 ======  ================  =====================================================================
 letter  key               value
 ======  ================  =====================================================================
-``N``                     number of this shard, and of how many it is
+``N``                     number of this shard, and number of all shards
 ``M``   shard number      a letter in the outbox
 ``S``   shard             last letter that was acknowledged, last that was written, units sent
 ``R``   shard             last letter that was applied, units received
@@ -43,9 +43,9 @@ from .letters import (
     Grant,
     Letter,
     PageClaim,
+    PageRef,
     Payment,
     SeedNote,
-    Target,
     host_bytes,
     write_letter,
 )
@@ -58,14 +58,14 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.ports import Store
 
 _MAX_MESSAGES = 2000
-"""Messages of a letter at most, some 50 kB: what a receiver applies in one step, in some 20 ms."""
+"""Most messages of a letter, some 50 kB: a receiver applies them in one step, in some 20 ms."""
 
 _MAX_BYTES = MAX_REQUEST
 """Bytes of requests from which on a letter gets no more, so that it can be read however long each of them is."""
 
 
 class Posted(NamedTuple):
-    """What was written to a shard: the last letter acknowledged, the last written, and units of all."""
+    """Counts of the letters to a shard: the last one acknowledged, the last one written, and the units of all."""
 
     acknowledged: int = 0
     last: int = 0
@@ -73,14 +73,14 @@ class Posted(NamedTuple):
 
 
 class Got(NamedTuple):
-    """What was applied of a shard's mail: the last letter, and units of all."""
+    """Counts of the letters from a shard: the last one applied, and the units of all."""
 
     last: int = 0
     units: int = 0
 
 
 class _Grants(NamedTuple):
-    """What a seed gets; see :class:`~.letters.SeedNote`."""
+    """The cash that a seed gets; see :class:`~.letters.SeedNote`."""
 
     worth: float
     is_endowed: bool
@@ -89,7 +89,7 @@ class _Grants(NamedTuple):
 
 @dataclass(slots=True)
 class _Due:
-    """What one page of another shard gets with the next letter; as a seed, if *seed* is there."""
+    """What a page of another shard gets with the next letter; as a seed, if *seed* is set."""
 
     link: Link
     units: int = 0
@@ -100,11 +100,11 @@ class _Due:
 
 @dataclass(slots=True)
 class _Open:
-    """Messages to a shard that are in no letter yet.
+    """Messages to a shard that are not in a letter yet.
 
     Attributes:
-        payments: By the key of the page, so that a page gets one message however many links to it there were.
-        single: Those that cannot be added up: seeds, and links that ask for a fetch of their own.
+        payments: By page key, so that a page gets one message however many links lead to it.
+        single: Messages that cannot be added up: seeds, and links that require a fetch of their own.
     """
 
     payments: dict[bytes, _Due] = field(default_factory=dict)
@@ -113,14 +113,14 @@ class _Open:
 
 
 class Mail:
-    """The outbox of a shard, and what it has received.
+    """The outbox of a shard, and counts of the letters that it has received.
 
     Args:
         cut: Which shard each host is in.
         totals: The shard's sums of cash; their ``balance`` is kept here.
 
     Attributes:
-        way_of: Key of a domain with those of its discoverers; whoever knows domains sets it.
+        way_of: Gives the key of a domain and those of its discoverers; set by the owner of the domains.
     """
 
     def __init__(self, store: Store, cut: Cut, totals: Totals) -> None:
@@ -141,7 +141,7 @@ class Mail:
     # -- what leaves
 
     def elsewhere(self, links: Iterable[Link]) -> dict[bytes, int]:
-        """The shards of those of *links* that lead to pages of other shards, by their keys.
+        """Shards of the pages of *links* that are in other shards, by page key.
 
         Raises:
             CallError: If a request is longer than a letter may be.
@@ -159,10 +159,10 @@ class Mail:
         return away
 
     def pay(self, shard: int, link: Link, units: int, *, found: int = 0, finder: bytes = b"") -> None:
-        """Let the page of *link*, in another *shard*, get *units*, which the caller took from elsewhere.
+        """Send *units*, which the caller has taken from elsewhere, to the page of *link* in another *shard*.
 
         Args:
-            link: Without host and request if the page is surely known there.
+            link: Without host and request if the page is certainly known there.
             found: Visits that found the link, if the order counts them.
             finder: Key of the domain that links to it, if domains count.
         """
@@ -185,7 +185,7 @@ class Mail:
         self._totals.balance -= units
 
     def pay_on(self, where: bytes, units: int, *, found: int = 0) -> None:
-        """Let the page at the address *where*, which another one was merged with, get *units*."""
+        """Send *units* to the page at the address *where*, with which another page was merged."""
         self.pay(shard_of_address(where), Link(where[:PAGE_BYTES], "", b""), units, found=found)
 
     def seed(
@@ -202,7 +202,7 @@ class Mail:
         self.seed(shard_of_address(where), link, worth, is_endowed=False, enriches=True)
 
     def tell(self, shard: int, word: PageClaim | Grant | Bequest) -> None:
-        """Send *word* to *shard*; the units of a bequest the caller took from elsewhere."""
+        """Send *word* to *shard*; the caller has taken the units of a bequest from elsewhere."""
         self._box(shard).words.append(word)
         if isinstance(word, Bequest):
             self._totals.balance -= word.units
@@ -236,7 +236,10 @@ class Mail:
         }
 
     def acknowledged(self, shard: int, number: int) -> bool:
-        """All letters to *shard* up to *number* are in a commit of it that has landed; returns whether that was new.
+        """Delete all letters to *shard* up to *number*, which are in a commit of it that has landed.
+
+        Returns:
+            Whether that is news: false if they were acknowledged before.
 
         Raises:
             StorageError: If it has received a letter that this shard has not written.
@@ -263,7 +266,7 @@ class Mail:
         return self._got.get(sender, Got()).last + 1
 
     def applied(self, letter: Letter) -> None:
-        """*letter*, the one that comes next, is applied by the caller in this very step."""
+        """Note that the caller applies *letter*, the next one of its sender, in this step."""
         got = self._got.get(letter.sender, Got())
         got = self._got[letter.sender] = Got(letter.number, got.units + letter.units)
         self._rows.put(row_of(RECEIVED, letter.sender), pack(tuple(got)))
@@ -274,11 +277,11 @@ class Mail:
         return {shard: posted.last for shard, posted in self._landed_posted.items()}
 
     def received_landed(self) -> dict[int, int]:
-        """The last letter of each sender that is in a commit that has landed: what its sender may delete."""
+        """The last letter of each sender that is in a commit that has landed: up to it, the sender may delete them."""
         return {sender: got.last for sender, got in self._landed_got.items()}
 
     def units_landed(self) -> tuple[dict[int, int], dict[int, int]]:
-        """Units in all letters to each shard, and in all that were applied of each, as of the commit that landed last."""
+        """Units in all letters written to, and in all applied from, each shard, as of the last commit that landed."""
         sent = {shard: posted.units for shard, posted in self._landed_posted.items()}
         return sent, {sender: got.units for sender, got in self._landed_got.items()}
 
@@ -307,10 +310,10 @@ class Mail:
         self._rows.put(row_of(SENT, shard), pack(tuple(posted)))
 
     def _letters(self, shard: int, box: _Open) -> Iterator[Letter]:
-        """All messages of *box* in letters to *shard*, which are counted."""
+        """Put all messages of *box* into letters to *shard*, and count them."""
         dues, words = iter([*box.payments.values(), *box.single]), iter(box.words)
         while True:
-            writer = _Writer(self.way_of)
+            writer = _LetterWriter(self.way_of)
             writer.add_pages(dues)
             writer.add_words(words)
             if not writer.n:
@@ -321,7 +324,7 @@ class Mail:
             yield letter
 
 
-class _Writer:
+class _LetterWriter:
     """Fills a letter.
 
     Attributes:
@@ -362,7 +365,7 @@ class _Writer:
                 self._units += due.units
 
     def add_words(self, words: Iterator[PageClaim | Grant | Bequest]) -> None:
-        """Take as many of *words* as there is room for: none before all pages that they may name."""
+        """Take as many of *words* as there is room for, but only after all payments: words may name their pages."""
         while self._has_room and (word := next(words, None)) is not None:
             self.n += 1
             if isinstance(word, PageClaim):
@@ -381,19 +384,19 @@ class _Writer:
                       self._claims, self._grants, self._bequests,
                       self._values if any(self._values) else [], self._leads if any(self._leads) else [])  # fmt: skip
 
-    def _target(self, link: Link) -> Target:
+    def _target(self, link: Link) -> PageRef:
         if not link.host:
-            return Target(-1, link.key)
+            return PageRef(-1, link.key)
         host = self._hosts.setdefault(link.host, len(self._hosts))
-        return Target(host, link.key[HOST_BYTES:], link.request, link.shift, link.again)
+        return PageRef(host, link.key[HOST_BYTES:], link.request, link.shift, link.again)
 
 
 def open_cut(store: Store, policy: Policy, shard: ShardId | None, *, is_new: bool) -> Cut | None:
     """How the job in *store* is cut, if it is opened as *shard*; ``None`` for a job in one piece.
 
     Raises:
-        CallError: If there is no such shard, or *policy* needs one place for the whole job.
-        StorageError: If it is another shard, or cut otherwise.
+        CallError: If there is no such shard, or *policy* does not work with several shards.
+        StorageError: If the store holds another shard, or a job that is cut differently.
     """
     wanted = shard if shard is not None else ShardId(0, 1)
     cut, known = Cut(wanted, policy.domain_of), read_shard(store)
@@ -428,10 +431,10 @@ def row_of(letter: bytes, shard: int, number: int | None = None) -> bytes:
 
 
 def read_shard(store: Store) -> ShardId | None:
-    """Which shard of a job *store* holds; ``None`` if it holds a job that is not cut.
+    """The shard that *store* holds; ``None`` if it holds a job in one piece.
 
     Raises:
-        StorageError: If that cannot be read.
+        StorageError: If its row cannot be read.
     """
     data = store.get_many(Family.META, (SHARD,))[0]
     if data is None:
@@ -445,10 +448,10 @@ def read_shard(store: Store) -> ShardId | None:
 
 
 def read_counts(store: Store) -> tuple[Mapping[int, Posted], Mapping[int, Got]]:
-    """What the shard in *store* wrote and got, by shard.
+    """Counts of the letters that the shard in *store* wrote and applied, by the other shard.
 
     Raises:
-        StorageError: If it cannot be read.
+        StorageError: If a row cannot be read.
     """
     try:
         posted = {int.from_bytes(row[1:], "big"): Posted(*unpack(data)) for row, data in _rows(store, SENT)}
@@ -467,13 +470,13 @@ def read_outbox(store: Store, shard: int) -> Iterator[tuple[int, bytes]]:
 
 
 def balance_of(store: Store) -> int:
-    """Units that the shard in *store* received, less those that it sent."""
+    """Units that the shard in *store* received, minus those that it sent."""
     posted, got = read_counts(store)
     return sum(each.units for each in got.values()) - sum(each.units for each in posted.values())
 
 
 def balance_of_rows(rows: Iterable[tuple[bytes, bytes]]) -> int:
-    """The same of the *rows* of ``META`` that are left of a damaged store, as far as they can be understood."""
+    """Units received minus units sent, by the legible ones of the *rows* of ``META`` that are left of a damaged store."""
     balance = 0
     for row, data in rows:
         if row[:1] in (SENT, RECEIVED):
@@ -486,6 +489,6 @@ def balance_of_rows(rows: Iterable[tuple[bytes, bytes]]) -> int:
 
 
 def _rows(store: Store, beginning: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Rows of ``META`` whose keys begin so."""
+    """Rows of ``META`` whose keys begin with *beginning*."""
     end = (int.from_bytes(beginning, "big") + 1).to_bytes(len(beginning), "big")
     return store.scan(Family.META, beginning, end)

@@ -1,12 +1,13 @@
-"""The mail between the shards of a damaged job, made to agree with itself again.
+"""Makes the mail between the shards of a damaged job consistent again.
 
-Rule 1: what a receiver says that it has applied counts. Letters after that which are there without a gap are still on their way;
-all others are lost, and their sender has not sent them.
+Rule 1: a receiver's count of applied letters stands. The letters that follow it without a gap are still in transit; all
+others are lost, and count as never sent.
 
-Rule 2: if what a receiver has applied is lost, it is what its sender has deleted: letters after that may be applied twice.
+Rule 2: if the receiver's count is lost, it is taken to be what the sender has deleted, so later letters may be applied
+twice.
 
-Rule 3: what a shard holds must be what its mail says afterwards; :mod:`scrapy_aopic.core.rebuild` makes its virtual page, or its pages,
-give or take the difference. So the cash of the whole job is right again, to the unit.
+Rule 3: the balance of a shard then follows from its mail, and :mod:`scrapy_aopic.core.rebuild` lets its virtual page, or
+its pages, give or take the difference. So the cash of the job is correct again, to the unit.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class _Ends:
-    """What is left of the mail from one shard to another."""
+    """The two counts of the mail from one shard to another, as far as they are left."""
 
     def __init__(self, outbox: Store, inbox: Store, sender: int, cut: Cut) -> None:
         to = cut.own.number
@@ -54,7 +55,7 @@ class _Ends:
 
     @property
     def agree(self) -> bool:
-        """Whether nothing is to be mended."""
+        """Whether both counts agree."""
         posted, got = self.posted or Posted(), self.got or Got()
         if len(self.rows) != len(self.units) or not posted.acknowledged <= got.last <= posted.last:
             return False
@@ -63,7 +64,7 @@ class _Ends:
         return posted.units - got.units == sum(n for number, n in self.units.items() if number > got.last)
 
     def mended(self) -> tuple[Posted, Got]:
-        """What both ends say from now on."""
+        """The counts of both ends from now on."""
         got = self.got
         if got is None and self.posted is not None:
             got = Got(self.posted.acknowledged, max(self.posted.units - sum(self.units.values()), 0))
@@ -85,12 +86,12 @@ def _numbers(data: bytes | None) -> list[int] | None:
 
 
 def mend_mail(stores: Sequence[Store], domain_of: Callable[[str], str]) -> dict[int, int]:
-    """Make the mail between *stores*, those of all shards of a job, agree.
+    """Make the mail between *stores*, those of all shards of a job, consistent.
 
-    What a shard must hold then (the balance of its ledger) is changed; what it holds is not.
+    This changes the balance of a shard's ledger, which is what it must hold, but not what it holds.
 
     Returns:
-        The shards of which something was changed, and how many of their letters are lost.
+        The shards that were changed, and how many of their letters are lost.
 
     Raises:
         StorageError: If a store cannot be written.
@@ -124,7 +125,7 @@ def mend_mail(stores: Sequence[Store], domain_of: Callable[[str], str]) -> dict[
 
 
 def _balance(number: int, store: Store, lost: dict[int, int]) -> None:
-    """Let the ledger of a shard have the balance that its mail says, if its totals are left."""
+    """Set the balance of a shard's ledger to what its mail says, if its totals are left."""
     saved = read_what_is_left(store.get_many(Family.META, (TOTALS_KEY,))[0])
     balance = balance_of_rows(store.scan(Family.META))
     if saved is not None and saved.ledger.balance != balance:

@@ -1,12 +1,12 @@
-"""A shard whose store is lost, begun anew by what others know of it.
+"""Starts a shard whose store is lost again, from what the other shards know of it.
 
-Rule 1: it goes on where the mail is. It has received what its senders may have deleted, and has sent what its receivers may
-have applied; letters in between are sent again by their senders, and applied.
+Rule 1: it goes on where its mail is. It counts as received every letter that a sender may have deleted, and as sent every
+letter that a receiver may have applied; the letters in between are sent again by their senders, and applied.
 
-Rule 2: its virtual page holds all the cash that it must have, by the units that went in and out. So the cash of the job is
-the same as ever, to the unit. What its pages had, and which pages there were, is lost with the store.
+Rule 2: its virtual page holds all the cash that the shard must have, by the units that went in and out. So the cash of
+the job does not change, to the unit. Its pages, and what they held, are lost with the store.
 
-Rule 3: nobody knows when its hosts were fetched from, so they are left alone as after a crash.
+Rule 3: the times of its last requests are lost, too, so its hosts are left alone as after a crash.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """What others know of a shard.
+class LostShard:
+    """What the other shards know of a lost one.
 
     Attributes:
         got: The last letter of each other shard that it had applied, and the units of all of them.
-        sent: The last letter of it that each other shard has applied, and the units of all of them.
-        letters: Its letters to each other shard that come after that, as far as there are any, in their order.
+        sent: Its last letter that each other shard has applied, and the units of all of them.
+        letters: Its later letters to each other shard that are left, in their order.
     """
 
     got: Mapping[int, tuple[int, int]] = field(default_factory=dict)
@@ -48,11 +48,11 @@ class Known:
     letters: Mapping[int, Sequence[bytes]] = field(default_factory=dict)
 
 
-def begin_anew(shard: ShardId, known: Known, policy: Policy, now: float) -> Batch:
-    """The rows of *shard* without any page.
+def start_lost_shard(shard: ShardId, known: LostShard, policy: Policy, now: float) -> Batch:
+    """The rows of *shard*, with its mail and without any page.
 
     Args:
-        policy: Of its crawl.
+        policy: Policy of its crawl.
         now: Seconds since the epoch.
 
     Raises:

@@ -1,6 +1,6 @@
-"""What follows from a letter: links are paid and queued, domains get supporters, pages are merged.
+"""Applies letters: links are paid and queued, domains get supporters, pages are merged.
 
-Rule: a letter is applied in one step, like a visit. All that it says is checked before anything is changed.
+Rule: a letter is applied in one step, like a visit. All of it is checked before anything is changed.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 
     from .letters import Letter
     from .mail import Mail
-    from .remote_pages import Abroad
+    from .remote_pages import RemotePages
 
 
 _MOST_PREPARED = 256
-"""Letters that are kept as they were read, at most: more than come to one shard at a time."""
+"""Most decoded letters that are kept: more than come to one shard at a time."""
 
 
 class Received(NamedTuple):
-    """What became of the letters that a shard was given.
+    """What became of the letters that a shard was given, in numbers.
 
     Attributes:
         applied: Letters that were applied.
-        known: Those that had been applied before.
-        early: Those that must be given again, after others that come before them.
+        known: Letters that had been applied before.
+        early: Letters that must be given again, because earlier ones are missing.
     """
 
     applied: int = 0
@@ -54,7 +54,7 @@ class _Paid(NamedTuple):
 
 
 class Seeder(Protocol):
-    """What takes a seed: :meth:`scrapy_aopic.core.crawl.Crawl.seed` and ``enrich``."""
+    """The calls of a crawl that take a seed: :meth:`scrapy_aopic.core.crawl.Crawl.seed` and ``enrich``."""
 
     def seed(self, link: Link, now: float, *, is_endowed: bool = True, worth: float = 1.0) -> bool: ...
 
@@ -74,7 +74,7 @@ class Receiver:
         frontier: Frontier,
         support: Support | None,
         merging: Merging,
-        abroad: Abroad,
+        remote: RemotePages,
     ) -> None:
         self._mail = mail
         self._seeder = seeder
@@ -83,17 +83,17 @@ class Receiver:
         self._frontier = frontier
         self._support = support
         self._merging = merging
-        self._abroad = abroad
+        self._remote = remote
         self._prepared: dict[bytes, tuple[Letter, list[_Paid]]] = {}
 
     def prepare(self, data: bytes) -> int:
-        """Begin to read what is known of all that the letter *data* is about, which will be received soon.
+        """Start to read all rows that the letter *data*, which will be received soon, needs.
 
         Returns:
-            Number of the request to the store, after which it can be applied without a wait; 0 if there is none.
+            Number of the request to the store, after which the letter can be applied without a wait; 0 if there is none.
 
         Raises:
-            StorageError: If it is none, or none for this shard.
+            StorageError: If *data* is not a valid letter to this shard.
         """
         if len(self._prepared) > _MOST_PREPARED:
             self._prepared.clear()
@@ -108,7 +108,7 @@ class Receiver:
         """Apply those of *letters* that come next, in the order of their numbers.
 
         Raises:
-            StorageError: If one of them is none, or none for this shard; nothing was changed.
+            StorageError: If one of them is not a valid letter to this shard; nothing was changed.
         """
         prepared = self._prepared
         read = [prepared.pop(data) if data in prepared else self._read(data) for data in letters]
@@ -148,16 +148,16 @@ class Receiver:
         self._find(linked, now)
         self._seed(letter, now)
         for claim in letter.claims:
-            round_trip = self._abroad.claimed(claim)
+            round_trip = self._remote.claimed(claim)
             if round_trip is not None:
                 self._merging.claim(round_trip, claim.other, now)
         for grant in letter.grants:
-            self._abroad.granted(grant, letter.sender)
+            self._remote.granted(grant, letter.sender)
         for bequest in letter.bequests:
-            self._abroad.inherited(bequest, now)
+            self._remote.inherited(bequest, now)
 
     def _prefetch(self, payments: list[_Paid], linked: list[tuple[bytes, bytes]]) -> int:
-        """Begin to read what *payments*, and the domains of the hosts that are *linked* to, look at; see :meth:`prepare`."""
+        """Start to read the rows that *payments*, and the domains of the *linked* hosts, need; see :meth:`prepare`."""
         keys = [paid.link.key for paid in payments]
         return max(
             self._pages.table.prefetch(keys),
@@ -166,7 +166,7 @@ class Receiver:
         )
 
     def _pay(self, group: list[_Paid], now: float, found: int) -> None:
-        """Pay pages, each of them once; what comes for one that failed goes to the virtual page."""
+        """Pay pages, each of them once; payments to failed pages go to the virtual page."""
         known = self._pages.get_many([paid.link.key for paid in group])
         links, pages, units = [], [], []
         for paid, page in zip(group, known, strict=True):
@@ -189,14 +189,14 @@ class Receiver:
         ]
 
     def _find(self, linked: list[tuple[bytes, bytes]], now: float) -> None:
-        """Let the domains of the hosts that are *linked* to be supported by those that do it."""
+        """Note the domains that link to the *linked* hosts as supporters of their domains."""
         if self._support is not None:
             self._support.preload_elsewhere(linked)
             for target, way in linked:
                 self._support.found_elsewhere(target, way, now)
 
     def _seed(self, letter: Letter, now: float) -> None:
-        """Queue the seeds that were named to the sender."""
+        """Queue the seeds that the sender was given."""
         for note in letter.seeds:
             link = letter.link(note.target)
             if link.host and self._seeder.seed(link, now, is_endowed=note.is_endowed, worth=note.worth):
@@ -210,7 +210,7 @@ def _paid(letter: Letter) -> list[_Paid]:
     """The payments of *letter* with their links.
 
     Raises:
-        StorageError: If one page is paid twice: what is known of it would be written twice.
+        StorageError: If one page is paid twice: its record would be written twice.
     """
     found = [_Paid(letter.link(payment.target), payment) for payment in letter.payments]
     if letter.values:

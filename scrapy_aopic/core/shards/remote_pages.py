@@ -4,16 +4,16 @@ What :mod:`scrapy_aopic.core.merging` does in one step takes three letters here:
 
 1. The shard of a page that says it is a page of another shard keeps the claim, and sends it.
 2. That shard grants it, at once or when the page that it names has been visited.
-3. If the first page was not visited since, its cash and history go to the other one, and from then on all that it gets.
+3. If the first page was not visited since, its cash and history go to the other one, and so does all that it gets later.
 
-Nothing stands still meanwhile, so each step looks again. A claim that names a page that forwards is passed on to the page
-that stands for it.
+The crawl goes on meanwhile, so each step checks again whether it still applies. A claim to be a page that forwards is
+passed on to the page that stands for it.
 
 Rule: a page that waits for a grant gives none, or pages could be merged in a circle, in which cash would go round for
 ever: in any circle each claim would have to be older than the next one's grant, and that one older than the next claim, all
-the way round. What claims to be such a page waits until it is known whether that stands for itself. Of two pages that
-claim to be each other, the one with the larger key gives up its claim; more than two in a circle all wait, and stay as
-they are.
+the way round. A claim to be such a page waits until that page is known to stand for itself or for another. Of two pages
+that claim to be each other, the one with the larger key gives up its claim; three or more in a circle all wait, and stay
+as they are.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from .mail import Mail
 
 _MAX_WAITING = 10_000
-"""Claims to be one page that its visit grants at once: a bound on one step."""
+"""Most claims that the visit of a page grants at once: a bound on one step."""
 
 
-class Abroad:
+class RemotePages:
     """Merges pages of this shard with pages of others.
 
     Args:
@@ -93,15 +93,15 @@ class Abroad:
         self._mail.tell(shard_of_address(other), word)
 
     def stays(self, key: bytes, page: Page) -> None:
-        """*page* stands for another one from now on, and so for itself: it waits for no grant."""
+        """Give up the claim of *page*, which stands for itself from now on because it stands for another one."""
         self._own.delete(OWN_CLAIMS + key)
         if page.is_claimed and page.visits:
             self.visited(key)
 
     def granted(self, grant: Grant, sender: int) -> None:
-        """*sender* has decided on the claim of a page of this shard: if it is another one's, it forwards now.
+        """Apply the decision of *sender* on the claim of a page of this shard: if it was granted, the page forwards.
 
-        Nothing happens if that was visited since, and may have claimed something else.
+        Nothing happens if the page was visited since, as it may have claimed to be another page then.
         """
         key, page = grant.page, self._pages.get(grant.page)
         claim = self._claim_of(key, page)
@@ -114,7 +114,7 @@ class Abroad:
             self.visited(key)
 
     def _forward(self, key: bytes, page: Page, claim: Claim, where: bytes) -> None:
-        """Let *page* be one with the page at the address *where* from now on."""
+        """Merge *page* with the page at the address *where*."""
         units, history = self._pages.bequeath(key, page, where, claim.outcome)
         score = page.score if self._adds_scores else 0
         length = (history.bit_length() + 7) // 8
@@ -123,7 +123,7 @@ class Abroad:
         self.n_merged += 1
 
     def _claim_of(self, key: bytes, page: Page | None) -> Claim | None:
-        """The claim of *page* that waits for a grant; ``None`` if it was visited since, or merged, or made none."""
+        """The claim of *page* that waits for a grant; ``None`` if it has none, was visited since, or is merged."""
         row = self._own.get(OWN_CLAIMS + key) if page is not None and not page.canonical else None
         if row is None or page is None:
             return None
@@ -133,10 +133,10 @@ class Abroad:
     # -- pages of others that are pages of this shard
 
     def claimed(self, claim: PageClaim) -> Claim | None:
-        """A page of another shard says that it is a page of this one.
+        """Decide on the claim of a page of another shard to be a page of this one.
 
         Returns:
-            The claim if it came round: of a page of this shard to be ``claim.other`` of this shard.
+            The claim if it came back to its own shard: of a page of this shard to be ``claim.other`` of this shard.
         """
         root, page = self._pages.root(claim.other)
         if len(root) > PAGE_BYTES:
@@ -160,7 +160,7 @@ class Abroad:
         return None
 
     def visited(self, key: bytes) -> None:
-        """Decide on the claims of other shards to be the page under *key*, which was visited, or waits for no grant now."""
+        """Decide on the claims to be the page under *key*, which was visited, or no longer waits for a grant."""
         rows, _ = self._foreign.first(FOREIGN_CLAIMS + key, _MAX_WAITING)
         self._foreign.forget(FOREIGN_CLAIMS + key)
         for row, value in rows:
@@ -169,7 +169,7 @@ class Abroad:
             self.claimed(PageClaim(where[:PAGE_BYTES], shard_of_address(where), key, *unpack(value)))
 
     def inherited(self, bequest: Bequest, now: float) -> None:
-        """The page of a *bequest* gets it, or the page that stands for it by now."""
+        """Give a *bequest* to its page, or to the page that now stands for it."""
         root, page = self._pages.root(bequest.root)
         if len(root) > PAGE_BYTES:
             passed_on = Bequest(
@@ -191,7 +191,7 @@ class Abroad:
         )
 
     def _counts(self, claim: PageClaim) -> bool:
-        """Whether *claim* counts, if the page that it names is there and was visited."""
+        """Whether *claim* counts, assuming that the page that it names is there and was visited."""
         page = self._pages.get(claim.other)
         if claim.height >= MAX_HEIGHT // 2:
             return False
@@ -201,7 +201,7 @@ class Abroad:
         return self._duplicates.is_alike(Text(claim.digest, claim.sketch), text, with_links=False)
 
     def _is_free(self, key: bytes, page: Page, claimant: bytes) -> bool:
-        """Whether *page* may stand for *claimant*: it does not wait for a grant itself, or gives that up."""
+        """Whether *page* may stand for *claimant*: it has no claim that waits, or gives it up."""
         if self._claim_of(key, page) is None:
             return True
         named = unpack(self._own.get(OWN_CLAIMS + key) or b"")[2]

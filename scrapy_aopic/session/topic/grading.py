@@ -22,7 +22,7 @@ from scrapy.utils.asyncio import is_asyncio_available
 from scrapy.utils.misc import build_from_crawler
 from scrapy.utils.response import get_base_url
 
-from scrapy_aopic.core.focus.fixed import Focused
+from scrapy_aopic.core.focus.fixed import FocusedStrategy
 from scrapy_aopic.core.focus.harvest import LATELY
 from scrapy_aopic.core.focus.harvest_results import degrees_of
 from scrapy_aopic.core.focus.leads import SIDE, LeadsOfPage, all_bounded, bounded_path, is_led
@@ -177,7 +177,7 @@ class Focus:
         if self.values_links and not isinstance(given.scorer, str) and is_awaited(given.scorer):
             self.valuing = Valuing(cast("LinkScorer", given.scorer), read(settings, "AOPIC_TOPIC_TIMEOUT"))
         self._is_own = isinstance(given.scorer, str)  # whose values are from 0 to 1
-        self._default = Focused(given.topic, Random())  # noqa: S311 - of nothing secret
+        self._default = FocusedStrategy(given.topic, Random())  # noqa: S311 - of nothing secret
         self.learning = Learning(
             job,
             _name_of(scorer, given.tokenizer),
