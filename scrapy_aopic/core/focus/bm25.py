@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 K1 = 2.0
-"""How soon further occurrences of a term cease to count (k1); as in the paper on JLSE."""
+"""How soon repetitions of a term stop counting (k1); as in the paper on JLSE."""
 
 B = 0.75
 """How much longer documents are discounted (b); as in the paper on JLSE."""
@@ -114,8 +114,9 @@ class Index:
         return found
 
     def nearest(self, query: Document, k: int = 1) -> list[Match]:
-        """The at most *k* documents that are most like *query*, the best first and of equals the earliest; none that has
-        no term of it. Only for an idf that is never negative."""
+        """Up to *k* documents that share a term with *query*, the most similar first, and of equals the earliest.
+
+        Only for an idf that is never negative."""
         terms = self._terms(query)
         rest = [0.0]  # what the terms from each on can add at most
         for gain, _, _ in reversed(terms):
@@ -150,7 +151,7 @@ class Index:
         return [Match(number, min(score, 1.0)) for number, score in best]
 
     def _terms(self, query: Document) -> list[tuple[float, float, _Postings]]:
-        """Of each term of *query* that the index has: what it adds at most, its weight and where it is; the largest first."""
+        """For each term of *query* in the index: the most it can add, its weight and its postings; the largest first."""
         found = []
         for field, terms in enumerate(query):
             counted = Counter(terms)

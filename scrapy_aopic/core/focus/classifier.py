@@ -29,7 +29,7 @@ MOST_BYTES = _HEAD.size + (_ENTRY.size << BITS)
 """Bytes of a classifier that has learned something of every place."""
 
 _OFTENER = 10.0
-"""The rarer of the two classes counts at most so many times as much as the other."""
+"""An example of the rarer class counts at most this many times as much as one of the other."""
 
 
 class Classifier:
@@ -38,8 +38,8 @@ class Classifier:
     An example of the rarer class counts more, so that scores are as if both were as frequent.
 
     Attributes:
-        bias: What holds without any feature.
-        seen: Sums of the targets, and of what is missing to 1, over all examples: relevant ones and others.
+        bias: Log odds of an example without features.
+        seen: Sum of the targets over all examples, and sum of 1 - target: relevant examples and others.
     """
 
     def __init__(self) -> None:
@@ -49,14 +49,14 @@ class Classifier:
         self.seen = (0.0, 0.0)
 
     def score(self, features: Features) -> float:
-        """How likely what has these *features* is relevant, 0 to 1."""
+        """Probability that a text with these *features* is relevant, 0 to 1."""
         weights = self._weights
         return logistic(self.bias + sum([weights[place] * value for place, value in features.items()]))
 
     def score_words(self, found: Iterable[str], field: str = "page") -> float:
-        """The same of what has the words *found* in one *field*, without its features, in half of the time.
+        """Like :meth:`score`, for the words *found* in one *field*: takes half the time, as it makes no features.
 
-        It differs from :meth:`score` only if two of the words have one place, by less than how a page is judged matters.
+        The result differs only if two of the words share a place, and by too little to matter for a page.
         """
         counts = Counter(found)
         places = map(places_in(field).__getitem__, counts)
@@ -69,7 +69,7 @@ class Classifier:
         return logistic(self.bias + (x / math.sqrt(square) if square else 0.0))
 
     def part(self, features: Features, place: int) -> float:
-        """What one *place* of *features* adds to the log odds."""
+        """The log odds that one *place* of *features* adds."""
         return self._weights[place] * features[place]
 
     def learn(self, features: Features, target: float) -> None:
@@ -105,7 +105,7 @@ class Classifier:
         """The classifier written as *data*.
 
         Raises:
-            StorageError: If it is none. Nothing is allocated by what *data* says, only by how long it is.
+            StorageError: If it is not one. Memory is allocated by the length of *data*, never by a number in it.
         """
         try:
             magic, bits, bias, positive, negative, n = _HEAD.unpack_from(data)

@@ -1,10 +1,10 @@
 """The context graph of Diligenti and others (VLDB 2000): how many links a page is away from relevant ones, by its words.
 
-A page is put in a layer by naive Bayes: layer 0 holds relevant pages, layer 1 those that link to one, and so on to layer 4; and
-in none if it is like those of several. Its links wait in the queue of its layer, and the lowest is taken first.
+Naive Bayes puts a page into a layer: layer 0 holds relevant pages, layer 1 pages that link to one, and so on to layer 4; a
+page that fits several layers is in none. Its links wait in the queue of its layer, and the lowest layer is taken first.
 
-The paper has a search engine for what links to sample pages. There is none here, so the layers are learned in the crawl, from the
-paths by which relevant pages were reached; until then all pages but relevant ones are alike.
+The paper asks a search engine which pages link to the sample pages. There is none here, so the layers are learned in the
+crawl, from the paths by which relevant pages were reached; until then all pages but relevant ones are alike.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ MOST_OF_LAYER = 300
 """Pages of a layer that are learned from, as in the paper."""
 
 CONFIDENT = 0.5
-"""How likely a layer must be for a page to be in it."""
+"""Least probability of a layer for a page to be in it."""
 
 STEP = 0.2
-"""What a link is worth less than one of the layer below; the rest, beneath all layers, is for pages in none."""
+"""How much less a link is worth than one of the layer below. What remains below all layers is for pages in none."""
 
 MOST_PAGES = 2_000
 """Pages whose words are remembered, the latest: 600 bytes each."""
@@ -70,9 +70,9 @@ class Layers:
         return True
 
     def likely(self, places: Sequence[int]) -> list[float]:
-        """How likely each layer is for a page with words at *places*, all being as frequent: 0 for one that is not known.
+        """Probability of each layer for a page with words at *places*, if all are equally frequent; 0 if it is unknown.
 
-        The likelihood is that of a word, the mean over the page, which keeps long pages from being certain.
+        The likelihood is the mean over the page's words, so that long pages do not become certain.
         """
         logs = [
             sum([math.log((1 + counts[place]) / (_PLACES + total)) for place in places]) / len(places)
@@ -87,7 +87,7 @@ class Layers:
         return [part / sum(parts) for part in parts]
 
     def pack(self) -> bytes:
-        """What was learned."""
+        """The layers as bytes."""
         if not any(self._pages):
             return b""
         head = array("I", [*self._pages, *self._sums]).tobytes()
@@ -116,7 +116,7 @@ class Layers:
 
 
 _SHARPNESS = 10.0
-"""How decided layers are: with 1 a page would hardly ever be likelier in one than in all others together."""
+"""Sharpens the probabilities: with 1, one layer would hardly ever be likelier than all others together."""
 
 
 class ContextGraph(Strategy):

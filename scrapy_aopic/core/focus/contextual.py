@@ -1,12 +1,12 @@
-"""The strategy :mod:`.learned`, with words that count differently by the page that they are on.
+"""The strategy :mod:`.learned`, with weights of words that depend on the page that they are on.
 
-"Catalog" leads somewhere on a page that says nothing of the topic, and "Details" only on one that does. So each word is
-a feature twice: for itself, and together with how relevant its page is, in thirds. And each host is a feature: where
-nothing was found, further links are worth less, whatever they say, and where much was found, more. So a host whose catalog
-leads to other things costs a few pages, and not all that its catalog has.
+"Catalog" may lead to something on a page that does not mention the topic, "Details" only on one that does. So each word
+is a feature twice: alone, and together with how relevant its page is, in thirds. Each host is a feature, too: further
+links to a host where nothing was found are worth less, whatever they say, and where much was found, more. So a host whose
+catalog leads to other things costs a few pages, not the whole catalog.
 
-What a page is worth is its grade; squared, if the topic was given by examples, as a judge that has seen few of them is wrong
-about most of the pages that it thinks rather relevant than not.
+A page is worth its grade; squared, if the topic was given by examples, because a classifier that has seen few of them is
+wrong about most of the pages that it puts just above the middle.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ LEVELS = 3
 """Degrees of relevance of a page that are distinguished."""
 
 HOST_WEIGHT = 3
-"""What a host counts, in words."""
+"""Weight of the host's feature, in words."""
 
 DISCOUNT = 0.8
-"""What a page is worth of the best one that a link of it leads to: with half, as in :mod:`.learned`, the first of three links to a
-relevant page would be worth an eighth."""
+"""Part of the worth of the best page that it links to which a page is worth: with half, as in :mod:`.learned`, the first
+of three links to a relevant page would be worth an eighth."""
 
 _LAST = (1 << BITS) - 1
 

@@ -11,16 +11,16 @@ from typing import NamedTuple
 
 
 class FirstGuess(NamedTuple):
-    """How much each part counts.
+    """Weights of the parts of a guess.
 
     Attributes:
-        text: How well the link's text and URL fit.
-        around: How well these do together with what stands around the link.
-        page: The grade of its page.
-        quoted: How well it fits with what stands around it, instead of the grade: what a page quotes of another one is worth
-            something if the page itself is not relevant, and else nothing, as then nearly all of its text fits.
-        least: How far from 0 and 1 a guess is kept, where the log odds end.
-        inertia: How slowly the guess is trusted less, or more: the sum of squared slopes that its weight begins with.
+        text: Of the match of the link's text and URL.
+        around: Of the match of these together with the text around the link.
+        page: Of the grade of its page.
+        quoted: Of the match with the text around it, in place of the grade: a quotation of another page is informative if the
+            page itself is not relevant; on a relevant page nearly all text matches, so it says nothing.
+        least: Distance that a guess keeps from 0 and 1, where the log odds are infinite.
+        inertia: Sum of squared slopes with which the guess's own weight begins: the larger, the slower it changes.
     """
 
     text: float
@@ -34,8 +34,8 @@ class FirstGuess(NamedTuple):
         """The guess for a link on a page with this *grade*, as log odds.
 
         Args:
-            own: How well the link's text and URL fit.
-            together: How well these do together with what stands around it.
+            own: How well the link's text and URL match the topic.
+            together: How well these match together with the text around the link.
         """
         guess = self.text * own + self.around * together + max(self.quoted * together, self.page * grade)
         part = min(max(guess, self.least), 1.0 - self.least)
@@ -43,8 +43,9 @@ class FirstGuess(NamedTuple):
 
 
 BY_EXAMPLES = FirstGuess(text=0.3, around=0.3, page=0.4, quoted=0.0, least=0.001, inertia=1.0)
-"""Around most links stands something of the topic or nothing, so it says more with the text than by itself: from a portal that
-quotes the beginnings of sites, the right ones are entered sooner."""
+"""For topics by examples. Around most links there is either something of the topic or nothing, so the text around says more
+together with the link's own than alone: from a portal that quotes the first lines of sites, the right ones are entered
+sooner."""
 
 BY_KEYWORDS = FirstGuess(text=0.2, around=0.0, page=0.8, quoted=0.24, least=0.05, inertia=300.0)
 """Keywords judge a page better than a link: with the weights for examples, a word somewhere around a link on an irrelevant page was

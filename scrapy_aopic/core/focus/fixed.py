@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from .topic import LinkText, Topic
 
 PAGE_PART = 0.8
-"""How much of a link's value is the grade of its page; the rest is how well its text fits (benchmarks/focused.py)."""
+"""Part of a link's value that is the grade of its page; the rest is the match of its text (benchmarks/focused.py)."""
 
 DECAY = 0.5
-"""What an irrelevant page passes on of what it inherited (delta of Shark-Search)."""
+"""Part of what it inherited that an irrelevant page passes on (delta of Shark-Search)."""
 
 INHERITED_PART = 0.5
-"""How much of a link's potential is inherited (gamma of Shark-Search)."""
+"""Part of a link's potential that is inherited (gamma of Shark-Search)."""
 
 ANCHOR_PART = 0.8
-"""How much of a link's own score is its text; the rest is what stands around it (beta of Shark-Search)."""
+"""Part of a link's own score that is its text; the rest is the text around it (beta of Shark-Search)."""
 
 
 class FocusedStrategy(Strategy):

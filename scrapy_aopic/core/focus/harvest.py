@@ -1,4 +1,4 @@
-"""How many of the fetched pages are relevant, over the whole job and of late."""
+"""How many of the fetched pages are relevant, over the whole job and lately."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _CLASSES = 64
 """Classes of values: the finer, the smaller they are."""
 
 _MANY = 2_000
-"""Pages after which those so far count half, so that what is said of values is of late."""
+"""Pages after which earlier ones count half, so that the figures on values are recent."""
 
 
 class Foresight:
-    """How well the values that pages had before they were fetched say which are relevant."""
+    """How well the values of pages before they were fetched predict which are relevant."""
 
     def __init__(self) -> None:
         self.counts = [0] * (2 * _CLASSES)  # others, then relevant ones, by class
@@ -57,8 +57,8 @@ class Harvest:
 
     Attributes:
         pages: Pages graded in this job.
-        relevant: Of these, relevant ones.
-        foresight: What their values said before.
+        relevant: Relevant ones among them.
+        foresight: How well their values predicted this.
     """
 
     def __init__(self) -> None:
@@ -81,12 +81,12 @@ class Harvest:
 
     @property
     def n_lately(self) -> int:
-        """Pages of late that are counted, :data:`LATELY` at most."""
+        """Number of recent pages that are counted, at most :data:`LATELY`."""
         return min(self.pages, LATELY)
 
     @property
     def rate_lately(self) -> float:
-        """The same of the last :attr:`n_lately` pages."""
+        """Relevant part of the last :attr:`n_lately` pages."""
         return self._last.bit_count() / self.n_lately if self.n_lately else 0.0
 
     def pack(self) -> bytes:
@@ -96,7 +96,7 @@ class Harvest:
 
     @classmethod
     def unpack(cls, data: bytes | None) -> Harvest:
-        """The counts written as *data*; anew if they cannot be read, as no figure is worth a crawl that cannot start."""
+        """The counts written as *data*; new ones if these cannot be read, so that no figure keeps a crawl from starting."""
         self = cls()
         try:
             pages, relevant, last, *rest = unpack(data or b"")
@@ -111,5 +111,5 @@ class Harvest:
 
 
 def read_harvest(store: Store) -> Harvest:
-    """What the job in *store* has counted."""
+    """The counts of the job in *store*."""
     return Harvest.unpack(store.get_many(Family.META, (HARVEST_KEY,))[0])

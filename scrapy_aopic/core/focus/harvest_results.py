@@ -18,14 +18,14 @@ TEXT_UNIT = 100
 
 
 class Degrees(NamedTuple):
-    """What distinguishes the two kinds of pages.
+    """The three quantities that distinguish results from lists of links.
 
     Attributes:
         text: Binary logarithm of the words beside links, in :data:`TEXT_UNIT`.
-        link: Binary logarithm of how many links there are for each word.
-        aggregation: How much text stands together. The paper says no more than that it comes from the number and the size of
-            blocks; here it is the binary logarithm of how many words the block of a word has, on average, and a block is what
-            stands between two links.
+        link: Binary logarithm of the number of links a word.
+        aggregation: How much text stands together. The paper only says that it follows from the number and the size of
+            blocks; here it is the binary logarithm of the mean size, in words, of the block that a word is in, and a block
+            is the text between two links.
     """
 
     text: float
@@ -34,9 +34,9 @@ class Degrees(NamedTuple):
 
 
 def degrees(blocks: Sequence[int], n_words: int, n_links: int) -> Degrees:
-    """Degrees of a page with *n_words*, links included, and *blocks* of so many words beside links.
+    """Degrees of a page with *n_words*, links included, and *blocks* with these numbers of words beside links.
 
-    Where there is nothing, one word or one link is counted, as nothing has no logarithm.
+    Zero words or links count as one, as zero has no logarithm.
     """
     plain = sum(blocks)
     size = sum([each * each for each in blocks]) / plain if plain else 0.0

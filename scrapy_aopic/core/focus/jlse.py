@@ -1,17 +1,17 @@
-"""JLSE (Zhang, Li, Yu and Zhang, "Crawling Web resources by joint link similarity evaluation") and ATA, mended.
+"""JLSE (Zhang, Li, Yu and Zhang, "Crawling Web resources by joint link similarity evaluation") and ATA, corrected.
 
-A link is worth the better of two things: how well its text fits the topic (direct evidence), and how like it is to links that
-led to results, times what those were worth (indirect evidence). ATA is the same without the second.
+The value of a link is the larger of two numbers: how well its text matches the topic (direct evidence), and its similarity
+to links that led to results, times the worth of those (indirect evidence). ATA has direct evidence only.
 
-What is mended of the printed form (:mod:`.jlse_as_printed`):
+Differences from the printed form (:mod:`.jlse_as_printed`):
 
 - The topic's own classifier judges pages and texts of links.
 - A page that is not relevant passes on a little instead of nothing, and results are expanded.
-- Results have a worth of their own: 1, and what leads to them 0.9, instead of nothing and 1.
+- Results are worth 1 and links to them 0.9, instead of 0 and 1.
 - The value is the root of the product, so that cash is split by the product itself and nothing falls below the floor.
-- The similarity is that of BM25 with an idf that is never negative, divided by what the link would have with itself.
-- The graph is read anew after 15 results and whenever it has grown by 1.3, instead of every 150, and waiting links are
-  valued anew then.
+- The similarity is that of BM25 with an idf that is never negative, divided by the link's similarity to itself.
+- The graph is read after 15 results and then at 1.3 times as many each time, instead of every 150, and waiting links are
+  valued again then.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ NO_EVIDENCE = 0.01
 the order in which they were found, so this is what explores."""
 
 FIELDS = (0.5, 0.2, 0.3)
-"""What anchor, URL and context count in the similarity of two links (the paper, section 3)."""
+"""Weights of anchor, URL and context in the similarity of two links (the paper, section 3)."""
 
 LEAST_PAGE = 0.02
-"""What a page passes on if nothing speaks for it: enough to come back to when nothing better is left."""
+"""Least that a page passes on: enough to be fetched when nothing better is left."""
 
 LONGEST_CONTEXT = 80
 """Words around a link that count."""
@@ -56,7 +56,7 @@ MOST_KEPT = 1_000
 """Links that are kept with the job, of some 300 bytes each."""
 
 MOST_BYTES = 8 << 20
-"""Bytes of what was kept, unpacked: four texts of at most 500 characters each, in UTF-8."""
+"""Most bytes of the kept graph, unpacked: four texts of at most 500 characters for each link, in UTF-8."""
 
 _LONGEST_ANCHOR = 30
 
@@ -65,8 +65,10 @@ FIRST, GROWTH = 15, 1.3
 
 
 def growing(n: int) -> int:
-    """Results at which the graph is read next, if there are *n*: early, as a crawl for a rare topic has few, and seldomer the more
-    there are, so that all readings together cost no more than a few of the last."""
+    """Number of results at which the graph is read next, if there are *n*.
+
+    It is read early, as a crawl for a rare topic has few results, and less often the more there are, so that all readings
+    cost no more than a few of the last."""
     return FIRST if n < FIRST else math.ceil(n * GROWTH)
 
 
@@ -108,7 +110,7 @@ class Memory:
         self.version += 1
 
     def _value(self, worth: float) -> float:
-        """What a link counts that was worth so much (:mod:`.success_graph`)."""
+        """The value of a link by its *worth* in :mod:`.success_graph`."""
         return worth
 
     def _document(self, link: LinkText) -> Document:
@@ -159,7 +161,7 @@ class Memory:
             self._read()
 
     def predict(self, link: LinkText) -> float:
-        """What the known link that is most like *link* was worth, times how like it is, 0 to 1; 0 before the first reading."""
+        """Worth of the known link most similar to *link*, times the similarity, 0 to 1; 0 before the first reading."""
         if self._index is None:
             return 0.0
         value = self._cache.get(link)
@@ -203,7 +205,7 @@ class Jlse(Strategy):
         return math.sqrt(max(parent_grade, LEAST_PAGE) * self._evidence(link))
 
     def _evidence(self, link: LinkText) -> float:
-        """What speaks for a *link* (equation 3)."""
+        """The evidence for a *link* (equation 3), 0 to 1."""
         return max(direct_evidence(self._topic, link), self.memory.predict(link))
 
     def pack(self) -> bytes:
@@ -214,7 +216,7 @@ class Jlse(Strategy):
 
 
 class Ata(Strategy):
-    """How well a link's text fits, times the grade of its page: JLSE without indirect evidence."""
+    """Match of the link's text times the grade of its page: JLSE without indirect evidence."""
 
     def __init__(self, topic: Topic, chance: Chance) -> None:
         del chance
@@ -226,6 +228,6 @@ class Ata(Strategy):
 
 
 def direct_evidence(topic: Topic, link: LinkText) -> float:
-    """How well the text of a *link* fits, or :data:`NO_EVIDENCE` (algorithm 1 of the paper)."""
+    """How well the text of a *link* matches the topic, or :data:`NO_EVIDENCE` (algorithm 1 of the paper)."""
     fit = topic.match(link._replace(path=""))
     return fit if fit >= RELEVANT else NO_EVIDENCE

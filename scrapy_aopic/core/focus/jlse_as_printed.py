@@ -28,18 +28,17 @@ RELEVANT = 0.5
 
 
 def idf(n: int, df: int) -> float:
-    """How much a term counts that *df* of *n* documents have (equation 6); less than 0 if more than half of them have it.
+    """Weight of a term that *df* of *n* documents have (equation 6); negative if more than half of them have it.
 
-    The base of the logarithm is not given; it cancels out where scores are normalised.
+    The paper does not give the base of the logarithm; it cancels out where scores are normalised.
     """
     return math.log((n - df + 0.5) / (df + 0.5))
 
 
 def best_score(columns: Sequence[dict[int, float]]) -> Match | None:
-    """The known link that is most like another one, and how much (equations 7 and 8), of the scores of each field; ``None`` if
-    none is like it.
+    """The known link with the best score (equations 7 and 8), from the scores of each field; ``None`` if none scores.
 
-    How columns are normalised is not printed: here to length 1, as equation 10 does. Of equals the first counts.
+    The paper does not say how columns are normalised: here to length 1, as in equation 10. Of equals the first counts.
     """
     scores: dict[int, float] = {}
     for weight, column in zip(FIELDS, columns, strict=True):
@@ -154,10 +153,10 @@ class AtaAsPrinted(Strategy):
         return self.anchor_similarity(link)
 
     def anchor_similarity(self, link: LinkText) -> float:
-        """How relevant the text of a *link* is (algorithm 1): by equation 1, or 0.01 if it is put into the other class.
+        """How relevant the text of a *link* is (algorithm 1): by equation 1, or 0.01 if it is classified as irrelevant.
 
-        All texts of links to samples of a class are said to be kept as a document; here each is one, so that P(class) is the part
-        that they are of all.
+        In the paper, all texts of links to the samples of a class are one document; here each is a document, so that
+        P(class) is the part of the texts that are of the class.
         """
         words = self._words(self._topic.words(link.anchor, LINK_CHARACTERS))
         probability = self._anchors.probability(words)

@@ -1,12 +1,12 @@
-"""What led to each waiting page: the page whose link gave it its value, and what that page said of it.
+"""The *lead* of each waiting page: the page whose link gave it its value, and the texts of that link.
 
-A strategy that learns needs it twice: when the page was fetched, as the example to learn from, and while it waits, to
-value it anew. What the page said is kept as texts, or as the strategy's own memo of them: in the store, in the batch of the
-page itself, and dropped with the end of the page's visit.
+A strategy that learns needs a lead twice: when the page was fetched, as the example to learn from, and while it waits, to
+value it again. The texts are kept as they are, or as the strategy's own memo of them: in the store, in the batch of the
+page itself, until the page's visit ends.
 
 Rule 1: a page has at most one row, that of the link that gave it its value; a seed has none.
 
-Rule 2: a row takes no more than :data:`MOST_BYTES`, whatever the page said.
+Rule 2: a row takes no more than :data:`MOST_BYTES`, however long the texts are.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ _DEEPEST = 1_000_000
 
 
 class Lead(NamedTuple):
-    """What led to a page.
+    """The page and the link that led to a waiting page.
 
     Attributes:
         parent: Key of the page with the link.
-        grade: How relevant that is, 0 to 1.
+        grade: How relevant that page is, 0 to 1.
         depth: Links from a seed to the page that waits.
-        link: What is said of it; ``None`` if a memo is kept.
-        memo: What a strategy remembers of that; empty if its texts are kept.
+        link: Texts of the link; ``None`` if a memo is kept.
+        memo: A strategy's memo of these; empty if the texts are kept.
     """
 
     parent: bytes
@@ -80,7 +80,7 @@ def bounded_path(path: str) -> str:
 
 
 def all_bounded(links: Sequence[LinkText]) -> list[LinkText]:
-    """The same of all *links* of a page; behind the :data:`IN_FULL` first ones, only their own texts and URLs."""
+    """All *links* of a page, each cut as :func:`bounded` does; of those after the first :data:`IN_FULL`, no text around."""
     kept = list(map(bounded, links[:IN_FULL]))
     return kept + [bounded(link._replace(around="", heading="")) for link in links[IN_FULL:]]
 
@@ -155,7 +155,7 @@ class Leads:
 
     @property
     def learned(self) -> bytes | None:
-        """What a strategy has learned; ``None`` if nothing is kept."""
+        """A strategy's state as it was kept; ``None`` if there is none."""
         return self._learned.get(STRATEGY_KEY)
 
     def keep_learned(self, data: bytes) -> None:
@@ -172,7 +172,7 @@ class Leads:
         self._table.delete(LEADS + key)
 
     def get(self, key: bytes) -> bytes | None:
-        """What led to the page under *key*, packed; ``None`` if that is not known."""
+        """The packed lead of the page under *key*; ``None`` if it has none."""
         self._is_used = True
         return self._table.get(LEADS + key)
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from .topic import LinkText, PageWords, Topic
 
 DISCOUNT = 0.5
-"""What a page is worth of the best one that a link of it leads to: on the way to the goal, and not the goal."""
+"""Part of the worth of the best page that it links to which a page is worth: it is on the way, not the goal."""
 
 STEPS = 2
 """Earlier examples that are learned from once more with each page whose value was :data:`WRONG`. With each page, or with twice as
@@ -56,16 +56,16 @@ REPLAY = 2_000
 """Examples that are kept, the latest: half a megabyte."""
 
 FIRST = 20
-"""Examples from which on waiting links are valued anew."""
+"""Examples after which waiting links are valued again for the first time."""
 
 GROWTH = 1.25
-"""Factor by which the examples have grown when waiting links are valued anew."""
+"""Factor by which the examples grow between two times at which waiting links are valued again."""
 
 ANCHOR_WORDS, HEADING_WORDS = 13, 10
-"""Words of a link's own, and of the heading above it, that count: as many as the texts have that are kept of it elsewhere."""
+"""Words of the link and of the heading above it that count: as many as a lead keeps of them."""
 
 OFTENEST = 200
-"""Examples, at most, between one time and the next."""
+"""Most examples between two such times."""
 
 _CACHE = 5_000
 """Links whose features are kept, some 5 MB: of a site's links, most are on all of its pages."""
@@ -86,18 +86,18 @@ NOWHERE = -1
 
 
 Fits: TypeAlias = "tuple[float, float]"
-"""How well a link fits the topic by itself, and together with what stands around it, 0 to 1."""
+"""How well a link matches the topic alone, and together with the text around it, 0 to 1."""
 
 Said: TypeAlias = "tuple[Sequence[int], Fits]"
-"""What a link says, as numbers: places of its words, below 2**16, and how well it fits."""
+"""A link as numbers: places of its words, below 2**16, and how well it matches the topic."""
 
 
 class Where(NamedTuple):
-    """What counts of the page that a link is on.
+    """Features of the page that a link is on.
 
     Attributes:
-        level: Table in which its words count besides the first; 0 for none.
-        host: Place of its host; :data:`NOWHERE` if that does not count.
+        level: Table in which the link's words count besides the first; 0 for none.
+        host: Place of the page's host; :data:`NOWHERE` if hosts do not count.
     """
 
     level: int = 0
@@ -205,7 +205,7 @@ class Learned(WithMemos[Said]):
         return self._value(parent_grade, said, parent) if said is not None else None
 
     def _value(self, grade: float, said: Said, page: bytes) -> float:
-        """The value of a link that has *said* this on the *page* with that key, which is graded *grade*."""
+        """The value of a link, read as *said*, on the page with the key *page* and this *grade*."""
         places, fits = said
         return self._values([(places, self._guess.log_odds(*fits, grade))], self._where(grade, page))[0]
 
@@ -214,7 +214,7 @@ class Learned(WithMemos[Said]):
         return self._version
 
     def _values(self, links: Iterable[tuple[Sequence[int], float]], where: Where) -> list[float]:
-        """How likely each of *links*, of one page, leads somewhere, by the places of its words and the log odds of a first guess."""
+        """Probability that each of *links*, of one page, leads to a relevant page: by its words' places and a first guess."""
         level, host = where
         weights = self._tables[0].values
         weight_of, weight_on = weights.__getitem__, self._tables[level].values.__getitem__
@@ -236,14 +236,14 @@ class Learned(WithMemos[Said]):
         return math.sqrt(n + self.host_weight * (where.host >= 0) or 1)
 
     def _where(self, grade: float, page: bytes) -> Where:
-        """What counts of the page with the key *page*, graded *grade*: here nothing."""
+        """Features of the page with the key *page* and this *grade*: none here."""
         del grade, page
         return Where()
 
     # -- what links say
 
     def read(self, links: Sequence[LinkText]) -> list[Said]:
-        """What is to be known of *links*; what the last ones say is remembered."""
+        """Turn *links* into numbers; the latest texts are remembered."""
         found = list(map(self._said.get, links))
         new = {number: bounded(links[number]) for number, said in enumerate(found) if said is None}
         if len(self._said) + len(new) > _CACHE:
@@ -254,7 +254,7 @@ class Learned(WithMemos[Said]):
         return cast("list[Said]", found)
 
     def _said_by(self, link: LinkText, around: list[str]) -> Said:
-        """What *link* says with the words *around* it."""
+        """Turn *link* with the words *around* it into numbers."""
         anchor, _, heading, path = link
         words, of_anchor, _ = self._anchors[anchor]
         of_around = set(map(self._around.__getitem__, around))
@@ -296,7 +296,7 @@ class Learned(WithMemos[Said]):
         return read
 
     def _fits(self, words: list[str], path: str, around: list[str]) -> Fits:
-        """How well a link fits with this *path*, whose text has these *words*, and which has those *around* it."""
+        """How well a link with this *path*, with *words* in its text and words *around* it, matches the topic."""
         of_path, _, fit_of_path = self._paths[path]
         fit = self._topic.fit
         if self._topic.is_by_keywords:
@@ -311,9 +311,9 @@ class Learned(WithMemos[Said]):
         return _MEMO.pack(self._sign, *fits) + array("H", places[:MOST_PLACES]).tobytes()
 
     def _remembered(self, memo: bytes) -> Said | None:
-        """What a link says of which *memo* is kept; ``None`` if it is none of this strategy's.
+        """The link that *memo* was made of, as numbers; ``None`` if this strategy did not make it.
 
-        How well it fits another topic, which the job had before, is not known.
+        A memo for another topic, which the job had before, does not tell how well the link matches this one.
         """
         if len(memo) < _MEMO.size or len(memo) % 2:
             return None
@@ -345,7 +345,7 @@ class Learned(WithMemos[Said]):
             self._due = self.n_learned + _until(self.n_learned)
 
     def _worth(self, grade: float) -> float:
-        """What a page with this *grade* is worth, 0 to 1."""
+        """Worth of a page with this *grade*, 0 to 1."""
         return grade
 
     def _add(self, key: bytes, example: _Example) -> None:
@@ -453,5 +453,5 @@ class Learned(WithMemos[Said]):
 
 
 def _until(n: int) -> int:
-    """Examples after the *n*-th until waiting links are valued anew."""
+    """Examples after the *n*-th until waiting links are valued again."""
     return min(max(int(n * (GROWTH - 1.0)), FIRST), OFTENEST)

@@ -1,14 +1,13 @@
-"""What the processes of one crawl learn from each other: each hears of pages that the others have fetched, as of its own.
+"""Lessons by which the processes of one crawl learn from each other's pages.
 
-A *lesson* is a page that was fetched and graded, with what led to it: all that a strategy learns from. So each process has a
-strategy of its own that knows nearly the same, whatever kind it is, and none is lost with a process. Weights that are
-averaged instead (McDonald, Hall and Mann, NAACL 2010) would take a way of their own for each strategy, and a megabyte at
-each exchange.
+A *lesson* is a page that was fetched and graded, with its lead: all that a strategy learns from. So each process has a
+strategy of its own, of any kind, that knows nearly the same, and nothing is lost with a process. Averaging weights
+(McDonald, Hall and Mann, NAACL 2010) would need a merging rule for each strategy, and a megabyte at each exchange.
 
 Rule 1: lessons are data from outside: :func:`read_lessons` checks them, in time in proportion to their bytes.
 
-Rule 2: a process is told of :data:`OTHERS` pages of others for each of its own at most, drawn at random, so that learning costs
-the same however many processes there are.
+Rule 2: for each page of its own, a process gets at most :data:`OTHERS` pages of others, drawn at random, so that learning
+costs the same however many processes there are.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ OTHERS = 2
 """Pages of other processes that one learns from, for each of its own: each costs a third of a millisecond."""
 
 MOST_LESSONS = 64
-"""Lessons that leave at once, at most."""
+"""Most lessons that are sent at once."""
 
 MOST_GRADES = 10_000
-"""Grades that leave at once, at most."""
+"""Most grades that are sent at once."""
 
 _URL_CHARACTERS = 200
 _TEXT_CHARACTERS = 4_000
@@ -41,14 +40,14 @@ _MOST_OF_DEGREE = 100.0
 """More than the binary logarithm of any number of words."""
 
 _MOST_BYTES = 2 << 20
-"""Bytes of lessons at most, unpacked: more than so many with the longest texts, in an alphabet of four bytes a character."""
+"""Most bytes of lessons, unpacked: more than :data:`MOST_LESSONS` take with the longest texts at four bytes a character."""
 
 
 class Lessons(NamedTuple):
-    """What a process tells others at once.
+    """A message of a process to the others.
 
     Attributes:
-        teacher: Which process.
+        teacher: The process that sends it.
         grades: Whether each page that it has graded is relevant, oldest first.
         pages: Pages to learn from.
     """
@@ -102,7 +101,7 @@ def _packed(page: PageSeen) -> tuple[object, ...]:
 
 
 def _unpacked(said: Sequence[object]) -> PageSeen | None:
-    """The page of which *said* was told; ``None`` if there cannot be one."""
+    """The page that *said* describes; ``None`` if it is not valid."""
     url, grade, value, is_relevant, key, parent, link, depth, parent_grade, text, memo, *further = said
     texts = (*link,) if isinstance(link, tuple) else ("", "", "", "")
     parts = (grade, value, parent_grade)

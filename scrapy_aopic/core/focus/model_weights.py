@@ -1,7 +1,7 @@
-"""What was learned of words: a weight for each place, in steps of AdaGrad (Duchi, Hazan and Singer, JMLR 12, 2011).
+"""Learned weights of words, one for each place, in steps of AdaGrad (Duchi, Hazan and Singer, JMLR 12, 2011).
 
-They are arrays of four bytes each, so that what is kept is exactly what was learned. Lists of numbers were tried: they take twice
-the memory, and in a whole crawl the same time.
+They are in arrays of four bytes each, so that the bytes that are kept are exactly those in memory. Lists of numbers were
+tried: they take twice the memory, and in a whole crawl the same time.
 """
 
 from __future__ import annotations

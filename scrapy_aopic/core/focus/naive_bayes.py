@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class NaiveBayes:
-    """How likely a document is relevant.
+    """The probability that a document is relevant.
 
     Args:
         samples: The words of sample documents, and whether each is relevant; there must be some of both.
@@ -37,9 +37,9 @@ class NaiveBayes:
         self._wholes = [max(len(counts) + counts.total(), 1) for counts in self._counts]
 
     def word(self, word: str, *, is_relevant: bool) -> float:
-        """P(word | class): how likely a word of a document of a class is this one (equation 2).
+        """P(word | class): the probability that a word of a document of the class is this one (equation 2).
 
-        The paper calls V the vocabulary of the class, and so it is here; usually it is that of all classes together.
+        The paper calls V the vocabulary of the class, and so it is here; usually it is the vocabulary of all classes.
         """
         return (1 + self._counts[is_relevant][word]) / self._wholes[is_relevant]
 

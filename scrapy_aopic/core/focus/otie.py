@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .topic import LinkText, Topic
 
 CONTEXT_PART = 0.5
-"""How much of a link's relevance is that of its text and context; the rest is its page's."""
+"""Part of a link's relevance that is that of its text and context; the rest is its page's."""
 
 
 class Otie(Strategy):

@@ -1,8 +1,8 @@
-"""Several strategies, of which the one that finds more is asked more often (Gouriten, Maniu and Senellart, WWW 2014).
+"""Several strategies, of which those that find more are used more often (Gouriten, Maniu and Senellart, WWW 2014).
 
-For each page one of the arms is drawn that values its links, and when a page is fetched, its verdict goes to the arm that valued it.
-Drawing is Thompson sampling, discounted as the web changes along a crawl (Raj and Kalyani, 2017), with a least chance for each arm.
-All arms learn from all pages.
+For each page, one of the *arms* (the strategies) is drawn to value its links, and when a page is fetched, its verdict goes
+to the arm that valued it. Arms are drawn by Thompson sampling, discounted because the web changes along a crawl (Raj and
+Kalyani, 2017), with a least chance for each. All arms learn from all pages.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from .topic import LinkText, Topic
 
 DISCOUNT = 0.99
-"""What a verdict counts of one that is a page later: some hundred count in all."""
+"""Weight of a verdict relative to the next one: some hundred count in all."""
 
 LEAST_CHANCE = 0.02
-"""How often each arm is drawn, at least."""
+"""Least probability of each arm."""
 
 MOST_PAGES = 20_000
 """Pages of which is remembered which arm valued their links, the latest: some 2 MB."""

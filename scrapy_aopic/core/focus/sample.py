@@ -60,9 +60,9 @@ class LabelSample:
     """The sample of a job, in its store.
 
     Attributes:
-        size: Pages that it holds at most; 0 if none are set aside.
-        pages: Pages out of which it was drawn.
-        table: What of it waits for a commit.
+        size: Most pages that it holds; 0 if none are set aside.
+        pages: Number of pages from which it was drawn.
+        table: Its rows, with those that wait for a commit.
     """
 
     def __init__(self, store: Store) -> None:
@@ -74,7 +74,7 @@ class LabelSample:
     def begin(self, size: int, chance: Chance) -> None:
         """Hold up to *size* pages from now on, drawn by *chance*.
 
-        A sample that was drawn before goes on with as many as it has, or loses some at random if they are too many.
+        An earlier sample keeps its pages, or loses some at random if there are too many.
         """
         before, self.pages = _read_counts(self._store)
         self.size = min(size, before) if self.pages else size
@@ -93,10 +93,10 @@ class LabelSample:
             self._count()
 
     def offer(self, page: Sampled, text: Callable[[], str] | None = None) -> bool:
-        """One more *page* was graded; whether it is set aside, maybe in the place of another one.
+        """Note that *page* was graded, and return whether it is set aside, perhaps in place of another one.
 
         Args:
-            text: Gives its text, if that is worked out only for a page that is set aside.
+            text: Gives its text, for which there is a call only if the page is set aside.
         """
         if not self.size or self._chance is None:
             return False
@@ -124,10 +124,10 @@ class LabelSample:
 
 
 def read_samples(stores: Sequence[Store], chance: Chance) -> tuple[int, list[Sampled]]:
-    """The samples of all shards of a job, in *stores*, as one, and out of how many pages it was drawn.
+    """The samples of all shards of a job, in *stores*, as one, and the number of pages from which it was drawn.
 
-    Each page of the job is as likely to be in it as any other. It is smaller than that of a shard could be if so many would have
-    to be of one shard that its own sample has no more.
+    Each page of the job is equally likely to be in it. It is smaller than a shard's own sample may be if one shard would have
+    to give more pages than its sample has.
     """
     if len(stores) == 1:
         return read_sample(stores[0])

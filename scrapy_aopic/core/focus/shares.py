@@ -1,7 +1,7 @@
-"""How a page's cash is split by what its links are worth for the topic: ``q**power / (sum of q**power + null mass)``.
+"""Splits a page's cash by the values of its links for the topic: ``q**power / (sum of q**power + null mass)``.
 
-The null mass keeps an off-topic page from handing all of its cash to its off-topic links: what it takes goes to the
-virtual page. Weights are whole numbers, so that the ledger conserves cash to the unit.
+The null mass keeps an off-topic page from handing all of its cash to its off-topic links: its part goes to the virtual
+page. Weights are whole numbers, so that the ledger conserves cash to the unit.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 POWER = 2.0
-"""How much more a link gets that is worth twice as much, as a power of two."""
+"""Exponent of values: a link that is worth twice as much gets 2**power times as much cash."""
 
 UNIT = 1_000_000
 """Weight of a link whose value is 1, so that a value of 0.001 still weighs something."""
@@ -22,11 +22,11 @@ NULL_MASS = 1.0
 
 
 class Shares(NamedTuple):
-    """What the ledger (:mod:`scrapy_aopic.core.ledger`) takes of a page's links.
+    """Weights of a page's links, as the ledger (:mod:`scrapy_aopic.core.ledger`) takes them.
 
     Attributes:
         weights: Of each link, 0 or more.
-        whole: What they are parts of; more than their sum by the null mass.
+        whole: Their sum plus the null mass.
     """
 
     weights: list[int]

@@ -1,4 +1,4 @@
-"""Values links in the place of a user's function that is not always there, by what was learned meanwhile."""
+"""Values links in place of a user's function that may be unavailable, by what the crawl has learned."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_PAGES = 20_000
 
 
 class StandIn(Contextual):
-    """The strategy :mod:`.contextual`, which learns from all pages, and values anew only links that it has valued itself."""
+    """The strategy :mod:`.contextual`; it learns from all pages, but revalues only links that it valued itself."""
 
     def __init__(self, topic: Topic, chance: Chance) -> None:
         super().__init__(topic, chance)

@@ -30,7 +30,7 @@ STRATEGIES: dict[str, MakeStrategy] = {
     "jlse": Jlse,
     "jlse-paper": JlseAsPrinted,
 }
-"""What ``AOPIC_LINK_SCORER`` takes."""
+"""The names that ``AOPIC_LINK_SCORER`` accepts, and what makes each strategy."""
 
 
 def needs_samples(scorer: object) -> bool:

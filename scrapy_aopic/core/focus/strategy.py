@@ -1,13 +1,13 @@
-"""What a strategy is: it values links before their pages are known, and may learn from what became of earlier ones.
+"""The base of strategies, which value links before their pages are known, and may learn from earlier ones.
 
 For each graded page a crawl calls :meth:`Strategy.learn` and then, if the page has links, :meth:`Strategy.values`.
-A strategy that learns raises :attr:`Strategy.version` when waiting links are worth something else now; the crawl then
-calls :meth:`Strategy.revalue` for them, a slice at a time.
+A strategy that learns raises :attr:`Strategy.version` when the values of waiting links have changed; the crawl then calls
+:meth:`Strategy.revalue` for them, a slice at a time.
 
-Rule 1: a strategy is pure: no I/O, no clock, no threads. Randomness is an argument of its making.
+Rule 1: a strategy is pure: no I/O, no clock, no threads. Randomness is an argument of its constructor.
 
-Rule 2: what takes long is a :data:`Refit`, a function of nothing that reads no more than an immutable copy of what it
-needs. It may run in any thread, and its result is adopted between two calls.
+Rule 2: long work is a :data:`Refit`, a function without arguments that reads only an immutable copy of what it needs. It
+may run in any thread, and its result is adopted between two calls.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FLOOR = 0.01
 
 
 REVALUED = 5
-"""Waiting pages that are valued anew for each page that is fetched, some 0.3 ms of work in all."""
+"""Waiting pages that are revalued for each page that is fetched, some 0.3 ms of work in all."""
 
 
 MOST_OF_MEMO = 1_000
@@ -53,12 +53,12 @@ class PageSeen(NamedTuple):
     Attributes:
         url: Its URL.
         grade: How relevant it is, 0 to 1.
-        value: What it was valued at before it was fetched, 0 to 1.
+        value: Its value before it was fetched, 0 to 1.
         is_relevant: Whether it counts as relevant.
         key: Its key in the store; empty if it has none.
         parent: Key of the page whose link gave it its value; empty for a seed.
-        link: What that page said of the link; ``None`` if nobody remembers it.
-        memo: What the strategy remembers of the link in place of that; empty if nothing. See :class:`WithMemos`.
+        link: Texts of the link on that page; ``None`` if they are not kept.
+        memo: The strategy's memo of them instead; empty if there is none. See :class:`WithMemos`.
         parent_grade: How relevant that page is.
         depth: Links from a seed to it on the way by which it was found; 0 for a seed.
         text: Its text; empty if the strategy does not read it.
@@ -87,15 +87,15 @@ class Strategy:
     """Values links for a topic. The base of all strategies: one that never learns.
 
     Attributes:
-        learns: Whether it learns from links: what a page said of each is then remembered while the link waits.
+        learns: Whether it learns from links: their texts are then kept while they wait.
         reads_text: Whether it reads the text of pages.
-        reads_degrees: Whether it is to know :attr:`PageSeen.degrees`.
-        needs_samples: Whether it cannot do without :attr:`.topic.Topic.samples`.
+        reads_degrees: Whether it reads :attr:`PageSeen.degrees`.
+        needs_samples: Whether it requires :attr:`.topic.Topic.samples`.
         reads_names_only: Whether it reads no more of links than their own texts and URLs.
         values_known: Whether it values links to pages that were read, too; else see :func:`known_value`.
         by_cash: Whether pages are fetched by their cash alone, whatever their values, which only split it.
         power: See :func:`.shares.shares`.
-        null_mass: The same.
+        null_mass: See :func:`.shares.shares`.
     """
 
     learns: ClassVar[bool] = False
@@ -116,8 +116,7 @@ class Strategy:
         """*page* was fetched and graded: learn from what became of the link to it. O(features of that link)."""
 
     def revalue(self, parent_grade: float, link: LinkText, parent: bytes = b"") -> float | None:
-        """What a waiting *link* of a page graded *parent_grade*, with the key *parent*, is worth now; ``None`` for what it was
-        worth before."""
+        """The present value of a waiting *link* of the page *parent* with the grade *parent_grade*; ``None`` if unchanged."""
         return None
 
     @property
@@ -136,7 +135,7 @@ class Strategy:
         """A refit came to nothing: go on as before."""
 
     def pack(self) -> bytes:
-        """What is to be kept with the job, as bytes; empty if nothing is."""
+        """The state to be kept with the job, as bytes; empty if there is none."""
         return b""
 
     def restore(self, data: bytes) -> None:
@@ -148,18 +147,18 @@ class Strategy:
 
 
 Read = TypeVar("Read")
-"""What a strategy has read of a link."""
+"""A link in the form into which a strategy reads it."""
 
 
 class WithMemos(Strategy, Generic[Read]):
     """A strategy that keeps a memo of each waiting link in place of its texts: shorter, and not to be cut into words again."""
 
     def read(self, links: Sequence[LinkText]) -> list[Read]:
-        """What is to be known of *links*."""
+        """Read *links*."""
         raise NotImplementedError
 
     def read_page(self, said: PageWords, paths: Sequence[str]) -> list[Read]:
-        """What is to be known of links with these *paths*, of which their page has *said* this: sooner than from their texts."""
+        """Read links with these *paths* from the words of their page in *said*, which is faster than from their texts."""
         raise NotImplementedError
 
     def values_of(self, page: PageSeen, read: Sequence[Read]) -> list[float]:
@@ -167,7 +166,7 @@ class WithMemos(Strategy, Generic[Read]):
         raise NotImplementedError
 
     def memo(self, read: Read) -> bytes:
-        """What was *read* of a link, for :attr:`PageSeen.memo` and :meth:`revalue_memo`; at most :data:`MOST_OF_MEMO`."""
+        """A link, as *read*, in at most :data:`MOST_OF_MEMO` bytes, for :attr:`PageSeen.memo` and :meth:`revalue_memo`."""
         raise NotImplementedError
 
     def revalue_memo(self, parent_grade: float, memo: bytes, parent: bytes = b"") -> float | None:
@@ -179,9 +178,9 @@ class WithMemos(Strategy, Generic[Read]):
 
 
 def known_value(page: Page | None) -> float | None:
-    """What a link to *page* is worth if that was read: what it is; ``None`` if a strategy has to value it.
+    """The value of a link to *page* if the page was read: its grade; ``None`` if a strategy has to value it.
 
-    That one which waits keeps its value on pages that are not relevant was tried, too: it saves as much again, and finds more
+    Also tried: on irrelevant pages, a link to a waiting page keeps that page's value. This saves as much again and finds more
     behind tunnels, but less on real pages.
     """
     if page is None or page.state == QUEUED or page.outcome or not page.score & LARGEST_VALUE:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 GAMMA = 0.9
-"""What a page is worth by the best of those behind it (the paper's worked example; its experiments do not say)."""
+"""Part of the worth of the best page after it that a page is worth (the paper's example; its experiments do not say)."""
 
 MOST_PAGES = 10_000
 """Pages whose parents are remembered, the latest: some 10 MB with the texts of their links."""
@@ -27,8 +27,8 @@ class Step(NamedTuple):
 
     Attributes:
         parent: The page that it was reached from.
-        link: What that page said of the link.
-        worth: 1 for a result, *gamma* times that of the best page behind it, or 0 if it led to none.
+        link: Texts of the link on that page.
+        worth: 1 for a result, *gamma* times that of the best page after it, or 0 if it led to none.
     """
 
     parent: bytes
@@ -76,8 +76,7 @@ class SuccessGraph:
     def successes(
         self, most: int, value: Callable[[float], float] = lambda worth: worth
     ) -> list[tuple[LinkText, float]]:
-        """The links that led to results and the *value* of what they were worth, each text once with its best; at most so many,
-        the best and latest."""
+        """The links that led to results, each text once, with the *value* of its best worth: the *most* best and latest."""
         best: dict[LinkText, float] = {}
         for step in reversed(self.pages.values()):
             if step.worth and step.link is not None:

@@ -17,7 +17,7 @@ RELEVANT = 0.5
 """Grade from which on a page counts as relevant: what a classifier finds more likely than not."""
 
 DENSE = 100
-"""Words among which one keyword makes a page half relevant; a shorter page counts as one of so many words."""
+"""Words among which one keyword makes a page half relevant; a shorter page counts as having this many."""
 
 
 class CutText(Protocol):
@@ -27,11 +27,11 @@ class CutText(Protocol):
 
 
 class LinkText(NamedTuple):
-    """What a page says of a link.
+    """The texts that a page has about a link.
 
     Attributes:
         anchor: Its text, or that of its image, and its title.
-        around: The text before and behind it.
+        around: The text before and after it.
         heading: The heading above it.
         path: Path and query of its URL.
     """
@@ -43,12 +43,12 @@ class LinkText(NamedTuple):
 
 
 class Samples(NamedTuple):
-    """What :mod:`.jlse_as_printed` learns from before a crawl.
+    """Samples from which :mod:`.jlse_as_printed` learns before a crawl.
 
     Attributes:
         pages: Texts of pages, and whether each is relevant.
         anchors: Texts of links to them, each as relevant as the page that it leads to.
-        stop_words: Words that say nothing.
+        stop_words: Words that are ignored.
     """
 
     pages: Sequence[tuple[str, bool]]
@@ -57,13 +57,13 @@ class Samples(NamedTuple):
 
 
 class PageWords(NamedTuple):
-    """The words of a page, cut once, and which of them are said of its links.
+    """The words of a page, cut once, and which of them belong to its links.
 
     Attributes:
         words: All of them, in their order.
-        links: Of each link, where the words before it begin; where its own begin, and where they end; where those behind it
-            end; and where those of the heading above it begin, and where they end.
-        titles: Of the links that have a title, by their number, which is not among the words of the page.
+        links: For each link, six positions in *words*: begin of the words before it, begin and end of its own, end of the
+            words after it, begin and end of those of the heading above it.
+        titles: Titles of links, by the number of the link; their words are not among those of the page.
     """
 
     words: list[str]
@@ -76,16 +76,16 @@ class Topic:
 
     Args:
         keywords: Words and phrases of the topic.
-        pages: What was learned from examples.
+        pages: The classifier that has learned from examples.
         cut: Cuts text into words; if it has a true ``is_plain``, as :func:`.words.words` does.
         cut_url: Cuts path and query of a URL into words.
 
     Attributes:
-        words: The same as *cut*. All text of a topic is cut by it, that which a strategy learns from as well.
-        url_words: The same as *cut_url*.
+        words: *cut*. It cuts all text of a topic, also that from which a strategy learns.
+        url_words: *cut_url*.
         is_cut_plainly: Whether the words of a text are those of its parts, one part after the other.
-        is_by_keywords: Whether how well a link fits goes by keywords; several texts then fit as well as the best of them.
-        samples: What a strategy learns from that needs samples; ``None`` if there are none.
+        is_by_keywords: Whether links are matched by keywords; several texts then match as well as the best of them.
+        samples: Samples for a strategy that needs them; ``None`` if there are none.
     """
 
     def __init__(
@@ -130,22 +130,22 @@ class Topic:
         return self.grade_words(self.words(text))
 
     def grade_words(self, found: Sequence[str]) -> float:
-        """The same of a page with the words *found*."""
+        """How relevant a page with the words *found* is, 0 to 1."""
         return self.pages.score_words(found) if self.has_examples else self._density(found)
 
     def explain(self, text: str) -> list[tuple[str, float]]:
-        """What each word of a page with this *text* adds to its log odds by what was learned, the largest part first."""
+        """The learned log odds that each word of a page with this *text* adds, the largest first."""
         found = self.words(text)
         values = features([("page", found)])
         parts = {word: self.pages.part(values, place_of("page", word)) for word in set(found)}
         return sorted(parts.items(), key=lambda part: (-abs(part[1]), part[0]))
 
     def match(self, link: LinkText) -> float:
-        """How well the text and the URL of *link* fit the topic, 0 to 1; 0 if they say nothing."""
+        """How well the text and the URL of *link* match the topic, 0 to 1; 0 if they say nothing."""
         return self.fit(self.words(link.anchor, LINK_CHARACTERS) + self.url_words(link.path))
 
     def fit(self, found: Sequence[str]) -> float:
-        """The same of a link that says the words *found*."""
+        """How well a link with the words *found* matches the topic, 0 to 1."""
         if self.is_by_keywords:
             if not self._keywords.isdisjoint(found):
                 return 1.0

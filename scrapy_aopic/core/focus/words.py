@@ -60,7 +60,7 @@ _BETWEEN = "".join(
 """Lower case, and spaces for what parts words, in ASCII: to split there takes half the time of a regular expression."""
 
 _SIGNS = "\xa0\xab\xbb\xa9\xae\xb7\u2013\u2014\u2018\u2019\u201c\u201d\u2022"
-"""What parts words in most texts that are ASCII otherwise: no-break spaces, quotation marks, dashes, dots and signs."""
+"""Characters that separate words in most texts that are otherwise ASCII: no-break spaces, quotation marks, dashes, signs."""
 
 _MARK = "\1"
 """Stands between texts that are cut together; a control character, which hardly a text has."""
@@ -68,7 +68,7 @@ _MARK = "\1"
 _BETWEEN_OR_MARK = _BETWEEN[:1] + _MARK.encode() + _BETWEEN[2:]
 
 _BETWEEN_LETTERS = {code: " " for code in range(128) if not chr(code).isalpha()}
-"""The same in a URL without capital letters."""
+"""Translates all ASCII characters but letters to spaces, for a URL without capital letters."""
 
 _AT_ONCE = 200
 """Characters without a space that are brought to their normal form at once; few words are longer."""
@@ -162,7 +162,7 @@ def url_words(path: str) -> list[str]:
 
 
 class WordPlaces(dict[str, int]):
-    """Places of words in a *field*, worked out once while they are remembered; other words may have the same.
+    """Places of words in a *field*: hashes, remembered for the latest words; two words may share a place.
 
     Args:
         bits: Places are numbers below ``2**bits``.
