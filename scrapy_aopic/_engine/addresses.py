@@ -1,7 +1,7 @@
-"""The resolver of host names that the downloader uses: it is asked for addresses, and gives none where nothing may be sent.
+"""The downloader's resolver of host names, which withholds addresses to which nothing may be sent.
 
-Twisted looks up each host that it connects to, numbers included, and connects to what the reactor's resolver has said. So
-what decides there decides by the address itself: a name that says something else the next time gains nothing.
+Twisted looks up each host that it connects to, numbers included, and connects to the address that the reactor's resolver
+gives. So the decision is about that very address: a name that resolves differently the next time gains nothing.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class _Doorkeeper:
 
 
 class _GuardedResolver:
-    """Asks *resolver*, and keeps from a download the addresses to which it may not go (``IHostnameResolver``).
+    """Asks *resolver*, and withholds from a download the addresses to which it may not go (``IHostnameResolver``).
 
-    What else the process looks up is none of its business.
+    Look-ups by other parts of the process pass unchanged.
     """
 
     def __init__(self, resolver: Any) -> None:

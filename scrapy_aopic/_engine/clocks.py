@@ -1,4 +1,4 @@
-"""What download slots share: one transfer at a time from a host, domain or address, for all crawls of a process."""
+"""Clocks that download slots share: one transfer at a time for a host, domain or address, for all crawls of a process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Waiting(Protocol):
 
 
 class Clock:
-    """One of the slots that share it transfers at a time, and none before an instant.
+    """Lets one of the slots that share it transfer at a time, and none before an instant.
 
     Attributes:
         holder: The slot that transfers.
@@ -48,7 +48,7 @@ class Clock:
 class Clocks:
     """The clocks of the crawls that run at the same time in an event loop, which is one thread.
 
-    They are forgotten with the last of these crawls: a job remembers the times of its hosts by itself.
+    They are dropped with the last of these crawls: each job stores the times of its own hosts.
     """
 
     _of_threads = threading.local()

@@ -128,20 +128,20 @@ def _connection_below(transport: Any) -> _TwistedConnection | None:
 
 
 def watch_connections(downloader: Downloader, *, at_once: int) -> frozenset[str]:
-    """Have the connections of *downloader* tell :class:`~.network.TransferWatch`, and do nothing that nobody asked for.
+    """Have the connections of *downloader* report to :class:`~.network.TransferWatch`, and send nothing by themselves.
 
     Retries are left to RetryMiddleware, which goes through the scheduler and so keeps the gap: Twisted and aiohttp
     send a request again by themselves, at once, when a kept connection breaks. Headers are bounded: Twisted reads
     them without end, as long as each line is short, while aiohttp takes 128 of 8 kB.
 
-    Connections to a proxy serve all hosts, so Twisted's pool keeps as many of them as are used at a time. Scrapy has it
-    keep as many as one host may have, which is one with the add-on: nearly each request would make another one.
+    Connections to a proxy serve all hosts, so Twisted's pool keeps as many of them as are used at a time. Scrapy sets it
+    to as many as one host may have, which is one with the add-on: nearly every request would make a new one.
 
     Args:
-        at_once: Requests that are under way at most (``CONCURRENT_REQUESTS``).
+        at_once: Most requests that are in progress (``CONCURRENT_REQUESTS``).
 
     Returns:
-        Schemes whose handler does not ask where a transfer may go: it is none of Scrapy's for Twisted and aiohttp.
+        Schemes whose handler does not check where a transfer may go: it is not one of Scrapy's for Twisted and aiohttp.
     """
     unguarded = set()
     for scheme in ("http", "https"):
@@ -186,10 +186,10 @@ def _make_wired(make: Callable[..., Any], *args: Any) -> Any:
 
 
 def _send_at_once(protocol: _TwistedProtocol, request: Callable[..., Any], *args: Any) -> Any:
-    """What *request* returns, once what it has written is sent.
+    """Call *request*, send at once what it has written, and return its result.
 
-    Twisted sends it in the next turn of the event loop. A process that is frozen before that would send the requests of a whole
-    turn when it goes on, to hosts that others may have by then.
+    Twisted would send it in the next turn of the event loop. A process that is frozen before that would send the requests of
+    a whole turn when it goes on, to hosts that other workers may have by then.
     """
     answer = request(*args)
     connection = _connection_below(protocol.transport)

@@ -1,4 +1,4 @@
-"""Callbacks that a command of Scrapy's calls by itself, so that no spider middleware sees what they yield."""
+"""Callbacks that a command of Scrapy's calls directly, so that no spider middleware sees what they yield."""
 
 from __future__ import annotations
 

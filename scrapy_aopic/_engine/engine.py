@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 def is_operated_by_hand(crawler: Crawler) -> bool:
-    """Whether the engine of *crawler* only fetches what somebody asks for, one by one, as ``scrapy shell`` has it do."""
+    """Whether the engine of *crawler* only fetches single URLs on demand, as in ``scrapy shell``."""
     return not getattr(engine_slot_of(crawler), "close_if_idle", True)
 
 

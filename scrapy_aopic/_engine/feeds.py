@@ -66,7 +66,7 @@ def watch_feeds(crawler: Crawler, side_files: SideFiles, *, is_resumed: bool, pe
     """Make the feeds of *crawler* side files, as long as the result is kept.
 
     Args:
-        is_resumed: Whether the crawl, and nobody else, goes on with a job.
+        is_resumed: Whether the crawl resumes a job, and is the only process that does.
         persists: Whether another crawl may go on with it later.
     """
     manager = crawler.extensions
@@ -163,7 +163,7 @@ class _Feeds:
                 self._fail(slot, error)
 
     def _why_unsafe(self, slot: FeedSlot) -> str:
-        """Why items of *slot* may be held back that :meth:`_flush` does not reach; empty if none are."""
+        """Why *slot* may hold items back in a buffer that :meth:`_flush` does not reach; empty if it does not."""
         if not isinstance(slot.storage, _LOCAL):
             return "it is stored when it is complete, and may replace what an earlier run has stored"
         if slot.feed_options.get("postprocessing"):
@@ -235,7 +235,7 @@ class _Feeds:
     # -- before a commit
 
     def _flush(self) -> list[tuple[str, int]]:
-        """Write what is held back; see :meth:`scrapy_aopic.job.side_files.SideFiles.add`."""
+        """Write the items that are buffered; see :meth:`scrapy_aopic.job.side_files.SideFiles.add`."""
         found: list[tuple[str, int]] = []
         ended, self._ended = self._ended, []
         for slot in (*ended, *(feed_slots_of(self._exporter) or ())):
@@ -321,11 +321,11 @@ def _end_last_line(path: Path, *, is_table: bool, is_torn: bool) -> int:
     """Make the file at *path* end with the end of a line.
 
     Args:
-        is_table: Whether its first line is the names of columns, and other lines cannot be judged by themselves.
-        is_torn: Whether a last line without an end may be cut off, unless it is whole.
+        is_table: Whether its first line is the names of columns, so that single lines cannot be parsed alone.
+        is_torn: Whether a last line without an end may be cut off, unless it is complete.
 
     Returns:
-        How many bytes were cut off.
+        Number of bytes that were cut off.
     """
     with path.open("r+b") as file:
         size = file.seek(0, os.SEEK_END)

@@ -1,16 +1,16 @@
-"""What the engine has in work, and the two events that Scrapy has no signal for.
+"""The requests that the engine has in work, and two events for which Scrapy has no signal.
 
 A popped request is in two sets of Scrapy's: ``downloader.active`` until the downloader and its middlewares are done
 with it, and ``engine._slot.inprogress`` until its callback is over and the last request that this yielded has reached the
-scheduler. Both sets are exchanged for ones that say what is taken out of them. Nothing else in Scrapy covers that time:
+scheduler. Both sets are replaced by sets that report each removal. Nothing else in Scrapy covers that time:
 ``request_left_downloader`` is not sent for requests that never reach the network, and a spider middleware's generator
 ends before its last links are scheduled.
 
-Rule 1: of each request that is handed out, the ``transferred`` and then the ``finished`` of :class:`InWork` are called,
-at least once each; what is called must not raise, and ignore requests that it does not know: robots.txt and what
+Rule 1: for each request that is handed out, the ``transferred`` and then the ``finished`` of :class:`InWork` are called,
+at least once each. They must not raise, and must ignore requests that they do not know: robots.txt and requests that
 callbacks download inline are in these sets, too.
 
-Rule 2: an engine without these sets, or one that never puts a request into them, is done with it at the next look.
+Rule 2: if an engine lacks these sets, or never puts a request into them, the request counts as done at the next look.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ class StartMiddleware(Protocol):
     """A spider middleware that sees what ``start()`` yields."""
 
     def process_start(self, start: AsyncIterator[object]) -> AsyncIterator[object]:
-        """What to take in the place of *start*."""
+        """The iterator to use instead of *start*."""
 
 
 class RequestMiddleware(Protocol):

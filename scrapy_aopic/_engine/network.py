@@ -1,10 +1,10 @@
-"""How long a transfer took, and when it was over, as the network saw it.
+"""Measures how long a transfer took and when it ended, at the network.
 
-The event loop learns of a response when it gets round to it: after the callbacks of others, and after whatever else the
-machine is busy with. The kernel knows better. For each connection, Linux says how long ago data was sent and received
-last (``tcpi_last_data_sent`` and ``tcpi_last_data_recv`` of ``TCP_INFO``), in ticks of its clock. So a transfer lasts
-from the moment at which its request left until its last byte arrived. Looking up names, making connections and the
-backlog of this process are no part of it.
+The event loop learns of a response late: after the callbacks of other responses, and after whatever else the machine is
+busy with. The kernel knows better. For each connection, Linux tells how long ago data was last sent and received
+(``tcpi_last_data_sent`` and ``tcpi_last_data_recv`` of ``TCP_INFO``), in ticks of its clock. So a transfer lasts from the
+moment at which its request left until its last byte arrived, without looking up names, making connections and the backlog
+of this process.
 
 The duration is the smallest of these upper bounds that hold:
 
@@ -40,9 +40,9 @@ _TCP_INFO = getattr(socket, "TCP_INFO", 0)
 """Option of sockets that gives a ``struct tcp_info``; 0 where there is none."""
 
 _INFO = Struct("=44xI4xII40xI")
-"""What is read of ``struct tcp_info`` (``linux/tcp.h``): milliseconds since data was sent (``tcpi_last_data_sent``),
-since data was received (``tcpi_last_data_recv``), since anything was (``tcpi_last_ack_recv``), and how many segments
-were sent again (``tcpi_total_retrans``)."""
+"""The fields of ``struct tcp_info`` (``linux/tcp.h``) that are read: milliseconds since data was sent
+(``tcpi_last_data_sent``), since data was received (``tcpi_last_data_recv``), since anything was received
+(``tcpi_last_ack_recv``), and the number of segments that were sent again (``tcpi_total_retrans``)."""
 
 _CUT_SHORT = frozenset({"partial", "dataloss"})
 """Flags of responses that ended because their connection did."""
@@ -71,8 +71,8 @@ class Span(NamedTuple):
     """A transfer as the network saw it.
 
     Attributes:
-        seconds: How long it took, at most.
-        end: Instant (``time.monotonic``) at which it was over, at the latest.
+        seconds: Upper bound of how long it took.
+        end: Latest instant (``time.monotonic``) at which it may have ended.
     """
 
     seconds: float
@@ -80,7 +80,7 @@ class Span(NamedTuple):
 
 
 class _WireState(NamedTuple):
-    """What is known of a connection. Instants are those of ``time.monotonic``; the kernel's are exact to a tick.
+    """The state of a connection. Instants are those of ``time.monotonic``; the kernel's are exact to a tick.
 
     Attributes:
         instant: When this was read.
@@ -125,10 +125,10 @@ def _polled() -> float:
 
 
 class Wire:
-    """What a connection hands its data to, in the place of its parser: reads the kernel's times, then hands it on.
+    """Receives a connection's data in place of its parser: reads the kernel's times, then passes the data on.
 
     Attributes:
-        watch: Over the last transfer of the connection. The next one may begin before that has been evaluated.
+        watch: The watch over the connection's last transfer. The next one may begin before that has been evaluated.
     """
 
     def __init__(self, receive: Callable[[bytes], None], socket_of: Callable[[], Socket | None]) -> None:
@@ -151,7 +151,7 @@ class Wire:
         return True
 
     def look(self) -> _WireState:
-        """What is known of the connection now."""
+        """The present state of the connection."""
         now, connection = monotonic(), self._socket_of()
         if connection is None or not _TCP_INFO:
             return _WireState(now, math.inf, now, now, 0)
@@ -239,7 +239,7 @@ class TransferWatch:
         self._last = look
 
     def span(self, began: float, request: Request, response: Response | None) -> Span:
-        """How long the transfer took, and when it was over.
+        """How long the transfer took, and when it ended.
 
         Args:
             began: Instant at which the downloader started it.

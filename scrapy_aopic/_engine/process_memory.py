@@ -1,18 +1,18 @@
-"""Memory of the process while crawls are open: pages are let go at once, Python looks for garbage less often, and what is
-free goes back to the system.
+"""Memory of the process while crawls are open: pages are freed at once, garbage is collected less often, and free memory
+goes back to the system.
 
-A response of text and its selector refer to each other, so that each page would stay, with its tree, until Python's
-collector for reference cycles finds it: with pages of 100 kB, 150 MB of them. So the selector is dropped when the callback
-is over; who needs it again gets a new one.
+A text response and its selector refer to each other, so each page would stay, with its tree, until Python's collector of
+reference cycles finds it: with pages of 100 kB, 150 MB of them. So the selector is dropped when the callback is over; if
+it is needed again, a new one is made.
 
-With that, little garbage is in cycles, and the collector need not run after each 700 new objects, which is Python's default
-until 3.12. Every few rounds it goes through everything that is alive: with Scrapy and Twisted a hundred thousand objects,
-which was a fifth of the CPU time of a crawl (docs/speed.md).
+After that, little garbage is in cycles, and the collector need not run after every 700 new objects, which is Python's
+default until 3.12. Every few runs it goes through all live objects: with Scrapy and Twisted a hundred thousand, which was
+a fifth of the CPU time of a crawl (docs/speed.md).
 
-The C library keeps what is freed, unless it lies at the end of its heap. Behind a burst of large pages it has gigabytes that
-nobody uses, and gives them back only if it is asked. Blocks above a threshold come from the system and go back to it at
-once; but with the first large block that is freed, that threshold rises up to 32 MB, after which bodies of all sizes lie in
-one heap, between small blocks that stay. So it is held where it begins.
+The C library keeps freed memory, unless it is at the end of its heap. After a burst of large pages it has gigabytes that are
+unused, and returns them only on request. Blocks above a threshold come from the system and go back to it at once; but when
+the first large block is freed, that threshold rises to up to 32 MB, and from then on bodies of all sizes are in one heap,
+between small blocks that stay. So the threshold is kept at its initial value.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ def resident() -> int:
 
 
 def give_back() -> None:
-    """Look for garbage in cycles, and have the C library give back to the system what is free: nothing but glibc can.
+    """Collect garbage in cycles, and have the C library return free memory to the system, which only glibc can.
 
-    Python counts objects and not their bytes: the body of a transfer that was cut short stays in a cycle, as one of a
-    million. A collector that was switched off stays so. Both take about 0.2 s together.
+    Python counts objects and not their bytes: the body of a transfer that was cut short stays in a cycle, as one object of
+    a million. A collector that was switched off is left so. Both take about 0.2 s together.
     """
     if gc.isenabled() and gc.get_threshold()[0]:
         gc.collect()
@@ -109,10 +109,10 @@ def return_large_blocks() -> bool:
 
 
 class GarbageThreshold:
-    """Has Python look for garbage in cycles after as many new *objects* as the largest one wants, until it is released.
+    """Has Python collect garbage in cycles only after this many new *objects*, until it is released.
 
-    It is the process's: the last one that is released restores what was there. A collector that was switched off stays so,
-    a threshold that was larger counts, and one that somebody else has set since is left alone.
+    The threshold is the process's: the largest one that is not released counts, and the last release restores the original.
+    A collector that was switched off is left so, a larger original counts, and a value set by other code since is kept.
     """
 
     _held: ClassVar[list[GarbageThreshold]] = []

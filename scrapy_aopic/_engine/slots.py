@@ -1,14 +1,13 @@
 """Download slots that leave their hosts alone: one transfer at a time, and a gap after each.
 
-Rule 1: the crawl decides and the slot keeps. How long a host is left alone is worked out once, by the pacer, when a
-transfer has ended or a robots.txt was read, and the slot is told so; it works out no gap itself.
+Rule 1: the crawl decides and the slot complies. The pacer computes the gap of a host once, when a transfer has ended or
+a robots.txt was read, and tells the slot; the slot computes no gap itself.
 
-Rule 2: the instant of the slot and that of the crawl are never made equal. Each says "not before", and the later one
-counts: the scheduler hands out no page before the crawl's, and the downloader starts nothing before the slot's. The
-slot has its own one because robots.txt, media, what a callback downloads by itself, and the requests of other crawls in
-the process come past the scheduler, and because others set delays on it. It does not ask the crawl before each start: to
-know what the crawl knows of a host may take a read of the store, which blocks and may fail, and the downloader looks at
-a slot whenever anything happens to it.
+Rule 2: the instants of the slot and of the crawl are not synchronised. Each says "not before", and the later one counts:
+the scheduler hands out no page before the crawl's, and the downloader starts nothing before the slot's. The slot has its
+own because robots.txt, media, downloads inside callbacks, and the requests of other crawls in the process bypass the
+scheduler, and because other code sets delays on it. It does not ask the crawl before each start: that may take a read of
+the store, which blocks and may fail, and the downloader examines a slot whenever anything happens to it.
 """
 
 from __future__ import annotations
@@ -45,8 +44,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _LONGEST_ELSEWHERE = 60.0
-"""Seconds, at most, for which a transfer of one crawl keeps other crawls of the same process from a host. Their requests
-wait in their downloaders, so it must not be long; of a longer gap that the host wants they learn from it themselves."""
+"""Most seconds for which a transfer of one crawl keeps other crawls of the same process from a host. Their requests wait
+in their downloaders, so it must be short; a host that wants a longer gap tells each crawl itself."""
 
 _SHORTEST_DELAY = 1e-4
 """Seconds between starts, at least: with a delay of 0 the downloader of asyncio mode starts all that is queued at once."""

@@ -109,8 +109,8 @@ def train(
 
 
 def samples(positive: Sequence[ExamplePage], negative: Sequence[ExamplePage]) -> Samples:
-    """What :mod:`~scrapy_aopic.core.focus.jlse_as_printed` learns from; as nobody knows what is said of links to saved pages, their
-    titles take the place of that."""
+    """The samples for :mod:`~scrapy_aopic.core.focus.jlse_as_printed`. The texts of links to saved pages are not known, so
+    the titles of these pages take their place."""
     graded = [*((page, True) for page in positive), *((page, False) for page in negative)]
     return Samples(
         [(page.text, is_relevant) for page, is_relevant in graded],

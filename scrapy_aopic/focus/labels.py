@@ -1,9 +1,9 @@
 """Labels that people give to the pages set aside by a crawl, and the harvest by them.
 
 A label belongs to a URL. Files are JSON lines, one object for each page, with ``url`` and ``relevant``: true, false, or
-null while nobody has said. Further names, as the ``text`` that is there to be read, are ignored when a file is read.
+null as long as the page has no label. Other names, such as ``text``, which is there for people to read, are ignored.
 
-Rule: what is shown to be labelled does not hold the crawl's grade, as people tend to agree with one.
+Rule: pages are shown for labelling without the crawl's grade, because people tend to agree with a grade.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def wilson(relevant: int, n: int) -> tuple[float, float]:
 
 
 def judge(pages: int, sample: Sequence[Sampled], labels: Mapping[str, bool]) -> Judged:
-    """The harvest by *labels* of a *sample* that was drawn from so many *pages*."""
+    """The harvest by *labels* of a *sample* that was drawn from *pages* pages."""
     told = [
         (page.counts, not page.is_duplicate and labels[page.url])
         for page in sample
@@ -111,7 +111,7 @@ def read_labels(path: Path) -> dict[str, bool]:
     """Labels by URL from the file at *path*; lines without a label are left out, and of several for a page the last counts.
 
     Raises:
-        TopicError: If it cannot be read, or a line is none of these; it names the line.
+        TopicError: If it cannot be read, or a line is not such an object; it names the line.
     """
     labels = {}
     try:

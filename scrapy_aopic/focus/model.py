@@ -1,8 +1,8 @@
-"""A trained topic in a file: plain numbers behind a checksum, never a pickle, so that a file of somebody else's runs no code.
+"""A trained topic in a file: plain numbers behind a checksum, never a pickle, so that a stranger's file runs no code.
 
-A line that says what it is, the SHA-256 of the rest in hexadecimal digits on a line, and the rest: the bytes of a
-:class:`~scrapy_aopic.core.focus.classifier.Classifier`. If it was trained with a tokeniser of the user's, its name stands on a
-line before these, and the first line says 2. The checksum finds damage; it does not say who wrote the file.
+The first line says what the file is; the second is the SHA-256 of the rest in hexadecimal digits; the rest are the bytes of
+a :class:`~scrapy_aopic.core.focus.classifier.Classifier`. If the topic was trained with a user's tokeniser, its name is on a
+line before those bytes, and the first line says 2. The checksum detects damage; it does not tell who wrote the file.
 """
 
 from __future__ import annotations
@@ -60,13 +60,14 @@ def save_model(topic: Topic, path: Path, tokenizer: str = "") -> str:
 
 
 def load_model(path: Path, cut: Words | None = None) -> Model:
-    """The model in the file at *path*, which may be anybody's.
+    """The model in the file at *path*, which may come from a stranger.
 
     Args:
-        cut: What text is cut into words by; by default as the package does.
+        cut: Cuts text into words; by default as the package does.
 
     Raises:
-        TopicError: If it is none, or was trained with another tokeniser. No more is read than a model can have, and nothing is allocated by what the file says.
+        TopicError: If it is not a model, or was trained with another tokeniser. No more is read than a model can have, and
+            memory is allocated by the length of the file, never by a number in it.
     """
     most = len(_MAGIC) + _DIGEST_BYTES + _LONGEST_NAME + MOST_BYTES
     try:

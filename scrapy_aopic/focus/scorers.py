@@ -1,6 +1,6 @@
-"""What users may give in the place of the package's own judgement: of pages, and of links.
+"""The types of a user's own functions that grade pages or value links.
 
-Both are functions, or classes whose instances are called, which are made once a crawl, by ``from_crawler`` if they have that.
+Each may also be a class whose instances are callable; one is made for each crawl, by ``from_crawler`` if it has that.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class PageScorer(Protocol):
     def __call__(self, response: Response, /) -> float | Awaitable[float]:
         """The grade of the page, 0 to 1.
 
-        One that is a coroutine function (``async def``) is awaited before the page's callback is called, for
-        ``AOPIC_TOPIC_TIMEOUT`` seconds at most. Any other one is called in the event loop, which waits for it.
+        A coroutine function (``async def``) is awaited before the page's callback is called, for at most
+        ``AOPIC_TOPIC_TIMEOUT`` seconds. Any other function is called in the event loop, which waits for it.
 
-        Whatever it raises costs the page its grade, and nothing else.
+        If it raises, the page has no grade; nothing else happens.
         """
 
 
@@ -39,10 +39,10 @@ class LinkScorer(Protocol):
     ) -> Sequence[float] | Awaitable[Sequence[float]]:
         """The value, 0 to 1, of each of the *links* of *page*, in their order.
 
-        One that is a coroutine function (``async def``) is awaited when the page's callback has yielded its last link, for
-        ``AOPIC_TOPIC_TIMEOUT`` seconds at most; the links are followed then. Any other one is called in the event loop, which
+        A coroutine function (``async def``) is awaited when the page's callback has yielded its last link, for at most
+        ``AOPIC_TOPIC_TIMEOUT`` seconds; the links are followed then. Any other function is called in the event loop, which
         waits for it.
 
-        Whatever it raises costs the links its values, and nothing else: what the strategy ``contextual`` has learned in the
-        meantime values them, if it is asynchronous, and the strategy ``focused`` if not.
+        If it raises, a strategy values the links instead: ``contextual``, by what it has learned in the meantime, if the
+        function is asynchronous, and ``focused`` if not.
         """

@@ -1,6 +1,6 @@
-"""What cuts text into words: the package's own, or a function of the user's (``AOPIC_TOKENIZER``).
+"""The tokeniser: the package's own, or a function of the user's (``AOPIC_TOKENIZER``).
 
-Rule: what is learned by one tokeniser means nothing by another, so a model names the one that it was trained with.
+Rule: weights learned with one tokeniser mean nothing with another, so a model names the one that it was trained with.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class Words:
     """Cuts text into words by the function *cut*, or as the package does if there is none.
 
     Args:
-        is_lenient: Whether a text that *cut* fails on is cut as the package does, with a warning for the first one: in a
-            crawl, which goes on. Else it is a :class:`~scrapy_aopic.exceptions.TopicError`.
+        is_lenient: Whether a text on which *cut* fails is cut as the package does, with a warning for the first one, so that a
+            crawl goes on. Otherwise a failure is a :class:`~scrapy_aopic.exceptions.TopicError`.
 
     Attributes:
-        name: What the tokeniser is called in a model; empty for the package's own.
-        is_plain: Whether it is that.
+        name: Name of the tokeniser in a model; empty for the package's own.
+        is_plain: Whether it is the package's own.
     """
 
     def __init__(self, cut: Tokenizer | None = None, *, is_lenient: bool = False) -> None:

@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from scrapy.http.headers import Headers
 
 MAX_CODINGS = 5
-"""Content codings of a body: as many as curl takes. Scrapy undoes as many as the header names: 10 MB in fifty thousand
-layers of gzip take five minutes."""
+"""Most content codings of a body: as many as curl accepts. Scrapy decodes as many as the header names: 10 MB in fifty
+thousand layers of gzip take five minutes."""
 
 MAX_ATTRIBUTES = 1000
 """Attributes of an element. libxml2 appends each to a list by walking along it: 400 kB of them take four seconds, and
 10 MB forty minutes."""
 
 HUGE = 1_000_000
-"""Bytes of a page from which on this package makes no tree of the whole of it."""
+"""Bytes of a page from which on this package does not build its complete tree."""
 
 _SMALL = 32_768
 """Bytes of a page that is parsed in less than 0.1 s, whatever they are; so it is not looked at."""
@@ -98,7 +98,7 @@ def has_too_many_attributes(response: Response) -> bool:
 
 
 def html_of(response: HtmlResponse) -> bytes:
-    """What Scrapy's selectors parse of *response*.
+    """The text of *response* that Scrapy's selectors parse.
 
     Raises:
         LookupError, ValueError: If its charset does not exist.
@@ -115,7 +115,7 @@ def root_of(response: HtmlResponse) -> Any:
     """The root of the tree of *response*; of a huge page, of a tree of its beginning, where its head is.
 
     Raises:
-        LookupError, ValueError: If its charset does not exist, or it is not huge, and its base URL is none.
+        LookupError, ValueError: If its charset does not exist, or it is not huge and its base URL is not valid.
     """
     if is_huge(response):
         return Selector(response.text[:HUGE], type="html").root
@@ -173,7 +173,7 @@ def may_have_more_attributes(html: bytes, n: int) -> bool:
 
 
 class _Value(NamedTuple):
-    """What would be the value of an attribute if there were a tag around it, and has a ``>``.
+    """A text that would be the value of an attribute if there were a tag around it, and that has a ``>``.
 
     Attributes:
         begin: Where its quote is.

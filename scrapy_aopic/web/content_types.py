@@ -44,7 +44,7 @@ _BINARY = re.compile(rb"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
 
 
 class Declared(NamedTuple):
-    """What the ``Content-Type`` of a response says.
+    """The ``Content-Type`` of a response.
 
     Attributes:
         essence: The type, in lower case and without parameters; ``""`` if it says nothing.
@@ -58,7 +58,7 @@ class Declared(NamedTuple):
 
 
 def declared_type(headers: Headers) -> Declared:
-    """What *headers* say the type of their response is."""
+    """The content type that *headers* declare."""
     values = tuple(headers.getlist("Content-Type"))
     return _known(values) if sum(map(len, values)) <= _SHORT else _extract(values)
 

@@ -1,11 +1,11 @@
-"""What a page says of its links: their texts, what stands around them, the heading above them.
+"""The context of each link on a page: its text, the text around it, the heading above it.
 
-The tree is written out as XML, which takes a tenth of the time of a walk over its elements, and cut at its tags: there, unlike in
-what was received, each element has an end, and no text has a "<" or a ">". What is said of a link is cut out when it is asked
-for. Time and memory are linear in the page, whatever it consists of.
+The tree is serialised as XML, which takes a tenth of the time of a walk over its elements, and cut at its tags: in it, unlike
+in the page as received, each element has an end, and no text has a "<" or a ">". The context of a link is cut out on demand.
+Time and memory are linear in the page, whatever it consists of.
 
-What an element itself hides (``hidden``, ``display: none`` or ``visibility: hidden`` in its ``style``) is neither text of the
-page nor of a link. What style sheets or scripts hide is text: nobody knows without rendering the page.
+Text that its element hides (``hidden``, ``display: none`` or ``visibility: hidden`` in its ``style``) is neither text of
+the page nor of a link. Text that style sheets or scripts hide counts, as only rendering the page would tell.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ AROUND = 5
 """Pieces of text on each side that count as around a link (leaf offsets: Chakrabarti, Punera and Subramanyam, WWW 2002)."""
 
 MOST_LINKS = 2_000
-"""Links of a page that are looked at; further ones are none's favourites."""
+"""Most links of a page that have a context."""
 
 MOST_TAGS = 40_000
 """Tags of a page that are looked at, a fiftieth of a second: ten times as many as an ordinary page has."""
 
 MOST_CHARACTERS = 2 * PAGE_CHARACTERS
-"""Characters of a page in which something is said of links; those behind them have no more than their URL."""
+"""Characters of a page in which links have a context; links after them have only their URL."""
 
 _SIDE = LINK_CHARACTERS // 2
-"""Characters on each side of a link that count as around it, at most. Cut from each piece, as thousands of links may share a long one."""
+"""Most characters on each side of a link that count as around it. Cut from each piece, as thousands of links may share one."""
 
 _WORD_CHARACTERS = 7
 """Characters of a word, with the space behind it: how many words are around a link if these are counted."""
 
 _LONGEST_HREF = 2_048
-"""Characters of a link that has a context; longer ones are none that a page is known by."""
+"""Most characters of a link that has a context; no page is known by a longer URL."""
 
 _PIECES = 20
 """Pieces of text that count of a link and of a heading; ordinary ones have one or two."""
@@ -76,19 +76,19 @@ _KINDS = {
 }
 
 _NOTHING = (0, 0, 0, 0, 0, 0)
-"""What is said of what is no link."""
+"""Stands for something that is not a link."""
 
 _INVISIBLE = re.compile(r"(?:^|;)\s*(?:display\s*:\s*none|visibility\s*:\s*hidden)\b", re.IGNORECASE)
 
 
 class PageContext:
-    """What a page says: nothing, if nothing was read.
+    """The text of a page and the context of its links; empty if nothing was read.
 
     Attributes:
-        links: What it says of each URL that it links to, absolute and without fragment; the first link to it counts. A
-            hidden one says nothing but its URL. It is put together when it is asked for, as most of it seldom is.
-        words: Those of its text, if they were to be cut.
-        joined: The absolute URLs of what its links have as ``href``; ``None`` for what has none.
+        links: The context of each URL that it links to, absolute and without fragment; the first link to it counts. A
+            hidden link has only its URL. Contexts are made on demand, as most are never needed.
+        words: The words of its text, if a tokeniser was given.
+        joined: The absolute URL for each ``href``; ``None`` if it has none.
     """
 
     def __init__(
@@ -117,14 +117,14 @@ class PageContext:
         return self._said.parts(self._links.values())
 
     def named(self, url: str) -> LinkText:
-        """What it says of its link to *url*, without what stands around it."""
+        """The context of its link to *url*, without the text around it."""
         return self._said.of(self._links[url], url, has_around=False)
 
     def cut(self, urls: Sequence[str | None], n_in_full: int) -> PageWords | None:
-        """What its words say of its links to *urls*, ``None`` being none of them; ``None`` if its words were not cut.
+        """The words of its links to *urls*, in which ``None`` stands for no link; ``None`` if its words were not cut.
 
         Args:
-            n_in_full: How many of them have words around them, and a heading.
+            n_in_full: How many of them get the words around them, and a heading.
         """
         if self._said.words is None:
             return None
@@ -133,7 +133,7 @@ class PageContext:
 
 
 class _LinkTexts(Mapping[str, LinkText]):
-    """What a page that has *said* all this says of *links*, by URL."""
+    """The contexts of *links* in the text *said*, by URL."""
 
     def __init__(self, links: dict[str, _RawLink], said: _PageText) -> None:
         self._links = links
@@ -169,14 +169,14 @@ def page_context(
     side: int = _SIDE,
     cut: Cut | None = None,
 ) -> PageContext:
-    """What the page at *url* with the tree *root* says.
+    """The context of all links of the page at *url* with the tree *root*.
 
     Args:
         base: URL that its links are relative to, if it is another one.
         encoding: Of the page; queries are escaped in it.
         has_links: Whether its links are wanted.
         side: Characters on each side of a link that are wanted.
-        cut: What cuts its text into words, if these are wanted.
+        cut: Cuts its text into words, if these are wanted.
     """
     reader = _ContextReader(MOST_LINKS if has_links else 0)
     reader.read(etree.tostring(root, encoding="unicode", with_tail=False))
@@ -190,7 +190,7 @@ def page_context(
 
 
 def text_context(text: str) -> PageContext:
-    """What a page says that is nothing but *text*."""
+    """The context of a page that has only *text* and no links."""
     return PageContext(_PageText([text], 0))
 
 
@@ -213,9 +213,9 @@ class _ContextReader:
         self._most = most
 
     def read(self, whole: str) -> None:
-        """Read a page that was written out as *whole*.
+        """Read a page, serialised as *whole*.
 
-        No more than :data:`MOST_TAGS` of it, and no more than :data:`PAGE_CHARACTERS` of its text, unless links are wanted still.
+        At most :data:`MOST_TAGS` of it are read, and at most :data:`PAGE_CHARACTERS` of its text unless more links are wanted.
         """
         may_hide = ' hidden="' in whole or ' style="' in whole
         parts: list[str | None] = (_ANY_TAG if may_hide else _TAG).split(whole, MOST_TAGS)
@@ -312,12 +312,12 @@ def _link(tag: str) -> tuple[str, str]:
 
 
 class _PageText:
-    """What a page says, in *pieces*, of which each is where its place is.
+    """The text of a page in *pieces*, in their order.
 
     Args:
-        pieces: None of them is blank.
-        side: Characters on each side of a link that count as around it, at most.
-        cut: What cuts it into words, if these are wanted.
+        pieces: Texts between tags; not one of them is blank.
+        side: Most characters on each side of a link that count as around it.
+        cut: Cuts the text into words, if these are wanted.
 
     Attributes:
         words: Its words, those of all pieces; ``None`` if they are not wanted.
@@ -349,7 +349,7 @@ class _PageText:
         return self.words[: self._begins[min(n_pieces, len(self._pieces))]]
 
     def cut(self, links: Sequence[_RawLink | None], n_in_full: int) -> PageWords:
-        """What its words say of *links*, and nothing of what was not found."""
+        """The words of *links*, and nothing for those that were not found."""
         assert self.words is not None, "they were to be cut"
         begins, n, last = self._begins, self._side // _WORD_CHARACTERS, len(self._begins) - 1
         said = []
@@ -371,10 +371,10 @@ class _PageText:
         return PageWords(self.words, said, titles)
 
     def of(self, found: _RawLink, url: str, *, has_around: bool = True) -> LinkText:
-        """What is said of a link that was *found* and leads to *url*.
+        """The context of a link that was *found* and leads to *url*.
 
         Args:
-            has_around: Whether what stands around it is wanted.
+            has_around: Whether the text around it is wanted.
         """
         path = path_of(url)
         begin, end, heading, title, is_hidden = found

@@ -1,4 +1,4 @@
-"""Dates and waits in HTTP headers, whatever a server writes there.
+"""Dates and waits in HTTP headers, in any form that servers write.
 
 The three forms of RFC 9110, section 5.6.7, are read, and others that mail uses. A server's clock may be wrong by any
 amount, so an instant that it names counts only as a distance from another one that it named at the same time.

@@ -1,15 +1,15 @@
-"""Which URLs a page links to: exactly those that Scrapy's ``LinkExtractor`` finds, in its order, in a fraction of its time.
+"""Extracts the URLs that Scrapy's ``LinkExtractor`` would find, in its order, in a fraction of its time.
 
 Three rules hold here:
 
 - The tree is the one that ``response.selector`` has anyway, and it is only read: link by link; or, if the page is small and
-  nothing but its links is asked for, by one XPath that gives them as texts, without an object for each element. If that is
-  asked of a page of a megabyte or more, the same parser makes no tree.
-- Nearly all links are plain: their absolute URL is a part of the page's own URL with the link's text behind it, and no step of
-  Scrapy's way (strip, join, escape, join again) would change a character of it. One regular expression decides that; whatever
-  it does not know goes Scrapy's way, by the same public functions.
-- Whatever a page consists of, time is linear in its size, and nothing raises. (With ``restrict_text``, regions in regions are
-  searched once each, as their first links to a URL may differ in their text.)
+  only its links are wanted, by one XPath that gives them as texts, without an object for each element. If only the links of a
+  page of a megabyte or more are wanted, the same parser makes no tree.
+- Nearly all links are plain: their absolute URL is a part of the page's own URL followed by the link's text, and no step of
+  Scrapy's way (strip, join, escape, join again) would change a character of it. One regular expression decides that; links
+  that it does not match go Scrapy's way, through the same public functions.
+- Whatever a page consists of, time is linear in its size, and nothing raises. (With ``restrict_text``, nested regions are
+  each searched, as their first links to a URL may differ in their text.)
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _SCHEMES = frozenset(("http", "https", "file", "ftp"))
 """Schemes of the URLs that Scrapy's extractor returns."""
 
 _XHTML = "{http://www.w3.org/1999/xhtml"
-"""How the names of XHTML's elements begin in a tree of XML."""
+"""Prefix of the names of XHTML's elements in a tree of XML."""
 
 _SAFE = r"A-Za-z0-9_~!$&()*+,=@%\-"
 """Characters that stay as they are in every part of a URL; "." and "/" are left out, and ":" and ";", which may part something."""
@@ -89,7 +89,7 @@ _plain = re.compile(
     "|(?=#)()"
     f")(?:#[{_SAFE}.:;/?]+)?"
 ).fullmatch
-"""What a plain link looks like. The number of the group that matches is its kind, one of those above.
+"""Matches a plain link. The number of the group that matches is its kind, one of those above.
 
 An empty query, fragment or parameter (``a?``, ``a#``, ``a;``) is left out, as joining drops it, and so is ``'`` in a query,
 which is escaped.
@@ -143,7 +143,7 @@ def request_for(url: str, **options: Any) -> Request:
     """``Request(url, **options)`` in a third of its time if *url* is plain, so that escaping it would change nothing.
 
     Raises:
-        ValueError: If *url* is none.
+        ValueError: If *url* is not a URL.
     """
     if "meta" in options or not is_absolute(url):
         return Request(url, **options)
@@ -218,7 +218,7 @@ class LinkJoiner:
         return self.resolve(link, match) if start is None else start + link
 
     def resolve(self, link: str, match: re.Match[str] | None) -> str | None:
-        """The same for a *link* that nothing but a start makes absolute; *match* is what it is as a plain one."""
+        """The absolute URL of a *link* that is not plain as it stands; *match* is its match as a plain one."""
         if match and match.lastindex == _UPWARDS and self._folders:
             end = match.end(_UPWARDS)
             return self._folders[min(end // 3, len(self._folders) - 1)] + link[end:]
@@ -238,7 +238,7 @@ class LinkJoiner:
 
 
 def _searches(patterns: Patterns | None) -> list[Callable[[str], Any]]:
-    """What looks for each of *patterns* in a text."""
+    """Functions that search a text for each of *patterns*."""
     return [re.compile(pattern).search for pattern in arg_to_iter(patterns)]
 
 
@@ -249,7 +249,7 @@ def _refusal(
     deny_domains: Collection[str],
     extensions: Collection[str],
 ) -> Callable[[str], bool] | None:
-    """What says whether an absolute URL is refused by one of these options; ``None`` if none is set."""
+    """A function that tells whether these options refuse an absolute URL; ``None`` if none is set."""
     tests: list[Callable[[str], bool]] = []
     if allow:
         tests.append(lambda url: not any(search(url) for search in allow))
@@ -268,7 +268,7 @@ def _refusal(
 
 
 def _of_any_domain(domains: Collection[str]) -> Callable[[str], bool]:
-    """What says whether an absolute URL leads to one of *domains*, as ``scrapy.utils.url.url_is_from_any_domain`` does."""
+    """A function that tells whether an absolute URL is of one of *domains*, like ``scrapy.utils.url.url_is_from_any_domain``."""
     names = frozenset(map(str.lower, domains))
     ends = tuple(f".{name}" for name in names)
 
@@ -281,7 +281,7 @@ def _of_any_domain(domains: Collection[str]) -> Callable[[str], bool]:
 
 
 def _with_any_extension(extensions: Collection[str]) -> Callable[[str], bool]:
-    """What says whether the path of an absolute URL ends like that, as ``scrapy.utils.url.url_has_any_extension`` does."""
+    """A function that tells whether a URL's path has such an ending, like ``scrapy.utils.url.url_has_any_extension``."""
     ends = [f".{extension}" for extension in extensions]
     tails = frozenset(end.rpartition(".")[2] for end in ends)
 
@@ -295,7 +295,7 @@ def _with_any_extension(extensions: Collection[str]) -> Callable[[str], bool]:
 
 
 class Extraction:
-    """Finds the links of pages: what Scrapy's ``LinkExtractor`` with the same options finds, in the same order.
+    """Finds the links that Scrapy's ``LinkExtractor`` with the same options finds, in the same order.
 
     Args:
         tags, attrs: Names of elements and of attributes that have links; ``"*"`` for any.
@@ -310,8 +310,8 @@ class Extraction:
         follows_nofollow: Whether links that are marked ``rel="nofollow"`` are found, too.
 
     Raises:
-        ValueError: If one of the regions is no selector.
-        re.error: If one of the regular expressions is none.
+        ValueError: If a region is not a valid selector.
+        re.error: If a regular expression is not valid.
     """
 
     def __init__(
@@ -511,7 +511,7 @@ class _Values(Attributes):
             self._found.append(value)
 
     def take(self) -> list[str]:
-        """What was found since this was called last."""
+        """The links found since the last call."""
         found, self._found = self._found, []
         return found
 

@@ -64,10 +64,10 @@ SERVICE_PORTS = frozenset(
         6379, 11211,
     )
 )  # fmt: skip
-"""Ports of servers that are none of the web."""
+"""Ports of services other than the Web."""
 
 ADDRESS, PORT = 1, 2
-"""What a seed allows of its host: that it is local, and that its port is that of another service."""
+"""Exceptions that a seed makes for its host: that its address is local, or its port that of another service."""
 
 _AUTHORITY = re.compile(
     r"(?:https?|ftp)://(?:[^/?#]*@)?(\[[^\]/?#]*\]|[^/?#:]*)(?::([0-9]{1,5}))?", re.IGNORECASE
@@ -75,7 +75,7 @@ _AUTHORITY = re.compile(
 
 
 class Allowed(NamedTuple):
-    """What an operator allows beside the Internet (``AOPIC_ALLOW_NETWORKS``).
+    """Networks, hosts and ports that an operator allows beside the Internet (``AOPIC_ALLOW_NETWORKS``).
 
     Attributes:
         networks: Addresses.
@@ -226,7 +226,7 @@ class Networks:
         )
 
     def door(self, host: str) -> Callable[[str], bool] | None:
-        """What says of an address whether *host* may be connected to there; ``None`` if it may be anywhere."""
+        """A function that tells whether *host* may be connected to at an address; ``None`` if at any."""
         return None if self._allowed is None or self._is_named(host, ADDRESS) else self._lets
 
     def _lets(self, address: str) -> bool:

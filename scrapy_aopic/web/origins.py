@@ -17,7 +17,7 @@ def origin_of_robots_txt(url: str) -> str | None:
     """The origin whose robots.txt *url* is; ``None`` if it is another file.
 
     Raises:
-        ValueError: If *url* is none.
+        ValueError: If *url* is not a URL.
     """
     parts = urlsplit(url)
     is_one = parts.path == "/robots.txt" and not parts.query

@@ -1,4 +1,4 @@
-"""What a response says about its page: its visible text, where it leads to, and its canonical URL.
+"""The visible text of a response, its links for comparison, and its canonical URL.
 
 Only HTML has a text here: that of the title and of all elements but scripts, styles and templates. White space and case
 are ignored. Numbers are not: the pages of a list or of a calendar may differ in nothing else.
@@ -7,8 +7,8 @@ Pages with the same text are the same only if they also have the same links, and
 which a spider may make requests, too. Links are compared as seen from the site, so that ``http://www.a.com/b`` and
 ``/b`` on ``a.com`` are equal, and without session parameters.
 
-Pages are read while the event loop waits, so there is a bound: :data:`MAX_SKIMMED`. A page beyond it may be taken for
-another page than a copy of it, and not for the same as a page with another text.
+Pages are read while the event loop waits, so there is a bound: :data:`MAX_SKIMMED`. A longer page may not be recognised as
+a copy of another one, but is never taken for a page with another text.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MIN_TEXT = 200
 """Bytes of text, without white space, that a page must have to be compared by it: many pages say little more than "not found"."""
 
 MAX_SKIMMED = 500_000
-"""Bytes of a page whose text, links and data are looked at, which takes at most 25 ms; of a longer page all the rest counts."""
+"""Bytes of a page whose text, links and data are read, which takes at most 25 ms; after that, all bytes count as they are."""
 
 _BEGINNING = 200
 """Bytes of a page among which a zero means that each character has more than one."""
@@ -86,7 +86,7 @@ def read_text(response: Response, *, has_sketch: bool = False) -> Text | None:
 
 
 def _leads_of(links: list[bytes], data: list[bytes], url: str) -> bytes:
-    """What stands for *links* and *data* of the page at *url*."""
+    """Bytes that stand for *links* and *data* of the page at *url*."""
     whole = b"\n".join(links).decode("latin-1").replace('"', "").replace("'", "")
     places = _as_of_site(set(whole.split("\n")), url)
     if any(sign in whole for sign in "?;("):

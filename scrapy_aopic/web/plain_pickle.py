@@ -1,10 +1,10 @@
-"""Reads pickles of plain data, of protocols 3 to 5 (and 2, without bytes), without an unpickler: no class is looked up, and no code runs.
+"""Reads pickles of plain data without an unpickler: no class is looked up, and no code runs.
 
-Plain data is ``None``, truth values, numbers, texts, bytes, lists, tuples, dictionaries and sets. A pickle that has anything else in it
-is refused, with the name of the class.
+Protocols 3 to 5 are read, and 2 without bytes. Plain data is ``None``, booleans, numbers, texts, bytes, lists, tuples,
+dictionaries and sets. A pickle with anything else in it is refused, with the name of the class.
 
-It takes time and memory in proportion to the pickle's bytes, and so does whoever reads what comes out: a pickle may name one list
-in many places, so what it stands for is counted, and bounded.
+Time and memory are proportional to the pickle's bytes, also for the code that uses the result: a pickle may refer to one
+list in many places, so the size of the expanded result is counted, and bounded.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _MARK = object()
 
 
 class NotPlainError(ValueError):
-    """A pickle is none, or has more in it than plain data; the message says what."""
+    """A pickle is damaged, or has something else in it than plain data; the message says what."""
 
 
 def read_pickle(data: bytes) -> Any:
-    """What was pickled as *data*.
+    """The value that was pickled as *data*.
 
     Raises:
         NotPlainError: If it is not plain data.
@@ -206,4 +206,4 @@ _STEPS: dict[int, Callable[[_PickleReader], object]] = {
     ord("j"): lambda r: r.noted(r.number(4)),
     ord("0"): lambda r: r.pop(),
 }
-"""What to do at each opcode of plain data."""
+"""The step for each opcode of plain data."""

@@ -1,8 +1,8 @@
 """A Scrapy request as bytes, and back; :mod:`.request_rows` describes the bytes.
 
 A request that cannot be written this way (a lambda as callback, an object in ``meta``) raises
-:class:`UnserialisableError`. Bytes that somebody else wrote run no code of theirs: nothing is unpickled or imported, a
-class must be a subclass of ``Request`` that the process has loaded, a callback a method that the spider's own classes
+:class:`UnserialisableError`. Bytes from a stranger run no code of theirs: nothing is unpickled or imported, a
+class must be a subclass of ``Request`` that the process has loaded, and a callback a method that the spider's own classes
 define.
 """
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _NO_CALLBACKS = {name for name in dir(Spider) if name not in ("parse", "_parse")} | {"closed"}
-"""What Scrapy calls itself, or spiders call."""
+"""Methods that Scrapy calls itself, or spiders call."""
 
 _UNCHANGEABLE = frozenset((type(None), bool, int, float, str, bytes))
-"""Types of values of which nobody can tell a copy."""
+"""Types of values that cannot be distinguished from a copy."""
 
 _NOT_WRITTEN = (TAG, OWN_SLOT, DUPLICATE_OF, COPY_OF, RELEVANCE, "download_latency")
 _SENT_META = ("proxy", "_auth_proxy", "_scheme_proxy", "download_timeout")
@@ -85,7 +85,7 @@ def is_plain(request: Request) -> bool:
 
 
 def is_like_its_copy(request: Request) -> bool:
-    """Whether nobody can tell *request* from one that is made of its bytes, without having either of them before."""
+    """Whether *request* cannot be distinguished from one that is made of its bytes, except by identity."""
     return (
         type(request) is Request
         and not request.cookies
@@ -100,9 +100,9 @@ def _is_unchangeable(value: object) -> bool:
 
 
 def changeable(request: Request) -> Iterator[tuple[str, object]]:
-    """What *request* has in ``meta`` and ``cb_kwargs`` that is not the same in a copy once it is changed, and where.
+    """Mutable values in ``meta`` and ``cb_kwargs`` of *request*, which a copy does not share, and where they are.
 
-    What is far inside, or comes after hundreds of other things, is left out.
+    Deeply nested values, and those after hundreds of others, are left out.
     """
     found = [
         (f"{name}[{key!r}]", value)
@@ -174,7 +174,7 @@ def _is_own_slot(request: Request, key: str) -> bool:
 
 
 def _attributes(request: Request) -> dict[str, Any]:
-    """What tells *request* from others, but for headers, meta, callback and errback."""
+    """The attributes of *request* that differ from their defaults, except headers, meta, callback and errback."""
     if type(request) is not Request:  # a subclass may have attributes of its own
         omitted = ("callback", "errback", "headers", "meta")
         values = {name: getattr(request, name) for name in request.attributes if name not in omitted}

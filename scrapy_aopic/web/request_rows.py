@@ -1,9 +1,9 @@
-"""Stored requests as bytes, read and written without Scrapy: what a job folder can be read with.
+"""Stored requests as bytes, read and written without Scrapy, so that a job folder can be read without it.
 
-Most requests are for nothing but a URL: they are lines of it, of the names of callback and errback, of the depth and
-the ``Referer`` that Scrapy's middlewares give each link, and of whether it is no link but asked for on purpose. Others
-are MessagePack of the attributes that differ from their defaults. Tuples, sets, dates and decimals in ``meta`` and
-``cb_kwargs`` come back as what they were. :mod:`.request_codec` makes them of requests, and requests of them.
+Most requests have only a URL: they are stored as lines with the URL, the names of callback and errback, the depth and the
+``Referer`` that Scrapy's middlewares give each link, and whether the spider requested it on purpose rather than as a
+link. Others are MessagePack of the attributes that differ from their defaults. Tuples, sets, dates and decimals in
+``meta`` and ``cb_kwargs`` keep their types. :mod:`.request_codec` converts between these bytes and requests.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _EXTENSIONS: list[tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = [
 
 
 def stand_in(url: str, number: int, *, waits: bool = True) -> bytes:
-    """What is stored for a request for *url* that cannot be written; *number* distinguishes it from others of this process.
+    """The bytes to store for a request for *url* that cannot be serialised; *number* is unique in this process.
 
     Args:
         waits: Whether it is a link or a seed, see :func:`waits_for`.
@@ -83,7 +83,7 @@ def encode_url(url: str) -> bytes:
 
 
 def tail_of(callback: str, errback: str, depth: int, referer: str, *, is_on_purpose: bool) -> str:
-    """What is written after the URL of a request for nothing but that.
+    """The bytes after the URL of a request that has only a URL.
 
     Args:
         callback, errback: Their names, ``""`` for none.
@@ -119,14 +119,14 @@ def url_of(data: bytes) -> str:
 
 
 def is_patient(meta: Mapping[str, Any], errback: object) -> bool:
-    """Whether a request with *meta* and *errback* waits for its host: a link or a seed, for which nobody wants to know."""
+    """Whether a request with *meta* and *errback* waits for its host: a link or a seed whose failure has no errback."""
     return bool(meta.get(PURPOSE, SEEDED) == SEEDED and not errback)
 
 
 def waits_for(data: bytes) -> tuple[str, bool]:
     """Name of the origin that the request written as *data* is for, and whether it waits while that is silent.
 
-    Links and seeds do. What the spider requests on purpose, or with an errback, fails instead: somebody wants to know.
+    Links and seeds do. Requests that the spider makes on purpose, or with an errback, fail instead, so that it learns of it.
     """
     if data[:1] == IN_MEMORY:
         url, is_link = url_of(data), not data[1] & _ON_PURPOSE

@@ -28,7 +28,7 @@ _RULE = re.compile(rb"\s*(?:allow|dia?s)", re.IGNORECASE)  # as generous with sp
 
 
 class Rfc9309RobotParser(RobotParser):
-    """Reads a robots.txt by :mod:`scrapy_aopic.core.robots.rules`, for a user agent when it is first asked about."""
+    """Reads a robots.txt by :mod:`scrapy_aopic.core.robots.rules`, for each user agent when it is first needed."""
 
     def __init__(self, text: bytes) -> None:
         self._text = lines_of(text)

@@ -1,12 +1,13 @@
-"""Sitemaps, which anyone may have written: read in steps as far as anything can be made out, and dropped from memory.
+"""Sitemaps, which anyone may have written: read in steps, as leniently as possible, without keeping them in memory.
 
 The formats are those of https://www.sitemaps.org/protocol.html: a ``urlset`` has a ``loc`` in each ``url``, a
 ``sitemapindex`` one in each ``sitemap``, a text a URL in each line, an RSS feed a ``link`` in each ``item``, and an Atom feed
 one in each ``entry``. A ``link`` with ``hreflang`` in a ``url`` names the page in another language
 (https://developers.google.com/search/docs/specialty/international/localized-versions).
 
-No parser of XML reads them, since many are none: an ``&`` that is not escaped, bytes of another encoding, or an end tag too
-many would end a list, or hold up the rest of it until its end. What counts is the names of tags, and which entry is open.
+They are not read by a parser of XML, because many are not valid: an unescaped ``&``, bytes of another encoding, or a
+surplus end tag would end a list, or hold up the rest of it until its end. Only names of tags count, and which entry is
+open.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ _MARKUP = re.compile(
     r"(url|loc|link|sitemap|item|entry|urlset|sitemapindex|rss|rdf|feed)(?=[\s/>])([^<>]*)>([^<]*))",
     re.IGNORECASE,
 )
-"""How a comment or a ``CDATA`` begins, or a tag that counts: its slash, prefix, name, the rest of it, and the text behind it."""
+"""The beginning of a comment or a ``CDATA``, or a tag that counts: its slash, prefix, name, rest, and the text after it."""
 
 _SECTIONS = ("<!--", "<![CDATA[")
 _ATTRIBUTE = re.compile(
@@ -75,11 +76,11 @@ _MEMBERS = 100
 
 
 class _Format(NamedTuple):
-    """How sitemaps with one root element name their entries.
+    """The names of the elements of one kind of sitemap.
 
     Attributes:
-        root: The element.
-        kind: What they are.
+        root: The root element.
+        kind: What its entries are.
         entries: Elements that stand for an entry.
         url: The element in them whose text is the URL; ``""`` if it is a ``link`` with ``href``.
     """
@@ -296,7 +297,7 @@ class Sitemap:
 
 
 def _decoder(beginning: bytes) -> codecs.IncrementalDecoder:
-    """What makes text of a sitemap with this *beginning*, whatever its bytes are."""
+    """A lenient decoder for a sitemap with this *beginning*."""
     encoding = read_bom(beginning)[0]
     if encoding is None and b"\0" in beginning[:4]:
         encoding = "utf-16-be" if beginning.startswith(b"\0") else "utf-16-le"

@@ -1,10 +1,10 @@
-"""What a page of HTML shows, where it leads to and which data it brings, found in its bytes without a parser.
+"""Finds the text, the links and the data of a page of HTML in its bytes, without a parser.
 
-A parser takes twice as long, most of it for a tree that nothing else needs where no link of the page is followed. What
-is found serves to compare pages with each other, so it need not be what a browser finds, but:
+A parser takes twice as long, most of it for a tree that nothing else needs if no link of the page is followed. The result
+serves to compare pages with each other, so it need not be what a browser finds, but:
 
-1. The same bytes give the same; pages that differ in white space, comments, tags and attributes alone have one text.
-2. No link is overlooked, whatever stands around it: pages with the same words may differ in a single one.
+1. The same bytes give the same result; pages that differ only in white space, comments, tags and attributes have one text.
+2. No link is overlooked, whatever is around it: pages with the same words may differ in a single link.
 3. It takes time linear in the bytes.
 """
 
@@ -38,11 +38,11 @@ _STATE = re.compile(
 
 
 class Skimmed(NamedTuple):
-    """What is found in a page, as it stands there.
+    """The text, links and data of a page, as they stand there.
 
     Attributes:
-        text: What is left of it without tags, comments, scripts, styles and templates, in lower case (of ASCII); white space is
-            left as it is.
+        text: The page without tags, comments, scripts, styles and templates, with ASCII letters in lower case; white space
+            is left as it is.
         links: Values, with their quotes, of ``href`` in any element but a ``link`` that is neither ``rel="next"`` nor ``"prev"``,
             of ``action`` in forms, and of ``src`` in frames.
         data: Scripts that hold data.

@@ -1,9 +1,9 @@
-"""Whether a stored request can be read, and is that of the page that it is stored for, without a spider.
+"""Whether a stored request can be read, and belongs to the page under whose key it is stored, without a spider.
 
-The host of a page is in its key, whoever made that. The rest of the key is made of the URL in most jobs, which say so
-(:data:`~scrapy_aopic.core.layout.KEYS_KEY`); where a fingerprinter of the user's made it, only that could tell.
+The host of a page is in its key in every job. The rest of the key follows from the URL in most jobs, which say so
+(:data:`~scrapy_aopic.core.layout.KEYS_KEY`); if a user's own fingerprinter made it, only that could tell.
 
-That the spider has a callback is not looked at: no spider is loaded here.
+Whether the spider has the callback is not checked, as no spider is loaded.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _NAME = rb"(?:[A-Za-z_]\w*)?"
 _LINES = re.compile(
     rb"(https?://[!-~]+)(?:\n%b(?:\n%b(?:\n\d*(?:\n[ -~]*(?:\n[1s]?)?)?)?)?)?" % (_NAME, _NAME)
 )
-"""What most requests look like, as lines, with the URL."""
+"""Matches most requests, which are lines that begin with the URL."""
 
 
 class RequestReader:
@@ -63,11 +63,11 @@ class RequestReader:
 
     @classmethod
     def of(cls, store: Reader) -> RequestReader:
-        """That of the job in *store*."""
+        """The reader for the job in *store*."""
         return cls(has_url_keys=store.get_many(Family.META, (KEYS_KEY,))[0] == URL_KEYS)
 
     def __call__(self, key: bytes, request: bytes, page: Page) -> str:
-        """What is wrong with *request*, of *page* under *key*; ``""`` for nothing."""
+        """The fault of *request*, of *page* under *key*, as a sentence; ``""`` if it has none."""
         try:
             plain = _LINES.fullmatch(request) if self._has_url_keys and not page.is_repeat else None
             if plain is not None and key_of_url(plain[1].decode())[1] == key:  # as it is for most pages
@@ -109,7 +109,7 @@ class RequestReader:
 
 
 def _check_lines(data: bytes) -> None:
-    """Raise an error if *data* are lines as nobody writes them."""
+    """Raise an error if *data* are lines that this package never writes."""
     if is_packed(data):
         return
     lines = data.decode().split("\n")

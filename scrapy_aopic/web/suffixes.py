@@ -22,7 +22,7 @@ _GIVEN = "given:suffixes"
 
 
 class _GivenSuffixes:
-    """What tldextract asks for a list, which is *text*: a session of requests, and its response."""
+    """Gives tldextract *text* as its list, in the place of a ``requests`` session and its response."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -47,7 +47,7 @@ _is_given = False
 """Whether it is not the list of tldextract any more."""
 
 _MOST = 10_000_000
-"""Bytes of a list, at most; that of 2025 has 150,000."""
+"""Most bytes of a list; that of 2025 has 150,000."""
 
 
 _NUMBER = re.compile(r"\d+|0x[0-9a-f]*", re.IGNORECASE)

@@ -42,7 +42,7 @@ class Default(IntEnum):
     """Where a rule is in force by default."""
 
     ALWAYS = 0
-    """With the scheduler alone, too: it neither changes what a server is asked for, nor refuses what can be."""
+    """On with the scheduler alone, too: changes no request as a server sees it, and refuses nothing that could be fetched."""
 
     BROAD = 1
     """In a broad crawl only."""
@@ -71,7 +71,7 @@ class Parameters(NamedTuple):
 
 
 class UrlFault(NamedTuple):
-    """What a rule refuses.
+    """A fault for which a rule refuses a URL.
 
     Attributes:
         part: The part that it looks at.

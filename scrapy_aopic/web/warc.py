@@ -1,6 +1,6 @@
-"""Transfers as WARC: what was sent and received, each once, as far as Scrapy says.
+"""Transfers as WARC: each request and response once, as far as Scrapy reports them.
 
-Rule 1: a file holds whole records only. What could not be written whole is taken back before the next is written.
+Rule 1: a file holds complete records only. An incomplete record is removed before the next one is written.
 
 Rule 2: an existing file is never touched.
 
@@ -32,9 +32,9 @@ class WarcFile:
     """A new WARC file, unbuffered, that only ever holds whole records while the process lives.
 
     Args:
-        path: Where it is to be; a numbered path beside it is taken if there is a file already.
+        path: Its path; if there is a file already, a numbered path beside it is used.
         spider: Name of the spider, for the first record.
-        software: Names and versions of what crawls, for the first record.
+        software: Names and versions of the crawling software, for the first record.
 
     Attributes:
         size_bytes: Size up to the end of the last whole record.

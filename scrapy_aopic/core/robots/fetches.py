@@ -1,17 +1,16 @@
-"""The fetches of robots.txt that are under way: redirects between origins, and fetches that wait for each other.
+"""Fetches of robots.txt in progress: redirects between origins, and fetches that wait for each other.
 
-1. At most one fetch is under way for an origin. Requests that need its robots.txt wait for the end of that fetch.
-2. Up to :data:`MAX_REDIRECTS` redirects are followed, to other hosts too (RFC 9309, 2.3.1.2). What is found holds for
-   every origin whose robots.txt the fetch came by.
-3. A redirect to the robots.txt of another origin is not followed if that one is known: its text is taken. If it is
-   being fetched, the fetch waits for it.
+1. An origin has at most one fetch in progress. Requests that need its robots.txt wait for the end of that fetch.
+2. Up to :data:`MAX_REDIRECTS` redirects are followed, to other hosts too (RFC 9309, 2.3.1.2). The result holds for every
+   origin whose robots.txt was on the way.
+3. A redirect to the robots.txt of another origin is not followed if that robots.txt is known: its text is taken. If it is
+   being fetched, this fetch waits for it.
 4. Redirects in a circle lead to no file, and so do more than :data:`MAX_REDIRECTS`. A fetch that would wait for one
-   that waits for it is such a circle. Then only the first origin has learned something: the others may have redirects
-   left.
+   that waits for it is such a circle. Then only the first origin gets a result: the others may have redirects left.
 
-The caller downloads. It starts with :attr:`Fetch.url`, hands each response to :meth:`RobotsFetches.responded`, and does
-what the step that it gets says, until that is :class:`RobotsText` or :class:`Unreachable`. :meth:`RobotsFetches.learn` and
-:meth:`RobotsFetches.end` finish a fetch.
+The caller downloads. It starts with :attr:`Fetch.url`, hands each response to :meth:`RobotsFetches.responded`, and
+carries out the step that it gets, until that is :class:`RobotsText` or :class:`Unreachable`.
+:meth:`RobotsFetches.learn` and :meth:`RobotsFetches.end` finish a fetch.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class Fetch:
 
     @property
     def url(self) -> str:
-        """What to download first."""
+        """The first URL to download."""
         return f"{self.origins[0]}/robots.txt"
 
     def when_ended(self, call: Callable[[], None]) -> None:
@@ -144,10 +143,10 @@ class RobotsFetches:
     def responded(
         self, fetch: Fetch, status: int, body: bytes, target: RobotsTarget | None, now: float
     ) -> Step:
-        """What to do after a response.
+        """The next step after a response.
 
         Args:
-            target: Where the response leads to, if it is a redirect to somewhere in the web.
+            target: Where the response redirects to, if it is a redirect to an HTTP URL.
             now: Seconds since the epoch.
         """
         if status == 429 or status >= 500:
@@ -158,7 +157,7 @@ class RobotsFetches:
         return RobotsText(_cut(body) if 200 <= status < 300 else b"")
 
     def resumed(self, fetch: Fetch, now: float) -> Step:
-        """What to do about the last redirect of *fetch*, now that whatever it waited for has ended."""
+        """The next step for the last redirect of *fetch*, now that the fetch that it waited for has ended."""
         fetch.follows = None
         target = fetch.target
         if target is None:
@@ -203,7 +202,7 @@ class RobotsFetches:
 
 
 def _cut(body: bytes) -> bytes:
-    """As many whole lines of *body* as are read: half a rule would forbid too much."""
+    """The complete lines within the part of *body* that is read: half a rule would forbid too much."""
     if len(body) <= MAX_BYTES:
         return body
     body = body[:MAX_BYTES]

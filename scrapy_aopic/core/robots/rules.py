@@ -1,14 +1,14 @@
-"""What a robots.txt says to one user agent, by RFC 9309, in time and memory linear in its bytes.
+"""The rules of a robots.txt for one user agent, by RFC 9309, in time and memory linear in its bytes.
 
-1. A group begins with user agents, and goes on until the first user agent behind a rule; whatever else is between
-   them, such as a crawl delay, does not end it. Groups of the same user agent are merged.
-2. The group that counts is that of the longest name that the user agent of the crawl contains, from the beginning of
-   a word; that of ``*`` if it contains none.
-3. Rules and URLs are compared in one form: whatever need not be escaped is not, and everything else is. The longest
-   rule that matches counts; of two of the same length, the one that allows.
-4. Rules without wildcards are found by their text, however many there are. Those with wildcards are tried one by
-   one, so :data:`WILDCARDS` bounds them. Beyond it, rules that forbid are cut at their first wildcard and rules that
-   allow are left out: what the file forbids stays forbidden, and more with it.
+1. A group begins with user agents, and goes on until the first user agent after a rule; anything else between them, such
+   as a crawl delay, does not end it. Groups of the same user agent are merged.
+2. The group that counts is that of the longest name that the user agent of the crawl contains, from the beginning of a
+   word; if it contains none, that of ``*``.
+3. Rules and URLs are compared in one form: characters that need not be escaped are not, all others are. The longest rule
+   that matches counts; of two of the same length, the one that allows.
+4. Rules without wildcards are looked up by their text, however many there are. Those with wildcards are tried one by one,
+   so :data:`WILDCARDS` bounds them. Beyond it, rules that forbid are cut at their first wildcard and rules that allow are
+   left out: everything that the file forbids stays forbidden, and more.
 
 A robots.txt may have been written to be expensive. So only the rules for one user agent are kept, each of them once,
 and a text is read in steps between which other work can be done.
@@ -111,7 +111,7 @@ class AgentRules:
 
     Attributes:
         crawl_delay: Seconds; ``None`` if there is none.
-        n_cut: Rules with wildcards that were too many, or too long.
+        n_cut: Number of rules with wildcards that were cut or left out, as too many or too long.
     """
 
     __slots__ = ("_budget", "_lengths", "_parts", "_wholes", "_wildcards", "crawl_delay", "n_cut")
@@ -281,7 +281,7 @@ def _has_name(agent: str, name: str) -> bool:
 
 
 def _seconds(value: bytes, otherwise: float | None) -> float | None:
-    """The crawl delay written as *value*; *otherwise* if it is none."""
+    """The crawl delay in *value*; *otherwise* if it is not valid."""
     if len(value) > _LONGEST_NUMBER:
         return otherwise
     try:

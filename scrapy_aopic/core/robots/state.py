@@ -1,10 +1,10 @@
-"""What is known of the robots.txt of each origin, how long that holds, and when to fetch it again.
+"""The robots.txt of each origin: its text, how long that holds, and when to fetch it again.
 
 1. A text, or the fact that there is none (404 and the like), holds for :attr:`Refetching.expiry` seconds.
 2. If a fetch fails after that (a time-out, 5xx, 429), the old text holds until the next try, but for no longer than
    :data:`MAX_AGE` in all (RFC 9309, 2.3.1.4). Without an old text nothing is allowed.
-3. The pause between tries doubles up to the expiry. From :attr:`Refetching.tries` failures on it is the expiry.
-4. A text that no request was judged by yet holds however old it is: the request that it was fetched for had to wait.
+3. The pause between tries doubles, up to the expiry; after :attr:`Refetching.tries` failures it is the expiry.
+4. A text that has not been used yet holds however old it is: the request for which it was fetched had to wait.
 """
 
 from __future__ import annotations
@@ -58,18 +58,18 @@ class Parser(Protocol):
 
 
 class RobotsTxt:
-    """What is known of the robots.txt of one origin. Instants are in seconds since the epoch.
+    """The robots.txt of one origin, as far as it is known. Instants are in seconds since the epoch.
 
     Attributes:
-        text: The last text, empty if there was no such file; ``None`` if nothing was ever found out.
+        text: The last text, empty if there was no such file; ``None`` if no fetch has succeeded yet.
         fetched_at: When it was fetched.
-        failures: Fetches since then, all of which failed.
+        failures: Failed fetches since then.
         retry_at: When the next try is due after these.
-        is_unused: Whether no request was judged by the text since it was fetched (rule 4). In memory only.
+        is_unused: Whether the text has not been used since it was fetched (rule 4). In memory only.
         was_slow: Whether the text before this one may have had a crawl delay. In memory only.
         paced: Download slot whose pacing knows of the crawl delay. In memory only.
-        parser: The text as it was parsed, once it was. In memory only.
-        error: What ended the last fetch, if no response did. In memory only.
+        parser: The parsed text, if it was parsed. In memory only.
+        error: The error that ended the last fetch, if it had no response. In memory only.
     """
 
     __slots__ = (
@@ -99,7 +99,7 @@ class RobotsTxt:
 
     @property
     def size(self) -> int:
-        """How many entries of the memory it takes."""
+        """Entries of the memory that it takes."""
         return 1 + len(self.text or b"") // _BYTES_PER_ENTRY
 
     @property
@@ -120,24 +120,24 @@ class RobotsTxt:
         return now >= self.retry_at and not self.has_rules(now, expiry)
 
     def to_bytes(self) -> bytes:
-        """What outlives the process."""
+        """The fields that outlive the process."""
         text = None if self.text is None else zlib.compress(self.text)
         return pack((text, self.fetched_at, self.failures, self.retry_at))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> RobotsTxt:
-        """What :meth:`to_bytes` has written."""
+        """Read what :meth:`to_bytes` wrote."""
         text, *rest = unpack(data)
         return cls(None if text is None else zlib.decompress(text), *rest)
 
 
 class KnownRobots:
-    """What is known of all origins: the last used in memory, the others where the caller keeps them.
+    """The robots.txt of all origins: those used last in memory, the others where the caller keeps them.
 
     Args:
         capacity: Entries in memory; see :attr:`RobotsTxt.size`.
-        load: Gives what was kept for an origin, or ``None``.
-        keep: Keeps what outlives the process for an origin.
+        load: Gives the bytes that were kept for an origin, or ``None``.
+        keep: Keeps the bytes of an origin.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class KnownRobots:
         return len(self._in_memory)
 
     def get(self, origin: str) -> RobotsTxt | None:
-        """What is known of *origin*, if anything is."""
+        """The robots.txt of *origin*; ``None`` if nothing is known."""
         robots = self._in_memory.get(origin)
         if robots is not None:
             self._in_memory.move_to_end(origin)
@@ -175,7 +175,7 @@ class KnownRobots:
         return robots
 
     def get_current(self, origin: str, now: float) -> RobotsTxt | None:
-        """What is known of *origin*, unless it is time to fetch it again."""
+        """The robots.txt of *origin*; ``None`` if nothing is known, or it is time to fetch it again."""
         robots = self.get(origin)
         return None if robots is None or robots.is_due(now, self._refetching.expiry) else robots
 
