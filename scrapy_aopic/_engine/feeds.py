@@ -181,7 +181,7 @@ class _Feeds:
         if slot.feed_options.get("overwrite"):
             if self._is_resumed and self._persists:
                 logger.warning(
-                    "The feed %(feed)s is written anew, so the items of pages that were visited before are gone: without "
+                    "The feed %(feed)s is overwritten, so the items of pages that were visited before are gone: without "
                     '"overwrite" (with -o, and not -O) items are added to the file',
                     {"feed": slot.uri},
                     extra=extra,
@@ -193,7 +193,7 @@ class _Feeds:
             n_cut = _end_last_line(path, is_table=is_table, is_torn=self._is_resumed)
             if n_cut:
                 logger.warning(
-                    "The last line of the feed %(feed)s was not whole: its %(bytes)d bytes are cut off, and its page is "
+                    "The last line of the feed %(feed)s was incomplete: its %(bytes)d bytes are cut off, and its page is "
                     "visited again",
                     {"feed": slot.uri, "bytes": n_cut},
                     extra=extra,

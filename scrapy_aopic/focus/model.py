@@ -81,7 +81,7 @@ def load_model(path: Path, cut: Words | None = None) -> Model:
     digest, rest = data[len(_MAGIC) : at].rstrip(b"\n"), data[at:]
     if sha256(rest).hexdigest().encode() != digest:
         raise TopicError(
-            f"The model {path} is damaged: its checksum is wrong. 'scrapy aopic train' makes it anew."
+            f"The model {path} is damaged: its checksum is wrong. Make it again by 'scrapy aopic train'."
         )
     cut = cut if cut is not None else Words()
     named = b""
@@ -91,7 +91,7 @@ def load_model(path: Path, cut: Words | None = None) -> Model:
     if name != cut.name:
         raise TopicError(
             f"The model {path} was trained with {_said(name)}, and this is {_said(cut.name)}: set AOPIC_TOKENIZER to what it was "
-            "trained with, or train it anew."
+            "trained with, or train it again."
         )
     try:
         topic = Topic(pages=Classifier.unpack(rest), cut=cut, cut_url=cut.of_url)

@@ -216,7 +216,7 @@ def decode(data: bytes, spider: Spider) -> Request:
 def forget_transfer(copy: Request, sent: Request, asked: Request) -> None:
     """Take from *copy* what Scrapy's downloader middlewares had added to *sent*, which the spider yielded as *asked*.
 
-    They add it anew to each request that goes out, by the settings and the environment of that run; kept, it would
+    They add it again to each request that goes out, by the settings and the environment of that run; kept, it would
     bring back a proxy that is no more, and write passwords to the disk. What another middleware has changed in the
     copy stays.
     """

@@ -167,7 +167,7 @@ async def test_a_feed_that_is_written_anew_in_the_middle_of_a_job_is_named(
     assert warnings(caplog) == []
     await crawl(Items, given)
     (said,) = warnings(caplog)
-    assert said.startswith(f"The feed {tmp_path / 'items.jsonl'} is written anew, so the items of pages")
+    assert said.startswith(f"The feed {tmp_path / 'items.jsonl'} is overwritten, so the items of pages")
     assert len((tmp_path / "items.jsonl").read_text(encoding="utf-8").splitlines()) == 3
 
 

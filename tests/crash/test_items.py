@@ -133,7 +133,7 @@ def test_what_a_visited_page_has_yielded_outlives_a_kill(
             ours(tmp_path), cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
         )
     assert done.returncode == 0, done.stderr
-    assert done.stderr.count("was not whole: its ") == 2
+    assert done.stderr.count("was incomplete: its ") == 2
     assert Counter(item["url"] for item in json_lines(tmp_path / "items.jsonl")).keys() == visited(job)
     assert {row["url"] for row in table(tmp_path / "items.csv")} == visited(job)
     assert len(visited(job)) == N + 1

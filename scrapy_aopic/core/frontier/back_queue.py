@@ -4,10 +4,9 @@ A host's queued pages are rows in the store, in the order in which they are take
 them, except those in flight. It is filled when the host is to be leased and nothing of it is in memory, so a host costs
 one read for some tens of pages, and none if it only waits.
 
-Invariant: a back queue that is loaded holds every row that can be taken up to its last one, and all that can be taken
-if it *is whole*. A row cannot be taken while it waits for a silent origin (:class:`~scrapy_aopic.core.politeness.Silence`);
-what is passed over for that is looked at once for each back queue, so a host of a million such rows costs no more reads
-than it has rows.
+Invariant: a loaded back queue holds every row that can be taken up to its last one, and all of them if it *is whole*. A
+row cannot be taken while it waits for a silent origin (:class:`~scrapy_aopic.core.politeness.Silence`); each such row is
+passed over once for each back queue, so a host of a million of them costs no more reads than it has rows.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ BACK_QUEUE_ROWS = 32
 """Rows that a back queue is filled with: storage measurements and Mercator's paper agree on some tens."""
 
 _MOST_ROWS = 2 * BACK_QUEUE_ROWS
-"""Rows that it holds at most, because better ones come while it is loaded."""
+"""Most rows that it holds, because better ones come while it is loaded."""
 
 _MOST_READS = 16
 """Reads of :data:`_MOST_ROWS` rows in one step, if all of them wait for silent origins: some milliseconds."""
@@ -39,8 +38,8 @@ class BackQueues:
     """The back queues of all hosts in memory, on the *rows* of the store.
 
     Args:
-        waits_for: What the page under a key waits for if that is silent: the name of an origin, and whether the page is a
-            link; see :attr:`scrapy_aopic.core.policy.Policy.waits_for`.
+        waits_for: Gives the name of the origin of the page under a key, and whether the page waits while that is silent;
+            see :attr:`scrapy_aopic.core.policy.Policy.waits_for`.
     """
 
     def __init__(self, rows: RowTable, waits_for: Callable[[bytes], tuple[str, bool]]) -> None:
@@ -98,7 +97,7 @@ class BackQueues:
 
 
 def reload(host: HostState) -> None:
-    """Have the back queue of *host* loaded anew when it is needed: other rows of it may be taken now."""
+    """Have the back queue of *host* loaded again when it is needed, because other rows can be taken now."""
     host.back_queue, host.is_whole = None, False
 
 

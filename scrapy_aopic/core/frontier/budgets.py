@@ -1,11 +1,11 @@
 """Budgets of registered domains and of the links between them, and the hosts that are late by them.
 
-A host is *late* if its registered domain, or a link that all ways to it lead over, has had its part of all fetches. How
-much that part is, the :class:`~scrapy_aopic.core.order.Order` and :mod:`scrapy_aopic.core.sponsors` say, as a number of
-visits of the whole crawl before which a further page is over the budget. Late hosts of one domain, or behind one link,
-share a shelf (:mod:`.shelves`), on the disk and in memory. Of a shelf nothing is known but when its budgets allow its
-best host to go on, and how much it is overdrawn: so what is remembered of an endless farm is little. If each domain
-may take a part b of all fetches at least, fewer than 1/b of them are late at once.
+A host is *late* if its registered domain, or a link that all ways to it lead over, has had its part of all fetches. The
+:class:`~scrapy_aopic.core.order.Order` and :mod:`scrapy_aopic.core.sponsors` determine that part, as the number of visits
+of the whole crawl before which one more page is over the budget. Late hosts of one domain, or behind one link, share a
+shelf (:mod:`.shelves`), on the disk and in memory. All that is kept of a shelf is when its budgets allow its best host to
+go on, and by how much it is overdrawn; so an endless farm takes little memory. If each domain may take a part b of all
+fetches or more, fewer than 1/b of them are late at once.
 
 Source: Lee, Leonard, Wang and Loguinov, "IRLbot: Scaling to 6 Billion Pages and Beyond", WWW 2008.
 """
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 
 class UnderWay(NamedTuple):
-    """A page that is fetched.
+    """A page that is being fetched.
 
     Attributes:
         domain: Key of its registered domain.
         links: Links between domains that it will be charged to.
-        is_free: Whether it will be charged to none, as its domain has a budget of its own.
+        is_free: Whether it will be charged to no link, because its domain has a budget of its own.
     """
 
     domain: bytes
@@ -46,14 +46,14 @@ class UnderWay(NamedTuple):
 
 
 class Budgets:
-    """How hosts stand by what their domains, and the links to these, may take.
+    """The budgets of hosts' domains, and of the links to these.
 
     Args:
         domains: Registered domains; without them there are no budgets.
 
     Attributes:
         visits: Visits of the whole crawl so far, in all of its shards.
-        elsewhere: Those of other shards, as far as is known.
+        elsewhere: Visits of other shards, as far as they are known.
     """
 
     def __init__(self, order: Order, domains: Domains | None) -> None:

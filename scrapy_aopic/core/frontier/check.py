@@ -1,4 +1,4 @@
-"""What must be true of a frontier between two calls: a check of all that it holds in memory, for tests and debugging.
+"""Checks the invariants of a frontier between two calls, over all that it holds in memory, for tests and debugging.
 
 :mod:`scrapy_aopic.core.audit` checks a store; this checks what is only in memory, and that it agrees with the index.
 """
@@ -39,7 +39,7 @@ _IN_MEMORY = (DRY, READY, LATE, WAITING, GATED, LOCATING, LEASED)
 
 
 def check(frontier: Frontier) -> list[str]:
-    """What is wrong with *frontier*, in sentences; O(everything that is queued)."""
+    """The violations of *frontier*, in sentences; O(everything that is queued)."""
     return [
         *_wrong_hosts(frontier),
         *_wrong_heaps(frontier),

@@ -1,15 +1,15 @@
 """Mercator's frontier: which host is requested next, and for which of its pages.
 
 A page waits in one of 64 *front queues* of its host, at a place that the :class:`~scrapy_aopic.core.order.Order`
-gives it. A *host* moves through the frontier as a whole, by the rank of its best page, and :mod:`.hosts` says where it
-waits. The best rows of the front queues of a host in memory are its *back queue* (:mod:`.back_queue`).
+gives it. Not pages but *hosts* move through the frontier, by the rank of their best page; :mod:`.hosts` decides where a
+host waits. The best rows of the front queues of a host in memory are its *back queue* (:mod:`.back_queue`).
 
 Of the hosts that may be requested, those within their budgets come first, best rank first, in memory or on the disk
-(:mod:`.shelves`). When there is none of them, and none is about to be free, the best late host of the least overdrawn
-shelf is served (:mod:`.budgets`). What a host shares with others, a domain, an address, the connections for slow hosts,
-is a *gate* at which it waits if it must (:mod:`.gates`).
+(:mod:`.shelves`). If there is none, and none is about to be free, the best late host of the least overdrawn shelf is
+served (:mod:`.budgets`). A limit that several hosts share (a domain, an address, the connections for slow hosts) is a
+*gate*, at which a host may have to wait (:mod:`.gates`).
 
-The caller's part, for each page that it takes: :meth:`Frontier.release` the host once its transfer is over, and
+For each page that it takes, the caller must :meth:`Frontier.release` the host once its transfer is over, and
 :meth:`Frontier.finish` the page or :meth:`Frontier.put_back` it, in either order. A host is leased for at most one
 page, so it is never requested twice at once.
 
@@ -49,23 +49,23 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.saved import Saved
 
 _SOON = 0.01
-"""Seconds after which a :meth:`Frontier.take` goes on that has turned many hosts away."""
+"""Seconds after which a :meth:`Frontier.take` that has turned many hosts away is to be repeated."""
 
 _OVERDUE = 1.0
-"""Seconds for which a host is expected that takes longer than the last time: what a busy machine adds to a transfer. One
-that was never requested is expected for as long, from its beginning."""
+"""Seconds that a transfer may exceed the last one of its host before the host is no longer expected: what a busy machine
+adds. A host that was never requested is expected for as long, from the beginning of its transfer."""
 
 _MOST_EXPECTED = 100
-"""Hosts that wait for an instant of which one step finds out whether they are in time."""
+"""Most hosts waiting for an instant for which one step determines whether they are in time."""
 
 
 class Standing(NamedTuple):
-    """How good what would be taken seems, the best first; also of hosts of several frontiers in one order.
+    """Compares the best hosts of several frontiers: the smallest is the best.
 
     Attributes:
-        is_late: Whether nothing is within its budgets.
-        excess: By how much the least overdrawn host is over them then; see :meth:`.budgets.Budgets.excess`.
-        rank: Rank of the best host otherwise.
+        is_late: Whether no host is within its budgets.
+        excess: If so, by how much the least overdrawn host is over them; see :meth:`.budgets.Budgets.excess`.
+        rank: Otherwise, the rank of the best host.
     """
 
     is_late: bool
@@ -74,7 +74,7 @@ class Standing(NamedTuple):
 
 
 Move: TypeAlias = tuple[bytes, bytes, bytes]
-"""Queue row that a page leaves, the one that it gets, both without the host, and the page."""
+"""Old queue row of a page and its new one, both without the host, and the page."""
 
 
 class Taken(NamedTuple):
@@ -96,7 +96,7 @@ class NotBefore(NamedTuple):
     """Nothing may be requested before *instant* (seconds since the epoch).
 
     Attributes:
-        is_held: Whether something may be before, if the caller has time to spare: a host that is over its budget.
+        is_held: Whether a host over its budget may be requested before, if the caller has time to spare.
     """
 
     instant: float
@@ -114,21 +114,21 @@ class Frontier:
         store: Where rows and hosts are read; written by :meth:`take_changes`.
         order: Which host is served first.
         domains: Registered domains, if the order uses them.
-        politeness: When a host is dead, and how often it may be requested at most.
+        politeness: When a host is dead, and how often it may be requested.
         domain_of: Registered domain of a host name, if hosts of one domain are kept apart.
         uses_addresses: Whether hosts of one address are kept apart.
         connections: Transfers that may be under way at once, 0 for any number.
         max_active: Hosts kept in memory when more could be.
         host_cache: Records of other hosts kept in memory.
-        waits_for: What the page under a key waits for if that is silent; see :class:`.back_queue.BackQueues`.
+        waits_for: See :class:`.back_queue.BackQueues`.
 
     Attributes:
         n_hosts: Hosts of which the crawl knows a page.
         queued: Pages with a queue row.
-        pending: Those of them that are not in flight.
+        pending: Queued pages that are not in flight.
         places: Where each host waits.
         active: Hosts in memory.
-        gates: What hosts share.
+        gates: Limits that hosts share.
     """
 
     def __init__(
@@ -198,14 +198,14 @@ class Frontier:
         return self.active.get(key) or self.hosts.get(key)
 
     def outsider(self, key: bytes) -> HostState | None:
-        """What is remembered of the host under *key*, if it has no pages."""
+        """The record of the host under *key*, if the crawl has no page of it."""
         return self._outsiders.find(key)
 
     def expect(self, key: bytes, what: str) -> HostState:
-        """The host under *key*, which something else in the store, *what*, says is there.
+        """The host under *key*, which *what* in the store refers to.
 
         Raises:
-            StorageError: If there is none.
+            StorageError: If there is no such host.
         """
         return self.places.expect(key, what)
 
@@ -231,7 +231,7 @@ class Frontier:
 
     @property
     def visits(self) -> int:
-        """Visits of the whole crawl, the first of each page, in all of its shards."""
+        """First visits of pages in the whole crawl, over all of its shards."""
         return self._budgets.visits
 
     @visits.setter
@@ -240,7 +240,7 @@ class Frontier:
 
     @property
     def own_visits(self) -> int:
-        """Those of this shard."""
+        """First visits of pages in this shard."""
         return self._budgets.visits - self._budgets.elsewhere
 
     def learn(self, elsewhere: int) -> None:
@@ -398,17 +398,16 @@ class Frontier:
     def take(self, now: float, hold_late: float = 0.0) -> Taken | Unlocated | NotBefore | Empty:
         """Lease the best host that may be requested for its best page.
 
-        Each host that comes first is looked at once more, as what made it the first may have changed. There are four
-        cases of which one comes first:
+        The first host is checked again, because it may have changed since it got its place. Four cases:
 
-        1. A shelved host that is in time ranks before all that are ready: it comes into the memory.
+        1. A shelved host that is in time ranks before all ready ones: it comes into the memory.
         2. A host is ready.
-        3. All are late: the best of the least overdrawn shelf is as good as ready, once it is in memory, and unless a host in
-           time is free soon.
-        4. There is none.
+        3. All are late: the best one of the least overdrawn shelf counts as ready once it is in memory, unless a host in time
+           is free soon.
+        4. There is no host.
 
         Args:
-            hold_late: Seconds for which late hosts are held back if by then a host in time is free.
+            hold_late: Seconds for which late hosts are held back if a host in time is free by then.
 
         O(log hosts) in memory; a read of the store when a back queue is empty or a host comes from the disk.
         """
@@ -473,13 +472,13 @@ class Frontier:
         return Taken(key, row, key + page)
 
     def expects(self, now: float, within: float, *, has_more: bool = False) -> bool:
-        """Whether a host in time is free, or may be, *within* so many seconds.
+        """Whether a host in time is free, or may be, *within* this many seconds.
 
-        Hosts wait for their gap or at a gate; or they are requested, and take about as long as the last time; or all of
-        their pages are in flight, of which each may lead to more.
+        It may wait for its gap or at a gate; or be requested, which takes about as long as the last time; or have all of its
+        pages in flight, each of which may lead to more.
 
         Args:
-            has_more: Whether only hosts count of which more pages are known than those in flight.
+            has_more: Whether to count only hosts with known pages that are not in flight.
         """
         until, active = now + within, self.active
         for page, since in self._in_time.items():
@@ -499,7 +498,7 @@ class Frontier:
         return any(key not in places.blocked and not self._budgets.standing(active[key])[1] for key in keys)
 
     def next_of(self, key: bytes, n: int) -> list[bytes]:
-        """The pages that are next on the host *key*, at most *n*, as far as they are in memory."""
+        """Up to *n* pages that are next on the host *key*, as far as they are in memory."""
         queue = self.active[key].back_queue or ()
         return [key + row[ROW_BYTES:] for row in queue[:n]]
 
@@ -609,14 +608,14 @@ class Frontier:
 
     @property
     def n_stranded(self) -> int:
-        """Pages that are said to wait, though no host waits but dead ones: those of a job that contradicts itself."""
+        """Pages that count as waiting though only dead hosts wait: more than 0 in an inconsistent job only."""
         places = self.places
         if places.active or places.shelves.counts or places.parked.opens_at != inf:
             return 0
         return max(self.pending - places.dead_pages, 0)
 
     def best(self, now: float) -> Standing | None:
-        """How the best host stands that may be requested at *now*; ``None`` if there is none."""
+        """The standing of the best host that may be requested at *now*; ``None`` if there is none."""
         places = self.places
         places.wake(now)
         ready, shelved = places.ready.first(), places.shelves.first(IN_TIME)
@@ -631,9 +630,9 @@ class Frontier:
         return Standing(is_late=True, excess=tuple(self._budgets.excess(late.shelf)), rank=b"")
 
     def awaited(self) -> tuple[float, str]:
-        """The instant at which the first host may be requested that is not dead, and its name; ``""`` if there is none.
+        """The instant at which the first host that is not dead may be requested, and its name; ``""`` if there is none.
 
-        O(gates at which hosts wait), for callers that have nothing else to do.
+        O(gates at which hosts wait), for callers with nothing else to do.
         """
         found: tuple[float, bytes] = (inf, b"")
         first = self.places.waiting.first()

@@ -1,14 +1,14 @@
-"""Gates: what keeps a host waiting that might be requested by itself, because it shares something with other hosts.
+"""Gates: limits that several hosts share, such as a domain, an address or the connections for slow hosts.
 
 The gate of a registered domain or of a network address lets one host in at a time, and stays shut for the gap after
-each transfer. Two more let in as many hosts as there is room for: slow hosts, so that fast ones find a free connection
-(:mod:`.reserve`), and hosts whose address must be looked up.
+each transfer. Two other kinds let in as many hosts as there is room for: slow hosts, so that fast ones find a free
+connection (:mod:`.reserve`), and hosts whose address must be looked up.
 
 Hosts wait at a gate by their rank, and the best one is let in when it opens. A host that was let in is ready like any
-other, and is stopped again if another host of the gate is faster. So a gate that is open, and at which hosts wait, must
-be looked at only when one of its ready hosts is leased or leaves its place.
+other, and is stopped again if another host of the gate is leased first. So an open gate at which hosts wait must be
+examined only when one of its ready hosts is leased or leaves its place.
 
-Invariant: a gate at which hosts wait, and that no lease keeps shut, has a time at which it is looked at.
+Invariant: a gate at which hosts wait, and that no lease keeps shut, has a time at which it is examined.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .host_state import HostState
 
 _SLOW = [b"S" + bytes((number,)) for number in range(N_CLASSES)]
-"""Gates of slow hosts, by the class for which there is no connection; there is none for the fast ones."""
+"""Gates of slow hosts, by the class that has no free connection; fast hosts have no such gate."""
 
 _LOOK_UP = b"L"
 """Gate of the hosts whose address must be looked up."""
@@ -40,7 +40,7 @@ _MAX_LOOK_UPS = 100
 """Addresses that are looked up at once: a slow name server must not collect thousands of waiting look-ups."""
 
 _SWEEP = 1000
-"""Times of gates that are kept before those in the past are looked for."""
+"""Times of gates that are kept before those in the past are removed."""
 
 _TURN = 1.0
 """Seconds between hosts that return to a shut gate from the disk."""
@@ -50,7 +50,7 @@ class Gates:
     """All gates.
 
     Args:
-        index: Rows of the store that hold when a gate may be passed again.
+        index: Rows of the store with the times at which gates open.
         domain_of: Registered domain of a host name, if hosts of one domain are kept apart.
         uses_addresses: Whether hosts of one address are kept apart.
         connections: Transfers that may be under way at once, 0 for any number.

@@ -1,7 +1,7 @@
-"""A heap whose entries can be taken back: the frontier keeps hosts, gates and shelves in several of these.
+"""A heap whose entries can be removed: the frontier keeps hosts, gates and shelves in several of these.
 
-Taking an entry out of the middle of a heap costs as much as the heap is long. So one that does not count any more stays
-where it is, *void*, and is thrown away when it comes first, or with all other void ones when they are the most.
+Removing an entry from the middle of a heap takes time linear in its length. So a removed entry stays where it is, *void*,
+and is dropped when it comes first, or with all other void entries when most of them are void.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 V = TypeVar("V", bytes, float, list[float])
 
 _MAY_BE_VOID = 100
-"""Void entries that are left alone however few others there are, so that short heaps are not rebuilt all the time."""
+"""Void entries that may stay however few others there are, so that short heaps are not rebuilt all the time."""
 
 
 class LazyHeap(Generic[V]):
@@ -69,7 +69,7 @@ class LazyHeap(Generic[V]):
         self._entries.pop(key, None)
 
     def up_to(self, value: V) -> Iterator[tuple[V, int, bytes]]:
-        """The entries with at most this *value*, in any order; O(how many there are, void ones included)."""
+        """The entries with at most this *value*, in any order; O(their number, void ones included)."""
         heap, at = self._heap, [0]
         while at:
             number = at.pop()
@@ -91,9 +91,9 @@ class LazyHeap(Generic[V]):
 
 
 class RisingHeap(LazyHeap[V]):
-    """Keys by values that mostly rise unnoticed.
+    """Keys by values that may rise without a call.
 
-    They are measured again when they come first; a value that falls must be noted.
+    A value is measured again when its key comes first; a value that falls must be noted.
     """
 
     __slots__ = ()

@@ -1,4 +1,4 @@
-"""What the frontier holds of a host beyond its record, and the phases that a host goes through.
+"""The state of a host in memory, and the phases that a host goes through.
 
 A host with queued pages is in exactly one place, and its *phase* names it:
 
@@ -23,8 +23,8 @@ Rules:
 
 1. A host leaves its place before it gets another one: it is MOVING in between, unless it is requested right away. So
    there is one way out of each phase and one way into it, and nothing is forgotten on the way from any to any other.
-2. LEASED and LOCATING end by the caller's word alone (IS_RELEASED, IS_LOCATED). Whatever else happens to such a host,
-   pages that come or a longer gap, takes effect then.
+2. Only the caller ends LEASED and LOCATING (IS_RELEASED, IS_LOCATED). Anything else that happens to such a host, such as
+   new pages or a longer gap, takes effect then.
 3. Only a host that is READY or LATE can be LEASED. The caller makes one request for it, so a host is never requested
    twice at once.
 4. A host with pages in flight stays in memory: it may be anything but IDLE, SHELVED, PARKED or DEAD.
@@ -128,7 +128,7 @@ _AS_READ = {b"": IDLE, layout.ACTIVE: MOVING, **{letter: phase for phase, letter
 
 
 class HostState(HostRecord):
-    """A host in memory: its record, and what no other process needs to know.
+    """A host in memory: its record, and the state that no other process needs.
 
     Attributes:
         phase: Where it is (:class:`Phase`).
@@ -137,14 +137,14 @@ class HostState(HostRecord):
         in_flight: Front queues of the pages that were taken and not yet ended, by page.
         heap: The heap that its entry is in, ``None`` if it has no entry.
         rank: Rank that it was last given a place by.
-        domain: Key of its registered domain, empty if that was not looked up.
+        domain: Key of its registered domain, empty if it was not looked up.
         is_located: Whether this process has looked up its address.
         gates: Keys of the gates that it shares with other hosts, ``None`` if they were not looked up.
         entered: Those of its gates that its lease keeps shut.
         tried: Pages that were put back because they failed, and wait behind the others.
         looked_up_to: Last queue row that was looked at for its back queue, if origins of it are silent.
         passed_over: Those origins for which rows were left out.
-        heard_at: Instant at which the first of them may be asked again.
+        heard_at: Instant at which the first of them may be requested again.
     """
 
     phase: int = IDLE

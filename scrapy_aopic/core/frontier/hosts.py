@@ -1,8 +1,8 @@
 """The places of hosts: where each one waits, and where it goes next.
 
-:class:`HostPlaces` owns the three things that make up the place of a host, so that they never differ: its phase
-(:mod:`.host_state` has the table), its entry in a heap, and its row in the index. All others only say what happened to a
-host, and :meth:`HostPlaces.settle` decides where it goes. Of these cases, the first that holds:
+:class:`HostPlaces` owns the three parts of a host's place, so that they always agree: its phase (:mod:`.host_state` has the
+table), its entry in a heap, and its row in the index. Callers only report what happened to a host, and
+:meth:`HostPlaces.settle` decides where it goes, by the first of these cases that holds:
 
 1. Nothing of it can be taken: it leaves the memory if nothing is queued, else it waits for its pages in flight (DRY).
 2. It must be left alone: it waits in memory (WAITING), or on the disk if the memory is full or the host is dead
@@ -12,7 +12,7 @@ host, and :meth:`HostPlaces.settle` decides where it goes. Of these cases, the f
 5. It is over its budget: it waits on its shelf (LATE).
 6. It may be requested (READY).
 
-A host that comes from elsewhere while the memory is full is not settled but shelved or parked.
+A host that enters while the memory is full is not settled but shelved or parked.
 """
 
 from __future__ import annotations
@@ -75,28 +75,28 @@ _AT_ONCE = 32
 """Late hosts of a shelf that are let through in one step."""
 
 _MAX_TURNED_AWAY = 100
-"""Hosts that one step may find at a gate that is shut, or blocked; each may have cost a read."""
+"""Most hosts that one step may find blocked or at a shut gate; each may have cost a read."""
 
 _BLOCKED_FOR = 60.0
-"""Seconds, and up to as many more, after which a blocked host is looked at again: looks at 100,000 such hosts take some 3 %
-of the time, and what a restart has made forget is known again soon."""
+"""Seconds, and up to as many more, after which a blocked host is examined again: for 100,000 such hosts this takes some 3 %
+of the time, and after a restart the blocked hosts are known again soon."""
 
 _UNBLOCKED_AT_ONCE = 1_000
-"""Hosts that get another place as soon as they are not blocked any more: some 20 ms if they are on the disk."""
+"""Hosts that get another place at once when they are unblocked: some 20 ms if they are on the disk."""
 
 _SOON = 0.01
-"""Seconds after which a host is looked at again of which many rows in a row wait for silent origins."""
+"""Seconds after which a host is examined again if many of its rows in sequence wait for silent origins."""
 
 _MAKE_ROOM = 20
-"""One part in so many of the hosts in memory is shelved at once: looking for them costs more than shelving."""
+"""One in this many of the hosts in memory is shelved at once: finding them costs more than shelving."""
 
 
 class Aside(NamedTuple):
     """A host that was put aside because it is blocked.
 
     Attributes:
-        pages: That could be taken of it.
-        name: The name that has it blocked.
+        pages: Pages of it that could be taken.
+        name: The blocked name that covers it.
     """
 
     pages: int
@@ -123,11 +123,11 @@ class HostPlaces:
         parked: Hosts that are PARKED.
         dead: Hosts that are DEAD.
         dead_pages: Pages queued of these.
-        crashed_at: When the job was last opened after a crash, before which hosts may have been requested of which
-            that is not known, in seconds since the epoch; 0 if never.
-        is_blocked: Names what has the host of a name blocked, empty if nothing has; ``None`` if none is blocked.
-        blocked: The hosts that were put aside because of that, by key.
-        blocked_pages: Pages that could be taken of them.
+        crashed_at: When the job was last opened after a crash, in seconds since the epoch; 0 if never. Before it, any host
+            may have been requested without a record of it.
+        is_blocked: Gives the blocked name that covers a host, empty if there is none; ``None`` if no name is blocked.
+        blocked: The hosts that were put aside because they are blocked, by key.
+        blocked_pages: Pages of these that could be taken.
     """
 
     def __init__(
@@ -167,10 +167,10 @@ class HostPlaces:
         self._turned_away = 0
 
     def expect(self, key: bytes, what: str) -> HostState:
-        """The host under *key*, which something else in the store, *what*, says is there.
+        """The host under *key*, which *what* in the store refers to.
 
         Raises:
-            StorageError: If there is none.
+            StorageError: If there is no such host.
         """
         host = self.active.get(key) or self._hosts.get(key)
         if host is None:
@@ -304,10 +304,10 @@ class HostPlaces:
         self.blocked[key] = before._replace(pages=n)
 
     def block(self, is_blocked: Callable[[str], str] | None, now: float) -> None:
-        """Block the hosts of which *is_blocked* names what has them blocked, and no others; ``None`` to block none.
+        """Block exactly the hosts for which *is_blocked* gives a name; ``None`` to block none.
 
-        Those that were put aside and are not blocked any more get another place, many of them at once and the rest within
-        two minutes; the others are put aside when their turn comes.
+        Hosts that are no longer blocked get another place, many of them at once and the rest within two minutes; newly
+        blocked ones are put aside when their turn comes.
         """
         self.is_blocked = is_blocked
         free = (
@@ -326,7 +326,7 @@ class HostPlaces:
         return is_out and not host.in_flight
 
     def is_dead(self, host: HostState) -> bool:
-        """Whether the crawl does not wait for *host*: it is down, or nothing is left of it but links to dead origins."""
+        """Whether the crawl does not wait for *host*: it is down, or only links to dead origins are left of it."""
         politeness = self._politeness
         return politeness.is_dead(host) or (host.held_until > 0.0 and politeness.are_all_dead(host))
 
@@ -340,15 +340,15 @@ class HostPlaces:
     def rank(self, host: HostState, visited: int) -> bytes:
         """Rank of *host*, as good as can be while its back queue is not in memory.
 
-        Late hosts are compared on their shelf only, without the visited pages that all of it has in common: so their
-        ranks stay true while the domain is visited.
+        Late hosts are compared only on their shelf, without the number of visited pages, which all of it share: so their
+        ranks stay valid while the domain is visited.
         """
         return self._order.rank(best_row(host), host, visited)
 
     # -- what happens to a host
 
     def hold(self, key: bytes, host: HostState, now: float) -> None:
-        """Let *host* wait: of what can be taken, all that was looked at waits for silent origins, and so is passed over."""
+        """Let *host* wait, because all rows examined so far wait for silent origins, and were passed over."""
         silent = host.silent or {}
         if host.is_whole and host.passed_over:
             # Of an origin that is due nothing is left.
@@ -361,7 +361,7 @@ class HostPlaces:
         self._hosts.put(key, host)
 
     def open(self, key: bytes, host: HostState, now: float) -> None:
-        """Something of *host* may be taken again that did not wait for a silent origin."""
+        """Note that a row of *host* that does not wait for a silent origin may be taken again."""
         host.held_until = 0.0
         self._hosts.put(key, host)
         if host.phase == WAITING:
@@ -404,7 +404,7 @@ class HostPlaces:
             self._let_in(now)
 
     def is_worse(self, host: HostState, shelf: bytes) -> bool:
-        """Whether *host*, which has its rank among those of *shelf* (empty if in time), does not belong there."""
+        """Whether *host*, filed on *shelf* (empty if in time), belongs on another one, or ranks worse than it is filed."""
         visited, shelf_now = self._budgets.standing(host)
         return shelf_now != shelf or self.rank(host, 0 if shelf else visited) > host.rank
 
@@ -512,7 +512,7 @@ class HostPlaces:
 
     @property
     def is_turning_away(self) -> bool:
-        """Whether so many hosts were turned away since :meth:`wake` that this should go on later."""
+        """Whether so many hosts were turned away since :meth:`wake` that the step should end and go on later."""
         return self._turned_away >= _MAX_TURNED_AWAY
 
     # -- from the disk and to it

@@ -1,7 +1,7 @@
-"""Hosts of which the crawl has no page: requests are made to them all the same, and politely.
+"""Hosts of which the crawl has no page: they still get requests, and these are polite.
 
-A robots.txt after a redirect, an image or a page behind a spider's own request lies on such a host. Its pace is
-remembered like that of any other host, in a record under the index, so that it outlives a restart.
+Such a host has a robots.txt after a redirect, an image, or a page that a callback downloads. Its pace is kept like that of
+any other host, in a record in the index, so that it survives a restart.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.tables import RowTable
 
 _MOST = 10_000
-"""Outsiders that are remembered, some 2 MB; the one that was looked for least recently goes first."""
+"""Most outsiders that are kept, some 2 MB; the least recently used one is dropped first."""
 
 
 class Outsiders:
@@ -36,7 +36,7 @@ class Outsiders:
         """Take up those that the store holds.
 
         Raises:
-            StorageError: If one cannot be understood.
+            StorageError: If a record is not valid.
         """
         rows, _ = self._index.first(OUTSIDERS, 1 << 60)
         try:

@@ -1,4 +1,4 @@
-"""How many connections slow hosts may hold, so that fast ones find one when their time comes.
+"""Bounds the connections that slow hosts may hold, so that fast ones find one when their time comes.
 
 A transfer cannot be stopped to make room, and a host that takes 30 seconds holds a connection sixty times as long as
 one that takes half a second. So hosts are in *classes* by the seconds that their last transfer took, and the slower
@@ -7,14 +7,14 @@ ones leave some connections free for the faster ones:
 * Fast hosts need *a* connections on average: the sum, over those that have pages waiting, of the part of the time that
   each is transferring. What they need varies as a Poisson number does, with a standard deviation of the root of *a*.
   By the rule of square-root staffing, a + 2 sqrt(a) connections are kept free for them.
-* At most three quarters of all connections are kept free, whatever is needed.
-* A slow host also occupies what is kept free for all classes between it and the fastest: it needs room in each.
-* A transfer that takes long counts as slow as soon as it does, not only when it ends.
+* At most three quarters of all connections are kept free, however many are needed.
+* A slow host also takes up the room that is kept for all classes between it and the fastest: it needs room in each.
+* A long transfer counts as slow as soon as it takes long, not only when it ends.
 
-It is unknown how long a host takes that was never requested. Such a host counts as twice the share of slow ones among
-those first requested lately, at most as one; before any is known, as one. Every unknown host is classified after its
-first second, so that slow hosts are not counted late. The share is doubled because admitting too few is corrected
-at once; admitting too many lasts until the slow transfers end.
+A host that was never requested has no class. It counts as twice the share of slow hosts among those first requested
+lately, at most as one; before any is known, as one. Every such host is classified after its first second, so that slow
+hosts are not counted late. The share is doubled because admitting too few is corrected at once, while admitting too many
+lasts until the slow transfers end.
 
 Source: Halfin and Whitt, "Heavy-Traffic Limits for Queues with Many Exponential Servers", Operations Research 29(3),
 1981; Whitt, "Understanding the Efficiency of Multi-Server Service Systems", Management Science 38(5), 1992.
@@ -40,7 +40,7 @@ _DEVIATIONS = 2.0
 """Standard deviations kept free above the mean: two leave one fast host in forty without a connection."""
 
 _MOST_KEPT_FREE = 0.75
-"""Part of all connections that is kept free at most, so that slow hosts are visited in any case."""
+"""Most of all connections that may be kept free, so that slow hosts are visited in any case."""
 
 _TRIAL = _BOUNDS[0]
 """Seconds after which it is known whether a host that was never requested before is slow."""
@@ -50,7 +50,7 @@ _MEMORY = 20.0
 
 
 class ConnectionReserve:
-    """The connections that are kept free for faster hosts than the one that wants one.
+    """The connections that are kept free for hosts faster than the one that asks.
 
     Args:
         connections: Transfers that may be under way at once.

@@ -1,12 +1,12 @@
 """Hosts on the disk: shelved ones by rank, and parked or dead ones by time.
 
-A *shelf* is a part of the index with a common beginning, in which hosts lie by rank, best first:
+A *shelf* is a part of the index with a common prefix, in which hosts are ordered by rank, best first:
 
 * ``IN_TIME``: all hosts within their budgets, whatever their domain;
 * ``LATE`` or ``BEHIND`` and the key of a domain: those over the budget of the domain, or of a link to it.
 
-How many hosts lie on a shelf is counted by *bucket*: the rows that one read of the store may step over. A shelf is one
-bucket, but that for hosts in time, which is as long as the crawl is large, has one for each first byte of a rank.
+Hosts on a shelf are counted by *bucket*: the rows that one read of the store may step over. A shelf is one bucket, except
+that for hosts in time, which is as long as the crawl is large and has a bucket for each first byte of a rank.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class Recrawl:
         max_interval: Seconds after a visit from which a page is overdue. Overdue pages get a tenth of all revisits,
             those that have waited longest first, however little cash they hold.
         share: Part of the fetches that are revisits while new pages wait whose hosts may be fetched from, 0 to 1.
-        comes_first: Whether overdue pages come before all other revisits, because somebody has asked for these.
+        comes_first: Whether overdue pages come before all other revisits, as a rule for their host demands.
     """
 
     min_interval: float = 86_400.0
@@ -39,7 +39,7 @@ class Recrawl:
     comes_first: bool = False
 
     def under(self, rule: HostRule | None) -> Recrawl:
-        """The same for a host under *rule*."""
+        """The intervals for a host under *rule*."""
         if rule is None or rule.revisit is None:
             return self
         shortest, longest = rule.revisit

@@ -29,18 +29,18 @@ _STEPS_A_NAT = 1000.0
 _PACK, _UNPACK = struct.Struct(f">{len(RATES)}H").pack, struct.Struct(f">{len(RATES)}H").unpack
 
 _JUST_NOW = 60.0
-"""Seconds; a page that claims to have changed within so many says no more than that it was made for this request."""
+"""Seconds; a page that claims to have changed within them only says that it was made for this request."""
 
 
 class Version(NamedTuple):
-    """What a response says of the version of a page that it holds.
+    """The version of a page that a response holds.
 
     Attributes:
         digest: Digest of the body.
         etag: ``ETag``.
         modified: ``Last-Modified``.
-        is_same: The server says that it is the version of the last visit (304), whose links count.
-        is_missing: There was no such response: nothing is known of the page, and the links of the last visit count.
+        is_same: Whether the server says that it is the version of the last visit (304), whose links then count.
+        is_missing: Whether there was no such response, so that the links of the last visit count.
         changed_at: Instant of the last change according to the server, 0 if it does not say.
     """
 
@@ -92,7 +92,7 @@ class Rates:
         return worth / sum(odds)
 
     def learn(self, known: Changes | None, version: Version, now: float) -> Changes:
-        """What is known of a page after a response with *version* at *now*; *known* is ``None`` at its first visit."""
+        """The changes of a page after a response with *version* at *now*; *known* is ``None`` at its first visit."""
         age = now - version.changed_at if version.changed_at else -1.0
         if known is None:
             evidence = self._weigh(b"", [_dated(rate, age) for rate in RATES]) if age > _JUST_NOW else b""

@@ -1,4 +1,4 @@
-"""What a page is worth at its next visit, in units, beside the cash of pages that were never visited."""
+"""The worth of a page's next visit, in units, comparable with the cash of pages that were never visited."""
 
 from __future__ import annotations
 
