@@ -19,7 +19,6 @@
 * :mod:`.move`: moves shards to another folder
 * :mod:`.import_redis`: continues a crawl of scrapy-redis
 * :mod:`.simulate`: compares orders on a link graph
-* :mod:`.plan`: what a crawl by many machines takes
 * :mod:`.train`: learns a topic from folders of pages
 * :mod:`.evaluate`: how good a topic's model is
 * :mod:`.explain`: why a page is graded as it is

@@ -8,5 +8,4 @@
 * :mod:`.books`: checks a simulated crawl from outside
 * :mod:`.comparison`: runs several orders from the same seeds
 * :mod:`.results`: tables, JSON and a picture of what came of them
-* :mod:`.plan`: what a crawl of a given speed and size takes
 """

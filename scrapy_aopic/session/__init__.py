@@ -10,9 +10,8 @@ It stands between Scrapy's classes (the scheduler, the middlewares) and the job.
 * :mod:`.links`: links of a page come in
 * :mod:`.queued`: requests as bytes, in the queue and back
 * :mod:`.dispatch`: requests go out, and end
-* :mod:`.visit`: a page in work
+* :mod:`.visit`: a page in work, and how its visit ended
 * :mod:`.responses`: reads what a response says of its page
-* :mod:`.outcome`: how a visit ended
 * :mod:`.topic`: grades pages, values links
 * :mod:`.pacer`: how long each host is left alone
 * :mod:`.reloads`: pages that lead to themselves

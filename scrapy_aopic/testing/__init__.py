@@ -3,8 +3,6 @@
 * :mod:`.contracts`: the promises of a store, as tests
 * :mod:`.crawls`: the promises of a frontier, as tests
 * :mod:`.faults`: a store that fails on demand
-* :mod:`.server`: a small web on one loopback port
-* :mod:`.server_log`: the log of this web, and how politely it was crawled
 
 Import the modules one by one: some need pytest and Hypothesis, which are not dependencies of the package.
 """
