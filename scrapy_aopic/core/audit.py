@@ -1,4 +1,4 @@
-"""Whether a store holds a state that a crawl can have been in: every invariant, counted to the unit.
+"""Checks that a store holds a state that a crawl can have been in: every invariant, counted to the unit.
 
 Reads each family once, in bounded memory; only rows that belong to nothing are looked for in a second reading.
 
@@ -137,10 +137,10 @@ def audit(
     """Check every invariant of the crawl in *store*.
 
     Args:
-        progress: Called with the number of further pages that were looked at.
+        progress: Called with the number of pages that were checked since the last call.
         order: The crawl's order, if it is not one of this package; without it front queues are not checked.
-        wrong_request: Reads the stored requests. Without it, the job is one of a caller of whom nobody knows what its requests
-            and robots.txt files are: these are not read.
+        wrong_request: Checks the stored requests. Without it, requests and robots.txt files are not read, as their form is
+            up to the caller.
 
     Raises:
         StorageError: If the store cannot be read, was written in another format, or its totals are damaged.

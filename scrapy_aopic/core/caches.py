@@ -1,7 +1,7 @@
-"""Which of the keys in memory goes next, when there are more than there is room for.
+"""Policies for which key leaves memory next, when there are more keys than room.
 
-A :class:`Cache` knows keys only; who asks it keeps what is under them, knows how many are too many, and adds a key
-again once it may go if it came out while it might not.
+A :class:`Cache` knows keys only. Its caller keeps the values, knows how many are too many, and adds a key again, once it
+may go, if it came out while it might not.
 
 Source: Broder, Najork and Wiener, "Efficient URL Caching for World Wide Web Crawling", WWW 2003, which compares
 these four. CLOCK is Corbató's, "A Paging Experiment with the Multics System", 1968.
@@ -25,11 +25,11 @@ class Cache(Protocol):
         ...
 
     def use(self, key: bytes) -> None:
-        """*key*, which is in memory, was asked for; it may be one that may not go now."""
+        """Note that *key*, which is in memory, was used; it may be one that may not go now."""
         ...
 
     def use_all(self, keys: Collection[bytes]) -> None:
-        """All of *keys* were asked for."""
+        """Note that all of *keys* were used."""
         ...
 
     def victim(self) -> bytes:
@@ -74,12 +74,12 @@ class LruCache:
 class ClockCache:
     """A hand goes round the keys, takes the mark from those used since it last came by, and stops at the first without.
 
-    The ring is a queue, and the hand stands before its first key: what it passes goes to the end. A new key comes
-    without a mark, since most are asked for once only: one round less for each, and no more misses on link graphs.
+    The ring is a queue, and the hand stands before its first key: keys that it passes go to the end. A new key has no
+    mark, since most are used only once: this saves a round for each, and misses no more on link graphs.
 
     Attributes:
         add: Puts keys behind the hand, where it comes last.
-        use: Marks a key. A mark stays while the key may not go, for then it is in use the more.
+        use: Marks a key. A mark stays while the key may not go, because it is in use then.
         use_all: Marks keys.
     """
 

@@ -1,4 +1,4 @@
-"""What changed since the last commit, as one batch that leaves the store in a state between two steps.
+"""Makes one batch of all changes since the last commit, which leaves the store in a state between two steps.
 
 At most one batch is *in flight*: taken, and neither landed nor failed. Steps may go on meanwhile.
 """
@@ -32,12 +32,12 @@ class Table(Protocol):
 
 
 class Commits:
-    """Takes the changes of all that a crawl remembers.
+    """Takes the changes of all tables of a crawl.
 
     Args:
-        frontier: Of which some families are.
-        tables: Those of the other families.
-        further: Further ones of families that others are of, too.
+        frontier: The owner of some families.
+        tables: The tables of the other families.
+        further: More tables of families that have others already.
 
     Attributes:
         has_changes: Whether anything happened since the last batch was taken; set by whoever changes something.

@@ -1,7 +1,7 @@
-"""What an operator has asked of a crawl: to pause, to leave hosts alone, to be slower.
+"""An operator's control of a crawl: pause it, block hosts, slow hosts down, limit its rate.
 
-A :class:`Control` is a value, kept as JSON so that an operator can read it. Each change makes another one. A *name* in it
-stands for the host of that name and for all hosts below it: ``example.com`` covers ``www.example.com``, as in Scrapy's
+A :class:`Control` is a value, kept as JSON so that people can read it. Each change makes a new one. A *name* in it stands
+for the host of that name and for all hosts below it: ``example.com`` covers ``www.example.com``, as in Scrapy's
 ``allowed_domains``.
 """
 
@@ -33,11 +33,11 @@ _MAX_RATE = 1e6
 
 
 class Slow(msgspec.Struct, frozen=True):
-    """A gap that was asked for.
+    """A gap that an operator has set.
 
     Attributes:
-        gap: Seconds between requests to a host, at least.
-        since: When it was asked for, in seconds since the epoch.
+        gap: Least seconds between requests to a host.
+        since: When it was set, in seconds since the epoch.
     """
 
     gap: float
@@ -45,14 +45,14 @@ class Slow(msgspec.Struct, frozen=True):
 
 
 class Control(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What is asked of a crawl.
+    """The settings that are in force.
 
     Attributes:
         paused_since: When the crawl was paused, in seconds since the epoch; 0 if it is not.
-        blocked: Names whose hosts are left alone, with the instants from which on.
+        blocked: Names whose hosts are left alone, each with the instant at which it was blocked.
         slowed: Names whose hosts get longer gaps.
-        connections: Transfers that may be under way at once; 0 for as many as the settings allow.
-        rate: Pages a second that may be requested; 0 for any number.
+        connections: Most transfers at once; 0 for as many as the settings of the crawl allow.
+        rate: Most pages a second; 0 for any number.
     """
 
     paused_since: float = 0.0
@@ -76,7 +76,7 @@ class Control(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
         return self.slowed[name].gap if name else 0.0
 
     def sentences(self, time_of: Callable[[float], str]) -> list[str]:
-        """What is in force, for people; empty if nothing is. *time_of* writes an instant."""
+        """The settings in force as sentences; empty if there are none. *time_of* formats an instant."""
         found = []
         if self.paused_since:
             found.append(f"paused since {time_of(self.paused_since)}: no page is requested")
@@ -94,23 +94,23 @@ class Control(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     # -- changes
 
     def paused(self, now: float) -> Control:
-        """The same, with the crawl paused."""
+        """A control with the crawl paused."""
         return self if self.paused_since else msgspec.structs.replace(self, paused_since=now)
 
     def resumed(self) -> Control:
-        """The same, with the crawl not paused."""
+        """A control with the crawl not paused."""
         return msgspec.structs.replace(self, paused_since=0.0)
 
     def blocking(self, names: list[str], now: float) -> Control:
-        """The same, with *names* blocked, too."""
+        """A control with *names* blocked, too."""
         blocked = {**self.blocked, **{name: now for name in names if name not in self.blocked}}
         return _checked(msgspec.structs.replace(self, blocked=blocked))
 
     def slowing(self, names: list[str], gap: float, now: float) -> Control:
-        """The same, with *gap* seconds between requests to the hosts of *names*; 0 for the usual gaps.
+        """A control with *gap* seconds between requests to the hosts of *names*; 0 for the usual gaps.
 
         Raises:
-            SettingError: If that is no such gap, or is 0 and a name is not slowed down.
+            SettingError: If *gap* is out of bounds, or is 0 and a name is not slowed down.
         """
         if gap:
             slowed = {**self.slowed, **dict.fromkeys(names, Slow(gap, now))}
@@ -118,18 +118,18 @@ class Control(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
         return msgspec.structs.replace(self, slowed=_without(self.slowed, names, "slowed down"))
 
     def unblocking(self, names: list[str]) -> Control:
-        """The same, with *names* not blocked.
+        """A control with *names* not blocked.
 
         Raises:
-            SettingError: If one is not.
+            SettingError: If one of them is not blocked now.
         """
         return msgspec.structs.replace(self, blocked=_without(self.blocked, names, "blocked"))
 
     def limited(self, *, connections: int | None = None, rate: float | None = None) -> Control:
-        """The same, with other limits where they are not ``None``; 0 is none.
+        """A control with other limits where they are not ``None``; 0 for no limit.
 
         Raises:
-            SettingError: If one cannot be a limit.
+            SettingError: If a limit is out of bounds.
         """
         return _checked(
             msgspec.structs.replace(
@@ -150,10 +150,10 @@ _NOTHING = Control()
 
 
 def unpack_control(data: bytes) -> Control:
-    """What :meth:`Control.packed` wrote, or somebody has edited since.
+    """Read what :meth:`Control.packed` wrote and people may have edited.
 
     Raises:
-        SettingError: If it is damaged, or asks for something that cannot be.
+        SettingError: If it is damaged, or a value is out of bounds.
     """
     try:
         control = msgspec.json.decode(data, type=Control)
@@ -199,10 +199,10 @@ def _checked(control: Control) -> Control:
 
 
 def checked_name(text: str) -> str:
-    """The host or domain that somebody calls *text*, as the crawl calls it.
+    """The crawl's name of the host or domain that a person wrote as *text*.
 
     Raises:
-        SettingError: If it is none.
+        SettingError: If it is not a host or a domain.
     """
     name = text.strip().rstrip(".").lower()
     if not name.isascii():

@@ -1,7 +1,7 @@
-"""What a job has done, counted over all of its runs: outcomes, transfers, waiting times, refusals.
+"""Counts over all runs of a job: outcomes, transfers, waiting times, refusals.
 
 These figures decide nothing. They are one row in ``META`` (:data:`~.layout.COUNTERS_KEY`), written with each commit, so
-that they are of the same moment as the totals, and survive a crash with them.
+that they are as of the same moment as the totals, and survive a crash with them.
 
 Rule 1: an older version of this package neither reads nor writes the row. So it says of which commit it is, and a row that
 is not of the last commit is incomplete from then on (:attr:`Counters.is_whole`), never wrong in silence.

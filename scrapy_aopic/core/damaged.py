@@ -1,4 +1,4 @@
-"""What can still be read of a damaged store."""
+"""Reads as much as can be read of a damaged store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A registered domain: what is remembered of it, and about how many others link to it.
+"""The record of a registered domain, and the estimate of how many others link to it.
 
 The supporters of a domain are counted in 64 bytes by a HyperLogLog sketch with 64 registers: the same domain never
 counts twice, and the standard error is some 12 %.
@@ -22,13 +22,13 @@ _REGISTERS = 64
 """Registers of a sketch, a byte each."""
 
 _ALPHA = 0.709
-"""What corrects the mean of 64 registers (Flajolet et al., figure 3)."""
+"""Factor that corrects the mean of 64 registers (Flajolet et al., figure 3)."""
 
 _DIGITS = 65
-"""Binary digits behind the point in which the harmonic mean is summed up: as many as no register exceeds."""
+"""Binary digits behind the point of the sum for the harmonic mean: no register exceeds this number."""
 
 _PARTS = [1 << (_DIGITS - register) for register in range(_DIGITS + 1)]
-"""What a register adds to the harmonic mean, by its value: 2**-value, in units of 2**-65, whose sums are exact."""
+"""Part of the harmonic mean's sum by the value of a register: 2**-value, in units of 2**-65, so that sums are exact."""
 
 
 def domain_key(name: str) -> bytes:

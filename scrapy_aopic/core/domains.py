@@ -22,7 +22,7 @@ _CACHE = 50_000
 """Domains kept in memory, some 25 MB."""
 
 _UNKNOWN = Domain()
-"""What a domain without a record is like."""
+"""Stands for a domain without a record."""
 
 
 class Domains:
@@ -33,15 +33,15 @@ class Domains:
         budget: Part of all fetches that a domain with one supporter may take; 0 for no bound on what lies behind
             a link.
         allowance: Pages of such a domain that are free of the budget.
-        budgets: Parts of all fetches that single domains may take, by name, whoever links to them.
-        is_own: Whether the domain under a key is in this shard; ``None`` if all are. Of others only the way to a seed's
-            domain is known, and what was charged to it.
+        budgets: Parts of all fetches that single domains may take, by name, regardless of links to them.
+        is_own: Whether the domain under a key is in this shard; ``None`` if all are. Of domains in other shards, only the
+            way to a seed's domain is known, and what was charged to it.
 
     Attributes:
-        seeds: Seeds of all domains of this shard together.
-        seeds_elsewhere: Those of other shards.
+        seeds: Number of seeds of all domains of this shard.
+        seeds_elsewhere: Number of seeds in other shards.
         budgets: The budgets of single domains, by key.
-        sponsors: Who answers for which of them.
+        sponsors: The sponsors of each domain.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Which pages are the same, or nearly: the page that was seen first is remembered in the store.
+"""Finds pages that are the same, or nearly: the store remembers the page that was seen first.
 
 1. Pages are the same if their words agree, and so do their links and data: a digest of 64 bits for either.
    Pages of one site whose words agree and whose links do not are different ones, up to a number of them.
@@ -71,7 +71,7 @@ _MAX_CLAIMS = 10_000
 
 
 class Text(NamedTuple):
-    """What is kept of a page's text.
+    """Digest and sketch of a page's text.
 
     Attributes:
         digest: Digest of the words, and then of links and data; empty if there are too few words to judge the page by.
@@ -109,9 +109,9 @@ class Claim(NamedTuple):
 
     Attributes:
         page: Its key.
-        outcome: What it is then.
-        visits: Its visits when it said so; it may say something else after another one.
-        is_if_same: Whether that only counts if they have the same words.
+        outcome: Its outcome after that.
+        visits: How often it had been visited when it made the claim; a later visit may make another one.
+        is_if_same: Whether the claim only counts if both have the same words.
     """
 
     page: bytes
@@ -121,7 +121,7 @@ class Claim(NamedTuple):
 
 
 def text_of(text: bytes, links: bytes = b"", *, has_sketch: bool = False) -> Text:
-    """What is kept of a page with *text*, in which white space only parts words, and with *links*, whatever stands for them."""
+    """Digest and sketch of *text*, in which white space only separates words, and of *links* in any form."""
     # To throw white space away is four times as fast as to make one space of each.
     digest = _half(text.translate(None, WHITE)) + _half(links)
     return Text(digest, sketch(text.split(None, _MAX_WORDS)) if has_sketch else b"")

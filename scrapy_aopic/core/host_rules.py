@@ -1,4 +1,4 @@
-"""Options of single hosts: which rule says what for which host.
+"""Options of single hosts, and the rules that give them.
 
 A rule is written for a *name* or for a *pattern*. A name stands for the host of that name and for all hosts below it, as in
 :mod:`.control`; a pattern has ``*``, ``?`` or ``[...]``, as file names do. Several rules may hold for a host. Each option then
@@ -25,7 +25,7 @@ _REMEMBERED = 50_000
 
 
 class HostRule(NamedTuple):
-    """What is different for some hosts; ``None`` for what is not.
+    """Options that differ for some hosts; ``None`` for those that do not.
 
     Attributes:
         factor, min_gap, max_gap: As in :class:`~.politeness.Politeness`.
@@ -64,9 +64,9 @@ class HostRules:
     """The rules of a crawl, by *names* and by *patterns*; see the head of this module.
 
     Attributes:
-        of: The options of the host of a name, ``None`` if no rule holds for it.
-        options: The options that any of them has.
-        used: Names and patterns that have held for a host that :attr:`of` was asked for.
+        of: The options of the host of a name, ``None`` if no rule applies to it.
+        options: The options that at least one rule sets.
+        used: Names and patterns that applied to a host given to :attr:`of`.
     """
 
     def __init__(

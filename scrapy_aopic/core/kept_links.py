@@ -1,4 +1,4 @@
-"""The links of visited pages, for what needs them later: revisits without a body, and orders on the whole graph.
+"""Stored links of visited pages, for revisits without a body, and for orders on the whole graph.
 
 Rule: a page has one row, with the pages that it linked to at its last visit that showed any; the links of a page that
 turned out to be another one are kept only for an order on the whole graph. Weights are not kept: they are made in
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 _ELSEWHERE = b"\0"
-"""What follows the key of a page whose links to pages of other shards are kept under it."""
+"""Suffix of a page's key under which its links to pages of other shards are kept."""
 
 
 def split_links(source: bytes, targets: bytes) -> list[bytes]:
@@ -97,7 +97,7 @@ class Scores:
             self._graph.add(key, targets)
 
     def task(self) -> Callable[[], Ranking] | None:
-        """What computes the scores of all pages, if it is time; not to be changed: run it in any thread."""
+        """A function that computes the scores of all pages, if it is time; it reads a frozen graph, so any thread may run it."""
         order, graph = self._order, self._graph
         if order is None or len(graph) <= self._n_ranked * (1 + order.growth):
             return None

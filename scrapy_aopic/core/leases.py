@@ -1,4 +1,4 @@
-"""Which leases are held: numbers that no two leases share, whatever process gave them.
+"""The leases that are held, by numbers that no two leases of any process share.
 
 A lease has two ends. Its *transfer* ends when its host is released, the lease itself when the visit is settled or the
 page is put back; either may come first. A call about a lease that is no longer held learns whether it was

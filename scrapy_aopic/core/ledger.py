@@ -8,8 +8,8 @@ Rule 2: the virtual page spends in O(1). It endows single visits from its reserv
 to each page of a class (:mod:`.spending`) by raising that class's running total. A page's cash is then
 ``cash + handed now - handed then``; :meth:`Ledger.catch_up` folds the difference in when the page is touched.
 
-Rule 3: a method that takes units away from one side either gives them to the other or returns them, and the caller
-owes them to somebody.
+Rule 3: a method that takes units away from one side either gives them to the other or returns them, and the caller must
+pass them on.
 
 Source: Abiteboul, Preda and Cobena, "Adaptive On-Line Page Importance Computation", WWW 2003; the endowment
 with host decay is ours (docs/how-it-works.md).
@@ -46,7 +46,7 @@ ENDOWMENT_HALF_LIFE = 10
 
 
 class Sums(NamedTuple):
-    """What the orders, the estimates and the budgets of a job count over all of its shards.
+    """Sums that the orders, the estimates and the budgets of a job need over all of its shards.
 
     Attributes:
         visits: Pages that were visited or failed at least once.
@@ -55,7 +55,7 @@ class Sums(NamedTuple):
         history: Sum of the pages' histories, in units.
         held: Cash that pages hold, in units.
         virtual: Cash of the virtual page, in units.
-        new: What pages hold of it that are new (:class:`NewPages`), in units.
+        new: Cash that new pages hold (:class:`NewPages`), in units.
     """
 
     visits: int = 0
@@ -71,12 +71,12 @@ class Sums(NamedTuple):
         return Sums(*map(int.__add__, self, other))
 
     def less(self, other: Sums) -> Sums:
-        """What there is without *other*; 0 at least, as the two may be of different moments."""
+        """The sums minus *other*, but not below 0, as the two may be of different moments."""
         return Sums(*(max(own - part, 0) for own, part in zip(self, other, strict=True)))
 
 
 NOWHERE = Sums()
-"""What the other shards of a job without any have."""
+"""The sums of other shards, if there are none."""
 
 
 @dataclass(slots=True)
@@ -113,9 +113,8 @@ class Totals:
         members: Pages in each class.
         newcomers: Sum and number of the histories of pages at their second visit.
         balance: What came from other shards, less what went to them.
-        elsewhere: Sums over the other shards, as of when somebody last said them.
-        new: Those that are new; ``None`` if nobody has counted them, as in a job of an older version that visits pages
-            once.
+        elsewhere: Sums over the other shards, as of the last report.
+        new: New pages; ``None`` if they were not counted, as in a job of an older version that visits pages once.
     """
 
     virtual: int = TOTAL
@@ -149,7 +148,7 @@ class Totals:
         return TOTAL + self.balance - self.virtual
 
     def sums(self, *, visits: int, seeds: int) -> Sums:
-        """What these add to the sums of a job, with what others count."""
+        """This shard's part of the sums of a job, with the counts of other owners."""
         return Sums(
             visits=visits,
             seeds=seeds,
@@ -169,14 +168,14 @@ class Totals:
 class Estimate:
     """How important pages are.
 
-    Every page weighs something, and its importance is its part of the weight of all pages. So all of them together have
-    1, up to the rounding of one division a page. The weight of all is a sum of totals that the ledger keeps, to the unit.
+    Every page has a weight, and its importance is its part of the weight of all pages. So all importances add up to 1, up to
+    the rounding of one division a page. The weight of all pages is a sum of totals that the ledger keeps, to the unit.
 
     Attributes:
-        by_window: Whether a page weighs what the window counted at its last visit: so it is if pages are visited again
-            and again, from the second visit on, the first one that shows a rate. What it has got since does not count:
-            greedy visits leave about the same with every page, and no sum can be kept of what a window would make of it
-            at each moment. Else, and until then, a page weighs all that it ever received.
+        by_window: Whether a page's weight is what the window counted at its last visit. This is so if pages are visited
+            repeatedly, from the second visit on, the first one that shows a rate. Cash received since then does not count:
+            greedy visits leave about the same with every page, and no sum could be kept of what a window would make of it
+            at each moment. Otherwise, and until then, a page's weight is all that it ever received.
     """
 
     totals: Totals

@@ -1,19 +1,18 @@
-"""Pages that are one: duplicates, pages that name a canonical one, and permanent redirects.
+"""Merges pages that are one: duplicates, pages that name a canonical page, and permanent redirects.
 
-A visit may show that its page is another page: because that one had the same text (:mod:`.duplicates`), or because the
-page says so itself. The two are merged once both were visited: cash and history move to the *root*, the page that
-stands for both, and so does whatever is paid to the other one later. Until then such a word is a *claim*, which the
-store remembers.
+A visit may show that its page is one with another page: because that one had the same text (:mod:`.duplicates`), or
+because the page says so itself. The two are merged once both were visited: cash and history move to the *root*, the page
+that stands for both, and so do later payments to the other one. Until then there is a *claim*, which the store remembers.
 
-Rule 1: what a response shows counts only when its lease is settled. Until then it is a *verdict*, in memory.
+Rule 1: the findings of a response count only when its lease is settled. Until then they are a *verdict*, in memory.
 
-Rule 2: who names the page that it is proves nothing about that page; so a claim gives cash away, and never takes any.
+Rule 2: a page that claims to be another one proves nothing about that one; so a claim gives cash away, and never takes any.
 
-Rule 3: merged pages are at most :data:`~scrapy_aopic.core.pages.MAX_HEIGHT` hops from their root. Each page of an
-endless chain says that it is the next one.
+Rule 3: merged pages are at most :data:`~scrapy_aopic.core.pages.MAX_HEIGHT` hops from their root, as each page of an
+endless chain may claim to be the next one.
 
-Rule 4: of a page of another shard nothing is known here but its address: :mod:`scrapy_aopic.core.shards.remote_pages` does by mail what this
-module does in one step.
+Rule 4: only the address of a page of another shard is known here: :mod:`scrapy_aopic.core.shards.remote_pages` does by
+mail what this module does in one step.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which page next: one small class for each order.
+"""Orders, which decide the next page: one small class for each.
 
 An :class:`Order` answers three questions of the frontier, and three more for those who need them; none of them costs
 more than arithmetic:
@@ -52,14 +52,14 @@ LARGEST_VALUE = (1 << VALUE_BITS) - 1
 """The value 1. Steps of a thousandth are finer than any judgement of a page that is not known yet."""
 
 FOCUS = 0.9
-"""How much an order by topic goes by the topic, by default: cash decides among pages of nearly the same value."""
+"""Default weight of the topic in an order by topic: cash decides among pages of nearly the same value."""
 
 _FLOAT = struct.Struct(">f")
 """Times of :class:`OpicRandom`: floating-point numbers of 32 bits."""
 
 
 class PageView(Protocol):
-    """What an order may read of a page.
+    """The fields of a page that an order may read.
 
     Attributes:
         place: Its place inside its front queue, from :meth:`Order.place`.
@@ -80,7 +80,7 @@ class PageView(Protocol):
 
 
 class HostView(Protocol):
-    """What an order may read of a host.
+    """The fields of a host that an order may read.
 
     Attributes:
         name: Its name.
@@ -127,9 +127,9 @@ def value_of(score: int) -> float:
 
 
 def relevance_of(page: Page) -> float | None:
-    """How relevant *page* was to the topic when it was last visited, 0 to 1; ``None`` if nobody has graded it.
+    """How relevant *page* was to the topic when it was last visited, 0 to 1; ``None`` if it was not graded.
 
-    Only orders that value links keep it; the score of a page that waits is what it is expected to be worth.
+    Only orders that value links keep it; the score of a waiting page is its expected value.
     """
     is_graded = page.state == VISITED and not page.outcome and page.score & LARGEST_VALUE
     return value_of(page.score) if is_graded else None
@@ -191,7 +191,7 @@ class Order:
         return number
 
     def clock_after(self, page: PageView, clock: int) -> int:
-        """What the order must remember, 32 bits, once *page* is leased; *clock* is what it remembered before."""
+        """The order's state of 32 bits after *page* is leased; *clock* is the state before."""
         return clock
 
     def rank(self, row: bytes, host: HostView, visited: int) -> bytes:
@@ -280,7 +280,7 @@ class LargerSites(Order):
 
 
 class BatchOrder(Order):
-    """Pages by a score that is computed anew on the known graph each time it has grown by *growth*.
+    """Pages by a score on the known graph, computed again each time the graph has grown by *growth*.
 
     Needs numpy, keeps the known graph in memory, and the links in the store.
     """

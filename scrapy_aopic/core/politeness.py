@@ -24,7 +24,7 @@ from typing import NamedTuple, Protocol
 from .host_rules import HostRule
 
 LONGEST_WAIT = 10_000_000
-"""Seconds for which a host is left alone at most, whatever the settings are, and whatever it asks for."""
+"""Most seconds for which a host is left alone, whatever the settings say, and whatever it asks for."""
 
 _MAX_DOUBLINGS = 40
 """Doublings of a gap that are computed: by then any bound is reached, and a power of two is still a finite number."""
@@ -38,7 +38,7 @@ further ones, so that their pages fail."""
 
 
 class Outcome(IntEnum):
-    """What a transfer shows of its host."""
+    """The outcome of a transfer for its host."""
 
     ANSWER = 0
     """It responds as it should."""
@@ -53,7 +53,7 @@ class Outcome(IntEnum):
     BROKEN = 5
     """A connection was made, and the response does not come, or not whole: maybe it is the page."""
     BROKEN_AGAIN = 6
-    """The same of a page that has failed before, which says nothing new of a host that answers."""
+    """A broken transfer of a page that has failed before: no news of a host that answers."""
 
     @property
     def is_down(self) -> bool:
@@ -84,12 +84,12 @@ class TransferResult(NamedTuple):
 
 
 class Silence(NamedTuple):
-    """What is remembered of an origin whose links wait.
+    """The record of an origin whose links wait.
 
     Attributes:
         n: Transfers in a row that got no response.
         until: Instant until which its links wait, in seconds since the epoch.
-        is_for_all: Whether all requests wait, not only links: its robots.txt cannot be had.
+        is_for_all: Whether all requests wait, not only links, because its robots.txt is unreachable.
     """
 
     n: int
@@ -98,7 +98,7 @@ class Silence(NamedTuple):
 
 
 class Paced(Protocol):
-    """What is remembered of a host's pace.
+    """The fields of a host that determine its pace.
 
     Attributes:
         crawl_delay: Seconds between requests that its robots.txt asks for.
@@ -155,7 +155,7 @@ class Politeness:
         max_backoff: Longest gap that errors make.
         max_wish: Longest time that a host is left alone because it asks for it.
         dead_after: Transfers in a row that show a host to be down after which it is dead.
-        rule: What is different for a host, by its name; ``None`` if hosts are treated alike.
+        rule: Gives the options of a host that differ, by its name; ``None`` if all hosts are treated alike.
     """
 
     factor: float = 10.0
@@ -205,9 +205,9 @@ class Politeness:
         )
 
     def judge(self, pace: Paced, outcome: Outcome) -> Outcome:
-        """What a transfer with *outcome* shows, by those before it: of a broken one, whether the page is to blame.
+        """Interpret *outcome* by the transfers before it: is the page or the host to blame for a broken one?
 
-        A host that answers has broken pages; if it has never answered, or breaks off all the time, it is silent.
+        A host that answers has broken pages; a host that has never answered, or breaks off all the time, is silent.
         """
         if outcome == Outcome.BROKEN_AGAIN and pace.visited:
             return Outcome.OTHER
@@ -275,7 +275,7 @@ class Politeness:
         return bool(pace.silent) and all(each.n >= self.dead_after for each in (pace.silent or {}).values())
 
     def is_given_up(self, pace: Paced, origin: str) -> bool:
-        """Whether *origin* is dead: nobody waits for it, although the rest of its host may be fine."""
+        """Whether *origin* is dead: the crawl does not wait for it, although the rest of its host may be fine."""
         silence = pace.silent.get(origin) if pace.silent else None
         return self.is_dead(pace) or (silence is not None and silence.n >= self.dead_after)
 

@@ -1,7 +1,7 @@
-"""What the core asks of the world: a store that remembers.
+"""The core's port to the world: a store.
 
-The core owns these questions, and the backends in :mod:`scrapy_aopic.storage` answer them. A backend
-keeps bytes under bytes; what the bytes mean is decided in :mod:`.layout` and :mod:`.records` alone.
+The core defines the port, and the backends in :mod:`scrapy_aopic.storage` implement it. A backend keeps bytes under
+bytes; only :mod:`.layout` and :mod:`.records` know what the bytes mean.
 """
 
 from __future__ import annotations
@@ -85,10 +85,10 @@ class Store(Protocol):
 
 
 class Prefetching(Protocol):
-    """What a :class:`Store` may do besides: read values before they are wanted, while the crawl goes on.
+    """An option of a :class:`Store`: to read values before they are needed, while the crawl goes on.
 
-    Nothing depends on it but time: :meth:`Store.get_many` returns what it would return otherwise, and waits for what is
-    still under way. Neither member raises anything: an error shows when the values are wanted.
+    Only speed depends on it: :meth:`Store.get_many` returns the same values, and waits for those that have not arrived.
+    Neither method raises anything: an error shows when the values are read.
     """
 
     def prefetch(self, family: Family, keys: Sequence[bytes]) -> int:

@@ -1,9 +1,9 @@
-"""What the records of a job can hold, each by itself: numbers and times that some crawl could have written.
+"""Checks single records of a job: could any crawl have written these numbers and times?
 
-:mod:`.audit` asks what is impossible; :mod:`.rebuild` makes possible what can be. Whether records agree with one another is
-said there.
+:mod:`.audit` reports impossible records; :mod:`.rebuild` corrects those that it can. Whether records agree with each other
+is checked there.
 
-Each function returns what is impossible, as words that follow the name of what it is about; ``""`` for nothing.
+Each function returns the fault, as words that follow the name of the record; ``""`` if there is none.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ MOST_PLACES = 1 << 64
 """Places of pages are below this."""
 
 MOST_SECONDS = 1e11
-"""Instants at which pages are looked at are before this, some 3,000 years after the epoch."""
+"""Instants of revisits are before this, some 3,000 years after the epoch."""
 
 _TIME_ROW = 1 + 8
 """Bytes of the index row of a host that waits for an instant, without its key."""
@@ -87,7 +87,7 @@ _MOST_IN_REGISTER = 65 - 6
 
 
 class Limits(NamedTuple):
-    """What the totals of a job say of all its records.
+    """Bounds on all records of a job that follow from its totals.
 
     Attributes:
         now: Instant of the last commit, after which nothing has happened.
@@ -109,7 +109,7 @@ class Limits(NamedTuple):
 
 
 def wrong_page(page: Page, limits: Limits) -> str:  # noqa: PLR0911  # one for each part
-    """What *page* cannot hold."""
+    """The fault of *page*."""
     if not (0 < serial_of(page.place) <= limits.order and 0 < page.place < MOST_PLACES):
         return f"is newer than the last commit, or has no number: {serial_of(page.place)}, of {limits.order}"
     if not 0 <= page.front_queue < N_FRONT_QUEUES:
@@ -143,7 +143,7 @@ def _wrong_changes(changes: Changes, limits: Limits) -> str:
 
 
 def wrong_host(key: bytes, host: HostRecord, limits: Limits) -> str:  # noqa: PLR0911
-    """What *host*, under *key*, cannot hold."""
+    """The fault of *host*, under *key*."""
     if host_key(host.name) != key:
         return "has another name than the one that its key was made of"
     for name in ("not_before", "held_until"):
@@ -164,7 +164,7 @@ def wrong_host(key: bytes, host: HostRecord, limits: Limits) -> str:  # noqa: PL
 
 
 def wrong_place(row: bytes, host: HostRecord, limits: Limits) -> str:
-    """What *row*, which says where *host* waits, cannot be."""
+    """The fault of *row*, the place where *host* waits."""
     letter = row[:1]
     if letter not in HOST_ROWS or (letter == ACTIVE) != (row == ACTIVE):
         return f"waits at {row!r}, and there is no such place"
@@ -179,14 +179,14 @@ def wrong_place(row: bytes, host: HostRecord, limits: Limits) -> str:
 
 
 def wrong_outsider(key: bytes, host: HostRecord, limits: Limits) -> str:
-    """What *host*, under *key*, of which no page is known, cannot hold."""
+    """The fault of *host*, under *key*, of which no page is known."""
     if host.queued or host.visited or host.row:
         return "has pages, but no record of them"
     return wrong_host(key, host, limits)
 
 
 def wrong_clock(data: bytes, saved_at: float) -> str:
-    """What the clock of a job, written with the commit of *saved_at*, cannot say."""
+    """The fault of a job's clock, written with the commit of *saved_at*."""
     try:
         says = unpack(data)[0]
         is_right = abs(says - saved_at) <= _OFF
@@ -196,7 +196,7 @@ def wrong_clock(data: bytes, saved_at: float) -> str:
 
 
 def wrong_domain(key: bytes, data: bytes) -> tuple[str, int, int]:
-    """What the row of a domain cannot hold; and its visited pages and seeds."""
+    """The fault of a domain's row; and its visited pages and seeds."""
     try:
         domain = unpack_domain(data)
     except NO_RECORD:
@@ -214,7 +214,7 @@ def wrong_domain(key: bytes, data: bytes) -> tuple[str, int, int]:
 
 
 def wrong_robots(key: bytes, data: bytes, limits: Limits) -> str:
-    """What the row of a robots.txt cannot hold."""
+    """The fault of a robots.txt's row."""
     try:
         robots = RobotsTxt.from_bytes(data)
     except (*NO_RECORD, zlib.error):
@@ -232,7 +232,7 @@ def wrong_robots(key: bytes, data: bytes, limits: Limits) -> str:
 
 
 def wrong_links(key: bytes, data: bytes) -> str:
-    """What the row of a page's links cannot hold."""
+    """The fault of the row with a page's links."""
     if len(key) not in (PAGE_BYTES, PAGE_BYTES + 1):
         return "is no page"
     size = PAGE_BYTES if len(key) == PAGE_BYTES else ADDRESS_BYTES
@@ -241,7 +241,7 @@ def wrong_links(key: bytes, data: bytes) -> str:
 
 
 def wrong_content(key: bytes, data: bytes) -> str:
-    """What a row of the content family cannot hold."""
+    """The fault of a row of the content family."""
     letter, size = key[:1], len(data)
     if letter == CLAIMS:
         try:
@@ -260,7 +260,7 @@ def wrong_content(key: bytes, data: bytes) -> str:
 
 
 def wrong_instant(data: bytes, limits: Limits) -> str:
-    """What the row of a gate cannot hold: when it opens."""
+    """The fault of a gate's row, which is the time when it opens."""
     try:
         return "" if 0 <= unpack(data) <= limits.latest else "opens at an instant that no setting allows"
     except NO_RECORD:
@@ -268,7 +268,7 @@ def wrong_instant(data: bytes, limits: Limits) -> str:
 
 
 def wrong_totals(saved: Saved) -> str:
-    """What the totals cannot hold, apart from what can be counted."""
+    """The fault of the totals, apart from sums that can be counted."""
     ledger = saved.ledger
     latest = saved.saved_at + LONGEST_WAIT + _DAY
     times = {
@@ -293,7 +293,7 @@ def wrong_totals(saved: Saved) -> str:
 
 
 def wrong_counters(counters: Counters, saved: Saved) -> str:
-    """What the counters of all runs cannot hold."""
+    """The fault of the counters of all runs."""
     numbers: list[float] = []
     for name in counters.__struct_fields__:
         value = getattr(counters, name)

@@ -1,15 +1,15 @@
-"""A whole job from what is left of a damaged one.
+"""Makes a valid job from what is left of a damaged one.
 
-Rule 1: pages and their requests are what counts. Queue rows, places of hosts, counts and totals are made anew from them.
+Rule 1: only pages and their requests are copied. Queue rows, places of hosts, counts and totals are derived from them.
 
-Rule 2: the virtual page takes up the difference, so that all cash is :data:`~scrapy_aopic.core.ledger.TOTAL` again, and in
-a shard what its mail brought with it. If the pages hold more than that, they give up what is too much.
+Rule 2: the virtual page makes up the difference, so that all cash is :data:`~scrapy_aopic.core.ledger.TOTAL` again, and in
+a shard that plus the balance of its mail. If the pages hold more than that, they give up the excess.
 
-Rule 3: a page of which only the request is left is queued, without cash. One whose request is lost is forgotten: it is
-found again when a page that links to it is visited. One whose request cannot be read, or is another page's, is set aside as
-failed: a link to it brings another request.
+Rule 3: a page of which only the request is left is queued, without cash. A page whose request is lost is dropped: it is
+found again when a page that links to it is visited. A page whose request cannot be read, or is another page's, is set aside
+as failed: a link to it brings another request.
 
-Rule 4: numbers and times that no crawl can have written are brought to the nearest that one can have (:mod:`.possible`).
+Rule 4: numbers and times that no crawl can have written are set to the nearest ones that one can (:mod:`.possible`).
 """
 
 from __future__ import annotations
@@ -114,19 +114,19 @@ _MADE_ANEW = (*HOST_ROWS, WAKES, DUE)
 """Letters of the rows in ``META`` that are not copied."""
 
 _STATES = frozenset(map(int, State))
-"""What ``Page.state`` can be."""
+"""Values of ``Page.state``."""
 
 
 @dataclass(slots=True)
 class Repaired:
-    """What was made of a damaged job.
+    """The result of a repair.
 
     Attributes:
-        requeued: Pages that are queued, whatever they were, because only their requests are left.
-        forgotten: Pages that are lost: those that the totals count and that are not there, or not without a request.
-        set_aside: Pages that have failed, because their requests cannot be read or are those of others.
-        unmerged: Pages that had been merged into one that is lost, and stand for themselves again.
-        cash: Units that the virtual page got; below 0: that it, and if need be pages, gave.
+        requeued: Pages that are queued, whatever their state was, because only their requests are left.
+        forgotten: Pages that are lost: missing from the count in the totals, or without the request that they need.
+        set_aside: Pages set to failed, because their requests cannot be read or belong to other pages.
+        unmerged: Pages that had been merged into a lost one, and stand for themselves again.
+        cash: Units that the virtual page got; negative if it, and if need be pages, gave some.
         has_totals: Whether the totals could be read.
         gaps: Places by family where rows could not be read.
         reason: Why the store could not be opened as it was; empty if it could.
@@ -259,9 +259,9 @@ class _Rebuild:
         self._excess = max(held - self._ledger.whole, 0)
 
     def _sound(self, stored: StoredPage) -> Page | None:
-        """The page of *stored* with nothing in it that cannot be; ``None`` if there is no page, or its state is none.
+        """The page of *stored* with all faults corrected; ``None`` if there is no page, or its state is not valid.
 
-        One that was merged, but is not as such a page must be, stands for itself again.
+        A merged page that is not in the state of one stands for itself again.
         """
         page, limits = stored.page, self._limits
         if (
@@ -372,7 +372,7 @@ class _Rebuild:
             setattr(host, name, max(getattr(host, name), 0))
 
     def copy_domains(self) -> None:
-        """Copy what is known of domains, without their visited pages, which are counted anew."""
+        """Copy the records of domains, without their visited pages, which are counted again."""
         for key, value in self._source.scan(Family.DOMAINS):
             self._visited_of = self._visited_of or {}
             wrong, _, seeds = wrong_domain(key, value)
@@ -522,7 +522,7 @@ def _within(number: int, least: int, most: int) -> int:
 
 
 def _with_visits(data: bytes | None, visited: int) -> bytes:
-    """The row of a domain written as *data*, if it is known, with so many *visited* pages."""
+    """The row of a domain from *data*, if there is any, with *visited* pages."""
     domain = unpack_domain(data) if data is not None else Domain()
     domain.visited = visited
     return pack_domain(domain)

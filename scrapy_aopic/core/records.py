@@ -1,4 +1,4 @@
-"""What is remembered of a page and of a host, and how it is written as bytes.
+"""The records of a page and of a host, and their bytes.
 
 Keys: a host is 8 bytes, a page is its host followed by 8 bytes of its request's fingerprint. Everything
 of one host lies together in a store, and a collision of fingerprints, even a forged one, stays inside
@@ -57,7 +57,7 @@ QUEUED, VISITED, FAILED = map(int, State)
 
 
 class Changes(NamedTuple):
-    """What is known of how a page changes.
+    """The changes of a page, as far as its visits have shown them.
 
     Attributes:
         wakes_at: Instant at which its priority is looked at again, 0 if at none.

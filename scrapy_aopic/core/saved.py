@@ -1,4 +1,4 @@
-"""The totals of a crawl as they are written with each commit: what a store cannot be counted for in a moment."""
+"""The totals of a crawl, written with each commit, because counting a store takes too long."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Saved:
-    """What a commit says of the crawl as a whole; times are in seconds since the epoch.
+    """The totals of a crawl as of a commit; times are in seconds since the epoch.
 
     Attributes:
         order_name: Class of the crawl's order.

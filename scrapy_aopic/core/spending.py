@@ -1,4 +1,4 @@
-"""On what the virtual page spends its cash: one small value for each policy.
+"""Policies for what the virtual page spends its cash on: one small value for each.
 
 How much an endowment is, is decided in :mod:`.ledger`; who gets one, in :mod:`.visits`.
 
@@ -52,7 +52,7 @@ class Spending:
         needs_chosen: Whether it does nothing unless domains are chosen (``AOPIC_VIRTUAL_DOMAINS``).
 
     Raises:
-        ValueError: Unless it either endows or has classes: nobody knows what both together would do to the order.
+        ValueError: Unless it either endows or has classes: the effect of both together on the order was never examined.
     """
 
     on: str

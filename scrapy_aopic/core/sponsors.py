@@ -1,13 +1,13 @@
-"""Who answers for a registered domain: what lies behind one link is one family, however many domains it has.
+"""The sponsors of registered domains: all domains behind one link are one family with one budget.
 
 A *sponsor* of a domain is another one that links to it. Each fetch is charged to every link on a *route* of
-sponsors from its domain up to a seed's, and each link carries a part of all fetches at most. So whatever is built
-behind some links, a farm of any number of domains that link to each other as they please, gets what these links
-carry: each of its routes crosses one of them (max-flow and min-cut). Supporters that an owner makes up add no link
-that leads to a seed, and an honest site that is found a second time, elsewhere, has a second route.
+sponsors from its domain up to a seed's, and each link carries at most a part of all fetches. So a farm behind some links,
+of any number of domains that link to each other as they please, gets no more than these links carry: each of its routes
+crosses one of them (max-flow and min-cut). Supporters that an owner invents add no link that leads to a seed, and an
+honest site that is found a second time, elsewhere, has a second route.
 
-Routes are found as in Korf's learning real-time A*: at each domain the first sponsor with room, as far as is known
-from former routes, is taken, and what its route turns out to be is remembered.
+Routes are found as in Korf's learning real-time A*: at each domain the first sponsor with room, as far as earlier routes
+tell, is taken, and the route that results is remembered.
 
 Sources: the flow network of Advogato (Levien and Aiken, "Attack-Resistant Trust Metrics for Public Key
 Certification", USENIX Security 1998); Korf, "Real-Time Heuristic Search", Artificial Intelligence 42, 1990.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 FAMILY = 5
-"""What one link carries, in budgets of a domain with one supporter."""
+"""Fetches that one link carries, in budgets of a domain with one supporter."""
 
 MAX_SPONSORS = 8
 """Sponsors that are remembered of a domain."""
@@ -182,7 +182,7 @@ class Sponsors:
     # -- routes
 
     def blocker(self, key: bytes, visits: int) -> tuple[bytes, int]:
-        """What blocks the way to the domain under *key*, as :meth:`Route.blocker`; ``b""`` if nothing does.
+        """:meth:`Route.blocker` for the way to the domain under *key*; ``b""`` and 0 if nothing blocks it.
 
         Args:
             visits: Visits of the whole crawl so far.
@@ -220,9 +220,10 @@ class Sponsors:
             self._put(hop.key, domain)
 
     def begin(self, key: bytes, visits: int) -> list[bytes]:
-        """A fetch of the domain under *key* is under way, which :meth:`charge` will charge; returns what :meth:`end` is given.
+        """Reserve a fetch of the domain under *key*, which :meth:`charge` will charge; returns the argument of :meth:`end`.
 
-        Until then its links carry it already: as many fetches as there are connections would pass before the first is charged.
+        Its links carry it from now on: otherwise as many fetches as there are connections would pass before the first one
+        is charged.
         """
         if not self._part:
             return []

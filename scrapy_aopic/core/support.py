@@ -1,7 +1,7 @@
-"""What links say about registered domains: who links to whom, and how far a domain's pages are trusted for it.
+"""Support between registered domains: which domain links to which, and how endowments depend on it.
 
-The domains themselves, and the budgets that follow from their supporters, are in :mod:`.domains` and :mod:`.sponsors`;
-here is what a visit or a seed changes about them, and what the endowment of a visit depends on.
+The records of domains, and the budgets that follow from their supporters, are in :mod:`.domains` and :mod:`.sponsors`.
+This module applies to them what a visit or a seed shows.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class Support:
             noted.clear()
 
     def preload(self, source: HostState, hosts: Iterable[bytes]) -> None:
-        """Bring the domains into memory, with one read, that :meth:`linked` and the budgets look at for the same arguments.
+        """Read the domains that :meth:`linked` and the budgets need for the same arguments, all at once.
 
-        Most links go to domains that *source* is known to link to, and these are not looked at.
+        Most links go to domains that *source* is known to link to; these are not read.
         """
         domains, frontier = self._domains, self._frontier
         supporter, noted = domains.key(source), self._noted

@@ -1,8 +1,8 @@
-"""What the core holds of the store in memory: read through, written behind.
+"""Tables of rows in memory in front of the store: read through, written behind.
 
-Changes collect in memory and reach the store as one atomic batch, so that whatever a crash leaves on the disk
-is a state the core was in between two steps. While a batch is being written (in another thread) its rows are
-*in flight*: reads still see them here, because the store may not have them yet.
+Changes collect in memory and reach the store as one atomic batch, so that a crash always leaves a state on the disk that
+the core was in between two steps. While a batch is being written (in another thread) its rows are *in flight*: reads
+still see them here, because the store may not have them yet.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ class RecordTable(Generic[T]):
 
 
 _MOST_AHEAD = 10_000
-"""Values that a table keeps because they were read ahead, at most: some megabyte."""
+"""Most values that a table keeps because they were read ahead: about a megabyte."""
 
 
 class BlobTable:
@@ -285,13 +285,13 @@ class BlobTable:
 
 
 class RowTable:
-    """Ordered rows of one family, read by prefix: what is on the disk with the pending changes laid over it.
+    """Ordered rows of one family, read by prefix: those on the disk, overlaid with pending changes.
 
     Rows are taken from the front of a bucket, and a log-structured store steps over each that was deleted there
     (measured: 24 ms a scan after 200,000), so the table remembers where the rows of a bucket begin.
 
     Args:
-        bucket_of: The beginning of a key, by which its row is asked for.
+        bucket_of: Gives the prefix of a key under which its row is read.
     """
 
     def __init__(self, store: Store, family: Family, bucket_of: Callable[[bytes], bytes]) -> None:

@@ -1,13 +1,13 @@
-"""One walk over everything that a store knows of hosts and pages, for what checks it and what repairs it.
+"""One walk over all hosts and pages of a store, for the audit and for repairs.
 
 Rule 1: hosts, pages and requests are read side by side, each family once, in the order of their keys. A walk takes the
 memory of a chunk of pages, however many pages a host has.
 
-Rule 2: what follows from a page is said here and nowhere else: the rows that stand for it (:func:`index_rows`), its front
-queue (:func:`front_queue_of`), and its part of the sums (:class:`Tally`, :class:`HostTally`). :mod:`.audit` compares it
-with what is stored, :mod:`.rebuild` writes it.
+Rule 2: only this module derives rows and sums from a page: its index rows (:func:`index_rows`), its front queue
+(:func:`front_queue_of`), and its part of the sums (:class:`Tally`, :class:`HostTally`). :mod:`.audit` compares them with
+the stored ones, :mod:`.rebuild` writes them.
 
-Rule 3: a record that cannot be understood is ``None``, never an error.
+Rule 3: a record that is not valid is ``None``, never an error.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ CHUNK = 1000
 
 
 class Reader(Protocol):
-    """What a walk needs of a store."""
+    """The methods of a store that a walk needs."""
 
     def get_many(self, family: Family, keys: Sequence[bytes], /) -> list[bytes | None]: ...
 
@@ -66,7 +66,7 @@ class Reader(Protocol):
 
 
 class Scanner(Protocol):
-    """What reads a part of a family, too."""
+    """A reader that can scan a part of a family, too."""
 
     def scan(self, family: Family, start: bytes, stop: bytes, /) -> Iterator[tuple[bytes, bytes]]: ...
 
@@ -75,9 +75,9 @@ class StoredPage(NamedTuple):
     """A page, its request, or both, as they are stored.
 
     Attributes:
-        page: ``None`` if there is no record that can be understood.
+        page: ``None`` if there is no valid record.
         request: ``None`` if there is none.
-        has_record: Whether there is a record, even if it cannot be understood.
+        has_record: Whether there is a record, valid or not.
     """
 
     key: bytes
@@ -123,7 +123,7 @@ def each_host(source: Reader, pages: Iterable[StoredPage]) -> Iterator[StoredHos
 def _join(
     left: Iterator[tuple[bytes, L]], right: Iterator[tuple[bytes, R]]
 ) -> Iterator[tuple[bytes, L | None, R | None]]:
-    """What *left* and *right*, both in the order of their keys, have under each key."""
+    """The values of *left* and *right*, both in the order of their keys, under each key."""
     one, other = next(left, None), next(right, None)
     # Neither is advanced before what was yielded of it has been used: the next group ends the one before it.
     while one is not None and other is not None:
@@ -161,7 +161,7 @@ def _looked_up(source: Reader, family: Family, keys: list[bytes]) -> dict[bytes,
 
 
 def read_page(data: bytes | None) -> Page | None:
-    """The page written as *data*; ``None`` if there is none that can be understood."""
+    """The page in *data*; ``None`` if it is not valid."""
     try:
         return unpack_page(data) if data is not None else None
     except NO_RECORD:
@@ -169,7 +169,7 @@ def read_page(data: bytes | None) -> Page | None:
 
 
 def read_host(data: bytes | None) -> HostRecord | None:
-    """The host written as *data*; ``None`` if there is none that can be understood."""
+    """The host in *data*; ``None`` if it is not valid."""
     try:
         return unpack_host(data) if data is not None else None
     except NO_RECORD:

@@ -1,8 +1,8 @@
-"""How much of a page's past counts as its history (adaptive OPIC, section 4 of the paper).
+"""Windows: how much of a page's past counts as its history (adaptive OPIC, section 4 of the paper).
 
-Every kind estimates the same thing, so that pages, and jobs that change the kind, stay comparable: what the page
-spends in a window's length at the rate at which cash reaches it. Of cash that reaches a page evenly each of them makes
-that rate times the window, however the visits fall.
+Every kind of window estimates the same quantity, so that pages, and jobs that change the kind, stay comparable: the cash
+that a page spends in a window's length at the rate at which cash reaches it. For cash that arrives at a constant rate,
+each gives that rate times the window, whenever the visits happen.
 
 Source: Abiteboul, Preda and Cobena, "Adaptive On-Line Page Importance Computation", WWW 2003; ``"ewma"`` and the
 scale of ``"variable"`` are ours (docs/how-it-works.md).
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from .records import Page
 
 WindowKind: TypeAlias = Literal["interpolation", "fixed", "variable", "ewma"]
-"""What a window keeps of a page; see :class:`Window`."""
+"""Kinds of windows; see :class:`Window`."""
 
 WindowClock: TypeAlias = Literal["turns", "seconds"]
-"""What a window is measured in."""
+"""The unit in which a window is measured."""
 
 _TURN_BITS, _TIME_BITS = 32, 40
 """Binary digits kept of a visit's virtual time (2e-10 of it), and of its time (2 ms): the zeros behind them compress."""

@@ -23,7 +23,7 @@ _SHOWN = 200
 
 
 class ContentTypeMiddleware:
-    """Makes HTML of what browsers take for HTML, although its type is a list, none at all, or says nothing.
+    """Makes an HTML response of one that browsers treat as HTML though its type is a list, missing, or says nothing.
 
     Order: 585, where bodies are unpacked (``HttpCompressionMiddleware``), and before they are looked at
     (``MetaRefreshMiddleware``).

@@ -1,4 +1,4 @@
-"""Politeness at the downloader: when a request may be sent to a host, whoever wants to send it."""
+"""Politeness at the downloader: when a request may be sent to a host, wherever the request comes from."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _SHOWN = 200
 """Characters of a URL that are shown in the log."""
 
 _NAMED = 10
-"""Rules that a message names at most."""
+"""Most rules that a message names."""
 
 _PATIENCE = 60.0
 """Seconds for which a request may wait in the downloader, even if no ordinary gap is that long; longer waits are refused."""
@@ -196,7 +196,7 @@ class PolitenessMiddleware:
             raise (NetworkError if reason == NetworkError.reason else ServiceError)(FAULTS[reason])
 
     def _door(self, request: Request) -> Callable[[str], bool] | None:
-        """What says of an address whether *request* may be sent there; ``None`` if anywhere, as to a proxy."""
+        """A function that tells whether *request* may be sent to an address; ``None`` if to any, as through a proxy."""
         return None if request.meta.get("proxy") else self._networks.door(host_name(request.url))
 
     async def _check_address(self, request: Request) -> None:
@@ -229,7 +229,7 @@ class PolitenessMiddleware:
         return outcome, retry_after
 
     def _handled(self, request: Request) -> Collection[int]:
-        """The statuses that the spider says it handles. One that handles all of them may still be asked to come later."""
+        """The statuses that the spider handles. Even if it handles all, 429 and 503 can still ask it to come back later."""
         codes = request.meta.get("handle_httpstatus_list")
         if codes is None:
             codes = getattr(self._crawler.spider, "handle_httpstatus_list", None)
@@ -350,7 +350,7 @@ def _check_redirect(request: Request) -> None:
 
 
 def read_outcome(response: Response, ago: float = 0.0) -> tuple[Outcome, float]:
-    """What *response*, which came *ago*, shows of its host, and for how many seconds it asked to be left alone."""
+    """The outcome for the host of *response*, which came *ago* seconds ago, and the seconds of its ``Retry-After``."""
     if response.status not in (429, 503):
         return (Outcome.ERROR if response.status >= 500 else Outcome.ANSWER), 0.0
     wish = read_retry_after(response.headers.getlist(b"Retry-After"), time.time() - ago)
@@ -366,7 +366,7 @@ def _is_proxys(request: Request, exception: BaseException) -> bool:
 
 
 def _outcome_of(request: Request, error: BaseException | None) -> Outcome:
-    """What *error*, which ended a transfer, shows of the host of *request*."""
+    """The outcome for the host of *request* after *error* has ended its transfer."""
     if error is None or isinstance(error, _TIMED_OUT):
         return Outcome.SILENT
     if _is_proxys(request, error):

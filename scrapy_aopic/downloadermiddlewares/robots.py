@@ -368,7 +368,7 @@ _FAILURES = {
     "ConnectionLost": "the connection broke",
     "ConnectionDone": "the connection broke",
 }
-"""What failures of transfers mean, by a part of the name of their class: Scrapy and Twisted have several for each."""
+"""Meaning of failed transfers by a part of the error's class name: Scrapy and Twisted have several classes for each."""
 
 
 def _in_words(error: Exception) -> str:
