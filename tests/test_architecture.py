@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import scrapy_aopic
+from scrapy_aopic.core.frontier.host_state import HostState
 from scrapy_aopic.core.records import Page
 
 if TYPE_CHECKING:
@@ -271,6 +272,48 @@ def test_a_record_of_a_page_is_changed_by_its_owners():
         for node in assigned(path.read_text(encoding="utf-8"))
         if node.attr in fields and ast.unparse(node.value) not in NOT_PAGES and path.stem not in owners
     ] == []
+
+
+OWNERS_OF_HOSTS = {
+    "allowed": "frontier",
+    "address": "gates",
+    "back_queue": "back_queue",
+    "best": "back_queue",
+    "broken": "politeness",
+    "crawl_delay": "politeness",
+    "domain": "domains",
+    "down": "politeness",
+    "entered": "gates",
+    "errors": "politeness",
+    "gates": "gates",
+    "heap": "hosts",
+    "heard_at": "back_queue",
+    "held_until": "hosts",
+    "is_located": "gates",
+    "is_whole": "back_queue",
+    "leased_at": "hosts",
+    "looked_up_to": "back_queue",
+    "not_before": "host_state",
+    "passed_over": "back_queue",
+    "phase": "host_state",
+    "queued": "frontier",
+    "rank": "hosts",
+    "row": "hosts",
+    "silent": "politeness",
+    "transfer": "frontier",
+    "visited": "budgets",
+}
+"""The file of the core that assigns a field of a host."""
+
+
+def test_each_field_of_a_host_has_one_owner():
+    fields = set(HostState.__struct_fields__)
+    owners: dict[str, set[str]] = {}
+    for path in FILES:
+        for node in assigned(path.read_text(encoding="utf-8")):
+            if node.attr in fields and ast.unparse(node.value) in {"host", "pace"}:
+                owners.setdefault(node.attr, set()).add(path.stem)
+    assert owners == {field: {owner} for field, owner in OWNERS_OF_HOSTS.items()}
 
 
 WITHOUT_EXTRAS = """

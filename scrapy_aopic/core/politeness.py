@@ -16,7 +16,7 @@ host is dead, too, when nothing is left of it but links to dead origins.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import NamedTuple, Protocol
@@ -241,6 +241,20 @@ class Politeness:
         silent = pace.silent or {}
         if origin in silent or len(silent) < _SILENT_ORIGINS:
             pace.silent = {**silent, origin: silence}
+
+    @staticmethod
+    def forget(pace: Paced, origins: Collection[str]) -> None:
+        """Forget that *origins* are silent."""
+        pace.silent = {name: each for name, each in (pace.silent or {}).items() if name not in origins}
+
+    def delay(self, pace: Paced, seconds: float) -> float:
+        """Have *seconds* between requests, as robots.txt asks now; returns how many are to pass before the next one.
+
+        These are 0 unless it asks for more than before.
+        """
+        is_longer = seconds > pace.crawl_delay
+        pace.crawl_delay = seconds if seconds > 0 else 0.0  # so is no number, too
+        return self.crawl_delay(pace) if is_longer else 0.0
 
     def _backoff(self, pace: Paced) -> float:
         if not pace.errors:

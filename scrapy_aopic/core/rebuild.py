@@ -330,10 +330,11 @@ class _Rebuild:
             counted.add(self._add_page(each, each.request))
         if host is None:
             return
-        self._make_host_possible(host)
         self._count_visits(host, counted.visited)
-        host.queued, host.visited, host.best = counted.queued, counted.visited, counted.best
-        host.row = self._place(host)
+        host = replace(
+            self._possible(host), queued=counted.queued, visited=counted.visited, best=counted.best
+        )
+        host = replace(host, row=self._place(host))
         if host.row:
             self._rows.put(Family.META, host.row + stored.key, b"")
         self.result.hosts += 1
@@ -355,21 +356,23 @@ class _Rebuild:
         self.tally.add(page)
         return page
 
-    def _make_host_possible(self, host: HostRecord) -> None:
-        """Have *host* say nothing that cannot be."""
+    def _possible(self, host: HostRecord) -> HostRecord:
+        """*host* with nothing in it that cannot be."""
         latest = self._limits.latest
-        if not 0 <= host.not_before <= latest:
-            host.not_before = self._now + _PAUSE
-        if not 0 <= host.held_until <= latest:
-            host.held_until = 0.0
-        if not all(0 <= each.until <= latest and each.n >= 0 for each in (host.silent or {}).values()):
-            host.silent = None
-        if not 0 <= host.leased_at <= self._limits.now:
-            host.leased_at = self._saved_at
-        host.transfer = host.transfer if 0 <= host.transfer <= LONGEST_WAIT else 0.0
-        host.crawl_delay = host.crawl_delay if host.crawl_delay >= 0 else 0.0
-        for name in ("errors", "down", "broken", "allowed"):
-            setattr(host, name, max(getattr(host, name), 0))
+        silent = (host.silent or {}).values()
+        return replace(
+            host,
+            not_before=host.not_before if 0 <= host.not_before <= latest else self._now + _PAUSE,
+            held_until=host.held_until if 0 <= host.held_until <= latest else 0.0,
+            silent=host.silent if all(0 <= each.until <= latest and each.n >= 0 for each in silent) else None,
+            leased_at=host.leased_at if 0 <= host.leased_at <= self._limits.now else self._saved_at,
+            transfer=host.transfer if 0 <= host.transfer <= LONGEST_WAIT else 0.0,
+            crawl_delay=host.crawl_delay if host.crawl_delay >= 0 else 0.0,
+            errors=max(host.errors, 0),
+            down=max(host.down, 0),
+            broken=max(host.broken, 0),
+            allowed=max(host.allowed, 0),
+        )
 
     def copy_domains(self) -> None:
         """Copy the records of domains, without their visited pages, which are counted again."""

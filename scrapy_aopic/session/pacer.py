@@ -284,10 +284,8 @@ class MemoryPacer:
 
     def set_crawl_delay(self, key: str, seconds: float) -> float:
         """Have *seconds* between the requests to a host, whose robots.txt was just read; returns what :meth:`waits` does."""
-        pace = self._pace(key)
-        is_longer, pace.crawl_delay = seconds > pace.crawl_delay, seconds if seconds > 0 else 0.0
-        if is_longer:
-            self._hold(key, self._politeness.crawl_delay(pace))
+        if wait := self._politeness.delay(self._pace(key), seconds):
+            self._hold(key, wait)
         return self.waits(key)
 
     def waits(self, key: str) -> float:

@@ -136,6 +136,11 @@ def best_row(host: HostState) -> bytes:
     return host.back_queue[0][:ROW_BYTES] if host.back_queue else queue_row(max(host.best, 0), 0)
 
 
+def raise_best(host: HostState, front_queue: int) -> None:
+    """The best page of *host* is in *front_queue* now, which is better than before."""
+    host.best = front_queue
+
+
 def refresh_best(host: HostState) -> None:
     """Set the front queue of the best page from the back queue, if that is known."""
     if host.back_queue:

@@ -36,7 +36,7 @@ from . import back_queue
 from .back_queue import BackQueues
 from .budgets import Budgets
 from .gates import Gates
-from .host_state import DEAD, DRY, LEASED, LOCATING, WAITING, HostState, pack_state, unpack_state
+from .host_state import DEAD, DRY, LEASED, LOCATING, WAITING, HostState, leave_alone, pack_state, unpack_state
 from .hosts import HostPlaces
 from .outsiders import Outsiders
 from .shelves import index_bucket, instant_of
@@ -463,7 +463,6 @@ class Frontier:
         self._budgets.begin(key + page, host)
         if not shelf:
             self._in_time[key + page] = now
-        host.held_until = 0.0
         host.in_flight[page] = front_queue_of(row)
         self.places.lease(key, host, now)
         self.pending -= 1
@@ -512,10 +511,7 @@ class Frontier:
     def locate(self, key: bytes, address: str, now: float) -> None:
         """The host under *key* has *address*, empty if that could not be found out."""
         host = self.expect(key, "a look-up of its address")
-        self.gates.looked_up()
-        if address:
-            host.address, host.gates = address, None
-        host.is_located = True
+        self.gates.looked_up(host, address)
         self.hosts.put(key, host)
         if host.phase == LOCATING:
             self.places.locate(key, host, now)
@@ -526,8 +522,8 @@ class Frontier:
         """A transfer from the host called *name*, under *key*, was over at *now*; returns the gap after it."""
         seconds, outcome, retry_after, at_least, address, origin, _ = result
         host = self.host(key) or self._outsiders.get(key, name)
-        if address and address != host.address:
-            host.address, host.gates = address, None
+        if address:
+            self.gates.locate(host, address)
         outcome = self._politeness.judge(host, outcome)
         gap = self._politeness.after(host, seconds, outcome, retry_after)
         if self._politeness.heard(host, origin, outcome, now):
@@ -559,9 +555,7 @@ class Frontier:
     def set_crawl_delay(self, key: bytes, name: str, seconds: float, now: float) -> None:
         """Have *seconds* between the requests to the host called *name*, whose robots.txt was just read."""
         host = self.host(key) or self._outsiders.get(key, name)
-        is_longer = seconds > host.crawl_delay
-        host.crawl_delay = seconds if seconds > 0 else 0.0  # so is no number, too
-        self._leave_alone(key, host, now + self._politeness.crawl_delay(host) if is_longer else 0.0)
+        self._leave_alone(key, host, now + self._politeness.delay(host, seconds))
 
     def allow(self, key: bytes, what: int) -> None:
         """Keep with the host under *key* that *what* is allowed of it."""
@@ -586,7 +580,7 @@ class Frontier:
 
     def _leave_alone(self, key: bytes, host: HostState, not_before: float) -> None:
         """Leave *host* alone until *not_before*, if not longer; a host that waits looks again when it wakes."""
-        host.not_before = max(host.not_before, not_before)
+        leave_alone(host, not_before)
         table = self._outsiders if key in self._outsiders else self.hosts
         table.put(key, host)
 

@@ -174,10 +174,17 @@ class Gates:
         """The address of a host is looked up from now on."""
         self._look_ups += 1
 
-    def looked_up(self) -> None:
-        """A look-up is over."""
+    def looked_up(self, host: HostState, address: str) -> None:
+        """The address of *host* was looked up; empty if that could not be found out."""
         self._look_ups -= 1
         self._watch(_LOOK_UP)
+        host.is_located = True
+        self.locate(host, address)
+
+    def locate(self, host: HostState, address: str) -> None:
+        """*host* has *address*, if that is not empty."""
+        if address and address != host.address:
+            host.address, host.gates = address, None
 
     # -- waiting
 

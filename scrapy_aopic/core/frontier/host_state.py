@@ -31,6 +31,9 @@ Rules:
 5. A LEASED host that has nothing queued any more has no index row until pages come.
 
 :data:`TRANSITIONS` says the same; :func:`go` lets nothing else happen.
+
+What is known of a host is changed by one file for each field, see ``tests/test_architecture.py``; whoever calls these files
+puts the host back into its table.
 """
 
 from __future__ import annotations
@@ -176,6 +179,11 @@ def go(host: HostState, event: int) -> None:
             "page taken its host is released once, and the page finished or put back once, in either order."
         )
     host.phase = phase
+
+
+def leave_alone(host: HostState, not_before: float) -> None:
+    """Leave *host* alone until *not_before*, if not longer."""
+    host.not_before = max(host.not_before, not_before)
 
 
 _decode = msgspec.msgpack.Decoder(HostState).decode

@@ -26,7 +26,7 @@ from scrapy_aopic.core.layout import ACTIVE, BEHIND, IN_TIME
 from scrapy_aopic.core.records import HOST_BYTES, front_queue_of
 from scrapy_aopic.exceptions import StorageError
 
-from .back_queue import best_row, refresh_best
+from .back_queue import best_row, raise_best, refresh_best
 from .budgets import LateHosts
 from .heap import LazyHeap
 from .host_state import (
@@ -56,6 +56,7 @@ from .host_state import (
     WAITING,
     HostState,
     go,
+    leave_alone,
 )
 from .shelves import Parking, Shelves, shelf_of
 
@@ -352,9 +353,10 @@ class HostPlaces:
         silent = host.silent or {}
         if host.is_whole and host.passed_over:
             # Of an origin that is due nothing is left.
-            host.silent = {
-                name: each for name, each in silent.items() if name in host.passed_over or each.until > now
-            }
+            self._politeness.forget(
+                host,
+                [name for name, each in silent.items() if name not in host.passed_over and each.until <= now],
+            )
             host.held_until = min(silent[name].until for name in host.passed_over)
         elif not host.is_whole:
             host.held_until = now + _SOON
@@ -373,7 +375,7 @@ class HostPlaces:
         """*host* is requested."""
         go(host, IS_LEASED)
         self._leave_heap(key, host)
-        host.leased_at = now
+        host.leased_at, host.held_until = now, 0.0
         self._gates.enter(key, host, now)
 
     def release(self, key: bytes, host: HostState, now: float) -> None:
@@ -413,7 +415,7 @@ class HostPlaces:
         best = front_queue_of(row)
         may_rise = best > host.best or not self._order.ranks_by_front_queue
         if best > host.best:
-            host.best = best
+            raise_best(host, best)
             self._hosts.put(key, host)
         phase = host.phase
         if phase == DRY:
@@ -556,7 +558,7 @@ class HostPlaces:
 
     def _come_in(self, key: bytes, host: HostState) -> None:
         if self.crashed_at:  # leave it alone for its shortest gap, as if it had just been requested
-            host.not_before = max(host.not_before, self.crashed_at + self._politeness.floor(host))
+            leave_alone(host, self.crashed_at + self._politeness.floor(host))
         self.active[key] = host
         self._gates.note_pace(key, host, self._politeness.gap(host.transfer))
 
