@@ -80,7 +80,7 @@ def complete_address(given: Address, settings: BaseSettings) -> Address:
     from scrapy_aopic.exceptions import StorageError
     from scrapy_aopic.settings import read_address
     from scrapy_aopic.storage.address import Address
-    from scrapy_aopic.storage.redis.keys import find_jobs
+    from scrapy_aopic.storage.redis.connect import find_jobs
 
     named = read_address(settings)
     if given.url in {"redis:", "redis://"}:

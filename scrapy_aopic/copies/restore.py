@@ -22,8 +22,7 @@ from scrapy_aopic.place.seed_files import lists
 from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.storage.copying import copy_rows
 from scrapy_aopic.storage.opening import open_store_of_shard
-from scrapy_aopic.storage.redis.connect import connect
-from scrapy_aopic.storage.redis.keys import exists_at
+from scrapy_aopic.storage.redis.connect import connect, exists_at
 from scrapy_aopic.storage.redis.membership import begin, read_cut
 from scrapy_aopic.storage.redis.replacing import Move, beside, put_in_place, remove_store
 from scrapy_aopic.storage.redis.server_checks import check_server

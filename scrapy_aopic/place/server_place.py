@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.storage.address import Address
 from scrapy_aopic.storage.opening import open_snapshots
-from scrapy_aopic.storage.redis.connect import connect
-from scrapy_aopic.storage.redis.keys import Keys, exists_at
+from scrapy_aopic.storage.redis.connect import connect, exists_at
+from scrapy_aopic.storage.redis.keys import Keys
 from scrapy_aopic.storage.redis.membership import read_cut, read_suffixes
 from scrapy_aopic.storage.redis.replacing import put_pieces
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import re
+import threading
 from contextlib import ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -80,12 +81,14 @@ def values(stores: Sequence[RedisStore], key: bytes = b"key") -> list[bytes | No
 
 @contextmanager
 def requests() -> Iterator[list[list[Any]]]:
-    """The words of each request that is made meanwhile."""
+    """The words of each request that this thread makes meanwhile."""
     found: list[list[Any]] = []
+    own = threading.current_thread()
     exchange = Link._exchange
 
     def noted(link: Link, commands: Any) -> Any:
-        found.append([each[0] for each in commands])
+        if threading.current_thread() is own:  # and not one that renews a lease
+            found.append([each[0] for each in commands])
         return exchange(link, commands)
 
     with pytest.MonkeyPatch.context() as patch:

@@ -1,15 +1,21 @@
-"""Connects to a server, importing the Redis library only then."""
+"""Connects to a server, importing the Redis library only then; and finds the jobs on it."""
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.exceptions import StorageError, plainly
+
+from .keys import Keys
 
 if TYPE_CHECKING:
     from scrapy_aopic.storage.address import Address
 
     from .connection import Link
+
+_MOST_SCANS = 2_000
+"""Times 1,000 keys that are looked through for jobs."""
 
 
 def connect(address: Address) -> Link:
@@ -31,3 +37,32 @@ def needs_library(address: Address, error: ImportError) -> StorageError:
     return StorageError(
         f"The store in {address} needs redis and hiredis, of which one {plainly(error)}; pip install 'scrapy-aopic[redis]' brings them."
     )
+
+
+def find_jobs(address: Address) -> list[str]:
+    """Keys of the jobs in the database of *address*, in their order.
+
+    Raises:
+        StorageError: If the server cannot be reached.
+    """
+    found: set[bytes] = set()
+    cursor = b"0"
+    with closing(connect(address)) as link:
+        for _ in range(_MOST_SCANS):
+            ((cursor, names),) = link.ask((b"SCAN", cursor, b"MATCH", b"{*}:[ch]*", b"COUNT", 1_000))
+            found |= {name.rpartition(b"}:")[0] for name in names if name.endswith((b"}:head", b"}:cut"))}
+            if cursor == b"0":
+                break
+    return sorted(name[1:].decode("utf-8", "replace") for name in found)
+
+
+def exists_at(address: Address) -> bool:
+    """Whether there is a job at *address*.
+
+    Raises:
+        StorageError: If the server cannot be reached, or the job is of another format.
+    """
+    keys, link = Keys(address), connect(address)
+    with closing(link):
+        head, cut = link.ask((b"GET", keys.head), (b"EXISTS", keys.of_job(b"cut")))
+        return bool(cut) or keys.read_head(head) is not None

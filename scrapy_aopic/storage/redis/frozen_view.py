@@ -13,13 +13,14 @@ import secrets
 import threading
 from collections import deque
 from contextlib import suppress
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.exceptions import StorageError
 
 from .connect import connect
 from .keys import Keys, leaf_name
-from .replies import ask_for_leaves, forget_view, measure, read_leaves, read_rows, read_values
+from .rows import AT_ONCE, ask_for_leaves, chunks, measure, read_leaves, read_rows, read_values
 from .scan import Scan
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.storage.address import Address
 
     from .connection import Argument, Link, Reply
-    from .leaves import Rows
+    from .leaves import Leaves, Rows
 
 _LIFE = 60.0
 """Seconds after which a view that has died costs the writer nothing any more."""
@@ -38,15 +39,34 @@ _LIFE = 60.0
 class RedisView:
     """A view of the store of the job at *address*.
 
+    Args:
+        begins: Whether it begins at once; :meth:`of_shards` begins several together.
+
     Raises:
         StorageError: If there is no job, or the server does not work.
         SettingError: If the address cannot be one.
     """
 
-    def __init__(self, address: Address) -> None:
-        self._prepare(address)
+    def __init__(self, address: Address, *, begins: bool = True) -> None:
+        self._address = address
+        self._keys = keys = Keys(address)
+        self._id = secrets.token_hex(8).encode()
+        self._reading = threading.Lock()
+        self._is_closed = False
+        self._ended = threading.Event()
+        self._leaves: dict[Family, Leaves] = {}
+        self._link = connect(address)
         try:
-            self._begin(self._link.transact(*self._asking()) or [])
+            head, cut = self._link.ask((b"GET", keys.head), (b"EXISTS", keys.of_job(b"cut")))
+            if keys.read_head(head) is None:
+                if cut and address.shard < 0:
+                    raise StorageError(
+                        f"The job in {address} is cut into shards, each with a store of its own: of these, this command "
+                        "takes none yet (docs/many-machines.md)."
+                    )
+                raise StorageError(f"There is no store in {address}; start a crawl with it first.")
+            if begins:
+                _begin([self])
         except BaseException:
             self._link.close()
             raise
@@ -60,52 +80,13 @@ class RedisView:
         """
         views: list[RedisView] = []
         try:
-            for number in range(shards):
-                view = cls.__new__(cls)
-                view._prepare(address.of_shard(number))
-                views.append(view)
-            asked = [view._asking() for view in views]
-            replies = iter(views[0]._link.transact(*(each for some in asked for each in some)) or [])
-            for view, commands in zip(views, asked, strict=True):
-                view._begin([next(replies) for _ in commands])
+            views.extend(cls(address.of_shard(number), begins=False) for number in range(shards))
+            _begin(views)
         except BaseException:
             for view in views:
                 view.close()
             raise
         return views
-
-    def _prepare(self, address: Address) -> None:
-        """Connect to the store."""
-        self._address = address
-        self._keys = keys = Keys(address)
-        self._id = secrets.token_hex(8).encode()
-        self._reading = threading.Lock()
-        self._is_closed = False
-        self._ended = threading.Event()
-        self._link = connect(address)
-        try:
-            head, cut = self._link.ask((b"GET", keys.head), (b"EXISTS", keys.of_job(b"cut")))
-            if keys.read_head(head) is None:
-                if cut and address.shard < 0:
-                    raise StorageError(
-                        f"The job in {address} is cut into shards, each with a store of its own: of these, this command "
-                        "takes none yet (docs/many-machines.md)."
-                    )
-                raise StorageError(f"There is no store in {address}; start a crawl with it first.")
-        except BaseException:
-            self._link.close()
-            raise
-
-    def _asking(self) -> list[Sequence[Argument]]:
-        """What begins the view, as part of a transaction."""
-        keys = self._keys
-        alive = (b"SET", keys.view(self._id), b"", b"PX", round(_LIFE * 1000))
-        return [(b"SADD", keys.views, self._id), alive, *ask_for_leaves(keys)]
-
-    def _begin(self, replies: Sequence[Reply]) -> None:
-        """The view begins with *replies*."""
-        self._leaves = read_leaves(replies[2:])
-        threading.Thread(target=self._keep, name="aopic-view", daemon=True).start()
 
     def _keep(self) -> None:
         """Renew the view until it is closed."""
@@ -193,3 +174,29 @@ class RedisView:
     def _check_open(self) -> None:
         if self._is_closed:
             raise StorageError(f"The view of the store in {self._address} is closed; open another one.")
+
+
+def _begin(views: Sequence[RedisView]) -> None:
+    """Begin all *views* at one moment."""
+    commands: list[list[Sequence[Argument]]] = []
+    for view in views:
+        keys = view._keys
+        is_alive = (b"SET", keys.view(view._id), b"", b"PX", round(_LIFE * 1000))
+        commands.append([(b"SADD", keys.views, view._id), is_alive, *ask_for_leaves(keys)])
+    replies = iter(views[0]._link.transact(*chain(*commands)) or ())
+    for view, asked in zip(views, commands, strict=True):
+        _, _, *separators = islice(replies, len(asked))
+        view._leaves = read_leaves(separators)
+        threading.Thread(target=view._keep, name="aopic-view", daemon=True).start()
+
+
+def forget_view(link: Link, keys: Keys, view: bytes) -> None:
+    """Remove what the server keeps for a *view*.
+
+    Raises:
+        StorageError: If the server cannot be reached.
+    """
+    (names,) = link.ask((b"SMEMBERS", keys.saved(view)))
+    for part in chunks([*names], AT_ONCE):
+        link.ask((b"UNLINK", *(keys.old(view, name) for name in part)))
+    link.ask((b"UNLINK", keys.saved(view), keys.view(view)), (b"SREM", keys.views, view))

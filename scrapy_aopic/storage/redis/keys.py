@@ -1,4 +1,4 @@
-"""What a job's keys in Redis are called, and what its rows look like. No I/O.
+"""What a job's keys in Redis are called. No I/O.
 
 All keys begin with the job's key in braces, a hash tag, so that a cluster keeps them on one node. After that:
 
@@ -30,33 +30,18 @@ All keys begin with the job's key in braces, a hash tag, so that a cluster keeps
 ``hNAME:...``       ``head`` and ``owner`` of such a folder
 ``mail:hNAME``      letters to the shards in it, in bundles (:mod:`.mailboxes`)
 ==================  ====================================================================================
-
-A value is stored with a checksum of family, key and value behind it, because Redis checks nothing that is in its memory
-or in its append-only file.
 """
 
 from __future__ import annotations
 
 import re
-from binascii import crc_hqx
-from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_aopic.core.layout import FORMAT, Family
 from scrapy_aopic.exceptions import SettingError, StorageError
 
-from .connect import connect
-
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from scrapy_aopic.storage.address import Address
-
-_CHECKSUM_BYTES = 2
-"""Of a CRC-16, which notices every change of up to 16 bits in a row; four bytes would take 4 % more memory."""
-
-_SUMS = [number.to_bytes(_CHECKSUM_BYTES, "big") for number in range(1 << 8 * _CHECKSUM_BYTES)]
-"""Every checksum as it is stored: 2 MB, because making one takes as long as computing it, and a page has 70."""
 
 _KEY_CHARACTERS = 200
 """Characters of a job's key, at most: each key of the job has them."""
@@ -166,53 +151,3 @@ class Keys:
 def leaf_name(family: Family, separator: bytes) -> bytes:
     """What a leaf is called among those of all families."""
     return b"%d:%s" % (family, separator)
-
-
-def seal(family: Family, rows: Mapping[bytes, bytes], keys: Iterable[bytes]) -> list[bytes]:
-    """Each of the *keys*, and after it its value in *rows* as it is stored."""
-    return [
-        part
-        for key in keys
-        for value in (rows[key],)
-        for part in (key, value + _SUMS[crc_hqx(value, crc_hqx(key, family))])
-    ]
-
-
-def unseal(family: Family, key: bytes, stored: bytes) -> bytes | None:
-    """The value that was stored under *key*; ``None`` if it is not as it was."""
-    value = stored[:-_CHECKSUM_BYTES]
-    sum_bytes = stored[-_CHECKSUM_BYTES:]
-    return value if crc_hqx(value, crc_hqx(key, family)) == (sum_bytes[0] << 8 | sum_bytes[-1]) else None
-
-
-_MOST_SCANS = 2_000
-"""Times 1,000 keys that are looked through for jobs."""
-
-
-def find_jobs(address: Address) -> list[str]:
-    """Keys of the jobs in the database of *address*, in their order.
-
-    Raises:
-        StorageError: If the server cannot be reached.
-    """
-    found: set[bytes] = set()
-    cursor = b"0"
-    with closing(connect(address)) as link:
-        for _ in range(_MOST_SCANS):
-            ((cursor, names),) = link.ask((b"SCAN", cursor, b"MATCH", b"{*}:[ch]*", b"COUNT", 1_000))
-            found |= {name.rpartition(b"}:")[0] for name in names if name.endswith((b"}:head", b"}:cut"))}
-            if cursor == b"0":
-                break
-    return sorted(name[1:].decode("utf-8", "replace") for name in found)
-
-
-def exists_at(address: Address) -> bool:
-    """Whether there is a job at *address*.
-
-    Raises:
-        StorageError: If the server cannot be reached, or the job is of another format.
-    """
-    keys, link = Keys(address), connect(address)
-    with closing(link):
-        head, cut = link.ask((b"GET", keys.head), (b"EXISTS", keys.of_job(b"cut")))
-        return bool(cut) or keys.read_head(head) is not None

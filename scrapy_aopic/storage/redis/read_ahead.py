@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from scrapy_aopic.core.ports import Family
 
 from .connection import ReplyError
-from .keys import unseal
+from .rows import unseal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

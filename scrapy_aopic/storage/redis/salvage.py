@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 from scrapy_aopic.core.layout import Family
 
 from .connect import connect
-from .keys import Keys, unseal
+from .keys import Keys
 from .replacing import leaves_of
+from .rows import unseal
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from scrapy_aopic.storage.address import Address
 
     from .connection import Reply
@@ -20,22 +23,21 @@ _AT_ONCE = 100
 """Leaves that are read at once: a megabyte at most, mostly."""
 
 
-def copy_remains(place: Address, write: object) -> dict[Family, int]:
-    """Give each row of the store at *place* that can be read to *write*, by family; returns how many places cannot be read.
+def copy_remains(place: Address, write: Callable[[Family, dict[bytes, bytes]], object]) -> dict[Family, int]:
+    """Call *write* with each family of the store at *place* and some of its rows, until it had all that can be read.
 
-    Args:
-        write: Is called with a family and some of its rows.
+    Returns:
+        Rows and leaves of each family that are missing or cannot be read.
 
     Raises:
         StorageError: If the server cannot be reached.
     """
-    assert callable(write)
     keys, gaps = Keys(place), dict[Family, int]()
     with closing(connect(place)) as link:
         found = leaves_of(link, keys)
         for family in Family:
             (said,) = link.inquire((b"SMEMBERS", keys.separators[family]))
-            expected = {keys.leaf(family, each) for each in said} if isinstance(said, list | set) else set()
+            expected = {keys.leaf(family, each) for each in said} if isinstance(said, list) else set()
             leaves = sorted(found[family])
             gaps[family] = len(expected ^ {*leaves})
             for begin in range(0, len(leaves), _AT_ONCE):

@@ -20,7 +20,7 @@ from scrapy_aopic.exceptions import StorageError
 from .connect import connect
 from .keys import Keys
 from .leaves import Leaves
-from .replies import AT_ONCE, ask_for_leaves, chunks, measure, read_leaves, read_values
+from .rows import AT_ONCE, ask_for_leaves, chunks, measure, read_leaves, read_values
 from .scan import Scan
 from .server_checks import check_server
 from .store_state import StoreState

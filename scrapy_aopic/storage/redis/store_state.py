@@ -9,7 +9,7 @@ from weakref import WeakSet
 from scrapy_aopic.exceptions import StorageError
 
 from .read_ahead import Ahead
-from .replies import read_rows
+from .rows import read_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -27,8 +27,9 @@ from typing import TYPE_CHECKING
 from scrapy_aopic.exceptions import StorageError, plainly
 
 from .connection import ReplyError
-from .keys import leaf_name, seal
-from .replies import AT_ONCE, chunks, forget_view, read_rows
+from .frozen_view import forget_view
+from .keys import leaf_name
+from .rows import AT_ONCE, chunks, read_rows, seal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

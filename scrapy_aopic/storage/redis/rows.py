@@ -1,12 +1,16 @@
-"""What leaves and rows are like in the replies of the server."""
+"""What rows look like on a server, and in its replies.
+
+A value is stored with a checksum of family, key and value behind it, because Redis checks nothing that is in its memory
+or in its append-only file.
+"""
 
 from __future__ import annotations
 
+from binascii import crc_hqx
 from typing import TYPE_CHECKING, TypeVar
 
 from scrapy_aopic.core.ports import Family
 
-from .keys import unseal
 from .leaves import Leaves
 
 if TYPE_CHECKING:
@@ -18,6 +22,12 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
+_CHECKSUM_BYTES = 2
+"""Of a CRC-16, which notices every change of up to 16 bits in a row; four bytes would take 4 % more memory."""
+
+_SUMS = [number.to_bytes(_CHECKSUM_BYTES, "big") for number in range(1 << 8 * _CHECKSUM_BYTES)]
+"""Every checksum as it is stored: 2 MB, because making one takes as long as computing it, and a page has 70."""
+
 AT_ONCE = 500
 """Leaves in a request that reads very many: half a megabyte of replies, and a millisecond of the server."""
 
@@ -25,6 +35,23 @@ AT_ONCE = 500
 def chunks(items: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:
     """*items* in their order, *size* at a time."""
     return (items[begin : begin + size] for begin in range(0, len(items), size))
+
+
+def seal(family: Family, rows: Mapping[bytes, bytes], keys: Iterable[bytes]) -> list[bytes]:
+    """Each of the *keys*, and after it its value in *rows* as it is stored."""
+    return [
+        part
+        for key in keys
+        for value in (rows[key],)
+        for part in (key, value + _SUMS[crc_hqx(value, crc_hqx(key, family))])
+    ]
+
+
+def unseal(family: Family, key: bytes, stored: bytes) -> bytes | None:
+    """The value that was stored under *key*; ``None`` if it is not as it was."""
+    value = stored[:-_CHECKSUM_BYTES]
+    sum_bytes = stored[-_CHECKSUM_BYTES:]
+    return value if crc_hqx(value, crc_hqx(key, family)) == (sum_bytes[0] << 8 | sum_bytes[-1]) else None
 
 
 def ask_for_leaves(keys: Keys) -> list[Sequence[Argument]]:
@@ -79,15 +106,3 @@ def measure(link: Link, keys: Keys, leaves: Mapping[Family, Leaves]) -> int:
         (b"MEMORY", b"USAGE", keys.leaf(family, each)) for family in Family for each in leaves[family].filled
     ]
     return sum(n or 0 for part in chunks(asked, AT_ONCE) for n in link.ask(*part))
-
-
-def forget_view(link: Link, keys: Keys, view: bytes) -> None:
-    """Remove what the server keeps for a *view*.
-
-    Raises:
-        StorageError: If the server cannot be reached.
-    """
-    (names,) = link.ask((b"SMEMBERS", keys.saved(view)))
-    for part in chunks([*names], AT_ONCE):
-        link.ask((b"UNLINK", *(keys.old(view, name) for name in part)))
-    link.ask((b"UNLINK", keys.saved(view), keys.view(view)), (b"SREM", keys.views, view))
