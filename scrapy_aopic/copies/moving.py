@@ -25,7 +25,7 @@ from scrapy_aopic.storage.disk_shard import number_of
 from scrapy_aopic.storage.disk_workers import assign, place_of, read_heads, read_homes
 from scrapy_aopic.storage.redis.keys import Keys
 from scrapy_aopic.storage.redis.membership import read_cut
-from scrapy_aopic.storage.redis.writer_lease import Lease
+from scrapy_aopic.storage.redis.writer_lease import WriterLease
 
 from .backup import backup
 
@@ -134,7 +134,7 @@ def _open_target(target: Path, address: Address, opened: ExitStack) -> str:
 
 def _take_lease(address: Address, name: str, opened: ExitStack) -> None:
     where = address.of_home(name)
-    opened.callback(Lease(where, Keys(where), task=_TASK).close)
+    opened.callback(WriterLease(where, Keys(where), task=_TASK).close)
 
 
 def _copy(old: Path, new: Path, *, progress: bool) -> None:

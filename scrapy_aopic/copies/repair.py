@@ -45,7 +45,7 @@ from scrapy_aopic.storage.redis.replacing import (
     remove_store,
 )
 from scrapy_aopic.storage.redis.salvage import copy_remains
-from scrapy_aopic.storage.redis.writer_lease import Lease
+from scrapy_aopic.storage.redis.writer_lease import WriterLease
 from scrapy_aopic.storage.registry import kind_in
 from scrapy_aopic.view.auditing import audit_store
 from scrapy_aopic.web.request_rows import IN_MEMORY, SLOT, url_of, values_of
@@ -174,7 +174,7 @@ def _repair_on_server(job: ServerPlace) -> list[RepairedStore]:
     places = [one.of_shard(number) for number in range(cut.shards)] if cut is not None else [one]
     with ExitStack() as opened:
         for place in places:
-            opened.callback(Lease(place, Keys(place), task="repair").close)
+            opened.callback(WriterLease(place, Keys(place), task="repair").close)
         folder = Path(opened.enter_context(TemporaryDirectory(prefix="scrapy-aopic-")))
         stores, gaps = [], []
         for number, place in enumerate(places):

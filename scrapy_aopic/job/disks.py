@@ -25,7 +25,7 @@ from scrapy_aopic.storage.disk_shard import DiskShard, number_of
 from scrapy_aopic.storage.disk_workers import InHomes, claim, new_name, place_of, read_homes, read_traces
 from scrapy_aopic.storage.redis.keys import Keys
 from scrapy_aopic.storage.redis.membership import Registry
-from scrapy_aopic.storage.redis.writer_lease import InUseError, Lease
+from scrapy_aopic.storage.redis.writer_lease import InUseError, WriterLease
 
 from .joint_commits import one_by_one
 
@@ -78,7 +78,7 @@ class OnDisk:
         self._awaited: dict[int, Sequence[int]] = {}
         home = open_home(folder, address, cut.shards)
         where = address.of_home(home.name)
-        self._lease = Lease(where, Keys(where), task="crawl")
+        self._lease = WriterLease(where, Keys(where), task="crawl")
         try:
             self._homes, own = self._claim(home.name)
             self.own: Sequence[int] | None = own

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from scrapy_aopic.place.place import Place
-    from scrapy_aopic.storage.redis.connection import Link
+    from scrapy_aopic.storage.redis.connection import Connection
 
 _AT_ONCE = 500
 """Requests that are read at once: about a megabyte."""
@@ -152,7 +152,7 @@ def _scheme(found: Imported) -> str:
 # -- fingerprints
 
 
-def _read_fingerprints(link: Link, key: str, *, progress: bool) -> set[int]:
+def _read_fingerprints(link: Connection, key: str, *, progress: bool) -> set[int]:
     """The beginnings of all fingerprints in the set *key*."""
     kind = _kind(link, key)
     if kind == "none":
@@ -181,7 +181,7 @@ def _number(member: bytes, key: str) -> int:
         ) from None
 
 
-def _kind(link: Link, key: str) -> str:
+def _kind(link: Connection, key: str) -> str:
     said = link.ask((b"TYPE", key.encode()))[0]
     return said.decode() if isinstance(said, bytes) else str(said)
 
@@ -189,7 +189,9 @@ def _kind(link: Link, key: str) -> str:
 # -- requests
 
 
-def _rows(link: Link, old: OldCrawl, former: set[int], found: Imported, *, progress: bool) -> Iterator[str]:
+def _rows(
+    link: Connection, old: OldCrawl, former: set[int], found: Imported, *, progress: bool
+) -> Iterator[str]:
     """The rows of all requests that can be taken over, which are counted in *found*, and those that cannot."""
     found.hits = dict.fromkeys(SCHEMES, 0)
     found.numbers = {name: set() for name in SCHEMES}
@@ -229,7 +231,7 @@ def _note(values: dict[str, Any], former: set[int], found: Imported) -> None:
             found.numbers[name].add(number)
 
 
-def _members(link: Link, key: str) -> Iterator[bytes]:
+def _members(link: Connection, key: str) -> Iterator[bytes]:
     """All members of a list, a set or a sorted set, in the order in which they would be taken; nothing is removed."""
     kind, name = _kind(link, key), key.encode()
     if kind == "none":

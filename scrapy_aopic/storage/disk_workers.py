@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from .address import Address
-    from .redis.connection import Argument, Link, Reply
+    from .redis.connection import Argument, Connection, Reply
     from .redis.membership import JobCut
-    from .redis.writer_lease import Lease
+    from .redis.writer_lease import WriterLease
 
 _ATTEMPTS = 20
 """Times that something is tried while others change what it depends on."""
@@ -78,12 +78,12 @@ def read_homes(address: Address) -> Homes:
     Raises:
         StorageError: If the server cannot be reached, or something is damaged.
     """
-    with closing(connect(address)) as link:
-        return _homes(Keys(address), link)
+    with closing(connect(address)) as connection:
+        return _homes(Keys(address), connection)
 
 
-def _homes(keys: Keys, link: Link) -> Homes:
-    of, folders, anew = link.ask(
+def _homes(keys: Keys, connection: Connection) -> Homes:
+    of, folders, anew = connection.ask(
         *((b"HGETALL", keys.of_job(name)) for name in (b"homes", b"folders", b"anew"))
     )
     return Homes(
@@ -104,10 +104,10 @@ def claim(address: Address, cut: JobCut, name: str, place: str, on_disk: Iterabl
         StorageError: If the server cannot be reached.
     """
     keys = Keys(address)
-    with closing(connect(address)) as link:
+    with closing(connect(address)) as connection:
         for _ in range(_ATTEMPTS):
-            link.watch(keys.of_job(b"homes"))
-            homes = _homes(keys, link)
+            connection.watch(keys.of_job(b"homes"))
+            homes = _homes(keys, connection)
             mine = {number for number, each in homes.of.items() if each == name}
             free = [number for number in range(cut.shards) if number not in homes.of]
             new = [number for number in on_disk if number in free]
@@ -117,8 +117,8 @@ def claim(address: Address, cut: JobCut, name: str, place: str, on_disk: Iterabl
             given = [part for number in new for part in (number, name)]
             commands: list[Sequence[Argument]] = [(b"HSET", keys.of_job(b"homes"), *given)] if given else []
             commands.append((b"HSET", keys.of_job(b"folders"), name, place))
-            if link.transact(*commands) is not None:
-                return _homes(keys, link)
+            if connection.transact(*commands) is not None:
+                return _homes(keys, connection)
     raise StorageError(f"The job in {address} is being changed by too many processes at once; try again.")
 
 
@@ -129,8 +129,8 @@ def read_heads(address: Address) -> dict[int, str]:
         StorageError: If the server cannot be reached, or something is damaged.
     """
     keys = Keys(address)
-    with closing(connect(address)) as link:
-        states = _numbered(keys, link.ask((b"HGETALL", keys.of_job(b"states")))[0])
+    with closing(connect(address)) as connection:
+        states = _numbered(keys, connection.ask((b"HGETALL", keys.of_job(b"states")))[0])
     return {number: _head(keys, state) for number, state in states.items()}
 
 
@@ -152,8 +152,8 @@ def assign(address: Address, numbers: Iterable[int], name: str, place: str, *, a
         if anew:
             commands.append((b"HSET", keys.of_job(b"anew"), number, number_of(heads.get(number, ""))))
             commands.append((b"HSET", keys.of_job(b"shown"), number, shown))
-    with closing(connect(address)) as link:
-        link.transact(*commands)
+    with closing(connect(address)) as connection:
+        connection.transact(*commands)
 
 
 def read_books(address: Address, cut: JobCut) -> dict[int, State]:
@@ -163,8 +163,10 @@ def read_books(address: Address, cut: JobCut) -> dict[int, State]:
         StorageError: If the server cannot be reached, or something is damaged.
     """
     keys = Keys(address)
-    with closing(connect(address)) as link:
-        replies = link.transact((b"HGETALL", keys.of_job(b"states")), (b"HGETALL", keys.of_job(b"books")))
+    with closing(connect(address)) as connection:
+        replies = connection.transact(
+            (b"HGETALL", keys.of_job(b"states")), (b"HGETALL", keys.of_job(b"books"))
+        )
     assert replies is not None, "nothing is watched"
     states, books = (
         {number: _read(keys, data) for number, data in _numbered(keys, reply).items()} for reply in replies
@@ -214,10 +216,10 @@ def read_traces(address: Address, cut: JobCut, number: int) -> Traces:
         StorageError: If the server cannot be reached, or something is damaged.
     """
     keys = Keys(address)
-    with closing(connect(address)) as link:
+    with closing(connect(address)) as connection:
         # Also of homes that a shard has left. None is added that its letters could be for: nobody has it open.
-        names = sorted(_homes(keys, link).folders)
-        replies = link.transact(
+        names = sorted(_homes(keys, connection).folders)
+        replies = connection.transact(
             (b"HGETALL", keys.of_job(b"states")),
             (b"HGETALL", keys.of_job(b"books")),
             (b"HGETALL", keys.of_job(b"anew")),
@@ -283,7 +285,9 @@ class InHomes:
         name: Of that folder.
     """
 
-    def __init__(self, address: Address, shards: int, lease: Lease | None = None, name: str = "") -> None:
+    def __init__(
+        self, address: Address, shards: int, lease: WriterLease | None = None, name: str = ""
+    ) -> None:
         self.about: Mapping[str, Any] = {"home": name}
         self._keys = Keys(address)
         self._numbers = range(shards)
@@ -314,7 +318,10 @@ class InHomes:
         return [(b"HSET", self._keys.of_job(b"books"), *shown)]
 
     def turn(
-        self, link: Link, written: Sequence[Sequence[Argument]], asked: Sequence[Sequence[Argument]]
+        self,
+        connection: Connection,
+        written: Sequence[Sequence[Argument]],
+        asked: Sequence[Sequence[Argument]],
     ) -> list[Reply]:
         """Write all of it at once, or nothing if the lease is lost; then read.
 
@@ -326,25 +333,25 @@ class InHomes:
         if (lease := self._lease) is None:
             if written:
                 raise StorageError("Only a worker with a lease may show what its shards are like.")
-            return link.checked(link.ask((b"MULTI",), *asked, (b"EXEC",))[-1])
+            return connection.checked(connection.ask((b"MULTI",), *asked, (b"EXEC",))[-1])
         watch = (b"WATCH", self._head), (b"GET", self._head)
-        if self._watched != link.n_opened:
-            self._check(lease, link.ask(*watch)[1])
+        if self._watched != connection.n_opened:
+            self._check(lease, connection.ask(*watch)[1])
         self._watched = 0
         parts = [commands for commands in (written, asked) if commands]
         sent = [each for commands in parts for each in ((b"MULTI",), *commands, (b"EXEC",))]
-        replies = link.write(*sent, *watch)
+        replies = connection.write(*sent, *watch)
         ends = [position for position, command in enumerate(sent) if command == (b"EXEC",)]
         done = [replies[end] for end in ends]
         if None in done:
             self._check(lease, replies[-1])
             raise lease.lost("another process has just opened it")
-        *_, found = [link.checked(each) for each in done]
+        *_, found = [connection.checked(each) for each in done]
         self._check(lease, replies[-1])
-        self._watched = link.n_opened
+        self._watched = connection.n_opened
         return found if asked else []
 
-    def _check(self, lease: Lease, head: bytes | None) -> None:
+    def _check(self, lease: WriterLease, head: bytes | None) -> None:
         if why := lease.why_refused(head):
             raise lease.lost(why)
 

@@ -18,7 +18,7 @@ from scrapy_aopic.storage.disk_workers import InHomes, claim
 from scrapy_aopic.storage.redis.keys import Keys
 from scrapy_aopic.storage.redis.mailboxes import Addressed, Letter, read_bundle, write_bundle
 from scrapy_aopic.storage.redis.membership import JobCut, Registry, State, begin
-from scrapy_aopic.storage.redis.writer_lease import Lease
+from scrapy_aopic.storage.redis.writer_lease import WriterLease
 
 if redis_server.find_server() is None:
     pytest.skip(redis_server.WHY_NOT, allow_module_level=True)
@@ -112,13 +112,13 @@ def test_a_turn_is_one_request_and_a_bundle_for_each_home(server, monkeypatch: p
     requests = []
     where = address.of_home("a")
     with (
-        closing(Lease(where, Keys(where), task="crawl")) as lease,
+        closing(WriterLease(where, Keys(where), task="crawl")) as lease,
         closing(Registry(address, SHARDS, InHomes(address, SHARDS, lease, "a"))) as registry,
     ):
         registry.look(mine)
-        exchange = registry._link._exchange
+        exchange = registry._connection._exchange
         monkeypatch.setattr(
-            registry._link,
+            registry._connection,
             "_exchange",
             lambda commands: (requests.append([each[0] for each in commands]), exchange(commands))[1],
         )

@@ -46,7 +46,7 @@ from scrapy_aopic.session.steering import Steering
 from scrapy_aopic.storage import Address
 from scrapy_aopic.storage.opening import open_snapshots
 from scrapy_aopic.storage.redis import writer_lease
-from scrapy_aopic.storage.redis.connection import Link
+from scrapy_aopic.storage.redis.connection import Connection
 from scrapy_aopic.storage.redis.frozen_view import RedisView
 from scrapy_aopic.storage.redis.keys import Keys
 from scrapy_aopic.storage.redis.membership import JobCut, begin
@@ -554,7 +554,7 @@ def test_no_page_is_leased_whose_transfer_another_worker_may_not_wait_for(settin
         shards.seed(link(f"host{n}.test", n), job.clock())
     tick_until(job, lambda: all(held.shard.counts.queued for held in shards.held.values()))
     with monkeypatch.context() as patch:
-        patch.setattr(writer_lease.Lease, "is_fading", True)
+        patch.setattr(writer_lease.WriterLease, "is_fading", True)
         now = job.clock()
         found = shards.lease(now)
         assert isinstance(found, NotBefore)
@@ -617,7 +617,7 @@ def test_a_request_is_sent_only_while_nobody_else_can_have_its_host(settings, mo
     assert of_page()
     assert of_robots()
     with monkeypatch.context() as patch:
-        patch.setattr(writer_lease.Lease, "is_fading", True)
+        patch.setattr(writer_lease.WriterLease, "is_fading", True)
         assert not of_page()
         assert not of_robots()
     assert of_page()
@@ -661,7 +661,7 @@ def test_only_the_run_of_its_server_keeps_a_letter_that_was_lost_from_being_paid
 ) -> None:
     """A control: a server loses the commit that debits a letter; its receiver, whose own commits are all there, has applied it."""
     if not is_pinned:
-        monkeypatch.setattr(Link, "pin", lambda self, run=b"": b"any")
+        monkeypatch.setattr(Connection, "pin", lambda self, run=b"": b"any")
     with redis_server.Server(tmp_path / "server", appendfsync="always") as server:
         address = Address("aopic:follow", server.url, lease=30.0)
         begin_cut(address, 2, lambda: None)

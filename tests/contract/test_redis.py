@@ -338,8 +338,8 @@ def test_only_the_fence_keeps_a_writer_that_was_taken_for_dead_from_harm(
 ):
     """Without it, which is the control, its next batch lands on top of what it has never seen."""
     if not is_fenced:
-        monkeypatch.setattr(writer_lease.Lease, "why_refused", lambda self, data: "")
-        monkeypatch.setattr(writer_lease.Lease, "check", lambda self: None)
+        monkeypatch.setattr(writer_lease.WriterLease, "why_refused", lambda self, data: "")
+        monkeypatch.setattr(writer_lease.WriterLease, "check", lambda self: None)
     where = address(tmp_path)
     with closing(RedisStore(where)) as late:
         write_transfers(late, n_batches=5)

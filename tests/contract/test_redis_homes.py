@@ -12,11 +12,11 @@ from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.exceptions import LostError, StorageError
 from scrapy_aopic.storage import Address
 from scrapy_aopic.storage.disk_workers import InHomes, assign, claim, read_homes, read_traces, registry_of
-from scrapy_aopic.storage.redis.connection import Link
+from scrapy_aopic.storage.redis.connection import Connection
 from scrapy_aopic.storage.redis.keys import Keys
 from scrapy_aopic.storage.redis.mailboxes import Letter
 from scrapy_aopic.storage.redis.membership import JobCut, Registry, State, begin
-from scrapy_aopic.storage.redis.writer_lease import Lease
+from scrapy_aopic.storage.redis.writer_lease import WriterLease
 from scrapy_aopic.view.whole_job import audit_books, format_whole
 
 if redis_server.find_server() is None:
@@ -42,8 +42,8 @@ def state(number: int, **units: dict[int, int]) -> State:
     return State(f"token {number}", "worker", True, [0] * 6, *lasts, [1, 2, 3, 4], sent, got)
 
 
-def lease_of(address: Address, name: str) -> Lease:
-    return Lease(address.of_home(name), Keys(address.of_home(name)), task="crawl")
+def lease_of(address: Address, name: str) -> WriterLease:
+    return WriterLease(address.of_home(name), Keys(address.of_home(name)), task="crawl")
 
 
 def test_the_first_folders_share_all_shards_and_keep_them(address: Address) -> None:
@@ -57,23 +57,23 @@ def test_the_first_folders_share_all_shards_and_keep_them(address: Address) -> N
 
 
 def test_a_claim_whose_connection_breaks_does_not_overrun_another_one(address: Address, monkeypatch) -> None:
-    watch, transact = Link.watch, Link.transact
+    watch, transact = Connection.watch, Connection.transact
     to_break, to_pass = [1], [1]
 
-    def watched(link: Link, *keys: bytes) -> None:
+    def watched(link: Connection, *keys: bytes) -> None:
         watch(link, *keys)
         if to_break:
             to_break.pop()
             link.close()
 
-    def transacted(link: Link, *commands: Any) -> Any:
+    def transacted(link: Connection, *commands: Any) -> Any:
         if to_pass:
             to_pass.pop()
             assert claim(address, CUT, "b", "m:/b", ()).of == dict.fromkeys((0, 1, 2), "b")
         return transact(link, *commands)
 
-    monkeypatch.setattr(Link, "watch", watched)
-    monkeypatch.setattr(Link, "transact", transacted)
+    monkeypatch.setattr(Connection, "watch", watched)
+    monkeypatch.setattr(Connection, "transact", transacted)
     assert claim(address, CUT, "a", "m:/a", ()).of == {0: "b", 1: "b", 2: "b", 3: "a", 4: "a"}
 
 

@@ -164,14 +164,14 @@ def test_a_letter_is_brought_again_if_the_connection_broke_before_it_was_read(
     with closing(Registry(address, 2)) as registry:
         letter = Letter(0, 1, b"letter")
         registry.post({}, [(1, letter)], [])
-        ask = registry._link.ask
+        ask = registry._connection.ask
 
         def breaks(*commands):
             if commands and commands[0][0] == b"HMGET":
                 raise UnreachableError("the connection broke")
             return ask(*commands)
 
-        monkeypatch.setattr(registry._link, "ask", breaks)
+        monkeypatch.setattr(registry._connection, "ask", breaks)
         with pytest.raises(UnreachableError):
             registry.look({1: 1})
         monkeypatch.undo()

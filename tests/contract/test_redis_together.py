@@ -28,7 +28,7 @@ pytest.importorskip("hiredis")
 
 from scrapy_aopic.storage.address import Address
 from scrapy_aopic.storage.redis import leaves as redis_leaves
-from scrapy_aopic.storage.redis.connection import Link
+from scrapy_aopic.storage.redis.connection import Connection
 from scrapy_aopic.storage.redis.frozen_view import RedisView
 from scrapy_aopic.storage.redis.store import GroupWriter, RedisStore
 
@@ -84,15 +84,15 @@ def requests() -> Iterator[list[list[Any]]]:
     """The words of each request that this thread makes meanwhile."""
     found: list[list[Any]] = []
     own = threading.current_thread()
-    exchange = Link._exchange
+    exchange = Connection._exchange
 
-    def noted(link: Link, commands: Any) -> Any:
+    def noted(link: Connection, commands: Any) -> Any:
         if threading.current_thread() is own:  # and not one that renews a lease
             found.append([each[0] for each in commands])
         return exchange(link, commands)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Link, "_exchange", noted)
+        patch.setattr(Connection, "_exchange", noted)
         yield found
 
 
@@ -230,10 +230,10 @@ def test_a_view_shows_each_store_as_it_was(job, stores, together):
 @pytest.mark.parametrize("has_landed", [True, False])
 def test_a_reply_that_is_lost_is_found_out_for_each(stores, together, monkeypatch, has_landed, n_lost):
     assert write(together, stores, b"1") == [None] * N
-    tell = Link.tell
-    lost: list[Link] = []
+    tell = Connection.tell
+    lost: list[Connection] = []
 
-    def told(link: Link, *commands: Any) -> Any:
+    def told(link: Connection, *commands: Any) -> Any:
         if commands[0][0] != b"EXEC" or len(lost) == n_lost:
             return tell(link, *commands)
         lost.append(link)
@@ -243,7 +243,7 @@ def test_a_reply_that_is_lost_is_found_out_for_each(stores, together, monkeypatc
         raise ConnectionResetError("cut")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Link, "tell", told)
+        patch.setattr(Connection, "tell", told)
         failures = write(together, stores, b"2")
     # The connection may have been dropped while it was not used: that is no failure yet.
     if has_landed or n_lost == 1:
@@ -265,10 +265,10 @@ class Network:
 
     def __init__(self, fates: Iterable[str]) -> None:
         self._fates = iter(fates)
-        self._tell = Link.tell
+        self._tell = Connection.tell
         self.on_the_way: list[socket] = []
 
-    def tell(self, link: Link, *commands: Any) -> Any:
+    def tell(self, link: Connection, *commands: Any) -> Any:
         fate = next(self._fates, "") if commands[0][0] == b"EXEC" else ""
         if not fate:
             return self._tell(link, *commands)
@@ -298,11 +298,11 @@ def network(fates: Iterable[str]) -> Iterator[Network]:
     """The server is reached by a network that treats commits like that."""
     between = Network(fates)
 
-    def tell(link: Link, *commands: Any) -> Any:
+    def tell(link: Connection, *commands: Any) -> Any:
         return between.tell(link, *commands)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Link, "tell", tell)
+        patch.setattr(Connection, "tell", tell)
         try:
             yield between
         finally:

@@ -17,8 +17,8 @@ from typing import Any
 from scrapy import signals
 from scrapy.crawler import Crawler
 
-from scrapy_aopic.storage.redis.connection import Link
-from scrapy_aopic.storage.redis.read_ahead import Ahead
+from scrapy_aopic.storage.redis.connection import Connection
+from scrapy_aopic.storage.redis.read_ahead import ReadAhead
 
 PATTERN = "store-waits-*.json"
 """Names of the files, one for each process, in its working folder: an object with ``waits``, seconds of each wait,
@@ -44,25 +44,25 @@ class StoreWaits:
         return cls(crawler)
 
     def _opened(self) -> None:
-        ask, look, exchange = Link.ask, Ahead.look, Link._exchange
+        ask, look, exchange = Connection.ask, ReadAhead.look, Connection._exchange
 
-        def exchanged(link: Link, commands: Any) -> Any:
+        def exchanged(link: Connection, commands: Any) -> Any:
             replies = exchange(link, commands)
             if replies and threading.current_thread().name.startswith(WRITER):
                 self._writes += 1
             return replies
 
-        def asked(link: Link, *commands: Any) -> Any:
+        def asked(link: Connection, *commands: Any) -> Any:
             return self._timed(ask, link, *commands)
 
-        def looked(ahead: Ahead, *, waits: bool = False) -> None:
+        def looked(ahead: ReadAhead, *, waits: bool = False) -> None:
             look(ahead)
             if waits and not ahead.has_come(ahead._n_sent):
                 self._timed(look, ahead, waits=True)
 
-        setattr(Link, "_exchange", exchanged)  # noqa: B010 - as below
-        setattr(Link, "ask", asked)  # noqa: B010 - mypy takes methods to be what they were
-        setattr(Ahead, "look", looked)  # noqa: B010
+        setattr(Connection, "_exchange", exchanged)  # noqa: B010 - as below
+        setattr(Connection, "ask", asked)  # noqa: B010 - mypy takes methods to be what they were
+        setattr(ReadAhead, "look", looked)  # noqa: B010
 
     def _timed(self, method: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         if threading.get_ident() != self._thread:

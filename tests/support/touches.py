@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from scrapy_aopic.storage.redis.connection import Link
+from scrapy_aopic.storage.redis.connection import Connection
 
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 _CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link"}
@@ -28,13 +28,13 @@ class Touches:
         self._at = at
         self._number = number
         sys.addaudithook(self._heard)
-        exchange = Link._exchange
+        exchange = Connection._exchange
 
-        def exchanged(link: Link, commands: Any) -> Any:
+        def exchanged(link: Connection, commands: Any) -> Any:
             self.touch()
             return exchange(link, commands)
 
-        Link._exchange = exchanged  # type: ignore[assignment,method-assign]
+        Connection._exchange = exchanged  # type: ignore[assignment,method-assign]
 
     def touch(self) -> None:
         self.n += 1

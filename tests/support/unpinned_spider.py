@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scrapy_aopic.storage.redis.connection import Link
+from scrapy_aopic.storage.redis.connection import Connection
 from support.follow_spider import Follow as _Follow
 
 
@@ -10,4 +10,4 @@ class Follow(_Follow):
     """As it is."""
 
 
-Link.pin = lambda self, run=b"": b"any"  # type: ignore[method-assign]
+Connection.pin = lambda self, run=b"": b"any"  # type: ignore[method-assign]

@@ -12,13 +12,13 @@ from .keys import Keys
 if TYPE_CHECKING:
     from scrapy_aopic.storage.address import Address
 
-    from .connection import Link
+    from .connection import Connection
 
 _MOST_SCANS = 2_000
 """Times 1,000 keys that are looked through for jobs."""
 
 
-def connect(address: Address) -> Link:
+def connect(address: Address) -> Connection:
     """A new connection to the server of *address*.
 
     Raises:
@@ -26,10 +26,10 @@ def connect(address: Address) -> Link:
         StorageError: If the server cannot be reached, or does not let us in; or if redis-py is missing.
     """
     try:
-        from .connection import Link  # noqa: PLC0415 (an extra)
+        from .connection import Connection  # noqa: PLC0415 (an extra)
     except ImportError as error:
         raise needs_library(address, error) from error
-    return Link(address)
+    return Connection(address)
 
 
 def needs_library(address: Address, error: ImportError) -> StorageError:
@@ -47,9 +47,9 @@ def find_jobs(address: Address) -> list[str]:
     """
     found: set[bytes] = set()
     cursor = b"0"
-    with closing(connect(address)) as link:
+    with closing(connect(address)) as connection:
         for _ in range(_MOST_SCANS):
-            ((cursor, names),) = link.ask((b"SCAN", cursor, b"MATCH", b"{*}:[ch]*", b"COUNT", 1_000))
+            ((cursor, names),) = connection.ask((b"SCAN", cursor, b"MATCH", b"{*}:[ch]*", b"COUNT", 1_000))
             found |= {name.rpartition(b"}:")[0] for name in names if name.endswith((b"}:head", b"}:cut"))}
             if cursor == b"0":
                 break
@@ -62,7 +62,7 @@ def exists_at(address: Address) -> bool:
     Raises:
         StorageError: If the server cannot be reached, or the job is of another format.
     """
-    keys, link = Keys(address), connect(address)
-    with closing(link):
-        head, cut = link.ask((b"GET", keys.head), (b"EXISTS", keys.of_job(b"cut")))
+    keys, connection = Keys(address), connect(address)
+    with closing(connection):
+        head, cut = connection.ask((b"GET", keys.head), (b"EXISTS", keys.of_job(b"cut")))
         return bool(cut) or keys.read_head(head) is not None

@@ -5,7 +5,7 @@
    take 54 us.
 2. No message contains a password: servers are named by host, port and database.
 3. A reply that is an error is a value, so that the other replies of the same request are read, too.
-4. A link that is *pinned* ends with the run of the server that it was pinned to: after a restart or a fail-over, the server
+4. A connection that is *pinned* ends with the run of the server that it was pinned to: after a restart or a fail-over, the server
    may have lost what this process remembers of it.
 """
 
@@ -94,7 +94,7 @@ def _client(address: Address) -> redis.Redis:
         ) from None
 
 
-class Link:
+class Connection:
     """A connection to the server at *address*; one thread uses it at a time.
 
     A connection that the server has dropped meanwhile (it may close idle ones) is made again once.
@@ -265,18 +265,18 @@ class Link:
 
     def _exchange(self, commands: Iterable[Sequence[Argument]]) -> list[Reply]:
         packed = list(map(hiredis.pack_command, map(tuple, commands)))
-        link = self._socket
-        if link is None:
+        sock = self._socket
+        if sock is None:
             raise ConnectionError("the connection is closed")
         if not packed:
             return []
-        link.sendall(b"".join(packed))
-        self._read_ahead(link)
+        sock.sendall(b"".join(packed))
+        self._read_ahead(sock)
         replies: list[Reply] = []
-        self._read(link, replies, len(packed))
+        self._read(sock, replies, len(packed))
         return replies
 
-    def _read(self, link: socket, replies: list[Reply] | deque[Reply], n: int) -> None:
+    def _read(self, sock: socket, replies: list[Reply] | deque[Reply], n: int) -> None:
         """Take the next *n* replies."""
         get, take = self._reader.gets, replies.append
         while n:
@@ -285,7 +285,7 @@ class Link:
                 take(reply)
                 n -= 1
                 continue
-            data = link.recv(_RECEIVE_BYTES)
+            data = sock.recv(_RECEIVE_BYTES)
             if not data:
                 raise ConnectionError("the server closed the connection")
             self._reader.feed(data)
@@ -313,36 +313,36 @@ class Link:
         Raises:
             OSError: If the connection broke; then none of what was sent ahead has a reply.
         """
-        link = self._socket
-        if link is None:
+        sock = self._socket
+        if sock is None:
             raise ConnectionError("the connection is closed")
         try:
             if waits:
-                self._read_ahead(link)
+                self._read_ahead(sock)
             elif len(self._ahead) < n:
-                self._look(link)
+                self._look(sock)
         except OSError:
             self.close()
             raise
         return [self._ahead.popleft() for _ in range(n)] if len(self._ahead) >= n else None
 
-    def _read_ahead(self, link: socket) -> None:
+    def _read_ahead(self, sock: socket) -> None:
         """Take all replies that are owed."""
         if self._owed:
-            self._read(link, self._ahead, self._owed)
+            self._read(sock, self._ahead, self._owed)
             self._owed = 0
 
-    def _look(self, link: socket) -> None:
+    def _look(self, sock: socket) -> None:
         """Take the replies that are here."""
-        seconds, n_before = link.gettimeout(), len(self._ahead)
-        link.settimeout(0)
+        seconds, n_before = sock.gettimeout(), len(self._ahead)
+        sock.settimeout(0)
         try:
-            self._read(link, self._ahead, self._owed)
+            self._read(sock, self._ahead, self._owed)
         except (BlockingIOError, SSLWantReadError):
             pass
         finally:
             self._owed -= len(self._ahead) - n_before
-            link.settimeout(seconds)
+            sock.settimeout(seconds)
 
     def error(self, action: str, cause: str) -> StorageError:
         """The error for an *action* on the store that failed because of *cause*: a reply, or what the system said."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.ports import Batch, Family
     from scrapy_aopic.storage.address import Address
 
-    from .connection import Argument, Link, Reply
+    from .connection import Argument, Connection, Reply
     from .leaves import Leaves, Rows
 
 _LIFE = 60.0
@@ -55,9 +55,9 @@ class RedisView:
         self._is_closed = False
         self._ended = threading.Event()
         self._leaves: dict[Family, Leaves] = {}
-        self._link = connect(address)
+        self._connection = connect(address)
         try:
-            head, cut = self._link.ask((b"GET", keys.head), (b"EXISTS", keys.of_job(b"cut")))
+            head, cut = self._connection.ask((b"GET", keys.head), (b"EXISTS", keys.of_job(b"cut")))
             if keys.read_head(head) is None:
                 if cut and address.shard < 0:
                     raise StorageError(
@@ -68,7 +68,7 @@ class RedisView:
             if begins:
                 _begin([self])
         except BaseException:
-            self._link.close()
+            self._connection.close()
             raise
 
     @classmethod
@@ -90,13 +90,13 @@ class RedisView:
 
     def _keep(self) -> None:
         """Renew the view until it is closed."""
-        link: Link | None = None
+        connection: Connection | None = None
         while not self._ended.wait(_LIFE / 4):
             with suppress(StorageError):  # a read notices if that takes too long
-                link = link or connect(self._address)
-                link.ask((b"PEXPIRE", self._keys.view(self._id), round(_LIFE * 1000)))
-        if link is not None:
-            link.close()
+                connection = connection or connect(self._address)
+                connection.ask((b"PEXPIRE", self._keys.view(self._id), round(_LIFE * 1000)))
+        if connection is not None:
+            connection.close()
 
     def get_many(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
         groups = self._leaves[family].group(keys)
@@ -129,12 +129,12 @@ class RedisView:
                 (word, keys.leaf(family, each), *group)
                 for each, group in zip(separators, fields, strict=True)
             ]
-            *replies, are_saved, is_alive = self._link.ask(
+            *replies, are_saved, is_alive = self._connection.ask(
                 *now, (b"SMISMEMBER", keys.saved(self._id), *names), (b"EXISTS", keys.view(self._id))
             )
             saved = [n for n, is_saved in enumerate(are_saved) if is_saved]
             if saved and is_alive:
-                *old, is_alive = self._link.ask(
+                *old, is_alive = self._connection.ask(
                     *((word, keys.old(self._id, names[n]), *fields[n]) for n in saved),
                     (b"EXISTS", keys.view(self._id)),
                 )
@@ -155,7 +155,7 @@ class RedisView:
     def size_bytes(self) -> int:
         with self._reading:
             self._check_open()
-            return measure(self._link, self._keys, self._leaves)
+            return measure(self._connection, self._keys, self._leaves)
 
     def verify(self) -> None:
         for family in self._leaves:
@@ -168,8 +168,8 @@ class RedisView:
             self._is_closed = True
             self._ended.set()
             with suppress(StorageError):  # then the writer forgets it
-                forget_view(self._link, self._keys, self._id)
-            self._link.close()
+                forget_view(self._connection, self._keys, self._id)
+            self._connection.close()
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -183,20 +183,20 @@ def _begin(views: Sequence[RedisView]) -> None:
         keys = view._keys
         is_alive = (b"SET", keys.view(view._id), b"", b"PX", round(_LIFE * 1000))
         commands.append([(b"SADD", keys.views, view._id), is_alive, *ask_for_leaves(keys)])
-    replies = iter(views[0]._link.transact(*chain(*commands)) or ())
+    replies = iter(views[0]._connection.transact(*chain(*commands)) or ())
     for view, asked in zip(views, commands, strict=True):
         _, _, *separators = islice(replies, len(asked))
         view._leaves = read_leaves(separators)
         threading.Thread(target=view._keep, name="aopic-view", daemon=True).start()
 
 
-def forget_view(link: Link, keys: Keys, view: bytes) -> None:
+def forget_view(connection: Connection, keys: Keys, view: bytes) -> None:
     """Remove what the server keeps for a *view*.
 
     Raises:
         StorageError: If the server cannot be reached.
     """
-    (names,) = link.ask((b"SMEMBERS", keys.saved(view)))
+    (names,) = connection.ask((b"SMEMBERS", keys.saved(view)))
     for part in chunks([*names], AT_ONCE):
-        link.ask((b"UNLINK", *(keys.old(view, name) for name in part)))
-    link.ask((b"UNLINK", keys.saved(view), keys.view(view)), (b"SREM", keys.views, view))
+        connection.ask((b"UNLINK", *(keys.old(view, name) for name in part)))
+    connection.ask((b"UNLINK", keys.saved(view), keys.view(view)), (b"SREM", keys.views, view))

@@ -14,7 +14,7 @@ from scrapy_aopic.exceptions import StorageError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from .connection import Argument, Link, Reply
+    from .connection import Argument, Connection, Reply
     from .keys import Keys
 
 _LETTERS = 64
@@ -55,7 +55,9 @@ class Mail(Protocol):
         """What shows the letters to the shards *own*, each of which was opened so many times."""
         ...
 
-    def bring(self, link: Link, replies: Sequence[Reply], own: Mapping[int, int]) -> dict[int, list[Letter]]:
+    def bring(
+        self, connection: Connection, replies: Sequence[Reply], own: Mapping[int, int]
+    ) -> dict[int, list[Letter]]:
         """The letters to the shards *own* that were not brought before, by the *replies* to the questions."""
         ...
 
@@ -94,7 +96,9 @@ class ShardMail:
         """The names of all letters to each."""
         return [(b"HKEYS", self._keys.mail(number)) for number in own]
 
-    def bring(self, link: Link, replies: Sequence[Reply], own: Mapping[int, int]) -> dict[int, list[Letter]]:
+    def bring(
+        self, connection: Connection, replies: Sequence[Reply], own: Mapping[int, int]
+    ) -> dict[int, list[Letter]]:
         """Some of those with new names, the first ones of each sender first."""
         self._brought = {opened: self._brought.get(opened, set()) for opened in own.items()}
         if not any(replies):
@@ -108,7 +112,7 @@ class ShardMail:
             for number, names in zip(own, wanted, strict=True)
             if names
         ]
-        found = iter(link.ask(*asked))
+        found = iter(connection.ask(*asked))
         for brought, some in zip(self._brought.values(), wanted, strict=True):
             brought |= {_field(*name) for name in some}
         return {
@@ -245,9 +249,11 @@ class HomeMail:
             else []
         )
 
-    def bring(self, link: Link, replies: Sequence[Reply], own: Mapping[int, int]) -> dict[int, list[Letter]]:
+    def bring(
+        self, connection: Connection, replies: Sequence[Reply], own: Mapping[int, int]
+    ) -> dict[int, list[Letter]]:
         """What is in them; letters to a shard that is not open yet are kept until it is."""
-        del link
+        del connection
         for entry, fields in replies[0] if replies else ():
             # Others are sent again, to where their receivers are now.
             here = [each for each in self._letters(fields) if self.homes.get(each.to) == self._home]

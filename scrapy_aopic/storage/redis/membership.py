@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from scrapy_aopic.storage.address import Address
 
-    from .connection import Argument, Link, Reply
+    from .connection import Argument, Connection, Reply
     from .mailboxes import Mail
 
 _MADE = "made"
@@ -159,8 +159,8 @@ def read_cut(address: Address) -> JobCut | None:
         StorageError: If the server cannot be reached, or says something else.
     """
     keys = Keys(address)
-    with closing(connect(address)) as link:
-        return _read_cut(keys, link.ask((b"GET", keys.of_job(b"cut")))[0])
+    with closing(connect(address)) as connection:
+        return _read_cut(keys, connection.ask((b"GET", keys.of_job(b"cut")))[0])
 
 
 def _read_cut(keys: Keys, data: bytes | None) -> JobCut | None:
@@ -182,8 +182,8 @@ def read_suffixes(address: Address) -> bytes | None:
     Raises:
         StorageError: If the server cannot be reached.
     """
-    with closing(connect(address)) as link:
-        found: bytes | None = link.ask((b"GET", Keys(address).of_job(b"suffixes")))[0]
+    with closing(connect(address)) as connection:
+        found: bytes | None = connection.ask((b"GET", Keys(address).of_job(b"suffixes")))[0]
     return found
 
 
@@ -198,10 +198,10 @@ def begin(address: Address, cut: JobCut, prepare: Callable[[], object], *, suffi
     """
     keys, token = Keys(address), secrets.token_hex(8).encode()
     cut_key, beginning = keys.of_job(b"cut"), keys.of_job(b"beginning")
-    with closing(connect(address)) as link:
-        check_server(link, address)
+    with closing(connect(address)) as connection:
+        check_server(connection, address)
         while True:
-            found, head = link.ask((b"GET", cut_key), (b"EXISTS", keys.head))
+            found, head = connection.ask((b"GET", cut_key), (b"EXISTS", keys.head))
             if _read_cut(keys, found) is not None:
                 return False
             if head:
@@ -209,22 +209,22 @@ def begin(address: Address, cut: JobCut, prepare: Callable[[], object], *, suffi
                     f"The job in {address} is in one piece, and AOPIC_SHARDS is now {cut.shards}: set AOPIC_SHARDS back to 1, "
                     "or begin another job with another AOPIC_REDIS_KEY. Nothing was changed."
                 )
-            link.ask((b"SET", beginning, token, b"NX", b"PX", round(_BEGIN * 1000)))
-            owner, found = link.ask((b"GET", beginning), (b"GET", cut_key))
+            connection.ask((b"SET", beginning, token, b"NX", b"PX", round(_BEGIN * 1000)))
+            owner, found = connection.ask((b"GET", beginning), (b"GET", cut_key))
             if owner == token:
                 if found is None:
                     break
-                link.ask((b"DEL", beginning))  # another process has made it since it was looked for
+                connection.ask((b"DEL", beginning))  # another process has made it since it was looked for
                 return False
             time.sleep(_LOOK)
         try:
             prepare()
-            link.transact(
+            connection.transact(
                 (b"SET", keys.of_job(b"suffixes"), suffixes),
                 (b"SET", cut_key, json.dumps({**cut._asdict(), _MADE: token.decode()}).encode(), b"NX"),
             )
         finally:
-            link.ask((b"DEL", beginning))
+            connection.ask((b"DEL", beginning))
     return True
 
 
@@ -266,7 +266,10 @@ class Places(Protocol):
         ...
 
     def turn(
-        self, link: Link, written: Sequence[Sequence[Argument]], asked: Sequence[Sequence[Argument]]
+        self,
+        connection: Connection,
+        written: Sequence[Sequence[Argument]],
+        asked: Sequence[Sequence[Argument]],
     ) -> list[Reply]:
         """Let the server do what is *written*, which may be done twice; returns the replies to what is *asked*, of one moment.
 
@@ -306,13 +309,16 @@ class OnServer:
         return []
 
     def turn(
-        self, link: Link, written: Sequence[Sequence[Argument]], asked: Sequence[Sequence[Argument]]
+        self,
+        connection: Connection,
+        written: Sequence[Sequence[Argument]],
+        asked: Sequence[Sequence[Argument]],
     ) -> list[Reply]:
         """All in one request: the server has what is written of."""
         if not asked:
-            link.ask(*written)
+            connection.ask(*written)
             return []
-        return link.checked(link.ask(*written, (b"MULTI",), *asked, (b"EXEC",))[-1])
+        return connection.checked(connection.ask(*written, (b"MULTI",), *asked, (b"EXEC",))[-1])
 
 
 class Registry:
@@ -340,8 +346,8 @@ class Registry:
         self._said_at = -inf
         self._instant = 0.0, 0.0
         self._states: dict[bytes, tuple[bytes, State]] = {}
-        self._link = connect(address)
-        self.run = self._link.pin()
+        self._connection = connect(address)
+        self.run = self._connection.pin()
         self._process = {
             "pid": os.getpid(),
             "host": socket.gethostname(),
@@ -357,12 +363,12 @@ class Registry:
         """
         self._states = {}
         self._places.mail.forget()
-        self.run = self._link.pin()
+        self.run = self._connection.pin()
 
     def now(self) -> tuple[float, float, float]:
         """The server's time, in seconds since the epoch, and the instants (``time.monotonic``) between which it was that."""
         asked = time.monotonic()
-        instant = _seconds(self._link.ask((b"TIME",))[0])
+        instant = _seconds(self._connection.ask((b"TIME",))[0])
         heard = time.monotonic()
         self._instant = instant, heard
         return instant, asked, heard
@@ -405,7 +411,7 @@ class Registry:
             written.append((b"HDEL", keys.of_job(b"workers"), *self._dead))
         asked = time.monotonic()
         replies = places.turn(
-            self._link,
+            self._connection,
             written,
             (
                 (b"GET", keys.of_job(b"cut")),
@@ -437,7 +443,7 @@ class Registry:
             seen,
             heads,
             is_owned,
-            places.mail.bring(self._link, boxes, own),
+            places.mail.bring(self._connection, boxes, own),
             asked,
             heard,
             self.run,
@@ -521,7 +527,7 @@ class Registry:
             StorageError: If the server cannot be reached; it may be done once more then.
         """
         if commands := self._posted(states, letters, read):
-            self._places.turn(self._link, commands, ())
+            self._places.turn(self._connection, commands, ())
             self._places.mail.landed()
 
     def leave(self) -> None:
@@ -530,11 +536,11 @@ class Registry:
         Raises:
             StorageError: If the server cannot be reached: it will notice by itself.
         """
-        self._link.ask((b"HDEL", self._keys.of_job(b"workers"), self.token))
+        self._connection.ask((b"HDEL", self._keys.of_job(b"workers"), self.token))
 
     def close(self) -> None:
         """Close the connection. Idempotent."""
-        self._link.close()
+        self._connection.close()
 
 
 def _pairs(reply: Reply) -> dict[bytes, bytes]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from scrapy_aopic.core.ports import Batch
 
-    from .connection import Link, Reply
+    from .connection import Connection, Reply
     from .keys import Keys
     from .leaves import Leaves
 
@@ -42,16 +42,16 @@ class _Sent(NamedTuple):
     groups: list[list[bytes]]
 
 
-class Ahead:
-    """Rows that were read ahead on *link*; for one thread at a time."""
+class ReadAhead:
+    """Rows that were read ahead on *connection*; for one thread at a time."""
 
-    def __init__(self, link: Link, keys: Keys) -> None:
-        self._link = link
+    def __init__(self, connection: Connection, keys: Keys) -> None:
+        self._connection = connection
         self._keys = keys
         self._sent: deque[_Sent] = deque()
         self._n_sent = 0
         self._n_void = 0  # of those under way, the first ones, which do not count
-        self._opened = link.n_opened
+        self._opened = connection.n_opened
         self._found: dict[Family, dict[bytes, bytes | None]] = {family: {} for family in Family}
         self._n_found = 0
         self._wanted: dict[Family, set[bytes]] = {family: set() for family in Family}
@@ -75,7 +75,9 @@ class Ahead:
         groups = leaves.group(missing)
         leaf = self._keys.leaf
         try:
-            self._link.send_ahead(*((b"HMGET", leaf(family, each), *group) for each, group in groups.items()))
+            self._connection.send_ahead(
+                *((b"HMGET", leaf(family, each), *group) for each, group in groups.items())
+            )
         except OSError:  # the next read says so, or makes another connection
             self._forget_sent()
             return self._n_sent
@@ -108,12 +110,12 @@ class Ahead:
 
     def look(self, *, waits: bool = False) -> None:
         """Take what has come; all that is under way if one *waits* for it."""
-        if self._opened != self._link.n_opened:
+        if self._opened != self._connection.n_opened:
             self._forget_sent()
         while self._sent:
             sent = self._sent[0]
             try:
-                replies = self._link.came(len(sent.groups), waits=waits)
+                replies = self._connection.came(len(sent.groups), waits=waits)
             except OSError:
                 self._forget_sent()
                 return
@@ -144,6 +146,6 @@ class Ahead:
     def _forget_sent(self) -> None:
         self._sent.clear()
         self._n_void = 0
-        self._opened = self._link.n_opened
+        self._opened = self._connection.n_opened
         for wanted in self._wanted.values():
             wanted.clear()

@@ -20,7 +20,7 @@ from .keys import Keys
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from .connection import Argument, Link
+    from .connection import Argument, Connection
 
 _LEFT = 3_600
 """Seconds after which the server forgets a part of a list, unless another part comes."""
@@ -63,29 +63,29 @@ def put_in_place(moves: Sequence[Move], *, forget_mail: int = 0) -> None:
     Raises:
         StorageError: If the server cannot be reached, or a store is changed meanwhile. Nothing was moved then.
     """
-    with closing(connect(moves[0].place)) as link:
+    with closing(connect(moves[0].place)) as connection:
         heads = [Keys(move.made).head for move in moves] + [Keys(move.place).head for move in moves]
-        link.watch(*heads)
+        connection.watch(*heads)
         commands: list[Sequence[Argument]] = []
         for move in moves:
             if move.kept is not None:
-                commands += _renames(link, move.place, move.kept)
-            commands += _renames(link, move.made, move.place)
+                commands += _renames(connection, move.place, move.kept)
+            commands += _renames(connection, move.made, move.place)
         if forget_mail:
             keys = Keys(moves[0].place)
             mail = [keys.mail(number) for number in range(forget_mail)]
             commands.append((b"DEL", keys.of_job(b"states"), *mail))
-        if link.transact(*commands) is None:
+        if connection.transact(*commands) is None:
             raise StorageError(
                 f"The store in {moves[0].place} was changed meanwhile. Nothing was moved; try again."
             )
 
 
-def _renames(link: Link, place: Address, to: Address) -> list[Sequence[Argument]]:
+def _renames(connection: Connection, place: Address, to: Address) -> list[Sequence[Argument]]:
     """What lets the rows of the store at *place* be at *to*, and removes what is no row and no head."""
     source, target = Keys(place), Keys(to)
     begin, to_begin = _beginning(source), _beginning(target)
-    found = _keys_of(link, source)
+    found = _keys_of(connection, source)
     commands: list[Sequence[Argument]] = [
         (b"RENAME", key, to_begin + key.removeprefix(begin)) for key in sorted(found)
     ]
@@ -93,7 +93,7 @@ def _renames(link: Link, place: Address, to: Address) -> list[Sequence[Argument]
 
 
 def put_pieces(
-    link: Link,
+    connection: Connection,
     key: bytes,
     pieces: Iterable[bytes],
     *more: Sequence[Argument],
@@ -111,7 +111,7 @@ def put_pieces(
     """
     made, n = key + b"-new-" + secrets.token_hex(4).encode(), 0
     for n, piece in enumerate(pieces, 1):
-        done = link.transact((b"RPUSH", made, piece), (b"EXPIRE", made, _LEFT))
+        done = connection.transact((b"RPUSH", made, piece), (b"EXPIRE", made, _LEFT))
         if done is None or done[0] != n:
             raise StorageError(
                 f"The server has lost a part of what was put there (key {key.decode(errors='replace')}). Nothing was changed; try again."
@@ -119,11 +119,11 @@ def put_pieces(
     put = [(b"RENAME", made, key), (b"PERSIST", key)] if n else [(b"DEL", key)]
     while True:
         if unless is not None:
-            link.watch(unless[0])
-            if unless[1](set(link.ask((b"SMEMBERS", unless[0]))[0])):
-                link.ask((b"DEL", made), (b"UNWATCH",))
+            connection.watch(unless[0])
+            if unless[1](set(connection.ask((b"SMEMBERS", unless[0]))[0])):
+                connection.ask((b"DEL", made), (b"UNWATCH",))
                 return
-        if link.transact(*put, *more) is not None:
+        if connection.transact(*put, *more) is not None:
             return
 
 
@@ -134,10 +134,10 @@ def remove_store(place: Address) -> None:
         StorageError: If the server cannot be reached.
     """
     keys = Keys(place)
-    with closing(connect(place)) as link:
-        found = [*_keys_of(link, keys), keys.owner, keys.views]
+    with closing(connect(place)) as connection:
+        found = [*_keys_of(connection, keys), keys.owner, keys.views]
         for begin in range(0, len(found), _AT_ONCE):
-            link.ask((b"UNLINK", *found[begin : begin + _AT_ONCE]))
+            connection.ask((b"UNLINK", *found[begin : begin + _AT_ONCE]))
 
 
 def has_store(place: Address) -> bool:
@@ -146,13 +146,13 @@ def has_store(place: Address) -> bool:
     Raises:
         StorageError: If the server cannot be reached.
     """
-    with closing(connect(place)) as link:
-        return bool(link.ask((b"EXISTS", Keys(place).head))[0])
+    with closing(connect(place)) as connection:
+        return bool(connection.ask((b"EXISTS", Keys(place).head))[0])
 
 
-def leaves_of(link: Link, keys: Keys) -> dict[Family, set[bytes]]:
+def leaves_of(connection: Connection, keys: Keys) -> dict[Family, set[bytes]]:
     """The keys of all leaves of a store that are there, by family."""
-    found = _keys_of(link, keys)
+    found = _keys_of(connection, keys)
     return {family: {key for key in found if key.startswith(keys.leaf(family, b""))} for family in Family}
 
 
@@ -161,19 +161,21 @@ def _beginning(keys: Keys) -> bytes:
     return keys.head.removesuffix(b"head")
 
 
-def _keys_of(link: Link, keys: Keys) -> set[bytes]:
+def _keys_of(connection: Connection, keys: Keys) -> set[bytes]:
     """The head of a store, its leaves, and what says which these are, as far as they are there."""
     begins = tuple(keys.leaf(family, b"") for family in Family)
     single = {keys.head, *keys.separators.values()}
-    return {key for key in _keys_like(link, _beginning(keys)) if key in single or key.startswith(begins)}
+    return {
+        key for key in _keys_like(connection, _beginning(keys)) if key in single or key.startswith(begins)
+    }
 
 
-def _keys_like(link: Link, start: bytes) -> Iterator[bytes]:
+def _keys_like(connection: Connection, start: bytes) -> Iterator[bytes]:
     """All keys that begin with *start*."""
     pattern = b"".join(b"\\" + bytes((each,)) if each in b"*?[]\\^-" else bytes((each,)) for each in start)
     cursor = b"0"
     while True:
-        ((cursor, names),) = link.ask((b"SCAN", cursor, b"MATCH", pattern + b"*", b"COUNT", _AT_ONCE))
+        ((cursor, names),) = connection.ask((b"SCAN", cursor, b"MATCH", pattern + b"*", b"COUNT", _AT_ONCE))
         yield from names
         if cursor == b"0":
             return

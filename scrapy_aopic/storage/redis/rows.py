@@ -16,7 +16,7 @@ from .leaves import Leaves
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from .connection import Argument, Link, Reply
+    from .connection import Argument, Connection, Reply
     from .keys import Keys
     from .leaves import Rows
 
@@ -100,9 +100,9 @@ def read_rows(keys: Keys, family: Family, reply: Reply) -> Rows:
     return rows
 
 
-def measure(link: Link, keys: Keys, leaves: Mapping[Family, Leaves]) -> int:
+def measure(connection: Connection, keys: Keys, leaves: Mapping[Family, Leaves]) -> int:
     """Bytes of the server's memory that *leaves* take."""
     asked = [
         (b"MEMORY", b"USAGE", keys.leaf(family, each)) for family in Family for each in leaves[family].filled
     ]
-    return sum(n or 0 for part in chunks(asked, AT_ONCE) for n in link.ask(*part))
+    return sum(n or 0 for part in chunks(asked, AT_ONCE) for n in connection.ask(*part))

@@ -33,15 +33,17 @@ def copy_remains(place: Address, write: Callable[[Family, dict[bytes, bytes]], o
         StorageError: If the server cannot be reached.
     """
     keys, gaps = Keys(place), dict[Family, int]()
-    with closing(connect(place)) as link:
-        found = leaves_of(link, keys)
+    with closing(connect(place)) as connection:
+        found = leaves_of(connection, keys)
         for family in Family:
-            (said,) = link.inquire((b"SMEMBERS", keys.separators[family]))
+            (said,) = connection.inquire((b"SMEMBERS", keys.separators[family]))
             expected = {keys.leaf(family, each) for each in said} if isinstance(said, list) else set()
             leaves = sorted(found[family])
             gaps[family] = len(expected ^ {*leaves})
             for begin in range(0, len(leaves), _AT_ONCE):
-                replies = link.inquire(*((b"HGETALL", leaf) for leaf in leaves[begin : begin + _AT_ONCE]))
+                replies = connection.inquire(
+                    *((b"HGETALL", leaf) for leaf in leaves[begin : begin + _AT_ONCE])
+                )
                 for reply in replies:
                     rows, bad = _rows(family, reply)
                     gaps[family] += bad

@@ -17,7 +17,7 @@ _MOST_AT_ONCE = 16
 """Leaves that are read at once, at most; the first request is for one, because most scans want a few rows."""
 
 
-class Source(Protocol):
+class LeafSource(Protocol):
     """What a scan reads from."""
 
     def read_leaves(self, scan: Scan, separators: Sequence[bytes], /) -> list[Rows]:
@@ -48,7 +48,7 @@ class Scan(Iterator[tuple[bytes, bytes]]):
 
     def __init__(
         self,
-        source: Source,
+        source: LeafSource,
         keys: Keys,
         family: Family,
         bounds: tuple[bytes, bytes | None],

@@ -13,7 +13,7 @@ from .leaves import MOST_ROWS
 if TYPE_CHECKING:
     from scrapy_aopic.storage.address import Address
 
-    from .connection import Link
+    from .connection import Connection
 
 logger = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ _VALUE_BYTES = 512
 """Bytes of a value that a leaf should take without becoming a hash table: longer than most requests."""
 
 
-def check_server(link: Link, address: Address) -> None:
+def check_server(connection: Connection, address: Address) -> None:
     """Refuse a server that would drop rows, and warn of one that may forget commits.
 
     Raises:
@@ -32,7 +32,7 @@ def check_server(link: Link, address: Address) -> None:
     """
     from .connection import ReplyError  # noqa: PLC0415 (an extra, which crawls without a server do not need)
 
-    (said,) = link.inquire((b"INFO",))
+    (said,) = connection.inquire((b"INFO",))
     if isinstance(said, ReplyError):
         _not_checked(address, str(said))
         return
@@ -61,7 +61,7 @@ def check_server(link: Link, address: Address) -> None:
         )
     names = ("appendfsync", "save", "hash-max-listpack-value", "hash-max-listpack-entries")
     config: dict[str, str] = {}
-    replies = link.inquire(*((b"CONFIG", b"GET", name) for name in names))
+    replies = connection.inquire(*((b"CONFIG", b"GET", name) for name in names))
     for name, reply in zip(names, replies, strict=True):
         if isinstance(reply, ReplyError):
             _not_checked(address, str(reply))

@@ -56,11 +56,11 @@ class LessonBoard:
     def __init__(self, address: Address) -> None:
         keys = Keys(address)
         self._stream, self._known, self._grades = map(keys.of_job, (b"lessons", b"learned", b"grades"))
-        self._link = connect(address)
+        self._connection = connect(address)
 
     def known(self) -> tuple[bytes, bytes]:
         """The place in the stream at which somebody knew this, and what; the beginning, and nothing, if nothing is kept."""
-        data = self._link.ask((b"GET", self._known))[0] or b""
+        data = self._connection.ask((b"GET", self._known))[0] or b""
         place, _, known = data.partition(b" ")
         return (place, known) if place.replace(b"-", b"", 1).isdigit() else (BEGINNING, b"")
 
@@ -70,11 +70,11 @@ class LessonBoard:
         Raises:
             StorageError: If the server does not take it, or that is not known.
         """
-        self._link.transact((b"SET", self._known, place + b" " + known))
+        self._connection.transact((b"SET", self._known, place + b" " + known))
 
     def graded(self) -> tuple[int, int]:
         """Pages of the job that were graded, and relevant ones."""
-        return _numbers(self._link.ask((b"HMGET", self._grades, b"pages", b"relevant"))[0])
+        return _numbers(self._connection.ask((b"HMGET", self._grades, b"pages", b"relevant"))[0])
 
     def look(self, place: bytes) -> Heard:
         """What is new behind *place*.
@@ -82,7 +82,7 @@ class LessonBoard:
         Raises:
             StorageError: If the server cannot be reached.
         """
-        entries, counts = self._link.ask(
+        entries, counts = self._connection.ask(
             (b"XRANGE", self._stream, b"(" + place, b"+", b"COUNT", _AT_ONCE),
             (b"HMGET", self._grades, b"pages", b"relevant"),
         )
@@ -101,7 +101,7 @@ class LessonBoard:
         Raises:
             StorageError: If the server does not take it, or that is not known.
         """
-        self._link.transact(
+        self._connection.transact(
             (b"XADD", self._stream, b"MAXLEN", _KEPT, b"*", b"l", entry),
             (b"HINCRBY", self._grades, b"pages", pages),
             (b"HINCRBY", self._grades, b"relevant", relevant),
@@ -109,7 +109,7 @@ class LessonBoard:
 
     def close(self) -> None:
         """Close the connection."""
-        self._link.close()
+        self._connection.close()
 
 
 def _numbers(counts: Sequence[bytes | None]) -> tuple[int, int]:

@@ -25,7 +25,7 @@ from .scan import Scan
 from .server_checks import check_server
 from .store_state import StoreState
 from .transaction import StoreWatch, write_batches
-from .writer_lease import Lease
+from .writer_lease import WriterLease
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.ports import Batch, Family, Store
     from scrapy_aopic.storage.address import Address
 
-    from .connection import Link
+    from .connection import Connection
     from .leaves import Rows
 
 
@@ -59,22 +59,22 @@ class RedisStore(StoreState):
 
     def __init__(self, address: Address, *, task: str = "crawl", is_one_of_many: bool = False) -> None:
         keys = Keys(address)
-        lease = Lease(address, keys, task=task, waits=not is_one_of_many, is_pinned=is_one_of_many)
-        links: list[Link] = []
+        lease = WriterLease(address, keys, task=task, waits=not is_one_of_many, is_pinned=is_one_of_many)
+        connections: list[Connection] = []
         try:
-            links += [reader := connect(address)]
-            links += [writer := connect(address)]
+            connections += [reader := connect(address)]
+            connections += [writer := connect(address)]
             if is_one_of_many:
-                for link in links:
-                    link.pin(lease.run)
+                for connection in connections:
+                    connection.pin(lease.run)
             else:
                 check_server(reader, address)
             leaves = read_leaves(reader.ask(*ask_for_leaves(keys)))
             _count_rows(reader, keys, leaves)
         except BaseException:
             lease.close()
-            for link in links:
-                link.close()
+            for connection in connections:
+                connection.close()
             raise
         super().__init__(address, keys, lease, reader, leaves)
         self._watch = StoreWatch(writer)
@@ -197,7 +197,7 @@ class RedisStore(StoreState):
                 self.is_closed = True
                 self.lease.close()
                 self.reader.close()
-                self._watch.link.close()
+                self._watch.connection.close()
 
 
 class GroupWriter:
@@ -241,17 +241,17 @@ class GroupWriter:
         """
         if self._watch is None:
             self._watch = StoreWatch(connect(self._address))
-        if self._watch.link.run != run:
-            self._watch.link.pin(run)
+        if self._watch.connection.run != run:
+            self._watch.connection.pin(run)
         return self._watch
 
     def close(self) -> None:
         """Close the connection. Idempotent."""
         if self._watch is not None:
-            self._watch.link.close()
+            self._watch.connection.close()
 
 
-def _count_rows(reader: Link, keys: Keys, leaves: dict[Family, Leaves]) -> None:
+def _count_rows(reader: Connection, keys: Keys, leaves: dict[Family, Leaves]) -> None:
     for family, each_leaf in leaves.items():
         counts: dict[bytes, int] = {}
         for separators in chunks(each_leaf.filled, AT_ONCE):

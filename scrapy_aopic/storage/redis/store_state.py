@@ -8,7 +8,7 @@ from weakref import WeakSet
 
 from scrapy_aopic.exceptions import StorageError
 
-from .read_ahead import Ahead
+from .read_ahead import ReadAhead
 from .rows import read_rows
 
 if TYPE_CHECKING:
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.ports import Family
     from scrapy_aopic.storage.address import Address
 
-    from .connection import Link
+    from .connection import Connection
     from .keys import Keys
     from .leaves import Leaves, Rows
     from .scan import Scan
-    from .writer_lease import Lease
+    from .writer_lease import WriterLease
 
 
 class StoreState:
@@ -41,14 +41,19 @@ class StoreState:
     """
 
     def __init__(
-        self, address: Address, keys: Keys, lease: Lease, reader: Link, leaves: dict[Family, Leaves]
+        self,
+        address: Address,
+        keys: Keys,
+        lease: WriterLease,
+        reader: Connection,
+        leaves: dict[Family, Leaves],
     ) -> None:
         self.address = address
         self.keys = keys
         self.lease = lease
         self.reader = reader
         self.leaves = leaves
-        self.ahead = Ahead(reader, keys)
+        self.ahead = ReadAhead(reader, keys)
         self.writing = threading.Lock()
         self.reading = threading.Lock()
         self.scans: WeakSet[Scan] = WeakSet()

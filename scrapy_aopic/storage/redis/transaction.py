@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from scrapy_aopic.core.ports import Batch, Family
 
-    from .connection import Argument, Link, Reply
+    from .connection import Argument, Connection, Reply
     from .leaves import Change, Plan, Rows
     from .scan import Scan
     from .store_state import StoreState
@@ -63,11 +63,11 @@ class StoreWatch:
     One thread at a time uses it, and the connection is used for nothing else: each transaction ends all that is watched.
     """
 
-    def __init__(self, link: Link) -> None:
-        self.link = link
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
         self._stores: list[StoreState] = []
         self._seen: dict[StoreState, tuple[Reply, Reply]] = {}
-        self._connection = 0
+        self._n_opened = 0
 
     def look(self, stores: Sequence[StoreState]) -> list[tuple[Reply, Reply]]:
         """Head and views of *stores*, which are watched since.
@@ -78,11 +78,11 @@ class StoreWatch:
             StorageError: If the server cannot be reached, or refuses.
         """
         seen, self._seen = self._seen, {}
-        if self._connection != self.link.n_opened or any(
+        if self._n_opened != self.connection.n_opened or any(
             each not in seen or seen[each][0] != each.lease.head.packed() for each in stores
         ):
-            replies = self.link.inquire((b"UNWATCH",), *self.questions(stores))
-            self.note(self.link.checked(replies[1:], "write to"))
+            replies = self.connection.inquire((b"UNWATCH",), *self.questions(stores))
+            self.note(self.connection.checked(replies[1:], "write to"))
             seen, self._seen = self._seen, {}
         return [seen[each] for each in stores]
 
@@ -100,7 +100,7 @@ class StoreWatch:
         """The *replies* to :meth:`questions`, unless one is an error."""
         if not any(isinstance(each, ReplyError) for each in replies):
             self._seen = dict(zip(self._stores, zip(replies[1::2], replies[2::2], strict=True), strict=True))
-            self._connection = self.link.n_opened
+            self._n_opened = self.connection.n_opened
 
 
 class StoreCommit:
@@ -206,7 +206,7 @@ class StoreCommit:
 
     # -- the transaction
 
-    def is_ready(self, head: Reply, views: Sequence[bytes], link: Link) -> bool:
+    def is_ready(self, head: Reply, views: Sequence[bytes], connection: Connection) -> bool:
         """Compare *head* and *views* with what they should be: whether it may be carried out if they stay so.
 
         Otherwise it is done, because it has landed before or because the store is lost, or the store has to be looked at again.
@@ -217,34 +217,34 @@ class StoreCommit:
         """
         lease = self.store.lease
         if head == self._after.packed():  # the reply was lost
-            self._count_again(link)
+            self._count_again(connection)
             self._landed()
             return False
         if head != lease.head.packed() and (why := lease.why_refused(head)):
             self.fail(lease.lost(why))
             return False
-        return self._save_for(views, link)
+        return self._save_for(views, connection)
 
-    def _count_again(self, link: Link) -> None:
+    def _count_again(self, connection: Connection) -> None:
         """Read what the replies would have said: how many rows the leaves have that changed."""
         leaf = self.store.keys.leaf
         for family, plan in self._plans.items():
             asked = [(b"HLEN", leaf(family, each)) for each in plan.touched]
-            counts = [n for part in chunks(asked, AT_ONCE) for n in link.ask(*part)]
+            counts = [n for part in chunks(asked, AT_ONCE) for n in connection.ask(*part)]
             for change, n in zip(plan.changes, counts, strict=True):
                 change.n_rows = n
 
-    def _save_for(self, views: Sequence[bytes], link: Link) -> bool:
+    def _save_for(self, views: Sequence[bytes], connection: Connection) -> bool:
         """Copy the leaves that change and were not copied before, for each of the *views*; false if one has died."""
         store, keys = self.store, self.store.keys
         self._saving, self._saved = [], []
         store.views = {view: store.views[view] for view in views if view in store.views}
         for view in views:
-            is_alive, names = link.checked(
-                link.tell((b"EXISTS", keys.view(view)), (b"SMEMBERS", keys.saved(view))), "write to"
+            is_alive, names = connection.checked(
+                connection.tell((b"EXISTS", keys.view(view)), (b"SMEMBERS", keys.saved(view))), "write to"
             )
             if not is_alive:
-                forget_view(link, keys, view)
+                forget_view(connection, keys, view)
                 return False
             saved = store.views.setdefault(view, {*names})
             new_names = []
@@ -348,10 +348,10 @@ def write_batches(
             locks.enter_context(store.writing)
             commits.append(StoreCommit(store, batch))
         try:
-            _plan(commits, watch.link)
+            _plan(commits, watch.connection)
             _carry_out(commits, watch)
         except StorageError as error:
-            watch.link.close()  # and with it what is watched and queued
+            watch.connection.close()  # and with it what is watched and queued
             for each in _undone(commits):
                 each.fail(error)
         for each in commits:
@@ -363,10 +363,10 @@ def _undone(commits: Iterable[StoreCommit]) -> list[StoreCommit]:
     return [each for each in commits if not each.is_done]
 
 
-def _plan(commits: Sequence[StoreCommit], link: Link) -> None:
+def _plan(commits: Sequence[StoreCommit], connection: Connection) -> None:
     commits = _undone(commits)
     missing = [each.missing() for each in commits]
-    replies = iter([reply for part in chunks([*chain(*missing)], AT_ONCE) for reply in link.ask(*part)])
+    replies = iter([reply for part in chunks([*chain(*missing)], AT_ONCE) for reply in connection.ask(*part)])
     for each, commands in zip(commits, missing, strict=True):
         with each.failing():
             each.plan([*islice(replies, len(commands))])
@@ -378,7 +378,7 @@ def _carry_out(commits: Sequence[StoreCommit], watch: StoreWatch) -> None:
     Raises:
         StorageError: If the server refuses, or cannot be reached.
     """
-    link = watch.link
+    connection = watch.connection
     broken: list[OSError] = []
     with (
         ExitStack() as locks
@@ -388,24 +388,26 @@ def _carry_out(commits: Sequence[StoreCommit], watch: StoreWatch) -> None:
                 return
             seen = watch.look([each.store for each in todo])
             try:
-                if not _are_ready(todo, seen, link):
+                if not _are_ready(todo, seen, connection):
                     continue
                 if len(broken) == _MOST_BROKEN:
-                    raise link.error("write to", plainly(broken[-1]))
+                    raise connection.error("write to", plainly(broken[-1]))
                 _execute(todo, watch, locks)
             except StorageError:  # which is an OSError, too
                 raise
             except OSError as error:
                 broken.append(error)
-    raise link.error("write to", "too many views of it are opened and closed")
+    raise connection.error("write to", "too many views of it are opened and closed")
 
 
-def _are_ready(commits: Sequence[StoreCommit], seen: Sequence[tuple[Reply, Reply]], link: Link) -> bool:
+def _are_ready(
+    commits: Sequence[StoreCommit], seen: Sequence[tuple[Reply, Reply]], connection: Connection
+) -> bool:
     """Whether all *commits* may be carried out, whose stores were *seen* like that."""
     n_ready = 0
     for each, (head, views) in zip(commits, seen, strict=True):
         with each.failing():
-            n_ready += each.is_ready(head, views, link)
+            n_ready += each.is_ready(head, views, connection)
     return n_ready == len(commits)
 
 
@@ -416,18 +418,18 @@ def _execute(commits: Sequence[StoreCommit], watch: StoreWatch, locks: ExitStack
         StorageError: If the server refuses, or a leaf cannot be read; nothing was done.
         OSError: If the connection broke.
     """
-    link = watch.link
+    connection = watch.connection
     queued = [(b"MULTI",), *chain(*(each.commands for each in commits))]
     late = [each.late for each in commits]
-    link.send_ahead(*queued)
+    connection.send_ahead(*queued)
     for each in commits:
         each.stop_readers(locks)
         each.save_for_scans()
     questions = watch.questions(each.store for each in commits)
-    done, *replies = link.tell((b"EXEC",), *chain(*late), *questions)
-    refused = [each for each in link.came(len(queued)) or () if isinstance(each, ReplyError)]
+    done, *replies = connection.tell((b"EXEC",), *chain(*late), *questions)
+    refused = [each for each in connection.came(len(queued)) or () if isinstance(each, ReplyError)]
     if isinstance(done, ReplyError):
-        raise link.error("write to", str((*refused, done)[0]))
+        raise connection.error("write to", str((*refused, done)[0]))
     rest = iter(replies)
     late_replies = [[*islice(rest, len(reads))] for reads in late]
     watch.note([*rest])

@@ -59,7 +59,7 @@ _ATTEMPTS = 20
 """Times that a renewal is tried while commits change the head."""
 
 
-class Lease:
+class WriterLease:
     """The right to change the job at *address*, until it is closed or lost.
 
     Args:
@@ -97,14 +97,14 @@ class Lease:
         self._process = os.getpid()
         self._why_lost = ""
         self._ended = threading.Event()
-        self._link = connect(address)
+        self._connection = connect(address)
         try:
-            self.run = self._link.pin() if is_pinned else b""
+            self.run = self._connection.pin() if is_pinned else b""
             self._wait(waits=waits)
             self.head, self.is_new = self._fence()
             self._number = self.head.number
         except BaseException:
-            self._link.close()
+            self._connection.close()
             raise
         self._thread = threading.Thread(target=self._keep, name="aopic-lease", daemon=True)
         self._thread.start()
@@ -116,7 +116,9 @@ class Lease:
         while True:
             began = time.monotonic()
             # The reply may be lost, and the lease be ours.
-            owner, left = self._link.ask(taken, (b"GET", self._keys.owner), (b"PTTL", self._keys.owner))[1:]
+            owner, left = self._connection.ask(
+                taken, (b"GET", self._keys.owner), (b"PTTL", self._keys.owner)
+            )[1:]
             if owner == self._owner:
                 self._until = began + self._milliseconds / 1000
                 return
@@ -146,10 +148,10 @@ class Lease:
     def _fence(self) -> tuple[Head, bool]:
         """Put the token into the head, so that no other writer can commit; returns the head, and whether it is new."""
         for _ in range(_ATTEMPTS):
-            _, data = self._link.ask((b"WATCH", self._keys.head), (b"GET", self._keys.head))
+            _, data = self._connection.ask((b"WATCH", self._keys.head), (b"GET", self._keys.head))
             before = self._keys.read_head(data)
             head = Head(FORMAT, self._token, before.number if before is not None else 0)
-            if self._link.transact((b"SET", self._keys.head, head.packed())) is not None:
+            if self._connection.transact((b"SET", self._keys.head, head.packed())) is not None:
                 return head, before is None
         raise StorageError(f"The store in {self._address} is in use: another process keeps committing to it.")
 
@@ -215,7 +217,7 @@ class Lease:
     def _renew(self) -> None:
         for _ in range(_ATTEMPTS):
             began = time.monotonic()
-            _, data, owner = self._link.ask(
+            _, data, owner = self._connection.ask(
                 (b"WATCH", self._keys.head, self._keys.owner),
                 (b"GET", self._keys.head),
                 (b"GET", self._keys.owner),
@@ -224,7 +226,7 @@ class Lease:
                 self._why_lost = why or "another process has opened it"
                 return
             renewed = (b"SET", self._keys.owner, self._owner, b"PX", self._milliseconds)
-            if self._link.transact(renewed) is not None:
+            if self._connection.transact(renewed) is not None:
                 self._until = began + self._milliseconds / 1000
                 return
 
@@ -254,9 +256,9 @@ class Lease:
             return
         self._ended.set()
         self._thread.join()
-        self._link.unpin()
+        self._connection.unpin()
         with suppress(StorageError, OSError):
-            _, owner = self._link.ask((b"WATCH", self._keys.owner), (b"GET", self._keys.owner))
+            _, owner = self._connection.ask((b"WATCH", self._keys.owner), (b"GET", self._keys.owner))
             if owner == self._owner:
-                self._link.transact((b"DEL", self._keys.owner))
-        self._link.close()
+                self._connection.transact((b"DEL", self._keys.owner))
+        self._connection.close()
