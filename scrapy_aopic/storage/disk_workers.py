@@ -278,7 +278,7 @@ def _letters_of(keys: Keys, number: int, boxes: Iterable[Reply]) -> dict[tuple[i
 
 
 class InHomes:
-    """The stores of *shards* shards are in their homes; see :class:`~scrapy_aopic.storage.redis.membership.Places`.
+    """The stores of *shards* shards are in their homes; see :class:`~scrapy_aopic.storage.redis.membership.ShardStores`.
 
     Args:
         lease: Of the worker's folder; ``None`` for somebody who only looks.

@@ -35,7 +35,7 @@ class Letter(NamedTuple):
     data: bytes
 
 
-class Mail(Protocol):
+class Mailboxes(Protocol):
     """Where letters wait, as one process sees it."""
 
     def written(

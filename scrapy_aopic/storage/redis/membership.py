@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.storage.address import Address
 
     from .connection import Argument, Connection, Reply
-    from .mailboxes import Mail
+    from .mailboxes import Mailboxes
 
 _MADE = "made"
 """Under what the server has, beside how a job is cut, a token of whoever has made it: another job in its place has another."""
@@ -228,7 +228,7 @@ def begin(address: Address, cut: JobCut, prepare: Callable[[], object], *, suffi
     return True
 
 
-class Places(Protocol):
+class ShardStores(Protocol):
     """How a registry learns of the stores of shards, wherever they are.
 
     Attributes:
@@ -240,7 +240,7 @@ class Places(Protocol):
     homes: Mapping[int, str] | None
 
     @property
-    def mail(self) -> Mail:
+    def mail(self) -> Mailboxes:
         """Where letters wait."""
         ...
 
@@ -280,14 +280,14 @@ class Places(Protocol):
         ...
 
 
-class OnServer:
+class StoresOnServer:
     """The stores of *shards* shards are at *address*, too."""
 
     about: Mapping[str, Any] = {}
     homes: Mapping[int, str] | None = None
 
     def __init__(self, address: Address, shards: int) -> None:
-        self.mail: Mail = ShardMail(Keys(address))
+        self.mail: Mailboxes = ShardMail(Keys(address))
         self._stores = [Keys(address.of_shard(number)) for number in range(shards)]
 
     def questions(self) -> tuple[Sequence[Argument], Sequence[Argument]]:
@@ -325,7 +325,7 @@ class Registry:
     """One worker's way to the server; one thread uses it at a time.
 
     Args:
-        places: Where the stores are, by default at the same *address*.
+        stores: Where the stores are, by default at the same *address*.
 
     Attributes:
         token: Of this worker.
@@ -335,12 +335,12 @@ class Registry:
         StorageError: If the server cannot be reached.
     """
 
-    def __init__(self, address: Address, shards: int, places: Places | None = None) -> None:
+    def __init__(self, address: Address, shards: int, stores: ShardStores | None = None) -> None:
         self.token = secrets.token_hex(8)
         self._address = address
         self._keys = Keys(address)
         self._lease = address.lease
-        self._places = places or OnServer(address, shards)
+        self._stores = stores or StoresOnServer(address, shards)
         self._cut: bytes | None = None
         self._dead: list[bytes] = []
         self._said_at = -inf
@@ -352,7 +352,7 @@ class Registry:
             "pid": os.getpid(),
             "host": socket.gethostname(),
             "since": self.now()[0],
-            **self._places.about,
+            **self._stores.about,
         }
 
     def begin_anew(self) -> None:
@@ -362,7 +362,7 @@ class Registry:
             StorageError: If it cannot be reached.
         """
         self._states = {}
-        self._places.mail.forget()
+        self._stores.mail.forget()
         self.run = self._connection.pin()
 
     def now(self) -> tuple[float, float, float]:
@@ -399,7 +399,7 @@ class Registry:
             LostError: If this worker may post nothing any more; a ``GoneError`` if the job is another one, or none.
             StorageError: If the server cannot be reached, or something is damaged; what was posted may be posted once more.
         """
-        keys, places = self._keys, self._places
+        keys, stores = self._keys, self._stores
         written = self._posted(states, letters, read)
         if joins and not 0 <= self._now() - self._said_at < self._lease * _SAY:
             said_at = self._now()
@@ -410,7 +410,7 @@ class Registry:
         if joins and self._dead:
             written.append((b"HDEL", keys.of_job(b"workers"), *self._dead))
         asked = time.monotonic()
-        replies = places.turn(
+        replies = stores.turn(
             self._connection,
             written,
             (
@@ -419,12 +419,12 @@ class Registry:
                 (b"HGETALL", keys.of_job(b"workers")),
                 (b"HGETALL", keys.of_job(b"states")),
                 (b"SMEMBERS", keys.seed_lists),
-                *places.questions(),
-                *places.mail.questions(own),
+                *stores.questions(),
+                *stores.mail.questions(own),
             ),
         )
         heard = time.monotonic()
-        places.mail.landed()
+        stores.mail.landed()
         cut, time_, workers, shown, seed_lists, one, other, *boxes = replies
         self._check_same(cut)
         now = _seconds(time_)
@@ -436,18 +436,18 @@ class Registry:
                 self._said_at = -inf  # the server has lost it
             alive.setdefault(self.token, self._process)
         seen = self._read_states(_pairs(shown))
-        heads, is_owned = places.read(one, other, seen, alive.values())
+        heads, is_owned = stores.read(one, other, seen, alive.values())
         return Look(
             now,
             dict(sorted(alive.items(), key=lambda pair: (pair[1]["since"], pair[0]))),
             seen,
             heads,
             is_owned,
-            places.mail.bring(self._connection, boxes, own),
+            stores.mail.bring(self._connection, boxes, own),
             asked,
             heard,
             self.run,
-            places.homes,
+            stores.homes,
             seed_lists,
         )
 
@@ -459,7 +459,7 @@ class Registry:
         """
         if self._cut is None:
             self._cut = cut
-        elif cut != self._cut and self._places.homes is None:
+        elif cut != self._cut and self._stores.homes is None:
             raise job_gone(self._address)
 
     def _now(self) -> float:
@@ -508,11 +508,11 @@ class Registry:
         read: Iterable[tuple[int, Sequence[tuple[int, int]]]],
     ) -> list[Sequence[Argument]]:
         """What posts it."""
-        commands = self._places.mail.written(letters, read)
+        commands = self._stores.mail.written(letters, read)
         if states:
             shown = (part for number, state in states.items() for part in (number, state.packed()))
             commands.append((b"HSET", self._keys.of_job(b"states"), *shown))
-            commands += self._places.books(states)
+            commands += self._stores.books(states)
         return commands
 
     def post(
@@ -527,8 +527,8 @@ class Registry:
             StorageError: If the server cannot be reached; it may be done once more then.
         """
         if commands := self._posted(states, letters, read):
-            self._places.turn(self._connection, commands, ())
-            self._places.mail.landed()
+            self._stores.turn(self._connection, commands, ())
+            self._stores.mail.landed()
 
     def leave(self) -> None:
         """This worker is none any more.

@@ -23,7 +23,7 @@ from .leaves import Leaves
 from .rows import AT_ONCE, ask_for_leaves, chunks, measure, read_leaves, read_values
 from .scan import Scan
 from .server_checks import check_server
-from .store_state import StoreState
+from .store_state import RedisStoreState
 from .transaction import StoreWatch, write_batches
 from .writer_lease import WriterLease
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from .leaves import Rows
 
 
-class RedisStore(StoreState):
+class RedisStore(RedisStoreState):
     """The store of the job at *address*; made if there is none.
 
     Args:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .writer_lease import WriterLease
 
 
-class StoreState:
+class RedisStoreState:
     """The state of the store at *address*, which is open.
 
     Attributes:

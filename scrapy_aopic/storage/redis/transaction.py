@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from .connection import Argument, Connection, Reply
     from .leaves import Change, Plan, Rows
     from .scan import Scan
-    from .store_state import StoreState
+    from .store_state import RedisStoreState
 
 _ATTEMPTS = 50
 """Times that a commit is tried while views are opened and closed."""
@@ -65,11 +65,11 @@ class StoreWatch:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self._stores: list[StoreState] = []
-        self._seen: dict[StoreState, tuple[Reply, Reply]] = {}
+        self._stores: list[RedisStoreState] = []
+        self._seen: dict[RedisStoreState, tuple[Reply, Reply]] = {}
         self._n_opened = 0
 
-    def look(self, stores: Sequence[StoreState]) -> list[tuple[Reply, Reply]]:
+    def look(self, stores: Sequence[RedisStoreState]) -> list[tuple[Reply, Reply]]:
         """Head and views of *stores*, which are watched since.
 
         The server is asked unless it has said before that all heads are as they should be.
@@ -86,7 +86,7 @@ class StoreWatch:
             seen, self._seen = self._seen, {}
         return [seen[each] for each in stores]
 
-    def questions(self, stores: Iterable[StoreState]) -> list[Sequence[Argument]]:
+    def questions(self, stores: Iterable[RedisStoreState]) -> list[Sequence[Argument]]:
         """What watches and reads *stores*, and those of earlier commits that are still open."""
         self._stores = [*dict.fromkeys(chain((each for each in self._stores if each.can_commit), stores))]
         keys = [each.keys for each in self._stores]
@@ -111,7 +111,7 @@ class StoreCommit:
         is_done: Whether that is known.
     """
 
-    def __init__(self, store: StoreState, batch: Batch) -> None:
+    def __init__(self, store: RedisStoreState, batch: Batch) -> None:
         self.store = store
         self.failure: StorageError | None = None
         self.is_done = False
@@ -332,7 +332,7 @@ class StoreCommit:
 
 
 def write_batches(
-    batches: Sequence[tuple[StoreState, Batch]], watch: StoreWatch
+    batches: Sequence[tuple[RedisStoreState, Batch]], watch: StoreWatch
 ) -> list[StorageError | None]:
     """Write *batches*, each to a store of its own, as one transaction.
 
