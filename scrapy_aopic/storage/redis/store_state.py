@@ -35,7 +35,6 @@ class RedisStoreState:
         writing: One commit at a time.
         reading: Leaves and rows do not change while this is held.
         scans: Those that may not be at their end.
-        views: Of other processes: names of the leaves that were saved for each.
         to_cut: Leaves that have too many rows, or few, with these, as of the last commit.
         broken: Why it takes no more writes; empty if it does.
     """
@@ -57,7 +56,6 @@ class RedisStoreState:
         self.writing = threading.Lock()
         self.reading = threading.Lock()
         self.scans: WeakSet[Scan] = WeakSet()
-        self.views: dict[bytes, set[bytes]] = {}
         self.to_cut: dict[tuple[Family, bytes], Rows] = {}
         self.broken = ""
         self.is_closed = False

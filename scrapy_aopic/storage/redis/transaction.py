@@ -128,7 +128,6 @@ class StoreCommit:
             tuple[Change, int] | None
         ] = []  # whose rows each reply to these counts, with a sign
         self._saving: list[Sequence[Argument]] = []  # for views
-        self._saved: list[tuple[set[bytes], list[bytes]]] = []
         with self.failing():
             store.check_writable()
 
@@ -236,29 +235,23 @@ class StoreCommit:
 
     def _save_for(self, views: Sequence[bytes], connection: Connection) -> bool:
         """Copy the leaves that change and were not copied before, for each of the *views*; false if one has died."""
-        store, keys = self.store, self.store.keys
-        self._saving, self._saved = [], []
-        store.views = {view: store.views[view] for view in views if view in store.views}
+        keys = self.store.keys
+        leaves = {
+            leaf_name(family, separator): keys.leaf(family, separator)
+            for family, plan in (self._plans.items() if views else ())
+            for separator in {*plan.touched}.difference(plan.new)
+        }
+        self._saving = []
         for view in views:
-            is_alive, names = connection.checked(
+            is_alive, saved = connection.checked(
                 connection.tell((b"EXISTS", keys.view(view)), (b"SMEMBERS", keys.saved(view))), "write to"
             )
             if not is_alive:
                 forget_view(connection, keys, view)
                 return False
-            saved = store.views.setdefault(view, {*names})
-            new_names = []
-            for family, plan in self._plans.items():
-                new = {*plan.new}
-                for separator in plan.touched:
-                    name = leaf_name(family, separator)
-                    if name not in saved and separator not in new:
-                        new_names.append(name)
-                        self._saving.append((b"COPY", keys.leaf(family, separator), keys.old(view, name)))
-            self._saving += (
-                (b"SADD", keys.saved(view), *part) for part in chunks(new_names, _VALUES_AT_ONCE)
-            )
-            self._saved.append((saved, new_names))
+            names = [*leaves.keys() - saved]
+            self._saving += ((b"COPY", leaves[name], keys.old(view, name)) for name in names)
+            self._saving += ((b"SADD", keys.saved(view), *part) for part in chunks(names, _VALUES_AT_ONCE))
         return True
 
     @property
@@ -310,8 +303,6 @@ class StoreCommit:
     def _landed(self) -> None:
         store = self.store
         store.lease.head = self._after
-        for saved, names in self._saved:
-            saved.update(names)
         for family, plan in self._plans.items():
             store.leaves[family].apply(plan)
             for separator in plan.touched:
