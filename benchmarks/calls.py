@@ -1,6 +1,7 @@
 """Counts the Python calls inside the package for one page: its links come, its transfer ends, it is settled.
 
-    python benchmarks/calls.py                 # a page of 40 links, half of them to pages that are known
+    python benchmarks/calls.py                 # a page of 40 requests, half of them to pages that are known
+    python benchmarks/calls.py --kind links    # the same as one object, scrapy_aopic.Links
     python benchmarks/calls.py --by name       # and which functions they are
 
 The scheduler is a real one on a store in memory, the engine downloads nothing, and the link middleware gets the page's
@@ -18,12 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).parent / "bench"))
 
-from scrapy import Request
 from scrapy.http import HtmlResponse
 from stage import OURS, Stage
 
 import scrapy_aopic
-from scrapy_aopic import LinkMiddleware
+from scrapy_aopic import LinkMiddleware, Links
 from scrapy_aopic.session import turns
 
 if TYPE_CHECKING:
@@ -67,15 +67,20 @@ def _now(items: AsyncIterator[Any]) -> Iterator[Any]:
             return
 
 
-async def _each(requests: list[Request]) -> Any:
-    for request in requests:
-        yield request
+async def _each(items: list[Any]) -> Any:
+    for item in items:
+        yield item
 
 
 class Pages:
-    """Pages with links, half of them to pages that were linked to before."""
+    """Pages with links, half of them to pages that were linked to before.
 
-    def __init__(self, n_links: int) -> None:
+    Args:
+        kind: What callbacks yield: ``requests`` or ``links``.
+    """
+
+    def __init__(self, n_links: int, kind: str) -> None:
+        self._kind = kind
         turns.TURN = math.inf  # nobody else has anything to do
         self.stage = Stage({**OURS, "AOPIC_STORE": "memory"})
         self._links: LinkMiddleware = self.stage.scheduler._components.links
@@ -95,8 +100,12 @@ class Pages:
         stage = self.stage
         request = stage.pop()
         request.meta.setdefault("depth", 0)  # which Scrapy's middleware sets
-        response = HtmlResponse(request.url, body=b"<html>", request=request)
-        found = [stage.request(url) for url in self._urls()]
+        urls = self._urls()
+        body = "".join(f'<a href="{url}">' for url in urls).encode()
+        response = HtmlResponse(request.url, body=body, request=request)
+        found: list[Any] = [stage.request(url) for url in urls]
+        if self._kind == "links":
+            found = [Links(response, callback=stage.spider.parse)]
         with parts["links"]:
             for link in _now(self._links.process_spider_output(response, _each(found))):
                 stage.scheduler.enqueue_request(link)
@@ -113,9 +122,10 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--links", type=int, default=40)
+    parser.add_argument("--kind", choices=("requests", "links"), default="requests", help="what is yielded")
     parser.add_argument("--by", choices=("part", "name"), default="part", help="what to count by")
     options = parser.parse_args()
-    pages = Pages(options.links)
+    pages = Pages(options.links, options.kind)
     for _ in range(_WARM_UP):
         pages.crawl({"links": Calls(), "transfer": Calls(), "settle and next": Calls()})
     parts = {"links": Calls(), "transfer": Calls(), "settle and next": Calls()}

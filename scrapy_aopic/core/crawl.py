@@ -59,7 +59,7 @@ from .shards.receiving import Receiver
 from .shards.remote_pages import RemotePages
 from .support import Support
 from .tables import BlobTable
-from .visits import Visits, check_link
+from .visits import Visits, check_links
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -422,7 +422,7 @@ class Crawl:
         page = self.pages.get(link.key)
         if page is not None and not link.again:
             return False
-        check_link("seed", link)
+        check_links("seed", (link,))
         self._commits.has_changes = True
         if page is not None:
             self.pages.repeat(link, page, now)

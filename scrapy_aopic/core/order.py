@@ -343,7 +343,8 @@ class Aopic(Order):
     def front_queue(self, page: PageView, cash: int) -> int:
         if page.score > 1:
             cash = cash * math.isqrt(page.score << 16) >> 8
-        return front_queue(cash, page.shift)
+        number = cash.bit_length() + page.shift  # front_queue, without a call for each link
+        return number if 0 <= number < N_FRONT_QUEUES else 0 if number < 0 else N_FRONT_QUEUES - 1
 
     def revisit_queue(self, page: PageView, worth: int) -> int:
         return quarter_queue(worth, page.shift)

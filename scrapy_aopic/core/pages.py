@@ -420,7 +420,8 @@ class Pages:
         """
         values_links = self._values_links
         catch_up = self._ledger.catch_up if self._ledger.has_handed else None
-        keep, keep_request = self.table.put, self.requests.put
+        keep, front_queue = self.table.put, self._order.front_queue
+        requests: dict[bytes, bytes] = {}
         merged: list[tuple[bytes, int]] = []
         to_new = 0
         new: dict[bytes, tuple[str, dict[bytes, bytes]]] = {}  # by key of the host, with its name
@@ -429,8 +430,8 @@ class Pages:
             key = link.key
             if page is None:
                 page = self._admit(link, units, found)  # noqa: PLW2901
-                page.front_queue = number = self._order.front_queue(page, units)
-                keep_request(key, link.request)
+                page.front_queue = number = front_queue(page, units)
+                requests[key] = link.request
                 keep(key, page)
                 host = key[:HOST_BYTES]
                 if host not in new:
@@ -451,7 +452,10 @@ class Pages:
                 keep(key, page)
                 if page.state != QUEUED:
                     self._offer_unknown(key, page, now)
-                elif (number := self._front_queue(key, page, now)) != page.front_queue:
+                    continue
+                is_new = self._worth is None or page.changes is None
+                number = front_queue(page, page.cash) if is_new else self._front_queue(key, page, now)
+                if number != page.front_queue:
                     move = (
                         queue_row(page.front_queue, page.place),
                         queue_row(number, page.place),
@@ -459,6 +463,7 @@ class Pages:
                     )
                     page.front_queue = number
                     moves.setdefault(key[:HOST_BYTES], []).append(move)
+        self.requests.put_all(requests)
         self._ledger.count_new(to_new)
         let_in = self._frontier.insert_all if self._bonus_of is None else self._let_in
         for host, (name, rows) in new.items():

@@ -45,7 +45,7 @@ from .records import HOST_BYTES
 from .shards.cut import ShardId
 from .shards.letters import MAX_WORTH
 from .shards.receiving import Received
-from .visits import check_link
+from .visits import check_links
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -107,7 +107,7 @@ class Shard(Crawl):
         """
         if self.mail is None or (other := self.shard_of(link.host)) == self.id.number:
             return super().seed(link, now, is_endowed=is_endowed, worth=worth, found_on=found_on)
-        check_link("seed", link)
+        check_links("seed", (link,))
         if not 0 <= worth <= MAX_WORTH:
             raise CallError(f"seed: worth must be 0 to {MAX_WORTH:g}, not {worth!r}")
         finder = b""

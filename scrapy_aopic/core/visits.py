@@ -23,7 +23,7 @@ from .revisits.rates import Version
 from .shards.cut import address, shard_of_address
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from .api import Findings, Lease
     from .frontier.frontier import Frontier
@@ -168,9 +168,7 @@ class Visits:
         targets, repeats = _distinct(unknown, lease.key)
         here = [link for link in targets.values() if link.key not in away]
         known = pages.get_many([link.key for link in here])
-        for link, target in zip(here, known, strict=True):
-            if target is None:
-                check_link("announce", link)
+        check_links("announce", [link for link, page in zip(here, known, strict=True) if page is None])
         hosts = {link.key[:HOST_BYTES]: None for link in here}
         frontier.preload(hosts)
         host = frontier.expect(lease.key[:HOST_BYTES], "a lease")
@@ -275,14 +273,13 @@ class Visits:
                 targets = {key: link for key, link in targets.items() if key not in away}
         known = self._pages.get_many(list(targets))
         weights = []
+        new = [link for link, _ in away.values() if link.host]
         for link, target in zip(targets.values(), known, strict=True):
             if target is None:
-                check_link("settle", link)
+                new.append(link)
             weights.append(link.weight if target is None or target.state != FAILED or link.again else 0)
-        for link, _ in away.values():
-            if link.host:
-                check_link("settle", link)
-            weights.append(link.weight)
+        weights += [link.weight for link, _ in away.values()]
+        check_links("settle", new)
         _check_findings(found, least_weight=min(weights, default=0))
         n = max(found.n_links, len(everywhere))
         whole = max(found.weight or n, sum([link.weight for link in everywhere.values()]))
@@ -343,17 +340,18 @@ def _distinct(links: Sequence[Link], key: bytes) -> tuple[dict[bytes, Link], lis
     return targets, repeats
 
 
-def check_link(call: str, link: Link) -> None:
-    """Refuse a *link* to a new page that would be stored where nobody finds it.
+def check_links(call: str, links: Iterable[Link]) -> None:
+    """Refuse *links* to new pages if one of these would be stored where nobody finds it.
 
     Raises:
         CallError: If its key is none of its host.
     """
-    if len(link.key) != PAGE_BYTES or link.key[:HOST_BYTES] != host_key(link.host):
-        raise CallError(
-            f"{call}: the key of a page of {link.host!r} must begin with {host_key(link.host)!r} and have {PAGE_BYTES} "
-            f"bytes (core.page_key makes one), not {link.key!r}"
-        )
+    for link in links:
+        if len(link.key) != PAGE_BYTES or link.key[:HOST_BYTES] != host_key(link.host):
+            raise CallError(
+                f"{call}: the key of a page of {link.host!r} must begin with {host_key(link.host)!r} and have {PAGE_BYTES} "
+                f"bytes (core.page_key makes one), not {link.key!r}"
+            )
 
 
 def _check_findings(found: Findings, *, least_weight: int) -> None:

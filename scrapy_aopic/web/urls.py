@@ -51,10 +51,12 @@ class JudgedUrl(NamedTuple):
     Attributes:
         url: Its normal form; the text itself if it has none.
         reason: Why it is not to be queued, in one word; ``""`` if it is.
+        host: Name of its host, as :func:`plain_host` gives it, if that is known already.
     """
 
     url: str
     reason: str = ""
+    host: str = ""
 
 
 _PATH = int(Part.PATH)
@@ -163,7 +165,8 @@ class Normaliser:
             return JudgedUrl(url, "length")
         plain = _PLAIN.fullmatch(url)
         if plain is not None and plain[2]:
-            return JudgedUrl(url, _first(self._plain_tests, ("", "", plain[1], "", plain[2], "", "", url)))
+            host = plain[1]
+            return JudgedUrl(url, _first(self._plain_tests, ("", "", host, "", plain[2], "", "", url)), host)
         parts = self._parse(url)
         if isinstance(parts, str):
             return JudgedUrl(url, parts)

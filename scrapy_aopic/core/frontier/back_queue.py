@@ -106,29 +106,29 @@ def begin(host: HostState) -> None:
     host.best, host.back_queue, host.is_whole = -1, [], True
 
 
-def add(host: HostState, row: bytes) -> None:
-    """Put *row*, with its page after it, into the back queue of *host* if that is loaded so far."""
+def change(host: HostState, old: bytes, new: bytes) -> None:
+    """Take the row *old*, with its page after it, out of the back queue of *host* if it is there, and put *new* in.
+
+    Both may be empty for none. *new* is left out if it is behind all that is loaded.
+    """
     queue = host.back_queue
-    if queue is None or (
+    if queue is None:
+        return
+    if old:
+        position = bisect_left(queue, old)
+        if position < len(queue) and queue[position] == old:
+            del queue[position]
+    if not new or (
         not host.is_whole
-        and (not queue or row > queue[-1])
-        and not (host.silent and row[:ROW_BYTES] <= host.looked_up_to)
+        and (not queue or new > queue[-1])
+        and not (host.silent and new[:ROW_BYTES] <= host.looked_up_to)
     ):
         return
-    insort(queue, row)
+    insort(queue, new)
     if len(queue) > _MOST_ROWS:
         del queue[BACK_QUEUE_ROWS:]
         host.is_whole = False
         host.looked_up_to = queue[-1][:ROW_BYTES]
-
-
-def discard(host: HostState, row: bytes) -> None:
-    """Take *row*, with its page after it, out of the back queue of *host* if it is there."""
-    queue = host.back_queue
-    if queue:
-        position = bisect_left(queue, row)
-        if position < len(queue) and queue[position] == row:
-            del queue[position]
 
 
 def best_row(host: HostState) -> bytes:

@@ -305,7 +305,10 @@ class Frontier:
             self.n_hosts += 1
         if not host.queued:
             back_queue.begin(host)
-        self.rows.put_all(key, {key + row: page for row, page in pages.items()})
+        rows: dict[bytes, bytes | None] = {}
+        for row, page in pages.items():
+            rows[key + row] = page
+        self.rows.change(key, rows)
         n = len(pages)
         host.queued += n
         self.queued += n
@@ -319,7 +322,7 @@ class Frontier:
                 self._add(key, host, row + page, now)
         else:
             for row, page in pages.items():
-                back_queue.add(host, row + page)
+                back_queue.change(host, b"", row + page)
         self.hosts.put(key, host)
         self.places.improve(key, host, min(pages), now)
 
@@ -327,25 +330,29 @@ class Frontier:
         """Let *row*, with its page after it, be taken from the back queue of *host*, unless it waits for a silent origin."""
         if self._back_queues.is_held(host, key + row[ROW_BYTES:], now):
             return
-        back_queue.add(host, row)
+        back_queue.change(host, b"", row)
         if host.held_until:
             self.places.open(key, host, now)
 
     def move(self, key: bytes, moves: list[Move], now: float) -> None:
         """Move queued pages of the host under *key* from one queue row to another; they keep their place in time."""
         host = self.places.expect(key, "a queued page")
-        self.rows.move(key, moves)
+        rows: dict[bytes, bytes | None] = {}
+        for old, new, page in moves:
+            rows[key + old] = None
+            rows[key + new] = page
+        self.rows.change(key, rows)
         best = b""
         for old, new, page in moves:
             if page in host.in_flight:
                 host.in_flight[page] = front_queue_of(new)
                 self.hosts.put(key, host)
                 continue
-            back_queue.discard(host, old + page)
             if host.silent or host.held_until:
+                back_queue.change(host, old + page, b"")
                 self._add(key, host, new + page, now)
             else:
-                back_queue.add(host, new + page)
+                back_queue.change(host, old + page, new + page)
             best = min(best, new) if best else new
         if best:
             self.places.improve(key, host, best, now)

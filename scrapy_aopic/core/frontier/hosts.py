@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_aopic.core import layout
 from scrapy_aopic.core.layout import ACTIVE, BEHIND, IN_TIME
-from scrapy_aopic.core.records import HOST_BYTES, front_queue_of
+from scrapy_aopic.core.records import HOST_BYTES, N_FRONT_QUEUES
 from scrapy_aopic.exceptions import StorageError
 
 from .back_queue import best_row, raise_best, refresh_best
@@ -412,7 +412,7 @@ class HostPlaces:
 
     def improve(self, key: bytes, host: HostState, row: bytes, now: float) -> None:
         """A page of *host* that can be taken has the queue row *row* now: move the host if that is its best."""
-        best = front_queue_of(row)
+        best = N_FRONT_QUEUES - 1 - row[0]  # front_queue_of, without a call for each host of a page
         may_rise = best > host.best or not self._order.ranks_by_front_queue
         if best > host.best:
             raise_best(host, best)

@@ -7,6 +7,7 @@ from hashlib import sha1
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_aopic.exceptions import ComponentError
+from scrapy_aopic.web.url_keys import key_of_plain_url
 from scrapy_aopic.web.urls import REMEMBERED, SHORT, JudgedUrl
 
 if TYPE_CHECKING:
@@ -108,9 +109,11 @@ class LinkTargets:
 
     def _find(self, url: str) -> LinkTarget:
         judged = self._judge(url)
-        normal = judged.url
+        normal, reason, host = judged
+        if host and not reason:  # as most are
+            return LinkTarget(judged, *key_of_plain_url(host, normal), is_line=True)
         try:
-            host, key = self._keys.of_link(url if judged.reason else normal)
+            host, key = self._keys.of_link(url if reason else normal)
         except ValueError:  # no request can be made of it
             host, key = "", b""
         return LinkTarget(judged, host, key, is_line(normal))
