@@ -7,8 +7,8 @@
         [--fetches 1000] [--gap 0] [--orders aopic ...]
 
 Traps have no end: each page of a ``chain`` links to one new page, each page of a ``tree`` to ten, each page of a
-``mesh`` to five new ones and to five that are known. All pages of a trap are on ``one host``, or each is on one of
-its own: on ``sub-hosts`` of one registered domain, or on registered ``domains``; or twenty on each of many ``sites``.
+``mesh`` to five new ones and to five that are known. All pages of a trap are on ``one host`` of its own or on a ``real
+host``, from whose pages it is entered; or each is on one of its own: on ``sub-hosts`` of one registered domain, or on registered ``domains``; or twenty on each of many ``sites``.
 It is entered from one or from several random pages that the seeds lead to, a farm by another domain from each.
 
 The production ledger and frontier crawl the link graph with and without a trap, for as many fetches as there are real
@@ -60,7 +60,9 @@ from demo_web.server import Answer, Exchange, Server
 from demo_web.server_log import Entry
 
 CHILDREN = {"chain": 1, "tree": 10, "mesh": 5}
-PAGES = {"one host": 0, "sub-hosts": 1, "domains": 1, "sites": 20}
+REAL = "real host"
+
+PAGES = {REAL: 0, "one host": 0, "sub-hosts": 1, "domains": 1, "sites": 20}
 """Pages of each host of a trap; 0 for all."""
 
 DOMAIN = "endless-trap.com"
@@ -131,6 +133,8 @@ class Planted:
             return self._graph.hosts[page]
         if self._trap.is_farm:
             return f"www.farm{(page - n) // self._pages}.com"
+        if self._trap.hosts == REAL:
+            return self._graph.hosts[next(iter(self._entries))]
         return DOMAIN if self._trap.hosts == "one host" else f"h{page}.{DOMAIN}"
 
 
@@ -156,7 +160,8 @@ class Experiment:
         host_of: Callable[[int], str] = graph.hosts.__getitem__
         if trap is not None:
             rng = np.random.default_rng([self._rng, number, trap.entries])
-            planted = Planted(graph, trap, rng.choice(reachable, trap.entries, replace=False).tolist())
+            where = reachable if trap.hosts != REAL else self._pages_of_a_host(reachable, trap.entries, rng)
+            planted = Planted(graph, trap, rng.choice(where, trap.entries, replace=False).tolist())
             out_links, host_of = planted.out_links, planted.host_of
         settings = {"AOPIC_DOMAIN_BUDGET": 0} if order == NO_BUDGET else {}
         policy = policy_of(settings, "aopic" if order == NO_BUDGET else order)
@@ -166,6 +171,13 @@ class Experiment:
         self.violations += simulation.violations()
         gathered = gather(np.minimum(fetched, len(graph)), self._rank / self._rank[reachable].sum(), n)
         return float((fetched >= len(graph)).sum() / n), float(gathered.mean())
+
+    def _pages_of_a_host(self, reachable: Any, least: int, rng: Any) -> Any:
+        """The *reachable* pages of the host of a random one, that has at least so many of them."""
+        hosts = np.asarray([self.graph.hosts[page] for page in reachable])
+        names, counts = np.unique(hosts, return_counts=True)
+        name = rng.choice(hosts[np.isin(hosts, names[counts >= least])])
+        return reachable[hosts == name]
 
     def run(self, orders: list[str], traps: list[Trap]) -> Iterator[dict[str, Any]]:
         """All crawls; yields a row of the table for each order without a trap, and then for each trap."""

@@ -36,8 +36,11 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-FORMAT = 5
+FORMAT = 6
 """Version of everything written to a store."""
+
+READABLE = frozenset({5, FORMAT})
+"""Versions that are read: of 5 the pages say nothing of clicks, which are none then."""
 
 
 class Family(IntEnum):

@@ -409,6 +409,8 @@ class Pages:
         now: float,
         *,
         found: int,
+        host: bytes = b"",
+        clicks: int = 0,
     ) -> None:
         """Pay the pages that a visited page links to, and let those wait that are new.
 
@@ -417,6 +419,8 @@ class Pages:
             targets: Those pages, ``None`` if they are not known.
             paid: Units for each.
             found: What the visit adds to their scores.
+            host: Key of the host of the visited page.
+            clicks: Those of new pages of that host; new pages of others are where the crawl enters them.
         """
         values_links = self._values_links
         catch_up = self._ledger.catch_up if self._ledger.has_handed else None
@@ -431,12 +435,13 @@ class Pages:
             if page is None:
                 page = self._admit(link, units, found)  # noqa: PLW2901
                 page.front_queue = number = front_queue(page, units)
+                at = key[:HOST_BYTES]
+                page.clicks = clicks if at == host else 0
                 requests[key] = link.request
                 keep(key, page)
-                host = key[:HOST_BYTES]
-                if host not in new:
-                    new[host] = (link.host, {})
-                new[host][1][queue_row(number, page.place)] = key[HOST_BYTES:]
+                if at not in new:
+                    new[at] = (link.host, {})
+                new[at][1][queue_row(number, page.place)] = key[HOST_BYTES:]
             elif link.again:
                 page.score += found
                 self.repeat(link, page, now, units)
@@ -466,10 +471,10 @@ class Pages:
         self.requests.put_all(requests)
         self._ledger.count_new(to_new)
         let_in = self._frontier.insert_all if self._bonus_of is None else self._let_in
-        for host, (name, rows) in new.items():
-            let_in(host, name, rows, now)
-        for host, moved in moves.items():
-            self._frontier.move(host, moved, now)
+        for at, (name, rows) in new.items():
+            let_in(at, name, rows, now)
+        for at, moved in moves.items():
+            self._frontier.move(at, moved, now)
         for key, units in merged:
             self._pay_root(key, units, now, found=found)
 

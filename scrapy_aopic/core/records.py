@@ -100,6 +100,8 @@ class Page(msgspec.Struct, array_like=True, gc=False):
         canonical: Key of the page that it was merged with, which gets whatever is paid to it; only of a visited page.
         is_claimed: Whether pages wait to be merged with it.
         height: At least the number of hops from any page that was merged with it, directly or by way of others.
+        clicks: Links from where the crawl entered its host to it, each by the page that was first to find the next; at most
+            :data:`MOST_CLICKS`. Written into the number of the state.
     """
 
     state: int
@@ -123,6 +125,7 @@ class Page(msgspec.Struct, array_like=True, gc=False):
     canonical: bytes = b""
     is_claimed: bool = False
     height: int = 0
+    clicks: int = 0
 
 
 class HostRecord(msgspec.Struct, array_like=True, gc=False):
@@ -269,8 +272,15 @@ _OUTGROWN = b"\xc1"
 """First byte of a page with a number beyond 64 bits, as MessagePack never uses it."""
 
 
+MOST_CLICKS = 255
+"""Clicks that a page has at most: by then its endowment is a thousandth."""
+
+_STATE_BITS = 3
+
+
 def pack_page(page: Page) -> bytes:
     """Bytes of *page*."""
+    state = page.state | page.clicks << _STATE_BITS
     is_usual = not (
         page.outcome
         or page.changes
@@ -282,23 +292,28 @@ def pack_page(page: Page) -> bytes:
     )
     try:
         if is_usual and not (page.visits or page.history or page.visited_turn or page.visited_at):
-            return _encode((page.state, page.place, page.cash, page.front_queue, page.handed, page.shift, page.score,
+            return _encode((state, page.place, page.cash, page.front_queue, page.handed, page.shift, page.score,
                             page.is_chosen))  # fmt: skip
         if is_usual:
-            return _encode((page.state, page.place, page.cash, page.front_queue, page.handed, page.shift, page.score,
+            return _encode((state, page.place, page.cash, page.front_queue, page.handed, page.shift, page.score,
                             page.is_chosen, page.history, page.visits, page.visited_turn, page.visited_at))  # fmt: skip
-        return _encode(page)
+        return _encode((state, *msgspec.structs.astuple(page)[1:-1]))
     except OverflowError:
-        return _OUTGROWN + pack(msgspec.structs.astuple(page))
+        return _OUTGROWN + pack((state, *msgspec.structs.astuple(page)[1:-1]))
 
 
 def unpack_page(data: bytes) -> Page:
     """The page written as *data*."""
     if data[:1] != _OUTGROWN:
-        return _decode_page(data)
-    page = Page(*unpack(data[1:]))
-    if page.changes is not None:
-        page.changes = Changes(*page.changes)
+        page = _decode_page(data)
+    else:
+        page = Page(*unpack(data[1:]))
+        if page.changes is not None:
+            page.changes = Changes(*page.changes)
+    state = page.state
+    if state >> _STATE_BITS:
+        page.clicks = state >> _STATE_BITS
+        page.state = state & (1 << _STATE_BITS) - 1
     return page
 
 

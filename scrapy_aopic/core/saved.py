@@ -9,7 +9,7 @@ import msgspec
 
 from scrapy_aopic.exceptions import StorageError
 
-from .layout import FORMAT, TOTALS_KEY, Family
+from .layout import FORMAT, READABLE, TOTALS_KEY, Family
 from .ledger import Estimate, NewPages, Totals
 from .records import NO_RECORD, pack, unpack, unpack_page
 from .revisits.rates import RATES
@@ -106,7 +106,7 @@ def read_saved(store: Store) -> Saved | None:
         return None
     try:
         values = unpack(data)
-        if values["format"] == FORMAT:
+        if values["format"] in READABLE:
             return _saved(values)
         written = values["format"]
     except NO_RECORD as error:

@@ -18,7 +18,7 @@ from scrapy_aopic.exceptions import CallError
 
 from .api import Ending, Settled
 from .duplicates import Claim
-from .records import FAILED, HOST_BYTES, PAGE_BYTES, QUEUED, Link, Page, host_key
+from .records import FAILED, HOST_BYTES, MOST_CLICKS, PAGE_BYTES, QUEUED, Link, Page, host_key
 from .revisits.rates import Version
 from .shards.cut import address, shard_of_address
 
@@ -137,7 +137,9 @@ class Visits:
         n_found = self._n_found if is_first else 0
         if to.away:
             paid = self._pay_away(to, paid, host, found=n_found)
-        pages.pay(to.links.values(), to.pages, paid, now, found=n_found)
+        pages.pay(
+            to.links.values(), to.pages, paid, now, found=n_found, host=key[:HOST_BYTES], clicks=_next(page)
+        )
         for link in to.repeats:
             if link.key not in to.away:
                 pages.repeat(link, pages.expect(link.key, "a link"), now)
@@ -175,7 +177,8 @@ class Visits:
         if self._support is not None:
             self._support.preload(host, hosts)
         here = self._lifted(lease, here, known, host, max(n_links, len(targets)))
-        pages.pay(here, known, [0] * len(here), now, found=0)
+        clicks = _next(pages.expect(lease.key, "a lease"))
+        pages.pay(here, known, [0] * len(here), now, found=0, host=lease.key[:HOST_BYTES], clicks=clicks)
         for link in repeats:
             if link.key not in away:
                 pages.repeat(link, pages.expect(link.key, "a link"), now)
@@ -201,7 +204,8 @@ class Visits:
         if not links:
             return links
         _, copy = self._merging.verdict(lease.key)
-        units = self._ledger.foresee(lease.cash, n_links, self._endowed_before(host, copy))
+        clicks = self._pages.expect(lease.key, "a lease").clicks
+        units = self._ledger.foresee(lease.cash, n_links, self._endowed_before(host, copy), clicks)
         shifts, lifted = self._shifts.setdefault(lease.number, {}), []
         for link, page in zip(links, known, strict=True):
             alone = Page(QUEUED, 0, shift=link.shift, score=link.value)
@@ -314,6 +318,11 @@ class Visits:
         if self._support is None:
             return host.visited
         return None if self._support.is_outdone(host, copy) else self._support.n_visited(host)
+
+
+def _next(page: Page) -> int:
+    """Clicks of a page of the same host that *page* is the first to link to."""
+    return min(page.clicks + 1, MOST_CLICKS)
 
 
 def _claim(key: bytes, page: Page, first: bytes, found: Findings) -> Claim | None:

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from itertools import count
 from typing import IO, TYPE_CHECKING
 
-from scrapy_aopic.core.layout import FORMAT
+from scrapy_aopic.core.layout import FORMAT, READABLE
 from scrapy_aopic.exceptions import StorageError, plainly
 
 from .lock import lock_file, sync_folder
@@ -49,13 +49,13 @@ def format_of(folder: Path) -> int | None:
 
 
 def check_format(folder: Path, *, is_damaged: bool = False) -> None:
-    """Raise an error unless the store in *folder* was written in the format of this version.
+    """Raise an error unless the store in *folder* was written in a format that this version reads.
 
     Args:
         is_damaged: Whether a folder that names no format is accepted.
     """
     number = format_of(folder)
-    if number == FORMAT or (number is None and is_damaged):
+    if number in READABLE or (number is None and is_damaged):
         return
     path = folder / _FORMAT_FILE
     if number is None and path.exists():

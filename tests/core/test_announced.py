@@ -77,6 +77,19 @@ def test_with_its_endowment_too():
     job.commit()
 
 
+def test_and_with_the_clicks_of_its_page():
+    job = Job(endowment=6.0)
+    first, second = link("a", 1), link("a", 2)
+    job.seed(A)
+    job.visit(first)
+    lease = job.lease()
+    given = job.crawl.announce(lease, [second], job.now)
+    before = job.page(second).front_queue
+    job.settle(lease, *given)
+    assert job.page(second).front_queue == before == front_queue(job.cash(second))
+    assert job.page(second).clicks == 2
+
+
 def test_a_known_page_stays_where_it_is():
     job = Job()
     job.seed(A, replace(B, shift=3))

@@ -209,14 +209,29 @@ def test_a_shift_moves_a_page_up_or_down():
     assert job.drain() == [D.request, C.request, B.request]
 
 
-def test_the_endowment_falls_with_the_visited_pages_of_the_host():
+def test_the_endowment_falls_with_the_visited_pages_of_the_host_and_with_clicks():
     job = Job(endowment=6.0, share=0.0)
     job.seed(A)
     for visited in range(4):
         virtual, target = job.virtual, link("a", visited + 1)
         lease = job.visit(target)
-        assert job.cash(target) == lease.cash + int((virtual >> SEED_SHIFT) * 6.0 / (1 + visited / 10))
+        whole = (virtual >> SEED_SHIFT) * 6.0 / (1 + visited / 10)
+        assert job.cash(target) == lease.cash + int(whole / (1 + visited / 8) ** 2)
     job.commit()
+
+
+def test_clicks_are_counted_inside_a_host_by_the_page_that_is_first_to_link():
+    job = Job()
+    near, far, beside = link("a", 1), link("a", 2), link("b", 1)
+    job.seed(A)
+    job.visit(near)
+    job.visit(far, A)  # which a seed led to
+    job.visit(B)
+    job.visit(beside)
+    job.commit()
+    assert [job.page(each).clicks for each in (A, near, far, B, beside)] == [0, 1, 2, 0, 1]
+    job.reopen()
+    assert job.page(far).clicks == 2
 
 
 def test_a_second_visit_of_a_page_counts_once_for_its_host():

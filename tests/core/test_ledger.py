@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL, Ledger, Totals
-from scrapy_aopic.core.records import Page, State, pack, unpack
+from scrapy_aopic.core.records import MOST_CLICKS, Page, State, pack, unpack
 from scrapy_aopic.core.spending import N_PAGE_CLASSES, SPENDING, Spending, class_of, page_class
 from scrapy_aopic.core.window import Window
 
@@ -233,9 +233,10 @@ def test_a_split_counts_what_the_virtual_page_handed_out():
 # -- the endowment
 
 
-def endowed(domain_visited: int | None, **how) -> int:
+def endowed(domain_visited: int | None, clicks: int = 0, **how) -> int:
     """What the virtual page adds when a page without cash is visited that has one link."""
     web = Web({"a": 0, "b": 0}, virtual=TOTAL, **{"share": 0.0, "endowment": 6.0, **how})
+    web.pages["a"].clicks = clicks
     return web.visit("a", "b", domain_visited=domain_visited)
 
 
@@ -244,6 +245,14 @@ def test_the_endowment_falls_with_the_visited_pages_of_the_host():
     assert [endowed(n) for n in (0, 10, 20, 50, 110)] == [6 * seed, 3 * seed, 2 * seed, seed, seed // 2]
     amounts = [endowed(n) for n in range(100)]
     assert all(first > second for first, second in pairwise(amounts))
+
+
+def test_the_endowment_fades_with_clicks_inside_the_host():
+    seed = TOTAL >> SEED_SHIFT
+    assert [endowed(0, clicks) for clicks in (0, 8, 16)] == [6 * seed, 6 * seed // 4, 6 * seed // 9]
+    amounts = [endowed(0, clicks) for clicks in range(MOST_CLICKS + 1)]
+    assert all(first > second for first, second in pairwise(amounts))
+    assert amounts[-1] < seed / 150
 
 
 def test_the_endowment_is_taken_out_of_the_virtual_page():
