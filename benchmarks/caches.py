@@ -7,7 +7,7 @@ that these lead to. The stream of a crawl has, for each page in the order of the
 the order in which they are stored; links of a page to itself are left out. A cache of 2^0, 2^1, ... keys is asked for
 each of them, until it is large enough for all.
 
-* LRU, CLOCK, RANDOM and STATIC are those of ``scrapy_aopic.core.caches``. CLOCK, RANDOM and STATIC are run at each
+* CLOCK is that of ``scrapy_aopic.core.caches``, LRU, RANDOM and STATIC those of ``cache_policies.py``. CLOCK, RANDOM and STATIC are run at each
   size; LRU is computed for all sizes in one pass, and so is MIN (tests/components/test_cache_misses.py compares both with
   runs at one size).
 * MIN is the bound of Belady: of the keys in the cache and the one that was asked for, it drops that which is asked for
@@ -43,9 +43,9 @@ from time import process_time
 from typing import Any
 
 import numpy as np
+from cache_policies import CACHES, Cache
 from tqdm import tqdm
 
-from scrapy_aopic.core.caches import CACHES, Cache
 from scrapy_aopic.core.records import Page, State, pack_page, unpack_page
 from scrapy_aopic.lab.comparison import draw_seed_sets, draw_transfers, policy_of
 from scrapy_aopic.lab.graphs import Graph, load_graph

@@ -99,7 +99,7 @@ def child(mode: str, pages: int, hosts: int, folder: str) -> None:
         "CLOSESPIDER_PAGECOUNT": pages,
         "TELNETCONSOLE_ENABLED": False,
         "LOG_LEVEL": "WARNING",
-        "AOPIC_ACTIVE_HOSTS": 2 * hosts,
+        "AOPIC_MEMORY_MB": max(256, hosts // 20),
         "AOPIC_DASHBOARD": mode != "none" and "127.0.0.1:0",
         "AOPIC_DASHBOARD_TOKEN": TOKEN,
     }

@@ -217,7 +217,7 @@ def crawl(args: argparse.Namespace, malformed: tuple[str, ...], failures: Failur
             "SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_URL_RULES": BROAD_RULES, "AOPIC_MAX_URL_LENGTH": 2083,
             "AOPIC_MAX_PATH_DEPTH": 20, "AOPIC_MAX_REPEATS": 3, "AOPIC_MAX_PARAMETERS": 20, "JOBDIR": folder, "AOPIC_POLITENESS_FACTOR": 0,
             "DOWNLOAD_HANDLERS": {"http": Offline, "https": Offline}, "CONCURRENT_REQUESTS": 1, "DEPTH_LIMIT": 0,
-            "LOG_LEVEL": "ERROR", "AOPIC_PROGRESS": False, "URLLENGTH_LIMIT": 0, "TELNETCONSOLE_ENABLED": False,
+            "LOG_LEVEL": "ERROR", "AOPIC_PROGRESS": 0, "URLLENGTH_LIMIT": 0, "TELNETCONSOLE_ENABLED": False,
             "RETRY_ENABLED": False, "AOPIC_MAX_LINKS": 10 * LINKS, "CONCURRENT_ITEMS": 8,
         }  # fmt: skip
         process = AsyncCrawlerProcess(settings)

@@ -133,7 +133,7 @@ def crawl(way: str, folder: Path, job: Path, n_pages: int, seed: int) -> None:
         {
             "SCHEDULER": OnePageAtATime, "JOBDIR": str(job), "AOPIC_STORE": "sqlite", "AOPIC_KEEP_LINKS": True, "AOPIC_POLITENESS_FACTOR": 0, "AOPIC_MIN_GAP": 0, "AOPIC_BACKOFF": 0,
             "SPIDER_MIDDLEWARES": {"scrapy_aopic.LinkMiddleware": 2000}, "DOWNLOAD_HANDLERS": {"http": Saved, "https": Saved},
-            "CLOSESPIDER_PAGECOUNT": n_pages, "RETRY_ENABLED": False, "LOG_LEVEL": "ERROR", "AOPIC_PROGRESS": False, "AOPIC_MAX_LINKS": 10**6,
+            "CLOSESPIDER_PAGECOUNT": n_pages, "RETRY_ENABLED": False, "LOG_LEVEL": "ERROR", "AOPIC_PROGRESS": 0, "AOPIC_MAX_LINKS": 10**6,
             "ROBOTSTXT_OBEY": False, "TELNETCONSOLE_ENABLED": False, "DOWNLOAD_DELAY": 0,
         }
     )  # fmt: skip

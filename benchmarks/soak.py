@@ -257,7 +257,7 @@ def main() -> int:
             "ROBOTSTXT_OBEY": True,
             "CONCURRENT_REQUESTS": 100,
             "DOWNLOAD_DELAY": 0,
-            "AOPIC_PROGRESS": False,
+            "AOPIC_PROGRESS": 0,
             "TELNETCONSOLE_ENABLED": False,
             "LOG_LEVEL": "WARNING",
             **dict(pair.split("=", 1) for pair in args.set),

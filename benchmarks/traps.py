@@ -425,7 +425,7 @@ def crawl_loopback(case: Loopback, order: str, fetches: int) -> list[Entry]:
     settings: dict[str, Any] = {
         "ADDONS": {"scrapy_aopic.Addon": 500}, "AOPIC_STORE": "memory", "AOPIC_POLITENESS_FACTOR": case.factor, "AOPIC_MIN_GAP": case.gap,
         "CONCURRENT_REQUESTS": case.connections, "CLOSESPIDER_PAGECOUNT": fetches, "LOG_LEVEL": "ERROR", "TELNETCONSOLE_ENABLED": False,
-        "AOPIC_PROGRESS": False, **({"AOPIC_DOMAIN_BUDGET": 0} if order == NO_BUDGET else {"AOPIC_ORDER": order}),
+        "AOPIC_PROGRESS": 0, **({"AOPIC_DOMAIN_BUDGET": 0} if order == NO_BUDGET else {"AOPIC_ORDER": order}),
     }  # fmt: skip
     server = Server(case.answer)
     with server.run_in_thread() as running:

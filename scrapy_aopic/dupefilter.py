@@ -35,6 +35,9 @@ logger = logging.getLogger(__name__)
 
 _BLOOM_FILE = "aopic-seen.bloom"
 
+ERROR_RATE = 0.001
+"""Part of the unseen URLs that a Bloom filter within its first capacity takes for seen."""
+
 _WRITE_EVERY = 500
 """New fingerprints that are kept in memory before they are written: as many as a killed process forgets at most."""
 
@@ -190,9 +193,7 @@ class DupeFilter(BaseDupeFilter):
         check_names(settings)
         folder = Path(path) if (path := job_dir(settings)) else None
         if read(settings, "AOPIC_DUPEFILTER") == "bloom":
-            return BloomSeen(
-                folder, read(settings, "AOPIC_BLOOM_ERROR_RATE"), read(settings, "AOPIC_BLOOM_CAPACITY")
-            )
+            return BloomSeen(folder, ERROR_RATE, read(settings, "AOPIC_BLOOM_CAPACITY"))
         address: Address | None = None
         kind = read(settings, "AOPIC_STORE")
         if kind == SERVER:

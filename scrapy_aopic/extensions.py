@@ -30,8 +30,7 @@ class Progress:
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
-        self._is_wanted: bool = read(crawler.settings, "AOPIC_PROGRESS")
-        self._log_every: float = read(crawler.settings, "AOPIC_LOG_EVERY")
+        self._log_every: float = read(crawler.settings, "AOPIC_PROGRESS")
         self._line: tqdm[None] | None = None
         self._loop: AsyncioLoopingCall | LoopingCall | None = None
 
@@ -45,14 +44,11 @@ class Progress:
 
     def start(self) -> None:
         """Show the line if standard error is a terminal, else log one now and then."""
-        if self._loop is not None:
+        if self._loop is not None or not self._log_every:
             return
         if not sys.stderr.isatty():
-            if self._log_every:
-                self._loop = create_looping_call(self._log)
-                self._loop.start(self._log_every, now=False)
-            return
-        if not self._is_wanted:
+            self._loop = create_looping_call(self._log)
+            self._loop.start(self._log_every, now=False)
             return
         self._line = tqdm(bar_format="{desc}", leave=False, file=sys.stderr)
         self._last: tuple[float, int] | None = None

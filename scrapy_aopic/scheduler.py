@@ -21,7 +21,10 @@ from .components import Components
 from .exceptions import SettingError, StorageError
 from .session.open_job import OpenJob
 from .session.session import Session
-from .settings import read
+
+_GARBAGE_AFTER = 10_000
+"""New objects after which Python looks for garbage in reference cycles: by its default, 700 until 3.12, that takes a fifth of a
+crawl's CPU time."""
 
 
 class Scheduler(BaseScheduler):
@@ -60,7 +63,6 @@ class Scheduler(BaseScheduler):
             return None
         closing = Closing(self._crawler)
         try:
-            threshold: int = read(self._crawler.settings, "AOPIC_GC_THRESHOLD")
             opened = OpenJob(self._crawler, spider)
         except (SettingError, StorageError) as error:
             closing.refuse(error)
@@ -76,7 +78,7 @@ class Scheduler(BaseScheduler):
         enqueue = Scheduler.enqueue_request
         self.session.has_shortcuts = getattr(self.enqueue_request, "__func__", None) is enqueue
         self._components.serve(self.session)
-        self._garbage = GarbageThreshold(threshold)
+        self._garbage = GarbageThreshold(_GARBAGE_AFTER)
         return self.session.start()
 
     def close(self, reason: str) -> Deferred[None] | None:

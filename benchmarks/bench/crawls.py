@@ -37,7 +37,7 @@ class Kind(NamedTuple):
 
 ADDON: dict[str, Any] = {
     "ADDONS": {"scrapy_aopic.Addon": 500},
-    "AOPIC_PROGRESS": False,
+    "AOPIC_PROGRESS": 0,
     "AOPIC_POLITENESS_FACTOR": 0,
 }
 

@@ -175,7 +175,6 @@ class Crawl:
             is_chosen=policy.is_chosen if policy.chosen else None,
             leads=self._leads,
             capacity=policy.page_cache,
-            cache=policy.cache(),
             mail=mail,
             bonus_of=self._bonus_of if "worth" in policy.rules.options else None,
         )

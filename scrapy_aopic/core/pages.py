@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from .api import Lease
-    from .caches import Cache
     from .focus.leads import Leads
     from .frontier.frontier import Frontier, Move
     from .leases import Leases
@@ -96,11 +95,10 @@ class Pages:
         is_chosen: Callable[[str], bool] | None = None,
         leads: Leads,
         capacity: int = 100_000,
-        cache: Cache | None = None,
         mail: Mail | None = None,
         bonus_of: Callable[[str], float] | None = None,
     ) -> None:
-        self.table = RecordTable(store, Family.PAGES, pack_page, unpack_page, capacity, cache=cache)
+        self.table = RecordTable(store, Family.PAGES, pack_page, unpack_page, capacity)
         self.requests = BlobTable(store, Family.REQUESTS)
         self.n_visited = self.n_failed = 0
         self.serial = self._serial_before = 0

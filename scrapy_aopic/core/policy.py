@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from .caches import Cache, ClockCache
 from .host_rules import NO_RULES, HostRules
 from .ledger import ENDOWMENT, SHARE
 from .order import Aopic, Order
@@ -40,7 +39,6 @@ class Policy:
         connections: Transfers that may be under way at once, 0 for any number.
         max_active: Hosts kept in memory.
         page_cache: Page records kept in memory.
-        cache: Makes what says which of them go when there are more.
         has_url_keys: Whether each page key is made of its URL, so that ``check`` can tell whose a request is.
         commit_within: Seconds; no page is leased later than this after the last commit that landed, so that a
             crash leaves no request older than that unknown.
@@ -65,7 +63,6 @@ class Policy:
     connections: int = 0
     max_active: int = 10_000
     page_cache: int = 100_000
-    cache: Callable[[], Cache] = ClockCache
     has_url_keys: bool = False
     commit_within: float = 1.0
 

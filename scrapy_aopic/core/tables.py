@@ -19,7 +19,6 @@ from .records import NO_RECORD
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from .caches import Cache
     from .ports import Family, Store
 
 T = TypeVar("T")
@@ -36,7 +35,6 @@ class RecordTable(Generic[T]):
 
     Args:
         capacity: Records kept beside those that wait for a commit.
-        cache: Which of them go when there are more.
 
     Attributes:
         put: Notes that a record, under its key, was changed or is new; under a key that is known it is the one
@@ -50,8 +48,6 @@ class RecordTable(Generic[T]):
         pack: Callable[[T], bytes],
         unpack: Callable[[bytes], T],
         capacity: int,
-        *,
-        cache: Cache | None = None,
     ) -> None:
         self._store = store
         self._ahead = prefetching(store)
@@ -61,7 +57,7 @@ class RecordTable(Generic[T]):
         self._capacity = capacity
         # Those in the cache: they are in the store, maybe with older values.
         self._records: dict[bytes, T] = {}
-        self._cache: Cache = cache if cache is not None else ClockCache()
+        self._cache = ClockCache()
         self._absent: set[bytes] = set()
         self._in_flight: dict[bytes, T] = {}
         self._begin({})

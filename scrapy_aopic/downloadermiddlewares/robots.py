@@ -58,6 +58,9 @@ from .politeness import LeftAloneError, PolitenessMiddleware
 
 logger = logging.getLogger(__name__)
 
+MOST_KNOWN = 1000
+"""Parsed robots.txt files in memory, of 4 KiB each; the least recently used one leaves first."""
+
 _PRIORITY = 1000
 """Priority of the request for a robots.txt in its download slot: before all pages of the host."""
 
@@ -92,7 +95,7 @@ class RobotsMiddleware:
             read(settings, "AOPIC_ROBOTS_TRIES"),
         )
         self._tries = refetching.tries
-        self._known = KnownRobots(refetching, read(settings, "AOPIC_ROBOTS_CACHE"), self._load, self._keep)
+        self._known = KnownRobots(refetching, MOST_KNOWN, self._load, self._keep)
         self._fetches = RobotsFetches(self._known)
         self._takes_sitemaps: bool = read(settings, "AOPIC_SITEMAPS")
         self._sitemaps = Sitemaps(crawler)

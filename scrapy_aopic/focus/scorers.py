@@ -25,7 +25,7 @@ class PageScorer(Protocol):
         """The grade of the page, 0 to 1.
 
         A coroutine function (``async def``) is awaited before the page's callback is called, for at most
-        ``AOPIC_TOPIC_TIMEOUT`` seconds. Any other function is called in the event loop, which waits for it.
+        30 seconds. Any other function is called in the event loop, which waits for it.
 
         If it raises, the page has no grade; nothing else happens.
         """
@@ -40,7 +40,7 @@ class LinkScorer(Protocol):
         """The value, 0 to 1, of each of the *links* of *page*, in their order.
 
         A coroutine function (``async def``) is awaited when the page's callback has yielded its last link, for at most
-        ``AOPIC_TOPIC_TIMEOUT`` seconds; the links are followed then. Any other function is called in the event loop, which
+        30 seconds; the links are followed then. Any other function is called in the event loop, which
         waits for it.
 
         If it raises, a strategy values the links instead: ``contextual``, by what it has learned in the meantime, if the

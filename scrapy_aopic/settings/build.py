@@ -7,20 +7,17 @@ from __future__ import annotations
 
 import json
 import logging
-import random
 import re
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timezone
 from difflib import get_close_matches
-from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakValueDictionary
 
-from scrapy_aopic.core.caches import CACHES
 from scrapy_aopic.core.focus.strategies import STRATEGIES, needs_samples
 from scrapy_aopic.core.order import Aopic, BatchOrder, Focused
 from scrapy_aopic.core.policy import Policy
@@ -199,7 +196,7 @@ def read_politeness(
         max_gap=read(settings, "AOPIC_MAX_GAP"),
         backoff=read(settings, "AOPIC_BACKOFF"),
         max_backoff=read(settings, "AOPIC_MAX_BACKOFF"),
-        max_wish=read(settings, "AOPIC_MAX_RETRY_AFTER"),
+        max_wish=read(settings, "AOPIC_MAX_BACKOFF"),
         dead_after=read(settings, "AOPIC_DEAD_AFTER"),
         rule=_rule_of(
             rules if rules is not None else read(settings, "AOPIC_HOST_RULES"),
@@ -269,9 +266,14 @@ def _read_window(settings: Mapping[Any, Any]) -> Window:
 
 def page_cache(settings: Mapping[Any, Any]) -> int:
     """Page records, or fingerprints, to keep in memory."""
-    given: int | None = read(settings, "AOPIC_PAGE_CACHE")
     memory_mb: int = read(settings, "AOPIC_MEMORY_MB")
-    return given or _PAGES_A_MB * memory_mb
+    return _PAGES_A_MB * memory_mb
+
+
+def active_hosts(settings: Mapping[Any, Any]) -> int:
+    """Hosts whose back queues are kept in memory."""
+    memory_mb: int = read(settings, "AOPIC_MEMORY_MB")
+    return _HOSTS_A_MB * memory_mb
 
 
 def store_memory(settings: Mapping[Any, Any]) -> int:
@@ -384,8 +386,7 @@ def read_policy(settings: Mapping[Any, Any], spider: object = None) -> Policy:
         share=values["AOPIC_VIRTUAL_SHARE"],
         endowment=values["AOPIC_ENDOWMENT"],
         spending=values["AOPIC_VIRTUAL_SPENDING"],
-        max_active=values["AOPIC_ACTIVE_HOSTS"] or _HOSTS_A_MB * values["AOPIC_MEMORY_MB"],
+        max_active=active_hosts(settings),
         page_cache=page_cache(settings),
-        cache=partial(CACHES[values["AOPIC_CACHE_POLICY"]], random.Random(0).random),  # noqa: S311 (no secret)
         commit_within=max(_LEAST_COMMIT_WITHIN, 2 * values["AOPIC_DURABILITY"]),
     )

@@ -144,14 +144,6 @@ def whole(low: int, high: int = _MANY, of: str = "") -> Check:
     return Check(f"{noun} from {_written(low)} to {_written(high)}", parse)
 
 
-def auto(check: Check) -> Check:
-    """``None`` for "auto", or what *check* says."""
-    return Check(
-        f'"auto" or {check.must}',
-        lambda value: None if isinstance(value, str) and value == "auto" else check.parse(value),
-    )
-
-
 def share(value: Any) -> float | None:
     """A part of a whole; ``None`` for "equal"."""
     return None if isinstance(value, str) and value == "equal" else _number(value, 0, 1)

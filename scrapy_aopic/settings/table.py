@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from scrapy_aopic.core.caches import CACHES
 from scrapy_aopic.core.focus.sample import MOST_PAGES
 from scrapy_aopic.core.focus.strategies import STRATEGIES
 from scrapy_aopic.core.order import FOCUS, ORDERS, Aopic
@@ -23,7 +22,7 @@ from scrapy_aopic.storage.address import LEASE, MAX_SHARDS
 from scrapy_aopic.web.url_rules import BROAD_RULES, CHANGES, PLAIN_RULES, REFUSALS
 
 from . import parse
-from .parse import FLAG, FOR_EVER, Check, auto, number, one_of, reason, shown, some_of, whole
+from .parse import FLAG, FOR_EVER, Check, number, one_of, reason, shown, some_of, whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -287,14 +286,7 @@ _POLITE = (
         "AOPIC_MAX_BACKOFF",
         _POLITENESS.max_backoff,
         number(0, LONGEST_WAIT, of="seconds"),
-        "Longest gap, or wait, that errors cause.",
-        "seconds",
-    ),
-    Setting(
-        "AOPIC_MAX_RETRY_AFTER",
-        _POLITENESS.max_wish,
-        number(0, LONGEST_WAIT, of="seconds"),
-        "Longest gap that a host can demand, by `Retry-After` or `Crawl-delay`.",
+        "Longest gap, or wait, that errors cause, or that a host asks for by `Retry-After` or `Crawl-delay`.",
         "seconds",
     ),
     Setting(
@@ -337,14 +329,6 @@ _ROBOTS = (
         whole(1),
         "Tries in a row that find a robots.txt unreachable before the pages that wait for it fail.",
         "tries",
-    ),
-    Setting(
-        "AOPIC_ROBOTS_CACHE",
-        1000,
-        whole(1),
-        "Parsed robots.txt files kept in memory; the least recently used one leaves first. "
-        "A large one counts once more for every 4 KiB.",
-        "files",
     ),
     Setting(
         "AOPIC_SITEMAPS",
@@ -418,41 +402,9 @@ _STORAGE = (
         256,
         whole(16, 10_000_000, of="megabytes"),
         "Memory for the state of the crawl, however much of it is on the disk: a quarter each for the store's cache, its "
-        "write buffers, page records and back queues. The process should take at most 340 MB more, whatever the pages are; "
+        "write buffers, page records (400 a megabyte) and back queues (of 40 hosts a megabyte). The process should take at most 340 MB more, whatever the pages are; "
         "see [below](#memory).",
         "megabytes",
-    ),
-    Setting(
-        "AOPIC_PAGE_CACHE",
-        "auto",
-        auto(whole(100)),
-        "Page records kept in memory. They recognise most links to known pages without a read of the disk. "
-        '"auto" is 400 for each megabyte of `AOPIC_MEMORY_MB`. '
-        "For `scrapy_aopic.DupeFilter`: fingerprints kept in memory.",
-        "pages",
-    ),
-    Setting(
-        "AOPIC_CACHE_POLICY",
-        "clock",
-        one_of(*CACHES),
-        "Which page records leave the memory when there are more; see [URL caches](caches.md).",
-    ),
-    Setting(
-        "AOPIC_ACTIVE_HOSTS",
-        "auto",
-        auto(whole(1)),
-        "Hosts with a back queue in memory; the others wait on the disk. "
-        '"auto" is 40 for each megabyte of `AOPIC_MEMORY_MB`.',
-        "hosts",
-    ),
-    Setting(
-        "AOPIC_GC_THRESHOLD",
-        10_000,
-        whole(0, 1_000_000_000),
-        "New objects after which Python looks for garbage in reference cycles while the crawl is open; Python's own default, "
-        "700 until 3.12, takes a fifth of a crawl's CPU time. Only ever raised, and never from 0, which is off. "
-        "0 leaves it alone; see [below](#memory).",
-        "objects",
     ),
 )
 
@@ -602,13 +554,6 @@ _COMPONENTS = (
         "[below](#the-bloom-mode).",
     ),
     Setting(
-        "AOPIC_BLOOM_ERROR_RATE",
-        0.001,
-        number(1e-9, 0.5),
-        "Part of the unseen URLs that a Bloom filter within its first capacity takes for seen.",
-        "part",
-    ),
-    Setting(
         "AOPIC_BLOOM_CAPACITY",
         1_000_000,
         whole(1000, 10_000_000_000),
@@ -640,16 +585,10 @@ _COMPONENTS = (
     ),
     Setting(
         "AOPIC_PROGRESS",
-        True,
-        FLAG,
-        "Whether a progress line is shown while the crawl runs; never if standard error is not a terminal.",
-    ),
-    Setting(
-        "AOPIC_LOG_EVERY",
         60,
         number(0, FOR_EVER),
-        "How often the log gets a line with the progress and [what limits the crawl](commands.md#what-limits-a-crawl), "
-        "where standard error is not a terminal; 0 for never.",
+        "How often the log gets a line with the progress and [what limits the crawl](commands.md#what-limits-a-crawl); a "
+        "terminal shows a line of its own instead, all the time. 0 for neither.",
         "seconds",
     ),
     Setting(
@@ -711,15 +650,6 @@ _TOPIC = (
         ),
         "What pages are to be relevant to, in any order; see [Focused crawling](focused.md#the-topic). "
         '"items": a page is relevant if its callback yields an item. `None` for no topic.',
-    ),
-    Setting(
-        "AOPIC_TOPIC_TIMEOUT",
-        10.0,
-        number(0.1, 600, of="seconds"),
-        "How long a page waits for an asynchronous function of `AOPIC_TOPIC` at most; then it counts as irrelevant "
-        "(`aopic/topic/ungraded`). Also for one of `AOPIC_LINK_SCORER`; then its links are valued without it "
-        "(`aopic/topic/unvalued`).",
-        "s",
     ),
     Setting(
         "AOPIC_TOKENIZER",

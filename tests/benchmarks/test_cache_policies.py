@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrapy_aopic.core.caches import CACHES, Cache
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
+from cache_policies import CACHES, Cache
 
 KEYS = st.integers(0, 5).map(lambda number: b"%d" % number)
 STEPS = st.lists(st.tuples(st.sampled_from(["add", "add", "use", "use", "victim"]), KEYS), min_size=40)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import random
+import sys
 from itertools import chain
 from pathlib import Path
 
@@ -12,13 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrapy_aopic.core.caches import LruCache
 from scrapy_aopic.lab.graphs import Graph
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "caches.py"
+sys.path.insert(0, str(SCRIPT.parent))
 spec = importlib.util.spec_from_file_location("benchmark_of_caches", SCRIPT)
 caches = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(caches)
+
+from cache_policies import LruCache
 
 STREAMS = st.lists(st.integers(0, 20), min_size=1, max_size=200)
 

@@ -51,8 +51,9 @@ def test_fingerprints_outlive_the_process(tmp_path: Path, mode: str) -> None:
     second.close("finished")
 
 
-def test_what_falls_out_of_memory_is_found_on_disk(tmp_path: Path) -> None:
-    dupefilter = opened(tmp_path, AOPIC_PAGE_CACHE=100)
+def test_what_falls_out_of_memory_is_found_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scrapy_aopic.dupefilter.page_cache", lambda _: 100)
+    dupefilter = opened(tmp_path)
     urls = [f"http://a.test/{n}" for n in range(2000)]
     assert not any(dupefilter.request_seen(Request(url)) for url in urls)
     assert all(dupefilter.request_seen(Request(url)) for url in urls)
@@ -68,10 +69,9 @@ def test_a_temporary_store_is_removed(tmp_path: Path, monkeypatch: pytest.Monkey
     assert not list(tmp_path.iterdir())
 
 
-def test_the_bloom_filter_loses_about_as_many_urls_as_it_says() -> None:
-    dupefilter = opened(
-        None, AOPIC_DUPEFILTER="bloom", AOPIC_BLOOM_ERROR_RATE=0.01, AOPIC_BLOOM_CAPACITY=1000
-    )
+def test_the_bloom_filter_loses_about_as_many_urls_as_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scrapy_aopic.dupefilter.ERROR_RATE", 0.01)
+    dupefilter = opened(None, AOPIC_DUPEFILTER="bloom", AOPIC_BLOOM_CAPACITY=1000)
     lost = sum(dupefilter.request_seen(Request(f"http://a.test/{n}")) for n in range(5000))
     assert lost <= 150
     assert all(dupefilter.request_seen(Request(f"http://a.test/{n}")) for n in range(5000))

@@ -360,7 +360,7 @@ async def test_whatever_fails_at_the_end_of_a_transfer_hosts_are_left_alone_and_
 @deferred_f_from_coro_f
 async def test_no_wish_is_granted_beyond_the_limit(serve: Serve) -> None:
     web = serve({"http://a.test/": Moody(later(10**6), links=["/1"]), "http://a.test/1": []})
-    await crawl(Follow, {**SCHEDULER, "AOPIC_MAX_RETRY_AFTER": 0.3})
+    await crawl(Follow, {**SCHEDULER, "AOPIC_MAX_BACKOFF": 0.3})
     assert web.asked == ["http://a.test/", "http://a.test/", "http://a.test/1"]
     assert audit(web.log, 0, rest=lambda entry: 0.3 if entry.status == 429 else 0).n_short_gaps == 0
 

@@ -52,7 +52,7 @@ async def test_a_line_is_shown_on_a_terminal_if_it_is_wanted(
     shown = Terminal() if is_terminal else io.StringIO()
     monkeypatch.setattr(sys, "stderr", shown)
     serve({"http://a.test/": [], "http://b.test/": []})
-    await crawl(Slow, {**SCHEDULER, "AOPIC_PROGRESS": wanted, "LOG_ENABLED": False})
+    await crawl(Slow, {**SCHEDULER, "AOPIC_PROGRESS": 60 if wanted else 0, "LOG_ENABLED": False})
     assert ("1 pages · 2 hosts" in shown.getvalue()) == (is_terminal and wanted)
     assert ("queued" in shown.getvalue()) == (is_terminal and wanted)
 

@@ -694,7 +694,9 @@ async def test_a_restart_asks_for_no_robots_txt_again(serve: Serve, tmp_path: Pa
 
 
 @deferred_f_from_coro_f
-async def test_only_some_are_in_memory_and_the_others_are_not_asked_for_again(serve: Serve) -> None:
+async def test_only_some_are_in_memory_and_the_others_are_not_asked_for_again(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
     hosts = [f"h{n}.test" for n in range(10)]
     web = serve(
         {
@@ -704,9 +706,10 @@ async def test_only_some_are_in_memory_and_the_others_are_not_asked_for_again(se
             **{f"http://{host}/2": [] for host in hosts},
         }
     )
+    monkeypatch.setattr("scrapy_aopic.downloadermiddlewares.robots.MOST_KNOWN", 3)
     crawler = await crawl(
         Start,
-        {**SCHEDULER, "AOPIC_ROBOTS_CACHE": 3, "CONCURRENT_REQUESTS": 2},
+        {**SCHEDULER, "CONCURRENT_REQUESTS": 2},
         urls=[f"http://{host}/" for host in hosts],
     )
     assert n_robots(web) == dict.fromkeys(hosts, 1)
@@ -716,7 +719,9 @@ async def test_only_some_are_in_memory_and_the_others_are_not_asked_for_again(se
 
 
 @deferred_f_from_coro_f
-async def test_a_large_robots_txt_takes_more_of_the_memory(serve: Serve) -> None:
+async def test_a_large_robots_txt_takes_more_of_the_memory(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
     hosts = [f"h{n}.test" for n in range(10)]
     large = Answer(body=b"User-agent: *\n" + b"Disallow: /no\n" * 2500)  # 35 kB
     web = serve(
@@ -725,9 +730,8 @@ async def test_a_large_robots_txt_takes_more_of_the_memory(serve: Serve) -> None
             **{f"http://{host}/": [] for host in hosts},
         }
     )
-    crawler = await crawl(
-        Start, {**SCHEDULER, "AOPIC_ROBOTS_CACHE": 20}, urls=[f"http://{h}/" for h in hosts]
-    )
+    monkeypatch.setattr("scrapy_aopic.downloadermiddlewares.robots.MOST_KNOWN", 20)
+    crawler = await crawl(Start, SCHEDULER, urls=[f"http://{h}/" for h in hosts])
     assert len(web.asked) == 10
     assert len(middleware(crawler)) == 2
 
@@ -1242,7 +1246,7 @@ def test_the_addon_leaves_what_the_user_lists() -> None:
         }
 
 
-@pytest.mark.parametrize("name", ["CACHE", "EXPIRY", "RETRY", "TRIES"])
+@pytest.mark.parametrize("name", ["EXPIRY", "RETRY", "TRIES"])
 def test_a_wrong_setting_stops_the_start_also_beside_another_scheduler(
     name: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -41,13 +41,13 @@ async def crawl_on(store: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[Crawler
     """Crawl with *store*; returns the reason why the spider was closed, too."""
     reasons: list[str] = []
     monkeypatch.setattr("scrapy_aopic.job.job.open_store", lambda *_, **__: store)
+    monkeypatch.setattr("scrapy_aopic.settings.build.active_hosts", lambda _: 1)
     settings = {
         "SCHEDULER": "scrapy_aopic.Scheduler",
         "AOPIC_STORE": "memory",
         "AOPIC_POLITENESS_FACTOR": 0,
         "AOPIC_BACKOFF": 0,
         "AOPIC_DURABILITY": "page",
-        "AOPIC_ACTIVE_HOSTS": 1,
         "ROBOTSTXT_OBEY": True,
     }
     crawler = get_crawler(Follow, settings)

@@ -199,13 +199,12 @@ async def test_a_service_that_never_responds_costs_grades_and_no_pages(
     judges: list[Judge], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     judge = start(judges, enough=1_000)
-    seen, crawler = await crawled(
-        "broad.judges.Service", monkeypatch, JUDGE_URL=judge.url, JUDGE_TIMEOUT=2, AOPIC_TOPIC_TIMEOUT=0.2
-    )
+    monkeypatch.setattr("scrapy_aopic.session.topic.judging.LONGEST", 0.2)
+    seen, crawler = await crawled("broad.judges.Service", monkeypatch, JUDGE_URL=judge.url, JUDGE_TIMEOUT=2)
     assert set(seen.values()) == {0.0}
     assert stat(crawler, "aopic/topic/ungraded") == N + 1
     assert caplog.text.count("The function of AOPIC_TOPIC") == 1
-    assert "AOPIC_TOPIC_TIMEOUT" in caplog.text
+    assert "within 0.2 seconds" in caplog.text
 
 
 def wrong_service(judges: list[Judge], body: bytes) -> str:
@@ -279,7 +278,6 @@ async def with_links(
                 "AOPIC_LINK_SCORER": scorer,
                 "AOPIC_FOCUS": 1,
                 "AOPIC_MIN_GAP": 0.01,
-                "AOPIC_TOPIC_TIMEOUT": 60,
                 "CONCURRENT_REQUESTS": 1,
                 "SCRAPER_SLOT_MAX_ACTIVE_SIZE": 1,  # so that the next page is chosen when links have their values
                 **settings,
@@ -342,19 +340,19 @@ async def test_without_the_service_links_get_what_was_learned(
     judges: list[Judge], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     judge = start(judges, enough=1_000)
+    monkeypatch.setattr("scrapy_aopic.session.topic.judging.LONGEST", 0.2)
     urls, crawler = await with_links(
         "broad.judges.LinkService",
         monkeypatch,
         JUDGE_LINKS_URL=judge.url,
         JUDGE_TIMEOUT=2,
-        AOPIC_TOPIC_TIMEOUT=0.2,
     )
     assert n_left(urls) >= len(LEFT) - 2
     assert stat(crawler, "aopic/topic/unvalued") == N_LINKING
     assert [record.levelname for record in caplog.records if "AOPIC_LINK_SCORER" in record.getMessage()] == [
         "WARNING"
     ]
-    assert "no values within 0.2 seconds (AOPIC_TOPIC_TIMEOUT)" in caplog.text
+    assert "no values within 0.2 seconds" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -372,14 +370,17 @@ async def test_a_service_for_links_that_is_down_or_wrong_costs_values_and_no_pag
 
 
 @deferred_f_from_coro_f
-async def test_a_service_that_is_late_again_and_again_holds_one_page_at_a_time() -> None:
+async def test_a_service_that_is_late_again_and_again_holds_one_page_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     is_up = asyncio.Event()
 
     async def score(page: PageSeen, links: Sequence[LinkText]) -> list[float]:
         await is_up.wait()
         return [0.5] * len(links)
 
-    valuing = Valuing(score, 0.01)
+    monkeypatch.setattr("scrapy_aopic.session.topic.judging.LONGEST", 0.01)
+    valuing = Valuing(score)
     seen, links = PageSeen("http://a.test/", 1.0, 1.0, True), {b"1": LinkText("one"), b"2": LinkText("two")}
 
     async def at_once(n: int) -> list[object]:

@@ -47,7 +47,7 @@ from scrapy_aopic.web.context import PageContext, page_context, text_context
 from scrapy_aopic.web.link_extraction import note_joined
 from scrapy_aopic.web.meta import RELEVANCE
 
-from .judging import Judging, OutOfPatienceError, Valuing, part
+from .judging import LONGEST, Judging, OutOfPatienceError, Valuing, part
 from .learning import Learning
 
 if TYPE_CHECKING:
@@ -172,10 +172,10 @@ class Focus:
         self.listeners: list[Callable[[Visit, float], None]] = []
         self.judging: Judging | None = None
         if given.grade is not None and is_awaited(given.grade):
-            self.judging = Judging(visits, given.grade, read(settings, "AOPIC_TOPIC_TIMEOUT"))
+            self.judging = Judging(visits, given.grade)
         self.valuing: Valuing | None = None
         if self.values_links and not isinstance(given.scorer, str) and is_awaited(given.scorer):
-            self.valuing = Valuing(cast("LinkScorer", given.scorer), read(settings, "AOPIC_TOPIC_TIMEOUT"))
+            self.valuing = Valuing(cast("LinkScorer", given.scorer))
         self._is_own = isinstance(given.scorer, str)  # whose values are from 0 to 1
         self._default = FocusedStrategy(given.topic, Random())  # noqa: S311 - of nothing secret
         self.learning = Learning(
@@ -289,9 +289,10 @@ class Focus:
             self._first.warning(
                 f"slow {setting}",
                 "The function of %(setting)s took %(seconds).1f s for %(page)s, and the whole crawl waited for it: if it is an "
-                "'async def', only the page waits, for AOPIC_TOPIC_TIMEOUT at most. Further such pages are not logged",
+                "'async def', only the page waits, for %(longest)g seconds at most. Further such pages are not logged",
                 setting=setting,
                 seconds=seconds,
+                longest=LONGEST,
                 page=url,
             )
 

@@ -4,7 +4,7 @@ Rule 1: nothing but the page itself waits: the event loop goes on, and so does i
 until it is over with (``CONCURRENT_REQUESTS`` before its callback, ``SCRAPER_SLOT_MAX_ACTIVE_SIZE`` behind it), so that a slow
 service slows the crawl down rather than fill its memory.
 
-Rule 2: no page waits for longer than ``AOPIC_TOPIC_TIMEOUT``, whatever the function does.
+Rule 2: no page waits for longer than :data:`LONGEST`, whatever the function does.
 
 Rule 3: links can be valued without the function, so pages do not queue for one that has ceased to respond.
 """
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+LONGEST = 30.0
+"""Seconds for which a page waits for a function of the user's at most."""
+
 _PATIENCE = 5
 """Pages in a row whose links a function has not valued in time, from which on it is asked about one page at a time: a service that
 is down would hold each page of the crawl for the whole time-out."""
@@ -40,14 +43,13 @@ class OutOfPatienceError(Exception):
 
 
 class _Awaiting(Generic[T]):
-    """Awaits what a function gives, for *timeout* seconds at most.
+    """Awaits what a function gives, for :data:`LONGEST` at most.
 
     Args:
         what: What is missing if it is late.
     """
 
-    def __init__(self, timeout: float, what: str) -> None:
-        self._timeout = timeout
+    def __init__(self, what: str) -> None:
         self._what = what
         self._late: set[asyncio.Task[T]] = set()  # the loop itself does not keep them
 
@@ -61,10 +63,10 @@ class _Awaiting(Generic[T]):
         self._late.add(task)
         task.add_done_callback(self._done)
         # wait_for() waits for a task that is cancelled, too
-        await asyncio.wait({task}, timeout=self._timeout)
+        await asyncio.wait({task}, timeout=LONGEST)
         if not task.done():
             task.cancel()
-            raise TimeoutError(f"no {self._what} within {self._timeout:g} seconds (AOPIC_TOPIC_TIMEOUT)")
+            raise TimeoutError(f"no {self._what} within {LONGEST:g} seconds")
         return task.result()
 
     def _done(self, task: asyncio.Task[T]) -> None:
@@ -74,16 +76,12 @@ class _Awaiting(Generic[T]):
 
 
 class Judging:
-    """A downloader middleware that has pages graded before their callbacks are called.
+    """A downloader middleware that has pages graded before their callbacks are called."""
 
-    Args:
-        timeout: Seconds for which a page waits at most.
-    """
-
-    def __init__(self, visits: Visits, grade: PageScorer, timeout: float) -> None:
+    def __init__(self, visits: Visits, grade: PageScorer) -> None:
         self._visits = visits
         self._grade = grade
-        self._awaiting: _Awaiting[float] = _Awaiting(timeout, "grade")
+        self._awaiting: _Awaiting[float] = _Awaiting("grade")
 
     async def process_response(self, request: Request, response: Response) -> Response:
         """The same *response*, once it is graded, or it is known that it cannot be."""
@@ -99,15 +97,11 @@ class Judging:
 
 
 class Valuing:
-    """Has the links of pages valued, each page's at once.
+    """Has the links of pages valued, each page's at once."""
 
-    Args:
-        timeout: Seconds for which a page waits at most.
-    """
-
-    def __init__(self, score: LinkScorer, timeout: float) -> None:
+    def __init__(self, score: LinkScorer) -> None:
         self._score = score
-        self._awaiting: _Awaiting[object] = _Awaiting(timeout, "values")
+        self._awaiting: _Awaiting[object] = _Awaiting("values")
         self._n_late = 0
         self._n_asked = 0
 
