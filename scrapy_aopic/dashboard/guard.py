@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from scrapy_aopic.settings import is_loopback
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
     from email.message import Message
 
     Headers = Mapping[str, str] | Message[str, str]
@@ -55,14 +55,13 @@ class Guard:
     Args:
         token: What a visitor has to know.
         host: Address or name that the server listens on.
-        names: Further names under which it may be called.
         port: That it listens on.
     """
 
-    def __init__(self, token: str, host: str, *, names: Iterable[str] = (), port: int = 0) -> None:
+    def __init__(self, token: str, host: str, *, port: int = 0) -> None:
         self._token = token.encode("ascii")
         self._takes_addresses = is_wildcard(host)
-        self._names = {host.lower(), *(name.lower() for name in names)}
+        self._names = {host.lower()}
         if is_loopback(host) or self._takes_addresses:
             self._names.update(_LOOPBACK_NAMES)
         self.cookie = f"aopic-{port}"
@@ -72,8 +71,8 @@ class Guard:
         host = headers.get("Host", "")
         if not self._is_own(host):
             return (
-                "The name in the address is none of this server's; AOPIC_DASHBOARD_NAMES lists further names that it may "
-                "be called by."
+                "The name in the address is none of this server's: call it as AOPIC_DASHBOARD does, and let a proxy in front of "
+                "it do so (Host)."
             )
         if headers.get("Sec-Fetch-Site", "").lower() not in _OWN_SITE:
             return "Requests from pages of other sites are refused; open the address by hand."

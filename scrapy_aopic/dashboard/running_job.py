@@ -120,9 +120,7 @@ class Dashboard:
             )
             return
         token = read(settings, "AOPIC_DASHBOARD_TOKEN") or new_token()
-        guard = Guard(
-            token, self._where.host, names=read(settings, "AOPIC_DASHBOARD_NAMES"), port=server.port
-        )
+        guard = Guard(token, self._where.host, port=server.port)
         durability: float = read(settings, "AOPIC_DURABILITY")
         place = self._place()
         site = make_site(

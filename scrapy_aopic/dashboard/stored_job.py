@@ -160,7 +160,7 @@ def serve(
     look()
     server = listen(where)
     token = read(settings, "AOPIC_DASHBOARD_TOKEN") or new_token()
-    guard = Guard(token, where.host, names=read(settings, "AOPIC_DASHBOARD_NAMES"), port=server.port)
+    guard = Guard(token, where.host, port=server.port)
     feed = Feed(look, every=_EVERY)
     site = make_site(
         feed,

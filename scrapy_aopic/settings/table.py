@@ -630,13 +630,6 @@ _DASHBOARD = (
         'What a visitor of the dashboard has to know; it is in the address that the log shows. "auto" for a random one in '
         "each run. Programs send it as `Authorization: Bearer TOKEN`.",
     ),
-    Setting(
-        "AOPIC_DASHBOARD_NAMES",
-        (),
-        Check('a list of names of hosts such as ["crawl.example.org"]', parse.domains),
-        "Further names by which browsers may call the dashboard, for example that of a proxy in front of it. "
-        "A request that calls it otherwise is refused, because a foreign page may have made it.",
-    ),
 )
 
 _TOPIC = (

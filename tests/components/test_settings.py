@@ -125,7 +125,6 @@ WRONG: dict[str, list[Any]] = {
         16,
         "",
     ],
-    "AOPIC_DASHBOARD_NAMES": ["https://example.com/", ["a b"], 7],
     "AOPIC_ITEM_FIELDS": [["rank"], "importance,rank", 7],
     "AOPIC_ITEM_URL_FIELD": [7],
     "AOPIC_WARC_FILE": [7, ""],
@@ -226,7 +225,6 @@ FITS: dict[str, list[Any]] = {
     "AOPIC_ITEM_FIELDS": NOTHING,
 }  # fmt: skip
 FITS["AOPIC_ALLOW_NETWORKS"] = [*FITS["AOPIC_VIRTUAL_DOMAINS"], ".a"]
-FITS["AOPIC_DASHBOARD_NAMES"] = FITS["AOPIC_VIRTUAL_DOMAINS"]
 """Which of those are in order, for settings of which that is not to be seen from what they must be."""
 
 ANY_TEXT = {"AOPIC_SEEDS", "AOPIC_WARC_FILE", "AOPIC_ITEM_URL_FIELD"}
