@@ -44,6 +44,7 @@ from w3lib.url import safe_url_string
 
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.place.paths import store_folder
+from scrapy_aopic.settings import SETTINGS
 from scrapy_aopic.storage import open_snapshot
 from scrapy_aopic.web.url_rules import BROAD_RULES
 from scrapy_aopic.web.urls import Normaliser
@@ -214,8 +215,8 @@ def shown(counts: Counter[str]) -> str:
 def crawl(args: argparse.Namespace, malformed: tuple[str, ...], failures: Failures) -> None:
     with tempfile.TemporaryDirectory() as folder:
         settings = {
-            "SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_URL_RULES": BROAD_RULES, "AOPIC_MAX_URL_LENGTH": 2083,
-            "AOPIC_MAX_PATH_DEPTH": 20, "AOPIC_MAX_REPEATS": 3, "AOPIC_MAX_PARAMETERS": 20, "JOBDIR": folder, "AOPIC_POLITENESS_FACTOR": 0,
+            "SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_URL_RULES": BROAD_RULES, "AOPIC_URL_LIMITS": SETTINGS["AOPIC_URL_LIMITS"].default,
+            "JOBDIR": folder, "AOPIC_POLITENESS_FACTOR": 0,
             "DOWNLOAD_HANDLERS": {"http": Offline, "https": Offline}, "CONCURRENT_REQUESTS": 1, "DEPTH_LIMIT": 0,
             "LOG_LEVEL": "ERROR", "AOPIC_PROGRESS": 0, "URLLENGTH_LIMIT": 0, "TELNETCONSOLE_ENABLED": False,
             "RETRY_ENABLED": False, "AOPIC_MAX_LINKS": 10 * LINKS, "CONCURRENT_ITEMS": 8,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -12,9 +13,10 @@ from scrapy.utils.misc import load_object
 from .downloadermiddlewares.content_type import ContentTypeMiddleware
 from .downloadermiddlewares.politeness import PolitenessMiddleware
 from .downloadermiddlewares.robots import RobotsMiddleware
+from .exceptions import ANY_ERROR
 from .extensions import Progress
 from .scheduler import Scheduler
-from .settings import SETTINGS, url_rules
+from .settings import SETTINGS, url_limits, url_rules
 from .spidermiddlewares import LinkMiddleware
 from .web.url_rules import BROAD_RULES
 
@@ -49,7 +51,7 @@ class Addon:
         for each in SETTINGS.values():
             if each.alone is not None:
                 _set_default(settings, each.name, each.default)
-        _base_url_rules(settings)
+        _complete(settings)
         _set_default(settings, "SCHEDULER", Scheduler)
         settings.setdefault_in_component_priority_dict("SPIDER_MIDDLEWARES", LinkMiddleware, 2000)
         settings.setdefault_in_component_priority_dict("DOWNLOADER_MIDDLEWARES", PolitenessMiddleware, 990)
@@ -63,11 +65,16 @@ class Addon:
                 )
 
 
-def _base_url_rules(settings: BaseSettings) -> None:
-    """Let what a user gives with a plus or a minus be different from the rules of a broad crawl."""
-    name = "AOPIC_URL_RULES"
-    with suppress(TypeError, ValueError):  # whoever reads it says what is wrong
-        settings.set(name, sorted(url_rules(settings[name], BROAD_RULES)), settings.getpriority(name) or 0)
+def _complete(settings: BaseSettings) -> None:
+    """Let what a user says of URLs be different from what a broad crawl has, and not be all of it."""
+    limits: dict[str, int] = SETTINGS["AOPIC_URL_LIMITS"].default
+    completions: dict[str, Callable[[Any], Any]] = {
+        "AOPIC_URL_RULES": lambda given: sorted(url_rules(given, BROAD_RULES)),
+        "AOPIC_URL_LIMITS": lambda given: {**limits, **url_limits(given)},
+    }
+    for name, completed in completions.items():
+        with suppress(*ANY_ERROR):  # whoever reads it says what is wrong
+            settings.set(name, completed(settings[name]), settings.getpriority(name) or 0)
 
 
 def _set_default(settings: BaseSettings, name: str, value: Any) -> None:

@@ -17,10 +17,7 @@ WITHOUT: dict[str, dict[str, Any]] = {
     "AOPIC_CANONICAL = off": {"AOPIC_CANONICAL": "off"},
     "AOPIC_URL_RULES: none": {"AOPIC_URL_RULES": []},
     "bounds of URLs: none": {
-        "AOPIC_MAX_URL_LENGTH": 0,
-        "AOPIC_MAX_PATH_DEPTH": 0,
-        "AOPIC_MAX_REPEATS": 0,
-        "AOPIC_MAX_PARAMETERS": 0,
+        "AOPIC_URL_LIMITS": "length=0, depth=0, repeats=0, parameters=0",
         "AOPIC_SKIP_EXTENSIONS": [],
     },
     "AOPIC_LINK_FLOOD = 0": {"AOPIC_LINK_FLOOD": 0},

@@ -65,7 +65,7 @@ def settings_of(folder: Path, seconds: float, timeout: float) -> dict[str, Any]:
         "AOPIC_MAX_GAP": MAX_GAP,
         "AOPIC_BACKOFF": 0.2,
         "AOPIC_DEAD_AFTER": 1000,
-        "AOPIC_MAX_BACKOFF": 2,
+        "AOPIC_MAX_BACKOFF": 5,
         "AOPIC_ROBOTS_RETRY": 0.5,
         "AOPIC_ROBOTS_TRIES": 2,
         "LOG_LEVEL": "INFO",

@@ -23,7 +23,7 @@ from .build import (
     store_memory,
     wrong_names,
 )
-from .parse import Listen, url_rules
+from .parse import Listen, url_limits, url_rules
 from .table import SECTIONS, SETTINGS, Setting, read
 
 __all__ = [
@@ -42,6 +42,7 @@ __all__ = [
     "read_policy",
     "read_politeness",
     "store_memory",
+    "url_limits",
     "url_rules",
     "wrong_names",
 ]

@@ -30,6 +30,7 @@ from scrapy_aopic.storage.address import Address
 from scrapy_aopic.web.networks import Networks
 from scrapy_aopic.web.request_rows import waits_for
 from scrapy_aopic.web.suffixes import registered_domain
+from scrapy_aopic.web.url_rules import LIMITS
 from scrapy_aopic.web.urls import Normaliser
 
 from .parse import pace as parse_pace
@@ -296,14 +297,12 @@ def read_normaliser(
     """
     if networks is None:
         networks = Networks(read(settings, "AOPIC_ALLOW_NETWORKS"))
+    limits: dict[str, int] = read(settings, "AOPIC_URL_LIMITS")
     return Normaliser(
         read(settings, "AOPIC_URL_RULES"),
         networks=None if networks.are_all_open else networks,
         rewrite=rewrite,
-        max_length=read(settings, "AOPIC_MAX_URL_LENGTH"),
-        max_depth=read(settings, "AOPIC_MAX_PATH_DEPTH"),
-        max_repeats=read(settings, "AOPIC_MAX_REPEATS"),
-        max_parameters=read(settings, "AOPIC_MAX_PARAMETERS"),
+        **{f"max_{name}": limits.get(name, 0) for name in LIMITS},
         extensions=read(settings, "AOPIC_SKIP_EXTENSIONS"),
         last_year=datetime.now(tz=timezone.utc).year + _YEARS_AHEAD,
     )

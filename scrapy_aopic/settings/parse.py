@@ -35,7 +35,7 @@ from scrapy_aopic.storage.registry import NAMES as KINDS_OF_STORE
 from scrapy_aopic.storage.registry import load_backend
 from scrapy_aopic.web.networks import Allowed
 from scrapy_aopic.web.suffixes import has_public_suffix, registered_domain
-from scrapy_aopic.web.url_rules import CHANGES, PLAIN_RULES, REFUSALS
+from scrapy_aopic.web.url_rules import CHANGES, LIMITS, PLAIN_RULES, REFUSALS
 
 T = TypeVar("T")
 
@@ -525,17 +525,32 @@ def weights(value: Any) -> Any:
     """``None`` for equal weights, weights by kind of link, or a function."""
     if isinstance(value, str) and value == "equal":
         return None
-    if isinstance(value, str) and value.lstrip()[:1] == "{":
-        value = json.loads(value)
-    elif isinstance(value, str) and "=" in value:
-        value = dict(part.split("=") for part in value.split(","))
-    if isinstance(value, Mapping):
-        if not value or not all(isinstance(name, str) for name in value):
+    if isinstance(value, Mapping) or (isinstance(value, str) and ("=" in value or value.lstrip()[:1] == "{")):
+        if not (result := _numbers(value, number(0, 1000), ("internal", "external", "nofollow"))):
             raise ValueError
-        result = {name.strip(): _number(weight, 0, 1000) for name, weight in value.items()}
-        _known(result, ("internal", "external", "nofollow"))
         return result
     return function(value, 2)
+
+
+def _numbers(value: Any, check: Check, names: Collection[str]) -> dict[str, Any]:
+    """Numbers by some of *names*: a mapping, one in JSON, or text such as "depth=30, repeats=0"."""
+    if isinstance(value, str):
+        is_json = value.lstrip()[:1] == "{"
+        value = (
+            json.loads(value)
+            if is_json
+            else dict(part.split("=") for part in value.split(",") if part.strip())
+        )
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+        raise TypeError
+    result = {name.strip(): check.parse(each) for name, each in value.items()}
+    _known(result, names)
+    return result
+
+
+def url_limits(value: Any) -> dict[str, int]:
+    """Limits of URLs by their names, 0 for none."""
+    return _numbers(value, whole(0), LIMITS)
 
 
 def keys(value: Any) -> frozenset[str]:

@@ -19,7 +19,7 @@ from scrapy_aopic.core.revisits import Recrawl
 from scrapy_aopic.core.spending import SPENDING
 from scrapy_aopic.exceptions import ANY_ERROR, SettingError
 from scrapy_aopic.storage.address import LEASE, MAX_SHARDS
-from scrapy_aopic.web.url_rules import BROAD_RULES, CHANGES, PLAIN_RULES, REFUSALS
+from scrapy_aopic.web.url_rules import BROAD_RULES, CHANGES, LIMITS, PLAIN_RULES, REFUSALS
 
 from . import parse
 from .parse import FLAG, FOR_EVER, Check, number, one_of, reason, shown, some_of, whole
@@ -433,38 +433,13 @@ _LINKS = (
         "[Your own rules](urls.md#your-own-rules) on URLs, applied after the others.",
     ),
     Setting(
-        "AOPIC_MAX_URL_LENGTH",
-        2083,
-        whole(0),
-        "Longest URL of a link that is queued, without its fragment; 0 for any length. "
-        "Scrapy's `URLLENGTH_LIMIT` also holds for links.",
-        "characters",
-        alone=0,
-    ),
-    Setting(
-        "AOPIC_MAX_PATH_DEPTH",
-        20,
-        whole(0),
-        "Most segments in the path of a link that is queued; 0 for any number.",
-        "segments",
-        alone=0,
-    ),
-    Setting(
-        "AOPIC_MAX_REPEATS",
-        3,
-        whole(0),
-        "Most times that a segment of the path of a link, or a cycle of two or three segments, may follow itself; 0 for "
-        "any number.",
-        "times",
-        alone=0,
-    ),
-    Setting(
-        "AOPIC_MAX_PARAMETERS",
-        20,
-        whole(0),
-        "Most parameters in the query of a link that is queued; 0 for any number.",
-        "parameters",
-        alone=0,
+        "AOPIC_URL_LIMITS",
+        {"length": 2083, "depth": 20, "repeats": 3, "parameters": 20},
+        Check(f'limits such as "depth=30, repeats=0", of {", ".join(LIMITS)}', parse.url_limits),
+        "The longest URL of a link that is queued (characters, without its fragment), the most segments of its path, the most "
+        "times that a segment or a cycle of two or three may follow itself, and the most parameters of its query. "
+        "What you do not name keeps its default; 0 is for any number. Scrapy's `URLLENGTH_LIMIT` also holds for links.",
+        alone={},
     ),
     Setting(
         "AOPIC_SKIP_EXTENSIONS",

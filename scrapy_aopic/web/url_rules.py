@@ -342,6 +342,9 @@ CHANGES = tuple(rule.name for rule in _NAMED if not rule.faults)
 REFUSALS = tuple(rule.name for rule in _NAMED if rule.faults)
 """Names of those that refuse one, besides the limits."""
 
+LIMITS = ("length", "depth", "repeats", "parameters")
+"""Names of the rules that refuse a URL with more than a number of something."""
+
 PLAIN_RULES = tuple(rule.name for rule in _NAMED if rule.default == Default.ALWAYS)
 """Names of those that are in force with the scheduler alone."""
 
@@ -356,10 +359,10 @@ FAULTS = {
     "network": "its host is not on the Internet (AOPIC_ALLOW_NETWORKS)",
     "service": "its port is that of another service than the web's (AOPIC_ALLOW_NETWORKS)",
     "control": "it has an escaped control character (AOPIC_URL_RULES: control)",
-    "length": "it is too long (AOPIC_MAX_URL_LENGTH)",
-    "depth": "its path has too many segments (AOPIC_MAX_PATH_DEPTH)",
-    "repeats": "its path repeats itself (AOPIC_MAX_REPEATS)",
-    "parameters": "it has too many parameters (AOPIC_MAX_PARAMETERS)",
+    "length": "it is too long (AOPIC_URL_LIMITS: length)",
+    "depth": "its path has too many segments (AOPIC_URL_LIMITS: depth)",
+    "repeats": "its path repeats itself (AOPIC_URL_LIMITS: repeats)",
+    "parameters": "it has too many parameters (AOPIC_URL_LIMITS: parameters)",
     "extension": "of the end of its path (AOPIC_SKIP_EXTENSIONS)",
     "calendar": "it is a calendar's, of a month too far away (AOPIC_URL_RULES: calendar)",
     "user": "your own rule says so (AOPIC_URL_REWRITE)",

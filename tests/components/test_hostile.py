@@ -33,7 +33,7 @@ SETTINGS = {
     "AOPIC_SAME_WORDS": 10,
     "AOPIC_POLITENESS_FACTOR": 0,
     "AOPIC_BACKOFF": 0.05,
-    "AOPIC_MAX_BACKOFF": 0.2,
+    "AOPIC_MAX_BACKOFF": 2,
     "AOPIC_ROBOTS_RETRY": 0.1,
     "AOPIC_ROBOTS_TRIES": 2,
     # Sites whose pages are always new end by nothing else; their budget only lets the others go first.

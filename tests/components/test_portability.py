@@ -365,10 +365,10 @@ async def outcome(
 
 KINDS = [Rules, Sitemaps, Login, Api, Sessions, Details, Again, Files, Moved, Feed, Shop]
 WANTED_UNDER_THE_ADDON: dict[type[Spider], str] = {
-    Rules: "AOPIC_MAX_REPEATS",
+    Rules: "AOPIC_URL_LIMITS: repeats",
     Login: "COOKIES_ENABLED",
     Sessions: "COOKIES_ENABLED",
-    Shop: "AOPIC_MAX_PATH_DEPTH",
+    Shop: "AOPIC_URL_LIMITS: depth",
 }
 """Spiders that it makes another crawl of, and the setting that the log names."""
 

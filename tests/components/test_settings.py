@@ -81,10 +81,16 @@ WRONG: dict[str, list[Any]] = {
     "AOPIC_KEEP_LINKS": ["maybe", 2],
     "AOPIC_URL_RULES": [7, ["often"], "+sort, calendar", "-nonsense"],
     "AOPIC_URL_REWRITE": [[("(", "")], [("a", r"\1")], [("a",)], "no.such.function", 7],
-    "AOPIC_MAX_URL_LENGTH": [-1, "long"],
-    "AOPIC_MAX_PATH_DEPTH": [-1, 0.5],
-    "AOPIC_MAX_REPEATS": [-1, True],
-    "AOPIC_MAX_PARAMETERS": [-1, None.__class__],
+    "AOPIC_URL_LIMITS": [
+        -1,
+        "long",
+        {"length": -1},
+        "depth=0.5",
+        {"repeats": True},
+        {"parameters": None},
+        "width=1",
+        "depth=1=2",
+    ],
     "AOPIC_ALLOW_NETWORKS": [
         "10.0.0.1/8",
         ["10.0.0.0/33"],
@@ -222,6 +228,7 @@ FITS: dict[str, list[Any]] = {
     "AOPIC_SKIP_EXTENSIONS": [*NOTHING, "0", "1", "5", "-5", "0.5", "nan", "inf", "1e400", "9" * 5000, "x" * 100_000, "-", "a.b",
                               ".a", "null", "os.path", "os.nothing", "math.pi", "1.2", "5, 6", ["ab"]],
     "AOPIC_CONTENT_TYPES": NOTHING,
+    "AOPIC_URL_LIMITS": ["", " ", ",", ",,", {}, "{}"],
     "AOPIC_ITEM_FIELDS": NOTHING,
 }  # fmt: skip
 FITS["AOPIC_ALLOW_NETWORKS"] = [*FITS["AOPIC_VIRTUAL_DOMAINS"], ".a"]
@@ -574,13 +581,34 @@ def test_the_addon_sets_every_component_and_overrides_nobody() -> None:
 def test_the_defaults_are_those_of_the_addon_and_nothing_is_refused_without_it() -> None:
     with_addon, alone = Settings(), Settings()
     Addon().update_settings(with_addon)
-    assert [read(each, "AOPIC_MAX_PATH_DEPTH") for each in (with_addon, alone)] == [20, 0]
+    assert read(with_addon, "AOPIC_URL_LIMITS") == {
+        "length": 2083,
+        "depth": 20,
+        "repeats": 3,
+        "parameters": 20,
+    }
+    assert read(alone, "AOPIC_URL_LIMITS") == {}
     assert [read(each, "AOPIC_CANONICAL") for each in (with_addon, alone)] == ["domain", "known"]
     assert "pdf" in read(with_addon, "AOPIC_SKIP_EXTENSIONS")
     assert "calendar" in read(with_addon, "AOPIC_URL_RULES")
     for setting in SETTINGS.values():
         if setting.alone is not None and setting.name != "AOPIC_URL_RULES":
             assert with_addon[setting.name] == setting.default
+
+
+@pytest.mark.parametrize(
+    "given", ["depth=30, repeats=0", {"depth": 30, "repeats": "0"}, '{"depth": 30, "repeats": 0}']
+)
+def test_a_limit_of_urls_that_is_not_named_keeps_its_default(given: Any) -> None:
+    with_addon = Settings({"AOPIC_URL_LIMITS": given})
+    assert read(with_addon, "AOPIC_URL_LIMITS") == {"depth": 30, "repeats": 0}
+    Addon().update_settings(with_addon)
+    assert read(with_addon, "AOPIC_URL_LIMITS") == {
+        "length": 2083,
+        "depth": 30,
+        "repeats": 0,
+        "parameters": 20,
+    }
 
 
 def test_the_addon_leaves_components_where_the_user_put_them() -> None:

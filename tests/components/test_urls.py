@@ -378,7 +378,7 @@ def test_what_is_not_refused_can_be_asked_for_as_it_is(text: str) -> None:
 # In a crawl
 
 ALONE: dict[str, Any] = {"SCHEDULER": "scrapy_aopic.Scheduler", "CONCURRENT_REQUESTS": 1}
-BROAD = {**ALONE, "AOPIC_URL_RULES": BROAD_RULES, "AOPIC_MAX_REPEATS": 3}
+BROAD = {**ALONE, "AOPIC_URL_RULES": BROAD_RULES, "AOPIC_URL_LIMITS": "repeats=3"}
 HOME = "http://a.test/"
 
 
@@ -450,7 +450,7 @@ async def test_refused_links_pay_the_virtual_page_and_not_their_siblings(
         "AOPIC_URL_RULES: host",
         "AOPIC_URL_RULES: port",
         "AOPIC_URL_RULES: scheme",
-        "AOPIC_MAX_REPEATS",
+        "AOPIC_URL_LIMITS: repeats",
     ):
         assert sum(f"({name})" in text for text in warned) == 1
     assert check(tmp_path).violations == []

@@ -99,7 +99,7 @@ async def test_there_is_an_answer_for_every_page_of_a_crawl_and_for_every_link_t
         ("http://a.test/picture", "failed", "a content type that is not read (AOPIC_CONTENT_TYPES)"),
         ("http://b.test/?q=1", "fetched", "ordinary page"),
         ("http://b.test/?utm_source=x&q=1", "fetched", "Its normal form is http://b.test/?q=1"),
-        ("http://a.test/b/b/b/b/b/b", "refused", "its path repeats itself (AOPIC_MAX_REPEATS)"),
+        ("http://a.test/b/b/b/b/b/b", "refused", "its path repeats itself (AOPIC_URL_LIMITS: repeats)"),
         ("http://a.test/private/y", "robots", "its robots.txt would forbid it"),
         ("http://a.test/never", "unknown", "no page that was settled as of"),
         ("https://a.test/page", "unknown", "http://a.test/page is known, and was fetched."),
