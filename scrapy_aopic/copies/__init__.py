@@ -3,6 +3,5 @@
 * :mod:`.backup`: copies a job, also one that is running
 * :mod:`.restore`: puts a copy onto a server
 * :mod:`.moving`: moves shards from one job folder to another
-* :mod:`.repair`: repairs a job in a folder
-* :mod:`.server_repair`: repairs a job on a server
+* :mod:`.repair`: repairs a damaged job
 """

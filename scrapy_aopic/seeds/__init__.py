@@ -1,8 +1,8 @@
 """Seeds of a job: lists and queues of URLs that it starts with, or that join it while it runs.
 
 * :mod:`.seed_lists`: reads lists of seeds
-* :mod:`.folder_seeds`: lists that wait in a job folder
-* :mod:`.server_seeds`: lists that wait on a server
+* :mod:`.adding`: adds lists to a job, whether it runs or not
+* :mod:`.server_seeds`: brings lists from a server to the folder of the crawl
 * :mod:`.inbox`: takes them up, a few rows at a time
 * :mod:`.offsets`: how far each list was taken up, in the commit of its rows
 * :mod:`.scrapy_redis`: takes over a crawl of scrapy-redis

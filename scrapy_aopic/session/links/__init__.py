@@ -1,10 +1,12 @@
-"""What a callback yields, on its way to the links of its page.
+"""The way of a link from a callback to the queue: found, admitted, sent.
 
-* :mod:`.page_links`: which links count, which are followed, and which way
-* :mod:`.admission`: which URLs may be queued, which responses are read
-* :mod:`.admitted`: a URL's normal form and page key, or why it is refused
-* :mod:`.batch`: all links of a page, looked up with one read
-* :mod:`.known_pages`: requests for known pages that are wanted nevertheless
-* :mod:`.link_weights`: shares of cash (``AOPIC_LINK_WEIGHTS``)
+* :mod:`.page_links`: the steps, for all links of a page
+* :mod:`.found_link`: a link on its way
 * :mod:`.purpose`: a spider's own requests, as opposed to mere links
+* :mod:`.link_targets`: admission of a link: its normal form and page key, or why it is refused
+* :mod:`.admission`: the rules of a crawl on URLs and content types
+* :mod:`.link_rules`: which links of a page are followed: duplicates, floods, canonical pages
+* :mod:`.link_weights`: shares of cash (``AOPIC_LINK_WEIGHTS``)
+* :mod:`.known_pages`: requests for known pages that are wanted nevertheless
+* :mod:`.link_lines`: links as lines of text, without a request
 """
