@@ -24,7 +24,7 @@ def rooms(folder: Path) -> set[str]:
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.relative_to(PACKAGE.parent).as_posix())
 def test_a_folder_names_each_of_its_files(folder: Path) -> None:
     text = ast.get_docstring(tree_of(folder / "__init__.py")) or ""
-    named = set(re.findall(r"^\* :mod:`\.(\w+)`: \S", text, re.MULTILINE))
+    named = set(re.findall(r"^(?:\* )?:mod:`\.(\w+)`:? +\S", text, re.MULTILINE))
     door = (folder / "__init__.py").relative_to(PACKAGE.parent).as_posix()
     missing = [f"* :mod:`.{name}`: what it does" for name in sorted(rooms(folder) - named)]
     gone = [f"* :mod:`.{name}`" for name in sorted(named - rooms(folder))]
