@@ -54,7 +54,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(opts: argparse.Namespace, _: BaseSettings) -> int:
     from scrapy_aopic.core.control import Control
-    from scrapy_aopic.place.kept_control import change_control, read_control, remove_control, said
+    from scrapy_aopic.place.stored_control import (
+        change_control,
+        control_sentences,
+        read_control,
+        remove_control,
+    )
 
     if opts.action:
         _check_values(opts)
@@ -69,7 +74,7 @@ def run(opts: argparse.Namespace, _: BaseSettings) -> int:
     if opts.json:
         write(json.dumps(json.loads(control.packed()), indent=1))
         return 0
-    sentences = said(control)
+    sentences = control_sentences(control)
     write("\n".join(sentences) if sentences else f"Nothing is asked of the crawl of {opts.jobdir}.")
     if unknown := _unmet(opts, names):
         write(

@@ -71,6 +71,6 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
     left = f" Left out: {done.bad:,}. The first: {done.first_bad}." if done.bad else ""
     write(
         f"{done.requests:,} requests and {done.start_urls:,} start URLs of {opts.spider} wait for the crawl of {opts.jobdir}; "
-        f"{done.former:,} pages that it has fetched are not fetched again.{left}"
+        f"{done.fetched:,} pages that it has fetched are not fetched again.{left}"
     )
     return 0

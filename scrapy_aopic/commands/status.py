@@ -55,9 +55,9 @@ def run(opts: argparse.Namespace, _: BaseSettings) -> int:
 
 def _show(state: dict[str, Any], as_text: Callable[[dict[str, Any]], str], opts: argparse.Namespace) -> None:
     """Write *state*, and what an operator asks of the crawl."""
-    from scrapy_aopic.place.kept_control import read_control, said
+    from scrapy_aopic.place.stored_control import control_sentences, read_control
 
-    asked = said(read_control(opts.jobdir))
+    asked = control_sentences(read_control(opts.jobdir))
     if opts.json:
         write(json.dumps({**state, "control": asked} if asked else state, indent=1))
         return

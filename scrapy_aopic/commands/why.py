@@ -26,7 +26,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
     import msgspec
 
-    from scrapy_aopic.place.kept_control import read_control
+    from scrapy_aopic.place.stored_control import read_control
     from scrapy_aopic.view.answers import why_in_shards, with_control
     from scrapy_aopic.view.dropped import FILE_NAME, read_dropped
     from scrapy_aopic.view.url_settings import CrawlRules

@@ -19,9 +19,9 @@ from tqdm import tqdm
 
 from scrapy_aopic.exceptions import StorageError, plainly
 from scrapy_aopic.place.folder_place import FolderPlace
-from scrapy_aopic.place.kept_control import copy_control
 from scrapy_aopic.place.paths import named_as_given, seeds_folder, store_folder
 from scrapy_aopic.place.seed_files import lists
+from scrapy_aopic.place.stored_control import copy_control
 from scrapy_aopic.seeds.offsets import read_offsets
 from scrapy_aopic.storage import copy_store, lock_job
 from scrapy_aopic.storage.lock import killed_task, sync_names

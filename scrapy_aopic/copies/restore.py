@@ -16,10 +16,10 @@ from tqdm import tqdm
 
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.place.folder_place import FolderPlace
-from scrapy_aopic.place.kept_control import copy_control
 from scrapy_aopic.place.paths import seeds_folder
 from scrapy_aopic.place.seed_files import lists
 from scrapy_aopic.place.server_place import ServerPlace
+from scrapy_aopic.place.stored_control import copy_control
 from scrapy_aopic.storage.copying import copy_rows
 from scrapy_aopic.storage.opening import open_store_of_shard
 from scrapy_aopic.storage.redis.connect import connect, exists_at

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from scrapy_aopic.exceptions import AopicError
-from scrapy_aopic.place.kept_control import read_control, said
+from scrapy_aopic.place.stored_control import control_sentences, read_control
 from scrapy_aopic.view.answers import why_in_shards, with_control
 from scrapy_aopic.view.domain_spread import top_domains
 from scrapy_aopic.view.merged import top_pages
@@ -88,4 +88,4 @@ def asked_of(job: Place) -> dict[str, Any]:
         control = read_control(job)
     except AopicError as error:
         return {"asked": [str(error)]}
-    return {"paused_since": control.paused_since, "asked": said(control)}
+    return {"paused_since": control.paused_since, "asked": control_sentences(control)}

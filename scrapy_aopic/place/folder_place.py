@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 CONTROL_FILE = "aopic-control.json"
 """The file with what an operator asks of the crawl."""
 
-_FORMER_FILE = "aopic-former"
+_EARLIER_FILE = "aopic-former"
 _SHARDS = "aopic-shards"
 _CUT_FILE = "cut.json"
 _SUFFIXES_FILE = "suffixes"
@@ -46,7 +46,7 @@ class FolderPlace:
     """The job folder *folder*; see :class:`~.place.Place`.
 
     Attributes:
-        where: A path that leads there even if the folder is moved (:class:`scrapy_aopic.storage.lock.HeldFolder`); ``None`` for
+        where: A path that leads there even if the folder is moved (:class:`scrapy_aopic.storage.lock.OpenFolder`); ``None`` for
             *folder* itself, by which messages go in any case.
     """
 
@@ -173,24 +173,24 @@ class FolderPlace:
         """Names of the files."""
         return {path.name for path in lists(seeds_folder(self._path))}
 
-    def read_former(self) -> bytes | None:
+    def read_earlier(self) -> bytes | None:
         """The content of a file."""
         try:
-            return read_given(self._path / _FORMER_FILE)
+            return read_given(self._path / _EARLIER_FILE)
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise StorageError(f"{self.folder / _FORMER_FILE} cannot be read: {plainly(error)}.") from error
+            raise StorageError(f"{self.folder / _EARLIER_FILE} cannot be read: {plainly(error)}.") from error
 
-    def write_former(self, pieces: Iterable[bytes]) -> None:
+    def write_earlier(self, pieces: Iterable[bytes]) -> None:
         """Replace the file."""
         try:
             self._path.mkdir(parents=True, exist_ok=True)
-            with replacing(self._path / _FORMER_FILE) as file:
+            with replacing(self._path / _EARLIER_FILE) as file:
                 file.writelines(pieces)
         except OSError as error:
             raise StorageError(
-                f"{self.folder / _FORMER_FILE} cannot be written: {plainly(error)}."
+                f"{self.folder / _EARLIER_FILE} cannot be written: {plainly(error)}."
             ) from error
 
 

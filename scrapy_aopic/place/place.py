@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class ControlStore(Protocol):
-    """Where what an operator asks of a crawl is kept, as bytes; see :mod:`.kept_control`.
+    """Where what an operator asks of a crawl is kept, as bytes; see :mod:`.stored_control`.
 
     Attributes:
         name: What messages call it.
@@ -108,11 +108,11 @@ class Place(Protocol):
         """Names of the lists of seeds that wait."""
         ...
 
-    def read_former(self) -> bytes | None:
+    def read_earlier(self) -> bytes | None:
         """The pages of an earlier crawl that lie beside the job (:mod:`scrapy_aopic.seeds.earlier_crawl`); ``None`` if none do."""
         ...
 
-    def write_former(self, pieces: Iterable[bytes]) -> None:
+    def write_earlier(self, pieces: Iterable[bytes]) -> None:
         """Let *pieces* lie there in their place."""
         ...
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.ports import Store
     from scrapy_aopic.storage.redis.membership import JobCut
 
-_FORMER = b"former"
+_EARLIER = b"former"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,22 +99,22 @@ class ServerPlace:
         with closing(ServerLists(self.address)) as server:
             return server.names()
 
-    def read_former(self) -> bytes | None:
+    def read_earlier(self) -> bytes | None:
         """All pieces of a list."""
         pieces: list[bytes] = []
         with closing(connect(self.address)) as link:
-            while piece := link.ask((b"LINDEX", self._former, len(pieces)))[0]:
+            while piece := link.ask((b"LINDEX", self._earlier, len(pieces)))[0]:
                 pieces.append(piece)
         return b"".join(pieces) or None
 
-    def write_former(self, pieces: Iterable[bytes]) -> None:
+    def write_earlier(self, pieces: Iterable[bytes]) -> None:
         """Replace the list in one transaction."""
         with closing(connect(self.address)) as link:
-            put_pieces(link, self._former, pieces)
+            put_pieces(link, self._earlier, pieces)
 
     @property
-    def _former(self) -> bytes:
-        return Keys(self.address).of_job(_FORMER)
+    def _earlier(self) -> bytes:
+        return Keys(self.address).of_job(_EARLIER)
 
 
 class ServerControl:

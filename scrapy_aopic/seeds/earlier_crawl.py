@@ -53,8 +53,8 @@ SCHEMES: dict[str, Callable[[str, str, bytes], bytes]] = {
 """Fingerprints of method, URL and body: of scrapy-redis since 0.8, of Scrapy since 2.7, and of both before."""
 
 
-class Former:
-    """The pages that a former crawl has fetched.
+class EarlierCrawl:
+    """The pages that an earlier crawl has fetched.
 
     Args:
         scheme: Which of :data:`SCHEMES` their fingerprints are of.
@@ -91,21 +91,21 @@ def beginning(fingerprint: bytes) -> int:
     return int.from_bytes(fingerprint[:_BYTES], "big")
 
 
-def make_former(scheme: str, numbers: Iterable[int]) -> Former:
-    """The former pages whose fingerprints begin with *numbers*, in whatever order."""
-    return Former(scheme, array("Q", sorted({*numbers})))
+def earlier_crawl_of(scheme: str, numbers: Iterable[int]) -> EarlierCrawl:
+    """The pages whose fingerprints begin with *numbers*, in whatever order."""
+    return EarlierCrawl(scheme, array("Q", sorted({*numbers})))
 
 
-def keep_former(place: Place, former: Former) -> None:
-    """Let *former* lie beside the job at *place*, in the place of what was there.
+def write_earlier_crawl(place: Place, crawl: EarlierCrawl) -> None:
+    """Let *crawl* lie beside the job at *place*, in the place of what was there.
 
     Raises:
         StorageError: If it cannot be written.
     """
-    place.write_former(former.pieces())
+    place.write_earlier(crawl.pieces())
 
 
-def read_former(place: Place | None) -> Former | None:
+def read_earlier_crawl(place: Place | None) -> EarlierCrawl | None:
     """What lies beside the job at *place*, which may have none; ``None`` if nothing does.
 
     Raises:
@@ -113,11 +113,11 @@ def read_former(place: Place | None) -> Former | None:
     """
     if place is None:
         return None
-    data = place.read_former()
+    data = place.read_earlier()
     return _read(place, data) if data else None
 
 
-def _read(place: Place, data: bytes) -> Former:
+def _read(place: Place, data: bytes) -> EarlierCrawl:
     head, _, rest = data.partition(b"\n")
     try:
         said = json.loads(head)
@@ -126,9 +126,9 @@ def _read(place: Place, data: bytes) -> Former:
             numbers.byteswap()
         if said["n"] != len(numbers):
             raise ValueError(f"{len(numbers)} of {said['n']} fingerprints")
-        return Former(said["scheme"], numbers)
+        return EarlierCrawl(said["scheme"], numbers)
     except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise StorageError(
-            f"The pages of the former crawl that lie beside the job in {place} are damaged: import them again "
+            f"The pages of the earlier crawl that lie beside the job in {place} are damaged: import them again "
             "('scrapy aopic import-redis')."
         ) from error

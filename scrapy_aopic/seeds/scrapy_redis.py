@@ -30,7 +30,7 @@ from scrapy_aopic.web.plain_pickle import NotPlainError, read_pickle
 from scrapy_aopic.web.request_rows import pack_values
 
 from .adding import Seed
-from .earlier_crawl import SCHEMES, beginning, keep_former, make_former
+from .earlier_crawl import SCHEMES, beginning, earlier_crawl_of, write_earlier_crawl
 from .seed_lists import url_error
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Imported:
     Attributes:
         requests: Of the queue.
         start_urls: That waited for the spider.
-        former: Fingerprints of pages that are not fetched again.
+        fetched: Fingerprints of pages that are not fetched again.
         scheme: What made them; ``""`` if there are none.
         bad: Requests left out.
         first_bad: What is wrong with the first of them.
@@ -79,7 +79,7 @@ class Imported:
 
     requests: int = 0
     start_urls: int = 0
-    former: int = 0
+    fetched: int = 0
     scheme: str = ""
     bad: int = 0
     first_bad: str = ""
@@ -102,10 +102,10 @@ def import_crawl(
     """
     found = Imported()
     with closing(connect(old.address)) as link, TemporaryDirectory(prefix="scrapy-aopic-") as temporary:
-        former: set[int] = set()
+        fetched: set[int] = set()
         if old.fingerprints:
-            former = _read_fingerprints(link, old.fingerprints, progress=progress)
-        rows = _rows(link, old, former, found, progress=progress)
+            fetched = _read_fingerprints(link, old.fingerprints, progress=progress)
+        rows = _rows(link, old, fetched, found, progress=progress)
         folder = seeds_folder(Path(temporary))
         put_list(folder, rows)
         n = found.requests + found.start_urls
@@ -114,16 +114,16 @@ def import_crawl(
                 f"{found.first_bad}. Requests that cannot be taken over: {found.bad} of {n + found.bad}, so none was taken: leave "
                 "them out with --skip-bad, or let the old crawl fetch them first."
             )
-        if not n and not former:
+        if not n and not fetched:
             raise ExchangeError(
                 f"There is nothing of a crawl at {_server(old.address)} under {_names(old)}: give the spider's name as the old "
                 "crawl had it, or the keys with --queue, --start-urls and --dupefilter."
             )
-        if former:
+        if fetched:
             found.scheme = scheme or _scheme(found)
-            kept = make_former(found.scheme, former - found.numbers[found.scheme])
-            found.former = len(kept)
-            keep_former(place, kept)  # before the requests, none of which it has
+            kept = earlier_crawl_of(found.scheme, fetched - found.numbers[found.scheme])
+            found.fetched = len(kept)
+            write_earlier_crawl(place, kept)  # before the requests, none of which it has
         if n:
             place.add_seeds(lists(folder))
     return found
@@ -190,7 +190,7 @@ def _kind(link: Connection, key: str) -> str:
 
 
 def _rows(
-    link: Connection, old: OldCrawl, former: set[int], found: Imported, *, progress: bool
+    link: Connection, old: OldCrawl, fetched: set[int], found: Imported, *, progress: bool
 ) -> Iterator[str]:
     """The rows of all requests that can be taken over, which are counted in *found*, and those that cannot."""
     found.hits = dict.fromkeys(SCHEMES, 0)
@@ -218,15 +218,15 @@ def _rows(
                 found.start_urls += 1
             else:
                 found.requests += 1
-                _note(values, former, found)
+                _note(values, fetched, found)
             yield seed.line()
 
 
-def _note(values: dict[str, Any], former: set[int], found: Imported) -> None:
+def _note(values: dict[str, Any], fetched: set[int], found: Imported) -> None:
     """Note the fingerprints of a queued request, which is not fetched yet although the dupefilter has it."""
     for name, fingerprint in SCHEMES.items():
         number = beginning(fingerprint(values.get("method", "GET"), values["url"], values.get("body", b"")))
-        if number in former:
+        if number in fetched:
             found.hits[name] += 1
             found.numbers[name].add(number)
 

@@ -18,12 +18,12 @@ from scrapy_aopic.job.job import Job
 from scrapy_aopic.job.shared import SharedJob
 from scrapy_aopic.place.cutting import begin_cut, check_cut
 from scrapy_aopic.place.folder_place import FolderPlace
-from scrapy_aopic.place.kept_control import ControlWatch
 from scrapy_aopic.place.paths import check_job_folder, check_no_home, seeds_folder, store_folder
 from scrapy_aopic.place.seed_files import START
 from scrapy_aopic.place.server_place import ServerPlace
+from scrapy_aopic.place.stored_control import ControlWatch
 from scrapy_aopic.seeds.adding import add_seeds
-from scrapy_aopic.seeds.earlier_crawl import read_former
+from scrapy_aopic.seeds.earlier_crawl import read_earlier_crawl
 from scrapy_aopic.seeds.server_seeds import ServerSeeds
 from scrapy_aopic.settings import idle_options, read, read_address, read_policy, store_memory
 from scrapy_aopic.storage import lock_job
@@ -60,7 +60,7 @@ class OpenJob:
     Attributes:
         job: The job itself.
         admission: What may be queued, under which URL.
-        former: Pages that a crawl had fetched from which the job goes on, if it does.
+        earlier: Pages that an earlier crawl has fetched, with which the job goes on; ``None`` if there was none.
         persists: Whether what is queued is there in the next run.
         recrawls: Whether pages are visited again.
         max_links: Links of a page that are paid (``AOPIC_MAX_LINKS``).
@@ -119,7 +119,7 @@ class OpenJob:
             # Before the seeds that it starts from: they are part of it.
             self._lock = lock_job(store_folder(folder), "crawl") if folder is not None else None
             self.seeds = self._give_seeds(folder, address, shards, disks, order_name(policy.order))
-            self.former = read_former(_place_of(folder, address))
+            self.earlier = read_earlier_crawl(_place_of(folder, address))
             self.control = self._watch_control(folder, address)
             self.job = self._open_job(folder, policy, address, kind)
         except (SettingError, StorageError):

@@ -186,7 +186,7 @@ class Session:
         self.dropped = opened.dropped
         self.targets = LinkTargets(opened.admission, keys)
         self.visits = Visits(keys, opened.max_links)
-        self._duplicates = KnownPages(crawler, spider, job.crawl, self.stats, former=opened.former)
+        self._duplicates = KnownPages(crawler, spider, job.crawl, self.stats, earlier=opened.earlier)
         requests = QueuedRequests(
             crawler, spider, self.stats, persists=opened.persists, recrawls=opened.recrawls
         )

@@ -7,7 +7,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.control import Control
-from scrapy_aopic.place.kept_control import said
+from scrapy_aopic.place.stored_control import control_sentences
 from scrapy_aopic.view.live import Asked
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from scrapy_aopic.exceptions import StorageError
     from scrapy_aopic.job.job import Job
-    from scrapy_aopic.place.kept_control import ControlWatch
+    from scrapy_aopic.place.stored_control import ControlWatch
 
     from .visit import Visits
 
@@ -63,7 +63,9 @@ class Steering:
         if control is before or control == before:
             return False
         self.control = control
-        self.asked = Asked(control.paused_since, said(control), control.connections, control.rate)
+        self.asked = Asked(
+            control.paused_since, control_sentences(control), control.connections, control.rate
+        )
         self.holds_back = bool(control.paused_since or control.connections or control.rate)
         if control.blocked.keys() != before.blocked.keys():
             self._job.crawl.block(control.blocks if control.blocked else None, self._job.clock())

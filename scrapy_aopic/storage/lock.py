@@ -1,4 +1,4 @@
-"""One lock for everything that changes a job, and a hold on its folders.
+"""One lock for everything that changes a job, and folders that stay the same however they are renamed.
 
 The lock is a file beside the folder of the store, so that the store can be replaced under the lock:
 ``<JOBDIR>/aopic.lock`` for ``<JOBDIR>/aopic``. The operating system locks the file (``flock``; on Windows, a byte of it)
@@ -6,7 +6,7 @@ and drops the lock when the process ends in any way. So nothing depends on proce
 and a machine reuses. What the file says about its owner is only for messages. Each open store has a second lock inside,
 ``store.lock``, against processes that open the store without its job.
 
-A folder that is held stays the same one whatever becomes of its name. On Linux its files are reached through the open
+An open folder stays the same one whatever becomes of its name. On Linux its files are reached through the open
 folder itself (``/proc/self/fd/N``), so that even a library that opens and removes files by path, as RocksDB does in
 threads of its own, cannot touch a folder that was put in its place. Elsewhere the path is only compared before each
 write.
@@ -88,8 +88,8 @@ def lock_file(descriptor: int) -> bool:
     return True
 
 
-class HeldFolder:
-    """A folder that is held open.
+class OpenFolder:
+    """A folder that is kept open.
 
     Args:
         path: Where it is now; the working directory may change later.
@@ -173,7 +173,7 @@ class Lock:
         self._descriptor: int | None = None
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self.around = HeldFolder(path.parent)
+            self.around = OpenFolder(path.parent)
         except OSError as error:
             raise StorageError(f"Cannot open the store in {store}: {plainly(error)}.") from error
         try:
@@ -191,7 +191,7 @@ class Lock:
                     "two crawls apart. Choose a job folder on another one, or mount this one with locks."
                 ) from error
             raise StorageError(f"{path} cannot be locked: {plainly(error)}.") from error
-        _HELD.add(self)
+        _TAKEN.add(self)
 
     def __enter__(self) -> Lock:
         return self
@@ -268,7 +268,7 @@ class Lock:
 
     def release(self) -> None:
         """Let other processes have it. Idempotent."""
-        _HELD.discard(self)
+        _TAKEN.discard(self)
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             with suppress(OSError):
@@ -302,10 +302,10 @@ def lock_store(folder: Path) -> Lock:
     return Lock(folder / "store.lock", folder)
 
 
-def hold_store(folder: Path) -> HeldFolder:
-    """Hold the *folder* of a store that is only read."""
+def open_folder(folder: Path) -> OpenFolder:
+    """Open the *folder* of a store that is only read."""
     try:
-        return HeldFolder(folder)
+        return OpenFolder(folder)
     except OSError as error:
         raise StorageError(f"Cannot open the store in {folder}: {plainly(error)}.") from error
 
@@ -332,13 +332,13 @@ def _lock_file(store: Path) -> Path:
     return store.with_name(f"{store.name}.lock")
 
 
-_HELD: WeakSet[Lock] = WeakSet()
+_TAKEN: WeakSet[Lock] = WeakSet()
 """The locks of this process."""
 
 
 def _after_fork() -> None:
     """In a forked child: let go of the locks, which would otherwise outlive the parent that took them."""
-    for lock in list(_HELD):
+    for lock in list(_TAKEN):
         lock._let_go()
 
 

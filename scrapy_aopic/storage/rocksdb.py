@@ -48,7 +48,7 @@ from scrapy_aopic.core.ports import Family
 from scrapy_aopic.exceptions import StorageError, plainly_said
 
 from .commit_number import Landed, read_landed
-from .lock import hold_store, lock_store
+from .lock import lock_store, open_folder
 from .rocksdb_log import check_logs, find_end
 from .store_folder import check_sizes, damaged, in_use, not_made, note_sizes
 
@@ -116,8 +116,8 @@ class RocksStore:
         self._families: dict[Family, Rdict] = {}
         self._handles: dict[Family, ColumnFamily] = {}
         self._lock = None if read_only else lock_store(folder)
-        self._held = self._lock.around if self._lock else hold_store(folder)
-        where = self._held.where
+        self._opened = self._lock.around if self._lock else open_folder(folder)
+        where = self._opened.where
         self._landed = Landed(where)
         try:
             _check_current(where)
@@ -193,7 +193,7 @@ class RocksStore:
             self._landed.note(db.latest_sequence_number())
 
     def size_bytes(self) -> int:
-        return sum(_file_sizes(self._held.where).values())
+        return sum(_file_sizes(self._opened.where).values())
 
     def verify(self) -> None:
         # RocksDB compares each block that it reads with its checksum, and a scan reads them all.
@@ -220,7 +220,7 @@ class RocksStore:
                 scan.release()
             self._handles.clear()
             self._landed.close()
-            if self._lock is not None and not self._held.is_followed and self._held.is_lost:
+            if self._lock is not None and not self._opened.is_followed and self._opened.is_lost:
                 self._abandon(db)
                 return
             is_closed = True
@@ -236,7 +236,7 @@ class RocksStore:
                     )
             self._families.clear()
             if self._lock is not None:
-                where = self._held.where
+                where = self._opened.where
                 with suppress(OSError):
                     note_sizes(where, _generation(where), _file_sizes(where))
             if is_closed:  # else it may go on using the number of the open folder
@@ -259,7 +259,7 @@ class RocksStore:
     def _release(self) -> None:
         if self._lock is not None:
             self._lock.release()
-        self._held.close()
+        self._opened.close()
 
     def _column(self, family: Family) -> Rdict:
         if self._db is None:
@@ -300,7 +300,7 @@ class RocksStore:
 
     def _named(self, text: str) -> str:
         """*text* with the folder named as the user did."""
-        return text.replace(str(self._held.where), str(self._folder))
+        return text.replace(str(self._opened.where), str(self._folder))
 
 
 def repair_files(folder: Path) -> None:

@@ -32,7 +32,7 @@ from scrapy_aopic.core.ports import Family
 from scrapy_aopic.exceptions import StorageError, plainly
 
 from .commit_number import Landed, check_landed, read_landed
-from .lock import hold_store, lock_store
+from .lock import lock_store, open_folder
 from .store_folder import check_sizes, damaged, forget_sizes, not_made, note_sizes
 
 if TYPE_CHECKING:
@@ -105,12 +105,12 @@ class SqliteStore:
         self._connections: list[sqlite3.Connection] = []
         self._idle: list[sqlite3.Connection] = []  # for scans
         self._lock = None if read_only else lock_store(folder)
-        self._held = self._lock.around if self._lock else hold_store(folder)
-        self._landed = Landed(self._held.where)
+        self._opened = self._lock.around if self._lock else open_folder(folder)
+        self._landed = Landed(self._opened.where)
         self._n_batches = 0
         cache_kb = memory_mb * 1024
         try:
-            landed = read_landed(self._held.where)
+            landed = read_landed(self._opened.where)
             if read_only:
                 self._check_files()
                 self._reader = self._connect_to_look(cache_kb)
@@ -124,7 +124,7 @@ class SqliteStore:
             else:
                 self._check_files()
                 self._probe(landed)
-                forget_sizes(self._held.where)
+                forget_sizes(self._opened.where)
                 # The reader's cache is dropped after every write of the writer, so it needs less.
                 self._writer = self._connect(cache_kb * 3 // 4)
                 self._prepare()
@@ -199,7 +199,7 @@ class SqliteStore:
         sizes = 0
         for name in (FILE_NAME, f"{FILE_NAME}-wal", f"{FILE_NAME}-shm"):
             with suppress(FileNotFoundError):
-                sizes += (self._held.where / name).stat().st_size
+                sizes += (self._opened.where / name).stat().st_size
         return sizes
 
     def verify(self) -> None:
@@ -230,21 +230,21 @@ class SqliteStore:
             while self._connections:
                 self._connections.pop().close()
             self._landed.close()
-            if self._is_ready and (self._held.is_followed or not self._held.is_lost):
+            if self._is_ready and (self._opened.is_followed or not self._opened.is_lost):
                 with suppress(OSError):
-                    note_sizes(self._held.where, "", self._sizes())
+                    note_sizes(self._opened.where, "", self._sizes())
             self._is_ready = False
             if self._lock is not None:
                 self._lock.release()
-            self._held.close()
+            self._opened.close()
 
     def _sizes(self) -> dict[str, int]:
         names = (FILE_NAME, f"{FILE_NAME}-wal")  # there is no log unless a snapshot is still open
-        where = self._held.where
+        where = self._opened.where
         return {name: (where / name).stat().st_size for name in names if (where / name).exists()}
 
     def _check_files(self) -> None:
-        log = self._held.where / f"{FILE_NAME}-wal"
+        log = self._opened.where / f"{FILE_NAME}-wal"
         # Opened without its database, even for reading, the log would be removed by SQLite.
         if _size(log) and not _size(log.with_name(FILE_NAME)):
             raise damaged(self._folder, f"its file {FILE_NAME} is empty or gone, but not its log")
@@ -257,7 +257,7 @@ class SqliteStore:
     def _probe(self, landed: int) -> None:
         """Inspect the database before anything is changed, by a connection that leaves the log of a crash alone."""
         number = 0
-        path = self._held.where / FILE_NAME
+        path = self._opened.where / FILE_NAME
         # There is a journal only while the store is made; even reading would roll it back.
         if path.exists() and (landed or not self._has_journal()):
             uri = f"{path.as_uri()}?mode=ro"
@@ -268,7 +268,7 @@ class SqliteStore:
         check_landed(self._folder, landed, number)
 
     def _has_journal(self) -> bool:
-        return _size(self._held.where / f"{FILE_NAME}-journal") > 0
+        return _size(self._opened.where / f"{FILE_NAME}-journal") > 0
 
     def _check_log(self) -> None:
         """Raise an error if the log has commits behind a damaged one: SQLite takes the first damage for its end.
@@ -276,7 +276,7 @@ class SqliteStore:
         A single commit behind what SQLite has found may be the one during which the process died, or which another
         process is writing now. Damage stays; a log that another process begins anew looks damaged only once.
         """
-        path, index = (self._held.where / f"{FILE_NAME}-{part}" for part in ("wal", "shm"))
+        path, index = (self._opened.where / f"{FILE_NAME}-{part}" for part in ("wal", "shm"))
         if all(_size(path) and _lost_commits(path, index) > 1 for _ in range(_LOOKS)):
             raise StorageError(
                 f"The store in {self._folder} is damaged: its log {path.name} has commits behind a damaged one. "
@@ -288,12 +288,12 @@ class SqliteStore:
         try:
             return self._connect(cache_kb)
         except sqlite3.OperationalError:
-            if any((self._held.where / f"{FILE_NAME}-{part}").exists() for part in ("wal", "shm")):
+            if any((self._opened.where / f"{FILE_NAME}-{part}").exists() for part in ("wal", "shm")):
                 raise  # another process has it open, or was killed
             return self._connect(cache_kb, "&immutable=1")
 
     def _connect(self, cache_kb: int, more: str = "") -> sqlite3.Connection:
-        uri = f"{(self._held.where / FILE_NAME).as_uri()}?mode={'ro' if self._read_only else 'rwc'}{more}"
+        uri = f"{(self._opened.where / FILE_NAME).as_uri()}?mode={'ro' if self._read_only else 'rwc'}{more}"
         connection = sqlite3.connect(
             uri, uri=True, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
         )
@@ -360,8 +360,8 @@ class SqliteStore:
             raise sqlite3.ProgrammingError("it is closed")
         if self._idle:
             return self._idle.pop()
-        if not self._held.is_followed:
-            self._held.check()  # else it may be a connection to another store
+        if not self._opened.is_followed:
+            self._opened.check()  # else it may be a connection to another store
         return self._connect(_SCAN_CACHE_KB)
 
     def _give_back(self, connection: sqlite3.Connection) -> None:

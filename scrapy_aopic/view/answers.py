@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.shards.cut import Cut, ShardId
 from scrapy_aopic.core.shards.letters import host_bytes
-from scrapy_aopic.place.kept_control import time_of
+from scrapy_aopic.place.stored_control import time_of
 from scrapy_aopic.web.suffixes import registered_domain
 
 from .views import on_their_way

@@ -24,7 +24,12 @@ from support.small_web import Web, crawl
 
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.place.folder_place import FolderPlace
-from scrapy_aopic.seeds.earlier_crawl import SCHEMES, keep_former, make_former, read_former
+from scrapy_aopic.seeds.earlier_crawl import (
+    SCHEMES,
+    earlier_crawl_of,
+    read_earlier_crawl,
+    write_earlier_crawl,
+)
 from scrapy_aopic.seeds.scrapy_redis import _queue_values
 from scrapy_aopic.web.plain_pickle import NotPlainError, read_pickle
 
@@ -362,9 +367,11 @@ def test_fingerprints_are_those_of_the_packages() -> None:
 def test_former_pages_are_kept_in_order_and_damage_is_noticed(tmp_path: Path) -> None:
     urls = [f"http://a.test/{n}" for n in range(500)]
     for name, fingerprint in SCHEMES.items():
-        former = make_former(name, (int.from_bytes(fingerprint("GET", url, b"")[:8], "big") for url in urls))
-        keep_former(FolderPlace(tmp_path), former)
-        found = read_former(FolderPlace(tmp_path))
+        former = earlier_crawl_of(
+            name, (int.from_bytes(fingerprint("GET", url, b"")[:8], "big") for url in urls)
+        )
+        write_earlier_crawl(FolderPlace(tmp_path), former)
+        found = read_earlier_crawl(FolderPlace(tmp_path))
         assert found is not None
         assert len(found) == len(urls)
         assert all(found.has("GET", url, b"") for url in urls)
@@ -372,8 +379,8 @@ def test_former_pages_are_kept_in_order_and_damage_is_noticed(tmp_path: Path) ->
     path = tmp_path / "aopic-former"
     path.write_bytes(path.read_bytes()[:-8])
     with pytest.raises(StorageError, match="are damaged"):
-        read_former(FolderPlace(tmp_path))
-    assert read_former(FolderPlace(tmp_path / "nowhere")) is None
+        read_earlier_crawl(FolderPlace(tmp_path))
+    assert read_earlier_crawl(FolderPlace(tmp_path / "nowhere")) is None
 
 
 @pytest.mark.parametrize(

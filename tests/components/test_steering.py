@@ -22,9 +22,9 @@ from support.small_web import Follow, Web, check, crawl
 from scrapy_aopic.core.control import Control
 from scrapy_aopic.exceptions import SettingError, StorageError
 from scrapy_aopic.place.folder_place import CONTROL_FILE, FolderPlace
-from scrapy_aopic.place.kept_control import change_control, read_control
 from scrapy_aopic.place.place import Place
 from scrapy_aopic.place.server_place import ServerPlace
+from scrapy_aopic.place.stored_control import change_control, read_control
 from scrapy_aopic.session.session import Session
 
 Serve = Callable[[dict[str, Any]], Web]
@@ -319,7 +319,7 @@ def test_control_of_a_job_that_is_not_there_is_refused(aopic, tmp_path: Path) ->
 def test_changes_by_several_processes_all_count(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from scrapy_aopic.place.folder_place import FolderPlace;"
-        "from scrapy_aopic.place.kept_control import change_control\n"
+        "from scrapy_aopic.place.stored_control import change_control\n"
         "for n in range(20): change_control(FolderPlace(Path(sys.argv[1])), lambda c: c.blocking([f'{sys.argv[2]}{n}.test'], 1.0))"
     )
     several = [processes.start([sys.executable, "-c", code, str(tmp_path), each]) for each in "xyz"]

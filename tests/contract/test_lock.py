@@ -24,7 +24,7 @@ from scrapy_aopic.core.ports import Family
 from scrapy_aopic.exceptions import LostError, StorageError
 from scrapy_aopic.storage import lock as module
 from scrapy_aopic.storage import lock_job, open_snapshot, open_store
-from scrapy_aopic.storage.lock import HeldFolder, sync_folder
+from scrapy_aopic.storage.lock import OpenFolder, sync_folder
 from scrapy_aopic.testing.contracts import check_transfers, write, write_transfers
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="moves folders whose files are open")
@@ -177,7 +177,7 @@ def test_whose_lock_file_is_removed_or_replaced_writes_no_more(tmp_path: Path, k
 def test_a_folder_that_is_moved_or_replaced_is_noticed(tmp_path: Path) -> None:
     folder = tmp_path / "job"
     folder.mkdir()
-    with closing(HeldFolder(folder)) as held:
+    with closing(OpenFolder(folder)) as held:
         held.check()
         (held.where / "mine").touch()
         folder.rename(tmp_path / "moved")

@@ -14,7 +14,7 @@ from support.small_web import check
 
 from scrapy_aopic.core.control import Control
 from scrapy_aopic.place.folder_place import FolderPlace
-from scrapy_aopic.place.kept_control import change_control
+from scrapy_aopic.place.stored_control import change_control
 
 pytestmark = pytest.mark.slow
 

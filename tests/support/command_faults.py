@@ -30,12 +30,12 @@ from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.layout import Family
 from scrapy_aopic.job.disks import open_home
 from scrapy_aopic.place.folder_place import FolderPlace
-from scrapy_aopic.place.kept_control import read_control
 from scrapy_aopic.place.paths import read_home, seeds_folder, shard_folder, shards_on_disk, store_folder
 from scrapy_aopic.place.seed_files import lists
 from scrapy_aopic.place.server_place import ServerPlace
+from scrapy_aopic.place.stored_control import read_control
 from scrapy_aopic.seeds.adding import add_seeds
-from scrapy_aopic.seeds.earlier_crawl import SCHEMES, read_former
+from scrapy_aopic.seeds.earlier_crawl import SCHEMES, read_earlier_crawl
 from scrapy_aopic.storage import Address, open_snapshot, open_store
 from scrapy_aopic.storage.disk_workers import claim, place_of, read_homes
 from scrapy_aopic.storage.redis.frozen_view import RedisView
@@ -202,7 +202,7 @@ def _differs(found: object, wanted: object) -> str:
 
 
 def _former_of(place: FolderPlace | ServerPlace) -> int:
-    former = read_former(place)
+    former = read_earlier_crawl(place)
     return len(former) if former is not None else 0
 
 

@@ -3,7 +3,7 @@
 Rule 1: the page table of the crawl is the seen-set, unless the user has a ``DUPEFILTER_CLASS`` of their own: that decides
 instead.
 
-A page that a former crawl has fetched, from which the job goes on (``scrapy aopic import-redis``), is known, too.
+A page that an earlier crawl has fetched, with which the job goes on (``scrapy aopic import-redis``), is known, too.
 
 Rule 2: ``dont_filter`` is obeyed, and a page whose request could not be read is requested again.
 """
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from scrapy_aopic.core.api import PageCalls
     from scrapy_aopic.core.records import Page
-    from scrapy_aopic.seeds.earlier_crawl import Former
+    from scrapy_aopic.seeds.earlier_crawl import EarlierCrawl
     from scrapy_aopic.session.stats import Stats
 
     from .found_link import FoundLink
@@ -49,10 +49,10 @@ class KnownPages:
         crawl: PageCalls,
         stats: Stats,
         *,
-        former: Former | None = None,
+        earlier: EarlierCrawl | None = None,
     ) -> None:
         self._crawl = crawl
-        self._former = former
+        self._earlier = earlier
         settings = crawler.settings
         cls = load_object(settings["DUPEFILTER_CLASS"])
         self._own = DupeFilter(crawler, stats.count)
@@ -87,8 +87,8 @@ class KnownPages:
 
     @property
     def are_users(self) -> bool:
-        """Whether a filter of the user's own decides, or fingerprints of a former crawl."""
-        return self._filter is not None or self._former is not None
+        """Whether a filter of the user's own decides, or fingerprints of an earlier crawl."""
+        return self._filter is not None or self._earlier is not None
 
     def open(self) -> Deferred[None] | None:
         """Open the user's filter."""
@@ -109,9 +109,9 @@ class KnownPages:
             is_link: Whether a page in work has it as a link.
         """
         again = request.dont_filter or (page is not None and page.outcome.startswith(UNREADABLE))
-        former = self._former
-        is_unknown = former is not None and page is None and not again
-        if is_unknown and former is not None and former.has(request.method, request.url, request.body):
+        earlier = self._earlier
+        is_unknown = earlier is not None and page is None and not again
+        if is_unknown and earlier is not None and earlier.has(request.method, request.url, request.body):
             return False, False
         if self._filter is not None and not again:
             is_new = again = not self._has_seen(self._filter, request)

@@ -37,7 +37,7 @@ def read_control(place: Place) -> Control:
         return _unpack(kept.read(), kept, place)
 
 
-def said(control: Control) -> list[str]:
+def control_sentences(control: Control) -> list[str]:
     """What *control* asks, in sentences; none if it asks nothing."""
     return control.sentences(time_of)
 
