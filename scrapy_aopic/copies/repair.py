@@ -34,7 +34,7 @@ from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.storage import arrange, finish_store, is_finished, lock_job, make_store, open_for_repair
 from scrapy_aopic.storage.copying import copy_rows
 from scrapy_aopic.storage.lock import sync_folder
-from scrapy_aopic.storage.opening import open_store_of_shard
+from scrapy_aopic.storage.opening import open_store_at
 from scrapy_aopic.storage.redis.keys import Keys
 from scrapy_aopic.storage.redis.replacing import (
     Move,
@@ -215,7 +215,7 @@ def _repair_keys(
     with closing(make_store(folder)) as new:
         done = repair_rows(store, new)
         done.gaps = {family.name: n for family, n in gaps.items() if n}
-        with closing(open_store_of_shard(made)) as copy:
+        with closing(open_store_at(made, is_one_of_many=True)) as copy:
             copy_rows(new, copy, name=str(place), at_once=ROWS_AT_ONCE)
     return done, Move(made, place, kept)
 

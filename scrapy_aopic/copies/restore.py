@@ -21,7 +21,7 @@ from scrapy_aopic.place.seed_files import lists
 from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.place.stored_control import copy_control
 from scrapy_aopic.storage.copying import copy_rows
-from scrapy_aopic.storage.opening import open_store_of_shard
+from scrapy_aopic.storage.opening import open_store_at
 from scrapy_aopic.storage.redis.connect import connect, exists_at
 from scrapy_aopic.storage.redis.membership import begin, read_cut
 from scrapy_aopic.storage.redis.replacing import Move, beside, put_in_place, remove_store
@@ -72,7 +72,7 @@ def restore(source: Path, target: Address, *, progress: bool = False) -> int:
 def _restore_one(store: Store, name: str, target: Address, progress: Callable[[int], object]) -> int:
     made = beside(target)
     remove_store(made)
-    with closing(open_store_of_shard(made)) as copy:
+    with closing(open_store_at(made, is_one_of_many=True)) as copy:
         n = copy_rows(store, copy, name=name, at_once=ROWS_AT_ONCE, progress=progress)
     put_in_place([Move(made, target)])
     return n
@@ -94,7 +94,7 @@ def _restore_shards(
                 place = target.of_shard(number)
                 if exists_at(place):  # of a restore that was killed
                     remove_store(place)
-                copy = open_store_of_shard(place)
+                copy = open_store_at(place, is_one_of_many=True)
                 opened.callback(copy.close)
                 name = f"{source} (shard {number})"
                 n += copy_rows(store, copy, name=name, at_once=ROWS_AT_ONCE, progress=progress)

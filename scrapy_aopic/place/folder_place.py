@@ -57,7 +57,8 @@ class FolderPlace:
         return str(self.folder)
 
     @property
-    def _path(self) -> Path:
+    def path(self) -> Path:
+        """The path to its files."""
         return self.where or self.folder
 
     def check(self) -> None:
@@ -66,7 +67,7 @@ class FolderPlace:
 
     def has_job(self) -> bool:
         """Whether there is a store, or the copy of a job in shards."""
-        return exists(store_folder(self._path)) or self.read_cut() is not None
+        return exists(store_folder(self.path)) or self.read_cut() is not None
 
     def check_own(self) -> None:
         """Do nothing if a crawl may have the folder for its own store.
@@ -83,7 +84,7 @@ class FolderPlace:
 
     def read_cut(self) -> JobCut | None:
         """How the job is cut of which a copy is there."""
-        path = self._path / _SHARDS / _CUT_FILE
+        path = self.path / _SHARDS / _CUT_FILE
         try:
             cut = JobCut(**json.loads(read_given(path)))
             if not 1 < int(cut.shards) <= MAX_SHARDS:
@@ -99,7 +100,7 @@ class FolderPlace:
     def read_suffixes(self) -> bytes:
         """The list of public suffixes in the copy of a job in shards."""
         try:
-            return (self._path / _SHARDS / _SUFFIXES_FILE).read_bytes()
+            return (self.path / _SHARDS / _SUFFIXES_FILE).read_bytes()
         except OSError:
             return b""
 
@@ -109,15 +110,15 @@ class FolderPlace:
         Raises:
             OSError: If it cannot be written.
         """
-        with replacing(self._path / _SHARDS / _SUFFIXES_FILE) as file:
+        with replacing(self.path / _SHARDS / _SUFFIXES_FILE) as file:
             file.write(suffixes)
-        replace_file(self._path / _SHARDS / _CUT_FILE, json.dumps(cut._asdict()) + "\n")
+        replace_file(self.path / _SHARDS / _CUT_FILE, json.dumps(cut._asdict()) + "\n")
 
     def stores(self, cut: JobCut | None) -> list[Path]:
         """Where the stores of a job are that is cut like that: the only one of a job in one piece."""
         if cut is None:
-            return [store_folder(self._path)]
-        return [self._path / _SHARDS / str(number) for number in range(cut.shards)]
+            return [store_folder(self.path)]
+        return [self.path / _SHARDS / str(number) for number in range(cut.shards)]
 
     def open_snapshots(self) -> list[Store]:
         """Open its stores; of a copy, which nobody changes, any moment is the same."""
@@ -138,18 +139,18 @@ class FolderPlace:
 
     def open_control(self) -> FolderControl:
         """A file of the job folder."""
-        return FolderControl(self.folder, self._path)
+        return FolderControl(self.folder, self.path)
 
     @contextmanager
     def adding_seeds(self) -> Iterator[Path]:
         """The folder where they wait, so that each list appears at once."""
-        folder = seeds_folder(self._path)
+        folder = seeds_folder(self.path)
         folder.mkdir(parents=True, exist_ok=True)
         yield folder
 
     def add_seeds(self, paths: Iterable[Path]) -> None:
         """Let copies of the lists wait, under new names."""
-        folder = seeds_folder(self._path)
+        folder = seeds_folder(self.path)
         try:
             for path in paths:
                 with path.open(encoding="ascii") as lines:
@@ -161,22 +162,22 @@ class FolderPlace:
 
     def copy_beside(self, folder: Path) -> None:
         """Copy the state of the spider, and the lists of seeds but for those that are taken up at this moment."""
-        state = self._path / STATE_FILE
+        state = self.path / STATE_FILE
         if state.exists():
             _copy_file(state, folder / STATE_FILE)
         seeds_folder(folder).mkdir()
-        for path in lists(seeds_folder(self._path)):
+        for path in lists(seeds_folder(self.path)):
             with suppress(FileNotFoundError):
                 _copy_file(path, seeds_folder(folder) / path.name)
 
     def seed_names(self) -> set[str]:
         """Names of the files."""
-        return {path.name for path in lists(seeds_folder(self._path))}
+        return {path.name for path in lists(seeds_folder(self.path))}
 
     def read_earlier(self) -> bytes | None:
         """The content of a file."""
         try:
-            return read_given(self._path / _EARLIER_FILE)
+            return read_given(self.path / _EARLIER_FILE)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -185,8 +186,8 @@ class FolderPlace:
     def write_earlier(self, pieces: Iterable[bytes]) -> None:
         """Replace the file."""
         try:
-            self._path.mkdir(parents=True, exist_ok=True)
-            with replacing(self._path / _EARLIER_FILE) as file:
+            self.path.mkdir(parents=True, exist_ok=True)
+            with replacing(self.path / _EARLIER_FILE) as file:
                 file.writelines(pieces)
         except OSError as error:
             raise StorageError(

@@ -61,14 +61,14 @@ def put_list(folder: Path, lines: Iterable[str], name: str = "") -> None:
         else:
             with lock_briefly(folder.with_name(f"{folder.name}.lock"), folder):
                 name = f"{time.time_ns():020}-{digest.hexdigest()}{_SUFFIX}"
-                if not any(_is_same(path.name, name) for path in lists(folder)):
+                if not _waits(name, (path.name.encode() for path in lists(folder))):
                     put(folder / name)
     sync_names(folder)
 
 
-def _is_same(name: str, other: str) -> bool:
-    """Whether two lists with new names have the same rows: then they were given twice, as after a kill."""
-    return name != START and name.partition("-")[2] == other.partition("-")[2]
+def _waits(name: str, names: Iterable[bytes]) -> bool:
+    """Whether the list *name* is among *names*, if only by its digest: then it was given twice, as after a kill."""
+    return name != START and any(name.partition("-")[2] == each.decode().partition("-")[2] for each in names)
 
 
 class ServerLists:
@@ -85,23 +85,18 @@ class ServerLists:
         """Names of those that wait."""
         return {name.decode() for name in self._link.ask((b"SMEMBERS", self._keys.seed_lists))[0]}
 
-    def put(self, path: Path) -> None:
-        """Let the list at *path* wait under its name, unless the same list waits already."""
-        name = path.name.encode()
-
-        def waits(names: set[bytes]) -> bool:
-            return any(_is_same(each.decode(), path.name) for each in names)
-
-        with path.open("rb") as file:
-            pieces = iter(partial(file.read, _PIECE_BYTES), b"")
-            added = (b"SADD", self._keys.seed_lists, name)
-            put_pieces(
-                self._link,
-                self._keys.seed_list(name),
-                pieces,
-                added,
-                unless=(self._keys.seed_lists, waits),
-            )
+    def put(self, paths: Iterable[Path]) -> None:
+        """Let the lists at *paths* wait under their names, but for those that wait already."""
+        for path in paths:
+            name = path.name.encode()
+            with path.open("rb") as file:
+                put_pieces(
+                    self._link,
+                    self._keys.seed_list(name),
+                    iter(partial(file.read, _PIECE_BYTES), b""),
+                    (b"SADD", self._keys.seed_lists, name),
+                    unless=(self._keys.seed_lists, partial(_waits, path.name)),
+                )
 
     def copy(self, name: str, folder: Path) -> None:
         """Copy the list *name* to *folder*, under its name.

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.storage.address import Address
-from scrapy_aopic.storage.opening import open_snapshots
 from scrapy_aopic.storage.redis.connect import connect, exists_at
+from scrapy_aopic.storage.redis.frozen_view import RedisView
 from scrapy_aopic.storage.redis.keys import Keys
 from scrapy_aopic.storage.redis.membership import read_cut, read_suffixes
 from scrapy_aopic.storage.redis.replacing import put_pieces
@@ -57,8 +57,14 @@ class ServerPlace:
         return read_suffixes(self.address) or b""
 
     def open_snapshots(self) -> list[Store]:
-        """Open views of its stores; see :func:`scrapy_aopic.storage.opening.open_snapshots`."""
-        return open_snapshots(self.address)
+        """Open views of its stores, unless they are on the disks of workers."""
+        address, cut = self.address, self.read_cut()
+        if cut is not None and cut.disks:
+            raise StorageError(
+                f"The shards of the job in {address} are on the disks of its workers: give this command one of them there, such as "
+                "JOBDIR/aopic-home/0 for shard 0; 'scrapy aopic status' shows where they are."
+            )
+        return [RedisView(address)] if cut is None else [*RedisView.of_shards(address, cut.shards)]
 
     def store_kind(self, number: int) -> None:
         """None: no folder can hold a store of a server."""
@@ -77,14 +83,12 @@ class ServerPlace:
             folder = seeds_folder(Path(temporary))
             folder.mkdir()
             yield folder
-            for path in lists(folder):
-                server.put(path)
+            server.put(lists(folder))
 
     def add_seeds(self, paths: Iterable[Path]) -> None:
         """Let the lists wait under their names."""
         with closing(ServerLists(self.address)) as server:
-            for path in paths:
-                server.put(path)
+            server.put(paths)
 
     def copy_beside(self, folder: Path) -> None:
         """Copy the lists of seeds."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from scrapy_aopic.storage import note_server
-from scrapy_aopic.storage.opening import open_store_of_shard
+from scrapy_aopic.storage.opening import open_store_at
 from scrapy_aopic.storage.redis.membership import Registry
 
 from .paths import store_folder
@@ -99,7 +99,7 @@ class OnServer:
     def open_store(self, number: int, look: Look | None, clock: Callable[[], float]) -> ShardStore:
         """Open the store of a shard, if no other worker has it open."""
         del look, clock
-        return open_store_of_shard(self._address.of_shard(number))
+        return open_store_at(self._address.of_shard(number), is_one_of_many=True)
 
     def write(self, batches: Sequence[tuple[ShardStore, Batch]]) -> Sequence[Exception | None]:
         """Write *batches* as one transaction; see :mod:`scrapy_aopic.storage.redis.transaction`."""

@@ -16,6 +16,7 @@ from functools import partial
 from typing import IO, TYPE_CHECKING
 
 from scrapy_aopic.exceptions import StorageError, plainly
+from scrapy_aopic.place.paths import seeds_folder
 from scrapy_aopic.place.seed_files import START, lists
 from scrapy_aopic.storage.lock import sync_folder
 
@@ -24,9 +25,9 @@ from .adding import Seed, read_row
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from concurrent.futures import Future
-    from pathlib import Path
 
     from scrapy_aopic.job.job import Job
+    from scrapy_aopic.place.folder_place import FolderPlace
 
 logger = logging.getLogger(__name__)
 
@@ -41,10 +42,9 @@ _REST = 3
 
 
 class Inbox:
-    """The lists of *folder*, taken up a few rows at a time.
+    """The lists of seeds in the job folder *place*, taken up a few rows at a time.
 
     Args:
-        where: Path to the folder, if it is not the one that messages name.
         take: Called with each row.
         count: Called with the name of a stat to increase.
 
@@ -54,15 +54,13 @@ class Inbox:
 
     def __init__(
         self,
-        folder: Path,
+        place: FolderPlace,
         job: Job,
         take: Callable[[Seed], None],
         count: Callable[[str], None],
-        *,
-        where: Path | None = None,
     ) -> None:
-        self._folder = folder
-        self._where = where or folder
+        self._folder = seeds_folder(place.path)
+        self._named = seeds_folder(place.folder)
         self._job = job
         self._offsets = job.offsets
         self._take = take
@@ -76,9 +74,9 @@ class Inbox:
         self._look_at = 0.0
         self.turn_at = 0.0
         # Removed just before a crash, or at the end of a run.
-        self._removed = [name for name in self._offsets.names if not (self._where / name).exists()]
-        if self._removed and self._where.exists():
-            sync_folder(self._where)
+        self._removed = [name for name in self._offsets.names if not (self._folder / name).exists()]
+        if self._removed and self._folder.exists():
+            sync_folder(self._folder)
         self._forget()
 
     @property
@@ -119,12 +117,12 @@ class Inbox:
 
     def _open_next(self) -> bool:
         """Open the first list that was not taken up yet, where the job left it."""
-        names = (path.name for path in lists(self._where))
+        names = (path.name for path in lists(self._folder))
         self._name = next((name for name in names if name not in self._ended), "")
         if not self._name:
             return False
         try:
-            self._file = (self._where / self._name).open("rb")
+            self._file = (self._folder / self._name).open("rb")
             self._file.seek(self._offsets[self._name])
         except OSError as error:
             self._end(error)
@@ -159,7 +157,7 @@ class Inbox:
                 "The seeds in %(path)s cannot be read after byte %(taken)d (%(error)s): what follows is not taken. "
                 "The file gets the name %(name)s.bad; give its list again.",
                 {
-                    "path": self._folder / self._name,
+                    "path": self._named / self._name,
                     "taken": self._offsets[self._name],
                     "error": plainly(error),
                     "name": self._name,
@@ -178,7 +176,7 @@ class Inbox:
             if not self._offsets.is_landed(name):
                 continue
             del self._to_remove[name]
-            path = self._where / name
+            path = self._folder / name
             try:
                 if is_bad:
                     path.replace(path.with_name(f"{name}.bad"))
@@ -187,7 +185,7 @@ class Inbox:
             except OSError as error:
                 logger.warning(
                     "%(path)s was taken up and cannot be removed: %(error)s",
-                    {"path": self._folder / name, "error": plainly(error)},
+                    {"path": self._named / name, "error": plainly(error)},
                 )
             else:
                 self._removed.append(name)
@@ -200,7 +198,7 @@ class Inbox:
 
     def _make_sure(self, names: Sequence[str]) -> None:
         """Make sure that the lists *names* do not come back."""
-        sync_folder(self._where)
+        sync_folder(self._folder)
         if self._job.server_seeds is not None:
             self._job.server_seeds.remove(names)
 

@@ -71,8 +71,7 @@ class OpenJob:
         reports: Whether a report is printed at the end (``AOPIC_REPORT``).
         history: Where what the crawl was like is kept; ``None`` if nowhere.
         dropped: Links that do not reach the queue.
-        seeds: Folder where seeds wait, as messages name it; ``None`` if none can.
-        seeds_path: Path to it.
+        seeds: The job folder in which seeds wait, or a temporary one; ``None`` if none can.
 
     Raises:
         SettingError, StorageError: If a setting or the job folder cannot be used; nothing is left open.
@@ -128,7 +127,6 @@ class OpenJob:
             raise
         self.job.server_seeds = self._server_seeds
         self.admission.refused = self.job.crawl.counters.refused
-        self.seeds_path = seeds_folder(self._lock.around.where) if self._lock is not None else self.seeds
         self.dropped = Dropped(
             self._lock.around.where / DROPPED if self._lock is not None and self.persists else None
         )
@@ -180,7 +178,7 @@ class OpenJob:
 
     def _give_seeds(
         self, folder: Path | None, address: Address | None, shards: int, disks: int, order: str
-    ) -> Path | None:
+    ) -> FolderPlace | None:
         """Let the seeds that the job starts from wait, unless it has begun; returns where seeds wait."""
         source: str = read(self._crawler.settings, "AOPIC_SEEDS")
         if folder is None:
@@ -201,10 +199,9 @@ class OpenJob:
                 {"source": source, "folder": place},
                 extra=self._extra,
             )
-        waiting = seeds_folder(folder)
         if address is not None:
-            self._server_seeds = ServerSeeds(address, waiting)
-        return waiting
+            self._server_seeds = ServerSeeds(address, seeds_folder(folder))
+        return FolderPlace(folder, self._lock.around.where if self._lock is not None else None)
 
     def _put_seeds(self, source: str, place: Place) -> None:
         """Let the seeds of *source*, if it is one, wait for the job that begins at *place*."""

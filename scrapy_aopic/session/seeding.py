@@ -20,14 +20,13 @@ from scrapy_aopic.web.request_rows import encode_url
 from .stats import FirstOnly
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from scrapy import Spider
     from scrapy.crawler import Crawler
 
     from scrapy_aopic._engine.engine import Engine
     from scrapy_aopic.core.records import Page
     from scrapy_aopic.job.job import Job
+    from scrapy_aopic.place.folder_place import FolderPlace
     from scrapy_aopic.seeds.adding import Seed
     from scrapy_aopic.view.dropped import Dropped
     from scrapy_aopic.web.page_keys import PageKeys
@@ -52,8 +51,7 @@ class Seeding:
     """Takes up the seeds that wait beside a job, a few at a time.
 
     Args:
-        waiting: The folder where they wait, as messages name it.
-        where: The path to it.
+        place: The job folder in which they wait.
     """
 
     def __init__(
@@ -63,8 +61,7 @@ class Seeding:
         engine: Engine,
         job: Job,
         *,
-        waiting: Path,
-        where: Path,
+        place: FolderPlace,
         keys: PageKeys,
         requests: QueuedRequests,
         admission: Admission,
@@ -84,7 +81,7 @@ class Seeding:
         self._stats = stats
         self._first = FirstOnly(logger, crawler)
         self._are_seen: bool | None = None
-        self._open_inbox = partial(Inbox, waiting, job, self._request, stats.count, where=where)
+        self._open_inbox = partial(Inbox, place, job, self._request, stats.count)
         self._inbox: Inbox | None = self._open_inbox() if job.takes_seeds else None
         self._offsets = job.offsets
 

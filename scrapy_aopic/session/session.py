@@ -191,14 +191,13 @@ class Session:
             crawler, spider, self.stats, persists=opened.persists, recrawls=opened.recrawls
         )
         self._seeding: Seeding | None = None
-        if opened.seeds is not None and opened.seeds_path is not None:
+        if opened.seeds is not None:
             self._seeding = Seeding(
                 crawler,
                 spider,
                 self._engine,
                 job,
-                waiting=opened.seeds,
-                where=opened.seeds_path,
+                place=opened.seeds,
                 keys=keys,
                 requests=requests,
                 admission=self.admission,

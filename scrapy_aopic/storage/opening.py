@@ -79,49 +79,21 @@ def open_store(folder: Path | None, kind: str = "auto", *, memory_mb: int = 64) 
     return make(folder, asked or _kind_in(folder), memory_mb)
 
 
-def open_store_at(address: Address) -> RedisStore:
-    """Open the store of the job at *address* for reading and writing, waiting for the end of a lease; make it if there is none.
+def open_store_at(address: Address, *, is_one_of_many: bool = False) -> RedisStore:
+    """Open the store of the job at *address*, or of one of its shards, for reading and writing; make it if there is none.
+
+    Args:
+        is_one_of_many: Whether the job has other stores, too: then the end of a lease that somebody else has is not waited for.
 
     Raises:
-        StorageError: If it is in use, or cannot be opened.
+        InUseError: If somebody else has the lease.
+        StorageError: If it cannot be opened.
     """
     try:
         from .redis.store import RedisStore  # noqa: PLC0415 (only for jobs on a server)
     except ImportError as error:
         raise needs_library(address, error) from error
-    return RedisStore(address)
-
-
-def open_store_of_shard(address: Address) -> RedisStore:
-    """Open the store of one shard of a job, if no other process has it open.
-
-    Raises:
-        InUseError: If one has.
-        StorageError: If it cannot be opened.
-    """
-    from .redis.store import RedisStore  # noqa: PLC0415 (only for jobs on a server)
-
-    return RedisStore(address, is_one_of_many=True)
-
-
-def open_snapshots(address: Address) -> list[Store]:
-    """Open read-only views of all stores of the job at *address*, as they are at one moment: of one, if it is in one piece.
-
-    Raises:
-        StorageError: If there is no job, or it cannot be opened.
-    """
-    try:
-        from .redis.frozen_view import RedisView  # noqa: PLC0415
-        from .redis.membership import read_cut  # noqa: PLC0415 (only for jobs on a server)
-    except ImportError as error:
-        raise needs_library(address, error) from error
-    cut = read_cut(address)
-    if cut is not None and cut.disks:
-        raise StorageError(
-            f"The shards of the job in {address} are on the disks of its workers: give this command one of them there, such as "
-            "JOBDIR/aopic-home/0 for shard 0; 'scrapy aopic status' shows where they are."
-        )
-    return [RedisView(address)] if cut is None else [*RedisView.of_shards(address, cut.shards)]
+    return RedisStore(address, is_one_of_many=is_one_of_many)
 
 
 def open_snapshot(folder: Path, *, memory_mb: int = COPY_MB) -> Store:

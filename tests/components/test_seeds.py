@@ -111,7 +111,7 @@ class Intake:
     def __init__(self, folder: Path, interval: float = 0, **policy: Any) -> None:
         self.job = Job(folder, Policy(**policy), kind="sqlite", interval=interval)
         self.stats: Counter[str] = Counter()
-        self.inbox = Inbox(seeds_folder(folder), self.job, self.take, self.count)
+        self.inbox = Inbox(FolderPlace(folder), self.job, self.take, self.count)
         self.now = 0.0
 
     def take(self, seed: Seed) -> None:
@@ -295,7 +295,7 @@ def test_a_row_that_fails_is_not_tried_again(tmp_path: Path) -> None:
         if len(taken) == 1:
             raise ZeroDivisionError
 
-    intake.inbox = Inbox(seeds_folder(tmp_path), intake.job, fails_once, intake.count)
+    intake.inbox = Inbox(FolderPlace(tmp_path), intake.job, fails_once, intake.count)
     with pytest.raises(ZeroDivisionError):
         intake.turn()
     intake.run()

@@ -24,7 +24,7 @@ from scrapy_aopic.core.shards.cut import Cut, ShardId
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.storage import Address
-from scrapy_aopic.storage.opening import open_store_of_shard
+from scrapy_aopic.storage.opening import open_store_at
 from scrapy_aopic.view.views import opened_views
 from scrapy_aopic.view.whole_job import audit_job
 from scrapy_aopic.web.suffixes import registered_domain
@@ -214,7 +214,7 @@ async def test_a_job_that_is_crawled_is_not_repaired(
     lose(client, 0, Family.QUEUE)
     before = {name: client.dump(name) for name in client.scan_iter()}
     with (
-        closing(open_store_of_shard(address.of_shard(2))),
+        closing(open_store_at(address.of_shard(2), is_one_of_many=True)),
         pytest.raises(StorageError, match="is in use: process"),
     ):
         repair(ServerPlace(address))

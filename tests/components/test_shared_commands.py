@@ -24,7 +24,7 @@ from scrapy_aopic.core.shards.cut import Cut, ShardId
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.storage import Address
-from scrapy_aopic.storage.opening import open_store_of_shard
+from scrapy_aopic.storage.opening import open_store_at
 from scrapy_aopic.storage.redis.replacing import beside
 from scrapy_aopic.view import merged
 from scrapy_aopic.view.views import opened_views
@@ -253,7 +253,9 @@ async def test_a_job_in_one_piece_is_restored_as_a_whole(
     with opened_views(ServerPlace(address)) as (store,):
         rows = {family: dict(store.scan(family)) for family in Family}
     client.flushall()
-    with closing(open_store_of_shard(beside(address))) as of_another:  # restore, at the same time
+    with closing(
+        open_store_at(beside(address), is_one_of_many=True)
+    ) as of_another:  # restore, at the same time
         assert restore(tmp_path / "copy", address) == n
         with pytest.raises(StorageError, match=r"aopic:follow \(a store that is made or kept beside it\)"):
             of_another.write({Family.META: {b"x": b"y"}}, sync=True)

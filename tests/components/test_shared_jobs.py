@@ -44,7 +44,6 @@ from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.seeds.adding import add_seeds
 from scrapy_aopic.session.steering import Steering
 from scrapy_aopic.storage import Address
-from scrapy_aopic.storage.opening import open_snapshots
 from scrapy_aopic.storage.redis import writer_lease
 from scrapy_aopic.storage.redis.connection import Connection
 from scrapy_aopic.storage.redis.frozen_view import RedisView
@@ -88,7 +87,7 @@ def settings(server) -> dict[str, Any]:
 
 def check(url: str) -> int:
     """Pages that were visited; all shards and the mail between them hold what they must."""
-    views = open_snapshots(Address("aopic:follow", url))
+    views = ServerPlace(Address("aopic:follow", url)).open_snapshots()
     try:
         audits = [audit(view) for view in views]
         whole = audit_shards(views, registered_domain)
@@ -356,7 +355,7 @@ async def test_permanent_redirects_make_pages_of_two_shards_one(serve: Serve, se
     await crawl(Follow, settings)
     assert sorted(web.asked) == sorted(pages)
     assert check(settings["REDIS_URL"]) == len(pages)
-    views = open_snapshots(Address("aopic:follow", settings["REDIS_URL"]))
+    views = ServerPlace(Address("aopic:follow", settings["REDIS_URL"])).open_snapshots()
     try:
         merged = [
             page.canonical

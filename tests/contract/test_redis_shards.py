@@ -12,7 +12,7 @@ from support.redis_server import Server
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.exceptions import LostError, StorageError, UnreachableError
 from scrapy_aopic.storage import Address
-from scrapy_aopic.storage.opening import open_store_of_shard
+from scrapy_aopic.storage.opening import open_store_at
 from scrapy_aopic.storage.redis.connect import connect
 from scrapy_aopic.storage.redis.mailboxes import Letter
 from scrapy_aopic.storage.redis.membership import JobCut, Look, Registry, State, begin, read_cut
@@ -127,7 +127,7 @@ def test_what_is_pinned_ends_with_the_run_of_the_server(tmp_path) -> None:
             with redis.Redis.from_url(server.url) as client:
                 client.client_kill_filter(_type="normal", skipme=True)
             assert link.ask((b"PING",)) == [b"PONG"], "a connection that broke is made again"
-            store = open_store_of_shard(address.of_shard(0))
+            store = open_store_at(address.of_shard(0), is_one_of_many=True)
             server.kill()
             server.start()
             for _ in range(2):

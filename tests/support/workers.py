@@ -18,8 +18,8 @@ from demo_web.server_log import Entry
 
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.shards.all_shards import audit_shards
+from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.storage import Address
-from scrapy_aopic.storage.opening import open_snapshots
 from scrapy_aopic.web.suffixes import registered_domain
 
 from . import processes, redis_server
@@ -38,7 +38,7 @@ DEADLINE = 90.0
 def check(url: str, n_shards: int = SHARDS) -> tuple[int, int, list[str]]:
     """Pages visited and queued in all shards, and what does not hold, in one or between them."""
     with ExitStack() as opened:
-        views = open_snapshots(Address("aopic:follow", url))
+        views = ServerPlace(Address("aopic:follow", url)).open_snapshots()
         for view in views:
             opened.callback(view.close)
         assert len(views) == n_shards
