@@ -5,7 +5,7 @@
 * :mod:`.server_place`: a server
 * :mod:`.paths`: the paths in a job folder
 * :mod:`.seed_files`: lists of seeds that wait beside a job
-* :mod:`.kept_control`: an operator's control, kept beside the store
+* :mod:`.stored_control`: the control settings, kept beside the store
 * :mod:`.cutting`: how many shards a job was cut into
 * :mod:`.shard_places`: where the shards of a job are
 * :mod:`.shard_store`: what a process needs of a shard's store
