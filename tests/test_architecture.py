@@ -152,6 +152,33 @@ def test_private_names_are_noticed_however_they_are_reached(source: str, found: 
     assert private_names_used(source) == found
 
 
+ASKS_FOR_THE_KIND_OF_A_PLACE = {
+    "commands/common.py",
+    "commands/crawl.py",
+    "commands/move.py",
+    "commands/restore.py",
+    "commands/status.py",
+    "copies/repair.py",
+    "dashboard/stored_job.py",
+    "view/whole_job.py",
+}
+"""Files at the edge: what a user may not ask of one kind, or one kind cannot do. All others ask the place itself."""
+
+
+def test_only_the_edge_asks_whether_a_job_is_in_a_folder_or_on_a_server():
+    kinds = {"FolderPlace", "ServerPlace", "Address"}
+    asking = {
+        name_of(path)
+        for path in FILES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "isinstance"
+        and kinds & {each.id for each in ast.walk(node.args[1]) if isinstance(each, ast.Name)}
+    }
+    assert asking - ASKS_FOR_THE_KIND_OF_A_PLACE == set()
+
+
 def test_the_core_can_be_imported_without_scrapy_numpy_and_a_backend():
     modules = [
         ".".join(("scrapy_aopic", *path.relative_to(PACKAGE).with_suffix("").parts))

@@ -55,13 +55,12 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
     from scrapy_aopic.copies.moving import begin_anew, move
     from scrapy_aopic.exceptions import StorageError
     from scrapy_aopic.place.paths import check_job_folder, read_home
-    from scrapy_aopic.place.server_place import ServerPlace
 
     numbers: tuple[int, ...] = opts.shards
     opts.source.check()
     check_job_folder(opts.target)
     if opts.lost:
-        if not isinstance(opts.source, ServerPlace) or not numbers:  # the folder is lost
+        if opts.source.folder is not None or not numbers:
             raise UsageError("--lost needs redis://HOST:PORT/DATABASE#KEY as FROM, and --shards")
         address = _on_server(opts.source, settings)
         homes = begin_anew(opts.target, address, numbers)
