@@ -110,12 +110,12 @@ def _unmet(opts: argparse.Namespace, names: list[str]) -> list[str]:
     try:
         with opened_views(opts.jobdir) as stores:
             return unmet(stores, names)
-    except AopicError:  # there may be no store yet; whether there is one is not what was asked
+    except AopicError:  # there may be no store yet
         return []
 
 
 def _change(opts: argparse.Namespace, names: list[str]) -> Callable[[Control], Control]:
-    """What the action does to what is asked already."""
+    """The change that the action makes to the control settings."""
     from scrapy_aopic.core.control import Control
 
     now = datetime.now(timezone.utc).timestamp()

@@ -88,7 +88,7 @@ def _on_server(place: Place, settings: BaseSettings) -> Address:
     from scrapy_aopic.settings import read_address
     from scrapy_aopic.storage import Address
 
-    if not isinstance(place, ServerPlace):  # what a worker was told by a URL that is none on a command line
+    if not isinstance(place, ServerPlace):  # a worker's URL may be one that no command takes
         raise UsageError(f"REDIS_URL must name the server of the job, which {place} does not")
     named = read_address(settings)
     if named.url or "host" in named.parameters:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 _TASK = "backup"
-"""What the lock of a copy says that is being made, and of one whose backup was killed."""
+"""The task in the lock of an unfinished copy, whose backup runs or was killed."""
 
 
 def backup(source: Place, target: Path, *, progress: bool = False) -> int:

@@ -1,4 +1,4 @@
-"""Shards change their home: from one job folder to another, or anew because their disk is lost.
+"""Moves shards from one job folder to another, or lets them start over because their disk is lost.
 
 Rule 1: the leases and the locks of the folders are taken first, so no worker uses them, and one that was taken for dead can
 show nothing any more.
@@ -7,7 +7,7 @@ Rule 2: a shard is copied as a whole (:mod:`.backup`), then the server is told, 
 word counts: whatever lies in a folder that is not the home is no shard of the job any more, or not yet. So the command may
 be stopped at any moment, and be given again.
 
-Rule 3: only a person can know that a disk is lost; nothing is begun anew without having been told.
+Rule 3: only a person can know that a disk is lost: no shard starts over unless a person says so.
 """
 
 from __future__ import annotations

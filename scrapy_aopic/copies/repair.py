@@ -1,6 +1,6 @@
 """Damaged jobs made whole, as far as anything of them is left.
 
-Rule 1: nobody else may change the job meanwhile: a repair has the lock of its folder, or the leases of all of its stores on the
+Rule 1: no other process may change the job meanwhile: a repair has the lock of its folder, or the leases of all of its stores on the
 server.
 
 Rule 2: what is left is copied first, and the damaged store is not changed. A new store is made beside it, and takes its place
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
 
 class RepairedStore(NamedTuple):
-    """What was done with one store.
+    """One store that was repaired.
 
     Attributes:
         done: What was made of it.

@@ -1,4 +1,4 @@
-"""Whether a job may be crawled in so many shards: what was said when it began, and what cannot be done in shards."""
+"""Checks whether a job may be crawled in a number of shards: the one with which it began, and settings that allow it."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.storage.registry import Kind
 
 CONTROL_FILE = "aopic-control.json"
-"""The file with what an operator asks of the crawl."""
+"""The file with the control settings."""
 
 _EARLIER_FILE = "aopic-former"
 _SHARDS = "aopic-shards"
@@ -121,7 +121,7 @@ class FolderPlace:
         return [self.path / _SHARDS / str(number) for number in range(cut.shards)]
 
     def open_snapshots(self) -> list[Store]:
-        """Open its stores; of a copy, which nobody changes, any moment is the same."""
+        """Open its stores. The copy of a job in shards does not change, so they may be opened one after another."""
         with ExitStack() as opened:
             stores = []
             for folder in self.stores(self.read_cut()):
@@ -203,7 +203,7 @@ def _copy_file(source: Path, target: Path) -> None:
 
 
 class FolderControl:
-    """The file with what is asked of the crawl in *folder*, which is at *path*; see :class:`~.place.ControlStore`."""
+    """The file with the control settings of the job in *folder*, which is at *path*; see :class:`~.place.ControlStore`."""
 
     def __init__(self, folder: Path, path: Path) -> None:
         self.name = str(folder / CONTROL_FILE)
@@ -211,7 +211,7 @@ class FolderControl:
         self._path = path / CONTROL_FILE
 
     def read(self) -> bytes | None:
-        """What the file has; ``None`` if there is none."""
+        """The content of the file; ``None`` if there is none."""
         try:
             return read_given(self._path)
         except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What lies where in a job folder.
+"""The files and folders in a job folder.
 
 ``aopic/`` holds the store of a job in one piece and may change without warning between format versions; seeds wait in
 ``aopic-seeds/`` (see :mod:`.seed_files`); beside them is what Scrapy itself keeps.
@@ -31,7 +31,7 @@ _HOME = "aopic-home"
 _HOME_FILE = "home.json"
 
 STATE_FILE = "spider.state"
-"""What Scrapy itself keeps in a job folder: the state of the spider."""
+"""The file in which Scrapy keeps the state of the spider."""
 
 
 def store_folder(job_folder: Path) -> Path:
@@ -86,7 +86,7 @@ def named_as_given(lock: Lock, job: Path) -> Iterator[None]:
 
 
 class Home(NamedTuple):
-    """What a job folder says of the shards in it.
+    """The file ``home.json``: of which job the shards in a job folder are.
 
     Attributes:
         name: How it is called among the folders of the job.
@@ -105,15 +105,15 @@ def shard_folder(job_folder: Path, number: int) -> Path:
 
 
 def read_home(job_folder: Path) -> Home | None:
-    """What *job_folder* says of the shards in it; ``None`` if it is no place for shards.
+    """The home file of *job_folder*; ``None`` if it has no shards.
 
     Raises:
         StorageError: If that cannot be read.
     """
     path = job_folder / _HOME / _HOME_FILE
     try:
-        said = json.loads(read_given(path))
-        return Home(str(said["name"]), str(said["job"]), int(said["shards"]))
+        fields = json.loads(read_given(path))
+        return Home(str(fields["name"]), str(fields["job"]), int(fields["shards"]))
     except FileNotFoundError:
         if shards_on_disk(job_folder):
             raise StorageError(

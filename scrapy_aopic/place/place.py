@@ -1,7 +1,7 @@
 """Where a job is: in a job folder, or on a server.
 
-Whatever keeps something of a job, or looks at it, asks its :class:`Place`, and not which of the two it is. Only what one of
-them cannot do, or a user may not ask of it, has to know: see who imports :class:`FolderPlace` and :class:`ServerPlace`.
+Code that keeps something of a job, or looks at it, takes a :class:`Place`. Only the edge tests which of the two it is: where a
+command works on one of them only. A test lists those files.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class ControlStore(Protocol):
-    """Where what an operator asks of a crawl is kept, as bytes; see :mod:`.stored_control`.
+    """Where the control settings of a job are kept, as bytes; see :mod:`.stored_control`.
 
     Attributes:
         name: What messages call it.
@@ -33,7 +33,7 @@ class ControlStore(Protocol):
     name: str
 
     def read(self) -> bytes | None:
-        """What it has; ``None`` if there is nothing.
+        """The settings; ``None`` if there are none.
 
         Raises:
             StorageError: If it cannot be read.
@@ -41,7 +41,7 @@ class ControlStore(Protocol):
         ...
 
     def changing(self) -> AbstractContextManager[Callable[[bytes | None], None]]:
-        """Keep others from changing it meanwhile, or notice if they do; gives what replaces or, by ``None``, removes it.
+        """Lock the settings, or notice that others change them; gives a function that replaces them, or removes them if called with ``None``.
 
         Raises:
             StorageError: If there is no such place, it cannot be written, or others have changed it.
@@ -89,7 +89,7 @@ class Place(Protocol):
         ...
 
     def open_control(self) -> ControlStore:
-        """Open what keeps what is asked of the crawl; the caller closes it."""
+        """Open the store of the control settings; the caller closes it."""
         ...
 
     def adding_seeds(self) -> AbstractContextManager[Path]:

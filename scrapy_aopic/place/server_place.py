@@ -122,7 +122,7 @@ class ServerPlace:
 
 
 class ServerControl:
-    """The key with what is asked of the crawl at *address*; see :class:`~.place.ControlStore`."""
+    """The key with the control settings of the job at *address*; see :class:`~.place.ControlStore`."""
 
     def __init__(self, address: Address) -> None:
         self.name = f"The control of the job in {address}"
@@ -130,7 +130,7 @@ class ServerControl:
         self._link = connect(address)
 
     def read(self) -> bytes | None:
-        """What the key has; ``None`` if there is none."""
+        """The value of the key; ``None`` if there is none."""
         return self._link.ask((b"GET", self._key))[0]  # type: ignore[no-any-return]
 
     @contextmanager

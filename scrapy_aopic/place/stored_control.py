@@ -1,11 +1,11 @@
-"""Where what an operator asks of a crawl is kept, from one run to the next: beside the store of the job.
+"""The control settings of a job, which an operator changes while it runs: kept beside its store.
 
-A job in a folder has a file for it, ``aopic-control.json``, and one on a server a key, which all of its workers see. It is
-not in the store: that has one writer, which is the crawl, and an operator must not wait for it.
+A job in a folder has a file for them, ``aopic-control.json``, and one on a server a key, which all workers see. They are not
+in the store: that has one writer, the crawl, and an operator must not wait for it.
 
-Rule 1: who changes it reads it first, and replaces it as a whole only if nobody else has changed it meanwhile.
+Rule 1: a change reads all settings, and replaces all of them, unless another change came first.
 
-Rule 2: a crawl reads it when it opens, and then by a thread that looks from time to time; nothing in the event loop waits.
+Rule 2: a crawl reads them when it opens, and then every half second in a thread of their own. The event loop never waits.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LOOK = 0.5
 
 
 def read_control(place: Place) -> Control:
-    """What is asked of the job at *place*.
+    """The control settings of the job at *place*.
 
     Raises:
         StorageError: If it cannot be read, or is damaged.
@@ -38,7 +38,7 @@ def read_control(place: Place) -> Control:
 
 
 def control_sentences(control: Control) -> list[str]:
-    """What *control* asks, in sentences; none if it asks nothing."""
+    """*control* in sentences, one for each setting."""
     return control.sentences(time_of)
 
 
@@ -48,7 +48,7 @@ def time_of(instant: float) -> str:
 
 
 def change_control(place: Place, change: Callable[[Control], Control]) -> Control:
-    """Replace what is asked of the job at *place* by what *change* makes of it; returns that.
+    """Replace the control settings of the job at *place* by what *change* makes of them; returns the new ones.
 
     Raises:
         SettingError: If *change* refuses.
@@ -61,7 +61,7 @@ def change_control(place: Place, change: Callable[[Control], Control]) -> Contro
 
 
 def remove_control(place: Place) -> None:
-    """Ask nothing of the job at *place* any more, whatever was, even what cannot be read.
+    """Remove all control settings of the job at *place*, also those that cannot be read.
 
     Raises:
         StorageError: If there is no such place, or it cannot be written.
@@ -71,7 +71,7 @@ def remove_control(place: Place) -> None:
 
 
 def copy_control(source: Place, target: Place) -> None:
-    """Ask of the job at *target* what is asked of that at *source*.
+    """Copy the control settings of the job at *source* to the job at *target*.
 
     Raises:
         StorageError: If that cannot be read or written.
@@ -93,11 +93,11 @@ def _unpack(data: bytes | None, kept: ControlStore, place: Place) -> Control:
 
 
 class ControlWatch:
-    """Looks from time to time at what is asked of the job at *place*, by a thread, until it is closed.
+    """Reads the control settings of the job at *place* every half second, in a thread, until it is closed.
 
     Attributes:
-        control: What is asked.
-        problem: Why what is asked now cannot be used, so that :attr:`control` is what was asked before; ``None`` if it can.
+        control: The settings in force.
+        problem: Why newer settings cannot be used; ``None`` if there are none.
 
     Raises:
         StorageError: If it cannot be read, or is damaged, at the beginning.

@@ -47,7 +47,7 @@ class Seed(NamedTuple):
 
 
 class Added(NamedTuple):
-    """What :func:`add_seeds` found.
+    """The result of :func:`add_seeds`.
 
     Attributes:
         rows: Seeds that wait now.

@@ -87,7 +87,7 @@ class EarlierCrawl:
 
 
 def beginning(fingerprint: bytes) -> int:
-    """What is kept of *fingerprint*."""
+    """The first 8 bytes of *fingerprint* as a number, which are kept."""
     return int.from_bytes(fingerprint[:_BYTES], "big")
 
 
@@ -106,7 +106,7 @@ def write_earlier_crawl(place: Place, crawl: EarlierCrawl) -> None:
 
 
 def read_earlier_crawl(place: Place | None) -> EarlierCrawl | None:
-    """What lies beside the job at *place*, which may have none; ``None`` if nothing does.
+    """The earlier crawl that lies beside the job at *place*; ``None`` if there is none.
 
     Raises:
         StorageError: If it cannot be read.
@@ -120,13 +120,13 @@ def read_earlier_crawl(place: Place | None) -> EarlierCrawl | None:
 def _read(place: Place, data: bytes) -> EarlierCrawl:
     head, _, rest = data.partition(b"\n")
     try:
-        said = json.loads(head)
+        fields = json.loads(head)
         numbers = array("Q", rest)
         if sys.byteorder == "little":
             numbers.byteswap()
-        if said["n"] != len(numbers):
-            raise ValueError(f"{len(numbers)} of {said['n']} fingerprints")
-        return EarlierCrawl(said["scheme"], numbers)
+        if fields["n"] != len(numbers):
+            raise ValueError(f"{len(numbers)} of {fields['n']} fingerprints")
+        return EarlierCrawl(fields["scheme"], numbers)
     except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise StorageError(
             f"The pages of the earlier crawl that lie beside the job in {place} are damaged: import them again "

@@ -1,4 +1,4 @@
-"""What a crawl with scrapy-redis has left on its server, taken over into a job; the server is only read.
+"""Takes over what a crawl with scrapy-redis has left on its server; the server is only read.
 
 - Its queue (``SPIDER:requests``) and its start URLs (``SPIDER:start_urls``) become seeds that wait beside the job, each a whole
   request: it is taken up once, whether the crawl runs, was stopped or has not begun.
@@ -66,7 +66,7 @@ class OldCrawl(NamedTuple):
 
 @dataclass(slots=True)
 class Imported:
-    """What was taken over.
+    """The result of :func:`import_crawl`.
 
     Attributes:
         requests: Of the queue.
@@ -138,7 +138,7 @@ def _names(old: OldCrawl) -> str:
 
 
 def _scheme(found: Imported) -> str:
-    """What made the fingerprints, as those of the queued requests show."""
+    """The kind of the fingerprints, found by those of the queued requests."""
     best = max(found.hits, key=lambda name: found.hits[name])
     if found.hits[best]:
         return best
@@ -182,8 +182,8 @@ def _number(member: bytes, key: str) -> int:
 
 
 def _kind(link: Connection, key: str) -> str:
-    said = link.ask((b"TYPE", key.encode()))[0]
-    return said.decode() if isinstance(said, bytes) else str(said)
+    kind = link.ask((b"TYPE", key.encode()))[0]
+    return kind.decode() if isinstance(kind, bytes) else str(kind)
 
 
 # -- requests
@@ -260,13 +260,13 @@ def _start_values(data: bytes) -> dict[str, Any]:
     text = data.decode("utf-8").strip()
     values: dict[str, Any] = {"url": text}
     if text.startswith("{"):
-        said = json.loads(text)
-        if others := said.keys() - {"url", "meta", "method"}:
+        fields = json.loads(text)
+        if others := fields.keys() - {"url", "meta", "method"}:
             raise ValueError(
                 f"it has {min(others)!r} for a form: let a RedisSpider take it, or give it as a request of your own"
             )
-        values = {"url": said.get("url"), "meta": said.get("meta") or {}}
-        values["method"] = str(said.get("method") or "GET").upper()
+        values = {"url": fields.get("url"), "meta": fields.get("meta") or {}}
+        values["method"] = str(fields.get("method") or "GET").upper()
     return _checked({**values, "dont_filter": True})
 
 
@@ -274,31 +274,31 @@ def _queue_values(data: bytes) -> dict[str, Any]:
     """A request of the queue, which was pickled or written as JSON."""
     if data[:1] == b"\x80":
         try:
-            said = read_pickle(data)
+            fields = read_pickle(data)
         except NotPlainError as error:
             raise ValueError(f"the pickled request cannot be read as plain data: {error}") from error
     elif data[:1] == b"{":
-        said = json.loads(data)
+        fields = json.loads(data)
     else:
         raise ValueError(
             f"{data[:40]!r} is neither a pickle nor JSON, so a SCHEDULER_SERIALIZER of its own wrote it"
         )
-    if not isinstance(said, dict) or not all(isinstance(name, str) for name in said):
+    if not isinstance(fields, dict) or not all(isinstance(name, str) for name in fields):
         raise ValueError("it holds no request")
-    if "_encoding" in said:
-        said["encoding"] = said.pop("_encoding")
-    return _checked(said)
+    if "_encoding" in fields:
+        fields["encoding"] = fields.pop("_encoding")
+    return _checked(fields)
 
 
-def _checked(said: dict[str, Any]) -> dict[str, Any]:
+def _checked(fields: dict[str, Any]) -> dict[str, Any]:
     """What of a request, as Scrapy's ``to_dict`` says it, differs from the defaults.
 
     Raises:
         ValueError, TypeError: If it is no request.
     """
-    if error := url_error(said.get("url")):
+    if error := url_error(fields.get("url")):
         raise ValueError(error)
-    values = {name: value for name, value in said.items() if value}
+    values = {name: value for name, value in fields.items() if value}
     for name in _TEXTS:
         if not isinstance(values.get(name, ""), str):
             raise TypeError(f"its {name} ({values[name]!r}) is no text")

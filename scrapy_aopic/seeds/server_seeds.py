@@ -26,7 +26,7 @@ class ServerSeeds:
     """The lists that wait at *address*, brought to *folder* now and from time to time, by a thread, until it is closed.
 
     Attributes:
-        looks: Whether to look from time to time; otherwise it must be said (:meth:`heard_of`) which lists wait.
+        looks: Whether to look every second; if not, the caller names the lists that wait (:meth:`heard_of`).
 
     Raises:
         StorageError: If the server cannot be reached, or the folder cannot be written.
@@ -72,7 +72,7 @@ class ServerSeeds:
                 self._brought.add(name)
 
     def begin_anew(self) -> None:
-        """Bring the lists that wait now, and forget all others: somebody else took some of them up meanwhile.
+        """Bring the lists that wait now, and forget all others, some of which another worker may have taken up.
 
         Raises:
             StorageError: If the server cannot be reached, or the folder cannot be written.

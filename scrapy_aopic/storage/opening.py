@@ -57,36 +57,36 @@ def open_store(folder: Path | None, kind: str = "auto", *, memory_mb: int = 64) 
         StorageError: If the folder holds a store of another kind, is in use, or cannot be opened.
         SettingError: If there is no such kind.
     """
-    asked = find(kind) if kind != "auto" else None
-    if asked is not None and asked.name == SERVER:
+    wanted = find(kind) if kind != "auto" else None
+    if wanted is not None and wanted.name == SERVER:
         raise StorageError("A redis store needs the address of a server, not a folder.")
     if folder is None:
-        return _open_in_memory(asked or KINDS["memory"])
+        return _open_in_memory(wanted or KINDS["memory"])
     found = kind_of(folder)
-    if found and asked and asked.name != found:
+    if found and wanted and wanted.name != found:
         raise StorageError(
             f"The folder {folder} holds a {found} store, so it cannot be opened as {kind}; "
             f"ask for {found} or auto, or choose another folder."
         )
-    if asked and asked.load is None:
-        return _open_in_memory(asked)
+    if wanted and wanted.load is None:
+        return _open_in_memory(wanted)
     if found is None:
-        return _make_new(folder, asked or best_kind(folder), memory_mb)
+        return _make_new(folder, wanted or best_kind(folder), memory_mb)
     _check_not_on_server(folder, found)
     check_format(folder)
     if format_of(folder) != FORMAT:
         write_format(folder)  # before older versions could misread what is written from now on
-    return make(folder, asked or _kind_in(folder), memory_mb)
+    return make(folder, wanted or _kind_in(folder), memory_mb)
 
 
 def open_store_at(address: Address, *, is_one_of_many: bool = False) -> RedisStore:
     """Open the store of the job at *address*, or of one of its shards, for reading and writing; make it if there is none.
 
     Args:
-        is_one_of_many: Whether the job has other stores, too: then the end of a lease that somebody else has is not waited for.
+        is_one_of_many: Whether the job has other stores, too: then it does not wait for the lease of another process to end.
 
     Raises:
-        InUseError: If somebody else has the lease.
+        InUseError: If another process has the lease.
         StorageError: If it cannot be opened.
     """
     try:
