@@ -320,8 +320,8 @@ class InHomes:
     def turn(
         self,
         connection: Connection,
-        written: Sequence[Sequence[Argument]],
-        asked: Sequence[Sequence[Argument]],
+        writes: Sequence[Sequence[Argument]],
+        reads: Sequence[Sequence[Argument]],
     ) -> list[Reply]:
         """Write all of it at once, or nothing if the lease is lost; then read.
 
@@ -331,14 +331,14 @@ class InHomes:
             LostError: If the lease is lost.
         """
         if (lease := self._lease) is None:
-            if written:
+            if writes:
                 raise StorageError("Only a worker with a lease may show what its shards are like.")
-            return connection.checked(connection.ask((b"MULTI",), *asked, (b"EXEC",))[-1])
+            return connection.checked(connection.ask((b"MULTI",), *reads, (b"EXEC",))[-1])
         watch = (b"WATCH", self._head), (b"GET", self._head)
         if self._watched != connection.n_opened:
             self._check(lease, connection.ask(*watch)[1])
         self._watched = 0
-        parts = [commands for commands in (written, asked) if commands]
+        parts = [commands for commands in (writes, reads) if commands]
         sent = [each for commands in parts for each in ((b"MULTI",), *commands, (b"EXEC",))]
         replies = connection.write(*sent, *watch)
         ends = [position for position, command in enumerate(sent) if command == (b"EXEC",)]
@@ -349,7 +349,7 @@ class InHomes:
         *_, found = [connection.checked(each) for each in done]
         self._check(lease, replies[-1])
         self._watched = connection.n_opened
-        return found if asked else []
+        return found if reads else []
 
     def _check(self, lease: WriterLease, head: bytes | None) -> None:
         if why := lease.why_refused(head):

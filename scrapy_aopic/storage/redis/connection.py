@@ -35,7 +35,7 @@ Argument: TypeAlias = "bytes | str | int"
 """Part of a command."""
 
 Reply: TypeAlias = Any
-"""What a server replies: bytes, a number, ``None``, a list of these, or a :data:`ReplyError`."""
+"""A server's reply: bytes, a number, ``None``, a list of these, or a :data:`ReplyError`."""
 
 ReplyError = hiredis.ReplyError
 """A reply that is an error."""
@@ -62,7 +62,7 @@ _ADVICE = {
     "NOPERM": "the user in REDIS_URL may not do this: give it the rights that docs/many-machines.md lists",
     "BUSY": "the server is busy with a script: end that with SCRIPT KILL",
 }
-"""What to do about an error, by the first word of the reply."""
+"""Advice on an error, by the first word of the reply."""
 
 
 def _client(address: Address) -> redis.Redis:
@@ -169,12 +169,12 @@ class Connection:
     def _read_run(self) -> bytes:
         """Which run of the server the connection is to: one of its own if the server does not say."""
         try:
-            (said,) = self._exchange(((b"INFO", b"server"),))
+            (info,) = self._exchange(((b"INFO", b"server"),))
         except OSError as error:
             self.close()
             raise self.unreachable("read", error) from error
-        if isinstance(said, bytes):
-            for line in said.splitlines():
+        if isinstance(info, bytes):
+            for line in info.splitlines():
                 if line.startswith(b"run_id:"):
                     return line.partition(b":")[2]
         return secrets.token_hex(8).encode()
@@ -188,7 +188,7 @@ class Connection:
         return self.checked(self.inquire(*commands))
 
     def inquire(self, *commands: Sequence[Argument]) -> list[Reply]:
-        """What :meth:`ask` returns, but errors among the replies are not raised.
+        """The same as :meth:`ask`, but errors among the replies are returned.
 
         Raises:
             StorageError: If the server cannot be reached.
@@ -215,7 +215,7 @@ class Connection:
     def transact(self, *commands: Sequence[Argument]) -> list[Reply] | None:
         """The replies to *commands* as one transaction; ``None`` if a key that is watched has changed.
 
-        They are sent once: on another connection nothing would be watched. So nothing is done, either, if what was asked since
+        They are sent once: on another connection nothing would be watched. So nothing is done, either, if a request since
         :meth:`watch` has opened another one.
 
         Raises:
@@ -345,10 +345,10 @@ class Connection:
             sock.settimeout(seconds)
 
     def error(self, action: str, cause: str) -> StorageError:
-        """The error for an *action* on the store that failed because of *cause*: a reply, or what the system said."""
+        """The error for an *action* on the store that failed because of *cause*: a reply, or a message of the system."""
         word = cause.partition(" ")[0]
-        said = _ADVICE.get(word, cause.rstrip("."))
-        return StorageError(f"Cannot {action} the store in {self._address}: {said}.")
+        why = _ADVICE.get(word, cause.rstrip("."))
+        return StorageError(f"Cannot {action} the store in {self._address}: {why}.")
 
     def unreachable(self, action: str, error: Exception) -> UnreachableError:
         """The error for an *action* on the store that failed because of *error*, which the system raised."""
@@ -365,7 +365,7 @@ class Connection:
 
 
 def _cause(error: BaseException) -> str:
-    """What *error* says, as the end of a sentence."""
+    """The message of *error*, as the end of a sentence."""
     if isinstance(error, TimeoutError | redis.exceptions.TimeoutError):
         return "the server does not reply; is it up, and is the network fast enough for socket_timeout (REDIS_PARAMS)?"
     behind = error

@@ -184,8 +184,8 @@ def _begin(views: Sequence[RedisView]) -> None:
         is_alive = (b"SET", keys.view(view._id), b"", b"PX", round(_LIFE * 1000))
         commands.append([(b"SADD", keys.views, view._id), is_alive, *ask_for_leaves(keys)])
     replies = iter(views[0]._connection.transact(*chain(*commands)) or ())
-    for view, asked in zip(views, commands, strict=True):
-        _, _, *separators = islice(replies, len(asked))
+    for view, own in zip(views, commands, strict=True):
+        _, _, *separators = islice(replies, len(own))
         view._leaves = read_leaves(separators)
         threading.Thread(target=view._keep, name="aopic-view", daemon=True).start()
 

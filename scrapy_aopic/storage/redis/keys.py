@@ -1,4 +1,4 @@
-"""What a job's keys in Redis are called. No I/O.
+"""The names of a job's keys in Redis. No I/O.
 
 All keys begin with the job's key in braces, a hash tag, so that a cluster keeps them on one node. After that:
 
@@ -26,7 +26,7 @@ All keys begin with the job's key in braces, a hash tag, so that a cluster keeps
 ``folders``         where these folders are
 ``books``           units that each shard has sent to others and received
 ``anew``            shards whose disk is lost, and up to which commit
-``shown``           what each of them could know of the last commits of all shards when that was said
+``shown``           last commits of all shards as each of them could know them then
 ``hNAME:...``       ``head`` and ``owner`` of such a folder
 ``mail:hNAME``      letters to the shards in it, in bundles (:mod:`.mailboxes`)
 ==================  ====================================================================================
@@ -100,7 +100,7 @@ class Keys:
         return self.seed_lists + b":" + name
 
     def of_job(self, name: bytes) -> bytes:
-        """What is kept under *name* for all shards of the job."""
+        """The key *name* that all shards of the job share."""
         return self._job + name
 
     def mail(self, shard: int) -> bytes:
@@ -112,22 +112,22 @@ class Keys:
         return self._job + b"mail:h%s" % name.encode()
 
     def view(self, view: bytes) -> bytes:
-        """Whether a view lives."""
+        """The key that exists while a view lives."""
         return self._start + b"view:" + view
 
     def saved(self, view: bytes) -> bytes:
-        """What changed since a view was opened."""
+        """The names of the leaves that changed since a view was opened."""
         return self._start + b"saved:" + view
 
     def old(self, view: bytes, name: bytes) -> bytes:
-        """What the leaf *name*, as :func:`leaf_name` makes it, was like when a view was opened."""
+        """The leaf called *name* (:func:`leaf_name`) as of when a view was opened."""
         return self._start + b"old:" + view + b":" + name
 
     def read_head(self, data: bytes | None) -> Head | None:
-        """What ``head`` says; ``None`` if there is no job.
+        """Parse the value of ``head``; ``None`` if there is no job.
 
         Raises:
-            StorageError: If its value is none, or the rows have another format.
+            StorageError: If it cannot be parsed, or the rows have another format.
         """
         if data is None:
             return None
@@ -149,5 +149,5 @@ class Keys:
 
 
 def leaf_name(family: Family, separator: bytes) -> bytes:
-    """What a leaf is called among those of all families."""
+    """The name of a leaf among those of all families."""
     return b"%d:%s" % (family, separator)

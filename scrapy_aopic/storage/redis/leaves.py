@@ -42,7 +42,7 @@ Rows = dict[bytes, bytes]
 
 @dataclass(slots=True)
 class Change:
-    """What a batch does to the leaf *separator*.
+    """The changes of a batch to the leaf *separator*.
 
     Attributes:
         puts: New values.
@@ -60,7 +60,7 @@ class Change:
 
 @dataclass(slots=True)
 class Plan:
-    """What a batch does to a family.
+    """The changes of a batch to a family.
 
     Attributes:
         changes: Of the leaves, in the order of their separators; each leaf once.
@@ -178,7 +178,7 @@ class Leaves:
         groups: Mapping[bytes, Sequence[bytes]],
         known: Mapping[bytes, Rows],
     ) -> Plan:
-        """What a batch of *rows* does.
+        """The changes that a batch of *rows* makes.
 
         Args:
             groups: Their keys, as :meth:`group` returns them.

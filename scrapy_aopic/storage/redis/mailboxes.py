@@ -1,7 +1,7 @@
 """Where letters between shards wait on a server: in a box for each shard, or for each home of shards.
 
-Rule: a letter stays until its receiver has shown that it has applied it, so that whoever looks at the server finds each
-letter that was posted in its box, or in what the receiver has shown.
+Rule: a letter stays until its receiver has shown that it has applied it, so each letter that was posted
+is in its box, or in what the receiver has shown.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ class Mailboxes(Protocol):
     def written(
         self, letters: Iterable[tuple[int, Letter]], read: Iterable[tuple[int, Sequence[tuple[int, int]]]]
     ) -> list[Sequence[Argument]]:
-        """What sends *letters* to shards, and removes letters that shards have *read* for good, by sender and number.
+        """Commands that send *letters* to shards, and remove letters that shards have *read* for good, by sender and number.
 
-        The same letters may be given again if it is not known whether that was done.
+        The same letters may be given again if the outcome is not known.
         """
         ...
 
     def landed(self) -> None:
-        """What was written last is done."""
+        """The last commands of :meth:`written` were carried out."""
         ...
 
     def questions(self, own: Mapping[int, int]) -> list[Sequence[Argument]]:
-        """What shows the letters to the shards *own*, each of which was opened so many times."""
+        """Commands that read the letters to the shards *own*, each of which was opened so many times."""
         ...
 
     def bring(
@@ -107,12 +107,12 @@ class ShardMail:
         for brought, names in zip(self._brought.values(), replies, strict=True):
             brought &= {*names}
             wanted.append(sorted(map(self._name, {*names} - brought), key=lambda name: name[::-1])[:_LETTERS])
-        asked = [
+        commands = [
             (b"HMGET", self._keys.mail(number), *(_field(*name) for name in names))
             for number, names in zip(own, wanted, strict=True)
             if names
         ]
-        found = iter(connection.ask(*asked))
+        found = iter(connection.ask(*commands))
         for brought, some in zip(self._brought.values(), wanted, strict=True):
             brought |= {_field(*name) for name in some}
         return {
@@ -146,7 +146,7 @@ class Addressed(NamedTuple):
 
 
 _HEAD = Struct(">HHQI")
-"""What is before a letter in a bundle: the shard that it is for, its sender, its number there, and its bytes."""
+"""The header of a letter in a bundle: receiving shard, sender, number there, and bytes of the letter."""
 
 
 def write_bundle(letters: Iterable[Addressed]) -> bytes:
@@ -162,7 +162,7 @@ def read_bundle(fields: Sequence[bytes]) -> list[Addressed]:
     """The letters in an entry of the box of a home.
 
     Raises:
-        ValueError: If it is none.
+        ValueError: If the bundle cannot be parsed.
     """
     _, data = fields
     letters, end = [], 0
@@ -188,7 +188,7 @@ class HomeMail:
     letters are missed until their senders send them again.
 
     Args:
-        own: Name of the home whose box is read; ``""`` for somebody who only looks.
+        own: Name of the home whose box is read; ``""`` if none is.
 
     Attributes:
         homes: Name of the home of each shard that has one.
@@ -241,7 +241,7 @@ class HomeMail:
     def questions(self, own: Mapping[int, int]) -> list[Sequence[Argument]]:
         """The bundles that come next."""
         if any(own.get(number, opened) != opened for number, opened in self._own.items()):
-            self.forget()  # one was opened anew, and may have forgotten its letters
+            self.forget()  # one was opened again, and may have forgotten its letters
         self._own = {**self._own, **own}
         return (
             [(b"XRANGE", self._box, b"(" + self._last if self._last else b"-", b"+", b"COUNT", _BUNDLES)]
@@ -252,7 +252,7 @@ class HomeMail:
     def bring(
         self, connection: Connection, replies: Sequence[Reply], own: Mapping[int, int]
     ) -> dict[int, list[Letter]]:
-        """What is in them; letters to a shard that is not open yet are kept until it is."""
+        """The letters in them; those to a shard that is not open yet are kept until it is."""
         del connection
         for entry, fields in replies[0] if replies else ():
             # Others are sent again, to where their receivers are now.
@@ -285,5 +285,5 @@ def _bundles(letters: Iterable[Addressed]) -> Iterator[list[Addressed]]:
 
 
 def _field(sender: int, number: int) -> bytes:
-    """What a letter is called in the box of a shard."""
+    """The name of a letter in the box of a shard."""
     return b"%d:%d" % (sender, number)

@@ -1,9 +1,9 @@
-"""What the shards of a job on a server have in common: how many they are, who crawls, and the letters between them.
+"""The number of shards of a job on a server, the workers that crawl them, and the letters between them.
 
 1. Each shard has a store of its own, which one process at a time may change (:mod:`.writer_lease`). Nothing in here can
    damage one: letters and states are copies of what a commit holds, posted after that commit has landed, and the server
    logs them after it. So whatever the server loses, a letter never outlives the commit that wrote it.
-2. A process that crawls, a *worker*, is alive if it has said so within the time of a lease, by the server's clock.
+2. A process that crawls, a *worker*, is alive if it has reported within the time of a lease, by the server's clock.
 3. The *state* of a shard says what its last commit was like, and names that commit. One look shows all states and the
    heads of all shards at one moment.
 """
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from .mailboxes import Mailboxes
 
 _MADE = "made"
-"""Under what the server has, beside how a job is cut, a token of whoever has made it: another job in its place has another."""
+"""Field beside those of :class:`JobCut` with a token of the process that made the job: another job in its place has another."""
 
 _BEGIN = 60.0
 """Seconds that a process may take to make a job, with the seeds that it starts from; then another one may try."""
@@ -46,8 +46,8 @@ _BEGIN = 60.0
 _LOOK = 0.1
 """Seconds between looks at whether another process has made the job."""
 
-_SAY = 0.2
-"""Part of a lease after which a worker says again that it is alive."""
+_REPORT = 0.2
+"""Part of a lease after which a worker reports again."""
 
 _FORGET = 30
 """Leases after which a worker that has died is forgotten."""
@@ -60,7 +60,7 @@ class JobCut(NamedTuple):
         shards: How many.
         suffixes: Which list of public suffixes says what a registered domain is.
         disks: Among how many job folders the shards are divided (:mod:`scrapy_aopic.storage.disk_workers`); 0 if they are on the server.
-        order: Name of the order in which it is crawled; empty if nobody has said it.
+        order: Name of the order in which it is crawled; empty if it is not known.
     """
 
     shards: int
@@ -70,7 +70,7 @@ class JobCut(NamedTuple):
 
 
 class State(NamedTuple):
-    """What a shard was like at a commit.
+    """A shard as of a commit.
 
     Attributes:
         head: Head of its store after that commit, which no other commit has.
@@ -96,11 +96,11 @@ class State(NamedTuple):
 
     def packed(self) -> bytes:
         """As the server has it."""
-        said = dict(zip(self._fields[:_SAID], self[:_SAID], strict=True))
-        return json.dumps(said, separators=(",", ":")).encode()
+        fields = dict(zip(self._fields[:_SHOWN], self[:_SHOWN], strict=True))
+        return json.dumps(fields, separators=(",", ":")).encode()
 
 
-_SAID = 7
+_SHOWN = 7
 """Fields of a state that every look reads."""
 
 
@@ -110,8 +110,8 @@ class Look:
 
     Attributes:
         now: The server's time, in seconds since the epoch.
-        asked: When the server was asked (``time.monotonic``).
-        heard: When its reply was there (``time.monotonic``).
+        asked: When the request was sent (``time.monotonic``).
+        heard: When the reply came (``time.monotonic``).
         run: Of the server.
         homes: Name of the home of each shard that has one; ``None`` if the stores are on the server.
         seed_lists: Names of the lists of seeds that wait on the server.
@@ -119,7 +119,7 @@ class Look:
         states: Of the shards that have one.
         heads: Of the stores of all shards; ``""`` for one that was never opened.
         is_owned: Whether a process has it open, for all shards.
-        letters: New letters to the shards that were asked for.
+        letters: New letters to the shards of the worker.
     """
 
     now: float
@@ -167,9 +167,9 @@ def _read_cut(keys: Keys, data: bytes | None) -> JobCut | None:
     if data is None:
         return None
     try:
-        said = json.loads(data)
-        said.pop(_MADE, None)
-        cut = JobCut(**said)
+        fields = json.loads(data)
+        fields.pop(_MADE, None)
+        cut = JobCut(**fields)
         shards = int(cut.shards)
     except (ValueError, TypeError, AttributeError):
         raise keys.damaged(f"how it is cut is said by {data[:50]!r}") from None
@@ -232,7 +232,7 @@ class ShardStores(Protocol):
     """How a registry learns of the stores of shards, wherever they are.
 
     Attributes:
-        about: What else is said of the worker.
+        about: Further fields of what the worker reports of itself.
         homes: Where each shard is that has a home, as of the last reply; ``None`` if they have none.
     """
 
@@ -257,21 +257,21 @@ class ShardStores(Protocol):
             one: Reply to the first question.
             other: Reply to the second one.
             states: Of the shards at that moment.
-            alive: What is said of the workers that are.
+            alive: Reports of the workers that are alive.
         """
         ...
 
     def books(self, states: Mapping[int, State]) -> list[Sequence[Argument]]:
-        """What shows the books of shards that have *states*."""
+        """Commands that show the books of shards that have *states*."""
         ...
 
     def turn(
         self,
         connection: Connection,
-        written: Sequence[Sequence[Argument]],
-        asked: Sequence[Sequence[Argument]],
+        writes: Sequence[Sequence[Argument]],
+        reads: Sequence[Sequence[Argument]],
     ) -> list[Reply]:
-        """Let the server do what is *written*, which may be done twice; returns the replies to what is *asked*, of one moment.
+        """Carry out *writes*, maybe twice; returns the replies to *reads*, as of one moment after them.
 
         Raises:
             LostError: If this worker must write nothing any more.
@@ -311,14 +311,14 @@ class StoresOnServer:
     def turn(
         self,
         connection: Connection,
-        written: Sequence[Sequence[Argument]],
-        asked: Sequence[Sequence[Argument]],
+        writes: Sequence[Sequence[Argument]],
+        reads: Sequence[Sequence[Argument]],
     ) -> list[Reply]:
-        """All in one request: the server has what is written of."""
-        if not asked:
-            connection.ask(*written)
+        """All in one request."""
+        if not reads:
+            connection.ask(*writes)
             return []
-        return connection.checked(connection.ask(*written, (b"MULTI",), *asked, (b"EXEC",))[-1])
+        return connection.checked(connection.ask(*writes, (b"MULTI",), *reads, (b"EXEC",))[-1])
 
 
 class Registry:
@@ -329,7 +329,7 @@ class Registry:
 
     Attributes:
         token: Of this worker.
-        run: Of the server: what other runs of it have said does not count: see rule 4 of :mod:`.connection`.
+        run: Of the server: what other runs of it have shown does not count: see rule 4 of :mod:`.connection`.
 
     Raises:
         StorageError: If the server cannot be reached.
@@ -343,7 +343,7 @@ class Registry:
         self._stores = stores or StoresOnServer(address, shards)
         self._cut: bytes | None = None
         self._dead: list[bytes] = []
-        self._said_at = -inf
+        self._reported = -inf
         self._instant = 0.0, 0.0
         self._states: dict[bytes, tuple[bytes, State]] = {}
         self._connection = connect(address)
@@ -393,26 +393,26 @@ class Registry:
             letters: What is sent, with the shard that each is for.
             read: Letters that shards have read for good, which are removed.
             own: Shards of this worker, and which time it has opened each: for that, nothing was brought before.
-            joins: Whether to say that this worker lives.
+            joins: Whether to report that this worker is alive.
 
         Raises:
             LostError: If this worker may post nothing any more; a ``GoneError`` if the job is another one, or none.
             StorageError: If the server cannot be reached, or something is damaged; what was posted may be posted once more.
         """
         keys, stores = self._keys, self._stores
-        written = self._posted(states, letters, read)
-        if joins and not 0 <= self._now() - self._said_at < self._lease * _SAY:
-            said_at = self._now()
-            said = json.dumps({**self._process, "seen": said_at}).encode()
-            written.append((b"HSET", keys.of_job(b"workers"), self.token, said))
+        writes = self._posted(states, letters, read)
+        if joins and not 0 <= self._now() - self._reported < self._lease * _REPORT:
+            reported = self._now()
+            report = json.dumps({**self._process, "seen": reported}).encode()
+            writes.append((b"HSET", keys.of_job(b"workers"), self.token, report))
         else:
-            said_at = self._said_at
+            reported = self._reported
         if joins and self._dead:
-            written.append((b"HDEL", keys.of_job(b"workers"), *self._dead))
+            writes.append((b"HDEL", keys.of_job(b"workers"), *self._dead))
         asked = time.monotonic()
         replies = stores.turn(
             self._connection,
-            written,
+            writes,
             (
                 (b"GET", keys.of_job(b"cut")),
                 (b"TIME",),
@@ -429,11 +429,11 @@ class Registry:
         self._check_same(cut)
         now = _seconds(time_)
         self._instant = now, heard
-        self._said_at = said_at
+        self._reported = reported
         alive = self._alive(_pairs(workers), now)
         if joins:
             if self.token not in alive:
-                self._said_at = -inf  # the server has lost it
+                self._reported = -inf  # the server has lost it
             alive.setdefault(self.token, self._process)
         seen = self._read_states(_pairs(shown))
         heads, is_owned = stores.read(one, other, seen, alive.values())
@@ -463,7 +463,7 @@ class Registry:
             raise job_gone(self._address)
 
     def _now(self) -> float:
-        """What the server's time is, about."""
+        """The server's time, about."""
         instant, heard = self._instant
         return instant + time.monotonic() - heard
 
@@ -507,7 +507,7 @@ class Registry:
         letters: Iterable[tuple[int, Letter]],
         read: Iterable[tuple[int, Sequence[tuple[int, int]]]],
     ) -> list[Sequence[Argument]]:
-        """What posts it."""
+        """Commands that post it."""
         commands = self._stores.mail.written(letters, read)
         if states:
             shown = (part for number, state in states.items() for part in (number, state.packed()))
@@ -531,7 +531,7 @@ class Registry:
             self._stores.mail.landed()
 
     def leave(self) -> None:
-        """This worker is none any more.
+        """Stop being a worker.
 
         Raises:
             StorageError: If the server cannot be reached: it will notice by itself.

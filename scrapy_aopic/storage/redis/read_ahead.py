@@ -1,7 +1,7 @@
 """Rows of a :class:`~.store.RedisStore` that are read before they are wanted, so that nobody waits for the server.
 
-1. Requests for rows go out on the connection that reads, and their replies are taken as they come. Whoever wants a row
-   before it came waits for the rest of the time only.
+1. Requests for rows go out on the connection that reads, and their replies are taken as they come. A read
+   of a row before it came waits for the rest of the time only.
 2. A row that came is what the store has: a batch that is to change it removes it here, whatever becomes of the batch.
 3. What is under way while a batch is carried out does not count: the server may read such a row before the batch or after
    it, and a leaf that the batch cuts does not have it any more.
@@ -87,7 +87,7 @@ class ReadAhead:
         return self._n_sent
 
     def take(self, family: Family, keys: Sequence[bytes]) -> dict[bytes, bytes | None]:
-        """The rows under those of *keys* that were asked for; they are handed out once."""
+        """The rows under those of *keys* that were read ahead; they are handed out once."""
         wanted = self._wanted[family]
         if wanted and not wanted.isdisjoint(keys):
             self.look(waits=True)
@@ -135,7 +135,7 @@ class ReadAhead:
             self._n_found = 0
         for group, reply in zip(sent.groups, replies, strict=True):
             self._wanted[family].difference_update(group)
-            if isinstance(reply, ReplyError):  # whoever wants them will see why
+            if isinstance(reply, ReplyError):  # a read of them will show why
                 continue
             for key, stored in zip(group, reply, strict=True):
                 value = None if stored is None else unseal(family, key, stored)

@@ -57,7 +57,7 @@ def put_in_place(moves: Sequence[Move], *, forget_mail: int = 0) -> None:
     """Carry out all *moves*, which the caller alone may change, in one transaction.
 
     Args:
-        forget_mail: Shards of the job whose letters on the server, and what was said of their last commits, are forgotten: both
+        forget_mail: Shards of the job whose letters on the server, and the states of their last commits, are forgotten: both
             are copies of what the stores hold.
 
     Raises:
@@ -82,7 +82,7 @@ def put_in_place(moves: Sequence[Move], *, forget_mail: int = 0) -> None:
 
 
 def _renames(connection: Connection, place: Address, to: Address) -> list[Sequence[Argument]]:
-    """What lets the rows of the store at *place* be at *to*, and removes what is no row and no head."""
+    """Commands that rename the rows and the head of the store at *place* to those at *to*, and remove its other keys."""
     source, target = Keys(place), Keys(to)
     begin, to_begin = _beginning(source), _beginning(target)
     found = _keys_of(connection, source)
@@ -157,7 +157,7 @@ def leaves_of(connection: Connection, keys: Keys) -> dict[Family, set[bytes]]:
 
 
 def _beginning(keys: Keys) -> bytes:
-    """What all keys of a store begin with."""
+    """The prefix of all keys of a store."""
     return keys.head.removesuffix(b"head")
 
 

@@ -1,4 +1,4 @@
-"""What rows look like on a server, and in its replies.
+"""Rows as a server stores them, and as it replies with them.
 
 A value is stored with a checksum of family, key and value behind it, because Redis checks nothing that is in its memory
 or in its append-only file.
@@ -67,7 +67,7 @@ def read_leaves(replies: Sequence[Reply]) -> dict[Family, Leaves]:
 def read_values(
     keys: Keys, family: Family, groups: Iterable[Sequence[bytes]], replies: Iterable[Reply]
 ) -> dict[bytes, bytes | None]:
-    """Values by key, of what the server replied for *groups* of keys.
+    """Values by key, by the replies to ``HMGET`` of *groups* of keys.
 
     Raises:
         StorageError: If one is not as it was written.
@@ -85,7 +85,7 @@ def read_values(
 
 
 def read_rows(keys: Keys, family: Family, reply: Reply) -> Rows:
-    """The rows of a leaf, of what the server said of it.
+    """The rows of a leaf, by the reply to ``HGETALL``.
 
     Raises:
         StorageError: If one is not as it was written.
@@ -102,7 +102,7 @@ def read_rows(keys: Keys, family: Family, reply: Reply) -> Rows:
 
 def measure(connection: Connection, keys: Keys, leaves: Mapping[Family, Leaves]) -> int:
     """Bytes of the server's memory that *leaves* take."""
-    asked = [
+    commands = [
         (b"MEMORY", b"USAGE", keys.leaf(family, each)) for family in Family for each in leaves[family].filled
     ]
-    return sum(n or 0 for part in chunks(asked, AT_ONCE) for n in connection.ask(*part))
+    return sum(n or 0 for part in chunks(commands, AT_ONCE) for n in connection.ask(*part))

@@ -1,4 +1,4 @@
-"""What is left of a damaged store on a server: every row that is as it was written, wherever it lies."""
+"""Copies every row of a damaged store on a server that is as it was written, wherever it lies."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def copy_remains(place: Address, write: Callable[[Family, dict[bytes, bytes]], o
     with closing(connect(place)) as connection:
         found = leaves_of(connection, keys)
         for family in Family:
-            (said,) = connection.inquire((b"SMEMBERS", keys.separators[family]))
-            expected = {keys.leaf(family, each) for each in said} if isinstance(said, list) else set()
+            (reply,) = connection.inquire((b"SMEMBERS", keys.separators[family]))
+            expected = {keys.leaf(family, each) for each in reply} if isinstance(reply, list) else set()
             leaves = sorted(found[family])
             gaps[family] = len(expected ^ {*leaves})
             for begin in range(0, len(leaves), _AT_ONCE):

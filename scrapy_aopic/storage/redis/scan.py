@@ -18,7 +18,7 @@ _MOST_AT_ONCE = 16
 
 
 class LeafSource(Protocol):
-    """What a scan reads from."""
+    """A store or a view that a scan reads from."""
 
     def read_leaves(self, scan: Scan, separators: Sequence[bytes], /) -> list[Rows]:
         """The leaves *separators* as they were when *scan* began."""

@@ -32,11 +32,11 @@ def check_server(connection: Connection, address: Address) -> None:
     """
     from .connection import ReplyError  # noqa: PLC0415 (an extra, which crawls without a server do not need)
 
-    (said,) = connection.inquire((b"INFO",))
-    if isinstance(said, ReplyError):
-        _not_checked(address, str(said))
+    (reply,) = connection.inquire((b"INFO",))
+    if isinstance(reply, ReplyError):
+        _not_checked(address, str(reply))
         return
-    info = dict(re.findall(r"^(\w+):(.*?)\r?$", said.decode("utf-8", "replace"), re.MULTILINE))
+    info = dict(re.findall(r"^(\w+):(.*?)\r?$", reply.decode("utf-8", "replace"), re.MULTILINE))
     version = info.get("redis_version", "0")
     if tuple(map(int, re.findall(r"\d+", version)[:2])) < _OLDEST:
         raise StorageError(

@@ -1,9 +1,9 @@
 """Where the workers of a job on a server tell each other what they learn, and keep what they know for those who come.
 
 It is a stream of the last lessons, the counts of all pages that were graded, and one worker's knowledge with its place in
-the stream: whoever starts goes on with that, and with the lessons behind it.
+the stream: a worker that starts goes on with that, and with the lessons behind it.
 
-The knowledge is written by whoever may, without compare-and-set: an older one that comes late only has its reader
+Any worker writes the knowledge, without compare-and-set: an older one that comes late only lets its reader
 learn more from the stream.
 """
 
@@ -29,7 +29,7 @@ BEGINNING = b"0-0"
 
 
 class Heard(NamedTuple):
-    """What a look at the stream has brought.
+    """New lessons of the stream.
 
     Attributes:
         place: Of its last entry.
@@ -59,7 +59,7 @@ class LessonBoard:
         self._connection = connect(address)
 
     def known(self) -> tuple[bytes, bytes]:
-        """The place in the stream at which somebody knew this, and what; the beginning, and nothing, if nothing is kept."""
+        """The knowledge that was kept last, after its place in the stream; the beginning and nothing if none was."""
         data = self._connection.ask((b"GET", self._known))[0] or b""
         place, _, known = data.partition(b" ")
         return (place, known) if place.replace(b"-", b"", 1).isdigit() else (BEGINNING, b"")
@@ -77,7 +77,7 @@ class LessonBoard:
         return _numbers(self._connection.ask((b"HMGET", self._grades, b"pages", b"relevant"))[0])
 
     def look(self, place: bytes) -> Heard:
-        """What is new behind *place*.
+        """Read what is new behind *place*.
 
         Raises:
             StorageError: If the server cannot be reached.

@@ -6,7 +6,7 @@
    its commits.
 3. Commands are sent before the lock is taken under which the server carries them out, so that a reader waits little longer
    than the server itself needs: see :mod:`.transaction`.
-4. Before a leaf changes, its rows are saved for whoever still has to see them: in memory for the scans of this store,
+4. Before a leaf changes, its rows are saved for those who still have to see them: in memory for the scans of this store,
    on the server (``COPY``) for the views that other processes have open (:mod:`.frozen_view`).
 """
 
@@ -92,8 +92,8 @@ class RedisStore(RedisStoreState):
             if missing:
                 groups = self.leaves[family].group(missing)
                 leaf = self.keys.leaf
-                asked = [(b"HMGET", leaf(family, each), *group) for each, group in groups.items()]
-                replies = self.reader.ask(*asked)
+                commands = [(b"HMGET", leaf(family, each), *group) for each, group in groups.items()]
+                replies = self.reader.ask(*commands)
         if missing:
             found.update(read_values(self.keys, family, groups.values(), replies))
         return [found[key] for key in keys]
@@ -129,8 +129,8 @@ class RedisStore(RedisStoreState):
         """The leaves *separators* as they were when *scan* began."""
         with self.reading:
             self.check_open()
-            asked = [each for each in separators if each not in scan.saved]
-            found = dict(zip(asked, self.rows_of(scan.family, asked), strict=True))
+            missing = [each for each in separators if each not in scan.saved]
+            found = dict(zip(missing, self.rows_of(scan.family, missing), strict=True))
         return [scan.saved.pop(each) if each in scan.saved else found[each] for each in separators]
 
     # -- writing
@@ -158,7 +158,7 @@ class RedisStore(RedisStoreState):
 
     @property
     def head(self) -> bytes:
-        """What the server has of the last commit, or of who has opened the job since: token, and number of the commit."""
+        """The head on the server: of the last commit, or of the process that has opened the job since."""
         return self.lease.head.packed()
 
     def check_lease(self) -> None:
@@ -184,8 +184,8 @@ class RedisStore(RedisStoreState):
             deque(self.scan(family), maxlen=0)
             with self.reading:
                 self.check_open()
-                asked = [(b"HLEN", self.keys.leaf(family, each)) for each in leaves.filled]
-                found = [n for part in chunks(asked, AT_ONCE) for n in self.reader.ask(*part)]
+                commands = [(b"HLEN", self.keys.leaf(family, each)) for each in leaves.filled]
+                found = [n for part in chunks(commands, AT_ONCE) for n in self.reader.ask(*part)]
                 if sum(found) != leaves.n_rows:
                     raise self.keys.damaged(
                         f"{family.name} has {sum(found):,} rows, and should have {leaves.n_rows:,}"
@@ -233,7 +233,7 @@ class GroupWriter:
         return write_batches(batches, watch)
 
     def _connected(self, run: bytes) -> StoreWatch:
-        """What commits to that *run* of the server are sent by.
+        """The connection for commits to that *run* of the server.
 
         Raises:
             LostError: If another run is there.
@@ -255,8 +255,8 @@ def _count_rows(reader: Connection, keys: Keys, leaves: dict[Family, Leaves]) ->
     for family, each_leaf in leaves.items():
         counts: dict[bytes, int] = {}
         for separators in chunks(each_leaf.filled, AT_ONCE):
-            asked = [(b"HLEN", keys.leaf(family, each)) for each in separators]
-            counts.update(zip(separators, reader.ask(*asked), strict=True))
+            commands = [(b"HLEN", keys.leaf(family, each)) for each in separators]
+            counts.update(zip(separators, reader.ask(*commands), strict=True))
         if lost := [each for each, n in counts.items() if not n]:
             raise keys.damaged(f"{len(lost):,} leaves of {family.name} are gone")
         leaves[family] = Leaves(counts)

@@ -1,4 +1,4 @@
-"""What a process keeps in memory of a store that it has open: its leaves, its locks, and who still has to see what changes."""
+"""The state of a store that a process has open: its leaves, its locks, and the scans that still have to see what changes."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class StoreWatch:
     def look(self, stores: Sequence[RedisStoreState]) -> list[tuple[Reply, Reply]]:
         """Head and views of *stores*, which are watched since.
 
-        The server is asked unless it has said before that all heads are as they should be.
+        That needs no request if the last transaction has read them, and all heads are as they should be.
 
         Raises:
             StorageError: If the server cannot be reached, or refuses.
@@ -87,7 +87,7 @@ class StoreWatch:
         return [seen[each] for each in stores]
 
     def questions(self, stores: Iterable[RedisStoreState]) -> list[Sequence[Argument]]:
-        """What watches and reads *stores*, and those of earlier commits that are still open."""
+        """Commands that watch and read *stores*, and those of earlier commits that are still open."""
         self._stores = [*dict.fromkeys(chain((each for each in self._stores if each.can_commit), stores))]
         keys = [each.keys for each in self._stores]
         if not keys:
@@ -104,7 +104,7 @@ class StoreWatch:
 
 
 class StoreCommit:
-    """What *batch* changes in *store*, and what has become of that.
+    """The changes of *batch* to *store*, and their outcome.
 
     Attributes:
         failure: Why it was not stored; ``None`` if it was, or may be.
@@ -133,7 +133,7 @@ class StoreCommit:
 
     @contextmanager
     def failing(self) -> Iterator[None]:
-        """What is wrong with this store does not concern the others."""
+        """Errors of this store do not concern the others."""
         try:
             yield
         except StorageError as error:
@@ -146,7 +146,7 @@ class StoreCommit:
     # -- before anything is sent
 
     def missing(self) -> list[Sequence[Argument]]:
-        """What reads the leaves that :meth:`plan` needs."""
+        """Commands that read the leaves that :meth:`plan` needs."""
         store = self.store
         for family, rows in self._batch.items():
             if rows:
@@ -161,7 +161,7 @@ class StoreCommit:
 
     @property
     def late(self) -> list[Sequence[Argument]]:
-        """What reads, after the transaction, the leaves that the next one cuts or joins."""
+        """Commands that read, after the transaction, the leaves that the next one cuts or joins."""
         return self._reading(self._late)
 
     def _reading(self, leaves: Iterable[tuple[Family, bytes]]) -> list[Sequence[Argument]]:
@@ -211,7 +211,7 @@ class StoreCommit:
         Otherwise it is done, because it has landed before or because the store is lost, or the store has to be looked at again.
 
         Raises:
-            StorageError: If the head is none, or the server cannot be reached.
+            StorageError: If the head cannot be parsed, or the server cannot be reached.
             OSError: If the connection broke.
         """
         lease = self.store.lease
@@ -225,11 +225,11 @@ class StoreCommit:
         return self._save_for(views, connection)
 
     def _count_again(self, connection: Connection) -> None:
-        """Read what the replies would have said: how many rows the leaves have that changed."""
+        """Read how many rows the leaves have that changed, as the replies to the changes are lost."""
         leaf = self.store.keys.leaf
         for family, plan in self._plans.items():
-            asked = [(b"HLEN", leaf(family, each)) for each in plan.touched]
-            counts = [n for part in chunks(asked, AT_ONCE) for n in connection.ask(*part)]
+            commands = [(b"HLEN", leaf(family, each)) for each in plan.touched]
+            counts = [n for part in chunks(commands, AT_ONCE) for n in connection.ask(*part)]
             for change, n in zip(plan.changes, counts, strict=True):
                 change.n_rows = n
 
@@ -290,8 +290,8 @@ class StoreCommit:
             if isinstance(reply, ReplyError):
                 # The others were carried out: only a key of another kind in the place of ours can be the reason.
                 self.store.broken = "a commit was stored in part"
-                said = f"the server could not carry out a part of a commit ({reply})"
-                self.fail(self.store.keys.damaged(said))
+                damage = f"the server could not carry out a part of a commit ({reply})"
+                self.fail(self.store.keys.damaged(damage))
                 return
         for counted, reply in zip(self._counted, replies[len(self._saving) :], strict=True):
             if counted is not None:

@@ -6,7 +6,7 @@
 2. The *lease* under ``owner`` keeps a second writer from opening the job while the first one lives. It ends by the
    server's clock alone, and is renewed at a third of its time, by a thread, so that no pause of the event loop ends it.
 3. A writer that could not renew its lease in time stops by its own clock, without having been told.
-4. Whoever finds a lease waits for its end, at most, to see whether it is renewed.
+4. A process that finds a lease waits for its end, at most, to see whether it is renewed.
 """
 
 from __future__ import annotations
@@ -135,9 +135,9 @@ class WriterLease:
             before = owner, left
             time.sleep(min(_LOOK, left / 1000 + 0.001))
 
-    def _in_use(self, said: bytes) -> InUseError:
+    def _in_use(self, data: bytes) -> InUseError:
         try:
-            owner = json.loads(said)
+            owner = json.loads(data)
             who = f"process {owner['pid']} on {owner['host']} has had it open since {owner['since']} ({owner['task']})"
         except (ValueError, LookupError, TypeError):
             who = "another process has it open"
@@ -156,7 +156,7 @@ class WriterLease:
         raise StorageError(f"The store in {self._address} is in use: another process keeps committing to it.")
 
     def next_head(self) -> Head:
-        """What ``head`` is after the next commit, if that lands: it has a number that none has had that was tried before."""
+        """The head after the next commit, if that lands: its number is that of no commit that was tried before."""
         self._number += 1
         return self.head._replace(number=self._number)
 
