@@ -14,7 +14,7 @@
 
 One transaction for all stores of a process was chosen over one for each: 16 shards make one request, and the server's log has
 one entry to write and to flush. A script (``EVAL``) that compares and changes was tried, too: it needs no watching, but the server
-needs 1.75 times the time for a page, because a script converts each key and value twice; and if only the comparison is a script,
+takes 1.8 times the time for a page, because a script converts each key and value twice; and if only the comparison is a script,
 commands behind it in the same request are carried out although it failed.
 """
 
@@ -371,9 +371,8 @@ def _carry_out(commits: Sequence[StoreCommit], watch: StoreWatch) -> None:
     """
     connection = watch.connection
     broken: list[OSError] = []
-    with (
-        ExitStack() as locks
-    ):  # readers are stopped at the first attempt, until it is known whether that has landed
+    # Nobody reads the stores from the first attempt until it is known whether that has landed.
+    with ExitStack() as locks:
         for _ in range(_ATTEMPTS):
             if not (todo := _undone(commits)):
                 return
