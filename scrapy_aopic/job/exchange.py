@@ -15,8 +15,8 @@ from scrapy_aopic.exceptions import GoneError, LostError, StorageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scrapy_aopic.storage.redis.mailboxes import Letter
-    from scrapy_aopic.storage.redis.membership import Look, Registry, State
+    from scrapy_aopic.storage.redis.mailboxes import PostedLetter
+    from scrapy_aopic.storage.redis.membership import Look, Registry, ShardState
 
     from .held_shard import Post
 
@@ -122,7 +122,7 @@ class Exchange:
 
 def _posted(
     posts: list[Post],
-) -> tuple[dict[int, State], list[tuple[int, Letter]], list[tuple[int, list[tuple[int, int]]]]]:
+) -> tuple[dict[int, ShardState], list[tuple[int, PostedLetter]], list[tuple[int, list[tuple[int, int]]]]]:
     """The states in *posts*, the letters, and which letters were read."""
     states = {post.number: post.state for post in posts if post.state is not None}
     letters = [letter for post in posts for letter in post.letters]

@@ -20,8 +20,8 @@ from scrapy_aopic.core.shard import Shard
 from scrapy_aopic.exceptions import LostError, StorageError
 from scrapy_aopic.seeds.offsets import read_offsets
 from scrapy_aopic.storage import is_safe
-from scrapy_aopic.storage.redis.mailboxes import Letter
-from scrapy_aopic.storage.redis.membership import State
+from scrapy_aopic.storage.redis.mailboxes import PostedLetter
+from scrapy_aopic.storage.redis.membership import ShardState
 
 from .commit_thread import Commits, WatchedStore, with_job_rows
 
@@ -136,7 +136,7 @@ class Held:
         self._to_remove: set[tuple[int, int]] = set()
         self._is_idle = self._look_idle(now)
         self._sums = self.shard.sums
-        self.state: State = self._read_state()
+        self.state: ShardState = self._read_state()
         self._is_state_new = True
         self.commits = _ShardCommits(
             self,
@@ -263,8 +263,8 @@ class Held:
     def _look_idle(self, now: float) -> bool:
         return not self.shard.n_leased and not self.shard.has_work(now)
 
-    def _read_state(self) -> State:
-        return State(
+    def _read_state(self) -> ShardState:
+        return ShardState(
             self._store.head.decode(),
             self._worker,
             self._is_idle,
@@ -275,13 +275,13 @@ class Held:
             *self.shard.mail_units(),
         )
 
-    def deliver(self, letters: Iterable[Letter]) -> None:
+    def deliver(self, letters: Iterable[PostedLetter]) -> None:
         """Take *letters* of the server in, to be read by and by."""
         for letter in letters:
             self._inbox.setdefault((letter.sender, letter.number), letter.data)
             self._from_server.add((letter.sender, letter.number))
 
-    def hand_in(self, letter: Letter) -> None:
+    def hand_in(self, letter: PostedLetter) -> None:
         """Take in the *letter* of another shard of this process."""
         if letter.number >= self.shard.next_letter(letter.sender):
             self._inbox.setdefault((letter.sender, letter.number), letter.data)
@@ -323,7 +323,7 @@ class Held:
         self._expected, self._request = 0.0, 0
         return True
 
-    def acknowledged(self, states: Mapping[int, State]) -> None:
+    def acknowledged(self, states: Mapping[int, ShardState]) -> None:
         """Other shards have *states*, and so have received letters of this one.
 
         Raises:
@@ -342,7 +342,7 @@ class Held:
             if number < waiting.get(to, (number + 1, 0))[0]:
                 del self._letters[to, number]
 
-    def compare(self, state: State | None) -> None:
+    def compare(self, state: ShardState | None) -> None:
         """Others see *state*: show the right one again if a worker that held the shard before has shown its own late."""
         if state is None or state.head != self.state.head:
             self._is_state_new = True
@@ -374,11 +374,11 @@ class Held:
             begin = max(self._sent.get(to, 0), first - 1) + 1
             last = min(end, first + _WINDOW - 1)
             while begin <= last and (data := self._letters.get((to, begin))) is not None:
-                letters.append((to, Letter(self.number, begin, data)))
+                letters.append((to, PostedLetter(self.number, begin, data)))
                 begin += 1
             if begin <= last:
                 some = self.shard.letters(to, begin - 1, _AT_ONCE)
-                letters += [(to, Letter(self.number, n, data)) for n, data in enumerate(some, begin)]
+                letters += [(to, PostedLetter(self.number, n, data)) for n, data in enumerate(some, begin)]
                 begin += len(some)
             self._sent[to] = begin - 1
         post.read, self._to_remove = sorted(self._to_remove), set()
@@ -412,10 +412,10 @@ class Post:
 
     def __init__(self, sender: Held) -> None:
         self.sender, self.number, self.run = sender, sender.number, sender.run
-        self.letters: list[tuple[int, Letter]] = []
-        self.near: list[tuple[int, Letter]] = []
+        self.letters: list[tuple[int, PostedLetter]] = []
+        self.near: list[tuple[int, PostedLetter]] = []
         self.read: list[tuple[int, int]] = []
-        self.state: State | None = None
+        self.state: ShardState | None = None
 
     def __bool__(self) -> bool:
         return bool(self.letters or self.near or self.read or self.state)

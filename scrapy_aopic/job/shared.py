@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.seeds.server_seeds import ServerSeeds
     from scrapy_aopic.storage import Address
     from scrapy_aopic.storage.lock import Lock
-    from scrapy_aopic.storage.redis.membership import Look, State
+    from scrapy_aopic.storage.redis.membership import Look, ShardState
 
     from .held_shard import Post
 
@@ -649,6 +649,6 @@ class SharedJob(Job):
                 )
 
 
-def _sums_of(states: Mapping[int, State]) -> Sums:
+def _sums_of(states: Mapping[int, ShardState]) -> Sums:
     """What all shards with *states* add to the sums of the job; one that an older version wrote counts fewer things."""
     return reduce(Sums.plus, (Sums(*state.sums) for state in states.values()), NOWHERE)

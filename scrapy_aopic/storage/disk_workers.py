@@ -32,7 +32,7 @@ from .disk_shard import number_of
 from .redis.connect import connect
 from .redis.keys import Keys
 from .redis.mailboxes import HomeMail, read_bundle
-from .redis.membership import Registry, State, read_cut
+from .redis.membership import Registry, ShardState, read_cut
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -156,7 +156,7 @@ def assign(address: Address, numbers: Iterable[int], name: str, place: str, *, a
         connection.transact(*commands)
 
 
-def read_books(address: Address, cut: JobCut) -> dict[int, State]:
+def read_books(address: Address, cut: JobCut) -> dict[int, ShardState]:
     """What the shards of the job at *address* that were ever open were like at their last commits, with their books.
 
     Raises:
@@ -173,7 +173,7 @@ def read_books(address: Address, cut: JobCut) -> dict[int, State]:
     )
     try:
         return {
-            number: State(
+            number: ShardState(
                 **{**state, "sent": _by_number(state["sent"]), "got": _by_number(state["got"])},
                 sent_units=_by_number(books[number]["sent"]),
                 got_units=_by_number(books[number]["got"]),
@@ -202,7 +202,7 @@ class Traces:
             nothing since; and the workers that had them open then.
     """
 
-    state: State | None
+    state: ShardState | None
     got: Mapping[int, tuple[int, int]]
     sent: Mapping[int, tuple[int, int]]
     letters: Mapping[int, Sequence[bytes]]
@@ -260,7 +260,7 @@ def read_traces(address: Address, cut: JobCut, number: int) -> Traces:
         # Of those that are lost, too, nobody will ever know more.
         and lost.get(int(other)) != number_of(head)
     }
-    return Traces(State(**own), got, sent, letters, unsure)
+    return Traces(ShardState(**own), got, sent, letters, unsure)
 
 
 def _letters_of(keys: Keys, number: int, boxes: Iterable[Reply]) -> dict[tuple[int, int], bytes]:
@@ -302,7 +302,7 @@ class InHomes:
         return (b"HGETALL", self._keys.of_job(b"homes")), (b"EXISTS", self._keys.of_job(b"cut"))
 
     def read(
-        self, one: Reply, other: Reply, states: Mapping[int, State], alive: Iterable[Mapping[str, Any]]
+        self, one: Reply, other: Reply, states: Mapping[int, ShardState], alive: Iterable[Mapping[str, Any]]
     ) -> tuple[list[str], list[bool]]:
         """As its last state says: what a shard has stored since, nobody else can have heard of."""
         del other
@@ -312,7 +312,7 @@ class InHomes:
         heads = [states[number].head if number in states else "" for number in self._numbers]
         return heads, [homes.get(number) in awake for number in self._numbers]
 
-    def books(self, states: Mapping[int, State]) -> list[Sequence[Argument]]:
+    def books(self, states: Mapping[int, ShardState]) -> list[Sequence[Argument]]:
         """The units that they sent and received."""
         shown = (part for number, state in states.items() for part in (number, _book(state)))
         return [(b"HSET", self._keys.of_job(b"books"), *shown)]
@@ -356,7 +356,7 @@ class InHomes:
             raise lease.lost(why)
 
 
-def _book(state: State) -> str:
+def _book(state: ShardState) -> str:
     return json.dumps({"sent": state.sent_units, "got": state.got_units}, separators=(",", ":"))
 
 

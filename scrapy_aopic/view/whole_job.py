@@ -16,7 +16,7 @@ from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.place.cutting import check_suffixes
 from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.storage.disk_workers import read_books, registry_of
-from scrapy_aopic.storage.redis.membership import State
+from scrapy_aopic.storage.redis.membership import ShardState
 from scrapy_aopic.storage.redis.shared_lessons import LessonBoard
 from scrapy_aopic.web.suffixes import registered_domain
 
@@ -266,14 +266,14 @@ def audit_job(job: Place) -> WholeAudit:
     return result
 
 
-def audit_books(states: Mapping[int, State], shards: int) -> WholeAudit:
+def audit_books(states: Mapping[int, ShardState], shards: int) -> WholeAudit:
     """Check the cash of a job by the *states* of its shards with their books, as the server has them at one moment.
 
     Args:
         shards: How many there are; those without a state were never open.
     """
     result = WholeAudit(shards, total=shards * TOTAL, is_of_books=True)
-    never = State("", "", is_idle=True, sums=Sums(virtual=TOTAL), sent={}, got={}, counts=(0, 0, 0, 0))
+    never = ShardState("", "", is_idle=True, sums=Sums(virtual=TOTAL), sent={}, got={}, counts=(0, 0, 0, 0))
     for number in range(shards):
         state = states.get(number, never)
         queued, visited, failed, _ = state.counts

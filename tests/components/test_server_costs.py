@@ -16,8 +16,8 @@ from support.store_waits import PATTERN
 from scrapy_aopic.storage import Address
 from scrapy_aopic.storage.disk_workers import InHomes, claim
 from scrapy_aopic.storage.redis.keys import Keys
-from scrapy_aopic.storage.redis.mailboxes import Addressed, Letter, read_bundle, write_bundle
-from scrapy_aopic.storage.redis.membership import JobCut, Registry, State, begin
+from scrapy_aopic.storage.redis.mailboxes import Addressed, PostedLetter, read_bundle, write_bundle
+from scrapy_aopic.storage.redis.membership import JobCut, Registry, ShardState, begin
 from scrapy_aopic.storage.redis.writer_lease import WriterLease
 
 if redis_server.find_server() is None:
@@ -123,11 +123,14 @@ def test_a_turn_is_one_request_and_a_bundle_for_each_home(server, monkeypatch: p
             lambda commands: (requests.append([each[0] for each in commands]), exchange(commands))[1],
         )
         states = {
-            number: State(f"token {number}", registry.token, False, [0] * 6, {}, {}, [0] * 4)
+            number: ShardState(f"token {number}", registry.token, False, [0] * 6, {}, {}, [0] * 4)
             for number in mine
         }
         letters = [
-            (to, Letter(number, 1, b"text")) for number in mine for to in range(SHARDS) if to not in mine
+            (to, PostedLetter(number, 1, b"text"))
+            for number in mine
+            for to in range(SHARDS)
+            if to not in mine
         ]
         assert len(letters) > 30
         look = registry.turn(states, letters, [], mine)

@@ -14,8 +14,8 @@ from scrapy_aopic.storage import Address
 from scrapy_aopic.storage.disk_workers import InHomes, assign, claim, read_homes, read_traces, registry_of
 from scrapy_aopic.storage.redis.connection import Connection
 from scrapy_aopic.storage.redis.keys import Keys
-from scrapy_aopic.storage.redis.mailboxes import Letter
-from scrapy_aopic.storage.redis.membership import JobCut, Registry, State, begin
+from scrapy_aopic.storage.redis.mailboxes import PostedLetter
+from scrapy_aopic.storage.redis.membership import JobCut, Registry, ShardState, begin
 from scrapy_aopic.storage.redis.writer_lease import WriterLease
 from scrapy_aopic.view.whole_job import audit_books, format_whole
 
@@ -36,10 +36,10 @@ def address(server) -> Address:
     return address
 
 
-def state(number: int, **units: dict[int, int]) -> State:
+def state(number: int, **units: dict[int, int]) -> ShardState:
     sent, got = units.get("sent", {}), units.get("got", {})
     lasts = (dict.fromkeys(sent, 2), dict.fromkeys(got, 1))
-    return State(f"token {number}", "worker", True, [0] * 6, *lasts, [1, 2, 3, 4], sent, got)
+    return ShardState(f"token {number}", "worker", True, [0] * 6, *lasts, [1, 2, 3, 4], sent, got)
 
 
 def lease_of(address: Address, name: str) -> WriterLease:
@@ -90,7 +90,7 @@ def test_only_the_lease_that_was_taken_last_shows_anything(address: Address) -> 
             lease_of(address, "a")
         with closing(Registry(address, 5, InHomes(address, 5, lease, "a"))) as registry:
             registry.look({})  # to know who is where
-            registry.post({0: state(7)}, [(4, Letter(0, 1, b"x"))], [])
+            registry.post({0: state(7)}, [(4, PostedLetter(0, 1, b"x"))], [])
             look = registry.look({0: 1})
             assert (look.heads[0], look.is_owned) == ("token 7", [True, True, True, False, False])
             with redis.Redis.from_url(address.url) as client:
@@ -99,7 +99,7 @@ def test_only_the_lease_that_was_taken_last_shows_anything(address: Address) -> 
                 closing(lease_of(address, "a")),
                 pytest.raises(LostError, match="another process has opened it"),
             ):
-                registry.post({0: state(8)}, [(4, Letter(0, 2, b"y"))], [])
+                registry.post({0: state(8)}, [(4, PostedLetter(0, 2, b"y"))], [])
     with closing(registry_of(address, CUT)) as registry:
         assert registry.look({}, joins=False).heads[0] == "token 7"
         with pytest.raises(StorageError, match="Only a worker with a lease"):
@@ -113,11 +113,11 @@ def test_traces_of_a_lost_shard_are_what_others_have_heard(address: Address) -> 
     with closing(lease_of(address, "a")) as one, closing(lease_of(address, "b")) as other:
         with closing(Registry(address, 5, InHomes(address, 5, one, "a"))) as registry:
             registry.look({})
-            letters = [(3, Letter(0, number, b"%d" % number)) for number in (2, 3, 5)]
+            letters = [(3, PostedLetter(0, number, b"%d" % number)) for number in (2, 3, 5)]
             registry.post({0: state(7, sent={3: 50}, got={4: 40})}, letters, [])
         with closing(Registry(address, 5, InHomes(address, 5, other, "b"))) as registry:
             registry.look({})
-            registry.post({3: state(9, got={0: 30})}, [(0, Letter(3, 1, b"z"))], [])
+            registry.post({3: state(9, got={0: 30})}, [(0, PostedLetter(3, 1, b"z"))], [])
     traces = read_traces(address, CUT, 0)
     assert traces.got == {4: (1, 40)}
     assert traces.sent == {3: (1, 30)}
@@ -137,7 +137,7 @@ def test_who_may_have_heard_more_of_a_lost_shard_is_awaited(address: Address) ->
         registry.look({})
         sent = {1: 50, 2: 50, 3: 50, 4: 50}  # letters 1 and 2 to each
         states = {other: state(7, got={0: 30}) for other in (1, 2, 3)}
-        letters = [(3, Letter(0, 2, b"x"))]
+        letters = [(3, PostedLetter(0, 2, b"x"))]
         registry.post({0: state(7, sent=sent), **states}, letters, [])
         assign(address, [0], "c", "m:/c", anew=True)
         # Of 3 the server has what it may have heard, and 4 was never open.
@@ -164,11 +164,11 @@ def test_a_shard_is_assigned_and_may_begin_anew(address: Address) -> None:
     assert (homes.of[0], homes.of[1], homes.anew) == ("c", "c", {0: 7, 1: 0})
 
 
-def held(cash: int, sent: dict[int, tuple[int, int]], got: dict[int, tuple[int, int]]) -> State:
+def held(cash: int, sent: dict[int, tuple[int, int]], got: dict[int, tuple[int, int]]) -> ShardState:
     """The state of a shard with *cash* and a book of numbers and units."""
     lasts = [{shard: each[0] for shard, each in book.items()} for book in (sent, got)]
     units = [{shard: each[1] for shard, each in book.items()} for book in (sent, got)]
-    return State("h 1", "w", True, [0, 0, 0, 0, 5, cash - 5], *lasts, [1, 2, 3, 4], *units)
+    return ShardState("h 1", "w", True, [0, 0, 0, 0, 5, cash - 5], *lasts, [1, 2, 3, 4], *units)
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def held(cash: int, sent: dict[int, tuple[int, int]], got: dict[int, tuple[int, 
         ({1: held(TOTAL + 4, {}, {0: (2, 4)})}, "and of 0 letters between them is"),
     ],
 )  # fmt: skip
-def test_books_are_audited(states: dict[int, State], said: str) -> None:
+def test_books_are_audited(states: dict[int, ShardState], said: str) -> None:
     result = audit_books(states, 2)
     assert bool(said) != result.holds
     assert said in format_whole(result)

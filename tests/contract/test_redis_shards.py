@@ -14,8 +14,8 @@ from scrapy_aopic.exceptions import LostError, StorageError, UnreachableError
 from scrapy_aopic.storage import Address
 from scrapy_aopic.storage.opening import open_store_at
 from scrapy_aopic.storage.redis.connect import connect
-from scrapy_aopic.storage.redis.mailboxes import Letter
-from scrapy_aopic.storage.redis.membership import JobCut, Look, Registry, State, begin, read_cut
+from scrapy_aopic.storage.redis.mailboxes import PostedLetter
+from scrapy_aopic.storage.redis.membership import JobCut, Look, Registry, ShardState, begin, read_cut
 
 if redis_server.find_server() is None:
     pytest.skip(redis_server.WHY_NOT, allow_module_level=True)
@@ -36,8 +36,8 @@ def state(
     is_idle: bool = True,
     sent: dict[int, int] | None = None,
     got: dict[int, int] | None = None,
-) -> State:
-    return State(head, "worker", is_idle, [0] * 6, sent or {}, got or {}, [0] * 4)
+) -> ShardState:
+    return ShardState(head, "worker", is_idle, [0] * 6, sent or {}, got or {}, [0] * 4)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def state(
     ],
 )
 def test_a_job_is_quiet_when_no_shard_has_work_and_no_letter_is_on_its_way(
-    states: dict[int, State], is_quiet: bool
+    states: dict[int, ShardState], is_quiet: bool
 ) -> None:
     assert Look(0.0, {}, states, ["h", "h"], [True, True]).is_quiet is is_quiet
 
@@ -88,7 +88,7 @@ def test_who_fails_to_make_a_job_leaves_it_to_others(address: Address) -> None:
 def test_letters_come_once_to_who_has_opened_a_shard_and_again_to_the_next(address: Address) -> None:
     begin(address, JobCut(2, "list"), lambda: None)
     with closing(Registry(address, 2)) as one, closing(Registry(address, 2)) as other:
-        letters = [Letter(0, number, b"text %d" % number) for number in (1, 2, 10)]
+        letters = [PostedLetter(0, number, b"text %d" % number) for number in (1, 2, 10)]
         one.post({0: state(sent={1: 10})}, [(1, letter) for letter in letters], [])
         assert one.look({0: 1}).letters == {}
         found = other.look({1: 1})
@@ -162,7 +162,7 @@ def test_a_letter_is_brought_again_if_the_connection_broke_before_it_was_read(
 ) -> None:
     begin(address, JobCut(2, "list"), lambda: None)
     with closing(Registry(address, 2)) as registry:
-        letter = Letter(0, 1, b"letter")
+        letter = PostedLetter(0, 1, b"letter")
         registry.post({}, [(1, letter)], [])
         ask = registry._connection.ask
 

@@ -27,7 +27,7 @@ _BUNDLE_BYTES = 1 << 20
 """Bytes of letters from which on a bundle gets no more: few enough for one command, many times what a worker posts at once."""
 
 
-class Letter(NamedTuple):
+class PostedLetter(NamedTuple):
     """A letter: from which shard, the number that it has there, and what it says."""
 
     sender: int
@@ -39,7 +39,9 @@ class Mailboxes(Protocol):
     """Where letters wait, as one process sees it."""
 
     def written(
-        self, letters: Iterable[tuple[int, Letter]], read: Iterable[tuple[int, Sequence[tuple[int, int]]]]
+        self,
+        letters: Iterable[tuple[int, PostedLetter]],
+        read: Iterable[tuple[int, Sequence[tuple[int, int]]]],
     ) -> list[Sequence[Argument]]:
         """Commands that send *letters* to shards, and remove letters that shards have *read* for good, by sender and number.
 
@@ -57,7 +59,7 @@ class Mailboxes(Protocol):
 
     def bring(
         self, connection: Connection, replies: Sequence[Reply], own: Mapping[int, int]
-    ) -> dict[int, list[Letter]]:
+    ) -> dict[int, list[PostedLetter]]:
         """The letters to the shards *own* that were not brought before, by the *replies* to the questions."""
         ...
 
@@ -74,7 +76,9 @@ class ShardMail:
         self._brought: dict[tuple[int, int], set[bytes]] = {}
 
     def written(
-        self, letters: Iterable[tuple[int, Letter]], read: Iterable[tuple[int, Sequence[tuple[int, int]]]]
+        self,
+        letters: Iterable[tuple[int, PostedLetter]],
+        read: Iterable[tuple[int, Sequence[tuple[int, int]]]],
     ) -> list[Sequence[Argument]]:
         """A command for each receiver."""
         boxes: dict[int, list[Argument]] = {}
@@ -98,7 +102,7 @@ class ShardMail:
 
     def bring(
         self, connection: Connection, replies: Sequence[Reply], own: Mapping[int, int]
-    ) -> dict[int, list[Letter]]:
+    ) -> dict[int, list[PostedLetter]]:
         """Some of those with new names, the first ones of each sender first."""
         self._brought = {opened: self._brought.get(opened, set()) for opened in own.items()}
         if not any(replies):
@@ -117,7 +121,7 @@ class ShardMail:
             brought |= {_field(*name) for name in some}
         return {
             number: [
-                Letter(*name, data)
+                PostedLetter(*name, data)
                 for name, data in (zip(names, next(found), strict=True) if names else ())
                 if data is not None
             ]
@@ -206,11 +210,13 @@ class HomeMail:
         self._last = b""
         self._bundles: dict[bytes, set[tuple[int, int, int]]] = {}
         self._read: list[bytes] = []
-        self._waiting: dict[int, list[Letter]] = {}
+        self._waiting: dict[int, list[PostedLetter]] = {}
         self._own: Mapping[int, int] = {}
 
     def written(
-        self, letters: Iterable[tuple[int, Letter]], read: Iterable[tuple[int, Sequence[tuple[int, int]]]]
+        self,
+        letters: Iterable[tuple[int, PostedLetter]],
+        read: Iterable[tuple[int, Sequence[tuple[int, int]]]],
     ) -> list[Sequence[Argument]]:
         """A command for each home, and one for what was read."""
         by_home: dict[str, list[Addressed]] = {}
@@ -251,7 +257,7 @@ class HomeMail:
 
     def bring(
         self, connection: Connection, replies: Sequence[Reply], own: Mapping[int, int]
-    ) -> dict[int, list[Letter]]:
+    ) -> dict[int, list[PostedLetter]]:
         """The letters in them; those to a shard that is not open yet are kept until it is."""
         del connection
         for entry, fields in replies[0] if replies else ():
@@ -259,7 +265,7 @@ class HomeMail:
             here = [each for each in self._letters(fields) if self.homes.get(each.to) == self._home]
             self._bundles[entry] = {each[:3] for each in here}
             for to, sender, number, data in here:
-                self._waiting.setdefault(to, []).append(Letter(sender, number, data))
+                self._waiting.setdefault(to, []).append(PostedLetter(sender, number, data))
             self._last = entry
         return {number: self._waiting.pop(number) for number in own if number in self._waiting}
 

@@ -25,7 +25,7 @@ from scrapy_aopic.exceptions import StorageError
 
 from .connect import connect
 from .keys import Keys
-from .mailboxes import Letter, ShardMail
+from .mailboxes import PostedLetter, ShardMail
 from .server_checks import check_server
 from .writer_lease import job_gone
 
@@ -69,7 +69,7 @@ class JobCut(NamedTuple):
     order: str = ""
 
 
-class State(NamedTuple):
+class ShardState(NamedTuple):
     """A shard as of a commit.
 
     Attributes:
@@ -124,10 +124,10 @@ class Look:
 
     now: float
     workers: dict[str, Mapping[str, Any]]
-    states: dict[int, State]
+    states: dict[int, ShardState]
     heads: list[str]
     is_owned: list[bool]
-    letters: dict[int, list[Letter]] = field(default_factory=dict)
+    letters: dict[int, list[PostedLetter]] = field(default_factory=dict)
     asked: float = 0.0
     heard: float = 0.0
     run: bytes = b""
@@ -249,7 +249,7 @@ class ShardStores(Protocol):
         ...
 
     def read(
-        self, one: Reply, other: Reply, states: Mapping[int, State], alive: Iterable[Mapping[str, Any]]
+        self, one: Reply, other: Reply, states: Mapping[int, ShardState], alive: Iterable[Mapping[str, Any]]
     ) -> tuple[list[str], list[bool]]:
         """Heads of the stores of all shards, and which of them are open.
 
@@ -261,7 +261,7 @@ class ShardStores(Protocol):
         """
         ...
 
-    def books(self, states: Mapping[int, State]) -> list[Sequence[Argument]]:
+    def books(self, states: Mapping[int, ShardState]) -> list[Sequence[Argument]]:
         """Commands that show the books of shards that have *states*."""
         ...
 
@@ -296,14 +296,14 @@ class StoresOnServer:
         return (b"MGET", *heads), (b"MGET", *owners)
 
     def read(
-        self, one: Reply, other: Reply, states: Mapping[int, State], alive: Iterable[Mapping[str, Any]]
+        self, one: Reply, other: Reply, states: Mapping[int, ShardState], alive: Iterable[Mapping[str, Any]]
     ) -> tuple[list[str], list[bool]]:
         """As they are."""
         del states, alive
         heads = [head.decode("ascii", "replace") if head is not None else "" for head in one]
         return heads, [owner is not None for owner in other]
 
-    def books(self, states: Mapping[int, State]) -> list[Sequence[Argument]]:
+    def books(self, states: Mapping[int, ShardState]) -> list[Sequence[Argument]]:
         """Nothing: the stores have them."""
         del states
         return []
@@ -345,7 +345,7 @@ class Registry:
         self._dead: list[bytes] = []
         self._reported = -inf
         self._instant = 0.0, 0.0
-        self._states: dict[bytes, tuple[bytes, State]] = {}
+        self._states: dict[bytes, tuple[bytes, ShardState]] = {}
         self._connection = connect(address)
         self.run = self._connection.pin()
         self._process = {
@@ -379,8 +379,8 @@ class Registry:
 
     def turn(
         self,
-        states: Mapping[int, State],
-        letters: Iterable[tuple[int, Letter]],
+        states: Mapping[int, ShardState],
+        letters: Iterable[tuple[int, PostedLetter]],
         read: Iterable[tuple[int, Sequence[tuple[int, int]]]],
         own: Mapping[int, int],
         *,
@@ -482,7 +482,7 @@ class Registry:
                 self._dead.append(token)
         return alive
 
-    def _read_states(self, states: Mapping[bytes, bytes]) -> dict[int, State]:
+    def _read_states(self, states: Mapping[bytes, bytes]) -> dict[int, ShardState]:
         """The states of all shards; most are as they were at the last look."""
         known = self._states
         self._states = {
@@ -493,9 +493,9 @@ class Registry:
         }
         return {int(number): state for number, (_, state) in self._states.items()}
 
-    def _state(self, data: bytes) -> State:
+    def _state(self, data: bytes) -> ShardState:
         try:
-            state = State(**json.loads(data))
+            state = ShardState(**json.loads(data))
             sent, got = ({int(n): last for n, last in each.items()} for each in (state.sent, state.got))
         except (ValueError, TypeError, AttributeError):
             raise self._keys.damaged(f"the state of a shard is {data[:50]!r}") from None
@@ -503,8 +503,8 @@ class Registry:
 
     def _posted(
         self,
-        states: Mapping[int, State],
-        letters: Iterable[tuple[int, Letter]],
+        states: Mapping[int, ShardState],
+        letters: Iterable[tuple[int, PostedLetter]],
         read: Iterable[tuple[int, Sequence[tuple[int, int]]]],
     ) -> list[Sequence[Argument]]:
         """Commands that post it."""
@@ -517,8 +517,8 @@ class Registry:
 
     def post(
         self,
-        states: Mapping[int, State],
-        letters: Iterable[tuple[int, Letter]],
+        states: Mapping[int, ShardState],
+        letters: Iterable[tuple[int, PostedLetter]],
         read: Iterable[tuple[int, Sequence[tuple[int, int]]]],
     ) -> None:
         """Show *states*, send *letters* to shards, and remove letters that shards have *read* for good.
