@@ -364,20 +364,18 @@ _STORAGE = (
         "AOPIC_SHARDS",
         1,
         whole(1, MAX_SHARDS),
-        'Shards into which a job is cut when it begins, so that several processes can crawl it: if `AOPIC_STORE` is "redis", or '
-        "with `AOPIC_DISKS`. "
-        "It cannot be changed later, and at most so many processes have something to do; see "
+        'Number of shards of a job, for several processes to crawl: with `AOPIC_STORE` = "redis", or with `AOPIC_DISKS`. '
+        "It is fixed when the job begins, and no more processes than shards have something to do; see "
         "[Many machines](many-machines.md#several-workers).",
     ),
     Setting(
         "AOPIC_DISKS",
         0,
         whole(0, MAX_SHARDS),
-        "Job folders among which the shards of a job are divided when it begins, each on the disk of a worker: as many as "
-        "workers are started. "
-        "The server that `REDIS_URL` names then has only who crawls, and the mail between shards; see "
+        "Number of workers that keep shards on their own disks, each in its job folder; it is fixed when the job begins. "
+        "The server that `REDIS_URL` names then has only leases and the mail between shards; see "
         "[Many machines](many-machines.md#shards-on-disks). "
-        "0 is for shards on the server.",
+        "0 to keep shards on the server.",
     ),
     Setting(
         "AOPIC_REDIS_LEASE",
@@ -478,9 +476,9 @@ _SAFETY = (
             '"intranet.example.com", ":10080"], or a file with one a line',
             parse.networks,
         ),
-        "What a crawl may go to beside the Internet; see [Safety](safety.md). "
-        "Else addresses that are not public are not connected to, and neither are ports of services other "
-        "than the web's. A name allows what it and all names below it resolve to.",
+        "Networks and hosts that a crawl may connect to beside the Internet; see [Safety](safety.md). "
+        "Otherwise it connects neither to addresses that are not public, nor to ports of services other "
+        "than the web's. A name allows all addresses of itself and of the names below it.",
         alone="all",
     ),
 )
@@ -539,8 +537,8 @@ _COMPONENTS = (
         "AOPIC_ITEM_FIELDS",
         ("importance",),
         some_of("importance", "cash", "history", "visits", "duplicate_of", "relevance"),
-        "What `scrapy_aopic.ImportancePipeline` adds to items that have room for it; `scrapy aopic crawl` adds importance and visits "
-        "unless this is set.",
+        "Fields that `scrapy_aopic.ImportancePipeline` adds to items whose class allows them; `scrapy aopic crawl` adds importance "
+        "and visits unless this is set.",
     ),
     Setting(
         "AOPIC_ITEM_URL_FIELD",
@@ -616,15 +614,15 @@ _TOPIC = (
             '{"model": "topic.aopic"} or {"function": "project.module.grade"}, the same as JSON, or "items"',
             parse.topic,
         ),
-        "What pages are to be relevant to, in any order; see [Focused crawling](focused.md#the-topic). "
+        "The topic to which pages are to be relevant, in any order; see [Focused crawling](focused.md#the-topic). "
         '"items": a page is relevant if its callback yields an item. `None` for no topic.',
     ),
     Setting(
         "AOPIC_TOKENIZER",
         None,
         Check("the import path of a function of a text that gives its words", parse.tokenizer),
-        "What cuts pages, links and keywords into words for a topic, also for `scrapy aopic train`; a model that was trained "
-        "with another one is refused. `None` for words of any script, without a dictionary.",
+        "Tokeniser for page text, link text and keywords of a topic, also for `scrapy aopic train`; a model that was trained "
+        "with another one is refused. `None` for the package's own: words of any script, without a dictionary.",
     ),
     Setting(
         "AOPIC_FOCUS",
@@ -641,7 +639,7 @@ _TOPIC = (
             "such, or of a strategy",
             parse.link_scorer,
         ),
-        'What a link is worth before its page is known, in the order "focused"; see '
+        'Strategy that values links before their pages are known, in the order "focused"; see '
         '[Strategies](focused.md#strategies). "ata-paper" and "jlse-paper" need `pip install \'scrapy-aopic[jlse]\'`.',
     ),
     Setting(
@@ -649,7 +647,7 @@ _TOPIC = (
         0.0,
         number(0, 1),
         "The crawl ends (`aopic_harvest`) when a smaller part of the last 500 pages is relevant to the topic. "
-        "What is queued stays, so that it can go on. 0 for no such end.",
+        "Queued pages stay queued, so that it can be resumed. 0 to never end for this.",
         "part",
     ),
     Setting(
