@@ -103,7 +103,7 @@ class OnDisk:
             )
         if elsewhere:
             logger.warning(
-                "What %(folder)s has of shards %(shards)s is not used any more: %(where)s",
+                "Ignoring the local copies of shards %(shards)s in %(folder)s: %(where)s",
                 {
                     "folder": folder,
                     "shards": ", ".join(map(str, elsewhere)),
@@ -176,8 +176,8 @@ class OnDisk:
             return
         self._awaited[number] = awaited
         logger.warning(
-            "Shard %(number)d of the crawl in %(folder)s begins anew as soon as shards %(shards)s were open once more, which may "
-            "have heard more of it than the server knows: %(where)s. Start the worker whose they are, or say that they are lost, too",
+            "Shard %(number)d of the crawl in %(folder)s will be rebuilt once shards %(shards)s have been opened again: they may "
+            "hold letters that the server no longer has, and %(where)s. Start their workers, or declare them lost as well",
             {
                 "number": number,
                 "folder": self._address,

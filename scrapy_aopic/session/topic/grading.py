@@ -124,10 +124,10 @@ class GivenTopic:
         except TopicError as error:
             raise SettingError(f"AOPIC_TOPIC cannot be used: {error}") from error
         if self.grade is not None:
-            what = "a function of each response"
+            what = "relevance is a function of each response"
         elif self.by_items:
-            what = "whether a page yields an item"
-        logger.info("The topic is given by %(what)s", {"what": what})
+            what = "a page is relevant if its callback yields an item"
+        logger.info("Topic: %(what)s", {"what": what})
 
 
 class Focus:
