@@ -262,6 +262,13 @@ def test_contributors_are_sent_to_files_and_names_that_exist() -> None:
     ] == []
 
 
+@pytest.mark.parametrize("name", ["docs/architecture.md", "docs/decisions.md"])
+def test_maintainers_are_sent_to_files_that_exist(name: str) -> None:
+    paths = re.findall(r"`([\w/]+(?:/|\.py))`", TEXTS[name])
+    assert len(paths) >= 3
+    assert [path for path in paths if not (PACKAGE / path).exists() and not (ROOT / path).exists()] == []
+
+
 # Language
 
 REPLACED = {
