@@ -36,7 +36,7 @@ class Components:
 
     Attributes:
         links: Marks the links of pages.
-        politeness: Makes transfers wait, whoever wants them.
+        politeness: Makes transfers wait, wherever they come from.
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -72,7 +72,7 @@ class Components:
         return component
 
     def _make_robots(self) -> RobotsMiddleware:
-        """What takes the place of Scrapy's own middleware, which reads each robots.txt once a process."""
+        """The middleware in place of Scrapy's own, which reads each robots.txt once a process."""
         if self._robots is None:
             self._robots = self._make(RobotsMiddleware)
         return self._robots

@@ -39,7 +39,7 @@ ERROR_RATE = 0.001
 """Part of the unseen URLs that a Bloom filter within its first capacity takes for seen."""
 
 _WRITE_EVERY = 500
-"""New fingerprints that are kept in memory before they are written: as many as a killed process forgets at most."""
+"""New fingerprints that are kept in memory before they are written: the most that a killed process forgets."""
 
 
 class Seen(Protocol):

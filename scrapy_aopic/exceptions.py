@@ -75,12 +75,12 @@ _PLAINLY = {
     errno.ENETUNREACH: "the network cannot be reached",
     errno.ETIMEDOUT: "it does not reply in time",
 }
-"""What the numbers of the system's errors mean to somebody who has named a file, a folder or an address."""
+"""The system's errors by number, in words for a user who has named a file, a folder or an address."""
 
 ANY_ERROR = (Exception, SystemExit, KeyboardInterrupt)
-"""What code of a user's may raise. The last two would leave the event loop, and a process that neither crawls nor ends.
+"""All that a user's code may raise. The last two would leave the event loop, and a process that neither crawls nor ends.
 
-The keys Ctrl-C come as a signal, for which Scrapy has a handler.
+Ctrl-C arrives as a signal, for which Scrapy has a handler.
 """
 
 _BY_KIND: tuple[tuple[type[BaseException], str], ...] = (
@@ -91,13 +91,13 @@ _BY_KIND: tuple[tuple[type[BaseException], str], ...] = (
     (MemoryError, "it does not fit into the memory"),
     (BaseException, "it is damaged, or of another format"),
 )
-"""The same by kinds of errors that have no number, the first that fits."""
+"""Errors without a number by class, in words; the first that fits."""
 
 
 def plainly(error: BaseException) -> str:
-    """What is wrong, as the end of a sentence that names the file or the address: in our words, not in a library's.
+    """The fault, as the end of a sentence that names the file or the address: in our words, not in a library's.
 
-    What the library said is still there as the cause of our error.
+    The library's own error is still there as the cause of ours.
     """
     if isinstance(error, AopicError):
         return str(error).rstrip(".")
@@ -110,12 +110,12 @@ def plainly(error: BaseException) -> str:
 
 
 def _unknown(error: OSError) -> str:
-    """What the system calls an *error* that is not in the table."""
+    """The system's name for an *error* that is not in the table."""
     return (error.strerror or f"the system reports error {error.errno}").rstrip(".")
 
 
 def plainly_said(text: str) -> str:
-    """The same of an error of the system that a library puts into its own *text*; ``""`` if there is none in it."""
+    """The words for a system error that a library has put into its own *text*; ``""`` if there is none in it."""
     return next((words for number, words in _PLAINLY.items() if os.strerror(number) in text), "")
 
 

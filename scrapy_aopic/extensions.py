@@ -1,4 +1,4 @@
-"""What a user sees while the crawl runs."""
+"""The progress line that a user sees while the crawl runs."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class LinkExtractor(ScrapyLinkExtractor):
 
     @cached_property
     def _extraction(self) -> Extraction | None:
-        """What finds the links; ``None`` if that is Scrapy's code."""
+        """The extraction that finds the links; ``None`` if Scrapy's code does."""
         ours = type(self).__mro__[: type(self).__mro__.index(LinkExtractor)]
         changed = {name for each in ours for name in vars(each) if not name.startswith("__")} - _FREE
         if not self._is_served or any(hasattr(ScrapyLinkExtractor, name) for name in changed):

@@ -132,7 +132,7 @@ class Links:
 
 
 class _AsItem(DictAdapter):
-    """What item pipelines and exporters take :class:`Links` for, which get to them where nothing follows them."""
+    """Adapter of :class:`Links` for item pipelines and exporters, which get them if nothing follows them."""
 
     @classmethod
     def is_item_class(cls, item_class: type) -> bool:
@@ -161,7 +161,7 @@ def _say_left() -> None:
 
 
 def _given(urls: Iterable[str]) -> Callable[[Response], Iterator[str]]:
-    """What finds *urls*, which are given."""
+    """A finder of links that gives *urls*."""
     if isinstance(urls, (str, bytes)):
         raise TypeError(f"Links: urls must be a list of URLs, not one alone ({urls!r})")
     found = list(urls)
@@ -176,7 +176,7 @@ def _given(urls: Iterable[str]) -> Callable[[Response], Iterator[str]]:
 
 
 def _absolute(url: str, response: Response) -> str:
-    """*url* on the page of *response* as a request has it; *url* itself if it is none, which is refused where all are."""
+    """*url* on the page of *response* as a request has it; *url* itself if it is not valid, and is refused later."""
     if is_absolute(url):
         return url
     try:
@@ -186,7 +186,7 @@ def _absolute(url: str, response: Response) -> str:
 
 
 def _extracted(extractor: Any, *, nofollow: bool) -> Callable[[Response], Iterator[str]]:
-    """What finds the links that *extractor* extracts."""
+    """A finder of the links that *extractor* extracts."""
 
     def find(response: Response) -> Iterator[str]:
         if isinstance(response, TextResponse):

@@ -1,4 +1,4 @@
-"""What a broad crawl logs of single requests."""
+"""The log of single requests in a broad crawl."""
 
 from __future__ import annotations
 

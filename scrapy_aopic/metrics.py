@@ -39,7 +39,7 @@ class Stat:
 
     @cached_property
     def label(self) -> str:
-        """What distinguishes the stats of a family, as the label of a metric; empty for a single stat."""
+        """The label that distinguishes the stats of a family as metrics; empty for a single stat."""
         match = re.fullmatch(r".*/<(\w+)>", self.name)
         return match[1] if match else ""
 
@@ -463,7 +463,7 @@ STATS = {stat.name: stat for stat in (*OWN, *SCRAPY)}
 
 
 def find(name: str) -> Stat | None:
-    """The stat that *name* is, or the family that it is of; ``None`` if it is none of this package."""
+    """The stat called *name*, or its family; ``None`` if it is not a stat of this package."""
     return STATS.get(name) or next(
         (stat for stat in STATS.values() if stat.label and stat.matches(name)), None
     )

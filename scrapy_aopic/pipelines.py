@@ -1,8 +1,8 @@
-"""What leaves a crawl beside its links: how important an item's page is, and what was fetched, as WARC.
+"""Pipelines: the importance of an item's page, and fetched pages as WARC.
 
-Rule 1: neither pipeline costs a page or an item. What cannot be looked up is logged once, counted, and left out. What cannot
-be written ends a crawl by :class:`scrapy_aopic.Scheduler`, which visits the page again; beside another scheduler it is
-logged once, counted, and left out.
+Rule 1: neither pipeline costs a page or an item. An importance that cannot be looked up is logged once, counted, and left
+out. A page that cannot be written ends a crawl by :class:`scrapy_aopic.Scheduler`, which visits it again; beside another
+scheduler it is logged once, counted, and left out.
 
 Rule 2: an archive holds what was transferred, not what became of it: bodies as the server sent them,
 redirects, errors and robots.txt included, each once per transfer.
@@ -40,7 +40,7 @@ from .web.warc import WarcFile
 logger = logging.getLogger(__name__)
 
 _MOST_UNGRADED = 10_000
-"""Pages that are written and not graded yet, of which the record is remembered: ten times as many as are in work."""
+"""Most written pages without a grade whose record is remembered: ten times as many as are in work."""
 
 _SOFTWARE = f"scrapy-aopic/{__version__} Scrapy/{scrapy_version}"
 
@@ -89,7 +89,7 @@ class ImportancePipeline:
         )
 
     def process_item(self, item: Any) -> Any:
-        """The same *item*, which may hold more than before."""
+        """Return *item*, with the fields added."""
         if self._estimates is None:
             return item
         request = self._request(item)
@@ -189,7 +189,7 @@ class PagesPipeline:
         self._session = None
 
     def process_item(self, item: Any) -> Any:
-        """The same *item*: what is written does not depend on items."""
+        """Return *item* as it is: WARC records do not depend on items."""
         return item
 
     def response_downloaded(self, response: Response, request: Request) -> None:
@@ -231,7 +231,7 @@ class PagesPipeline:
                 self._drop_file()
 
     def _flush(self) -> list[tuple[str, int]]:
-        """What the disk must have before a commit."""
+        """Flush the file to the disk, before a commit."""
         if self._path is None or self._file is None:
             return []
         try:

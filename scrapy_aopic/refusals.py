@@ -34,7 +34,7 @@ class UnwantedTypeError(RefusedError):
 
 
 class ReloadError(RefusedError):
-    """The page only redirects to itself, and nothing has changed when it was asked for again."""
+    """The page only redirects to itself, and nothing had changed when it was requested again."""
 
     reason = "redirect to itself"
 
@@ -69,7 +69,7 @@ class CodingsError(RefusedError):
 
 
 class AttributesError(RefusedError):
-    """The page has an element with so many attributes that to parse it would stop everything."""
+    """The page has an element with so many attributes that parsing it would block the event loop."""
 
     reason = "attributes"
 

@@ -58,7 +58,7 @@ class LinkMiddleware:
     """
 
     session: Session | None = None
-    """That of the crawl, while its job is open; the scheduler sets it."""
+    """The session of the crawl, while its job is open; the scheduler sets it."""
 
     def __init__(self, crawler: Crawler, weigh: Weigh | None = None) -> None:
         self._networks = networks_of(crawler)
@@ -155,7 +155,7 @@ class LinkMiddleware:
             self._is_read(response)
 
     def _is_read(self, response: Response) -> None:
-        """The callback of *response* is over, and nobody needs its tree any more."""
+        """Drop the tree of *response*, whose callback is over."""
         drop_tree(response)
         session, request = self.session, response.request
         if session is not None and request is not None and (visit := session.visits.get(request)) is not None:
@@ -171,12 +171,12 @@ class LinkMiddleware:
 
 
 async def _without_job(result: AsyncIterator[Any]) -> AsyncIterator[Any]:
-    """What a callback yields, its :class:`~scrapy_aopic.Links` as requests."""
+    """Yield what a callback yields, with :class:`~scrapy_aopic.Links` as requests."""
     async for item in result:
         for each in _requests(item):
             yield each
 
 
 def _requests(item: Any) -> Iterable[Any]:
-    """What *item*, which a callback yields, is without a job."""
+    """The objects that stand for *item*, which a callback yields, without a job."""
     return item.requests() if isinstance(item, Links) else (item,)

@@ -1,7 +1,7 @@
-"""A spider for whoever only wants a broad crawl: seeds in, pages out, every link in scope followed.
+"""A spider for broad crawls: seeds in, pages out, every link in scope followed.
 
-1. Every option is checked before the first request, and all that is wrong with one is a sentence that names it.
-2. It enables the add-on, so that a broad crawl is polite; what the user sets holds.
+1. Every option is checked before the first request; an error is one sentence that names the option.
+2. It enables the add-on, so that a broad crawl is polite; the user's own settings hold.
 3. It uses nothing that only :class:`scrapy_aopic.Scheduler` has: beside another scheduler the same pages are fetched, in
    another order.
 """
@@ -48,7 +48,7 @@ from .web.suffixes import registered_domain
 logger = logging.getLogger(__name__)
 
 _WEB = ("http://", "https://")
-"""Beginnings of the URLs that a page may make a crawler fetch; ``file:///etc/passwd`` is none."""
+"""Beginnings of the URLs that a page may make a crawler fetch; ``file:///etc/passwd`` is not among them."""
 
 
 # What a page is reduced to
@@ -62,7 +62,7 @@ def _title(response: Response) -> str:
 
 
 def _language(response: Response) -> str:
-    """What the page says about its language: ``<html lang>`` or ``xml:lang``, or else ``Content-Language``."""
+    """The language that the page declares: ``<html lang>`` or ``xml:lang``, or else ``Content-Language``."""
     root = _root(response)
     stated: str = (root.get("lang") or root.get("xml:lang") or "") if root is not None else ""
     return printable(stated.strip() or _header(response, "Content-Language").strip())
@@ -94,7 +94,7 @@ FIELDS: dict[str, Callable[[Response], str | int]] = {
     "status": lambda response: response.status,
     "depth": lambda response: _meta(response).get("depth", 0),
 }
-"""What an item can say about its page; ``language`` and ``type`` are ``""`` where the page does not state them."""
+"""Fields of an item; ``language`` and ``type`` are ``""`` if the page does not declare them."""
 
 
 class Area(NamedTuple):
@@ -197,11 +197,11 @@ CHECKS: dict[str, Check] = {
     "deny": Check('a regular expression such as "/login", or a list of them', _patterns),
     "fields": Check(f"some of {', '.join(FIELDS)}, or nothing", _fields),
 }
-"""What each option of :class:`BroadSpider` must be, and what it then means."""
+"""The check of each option of :class:`BroadSpider`, which also converts its value."""
 
 
 def check_option(name: str, value: Any, called: str = "") -> Any:
-    """What *value* means for the option *name*, which the user knows as *called*.
+    """Check and convert *value* of the option *name*, which the user knows as *called*.
 
     Raises:
         SettingError: If it cannot be used.
@@ -442,10 +442,10 @@ class BroadSpider(Spider):
                 session.stats.count("aopic/seeds/dropped")
 
     def parse(self, response: Response, **arguments: Any) -> Any:
-        """What :meth:`parse_page` makes of a page, and its links; a page whose items fail still has its links.
+        """Yield the items of :meth:`parse_page` and the links of a page; a page whose items fail still has its links.
 
-        To whoever looks at its parameters, it has those of :meth:`parse_page`, to which *arguments* go: page objects of
-        scrapy-poet, and the ``cb_kwargs`` of a request.
+        Its signature shows the parameters of :meth:`parse_page`, to which *arguments* go: page objects of scrapy-poet, and
+        the ``cb_kwargs`` of a request.
         """
         links = self._links(response)
         found: Any = self.parse_page(response, **arguments)
@@ -502,7 +502,7 @@ class BroadSpider(Spider):
         )
 
     def _links(self, response: Response) -> Iterable[Any]:
-        """What stands for the links of a page: one object, or requests where nothing would take that."""
+        """The links of a page: as one object, or as requests if nothing would accept the object."""
         links = self.links(response)
         if links is None:
             return ()

@@ -238,11 +238,11 @@ class Bodies:
             call_later(0, self._is_late, self._packed)
 
     def _is_late(self, visit: Visit) -> None:
-        """A middleware of somebody else's keeps the body of *visit*, or it would be unpacked by now: nobody waits for that."""
+        """Stop waiting for the body of *visit*, which another middleware must be keeping, or it would be unpacked by now."""
         self._unpacked(visit)
         self._go_on()
 
     def _unpacked(self, visit: Visit) -> None:
-        """Nobody waits any more for the body of *visit* to be unpacked."""
+        """Note that the body of *visit* is unpacked, or that it is no longer waited for."""
         if visit is self._packed:
             self._packed = None

@@ -28,7 +28,7 @@ class Convergence:
         self._least = least
 
     def ends(self, crawl: Figures) -> bool:
-        """Whether *crawl* should end now; it is said once."""
+        """Whether *crawl* should end now; true only once."""
         if not self._least or self._least * (turns := crawl.totals.turn) <= 1:
             return False
         logger.info(

@@ -1,4 +1,4 @@
-"""What the crawl knows of the pages of requests, for pipelines."""
+"""The crawl's estimates of the pages of requests, for pipelines."""
 
 from __future__ import annotations
 

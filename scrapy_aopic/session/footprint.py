@@ -1,8 +1,8 @@
-"""What the process takes of the machine's memory, held against what it should.
+"""The memory of the process, compared with its limit.
 
-The aim: resident memory stays below ``AOPIC_MEMORY_MB``, which is for the state of the crawl, and :data:`REST` for all
-else: 120 MB of code, bodies as far as :mod:`.bodies` lets them be, and the trees of the pages that are read. It cannot be kept
-against what a callback, a pipeline or an extension of the user's keeps, and then the log says so.
+The aim: resident memory stays below ``AOPIC_MEMORY_MB``, which is for the state of the crawl, plus :data:`REST` for the rest:
+120 MB of code, the bodies that :mod:`.bodies` admits, and the trees of the pages that are read. If a callback, a pipeline or
+an extension of the user's keeps too much, the aim is missed, and the log says so.
 """
 
 from __future__ import annotations

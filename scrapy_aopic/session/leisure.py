@@ -29,7 +29,7 @@ _BUSY = 0.5
 
 
 class Leisure:
-    """Looks for pauses of the event loop, while somebody waits for one.
+    """Looks for pauses of the event loop, while a request waits for one.
 
     Args:
         wake: Called when a pause was found.

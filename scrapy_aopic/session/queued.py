@@ -1,9 +1,9 @@
 """Requests on their way into the queue and out of it: as bytes, or in memory.
 
-A request is kept in memory if it cannot be written. What will not be there in the next run need not be written either: then
-a request that comes out of the queue is the very one that went in, with all that it shares with others, as far as anybody
-can tell. Of one that is nothing but text and numbers, which most are, only the bytes are kept; while somebody has the
-request itself, that is what comes out.
+A request is kept in memory if it cannot be serialised, and also if the crawl has no job folder: then the object that comes
+out of the queue is the one that went in, with all that it shares with others. A request that has only text and numbers, as
+most do, cannot be distinguished from a copy, so only its bytes are kept; while other code still has the object, that object
+comes out.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _MOST_SHARED = 32
 
 
 class _Held(ref["Request"]):
-    """A request that somebody may still have, and what is queued for it."""
+    """A request that other code may still have, and the bytes that are queued for it."""
 
     __slots__ = ("data",)
 
@@ -115,13 +115,13 @@ class QueuedRequests:
             )
 
     def hold(self, request: Request, data: bytes) -> None:
-        """*request* is queued as *data*, of which it can be made: it is the one that comes out if somebody still has it then."""
+        """Note that *request* is queued as *data*: if other code still has the object then, it comes out, and no copy."""
         if self.keeps_objects and data not in self._held:
             held = self._held[data] = _Held(request, self._let_go)
             held.data = data
 
     def _let_go(self, held: ref[Request]) -> None:
-        """Nobody has that request any more."""
+        """Forget a request that no code has any more."""
         assert isinstance(held, _Held)
         if self._held.get(held.data) is held:
             del self._held[held.data]

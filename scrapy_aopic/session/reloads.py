@@ -88,5 +88,5 @@ def _begin_anew(request: Request) -> None:
 
 
 def _trace(response: Response) -> bytes:
-    """What tells *response* from another one that leads to the same page."""
+    """Bytes that differ if *response* differs from another one that leads to the same page."""
     return blake2b(response.body, digest_size=8).digest()

@@ -157,7 +157,7 @@ class Sitemaps:
 
 
 class _Scope:
-    """What is taken of the sitemap in *response*.
+    """Decides which entries of the sitemap in *response* are followed.
 
     Args:
         wants: Whether the spider wants a page that a sitemap names, by the URLs of both; ``None`` if it wants all.
@@ -165,7 +165,7 @@ class _Scope:
     Attributes:
         domain: The registered domain whose pages it may name.
         depth: Indexes above it.
-        left_out: How many entries were not taken, by reason.
+        left_out: Number of entries that are not followed, by reason.
     """
 
     def __init__(self, response: Response, wants: Callable[[str, str], bool] | None) -> None:
@@ -179,7 +179,7 @@ class _Scope:
         self._n_sitemaps = 0
 
     def takes(self, url: str, *, is_page: bool) -> bool:
-        """Whether *url*, ``""`` if it is none, is to be followed."""
+        """Whether *url*, ``""`` if it is not valid, is to be followed."""
         domain = registered_domain(host_name(url)) if url else ""
         if domain and is_page and domain == self.domain:
             return self._wants is None or self._wants(url, self._url)
@@ -198,7 +198,7 @@ class _Scope:
 
 
 def _absolute(entry: str, base_url: str) -> str:
-    """URL of *entry*, as it stands in the sitemap at *base_url*; ``""`` if it is none that can be requested."""
+    """URL of *entry* in the sitemap at *base_url*; ``""`` if it cannot be requested."""
     if not is_parsable(entry):
         return ""
     if entry.startswith("/"):

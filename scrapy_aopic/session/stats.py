@@ -1,4 +1,4 @@
-"""What is counted, and what is logged only the first time.
+"""Counts, and logs that appear only the first time.
 
 The list of all stats is :mod:`scrapy_aopic.metrics`.
 """
@@ -88,7 +88,7 @@ class FirstOnly:
         self._said: set[str] = set()
 
     def is_new(self, kind: str) -> bool:
-        """Whether nothing of this *kind* was said; it was from now on."""
+        """Whether this is the first message of this *kind*; true only once."""
         is_new = kind not in self._said
         self._said.add(kind)
         return is_new
@@ -99,7 +99,7 @@ class FirstOnly:
             self._logger.warning(text, _shown(what), extra={"spider": self._crawler.spider})
 
     def exception(self, kind: str, text: str, /, **what: object) -> None:
-        """The same as an error, with the traceback of the exception that is being handled."""
+        """Log an error once, with the traceback of the exception that is being handled."""
         if self.is_new(kind):
             self._logger.error(
                 text, _shown(what), exc_info=sys.exc_info(), extra={"spider": self._crawler.spider}

@@ -1,4 +1,4 @@
-"""What goes wrong inside the calls of Scrapy's engine, which can cope with no exception there."""
+"""Handles errors inside the calls of Scrapy's engine, which cannot handle an exception there."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TURN = 0.02
-"""Seconds after which a turn ends, with the step that is under way. Other work waits that long at most, plus one step."""
+"""Seconds after which a turn ends, with its current step. Other work waits at most this long, plus one step."""
 
 
 class Turns:
