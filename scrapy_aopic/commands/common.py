@@ -1,4 +1,4 @@
-"""What the subcommands share: their form, the options of most, and reading a job folder."""
+"""The base class of the subcommands, options that many have, and reading a job folder."""
 
 from __future__ import annotations
 

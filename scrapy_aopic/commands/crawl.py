@@ -39,7 +39,7 @@ _SETTINGS: dict[str, Any] = {
     "AOPIC_REPORT": True,
     "AOPIC_ITEM_FIELDS": ("importance", "visits"),  # a URL and its earlier visits tell what was written twice
 }
-"""What is different from Scrapy's defaults, unless the project or the command line says otherwise."""
+"""Settings that differ from Scrapy's defaults, unless the project or the command line sets them."""
 
 _NOT_APPENDED = ("json", "xml", "pickle", "marshal")
 """Formats of feeds to which nothing can be added: a file of two crawls would not be one."""

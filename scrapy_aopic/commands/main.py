@@ -73,11 +73,11 @@ SUBCOMMANDS: dict[str, Subcommand] = {
     "label": label,
     "simulate": simulate,
 }
-"""What may follow ``scrapy aopic``, in the order of its help."""
+"""The subcommands of ``scrapy aopic``, in the order of its help."""
 
 
 class AopicCommand(ScrapyCommand):
-    """Everything on the command line that has to do with AOPIC crawls."""
+    """Scrapy's command ``aopic``, which runs the subcommands."""
 
     requires_project = False
     requires_crawler_process = False

@@ -1,6 +1,6 @@
-"""What goes into a simulated crawl and comes out of it, recorded apart from it, so that it can be checked against it.
+"""Records of a simulated crawl's inputs and outputs, kept apart from it, so that it can be checked against them.
 
-Rule: nothing here asks the crawl what it thinks; only what it was given, and what it did, is booked.
+Rule: nothing here reads the crawl's own state; only its inputs and its actions are recorded.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Account:
-    """What went to a page and came from it, in units.
+    """Units that went to a page and came from it.
 
     Attributes:
-        link: What leads to it.
+        link: A link to it.
         is_chosen: Whether it is of a domain that the virtual page spends on.
         handed: Units per page of its class that the virtual page had handed out when ``received`` was brought
             up to date.
@@ -89,12 +89,12 @@ class CashBook:
 
 
 class HostBook:
-    """When each host may be asked, and for how many pages, as seen from outside the frontier.
+    """When each host may be requested, and for how many pages, as seen from outside the frontier.
 
     Attributes:
-        idle: Connection-seconds in which a connection was free, a host might be asked and had a page queued,
-            and nothing was leased.
-        faults: Hosts that were asked twice at once, or too early, a sentence each.
+        idle: Connection-seconds in which a connection was free, a host with queued pages could be requested, and nothing
+            was leased.
+        faults: Hosts that were requested twice at once, or too early, a sentence each.
     """
 
     def __init__(self) -> None:
@@ -112,7 +112,7 @@ class HostBook:
         self._look(host, now)
 
     def begin(self, host: str, now: float) -> None:
-        """A page of *host* is asked for."""
+        """A page of *host* is requested."""
         if host in self._busy or now < self._not_before.get(host, 0.0):
             allowed = "another request is under way" if host in self._busy else f"at {self._not_before[host]}"
             self.faults.append(f"host {host} was asked at {now} s; it may be asked when: {allowed}")

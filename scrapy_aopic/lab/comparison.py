@@ -62,13 +62,13 @@ class Pacing:
 
 @dataclass(frozen=True)
 class Setup:
-    """What all runs of a comparison share.
+    """The inputs that all runs of a comparison share.
 
     Attributes:
         rank: True PageRank of each page.
         settings: Settings of the crawls, but for ``AOPIC_ORDER``.
-        fetches: Fetches at most; ``None`` for all pages that can be reached.
-        pacing: ``None`` for hosts that may always be asked.
+        fetches: Most fetches; ``None`` for all pages that can be reached.
+        pacing: Gaps and connections; ``None`` if hosts may always be requested.
         sharing: Crawls that several workers share, by the names that they have among the orders.
     """
 
@@ -87,7 +87,7 @@ class Setup:
 
 @dataclass(frozen=True)
 class Run:
-    """What came of one order from one seed set.
+    """The result of one order from one seed set.
 
     Attributes:
         share: Share after each of :data:`PARTS`.
@@ -97,7 +97,7 @@ class Run:
         fetches: Fetches that there could be.
         virtual_seconds: When the last transfer ended, if hosts were paced.
         idle_though_due: Part of the connections' time that a due host was left waiting for nothing.
-        violations: What did not hold at the end of the crawl.
+        violations: Invariants that did not hold at the end of the crawl.
     """
 
     share: list[float]
@@ -124,10 +124,10 @@ def draw_transfers(pages: int, median: float, rng: int) -> NDArray[np.float64]:
 
 
 def policy_of(settings: dict[str, Any], order: str) -> Policy:
-    """The policy of a crawl in *order*, anew for each crawl, since an order may remember things.
+    """The policy of a crawl in *order*, a new one for each crawl, since an order may have state.
 
     Raises:
-        SettingError: If *order* is none, or a setting cannot be used.
+        SettingError: If *order* is not an order, or a setting cannot be used.
     """
     policy = read_policy({**settings, "AOPIC_ORDER": order})
     return replace(policy, connections=0)  # orders are compared without room kept for fast hosts
@@ -143,7 +143,7 @@ def gather(
 
 
 def shares(gathered: NDArray[np.float64]) -> list[float]:
-    """What was gathered after :data:`PARTS` of the fetches."""
+    """The shares gathered after :data:`PARTS` of the fetches."""
     n = len(gathered)
     return [float(gathered[max(int(part * n) - 1, 0)]) for part in PARTS]
 
@@ -183,7 +183,7 @@ def compare(
 
 
 _setup: Setup
-"""What a process of :func:`compare` was given once for all its runs."""
+"""The inputs that a process of :func:`compare` gets once for all its runs."""
 
 
 def _enter(setup: Setup) -> None:

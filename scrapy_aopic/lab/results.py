@@ -1,4 +1,4 @@
-"""What came of a comparison: tables, JSON, a picture, and the statistics in them."""
+"""The results of a comparison: tables, JSON, a picture, and the statistics in them."""
 
 from __future__ import annotations
 

@@ -207,10 +207,10 @@ def simulate(
         out_links: Pages that a page links to.
         host_of: Host of a page.
         seeds: Pages to start from.
-        fetches: Visits at most.
+        fetches: Most visits.
         store: Where the crawl is remembered; a memory store if ``None``.
-        transfer: Seconds that a page's transfer takes, one page at a time; ``None`` for hosts that may always be
-            asked.
+        transfer: Seconds that a page's transfer takes, one page at a time; ``None`` if hosts may always be
+            requested.
 
     Yields:
         The visited pages, in order.

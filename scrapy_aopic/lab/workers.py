@@ -1,9 +1,9 @@
-"""Crawls a link graph with a job in shards that several workers share, each of which makes as many fetches as the others.
+"""Crawls a link graph with a job in shards that several workers share, each of which makes equally many fetches.
 
-All shards are in this process, on stores in memory. Each worker has its part of the shards, and leases the best page over
-these; they take turns. After every so many fetches all shards commit, mail that has landed is carried, and each shard learns
-the sums of the others: so a link to a page of another shard is late by one commit, and its acknowledgement by another. No
-host has to be left alone.
+All shards are in this process, on stores in memory. Each worker has its part of the shards, and leases the best page of
+these; they take turns. After a fixed number of fetches all shards commit, mail that has landed is carried, and each shard
+learns the sums of the others: so a link to a page of another shard is late by one commit, and its acknowledgement by
+another. No host has a gap.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Sharing(NamedTuple):
     """How a crawl is shared.
 
     Attributes:
-        order: Of the crawl.
-        workers: Processes that crawl.
-        shards: Into which the job is cut, at least as many.
+        order: Order of the crawl.
+        workers: Number of workers.
+        shards: Number of shards, not fewer than workers.
         late: Fetches of the whole job between two commits.
     """
 
@@ -51,7 +51,7 @@ class SharedSimulation:
         out_links: Pages that a page links to.
         host_of: Host of a page.
         seeds: Pages to start from.
-        fetches: Visits at most, of all workers together.
+        fetches: Most visits of all workers together.
         policy: Makes the policy of a shard.
         sharing: How it is shared.
     """
@@ -103,7 +103,7 @@ class SharedSimulation:
             yield page
 
     def violations(self) -> list[str]:
-        """What does not hold at the end of the crawl, in a shard or between them, a sentence each."""
+        """Invariants that do not hold at the end of the crawl, in a shard or between shards, a sentence each."""
         for _ in range(3):  # letters, acknowledgements, and their removal
             self._exchange()
         found = [

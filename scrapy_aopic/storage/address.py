@@ -8,10 +8,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 SCHEMES = ("redis", "rediss", "unix")
-"""What the URL of a server begins with: plain, over TLS, by a socket of the machine."""
+"""Schemes of the URL of a server: plain, over TLS, through a local socket."""
 
 LEASE = 10.0
-"""Seconds: what the next crawl waits, at most, after one that was killed; and how long a network may be cut."""
+"""Seconds for which a crawl waits at most after another one was killed, and for which the network may be cut."""
 
 MAX_SHARDS = 256
 """Shards of a job on a server: each process has three connections and a thread for each shard that it holds, and each look

@@ -2,8 +2,8 @@
 
 The lock is a file beside the folder of the store, so that the store can be replaced under the lock:
 ``<JOBDIR>/aopic.lock`` for ``<JOBDIR>/aopic``. The operating system locks the file (``flock``; on Windows, a byte of it)
-and drops the lock when the process ends in any way. So nothing depends on process ids, which a container counts anew
-and a machine reuses. What the file says about its owner is only for messages. Each open store has a second lock inside,
+and drops the lock when the process ends in any way. So nothing depends on process ids, which containers and machines
+reuse. The text in the file about its owner is only for messages. Each open store has a second lock inside,
 ``store.lock``, against processes that open the store without its job.
 
 An open folder stays the same one whatever becomes of its name. On Linux its files are reached through the open

@@ -26,7 +26,7 @@ _CHUNK_KEYS = 1_000
 """Keys in a chunk of the order. One flat list would move half of its keys at each insertion; a chunk moves a few KB."""
 
 _MANY_CHANGES = 1_000
-"""Changed keys, beside a quarter of all, from which sorting everything anew is cheaper than single insertions."""
+"""Changed keys, beside a quarter of all, from which sorting all keys is cheaper than single insertions."""
 
 
 class MemoryStore:

@@ -27,7 +27,7 @@ def open_given(path: Path, mode: str = "rb") -> IO[bytes]:
     """The file at *path*.
 
     Raises:
-        OSError: If it cannot be opened, or is a pipe that is to be written and that nobody reads.
+        OSError: If it cannot be opened, or is a pipe to be written that no process reads.
     """
     file: IO[bytes] = open(path, mode, opener=lambda name, flags: os.open(name, flags | _AT_ONCE, 0o666))  # noqa: SIM115
     if _AT_ONCE:
@@ -72,7 +72,7 @@ def read_lines(path: Path) -> Iterator[str]:
 
 
 def read_entries(path: Path) -> Iterator[tuple[str, str]]:
-    """The entries of a list with one a line, each with where it stands; empty lines and those with ``#`` are none.
+    """The entries of a list with one a line, each with its place in the file; empty lines and those with ``#`` are skipped.
 
     Raises:
         ExchangeError: If *path* cannot be read.

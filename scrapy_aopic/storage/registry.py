@@ -1,4 +1,4 @@
-"""Which kinds of store there are: one table of this package's own, and those of others by import path.
+"""The kinds of store: those of this package in one table, those of others by import path.
 
 1. A folder keeps the kind of store that it was made with. This package's own are recognised by their files; any other
    has its import path in the file ``backend``.
@@ -41,11 +41,10 @@ _STORE_METHODS = ("get_many", "scan", "write", "size_bytes", "verify", "close")
 
 
 class Backend(Protocol):
-    """What opens the stores of one kind: a class of stores, or a function that makes them.
+    """Opens the stores of one kind: a class of stores, or a function that makes them.
 
-    The promises of the stores themselves are those of :class:`~scrapy_aopic.core.ports.Store`. What a kind need not be
-    able to do has a protocol of its own: :class:`Compacts` and :class:`VerifiesStructure` for a store, :class:`Repairs`
-    for a backend.
+    The stores themselves promise what :class:`~scrapy_aopic.core.ports.Store` says. Optional abilities have protocols of
+    their own: :class:`Compacts` and :class:`VerifiesStructure` for a store, :class:`Repairs` for a backend.
     """
 
     def __call__(self, folder: Path, *, memory_mb: int, read_only: bool) -> Store:
@@ -109,7 +108,7 @@ class Leased(Protocol):
 
 
 def is_safe(store: Leased) -> bool:
-    """Whether nobody else can have *store* while something is done that is begun now; known without waiting."""
+    """Whether no other process can have *store* during an action that begins now; known without waiting."""
     if store.is_fading:
         return False
     try:
@@ -192,7 +191,7 @@ KINDS = {
 """This package's own kinds, best first."""
 
 NAMES = ("auto", *KINDS)
-"""What ``AOPIC_STORE`` may be, besides an import path."""
+"""Values of ``AOPIC_STORE``, besides import paths."""
 
 _USED: dict[str, Kind] = {}
 """Kinds from other packages that the user of this process has named."""
@@ -209,10 +208,10 @@ def use(name: str) -> None:
 
 
 def find(name: str) -> Kind:
-    """The kind that is called *name*.
+    """The kind called *name*.
 
     Raises:
-        SettingError: If there is none.
+        SettingError: If there is no such kind.
     """
     if name in KINDS:
         return KINDS[name]
@@ -259,7 +258,7 @@ def kind_of(folder: Path) -> str | None:
     """Name of the kind of the store in *folder*; ``None`` if there is none.
 
     Raises:
-        StorageError: If the folder does not say which it is although it should.
+        StorageError: If the folder should say which it is, and does not.
     """
     try:
         with open_given(folder / _BACKEND_FILE) as file:
@@ -278,7 +277,7 @@ def kind_in(folder: Path) -> Kind | None:
     """The kind of the store in *folder*; ``None`` if there is none.
 
     Raises:
-        StorageError: If it comes from another package, and nobody has named it in this process.
+        StorageError: If it comes from another package, and was not named in this process.
     """
     name = kind_of(folder)
     if name is None or name in KINDS:

@@ -67,7 +67,7 @@ _MB = 1 << 20
 """Bytes."""
 
 _CONFIG_FILE = "rocksdict-config.json"
-"""What rocksdict itself keeps in the folder: whether keys and values are plain bytes."""
+"""File of rocksdict's own in the folder: whether keys and values are plain bytes."""
 
 _MAX_OPEN_FILES = 40
 """Tables that RocksDB keeps open, plus ten.
@@ -80,7 +80,7 @@ _FILE_SIZE = 128 * _MB
 """Bytes of a table in the first level."""
 
 _FILE_SIZE_GROWTH = 4
-"""How many times larger the tables of a level are than those of the one above it.
+"""Factor between the sizes of tables of a level and of the level above it.
 
 Measured: compaction writes no more bytes than with equal sizes, and there are half as many files.
 """
@@ -414,11 +414,11 @@ def _open_snapshot(folder: Path, memory_mb: int) -> Rdict:
 def _undisturbed(
     folder: Path, look: Callable[[], _View], discard: Callable[[_View], object] = lambda _: None
 ) -> _View | None:
-    """What *look* returns for *folder* if nothing is deleted meanwhile; ``None`` if something always is.
+    """The result of *look* for *folder* if nothing is deleted meanwhile; ``None`` if something always is.
 
-    RocksDB first reads the list of tables, then the tables, then the log. What the live store deletes in between was
-    moved elsewhere, where the view does not look, and RocksDB takes a deleted log for an empty one; so an attempt
-    counts only if nothing was deleted meanwhile.
+    RocksDB first reads the list of tables, then the tables, then the log. Rows that the live store deletes in between were
+    moved to tables that the view does not read, and RocksDB takes a deleted log for an empty one; so an attempt counts
+    only if nothing was deleted meanwhile.
     """
     for _ in range(_SNAPSHOT_ATTEMPTS):
         before = _file_sizes(folder).keys()
@@ -631,7 +631,7 @@ def _open_error(folder: Path, cause: str) -> StorageError:
 
 
 def _in_words(cause: str) -> str:
-    """What *cause*, which RocksDB has said, means to somebody who has named a job folder; its own words if they are rare ones."""
+    """RocksDB's message *cause* in words for a user who has named a job folder; rare ones as they are."""
     if "Corruption" in cause:
         file = re.search(r"\d+\.(sst|log)|MANIFEST-\d+|CURRENT", cause)
         return f"RocksDB finds {file[0] if file else 'it'} damaged"

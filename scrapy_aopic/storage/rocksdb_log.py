@@ -80,11 +80,11 @@ def find_end(folder: Path, oldest: int, number: int, landed: int) -> tuple[Path,
 
     Args:
         oldest: Number of the oldest log that is needed.
-        number: Of the last row before the first damage.
+        number: Number of the last row before the first damage.
         landed: Number of the last row that is known to have landed.
 
     Raises:
-        StorageError: If the commit behind *number* had landed, so that this is damage.
+        StorageError: If the commit after *number* had landed, so that this is damage.
     """
     check_landed(folder, landed, number)
     logs = _read_logs(folder, oldest)

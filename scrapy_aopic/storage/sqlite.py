@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 FILE_NAME = "store.sqlite3"
 
 _KEYS_PER_QUERY = 512
-"""Keys in one query; SQLite before 3.32 takes at most 999 parameters."""
+"""Keys in one query; SQLite before 3.32 accepts at most 999 parameters."""
 
 _ROWS_AT_ONCE = 64
 """Rows that a scan reads before it returns; if there are fewer, as in most scans, it gives its connection back at once."""
@@ -58,7 +58,7 @@ _LOG_PAGES = 8000
 """Pages in the log, 32 MB, from which SQLite moves them into the database; 1,000, its default, writes hot pages more often."""
 
 _MAX_LOG_BYTES = 64 << 20
-"""Bytes to which SQLite cuts its log file when it begins it anew."""
+"""Bytes to which SQLite cuts its log file when it restarts it."""
 
 _MAX_NUMBER = (1 << 31) - 1
 """Highest ``user_version``; the loss of batches beyond it, after 34 years of two a second, is not noticed."""
@@ -67,7 +67,7 @@ _PATIENCE = 30.0
 """Seconds to wait for another connection. A write transaction ends within a second; recovering a large log takes longer."""
 
 _LOOKS = 3
-"""Looks at a log that must all find damage, because another process may just begin it anew, once in 32 MB."""
+"""Reads of a log that must all find damage, because another process may be restarting it, once in 32 MB."""
 
 _SCAN_CACHE_KB = 2048
 """Kilobytes of cache for a scan, which reads each page once: about SQLite's default."""
@@ -85,7 +85,7 @@ _SAYS = {
     "unable to open database file": "its file cannot be opened; is it a file, and do its permissions allow it?",
     "database is locked": "another program has it locked",
 }
-"""What SQLite says, and what it means to somebody who has named a job folder."""
+"""SQLite's messages in words for a user who has named a job folder."""
 
 
 class SqliteStore:
@@ -271,10 +271,10 @@ class SqliteStore:
         return _size(self._opened.where / f"{FILE_NAME}-journal") > 0
 
     def _check_log(self) -> None:
-        """Raise an error if the log has commits behind a damaged one: SQLite takes the first damage for its end.
+        """Raise an error if the log has commits after a damaged one, because SQLite takes the first damage for its end.
 
-        A single commit behind what SQLite has found may be the one during which the process died, or which another
-        process is writing now. Damage stays; a log that another process begins anew looks damaged only once.
+        A single commit after those that SQLite has found may be one during which the process died, or that another
+        process is writing now. Damage stays; a log that another process restarts looks damaged only once.
         """
         path, index = (self._opened.where / f"{FILE_NAME}-{part}" for part in ("wal", "shm"))
         if all(_size(path) and _lost_commits(path, index) > 1 for _ in range(_LOOKS)):
@@ -374,7 +374,7 @@ class SqliteStore:
 
 
 def _cause(error: sqlite3.Error | OSError) -> str:
-    """What *error* means, as the end of a sentence; SQLite's own words if they are rare ones."""
+    """The meaning of *error*, as the end of a sentence; rare errors in SQLite's own words."""
     text = str(error).rstrip(".")
     return plainly(error) if isinstance(error, OSError) else _SAYS.get(text, text)
 

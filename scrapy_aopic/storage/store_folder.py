@@ -1,8 +1,8 @@
-"""What a folder says of its store: the format of the rows, and how long the files were when the store was closed.
+"""Files about a store in its folder: the format of the rows, and how long the files were when the store was closed.
 
 1. Both are small text files beside those of the store, so that they can be read without opening it: a store of another
    format is refused before its library has touched it.
-2. A file is replaced as a whole or not at all.
+2. A file is replaced completely or not at all.
 """
 
 from __future__ import annotations

@@ -25,13 +25,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Fault:
-    """What goes wrong at which operations of a store; reads, scans and writes are counted together, from 1.
+    """A fault at some operations of a store; reads, scans and writes are counted together, from 1.
 
     Attributes:
         kind: ``"fail"``: nothing is read or stored. ``"torn"``: it is done and then reported as failed: a batch is
-            stored as a whole, for less is not allowed, and a scan breaks off after its first row. ``"delay"``:
-            nothing goes wrong, but it takes *seconds*. ``"kill"``: this process dies there and then, as by
-            SIGKILL.
+            stored completely, as a store may not store a part, and a scan breaks off after its first row. ``"delay"``:
+            it succeeds, but takes *seconds*. ``"kill"``: this process dies at that operation, as by SIGKILL.
         at: Number of the first operation that it concerns.
         times: Number of operations, from that one on; ``inf`` for a disk that is gone.
         seconds: For ``"delay"``.
