@@ -65,12 +65,11 @@ from scrapy_aopic.addon import Addon
 from scrapy_aopic.copies.backup import backup
 from scrapy_aopic.core.audit import audit as audit_store
 from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.job import open_shard
 from scrapy_aopic.job.commit_thread import Commits
-from scrapy_aopic.job.job import Job
 from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.scheduler import Scheduler
-from scrapy_aopic.session import open_job
 from scrapy_aopic.session.dispatch import Dispatch
 from scrapy_aopic.session.session import Session
 from scrapy_aopic.session.visit import Visit
@@ -181,10 +180,6 @@ class WitnessedCommits(Commits):
             note("landed\t")
 
 
-class WitnessedJob(Job):
-    commits_class = WitnessedCommits
-
-
 class WitnessedDispatch(Dispatch):
     """Says when a page is settled."""
 
@@ -203,7 +198,7 @@ class WitnessedScheduler(Scheduler):
 
 
 def crawl(folder: Path, start: str, settings: dict[str, Any], witness: Path) -> None:
-    open_job.Job = WitnessedJob  # type: ignore[attr-defined]
+    open_shard.Commits = WitnessedCommits  # type: ignore[attr-defined]
     WITNESS.append(os.open(witness, os.O_WRONLY | os.O_APPEND | os.O_CREAT))
     process = CrawlerProcess(
         {

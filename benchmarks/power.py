@@ -75,7 +75,7 @@ def digest(store: Store) -> str:
 
 
 def land(job: Job) -> None:
-    while not job._commits.is_over:
+    while not job.shards[0].commits.is_over:
         job.hurry()
         job.tick()
         time.sleep(0.0005)
@@ -97,7 +97,7 @@ def record(folder: Path, kind: str, run: int, notes: Path) -> None:
         if commit:  # the first one is made by opening the job
             job.crawl.seed(link(dice.randrange(1 << 30)), job.clock())
         land(job)
-        os.write(witness, f"{digest(job._store)}\n".encode())
+        os.write(witness, f"{digest(job.shards[0].store)}\n".encode())
 
     def noted(store: Store) -> None:
         os.write(witness, f"{digest(store)}\n".encode())

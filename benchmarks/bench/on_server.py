@@ -130,7 +130,7 @@ def _timed(job: Job) -> tuple[list[float], list[float]]:
 
         return call
 
-    of_server: Any = job._store
+    of_server: Any = job.shards[0].store
     for name in ("get_many", "read_leaves", "write"):
         setattr(of_server, name, timed(getattr(of_server, name)))
     return stays, writes

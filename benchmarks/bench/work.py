@@ -61,7 +61,8 @@ def core(
     live_by_cpu_time()
     with copied(folder) as job_folder:
         job = Job(Path(job_folder), policy(gap=GAP))
-        job._watched.most_steps = each_commit or job._watched.most_steps
+        watched = job.shards[0]._watched
+        watched.most_steps = each_commit or watched.most_steps
         writes = _timed_writes(job)
         if calls is not None:
             _note_calls(job, calls)
@@ -123,7 +124,7 @@ def alone(folder: str, size: int, pages: int) -> dict[str, Any]:
 
 def _note_calls(job: Job, calls: list[Call]) -> None:
     """Note the look-ups and batches of *job*; its few scans are left out."""
-    get_many, write = job._store.get_many, job._store.write
+    get_many, write = job.shards[0].store.get_many, job.shards[0].store.write
 
     def noted_get(family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
         calls.append((family, list(keys)))
@@ -133,7 +134,7 @@ def _note_calls(job: Job, calls: list[Call]) -> None:
         calls.append(dict(batch))
         write(batch, sync=sync)
 
-    job._store.get_many, job._store.write = noted_get, noted_write  # type: ignore[method-assign]
+    job.shards[0].store.get_many, job.shards[0].store.write = noted_get, noted_write  # type: ignore[method-assign]
 
 
 def _call(store: Store, call: Call) -> None:
@@ -164,14 +165,14 @@ def measured(
 
 def _timed_writes(job: Job) -> list[float]:
     """Seconds that each write of a group takes, by the clock on the wall."""
-    write, seconds = job._store.write, []
+    write, seconds = job.shards[0].store.write, []
 
     def timed(*args: Any, **kwargs: Any) -> None:
         began = time.perf_counter()
         write(*args, **kwargs)
         seconds.append(time.perf_counter() - began)
 
-    job._store.write = timed  # type: ignore[method-assign]
+    job.shards[0].store.write = timed  # type: ignore[method-assign]
     return seconds
 
 

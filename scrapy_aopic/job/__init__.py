@@ -1,13 +1,15 @@
 """Runs a job on its stores; nothing here needs Scrapy.
 
-* :mod:`.job`: one crawl on one store, from its opening to its last commit
-* :mod:`.shared`: a job in shards, some of which this worker holds
-* :mod:`.shards`: the shards that a worker holds, as one crawl
-* :mod:`.held_shard`: one of them: store, crawl, commits and mail
+* :mod:`.job`: N shards of a crawl, one for a job in one piece, from their opening to their last commits
+* :mod:`.worker`: what decides which shards are open in this process
+* :mod:`.only_worker`: the worker of a job in one piece
+* :mod:`.cluster_worker`: a worker of a job in several shards, some of which it holds
+* :mod:`.shards`: the shards that such a worker holds, as one crawl
+* :mod:`.open_shard`: a shard that is open here: store, crawl and commits
+* :mod:`.cluster_shard`: one of several, with its mail
 * :mod:`.disks`: a job whose shards are on the disks of its workers
 * :mod:`.exchange`: the thread that talks to other workers
-* :mod:`.commit_thread`: writes changes to the store, batch by batch
-* :mod:`.joint_commits`: the commits of all shards of a worker in one request
+* :mod:`.commit_thread`: writes changes to the stores, batch by batch
 * :mod:`.side_files`: feeds and archives that are flushed before each commit
 * :mod:`.clock`: a crawl's time, which outlives its processes
 * :mod:`.rescoring`: scores on the whole graph, computed beside the crawl

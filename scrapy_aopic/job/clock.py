@@ -14,8 +14,13 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from scrapy_aopic.core.layout import CLOCK_KEY, Family
+from scrapy_aopic.core.records import unpack
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from scrapy_aopic.core.ports import Store
 
 
 _DRIFT = 2e-4
@@ -120,6 +125,12 @@ class SharedClock(JobClock):
         """It is *instant* already, by a shard that another process has crawled."""
         with self._setting:
             self._offset = max(self._offset, instant - time.monotonic())
+
+
+def read_mark(store: Store) -> Sequence[Any]:
+    """What :meth:`JobClock.mark` returned at the last commit of *store*; empty if there was none."""
+    mark = store.get_many(Family.META, (CLOCK_KEY,))[0]
+    return unpack(mark) if mark is not None else ()
 
 
 @cache

@@ -6,15 +6,18 @@ on; there is one at a time.
 Rule 2: work is durable within about the interval that was asked for. If the disk is slower than that, no page is leased
 until it has caught up, so that a crash never leaves more unknown than ``Policy.commit_within`` says.
 
-Rule 3: a commit is taken only of a state that a crawl can be in. A read that fails may have torn a step in two; after that
+Rule 3: the commits of the shards of a process are written together, one request to a server where each for itself would be one
+for every shard. They wait until nothing else is due, some milliseconds, and are stored, or fail, each for itself.
+
+Rule 4: a commit is taken only of a state that a crawl can be in. A read that fails may have torn a step in two; after that
 nothing is committed any more, and the job ends as if its process had died.
 """
 
 from __future__ import annotations
 
 import math
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Protocol
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from scrapy_aopic.core.layout import CLOCK_KEY, SEEDS_KEY, Family
 from scrapy_aopic.core.ports import prefetching
@@ -23,7 +26,7 @@ from scrapy_aopic.exceptions import StorageError, plainly
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from concurrent.futures import Future
+    from concurrent.futures import Executor
 
     from scrapy_aopic.core.api import Committed
     from scrapy_aopic.core.ports import Batch, Store
@@ -38,6 +41,12 @@ MAX_UNCOMMITTED = 50_000
 MAX_CHANGED = 10_000
 """Pages that have changed after which a commit is due, too: the event loop waits while it is taken, some 15 ms for as many,
 with their queue rows. Ordinary pages change fewer in half a second; a few with thousands of links change more."""
+
+MOST_ROWS = 4_000
+"""Rows that are written together, at most, unless one commit has more: for a server some 5 to 15 ms, for which all its readers
+wait."""
+
+S_contra = TypeVar("S_contra", contravariant=True)
 
 
 class WatchedStore:
@@ -90,7 +99,7 @@ class WatchedStore:
 
 
 class Writer(Protocol):
-    """What writes the commits of one crawl, in a thread."""
+    """Writes the commits of one shard."""
 
     def write(self, batch: Batch) -> Future[None]:
         """Write *batch*, at the latest when :meth:`flush` was called."""
@@ -101,48 +110,124 @@ class Writer(Protocol):
         ...
 
 
-class OwnWriter:
-    """Writes to *store*, which has a thread of its own for that.
+class WriterHere:
+    """Writes to *store* in the thread of the caller, before anything else does."""
 
-    Args:
-        check: Raises an error if the job is no longer ours; called before each write, in that thread.
-        side_files: Those of the job.
-    """
-
-    def __init__(self, store: Store, check: Callable[[], object], side_files: SideFiles) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._check = check
-        self._side_files = side_files
-        self._executor = ThreadPoolExecutor(1, "aopic-commit")
 
     def write(self, batch: Batch) -> Future[None]:
-        return self._executor.submit(self._write, batch, self._side_files.flush())
-
-    def _write(self, batch: Batch, sync: Callable[[], None]) -> None:
-        self._check()
-        sync()
-        self._store.write(batch, sync=True)
+        """Write *batch*, and return when it is stored, or was not."""
+        return _ended(_failure(self._store, batch))
 
     def flush(self) -> None:
         """Nothing: nothing is put off."""
 
-    def run(self, task: Callable[[], object]) -> Future[object]:
-        """Run *task*, which may wait for the disk, between two commits."""
-        return self._executor.submit(task)
 
-    def close(self) -> None:
-        """End the thread, with what it was given to do."""
-        self._executor.shutdown()
+class Writes(Protocol[S_contra]):
+    """What writes batches to several stores."""
+
+    def __call__(self, batches: Sequence[tuple[S_contra, Batch]], /) -> Sequence[Exception | None]:
+        """Write *batches*, each to a store of its own; returns why each was not stored, ``None`` if it was."""
+        ...
 
 
-def with_job_rows(changes: Batch, offsets: Offsets, clock: JobClock) -> Batch:
-    """*changes* of a crawl, with what its job keeps in the same commit."""
-    rows = {SEEDS_KEY: offsets.take(), CLOCK_KEY: pack(clock.mark())}
-    return {**changes, Family.META: {**changes.get(Family.META, {}), **rows}}
+class JointCommits(Generic[S_contra]):
+    """Commits that are written together by *write*, in a thread of *executor*, once the *side_files* are on the disk."""
+
+    def __init__(self, executor: Executor, write: Writes[S_contra], side_files: SideFiles) -> None:
+        self._executor = executor
+        self._side_files = side_files
+        self._write = write
+        self._waiting: list[tuple[S_contra, Batch]] = []
+        self._futures: list[Future[None]] = []
+        self._n_rows = 0
+
+    def writer_of(self, store: S_contra) -> ShardWriter[S_contra]:
+        """What writes the commits of *store*."""
+        return ShardWriter(self, store)
+
+    def add(self, store: S_contra, batch: Batch) -> Future[None]:
+        """Write *batch* to *store*, for which none waits, with those that are added before :meth:`flush` is called."""
+        n_rows = sum(map(len, batch.values()))
+        if self._n_rows + n_rows > MOST_ROWS:
+            self.flush()
+        future: Future[None] = Future()
+        self._waiting.append((store, batch))
+        self._futures.append(future)
+        self._n_rows += n_rows
+        return future
+
+    def flush(self) -> None:
+        """Begin to write what was added."""
+        if self._waiting:
+            sync = self._side_files.flush()
+            self._executor.submit(self._carry_out, self._waiting, self._futures, sync)
+            self._waiting, self._futures, self._n_rows = [], [], 0
+
+    def _carry_out(
+        self,
+        batches: Sequence[tuple[S_contra, Batch]],
+        futures: Sequence[Future[None]],
+        sync: Callable[[], None],
+    ) -> None:
+        try:
+            sync()
+            failures: Sequence[BaseException | None] = self._write(batches)
+        except BaseException as error:  # noqa: BLE001 - it is the caller's, by the futures
+            failures = [error] * len(futures)
+        for future, failure in zip(futures, failures, strict=True):
+            _end(future, failure)
+
+
+class ShardWriter(Generic[S_contra]):
+    """Writes the commits of *store*, with those of others."""
+
+    def __init__(self, joint: JointCommits[S_contra], store: S_contra) -> None:
+        self._joint = joint
+        self._store = store
+
+    def write(self, batch: Batch) -> Future[None]:
+        """Write *batch*, when the others are there."""
+        return self._joint.add(self._store, batch)
+
+    def flush(self) -> None:
+        """Begin to write, with what others are there."""
+        self._joint.flush()
+
+
+def one_by_one(batches: Sequence[tuple[Store, Batch]]) -> list[Exception | None]:
+    """Write *batches* one after another, as stores have nothing in common that lie in files of their own.
+
+    Returns:
+        Why each was not stored, whatever that is; ``None`` if it was.
+    """
+    return [_failure(store, batch) for store, batch in batches]
+
+
+def _failure(store: Store, batch: Batch) -> Exception | None:
+    try:
+        store.write(batch, sync=True)
+    except Exception as error:  # noqa: BLE001 - it is that of this store, and others have landed
+        return error
+    return None
+
+
+def _end(future: Future[None], failure: BaseException | None) -> None:
+    if failure is None:
+        future.set_result(None)
+    else:
+        future.set_exception(failure)
+
+
+def _ended(failure: BaseException | None) -> Future[None]:
+    future: Future[None] = Future()
+    _end(future, failure)
+    return future
 
 
 class Commits:
-    """Writes the changes of *crawl*, with what the job remembers beside them, by *writer*.
+    """Writes the changes of *crawl*, with what the job remembers beside them.
 
     Args:
         store: What the crawl reads.
@@ -150,12 +235,14 @@ class Commits:
         shift: Of the instants at which commits are due, which are one *interval* from the next, in seconds; ``None`` for one an
             interval after the last one, whenever that was.
         within: Seconds; a commit that landed longer ago than this is too old for another lease.
-        saved_at: Instant of the last commit that has landed; by default now.
         name: What the job is called in messages.
 
     Attributes:
+        writer: What writes them.
         failure: Why the last commit was not stored; ``None`` if it was.
         taken_at: Instant at which the last one was taken.
+        on_taken: Called with each batch that is about to be written.
+        on_landed: Called when it is stored.
         n_landed: Commits that were stored.
         slowest: Seconds that the slowest of them took.
         last: Seconds that the last of them took.
@@ -172,7 +259,6 @@ class Commits:
         interval: float,
         shift: float | None = None,
         within: float,
-        saved_at: float | None = None,
         name: str,
     ) -> None:
         self._store = store
@@ -183,13 +269,15 @@ class Commits:
         self._shift = shift
         self._within = within
         self._name = name
-        self._writer = writer
+        self.writer = writer
         self._write: Future[None] | None = None
         self.taken_at = clock()
-        self._saved_at = saved_at if saved_at is not None else self.taken_at
+        self._saved_at = self.taken_at
         self._steps = 0
         self._is_urgent = False
         self.failure: StorageError | None = None
+        self.on_taken: Callable[[Batch], object] = _ignore
+        self.on_landed: Callable[[], object] = _ignore
         self.n_landed = 0
         self.slowest = self.last = 0.0
 
@@ -263,15 +351,10 @@ class Commits:
         """Start a commit of all that has changed; *is_clean* says that it is the last one."""
         self.taken_at, self._steps, self._is_urgent = self._clock(), 0, False
         changes = self._crawl.take_changes(self.taken_at, is_clean=is_clean)
-        batch = with_job_rows(changes, self._offsets, self._clock)
-        self._note_taken(batch, is_clean=is_clean)
-        self._write = self._writer.write(batch)
-
-    def _note_taken(self, batch: Batch, *, is_clean: bool) -> None:
-        """*batch* is about to be written; for subclasses."""
-
-    def _note_landed(self) -> None:
-        """It is stored; for subclasses."""
+        rows = {SEEDS_KEY: self._offsets.take(), CLOCK_KEY: pack(self._clock.mark())}
+        batch = {**changes, Family.META: {**changes.get(Family.META, {}), **rows}}
+        self.on_taken(batch)
+        self._write = self.writer.write(batch)
 
     def land(self) -> None:
         """Take note of how the commit that was under way ended; waits for it."""
@@ -279,7 +362,7 @@ class Commits:
         if write is None:
             return
         if not write.done():
-            self._writer.flush()
+            self.writer.flush()
         error = write.exception()
         if error is None:
             self._crawl.changes_landed()
@@ -289,7 +372,7 @@ class Commits:
             self.last = self._clock() - self.taken_at
             self.slowest = max(self.slowest, self.last)
             self.failure = None
-            self._note_landed()
+            self.on_landed()
             return
         self._crawl.changes_failed()
         if not isinstance(error, StorageError):
@@ -306,3 +389,7 @@ class Commits:
         """Commit now and wait for it, unless a read has failed."""
         self.begin(is_clean=is_clean)
         self.land()
+
+
+def _ignore(*_: object) -> None:
+    """Nobody wants to know."""

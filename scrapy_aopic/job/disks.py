@@ -27,7 +27,7 @@ from scrapy_aopic.storage.redis.keys import Keys
 from scrapy_aopic.storage.redis.membership import Registry
 from scrapy_aopic.storage.redis.writer_lease import InUseError, WriterLease
 
-from .joint_commits import one_by_one
+from .commit_thread import one_by_one
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.storage.redis.mailboxes import PostedLetter
     from scrapy_aopic.storage.redis.membership import Look, Registry, ShardState
 
-    from .held_shard import Post
+    from .cluster_shard import Post
 
 _RETRY = 0.2
 """Seconds after which a server that did not reply is tried again."""

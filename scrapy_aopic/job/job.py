@@ -1,36 +1,29 @@
-"""A job: one crawl on one store, from its opening to its last commit.
+"""A job: N shards of a crawl, one for a job in one piece, from their opening to their last commits.
 
-What it is made of: the lock of its folder, the store, the crawl with its clock, and the commits that keep the store up to
-date with the crawl.
+What it is made of: the lock of its folder, the worker that opens its shards here (:mod:`.worker`), and for each of these a store,
+a crawl, and the commits that keep the one up to date with the other (:mod:`.open_shard`).
 """
 
 from __future__ import annotations
 
-import logging
 import shutil
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING
 
-from scrapy_aopic.core.crawl import Crawl
-from scrapy_aopic.core.layout import CLOCK_KEY
-from scrapy_aopic.core.ports import Family
-from scrapy_aopic.core.records import unpack
-from scrapy_aopic.exceptions import LostError
 from scrapy_aopic.place.paths import store_folder
-from scrapy_aopic.seeds.offsets import read_offsets
-from scrapy_aopic.storage import Leased, is_safe, lock_job, note_server, open_store
-from scrapy_aopic.storage.opening import open_store_at
+from scrapy_aopic.seeds.offsets import Offsets
+from scrapy_aopic.storage import lock_job, note_server
 
-from .clock import JobClock
-from .commit_thread import Commits, OwnWriter, WatchedStore
-from .rescoring import Rescoring
+from .cluster_worker import ClusterWorker
+from .only_worker import OnlyWorker
 from .side_files import SideFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from concurrent.futures import Future
 
     from scrapy_aopic.core.api import Lease, SessionPort
@@ -38,58 +31,44 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.ports import Store
     from scrapy_aopic.core.records import Link, Page
     from scrapy_aopic.exceptions import StorageError
+    from scrapy_aopic.place.shard_places import Keeper
     from scrapy_aopic.seeds.server_seeds import ServerSeeds
     from scrapy_aopic.storage import Address
     from scrapy_aopic.storage.lock import Lock
 
+    from .open_shard import OpenShard
     from .shared_learning import SharedLearning
-
-logger = logging.getLogger(__name__)
-
-_JUMP = 5.0
-"""Seconds by which the machine's clock may differ from the job's before this is said."""
-
-
-class PartOfJob(NamedTuple):
-    """What a process has of a job in shards.
-
-    Attributes:
-        shards: Of the job.
-        held: Those of this process.
-        workers: Processes that crawl the job.
-    """
-
-    shards: int
-    held: int
-    workers: int
+    from .worker import PartOfJob, Worker
 
 
 class Job:
-    """Opens the store of a job, and keeps it up to date with its :class:`~scrapy_aopic.core.crawl.Crawl`.
+    """Opens the stores of a job, or this worker's part of them, and keeps them up to date with their crawls.
 
     Args:
         folder: Job folder; ``None`` for a temporary one that :meth:`close` removes, or none if there is an *address*.
         address: Of the store, if it is on a server.
+        shards: Of the job; one in one piece has 1. More need an *address*.
+        keeper: Where several shards are; by default on the server. It is closed with the job, or if that cannot be opened.
         lock: The lock of the job, which the caller holds until :meth:`close` is over; ``None`` to take it here.
         kind: Kind of store (``AOPIC_STORE``).
         interval: Seconds between commits; 0 for one after another, infinite for none before :meth:`close`.
         memory_mb: Size of the store's cache.
+        server_seeds: The seeds that wait on the server, if there is an *address*.
+        has_topic: Whether pages are graded for a topic, of which workers tell each other.
 
     Attributes:
         name: What messages call it.
         clock: The time by which the crawl goes.
+        crawl: All shards that are open here, as one crawl.
+        shards: Them, by number.
+        learning: What other workers learn from its pages for a topic, and what they tell; ``None`` if there are none.
         server_seeds: The seeds that wait on a server, if the store is on one.
-        offsets: How far the lists of seeds were taken up; each commit holds it beside what those seeds changed.
         side_files: What is written beside the store.
 
     Raises:
-        StorageError: If the store cannot be opened, or does not take the first commit.
+        StorageError: If a store cannot be opened, or does not take the first commit; of several shards, if the server cannot be
+            reached.
     """
-
-    commits_class: ClassVar[type[Commits]] = Commits
-
-    learning: SharedLearning | None = None
-    """What other processes learn from its pages for a topic, and what they tell; ``None`` if there are none."""
 
     def __init__(
         self,
@@ -97,12 +76,18 @@ class Job:
         policy: Policy,
         *,
         address: Address | None = None,
+        shards: int = 1,
+        keeper: Keeper | None = None,
         lock: Lock | None = None,
         kind: str = "auto",
         interval: float = 0.5,
         memory_mb: int = 64,
+        server_seeds: ServerSeeds | None = None,
+        has_topic: bool = False,
     ) -> None:
         self.side_files = SideFiles()
+        self.server_seeds = server_seeds
+        self._no_offsets = Offsets({})
         with ExitStack() as opened:
             if folder is None and address is None and kind != "memory":
                 folder = Path(tempfile.mkdtemp(prefix="scrapy-aopic-"))
@@ -112,103 +97,66 @@ class Job:
                 lock = lock_job(store_folder(folder), "crawl")
                 opened.callback(lock.release)
             self._lock = lock
-            if address is not None and folder is not None:
-                note_server(store_folder(folder), address)
-            self.server_seeds: ServerSeeds | None = None
             self.name = str(address or folder)
-            self._store: Store = (
-                open_store_at(address)
-                if address is not None
-                else open_store(store_folder(folder) if folder else None, kind, memory_mb=memory_mb)
-            )
-            opened.callback(self._store.close)
-            self._leased = self._store if isinstance(self._store, Leased) else None
-            self._watched = WatchedStore(self._store)
-            self.clock = self._open_clock()
-            crawl = Crawl(self._watched, policy, self.clock())
-            self.crawl: SessionPort = crawl
-            self._crawl = crawl
-            self.offsets = read_offsets(self._store)
-            self._rescoring = Rescoring(crawl, self.clock)
-            opened.callback(self._rescoring.close)
-            self._writer = OwnWriter(
-                self._watched, lock.check if lock is not None else lambda: None, self.side_files
-            )
-            opened.callback(self._writer.close)
-            self._commits = self.commits_class(
-                self._watched,
-                crawl,
-                self.clock,
-                self.offsets,
-                writer=self._writer,
-                interval=interval,
-                within=policy.commit_within,
-                name=self.name,
-            )
-            # Before the first lease, so that a crash is distinguished from a clean stop however soon it comes.
-            self._commits.commit()
-            if self.failure is not None:
-                raise self.failure
-            if crawl.is_resumed:
-                self._say_how_it_goes_on(crawl)
+            self._executor = ThreadPoolExecutor(1, "aopic-commit")
+            worker: Worker
+            if address is not None and shards > 1:
+                worker = ClusterWorker(
+                    folder,
+                    policy,
+                    address,
+                    shards,
+                    keeper=keeper,
+                    executor=self._executor,
+                    side_files=self.side_files,
+                    interval=interval,
+                    server_seeds=server_seeds,
+                    has_topic=has_topic,
+                )
+            else:
+                if address is not None and folder is not None:
+                    note_server(store_folder(folder), address)
+                worker = OnlyWorker(
+                    address or (store_folder(folder) if folder is not None else None),
+                    self.name,
+                    policy,
+                    check=lock.check if lock is not None else lambda: None,
+                    executor=self._executor,
+                    side_files=self.side_files,
+                    kind=kind,
+                    interval=interval,
+                    memory_mb=memory_mb,
+                )
+            opened.callback(worker.release)
+            opened.callback(self._executor.shutdown)
+            self._worker = worker
+            self.clock = worker.clock
+            self.crawl: SessionPort = worker.crawl
+            self.shards: Mapping[int, OpenShard] = worker.shards
+            self.learning: SharedLearning | None = worker.learning
             self._opened = opened.pop_all()
 
-    def _open_clock(self) -> JobClock:
-        mark = self._store.get_many(Family.META, (CLOCK_KEY,))[0]
-        clock = JobClock(unpack(mark) if mark is not None else ())
-        if abs(clock.jump) > _JUMP:
-            logger.warning(
-                "The clock of this machine is %(jump)+.0f s off that of the job in %(folder)s, because it was set: "
-                "the crawl goes on by its own time",
-                {"jump": clock.jump, "folder": self.name},
-            )
-        return clock
-
-    def _say_how_it_goes_on(self, crawl: Crawl) -> None:
-        counts, pause = crawl.counts, max(crawl.paused_until - self.clock(), 0.0)
-        logger.info(
-            "Resuming the crawl in %(folder)s%(how)s: %(queued)d pages queued, %(visited)d visited, %(hosts)d hosts",
-            {
-                "folder": self.name,
-                "how": ""
-                if crawl.was_clean
-                else ", which was not closed: what was in flight is queued again, and no host is asked for "
-                f"{pause:.0f} s",
-                "queued": counts.queued,
-                "visited": counts.visited,
-                "hosts": counts.hosts,
-            },
-        )
+    # -- how it is
 
     @property
     def part(self) -> PartOfJob | None:
         """What this process has of it; ``None`` if it is in one piece."""
-        return None
+        return self._worker.part
 
     @property
     def is_torn(self) -> bool:
-        """Whether a read failed, so that nothing is committed any more: see :mod:`.commit_thread`."""
-        return self._watched.torn is not None
+        """Whether nothing is committed any more, because a read failed; see :mod:`.commit_thread`."""
+        return self._worker.is_torn
 
     @property
     def has_torn_shards(self) -> bool:
-        """Whether a read of one of its shards failed, about which the job soon decides."""
-        return False
+        """Whether a read of one of its shards failed: that is dropped if it was lost, else the crawl ends."""
+        return any(shard.is_torn for shard in self.shards.values())
 
     @property
     def failure(self) -> StorageError | None:
-        """Why the store cannot be used; ``None`` if it can."""
-        return self._watched.torn or self._commits.failure or self.side_files.failure or self._lease_lost()
-
-    def _lease_lost(self) -> LostError | None:
-        """Why a store on a server is no longer ours, which may be known before a commit is due."""
-        if self._leased is None:
-            return None
-        try:
-            self._leased.check_lease()
-        except LostError as error:
-            return error
-        return None
+        """Why it cannot be used; ``None`` if it can."""
+        return self._worker.failure or self.side_files.failure
 
     @property
     def is_lost(self) -> bool:
@@ -217,8 +165,8 @@ class Job:
 
     @property
     def is_behind(self) -> bool:
-        """Whether the last commit that landed is too old to lease another page, or the right to the store may soon be lost."""
-        return self._commits.is_behind or (self._leased is not None and self._leased.is_fading)
+        """Whether nothing may be leased: what landed last is too old, or the right to the stores may soon be lost."""
+        return self._worker.is_behind
 
     def permit(self, host: str, lease: Lease | None) -> Callable[[], bool] | None:
         """What says, later, whether the host called *host* may still be requested; ``None`` if it always may.
@@ -228,64 +176,83 @@ class Job:
         Args:
             lease: Of the page that is requested; ``None`` if it is none.
         """
-        del host, lease
-        return None if self._leased is None else partial(is_safe, self._leased)
+        return self._worker.permit(host, lease)
 
     @property
     def waits_for_disk(self) -> bool:
-        """Whether that is because the disk has not taken the next one yet."""
-        return self._commits.waits_for_disk
+        """Whether nothing may be leased of a shard because its store has not taken the next commit yet."""
+        return any(shard.commits.waits_for_disk for shard in self.shards.values())
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so many pages of a shard have changed that a commit is due."""
+        return any(shard.commits.is_full for shard in self.shards.values())
 
     @property
     def commits(self) -> int:
-        """Commits that were stored."""
-        return self._commits.n_landed
+        """Commits of all shards that were stored."""
+        return self._worker.n_landed + sum(shard.commits.n_landed for shard in self.shards.values())
 
     @property
     def slowest_commit(self) -> float:
         """Seconds that the slowest of them took."""
-        return self._commits.slowest
+        return max([self._worker.slowest, *(shard.commits.slowest for shard in self.shards.values())])
 
     @property
     def last_commit(self) -> float:
-        """Seconds that the last of them took."""
-        return self._commits.last
+        """Seconds that the last commit of some shard took."""
+        return max((shard.commits.last for shard in self.shards.values()), default=0.0)
 
     @property
     def commit_age(self) -> float:
-        """Seconds since the moment of the last commit that landed."""
-        return self._commits.age
+        """Seconds since the oldest last commit of a shard that has something to do."""
+        now, shards = self.clock(), self.shards.values()
+        return max((shard.commits.age for shard in shards if shard.has_work(now)), default=0.0)
 
     def size_bytes(self) -> int | None:
         """Size of the store; ``None`` if that takes a question to a server."""
-        return None if isinstance(self._store, Leased) else self._store.size_bytes()
+        return self._worker.size_bytes()
 
     @property
     def is_quiet(self) -> bool:
         """Whether nobody else has anything to do for the job."""
-        return True
+        return self._worker.is_quiet
+
+    # -- seeds
 
     @property
     def takes_seeds(self) -> bool:
-        """Whether lists of seeds are taken up here."""
-        return True
+        """Whether lists of seeds are taken up here: where shard 0 is, with whose commits their offsets are stored."""
+        shard = self.shards.get(0)
+        return shard is not None and not shard.is_leaving
+
+    @property
+    def offsets(self) -> Offsets:
+        """How far the lists of seeds were taken up; each commit of shard 0 holds it beside what those seeds changed."""
+        shard = self.shards.get(0)
+        return shard.offsets if shard is not None else self._no_offsets
 
     def seed(self, link: Link, now: float, *, worth: float, enriches: bool) -> bool:
-        """Queue a page of a list of seeds; see :meth:`scrapy_aopic.core.crawl.Crawl.seed`."""
-        del enriches  # the caller sees whether it is known
-        return self.crawl.seed(link, now, worth=worth)
+        """Queue a page of a list of seeds; see :meth:`scrapy_aopic.core.shard.Shard.seed`."""
+        shard = self.shards[0]
+        shard.touch()
+        return shard.shard.seed(link, now, worth=worth, enriches=enriches)
 
     def enrich(self, key: bytes, now: float, worth: float) -> None:
-        """Give the known page under *key* the cash of *worth* seeds."""
-        self._crawl.enrich(key, now, worth)
+        """Give the known page under *key* of shard 0 the cash of *worth* seeds."""
+        shard = self.shards[0]
+        shard.touch()
+        shard.shard.enrich(key, now, worth)
 
     def seeded(self, key: bytes, host: str) -> Page | None:
-        """The page of a seed, if it is known."""
-        del host
-        return self.crawl.page(key)
+        """The page of a seed, if shard 0 knows it; others know theirs."""
+        shard = self.shards.get(0)
+        return shard.shard.page(key) if shard is not None and shard.shard.shard_of(host) == 0 else None
+
+    # -- what is due
 
     def tick(self, steps: int = 1) -> bool:
-        """Take note of a commit that ended; start the next one when it is due. Never waits.
+        """Take note of commits that ended; start the next ones when they are due. Never waits.
 
         Args:
             steps: Of the crawl since the last tick.
@@ -293,37 +260,31 @@ class Job:
         Returns:
             Whether there may be something to lease now that was not there before.
         """
-        self._commits.tick(steps)
-        return False
-
-    @property
-    def is_full(self) -> bool:
-        """Whether so many pages have changed that a commit is due."""
-        return self._commits.is_full
+        return self._worker.tick(steps)
 
     def hurry(self) -> None:
-        """Let the next commit begin as soon as none is under way, unless there is to be none before the end."""
-        self._commits.hurry()
+        """Let the next commit of each shard begin as soon as none is under way, unless there is to be none before the end."""
+        for shard in self.shards.values():
+            shard.commits.hurry()
 
     def run(self, task: Callable[[], object]) -> Future[object]:
         """Run *task*, which may wait for the disk, between two commits."""
-        return self._writer.run(task)
+        return self._executor.submit(task)
 
     def rank(self) -> None:
         """For an order that looks at the whole graph: compute scores in a thread, give them out bit by bit."""
-        if not self.is_torn:
-            self._rescoring.step()
+        self._worker.rank()
 
     def close(self, inspect: Callable[[Store], None] | None = None) -> None:
-        """Commit what is left, waiting for it, let *inspect* look at the result, and release the store.
+        """Commit what is left, waiting for it, let *inspect* look at the result, and release the stores.
 
         Raises:
-            StorageError: If the last commit failed, or was not made because of a read that failed; the folder then
-                holds the state of the one before.
+            StorageError: If the last commit failed, or was not made because of a read that failed; the job then is in the state
+                of the one before.
         """
         with self._opened:
-            self._commits.commit(is_clean=True)
-            if self.failure is not None:
-                raise self.failure
+            error = self._worker.close() or self.side_files.failure
+            if error is not None:
+                raise error
             if inspect is not None:
-                inspect(self._store)
+                self._worker.show(inspect)

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.shard import Shard
 
     from .clock import SharedClock
-    from .held_shard import Held
+    from .cluster_shard import ClusterShard
 
 _MAX_HOSTS = 50_000
 """Hosts whose shards are remembered by key, some 6 MB: many times those that are in work."""
@@ -108,8 +108,8 @@ class Shards:
     def __init__(self, of: int, policy: Policy, clock: SharedClock) -> None:
         now = clock()
         self._clock = clock
-        self._asked: Held | None = None
-        self.held: dict[int, Held] = {}
+        self._asked: ClusterShard | None = None
+        self.held: dict[int, ClusterShard] = {}
         self.is_blocked: Callable[[str], str] | None = None
         self.counters = Counters(since=now, is_whole=True)
         self.harvest = HarvestOfJob()
@@ -142,12 +142,12 @@ class Shards:
         number = self._number(lease.host)
         return [key for key, host in zip(keys, hosts, strict=True) if self._number_of(key, host) == number]
 
-    def _of_name(self, name: str) -> Held | None:
+    def _of_name(self, name: str) -> ClusterShard | None:
         """The shard of the host called *name*, if it is held and may be changed."""
         held = self._asked = self.held.get(self._number(name))
         return None if held is None or held.has_ended or held.is_torn else held
 
-    def _of_key(self, key: bytes) -> Held | None:
+    def _of_key(self, key: bytes) -> ClusterShard | None:
         """The same of the host under the key that *key* begins with, if its name was heard."""
         number = self._by_host.get(key[:HOST_BYTES])
         held = self._asked = self.held.get(number) if number is not None else None
@@ -200,7 +200,7 @@ class Shards:
         for held in self.held.values():
             self.block_in(held, now)
 
-    def block_in(self, held: Held, now: float) -> None:
+    def block_in(self, held: ClusterShard, now: float) -> None:
         """Block in *held*, which may just have come, what is blocked in all shards."""
         if not held.has_ended:
             held.touch()
@@ -348,7 +348,7 @@ class Shards:
             hold_late: As of :meth:`scrapy_aopic.core.crawl.Crawl.lease`; a host of any shard counts that is free by then.
         """
         first, is_held = inf, False
-        ready: list[tuple[Standing | None, Held]] = []
+        ready: list[tuple[Standing | None, ClusterShard]] = []
         for held in self.held.values():
             if held.wakes_at > now:
                 first = min(first, held.wakes_at)
@@ -438,7 +438,7 @@ class Shards:
             return None
         return partial(self._is_safe, held, lease)
 
-    def _is_safe(self, held: Held | None, lease: Lease | None) -> bool:
+    def _is_safe(self, held: ClusterShard | None, lease: Lease | None) -> bool:
         return held is not None and self.held.get(held.number) is held and held.is_safe(lease)
 
     # -- hosts
@@ -617,7 +617,7 @@ class Shards:
         for held in self.held.values():
             self.sample_in(held)
 
-    def sample_in(self, held: Held) -> None:
+    def sample_in(self, held: ClusterShard) -> None:
         """Set pages aside in *held*, too, which may just have come."""
         if self._sample is not None and not held.has_ended:
             held.touch()

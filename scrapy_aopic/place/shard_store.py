@@ -11,6 +11,14 @@ class ShardStore(Store, Protocol):
     """The store of a shard, which nobody else may change."""
 
     @property
+    def run(self) -> bytes:
+        """The run of the server that has its rows: it is lost after that, and what other runs have said of it does not count.
+
+        Empty if its rows are on a disk of this machine.
+        """
+        ...
+
+    @property
     def head(self) -> bytes:
         """What names its last commit, as no other commit is named."""
         ...

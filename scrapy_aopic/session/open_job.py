@@ -15,7 +15,6 @@ from scrapy_aopic.core.order import order_name
 from scrapy_aopic.exceptions import ExchangeError, SettingError, StorageError
 from scrapy_aopic.job.disks import OnDisk
 from scrapy_aopic.job.job import Job
-from scrapy_aopic.job.shared import SharedJob
 from scrapy_aopic.place.cutting import begin_cut, check_cut
 from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.paths import check_job_folder, check_no_home, seeds_folder, store_folder
@@ -125,7 +124,6 @@ class OpenJob:
             self.release()
             StateKeeper.replacing(crawler, None)
             raise
-        self.job.server_seeds = self._server_seeds
         self.admission.refused = self.job.crawl.counters.refused
         self.dropped = Dropped(
             self._lock.around.where / DROPPED if self._lock is not None and self.persists else None
@@ -150,30 +148,22 @@ class OpenJob:
         interval: float = read(settings, "AOPIC_DURABILITY")
         shards: int = read(settings, "AOPIC_SHARDS")
         disks: int = read(settings, "AOPIC_DISKS")
-        if address is not None and shards > 1:
-            keeper: Keeper | None = None
-            if disks and folder is not None:
-                cut = JobCut(shards, list_name(), disks)
-                keeper = OnDisk(folder, address, cut, policy, kind=kind, memory_mb=store_memory(settings))
-            return SharedJob(
-                folder,
-                policy,
-                address,
-                shards,
-                lock=self._lock,
-                server_seeds=self._server_seeds,
-                interval=interval,
-                keeper=keeper,
-                has_topic=self.topic is not None,
-            )
+        keeper: Keeper | None = None
+        if address is not None and disks and folder is not None:
+            cut = JobCut(shards, list_name(), disks)
+            keeper = OnDisk(folder, address, cut, policy, kind=kind, memory_mb=store_memory(settings))
         return Job(
             folder,
             policy,
             address=address,
+            shards=shards,
+            keeper=keeper,
             lock=self._lock,
             kind=kind,
             interval=interval,
             memory_mb=store_memory(settings),
+            server_seeds=self._server_seeds,
+            has_topic=self.topic is not None,
         )
 
     def _give_seeds(

@@ -37,6 +37,8 @@ class DiskShard:
         StorageError: If it is in use, or cannot be opened.
     """
 
+    run = b""  # no server has its rows
+
     def __init__(self, folder: Path, kind: str = "auto", *, memory_mb: int) -> None:
         self._token = secrets.token_hex(4)
         self._lock = lock_job(folder, "crawl")

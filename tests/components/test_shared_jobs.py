@@ -37,8 +37,8 @@ from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import PAGE_BYTES, unpack_page
 from scrapy_aopic.core.shards.all_shards import audit_shards
 from scrapy_aopic.exceptions import StorageError, UnreachableError
-from scrapy_aopic.job.job import PartOfJob
-from scrapy_aopic.job.shared import SharedJob
+from scrapy_aopic.job.job import Job
+from scrapy_aopic.job.worker import PartOfJob
 from scrapy_aopic.place.cutting import begin_cut
 from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.seeds.adding import add_seeds
@@ -375,7 +375,7 @@ LEASE = 1.0
 """Seconds."""
 
 
-def tick_until(job: SharedJob, is_done: Callable[[], object]) -> None:
+def tick_until(job: Job, is_done: Callable[[], object]) -> None:
     deadline = time.monotonic() + 30
     while not is_done():
         assert time.monotonic() < deadline
@@ -473,7 +473,7 @@ def test_mail_of_a_shards_next_owner_ends_the_crawl_only_if_there_is_none(
 ) -> None:
     address = Address("aopic:follow", settings["REDIS_URL"], lease=LEASE)
     begin_cut(address, 2, lambda: None)
-    job = SharedJob(None, Policy(), address, 2, lock=None, server_seeds=None, interval=0.05)
+    job = Job(None, Policy(), address=address, shards=2, interval=0.05)
     with redis.Redis.from_url(settings["REDIS_URL"]) as client:
 
         def states() -> dict[bytes, bytes]:
@@ -507,7 +507,7 @@ def test_mail_of_a_shards_next_owner_ends_the_crawl_only_if_there_is_none(
 def test_a_lost_shard_that_seems_damaged_is_left_alone_and_dropped(settings, monkeypatch) -> None:
     address = Address("aopic:follow", settings["REDIS_URL"], lease=LEASE)
     begin_cut(address, 2, lambda: None)
-    job = SharedJob(None, Policy(), address, 2, lock=None, server_seeds=None, interval=0.05)
+    job = Job(None, Policy(), address=address, shards=2, interval=0.05)
     shards = cast("Shards", job.crawl)
     tick_until(job, lambda: len(shards.held) == 2)
     for n in range(20):
@@ -546,7 +546,7 @@ def test_no_page_is_leased_whose_transfer_another_worker_may_not_wait_for(settin
     """In the second half of a lease that cannot be renewed, after which others take the shard."""
     address = Address("aopic:follow", settings["REDIS_URL"], lease=30.0)
     begin_cut(address, 2, lambda: None)
-    job = SharedJob(None, Policy(), address, 2, lock=None, server_seeds=None, interval=0.05)
+    job = Job(None, Policy(), address=address, shards=2, interval=0.05)
     shards = cast("Shards", job.crawl)
     tick_until(job, lambda: len(shards.held) == 2)
     for n in range(20):
@@ -568,9 +568,9 @@ def test_a_worker_that_loses_a_reply_while_it_opens_its_first_shard_tries_again(
 ) -> None:
     address = Address("aopic:follow", settings["REDIS_URL"], lease=30.0)
     begin_cut(address, 2, lambda: None)
-    job = SharedJob(None, Policy(), address, 2, lock=None, server_seeds=None, interval=0.05)
+    job = Job(None, Policy(), address=address, shards=2, interval=0.05)
     shards = cast("Shards", job.crawl)
-    opened = job._keeper.open_store
+    opened = job._worker._keeper.open_store
     failures = [UnreachableError("The connection broke."), UnreachableError("It broke again.")]
 
     def open_store(*args: Any) -> Any:
@@ -578,7 +578,7 @@ def test_a_worker_that_loses_a_reply_while_it_opens_its_first_shard_tries_again(
             raise failures.pop()
         return opened(*args)
 
-    monkeypatch.setattr(job._keeper, "open_store", open_store)
+    monkeypatch.setattr(job._worker._keeper, "open_store", open_store)
     tick_until(job, lambda: len(shards.held) == 2)
     assert not failures
     assert job.failure is None
@@ -588,12 +588,12 @@ def test_a_worker_that_loses_a_reply_while_it_opens_its_first_shard_tries_again(
 def test_a_worker_that_cannot_open_its_first_shard_for_another_reason_stops(settings, monkeypatch) -> None:
     address = Address("aopic:follow", settings["REDIS_URL"], lease=30.0)
     begin_cut(address, 2, lambda: None)
-    job = SharedJob(None, Policy(), address, 2, lock=None, server_seeds=None, interval=0.05)
+    job = Job(None, Policy(), address=address, shards=2, interval=0.05)
 
     def open_store(*args: Any) -> Any:
         raise StorageError("It is damaged.")
 
-    monkeypatch.setattr(job._keeper, "open_store", open_store)
+    monkeypatch.setattr(job._worker._keeper, "open_store", open_store)
     tick_until(job, lambda: job.failure is not None)
     assert job.is_torn
     with pytest.raises(StorageError, match="damaged"):
@@ -603,7 +603,7 @@ def test_a_worker_that_cannot_open_its_first_shard_for_another_reason_stops(sett
 def test_a_request_is_sent_only_while_nobody_else_can_have_its_host(settings, monkeypatch) -> None:
     address = Address("aopic:follow", settings["REDIS_URL"], lease=30.0)
     begin_cut(address, 2, lambda: None)
-    job = SharedJob(None, Policy(), address, 2, lock=None, server_seeds=None, interval=0.05)
+    job = Job(None, Policy(), address=address, shards=2, interval=0.05)
     shards = cast("Shards", job.crawl)
     tick_until(job, lambda: len(shards.held) == 2)
     shards.seed(link("host1.test", 1), job.clock())
@@ -637,7 +637,7 @@ def test_a_request_is_sent_only_while_nobody_else_can_have_its_host(settings, mo
 def test_letters_that_come_while_a_commit_is_tried_again_are_not_lost(settings, monkeypatch) -> None:
     address = Address("aopic:follow", settings["REDIS_URL"], lease=30.0)
     begin_cut(address, 2, lambda: None)
-    job = SharedJob(None, Policy(), address, 2, lock=None, server_seeds=None, interval=0.05)
+    job = Job(None, Policy(), address=address, shards=2, interval=0.05)
     shards = cast("Shards", job.crawl)
     tick_until(job, lambda: len(shards.held) == 2)
     receiver = shards.held[1]
@@ -664,7 +664,7 @@ def test_only_the_run_of_its_server_keeps_a_letter_that_was_lost_from_being_paid
     with redis_server.Server(tmp_path / "server", appendfsync="always") as server:
         address = Address("aopic:follow", server.url, lease=30.0)
         begin_cut(address, 2, lambda: None)
-        job = SharedJob(None, Policy(), address, 2, lock=None, server_seeds=None, interval=0.05)
+        job = Job(None, Policy(), address=address, shards=2, interval=0.05)
         shards = cast("Shards", job.crawl)
         tick_until(job, lambda: len(shards.held) == 2)
         sender, receiver = shards.held[0], shards.held[1]

@@ -26,7 +26,7 @@ from scrapy_aopic.core.focus.strategy import PageSeen
 from scrapy_aopic.core.focus.topic import LinkText
 from scrapy_aopic.core.order import LARGEST_VALUE, ORDERS
 from scrapy_aopic.core.policy import Policy
-from scrapy_aopic.job.shared import SharedJob
+from scrapy_aopic.job.job import Job
 from scrapy_aopic.place.cutting import begin_cut
 from scrapy_aopic.storage import Address
 
@@ -160,7 +160,7 @@ def test_waiting_pages_of_all_shards_are_valued_anew_a_few_at_a_time(server, cli
     address = Address("aopic:taught", server.url, lease=30.0)
     begin_cut(address, 4, lambda: None)
     policy = Policy(order=ORDERS["focused"]())
-    job = SharedJob(None, policy, address, 4, lock=None, server_seeds=None, interval=0.05, has_topic=True)
+    job = Job(None, policy, address=address, shards=4, interval=0.05, has_topic=True)
     shards = cast("Shards", job.crawl)
 
     def tick_until(holds: Callable[[], bool]) -> None:

@@ -41,7 +41,7 @@ def visit(job: Job, n: int) -> None:
 
 def land(job: Job) -> None:
     """Tick until everything so far has landed, if anything lands before the end."""
-    while not job._commits.is_over:
+    while not job.shards[0].commits.is_over:
         job.hurry()
         job.tick()
         time.sleep(0.001)
@@ -100,7 +100,7 @@ def test_what_had_landed_when_the_power_fails_is_there_and_the_crawl_goes_on(
 def test_a_commit_of_sqlite_is_synchronised(tmp_path: Path) -> None:
     """As ``test_a_store_that_could_not_sync_takes_no_more_writes`` shows of RocksDB."""
     job = Job(tmp_path / "job", WITHOUT_GAPS, kind="sqlite")
-    assert job._store._writer.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
+    assert job.shards[0].store._writer.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
     job.close()
 
 

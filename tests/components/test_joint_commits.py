@@ -11,8 +11,8 @@ import pytest
 
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.exceptions import LostError, StorageError
-from scrapy_aopic.job import joint_commits as together_module
-from scrapy_aopic.job.joint_commits import Together, one_by_one
+from scrapy_aopic.job import commit_thread
+from scrapy_aopic.job.commit_thread import JointCommits, one_by_one
 from scrapy_aopic.job.side_files import SideFiles
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ def executor() -> Iterator[ThreadPoolExecutor]:
         yield executor
 
 
-def add(together: Together, store: Store, n: int = 1) -> Future[None]:
-    return together.writer_of(cast("ShardStore", store)).write(batch(n))
+def add(joint: JointCommits, store: Store, n: int = 1) -> Future[None]:
+    return joint.writer_of(cast("ShardStore", store)).write(batch(n))
 
 
 def test_what_waits_is_written_at_once_and_fails_each_for_itself(executor) -> None:
@@ -60,27 +60,27 @@ def test_what_waits_is_written_at_once_and_fails_each_for_itself(executor) -> No
         groups.append(len(batches))
         return one_by_one(batches)
 
-    together = Together(executor, write, SideFiles())
-    futures = [add(together, store) for store in stores]
+    joint = JointCommits(executor, write, SideFiles())
+    futures = [add(joint, store) for store in stores]
     assert not any(future.done() for future in futures)
-    together.flush()
+    joint.flush()
     assert [future.exception(10) for future in futures] == [None, lost, None]
     assert [len(store.written) for store in stores] == [1, 0, 1]
-    together.flush()
+    joint.flush()
     assert groups == [3]
 
 
 def test_more_rows_than_readers_may_wait_for_are_parted(executor, monkeypatch) -> None:
-    monkeypatch.setattr(together_module, "MOST_ROWS", 10)
+    monkeypatch.setattr(commit_thread, "MOST_ROWS", 10)
     groups: list[int] = []
 
     def write(batches: Any) -> Sequence[Any]:
         groups.append(sum(len(rows) for _, found in batches for rows in found.values()))
         return one_by_one(batches)
 
-    together = Together(executor, write, SideFiles())
-    futures = [add(together, Store(), n) for n in (4, 5, 2, 30, 8, 2)]
-    together.flush()
+    joint = JointCommits(executor, write, SideFiles())
+    futures = [add(joint, Store(), n) for n in (4, 5, 2, 30, 8, 2)]
+    joint.flush()
     assert [future.exception(10) for future in futures] == [None] * 6
     assert groups == [9, 2, 30, 10]
 
@@ -91,9 +91,9 @@ def test_whatever_goes_wrong_is_the_failure_of_all_that_was_written(executor) ->
     def write(batches: Any) -> Sequence[Any]:
         raise error
 
-    together = Together(executor, write, SideFiles())
-    futures = [add(together, Store()) for _ in range(2)]
-    together.writer_of(cast("ShardStore", Store())).flush()
+    joint = JointCommits(executor, write, SideFiles())
+    futures = [add(joint, Store()) for _ in range(2)]
+    joint.writer_of(cast("ShardStore", Store())).flush()
     assert [future.exception(10) for future in futures] == [error] * 2
 
 
@@ -120,12 +120,12 @@ def test_what_lies_beside_the_stores_is_on_the_disk_before_their_commits(executo
 
     side_files = SideFiles()
     side_files.add(flush)
-    together = Together(executor, write, side_files)
+    joint = JointCommits(executor, write, side_files)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: done.append("sync"))
         for is_full in (False, True, False):  # noqa: B007 - read by flush()
-            futures = [add(together, Store()) for _ in range(2)]
-            together.flush()
+            futures = [add(joint, Store()) for _ in range(2)]
+            joint.flush()
             failures = [future.exception(10) for future in futures]
             assert failures == [side_files.failure] * 2
     assert done == ["flush", "sync", "write 2", "flush", "sync", "flush", "sync"]

@@ -1,6 +1,4 @@
-"""A job in shards, of which this process, a *worker*, holds some: as many as every other worker, give or take one.
-
-It is called like :class:`~.job.Job`.
+"""A worker of a job in several shards, which holds some of them: as many as every other worker, give or take one.
 
 Rule 1: there is no coordinator. Each worker sees the same list of workers and shards, and counts its share by it. Who has too many
 shards hands some over, who has too few takes those that nobody holds; the lease of each store decides between two.
@@ -32,34 +30,32 @@ from scrapy_aopic.core.ledger import NOWHERE, Sums
 from scrapy_aopic.core.shard import ShardId
 from scrapy_aopic.exceptions import GoneError, LostError, StorageError, UnreachableError
 from scrapy_aopic.place.shard_places import OnServer
-from scrapy_aopic.seeds.offsets import Offsets
 from scrapy_aopic.storage.redis.writer_lease import InUseError
 
-from .clock import ServerTime, SharedClock
+from .clock import ServerTime, SharedClock, read_mark
+from .cluster_shard import ClusterShard
+from .commit_thread import JointCommits
 from .exchange import Exchange
-from .held_shard import Held
-from .job import Job, PartOfJob
-from .joint_commits import Together
 from .shards import Shards
 from .shared_learning import SharedLearning
-from .side_files import SideFiles
+from .worker import PartOfJob
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from concurrent.futures import Future
+    from concurrent.futures import Executor, Future
     from pathlib import Path
 
     from scrapy_aopic.core.api import Lease
     from scrapy_aopic.core.policy import Policy
     from scrapy_aopic.core.ports import Store
-    from scrapy_aopic.core.records import Link, Page
     from scrapy_aopic.place.shard_places import Keeper
+    from scrapy_aopic.place.shard_store import ShardStore
     from scrapy_aopic.seeds.server_seeds import ServerSeeds
     from scrapy_aopic.storage import Address
-    from scrapy_aopic.storage.lock import Lock
     from scrapy_aopic.storage.redis.membership import Look, ShardState
 
-    from .held_shard import Post
+    from .cluster_shard import Post
+    from .side_files import SideFiles
 
 logger = logging.getLogger(__name__)
 
@@ -86,14 +82,16 @@ _PAUSE = 0.005
 """Seconds between looks at the shards, which cost a few microseconds each."""
 
 
-class SharedJob(Job):
+class ClusterWorker:
     """This worker's part of the job at *address*.
 
     Args:
+        folder: Job folder of the worker, if it has one.
         shards: Of the job.
-        server_seeds: The seeds that wait on the server.
+        keeper: Where they are; by default on the server. It is closed by :meth:`release`, or if this cannot be opened.
+        executor: Its thread writes commits.
         interval: Seconds between commits of a shard.
-        keeper: Where the shards are; by default on the server. It is closed with the job, or if that cannot be opened.
+        server_seeds: The seeds that wait on the server.
         has_topic: Whether pages are graded for a topic, of which workers tell each other.
 
     Raises:
@@ -107,27 +105,24 @@ class SharedJob(Job):
         address: Address,
         shards: int,
         *,
-        lock: Lock | None,
-        server_seeds: ServerSeeds | None,
+        keeper: Keeper | None,
+        executor: Executor,
+        side_files: SideFiles,
         interval: float,
-        keeper: Keeper | None = None,
-        has_topic: bool = False,
+        server_seeds: ServerSeeds | None,
+        has_topic: bool,
     ) -> None:
-        # All of Job's are set here: what it opens is one store, and here are many.
-        self.folder = folder
-        self.name = str(address)
-        self.server_seeds = server_seeds
+        self._folder = folder
+        self._name = str(address)
+        self._server_seeds = server_seeds
         if server_seeds is not None:
             server_seeds.looks = False  # the looks at the shards show what waits
-        self.offsets = Offsets({})
-        self.side_files = SideFiles()
         self._address = address
         self._n = shards
-        self._lock = lock
         self._interval = interval
         self._failure: StorageError | None = None
         self._odd: dict[int, float] = {}
-        self._opening: dict[int, Future[Held | None]] = {}
+        self._opening: dict[int, Future[ClusterShard | None]] = {}
         self._n_opened = 0
         self._serials: dict[int, int] = {}
         self._near: dict[int, int] = {}
@@ -135,11 +130,12 @@ class SharedJob(Job):
         self._is_quiet = False
         self._asleep_so_far: set[int] = set()
         self._tick_at = 0.0
-        self._n_landed = 0
-        self._slowest = 0.0
+        self.n_landed = 0
+        self.slowest = 0.0
         self._said = (-1, -1)
         self._asleep: list[int] = []
-        self._turns: list[Held] = []
+        self._turns: list[ClusterShard] = []
+        self.learning: SharedLearning | None = None
         with ExitStack() as opened:
             self._keeper = keeper or OnServer(folder, address, shards)
             opened.callback(self._keeper.close)
@@ -154,17 +150,14 @@ class SharedJob(Job):
                 max_active=max(policy.max_active // most, _LEAST_HOSTS),
             )
             opened.callback(self._registry.close)
-            self._shared_clock = SharedClock(ServerTime(*self._registry.now()))
-            self.clock = self._shared_clock
-            self._shards = Shards(shards, policy, self._shared_clock)
-            self.crawl = self._shards
-            self._executor = ThreadPoolExecutor(1, "aopic-commit")
-            opened.callback(self._executor.shutdown)
-            self._together = Together(self._executor, self._keeper.write, self.side_files)
+            self.clock = SharedClock(ServerTime(*self._registry.now()))
+            self.crawl = Shards(shards, policy, self.clock)
+            self.shards = self.crawl.held
+            self._joint: JointCommits[ShardStore] = JointCommits(executor, self._keeper.write, side_files)
             self._opener = ThreadPoolExecutor(1, "aopic-shards")
             opened.callback(self._opener.shutdown)
             if has_topic:
-                self.learning = SharedLearning(address, self._registry.token, self._shards.harvest)
+                self.learning = SharedLearning(address, self._registry.token, self.crawl.harvest)
                 opened.callback(self.learning.close)
             self._exchange = Exchange(self._registry, address.lease, self._keeper.pause)
             self._opened = opened.pop_all()
@@ -177,33 +170,23 @@ class SharedJob(Job):
         return self._failure is not None
 
     @property
-    def has_torn_shards(self) -> bool:
-        """Whether a read of one of its shards failed: that is dropped if it was lost, else the crawl ends."""
-        return any(held.is_torn for held in self._shards.held.values())
-
-    @property
     def failure(self) -> StorageError | None:
         """Why it cannot be used; ``None`` if it can."""
-        return self._failure or self.side_files.failure or self._keeper.failure or self._exchange.failure
+        return self._failure or self._keeper.failure or self._exchange.failure
 
     @property
     def is_behind(self) -> bool:
         """Whether nothing may be leased, because no shard is held, the last commits of all are too old, or the lease ends."""
-        held, now = self._shards.held.values(), self.clock()
+        held, now = self.shards.values(), self.clock()
         return self._keeper.is_fading or all(each.commits.is_behind and each.has_work(now) for each in held)
 
     def permit(self, host: str, lease: Lease | None) -> Callable[[], bool] | None:
         """What says, later, whether the host called *host* may still be requested; see :meth:`.job.Job.permit`."""
-        is_safe = self._shards.permit(host, lease)
+        is_safe = self.crawl.permit(host, lease)
         return partial(self._is_safe, is_safe) if is_safe is not None else None
 
     def _is_safe(self, is_shard_safe: Callable[[], bool]) -> bool:
         return not self._keeper.is_fading and self._keeper.failure is None and is_shard_safe()
-
-    @property
-    def waits_for_disk(self) -> bool:
-        """Whether the server has not taken the next commit yet of any shard that may not be leased from."""
-        return any(each.commits.waits_for_disk for each in self._shards.held.values())
 
     @property
     def is_quiet(self) -> bool:
@@ -211,67 +194,31 @@ class SharedJob(Job):
         last = self._last
         if not self._is_quiet or last is None or self._asleep_so_far:
             return False
-        if last.seed_lists and self.server_seeds is not None and last.is_owned[0]:
+        if last.seed_lists and self._server_seeds is not None and last.is_owned[0]:
             return False
         # What was stored here since that look may have letters that nobody has seen.
-        return all(held.state.head == last.heads[number] for number, held in self._shards.held.items())
+        return all(held.state.head == last.heads[number] for number, held in self.shards.items())
 
     @property
     def part(self) -> PartOfJob:
         """What this worker has of it, as of the last look at the server."""
         workers = len(self._last.workers) if self._last is not None else 1
-        return PartOfJob(self._n, len(self._shards.held), workers)
-
-    @property
-    def takes_seeds(self) -> bool:
-        """Whether lists of seeds are taken up here."""
-        held = self._shards.held.get(0)
-        return held is not None and not held.is_leaving
-
-    @property
-    def commits(self) -> int:
-        """Commits of all shards that were stored."""
-        return self._n_landed + sum(held.commits.n_landed for held in self._shards.held.values())
-
-    @property
-    def slowest_commit(self) -> float:
-        """Seconds that the slowest of them took."""
-        return max([self._slowest, *(held.commits.slowest for held in self._shards.held.values())])
-
-    @property
-    def last_commit(self) -> float:
-        """Seconds that the last commit of some shard took."""
-        return max((held.commits.last for held in self._shards.held.values()), default=0.0)
-
-    @property
-    def commit_age(self) -> float:
-        """Seconds since the oldest last commit of a shard that has something to do."""
-        now, held = self.clock(), self._shards.held.values()
-        return max((each.commits.age for each in held if each.has_work(now)), default=0.0)
-
-    @property
-    def is_full(self) -> bool:
-        """Whether so many pages of a shard have changed that a commit is due."""
-        return any(held.commits.is_full for held in self._shards.held.values())
+        return PartOfJob(self._n, len(self.shards), workers)
 
     def size_bytes(self) -> int | None:
         """``None``: that takes many questions to the server."""
         return None
 
-    # -- what a session does with it
+    # -- what is due
 
-    def tick(self, steps: int = 1) -> bool:
-        """Do what is due; see :meth:`~.job.Job.tick`. Never waits.
-
-        Returns:
-            Whether there may be something to lease now that was not there before.
-        """
+    def tick(self, steps: int) -> bool:
+        """Do what is due; see :meth:`.job.Job.tick`."""
         now = self.clock()
         if now < self._tick_at or self._failure is not None:
             return False
         self._tick_at = now + _PAUSE
-        if steps > 1 and self.takes_seeds:
-            self._shards.held[0].steps += steps - 1
+        if steps > 1 and (held := self.shards.get(0)) is not None and not held.is_leaving:
+            held.steps += steps - 1  # seeds that were taken up
         try:
             return self._tick(now)
         except StorageError as error:
@@ -284,7 +231,7 @@ class SharedJob(Job):
         for post in done:
             self._posted(post)
         for post in failed:
-            held = self._shards.held.get(post.number)
+            held = self.shards.get(post.number)
             if held is not None and held.run == post.run:
                 held.post_failed(post)
         for look, own in looks:
@@ -303,20 +250,20 @@ class SharedJob(Job):
         When all have had their turn, those that have begun are written.
         """
         if not self._turns:
-            self._turns = [*self._shards.held.values()]
+            self._turns = [*self.shards.values()]
         until = time.perf_counter() + _COMMIT_SECONDS
         while self._turns and time.perf_counter() < until:
             held = self._turns.pop()
-            is_there = self._shards.held.get(held.number) is held and held.failure is None
+            is_there = self.shards.get(held.number) is held and held.failure is None
             if is_there and not (
                 held.is_leaving and held.is_free
             ):  # these make their last commit by themselves
                 with self._watching(held):
                     held.tick(now)
         if not self._turns:
-            self._together.flush()
+            self._joint.flush()
 
-    def _go_on_with(self, held: Held, now: float, *, is_seen: bool) -> bool:
+    def _go_on_with(self, held: ClusterShard, now: float, *, is_seen: bool) -> bool:
         """Do what is due for *held*; returns whether letters were read."""
         if held.is_leaving and held.is_free:
             if held.end():
@@ -327,9 +274,9 @@ class SharedJob(Job):
             self._post(held)
         return has_read
 
-    def _usable(self) -> Iterator[Held]:
+    def _usable(self) -> Iterator[ClusterShard]:
         """Each shard that is held, as long as it can be used; one that cannot is dropped, or ends the crawl."""
-        for held in list(self._shards.held.values()):
+        for held in list(self.shards.values()):
             if (failure := held.failure) is None:
                 self._odd.pop(held.number, None)
                 yield held
@@ -337,7 +284,7 @@ class SharedJob(Job):
                 self._drop(held, failure)
 
     @contextmanager
-    def _watching(self, held: Held) -> Iterator[None]:
+    def _watching(self, held: ClusterShard) -> Iterator[None]:
         """*held* may be a shard that this process has lost without knowing it yet.
 
         Then letters that its next owner has sent, or has removed, look like damage. So what goes wrong stops this shard
@@ -348,48 +295,22 @@ class SharedJob(Job):
         except StorageError as error:
             held.tear(error)
 
-    def hurry(self) -> None:
-        """Let the next commit of each shard begin as soon as none is under way."""
-        for held in self._shards.held.values():
-            held.commits.hurry()
-
-    def run(self, task: Callable[[], object]) -> Future[object]:
-        """Run *task*, which may wait for the disk, between two commits."""
-        return self._executor.submit(task)
-
     def rank(self) -> None:
         """Nothing: no order of a job in shards looks at the whole graph."""
-
-    def seed(self, link: Link, now: float, *, worth: float, enriches: bool) -> bool:
-        """Queue a page of a list of seeds; see :meth:`scrapy_aopic.core.shard.Shard.seed`."""
-        held = self._shards.held[0]
-        held.touch()
-        return held.shard.seed(link, now, worth=worth, enriches=enriches)
-
-    def enrich(self, key: bytes, now: float, worth: float) -> None:
-        """Give the known page under *key* of shard 0 the cash of *worth* seeds."""
-        held = self._shards.held[0]
-        held.touch()
-        held.shard.enrich(key, now, worth)
-
-    def seeded(self, key: bytes, host: str) -> Page | None:
-        """The page of a seed, if shard 0 knows it; others know theirs."""
-        held = self._shards.held.get(0)
-        return held.shard.page(key) if held is not None and held.shard.shard_of(host) == 0 else None
 
     # -- looks
 
     def _take(self, look: Look, own: Mapping[int, int]) -> bool:
         """Take note of a *look* that was taken for the shards *own*; returns whether it woke anything."""
-        self._shared_clock.hear(ServerTime(look.now, look.asked, look.heard))
+        self.clock.hear(ServerTime(look.now, look.asked, look.heard))
         was_quiet, self._is_quiet, self._last = self._is_quiet, look.is_quiet, look
         if self.learning is not None:
             self.learning.workers = len(look.workers)
-        if self.server_seeds is not None and 0 in self._shards.held:
-            self.server_seeds.heard_of(look.seed_lists)
+        if self._server_seeds is not None and 0 in self.shards:
+            self._server_seeds.heard_of(look.seed_lists)
         self._asleep_so_far -= {number for number, is_owned in enumerate(look.is_owned) if is_owned}
         whole = _sums_of(look.states)
-        for number, held in self._shards.held.items():
+        for number, held in self.shards.items():
             # Also to one whose commit has just failed, and is tried again: they are not brought once more.
             if held.run in (b"", look.run) and own.get(number) == self._serials.get(number):
                 held.deliver(look.letters.get(number, ()))
@@ -403,7 +324,7 @@ class SharedJob(Job):
             self._learn(held, whole)
         return (self._is_quiet and not was_quiet) or bool(look.letters)
 
-    def _learn(self, held: Held, whole: Sums) -> None:
+    def _learn(self, held: ClusterShard, whole: Sums) -> None:
         """Let *held* know the sums of all other shards, of which the *whole* job has so much."""
         last = self._last
         if last is None or not last.states:
@@ -413,7 +334,7 @@ class SharedJob(Job):
 
     def _balance(self, look: Look) -> None:
         """Hand over shards that are too many, or take some."""
-        held = self._shards.held
+        held = self.shards
         if self._keeper.own is not None:
             self._open_own(self._keeper.own, look)
             return
@@ -441,7 +362,7 @@ class SharedJob(Job):
     def _open_own(self, own: Sequence[int], look: Look) -> None:
         """Open the shards that are this worker's own, and say of which others nobody has one open."""
         for number in own:
-            if number not in self._shards.held and number not in self._opening:
+            if number not in self.shards and number not in self._opening:
                 self._opening[number] = self._opener.submit(self._open, number)
         if self._opening:
             return
@@ -458,32 +379,43 @@ class SharedJob(Job):
         self._said = n_held, n_workers
         logger.info(
             "This worker holds %(held)d of %(shards)d shards of the crawl in %(folder)s; workers: %(workers)d",
-            {"held": n_held, "shards": self._n, "folder": self.name, "workers": n_workers},
+            {"held": n_held, "shards": self._n, "folder": self._name, "workers": n_workers},
         )
 
-    def _open(self, number: int) -> Held | None:
+    def _open(self, number: int) -> ClusterShard | None:
         """Open a shard, in a thread; ``None`` if another worker was faster."""
         try:
-            held = Held(
-                self._keeper.open_store(number, self._last, self._shared_clock),
-                str(self._address.of_shard(number)),
+            store = self._keeper.open_store(number, self._last, self.clock)
+            self._advance_clock(store)
+            held = ClusterShard(
+                store,
                 replace(self._policy, order=copy(self._policy.order)),
-                self._shared_clock,
+                self.clock,
                 ShardId(number, self._n),
+                name=str(self._address.of_shard(number)),
                 interval=self._interval,
-                phase=self._phase(number),
-                together=self._together,
+                shift=self._phase(number) * self._interval,
+                writer=self._joint.writer_of(store),
                 worker=self._registry.token,
             )
         except (InUseError, LostError):
             return None
         try:
-            if number == 0 and self.server_seeds is not None:
-                self.server_seeds.begin_anew()
+            if number == 0 and self._server_seeds is not None:
+                self._server_seeds.begin_anew()
         except BaseException:
             held.close()
             raise
         return held
+
+    def _advance_clock(self, store: ShardStore) -> None:
+        """The clock is no earlier than at the last commit of *store*, which is closed if it cannot be read."""
+        try:
+            if mark := read_mark(store):
+                self.clock.advance(mark[0])
+        except BaseException:
+            store.close()
+            raise
 
     def _phase(self, number: int) -> float:
         """Part of the interval by which the commits of a shard are shifted.
@@ -515,36 +447,34 @@ class SharedJob(Job):
             self._odd.pop(number, None)
             self._n_opened += 1
             self._serials[number] = self._n_opened
-            self._shards.held[number] = held
-            if number == 0:
-                self.offsets = held.offsets
+            self.shards[number] = held
             if self._last is not None:
                 self._learn(held, _sums_of(self._last.states))
             if held.shard.is_resumed and not held.shard.was_clean:
                 logger.info(
                     "Shard %(number)d of the crawl in %(folder)s was not closed: what was in flight is queued again, and none "
                     "of its hosts is asked for a while",
-                    {"number": number, "folder": self.name},
+                    {"number": number, "folder": self._name},
                 )
             self._note_own()
-            if self._shards.is_blocked is not None:
-                self._shards.block_in(held, self.clock())
-            self._shards.sample_in(held)
-            self._shards.seed_early(self.clock())
+            if self.crawl.is_blocked is not None:
+                self.crawl.block_in(held, self.clock())
+            self.crawl.sample_in(held)
+            self.crawl.seed_early(self.clock())
         return is_news
 
     def _note_own(self) -> None:
-        self._exchange.own = {number: self._serials[number] for number in self._shards.held}
+        self._exchange.own = {number: self._serials[number] for number in self.shards}
 
-    def _post(self, held: Held) -> None:
+    def _post(self, held: ClusterShard) -> None:
         if post := held.take_post(self._route):
             self._exchange.post(post)
 
     def _route(self, to: int) -> int | str:
-        """By which way letters to the shard *to* go; see :meth:`~.held_shard.Held.take_post`."""
+        """By which way letters to the shard *to* go; see :meth:`~.cluster_shard.ClusterShard.take_post`."""
         if (opened := self._near.get(to)) is not None:
             return opened
-        if to in self._shards.held or (self._keeper.own is not None and to in self._keeper.own):
+        if to in self.shards or (self._keeper.own is not None and to in self._keeper.own):
             return ""  # until others know that it is open here
         homes = self._last.homes if self._last is not None else None
         return _SERVER if homes is None else homes.get(to, "")
@@ -552,28 +482,28 @@ class SharedJob(Job):
     def _posted(self, post: Post) -> None:
         """The server has *post*: the shards of this process get what is in it for them."""
         for to, letter in post.near:
-            receiver = self._shards.held.get(to)
+            receiver = self.shards.get(to)
             if receiver is not None and receiver.run == post.run:
                 receiver.hand_in(letter)
-        if post.state is not None and self._shards.held.get(post.number) is post.sender:
+        if post.state is not None and self.shards.get(post.number) is post.sender:
             self._near[post.number] = self._serials[post.number]
 
     # -- shards go
 
-    def _remove(self, held: Held) -> None:
-        del self._shards.held[held.number]
+    def _remove(self, held: ClusterShard) -> None:
+        del self.shards[held.number]
         self._near.pop(held.number, None)
-        self._n_landed += held.commits.n_landed
-        self._slowest = max(self._slowest, held.commits.slowest)
+        self.n_landed += held.commits.n_landed
+        self.slowest = max(self.slowest, held.commits.slowest)
         self._note_own()
 
-    def _hand_over(self, held: Held) -> None:
+    def _hand_over(self, held: ClusterShard) -> None:
         """The last commit of *held* has landed: others may have it."""
         self._post(held)
         self._remove(held)
         self._opener.submit(held.close)
 
-    def _drop(self, held: Held, error: StorageError) -> None:
+    def _drop(self, held: ClusterShard, error: StorageError) -> None:
         """*held* cannot be used because of *error*: end, or go on without it.
 
         That is done if it was lost, or torn by a connection that broke: whoever opens it next finds it as it was.
@@ -594,9 +524,7 @@ class SharedJob(Job):
             "%(error)s This worker goes on %(rest)s",
             {
                 "error": error,
-                "rest": "with its other shards"
-                if len(self._shards.held) > 1
-                else "as soon as a shard is free",
+                "rest": "with its other shards" if len(self.shards) > 1 else "as soon as a shard is free",
             },
         )
         self._odd.pop(held.number, None)
@@ -608,45 +536,47 @@ class SharedJob(Job):
         since = self._odd.setdefault(number, time.monotonic())
         return time.monotonic() - since > self._address.lease
 
-    def close(self, inspect: Callable[[Store], None] | None = None) -> None:
-        """Commit what is left of all shards, waiting for it, and let others have them.
+    def close(self) -> StorageError | None:
+        """Commit what is left of all shards, waiting for it, and let others have them; see :meth:`.worker.Worker.close`.
 
-        Raises:
-            StorageError: If that failed; nothing that was committed before is lost.
+        Nothing is tried if the server is gone, or a shard that only this worker has.
         """
-        with self._opened:
-            for number, opening in self._opening.items():
-                with suppress(StorageError):
-                    if (late := opening.result()) is not None:
-                        self._shards.held[number] = (
-                            late  # to be closed like the others, not like one that crashed
-                        )
-            self._opening = {}
-            error = self.failure
-            ending = [held for held in self._shards.held.values() if error is None and held.failure is None]
-            for held in ending:
-                held.has_ended = True
-                held.commits.begin(is_clean=True)
-            for held in self._shards.held.values():
-                if held in ending:
-                    held.commits.land()
-                    if held.failure is None:
-                        with self._watching(held):
-                            self._post(held)
-                            continue
-                if not isinstance(held.failure, LostError):
-                    error = error or held.failure
-            # At once: each may have to find out that the server is gone.
-            with ThreadPoolExecutor(_CLOSED_AT_ONCE) as closing:
-                deque(closing.map(Held.close, self._shards.held.values()), maxlen=0)
-            self._exchange.close()
-            if error is not None:
-                raise error
-            if inspect is not None:
-                logger.info(
-                    "AOPIC_REPORT shows nothing of a job in shards: 'scrapy aopic status %(folder)s' does",
-                    {"folder": self.name},
-                )
+        for number, opening in self._opening.items():
+            with suppress(StorageError):
+                if (late := opening.result()) is not None:
+                    self.shards[number] = late  # to be closed like the others, not like one that crashed
+        self._opening = {}
+        error = self.failure
+        ending = [held for held in self.shards.values() if error is None and held.failure is None]
+        for held in ending:
+            held.has_ended = True
+            held.commits.begin(is_clean=True)
+        for held in self.shards.values():
+            if held in ending:
+                held.commits.land()
+                if held.failure is None:
+                    with self._watching(held):
+                        self._post(held)
+                        continue
+            if not held.is_lost:
+                error = error or held.failure
+        # At once: each may have to find out that the server is gone.
+        with ThreadPoolExecutor(_CLOSED_AT_ONCE) as closing:
+            deque(closing.map(ClusterShard.close, self.shards.values()), maxlen=0)
+        self._exchange.close()
+        return error
+
+    def show(self, inspect: Callable[[Store], None]) -> None:
+        """Say what shows the job instead: *inspect* looks at one store."""
+        del inspect
+        logger.info(
+            "AOPIC_REPORT shows nothing of a job in shards: 'scrapy aopic status %(folder)s' does",
+            {"folder": self._name},
+        )
+
+    def release(self) -> None:
+        """Leave the job."""
+        self._opened.close()
 
 
 def _sums_of(states: Mapping[int, ShardState]) -> Sums:

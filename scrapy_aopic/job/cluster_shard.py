@@ -1,11 +1,8 @@
-"""A shard of a job that this process holds: its store, its crawl, its commits and its mail.
+"""A shard of a job with several: what :mod:`.open_shard` is, its mail, and how it is handed over.
 
-Rule 1: a shard is opened by a thread, up to the commit that says that a crash from here on is one; only then it is handed to
-the event loop, which alone touches it from there on.
+Rule 1: what is posted of it is what its last commit holds: see :mod:`scrapy_aopic.storage.redis.membership`.
 
-Rule 2: what is posted of it is what its last commit holds: see :mod:`scrapy_aopic.storage.redis.membership`.
-
-Rule 3: a shard that is handed over first settles what is in flight; its last commit is a clean one, so that its hosts need
+Rule 2: a shard that is handed over first settles what is in flight; its last commit is a clean one, so that its hosts need
 no pause in other hands. One that was lost is dropped as it is.
 """
 
@@ -14,29 +11,22 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from scrapy_aopic.core.layout import CLOCK_KEY, OUTBOX, Family
-from scrapy_aopic.core.records import unpack
-from scrapy_aopic.core.shard import Shard
-from scrapy_aopic.exceptions import LostError, StorageError
-from scrapy_aopic.seeds.offsets import read_offsets
-from scrapy_aopic.storage import is_safe
+from scrapy_aopic.core.layout import OUTBOX, Family
 from scrapy_aopic.storage.redis.mailboxes import PostedLetter
 from scrapy_aopic.storage.redis.membership import ShardState
 
-from .commit_thread import Commits, WatchedStore, with_job_rows
+from .open_shard import OpenShard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from scrapy_aopic.core.api import Lease
     from scrapy_aopic.core.policy import Policy
     from scrapy_aopic.core.ports import Batch
     from scrapy_aopic.core.shard import ShardId
     from scrapy_aopic.place.shard_store import ShardStore
 
-    from .clock import SharedClock
+    from .clock import JobClock
     from .commit_thread import Writer
-    from .joint_commits import Together
 
 _READ_SECONDS = 0.01
 """Seconds of the event loop that letters to a shard may take at once; one letter takes up to twice as long."""
@@ -61,28 +51,23 @@ _WINDOW = 64
 nobody has open for long fills neither the server nor the memory of others; the rest waits in their stores."""
 
 
-class Held:
+class ClusterShard(OpenShard):
     """The shard *shard_id* of a job, whose *store* is the caller's own.
 
     Args:
-        name: What messages call it.
         policy: How its cash is spent; its own.
+        name: What messages call it.
+        writer: Writes its commits.
         interval: Seconds between commits.
-        phase: Part of *interval* by which its commits are shifted: all commits with the same one are due at the same instants.
-        together: By which its commits are written.
+        shift: Seconds by which its commits are shifted: all commits with the same one are due at the same instants.
         worker: Token of this process.
 
     Attributes:
-        number: Which shard it is.
-        shard: Its crawl.
-        offsets: How far lists of seeds were taken up.
-        is_leaving: Whether it is to be handed over; nothing is leased from it then.
         has_ended: Whether its last commit was begun; nothing may be changed any more then.
         wakes_at: Nothing can be leased from it before this instant, unless something changes.
         steps: Of its crawl since its commits were last told.
         state: What it was like at its last commit.
-        run: Of the server that has its rows: it is lost after that, and what other runs have said of it does not count. Empty
-            if its rows are on a disk of this machine.
+        run: See :class:`~scrapy_aopic.place.shard_store.ShardStore`.
 
     Raises:
         StorageError: If it cannot be opened; the store is closed then.
@@ -91,39 +76,26 @@ class Held:
     def __init__(
         self,
         store: ShardStore,
-        name: str,
         policy: Policy,
-        clock: SharedClock,
+        clock: JobClock,
         shard_id: ShardId,
         *,
+        name: str,
+        writer: Writer,
         interval: float,
-        phase: float,
-        together: Together,
+        shift: float,
         worker: str,
     ) -> None:
-        self.number = shard_id.number
-        self.is_leaving = self.has_ended = False
+        super().__init__(
+            store, store, policy, clock, shard_id, name=name, writer=writer, interval=interval, shift=shift
+        )
+        self.has_ended = False
         self.wakes_at = 0.0
         self.steps = 0
         self._worker = worker
-        self._store = store
-        self.run: bytes = getattr(store, "run", b"")
+        self._fenced = store
+        self.run = store.run
         self._retry_at = 0.0
-        try:
-            mark = self._store.get_many(Family.META, (CLOCK_KEY,))[0]
-            if mark is not None:
-                clock.advance(unpack(mark)[0])
-            self._watched = WatchedStore(self._store)
-            self.shard = Shard(self._watched, policy, clock(), shard_id)
-            self.offsets = read_offsets(self._store)
-            now = clock()
-            batch = with_job_rows(self.shard.take_changes(now), self.offsets, clock)
-            self._watched.write(batch, sync=True)
-            self.shard.changes_landed()
-            self.offsets.land()
-        except BaseException:
-            self._store.close()
-            raise
         self._taken: dict[tuple[int, int], bytes] = {}
         self._letters: dict[tuple[int, int], bytes] = {}
         self._sent: dict[int, int] = {}
@@ -134,41 +106,13 @@ class Held:
         self._request = 0
         self._from_server: set[tuple[int, int]] = set()
         self._to_remove: set[tuple[int, int]] = set()
-        self._is_idle = self._look_idle(now)
+        self._is_idle = self._look_idle(self.commits.taken_at)
         self._sums = self.shard.sums
         self.state: ShardState = self._read_state()
         self._is_state_new = True
-        self.commits = _ShardCommits(
-            self,
-            self._watched,
-            clock,
-            writer=together.writer_of(self._store),
-            interval=interval,
-            shift=phase * interval,
-            within=policy.commit_within,
-            saved_at=now,
-            name=name,
-        )
+        self.commits.on_taken, self.commits.on_landed = self._note_taken, self._note_landed
 
     # -- how it is
-
-    @property
-    def failure(self) -> StorageError | None:
-        """Why it cannot be used any more; ``None`` if it can. A :class:`LostError` concerns this shard only."""
-        try:
-            self._store.check_lease()
-        except LostError as error:
-            return error
-        return self._watched.torn or self.commits.failure
-
-    @property
-    def is_torn(self) -> bool:
-        """Whether what was read of its store cannot be: it failed, or is at odds with what others have."""
-        return self._watched.torn is not None
-
-    def tear(self, error: StorageError) -> None:
-        """What was read cannot be, because of *error*: leave everything as it is from now on."""
-        self._watched.torn = self._watched.torn or error
 
     @property
     def has_post(self) -> bool:
@@ -178,17 +122,9 @@ class Held:
     @property
     def is_ready(self) -> bool:
         """Whether a page may be leased, as far as store and commits are concerned."""
-        if self.is_leaving or self.commits.is_behind or self._store.is_fading:
+        if self.is_leaving or self.commits.is_behind or self.is_fading:
             return False
         return self.failure is None
-
-    def is_safe(self, lease: Lease | None) -> bool:
-        """Whether a host of it may still be requested: nobody else can have the shard meanwhile.
-
-        Args:
-            lease: Of the page that is requested; ``None`` if it is none.
-        """
-        return is_safe(self._store) and (lease is None or self.shard.is_leased(lease))
 
     @property
     def is_free(self) -> bool:
@@ -197,8 +133,7 @@ class Held:
 
     def has_work(self, now: float) -> bool:
         """Whether it has pages to fetch, letters to apply, or changes to store that are not stored yet."""
-        is_stored = not (self.shard.has_changes or self.commits.is_writing)
-        return bool(self._inbox) or not is_stored or self.shard.has_work(now)
+        return bool(self._inbox) or super().has_work(now)
 
     def touch(self) -> None:
         """Something changes."""
@@ -232,18 +167,18 @@ class Held:
             self._retry_at = time.monotonic() + _RETRY
             self.commits.take(is_clean=self.has_ended)
 
-    def close(self) -> None:
-        """Let others have it. May take long, and may be called by any thread."""
-        self._store.close()
-
     # -- mail
 
-    def note_taken(self, letters: Mapping[tuple[int, int], bytes], now: float) -> None:
-        """A commit with *letters* in it, by shard and number, was taken."""
-        self._taken = dict(letters)
-        self._is_idle, self._sums = self._look_idle(now), self.shard.sums
+    def _note_taken(self, batch: Batch) -> None:
+        """A commit of *batch* was taken."""
+        self._taken = {
+            (int.from_bytes(row[1:3], "big"), int.from_bytes(row[3:], "big")): data
+            for row, data in batch[Family.META].items()
+            if row[:1] == OUTBOX and data is not None
+        }
+        self._is_idle, self._sums = self._look_idle(self.commits.taken_at), self.shard.sums
 
-    def note_landed(self) -> None:
+    def _note_landed(self) -> None:
         """It is stored."""
         waiting = self.shard.mail_waiting()
         for (to, number), data in self._taken.items():
@@ -265,7 +200,7 @@ class Held:
 
     def _read_state(self) -> ShardState:
         return ShardState(
-            self._store.head.decode(),
+            self._fenced.head.decode(),
             self._worker,
             self._is_idle,
             self._sums,
@@ -410,7 +345,7 @@ class Post:
 
     __slots__ = ("letters", "near", "number", "read", "run", "sender", "state")
 
-    def __init__(self, sender: Held) -> None:
+    def __init__(self, sender: ClusterShard) -> None:
         self.sender, self.number, self.run = sender, sender.number, sender.run
         self.letters: list[tuple[int, PostedLetter]] = []
         self.near: list[tuple[int, PostedLetter]] = []
@@ -419,46 +354,3 @@ class Post:
 
     def __bool__(self) -> bool:
         return bool(self.letters or self.near or self.read or self.state)
-
-
-class _ShardCommits(Commits):
-    """Commits of a shard, which learns what is in them."""
-
-    def __init__(
-        self,
-        held: Held,
-        store: WatchedStore,
-        clock: SharedClock,
-        *,
-        writer: Writer,
-        interval: float,
-        shift: float,
-        within: float,
-        saved_at: float,
-        name: str,
-    ) -> None:
-        super().__init__(
-            store,
-            held.shard,
-            clock,
-            held.offsets,
-            writer=writer,
-            interval=interval,
-            shift=shift,
-            within=within,
-            saved_at=saved_at,
-            name=name,
-        )
-        self._held = held
-
-    def _note_taken(self, batch: Batch, *, is_clean: bool) -> None:
-        del is_clean
-        letters = {
-            (int.from_bytes(row[1:3], "big"), int.from_bytes(row[3:], "big")): data
-            for row, data in batch[Family.META].items()
-            if row[:1] == OUTBOX and data is not None
-        }
-        self._held.note_taken(letters, self.taken_at)
-
-    def _note_landed(self) -> None:
-        self._held.note_landed()

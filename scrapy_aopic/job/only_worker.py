@@ -1,0 +1,189 @@
+"""The worker of a job in one piece: it has the only shard, so what is wrong with that is wrong with the job."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING
+
+from scrapy_aopic.core.shard import WHOLE
+from scrapy_aopic.storage import Address, Leased, open_store
+from scrapy_aopic.storage.opening import open_store_at
+
+from .clock import JobClock, read_mark
+from .commit_thread import JointCommits, one_by_one
+from .open_shard import OpenShard
+from .rescoring import Rescoring
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from concurrent.futures import Executor
+    from pathlib import Path
+
+    from scrapy_aopic.core.api import Lease
+    from scrapy_aopic.core.policy import Policy
+    from scrapy_aopic.core.ports import Batch, Store
+    from scrapy_aopic.core.shard import Shard
+    from scrapy_aopic.exceptions import StorageError
+
+    from .side_files import SideFiles
+
+logger = logging.getLogger(__name__)
+
+_JUMP = 5.0
+"""Seconds by which the machine's clock may differ from the job's before this is said."""
+
+
+class _NoLease:
+    """Of a store that nobody else can have: the lock of the job's folder sees to that."""
+
+    is_fading = False
+
+    def check_lease(self) -> None:
+        """Nothing can be lost."""
+
+
+class OnlyWorker:
+    """The worker of the job in *where*.
+
+    Args:
+        where: Folder of the store, or its address on a server; ``None`` for a store in memory.
+        name: What messages call the job.
+        check: Raises an error if the job is no longer ours; called before each write, in the thread that writes.
+        kind: Kind of store.
+        interval: Seconds between commits.
+        memory_mb: Size of the store's cache.
+
+    Raises:
+        StorageError: If the store cannot be opened, or does not take the first commit.
+    """
+
+    part = None
+    learning = None
+    is_quiet = True
+    n_landed = 0
+    slowest = 0.0
+
+    def __init__(
+        self,
+        where: Path | Address | None,
+        name: str,
+        policy: Policy,
+        *,
+        check: Callable[[], object],
+        executor: Executor,
+        side_files: SideFiles,
+        kind: str,
+        interval: float,
+        memory_mb: int,
+    ) -> None:
+        self._check = check
+        store: Store = (
+            open_store_at(where)
+            if isinstance(where, Address)
+            else open_store(where, kind, memory_mb=memory_mb)
+        )
+        self._is_leased = isinstance(store, Leased)
+        try:
+            self.clock = _clock_of(store, name)
+            check()
+        except BaseException:
+            store.close()
+            raise
+        self._joint: JointCommits[Store] = JointCommits(executor, self._write, side_files)
+        self._shard = shard = OpenShard(
+            store,
+            store if isinstance(store, Leased) else _NoLease(),
+            policy,
+            self.clock,
+            WHOLE,
+            name=name,
+            writer=self._joint.writer_of(store),
+            interval=interval,
+        )
+        self.crawl: Shard = shard.shard
+        self.shards = {shard.number: shard}
+        self._rescoring = Rescoring(self.crawl, self.clock)
+        if self.crawl.is_resumed:
+            self._say_how_it_goes_on(name)
+
+    def _write(self, batches: Sequence[tuple[Store, Batch]]) -> Sequence[Exception | None]:
+        self._check()
+        return one_by_one(batches)
+
+    def _say_how_it_goes_on(self, name: str) -> None:
+        counts, pause = self.crawl.counts, max(self.crawl.paused_until - self.clock(), 0.0)
+        logger.info(
+            "Resuming the crawl in %(folder)s%(how)s: %(queued)d pages queued, %(visited)d visited, %(hosts)d hosts",
+            {
+                "folder": name,
+                "how": ""
+                if self.crawl.was_clean
+                else ", which was not closed: what was in flight is queued again, and no host is asked for "
+                f"{pause:.0f} s",
+                "queued": counts.queued,
+                "visited": counts.visited,
+                "hosts": counts.hosts,
+            },
+        )
+
+    @property
+    def failure(self) -> StorageError | None:
+        """Why the store cannot be used; ``None`` if it can."""
+        return self._shard.failure
+
+    @property
+    def is_torn(self) -> bool:
+        """Whether a read failed, so that nothing is committed any more: see :mod:`.commit_thread`."""
+        return self._shard.is_torn
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the last commit that landed is too old to lease another page, or the right to the store may soon be lost."""
+        return self._shard.commits.is_behind or self._shard.is_fading
+
+    def permit(self, host: str, lease: Lease | None) -> Callable[[], bool] | None:
+        """See :meth:`.job.Job.permit`; a store that is not leased is always ours."""
+        del host
+        return partial(self._shard.is_safe, lease) if self._is_leased else None
+
+    def tick(self, steps: int) -> bool:
+        """Let a commit begin or end, if it is time."""
+        self._shard.commits.tick(steps)
+        self._joint.flush()
+        return False
+
+    def size_bytes(self) -> int | None:
+        """Size of the store; ``None`` if that takes a question to a server."""
+        return None if self._is_leased else self._shard.store.size_bytes()
+
+    def rank(self) -> None:
+        """See :meth:`.job.Job.rank`."""
+        if not self.is_torn:
+            self._rescoring.step()
+
+    def close(self) -> StorageError | None:
+        """Commit what is left, waiting for it; see :meth:`.worker.Worker.close`. A commit that failed is tried once more."""
+        self._shard.commits.commit(is_clean=True)
+        return self.failure
+
+    def show(self, inspect: Callable[[Store], None]) -> None:
+        """Let *inspect* look at the store."""
+        inspect(self._shard.store)
+
+    def release(self) -> None:
+        """Let others have the store."""
+        self._rescoring.close()
+        self._shard.close()
+
+
+def _clock_of(store: Store, name: str) -> JobClock:
+    """The clock of the job in *store*."""
+    clock = JobClock(read_mark(store))
+    if abs(clock.jump) > _JUMP:
+        logger.warning(
+            "The clock of this machine is %(jump)+.0f s off that of the job in %(folder)s, because it was set: "
+            "the crawl goes on by its own time",
+            {"jump": clock.jump, "folder": name},
+        )
+    return clock

@@ -1,0 +1,143 @@
+"""A shard that this process has open: its store, its crawl and its commits. A job in one piece is one shard.
+
+Rule: it is open up to the commit that says that a crash from here on is one. Any thread may do that; from there on the event
+loop alone touches it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scrapy_aopic.core.shard import Shard
+from scrapy_aopic.exceptions import LostError
+from scrapy_aopic.seeds.offsets import read_offsets
+from scrapy_aopic.storage import is_safe
+
+from .commit_thread import Commits, WatchedStore, WriterHere
+
+if TYPE_CHECKING:
+    from scrapy_aopic.core.api import Lease
+    from scrapy_aopic.core.policy import Policy
+    from scrapy_aopic.core.ports import Store
+    from scrapy_aopic.core.shard import ShardId
+    from scrapy_aopic.exceptions import StorageError
+    from scrapy_aopic.storage import Leased
+
+    from .clock import JobClock
+    from .commit_thread import Writer
+
+
+class OpenShard:
+    """The shard *shard_id* of a job, whose *store* is the caller's own.
+
+    Args:
+        owner: Says whether *store* is still this process's.
+        policy: How its cash is spent; its own.
+        name: What messages call it.
+        writer: Writes its commits.
+        interval: Seconds between commits.
+        shift: Of the instants at which commits are due, in seconds: see :class:`~.commit_thread.Commits`.
+
+    Attributes:
+        number: Which shard it is.
+        store: As it was given.
+        shard: Its crawl.
+        offsets: How far lists of seeds were taken up.
+        commits: Write what changes in its crawl.
+        is_leaving: Whether it is to be handed over; nothing is leased from it then.
+
+    Raises:
+        StorageError: If it cannot be opened; the store is closed then.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        owner: Leased,
+        policy: Policy,
+        clock: JobClock,
+        shard_id: ShardId,
+        *,
+        name: str,
+        writer: Writer,
+        interval: float,
+        shift: float | None = None,
+    ) -> None:
+        self.number = shard_id.number
+        self.is_leaving = False
+        self.store = store
+        self._owner = owner
+        try:
+            self._watched = WatchedStore(store)
+            self.shard = Shard(self._watched, policy, clock(), shard_id)
+            self.offsets = read_offsets(store)
+            self.commits = Commits(
+                self._watched,
+                self.shard,
+                clock,
+                self.offsets,
+                writer=WriterHere(store),
+                interval=interval,
+                shift=shift,
+                within=policy.commit_within,
+                name=name,
+            )
+            self.commits.commit()
+            if self.commits.failure is not None:
+                raise self.commits.failure
+        except BaseException:
+            store.close()
+            raise
+        self.commits.writer = writer
+
+    @property
+    def failure(self) -> StorageError | None:
+        """Why it cannot be used any more; ``None`` if it can. A :class:`LostError` concerns this shard only."""
+        return self._loss or self._watched.torn or self.commits.failure
+
+    @property
+    def _loss(self) -> LostError | None:
+        """Why its store is no longer this process's, which may be known before a commit is due."""
+        try:
+            self._owner.check_lease()
+        except LostError as error:
+            return error
+        return None
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether its store is no longer this process's."""
+        return self._loss is not None
+
+    @property
+    def is_torn(self) -> bool:
+        """Whether what was read of its store cannot be: it failed, or is at odds with what others have."""
+        return self._watched.torn is not None
+
+    def tear(self, error: StorageError) -> None:
+        """What was read cannot be, because of *error*: leave everything as it is from now on."""
+        self._watched.torn = self._watched.torn or error
+
+    @property
+    def is_fading(self) -> bool:
+        """Whether its store may soon be lost to another process."""
+        return self._owner.is_fading
+
+    def is_safe(self, lease: Lease | None) -> bool:
+        """Whether a host of it may still be requested: nobody else can have the shard meanwhile.
+
+        Args:
+            lease: Of the page that is requested; ``None`` if it is none.
+        """
+        return is_safe(self._owner) and (lease is None or self.shard.is_leased(lease))
+
+    def has_work(self, now: float) -> bool:
+        """Whether it has pages to fetch, or changes to store that are not stored yet."""
+        return self.shard.has_changes or self.commits.is_writing or self.shard.has_work(now)
+
+    def touch(self) -> None:
+        """Something changes that the session does not report by a tick."""
+
+    def close(self) -> None:
+        """Let others have it. May take long, and may be called by any thread."""
+        self.store.close()
