@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.place.shard_store import ShardStore
 
     from .clock import JobClock
-    from .commit_thread import Writer
+    from .commit_thread import JointCommits
 
 _READ_SECONDS = 0.01
 """Seconds of the event loop that letters to a shard may take at once; one letter takes up to twice as long."""
@@ -57,7 +57,7 @@ class ClusterShard(OpenShard):
     Args:
         policy: How its cash is spent; its own.
         name: What messages call it.
-        writer: Writes its commits.
+        joint: With which others its commits are written.
         interval: Seconds between commits.
         shift: Seconds by which its commits are shifted: all commits with the same one are due at the same instants.
         worker: Token of this process.
@@ -81,13 +81,13 @@ class ClusterShard(OpenShard):
         shard_id: ShardId,
         *,
         name: str,
-        writer: Writer,
+        joint: JointCommits,
         interval: float,
         shift: float,
         worker: str,
     ) -> None:
         super().__init__(
-            store, store, policy, clock, shard_id, name=name, writer=writer, interval=interval, shift=shift
+            store, store, policy, clock, shard_id, name=name, joint=joint, interval=interval, shift=shift
         )
         self.has_ended = False
         self.wakes_at = 0.0

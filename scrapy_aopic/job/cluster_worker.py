@@ -153,7 +153,7 @@ class ClusterWorker:
             self.clock = SharedClock(ServerTime(*self._registry.now()))
             self.crawl = Shards(shards, policy, self.clock)
             self.shards = self.crawl.held
-            self._joint: JointCommits[ShardStore] = JointCommits(executor, self._keeper.write, side_files)
+            self._joint = JointCommits(executor.submit, self._keeper.write, side_files)
             self._opener = ThreadPoolExecutor(1, "aopic-shards")
             opened.callback(self._opener.shutdown)
             if has_topic:
@@ -395,7 +395,7 @@ class ClusterWorker:
                 name=str(self._address.of_shard(number)),
                 interval=self._interval,
                 shift=self._phase(number) * self._interval,
-                writer=self._joint.writer_of(store),
+                joint=self._joint,
                 worker=self._registry.token,
             )
         except (InUseError, LostError):
@@ -536,8 +536,8 @@ class ClusterWorker:
         since = self._odd.setdefault(number, time.monotonic())
         return time.monotonic() - since > self._address.lease
 
-    def close(self) -> StorageError | None:
-        """Commit what is left of all shards, waiting for it, and let others have them; see :meth:`.worker.Worker.close`.
+    def close(self, inspect: Callable[[Store], None] | None) -> None:
+        """Commit what is left of all shards, waiting for it, and let others have them; see :meth:`.job.Job.close`.
 
         Nothing is tried if the server is gone, or a shard that only this worker has.
         """
@@ -564,15 +564,13 @@ class ClusterWorker:
         with ThreadPoolExecutor(_CLOSED_AT_ONCE) as closing:
             deque(closing.map(ClusterShard.close, self.shards.values()), maxlen=0)
         self._exchange.close()
-        return error
-
-    def show(self, inspect: Callable[[Store], None]) -> None:
-        """Say what shows the job instead: *inspect* looks at one store."""
-        del inspect
-        logger.info(
-            "AOPIC_REPORT shows nothing of a job in shards: 'scrapy aopic status %(folder)s' does",
-            {"folder": self._name},
-        )
+        if error is not None:
+            raise error
+        if inspect is not None:
+            logger.info(
+                "AOPIC_REPORT shows nothing of a job in shards: 'scrapy aopic status %(folder)s' does",
+                {"folder": self._name},
+            )
 
     def release(self) -> None:
         """Leave the job."""

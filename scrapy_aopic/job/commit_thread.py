@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeAlias
 
 from scrapy_aopic.core.layout import CLOCK_KEY, SEEDS_KEY, Family
 from scrapy_aopic.core.ports import prefetching
@@ -26,7 +26,6 @@ from scrapy_aopic.exceptions import StorageError, plainly
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from concurrent.futures import Executor
 
     from scrapy_aopic.core.api import Committed
     from scrapy_aopic.core.ports import Batch, Store
@@ -45,8 +44,6 @@ with their queue rows. Ordinary pages change fewer in half a second; a few with 
 MOST_ROWS = 4_000
 """Rows that are written together, at most, unless one commit has more: for a server some 5 to 15 ms, for which all its readers
 wait."""
-
-S_contra = TypeVar("S_contra", contravariant=True)
 
 
 class WatchedStore:
@@ -98,56 +95,33 @@ class WatchedStore:
         self._store.close()
 
 
-class Writer(Protocol):
-    """Writes the commits of one shard."""
-
-    def write(self, batch: Batch) -> Future[None]:
-        """Write *batch*, at the latest when :meth:`flush` was called."""
-        ...
-
-    def flush(self) -> None:
-        """Begin to write what was put off."""
-        ...
+Batches: TypeAlias = "Sequence[tuple[Store, Batch]]"
+"""Each for a store of its own."""
 
 
-class WriterHere:
-    """Writes to *store* in the thread of the caller, before anything else does."""
+class JointCommits:
+    """Commits that are written together, once what lies beside the stores is on the disk.
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    Args:
+        submit: Runs a task with its arguments, in a thread.
+        write: Writes batches to several stores, and returns why each was not stored; ``None`` if it was.
+        side_files: What lies beside.
+    """
 
-    def write(self, batch: Batch) -> Future[None]:
-        """Write *batch*, and return when it is stored, or was not."""
-        return _ended(_failure(self._store, batch))
-
-    def flush(self) -> None:
-        """Nothing: nothing is put off."""
-
-
-class Writes(Protocol[S_contra]):
-    """What writes batches to several stores."""
-
-    def __call__(self, batches: Sequence[tuple[S_contra, Batch]], /) -> Sequence[Exception | None]:
-        """Write *batches*, each to a store of its own; returns why each was not stored, ``None`` if it was."""
-        ...
-
-
-class JointCommits(Generic[S_contra]):
-    """Commits that are written together by *write*, in a thread of *executor*, once the *side_files* are on the disk."""
-
-    def __init__(self, executor: Executor, write: Writes[S_contra], side_files: SideFiles) -> None:
-        self._executor = executor
-        self._side_files = side_files
+    def __init__(
+        self,
+        submit: Callable[..., object],
+        write: Callable[[Batches], Sequence[Exception | None]],
+        side_files: SideFiles,
+    ) -> None:
+        self._submit = submit
         self._write = write
-        self._waiting: list[tuple[S_contra, Batch]] = []
+        self._side_files = side_files
+        self._waiting: list[tuple[Store, Batch]] = []
         self._futures: list[Future[None]] = []
         self._n_rows = 0
 
-    def writer_of(self, store: S_contra) -> ShardWriter[S_contra]:
-        """What writes the commits of *store*."""
-        return ShardWriter(self, store)
-
-    def add(self, store: S_contra, batch: Batch) -> Future[None]:
+    def add(self, store: Store, batch: Batch) -> Future[None]:
         """Write *batch* to *store*, for which none waits, with those that are added before :meth:`flush` is called."""
         n_rows = sum(map(len, batch.values()))
         if self._n_rows + n_rows > MOST_ROWS:
@@ -162,41 +136,23 @@ class JointCommits(Generic[S_contra]):
         """Begin to write what was added."""
         if self._waiting:
             sync = self._side_files.flush()
-            self._executor.submit(self._carry_out, self._waiting, self._futures, sync)
+            self._submit(self._carry_out, self._waiting, self._futures, sync)
             self._waiting, self._futures, self._n_rows = [], [], 0
 
-    def _carry_out(
-        self,
-        batches: Sequence[tuple[S_contra, Batch]],
-        futures: Sequence[Future[None]],
-        sync: Callable[[], None],
-    ) -> None:
+    def _carry_out(self, batches: Batches, futures: Sequence[Future[None]], sync: Callable[[], None]) -> None:
         try:
             sync()
             failures: Sequence[BaseException | None] = self._write(batches)
         except BaseException as error:  # noqa: BLE001 - it is the caller's, by the futures
             failures = [error] * len(futures)
         for future, failure in zip(futures, failures, strict=True):
-            _end(future, failure)
+            if failure is None:
+                future.set_result(None)
+            else:
+                future.set_exception(failure)
 
 
-class ShardWriter(Generic[S_contra]):
-    """Writes the commits of *store*, with those of others."""
-
-    def __init__(self, joint: JointCommits[S_contra], store: S_contra) -> None:
-        self._joint = joint
-        self._store = store
-
-    def write(self, batch: Batch) -> Future[None]:
-        """Write *batch*, when the others are there."""
-        return self._joint.add(self._store, batch)
-
-    def flush(self) -> None:
-        """Begin to write, with what others are there."""
-        self._joint.flush()
-
-
-def one_by_one(batches: Sequence[tuple[Store, Batch]]) -> list[Exception | None]:
+def one_by_one(batches: Batches) -> list[Exception | None]:
     """Write *batches* one after another, as stores have nothing in common that lie in files of their own.
 
     Returns:
@@ -213,24 +169,12 @@ def _failure(store: Store, batch: Batch) -> Exception | None:
     return None
 
 
-def _end(future: Future[None], failure: BaseException | None) -> None:
-    if failure is None:
-        future.set_result(None)
-    else:
-        future.set_exception(failure)
-
-
-def _ended(failure: BaseException | None) -> Future[None]:
-    future: Future[None] = Future()
-    _end(future, failure)
-    return future
-
-
 class Commits:
     """Writes the changes of *crawl*, with what the job remembers beside them.
 
     Args:
-        store: What the crawl reads.
+        store: What they are written to.
+        watched: What the crawl reads of it.
         interval: Seconds between commits; 0 for one after another, infinite for none before :meth:`close`.
         shift: Of the instants at which commits are due, which are one *interval* from the next, in seconds; ``None`` for one an
             interval after the last one, whenever that was.
@@ -238,7 +182,7 @@ class Commits:
         name: What the job is called in messages.
 
     Attributes:
-        writer: What writes them.
+        joint: With which others they are written.
         failure: Why the last commit was not stored; ``None`` if it was.
         taken_at: Instant at which the last one was taken.
         on_taken: Called with each batch that is about to be written.
@@ -250,18 +194,20 @@ class Commits:
 
     def __init__(
         self,
-        store: WatchedStore,
+        store: Store,
+        watched: WatchedStore,
         crawl: Committed,
         clock: JobClock,
-        offsets: Offsets,
         *,
-        writer: Writer,
+        offsets: Offsets,
+        joint: JointCommits,
         interval: float,
         shift: float | None = None,
         within: float,
         name: str,
     ) -> None:
         self._store = store
+        self._watched = watched
         self._crawl = crawl
         self._clock = clock
         self._offsets = offsets
@@ -269,7 +215,7 @@ class Commits:
         self._shift = shift
         self._within = within
         self._name = name
-        self.writer = writer
+        self.joint = joint
         self._write: Future[None] | None = None
         self.taken_at = clock()
         self._saved_at = self.taken_at
@@ -324,10 +270,12 @@ class Commits:
             self.land()
             if not steps and self.is_full:
                 return  # to land a commit takes as long as to take one, which the next tick does
-        if self._store.torn is not None:
+        if self._watched.torn is not None:
             return
         now = self._clock()
-        is_due = self._is_time(now) or self._steps > self._store.most_steps or self.is_full or self._is_urgent
+        is_due = (
+            self._is_time(now) or self._steps > self._watched.most_steps or self.is_full or self._is_urgent
+        )
         if (self._crawl.has_changes and is_due) or (now - self._saved_at > self._within):
             self.take()
 
@@ -354,7 +302,7 @@ class Commits:
         rows = {SEEDS_KEY: self._offsets.take(), CLOCK_KEY: pack(self._clock.mark())}
         batch = {**changes, Family.META: {**changes.get(Family.META, {}), **rows}}
         self.on_taken(batch)
-        self._write = self.writer.write(batch)
+        self._write = self.joint.add(self._store, batch)
 
     def land(self) -> None:
         """Take note of how the commit that was under way ended; waits for it."""
@@ -362,7 +310,7 @@ class Commits:
         if write is None:
             return
         if not write.done():
-            self.writer.flush()
+            self.joint.flush()
         error = write.exception()
         if error is None:
             self._crawl.changes_landed()
@@ -382,7 +330,7 @@ class Commits:
     def begin(self, *, is_clean: bool = False) -> None:
         """Start a commit now, once the one that is under way has ended, unless a read has failed."""
         self.land()
-        if self._store.torn is None:
+        if self._watched.torn is None:
             self.take(is_clean=is_clean)
 
     def commit(self, *, is_clean: bool = False) -> None:

@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scrapy_aopic.core.policy import Policy
-    from scrapy_aopic.core.ports import Batch
-    from scrapy_aopic.place.shard_store import ShardStore
     from scrapy_aopic.storage import Address
     from scrapy_aopic.storage.disk_workers import Homes
     from scrapy_aopic.storage.redis.membership import JobCut, Look
+
+    from .commit_thread import Batches
 
 logger = logging.getLogger(__name__)
 
@@ -186,7 +186,7 @@ class OnDisk:
             },
         )
 
-    def write(self, batches: Sequence[tuple[ShardStore, Batch]]) -> Sequence[Exception | None]:
+    def write(self, batches: Batches) -> Sequence[Exception | None]:
         """Write *batches* one after another: each is of a store in files of its own."""
         return one_by_one(batches)
 

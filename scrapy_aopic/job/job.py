@@ -283,8 +283,4 @@ class Job:
                 of the one before.
         """
         with self._opened:
-            error = self._worker.close() or self.side_files.failure
-            if error is not None:
-                raise error
-            if inspect is not None:
-                self._worker.show(inspect)
+            self._worker.close(inspect)

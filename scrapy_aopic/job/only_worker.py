@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
     from scrapy_aopic.core.api import Lease
     from scrapy_aopic.core.policy import Policy
-    from scrapy_aopic.core.ports import Batch, Store
+    from scrapy_aopic.core.ports import Store
     from scrapy_aopic.core.shard import Shard
     from scrapy_aopic.exceptions import StorageError
 
+    from .commit_thread import Batches
     from .side_files import SideFiles
 
 logger = logging.getLogger(__name__)
@@ -90,7 +91,7 @@ class OnlyWorker:
         except BaseException:
             store.close()
             raise
-        self._joint: JointCommits[Store] = JointCommits(executor, self._write, side_files)
+        self._joint = JointCommits(executor.submit, self._write, side_files)
         self._shard = shard = OpenShard(
             store,
             store if isinstance(store, Leased) else _NoLease(),
@@ -98,7 +99,7 @@ class OnlyWorker:
             self.clock,
             WHOLE,
             name=name,
-            writer=self._joint.writer_of(store),
+            joint=self._joint,
             interval=interval,
         )
         self.crawl: Shard = shard.shard
@@ -107,7 +108,7 @@ class OnlyWorker:
         if self.crawl.is_resumed:
             self._say_how_it_goes_on(name)
 
-    def _write(self, batches: Sequence[tuple[Store, Batch]]) -> Sequence[Exception | None]:
+    def _write(self, batches: Batches) -> Sequence[Exception | None]:
         self._check()
         return one_by_one(batches)
 
@@ -162,14 +163,13 @@ class OnlyWorker:
         if not self.is_torn:
             self._rescoring.step()
 
-    def close(self) -> StorageError | None:
-        """Commit what is left, waiting for it; see :meth:`.worker.Worker.close`. A commit that failed is tried once more."""
+    def close(self, inspect: Callable[[Store], None] | None) -> None:
+        """Commit what is left, waiting for it, though the last commit failed; and let *inspect* look at the store."""
         self._shard.commits.commit(is_clean=True)
-        return self.failure
-
-    def show(self, inspect: Callable[[Store], None]) -> None:
-        """Let *inspect* look at the store."""
-        inspect(self._shard.store)
+        if self.failure is not None:
+            raise self.failure
+        if inspect is not None:
+            inspect(self._shard.store)
 
     def release(self) -> None:
         """Let others have the store."""

@@ -13,9 +13,12 @@ from scrapy_aopic.exceptions import LostError
 from scrapy_aopic.seeds.offsets import read_offsets
 from scrapy_aopic.storage import is_safe
 
-from .commit_thread import Commits, WatchedStore, WriterHere
+from .commit_thread import Commits, JointCommits, WatchedStore, one_by_one
+from .side_files import SideFiles
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from scrapy_aopic.core.api import Lease
     from scrapy_aopic.core.policy import Policy
     from scrapy_aopic.core.ports import Store
@@ -24,7 +27,6 @@ if TYPE_CHECKING:
     from scrapy_aopic.storage import Leased
 
     from .clock import JobClock
-    from .commit_thread import Writer
 
 
 class OpenShard:
@@ -34,7 +36,7 @@ class OpenShard:
         owner: Says whether *store* is still this process's.
         policy: How its cash is spent; its own.
         name: What messages call it.
-        writer: Writes its commits.
+        joint: With which others its commits are written, from the second on.
         interval: Seconds between commits.
         shift: Of the instants at which commits are due, in seconds: see :class:`~.commit_thread.Commits`.
 
@@ -59,7 +61,7 @@ class OpenShard:
         shard_id: ShardId,
         *,
         name: str,
-        writer: Writer,
+        joint: JointCommits,
         interval: float,
         shift: float | None = None,
     ) -> None:
@@ -72,11 +74,12 @@ class OpenShard:
             self.shard = Shard(self._watched, policy, clock(), shard_id)
             self.offsets = read_offsets(store)
             self.commits = Commits(
+                store,
                 self._watched,
                 self.shard,
                 clock,
-                self.offsets,
-                writer=WriterHere(store),
+                offsets=self.offsets,
+                joint=JointCommits(_run_here, one_by_one, SideFiles()),
                 interval=interval,
                 shift=shift,
                 within=policy.commit_within,
@@ -88,7 +91,7 @@ class OpenShard:
         except BaseException:
             store.close()
             raise
-        self.commits.writer = writer
+        self.commits.joint = joint
 
     @property
     def failure(self) -> StorageError | None:
@@ -141,3 +144,8 @@ class OpenShard:
     def close(self) -> None:
         """Let others have it. May take long, and may be called by any thread."""
         self.store.close()
+
+
+def _run_here(task: Callable[..., object], *args: object) -> None:
+    """Run *task* in the thread of the caller."""
+    task(*args)

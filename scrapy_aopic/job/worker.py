@@ -105,12 +105,8 @@ class Worker(Protocol):
         """See :meth:`.job.Job.rank`."""
         ...
 
-    def close(self) -> StorageError | None:
-        """Make the last commit of each shard, and wait for it; returns why that failed, ``None`` if it did not."""
-        ...
-
-    def show(self, inspect: Callable[[Store], None]) -> None:
-        """Let *inspect* look at the job, all of which is committed."""
+    def close(self, inspect: Callable[[Store], None] | None) -> None:
+        """See :meth:`.job.Job.close`; stores may stay open until :meth:`release`."""
         ...
 
     def release(self) -> None:

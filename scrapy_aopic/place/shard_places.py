@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from scrapy_aopic.core.ports import Batch
+    from scrapy_aopic.core.ports import Batch, Store
     from scrapy_aopic.exceptions import StorageError
     from scrapy_aopic.storage import Address
     from scrapy_aopic.storage.redis.membership import Look
@@ -54,7 +54,7 @@ class Keeper(Protocol):
         """
         ...
 
-    def write(self, batches: Sequence[tuple[ShardStore, Batch]]) -> Sequence[Exception | None]:
+    def write(self, batches: Sequence[tuple[Store, Batch]]) -> Sequence[Exception | None]:
         """Write *batches*, in a thread, each to a store that it has opened.
 
         Returns:
@@ -101,7 +101,7 @@ class OnServer:
         del look, clock
         return open_store_at(self._address.of_shard(number), is_one_of_many=True)
 
-    def write(self, batches: Sequence[tuple[ShardStore, Batch]]) -> Sequence[Exception | None]:
+    def write(self, batches: Sequence[tuple[Store, Batch]]) -> Sequence[Exception | None]:
         """Write *batches* as one transaction; see :mod:`scrapy_aopic.storage.redis.transaction`."""
         return self._writer.write(batches)
 

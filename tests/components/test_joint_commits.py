@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from scrapy_aopic.core import ports
     from scrapy_aopic.core.ports import Batch
-    from scrapy_aopic.place.shard_store import ShardStore
 
 
 class Store:
@@ -48,7 +48,7 @@ def executor() -> Iterator[ThreadPoolExecutor]:
 
 
 def add(joint: JointCommits, store: Store, n: int = 1) -> Future[None]:
-    return joint.writer_of(cast("ShardStore", store)).write(batch(n))
+    return joint.add(cast("ports.Store", store), batch(n))
 
 
 def test_what_waits_is_written_at_once_and_fails_each_for_itself(executor) -> None:
@@ -60,7 +60,7 @@ def test_what_waits_is_written_at_once_and_fails_each_for_itself(executor) -> No
         groups.append(len(batches))
         return one_by_one(batches)
 
-    joint = JointCommits(executor, write, SideFiles())
+    joint = JointCommits(executor.submit, write, SideFiles())
     futures = [add(joint, store) for store in stores]
     assert not any(future.done() for future in futures)
     joint.flush()
@@ -78,7 +78,7 @@ def test_more_rows_than_readers_may_wait_for_are_parted(executor, monkeypatch) -
         groups.append(sum(len(rows) for _, found in batches for rows in found.values()))
         return one_by_one(batches)
 
-    joint = JointCommits(executor, write, SideFiles())
+    joint = JointCommits(executor.submit, write, SideFiles())
     futures = [add(joint, Store(), n) for n in (4, 5, 2, 30, 8, 2)]
     joint.flush()
     assert [future.exception(10) for future in futures] == [None] * 6
@@ -91,16 +91,16 @@ def test_whatever_goes_wrong_is_the_failure_of_all_that_was_written(executor) ->
     def write(batches: Any) -> Sequence[Any]:
         raise error
 
-    joint = JointCommits(executor, write, SideFiles())
+    joint = JointCommits(executor.submit, write, SideFiles())
     futures = [add(joint, Store()) for _ in range(2)]
-    joint.writer_of(cast("ShardStore", Store())).flush()
+    joint.flush()
     assert [future.exception(10) for future in futures] == [error] * 2
 
 
 def test_one_by_one_each_fails_for_itself_whatever_it_raises() -> None:
     bug, full = ZeroDivisionError("a bug"), StorageError("full")
     stores = [Store(), Store(bug), Store(full), Store()]
-    assert one_by_one([(cast("ShardStore", store), batch(1)) for store in stores]) == [None, bug, full, None]
+    assert one_by_one([(cast("ports.Store", store), batch(1)) for store in stores]) == [None, bug, full, None]
     assert [len(store.written) for store in stores] == [1, 0, 0, 1]
 
 
@@ -120,7 +120,7 @@ def test_what_lies_beside_the_stores_is_on_the_disk_before_their_commits(executo
 
     side_files = SideFiles()
     side_files.add(flush)
-    joint = JointCommits(executor, write, side_files)
+    joint = JointCommits(executor.submit, write, side_files)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: done.append("sync"))
         for is_full in (False, True, False):  # noqa: B007 - read by flush()
