@@ -54,6 +54,7 @@ from .revisits.rates import Rates
 from .revisits.revisits import Revisits
 from .revisits.worth import Worth
 from .saved import Saved, open_totals, read_saved
+from .shards.cut import WHOLE, ShardId
 from .shards.mail import Mail, open_cut
 from .shards.receiving import Receiver
 from .shards.remote_pages import RemotePages
@@ -76,7 +77,6 @@ if TYPE_CHECKING:
     from .ports import Store
     from .records import Link, Page
     from .revisits.intervals import Recrawl
-    from .shards.cut import ShardId
 
 
 _NEARLY = 5
@@ -98,7 +98,7 @@ class Crawl:
         store: Where it is remembered. The caller writes what :meth:`take_changes` returns.
         policy: How cash is spent.
         now: Seconds since the epoch.
-        shard: Which shard of a job it is (:class:`~.shard.Shard`); ``None`` for a job in one piece.
+        shard: Which shard of a job it is (:class:`~.shard.Shard`).
 
     Attributes:
         politeness: For how long hosts are left alone.
@@ -110,7 +110,7 @@ class Crawl:
         StorageError: If the store was written in another format, or in another order, or is of another shard.
     """
 
-    def __init__(self, store: Store, policy: Policy, now: float, shard: ShardId | None = None) -> None:
+    def __init__(self, store: Store, policy: Policy, now: float, shard: ShardId = WHOLE) -> None:
         self._policy = policy
         self.politeness = policy.politeness
         order, recrawl = policy.order, policy.recrawl
@@ -122,21 +122,20 @@ class Crawl:
             )
         totals = open_totals(store, saved, by_window=recrawl is not None)
         cut = open_cut(store, policy, shard, is_new=saved is None)
-        self.mail = mail = Mail(store, cut, totals) if cut is not None else None
-        is_own = cut.is_own if cut is not None else None
+        self.mail = mail = Mail(store, cut, totals)
         self.domains = (
             Domains(
                 store,
                 policy.domain_of,
                 order.budget,
                 order.allowance,
-                is_own=is_own,
+                is_own=cut.is_own if cut.has_others else None,
                 budgets=policy.rules.budgets,
             )
             if order.uses_domains
             else None
         )
-        if mail is not None and self.domains is not None:
+        if self.domains is not None:
             mail.way_of = self.domains.sponsors.way
         self.frontier = Frontier(
             store,
@@ -189,11 +188,7 @@ class Crawl:
         )
         duplicates = Duplicates(store, is_near=policy.is_near, site_of=self._site_of, most=policy.same_words)
         adds_scores = order.counts_links and not order.values_links
-        self._remote = (
-            RemotePages(store, mail, self.pages, self.ledger, duplicates, adds_scores=adds_scores)
-            if mail is not None
-            else None
-        )
+        self._remote = RemotePages(store, mail, self.pages, self.ledger, duplicates, adds_scores=adds_scores)
         self._merging = Merging(
             self.pages,
             self._leases,
@@ -204,7 +199,11 @@ class Crawl:
         )
         self.support = Support(self.domains, self.frontier) if self.domains is not None else None
         self._scores = Scores(store, order, self.pages)
-        links = KeptLinks(store, is_on=policy.keep_links or recrawl is not None or self._scores.is_on)
+        links = KeptLinks(
+            store,
+            is_on=policy.keep_links or recrawl is not None or self._scores.is_on,
+            has_elsewhere=cut.has_others,
+        )
         self._visits = Visits(
             leases=self._leases,
             pages=self.pages,
@@ -218,19 +217,15 @@ class Crawl:
             scores=self._scores,
             mail=mail,
         )
-        self.receiver = (
-            Receiver(
-                mail,
-                seeder=self,
-                pages=self.pages,
-                ledger=self.ledger,
-                frontier=self.frontier,
-                support=self.support,
-                merging=self._merging,
-                remote=self._remote,
-            )
-            if mail is not None and self._remote is not None
-            else None
+        self.receiver = Receiver(
+            mail,
+            seeder=self,
+            pages=self.pages,
+            ledger=self.ledger,
+            frontier=self.frontier,
+            support=self.support,
+            merging=self._merging,
+            remote=self._remote,
         )
         self._ahead, self._prefetching = getattr(store, "read_ahead", 0), prefetching(store)
         # What is known of robots.txt files is only kept here, so that it is in the same commits.
@@ -276,9 +271,7 @@ class Crawl:
         further: list[tuple[Family, Table]] = [(Family.META, self.sample.table)]
         if self._policy.order.values_links:
             further += self._leads.tables
-        if self.mail is not None and self._remote is not None:
-            further += [(Family.META, self.mail), (Family.CONTENT, self._remote)]
-        return further
+        return [*further, (Family.META, self.mail), (Family.CONTENT, self._remote)]
 
     def _resume(self, saved: Saved, now: float) -> None:
         """Go on where the run that wrote *saved* stopped, or died."""
@@ -330,7 +323,7 @@ class Crawl:
     @property
     def n_merged(self) -> int:
         """Pages that were merged with another one in this run."""
-        return self._merging.n_merged + (self._remote.n_merged if self._remote is not None else 0)
+        return self._merging.n_merged + self._remote.n_merged
 
     def page(self, key: bytes) -> Page | None:
         """The page under *key*; not to be changed."""

@@ -43,11 +43,13 @@ class KeptLinks:
 
     Args:
         is_on: Whether links are kept.
+        has_elsewhere: Whether there are other shards, to whose pages any may lead.
     """
 
-    def __init__(self, store: Store, *, is_on: bool) -> None:
+    def __init__(self, store: Store, *, is_on: bool, has_elsewhere: bool) -> None:
         self.table = BlobTable(store, Family.LINKS)
         self.is_on = is_on
+        self._has_elsewhere = has_elsewhere
 
     def keep(self, key: bytes, targets: Sequence[bytes]) -> None:
         """The page under *key* links to *targets*."""
@@ -55,6 +57,8 @@ class KeptLinks:
 
     def keep_elsewhere(self, key: bytes, addresses: Sequence[bytes]) -> None:
         """The page under *key* links to the pages of other shards at *addresses*."""
+        if not self._has_elsewhere:
+            return
         if addresses:
             self.table.put(key + _ELSEWHERE, b"".join(addresses))
         else:
@@ -63,7 +67,7 @@ class KeptLinks:
     def elsewhere(self, key: bytes) -> list[bytes]:
         """Addresses of the pages of other shards that the one under *key* linked to at its last visit."""
         row = key + _ELSEWHERE
-        return split_links(row, self.table.get(row) or b"")
+        return split_links(row, self.table.get(row) or b"") if self._has_elsewhere else []
 
     def of(self, key: bytes) -> list[bytes]:
         """Keys of the pages that the one under *key* linked to at its last visit."""

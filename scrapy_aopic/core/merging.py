@@ -44,7 +44,7 @@ class Merging:
     Args:
         site_of: Key of the registered domain of the page under a key.
         adds_scores: Whether the scores of merged pages are added up: they are if they count links.
-        remote: Merges pages with pages of other shards; ``None`` if there are none.
+        remote: Merges pages with pages of other shards.
 
     Attributes:
         n_merged: Pages that were merged with another one in this run.
@@ -58,7 +58,7 @@ class Merging:
         site_of: Callable[[bytes], bytes],
         *,
         adds_scores: bool,
-        remote: RemotePages | None = None,
+        remote: RemotePages,
     ) -> None:
         self.n_merged = 0
         self._remote = remote
@@ -153,7 +153,7 @@ class Merging:
     def claim(self, claim: Claim, other: bytes, now: float) -> None:
         """Merge the page of *claim* with the one under *other*, now or once that is visited."""
         root, page = self._partner(claim.page, other)
-        if self._remote is not None and len(root) > PAGE_BYTES:
+        if len(root) > PAGE_BYTES:
             self._remote.claim(claim, self._pages.expect(claim.page, "a claim"), root)
         if page is None:
             return
@@ -174,12 +174,11 @@ class Merging:
             if source is None or source.state != VISITED or source.visits != claim.visits:
                 continue  # it may say something else by now
             root, other = self._partner(claim.page, key)
-            if self._remote is not None and len(root) > PAGE_BYTES:
+            if len(root) > PAGE_BYTES:
                 self._remote.claim(claim, source, root)
             elif other is not None and self._is_backed(claim, key):
                 self._merge(claim.page, root, other, claim.outcome, now)
-        if self._remote is not None:
-            self._remote.visited(key)
+        self._remote.visited(key)
 
     def _partner(self, key: bytes, other: bytes) -> tuple[bytes, Page | None]:
         """The page to merge the one under *key* with if it is the one under *other*; ``None`` for no other one."""
@@ -198,7 +197,6 @@ class Merging:
         # it from being merged with its canonical page.
         if page.height >= (MAX_HEIGHT if self._site_of(key) == self._site_of(root) else MAX_HEIGHT // 2):
             return
-        if self._remote is not None:
-            self._remote.stays(root, other)
+        self._remote.stays(root, other)
         self._pages.merge(key, page, root, other, now, outcome=outcome, adds_score=self._adds_scores)
         self.n_merged += 1

@@ -72,7 +72,7 @@ class Pages:
         is_chosen: Whether the virtual page spends on a host's pages; ``None`` if it spends on no chosen domains.
         capacity: Page records kept in memory.
         leads: What led to pages that wait.
-        mail: What goes to pages of other shards; ``None`` if there are none.
+        mail: What goes to pages of other shards.
         bonus_of: Seeds' cash that the first page of a host is granted, by the host's name; ``None`` if that is none for all.
 
     Attributes:
@@ -95,7 +95,7 @@ class Pages:
         is_chosen: Callable[[str], bool] | None = None,
         leads: Leads,
         capacity: int = 100_000,
-        mail: Mail | None = None,
+        mail: Mail,
         bonus_of: Callable[[str], float] | None = None,
     ) -> None:
         self.table = RecordTable(store, Family.PAGES, pack_page, unpack_page, capacity)
@@ -240,7 +240,7 @@ class Pages:
             The units; 0 if that page failed, is not known, or is one of another shard, whose virtual page grants it.
         """
         key, page = self.root(key)
-        if page is None and len(key) > PAGE_BYTES and self._mail is not None:
+        if page is None and len(key) > PAGE_BYTES:
             self._mail.enrich_at(key, worth)
         if page is None or page.state == FAILED:
             return 0
@@ -486,7 +486,7 @@ class Pages:
     def _pay_root(self, key: bytes, units: int, now: float, *, found: int) -> None:
         """Pay *units* to the page that stands for the one under *key*."""
         root, page = self.root(key)
-        if page is None and len(root) > PAGE_BYTES and self._mail is not None:
+        if page is None and len(root) > PAGE_BYTES:
             self._mail.pay_on(root, units, found=found)
             return
         if page is None or page.state == FAILED:

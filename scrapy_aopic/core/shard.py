@@ -42,7 +42,7 @@ from scrapy_aopic.exceptions import CallError
 from .crawl import Crawl
 from .ledger import Sums
 from .records import HOST_BYTES
-from .shards.cut import ShardId
+from .shards.cut import WHOLE, ShardId
 from .shards.letters import MAX_WORTH
 from .shards.receiving import Received
 from .visits import check_links
@@ -55,9 +55,6 @@ if TYPE_CHECKING:
     from .records import Link
 
 __all__ = ["Received", "Shard", "ShardId", "Sums"]
-
-WHOLE = ShardId(0, 1)
-"""A job in one piece."""
 
 
 class Shard(Crawl):
@@ -82,7 +79,7 @@ class Shard(Crawl):
 
     def shard_of(self, host: str) -> int:
         """Number of the shard of the host called *host*."""
-        return self.mail.cut.of_host(host) if self.mail is not None else self.id.number
+        return self.mail.cut.of_host(host) if self.mail.cut.has_others else 0
 
     def seed(
         self,
@@ -105,7 +102,7 @@ class Shard(Crawl):
         Raises:
             CallError: If the link leads nowhere.
         """
-        if self.mail is None or (other := self.shard_of(link.host)) == self.id.number:
+        if (other := self.shard_of(link.host)) == self.id.number:
             return super().seed(link, now, is_endowed=is_endowed, worth=worth, found_on=found_on)
         check_links("seed", (link,))
         if not 0 <= worth <= MAX_WORTH:
@@ -121,7 +118,7 @@ class Shard(Crawl):
 
     def mail_waiting(self) -> dict[int, tuple[int, int]]:
         """Numbers of the first and the last letter that waits to be acknowledged, by shard."""
-        return self.mail.waiting() if self.mail is not None else {}
+        return self.mail.waiting()
 
     def letters(self, shard: int, after: int = 0, n: int = 16) -> list[bytes]:
         """Letters to *shard* that may leave, in order: *n* at most of those after number *after*.
@@ -129,7 +126,7 @@ class Shard(Crawl):
         Raises:
             StorageError: If one of them is not there any more.
         """
-        return self.mail.letters(shard, after, n) if self.mail is not None else []
+        return self.mail.letters(shard, after, n)
 
     def acknowledged(self, shard: int, number: int) -> None:
         """*shard* has all letters up to *number* in a commit that has landed: they are deleted.
@@ -137,8 +134,7 @@ class Shard(Crawl):
         Raises:
             StorageError: If it has received a letter that this shard has not written.
         """
-        if self.mail is None:
-            raise CallError("acknowledged: a job in one piece writes no letters")
+        self._check_has_others("acknowledged: a job in one piece writes no letters")
         if self.mail.acknowledged(shard, number):
             self.has_changes = True
 
@@ -148,12 +144,15 @@ class Shard(Crawl):
         Raises:
             StorageError: If one of them is none, or is for another shard or job; nothing was changed.
         """
-        if self.receiver is None:
-            raise CallError("receive: a job in one piece gets no letters")
+        self._check_has_others("receive: a job in one piece gets no letters")
         received = self.receiver.receive(letters, now)
         if received.applied:
             self.has_changes = True
         return received
+
+    def _check_has_others(self, error: str) -> None:
+        if not self.mail.cut.has_others:
+            raise CallError(error)
 
     def expect(self, letter: bytes) -> int:
         """Begin to read what *letter*, which will be received soon, is about; see :meth:`.crawl.Crawl.has_come`.
@@ -161,23 +160,23 @@ class Shard(Crawl):
         Raises:
             StorageError: If it is none, or is for another shard or job.
         """
-        return self.receiver.prepare(letter) if self.receiver is not None else 0
+        return self.receiver.prepare(letter)
 
     def mail_received(self) -> dict[int, int]:
         """The last letter of each shard that is in a commit of this one that has landed."""
-        return self.mail.received_landed() if self.mail is not None else {}
+        return self.mail.received_landed()
 
     def mail_sent(self) -> dict[int, int]:
         """The last letter to each shard that is in a commit of this one that has landed."""
-        return self.mail.sent_landed() if self.mail is not None else {}
+        return self.mail.sent_landed()
 
     def mail_units(self) -> tuple[dict[int, int], dict[int, int]]:
         """Units in all letters up to those of :meth:`mail_sent`, and up to those of :meth:`mail_received`."""
-        return self.mail.units_landed() if self.mail is not None else ({}, {})
+        return self.mail.units_landed()
 
     def next_letter(self, sender: int) -> int:
         """Number of the letter from the shard *sender* that can be applied next."""
-        return self.mail.expected(sender) if self.mail is not None else 0
+        return self.mail.expected(sender)
 
     # -- the whole job
 

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from .support import Support
 
 _NO_VERSION = Version()
-_NOTHING_AWAY: dict[bytes, tuple[Link, int]] = {}
 
 
 @dataclass(slots=True)
@@ -85,7 +84,7 @@ class Visits:
         revisits: Revisits,
         links: KeptLinks,
         scores: Scores,
-        mail: Mail | None = None,
+        mail: Mail,
     ) -> None:
         self._mail = mail
         self._leases = leases
@@ -150,9 +149,7 @@ class Visits:
             targets = list(to.links)
             self._links.keep(key, targets)
             self._scores.add(key, targets)
-            if self._mail is not None:
-                addresses = [address(away, shard) for away, (_, shard) in to.away.items()]
-                self._links.keep_elsewhere(key, addresses)
+            self._links.keep_elsewhere(key, [address(away, shard) for away, (_, shard) in to.away.items()])
         other = first or self._named(found, to)
         self._merging.visited(key, page, _claim(key, page, first, found), other, now)
         if to.away:
@@ -166,7 +163,7 @@ class Visits:
             return list(links)
         pages, frontier = self._pages, self._frontier
         unknown = [link for link in links if link.request]
-        away = self._mail.elsewhere(unknown) if self._mail is not None else {}
+        away = self._mail.elsewhere(unknown)
         targets, repeats = _distinct(unknown, lease.key)
         here = [link for link in targets.values() if link.key not in away]
         known = pages.get_many([link.key for link in here])
@@ -184,7 +181,7 @@ class Visits:
                 pages.repeat(link, pages.expect(link.key, "a link"), now)
         if self._support is not None:
             self._support.linked(host, hosts, now)
-        if self._mail is not None and away:
+        if away:
             finder = self._support.domain_of(host) if self._support is not None else b""
             for link in (*targets.values(), *repeats):
                 if link.key in away:
@@ -230,7 +227,6 @@ class Visits:
 
     def _pay_away(self, to: _Targets, paid: list[int], host: HostState, *, found: int) -> list[int]:
         """Send what the links to pages of other shards are *paid*; returns what is paid to the others."""
-        assert self._mail is not None, "nothing is away without mail"
         finder = self._support.domain_of(host) if self._support is not None else b""
         n = len(to.links)
         for (link, shard), units in zip(to.away.values(), paid[n:], strict=True):
@@ -245,7 +241,7 @@ class Visits:
         """The page that *found* says it is: its key, or its address if it is of another shard."""
         if found.same_as in to.away:
             return address(found.same_as, to.away[found.same_as][1])
-        if self._mail is None or not found.same_host:
+        if not found.same_host:
             return found.same_as
         shard = self._mail.cut.of_host(found.same_host)
         is_here = shard == self._mail.cut.own.number
@@ -269,12 +265,10 @@ class Visits:
         if has_last_links:
             links = [*links, *self._last_links(lease.key)]
         targets, repeats = _distinct(links, lease.key)
-        everywhere, away = targets, _NOTHING_AWAY
-        if self._mail is not None:
-            away = self._away(targets, lease.key, has_last_links=has_last_links)
-            if away:
-                everywhere = {**targets, **{key: link for key, (link, _) in away.items()}}
-                targets = {key: link for key, link in targets.items() if key not in away}
+        everywhere, away = targets, self._away(targets, lease.key, has_last_links=has_last_links)
+        if away:
+            everywhere = {**targets, **{key: link for key, (link, _) in away.items()}}
+            targets = {key: link for key, link in targets.items() if key not in away}
         known = self._pages.get_many(list(targets))
         weights = []
         new = [link for link, _ in away.values() if link.host]
@@ -294,7 +288,6 @@ class Visits:
         self, targets: dict[bytes, Link], key: bytes, *, has_last_links: bool
     ) -> dict[bytes, tuple[Link, int]]:
         """Those of *targets* that are pages of other shards, and so those of the last visit of the page under *key*."""
-        assert self._mail is not None, "nothing is away without mail"
         away = {}
         if has_last_links:
             for where in self._links.elsewhere(key):

@@ -6,7 +6,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from scrapy_aopic.core.shard import WHOLE
+from scrapy_aopic.core.shards.cut import WHOLE
 from scrapy_aopic.storage import Address, Leased, open_store
 from scrapy_aopic.storage.opening import open_store_at
 

@@ -46,6 +46,10 @@ class ShardId(NamedTuple):
         return f"shard {self.number} of {self.of}"
 
 
+WHOLE = ShardId(0, 1)
+"""The only shard of a job in one piece."""
+
+
 def address(key: bytes, shard: int) -> bytes:
     """Address of the page under *key* in a *shard*."""
     return key + shard.to_bytes(_SHARD_BYTES, "big")
@@ -63,6 +67,9 @@ class Cut:
         own: That shard.
         domain_of: Registered domain of a host name; it must be the same for all shards and all runs of a job.
 
+    Attributes:
+        has_others: Whether there are other shards, to which pages may belong, and mail may go.
+
     Raises:
         CallError: If no job can have such a shard.
     """
@@ -73,6 +80,7 @@ class Cut:
                 f"There is no {own}: a job has 1 to {MAX_SHARDS} shards, and the first one is number 0."
             )
         self.own = own
+        self.has_others = own.of > 1
         self._domain_of = domain_of
         self._of_hosts: dict[str, int] = {}
 

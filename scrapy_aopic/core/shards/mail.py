@@ -35,7 +35,7 @@ from scrapy_aopic.core.records import HOST_BYTES, NO_RECORD, PAGE_BYTES, Link, p
 from scrapy_aopic.core.tables import BlobTable
 from scrapy_aopic.exceptions import CallError, StorageError
 
-from .cut import Cut, ShardId, shard_of_address
+from .cut import WHOLE, Cut, ShardId, shard_of_address
 from .letters import (
     MAX_REQUEST,
     VERSION,
@@ -113,7 +113,7 @@ class _Open:
 
 
 class Mail:
-    """The outbox of a shard, and counts of the letters that it has received.
+    """The outbox of a shard, and counts of the letters that it has received; all empty in a job in one piece.
 
     Args:
         cut: Which shard each host is in.
@@ -135,7 +135,7 @@ class Mail:
         self._landed_posted = dict(posted)
         self._landed_got = dict(got)
         self._taken: tuple[dict[int, Posted], dict[int, Got]] = ({}, {})
-        if read_shard(store) is None:
+        if cut.has_others and read_shard(store) is None:
             self._rows.put(SHARD, pack(tuple(cut.own)))
 
     # -- what leaves
@@ -146,6 +146,8 @@ class Mail:
         Raises:
             CallError: If a request is longer than a letter may be.
         """
+        if not self.cut.has_others:
+            return {}
         own, of_host = self.cut.own.number, self.cut.of_host
         away = {}
         for link in links:
@@ -391,23 +393,22 @@ class _LetterWriter:
         return PageRef(host, link.key[HOST_BYTES:], link.request, link.shift, link.again)
 
 
-def open_cut(store: Store, policy: Policy, shard: ShardId | None, *, is_new: bool) -> Cut | None:
-    """How the job in *store* is cut, if it is opened as *shard*; ``None`` for a job in one piece.
+def open_cut(store: Store, policy: Policy, shard: ShardId, *, is_new: bool) -> Cut:
+    """How the job in *store* is cut, if it is opened as *shard*.
 
     Raises:
         CallError: If there is no such shard, or *policy* does not work with several shards.
         StorageError: If the store holds another shard, or a job that is cut differently.
     """
-    wanted = shard if shard is not None else ShardId(0, 1)
-    cut, known = Cut(wanted, policy.domain_of), read_shard(store)
-    held = known if known is not None or is_new else ShardId(0, 1)
-    if held is not None and held != wanted:
+    cut, known = Cut(shard, policy.domain_of), read_shard(store)
+    stored = known if known is not None or is_new else WHOLE
+    if stored is not None and stored != shard:
         raise StorageError(
-            f"This store holds {held}, and was opened as {wanted}: the number of shards of a job is fixed when it begins, and "
+            f"This store holds {stored}, and was opened as {shard}: the number of shards of a job is fixed when it begins, and "
             "each shard has a store of its own. Nothing was changed."
         )
-    if wanted.of == 1:
-        return None
+    if not cut.has_others:
+        return cut
     if isinstance(policy.order, BatchOrder):
         raise CallError(
             f"The order {order_name(policy.order)} looks at the whole graph, of which a shard has a part: use another AOPIC_ORDER, "

@@ -94,6 +94,8 @@ class RemotePages:
 
     def stays(self, key: bytes, page: Page) -> None:
         """Give up the claim of *page*, which stands for itself from now on because it stands for another one."""
+        if not self._mail.cut.has_others:
+            return
         self._own.delete(OWN_CLAIMS + key)
         if page.is_claimed and page.visits:
             self.visited(key)
@@ -161,6 +163,8 @@ class RemotePages:
 
     def visited(self, key: bytes) -> None:
         """Decide on the claims to be the page under *key*, which was visited, or no longer waits for a grant."""
+        if not self._mail.cut.has_others:
+            return
         rows, _ = self._foreign.first(FOREIGN_CLAIMS + key, _MAX_WAITING)
         self._foreign.forget(FOREIGN_CLAIMS + key)
         for row, value in rows:
