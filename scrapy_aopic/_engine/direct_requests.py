@@ -16,6 +16,8 @@ callback yields.
 
 from __future__ import annotations
 
+from functools import cached_property
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from pydispatch.dispatcher import getAllReceivers, liveReceivers
@@ -32,6 +34,8 @@ from scrapy.spidermiddlewares.urllength import UrlLengthMiddleware
 from .private import spider_middlewares_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from scrapy.crawler import Crawler
     from scrapy.http import Response
     from scrapy.spidermiddlewares.base import BaseSpiderMiddleware
@@ -62,6 +66,9 @@ _BY_ORIGIN = (
     referer.StrictOriginWhenCrossOriginPolicy,
 )
 
+
+_SCHEME: Callable[[str], str] = itemgetter(slice(5))
+_NOTHING: Callable[[str], str] = itemgetter(slice(0))
 
 _A_LINK = Request("data:,")
 """Any link: of a request the policy depends on its ``meta`` alone, and the one of a link is empty."""
@@ -191,9 +198,7 @@ class Shortcut:
         self._offsite = offsite
         self.has_domains = offsite is not None
         """Whether any link can be :meth:`is_offsite`."""
-        self._policy: Any = None
         self._own: str | None = None
-        self._referers: dict[str, str] = {}
         self._is_offsite: dict[str, bool] = {}
         self.dropped_for = ""
         """Why the last request that :meth:`send` dropped was: ``depth``, ``length``, ``offsite`` or ``middleware``."""
@@ -216,17 +221,23 @@ class Shortcut:
                 self._is_offsite[host] = True
         return self._is_offsite[host]
 
-    def alike(self, url: str) -> str:
-        """What links with the same ``Referer`` as the one with *url*, in normal form, have in common."""
+    @cached_property
+    def _policy(self) -> Any:
+        assert self._referer is not None
+        return self._referer.policy(self._response, _A_LINK)
+
+    @property
+    def alike(self) -> Callable[[str], str]:
+        """Says of a link's URL, in normal form, what those with the same ``Referer`` have in common."""
         if self._referer is None:
-            return ""
-        if self._policy is None:
-            self._policy = self._referer.policy(self._response, _A_LINK)
+            return _NOTHING
         kind = type(self._policy)
         if kind in _BY_SCHEME:
-            return url[:5]
-        if kind not in _BY_ORIGIN:
-            return url
+            return _SCHEME
+        return self._origin if kind in _BY_ORIGIN else str
+
+    def _origin(self, url: str) -> str:
+        """The part of *url* that says whether it has the origin of its page, and its scheme."""
         if self._own is None:
             self._own = _own_part(self._response.url)
         if not self._own:
@@ -237,12 +248,7 @@ class Shortcut:
         """The ``Referer`` of a link with *url*, in normal form; ``""`` for none."""
         if self._referer is None:
             return ""
-        alike = self.alike(url)
-        found = self._referers.get(alike)
-        if found is None:
-            found = self._policy.referrer(self._response.url, url) or ""
-            self._referers[alike] = found
-        return found
+        return self._policy.referrer(self._response.url, url) or ""
 
     def send(self, request: Request) -> Request | None:
         """What becomes of *request*, whatever it is; ``None`` if it is dropped."""

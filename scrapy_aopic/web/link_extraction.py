@@ -180,7 +180,7 @@ class LinkJoiner:
         strips: Whether white space around a link is no part of it.
     """
 
-    __slots__ = ("_base", "_encoding", "_folders", "_starts", "_strips", "_url", "_whole")
+    __slots__ = ("_base", "_encoding", "_folders", "_strips", "_url", "_whole", "starts")
 
     def __init__(self, url: str, base: str, encoding: str, *, strips: bool = True) -> None:
         self._url = url
@@ -189,13 +189,13 @@ class LinkJoiner:
         self._strips = strips
         self._folders: tuple[str, ...] = ()
         self._whole: str | None = None
-        # What goes before a plain link of each kind; None if that is not all.
-        self._starts: list[str | None] = [None] * 8
+        # By kind of a plain link, what goes before it; None if that is not all.
+        self.starts: list[str | None] = [None] * 8
         at = _PLAIN_PAGE.match(base)
         if at is None or not (url == base or _PLAIN_PAGE.match(url)) or not _keeps_ascii(encoding):
             return
         origin, scheme, folders = at.groups()
-        starts = self._starts
+        starts = self.starts
         starts[_ABSOLUTE] = ""
         starts[_SAME_SCHEME] = scheme
         starts[_FROM_ROOT] = origin
@@ -214,7 +214,7 @@ class LinkJoiner:
     def join(self, link: str) -> str | None:
         """The absolute URL of *link*; ``None`` if it has none that can be fetched."""
         match = _plain(link)
-        start = self._starts[match.lastindex or 0] if match else None
+        start = self.starts[match.lastindex or 0] if match else None
         return self.resolve(link, match) if start is None else start + link
 
     def resolve(self, link: str, match: re.Match[str] | None) -> str | None:
@@ -360,21 +360,22 @@ class Extraction:
         """
         if self._needs_no_tree and isinstance(response, HtmlResponse) and is_huge(response):
             page = LinkJoiner(response.url, _base_of(response), response.encoding, strips=self._strips)
-            yield from self._joined(response, page, (self._skimmed(response),))
-        elif (tree := tree_of(response)) is None:
-            return
-        elif self._texts or not self._follows_nofollow:
-            for url, element, _ in self.links(tree):
-                if self._follows_nofollow or not rel_has_nofollow(element.get("rel")):
-                    yield url
-        else:
-            page = LinkJoiner(tree.url, tree.base, tree.encoding, strips=self._strips)
-            parts = (self._links_in(region, tree) for region in self._regions_of(tree.selector))
-            yield from self._joined(response, page, parts)
+            return self._joined(response, page, (self._skimmed(response),))
+        if (tree := tree_of(response)) is None:
+            return iter(())
+        if self._texts or not self._follows_nofollow:
+            return (
+                url
+                for url, element, _ in self.links(tree)
+                if self._follows_nofollow or not rel_has_nofollow(element.get("rel"))
+            )
+        page = LinkJoiner(tree.url, tree.base, tree.encoding, strips=self._strips)
+        parts = (self._links_in(region, tree) for region in self._regions_of(tree.selector))
+        return self._joined(response, page, parts)
 
     def _joined(self, response: Response, page: LinkJoiner, parts: Iterable[Iterable[str]]) -> Iterator[str]:
         """The absolute URLs of the links in *parts* of *page*, as far as they are not refused."""
-        refuses, unique = self._refuses, self._unique
+        refuses, unique, starts = self._refuses, self._unique, page.starts
         known = _joined.get(response, _NONE) if self._strips else _NONE
         links_seen: set[str] = set()
         seen: set[str] = set()
@@ -384,7 +385,11 @@ class Extraction:
                     if link in links_seen:
                         continue
                     links_seen.add(link)
-                joined = known.get(link) or page.join(link)
+                joined = known.get(link)
+                if not joined:  # page.join(link), without a call
+                    match = _plain(link)
+                    start = starts[match.lastindex or 0] if match else None
+                    joined = page.resolve(link, match) if start is None else start + link
                 if joined is None:
                     continue
                 if unique:

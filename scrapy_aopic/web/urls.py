@@ -118,7 +118,7 @@ class Normaliser:
             if rule.default == Default.LIMIT or rule.name in on:
                 self._take_up(rule, limits.get(rule.limit))
         # Most links are to pages that others link to as well.
-        self._judged = lru_cache(REMEMBERED)(self._judge)
+        self._judged = lru_cache(REMEMBERED)(self.judge)
         self.forget: Callable[[], None] = self._judged.cache_clear
         """Forgets what was said of URLs: what decides has changed."""
 
@@ -150,32 +150,38 @@ class Normaliser:
 
     def __call__(self, url: str) -> JudgedUrl:
         """What is to be done with *url*."""
-        judge = self._judged if len(url) <= SHORT else self._judge
-        verdict = judge(url)
-        if self._rewrite is None or verdict.reason in ("invalid", "scheme"):
-            return verdict
-        rewritten = self._rewrite(verdict.url)
+        judge = self._judged if len(url) <= SHORT else self.judge
+        judged = judge(url)
+        if self._rewrite is None or judged.reason in ("invalid", "scheme"):
+            return judged
+        rewritten = self._rewrite(judged.url)
         if rewritten is None:
-            return JudgedUrl(verdict.url, "user")
-        return verdict if rewritten == verdict.url else self._judge(rewritten)
+            return JudgedUrl(judged.url, "user")
+        return judged if rewritten == judged.url else self.judge(rewritten)
 
-    def _judge(self, url: str) -> JudgedUrl:
+    def judge(self, url: str) -> JudgedUrl:
+        """The same by all rules but the user's; the URL is not remembered."""
         # Before anything looks at all of it.
         if 0 < self._max_length < len(url) and is_long(self._max_length, url):
             return JudgedUrl(url, "length")
         plain = _PLAIN.fullmatch(url)
+        parts: Sequence[str]
         if plain is not None and plain[2]:
-            host = plain[1]
-            return JudgedUrl(url, _first(self._plain_tests, ("", "", host, "", plain[2], "", "", url)), host)
-        parts = self._parse(url)
-        if isinstance(parts, str):
-            return JudgedUrl(url, parts)
-        for part, change in self._changes:
-            if parts[part]:
-                parts[part] = change(parts[part])
-        url = "".join(parts)
-        parts.append(url)
-        return JudgedUrl(url, _first(self._tests, parts))
+            host, tests, parts = plain[1], self._plain_tests, ("", "", plain[1], "", plain[2], "", "", url)
+        else:
+            parsed = self._parse(url)
+            if isinstance(parsed, str):
+                return JudgedUrl(url, parsed)
+            for part, change in self._changes:
+                if parsed[part]:
+                    parsed[part] = change(parsed[part])
+            url = "".join(parsed)
+            host, tests, parts = "", self._tests, [*parsed, url]
+        for reason, part, is_in in tests:  # _first, without a call
+            text = parts[part]
+            if text and is_in(text):
+                return JudgedUrl(url, reason, host)
+        return JudgedUrl(url, "", host)
 
     def _parse(self, url: str) -> list[str] | str:
         """The parts of *url*, its path in normal form; or why there are none."""

@@ -43,9 +43,9 @@ DRAWN = "9682993c8daa2c5497996114facdc805"
 
 def normal(url: str, *rules: str, **options: Any) -> str:
     """Normal form of *url*, which is not refused, under the default rules or under *rules*."""
-    verdict = Normaliser(rules or BROAD_RULES, **options)(url)
-    assert verdict.reason == ""
-    return verdict.url
+    judged = Normaliser(rules or BROAD_RULES, **options)(url)
+    assert judged.reason == ""
+    return judged.url
 
 
 def refusal(url: str, **options: Any) -> str:
@@ -260,8 +260,8 @@ def test_wrong_punycode_is_refused() -> None:
 
 
 def test_a_refused_url_has_its_normal_form_for_those_that_ask_anyway() -> None:
-    assert Normaliser()("HTTP://h:0/%7e#x") == ("http://h:0/~", "port")
-    assert Normaliser()("Mailto:a@b") == ("Mailto:a@b", "scheme")
+    assert Normaliser()("HTTP://h:0/%7e#x")[:2] == ("http://h:0/~", "port")
+    assert Normaliser()("Mailto:a@b")[:2] == ("Mailto:a@b", "scheme")
 
 
 # The user's rules
@@ -275,7 +275,7 @@ def test_the_users_rules_come_last_and_their_result_is_normalised() -> None:
         return {"http://h/drop": None, "http://h/bad": "http://"}.get(url, url.replace("h/", "H/%7e"))
 
     assert [
-        Normaliser(rewrite=rewrite)(url)
+        Normaliser(rewrite=rewrite)(url)[:2]
         for url in ("HTTP://h/drop#x", "http://h/bad", "http://h/a", "ftp://h")
     ] == [
         ("http://h/drop", "user"),
@@ -355,14 +355,14 @@ def test_a_normal_form_is_its_own_and_nothing_raises(text: str, rules: set[str],
     normaliser = Normaliser(
         rules, max_length=bound * 9, max_depth=bound, max_repeats=bound, max_parameters=bound, last_year=2028
     )
-    verdict = normaliser(text)
-    if not verdict.reason:
-        assert normaliser(verdict.url) == verdict
+    judged = normaliser(text)
+    if not judged.reason:
+        assert normaliser(judged.url)[:2] == judged[:2]
 
 
 @given(texts)
 def test_what_is_not_refused_can_be_asked_for_as_it_is(text: str) -> None:
-    url, reason = every_rule(text)
+    url, reason, _ = every_rule(text)
     if reason:
         return
     assert Request(url).url == url

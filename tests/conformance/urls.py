@@ -174,14 +174,14 @@ NAME: Reason = (
 )
 
 
-def explain(case: Case, verdict: JudgedUrl, views: dict[str, View], reasons: Iterable[Reason]) -> str | None:
-    """Why *verdict* may differ from what is expected; ``""`` if it does not, ``None`` if it may not."""
-    ours = None if verdict.reason else verdict.url
+def explain(case: Case, judged: JudgedUrl, views: dict[str, View], reasons: Iterable[Reason]) -> str | None:
+    """Why *judged* may differ from what is expected; ``""`` if it does not, ``None`` if it may not."""
+    ours = None if judged.reason else judged.url
     if ours == case.expected:
         return ""
-    if verdict.reason in REFUSED:
-        reason, is_so = REFUSED[verdict.reason]
-        return reason if is_so(verdict.url) else None
+    if judged.reason in REFUSED:
+        reason, is_so = REFUSED[judged.reason]
+        return reason if is_so(judged.url) else None
     if ours is None or case.expected is None:
         return next((reason for reason, holds in reasons if holds(case)), None)
     for size in range(1, len(views) + 1):
@@ -206,10 +206,10 @@ def compare(
     counts: Counter[str] = Counter()
     print(f"\n## {title}\n")
     for case in cases:
-        verdict = normalise(case.given)
-        reason = explain(case, verdict, views, reasons)
+        judged = normalise(case.given)
+        reason = explain(case, judged, views, reasons)
         if reason != "":
-            print(f"{case.given!a}\n    theirs {case.expected!a}\n    ours   {tuple(verdict)!a}")
+            print(f"{case.given!a}\n    theirs {case.expected!a}\n    ours   {tuple(judged)!a}")
             print(f"    {reason or UNINTENDED}")
         counts[UNINTENDED if reason is None else reason or "the same"] += 1
     print(f"\n{title}: {len(cases)} cases")

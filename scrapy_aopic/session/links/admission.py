@@ -88,8 +88,8 @@ class Admission:
         rewrite = self._rewrite if self._user_rewrite is not None else None
         self.networks = networks_of(crawler)
         self._normalise = read_normaliser(settings, rewrite, self.networks)
-        self.judge_link: Callable[[str], JudgedUrl] = self._normalise
-        """Judges the URL of a link; nothing is counted."""
+        self.judge_link: Callable[[str], JudgedUrl] = self._normalise if rewrite else self._normalise.judge
+        """Judges the URL of a link, which the caller remembers if it can; nothing is counted."""
         self.networks.on_change(self._normalise.forget)
         # One host must have one name, or two requests would be sent to it at once.
         self._spell = Normaliser(
