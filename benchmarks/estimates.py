@@ -53,8 +53,8 @@ from scrapy_aopic.core.shard import Shard, ShardId
 from scrapy_aopic.core.window import Window
 from scrapy_aopic.lab.graphs import load_graph, pagerank
 from scrapy_aopic.storage.memory import MemoryStore
-from scrapy_aopic.view.merged import top_pages
-from scrapy_aopic.view.views import views_of
+from scrapy_aopic.view.job_view import View
+from scrapy_aopic.view.queries import top_pages
 
 SHARE = 0.15
 CHANGED = 0.1
@@ -428,8 +428,7 @@ class Recrawled:
         for store in self.stores:
             violations = audit(store).violations
             assert not violations, violations
-        stores = self.stores if len(self.stores) == 1 else views_of(self.stores)
-        return math.fsum(row["importance"] for row in top_pages(stores, SMALL, everything=True))
+        return math.fsum(row["importance"] for row in top_pages(View(self.stores), SMALL, everything=True))
 
 
 def show_sums() -> str:

@@ -56,6 +56,7 @@ from scrapy_aopic.core.revisits import Recrawl
 from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.storage import open_snapshot
 from scrapy_aopic.storage.memory import MemoryStore
+from scrapy_aopic.view.job_view import View
 from scrapy_aopic.view.queries import top_pages
 from scrapy_aopic.web.suffixes import registered_domain
 
@@ -340,7 +341,7 @@ def on_loopback(args: argparse.Namespace) -> None:
                 process.join()
                 store = open_snapshot(store_folder(Path(folder)))
                 problems = audit(store).violations
-                rows = top_pages(store, 10**6, everything=True)
+                rows = top_pages(View([store]), 10**6, everything=True)
                 store.close()
             assert not problems, problems
             importance = {row["url"]: row["importance"] for row in rows if "//victim.com/" in row["url"]}

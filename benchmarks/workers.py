@@ -43,7 +43,7 @@ from support.store_waits import PATTERN
 
 from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.storage import Address
-from scrapy_aopic.view.whole_job import audit_job
+from scrapy_aopic.view.auditing import audit_job
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -225,8 +225,9 @@ def crawl(
             if worker.wait(300):
                 sys.exit("A worker has failed.")
         address = Address("aopic:follow", server.url)
-        place = ServerPlace(address)
-        if place.read_cut() is not None and (violations := audit_job(place).violations):
+        if ServerPlace(address).read_cut() is not None and (
+            violations := audit_job(ServerPlace(address)).violations
+        ):
             sys.exit("\n".join(violations))
         fetched = {(entry.host, entry.target) for entry in web.log}
         if len(fetched) != total or (len(web.log) != total and "scrapy" not in kind):

@@ -76,7 +76,9 @@ class Progress:
         session = Session.of(self._crawler)
         if session is not None:
             logger.info(
-                "%(line)s", {"line": summary(*session.watch.look())}, extra={"spider": self._crawler.spider}
+                "%(line)s",
+                {"line": summary(session.watch.snapshot())},
+                extra={"spider": self._crawler.spider},
             )
 
     def stop(self) -> None:

@@ -2,8 +2,9 @@
 
 1. This is the one place where a stat is written down: the tables of docs/stats.md follow from it
    (``python docs/generate.py``), and its metric is the name that a monitoring system is given.
-2. Code that counts writes the whole name as a literal, so that it can be searched for. ``tests/docs`` compares all
-   names in the code with this table, and the test suite all that are set in any crawl of a test.
+2. Code that counts writes the whole name as a literal, so that it can be searched for; a stat that is a figure of a
+   snapshot names that here instead. ``tests/docs`` compares all names in the code with this table, and the test suite all
+   that are set in any crawl of a test.
 
 To add one: a :class:`Stat` in :data:`OWN`, its name where it is counted (in a session ``stats.count``), and
 ``python docs/generate.py``.
@@ -29,6 +30,7 @@ class Stat:
         unit: What one of it is.
         by: Who sets it, and when if that is not at once.
         meaning: For the documentation, in Markdown as docs/stats.md has it.
+        figure: Path of the figure of a snapshot that it is (:func:`scrapy_aopic.view.snapshot.figure`), if it is one.
     """
 
     name: str
@@ -36,6 +38,7 @@ class Stat:
     unit: str
     by: str
     meaning: str
+    figure: str = ""
 
     @cached_property
     def label(self) -> str:
@@ -138,24 +141,35 @@ OWN = (
     Stat(
         "aopic/live/pages_per_second", "gauge", "pages/s", _LIVE,
         "pages settled in the last minute; `None` in the first half second of a run, as for the next one",
+        figure="rate.pages",
     ),
-    Stat("aopic/live/bytes_per_second", "gauge", "bytes/s", _LIVE, "bytes of response bodies, as transferred"),
+    Stat(
+        "aopic/live/bytes_per_second", "gauge", "bytes/s", _LIVE,
+        "bytes of response bodies, as transferred", figure="rate.bytes",
+    ),
     Stat(
         "aopic/live/ceiling_pages_per_second", "gauge", "pages/s", _LIVE,
         "what politeness allows the hosts in memory together, as of their last transfers",
+        figure="hosts.ceiling",
     ),
     Stat(
         "aopic/live/forecast_seconds", "gauge", "seconds", _LIVE,
         "until the crawl ends; `None` if nothing says when, as for a queue that grows",
+        figure="forecast.seconds",
     ),
-    Stat("aopic/live/connections", "gauge", "requests", _LIVE, "pages that the downloader has in work"),
+    Stat(
+        "aopic/live/connections", "gauge", "requests", _LIVE,
+        "pages that the downloader has in work", figure="connections.in_use",
+    ),
     Stat(
         "aopic/live/callbacks", "gauge", "pages", _LIVE,
         "pages whose transfer is over, and whose callback, items or links are not",
+        figure="connections.callbacks",
     ),
     Stat(
         "aopic/live/hosts/<state>", "gauge", "hosts", _LIVE,
         "hosts by state: `ready`, `waiting`, `in_flight`, `gated`, `late`, `shelved`, `parked`, `dead`",
+        figure="hosts",
     ),
     Stat(
         "aopic/live/limits/<limit>", "gauge", "1", _LIVE,
@@ -165,11 +179,13 @@ OWN = (
     Stat(
         "aopic/live/queue_seconds", "gauge", "seconds", _LIVE,
         "average time that pages waited in the queue; `None` before the first one",
+        figure="queue_seconds",
     ),
     Stat(
         "aopic/live/order_regret", "gauge", "front queues", _LIVE,
         "how far pages in flight were below the best page that waited in memory, over about a thousand of them: what "
         "politeness costs the [order](order.md)",
+        figure="regret",
     ),
     Stat(
         "aopic/live/paused", "gauge", "1", _LIVE,
@@ -178,15 +194,26 @@ OWN = (
     Stat(
         "aopic/live/blocked_pages", "gauge", "pages", _LIVE,
         "pages queued on hosts that an operator has blocked, as far as these had their turn",
+        figure="pages.blocked",
     ),
-    Stat("aopic/live/commit_age_seconds", "gauge", "seconds", _LIVE, "age of the last commit that landed"),
-    Stat("aopic/live/store_bytes", "gauge", "bytes", _LIVE, "size of the store; `None` on a server"),
+    Stat(
+        "aopic/live/commit_age_seconds", "gauge", "seconds", _LIVE,
+        "age of the last commit that landed", figure="store.commit_age",
+    ),
+    Stat(
+        "aopic/live/store_bytes", "gauge", "bytes", _LIVE,
+        "size of the store; `None` on a server", figure="store.size_bytes",
+    ),
     Stat(
         "aopic/live/loop_late_seconds", "gauge", "seconds", _LIVE,
         "average time that an event waited for the loop in the last minute; `None` without `PolitenessMiddleware`",
+        figure="machine.loop_lag",
     ),
-    Stat("aopic/live/cpu", "gauge", "CPU s/s", _LIVE, "processor time of this process in the last minute"),
-    Stat("aopic/live/memory_bytes", "gauge", "bytes", _LIVE, "memory of this process"),
+    Stat(
+        "aopic/live/cpu", "gauge", "CPU s/s", _LIVE,
+        "processor time of this process in the last minute", figure="machine.cpu",
+    ),
+    Stat("aopic/live/memory_bytes", "gauge", "bytes", _LIVE, "memory of this process", figure="machine.memory"),
     Stat(
         "aopic/memory/limit_bytes", "gauge", "bytes", _SCHEDULER,
         "what the process should not exceed: [`AOPIC_MEMORY_MB` and 340 MB](settings.md#memory)",
@@ -216,29 +243,43 @@ OWN = (
         "aopic/shards/held", "gauge", "shards", _LIVE,
         "of a job in [shards](many-machines.md#several-workers): those that this worker holds; in the dashboard of the "
         "whole job, those that any worker holds",
+        figure="shards.held",
     ),
-    Stat("aopic/shards/workers", "gauge", "workers", _LIVE, "workers of such a job that are alive"),
+    Stat(
+        "aopic/shards/workers", "gauge", "workers", _LIVE,
+        "workers of such a job that are alive", figure="shards.alive",
+    ),
     Stat(
         "aopic/shards/letters", "gauge", "letters", "the dashboard of the whole job",
         "letters between the shards of such a job that are on their way",
+        figure="shards.on_the_way",
     ),
-    Stat("aopic/job/queued", "gauge", "pages", _CLOSING, "pages that wait, in the whole job"),
-    Stat("aopic/job/visited", "gauge", "pages", _CLOSING, "visited in the whole job, redirects included"),
-    Stat("aopic/job/failed", "gauge", "pages", _CLOSING, "failed in the whole job, unreadable ones included"),
-    Stat("aopic/job/hosts", "gauge", "hosts", _CLOSING, "hosts that the job knows"),
-    Stat("aopic/job/dead_hosts", "gauge", "hosts", _CLOSING, "hosts that no longer respond"),
-    Stat("aopic/job/dead_pages", "gauge", "pages", _CLOSING, "pages that wait for dead hosts"),
+    Stat("aopic/job/queued", "gauge", "pages", _CLOSING, "pages that wait, in the whole job", figure="pages.queued"),
+    Stat(
+        "aopic/job/visited", "gauge", "pages", _CLOSING,
+        "visited in the whole job, redirects included", figure="pages.visited",
+    ),
+    Stat(
+        "aopic/job/failed", "gauge", "pages", _CLOSING,
+        "failed in the whole job, unreadable ones included", figure="pages.failed",
+    ),
+    Stat("aopic/job/hosts", "gauge", "hosts", _CLOSING, "hosts that the job knows", figure="hosts.known"),
+    Stat("aopic/job/dead_hosts", "gauge", "hosts", _CLOSING, "hosts that no longer respond", figure="hosts.dead"),
+    Stat("aopic/job/dead_pages", "gauge", "pages", _CLOSING, "pages that wait for dead hosts", figure="pages.dead"),
     Stat(
         "aopic/cash/virtual", "gauge", "units", _CLOSING,
         "cash of the virtual page, of the 2**53 - 1 units that there are",
+        figure="ledger.virtual",
     ),
     Stat(
         "aopic/cash/turns", "gauge", "turns", _CLOSING,
         "virtual time |H|: all cash ever distributed, divided by the cash that pages hold",
+        figure="ledger.turns",
     ),
     Stat(
         "aopic/cash/convergence", "gauge", "1/turns", _CLOSING,
         "1/|H|: a bound of the error of each page's importance; `None` if no cash was distributed",
+        figure="ledger.convergence",
     ),
     Stat("aopic/cache/hits", "counter", "page records", _CLOSING, "looked up in memory"),
     Stat("aopic/cache/misses", "counter", "page records", _CLOSING, "looked up in the store, new pages included"),

@@ -31,11 +31,10 @@ def run(opts: argparse.Namespace, _: BaseSettings) -> int:
     from tqdm import tqdm
 
     from scrapy_aopic.core.audit import Audit
+    from scrapy_aopic.core.saved import read_saved
     from scrapy_aopic.exceptions import StorageError
-    from scrapy_aopic.view.auditing import audit_store
-    from scrapy_aopic.view.queries import count_pages
+    from scrapy_aopic.view.auditing import audit_job, audit_store, format_whole
     from scrapy_aopic.view.text_report import format_audit
-    from scrapy_aopic.view.whole_job import audit_job, format_whole
 
     if opts.jobdir.read_cut() is not None:
         whole = audit_job(opts.jobdir)
@@ -44,7 +43,10 @@ def run(opts: argparse.Namespace, _: BaseSettings) -> int:
     with snapshot(opts.jobdir) as store:
         try:
             store.verify()
-            with tqdm(total=count_pages(store), unit=" pages", unit_scale=True, disable=None) as line:
+            saved = read_saved(store)
+            with tqdm(
+                total=saved.pages if saved is not None else 0, unit=" pages", unit_scale=True, disable=None
+            ) as line:
                 result = audit_store(store, line.update)
         except StorageError as error:
             result = Audit()

@@ -102,15 +102,15 @@ def _names(opts: argparse.Namespace) -> list[str]:
 def _unmet(opts: argparse.Namespace, names: list[str]) -> list[str]:
     """Names that the action is about, and of which the job knows no host; none if it cannot be looked at."""
     from scrapy_aopic.exceptions import AopicError
+    from scrapy_aopic.view.job_view import open_view
     from scrapy_aopic.view.queries import unmet
-    from scrapy_aopic.view.views import opened_views
 
     if not names or opts.action == "unblock":
         return []
     try:
-        with opened_views(opts.jobdir) as stores:
-            return unmet(stores, names)
-    except AopicError:  # there may be no store yet
+        with open_view(opts.jobdir) as view:
+            return unmet(view, names)
+    except AopicError:  # there may be no store yet; whether there is one is not what was asked
         return []
 
 

@@ -39,7 +39,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(opts: argparse.Namespace, _: BaseSettings) -> int:
     from scrapy_aopic.exceptions import ExchangeError
     from scrapy_aopic.view.export import check_export, export_links, export_pages
-    from scrapy_aopic.view.views import opened_views
+    from scrapy_aopic.view.job_view import open_view
 
     if not (opts.pages or opts.links):
         raise UsageError("give --pages FILE, --links FILE or both")
@@ -54,10 +54,10 @@ def run(opts: argparse.Namespace, _: BaseSettings) -> int:
                 continue
         del outputs[what]
     if outputs:
-        with opened_views(opts.jobdir) as stores:
+        with open_view(opts.jobdir) as view:
             for what, (path, export) in outputs.items():  # what is possible is written all the same
                 with _collecting(failed):
-                    write(f"{export(stores, path, progress=True):,} {what} in {path}")
+                    write(f"{export(view, path, progress=True):,} {what} in {path}")
     if failed:
         raise ExchangeError(" ".join(map(str, failed))) from failed[0]
     return 0

@@ -36,13 +36,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(opts: argparse.Namespace, _: BaseSettings) -> int:
     import msgspec
 
-    from scrapy_aopic.view.merged import hosts_by
+    from scrapy_aopic.view.job_view import open_view
+    from scrapy_aopic.view.queries import hosts_by
     from scrapy_aopic.view.text_report import format_host_rows
-    from scrapy_aopic.view.views import opened_views
 
     if opts.number < 1:
         raise UsageError(f"--number ({opts.number}) must be at least 1")
-    with opened_views(opts.jobdir) as stores:
-        rows = hosts_by(stores, opts.kind, opts.number)
+    with open_view(opts.jobdir) as view:
+        rows = hosts_by(view, opts.kind, opts.number)
     write(json.dumps(msgspec.to_builtins(rows), indent=1) if opts.json else format_host_rows(rows))
     return 0

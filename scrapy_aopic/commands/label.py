@@ -57,16 +57,16 @@ def run(opts: argparse.Namespace, _: BaseSettings) -> int:
     from scrapy_aopic.core.focus.sample import read_samples
     from scrapy_aopic.exceptions import TopicError
     from scrapy_aopic.focus.labels import FILE_NAME, judge, read_labels, to_label, write_labels, write_sample
-    from scrapy_aopic.view.views import opened_views
+    from scrapy_aopic.view.job_view import open_view
 
     kept = opts.labels
     if kept is None:
         if opts.jobdir.folder is None:
             raise UsageError("name a file for the labels of a job on a server: --labels FILE")
         kept = opts.jobdir.folder / FILE_NAME
-    with opened_views(opts.jobdir) as stores:
+    with open_view(opts.jobdir) as view:
         # The same one at each call, as long as the crawl stands still.
-        pages, sample = read_samples(stores, Random(0))  # noqa: S311 - of nothing secret
+        pages, sample = read_samples(view.stores, Random(0))  # noqa: S311 - of nothing secret
     if not sample:
         raise TopicError(
             f"The job {opts.jobdir} has set no pages aside: that needs AOPIC_TOPIC, and AOPIC_AUDIT_PAGES above 0."

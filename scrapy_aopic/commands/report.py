@@ -23,26 +23,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(opts: argparse.Namespace, _: BaseSettings) -> int:
-    from scrapy_aopic.exceptions import ExchangeError, StorageError, plainly
+    from scrapy_aopic.exceptions import ExchangeError, plainly
     from scrapy_aopic.storage.store_folder import writing
     from scrapy_aopic.view.history import FILE_NAME, read_history
     from scrapy_aopic.view.html_report import report_page
-    from scrapy_aopic.view.merged import top_hosts, top_pages, whole_snapshot
-    from scrapy_aopic.view.verdict import verdict
-    from scrapy_aopic.view.views import opened_views
+    from scrapy_aopic.view.job_view import open_view
+    from scrapy_aopic.view.queries import top_hosts, top_pages
+    from scrapy_aopic.view.stored import read_snapshot
 
     history = read_history(opts.jobdir.folder / FILE_NAME) if opts.jobdir.folder is not None else []
-    with opened_views(opts.jobdir) as stores:
-        now = whole_snapshot(stores, name=str(opts.jobdir))
-        if now is None:
-            raise StorageError(f"The job in {opts.jobdir} has not begun.")
-        text = report_page(
-            now,
-            verdict(now, now).sentence,
-            history=history,
-            pages=top_pages(stores, 20),
-            hosts=top_hosts(stores, 20),
-        )
+    now = read_snapshot(opts.jobdir)
+    with open_view(opts.jobdir) as view:
+        text = report_page(now, history=history, pages=top_pages(view, 20), hosts=top_hosts(view, 20))
     try:
         with writing(opts.page) as file:
             file.write(text.encode("utf-8", "backslashreplace"))

@@ -57,17 +57,16 @@ def run(opts: argparse.Namespace, _: BaseSettings) -> int:
 
 
 def _show(opts: argparse.Namespace) -> None:
-    from scrapy_aopic.core.ledger import TOTAL
-    from scrapy_aopic.view.merged import top_hosts, top_pages
+    from scrapy_aopic.view.job_view import open_view
+    from scrapy_aopic.view.queries import top_hosts, top_pages
     from scrapy_aopic.view.text_report import format_hosts, format_pages
-    from scrapy_aopic.view.views import opened_views
 
-    with opened_views(opts.jobdir) as stores:
-        total = len(stores) * TOTAL
+    with open_view(opts.jobdir) as view:
+        total = view.total
         if opts.hosts:
-            rows = top_hosts(stores, opts.number)
+            rows = top_hosts(view, opts.number)
         else:
-            rows = top_pages(stores, opts.number, everything=opts.all)
+            rows = top_pages(view, opts.number, everything=opts.all)
     if opts.json:
         write(json.dumps(rows, indent=1))
     else:

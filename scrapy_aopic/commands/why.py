@@ -29,16 +29,17 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
     from scrapy_aopic.place.stored_control import read_control
     from scrapy_aopic.view.answers import why_in_shards, with_control
     from scrapy_aopic.view.dropped import FILE_NAME, read_dropped
+    from scrapy_aopic.view.job_view import open_view
+    from scrapy_aopic.view.shard_states import read_states
     from scrapy_aopic.view.url_settings import CrawlRules
-    from scrapy_aopic.view.views import opened_views
-    from scrapy_aopic.view.whole_job import who_crawls
     from scrapy_aopic.view.why import with_dropped
 
     rules = CrawlRules(crawl_settings(settings))
-    with opened_views(opts.jobdir) as stores:
-        workers = who_crawls(opts.jobdir) if len(stores) > 1 else None
+    with open_view(opts.jobdir) as view:
+        states = read_states(opts.jobdir)
+        workers = states.workers() if states is not None else None
         dropped = read_dropped(opts.jobdir.folder / FILE_NAME) if opts.jobdir.folder is not None else None
-        answers = [why_in_shards(stores, question, rules, workers) for question in opts.questions]
+        answers = [why_in_shards(view, question, rules, workers) for question in opts.questions]
     if dropped is not None:
         answers = [with_dropped(answer, dropped, rules) for answer in answers]
     control = read_control(opts.jobdir)

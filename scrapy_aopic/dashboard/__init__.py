@@ -4,12 +4,11 @@
 * :mod:`.guard`: who may see anything
 * :mod:`.http_server`: HTTP, in threads of its own
 * :mod:`.site`: the paths, and what each shows
-* :mod:`.exposition`: the text that Prometheus reads
 * :mod:`.past`: figures over time
 * :mod:`.questions`: answers from a snapshot of the store
 * :mod:`.running_job`: serves the crawl of this process
-* :mod:`.stored_job`: serves a job folder, whether a crawl is using it or not
-* :mod:`.sharded_job`: serves a job in shards
+* :mod:`.stored_job`: serves a stored job, whether a crawl is using it or not
+* :mod:`.serving`: what both begin with
 
 ``static/`` has the page: HTML, a style sheet and a module of JavaScript, as they are.
 

@@ -15,8 +15,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from scrapy_aopic.view.history import point_of
+from scrapy_aopic.view.snapshot import Snapshot
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from scrapy_aopic.view.history import Point
 
 EVERY = 1.0
 """Seconds between snapshots while somebody waits for them: as often as an eye can read."""
@@ -35,13 +40,11 @@ class Seen(NamedTuple):
     """What is seen of a crawl at one moment.
 
     Attributes:
-        figures: As JSON can have them.
-        point: The few of them that are drawn over time, by name.
-        stats: Those of Scrapy.
+        now: Its figures.
+        stats: Those of Scrapy, and those that follow from the figures.
     """
 
-    figures: dict[str, Any]
-    point: dict[str, float | None]
+    now: Snapshot
     stats: Mapping[str, Any]
 
 
@@ -80,7 +83,7 @@ class Feed:
         self._changed = Condition()
         self._n_waiting = 0
         self._frame: Frame | None = None
-        self._points: deque[dict[str, float | None]] = deque(maxlen=N_POINTS)
+        self._points: deque[Point] = deque(maxlen=N_POINTS)
         self._point_at = -POINT_EVERY
         self._looked_at = -every
         self._beat_at = monotonic()
@@ -102,11 +105,11 @@ class Feed:
         if seen is None:
             return
         number = self._frame.number + 1 if self._frame is not None else 1
-        frame = Frame(number, now, seen, _encode(seen.figures))
+        frame = Frame(number, now, seen, _encode(seen.now))
         with self._changed:
             if now - self._point_at >= POINT_EVERY:
                 self._point_at = now
-                self._points.append(seen.point)
+                self._points.append(point_of(seen.now))
             self._frame = frame
             self._changed.notify_all()
 
@@ -156,7 +159,7 @@ class Feed:
             return self.after(0, patience)
         return frame if monotonic() - min(self._beat_at, frame.instant + POINT_EVERY) < patience else None
 
-    def points(self) -> list[dict[str, float | None]]:
+    def points(self) -> list[Point]:
         """Points of the past, oldest first."""
         with self._changed:
             return list(self._points)

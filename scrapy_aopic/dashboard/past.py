@@ -5,34 +5,19 @@ from __future__ import annotations
 from math import isfinite
 from threading import Lock
 from time import monotonic
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
-from scrapy_aopic.view.history import column, read_history
+from scrapy_aopic.view.history import POINT, Point, column, read_history
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-Point: TypeAlias = dict[str, float | None]
-"""Figures of an instant, by name."""
 
 MOST = 1000
 """Points that a page is given: more than a screen has columns for."""
 
 _EVERY = 10.0
 """Seconds for which the file is not read again, however many pages are opened."""
-
-_COLUMNS = {
-    "at": "at",
-    "pages": "pages_per_second",
-    "bytes": "bytes_per_second",
-    "ceiling": "ceiling",
-    "queued": "queued",
-    "visited": "visited",
-    "failed": "failed",
-    "in_use": "connections",
-}
-"""Columns of the history, by what they are called here."""
 
 
 class Past:
@@ -67,7 +52,7 @@ def points_in(path: Path) -> list[Point]:
         rows = read_history(path)
     except OSError:
         return []
-    columns = {name: column(rows, of) for name, of in _COLUMNS.items()}
+    columns = {name: column(rows, name) for name in POINT}
     points = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     return [point for point in points if point["at"] is not None and isfinite(point["at"])]
 

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scrapy_aopic.exceptions import AopicError
-from scrapy_aopic.place.stored_control import control_sentences, read_control
+from scrapy_aopic.place.stored_control import read_control
 from scrapy_aopic.view.answers import why_in_shards, with_control
 from scrapy_aopic.view.domain_spread import top_domains
-from scrapy_aopic.view.merged import top_pages
+from scrapy_aopic.view.job_view import open_view
+from scrapy_aopic.view.queries import top_pages
+from scrapy_aopic.view.shard_states import read_states
 from scrapy_aopic.view.url_settings import CrawlRules
-from scrapy_aopic.view.views import opened_views
-from scrapy_aopic.view.whole_job import who_crawls
 from scrapy_aopic.view.why import with_dropped
 
 if TYPE_CHECKING:
@@ -51,8 +50,8 @@ class Questions:
         Raises:
             StorageError: If the store cannot be read.
         """
-        with opened_views(self._job) as stores:
-            return top_pages(stores, n)
+        with open_view(self._job) as view:
+            return top_pages(view, n)
 
     def top_domains(self, n: int, *, has_importance: bool = False) -> dict[str, Any]:
         """How fetches are spread over domains; see :func:`scrapy_aopic.view.domain_spread.top_domains`.
@@ -60,8 +59,8 @@ class Questions:
         Raises:
             StorageError: If the store cannot be read.
         """
-        with opened_views(self._job) as stores:
-            return top_domains(stores, n, has_importance=has_importance)
+        with open_view(self._job) as view:
+            return top_domains(view, n, has_importance=has_importance)
 
     def why(self, question: str) -> dict[str, Any]:
         """Why a URL, or a host, is crawled or not.
@@ -71,21 +70,12 @@ class Questions:
             SettingError: If the rules of the crawl cannot be known.
         """
         rules = self._rules = self._rules or CrawlRules(self._settings)
-        with opened_views(self._job) as stores:
-            workers = who_crawls(self._job) if len(stores) > 1 else None
-            found = why_in_shards(stores, question[:_LONGEST], rules, workers)
+        with open_view(self._job) as view:
+            states = read_states(self._job)
+            found = why_in_shards(view, question[:_LONGEST], rules, states.workers() if states else None)
         samples = self._dropped()
         if samples is not None:
             found = with_dropped(found, samples, rules)
         found = with_control(found, rules, read_control(self._job))
         answer: dict[str, Any] = msgspec.to_builtins(found)
         return answer
-
-
-def asked_of(job: Place) -> dict[str, Any]:
-    """What an operator asks of the crawl of *job*, as fields of a snapshot; if that cannot be read, why."""
-    try:
-        control = read_control(job)
-    except AopicError as error:
-        return {"asked": [str(error)]}
-    return {"paused_since": control.paused_since, "asked": control_sentences(control)}

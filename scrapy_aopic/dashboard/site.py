@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
+from math import inf
 from pathlib import Path
 from threading import Lock
 from time import monotonic
@@ -12,15 +15,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from scrapy_aopic.exceptions import AopicError, plainly
+from scrapy_aopic.view.measures import CONTENT_TYPE, exposition
+from scrapy_aopic.view.snapshot import Snapshot, figure
 
-from .exposition import CONTENT_TYPE, exposition
+from .feed import Feed
 from .http_server import Answer, Site, sentence
 from .past import Past
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-    from .feed import Feed
 
 _FILES = {
     "/": ("index.html", "text/html; charset=utf-8"),
@@ -78,39 +82,46 @@ class Asked(Protocol):
         ...
 
 
-def make_site(
-    feed: Feed,
-    *,
-    oldest_commit: float,
-    spider: str = "",
-    questions: Asked | None = None,
-    history: Path | None = None,
-    whole: Callable[[], Mapping[str, Any]] | None = None,
-) -> Site:
-    """The dashboard of a crawl.
+@dataclass(frozen=True)
+class Shown:
+    """What a dashboard shows.
 
-    Args:
+    Attributes:
+        feed: Figures of the crawl.
         oldest_commit: Seconds since the last commit from which the crawl is not well.
+        spider: Name of the spider.
         history: File of the history of the job, if it has one.
-        whole: Looks at all shards of a job that is cut into some; may raise AopicError or OSError.
+        job: Looks at all shards of the job, if *feed* has only those of a worker; may raise AopicError or OSError.
         questions: What is asked in a thread; ``None`` if the store cannot be looked at.
     """
-    past = Past(feed.points, history)
+
+    feed: Feed
+    oldest_commit: float = inf
+    spider: str = ""
+    history: Path | None = None
+    job: Callable[[], Snapshot] | None = None
+    questions: Asked | None = None
+
+
+def make_site(shown: Shown) -> Site:
+    """The dashboard of a crawl."""
+    feed, questions = shown.feed, shown.questions
+    past = Past(feed.points, shown.history)
     paths: dict[str, Callable[[Mapping[str, str]], Answer]] = {
         path: partial(_file, *file) for path, file in _FILES.items()
     }
     paths.update({path: partial(_explainer, *file) for path, file in EXPLAINER.items()})
     paths["/api/v1/snapshot"] = lambda _: _snapshot(feed)
     paths["/api/v1/history"] = lambda _: Answer(_json(past.points()))
-    paths["/metrics"] = lambda _: _metrics(feed, spider)
+    paths["/metrics"] = lambda _: _metrics(feed, shown.spider)
     paths["/api/v1/top"] = _Listed(partial(_top_pages, feed, questions)).show
     paths["/api/v1/domains"] = _Listed(partial(_top_domains, feed, questions)).show
-    paths["/api/v1/whole"] = partial(_whole, whole)
+    paths["/api/v1/job"] = lambda _: _job(feed, shown.job)
     paths["/api/v1/why"] = partial(_why, questions)
     return Site(
         feed,
         paths,
-        {"/healthz": lambda _: health(feed, oldest_commit), "/readyz": lambda _: readiness(feed)},
+        {"/healthz": lambda _: health(feed, shown.oldest_commit), "/readyz": lambda _: readiness(feed)},
     )
 
 
@@ -151,7 +162,7 @@ def health(feed: Feed, oldest_commit: float) -> Answer:
     frame = feed.recent(_PATIENCE)
     if frame is None:
         return _SILENT
-    age = (frame.seen.figures.get("store") or {}).get("commit_age")
+    age = frame.seen.now.store.commit_age
     if age is not None and age > oldest_commit:
         return sentence(503, "The last commit is too old.")
     return sentence(200, "ok")
@@ -162,16 +173,15 @@ def readiness(feed: Feed) -> Answer:
     frame = feed.recent(_PATIENCE) if not feed.reason else None
     if frame is None:
         return sentence(503, "not ready")
-    figures = frame.seen.figures
-    now = figures.get("at", 0) + monotonic() - frame.instant
-    if not figures.get("is_live") or figures.get("not_before", 0) > now:
+    now = frame.seen.now
+    if not now.is_live or now.not_before > now.at + monotonic() - frame.instant:
         return sentence(503, "not ready")
     return sentence(200, "ready")
 
 
-def _whole(look: Callable[[], Mapping[str, Any]] | None, _: Mapping[str, str]) -> Answer:
+def _job(feed: Feed, look: Callable[[], Snapshot] | None) -> Answer:
     if look is None:
-        return Answer(_json({"problem": "The job is in one piece."}))
+        return _snapshot(feed)
     try:
         return Answer(_json(look()))
     except (AopicError, OSError) as error:
@@ -193,7 +203,7 @@ def _why(questions: Asked | None, query: Mapping[str, str]) -> Answer:
 def _top_pages(feed: Feed, questions: Asked | None) -> dict[str, Any]:
     if questions is None:
         return {"problem": "They cannot be listed for a job without a folder."}
-    if _known(feed, "pages") > MOST_LISTED:
+    if _known(feed, "pages.known") > MOST_LISTED:
         return {"problem": f"The job has more than {MOST_LISTED:,} pages: 'scrapy aopic top' lists them."}
     return {"pages": questions.top_pages(_TOP)}
 
@@ -201,16 +211,15 @@ def _top_pages(feed: Feed, questions: Asked | None) -> dict[str, Any]:
 def _top_domains(feed: Feed, questions: Asked | None) -> dict[str, Any]:
     if questions is None:
         return {"problem": "They cannot be listed for a job without a folder."}
-    if _known(feed, "hosts") > MOST_HOSTS:
+    if _known(feed, "hosts.known") > MOST_HOSTS:
         return {"problem": f"The job has more than {MOST_HOSTS:,} hosts, too many to look at all of them."}
-    return questions.top_domains(_DOMAINS, has_importance=_known(feed, "pages") <= MOST_LISTED)
+    return questions.top_domains(_DOMAINS, has_importance=_known(feed, "pages.known") <= MOST_LISTED)
 
 
-def _known(feed: Feed, what: str) -> int:
+def _known(feed: Feed, path: str) -> int:
     """How many pages, or hosts, the job knows."""
     frame = feed.fresh(_PATIENCE)
-    known: int = frame.seen.figures.get(what, {}).get("known", 0) if frame is not None else 0
-    return known
+    return int(figure(frame.seen.now, path) or 0) if frame is not None else 0
 
 
 class _Listed:

@@ -7,8 +7,8 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.control import Control
-from scrapy_aopic.place.stored_control import control_sentences
-from scrapy_aopic.view.live import Asked
+from scrapy_aopic.view.snapshot import ControlFigures
+from scrapy_aopic.view.stored import control_figures
 
 if TYPE_CHECKING:
     from scrapy import Spider
@@ -36,7 +36,7 @@ class Steering:
 
     def __init__(self, spider: Spider, job: Job, visits: Visits, watch: ControlWatch | None) -> None:
         self.control = Control()
-        self.asked = Asked(0.0, [])
+        self.asked = ControlFigures()
         self.holds_back = False
         self._job = job
         self._visits = visits
@@ -63,9 +63,7 @@ class Steering:
         if control is before or control == before:
             return False
         self.control = control
-        self.asked = Asked(
-            control.paused_since, control_sentences(control), control.connections, control.rate
-        )
+        self.asked = control_figures(control)
         self.holds_back = bool(control.paused_since or control.connections or control.rate)
         if control.blocked.keys() != before.blocked.keys():
             self._job.crawl.block(control.blocks if control.blocked else None, self._job.clock())

@@ -6,22 +6,20 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.shards.cut import Cut, ShardId
 from scrapy_aopic.core.shards.letters import host_bytes
 from scrapy_aopic.place.stored_control import time_of
 from scrapy_aopic.web.suffixes import registered_domain
 
-from .views import on_their_way
 from .why import Answer, meant, why
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from scrapy_aopic.core.control import Control
-    from scrapy_aopic.core.ports import Store
     from scrapy_aopic.core.shards.letters import Letter
 
+    from .job_view import View
     from .why import Rules
 
 
@@ -38,18 +36,16 @@ class _Post:
         self.units = 0
 
 
-def why_in_shards(
-    stores: Sequence[Store], question: str, rules: Rules, workers: Mapping[int, str] | None = None
-) -> Answer:
-    """What is known of *question*, a URL or the name of a host, in the job with *stores*; of one store, :func:`scrapy_aopic.view.why.why`.
+def why_in_shards(view: View, question: str, rules: Rules, workers: Sequence[str] | None = None) -> Answer:
+    """What is known of *question*, a URL or the name of a host, in the job in *view*; of one store, :func:`scrapy_aopic.view.why.why`.
 
     Args:
-        stores: Views of all shards, in the order of their numbers.
-        workers: Who crawls each shard now, by its number, if that is known; empty for a shard that nobody crawls.
+        workers: Who crawls each shard now, if that is known; empty for a shard that nobody crawls.
 
     Raises:
         StorageError: If a store cannot be read.
     """
+    stores = view.stores
     if len(stores) == 1:
         return why(stores[0], question, rules)
     question = meant(question)
@@ -57,7 +53,7 @@ def why_in_shards(
     number = Cut(ShardId(0, len(stores)), registered_domain).of_host(host)
     answer = why(stores[number], question, rules)
     post = _Post()
-    for letter in on_their_way(stores, number):
+    for letter in view.letters_to(number):
         _look_into(letter, host, keys, post)
     sentences, kind = list(answer.sentences), answer.kind
     facts = {**answer.facts, "shard": number, "letters": post.letters}
@@ -69,7 +65,7 @@ def why_in_shards(
                 f"{what} is {ways}: a page that was settled links to it, and its shard knows it when it has read that."
             ]
         elif keys:
-            sentences.append(f"More cash for it, {post.units / (len(stores) * TOTAL):.2g} of all, is {ways}.")
+            sentences.append(f"More cash for it, {post.units / view.total:.2g} of all, is {ways}.")
         facts["units"] = post.units
     if kind == "unknown" and keys:
         sentences.append(
@@ -78,7 +74,7 @@ def why_in_shards(
     where = f"Its registered domain, {registered_domain(host)}, is in shard {number} of {len(stores)}"
     if workers is None:
         sentences.append(f"{where}.")
-    elif workers.get(number):
+    elif workers[number]:
         sentences.append(f"{where}, which {workers[number]} crawls.")
     else:
         sentences.append(f"{where}, which no worker crawls now.")

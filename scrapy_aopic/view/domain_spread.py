@@ -5,17 +5,17 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING, Any
 
-from scrapy_aopic.core.layout import BEHIND, LATE, Family
-from scrapy_aopic.core.records import unpack_host
+from scrapy_aopic.core.layout import BEHIND, LATE
 from scrapy_aopic.web.suffixes import registered_domain
 
-from .merged import top_hosts
+from .queries import each_host, top_hosts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
-    from scrapy_aopic.core.ports import Store
     from scrapy_aopic.core.records import HostRecord
+
+    from .job_view import View
 
 _ALL = 1 << 60
 """More hosts than there are."""
@@ -30,10 +30,10 @@ _MANY = 5.0
 """Queued pages for each fetched one from which a host is listed: several times what a site has when half of it is fetched."""
 
 
-def top_domains(stores: Sequence[Store], n: int, *, has_importance: bool = False) -> dict[str, Any]:
+def top_domains(view: View, n: int, *, has_importance: bool = False) -> dict[str, Any]:
     """How fetches are spread over domains.
 
-    Looks at all hosts of *stores*, which are those of one job, and with *has_importance* at all pages.
+    Looks at all hosts, and with *has_importance* at all pages.
 
     Returns:
         ``domains``: the *n* registered domains of which most pages were fetched, most fetched first, and one row, without a
@@ -43,18 +43,16 @@ def top_domains(stores: Sequence[Store], n: int, *, has_importance: bool = False
     """
     found: dict[str, list[int]] = {}
     crowded: list[tuple[float, str, HostRecord]] = []
-    for store in stores:
-        for _, data in store.scan(Family.HOSTS):
-            host = unpack_host(data)
-            sums = found.setdefault(registered_domain(host.name), [0, 0, 0])
-            sums[0] += 1
-            sums[1] += host.visited
-            sums[2] += host.queued
-            if host.visited >= _FETCHED and host.queued >= _MANY * host.visited:
-                heapq.heappush(crowded, (host.queued / host.visited, host.name, host))
-                if len(crowded) > _TRAPS:
-                    heapq.heappop(crowded)
-    importance = _importance(stores) if has_importance else None
+    for host in each_host(view):
+        sums = found.setdefault(registered_domain(host.name), [0, 0, 0])
+        sums[0] += 1
+        sums[1] += host.visited
+        sums[2] += host.queued
+        if host.visited >= _FETCHED and host.queued >= _MANY * host.visited:
+            heapq.heappush(crowded, (host.queued / host.visited, host.name, host))
+            if len(crowded) > _TRAPS:
+                heapq.heappop(crowded)
+    importance = _importance(view) if has_importance else None
     sorted_ = sorted(found.items(), key=lambda pair: (-pair[1][1], -pair[1][2], pair[0]))
     rows = [
         _row(name, sums, importance.get(name, 0.0) if importance is not None else None)
@@ -67,10 +65,10 @@ def top_domains(stores: Sequence[Store], n: int, *, has_importance: bool = False
     return {"domains": rows, "traps": [_trap(host) for _, _, host in sorted(crowded, reverse=True)]}
 
 
-def _importance(stores: Sequence[Store]) -> dict[str, float]:
+def _importance(view: View) -> dict[str, float]:
     """That of all pages of each registered domain together, as part of that of all pages."""
     found: dict[str, float] = {}
-    for row in top_hosts(stores, _ALL):
+    for row in top_hosts(view, _ALL):
         domain = registered_domain(row["host"])
         found[domain] = found.get(domain, 0.0) + row["importance"]
     return found

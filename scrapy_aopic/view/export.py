@@ -21,21 +21,21 @@ from tqdm import tqdm
 from scrapy_aopic.core.order import relevance_of
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import State
-from scrapy_aopic.core.saved import read_saved
 from scrapy_aopic.core.walk import find_order
 from scrapy_aopic.exceptions import ExchangeError, StorageError, plainly
 from scrapy_aopic.place.file_formats import CHUNK, cell, is_csv, is_parquet, load_pyarrow
 from scrapy_aopic.storage.named_files import is_special
 from scrapy_aopic.storage.store_folder import replacing
 
-from .merged import count_pages, each_link, each_page
+from .queries import count_pages, each_link, each_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from scrapy_aopic.core.ports import Store
+    from scrapy_aopic.core.saved import Saved
 
+    from .job_view import View
     from .queries import KnownPage
 
 Row = TypeVar("Row")
@@ -81,41 +81,40 @@ LINK_COLUMNS: dict[str, Column[tuple[str, str]]] = {
 }
 
 
-def export_pages(stores: Sequence[Store], path: Path, *, progress: bool = False) -> int:
-    """Write every page that the job with *stores* knows to *path*; returns how many.
+def export_pages(view: View, path: Path, *, progress: bool = False) -> int:
+    """Write every page that the job in *view* knows to *path*; returns how many.
 
     Raises:
         ExchangeError: If *path* cannot be written.
     """
     return _export(
         path,
-        {**PAGE_COLUMNS, **TOPIC_COLUMNS} if any(map(_is_for_topic, stores)) else PAGE_COLUMNS,
-        each_page(stores, CHUNK),
+        {**PAGE_COLUMNS, **TOPIC_COLUMNS} if any(map(_is_for_topic, view.saved)) else PAGE_COLUMNS,
+        each_page(view, CHUNK),
         unit="pages",
-        total=count_pages(stores),
+        total=count_pages(view),
         progress=progress,
     )
 
 
-def _is_for_topic(store: Store) -> bool:
-    """Whether the pages in *store* have values for a topic."""
-    saved = read_saved(store)
+def _is_for_topic(saved: Saved | None) -> bool:
+    """Whether the pages of the shard with the totals *saved* have values for a topic."""
     order = find_order(saved.order_name) if saved is not None else None
     return order is not None and order.values_links
 
 
-def export_links(stores: Sequence[Store], path: Path, *, progress: bool = False) -> int:
-    """Write every link that the job with *stores* has kept to *path*; returns how many.
+def export_links(view: View, path: Path, *, progress: bool = False) -> int:
+    """Write every link that the job in *view* has kept to *path*; returns how many.
 
     Raises:
         ExchangeError: If no links were kept, or *path* cannot be written.
     """
-    if all(next(store.scan(Family.LINKS), None) is None for store in stores):
+    if all(next(store.scan(Family.LINKS), None) is None for store in view.stores):
         raise ExchangeError(
             f"{path} is not written: this job has kept no links. AOPIC_KEEP_LINKS = True keeps those of the pages "
             "that are visited from then on."
         )
-    return _export(path, LINK_COLUMNS, each_link(stores, CHUNK), unit="links", total=None, progress=progress)
+    return _export(path, LINK_COLUMNS, each_link(view, CHUNK), unit="links", total=None, progress=progress)
 
 
 def check_export(path: Path) -> None:

@@ -16,18 +16,21 @@ import csv
 import io
 import logging
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec.structs import replace
 
 from scrapy_aopic.exceptions import plainly
 from scrapy_aopic.storage.named_files import read_given
 from scrapy_aopic.storage.store_folder import replace_file
 
+from .snapshot import Machine, Rate, figure
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from .snapshot import Snapshot
-    from .verdict import Verdict
+    from .snapshot import Figure, Snapshot
 
 logger = logging.getLogger(__name__)
 
@@ -38,53 +41,42 @@ MOST_ROWS = 20_000
 """Rows that are kept: two days at one in ten seconds, some 4 MB."""
 
 COLUMNS = (
-    "at", "started_at", "limit", "queued", "visited", "failed", "hosts", "dead_hosts", "ready", "waiting", "backing_off",
-    "connections", "callbacks", "pages_per_second", "bytes_per_second", "ceiling", "pages", "redirects", "errors",
-    "transfers", "bytes", "down", "put_back", "refused", "virtual", "turns", "queue_seconds", "commit_seconds",
-    "store_bytes", "memory", "memory_limit", "cpu", "loop_lag",
+    "at", "started_at", "verdict.limit", "pages.queued", "pages.visited", "pages.failed", "hosts.known", "hosts.dead",
+    "hosts.ready", "hosts.waiting", "hosts.backing_off", "connections.in_use", "connections.callbacks", "rate.pages",
+    "rate.bytes", "hosts.ceiling", "outcomes", "outcomes.page", "outcomes.redirect", "transfers.n", "transfers.bytes",
+    "transfers.down", "put_back", "refused", "ledger.virtual", "ledger.turns", "queue_seconds", "store.last_commit",
+    "store.size_bytes", "machine.memory", "machine.memory_limit", "machine.cpu", "machine.loop_lag",
 )  # fmt: skip
-"""Columns; those after ``ceiling`` up to ``refused`` only grow. Instants are seconds since the epoch."""
+"""Columns: paths of figures of a snapshot (:func:`.snapshot.figure`)."""
+
+POINT = (
+    "at", "rate.pages", "rate.bytes", "hosts.ceiling", "pages.queued", "pages.visited", "pages.failed",
+    "connections.in_use",
+)  # fmt: skip
+"""Those of them that a dashboard draws."""
+
+Point: TypeAlias = "dict[str, float | None]"
+"""Figures of an instant, by their paths."""
 
 
-def row_of(now: Snapshot, verdict: Verdict) -> list[object]:
+def row_of(now: Snapshot) -> list[object]:
     """The row for a snapshot."""
-    rate, work, machine, hosts = now.rate, now.connections, now.machine, now.hosts
-    ordinary, redirects = now.outcomes.get("page", 0), now.outcomes.get("redirect", 0)
-    return [
-        round(now.at, 1),
-        round(now.started_at or 0.0, 3),
-        verdict.limit,
-        now.pages.queued,
-        now.pages.visited,
-        now.pages.failed,
-        hosts.known,
-        hosts.dead,
-        hosts.ready,
-        hosts.waiting,
-        hosts.backing_off,
-        work.in_use if work is not None else "",
-        work.callbacks if work is not None else "",
-        round(rate.pages, 2) if rate is not None else "",
-        round(rate.bytes) if rate is not None else "",
-        round(hosts.ceiling, 2),
-        ordinary,
-        redirects,
-        sum(now.outcomes.values()) - ordinary - redirects,
-        now.transfers.n,
-        now.transfers.bytes,
-        now.transfers.down,
-        now.put_back,
-        sum(now.refused.values()),
-        now.ledger.virtual,
-        round(now.ledger.turns, 6),
-        round(now.queue_seconds, 2) if now.queue_seconds is not None else "",
-        round(now.store.last_commit or 0.0, 3),
-        now.store.size_bytes if now.store.size_bytes is not None else "",
-        machine.memory if machine is not None else "",
-        machine.memory_limit if machine is not None else "",
-        round(machine.cpu, 3) if machine is not None else "",
-        round(machine.loop_lag, 4) if machine is not None and machine.loop_lag is not None else "",
-    ]
+    return [_cell(figure(now, path)) for path in COLUMNS]
+
+
+def _cell(value: Figure) -> object:
+    if value is None:
+        return ""
+    if not isinstance(value, float):
+        return value
+    if value.is_integer():
+        return int(value)
+    return round(value, 3) if abs(value) >= 1 else float(f"{value:.4g}")
+
+
+def point_of(now: Snapshot) -> Point:
+    """What of a snapshot is drawn over time."""
+    return {path: _number(str(figure(now, path))) for path in POINT}
 
 
 class History:
@@ -169,22 +161,25 @@ def _number(text: str) -> float | None:
 
 
 _RECENT = 60.0
-"""Seconds before a commit from which on a row says what the crawl was like then."""
+"""Seconds before a commit from which on a row says what the crawl was like then, and that its speeds are of."""
 
 
-def recent(rows: Sequence[dict[str, str]], saved_at: float) -> dict[str, dict[str, float | str | None]]:
-    """What the last row says of the minute before the commit at *saved_at*; empty if it is older.
-
-    Returns:
-        ``rate``: ``last_minute``, pages a second, and ``limit``, what limited the crawl (:data:`.verdict.Limit`); and ``memory``
-        of the process: ``bytes`` that it took, and the ``limit`` that it should not exceed.
-    """
-    if not rows:
-        return {}
-    row = rows[-1]
-    at = _number(row.get("at", ""))
-    if at is None or saved_at - at > _RECENT:
-        return {}
-    rate = {"last_minute": _number(row.get("pages_per_second", "")), "limit": row.get("limit", "")}
-    taken, limit = (_number(row.get(name, "")) for name in ("memory", "memory_limit"))
-    return {"rate": rate, **({"memory": {"bytes": taken, "limit": limit}} if taken and limit else {})}
+def with_last_row(now: Snapshot, rows: Sequence[dict[str, str]]) -> Snapshot:
+    """*now*, of a stored job, with what the last of *rows* says of the minute before its commit, if it is no older."""
+    at = _number(rows[-1].get("at", "")) if rows else None
+    if at is None or now.at - at > _RECENT:
+        return now
+    row = {name: _number(value) for name, value in rows[-1].items()}
+    pages, memory = row.get("rate.pages"), row.get("machine.memory")
+    if pages is not None:
+        now = replace(now, rate=Rate(seconds=_RECENT, pages=pages, bytes=row.get("rate.bytes")))
+    if memory:
+        limit, cpu = row.get("machine.memory_limit"), row.get("machine.cpu")
+        machine = Machine(
+            memory=int(memory),
+            memory_limit=int(limit or 0),
+            cpu=cpu or 0.0,
+            loop_lag=row.get("machine.loop_lag"),
+        )
+        now = replace(now, machine=machine)
+    return replace(now, limit=rows[-1].get("verdict.limit", ""))

@@ -66,17 +66,18 @@ def row_of(host: HostRecord, now: float) -> HostRow:
     )
 
 
-class _Largest:
-    """The hosts with the largest figures of some kind."""
+class Largest:
+    """The *most* hosts with the largest figures of some kind."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = N_LISTED) -> None:
+        self._most = most
         self._heap: list[tuple[float, int, HostRecord]] = []
         self._n = 0
 
     def offer(self, value: float, host: HostRecord) -> None:
         """Keep *host*, if few have a larger *value*."""
         self._n += 1
-        if len(self._heap) < N_LISTED:
+        if len(self._heap) < self._most:
             heappush(self._heap, (value, -self._n, host))
         elif value > self._heap[0][0]:
             heappushpop(self._heap, (value, -self._n, host))
@@ -109,7 +110,7 @@ class HostWalk:
     def __init__(self, hosts: Iterable[HostRecord], politeness: Politeness | None) -> None:
         self._hosts = iter(hosts)
         self._politeness = politeness
-        self._slow, self._failing, self._waiting = _Largest(), _Largest(), _Largest()
+        self._slow, self._failing, self._waiting = Largest(), Largest(), Largest()
         self._now = 0.0
         self.is_over = False
         self.n = 0

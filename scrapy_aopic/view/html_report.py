@@ -48,7 +48,6 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 def report_page(
     now: Snapshot,
-    verdict: str,
     *,
     history: Sequence[dict[str, str]] = (),
     pages: Sequence[dict[str, Any]] = (),
@@ -57,7 +56,6 @@ def report_page(
     """The page.
 
     Args:
-        verdict: What limits the crawl, or how it ended, as a sentence.
         history: Rows of :func:`.history.read_history`.
         pages, hosts: Rows of :func:`scrapy_aopic.view.queries.top_pages` and ``top_hosts``.
     """
@@ -67,7 +65,7 @@ def report_page(
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
         '<meta name="viewport" content="width=device-width,initial-scale=1"><meta name="referrer" content="no-referrer">',
         f"<style>{_STYLE}</style></head><body><h1>Crawl report: {name}</h1>",
-        f'<p class="verdict">{escape(_shown(verdict))}</p>',
+        f'<p class="verdict">{escape(_shown(now.verdict.sentence))}</p>',
         _table("Figures", ("", "#"), _figures(now)),
         *_charts(history),
         _table(
@@ -108,7 +106,6 @@ def report_page(
 
 def _figures(now: Snapshot) -> list[tuple[str, str]]:
     pages, hosts, ledger = now.pages, now.hosts, now.ledger
-    lasted = max(now.at - now.created_at, 0.0)
     figures = [
         ("begun", _time(now.created_at)),
         ("last commit", _time(now.at)),
@@ -119,7 +116,7 @@ def _figures(now: Snapshot) -> list[tuple[str, str]]:
         ("hosts dead", f"{hosts.dead:,}"),
         (
             "pages a second since the job began",
-            f"{(pages.visited + pages.failed) / lasted:.2f}" if lasted else "-",
+            f"{now.mean_rate:.2f}" if now.mean_rate is not None else "-",
         ),
         ("transfers", f"{now.transfers.n:,}"),
         ("received", size(now.transfers.bytes)),
@@ -198,12 +195,22 @@ def _charts(history: Sequence[dict[str, str]]) -> list[str]:
         return []
     return [
         "<h2>Over time</h2>",
-        _chart(history, "Pages a second", {"pages_per_second": "crawled", "ceiling": "politeness allows"}),
-        _chart(history, "Pages", {"queued": "queued", "visited": "visited", "failed": "failed"}),
-        _chart(history, "Hosts", {"ready": "ready", "waiting": "waiting", "backing_off": "backing off"}),
-        _chart(history, "In work", {"connections": "transfers", "callbacks": "callbacks"}),
-        _chart(history, "Bytes", {"memory": "memory", "store_bytes": "store"}),
-        _chart(history, "Load", {"cpu": "CPU seconds a second", "loop_lag": "event loop late, seconds"}),
+        _chart(history, "Pages a second", {"rate.pages": "crawled", "hosts.ceiling": "politeness allows"}),
+        _chart(
+            history, "Pages", {"pages.queued": "queued", "pages.visited": "visited", "pages.failed": "failed"}
+        ),
+        _chart(
+            history,
+            "Hosts",
+            {"hosts.ready": "ready", "hosts.waiting": "waiting", "hosts.backing_off": "backing off"},
+        ),
+        _chart(history, "In work", {"connections.in_use": "transfers", "connections.callbacks": "callbacks"}),
+        _chart(history, "Bytes", {"machine.memory": "memory", "store.size_bytes": "store"}),
+        _chart(
+            history,
+            "Load",
+            {"machine.cpu": "CPU seconds a second", "machine.loop_lag": "event loop late, seconds"},
+        ),
     ]
 
 

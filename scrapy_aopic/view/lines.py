@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .snapshot import Snapshot
-    from .verdict import Verdict
 
 
-def summary(now: Snapshot, verdict: Verdict) -> str:
+def summary(now: Snapshot) -> str:
     """Progress and what limits the crawl."""
     pages, hosts, rate = now.pages, now.hosts, now.rate
     done = pages.visited + pages.failed
@@ -24,9 +23,9 @@ def summary(now: Snapshot, verdict: Verdict) -> str:
         parts[-1] += f", {hosts.dead:,} dead"
     if now.topic is not None:
         parts.append(
-            f"{100 * now.topic.lately:.0f} % relevant lately, {100 * now.topic.harvest:.0f} % of all"
+            f"{100 * (now.topic.lately or 0.0):.0f} % relevant lately, {100 * now.topic.harvest:.0f} % of all"
         )
-    parts.append(verdict.sentence)
+    parts.append(now.verdict.sentence)
     if now.forecast.seconds:
         parts.append(f"ends in {duration(now.forecast.seconds)}: {now.forecast.because}")
     return " · ".join(parts)

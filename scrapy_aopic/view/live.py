@@ -24,10 +24,20 @@ from scrapy_aopic.settings import read
 
 from .history import row_of
 from .host_walk import HostWalk
-from .live_stats import live_stats
-from .snapshot import Connections, Hosts, Machine, Pages, Part, Rate, Snapshot, StoreState, forecast
-from .stored import ledger_of, topic_of, transfers_of
-from .verdict import Verdict, verdict
+from .measures import stats_of
+from .snapshot import (
+    Connections,
+    Hosts,
+    Machine,
+    Pages,
+    Rate,
+    ShardFigures,
+    StoreState,
+    forecast,
+    mean_rate,
+)
+from .stored import snapshot_of_sums
+from .verdict import verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +51,7 @@ if TYPE_CHECKING:
 
     from .dropped import Dropped
     from .history import History
-    from .snapshot import Forecast
+    from .snapshot import ControlFigures, Forecast, Snapshot
 
 logger = logging.getLogger(__name__)
 
@@ -71,22 +81,6 @@ _REGRETS = 1000
 """Pages in flight that the regret of the order is averaged over."""
 
 
-class Asked(NamedTuple):
-    """What an operator asks of a crawl.
-
-    Attributes:
-        paused_since: When it was paused; 0 if it is not.
-        sentences: All that is asked.
-        connections: Transfers at once, at most; 0 for as many as the settings allow.
-        rate: Pages a second, at most; 0 for any number.
-    """
-
-    paused_since: float
-    sentences: list[str]
-    connections: int = 0
-    rate: float = 0.0
-
-
 class _Note(NamedTuple):
     """Sums at an instant."""
 
@@ -110,7 +104,7 @@ class Watch:
         history: Where what a crawl was like is kept, if the job lasts.
         dropped: Links that do not reach the queue.
         lateness: Gives what samples the event loop, ``None`` if nothing does.
-        asked: Gives what an operator asks of the crawl.
+        control: Gives what an operator asks of the crawl.
     """
 
     def __init__(
@@ -121,7 +115,7 @@ class Watch:
         *,
         stats: Stats,
         lateness: Callable[[], Lateness | None],
-        asked: Callable[[], Asked],
+        control: Callable[[], ControlFigures],
         memory_limit: int,
         history: History | None = None,
         dropped: Dropped | None = None,
@@ -133,7 +127,7 @@ class Watch:
         self._job = job
         self._visits = visits
         self._lateness = lateness
-        self._asked = asked
+        self._control = control
         self._memory_limit = memory_limit
         self._limit = crawler.settings.getint("CONCURRENT_REQUESTS")
         self._most_pages = crawler.settings.getint("CLOSESPIDER_PAGECOUNT")
@@ -156,7 +150,7 @@ class Watch:
     def start(self) -> None:
         """Begin; the engine has started."""
         self._notes.append(self._note())
-        self._try(lambda: self._earlier.append(self.snapshot()))
+        self._try(lambda: self._earlier.append(self._figures()))
         self._beats.start(_BEAT, now=False)
 
     def stop(self) -> None:
@@ -201,10 +195,10 @@ class Watch:
             self._row_due = max(self._row_due + self._row_every, monotonic())
             self._keep_row(seen)
 
-    def _keep_row(self, seen: tuple[Snapshot, Verdict] | None = None) -> None:
+    def _keep_row(self, seen: Snapshot | None = None) -> None:
         """Have the thread that writes commits add a row to the history, of what was *seen* or of now."""
         if self._history is not None and self._job.failure is None:
-            self._job.run(partial(self._history.append, row_of(*(seen or self.look()))))
+            self._job.run(partial(self._history.append, row_of(seen or self.snapshot())))
 
     def _keep_dropped(self) -> None:
         """Have that thread write which links were dropped, if there are more."""
@@ -214,16 +208,16 @@ class Watch:
         if data is not None:
             self._job.run(partial(self._dropped.write, data))
 
-    def _publish(self) -> tuple[Snapshot, Verdict]:
+    def _publish(self) -> Snapshot:
         """Set the stats; returns what they are made of."""
-        now, found = self.look()
+        now = self.snapshot()
         self._earlier.append(now)
         self._note_regret()
         self._stats.describe(self._job)
         if self._crawler.stats is not None:
-            for name, value in live_stats(now, found).items():
+            for name, value in stats_of(now).items():
                 self._crawler.stats.set_value(name, value)
-        return now, found
+        return now
 
     def _note_regret(self) -> None:
         """Note how far the pages in flight were from the order of importance when the hosts were looked at last."""
@@ -274,20 +268,18 @@ class Watch:
 
     # -- snapshots
 
-    def look(self) -> tuple[Snapshot, Verdict]:
-        """The figures of this moment, and what limits the crawl now, compared with some seconds ago."""
-        now = self.snapshot()
-        old_enough = [each for each in self._earlier if now.at - each.at >= _APART]
-        return now, verdict(old_enough[-1] if old_enough else now, now)
-
     def snapshot(self) -> Snapshot:
-        """The figures of this moment."""
+        """The figures of this moment, and what limits the crawl now, compared with some seconds ago."""
+        now = self._figures()
+        old_enough = [each for each in self._earlier if now.at - each.at >= _APART]
+        return replace(now, verdict=verdict(old_enough[-1] if old_enough else now, now))
+
+    def _figures(self) -> Snapshot:
         job, crawl = self._job, self._job.crawl
         now, note, counters, counts = job.clock(), self._note(), crawl.counters, crawl.counts
         before = self._notes[0] if self._notes else note
         rate = _rate(before, note)
         walk = self._walked()
-        asked = self._asked()
         downloading = sum(visit.is_downloading and not visit.has_arrived for visit in self._visits)
         pages = Pages(
             known=counts.queued + counts.visited + counts.failed,
@@ -299,7 +291,9 @@ class Watch:
             in_flight=len(self._visits),
             merged=crawl.n_merged,
         )
-        return Snapshot(
+        sums = snapshot_of_sums(counters, [crawl.totals], [crawl.harvest])
+        return replace(
+            sums,
             at=now,
             is_live=True,
             spider=self._name,
@@ -307,31 +301,21 @@ class Watch:
             started_at=self.started_at,
             not_before=crawl.paused_until,
             order=crawl.order_name,
-            paused_since=asked.paused_since,
-            asked=asked.sentences,
-            asked_connections=asked.connections,
-            asked_rate=asked.rate,
-            counted_since=counters.since,
+            control=self._control(),
             pages=pages,
+            mean_rate=mean_rate(pages, now - crawl.created_at),
             rate=rate,
             forecast=self._forecast(pages, rate),
             hosts=self._hosts(walk),
             connections=Connections(
                 limit=self._limit, in_use=downloading, callbacks=len(self._visits) - downloading
             ),
-            outcomes=dict(counters.outcomes),
-            transfers=replace(transfers_of(counters), quiet=self._quiet(note)),
-            put_back=counters.put_back,
-            deferred=dict(counters.deferred),
-            refused=dict(counters.refused),
+            transfers=replace(sums.transfers, quiet=self._quiet(note)),
             dropped=self._dropped.counts if self._dropped is not None else {},
-            queue_seconds=counters.queue_seconds,
             regret=self._regret(),
-            topic=topic_of(crawl.harvest),
-            ledger=ledger_of(crawl.totals),
             store=self._store_state(),
             machine=self._machine(before, note),
-            part=self._part(),
+            shards=self._shards(),
             slow=walk.slow,
             failing=walk.failing,
             waiting=walk.waiting,
@@ -395,12 +379,12 @@ class Watch:
             self._size = (monotonic(), size)
         return size
 
-    def _part(self) -> Part | None:
-        """What this process has of a job in shards."""
-        found = self._job.part
-        return (
-            Part(shards=found.shards, held=found.held, workers=found.workers) if found is not None else None
-        )
+    def _shards(self) -> ShardFigures:
+        """What this process has of the job."""
+        part = self._job.part
+        if part is None:
+            return ShardFigures(held=1, alive=1)
+        return ShardFigures(n=part.shards, held=part.held, alive=part.workers)
 
     def _machine(self, before: _Note, note: _Note) -> Machine:
         seconds = note.instant - before.instant

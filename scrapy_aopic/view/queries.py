@@ -1,91 +1,56 @@
-"""What a job folder can be asked: its most important pages and hosts, and the state of its queues.
+"""Lists of pages, links and hosts of a job, whatever the number of its shards.
 
-Reads a :class:`~scrapy_aopic.core.ports.Store`, also a snapshot of one that a crawl is writing, and returns
-plain values; commands print them.
+All hosts of a registered domain are in one shard, so no page and no host is in two.
 """
 
 from __future__ import annotations
 
 import heapq
-from itertools import groupby, islice
-from operator import attrgetter, itemgetter
+from itertools import chain, groupby, islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy_aopic.core.control import covering
-from scrapy_aopic.core.counters import UNREADABLE, Counters, read_counters
-from scrapy_aopic.core.focus.harvest import read_harvest
 from scrapy_aopic.core.kept_links import split_links
-from scrapy_aopic.core.layout import ACTIVE, BEHIND, DEAD, LATE, PARKED, SHELVED
-from scrapy_aopic.core.ledger import TOTAL
+from scrapy_aopic.core.layout import BEHIND, LATE
 from scrapy_aopic.core.pages import MAX_HEIGHT
 from scrapy_aopic.core.ports import Family, Store
-from scrapy_aopic.core.records import (
-    HOST_BYTES,
-    PAGE_BYTES,
-    Page,
-    State,
-    front_queue_of,
-    host_key,
-    unpack_host,
-    unpack_page,
-)
+from scrapy_aopic.core.records import HOST_BYTES, PAGE_BYTES, Page, State, host_key, unpack_host, unpack_page
 from scrapy_aopic.core.saved import read_saved
 from scrapy_aopic.web.request_rows import url_of
 
-from .host_walk import row_of
-from .snapshot import Pages, forecast
-from .stored import topic_of
+from .host_walk import Largest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
     from scrapy_aopic.core.records import HostRecord
-    from scrapy_aopic.core.saved import Saved
 
-    from .snapshot import HostRow, Topic
+    from .job_view import View
+    from .snapshot import HostRow
 
 _MOST_HOSTS = 300_000
 """Hosts that are looked at to find one by a part of its name: about a second."""
 
-_SHOWN = 5
-"""Waiting hosts that are named, the longest wait first."""
-
-_PLACES = {ACTIVE: "active", SHELVED: "shelved", PARKED: "parked", DEAD: "dead"}
-
-_STATUS = (
-    "pages",
-    "rate",
-    "forecast",
-    "topic",
-    "outcomes",
-    "set_aside",
-    "put_back",
-    "refused",
-    "hosts",
-    "back_queues",
-    "waits",
-    "longest_waits",
-    "slow_hosts",
-    "failing_hosts",
-    "transfers",
-    "front_queues",
-    "order",
-    "created_at",
-    "saved_at",
-    "closed",
-    "size_bytes",
-    "cash",
-    "turns",
-    "convergence",
-)
-"""What is said of a job, in this order."""
+_importance = itemgetter("importance")
 
 
-def top_pages(store: Store, n: int, *, everything: bool = False) -> list[dict[str, Any]]:
+def top_pages(view: View, n: int, *, everything: bool = False) -> list[dict[str, Any]]:
     """The *n* most important pages, best first, as ``url``, ``importance`` (0 to 1), ``cash``, ``history``, ``visits``.
 
     Redirects, errors and pages that failed are left out unless *everything*.
     """
+    rows = chain.from_iterable(_top_pages(store, n, everything=everything) for store in view.stores)
+    return heapq.nlargest(n, rows, key=_importance)
+
+
+def top_hosts(view: View, n: int) -> list[dict[str, Any]]:
+    """The *n* hosts whose pages are most important together, best first."""
+    rows = chain.from_iterable(_top_hosts(store, n) for store in view.stores)
+    return heapq.nlargest(n, rows, key=_importance)
+
+
+def _top_pages(store: Store, n: int, *, everything: bool) -> list[dict[str, Any]]:
     saved = read_saved(store)
     if saved is None:
         return []
@@ -111,8 +76,7 @@ def top_pages(store: Store, n: int, *, everything: bool = False) -> list[dict[st
     ]
 
 
-def top_hosts(store: Store, n: int) -> list[dict[str, Any]]:
-    """The *n* hosts whose pages are most important together, best first."""
+def _top_hosts(store: Store, n: int) -> list[dict[str, Any]]:
     saved = read_saved(store)
     if saved is None:
         return []
@@ -147,10 +111,9 @@ def top_hosts(store: Store, n: int) -> list[dict[str, Any]]:
     return result
 
 
-def count_pages(store: Store) -> int:
+def count_pages(view: View) -> int:
     """Pages that the job knows."""
-    saved = read_saved(store)
-    return saved.pages if saved is not None else 0
+    return sum(saved.pages for saved in view.saved if saved is not None)
 
 
 class KnownPage(NamedTuple):
@@ -171,8 +134,12 @@ class KnownPage(NamedTuple):
     root_url: str
 
 
-def each_page(store: Store, n: int) -> Iterator[list[KnownPage]]:
-    """All pages, host by host, at most *n* at a time."""
+def each_page(view: View, n: int) -> Iterator[list[KnownPage]]:
+    """All pages, shard by shard and host by host, at most *n* at a time."""
+    return chain.from_iterable(_each_page(store, n) for store in view.stores)
+
+
+def _each_page(store: Store, n: int) -> Iterator[list[KnownPage]]:
     saved = read_saved(store)
     if saved is None:
         return
@@ -182,7 +149,7 @@ def each_page(store: Store, n: int) -> Iterator[list[KnownPage]]:
     while chunk := list(islice(rows, n)):
         known = {key: unpack_page(data) for key, data in chunk}
         roots = _roots(store, known)
-        urls = _urls(store, [*known, *(roots.values() - known.keys())])
+        urls = urls_of(store, [*known, *(roots.values() - known.keys())])
         hosts = _hosts(store, {key[:HOST_BYTES] for key in known})
         yield [
             KnownPage(
@@ -212,8 +179,12 @@ def _roots(store: Store, pages: dict[bytes, Page]) -> dict[bytes, bytes]:
     return roots
 
 
-def each_link(store: Store, n: int) -> Iterator[list[tuple[str, str]]]:
+def each_link(view: View, n: int) -> Iterator[list[tuple[str, str]]]:
     """All links that were kept, as URLs of source and target, about *n* at a time."""
+    return chain.from_iterable(_each_link(store, n) for store in view.stores)
+
+
+def _each_link(store: Store, n: int) -> Iterator[list[tuple[str, str]]]:
     links: list[tuple[bytes, bytes]] = []
     for source, targets in store.scan(Family.LINKS):
         links += [(source[:PAGE_BYTES], target) for target in split_links(source, targets)]
@@ -225,11 +196,11 @@ def each_link(store: Store, n: int) -> Iterator[list[tuple[str, str]]]:
 
 
 def _named(store: Store, links: list[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
-    urls = _urls(store, list({key for link in links for key in link}))
+    urls = urls_of(store, list({key for link in links for key in link}))
     return [(urls[source], urls[target]) for source, target in links]
 
 
-def _urls(store: Store, keys: list[bytes]) -> dict[bytes, str]:
+def urls_of(store: Store, keys: list[bytes]) -> dict[bytes, str]:
     requests = store.get_many(Family.REQUESTS, keys)
     return {key: url_of(request or b"") for key, request in zip(keys, requests, strict=True)}
 
@@ -240,198 +211,64 @@ def _hosts(store: Store, keys: Iterable[bytes]) -> dict[bytes, str]:
     return {key: unpack_host(data).name if data else "" for key, data in zip(wanted, found, strict=True)}
 
 
-def status(store: Store) -> dict[str, Any]:
-    """Counts, the ledger, and how many pages wait in each front queue and hosts in each place; reads all of them."""
-    saved = read_saved(store)
-    if saved is None:
-        return {}
-    front: dict[int, int] = {}
-    for key, _ in store.scan(Family.QUEUE):
-        level = front_queue_of(key[HOST_BYTES:])
-        front[level] = front.get(level, 0) + 1
-    outcomes: dict[str, int] = {}
-    set_aside: dict[str, tuple[int, bytes]] = {}
-    for key, data in store.scan(Family.PAGES):
-        outcome, _, reason = unpack_page(data).outcome.partition(": ")
-        if outcome:
-            outcomes[outcome] = outcomes.get(outcome, 0) + 1
-        if outcome == UNREADABLE:
-            n, example = set_aside.get(reason, (0, key))
-            set_aside[reason] = (n + 1, example)
-    urls = _urls(store, [example for _, example in set_aside.values()])
-    places = dict.fromkeys(_PLACES.values(), 0)
-    waits: dict[str, int] = {}
-    waiting: list[HostRecord] = []  # those that wait longest
-    slow: list[HostRecord] = []
-    failing: list[HostRecord] = []
-    for _, data in store.scan(Family.HOSTS):
-        host = unpack_host(data)
-        slow = _with(slow, host, host.transfer, _transfer)
-        failing = _with(failing, host, max(host.errors, host.unanswered), _errors)
-        if host.row:
-            place = _PLACES[host.row[:1]]
-            places[place] += 1
-            if host.opens_at > saved.saved_at:
-                why = _why_it_waits(host)
-                waits[why] = waits.get(why, 0) + 1
-                waiting = heapq.nlargest(_SHOWN, [*waiting, host], key=lambda host: host.opens_at)
-    counted = {
-        "outcomes": dict(sorted(outcomes.items(), key=lambda pair: -pair[1])),
-        "set_aside": [
-            {"reason": reason, "pages": n, "example": urls[example]}
-            for reason, (n, example) in set_aside.items()
-        ],
-        "back_queues": {**places, "waiting": sum(waits.values())},
-        "waits": waits,
-        "longest_waits": [
-            {
-                "host": host.name,
-                "until": host.opens_at,
-                "why": _why_it_waits(host),
-                "in_a_row": host.unanswered or host.errors,
-            }
-            for host in waiting
-        ],
-        "slow_hosts": [{"host": host.name, "seconds": host.transfer} for host in slow],
-        "failing_hosts": [
-            {"host": host.name, "errors_in_a_row": host.errors, "down_in_a_row": host.unanswered}
-            for host in failing
-        ],
-        "front_queues": dict(sorted(front.items(), reverse=True)),
-    }
-    known = {**_totals(store, saved), **counted}
-    return {name: known[name] for name in _STATUS if name in known}
-
-
-_transfer, _errors = attrgetter("transfer"), attrgetter("errors")
-
-
-def _with(
-    most: list[HostRecord], host: HostRecord, value: float, value_of: Callable[[HostRecord], float]
-) -> list[HostRecord]:
-    """*most*, the few hosts with the largest values, with *host* if its *value* is one of these."""
-    if not value or (len(most) == _SHOWN and value <= value_of(most[-1])):
-        return most
-    return heapq.nlargest(_SHOWN, [*most, host], key=value_of)
-
-
-_KINDS: dict[str, Callable[[HostRecord, float], float]] = {
+_MEASURES: dict[str, Callable[[HostRecord, float], float]] = {
     "slow": lambda host, _: host.transfer,
     "failing": lambda host, _: max(host.errors, host.unanswered),
     "waiting": lambda host, now: max(host.opens_at - now, 0.0) if host.row else 0.0,
     "budget": lambda host, _: host.queued if host.row[:2] in (LATE, BEHIND) else 0,
 }
-"""By what hosts are ordered that are asked for; those for which it is 0 are left out."""
+"""By what hosts are ordered that are asked for, as of an instant; those for which it is 0 are left out."""
 
 
-def hosts_by(store: Store, kind: str, n: int) -> list[HostRow]:
-    """The *n* hosts that come first of a *kind*.
+class HostLists:
+    """Hosts that come first of some *kinds*, *n* of each kind, as of the instant *now*.
 
     Args:
-        kind: ``slow`` by their last transfer, ``failing`` by errors in a row, ``waiting`` by the time that they must be left
-            alone, ``budget`` by queued pages of those on the disk whose domains are over their budgets.
+        kinds: ``slow`` by their last transfer, ``failing`` by errors in a row, ``waiting`` by the time that they must be
+            left alone, ``budget`` by queued pages of those on the disk whose domains are over their budgets.
     """
-    saved = read_saved(store)
-    if saved is None:
-        return []
-    now, measure = saved.saved_at, _KINDS[kind]
-    hosts = (unpack_host(data) for _, data in store.scan(Family.HOSTS))
-    found = ((measure(host, now), host) for host in hosts)
-    best = heapq.nlargest(n, (pair for pair in found if pair[0]), key=itemgetter(0))
-    return [row_of(host, now) for _, host in best]
+
+    def __init__(self, kinds: Iterable[str], n: int, now: float) -> None:
+        self._now = now
+        self._lists = {kind: Largest(n) for kind in kinds}
+
+    def offer(self, host: HostRecord) -> None:
+        """List *host* where it is among the first."""
+        for kind, largest in self._lists.items():
+            if value := _MEASURES[kind](host, self._now):
+                largest.offer(value, host)
+
+    def rows(self, kind: str) -> list[HostRow]:
+        """Those of a *kind*, the first one first."""
+        return self._lists[kind].rows(self._now)
 
 
-def unmet(stores: Sequence[Store], names: Iterable[str]) -> list[str]:
-    """Those of *names* that cover no host of the job in *stores*, in their order; none if there are too many hosts to look at."""
+def hosts_by(view: View, kind: str, n: int) -> list[HostRow]:
+    """The *n* hosts that come first of a *kind*; see :class:`HostLists`."""
+    lists = HostLists([kind], n, view.at)
+    for host in each_host(view):
+        lists.offer(host)
+    return lists.rows(kind)
+
+
+def each_host(view: View) -> Iterator[HostRecord]:
+    """All hosts, shard by shard."""
+    for store in view.stores:
+        for _, data in store.scan(Family.HOSTS):
+            yield unpack_host(data)
+
+
+def unmet(view: View, names: Iterable[str]) -> list[str]:
+    """Those of *names* that cover no host of the job, in their order; none if there are too many hosts to look at."""
     left = {
         name: None
         for name in names
-        if not any(store.get_many(Family.HOSTS, (host_key(name),))[0] for store in stores)
+        if not any(store.get_many(Family.HOSTS, (host_key(name),))[0] for store in view.stores)
     }
-    looked = 0
-    for store in stores:
-        if not left:
-            break
-        for _, data in store.scan(Family.HOSTS):
-            looked += 1
-            if looked > _MOST_HOSTS:
+    if left:
+        for looked, host in enumerate(each_host(view)):
+            if looked == _MOST_HOSTS:
                 return []
-            host = unpack_host(data).name
-            while name := covering(left, host):
+            while name := covering(left, host.name):
                 del left[name]
     return [*left]
-
-
-def totals(store: Store) -> dict[str, Any]:
-    """What :func:`status` says that need not be counted: it takes the same moment however many pages there are."""
-    saved = read_saved(store)
-    known = _totals(store, saved) if saved is not None else {}
-    return {name: known[name] for name in _STATUS if name in known}
-
-
-def _totals(store: Store, saved: Saved) -> dict[str, Any]:
-    ledger = saved.ledger
-    counters = read_counters(store, saved.saved_at) or Counters(since=saved.saved_at)
-    queue_seconds = counters.queue_seconds
-    lasted = saved.saved_at - saved.created_at
-    topic = topic_of(read_harvest(store))
-    return {
-        **({"topic": _topic(topic)} if topic is not None else {}),
-        "rate": {"since_begin": round((saved.visited + saved.failed) / lasted, 3) if lasted > 0 else None},
-        "forecast": forecast(
-            Pages(known=saved.pages, queued=saved.queued, dead=saved.dead_pages), None
-        ).because,
-        "put_back": {"all": counters.put_back, **counters.deferred},
-        "refused": dict(sorted(counters.refused.items(), key=lambda pair: -pair[1])),
-        "transfers": {
-            "all": counters.transfers,
-            "errors": counters.errors,
-            "down": counters.down,
-            "bytes": counters.received,
-            "mean_seconds": round(counters.transfer_seconds / counters.transfers, 3)
-            if counters.transfers
-            else None,
-            "mean_seconds_queued": round(queue_seconds, 1) if queue_seconds is not None else None,
-        },
-        "pages": {name: getattr(saved, name) for name in ("queued", "visited", "failed")},
-        "hosts": saved.hosts,
-        "back_queues": {
-            "active": sum(
-                1 for _ in store.scan(Family.META, ACTIVE, _after(ACTIVE))
-            ),  # no more than are in memory
-            "shelved": sum(saved.shelved.values()),
-            "parked": saved.parked,
-            "dead": saved.dead,
-        },
-        "cash": {"total": TOTAL, "virtual_page": ledger.virtual, "pages": TOTAL - ledger.virtual},
-        "turns": ledger.turn,
-        "convergence": 1 / ledger.turn if ledger.turn else None,
-        "order": saved.order_name,
-        "created_at": saved.created_at,
-        "saved_at": saved.saved_at,
-        "closed": saved.is_clean,
-        "size_bytes": store.size_bytes(),
-    }
-
-
-def _topic(topic: Topic) -> dict[str, Any]:
-    return {
-        "pages": topic.pages,
-        "relevant": topic.relevant,
-        "harvest": round(topic.harvest, 4),
-        "lately": round(topic.lately, 4),
-    }
-
-
-def _after(letter: bytes) -> bytes:
-    """The key behind all that begin with *letter*."""
-    return bytes((letter[0] + 1,))
-
-
-def _why_it_waits(host: HostRecord) -> str:
-    """Why no request is made to *host* now."""
-    if host.unanswered:
-        return "no response, or one that asks to come later"
-    if host.errors:
-        return "errors"
-    return "crawl delay" if host.crawl_delay else "gap"

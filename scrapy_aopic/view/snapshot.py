@@ -6,17 +6,18 @@
     now = session.watch.snapshot()          # a Snapshot
     json = msgspec.json.encode(now)
 
-    with open_snapshot(place) as store:     # of a job that maybe nobody runs
-        then = snapshot_of(store)           # scrapy_aopic.view.stored
+    then = read_snapshot(place)             # of a job that maybe nobody runs: scrapy_aopic.view.stored
 
-Fields are added but not renamed: the history of a job, metrics and dashboards refer to them by these names. Counts that
-only grow are of the whole job, over all its runs, unless they are called ``run``; what is only known in the process of
-the crawl is ``None`` in a snapshot of a store. Instants are seconds since the epoch by the clock of the job.
+Whatever shows a crawl shows figures of a snapshot, under its names: ``status``, the dashboard, the report, the history,
+stats and monitoring systems. A figure in a part of it is named by its *path*, ``hosts.ready`` for example. Fields are added
+but not renamed. Counts that only grow are of the whole job, over all its runs, unless they are said to be of this run; what
+is only known in the process of the crawl is ``None`` in a snapshot of a store. Instants are seconds since the epoch by the
+clock of the job.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -53,15 +54,15 @@ class Rate(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         seconds: Time that the figures are of.
         pages: Pages settled a second.
-        transfers: Transfers a second.
-        bytes: Bytes of response bodies a second.
+        transfers: Transfers a second; ``None`` if only commits show how fast the crawl is.
+        bytes: Bytes of response bodies a second; the same.
         growth: Pages by which the queue grew for each page settled; ``None`` if none was.
     """
 
     seconds: float = 0.0
     pages: float = 0.0
-    transfers: float = 0.0
-    bytes: float = 0.0
+    transfers: float | None = None
+    bytes: float | None = None
     growth: float | None = None
 
 
@@ -102,7 +103,8 @@ class Hosts(msgspec.Struct, frozen=True, kw_only=True):
         flight_queues: Pages in flight by the front queue that they were in.
         seen: Hosts in memory that the figures from ``gated`` to ``dry``, and from ``backing_off`` on, are of. Of many
             hosts these figures are some seconds old.
-        ceiling: Pages a second that politeness allows these hosts together, as of their last transfers.
+        ceiling: Pages a second that politeness allows these hosts together, as of their last transfers; ``None`` of a
+            stored job, which does not have the settings.
     """
 
     known: int = 0
@@ -124,7 +126,7 @@ class Hosts(msgspec.Struct, frozen=True, kw_only=True):
     ready_queues: dict[int, int] = {}
     flight_queues: dict[int, int] = {}
     seen: int = 0
-    ceiling: float = 0.0
+    ceiling: float | None = None
 
 
 DUE_BOUNDS = (1.0, 10.0, 60.0, 600.0, 3600.0, 86400.0)
@@ -250,18 +252,83 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     pid: int = 0
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """What a process has of a job in shards.
+class ShardRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One shard of a job.
 
     Attributes:
-        shards: Of the job.
-        held: Those that this worker holds; all that some worker holds, if this is of the whole job.
-        workers: That were alive when the shards were last looked at.
+        shard: Its number.
+        worker: Who crawls it; empty if nobody does, ``None`` if that is not known.
+        is_idle: Whether it had nothing to do at its last commit; ``False`` if that is not known.
+        queued, visited, failed: Its pages.
+        hosts: Its hosts.
+        letters: Letters to it that it has not applied.
     """
 
+    shard: int
+    worker: str | None = None
+    is_idle: bool = False
+    queued: int = 0
+    visited: int = 0
+    failed: int = 0
+    hosts: int = 0
+    letters: int = 0
+
+
+class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One worker that is alive.
+
+    Attributes:
+        worker: Its host and process.
+        shards: Shards that it crawls.
+        seconds: For how long it has been there.
+        rate: Pages a second, in the last minute; ``None`` if it was looked at once only.
+    """
+
+    worker: str
     shards: int = 0
-    held: int = 0
-    workers: int = 0
+    seconds: float = 0.0
+    rate: float | None = None
+
+
+class ShardFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """The shards of a job, and who crawls them.
+
+    Attributes:
+        n: How many there are: 1 of a job in one piece.
+        held: Those that the process holds that this snapshot is of; of a stored job those that any worker holds, ``None`` if
+            that is not known.
+        alive: Workers that were alive when the shards were last looked at; ``None`` if that is not known.
+        sent: Letters that were sent between shards; ``None`` in the process of a worker, which does not know.
+        on_the_way: Of these, letters that were not applied yet; the same.
+        is_quiet: Whether no shard has anything to do, and no letter is on the way; ``False`` in the process of a worker.
+        each: All of them; empty in the process of a worker.
+        workers: Those that are alive; the same.
+    """
+
+    n: int = 1
+    held: int | None = None
+    alive: int | None = None
+    sent: int | None = None
+    on_the_way: int | None = None
+    is_quiet: bool = False
+    each: list[ShardRow] = []
+    workers: list[WorkerRow] = []
+
+
+class ControlFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """What an operator asks of the crawl (``scrapy aopic control``).
+
+    Attributes:
+        paused_since: When it was paused; 0 if it is not.
+        sentences: All that is asked.
+        connections: How many transfers may be under way at once; 0 for as many as the settings allow.
+        rate: How many pages a second may be requested; 0 for any number.
+    """
+
+    paused_since: float = 0.0
+    sentences: list[str] = []
+    connections: int = 0
+    rate: float = 0.0
 
 
 class HostRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -299,13 +366,77 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
         pages: Pages that were read and graded.
         relevant: Of these, relevant ones.
         harvest: Part of the graded pages that are relevant.
-        lately: The same of the last :data:`scrapy_aopic.core.focus.harvest.LATELY` of them.
+        lately: The same of the last :data:`scrapy_aopic.core.focus.harvest.LATELY` of them; ``None`` if no store was read.
     """
 
     pages: int = 0
     relevant: int = 0
     harvest: float = 0.0
-    lately: float = 0.0
+    lately: float | None = None
+
+
+class SetAside(msgspec.Struct, frozen=True, kw_only=True):
+    """Pages that have failed because their requests cannot be made any more.
+
+    Attributes:
+        reason: Why.
+        pages: How many.
+        example: URL of one of them.
+    """
+
+    reason: str
+    pages: int
+    example: str
+
+
+class Counted(msgspec.Struct, frozen=True, kw_only=True):
+    """What no commit counts: it takes a look at all pages and all hosts.
+
+    Attributes:
+        outcomes: Visited and failed pages that are not ordinary pages, by outcome, most frequent first.
+        set_aside: The pages of the outcome ``unreadable``, by reason.
+        front_queues: Pages queued, by front queue, best first.
+        waits: Hosts with queued pages that must be left alone, by reason, in memory or not.
+        slow: All hosts with the longest last transfers, slowest first.
+        failing: All hosts with the most errors in a row, worst first.
+        waiting: All hosts that wait longest.
+    """
+
+    outcomes: dict[str, int] = {}
+    set_aside: list[SetAside] = []
+    front_queues: dict[int, int] = {}
+    waits: dict[str, int] = {}
+    slow: list[HostRow] = []
+    failing: list[HostRow] = []
+    waiting: list[HostRow] = []
+
+
+Limit = Literal[
+    "stopped",
+    "done",
+    "paused",
+    "pause",
+    "control",
+    "network",
+    "disk",
+    "machine",
+    "spider",
+    "connections",
+    "politeness",
+    "none",
+]
+"""What limits a crawl, in a word (:mod:`.verdict`); ``none`` if no reason was found, as in the first moments."""
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What limits a crawl.
+
+    Attributes:
+        sentence: The same for people, with its figures.
+    """
+
+    limit: Limit = "none"
+    sentence: str = ""
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -313,6 +444,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         at: The moment.
+        verdict: What limits the crawl.
         is_live: Whether it is of a crawl that runs in the process; else it is of the last commit of a store.
         is_closed: Whether the job was closed with that commit; ``False`` of a crawl that runs, or died.
         spider: Name of the spider, empty of a stored job.
@@ -320,13 +452,15 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         started_at: When this run began; ``None`` of a stored job.
         not_before: Before this instant no request is made, because of a crash.
         order: Name of the crawl's order.
-        paused_since: When an operator paused the crawl; 0 if it is not paused.
-        asked: What an operator asks of the crawl, in sentences.
-        asked_connections: Of this, how many transfers may be under way at once; 0 for as many as the settings allow.
-        asked_rate: Of this, how many pages a second may be requested; 0 for any number.
+        problem: Why the figures are older than they should be; empty if they are not.
+        unread: Why no store was read, so that only what the server of the job knows is there; empty if one was.
+        control: What an operator asks of the crawl.
         counted_since: Instant from which outcomes, transfers, deferrals, refusals and times in the queue are counted;
-            that at which the job began unless an older version crawled a part of it.
-        rate: ``None`` of a stored job, and before the first second of a run.
+            that at which the job began unless an older version crawled a part of it. ``None`` if no store was read.
+        mean_rate: Pages settled a second since the job began, pauses included; ``None`` at its beginning.
+        rate: ``None`` before the first second of a run, and of a stored job unless its commits or its history show one.
+        limit: What limits the crawl, in a word (:data:`Limit`), as its history says of the minute before a commit;
+            empty of a crawl that runs, and if the history does not say.
         outcomes: Visits by class (:data:`scrapy_aopic.core.counters.OUTCOMES`).
         put_back: Pages that went back to the queue without a visit.
         deferred: Of these, by reason: ``host down``, ``robots.txt``.
@@ -338,14 +472,16 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
             about the last thousand of them: what politeness costs the order. ``None`` of a stored job, and at first.
         topic: ``None`` if no page was graded for a topic.
         connections: ``None`` of a stored job.
-        machine: ``None`` of a stored job.
-        part: ``None`` of a job in one piece. All figures are of the shards that are held.
+        machine: ``None`` of a stored job, unless its history says something of the minute before the commit.
+        shards: In the process of a worker, all other figures are of the shards that it holds.
+        counted: ``None`` unless it was asked for.
         slow: Hosts in memory with the longest last transfers, slowest first.
         failing: Hosts in memory with the most errors in a row, worst first.
         waiting: Hosts in memory that wait longest.
     """
 
     at: float
+    verdict: Verdict = Verdict()
     is_live: bool = False
     is_closed: bool = False
     spider: str = ""
@@ -353,13 +489,14 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     started_at: float | None = None
     not_before: float = 0.0
     order: str = ""
-    paused_since: float = 0.0
-    asked: list[str] = []
-    asked_connections: int = 0
-    asked_rate: float = 0.0
-    counted_since: float = 0.0
+    problem: str = ""
+    unread: str = ""
+    control: ControlFigures = ControlFigures()
+    counted_since: float | None = 0.0
     pages: Pages = Pages()
+    mean_rate: float | None = None
     rate: Rate | None = None
+    limit: str = ""
     forecast: Forecast = Forecast()
     hosts: Hosts = Hosts()
     connections: Connections | None = None
@@ -375,7 +512,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     ledger: Ledger = Ledger()
     store: StoreState = StoreState()
     machine: Machine | None = None
-    part: Part | None = None
+    shards: ShardFigures = ShardFigures()
+    counted: Counted | None = None
     slow: list[HostRow] = []
     failing: list[HostRow] = []
     waiting: list[HostRow] = []
@@ -385,6 +523,32 @@ State = Literal[
     "ready", "waiting", "in flight", "gated", "locating", "late", "dry", "shelved", "parked", "dead", "idle"
 ]
 """Words for where a host is."""
+
+
+Figure: TypeAlias = float | str | None
+"""A number or a word of a snapshot."""
+
+
+def figure(now: Snapshot, path: str) -> Figure:
+    """The figure at *path*, such as ``pages.queued`` or ``outcomes.page``; of counts by reason, such as ``refused``, their sum.
+
+    ``None`` if it, or a part on the way to it, is ``None``.
+    """
+    found: object = now
+    for name in path.split("."):
+        if isinstance(found, dict):
+            found = found.get(name, 0)
+        elif found is not None:
+            found = getattr(found, name)
+    if isinstance(found, dict):
+        return float(sum(found.values()))
+    assert found is None or isinstance(found, (float, int, str)), path
+    return found
+
+
+def mean_rate(pages: Pages, seconds: float) -> float | None:
+    """Pages settled a second in the *seconds* since a job began; ``None`` if these are none."""
+    return (pages.visited + pages.failed) / seconds if seconds > 0 else None
 
 
 def forecast(

@@ -1,79 +1,169 @@
-"""Takes a snapshot of a store: the figures of a job as of its last commit, whether a crawl runs or not."""
+"""Takes a snapshot of a stored job: its figures as of its last commit, whether a crawl runs or not, in one shard or several."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from itertools import chain, zip_longest
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
-from scrapy_aopic.core.counters import Counters, read_counters
-from scrapy_aopic.core.focus.harvest import Harvest, read_harvest
+from scrapy_aopic.core.counters import UNREADABLE, Counters, read_counters
+from scrapy_aopic.core.focus.harvest import read_harvest
 from scrapy_aopic.core.layout import ACTIVE, Family
-from scrapy_aopic.core.records import unpack_host
-from scrapy_aopic.core.saved import read_saved
+from scrapy_aopic.core.ledger import Totals
+from scrapy_aopic.core.records import HOST_BYTES, front_queue_of, unpack_host, unpack_page
+from scrapy_aopic.core.shards.mail import read_counts
+from scrapy_aopic.exceptions import AopicError, StorageError
+from scrapy_aopic.place.stored_control import control_sentences, read_control
 
-from .host_walk import HostWalk
-from .snapshot import Ledger, Pages, Snapshot, StoreState, Topic, Transfers, forecast
+from .dropped import FILE_NAME as DROPPED
+from .dropped import read_dropped
+from .history import FILE_NAME as HISTORY
+from .history import read_history, with_last_row
+from .host_walk import HostWalk, why_it_waits
+from .job_view import open_view
+from .queries import HostLists, each_host, urls_of
+from .shard_states import (
+    letters_on_the_way,
+    read_states,
+    shard_figures,
+    short_order,
+    unread_snapshot,
+    with_states,
+    with_workers,
+)
+from .snapshot import (
+    N_LISTED,
+    ControlFigures,
+    Counted,
+    Ledger,
+    Pages,
+    SetAside,
+    ShardFigures,
+    ShardRow,
+    Snapshot,
+    StoreState,
+    Topic,
+    Transfers,
+    forecast,
+    mean_rate,
+)
+from .verdict import verdict
 
 if TYPE_CHECKING:
-    from scrapy_aopic.core.ledger import Totals
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from scrapy_aopic.core.control import Control
+    from scrapy_aopic.core.focus.harvest import Harvest
     from scrapy_aopic.core.ports import Store
     from scrapy_aopic.core.records import HostRecord
+    from scrapy_aopic.core.saved import Saved
+    from scrapy_aopic.place.place import Place
+
+    from .job_view import View
+    from .shard_states import ShardStates
+
+_Key = TypeVar("_Key", str, int)
 
 
-def snapshot_of(store: Store, *, name: str = "") -> Snapshot | None:
-    """The figures of the job in *store* as of its last commit; ``None`` if there is no job.
+def read_snapshot(job: Place, *, counts: bool = False) -> Snapshot:
+    """The figures of *job* as of its last commit, with all that is known without the process that crawls it.
 
-    Reads the hosts that were in memory, no more than ``AOPIC_MAX_ACTIVE`` of them, and no page: it takes the same moment
-    however many pages there are.
+    Args:
+        counts: Whether to count what no commit counts, which takes a look at all pages and hosts.
+
+    Raises:
+        StorageError: If there is no job, or it cannot be read.
+    """
+    states = read_states(job)
+    now = read_stores(job, states, counts=counts)
+    if states is not None:
+        now = with_states(now, states) if now.unread else with_workers(now, states)
+    return with_surroundings(now, job)
+
+
+def read_stores(job: Place, states: ShardStates | None, *, counts: bool = False) -> Snapshot:
+    """The figures of *job* as far as its stores know them.
+
+    Args:
+        states: What the server knows of its shards. If it knows any, stores may be unread.
+        counts: As for :func:`read_snapshot`.
+
+    Raises:
+        StorageError: If there is no job, or it cannot be read.
+    """
+    try:
+        with open_view(job) as view:
+            found = snapshot_of(view, name=str(job), counts=counts)
+        if found is None:
+            raise StorageError(f"There is no job in {job} yet; start a crawl with it first.")
+    except StorageError as error:
+        if states is None:
+            raise
+        return unread_snapshot(states, str(error))
+    return found
+
+
+def snapshot_of(view: View, *, name: str = "", counts: bool = False) -> Snapshot | None:
+    """The figures of the job in *view*, as far as its stores know them; ``None`` if there is no job.
+
+    Reads the hosts that were in memory, no more than ``AOPIC_MAX_ACTIVE`` of them in each shard, and no page: it takes the
+    same moment however many pages there are.
 
     Args:
         name: What messages call the job.
+        counts: Whether to count what no commit counts, which takes a look at all pages and hosts.
 
     Raises:
-        StorageError: If the store cannot be read, or was written in another format.
+        StorageError: If a store cannot be read, or was written in another format.
     """
-    saved = read_saved(store)
-    if saved is None:
+    each = [saved for saved in view.saved if saved is not None]
+    if not each:
         return None
-    counters = read_counters(store, saved.saved_at) or Counters(since=saved.saved_at)
-    walk = HostWalk(active_hosts(store), None)
-    walk.step(1 << 60, saved.saved_at)
+    at = view.at
+    walk = HostWalk(chain.from_iterable(map(active_hosts, view.stores)), None)
+    walk.step(1 << 60, at)
+    counters = [
+        read_counters(store, saved.saved_at) or Counters(since=saved.saved_at)
+        for store, saved in zip(view.stores, view.saved, strict=True)
+        if saved is not None
+    ]
     pages = Pages(
-        known=saved.pages,
-        queued=saved.queued,
-        visited=saved.visited,
-        failed=saved.failed,
-        dead=saved.dead_pages,
+        known=sum(saved.pages for saved in each),
+        queued=sum(saved.queued for saved in each),
+        visited=sum(saved.visited for saved in each),
+        failed=sum(saved.failed for saved in each),
+        dead=sum(saved.dead_pages for saved in each),
     )
-    return Snapshot(
-        at=saved.saved_at,
-        is_closed=saved.is_clean,
-        created_at=saved.created_at,
-        not_before=saved.not_before,
-        order=saved.order_name.rpartition(".")[2],
-        counted_since=counters.since,
+    created_at = min(saved.created_at for saved in each)
+    sizes = [store.size_bytes() for store in view.stores]
+    return replace(
+        snapshot_of_sums(
+            sum_of(counters),
+            [saved.ledger if saved is not None else Totals() for saved in view.saved],
+            [read_harvest(store) for store in view.stores],
+        ),
+        at=at,
+        is_closed=all(saved.is_clean for saved in each),
+        created_at=created_at,
+        not_before=min(saved.not_before for saved in each),
+        order=short_order(each[0].order_name),
         pages=pages,
+        mean_rate=mean_rate(pages, at - created_at),
         forecast=forecast(pages, None),
         hosts=replace(
             walk.hosts(),
-            known=saved.hosts,
+            known=sum(saved.hosts for saved in each),
             ready=walk.states.get("ready", 0),
             waiting=walk.states.get("waiting", 0),
-            shelved=sum(saved.shelved.values()),
-            parked=saved.parked,
-            dead=saved.dead,
-            ceiling=0.0,  # the settings are not known here
+            shelved=sum(sum(saved.shelved.values()) for saved in each),
+            parked=sum(saved.parked for saved in each),
+            dead=sum(saved.dead for saved in each),
+            ceiling=None,
         ),
-        outcomes=dict(counters.outcomes),
-        transfers=transfers_of(counters),
-        put_back=counters.put_back,
-        deferred=dict(counters.deferred),
-        refused=dict(counters.refused),
-        queue_seconds=counters.queue_seconds,
-        topic=topic_of(read_harvest(store)),
-        ledger=ledger_of(saved.ledger),
-        store=StoreState(name=name, size_bytes=store.size_bytes()),
+        store=StoreState(name=name, size_bytes=sum(sizes)),
+        shards=_shards(view, pages),
+        counted=count(view) if counts else None,
         slow=walk.slow,
         failing=walk.failing,
         waiting=walk.waiting,
@@ -86,39 +176,188 @@ def active_hosts(store: Store) -> list[HostRecord]:
     return [unpack_host(data) for data in store.get_many(Family.HOSTS, keys) if data is not None]
 
 
-def ledger_of(totals: Totals) -> Ledger:
-    """The ledger in a snapshot."""
+def _shards(view: View, pages: Pages) -> ShardFigures:
+    """The shards in *view*, which has so many *pages*."""
+    mail = [read_counts(store) for store in view.stores] if len(view.stores) > 1 else []
+    sent = {n: {to: each.last for to, each in posted.items()} for n, (posted, _) in enumerate(mail)}
+    got = {n: {sender: each.last for sender, each in came.items()} for n, (_, came) in enumerate(mail)}
+    waiting = letters_on_the_way(sent, got)
+    return shard_figures(
+        [_shard_row(number, saved, waiting.get(number, 0)) for number, saved in enumerate(view.saved)],
+        sent=sum(last for letters in sent.values() for last in letters.values()),
+        is_quiet=not pages.queued and not any(waiting.values()),
+    )
+
+
+def _shard_row(number: int, saved: Saved | None, letters: int) -> ShardRow:
+    if saved is None:
+        return ShardRow(shard=number, letters=letters)
+    return ShardRow(
+        shard=number,
+        queued=saved.queued,
+        visited=saved.visited,
+        failed=saved.failed,
+        hosts=saved.hosts,
+        letters=letters,
+    )
+
+
+# -- figures of a crawl that runs as well
+
+
+def snapshot_of_sums(counters: Counters, ledgers: Sequence[Totals], harvests: Sequence[Harvest]) -> Snapshot:
+    """What a snapshot has of the sums that each commit writes, be they in memory or stored.
+
+    Args:
+        counters: Of all shards together.
+        ledgers: Of each shard; each knows what the others have.
+        harvests: Of each shard.
+    """
+    return Snapshot(
+        at=0.0,
+        counted_since=counters.since,
+        outcomes=dict(counters.outcomes),
+        transfers=Transfers(
+            n=counters.transfers,
+            seconds=counters.transfer_seconds,
+            bytes=counters.received,
+            durations=list(counters.durations),
+            errors=counters.errors,
+            down=counters.down,
+        ),
+        put_back=counters.put_back,
+        deferred=dict(counters.deferred),
+        refused=dict(counters.refused),
+        queue_seconds=counters.queue_seconds,
+        topic=_topic(harvests),
+        ledger=_ledger(ledgers),
+    )
+
+
+def _ledger(ledgers: Sequence[Totals]) -> Ledger:
+    turns = max(each.turn for each in ledgers)
     return Ledger(
-        total=totals.whole,
-        pages=totals.held,
-        virtual=totals.virtual,
-        history=totals.history,
-        distributed=totals.distributed,
-        virtual_distributed=totals.virtual_distributed,
-        turns=totals.turn,
-        convergence=1 / totals.turn if totals.turn else None,
+        total=sum(each.whole for each in ledgers),
+        pages=sum(each.held for each in ledgers),
+        virtual=sum(each.virtual for each in ledgers),
+        history=sum(each.history for each in ledgers),
+        distributed=sum(each.distributed for each in ledgers),
+        virtual_distributed=sum(each.virtual_distributed for each in ledgers),
+        turns=turns,
+        convergence=1 / turns if turns else None,
     )
 
 
-def topic_of(harvest: Harvest) -> Topic | None:
-    """The topic in a snapshot."""
-    if not harvest.pages:
+def _topic(harvests: Sequence[Harvest]) -> Topic | None:
+    pages, lately = (sum(getattr(each, name) for each in harvests) for name in ("pages", "n_lately"))
+    if not pages:
         return None
+    relevant = sum(each.relevant for each in harvests)
     return Topic(
-        pages=harvest.pages,
-        relevant=harvest.relevant,
-        harvest=harvest.rate,
-        lately=harvest.rate_lately,
+        pages=pages,
+        relevant=relevant,
+        harvest=relevant / pages,
+        lately=sum(each.rate_lately * each.n_lately for each in harvests) / lately,
     )
 
 
-def transfers_of(counters: Counters) -> Transfers:
-    """The transfers in a snapshot."""
-    return Transfers(
-        n=counters.transfers,
-        seconds=counters.transfer_seconds,
-        bytes=counters.received,
-        durations=list(counters.durations),
-        errors=counters.errors,
-        down=counters.down,
+def sum_of(counters: Sequence[Counters]) -> Counters:
+    """The *counters* of all shards together."""
+    if len(counters) == 1:
+        return counters[0]
+    return Counters(
+        since=max(each.since for each in counters),
+        outcomes=_sums(each.outcomes for each in counters),
+        put_back=sum(each.put_back for each in counters),
+        deferred=_sums(each.deferred for each in counters),
+        refused=_sums(each.refused for each in counters),
+        transfers=sum(each.transfers for each in counters),
+        transfer_seconds=sum(each.transfer_seconds for each in counters),
+        durations=[
+            sum(column) for column in zip_longest(*(each.durations for each in counters), fillvalue=0)
+        ],
+        received=sum(each.received for each in counters),
+        errors=sum(each.errors for each in counters),
+        down=sum(each.down for each in counters),
+        waited=sum(each.waited for each in counters),
+        waited_seconds=sum(each.waited_seconds for each in counters),
+    )
+
+
+def _sums(counts: Iterable[Mapping[_Key, int]]) -> dict[_Key, int]:
+    total: dict[_Key, int] = {}
+    for each in counts:
+        for name, n in each.items():
+            total[name] = total.get(name, 0) + n
+    return total
+
+
+# -- what no commit counts
+
+
+def count(view: View) -> Counted:
+    """What is counted page by page and host by host."""
+    front: dict[int, int] = {}
+    outcomes: dict[str, int] = {}
+    set_aside: dict[str, tuple[int, str]] = {}
+    for store in view.stores:
+        for key, _ in store.scan(Family.QUEUE):
+            level = front_queue_of(key[HOST_BYTES:])
+            front[level] = front.get(level, 0) + 1
+        for key, data in store.scan(Family.PAGES):
+            outcome, _, reason = unpack_page(data).outcome.partition(": ")
+            if outcome:
+                outcomes[outcome] = outcomes.get(outcome, 0) + 1
+            if outcome == UNREADABLE:
+                n, example = set_aside.get(reason, (0, ""))
+                set_aside[reason] = (n + 1, example if n else urls_of(store, [key])[key])
+    waits: dict[str, int] = {}
+    lists = HostLists(("slow", "failing", "waiting"), N_LISTED, view.at)
+    for host in each_host(view):
+        lists.offer(host)
+        if host.row and host.opens_at > view.at:
+            why = why_it_waits(host)
+            waits[why] = waits.get(why, 0) + 1
+    return Counted(
+        outcomes=dict(sorted(outcomes.items(), key=lambda pair: -pair[1])),
+        set_aside=[SetAside(reason=reason, pages=n, example=url) for reason, (n, url) in set_aside.items()],
+        front_queues=dict(sorted(front.items(), reverse=True)),
+        waits=waits,
+        slow=lists.rows("slow"),
+        failing=lists.rows("failing"),
+        waiting=lists.rows("waiting"),
+    )
+
+
+# -- what is beside the stores
+
+
+def with_surroundings(now: Snapshot, job: Place) -> Snapshot:
+    """*now* with what is kept beside the stores of *job*, and how it is in a sentence.
+
+    Beside the stores are what an operator asks of the crawl, and in a folder the history and dropped links.
+    """
+    now = replace(now, control=read_control_figures(job))
+    if job.folder is not None:
+        samples = read_dropped(job.folder / DROPPED) or {}
+        now = replace(now, dropped={reason: sample.n for reason, sample in samples.items()})
+        now = with_last_row(now, read_history(job.folder / HISTORY))
+    return replace(now, verdict=verdict(now, now))
+
+
+def read_control_figures(job: Place) -> ControlFigures:
+    """What an operator asks of the crawl of *job*; if that cannot be read, why."""
+    try:
+        return control_figures(read_control(job))
+    except AopicError as error:
+        return ControlFigures(sentences=[str(error)])
+
+
+def control_figures(control: Control) -> ControlFigures:
+    """What *control* asks of a crawl."""
+    return ControlFigures(
+        paused_since=control.paused_since,
+        sentences=control_sentences(control),
+        connections=control.connections,
+        rate=control.rate,
     )

@@ -5,12 +5,16 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from scrapy_aopic.core.ledger import TOTAL
 
 from .auditing import audit_store
+from .job_view import View
 from .lines import duration
 from .output import flush, write
-from .queries import top_pages, totals
+from .queries import top_pages
+from .stored import snapshot_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +23,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.ports import Store
     from scrapy_aopic.core.rebuild import Repaired
 
-    from .snapshot import HostRow
+    from .snapshot import HostRow, Snapshot
 
 _AUDITED = 300_000
 """Pages up to which the report of a crawl that ends includes the audit, which reads them all: some seconds."""
@@ -59,43 +63,65 @@ def format_host_rows(rows: list[HostRow]) -> str:
     return "\n".join(lines)
 
 
-def format_status(state: dict[str, Any]) -> str:
-    """What :func:`~.queries.status` says, a line each."""
-    times = {name: _time(state[name]) for name in ("created_at", "saved_at")}
-    return _lines({**state, **times})
+def format_snapshot(now: Snapshot) -> str:
+    """A line for each figure that is known, under its name in a snapshot."""
+    figures: dict[str, Any] = msgspec.to_builtins(now, str_keys=True)
+    for name in ("at", "created_at", "not_before"):
+        figures[name] = _time(figures[name]) if figures[name] else None
+    if now.counted is not None:  # lists of all hosts, and not only of those in memory
+        figures.update(slow=None, failing=None, waiting=None)
+    if now.shards.n == 1:
+        figures["shards"] = None
+    return "\n".join(_lines(figures))
 
 
-def _lines(state: dict[str, Any], indent: str = "") -> str:
-    lines = []
-    for name, value in state.items():
-        label = f"{indent}{str(name).replace('_', ' ')}"
+_HISTOGRAMS = {"due_in", "durations", "front_queues", "ready_queues", "flight_queues"}
+"""Figures that are left out, but for the queues that were counted."""
+
+
+def _lines(figures: dict[str, Any], path: str = "") -> list[str]:
+    indent = "  " * (path.count(".") + 1 if path else 0)
+    lines: list[str] = []
+    for name, value in figures.items():
+        label = f"{indent}{name.replace('_', ' ')}"
+        if value in (None, "", [], {}) or (name in _HISTOGRAMS and path != "counted"):
+            continue
         if isinstance(value, dict):
-            lines.append(f"{label}:")
-            lines.append(_lines(value, indent + "  ") if value else f"{indent}  none")
+            below = _lines(value, f"{path}.{name}" if path else name)
+            lines += [f"{label}:", *below] if below else []
         elif isinstance(value, list):
-            lines.append(f"{label}:")
-            lines += [f"{indent}  {_row(row)}" for row in value] or [f"{indent}  none"]
+            lines += [f"{label}:", *(f"{indent}  {_row(row)}" for row in value)]
+        elif isinstance(value, bool) or not isinstance(value, (int, float)):
+            lines.append(f"{label}: {value}")
         else:
-            lines.append(
-                f"{label}: {value:,}"
-                if isinstance(value, (int, float)) and not isinstance(value, bool)
-                else f"{label}: {value}"
-            )
-    return "\n".join(lines)
+            lines.append(f"{label}: {_number(value)}")
+    return lines
 
 
-def _row(row: dict[str, Any]) -> str:
+def _number(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) or value.is_integer() else f"{float(f'{value:.4g}'):,}"
+
+
+def _row(row: str | dict[str, Any]) -> str:
+    """A row of a list: a sentence, pages that were set aside, a shard, a worker or a host."""
+    if isinstance(row, str):
+        return row
     if "example" in row:
         return f"{row['pages']:,}, for example {row['example']}: {row['reason']}"
     if "seconds" in row:
-        return f"{row['host']}: {row['seconds']:.2f} s"
-    if "errors_in_a_row" in row:
-        down = f", {row['down_in_a_row']:,} of them without a response" if row["down_in_a_row"] else ""
-        errors = f"{row['errors_in_a_row']:,} error{'s' * (row['errors_in_a_row'] != 1)}"
-        return f"{row['host']}: {errors} in a row{down}"
-    until = _time(row["until"])
-    times = f", {row['in_a_row']:,} in a row" if row["in_a_row"] else ""
-    return f"{row['host']} until {until}: {row['why']}{times}"
+        return f"{row['worker']}: {row['shards']:,} shards, for {row['seconds']:,.0f} s"
+    if "shard" in row:
+        worker = row["worker"] or ("" if row["worker"] is None else "nobody")
+        return (
+            f"{row['shard']:>3}: {row['queued']:,} queued, {row['visited']:,} visited, {row['failed']:,} failed, "
+            f"{row['hosts']:,} hosts, {row['letters']:,} letters"
+            f"{', ' + worker if worker else ''}{' (idle)' if row['is_idle'] else ''}"
+        )
+    parts = [f"{row['transfer']:.2f} s"] if row["transfer"] else []
+    parts += [f"{row['errors']:,} error{'s' * (row['errors'] != 1)} in a row"] if row["errors"] else []
+    parts += [f"{row['down']:,} of them without a response"] if row["down"] else []
+    parts += [f"waits {duration(row['wait'])}: {row['why']}"] if row["wait"] else []
+    return f"{row['name']}: {', '.join(parts)}"
 
 
 def _time(instant: float) -> str:
@@ -139,21 +165,22 @@ def print_report(store: Store) -> None:
     Raises:
         OutputError: If it cannot be printed.
     """
-    state = totals(store)
-    pages = state["pages"]
-    seconds = max(state["saved_at"] - state["created_at"], 1e-9)
-    done = pages["visited"] + pages["failed"]
+    view = View([store])
+    now = snapshot_of(view)
+    if now is None:
+        return
+    pages = now.pages
     lines = [
         "",
         "The most important pages, from the cash that flowed to them:",
-        format_pages(top_pages(store, 20)),
+        format_pages(top_pages(view, 20)),
         "",
         (
-            f"{pages['visited']:,} pages visited and {pages['failed']:,} failed on {state['hosts']:,} hosts, "
-            f"{pages['queued']:,} queued; {done / seconds:.1f} pages/s since the job began"
+            f"{pages.visited:,} pages visited and {pages.failed:,} failed on {now.hosts.known:,} hosts, "
+            f"{pages.queued:,} queued; {now.mean_rate or 0.0:.1f} pages/s since the job began"
         ),
     ]
-    if sum(pages.values()) <= _AUDITED:
+    if pages.known <= _AUDITED:
         result = audit_store(store)
         lines.append(
             f"cash audit: pages {result.cash:,} + virtual page {result.virtual:,} = {result.cash + result.virtual:,} units; "

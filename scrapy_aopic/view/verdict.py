@@ -28,26 +28,12 @@ The figures behind "long" and "late" are below; each is far from what a crawl sh
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING
+
+from .snapshot import Limit, Verdict
 
 if TYPE_CHECKING:
     from .snapshot import Hosts, Snapshot
-
-Limit = Literal[
-    "stopped",
-    "done",
-    "paused",
-    "pause",
-    "control",
-    "network",
-    "disk",
-    "machine",
-    "spider",
-    "connections",
-    "politeness",
-    "none",
-]
-"""What limits a crawl, in a word; ``none`` if no reason was found, as in the first moments."""
 
 LIMITS: tuple[Limit, ...] = ("politeness", "connections", "spider", "disk", "machine", "network")
 """Those that a user can do something about."""
@@ -93,17 +79,6 @@ _QUIET = 2.0
 
 _DUE = 20
 """Transfers that would have ended by now, as long as they took so far, from which on none is no chance."""
-
-
-class Verdict(NamedTuple):
-    """What limits a crawl.
-
-    Attributes:
-        sentence: The same for people, with its figures.
-    """
-
-    limit: Limit
-    sentence: str
 
 
 def verdict(before: Snapshot, now: Snapshot) -> Verdict:
@@ -161,6 +136,8 @@ def _stuck(before: Snapshot, now: Snapshot) -> Verdict | None:
 
 def _ended(_: Snapshot, now: Snapshot) -> Verdict | None:
     pages = now.pages
+    if now.shards.n > 1 and not now.is_live:
+        return _ended_in_shards(now)
     if not pages.queued:
         return Verdict("done", "Done: nothing is queued.")
     if not now.is_live:
@@ -177,8 +154,26 @@ def _ended(_: Snapshot, now: Snapshot) -> Verdict | None:
     return None
 
 
+def _ended_in_shards(now: Snapshot) -> Verdict:
+    """How a job in shards is, of which this process has none."""
+    shards = now.shards
+    if shards.is_quiet:
+        return Verdict("done", "Done: no shard has anything to do, and no letter is on its way.")
+    if shards.alive is None:
+        how = "was closed" if now.is_closed else "was not closed"
+        return Verdict("stopped", f"As of the last commit; the crawl {how}.")
+    if not shards.alive:
+        return Verdict("stopped", "No worker crawls this job now; any number of them can go on with it.")
+    letters = shards.on_the_way or 0
+    return Verdict(
+        "stopped",
+        f"{_n(shards.alive, 'worker')} crawl{'s' * (shards.alive == 1)} {shards.held:,} of {shards.n:,} shards; what limits each "
+        f"of them its own dashboard shows. {_n(letters, 'letter')} between shards {'is' if letters == 1 else 'are'} on the way.",
+    )
+
+
 def _paused(_: Snapshot, now: Snapshot) -> Verdict | None:
-    since = now.paused_since
+    since = now.control.paused_since
     if not since:
         return None
     return Verdict(
@@ -222,7 +217,7 @@ def _network(before: Snapshot, now: Snapshot) -> Verdict | None:
 
 
 def _control(before: Snapshot, now: Snapshot) -> Verdict | None:
-    work, connections = now.connections, now.asked_connections
+    work, connections = now.connections, now.control.connections
     if not now.hosts.ready:
         return None
     could = f"{_n(now.hosts.ready, 'host')} could be requested. 'scrapy aopic control JOBDIR' changes that."
@@ -232,10 +227,10 @@ def _control(before: Snapshot, now: Snapshot) -> Verdict | None:
             f"An operator's limit holds: at most {_n(connections, 'transfer')} at once, and {could}",
         )
     rate = _settled(before, now)
-    if now.asked_rate and rate >= _NEARLY * now.asked_rate:
+    if now.control.rate and rate >= _NEARLY * now.control.rate:
         return Verdict(
             "control",
-            f"An operator's limit holds: at most {now.asked_rate:g} pages a second, and {rate:.1f} are fetched; {could}",
+            f"An operator's limit holds: at most {now.control.rate:g} pages a second, and {rate:.1f} are fetched; {could}",
         )
     return None
 
@@ -355,8 +350,9 @@ def _politeness(before: Snapshot, now: Snapshot) -> Verdict | None:
         return None
     rate = _settled(before, now)  # and not that of the last minute: what hosts allow is as of now
     # The pages may have been settled when more hosts were at hand.
-    is_less = rate <= hosts.ceiling
-    most = f" of about {hosts.ceiling:.1f} that {_n(hosts.seen, 'host')} allow" if is_less else ""
+    ceiling = hosts.ceiling or 0.0
+    is_less = rate <= ceiling
+    most = f" of about {ceiling:.1f} that {_n(hosts.seen, 'host')} allow" if is_less else ""
     have = left_alone + busy + hosts.shelved + hosts.late + hosts.locating + hosts.dead
     few = f" Only {have:,} of {hosts.known:,} known hosts have pages." if _RARE * have <= hosts.known else ""
     return Verdict(

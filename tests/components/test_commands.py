@@ -330,7 +330,7 @@ def test_ctrl_c_is_no_traceback(closed_job: Path, monkeypatch: pytest.MonkeyPatc
     def interrupt(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("scrapy_aopic.view.queries.status", interrupt)
+    monkeypatch.setattr("scrapy_aopic.view.stored.snapshot_of", interrupt)
     with pytest.raises(SystemExit) as exited:
         execute(["scrapy", "aopic", "status", str(closed_job)], Settings())
     assert exited.value.code == 130

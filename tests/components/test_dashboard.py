@@ -13,11 +13,12 @@ from threading import Thread
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from scrapy import Request, Spider
 from scrapy.http import Response
 from scrapy.utils.defer import deferred_f_from_coro_f, maybe_deferred_to_future
-from support.small_web import Follow, Web, ask, crawl
+from support.small_web import Follow, Web, ask_view, crawl
 from support.stored_jobs import make_job
 from twisted.internet.threads import deferToThread
 
@@ -28,15 +29,16 @@ from scrapy_aopic.dashboard import site as site_module
 from scrapy_aopic.dashboard.feed import Feed, Seen
 from scrapy_aopic.dashboard.past import Past
 from scrapy_aopic.dashboard.site import health, readiness
-from scrapy_aopic.dashboard.stored_job import StoredJob
 from scrapy_aopic.dashboard.stored_job import serve as serve_job
 from scrapy_aopic.exceptions import SettingError, StorageError
 from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.settings import Listen, read_dashboard
 from scrapy_aopic.storage.memory import MemoryStore
 from scrapy_aopic.view.domain_spread import top_domains
-from scrapy_aopic.view.queries import totals
-from scrapy_aopic.view.views import opened_views
+from scrapy_aopic.view.job_view import View, open_view
+from scrapy_aopic.view.snapshot import Snapshot, StoreState
+from scrapy_aopic.view.stored import snapshot_of
+from scrapy_aopic.view.stored_watch import StoredWatch
 
 SCHEDULER = {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_DASHBOARD": "127.0.0.1:0"}
 TOKEN = "sixteen-characters-or-more"
@@ -136,7 +138,7 @@ async def test_its_figures_are_those_of_the_moment(look: Callable[..., Any]) -> 
     assert now["verdict"]["sentence"].endswith(".")
     assert "aopic_live_callbacks 1\n" in seen["/metrics"][1]
     assert 'aopic_info{version="' in seen["/metrics"][1]
-    assert [point["queued"] for point in json.loads(seen["/api/v1/history"][1])] == [1]
+    assert [point["pages.queued"] for point in json.loads(seen["/api/v1/history"][1])] == [1]
     assert json.loads(seen["/api/v1/top"][1]).keys() == {"pages"}
     assert json.loads(seen["/api/v1/domains"][1]).keys() == {"domains", "traps"}
 
@@ -156,7 +158,7 @@ async def test_there_is_none_unless_it_is_wanted(
     def listen(*_: Any) -> None:
         raise AssertionError
 
-    monkeypatch.setattr("scrapy_aopic.dashboard.running_job.listen", listen)
+    monkeypatch.setattr("scrapy_aopic.dashboard.serving.listen", listen)
     serve(PAGES)
     caplog.set_level(logging.INFO)
     await crawl(Follow, {**SCHEDULER, "AOPIC_DASHBOARD": False})
@@ -208,11 +210,11 @@ async def test_another_address_needs_a_token_of_ones_own(
 def watched(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """A feed on a clock of its own, and the figures that it finds."""
     self = SimpleNamespace(now=1000.0, taken=0)
-    self.figures = {"is_live": True, "at": 50.0, "not_before": 0.0, "store": {"commit_age": 1.0}}
+    self.figures = {"is_live": True, "at": 50.0, "not_before": 0.0, "store": StoreState(commit_age=1.0)}
 
     def take() -> Seen:
         self.taken += 1
-        return Seen(dict(self.figures), {}, {})
+        return Seen(Snapshot(**self.figures), {})
 
     def go_on(seconds: float) -> None:
         for _ in range(int(4 * seconds)):
@@ -248,7 +250,7 @@ def test_a_loop_that_does_not_answer_is_not_well(watched: SimpleNamespace) -> No
 
 
 def test_a_commit_that_is_too_old_is_not_well(watched: SimpleNamespace) -> None:
-    watched.figures["store"] = {"commit_age": 31.0}
+    watched.figures["store"] = StoreState(commit_age=31.0)
     watched.go_on(10)
     assert (health(watched.feed, 30).status, readiness(watched.feed).status) == (503, 200)
 
@@ -307,7 +309,7 @@ class Over(Exception):
 async def test_a_stored_job_has_the_figures_of_its_last_commit(serve: Serve, tmp_path: Path) -> None:
     serve(PAGES)
     await crawl(Follow, {**SCHEDULER, "JOBDIR": str(tmp_path), "AOPIC_STORE": "sqlite"})
-    known = ask(tmp_path, totals)
+    known = ask_view(tmp_path, snapshot_of)
     found: dict[str, tuple[int, str]] = {}
 
     def say(address: str) -> None:
@@ -336,9 +338,8 @@ async def test_a_stored_job_has_the_figures_of_its_last_commit(serve: Serve, tmp
             sleep=sleep,
         )
     now = json.loads(found["/api/v1/snapshot"][1])
-    assert {name: now["pages"][name] for name in known["pages"]} == known["pages"]
-    assert now["hosts"]["known"] == known["hosts"]
-    assert now["ledger"]["virtual"] == known["cash"]["virtual_page"]
+    for name in ("pages", "hosts", "ledger", "outcomes"):
+        assert now[name] == msgspec.to_builtins(getattr(known, name))
     assert not now["is_live"]
     assert now["is_closed"]
     assert now["verdict"]["sentence"]
@@ -353,34 +354,36 @@ async def test_a_store_that_goes_away_leaves_the_last_figures(serve: Serve, tmp_
     serve(PAGES)
     folder = tmp_path / "job"
     await crawl(Follow, {**SCHEDULER, "JOBDIR": str(folder), "AOPIC_STORE": "sqlite"})
-    stored = StoredJob(FolderPlace(folder))
-    assert "problem" not in stored.look().figures
+    now = 0.0
+    watch = StoredWatch(FolderPlace(folder), clock=lambda: now)
+    assert not watch.snapshot().problem
     folder.rename(tmp_path / "elsewhere")
-    seen = stored.look()
-    assert seen.figures["pages"]["visited"] == 2
-    assert "There is no store" in seen.figures["problem"]
+    now += 3
+    seen = watch.snapshot()
+    assert seen.pages.visited == 2
+    assert "There is no store" in seen.problem
 
 
 def test_the_past_is_that_of_the_job_and_then_of_this_run(tmp_path: Path) -> None:
     path = tmp_path / "history.csv"
     path.write_text(
-        "at,pages_per_second,connections\n"
+        "at,rate.pages,connections.in_use\n"
         + "".join(f"{n},{n / 2},3\n" for n in range(1, 2501))
         + "nan,1,2\n99"
     )
-    seen: list[dict[str, float | None]] = [{"at": at, "pages": 7.0} for at in (2499.0, 2501.0)]
+    seen: list[dict[str, float | None]] = [{"at": at, "rate.pages": 7.0} for at in (2499.0, 2501.0)]
     points = Past(lambda: seen, path).points()
     assert len(points) == 834 + 1
     assert points[-2:] == [
         {
             "at": 2500,
-            "pages": 1250,
-            "bytes": None,
-            "ceiling": None,
-            "queued": None,
-            "visited": None,
-            "failed": None,
-            "in_use": 3,
+            "rate.pages": 1250,
+            "rate.bytes": None,
+            "hosts.ceiling": None,
+            "pages.queued": None,
+            "pages.visited": None,
+            "pages.failed": None,
+            "connections.in_use": 3,
         },
         seen[1],
     ]
@@ -412,14 +415,14 @@ async def test_it_says_why_a_page_waits(look: Callable[..., Any]) -> None:
 
 def test_domains_are_those_of_most_fetches_and_the_others_together(tmp_path: Path) -> None:
     make_job(tmp_path, "sqlite", 120)  # hosts h0 to h49, domains of their own
-    with opened_views(FolderPlace(tmp_path)) as stores:
-        found = top_domains(stores, 3)["domains"]
+    with open_view(FolderPlace(tmp_path)) as view:
+        found = top_domains(view, 3)["domains"]
         assert [row["domain"] for row in found] == ["h0", "h1", "h10", ""]
         assert found[0] == {"domain": "h0", "hosts": 1, "visited": 0, "queued": 3, "importance": None}
         assert found[-1]["hosts"] == 47
         assert sum(row["queued"] for row in found) == 120
-        assert len(top_domains(stores, 50)["domains"]) == 50
-        valued = top_domains(stores, 3, has_importance=True)["domains"]
+        assert len(top_domains(view, 50)["domains"]) == 50
+        valued = top_domains(view, 3, has_importance=True)["domains"]
         assert valued[0]["importance"] == pytest.approx(3 / 120, rel=0.01)
         assert sum(row["importance"] for row in valued) == pytest.approx(1)
 
@@ -433,7 +436,7 @@ def test_hosts_with_many_more_queued_pages_than_fetched_ones_may_be_traps() -> N
         HostRecord("new.test", visited=2, queued=300),
     ]
     store.write({Family.HOSTS: {host_key(each.name): pack_host(each) for each in records}}, sync=True)
-    found = top_domains([store], 2)
+    found = top_domains(View([store]), 2)
     assert found["traps"] == [
         {"host": "calendar.test", "visited": 30, "queued": 3000, "is_late": True},
         {"host": "large.test", "visited": 1000, "queued": 6000, "is_late": False},

@@ -13,12 +13,13 @@ from scrapy import Request, Spider
 from scrapy.crawler import Crawler
 from scrapy.http import HtmlResponse, Response, TextResponse
 from scrapy.utils.defer import deferred_f_from_coro_f
-from support.small_web import Follow, Web, ask, check, crawl, html
+from support.small_web import Follow, Web, ask, ask_view, check, crawl, html
 
 from scrapy_aopic.core.duplicates import Text
 from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import unpack_page
-from scrapy_aopic.view.queries import status, top_pages
+from scrapy_aopic.view.queries import top_pages
+from scrapy_aopic.view.stored import count
 from scrapy_aopic.web.page_text import (
     MAX_SKIMMED,
     MIN_TEXT,
@@ -89,7 +90,7 @@ def same(folder: Path) -> dict[str, str]:
 
 
 def rows(folder: Path) -> dict[str, dict[str, Any]]:
-    return {row["url"]: row for row in ask(folder, top_pages, 100, everything=True)}
+    return {row["url"]: row for row in ask_view(folder, top_pages, 100, everything=True)}
 
 
 # -- duplicates
@@ -116,8 +117,8 @@ async def test_the_links_of_a_duplicate_are_dropped_and_its_cash_goes_to_the_fir
     assert rows(tmp_path)["http://a.test/2"]["importance"] == 0
     one, three = (rows(tmp_path)[f"http://a.test/{number}"] for number in (1, 3))
     assert one["cash"] + one["history"] == 2 * three["history"]
-    assert "http://a.test/2" not in {row["url"] for row in ask(tmp_path, top_pages, 100)}
-    assert ask(tmp_path, status)["outcomes"] == {"duplicate": 1}
+    assert "http://a.test/2" not in {row["url"] for row in ask_view(tmp_path, top_pages, 100)}
+    assert ask_view(tmp_path, count).outcomes == {"duplicate": 1}
     assert [stat(crawler, f"content/{name}") for name in ("links_dropped", "merged")] == [1, 1]
     assert stat(crawler, "outcomes/duplicate") == 1
 
@@ -523,7 +524,7 @@ async def test_a_page_is_united_with_the_canonical_page_that_it_names(
         "http://a.test/?from=list": "http://a.test/real",
     }
     assert stat(crawler, "content/merged") == 2
-    assert {row["url"] for row in ask(tmp_path, top_pages, 100)} == {
+    assert {row["url"] for row in ask_view(tmp_path, top_pages, 100)} == {
         HOME,
         "http://a.test/real",
         "http://a.test/1",

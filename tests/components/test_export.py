@@ -21,6 +21,7 @@ from scrapy_aopic.core.records import Link, host_key, pack, page_key
 from scrapy_aopic.exceptions import ExchangeError, StorageError
 from scrapy_aopic.storage.memory import MemoryStore
 from scrapy_aopic.view.export import export_links, export_pages
+from scrapy_aopic.view.job_view import View
 from scrapy_aopic.view.queries import top_pages
 
 NOW = 1_700_000_000.0
@@ -65,9 +66,9 @@ def rows_of(path: Path) -> list[dict[str, object]]:
 @pytest.mark.parametrize("name", ["pages.csv", "pages.csv.gz", "PAGES.parquet"])
 def test_pages_are_written_as_they_are_in_the_job(store: MemoryStore, tmp_path: Path, name: str) -> None:
     path = tmp_path / name
-    assert export_pages([store], path) == 3
+    assert export_pages(View([store]), path) == 3
     rows = {row["url"]: row for row in rows_of(path)}
-    top = {row["url"]: row for row in top_pages(store, 9, everything=True)}
+    top = {row["url"]: row for row in top_pages(View([store]), 9, everything=True)}
     assert rows.keys() == top.keys()
     for url, row in rows.items():
         said = {name: float(str(row[name])) for name in ("importance", "cash", "history", "visits")}
@@ -98,7 +99,7 @@ def test_a_page_names_the_one_that_stands_for_it(
         # Written before its way is made shorter.
         store.write(crawl.take_changes(NOW), sync=True)
         crawl.changes_landed()
-    assert export_pages([store], tmp_path / name) == 6
+    assert export_pages(View([store]), tmp_path / name) == 6
     merged = {row["url"]: row["merged_into"] for row in rows_of(tmp_path / name)}
     assert merged == {
         **{f"http://{name}.test/": "http://e.test/" for name in "abcd"},
@@ -111,7 +112,7 @@ def test_a_page_names_the_one_that_stands_for_it(
 @pytest.mark.parametrize("name", ["links.csv", "links.csv.gz", "links.parquet"])
 def test_links_are_written_in_document_order(store: MemoryStore, tmp_path: Path, name: str) -> None:
     path = tmp_path / name
-    assert export_links([store], path) == 3
+    assert export_links(View([store]), path) == 3
     links = [(row["source"], row["target"]) for row in rows_of(path)]
     assert sorted(links, key=lambda pair: str(pair[0])) == [
         ("http://a.test/", 'http://b.test/gone,"ü"'),
@@ -122,14 +123,14 @@ def test_links_are_written_in_document_order(store: MemoryStore, tmp_path: Path,
 
 def test_an_empty_job_has_a_table_without_rows(tmp_path: Path) -> None:
     for name in ("pages.csv", "pages.parquet"):
-        assert export_pages([MemoryStore()], tmp_path / name) == 0
+        assert export_pages(View([MemoryStore()]), tmp_path / name) == 0
         assert rows_of(tmp_path / name) == []
     assert (tmp_path / "pages.csv").read_text(encoding="utf-8").startswith("url,host,importance,")
 
 
 def test_a_job_without_links_says_how_to_keep_them(tmp_path: Path) -> None:
     with pytest.raises(ExchangeError, match=r"kept no links\. AOPIC_KEEP_LINKS = True"):
-        export_links([MemoryStore()], tmp_path / "links.csv")
+        export_links(View([MemoryStore()]), tmp_path / "links.csv")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -145,7 +146,7 @@ def test_an_export_that_fails_leaves_the_old_file_and_no_half_one(store: MemoryS
 
     store.get_many = broken  # type: ignore[method-assign, assignment]
     with pytest.raises(StorageError, match="the disk is gone"):
-        export_pages([store], path)
+        export_pages(View([store]), path)
     assert [(each.name, each.read_text(encoding="utf-8")) for each in tmp_path.iterdir()] == [
         ("pages.csv", "old")
     ]
@@ -154,10 +155,10 @@ def test_an_export_that_fails_leaves_the_old_file_and_no_half_one(store: MemoryS
 @pytest.mark.parametrize("name", ["pages.txt", "pages", "pages.gz"])
 def test_a_file_of_no_known_format_is_refused(store: MemoryStore, tmp_path: Path, name: str) -> None:
     with pytest.raises(ExchangeError, match=rf"{name} must end in \.csv, \.csv\.gz or \.parquet"):
-        export_pages([store], tmp_path / name)
+        export_pages(View([store]), tmp_path / name)
 
 
 def test_a_folder_that_is_not_there_is_told(store: MemoryStore, tmp_path: Path) -> None:
     for name in ("pages.csv", "pages.parquet"):
         with pytest.raises(ExchangeError, match=rf"{name} cannot be written: there is no such file"):
-            export_pages([store], tmp_path / "nowhere" / name)
+            export_pages(View([store]), tmp_path / "nowhere" / name)

@@ -17,10 +17,10 @@ from scrapy import Request, Spider
 from scrapy.crawler import Crawler
 from scrapy.http import HtmlResponse, Response
 from scrapy.utils.defer import deferred_f_from_coro_f
-from support.small_web import Web, ask, crawl, html
+from support.small_web import Web, ask_view, crawl, html
 from twisted.python.failure import Failure
 
-from scrapy_aopic.view.queries import status
+from scrapy_aopic.view.stored import snapshot_of
 
 ALONE = {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_POLITENESS_FACTOR": 0}
 ADDON = {"ADDONS": {"scrapy_aopic.Addon": 500}, "AOPIC_POLITENESS_FACTOR": 0}
@@ -192,7 +192,7 @@ async def test_links_to_a_closed_port_keep_no_page_of_their_host(
     (warning,) = [record for record in caplog.records if "that it could not fetch" in record.getMessage()]
     assert "9 pages" in warning.getMessage()
     assert warning.levelname == "WARNING"
-    assert ask(tmp_path, status)["back_queues"]["dead"] == 1
+    assert ask_view(tmp_path, snapshot_of).hosts.dead == 1
 
 
 @OURS

@@ -15,9 +15,9 @@ from scrapy.exporters import BaseItemExporter
 from scrapy.extensions.feedexport import BlockingFeedStorage, FeedExporter, FileFeedStorage
 from scrapy.http import Response
 from scrapy.utils.defer import deferred_f_from_coro_f
-from support.small_web import Follow, Web, ask, crawl
+from support.small_web import Follow, Web, ask_view, crawl
 
-from scrapy_aopic.view.queries import status
+from scrapy_aopic.view.stored import snapshot_of
 
 Serve = Callable[[dict[str, Any]], Web]
 
@@ -244,7 +244,7 @@ async def test_the_page_of_a_batch_that_could_not_be_written_is_not_visited(
     await crawl(Items, settings(tmp_path, feeds, FEED_STORAGES={"": Full}))
     (ours,) = [text for text in warnings(caplog) if text.startswith("The feed ")]
     assert "batch-1.jsonl cannot be written: its last items were not written, and the log says why." in ours
-    assert ask(tmp_path / "job", status)["pages"]["visited"] < 2
+    assert ask_view(tmp_path / "job", snapshot_of).pages.visited < 2
 
 
 @deferred_f_from_coro_f

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from scrapy.utils.defer import deferred_f_from_coro_f
-from support.small_web import Follow, Web, ask, check, crawl
+from support.small_web import Follow, Web, ask_view, check, crawl
 from support.stored_jobs import link, make_job
 
 from scrapy_aopic.core.policy import Policy
@@ -20,7 +20,7 @@ from scrapy_aopic.job.job import Job
 from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.storage import open_store
 from scrapy_aopic.storage.memory import MemoryStore
-from scrapy_aopic.view.queries import status
+from scrapy_aopic.view.stored import snapshot_of
 
 each_store = pytest.mark.parametrize("store", ["rocksdb", "sqlite"])
 
@@ -30,13 +30,13 @@ def test_a_run_is_known_not_to_have_ended_before_it_may_ask_anybody(tmp_path: Pa
     """Else a kill before its first commit has landed would leave no pause."""
     job = tmp_path / "job"
     make_job(job, store, 3)
-    assert ask(job, status)["closed"]
+    assert ask_view(job, snapshot_of).is_closed
     opened = Job(job, Policy(), kind=store)
     try:
-        assert not ask(job, status)["closed"]
+        assert not ask_view(job, snapshot_of).is_closed
     finally:
         opened.close()
-    assert ask(job, status)["closed"]
+    assert ask_view(job, snapshot_of).is_closed
 
 
 @each_store
@@ -90,7 +90,7 @@ def test_a_commit_that_lands_after_one_that_failed_holds_its_changes_too(
             commit()
         assert job.commits > before
         assert job.failure is None
-        assert ask(folder, status)["pages"]["queued"] == 4
+        assert ask_view(folder, snapshot_of).pages.queued == 4
     finally:
         job.close()
 
@@ -149,7 +149,7 @@ def test_a_commit_is_due_when_many_pages_have_changed(
         assert not job.is_full
     finally:
         job.close()
-    assert ask(tmp_path / "job", status)["pages"]["queued"] == 8
+    assert ask_view(tmp_path / "job", snapshot_of).pages.queued == 8
 
 
 @deferred_f_from_coro_f

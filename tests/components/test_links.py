@@ -14,7 +14,7 @@ from scrapy import Request, Spider
 from scrapy.crawler import Crawler
 from scrapy.http import Response
 from scrapy.utils.defer import deferred_f_from_coro_f
-from support.small_web import Follow, Web, ask, check, crawl
+from support.small_web import Follow, Web, ask_view, check, crawl
 
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.records import host_key, page_key
@@ -49,7 +49,7 @@ async def paid(folder: Path, spider: type[Spider] = Home, **settings: Any) -> tu
     assert result.queued == 0
     assert crawler.stats is not None
     assert crawler.stats.get_value("aopic/errors") is None
-    rows = ask(folder, top_pages, 100, everything=True)
+    rows = ask_view(folder, top_pages, 100, everything=True)
     return {row["url"]: row["history"] for row in rows if row["url"] != HOME}, crawler
 
 
@@ -274,7 +274,7 @@ async def test_links_to_known_pages_are_paid_by_weight(serve: Serve, tmp_path: P
         return 3 if request.url.endswith("/2") and response.url != HOME else 1
 
     units, _ = await paid(tmp_path, AOPIC_LINK_WEIGHTS=weigh)
-    everything = {row["url"]: row["history"] + row["cash"] for row in ask(tmp_path, top_pages, 10)}
+    everything = {row["url"]: row["history"] + row["cash"] for row in ask_view(tmp_path, top_pages, 10)}
     assert parts(units)["http://www.a.com/3"] == 0.125
     assert round(everything["http://www.a.com/2"] / SEED, 4) == 0.5 + 0.375
 

@@ -13,7 +13,7 @@ import pytest
 from scrapy.crawler import Crawler
 from scrapy.http import Response
 from scrapy.utils.defer import deferred_f_from_coro_f
-from support.small_web import Follow, Web, ask, check, crawl
+from support.small_web import Follow, Web, ask, ask_view, check, crawl
 
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.graph import KnownGraph, Ranking
@@ -23,7 +23,8 @@ from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import Link, host_key, page_key
 from scrapy_aopic.job.job import Job
-from scrapy_aopic.view.queries import status, top_hosts
+from scrapy_aopic.view.queries import top_hosts
+from scrapy_aopic.view.stored import snapshot_of
 
 Serve = Callable[[dict[str, Any]], Web]
 
@@ -175,7 +176,7 @@ async def test_a_job_keeps_its_order_and_refuses_another(
     await crawl(Follow, on_disk(tmp_path, "depth-first", CLOSESPIDER_PAGECOUNT=5))
     before, n_asked = ask(tmp_path, everything), len(web.asked)
     assert check(tmp_path).queued > 0
-    assert ask(tmp_path, status)["order"] == "scrapy_aopic.core.order.DepthFirst"
+    assert ask_view(tmp_path, snapshot_of).order == "DepthFirst"
 
     crawler = await crawl(Follow, on_disk(tmp_path, ByPriority))
     (text,) = said(caplog)
@@ -351,7 +352,7 @@ async def test_chosen_domains_get_what_the_virtual_page_holds(serve: Serve, tmp_
     assert result.violations == []
     assert result.cash + result.virtual == TOTAL
     assert errors(crawler) is None
-    best = [row["host"] for row in ask(tmp_path, top_hosts, 3)]
+    best = [row["host"] for row in ask_view(tmp_path, top_hosts, 3)]
     assert sorted(best) == ["news.e.org", "shop.b.com", "www.b.com"]
 
 

@@ -23,7 +23,7 @@ from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response
 from scrapy.linkextractors import LinkExtractor
 from scrapy.utils.defer import deferred_f_from_coro_f
-from support.small_web import Follow, Web, ask, check, crawl, html
+from support.small_web import Follow, Web, ask_view, check, crawl, html
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.error import DNSLookupError
 from twisted.internet.interfaces import IResolverSimple
@@ -33,7 +33,7 @@ from scrapy_aopic import PolitenessMiddleware
 from scrapy_aopic.core.politeness import Outcome, Pace, Politeness, TransferResult
 from scrapy_aopic.downloadermiddlewares.politeness import read_outcome
 from scrapy_aopic.session.pacer import MemoryPacer
-from scrapy_aopic.view.queries import status
+from scrapy_aopic.view.stored import snapshot_of
 from scrapy_aopic.web.http_dates import read_retry_after
 
 Serve = Callable[[dict[str, Any]], Web]
@@ -429,8 +429,7 @@ async def test_a_dead_host_is_not_waited_for_and_its_pages_are_there_the_next_ti
     assert crawler.stats.get_value("aopic/job/dead_hosts") == 1
     assert crawler.stats.get_value("aopic/job/dead_pages") == 4
     assert crawler.stats.get_value("aopic/job/failed") == 0
-    state = ask(tmp_path, status)
-    assert state["back_queues"]["dead"] == 1
+    assert ask_view(tmp_path, snapshot_of).hosts.dead == 1
     assert check(tmp_path).violations == []
     web.pages.update({url: [] for url in dead})
     for _ in range(20):  # a crawl with nothing else to do does not wait for the host's time

@@ -14,11 +14,11 @@ from scrapy.http import HtmlResponse, JsonResponse, Response, TextResponse, XmlR
 from scrapy.linkextractors import LinkExtractor
 from scrapy.spiders import CrawlSpider, Rule, SitemapSpider
 from scrapy.utils.defer import deferred_f_from_coro_f
-from support.small_web import Web, ask, check, crawl
+from support.small_web import Web, ask_view, check, crawl
 
 from scrapy_aopic.refusals import UnwantedTypeError
 from scrapy_aopic.session.links.purpose import link_test
-from scrapy_aopic.view.queries import status
+from scrapy_aopic.view.stored import count
 from scrapy_aopic.web.meta import SITEMAP
 
 Serve = Callable[[dict[str, Any]], Web]
@@ -182,7 +182,7 @@ async def test_a_link_to_another_type_reaches_its_errback_and_the_log(
     (warning,) = [record for record in caplog.records if record.levelname == "WARNING"]
     assert "AOPIC_CONTENT_TYPES" in warning.getMessage()
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
-    assert ask(tmp_path, status)["outcomes"]["content type"] == 2
+    assert ask_view(tmp_path, count).outcomes["content type"] == 2
     assert check(tmp_path).violations == []
     assert crawler.stats is not None
     assert crawler.stats.get_value("spider_exceptions/count") is None

@@ -16,11 +16,11 @@ from scrapy.http import Response
 from scrapy.settings import Settings
 from scrapy.utils.defer import deferred_f_from_coro_f
 from scrapy.utils.test import get_crawler
-from support.small_web import Web, ask, crawl
+from support.small_web import Web, ask_view, crawl
 
 from scrapy_aopic.commands import AopicCommand
 from scrapy_aopic.session.reachable import Reach
-from scrapy_aopic.view.queries import status
+from scrapy_aopic.view.stored import count
 
 Serve = Callable[[dict[str, Any]], Web]
 
@@ -134,14 +134,13 @@ async def test_a_wrong_proxy_is_told_and_status_says_why_the_hosts_wait(
     assert "the first 10 hosts" in warning
     assert f"Is the proxy {nobody} in order?" in warning
 
-    state = ask(tmp_path, status)
-    assert state["waits"] == {"no response, or one that asks to come later": 12}
-    assert state["back_queues"]["waiting"] == 12
-    assert len(state["longest_waits"]) == 5
-    longest = state["longest_waits"][0]
-    assert longest["host"].startswith("h")
-    assert state["saved_at"] < longest["until"] < state["saved_at"] + 61
-    assert longest["in_a_row"] == 1
+    counted = ask_view(tmp_path, count)
+    assert counted.waits == {"down": 12}
+    assert len(counted.waiting) == 10
+    longest = counted.waiting[0]
+    assert longest.name.startswith("h")
+    assert 0 < longest.wait < 61
+    assert longest.down == 1
 
     command = AopicCommand()
     command.settings = Settings()

@@ -29,17 +29,17 @@ from scrapy.utils.defer import deferred_f_from_coro_f
 from scrapy.utils.test import get_crawler
 from support import processes
 from support.core_crawl import ROUNDING
-from support.small_web import Follow, Web, ask, check, html
+from support.small_web import Follow, Web, ask, ask_view, check, html
 
 from scrapy_aopic import Addon
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.job import clock as job_clock
 from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.view.domain_spread import top_domains
-from scrapy_aopic.view.merged import each_page, top_hosts
-from scrapy_aopic.view.queries import status, top_pages
+from scrapy_aopic.view.job_view import open_view
+from scrapy_aopic.view.queries import each_page, top_hosts, top_pages
+from scrapy_aopic.view.stored import snapshot_of
 from scrapy_aopic.view.url_settings import CrawlRules
-from scrapy_aopic.view.views import opened_views
 from scrapy_aopic.view.why import why
 
 pytestmark = pytest.mark.slow
@@ -145,7 +145,7 @@ def recrawled(crawler: Crawler) -> dict[str, int]:
 
 
 def rows(folder: Path) -> dict[str, dict[str, Any]]:
-    return {row["url"]: row for row in ask(folder, top_pages, 100, everything=True)}
+    return {row["url"]: row for row in ask_view(folder, top_pages, 100, everything=True)}
 
 
 @deferred_f_from_coro_f
@@ -156,8 +156,8 @@ async def test_visited_pages_come_back_and_the_crawl_does_not_end(serve: Serve, 
     assert sorted(web.asked[:3]) == sorted(pages)
     assert {url: row["visits"] for url, row in rows(tmp_path).items()} == Counter(web.asked)
     assert recrawled(crawler) == {"visits": len(web.asked) - 3, "unchanged": len(web.asked) - 3}
-    pages_of = ask(tmp_path, status)["pages"]
-    assert (pages_of["queued"] + pages_of["visited"], pages_of["failed"]) == (3, 0)
+    pages_of = ask_view(tmp_path, snapshot_of).pages
+    assert (pages_of.queued + pages_of.visited, pages_of.failed) == (3, 0)
 
 
 @deferred_f_from_coro_f
@@ -202,7 +202,7 @@ async def test_a_crawl_ends_when_its_estimates_hardly_change(
         crawler = await crawl(least)
         assert crawler.stats is not None
         assert crawler.stats.get_value("finish_reason") == "aopic_convergence"
-        assert 0 < ask(tmp_path, status)["convergence"] < least
+        assert 0 < ask_view(tmp_path, snapshot_of).ledger.convergence < least
         assert f"AOPIC_MIN_CONVERGENCE is {least:g}" in caplog.text
     assert len(web.asked) > len(pages)
     assert check(tmp_path).violations == []
@@ -421,7 +421,7 @@ async def test_a_page_that_is_gone_is_retired_and_its_cash_goes_back(serve: Serv
     crawler = await crawl_until(enough, tmp_path)
     assert [len(page.asked) for page in gone.values()] == [2, 2]
     assert recrawled(crawler)["retired"] == 2
-    assert ask(tmp_path, status)["pages"]["failed"] == 2
+    assert ask_view(tmp_path, snapshot_of).pages.failed == 2
     for code in gone:
         row = rows(tmp_path)[f"http://a.test/{code}"]
         assert (row["cash"], row["visits"], row["state"]) == (0, 2, f"http {code}")
@@ -536,11 +536,11 @@ async def test_the_importances_of_all_pages_add_up_to_one_and_are_the_same_every
     Addon().update_settings(addon)
     asked = {url: ask(tmp_path, why, url, CrawlRules(addon)).facts.get("importance") for url in listed}
     assert asked == {**listed, "http://a.test/moved": None}, "of which the new one is told"
-    with opened_views(FolderPlace(tmp_path)) as stores:
-        assert {page.url: page.importance for [*some] in each_page(stores, 2) for page in some} == listed
-        hosts = {row["host"]: row["importance"] for row in top_hosts(stores, 9)}
+    with open_view(FolderPlace(tmp_path)) as view:
+        assert {page.url: page.importance for [*some] in each_page(view, 2) for page in some} == listed
+        hosts = {row["host"]: row["importance"] for row in top_hosts(view, 9)}
         assert fsum(hosts.values()) == pytest.approx(1, abs=1e-15)
-        domains = top_domains(stores, 1, has_importance=True)["domains"]
+        domains = top_domains(view, 1, has_importance=True)["domains"]
         assert [row["importance"] for row in domains] == pytest.approx([hosts["a.test"], hosts["b.test"]])
 
 

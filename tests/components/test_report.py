@@ -18,8 +18,7 @@ from support.small_web import Follow, Web, crawl
 from scrapy_aopic.view import history, live
 from scrapy_aopic.view.history import COLUMNS, FILE_NAME, History, column, read_history, row_of
 from scrapy_aopic.view.html_report import report_page
-from scrapy_aopic.view.snapshot import HostRow, Hosts, Pages, Snapshot, StoreState
-from scrapy_aopic.view.verdict import Verdict
+from scrapy_aopic.view.snapshot import HostRow, Hosts, Pages, Snapshot, StoreState, Verdict
 
 HOSTILE = "\"><script>alert(1)</script><img src=x onerror='a()'>\u202egnp.exe\n\x1b[31m&amp;"
 
@@ -47,7 +46,7 @@ class Parts(HTMLParser):
 
 def rows(n: int, started_at: float = 0.0) -> list[list[object]]:
     snapshots = [replace(NOW, at=1000.0 + 10 * place, started_at=started_at) for place in range(n)]
-    return [row_of(each, Verdict("politeness", "")) for each in snapshots]
+    return [row_of(replace(each, verdict=Verdict("politeness", ""))) for each in snapshots]
 
 
 def test_a_row_has_a_value_for_every_column() -> None:
@@ -85,12 +84,12 @@ def test_a_line_that_a_crash_has_torn_is_dropped_and_the_history_goes_on(tmp_pat
 
 def test_columns_of_another_version_are_taken_up_by_name(tmp_path: Path) -> None:
     path = tmp_path / FILE_NAME
-    path.write_text("at,queued,wind\n5.0,7,3\n")
+    path.write_text("at,pages.queued,wind\n5.0,7,3\n")
     History(path).append(rows(1)[0])
     found = read_history(path)
-    assert [row["queued"] for row in found] == ["7", "1"]
+    assert [row["pages.queued"] for row in found] == ["7", "1"]
     assert list(found[0]) == list(COLUMNS)
-    assert column(found, "visited") == [None, 2.0]
+    assert column(found, "pages.visited") == [None, 2.0]
 
 
 def test_a_disk_that_takes_no_more_ends_the_history_with_one_warning(
@@ -110,6 +109,7 @@ def test_what_comes_from_the_web_is_only_text() -> None:
         NOW,
         slow=[row],
         failing=[row],
+        verdict=Verdict("none", HOSTILE),
         store=StoreState(name=HOSTILE),
         refused={HOSTILE: 1},
         hosts=Hosts(waits={HOSTILE: 2}),
@@ -118,9 +118,7 @@ def test_what_comes_from_the_web_is_only_text() -> None:
     hosts = [{"importance": 0.5, "visited": 1, "queued": 1, "host": HOSTILE}]
     kept = [dict(zip(COLUMNS, map(str, row), strict=True)) for row in rows(3)]
     parts = Parts(
-        report_page(
-            now, HOSTILE, history=[{**each, "started_at": HOSTILE} for each in kept], pages=pages, hosts=hosts
-        )
+        report_page(now, history=[{**each, "started_at": HOSTILE} for each in kept], pages=pages, hosts=hosts)
     )
     assert parts.tags <= {
         "html", "head", "meta", "title", "style", "body", "h1", "h2", "p", "table", "thead", "tbody", "tr", "th", "td", "figure",
@@ -139,13 +137,13 @@ def test_lines_are_not_drawn_over_time_in_which_no_crawl_ran() -> None:
         *([5000.0 + n, *row[1:]] for n, row in enumerate(rows(2, started_at=2.0))),
     ]
     kept = [dict(zip(COLUMNS, map(str, row), strict=True)) for row in table]
-    paths = re.findall(r'<path d="([^"]+)"', report_page(NOW, "", history=kept))
+    paths = re.findall(r'<path d="([^"]+)"', report_page(NOW, history=kept))
     queued = paths[2]
     assert re.sub(r"[^ML]", "", queued) == "MLLML"
 
 
 def test_a_page_without_a_history_has_no_charts() -> None:
-    assert "<svg" not in report_page(NOW, "Done.")
+    assert "<svg" not in report_page(NOW)
 
 
 @deferred_f_from_coro_f
@@ -170,8 +168,8 @@ async def test_a_crawl_leaves_a_history_and_the_command_makes_a_page_of_it(
     await crawl(Follow, settings)
     kept = read_history(job / FILE_NAME)
     assert len(kept) > first >= 1
-    assert kept[-1]["limit"] == "done"
-    assert (kept[-1]["visited"], kept[-1]["failed"], kept[-1]["queued"]) == ("2", "1", "0")
+    assert kept[-1]["verdict.limit"] == "done"
+    assert [kept[-1][f"pages.{name}"] for name in ("visited", "failed", "queued")] == ["2", "1", "0"]
     assert len({row["started_at"] for row in kept}) == 2
     with pytest.raises(SystemExit) as ended:
         execute(["scrapy", "aopic", "report", str(job), str(tmp_path / "report.html")], Settings())

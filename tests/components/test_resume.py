@@ -12,9 +12,9 @@ from demo_web.server import Answer, Exchange
 from scrapy import FormRequest, Request, Spider, signals
 from scrapy.http import Response
 from scrapy.utils.defer import deferred_f_from_coro_f, deferred_from_coro
-from support.small_web import Follow, Web, ask, check, crawl
+from support.small_web import Follow, Web, ask_view, check, crawl
 
-from scrapy_aopic.view.queries import status
+from scrapy_aopic.view.stored import count
 
 Serve = Callable[[dict[str, Any]], Web]
 WEB = {
@@ -67,7 +67,7 @@ async def test_a_pipeline_and_an_errback_that_raise_cost_no_page_and_no_cash(
     assert sorted(web.asked) == ["http://a.test/", "http://a.test/1", "http://a.test/gone"]
     result = check(tmp_path)
     assert (result.violations, result.visited, result.failed, result.queued) == ([], 2, 1, 0)
-    assert ask(tmp_path, status)["outcomes"] == {"http 404": 1}
+    assert ask_view(tmp_path, count).outcomes == {"http 404": 1}
 
 
 @pytest.mark.slow

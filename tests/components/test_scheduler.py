@@ -15,7 +15,7 @@ from scrapy.exceptions import CloseSpider
 from scrapy.http import Response
 from scrapy.utils.defer import deferred_f_from_coro_f
 from scrapy.utils.misc import load_object
-from support.small_web import Follow, Web, ask, check, crawl, html
+from support.small_web import Follow, Web, ask_view, check, crawl, html
 
 from scrapy_aopic.copies.repair import repair
 from scrapy_aopic.core.ledger import TOTAL
@@ -24,7 +24,9 @@ from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.storage import open_store
 from scrapy_aopic.storage.memory import MemoryStore
-from scrapy_aopic.view.queries import status, top_pages
+from scrapy_aopic.view.queries import top_pages
+from scrapy_aopic.view.snapshot import Pages, SetAside
+from scrapy_aopic.view.stored import count, snapshot_of
 
 ALONE: dict[str, Any] = {"SCHEDULER": "scrapy_aopic.Scheduler"}
 Serve = Callable[[dict[str, Any]], Web]
@@ -110,11 +112,11 @@ async def test_cash_is_conserved_whatever_the_pages_are(serve: Serve, tmp_path: 
     assert result.violations == []
     assert result.cash + result.virtual == TOTAL
     assert result.queued == 0
-    outcomes = ask(tmp_path, status)["outcomes"]
+    outcomes = ask_view(tmp_path, count).outcomes
     assert outcomes["http 404"] == 1
     assert outcomes["http 500"] == 1
     assert outcomes["redirect"] == 1
-    assert {row["url"] for row in ask(tmp_path, top_pages, 10)} == {
+    assert {row["url"] for row in ask_view(tmp_path, top_pages, 10)} == {
         "http://a.test/",
         "http://a.test/ok",
         "http://a.test/new",
@@ -122,14 +124,18 @@ async def test_cash_is_conserved_whatever_the_pages_are(serve: Serve, tmp_path: 
     }
     assert crawler.stats is not None
     assert crawler.stats.get_value("aopic/errors") is None
-    assert crawler.stats.get_value("aopic/cash/convergence") == ask(tmp_path, status)["convergence"] > 0
+    assert (
+        crawler.stats.get_value("aopic/cash/convergence")
+        == ask_view(tmp_path, snapshot_of).ledger.convergence
+        > 0
+    )
 
 
 @deferred_f_from_coro_f
 async def test_a_redirect_passes_the_cash_on(serve: Serve, tmp_path: Path) -> None:
     serve({"http://a.test/": Answer(302, {"Location": "http://b.test/"}), "http://b.test/": []})
     await crawl(Follow, {**on_disk(tmp_path), "AOPIC_ENDOWMENT": 0, "AOPIC_VIRTUAL_SHARE": 0})
-    rows = {row["url"]: row for row in ask(tmp_path, top_pages, 10, everything=True)}
+    rows = {row["url"]: row for row in ask_view(tmp_path, top_pages, 10, everything=True)}
     assert rows["http://a.test/"]["state"] == "redirect"
     assert rows["http://b.test/"]["history"] == rows["http://a.test/"]["history"] > 0
 
@@ -148,7 +154,7 @@ async def test_dropped_links_pay_the_virtual_page_and_not_their_siblings(
     serve(pages)
     settings = {**on_disk(tmp_path), "AOPIC_ENDOWMENT": 0, "AOPIC_VIRTUAL_SHARE": 0}
     await crawl(Bounded, settings)
-    rows = {row["url"]: row for row in ask(tmp_path, top_pages, 10)}
+    rows = {row["url"]: row for row in ask_view(tmp_path, top_pages, 10)}
     assert rows["http://a.test/1"]["history"] == rows["http://a.test/"]["history"] // 4
 
 
@@ -181,7 +187,7 @@ async def test_links_are_paid_whatever_kind_of_callback_yields_them(
     web = serve({"http://a.test/": ["/1", "/2"], "http://a.test/1": ["/2"], "http://a.test/2": []})
     await crawl(Callback, on_disk(tmp_path))
     assert check(tmp_path).violations == []
-    rows = {row["url"]: row for row in ask(tmp_path, top_pages, 10)}
+    rows = {row["url"]: row for row in ask_view(tmp_path, top_pages, 10)}
     if kind == "raises at once":
         assert web.asked == ["http://a.test/"]
     else:
@@ -246,14 +252,14 @@ async def test_an_inline_request_with_the_meta_of_its_page_does_not_fail_the_pag
 
     serve({"http://a.test/": []})
     await crawl(Inline, on_disk(tmp_path))
-    assert ask(tmp_path, status)["pages"] == {"queued": 0, "visited": 1, "failed": 0}
+    assert ask_view(tmp_path, snapshot_of).pages == Pages(known=1, visited=1)
 
 
 @deferred_f_from_coro_f
 async def test_a_link_of_a_page_to_itself_takes_no_share(serve: Serve, tmp_path: Path) -> None:
     serve({"http://a.test/": ["/", "/1"], "http://a.test/1": []})
     await crawl(Follow, {**on_disk(tmp_path), "AOPIC_ENDOWMENT": 0, "AOPIC_VIRTUAL_SHARE": 0})
-    rows = {row["url"]: row for row in ask(tmp_path, top_pages, 10)}
+    rows = {row["url"]: row for row in ask_view(tmp_path, top_pages, 10)}
     assert rows["http://a.test/1"]["history"] == rows["http://a.test/"]["history"]
 
 
@@ -263,7 +269,7 @@ async def test_a_retry_keeps_the_cash_of_its_page(serve: Serve, tmp_path: Path) 
     web = serve({"http://a.test/": lambda _: next(answers)})
     await crawl(Follow, on_disk(tmp_path))
     assert web.asked == ["http://a.test/"] * 2
-    (row,) = ask(tmp_path, top_pages, 10)
+    (row,) = ask_view(tmp_path, top_pages, 10)
     assert row["history"] == TOTAL >> 24
     assert row["visits"] == 1
 
@@ -506,11 +512,11 @@ async def test_a_callback_that_is_gone_sets_its_requests_aside(
     assert crawler.stats.get_value("finish_reason") == "aopic_unreadable"
     assert "1 pages were set aside" in caplog.text
     assert crawler.spider is None  # exit code 1
-    state = ask(tmp_path, status)
-    assert state["outcomes"] == {"unreadable": 1}
+    counted = ask_view(tmp_path, count)
+    assert counted.outcomes == {"unreadable": 1}
     reason = "ValueError: the spider 'one' has no callback 'gone'"
-    assert state["set_aside"] == [{"reason": reason, "pages": 1, "example": "http://a.test/1"}]
-    assert {row["url"]: row["cash"] for row in ask(tmp_path, top_pages, 9, everything=True)}[
+    assert counted.set_aside == [SetAside(reason=reason, pages=1, example="http://a.test/1")]
+    assert {row["url"]: row["cash"] for row in ask_view(tmp_path, top_pages, 9, everything=True)}[
         "http://a.test/1"
     ] == 0
     assert check(tmp_path).violations == []
@@ -540,9 +546,9 @@ async def test_a_request_that_was_never_written_is_not_taken_for_one_of_the_next
     await crawl(Before, {**on_disk(tmp_path), "CLOSESPIDER_PAGECOUNT": 1})
     await crawl(After, on_disk(tmp_path))
     assert sorted(web.asked) == ["http://a.test/", *(f"http://a.test/{number}" for number in range(6))]
-    (row,) = ask(tmp_path, status)["set_aside"]
-    assert row["example"] == "http://a.test/old"
-    assert "could not be written when it was queued" in row["reason"]
+    (row,) = ask_view(tmp_path, count).set_aside
+    assert row.example == "http://a.test/old"
+    assert "could not be written when it was queued" in row.reason
 
 
 @deferred_f_from_coro_f

@@ -25,8 +25,8 @@ from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.storage import Address
 from scrapy_aopic.storage.opening import open_store_at
-from scrapy_aopic.view.views import opened_views
-from scrapy_aopic.view.whole_job import audit_job
+from scrapy_aopic.view.auditing import audit_job
+from scrapy_aopic.view.job_view import open_view
 from scrapy_aopic.web.suffixes import registered_domain
 
 if redis_server.find_server() is None:
@@ -135,18 +135,18 @@ async def test_a_damaged_shard_is_made_whole_and_the_others_are_left_alone(
     web = serve(PAGES)
     await crawl(UntilItIsThere, settings)
     assert repair(ServerPlace(address)) == [], "there is nothing to repair"
-    with opened_views(ServerPlace(address)) as stores:
-        others = {n: _rows(stores[n]) for n in range(SHARDS) if n != DAMAGED}
+    with open_view(ServerPlace(address)) as view:
+        others = {n: _rows(view.stores[n]) for n in range(SHARDS) if n != DAMAGED}
     DAMAGE[damage](client, DAMAGED)
     (*found,) = repair(ServerPlace(address))
     assert DAMAGED in {each.shard for each in found}
     whole = audit_job(ServerPlace(address))
     assert whole.violations == []
     assert whole.cash + whole.in_transit == whole.total
-    with opened_views(ServerPlace(address)) as stores:
+    with open_view(ServerPlace(address)) as view:
         for number, rows in others.items():
             if number not in {each.shard for each in found}:
-                assert _rows(stores[number]) == rows
+                assert _rows(view.stores[number]) == rows
     kept = next(each.kept for each in found if each.shard == DAMAGED)
     assert damage in ("all keys", "all rows") or [*client.scan_iter(f"{kept}*")], "the damaged one is there"
     assert repair(ServerPlace(address)) == []
@@ -198,8 +198,8 @@ async def test_a_job_in_one_piece_is_made_whole_by_the_command(
     done = run_aopic("repair", str(address), folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "The damaged store is in the keys that begin with {aopic:follow}:s514:" in done.stdout
-    with opened_views(ServerPlace(address)) as (store,):
-        found = audit(store)
+    with open_view(ServerPlace(address)) as view:
+        found = audit(view.stores[0])
     assert found.holds
     assert found.visited == len({*web.asked})
     assert found.queued > 0

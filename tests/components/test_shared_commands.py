@@ -26,9 +26,10 @@ from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.storage import Address
 from scrapy_aopic.storage.opening import open_store_at
 from scrapy_aopic.storage.redis.replacing import beside
-from scrapy_aopic.view import merged
-from scrapy_aopic.view.views import opened_views
-from scrapy_aopic.view.whole_job import audit_job
+from scrapy_aopic.view import queries
+from scrapy_aopic.view.auditing import audit_job
+from scrapy_aopic.view.job_view import open_view
+from scrapy_aopic.view.stored import snapshot_of
 from scrapy_aopic.web.suffixes import registered_domain
 
 if redis_server.find_server() is None:
@@ -73,23 +74,23 @@ def address(server) -> Address:
 async def test_what_is_listed_is_that_of_all_shards_together(serve: Serve, settings, address) -> None:
     serve(PAGES)
     await crawl(Follow, settings)
-    with opened_views(ServerPlace(address)) as stores:
-        pages = merged.top_pages(stores, 100)
+    with open_view(ServerPlace(address)) as view:
+        pages = queries.top_pages(view, 100)
         assert {row["url"] for row in pages} == PAGES.keys()
         assert pages[0]["url"] == "http://a.test/", "which nine pages link to"
         importances = [row["importance"] for row in pages]
         assert importances == sorted(importances, reverse=True)
         assert sum(importances) == pytest.approx(1), "each is a part of the whole job"
-        assert merged.top_pages(stores, 3) == pages[:3]
-        hosts = merged.top_hosts(stores, 100)
+        assert queries.top_pages(view, 3) == pages[:3]
+        hosts = queries.top_hosts(view, 100)
         assert {row["host"] for row in hosts} == {"a.test", *HOSTS}
         assert sum(row["importance"] for row in hosts) == pytest.approx(1)
         assert hosts[0]["host"] == "a.test"
-        slow = merged.hosts_by(stores, "slow", 100)
+        slow = queries.hosts_by(view, "slow", 100)
         assert {row.name for row in slow} == {"a.test", *HOSTS}
         assert [row.transfer for row in slow] == sorted((row.transfer for row in slow), reverse=True)
-        assert merged.hosts_by(stores, "slow", 2) == slow[:2]
-        now = merged.whole_snapshot(stores, name="all")
+        assert queries.hosts_by(view, "slow", 2) == slow[:2]
+        now = snapshot_of(view, name="all")
     assert now is not None
     assert (now.pages.visited, now.pages.queued, now.hosts.known) == (len(PAGES), 0, 1 + len(HOSTS))
     assert now.ledger.pages + now.ledger.virtual == now.ledger.total == SHARDS * TOTAL
@@ -148,8 +149,8 @@ async def test_a_page_in_a_letter_is_known_to_be_there(
     assert fetched["kind"] == "fetched"
     assert fetched["facts"]["shard"] == home
     assert unknown["kind"] == "unknown"
-    with opened_views(ServerPlace(address)) as stores:
-        assert url not in {row["url"] for row in merged.top_pages(stores, 100)}
+    with open_view(ServerPlace(address)) as view:
+        assert url not in {row["url"] for row in queries.top_pages(view, 100)}
     said(tmp_path, "export", str(address), "--links", "links.csv")
     assert f"http://a.test/,{url}" in (tmp_path / "links.csv").read_text(), "a letter says what it leads to"
     whole = audit_job(ServerPlace(address))
@@ -172,14 +173,18 @@ async def test_every_command_takes_the_whole_job_and_its_copy(
         assert "a.test" in said(tmp_path, "hosts", "--slow", job)
         assert "in shard" in said(tmp_path, "why", job, "http://a.test/")
         assert "everything holds" in said(tmp_path, "check", job)
-        assert "letters between shards" in said(tmp_path, "status", job)
+        assert "on the way" in said(tmp_path, "status", job)
         assert "is written" in said(tmp_path, "report", job, "report.html")
         assert "http://a.test/" in (tmp_path / "report.html").read_text()
         assert "pages in pages.csv" in said(tmp_path, "export", job, "--pages", "pages.csv")
     states = [json.loads(said(tmp_path, "status", "--json", job)) for job in (where, "copy")]
-    for name in ("pages", "hosts", "letters", "cash"):
+    for name in ("pages", "hosts", "ledger", "counted", "outcomes", "transfers"):
         assert states[0][name] == states[1][name]
-    assert [row["letters"] for row in states[0]["shards"]] == [row["letters"] for row in states[1]["shards"]]
+    rows, copied = (
+        [{**row, "worker": None, "is_idle": None} for row in each["shards"]["each"]] for each in states
+    )
+    assert rows == copied
+    assert states[0].keys() == states[1].keys()
 
 
 @deferred_f_from_coro_f
@@ -236,7 +241,7 @@ async def test_a_restore_that_was_killed_leaves_no_job_and_is_done_again(
         restore(tmp_path / "copy", address)
     monkeypatch.undo()
     client.set("{aopic:follow}:s0:0:stray", b"1")
-    with pytest.raises(StorageError, match="There is no store"), opened_views(ServerPlace(address)):
+    with pytest.raises(StorageError, match="There is no store"), open_view(ServerPlace(address)):
         pass
     restore(tmp_path / "copy", address)
     assert audit_job(ServerPlace(address)) == whole
@@ -250,7 +255,8 @@ async def test_a_job_in_one_piece_is_restored_as_a_whole(
     web = serve(PAGES)
     await crawl(Follow, {**settings, "AOPIC_SHARDS": 1, "CLOSESPIDER_PAGECOUNT": 4})
     n = backup(ServerPlace(address), tmp_path / "copy")
-    with opened_views(ServerPlace(address)) as (store,):
+    with open_view(ServerPlace(address)) as view:
+        (store,) = view.stores
         rows = {family: dict(store.scan(family)) for family in Family}
     client.flushall()
     with closing(
@@ -260,7 +266,8 @@ async def test_a_job_in_one_piece_is_restored_as_a_whole(
         with pytest.raises(StorageError, match=r"aopic:follow \(a store that is made or kept beside it\)"):
             of_another.write({Family.META: {b"x": b"y"}}, sync=True)
     assert {name.split(b":s")[0] for name in client.scan_iter("*:s*:*")} == set()
-    with opened_views(ServerPlace(address)) as (store,):
+    with open_view(ServerPlace(address)) as view:
+        (store,) = view.stores
         assert {family: dict(store.scan(family)) for family in Family} == rows
     await crawl(Follow, {**settings, "AOPIC_SHARDS": 1})
     assert {*web.asked} == {*PAGES}

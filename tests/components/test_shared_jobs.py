@@ -49,7 +49,7 @@ from scrapy_aopic.storage.redis.connection import Connection
 from scrapy_aopic.storage.redis.frozen_view import RedisView
 from scrapy_aopic.storage.redis.keys import Keys
 from scrapy_aopic.storage.redis.membership import JobCut, begin
-from scrapy_aopic.view.whole_job import audit_job
+from scrapy_aopic.view.auditing import audit_job
 from scrapy_aopic.web import suffixes
 from scrapy_aopic.web.suffixes import registered_domain
 
@@ -323,12 +323,14 @@ async def test_status_check_and_seed_take_the_whole_job(serve: Serve, settings, 
         )
 
     state = json.loads(run("status", "--json", settings["REDIS_URL"]).stdout)
-    assert state["pages"] == {"queued": 0, "visited": len(PAGES), "failed": 0}
-    assert state["letters"]["sent"] > state["letters"]["on_their_way"] == 0
-    assert state["is_finished"]
-    assert state["workers"] == []
-    assert len(state["shards"]) == 4
-    assert "letters between shards" in run("status", where).stdout
+    assert (state["pages"]["queued"], state["pages"]["visited"]) == (0, len(PAGES))
+    shards = state["shards"]
+    assert shards["sent"] > shards["on_the_way"] == 0
+    assert shards["is_quiet"]
+    assert shards["workers"] == []
+    assert len(shards["each"]) == shards["n"] == 4
+    assert state["verdict"]["sentence"].startswith("Done: no shard")
+    assert "on the way" in run("status", where).stdout
     done = run("check", where)
     assert done.returncode == 0
     assert "everything holds" in done.stdout

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from scrapy.cmdline import execute
 from scrapy.settings import Settings
 from support.core_crawl import Job, link
@@ -20,12 +21,11 @@ from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import State, pack_host, unpack_host, unpack_page
 from scrapy_aopic.storage.memory import MemoryStore
 from scrapy_aopic.view.history import FILE_NAME
-from scrapy_aopic.view.queries import hosts_by, status, totals
-from scrapy_aopic.view.text_report import format_status
-
-COUNTED = {
-    "outcomes", "set_aside", "waits", "longest_waits", "slow_hosts", "failing_hosts", "front_queues",
-}  # fmt: skip
+from scrapy_aopic.view.job_view import View
+from scrapy_aopic.view.queries import hosts_by
+from scrapy_aopic.view.snapshot import N_LISTED, Snapshot
+from scrapy_aopic.view.stored import snapshot_of
+from scrapy_aopic.view.text_report import format_snapshot
 
 
 class Watched(MemoryStore):
@@ -69,32 +69,46 @@ def mixed_job(max_active: int) -> Job:
     return job
 
 
+def status(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:
+    """What ``scrapy aopic status --json`` writes."""
+    with pytest.raises(SystemExit) as ended:
+        execute(["scrapy", "aopic", "status", "--json", *map(str, arguments)], Settings())
+    assert ended.value.code == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def figures(job: Job, *, counts: bool = False) -> Snapshot:
+    found = snapshot_of(View([job.store]), counts=counts)
+    assert found is not None
+    return found
+
+
 @pytest.mark.parametrize("max_active", [1, 3, 100])
 def test_totals_are_what_is_counted_and_need_no_page(max_active: int) -> None:
     store = Watched()
     store.write({family: dict(mixed_job(max_active).store.scan(family)) for family in Family}, sync=True)
-    counted = status(store)
+    view = View([store])
+    now = snapshot_of(view, counts=True)
+    assert now is not None
+    counted = now.counted
+    assert counted is not None
     pages = [unpack_page(data) for _, data in store.scan(Family.PAGES)]
-    assert counted["outcomes"] == Counter(page.outcome for page in pages if page.outcome)
-    assert counted["front_queues"] == Counter(
-        page.front_queue for page in pages if page.state == State.QUEUED
-    )
+    assert counted.outcomes == Counter(page.outcome for page in pages if page.outcome)
+    assert counted.front_queues == Counter(page.front_queue for page in pages if page.state == State.QUEUED)
     hosts = [unpack_host(data) for _, data in store.scan(Family.HOSTS)]
-    n_waiting = sum(host.not_before > counted["saved_at"] for host in hosts if host.row)
-    assert sum(counted["waits"].values()) == counted["back_queues"]["waiting"] == n_waiting > 0
-    assert counted["back_queues"]["dead"] == 6
+    assert sum(counted.waits.values()) == sum(host.not_before > now.at for host in hosts if host.row) > 0
+    assert now.hosts.dead == 6
+    assert now.hosts.ready + now.hosts.waiting <= max_active
+    assert max_active == 100 or (now.hosts.parked and now.hosts.shelved)
     store.n_scanned = dict.fromkeys(Family, 0)
-    known = totals(store)
-    assert max_active == 100 or (counted["back_queues"]["parked"] and counted["back_queues"]["shelved"])
-    assert list(known) == [name for name in counted if name not in COUNTED]
-    del counted["back_queues"]["waiting"]
-    assert known == {name: value for name, value in counted.items() if name not in COUNTED}
+    assert snapshot_of(view) == replace(now, counted=None)
     assert {family for family, n in store.n_scanned.items() if n} <= {Family.META}
     assert store.n_scanned[Family.META] <= max_active
 
 
 def test_a_store_without_a_job_has_no_totals() -> None:
-    assert totals(MemoryStore()) == status(MemoryStore()) == {}
+    assert snapshot_of(View([MemoryStore()]), counts=True) is None
 
 
 @pytest.mark.parametrize("store", ["rocksdb", "sqlite"])
@@ -102,30 +116,28 @@ def test_the_command_shows_the_totals_alone_if_it_is_asked_to(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], store: str
 ) -> None:
     make_job(tmp_path / "job", store, 100)
-    shown = []
-    for options in ([], ["--totals"]):
-        with pytest.raises(SystemExit) as ended:
-            execute(["scrapy", "aopic", "status", str(tmp_path / "job"), "--json", *options], Settings())
-        assert ended.value.code == 0
-        shown.append(json.loads(capsys.readouterr().out))
-    assert shown[0]["front_queues"]
-    assert shown[0].keys() - shown[1].keys() == COUNTED
-    assert shown[1]["pages"] == shown[0]["pages"] == {"queued": 100, "visited": 0, "failed": 0}
-    assert shown[1]["back_queues"] == {"active": 50, "shelved": 0, "parked": 0, "dead": 0}
+    counted, totals = (status(capsys, tmp_path / "job", *options) for options in ([], ["--totals"]))
+    assert counted["counted"]["front_queues"]
+    assert totals == {**counted, "counted": None}
+    assert (totals["pages"]["queued"], totals["pages"]["visited"]) == (100, 0)
+    assert totals["hosts"]["ready"] == 50
 
 
 def test_slow_and_failing_hosts_and_counts_of_the_whole_job_are_shown() -> None:
     job = mixed_job(3)
-    counted = status(job.store)
-    assert {row["host"][:4] for row in counted["failing_hosts"]} == {"dead"}
-    assert [row["errors_in_a_row"] for row in counted["failing_hosts"]] == [2] * 5
-    assert len(counted["slow_hosts"]) == 5
-    assert counted["transfers"]["all"] == job.crawl.counters.transfers > 0
-    assert counted["transfers"]["down"] == 12
-    assert counted["rate"]["since_begin"] > 0
-    assert counted["forecast"] == "the speed is not known, as no crawl is running or one has just begun"
-    text = format_status(counted)
-    assert text.index("pages:") < text.index("rate:") < text.index("slow hosts:") < text.index("cash:")
+    now = figures(job, counts=True)
+    counted = now.counted
+    assert counted is not None
+    assert {row.name[:4] for row in counted.failing} == {"dead"}
+    assert [row.errors for row in counted.failing] == [2] * 6
+    assert len(counted.slow) == N_LISTED
+    assert now.transfers.n == job.crawl.counters.transfers > 0
+    assert now.transfers.down == 12
+    assert now.mean_rate is not None
+    assert now.mean_rate > 0
+    assert now.forecast.because == "the speed is not known, as no crawl is running or one has just begun"
+    text = format_snapshot(now)
+    assert text.index("pages:") < text.index("mean rate:") < text.index("ledger:") < text.index("slow:")
     assert "2 errors in a row, 2 of them without a response" in text
 
 
@@ -138,7 +150,7 @@ def test_slow_and_failing_hosts_and_counts_of_the_whole_job_are_shown() -> None:
     ],
 )
 def test_hosts_are_listed_by_what_is_asked_for(kind: str, first: str, names: set[str]) -> None:
-    rows = hosts_by(mixed_job(100).store, kind, 100)
+    rows = hosts_by(View([mixed_job(100).store]), kind, 100)
     assert {row.name[:4] for row in rows} == names
     assert rows[0].name.startswith(first)
     values = {
@@ -147,8 +159,8 @@ def test_hosts_are_listed_by_what_is_asked_for(kind: str, first: str, names: set
         "waiting": [r.wait for r in rows],
     }
     assert values[kind] == sorted(values[kind], reverse=True)
-    assert len(hosts_by(mixed_job(100).store, kind, 2)) == 2
-    assert hosts_by(MemoryStore(), kind, 2) == []
+    assert len(hosts_by(View([mixed_job(100).store]), kind, 2)) == 2
+    assert hosts_by(View([MemoryStore()]), kind, 2) == []
 
 
 def test_hosts_over_their_budgets_are_listed_by_queued_pages() -> None:
@@ -160,7 +172,7 @@ def test_hosts_over_their_budgets_are_listed_by_queued_pages() -> None:
             host.row = LATE + bytes(9)
             late.append(host.name)
             store.write({Family.HOSTS: {key: pack_host(host)}}, sync=True)
-    rows = hosts_by(store, "budget", 10)
+    rows = hosts_by(View([store]), "budget", 10)
     assert sorted(row.name for row in rows) == sorted(late)
 
 
@@ -178,15 +190,15 @@ def test_the_last_row_of_the_history_says_what_the_crawl_was_like(
 ) -> None:
     make_job(tmp_path / "job", "sqlite", 10)  # at 0 seconds
     said = []
-    columns = "at,limit,pages_per_second,memory,memory_limit"
+    columns = "at,verdict.limit,rate.pages,machine.memory,machine.memory_limit"
     for at in (-100.0, -10.0):
         (tmp_path / "job" / FILE_NAME).write_text(f"{columns}\n{at},disk,1.5,200,600\n")
-        with pytest.raises(SystemExit):
-            execute(["scrapy", "aopic", "status", str(tmp_path / "job"), "--json"], Settings())
-        said.append(json.loads(capsys.readouterr().out))
-    rates = [each["rate"] for each in said]
-    assert rates == [{"since_begin": None}, {"since_begin": None, "last_minute": 1.5, "limit": "disk"}]
-    assert [each.get("memory") for each in said] == [None, {"bytes": 200, "limit": 600}]
+        said.append(status(capsys, tmp_path / "job", "--totals"))
+    assert [each["rate"] and each["rate"]["pages"] for each in said] == [None, 1.5]
+    assert [each["limit"] for each in said] == ["", "disk"]
+    machines = [each["machine"] for each in said]
+    assert machines[0] is None
+    assert (machines[1]["memory"], machines[1]["memory_limit"]) == (200, 600)
 
 
 def test_top_is_shown_again_and_again_until_it_is_interrupted(

@@ -140,7 +140,9 @@ async def test_blocked_hosts_are_left_alone_and_keep_their_pages(
     answer = await asyncio.to_thread(aopic, "why", tmp_path, "http://www.c.test/1")
     assert "An operator has blocked c.test at 1970-01-01 00:00:01+00:00" in answer[1]
     assert "blocked: c.test" in (await asyncio.to_thread(aopic, "status", tmp_path))[1]
-    asked = json.loads((await asyncio.to_thread(aopic, "status", "--json", tmp_path))[1])["control"]
+    asked = json.loads((await asyncio.to_thread(aopic, "status", "--json", tmp_path))[1])["control"][
+        "sentences"
+    ]
     assert asked == ["blocked: c.test"]
 
 

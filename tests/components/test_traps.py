@@ -18,9 +18,10 @@ from scrapy import Request
 from scrapy.crawler import Crawler
 from scrapy.http import Response
 from scrapy.utils.defer import deferred_f_from_coro_f
-from support.small_web import Follow, Web, ask, check, crawl, html
+from support.small_web import Follow, Web, ask_view, check, crawl, html
 
-from scrapy_aopic.view.queries import status, top_pages
+from scrapy_aopic.view.queries import top_pages
+from scrapy_aopic.view.stored import count
 
 Serve = Callable[[dict[str, Any]], Web]
 
@@ -59,7 +60,7 @@ def told(crawler: Crawler) -> list[str]:
 
 
 def outcomes(folder: Path) -> dict[str, int]:
-    found: dict[str, int] = ask(folder, status)["outcomes"]
+    found: dict[str, int] = ask_view(folder, count).outcomes
     return found
 
 
@@ -238,7 +239,7 @@ async def test_a_page_that_reloads_itself_later_is_a_page(serve: Serve, tmp_path
     web = serve({HOME: refresh("/", 60), "http://a.test/end": []})
     crawler = await run(tmp_path)
     assert web.asked == told(crawler) == [HOME, "http://a.test/end"]
-    assert {row["state"] for row in ask(tmp_path, top_pages, 9, everything=True)} == {"visited"}
+    assert {row["state"] for row in ask_view(tmp_path, top_pages, 9, everything=True)} == {"visited"}
 
 
 @deferred_f_from_coro_f

@@ -21,7 +21,7 @@ from scrapy.spidermiddlewares.httperror import HttpError
 from scrapy.utils.defer import deferred_f_from_coro_f
 from scrapy.utils.request import RequestFingerprinter, fingerprint
 from support.hostile_input import PIECES, STARTS
-from support.small_web import Follow, Web, ask, check, crawl
+from support.small_web import Follow, Web, ask_view, check, crawl
 from twisted.web.client import URI
 from w3lib.url import canonicalize_url
 
@@ -29,7 +29,8 @@ from scrapy_aopic import Addon
 from scrapy_aopic.core.records import host_key, page_key
 from scrapy_aopic.exceptions import SettingError
 from scrapy_aopic.settings import read
-from scrapy_aopic.view.queries import status, top_pages
+from scrapy_aopic.view.queries import top_pages
+from scrapy_aopic.view.stored import count
 from scrapy_aopic.web.meta import slot_key
 from scrapy_aopic.web.page_keys import PageKeys
 from scrapy_aopic.web.url_rules import BROAD_RULES, CHANGES, REFUSALS
@@ -441,7 +442,7 @@ async def test_refused_links_pay_the_virtual_page_and_not_their_siblings(
         "refused/scheme": 1,
         "refused/repeats": 1,
     }
-    rows = {row["url"]: row for row in ask(tmp_path, top_pages, 10)}
+    rows = {row["url"]: row for row in ask_view(tmp_path, top_pages, 10)}
     assert rows["http://a.test/kept"]["history"] == rows[HOME]["history"] // 5
     warned = [record.getMessage() for record in caplog.records if "is not queued" in record.getMessage()]
     assert len(warned) == 4
@@ -596,7 +597,7 @@ async def test_the_target_of_a_redirect_is_normalised_or_refused(serve: Serve, t
     )
     crawler = await crawl(Follow, {**BROAD, "JOBDIR": str(tmp_path), "AOPIC_STORE": "sqlite"})
     assert sorted(web.asked) == [HOME, "http://a.test/away", "http://a.test/moved", "http://a.test/x"]
-    assert ask(tmp_path, status)["outcomes"]["redirect"] == 2
+    assert ask_view(tmp_path, count).outcomes["redirect"] == 2
     assert stats_of(crawler)["refused/repeats"] == 1
     assert check(tmp_path).violations == []
 
@@ -704,7 +705,7 @@ async def test_answers_of_other_types_are_not_read(
     assert sorted(called) == sorted(
         [HOME, *(f"http://a.test/{name}" for name in ("target", "plain", "feed", "none"))]
     )
-    outcomes = ask(tmp_path, status)["outcomes"]
+    outcomes = ask_view(tmp_path, count).outcomes
     assert (outcomes["content type"], outcomes["http 404"], outcomes["redirect"]) == (2, 1, 1)
     result = check(tmp_path)
     assert (result.failed, result.violations) == (3, [])

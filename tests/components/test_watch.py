@@ -17,7 +17,7 @@ from scrapy import Request
 from scrapy.http import Response
 from scrapy.utils.defer import deferred_f_from_coro_f
 from support.core_crawl import Job, link
-from support.small_web import Follow, Web, ask, check, crawl
+from support.small_web import Follow, Web, ask_view, check, crawl
 
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.politeness import Outcome, Politeness, TransferResult
@@ -28,12 +28,11 @@ from scrapy_aopic.session.session import Session
 from scrapy_aopic.storage.memory import MemoryStore
 from scrapy_aopic.view import live
 from scrapy_aopic.view.host_walk import HostWalk
+from scrapy_aopic.view.job_view import View
 from scrapy_aopic.view.live import snapshot
-from scrapy_aopic.view.merged import whole_snapshot
-from scrapy_aopic.view.queries import totals
-from scrapy_aopic.view.snapshot import N_LISTED, Pages, Rate, Snapshot, Topic, forecast
+from scrapy_aopic.view.snapshot import N_LISTED, Pages, Rate, Snapshot, Topic, Verdict, forecast
 from scrapy_aopic.view.stored import snapshot_of
-from scrapy_aopic.view.verdict import Verdict, verdict
+from scrapy_aopic.view.verdict import verdict
 
 ADDON = {"ADDONS": {"scrapy_aopic.Addon": 500}, "AOPIC_REPORT": False}
 
@@ -91,7 +90,7 @@ async def test_a_snapshot_has_what_the_crawl_does_and_the_store_has_the_same_aft
     assert first.machine.memory > 1_000_000
     assert first.store.name == str(tmp_path)
     assert first.ledger.pages + first.ledger.virtual == first.ledger.total
-    last = ask(tmp_path, snapshot_of)
+    last = ask_view(tmp_path, snapshot_of)
     assert last.is_closed
     assert not last.is_live
     assert last.pages == Pages(known=4, queued=0, visited=2, failed=2)
@@ -124,15 +123,14 @@ async def test_a_crawl_for_a_topic_says_how_relevant_its_pages_are(
     await crawl(Looks, {**ADDON, **topic, "CONCURRENT_REQUESTS": 1}, seen=seen)
     assert [each.topic.pages if each.topic is not None else 0 for each in seen] == [0, 1, 2]
 
-    def looked(store: Any) -> Topic | None:
-        found, both = snapshot_of(store), whole_snapshot([store, store])
+    def looked(view: View) -> Topic | None:
+        found, both = snapshot_of(view), snapshot_of(View([*view.stores, *view.stores]))
         assert found is not None
         assert both is not None
-        assert totals(store)["topic"] == {"pages": 3, "relevant": 2, "harvest": 0.6667, "lately": 0.6667}
         assert both.topic == Topic(pages=6, relevant=4, harvest=2 / 3, lately=2 / 3)
         return found.topic
 
-    assert ask(tmp_path, looked) == Topic(pages=3, relevant=2, harvest=2 / 3, lately=2 / 3)
+    assert ask_view(tmp_path, looked) == Topic(pages=3, relevant=2, harvest=2 / 3, lately=2 / 3)
 
 
 @deferred_f_from_coro_f
@@ -145,9 +143,9 @@ async def test_counts_are_of_all_runs(serve: Callable[[dict[str, Any]], Web], tm
     )
     settings = {**ADDON, "JOBDIR": str(tmp_path), "AOPIC_STORE": "sqlite", "CONCURRENT_REQUESTS": 1}
     await crawl(Follow, {**settings, "CLOSESPIDER_PAGECOUNT": 2})  # robots.txt and a page
-    assert ask(tmp_path, snapshot_of).outcomes == {"page": 1}
+    assert ask_view(tmp_path, snapshot_of).outcomes == {"page": 1}
     await crawl(Follow, settings)
-    last = ask(tmp_path, snapshot_of)
+    last = ask_view(tmp_path, snapshot_of)
     assert last.outcomes == {"page": 2}
     assert last.refused == {"repeats": 2}
     assert check(tmp_path).violations == []
@@ -155,7 +153,7 @@ async def test_counts_are_of_all_runs(serve: Callable[[dict[str, Any]], Web], tm
 
 def test_a_store_without_a_job_has_no_snapshot() -> None:
     job = Job()
-    assert snapshot_of(job.store) is None
+    assert snapshot_of(View([job.store])) is None
 
 
 def mixed_job() -> Job:
@@ -223,7 +221,7 @@ def test_politeness_costs_the_order_by_how_far_pages_in_flight_are_below_the_bes
 def test_a_stored_job_has_the_same_hosts() -> None:
     job = mixed_job()
     job.commit()
-    found = snapshot_of(job.store)
+    found = snapshot_of(View([job.store]))
     assert found is not None
     assert found.hosts.waiting == 60
     assert found.hosts.waits == {"down": 20, "gap": 40}
@@ -574,7 +572,7 @@ async def test_a_snapshot_of_a_running_crawl_reads_nothing_of_the_store(
             with monkeypatch.context() as patched:
                 patched.setattr(WatchedStore, "get_many", lambda *args: reads.append(args))
                 patched.setattr(WatchedStore, "scan", lambda *args: reads.append(args))
-                session.watch.look()
+                session.watch.snapshot()
             n_reads.append(len(reads))
             await super().judge()
 

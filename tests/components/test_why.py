@@ -22,6 +22,7 @@ from scrapy_aopic.core.layout import LATE, Family
 from scrapy_aopic.core.politeness import Outcome, Politeness, TransferResult
 from scrapy_aopic.core.records import Link, host_key, pack_host, page_key, unpack_host
 from scrapy_aopic.core.robots.state import RobotsTxt
+from scrapy_aopic.view.job_view import View
 from scrapy_aopic.view.queries import each_page
 from scrapy_aopic.view.url_settings import CrawlRules
 from scrapy_aopic.view.why import Answer as Because
@@ -119,7 +120,11 @@ async def test_there_is_an_answer_for_every_page_of_a_crawl_and_for_every_link_t
     duplicates = [url for url in ("http://a.test/page", "http://a.test/twin") if kind(url)[0] == "duplicate"]
     assert len(duplicates) == 1
     assert "is a duplicate of http://a.test/" in kind(duplicates[0])[1]
-    known = [page.url for chunk in ask(tmp_path, lambda store: list(each_page(store, 100))) for page in chunk]
+    known = [
+        page.url
+        for chunk in ask(tmp_path, lambda store: list(each_page(View([store]), 100)))
+        for page in chunk
+    ]
     assert len(known) >= 10
     assert {kind(url)[0] for url in known} == {"fetched", "redirect", "duplicate", "failed", "forbidden"}
     assert kind("a.test")[0] == "idle"

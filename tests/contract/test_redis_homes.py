@@ -17,7 +17,7 @@ from scrapy_aopic.storage.redis.keys import Keys
 from scrapy_aopic.storage.redis.mailboxes import PostedLetter
 from scrapy_aopic.storage.redis.membership import JobCut, Registry, ShardState, begin
 from scrapy_aopic.storage.redis.writer_lease import WriterLease
-from scrapy_aopic.view.whole_job import audit_books, format_whole
+from scrapy_aopic.view.auditing import audit_books, format_whole
 
 if redis_server.find_server() is None:
     pytest.skip(redis_server.WHY_NOT, allow_module_level=True)

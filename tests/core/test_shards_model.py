@@ -34,7 +34,7 @@ from scrapy_aopic.core.shard import Shard, ShardId
 from scrapy_aopic.core.shards.all_shards import audit_shards
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.storage.memory import MemoryStore
-from scrapy_aopic.view.views import views_of
+from scrapy_aopic.view.job_view import View
 
 pytestmark = pytest.mark.slow
 
@@ -76,7 +76,7 @@ class Process:
 def stored_importance(stores: list[MemoryStore]) -> tuple[list[float], int]:
     """The importance of each page in *stores*, and the weight of all of them."""
     found, whole = [], 0
-    for view in views_of(stores):
+    for view in View(stores).stores:
         saved = read_saved(view)
         if saved is not None:
             estimate = saved.estimate(view)

@@ -8,12 +8,14 @@ import pytest
 from msgspec.structs import replace
 
 from scrapy_aopic.view.lines import duration, size, summary
-from scrapy_aopic.view.live_stats import live_stats
+from scrapy_aopic.view.measures import stats_of
 from scrapy_aopic.view.snapshot import (
     Connections,
+    ControlFigures,
     Forecast,
     HostRow,
     Hosts,
+    Limit,
     Machine,
     Pages,
     Rate,
@@ -21,8 +23,9 @@ from scrapy_aopic.view.snapshot import (
     StoreState,
     Topic,
     Transfers,
+    Verdict,
 )
-from scrapy_aopic.view.verdict import LIMITS, Limit, Verdict, verdict
+from scrapy_aopic.view.verdict import LIMITS, verdict
 
 BEFORE = Snapshot(
     at=1000.0,
@@ -58,7 +61,7 @@ CASES: list[tuple[Limit, dict[str, Any], str]] = [
     ("done", {"pages": Pages(queued=7, dead=7), "hosts": Hosts(dead=1)}, "Only 1 dead host has pages left: 7."),
     ("stopped", {"is_live": False}, "runs elsewhere, or its process died"),
     ("stopped", {"is_live": False, "is_closed": True}, "the crawl was closed"),
-    ("paused", {"paused_since": 950.0}, "Paused by an operator 60 s ago: 'scrapy aopic control JOBDIR resume'"),
+    ("paused", {"control": ControlFigures(paused_since=950.0)}, "Paused by an operator 60 s ago: 'scrapy aopic control JOBDIR resume'"),
     (
         "done",
         {"pages": Pages(known=9, queued=9, dead=2, blocked=7)},
@@ -66,13 +69,13 @@ CASES: list[tuple[Limit, dict[str, Any], str]] = [
     ),
     (
         "control",
-        {"asked_rate": 21.0},
+        {"control": ControlFigures(rate=21.0)},
         "at most 21 pages a second, and 20.0 are fetched; 5 hosts could be requested. 'scrapy aopic control JOBDIR'",
     ),
-    ("none", {"asked_rate": 40.0}, ""),
-    ("control", {"asked_connections": 15}, "at most 15 transfers at once, and 5 hosts could be requested."),
-    ("none", {"asked_connections": 50}, ""),
-    ("politeness", {"asked_connections": 15, "hosts": POLITE}, ""),
+    ("none", {"control": ControlFigures(rate=40.0)}, ""),
+    ("control", {"control": ControlFigures(connections=15)}, "at most 15 transfers at once, and 5 hosts could be requested."),
+    ("none", {"control": ControlFigures(connections=50)}, ""),
+    ("politeness", {"control": ControlFigures(connections=15), "hosts": POLITE}, ""),
     ("pause", {"not_before": 1018.0}, "Waiting 8 s after a crash."),
     ("network", {"transfers": Transfers(n=600, down=150)}, "140 of the last 200 transfers got no response"),
     (
@@ -220,13 +223,14 @@ def test_a_line_has_progress_and_verdict() -> None:
     now = ten_seconds_later(
         hosts=POLITE, forecast=Forecast(seconds=7800.0, because="CLOSESPIDER_TIMEOUT ends it")
     )
-    line = summary(now, Verdict("politeness", "Politeness is the limit."))
+    now = replace(now, verdict=Verdict("politeness", "Politeness is the limit."))
+    line = summary(now)
     assert line == (
         "600 pages (+1,200 in 60 s, 20.0/s) · 4 % failed · 500 queued, 60 hosts: 0 ready, 40 waiting · "
         "Politeness is the limit. · ends in 2 h 10 min: CLOSESPIDER_TIMEOUT ends it"
     )
     focused = replace(now, topic=Topic(pages=1000, relevant=400, harvest=0.4, lately=0.25))
-    line = summary(focused, Verdict("politeness", "Politeness is the limit."))
+    line = summary(replace(focused, verdict=now.verdict))
     assert "waiting · 25 % relevant lately, 40 % of all · Politeness" in line
 
 
@@ -246,6 +250,6 @@ def test_sizes_in_words(n: float, words: str) -> None:
 
 
 def test_one_limit_at_a_time_is_in_the_stats() -> None:
-    values = live_stats(BEFORE, Verdict("disk", ""))
+    values = stats_of(replace(BEFORE, verdict=Verdict("disk", "")))
     limits = {name.rpartition("/")[2]: value for name, value in values.items() if "/limits/" in name}
     assert limits == {limit: int(limit == "disk") for limit in LIMITS}

@@ -23,9 +23,10 @@ from scrapy_aopic.core.shards.all_shards import audit_shards
 from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.storage import Address
-from scrapy_aopic.view import merged
-from scrapy_aopic.view.views import opened_views
-from scrapy_aopic.view.whole_job import audit_job
+from scrapy_aopic.view import queries
+from scrapy_aopic.view.auditing import audit_job
+from scrapy_aopic.view.job_view import open_view
+from scrapy_aopic.view.stored import snapshot_of
 from scrapy_aopic.web.suffixes import registered_domain
 
 pytestmark = pytest.mark.slow
@@ -33,12 +34,12 @@ pytestmark = pytest.mark.slow
 
 def look(address: Address, folder: Path) -> int:
     """Everything that one look shows is of one moment; returns how many pages were visited then."""
-    with opened_views(ServerPlace(address)) as stores:
-        audited = audit_shards(stores, registered_domain)
+    with open_view(ServerPlace(address)) as view:
+        audited = audit_shards(view.stores, registered_domain)
         assert audited.violations == []
-        pages = [page for chunk in merged.each_page(stores, 100) for page in chunk]
-        now = merged.whole_snapshot(stores)
-        best = merged.top_pages(stores, 5, everything=True)
+        pages = [page for chunk in queries.each_page(view, 100) for page in chunk]
+        now = snapshot_of(view)
+        best = queries.top_pages(view, 5, everything=True)
     assert now is not None
     assert len(pages) == len({page.url for page in pages}) == now.pages.known
     assert sum(page.record.visits > 0 for page in pages) == now.pages.visited + now.pages.failed

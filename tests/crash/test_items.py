@@ -24,7 +24,7 @@ from support.killed_crawl import N_HOSTS, N_PAGES, answer, command
 from support.redis_server import WHY_NOT, find_server
 from support.redis_server import Server as RedisServer
 from support.short_forms import some_of
-from support.small_web import ask, check, html
+from support.small_web import ask_view, check, html
 
 from scrapy_aopic.core.records import State
 from scrapy_aopic.exceptions import StorageError
@@ -59,7 +59,7 @@ class Web:
 def visited(job: Path) -> set[str]:
     """URLs of the pages that are visited, as of the last commit."""
     try:
-        rows = ask(job, top_pages, 1000)
+        rows = ask_view(job, top_pages, 1000)
     except StorageError:  # it is being made
         return set()
     return {row["url"] for row in rows if row["state"] == State.VISITED.name.lower()}

@@ -17,7 +17,7 @@ from packaging.version import Version
 from support import processes
 from support.killed_crawl import FACTOR, N_HOSTS, N_PAGES, answer, command
 from support.short_forms import some_of
-from support.small_web import Web, ask, check
+from support.small_web import Web, ask, ask_view, check
 
 from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import HOST_BYTES, State, host_key, unpack_page
@@ -132,7 +132,9 @@ def test_a_robots_txt_that_was_committed_outlives_a_kill(tmp_path: Path, name: s
     assert {entry.target for entry in log if entry.host == UNREACHABLE} == {"/robots.txt"}
     assert not FORBIDDEN & {entry.target for entry in log}
     assert check(job).queued == 0
-    outcomes = {row["url"]: row["state"] for row in ask(job, top_pages, N_HOSTS * N_PAGES, everything=True)}
+    outcomes = {
+        row["url"]: row["state"] for row in ask_view(job, top_pages, N_HOSTS * N_PAGES, everything=True)
+    }
     for url, outcome in outcomes.items():
         _, _, host, page = url.split("/")
         unreachable = "robots.txt unreachable" if host == UNREACHABLE else ""

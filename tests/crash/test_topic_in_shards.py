@@ -28,7 +28,7 @@ from scrapy_aopic.core.records import unpack
 from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.storage import Address
 from scrapy_aopic.storage.redis.shared_lessons import BEGINNING, LessonBoard
-from scrapy_aopic.view.views import opened_views
+from scrapy_aopic.view.job_view import open_view
 
 pytestmark = pytest.mark.slow
 
@@ -37,9 +37,11 @@ TOPIC = {"AOPIC_ORDER": "focused", "AOPIC_TOPIC": '{"keywords": ["h3"]}'}
 
 def graded_in(workers: Workers) -> tuple[int, int, int]:
     """Pages that were graded and relevant ones, over all shards; and leads that cannot be read, or of pages without."""
-    with opened_views(ServerPlace(Address("aopic:follow", workers.redis.url))) as stores:
-        each = [Harvest.unpack(store.get_many(Family.META, (HARVEST_KEY,))[0]) for store in stores]
-        leads = [data for store in stores for row, data in store.scan(Family.CONTENT) if row[:1] == LEADS]
+    with open_view(ServerPlace(Address("aopic:follow", workers.redis.url))) as view:
+        each = [Harvest.unpack(store.get_many(Family.META, (HARVEST_KEY,))[0]) for store in view.stores]
+        leads = [
+            data for store in view.stores for row, data in store.scan(Family.CONTENT) if row[:1] == LEADS
+        ]
         assert all(unpack_lead(data) is not None for data in leads)
     return sum(one.pages for one in each), sum(one.relevant for one in each), len(leads)
 

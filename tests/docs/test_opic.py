@@ -27,6 +27,7 @@ from scrapy_aopic.lab.graphs import pagerank
 from scrapy_aopic.lab.simulation import Simulation
 from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.storage import open_snapshot
+from scrapy_aopic.view.job_view import View
 from scrapy_aopic.view.queries import top_hosts, top_pages
 
 ROOT = Path(__file__).parents[2]
@@ -396,8 +397,8 @@ def test_my_crawl_reads_what_top_writes(tmp_path: Path) -> None:
     make_job(tmp_path, "sqlite", 40)
     store = open_snapshot(store_folder(tmp_path))
     try:
-        rows = top_pages(store, 25)
-        hosts = top_hosts(store, 25)
+        rows = top_pages(View([store]), 25)
+        hosts = top_hosts(View([store]), 25)
     finally:
         store.close()
     read, read_hosts = call(

@@ -14,6 +14,8 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any, NamedTuple
 
+import msgspec
+
 from scrapy_aopic.dashboard.feed import Feed, Seen
 from scrapy_aopic.dashboard.guard import Guard
 from scrapy_aopic.dashboard.http_server import Answer, Server, Site, sentence
@@ -21,6 +23,7 @@ from scrapy_aopic.dashboard.stored_job import serve
 from scrapy_aopic.exceptions import AopicError
 from scrapy_aopic.place.place import Place
 from scrapy_aopic.settings import Listen
+from scrapy_aopic.view.snapshot import Snapshot
 
 from . import processes
 
@@ -39,7 +42,7 @@ class Served:
     """A server, and whoever takes its figures: a thread in the place of an event loop."""
 
     def __init__(self, *, every: float = 0.01, **options: Any) -> None:
-        self.figures: dict[str, Any] = {"pages": 1}
+        self.figures: dict[str, Any] = {"spider": "first"}
         self.taken = 0
         self.feed = Feed(self.take, every=every)
         self.server = Server("127.0.0.1", 0, **options)
@@ -61,7 +64,7 @@ class Served:
 
     def take(self) -> Seen:
         self.taken += 1
-        return Seen(dict(self.figures), {}, {})
+        return Seen(msgspec.convert({"at": 0.0, **self.figures}, Snapshot, str_keys=True), {})
 
     def _beat(self) -> None:
         while not self._is_over.wait(0.005):

@@ -16,9 +16,11 @@ from scrapy.linkextractors import LinkExtractor
 from scrapy.utils.test import get_crawler
 
 from scrapy_aopic.core.audit import Audit
+from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.storage import open_snapshot
 from scrapy_aopic.view.auditing import audit_store
+from scrapy_aopic.view.job_view import open_view
 
 
 class Web:
@@ -91,6 +93,12 @@ def ask(folder: Path, question: Callable[..., Any], *args: Any, **options: Any) 
         return question(store, *args, **options)
     finally:
         store.close()
+
+
+def ask_view(folder: Path, question: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    """Answer to *question* about a view of the job in *folder*."""
+    with open_view(FolderPlace(folder)) as view:
+        return question(view, *args, **options)
 
 
 def check(folder: Path) -> Audit:

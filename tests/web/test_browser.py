@@ -21,16 +21,17 @@ from typing import Any
 import msgspec
 import pytest
 from demo_web.server import Answer, Exchange, Server
+from msgspec.structs import replace
 from support.chromium import AXE, MARKS, start_chromium
 from support.dashboard import TOKEN, Served, run_with_dashboard
-from support.small_web import ask, html
+from support.small_web import ask_view, html
 
-from scrapy_aopic.dashboard.site import make_site
+from scrapy_aopic.dashboard.site import Shown, make_site
 from scrapy_aopic.dashboard.stored_job import serve
 from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.settings import Listen
-from scrapy_aopic.view.queries import totals
-from scrapy_aopic.view.snapshot import HostRow, Hosts, Pages, Rate, Snapshot, Transfers
+from scrapy_aopic.view.snapshot import HostRow, Hosts, Pages, Rate, Snapshot, Transfers, Verdict
+from scrapy_aopic.view.stored import snapshot_of
 
 PROJECT = Path(__file__).parents[2] / "example_project"
 
@@ -131,11 +132,7 @@ def served(figures: dict[str, Any]) -> Served:
     """The real page, with *figures* that a test changes."""
     made = Served(every=1.0)
     made.figures = figures
-    made.server.site = make_site(
-        made.feed,
-        oldest_commit=30,
-        questions=Answering(),
-    )
+    made.server.site = make_site(Shown(made.feed, oldest_commit=30, questions=Answering()))
     return made
 
 
@@ -164,8 +161,8 @@ def some_figures(**changes: Any) -> dict[str, Any]:
         failing=rows,
         waiting=rows,
     )
-    verdict = {"limit": "politeness", "sentence": "Politeness is the limit: 12.5 pages/s."}
-    return {**msgspec.to_builtins(snapshot, str_keys=True), "verdict": verdict, **changes}
+    verdict = Verdict("politeness", "Politeness is the limit: 12.5 pages/s.")
+    return {**msgspec.to_builtins(replace(snapshot, verdict=verdict), str_keys=True), **changes}
 
 
 def open_page(browser: Browser, port: int) -> None:
@@ -274,7 +271,7 @@ def test_figures_move_while_it_runs_and_stay_when_it_ends(
     process.wait(60)
     assert browser.execute_script(f"return {visited}") >= first
     assert_clean(browser)
-    known = ask(folder, totals)
+    known = ask_view(folder, snapshot_of)
     over = Event()
 
     def sleep(seconds: float) -> None:
@@ -298,8 +295,8 @@ def test_figures_move_while_it_runs_and_stay_when_it_ends(
         open_page(browser, int(re.findall(r":(\d+)/", addresses[0])[0]))
         shown = text(browser, "figures").replace(",", "").split()
         for name in ("visited", "failed", "queued"):
-            assert shown[shown.index(name) + 1] == str(known["pages"][name])
-        assert shown[shown.index("hosts") + 1] == str(known["hosts"])
+            assert shown[shown.index(name) + 1] == str(getattr(known.pages, name))
+        assert shown[shown.index("hosts") + 1] == str(known.hosts.known)
         assert text(browser, "state").startswith("As of the last commit")
         assert_clean(browser)
     finally:
@@ -428,7 +425,7 @@ def test_a_tab_that_watches_for_long_does_not_grow(browser: Browser) -> None:
     made = Moving(every=0.03)
     made.most = 1
     made.figures = some_figures()
-    made.server.site = make_site(made.feed, oldest_commit=30, questions=Answering())
+    made.server.site = make_site(Shown(made.feed, oldest_commit=30, questions=Answering()))
     try:
         open_page(browser, made.port)
         browser.execute_cdp_cmd("Performance.enable", {})
@@ -514,7 +511,7 @@ def test_what_an_operator_asks_and_how_relevant_pages_are(
     assert text(browser, "asked") == ""
     assert browser.execute_script("return document.getElementById('topic').hidden")
     served.figures |= {
-        "asked": ["paused since noon: no page is requested", f"blocked: {HOSTILE[0]}"],
+        "control": {"sentences": ["paused since noon: no page is requested", f"blocked: {HOSTILE[0]}"]},
         "topic": {"pages": 1000, "relevant": 400, "harvest": 0.4, "lately": 0.123},
     }
     wait_for(browser, "document.querySelectorAll('#asked li').length === 2", 5)
@@ -526,6 +523,6 @@ def test_what_an_operator_asks_and_how_relevant_pages_are(
     assert ["not relevant, or duplicates", "600", ""] in rows
     assert browser.execute_script("return document.documentElement.scrollWidth") == 400
     assert_accessible(browser)
-    served.figures["asked"] = []
+    served.figures["control"] = {}
     wait_for(browser, "!document.getElementById('asked').childNodes.length", 5)
     assert_clean(browser)

@@ -403,7 +403,7 @@ def test_who_has_shown_the_token_is_never_closed_for_a_stranger(serve_dashboard:
         for _ in range(server_module._STRANGERS + 1):
             stack.enter_context(served.connect())
         assert served.get("/healthz", token=None).status == 200  # now all of them are there
-        served.figures["pages"] = "after them"
+        served.figures["spider"] = "after them"
         read_until(watching, b"after them")
 
 
@@ -532,9 +532,9 @@ def test_a_stream_sends_what_is_new(serve_dashboard: Serve) -> None:
     served = serve_dashboard()
     with served.connect() as connection:
         served.ask_for_stream(connection)
-        data = read_until(connection, b'data: {"pages":1}\n\n')
+        data = read_until(connection, b'"spider":"first"')
         assert b"Content-Type: text/event-stream" in data
-        served.figures["pages"] = "</script>\n\nevent: bye"
+        served.figures["spider"] = "</script>\n\nevent: bye"
         data = read_until(connection, b"</script>")
         assert b"\n\nevent: bye" not in data  # a line feed of a figure is none of the stream's
 
@@ -577,7 +577,7 @@ def test_the_ninth_stream_is_refused(serve_dashboard: Serve) -> None:
 
 def test_a_reader_that_does_not_read_is_dropped(serve_dashboard: Serve) -> None:
     served = serve_dashboard(send_seconds=0.05)
-    served.figures["much"] = "x" * 200_000
+    served.figures["spider"] = "x" * 200_000
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.connect(("127.0.0.1", served.port))

@@ -16,8 +16,9 @@ from support.dashboard import TOKEN, Served
 from support.prometheus import PROMETHEUS, Prometheus
 
 from scrapy_aopic.dashboard.feed import Seen
-from scrapy_aopic.dashboard.site import make_site
+from scrapy_aopic.dashboard.site import Shown, make_site
 from scrapy_aopic.metrics import STATS
+from scrapy_aopic.view.snapshot import Snapshot
 
 DOCS = Path(__file__).parents[2] / "docs"
 METRICS = {stat.metric for stat in STATS.values()} | {"aopic_info"}
@@ -140,10 +141,10 @@ def test_prometheus_scrapes_it_and_evaluates_the_rules(tmp_path: Path) -> None:
     class Crawled(Served):
         def take(self) -> Seen:
             self.taken += 1
-            return Seen({"pages": {}}, {}, dict(stats))
+            return Seen(Snapshot(at=0.0), dict(stats))
 
     served = Crawled()
-    served.server.site = make_site(served.feed, oldest_commit=30)
+    served.server.site = make_site(Shown(served.feed, oldest_commit=30))
     prometheus = Prometheus(tmp_path, served.port, TOKEN)
 
     def wait_for(expression: str, value: float) -> None:

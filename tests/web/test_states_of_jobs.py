@@ -13,18 +13,17 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 from demo_web.server import Answer, Exchange, Server
 from support import processes
 from support.dashboard import get, serve_job
-from support.small_web import ask, html
+from support.small_web import ask_view, html
 
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.paths import store_folder
-from scrapy_aopic.view.queries import totals
+from scrapy_aopic.view.stored import snapshot_of
 
 pytestmark = pytest.mark.slow
 
@@ -63,7 +62,7 @@ def command(folder: Path, proxy: str, **settings: object) -> tuple[list[str], di
 def visited(folder: Path) -> int:
     """Pages that were visited as of the last commit."""
     with suppress(StorageError):  # it has only just begun
-        return int(ask(folder, totals)["pages"]["visited"])
+        return int(ask_view(folder, snapshot_of).pages.visited)
     return 0
 
 
@@ -109,14 +108,14 @@ def run(*arguments: object) -> subprocess.CompletedProcess[str]:
 )
 def test_a_job_that_ended(jobs: Callable[[str, str], Path], state: str, said: str, store: str) -> None:
     job = jobs(state, store)
-    known: dict[str, Any] = ask(job, totals)
-    assert known["pages"]["visited"] > 0
+    known = ask_view(job, snapshot_of)
+    assert known.pages.visited > 0
     with serve_job(FolderPlace(job)) as port:
         now = json.loads(get(port, "/api/v1/snapshot").text)
         assert now["verdict"]["sentence"] == f"As of the last commit; the crawl {said}"
         assert now["is_closed"] == (state == "stopped")
         for name in ("visited", "failed", "queued"):
-            assert now["pages"][name] == known["pages"][name]
+            assert now["pages"][name] == getattr(known.pages, name)
         assert get(port, "/").status == get(port, "/healthz").status == 200
         assert get(port, "/readyz").status == 503  # nothing crawls
         assert f"aopic_job_visited {known['pages']['visited']}\n" in get(port, "/metrics").text
@@ -179,15 +178,15 @@ def test_a_job_that_is_damaged_while_it_is_shown_stays_on_the_page(
     jobs: Callable[[str, str], Path], store: str
 ) -> None:
     job = jobs("killed", store)
-    known: dict[str, Any] = ask(job, totals)
+    known = ask_view(job, snapshot_of)
     with serve_job(FolderPlace(job)) as port:
-        assert "problem" not in json.loads(get(port, "/api/v1/snapshot").text)
+        assert not json.loads(get(port, "/api/v1/snapshot").text)["problem"]
         damage(job, store)
         until = time.monotonic() + 20
-        while "problem" not in (now := json.loads(get(port, "/api/v1/snapshot").text)):
+        while not (now := json.loads(get(port, "/api/v1/snapshot").text))["problem"]:
             assert time.monotonic() < until
             time.sleep(0.1)
         assert "damaged" in now["problem"]
-        assert now["pages"]["visited"] == known["pages"]["visited"]  # as of when it could be read
+        assert now["pages"]["visited"] == known.pages.visited  # as of when it could be read
         assert "damaged" in json.loads(get(port, "/api/v1/top").text)["problem"]
         assert "damaged" in json.loads(get(port, "/api/v1/why?of=h0.test").text)["problem"]

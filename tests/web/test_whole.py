@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from demo_web.server import Answer, Exchange, Server
+from msgspec.structs import replace
 from support import processes, redis_server
 from support.dashboard import TOKEN, get, serve_job
 from support.small_web import html
@@ -25,62 +26,78 @@ if redis_server.find_server() is None:
 pytest.importorskip("redis")
 pytest.importorskip("hiredis")
 
-from scrapy_aopic.dashboard.sharded_job import WholeJob, figures_of_whole
+from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.storage import Address
+from scrapy_aopic.view.shard_states import shard_figures
+from scrapy_aopic.view.snapshot import Pages, ShardRow, Snapshot, WorkerRow
+from scrapy_aopic.view.stored_watch import Speeds, StoredWatch
+from scrapy_aopic.view.verdict import verdict
 
 SHARDS = 4
-NOWHERE = Address("nowhere", "redis://127.0.0.1:1")
 
 
-def state(
-    *done: int, workers: tuple[str, ...] = ("a:1", "a:1", "b:2", ""), letters: int = 0
-) -> dict[str, Any]:
+def job(*done: int, at: float = 0.0, workers: tuple[str, ...] = ("a:1", "a:1", "b:2", "")) -> Snapshot:
     """A job in four shards, of which *done* pages of each are fetched."""
-    return {
-        "pages": {"queued": 100 - sum(done), "visited": sum(done), "failed": 0},
-        "hosts": 8,
-        "letters": {"sent": 9, "on_their_way": letters},
-        "cash": {"total": 40, "pages": 10, "virtual_pages": 30},
-        "is_finished": False,
-        "workers": [
-            {"worker": name, "shards": workers.count(name), "seconds": 3}
-            for name in sorted({*workers} - {""})
-        ],
-        "shards": [
-            {"shard": n, "visited": each, "failed": 0, "worker": workers[n]} for n, each in enumerate(done)
-        ],
-    }
+    alive = sorted({*workers} - {""})
+    return Snapshot(
+        at=at,
+        pages=Pages(queued=100 - sum(done), visited=sum(done)),
+        shards=shard_figures(
+            [ShardRow(shard=n, visited=each, worker=workers[n]) for n, each in enumerate(done)],
+            sent=9,
+            is_quiet=False,
+            workers=[WorkerRow(worker=name, shards=workers.count(name), seconds=3) for name in alive],
+        ),
+    )
 
 
 def test_speeds_are_of_all_shards_and_of_each_worker() -> None:
-    seen = iter([state(0, 0, 0, 0), state(10, 20, 6, 0), state(20, 20, 12, 4)])
-    now = 1000.0
-    whole = WholeJob(NOWHERE, look=lambda _: next(seen), clock=lambda: now)
-    first = whole.look()
-    assert first["pages_per_second"] is None
-    assert [worker["pages_per_second"] for worker in first["workers"]] == [None, None]
+    speeds = Speeds()
+    first = speeds.added_to(job(0, 0, 0, 0, at=1000.0))
+    assert first.rate is None
+    assert [worker.rate for worker in first.shards.workers] == [None, None]
+    second = speeds.added_to(job(10, 20, 6, 0, at=1010.0))
+    assert second.rate is not None
+    assert second.rate.pages == 3.6
+    assert [worker.rate for worker in second.shards.workers] == [3.0, 0.6]
+    assert second.rate.growth == -1.0
+    third = speeds.added_to(job(20, 20, 12, 4, at=1065.0))
+    assert third.rate is not None
+    assert third.rate.seconds == 55.0  # over a minute at most
+
+
+def test_the_server_is_asked_every_two_seconds_at_most() -> None:
+    now, n_asked = 0.0, 0
+
+    def stores(*_: object) -> Snapshot:
+        nonlocal n_asked
+        n_asked += 1
+        return job(1, 1, 1, 1)
+
+    watch = StoredWatch(FolderPlace(Path("nowhere")), states=lambda _: None, stores=stores, clock=lambda: now)
+    first = watch.snapshot()
     now += 1
-    assert whole.look() is first  # the server is asked every two seconds at most
-    now += 9
-    second = whole.look()
-    assert second["pages_per_second"] == 3.6
-    assert [worker["pages_per_second"] for worker in second["workers"]] == [3.0, 0.6]
-    assert second["growth"] == -1.0
-    now += 55
-    assert whole.look()["seconds"] == 55.0  # over a minute at most
+    assert watch.snapshot() is first
+    now += 1
+    assert watch.snapshot() == first
+    assert n_asked == 2
 
 
 def test_what_is_said_of_it() -> None:
-    def said(each: dict[str, Any]) -> str:
-        return figures_of_whole(WholeJob(NOWHERE, look=lambda _: each).look(), None, "job")[1].sentence
+    def said(each: Snapshot) -> str:
+        return verdict(each, each).sentence
 
-    assert "2 workers crawl 3 of 4 shards" in said(state(1, 1, 1, 1, letters=5))
-    assert "5 letters between shards are on the way" in said(state(1, 1, 1, 1, letters=5))
-    one = said(state(1, 1, 1, 1, workers=("a:1",) * 4, letters=1))
-    assert "1 worker crawls 4 of 4 shards" in one
-    assert "1 letter between shards is on the way" in one
-    assert said(state(1, 1, 1, 1, workers=("",) * 4)).startswith("No worker crawls this job now")
-    assert said({**state(1, 1, 1, 1), "is_finished": True}).startswith("Done")
+    some = job(1, 1, 1, 1)
+    some = replace(some, shards=replace(some.shards, on_the_way=5))
+    assert "2 workers crawl 3 of 4 shards" in said(some)
+    assert "5 letters between shards are on the way" in said(some)
+    one = job(1, 1, 1, 1, workers=("a:1",) * 4)
+    assert "1 worker crawls 4 of 4 shards" in said(one)
+    assert "1 letter between shards is on the way" in said(
+        replace(one, shards=replace(one.shards, on_the_way=1))
+    )
+    assert said(job(1, 1, 1, 1, workers=("",) * 4)).startswith("No worker crawls this job now")
+    assert said(replace(one, shards=replace(one.shards, is_quiet=True))).startswith("Done")
 
 
 # Processes
@@ -166,8 +183,8 @@ def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
         yield Workers(tmp_path_factory.mktemp("job"), stack)
 
 
-def whole_of(port: int) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(get(port, "/api/v1/whole").text)
+def job_of(port: int) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(get(port, "/api/v1/job").text)
     return found
 
 
@@ -175,8 +192,8 @@ def wait_until_shared(port: int) -> dict[str, Any]:
     """What is seen at *port* once both workers hold their shares."""
     until = time.monotonic() + 60
     while True:
-        found = whole_of(port)
-        if [worker["shards"] for worker in found.get("workers", ())] == [2, 2]:
+        found = job_of(port)
+        if [worker["shards"] for worker in found.get("shards", {}).get("workers", ())] == [2, 2]:
             return found
         assert time.monotonic() < until, found
         time.sleep(0.1)
@@ -187,14 +204,15 @@ def test_each_worker_shows_itself_and_the_whole_job(workers: Workers) -> None:
     for port in workers.ports:
         found = wait_until_shared(port)
         pids = {f":{process.pid}" for process in workers.processes}
-        assert {each["worker"][each["worker"].rindex(":") :] for each in found["workers"]} == pids
-        assert [shard["shard"] for shard in found["shards"]] == list(range(SHARDS))
-        assert all(shard["worker"] for shard in found["shards"])
+        shards = found["shards"]
+        assert {each["worker"][each["worker"].rindex(":") :] for each in shards["workers"]} == pids
+        assert [row["shard"] for row in shards["each"]] == list(range(SHARDS))
+        assert all(row["worker"] for row in shards["each"])
         for name in ("visited", "failed", "queued"):
-            assert found["pages"][name] == sum(shard[name] for shard in found["shards"])
-        assert found["letters"]["on_their_way"] == sum(shard["letters"] for shard in found["shards"])
+            assert found["pages"][name] == sum(row[name] for row in shards["each"])
+        assert shards["on_the_way"] == sum(row["letters"] for row in shards["each"])
         now = json.loads(get(port, "/api/v1/snapshot").text)
-        assert now["part"] == {"shards": SHARDS, "held": 2, "workers": 2}
+        assert [now["shards"][name] for name in ("n", "held", "alive")] == [SHARDS, 2, 2]
         assert now["is_live"]
         metrics = get(port, "/metrics").text
         assert "\naopic_shards_held 2\n" in metrics
@@ -207,7 +225,7 @@ def test_a_job_in_shards_has_a_dashboard_of_its_own(workers: Workers) -> None:
     wait_until_shared(workers.ports[0])
     with serve_job(ServerPlace(workers.address)) as port:
         before = json.loads(get(port, "/api/v1/snapshot").text)
-        assert before["part"] == {"shards": SHARDS, "held": SHARDS, "workers": 2}
+        assert [before["shards"][name] for name in ("n", "held", "alive")] == [SHARDS, SHARDS, 2]
         assert before["verdict"]["sentence"].startswith("2 workers crawl 4 of 4 shards")
         until = time.monotonic() + 30
         while (now := json.loads(get(port, "/api/v1/snapshot").text))["pages"]["visited"] <= before["pages"][
@@ -228,6 +246,6 @@ def test_a_job_in_shards_has_a_dashboard_of_its_own(workers: Workers) -> None:
     workers.processes[0].kill()  # the other one takes over what it held
     workers.processes[0].wait()
     until = time.monotonic() + 60
-    while [worker["shards"] for worker in whole_of(workers.ports[1])["workers"]] != [SHARDS]:
+    while [worker["shards"] for worker in job_of(workers.ports[1])["shards"]["workers"]] != [SHARDS]:
         assert time.monotonic() < until
         time.sleep(0.2)

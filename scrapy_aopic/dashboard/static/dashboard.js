@@ -155,7 +155,7 @@ function pauseIn(list) {
 
 // The points with the pages per second since about ten seconds before each, without those that have no such speed.
 function withSpeed(list) {
-  const counted = list.filter((point) => Number.isFinite(point.visited) && Number.isFinite(point.failed));
+  const counted = list.filter((point) => Number.isFinite(point["pages.visited"]) && Number.isFinite(point["pages.failed"]));
   const pause = pauseIn(counted);
   let j = 0;
   return counted
@@ -164,9 +164,9 @@ function withSpeed(list) {
       const before = counted[j];
       const time = point.at - before.at;
       if (i === 0 || time > pause) return null;
-      if (time < WINDOW) return Number.isFinite(point.pages) ? point : null;
-      const done = point.visited + point.failed - before.visited - before.failed;
-      return { ...point, pages: Math.max(done, 0) / time };
+      if (time < WINDOW) return Number.isFinite(point["rate.pages"]) ? point : null;
+      const done = point["pages.visited"] + point["pages.failed"] - before["pages.visited"] - before["pages.failed"];
+      return { ...point, "rate.pages": Math.max(done, 0) / time };
     })
     .filter(Boolean);
 }
@@ -182,11 +182,11 @@ function draw() {
   const box = { ...PLOT, width };
   const first = known[0].at;
   const last = known[known.length - 1].at;
-  const fastest = Math.max(...known.map((point) => point.pages), 0.1);
-  const top = roundUp(Math.max(fastest, ...known.map((point) => Math.min(point.ceiling || 0, 3 * fastest))));
+  const fastest = Math.max(...known.map((point) => point["rate.pages"]), 0.1);
+  const top = roundUp(Math.max(fastest, ...known.map((point) => Math.min(point["hosts.ceiling"] || 0, 3 * fastest))));
   const x = (at) => box.left + ((at - first) / (last - first || 1)) * (box.width - box.left - box.right);
   const y = (n) => box.height - box.bottom - (Math.min(n, top) / top) * (box.height - box.top - box.bottom);
-  const label = `Pages per second from ${clock(first)} to ${clock(last)}; now ${number(known[known.length - 1].pages)}`;
+  const label = `Pages per second from ${clock(first)} to ${clock(last)}; now ${number(known[known.length - 1]["rate.pages"])}`;
   const picture = svg("svg", { viewBox: `0 0 ${width} ${box.height}`, role: "img", "aria-label": label });
   for (let i = 0; i <= 4; i += 1) {
     const value = (top * i) / 4;
@@ -214,8 +214,8 @@ function draw() {
     for (const run of drawn) picture.append(svg("polyline", { class: className, points: run.join(" ") }));
     return drawn.length > 0;
   };
-  const hasCeiling = line("ceiling", "two");
-  line("pages", "one");
+  const hasCeiling = line("hosts.ceiling", "two");
+  line("rate.pages", "one");
   $("plot").replaceChildren(picture);
   $("legend").replaceChildren(element("span", "pages/s, over ten seconds"));
   if (hasCeiling) $("legend").append(element("span", "what politeness allows the hosts in memory", "two"));
@@ -228,23 +228,19 @@ function listPoints(known) {
   table(
     "points",
     [["time", "name"], ["pages/s", "n"], ["politeness allows", "n"], ["queued", "n"], ["connections", "n"]],
-    rows.map((point) => [clock(point.at), number(point.pages), number(point.ceiling), count(point.queued), count(point.in_use)]),
+    rows.map((point) => [clock(point.at), number(point["rate.pages"]), number(point["hosts.ceiling"]), count(point["pages.queued"]), count(point["connections.in_use"])]),
   );
 }
 
+// The figure of a snapshot at a path, such as "pages.queued".
+const figure = (now, path) => path.split(".").reduce((part, name) => (part ? part[name] : part), now) ?? null;
+
+const POINT = ["at", "rate.pages", "hosts.ceiling", "pages.queued", "pages.visited", "pages.failed", "connections.in_use"];
+
 function addPoint(now) {
-  const rate = now.rate || {};
   const before = points[points.length - 1];
   if (before && now.at <= before.at) return;
-  points.push({
-    at: now.at,
-    pages: rate.pages,
-    ceiling: now.hosts.ceiling,
-    queued: now.pages.queued,
-    visited: now.pages.visited,
-    failed: now.pages.failed,
-    in_use: now.connections ? now.connections.in_use : null,
-  });
+  points.push(Object.fromEntries(POINT.map((path) => [path, figure(now, path)])));
   if (points.length > MOST_POINTS) points = points.filter((_, i) => i % 2 || i > MOST_POINTS / 2);
 }
 
@@ -264,9 +260,8 @@ function showVerdict(now) {
 }
 
 // What an operator asks of the crawl (scrapy aopic control): nothing can be asked for here.
-function showAsked({ asked }) {
+function showControl({ control: { sentences } }) {
   const place = $("asked");
-  const sentences = asked || [];
   if (place.dataset.said === sentences.join("\n")) return; // a screen reader hears it once
   place.dataset.said = sentences.join("\n");
   if (!sentences.length) {
@@ -281,7 +276,12 @@ function showAsked({ asked }) {
 function showTopic({ topic }) {
   $("topic").hidden = !topic;
   if (!topic) return;
-  setText("harvest", `Of the last 500 pages that were read, ${percent(topic.lately, 1)} are relevant, and of all ${percent(topic.harvest, 1)}.`);
+  setText(
+    "harvest",
+    topic.lately === null
+      ? `Of all pages that were read, ${percent(topic.harvest, 1)} are relevant.`
+      : `Of the last 500 pages that were read, ${percent(topic.lately, 1)} are relevant, and of all ${percent(topic.harvest, 1)}.`,
+  );
   bars("relevance", "Pages that were read, by relevance", [
     ["relevant", topic.relevant, ""],
     ["not relevant, or duplicates", topic.pages - topic.relevant, ""],
@@ -300,7 +300,7 @@ function showFigures(now) {
     ["in callbacks", connections ? count(connections.callbacks) : "–"],
     ["traffic", rate ? `${bytes(rate.bytes)}/s` : "–"],
   ];
-  if (now.topic) rows.push(["relevant lately", percent(now.topic.lately, 1)]);
+  if (now.topic && now.topic.lately !== null) rows.push(["relevant lately", percent(now.topic.lately, 1)]);
   boxes("figures", rows);
 }
 
@@ -444,47 +444,47 @@ function showStore(now) {
 
 // A job in shards: what all workers do together, which no worker knows by itself.
 
-const WHOLE_EVERY = 5000; // milliseconds
+const JOB_EVERY = 5000; // milliseconds
 const OF_STORES = ["hosts", "outcomes", "lists", "order", "store"]; // sections without figures if no store was read
-let wholeDue = 0;
+let jobDue = 0;
 
-async function showWhole({ part, is_live: isLive, counted_since: since }) {
-  $("whole").hidden = !part;
-  $("whole-figures").hidden = Boolean(part) && !isLive; // they are on top of the page
-  for (const id of OF_STORES) $(id).hidden = Boolean(part) && !since;
-  if (!part || Date.now() < wholeDue) return;
-  wholeDue = Date.now() + WHOLE_EVERY;
-  const state = await ask("/api/v1/whole");
-  if (state.problem) {
-    setText("whole-note", state.problem);
+async function showShards(now) {
+  const isOne = now.shards.n < 2;
+  $("whole").hidden = isOne;
+  $("whole-figures").hidden = !isOne && !now.is_live; // they are on top of the page
+  for (const id of OF_STORES) $(id).hidden = now.counted_since === null;
+  if (isOne || Date.now() < jobDue) return;
+  jobDue = now.is_live ? Date.now() + JOB_EVERY : 0;
+  const job = now.is_live ? await ask("/api/v1/job") : now;
+  if (now.is_live && job.problem) {
+    setText("whole-note", job.problem);
     return;
   }
-  const held = state.shards.filter((shard) => shard.worker).length;
-  const letters = state.letters.on_their_way;
+  const { shards } = job;
   setText(
     "whole-note",
-    state.is_finished
+    shards.is_quiet
       ? "No shard has anything to do, and no letter is on its way: the job is done."
-      : `${count(held)} of ${count(state.shards.length)} shards are crawled by ${count(state.workers.length)} ${state.workers.length === 1 ? "worker" : "workers"}. ${isLive ? `All other sections are of the ${count(part.held)} shards of this worker.` : "What limits a worker is in its own dashboard."}`,
+      : `${count(shards.held)} of ${count(shards.n)} shards are crawled by ${count(shards.alive)} ${shards.alive === 1 ? "worker" : "workers"}. ${now.is_live ? `All other sections are of the ${count(now.shards.held)} shards of this worker.` : "What limits a worker is in its own dashboard."}`,
   );
   boxes("whole-figures", [
-    ["pages/s (1 min)", number(state.pages_per_second)],
-    ["visited", count(state.pages.visited)],
-    ["failed", count(state.pages.failed)],
-    ["queued", count(state.pages.queued)],
-    ["hosts", count(state.hosts)],
-    ["letters on the way", count(letters)],
+    ["pages/s (1 min)", number(job.rate && job.rate.pages)],
+    ["visited", count(job.pages.visited)],
+    ["failed", count(job.pages.failed)],
+    ["queued", count(job.pages.queued)],
+    ["hosts", count(job.hosts.known)],
+    ["letters on the way", count(shards.on_the_way)],
   ]);
   table(
     "workers",
     [["worker", "name"], ["shards", "n"], ["pages/s", "n"], ["for", "n"]],
-    state.workers.map((worker) => [worker.worker, count(worker.shards), number(worker.pages_per_second), seconds(worker.seconds)]),
+    shards.workers.map((row) => [row.worker, count(row.shards), number(row.rate), seconds(row.seconds)]),
     { empty: "No worker crawls this job now." },
   );
   table(
     "shards",
     [["shard", ""], ["worker", "name"], ["queued", "n"], ["visited", "n"], ["failed", "n"], ["hosts", "n"], ["letters", "n"]],
-    state.shards.map((shard) => [count(shard.shard), shard.worker ? `${shard.worker}${shard.is_idle ? " (idle)" : ""}` : "none", count(shard.queued), count(shard.visited), count(shard.failed), count(shard.hosts), count(shard.letters)]),
+    shards.each.map((row) => [count(row.shard), row.worker ? `${row.worker}${row.is_idle ? " (idle)" : ""}` : "none", count(row.queued), count(row.visited), count(row.failed), count(row.hosts), count(row.letters)]),
   );
 }
 
@@ -497,8 +497,8 @@ function show(now) {
   state.classList.toggle("bad", Boolean(now.problem));
   setText("state", now.problem || (now.is_live ? "Running" : `As of the last commit, ${new Date(now.at * 1000).toLocaleDateString("en-CA")} ${at}`));
   showVerdict(now);
-  showWhole(now);
-  showAsked(now);
+  showShards(now);
+  showControl(now);
   showFigures(now);
   showTopic(now);
   showForecast(now);

@@ -1,10 +1,8 @@
 """A job as it was at one moment, however many stores it has: one, or one for each of its shards.
 
-Rule 1: a view of a shard answers like the store of a job in one piece. Its totals know the sums of all other shards at that
-very moment, so that an importance is a part of the whole job; and a page of another shard, which a row names by its
-*address* (:mod:`scrapy_aopic.core.shards.cut`), is read there, or in the letter that is on its way there.
-
-Rule 2: what is counted or listed of a job is counted or listed of each view, and put together by :mod:`.merged`.
+A shard in a view answers like the store of a job in one piece. Its totals know the sums of all other shards at that very
+moment, so that an importance is a part of the job's; and a page of another shard, which a row names by its *address*
+(:mod:`scrapy_aopic.core.shards.cut`), is read there, or in the letter that is on its way there.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from scrapy_aopic.core.layout import TOTALS_KEY, Family
-from scrapy_aopic.core.ledger import Sums
+from scrapy_aopic.core.ledger import TOTAL, Sums
 from scrapy_aopic.core.records import PAGE_BYTES, pack_page, unpack_page
 from scrapy_aopic.core.saved import open_totals, read_saved
 from scrapy_aopic.core.shards.cut import ADDRESS_BYTES, Cut, ShardId, address, shard_of_address
@@ -147,38 +145,72 @@ def on_their_way(stores: Sequence[Store], to: int) -> Iterator[Letter]:
                 yield read_letter(data, cut)
 
 
-def sums_of(saved: Saved) -> Sums:
-    """What the shard with the totals *saved* adds to the sums of its job."""
-    return saved.ledger.sums(visits=saved.visits, seeds=saved.seeds)
+class View:
+    """The stores of a job as of one moment; a crawl may be using them.
 
+    Args:
+        stores: Of all shards, in the order of their numbers; the one of a job in one piece.
 
-def views_of(stores: Sequence[Store]) -> list[ShardView]:
-    """Views of *stores*, those of all shards of a job, in the order of their numbers, as of one moment.
+    Attributes:
+        stores: To be read.
+        saved: The totals of each; ``None`` of one that was never opened.
 
     Raises:
         StorageError: If the totals of one cannot be read.
     """
-    saved = [read_saved(store) for store in stores]
-    whole = Sums()
+
+    def __init__(self, stores: Sequence[Store]) -> None:
+        self.saved = [read_saved(store) for store in stores]
+        self.stores: Sequence[Store] = stores
+        if len(stores) > 1:
+            _note_sums(stores, self.saved)
+            self.stores = [ShardView(number, stores, saved) for number, saved in enumerate(self.saved)]
+
+    @property
+    def at(self) -> float:
+        """When the last commit was taken, in seconds since the epoch; 0 if there was none."""
+        return max((saved.saved_at for saved in self.saved if saved is not None), default=0.0)
+
+    @property
+    def total(self) -> int:
+        """All cash that there is, in units."""
+        return len(self.stores) * TOTAL
+
+    def letters_to(self, shard: int) -> Iterator[Letter]:
+        """Letters to *shard* that it has not applied.
+
+        Raises:
+            StorageError: If a store or a letter cannot be read.
+        """
+        return on_their_way(self.stores, shard)
+
+
+def _note_sums(stores: Sequence[Store], saved: Sequence[Saved | None]) -> None:
+    """Let each of the *saved* totals know the sums of all others."""
+    job = Sums()
     for store, each in zip(stores, saved, strict=True):
         if each is not None:
             open_totals(store, each, by_window=each.window is not None)
-            whole = whole.plus(sums_of(each))
+            job = job.plus(_sums_of(each))
     for each in saved:
         if each is not None:
-            each.ledger.elsewhere = whole.less(sums_of(each))
-    return [ShardView(number, stores, each) for number, each in enumerate(saved)]
+            each.ledger.elsewhere = job.less(_sums_of(each))
+
+
+def _sums_of(saved: Saved) -> Sums:
+    """What the shard with the totals *saved* adds to the sums of its job."""
+    return saved.ledger.sums(visits=saved.visits, seeds=saved.seeds)
 
 
 @contextmanager
-def opened_views(place: Place) -> Iterator[Sequence[Store]]:
-    """The store of the job at *place*, or views of all of its shards, as of one moment; a crawl may be using them.
+def open_view(job: Place) -> Iterator[View]:
+    """*job* as of one moment.
 
     Raises:
         StorageError: If there is no job, or it cannot be read.
     """
     with ExitStack() as opened:
-        stores = place.open_snapshots()
+        stores = job.open_snapshots()
         for store in stores:
             opened.callback(store.close)
-        yield stores if len(stores) == 1 else views_of(stores)
+        yield View(stores)

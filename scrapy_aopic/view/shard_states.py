@@ -1,0 +1,210 @@
+"""What the server of a job in shards knows of them: who crawls each, and what it was like at its last commit."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
+
+from scrapy_aopic.core.ledger import TOTAL, Sums
+from scrapy_aopic.place.server_place import ServerPlace
+from scrapy_aopic.storage import Address
+from scrapy_aopic.storage.disk_workers import registry_of
+from scrapy_aopic.storage.redis.membership import JobCut, Look
+from scrapy_aopic.storage.redis.shared_lessons import LessonBoard
+
+from .snapshot import Ledger, Pages, ShardFigures, ShardRow, Snapshot, StoreState, Topic, WorkerRow, forecast
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from scrapy_aopic.place.place import Place
+
+
+class ShardStates(NamedTuple):
+    """The shards of a job at one moment.
+
+    Attributes:
+        address: Where the job is.
+        cut: How the job is cut.
+        look: Their states, and the workers that are alive.
+    """
+
+    address: Address
+    cut: JobCut
+    look: Look
+
+    def workers(self) -> list[str]:
+        """Who crawls each shard; empty for one that nobody crawls."""
+        named = self._named()
+        found = []
+        for number in range(self.cut.shards):
+            state = self.look.states.get(number)
+            owner = named.get(state.worker, "a worker that has died") if state is not None else "a worker"
+            found.append(owner if self.look.is_owned[number] else "")
+        return found
+
+    def _named(self) -> dict[str, str]:
+        return {token: f"{worker['host']}:{worker['pid']}" for token, worker in self.look.workers.items()}
+
+    def rows(self) -> list[ShardRow]:
+        """The shards, with their figures as of their last commits."""
+        states = self.look.states
+        sent, got = (
+            {number: getattr(state, name) for number, state in states.items()} for name in ("sent", "got")
+        )
+        waiting = letters_on_the_way(sent, got)
+        rows = []
+        for number, worker in enumerate(self.workers()):
+            state = states.get(number)
+            queued, visited, failed, hosts = state.counts if state is not None else (0, 0, 0, 0)
+            rows.append(
+                ShardRow(
+                    shard=number,
+                    worker=worker,
+                    is_idle=state is not None and state.is_idle,
+                    queued=queued,
+                    visited=visited,
+                    failed=failed,
+                    hosts=hosts,
+                    letters=waiting.get(number, 0),
+                )
+            )
+        return rows
+
+    def worker_rows(self) -> list[WorkerRow]:
+        """The workers that are alive."""
+        named, crawled = self._named(), self.workers()
+        return [
+            WorkerRow(
+                worker=named[token],
+                shards=crawled.count(named[token]),
+                seconds=round(self.look.now - worker["since"]),
+            )
+            for token, worker in self.look.workers.items()
+        ]
+
+
+def read_states(job: Place) -> ShardStates | None:
+    """What the server of *job* knows of its shards; ``None`` if it is on none, or in one piece.
+
+    Raises:
+        StorageError: If the server cannot be reached.
+    """
+    cut = job.read_cut() if isinstance(job, ServerPlace) else None
+    if cut is None or not isinstance(job, ServerPlace):
+        return None
+    with closing(registry_of(job.address, cut)) as registry:
+        return ShardStates(job.address, cut, registry.look({}, joins=False))
+
+
+def letters_on_the_way(
+    sent: Mapping[int, Mapping[int, int]], got: Mapping[int, Mapping[int, int]]
+) -> dict[int, int]:
+    """Letters to each shard that it has not applied.
+
+    Args:
+        sent: By sender and receiver, the number of the last letter that was sent.
+        got: By receiver and sender, the number of the last letter that was applied.
+    """
+    waiting: dict[int, int] = {}
+    for sender, letters in sent.items():
+        for to, last in letters.items():
+            waiting[to] = waiting.get(to, 0) + max(last - got.get(to, {}).get(sender, 0), 0)
+    return waiting
+
+
+def shard_figures(
+    rows: Sequence[ShardRow], *, sent: int, is_quiet: bool, workers: Sequence[WorkerRow] | None = None
+) -> ShardFigures:
+    """The shards with *rows* in a snapshot.
+
+    Args:
+        workers: Those that are alive; ``None`` if that is not known.
+    """
+    return ShardFigures(
+        n=len(rows),
+        held=sum(bool(row.worker) for row in rows) if workers is not None else None,
+        alive=len(workers) if workers is not None else None,
+        sent=sent,
+        on_the_way=sum(row.letters for row in rows),
+        is_quiet=is_quiet,
+        each=list(rows),
+        workers=list(workers or ()),
+    )
+
+
+def with_states(stored: Snapshot, states: ShardStates) -> Snapshot:
+    """The snapshot *stored* of the stores, with who crawls the shards, and all else that is newer in *states*."""
+    rows, look = states.rows(), states.look
+    pages = Pages(
+        known=sum(row.queued + row.visited + row.failed for row in rows),
+        queued=sum(row.queued for row in rows),
+        visited=sum(row.visited for row in rows),
+        failed=sum(row.failed for row in rows),
+        dead=stored.pages.dead,
+    )
+    sums = [Sums(*state.sums) for state in look.states.values()]
+    return replace(
+        stored,
+        at=look.now,
+        pages=pages,
+        forecast=forecast(pages, stored.rate),
+        hosts=replace(stored.hosts, known=sum(row.hosts for row in rows)),
+        ledger=replace(
+            stored.ledger,
+            total=states.cut.shards * TOTAL,
+            pages=sum(each.held for each in sums),
+            virtual=sum(each.virtual for each in sums) + (states.cut.shards - len(sums)) * TOTAL,
+        ),
+        shards=shard_figures(
+            rows,
+            sent=sum(last for state in look.states.values() for last in state.sent.values()),
+            is_quiet=look.is_quiet,
+            workers=states.worker_rows(),
+        ),
+    )
+
+
+def with_workers(stored: Snapshot, states: ShardStates) -> Snapshot:
+    """The snapshot *stored* of the stores, with who crawls the shards."""
+    shards = stored.shards
+    each = [
+        replace(row, worker=new.worker, is_idle=new.is_idle)
+        for row, new in zip(shards.each, states.rows(), strict=True)
+    ]
+    return replace(
+        stored,
+        shards=shard_figures(
+            each, sent=shards.sent or 0, is_quiet=states.look.is_quiet, workers=states.worker_rows()
+        ),
+    )
+
+
+def unread_snapshot(states: ShardStates, why: str) -> Snapshot:
+    """What a snapshot has of a job whose stores cannot be read from here, but for what its *states* say.
+
+    Args:
+        why: Why not, in a sentence.
+
+    Raises:
+        StorageError: If the server cannot be reached.
+    """
+    with closing(LessonBoard(states.address)) as board:
+        pages, relevant = board.graded()
+    topic = Topic(pages=pages, relevant=relevant, harvest=min(relevant / pages, 1.0)) if pages else None
+    return Snapshot(
+        at=0.0,
+        unread=why,
+        order=short_order(states.cut.order),
+        counted_since=None,
+        topic=topic,
+        ledger=Ledger(),
+        store=StoreState(name=str(states.address)),
+    )
+
+
+def short_order(name: str) -> str:
+    """The order with a class called *name*, without the module of those of this package."""
+    return name.removeprefix("scrapy_aopic.core.order.")
