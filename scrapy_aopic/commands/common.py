@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
 
     from scrapy.settings import BaseSettings
 
-    from scrapy_aopic.core.ports import Store
     from scrapy_aopic.place.place import Place
     from scrapy_aopic.storage import Address
 
@@ -102,20 +99,6 @@ def complete_address(given: Address, settings: BaseSettings) -> Address:
 def add_json(parser: argparse.ArgumentParser) -> None:
     """Add the option of a subcommand that can also write JSON."""
     parser.add_argument("--json", action="store_true", help="write JSON instead of text")
-
-
-@contextmanager
-def snapshot(place: Place) -> Iterator[Store]:
-    """The store of the job at *place*, which is in one piece, as of its last commit, to be read; a crawl may be using it.
-
-    Raises:
-        StorageError: If there is no job, or it cannot be read.
-    """
-    (store,) = place.open_snapshots()
-    try:
-        yield store
-    finally:
-        store.close()
 
 
 def crawl_settings(settings: BaseSettings) -> BaseSettings:

@@ -6,6 +6,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tqdm import tqdm
+
 from scrapy_aopic.core.audit import Audit, audit
 from scrapy_aopic.core.ledger import TOTAL, Sums
 from scrapy_aopic.core.saved import read_saved
@@ -20,6 +22,7 @@ from scrapy_aopic.web.suffixes import registered_domain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from typing import NoReturn
 
     from scrapy_aopic.core.ports import Store
     from scrapy_aopic.place.place import Place
@@ -38,92 +41,126 @@ def audit_store(store: Store, progress: Callable[[int], object] = lambda _: None
 
 
 @dataclass(slots=True)
-class WholeAudit:
-    """What was counted in all shards of a job at one moment, and what does not hold.
+class JobAudit:
+    """What was counted in a job at one moment, and what does not hold.
 
     Attributes:
         shards: How many there are.
-        queued, visited, failed: Pages.
-        cash: Units of all shards, by their own counts.
+        pages, queued, visited, failed: Pages.
+        hosts: Hosts.
+        cash: Units that pages hold.
+        virtual: Units of the virtual page, of several shards of all of theirs.
         in_transit: Units in letters that their receivers have not applied.
         letters: Number of these letters.
         total: Units that there must be together.
-        violations: What does not hold, a sentence each.
-        holds: Whether everything does.
+        violations: The first violations, a sentence each.
+        n_violations: How many there are.
         is_of_books: Whether only the books of the shards were checked, which are on disks elsewhere.
     """
 
     shards: int
+    pages: int = 0
     queued: int = 0
     visited: int = 0
     failed: int = 0
+    hosts: int = 0
     cash: int = 0
+    virtual: int = 0
     in_transit: int = 0
     letters: int = 0
     total: int = 0
     violations: list[str] = field(default_factory=list)
-    holds: bool = True
+    n_violations: int = 0
     is_of_books: bool = False
 
+    @property
+    def holds(self) -> bool:
+        """Whether every invariant holds."""
+        return not self.n_violations
 
-def audit_job(job: Place) -> WholeAudit:
+    def add(self, shard: int, found: Audit) -> None:
+        """Take up what was *found* in *shard*."""
+        for name in ("pages", "queued", "visited", "failed", "hosts", "cash", "virtual", "n_violations"):
+            setattr(self, name, getattr(self, name) + getattr(found, name))
+        where = f"shard {shard}: " if self.shards > 1 else ""
+        self.violations += [f"{where}{violation}" for violation in found.violations]
+
+    def violate(self, *violations: str) -> None:
+        """Take up *violations* that are of no single shard."""
+        self.n_violations += len(violations)
+        self.violations += violations
+
+
+def audit_job(job: Place, *, progress: bool = False) -> JobAudit:
     """Check every shard of *job*, and the mail between them, as of one moment.
 
+    Args:
+        progress: Whether to show on a terminal how far it is.
+
     Raises:
-        StorageError: If a shard was never opened, its letters were written by another list of public suffixes, or the
-            server cannot be reached.
+        StorageError: If there is no job, the letters of one in shards cannot be read or were written by another list of public
+            suffixes, or the server cannot be reached.
     """
     cut = job.read_cut()
-    if cut is None:
-        raise StorageError(f"The job in {job} is in one piece, or gone.")
-    check_suffixes(job, cut)
-    if cut.disks and isinstance(job, ServerPlace):
-        return audit_books(read_books(job.address, cut), cut.shards)
-    result = WholeAudit(cut.shards, total=cut.shards * TOTAL)
+    if cut is not None:
+        check_suffixes(job, cut)
+        if cut.disks and isinstance(job, ServerPlace):
+            return audit_books(read_books(job.address, cut), cut.shards)
     with ExitStack() as opened:
-        views = job.open_snapshots()
-        for view in views:
-            opened.callback(view.close)
-        for number, view in enumerate(views):
-            try:
-                view.verify()
-                found = audit_store(view)
-            except StorageError as error:
-                found = Audit()
-                found.expect(False, "{}", error)
-            if read_saved(view) is None:
-                found.expect(False, "its totals are gone, which its first commit wrote")
-            result.queued += found.queued
-            result.visited += found.visited
-            result.failed += found.failed
-            result.violations += [f"shard {number}: {violation}" for violation in found.violations]
-        between = audit_shards(views, registered_domain)
-    result.cash, result.in_transit, result.letters = between.cash, between.in_transit, between.letters
-    result.violations += between.violations
-    result.holds = not result.violations
+        stores = job.open_snapshots()
+        for store in stores:
+            opened.callback(store.close)
+        result = JobAudit(len(stores), total=len(stores) * TOTAL)
+        line = opened.enter_context(
+            tqdm(unit=" pages", unit_scale=True, leave=False, disable=None if progress else True)
+        )
+        for number, store in enumerate(stores):
+            result.add(number, _audit_shard(store, line, is_one=len(stores) == 1))
+        if len(stores) > 1:
+            between = audit_shards(stores, registered_domain)
+            result.in_transit, result.letters = between.in_transit, between.letters
+            result.violate(*between.violations)
     return result
 
 
-def audit_books(states: Mapping[int, ShardState], shards: int) -> WholeAudit:
+def _audit_shard(store: Store, line: tqdm[NoReturn], *, is_one: bool) -> Audit:
+    """Check *store*, the only one of its job or that of a shard."""
+    try:
+        store.verify()
+        saved = read_saved(store)
+        line.total = (line.total or 0) + (saved.pages if saved is not None else 0)
+        found = audit_store(store, line.update)
+    except StorageError as error:
+        found = Audit()
+        found.expect(
+            False, "{}{}", error, " 'scrapy aopic repair' saves what can be saved." if is_one else ""
+        )
+        return found
+    if not is_one:
+        found.expect(saved is not None, "its totals are gone, which its first commit wrote")
+    return found
+
+
+def audit_books(states: Mapping[int, ShardState], shards: int) -> JobAudit:
     """Check the cash of a job by the *states* of its shards with their books, as the server has them at one moment.
 
     Args:
         shards: How many there are; those without a state were never open.
     """
-    result = WholeAudit(shards, total=shards * TOTAL, is_of_books=True)
+    result = JobAudit(shards, total=shards * TOTAL, is_of_books=True)
     never = ShardState("", "", is_idle=True, sums=Sums(virtual=TOTAL), sent={}, got={}, counts=(0, 0, 0, 0))
     for number in range(shards):
         state = states.get(number, never)
-        queued, visited, failed, _ = state.counts
-        result.queued += queued
-        result.visited += visited
-        result.failed += failed
+        queued, visited, failed, hosts = state.counts
         sums = Sums(*state.sums)
+        result.add(
+            number,
+            Audit(queued + visited + failed, queued, visited, failed, hosts, sums.held, sums.virtual),
+        )
         cash = sums.held + sums.virtual
-        result.cash += cash
         owed = TOTAL + sum(state.got_units.values()) - sum(state.sent_units.values())
         if cash != owed:
-            result.violations.append(f"shard {number}: it holds {cash} units, and by its book {owed}")
+            result.violate(f"shard {number}: it holds {cash} units, and by its book {owed}")
         for other, last in state.sent.items():
             receiver = states.get(other, never)
             got, units = receiver.got.get(number, 0), receiver.got_units.get(number, 0)
@@ -131,30 +168,12 @@ def audit_books(states: Mapping[int, ShardState], shards: int) -> WholeAudit:
             result.letters += last - got
             result.in_transit += way
             if got > last or way < 0 or (got == last and way):
-                result.violations.append(
+                result.violate(
                     f"shard {other} has applied {got} letters from shard {number}, of {last}, and {way} units are on their way"
                 )
-    if result.cash + result.in_transit != result.total:
-        result.violations.append(
-            f"the cash of all shards and of {result.letters} letters between them is {result.cash + result.in_transit} units, "
-            f"not {result.total}"
+    found = result.cash + result.virtual + result.in_transit
+    if found != result.total:
+        result.violate(
+            f"the cash of all shards and of {result.letters} letters between them is {found} units, not {result.total}"
         )
-    result.holds = not result.violations
     return result
-
-
-def format_whole(result: WholeAudit) -> str:
-    """What :func:`audit_job` found, for people."""
-    lines = [
-        f"{result.shards} shards: {result.queued:,} pages queued, {result.visited:,} visited, {result.failed:,} failed",
-        f"cash: {result.cash:,} units in the shards and {result.in_transit:,} in {result.letters:,} letters, of {result.total:,}",
-        *result.violations,
-        ("the books hold" if result.is_of_books else "everything holds")
-        if result.holds
-        else "this does not hold",
-    ]
-    if result.is_of_books:
-        lines.append(
-            "Pages were not looked at: 'scrapy aopic check JOBDIR/aopic-home/N' audits those of shard N on its disk."
-        )
-    return "\n".join(lines)

@@ -19,10 +19,10 @@ from .stored import snapshot_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from scrapy_aopic.core.audit import Audit
     from scrapy_aopic.core.ports import Store
     from scrapy_aopic.core.rebuild import Repaired
 
+    from .auditing import JobAudit
     from .snapshot import HostRow, Snapshot
 
 _AUDITED = 300_000
@@ -128,19 +128,20 @@ def _time(instant: float) -> str:
     return datetime.fromtimestamp(instant, timezone.utc).isoformat(" ", "seconds")
 
 
-def format_audit(result: Audit) -> str:
+def format_audit(result: JobAudit) -> str:
     """The violations, and a line of what was counted."""
+    n = result.n_violations
+    holds = "the books hold" if result.is_of_books else "every invariant holds"
+    several = f"{result.shards} shards: " if result.shards > 1 else ""
+    letters = f" + {result.in_transit:,} in {result.letters:,} letters" if result.shards > 1 else ""
     summary = (
-        f"{result.pages:,} pages ({result.queued:,} queued, {result.visited:,} visited, {result.failed:,} failed) on "
-        f"{result.hosts:,} hosts; cash of pages {result.cash:,} + virtual page {result.virtual:,} = "
-        f"{result.cash + result.virtual:,} units: "
+        f"{several}{result.pages:,} pages ({result.queued:,} queued, {result.visited:,} visited, {result.failed:,} failed) on "
+        f"{result.hosts:,} hosts; cash of pages {result.cash:,} + virtual page{'s' * (result.shards > 1)} {result.virtual:,}"
+        f"{letters} = {result.cash + result.virtual + result.in_transit:,} units: "
+        f"{holds if result.holds else f'{n:,} violation' + 's' * (n != 1)}"
     )
-    verdict = (
-        "every invariant holds"
-        if result.holds
-        else f"{result.n_violations:,} violation{'s' * (result.n_violations != 1)}"
-    )
-    return "\n".join([*result.violations, summary + verdict])
+    note = "Pages were not looked at: 'scrapy aopic check JOBDIR/aopic-home/N' audits those of shard N on its disk."
+    return "\n".join([*result.violations, summary, *([note] if result.is_of_books else [])])
 
 
 def format_repair(done: Repaired, kept: Path | str | None) -> str:

@@ -72,14 +72,14 @@ async def test_a_user_may_crawl_with_no_more_rights_than_the_docs_give_it_and_by
         seeds.write_text("http://a.test/1\n")
         to = ("-s", f"REDIS_PARAMS={json.dumps(parameters)}")
         assert f"visited: {len(PAGES)}" in said(tmp_path, "status", url, *to)
-        assert "everything holds" in said(tmp_path, "check", url, *to)
+        assert "every invariant holds" in said(tmp_path, "check", url, *to)
         assert "http://h3.test/" in said(tmp_path, "top", url, *to)
         said(tmp_path, "why", url, "http://h3.test/", *to)
         said(tmp_path, "seed", url, seeds, *to)
         said(tmp_path, "backup", url, "copy", *to)
         said(tmp_path, "restore", "copy", f"{url}#aopic:again", *to)
         said(tmp_path, "repair", f"{url}#aopic:again", *to)
-        assert "everything holds" in said(tmp_path, "check", f"{url}#aopic:again", *to)
+        assert "every invariant holds" in said(tmp_path, "check", f"{url}#aopic:again", *to)
         # Nothing is known of who has signed it.
         refused = run_aopic(
             "status", url, "-s", f'REDIS_PARAMS={{"password": "{PASSWORD}"}}', folder=tmp_path

@@ -172,7 +172,7 @@ async def test_every_command_takes_the_whole_job_and_its_copy(
         assert "a.test" in said(tmp_path, "top", "--hosts", job)
         assert "a.test" in said(tmp_path, "hosts", "--slow", job)
         assert "in shard" in said(tmp_path, "why", job, "http://a.test/")
-        assert "everything holds" in said(tmp_path, "check", job)
+        assert "every invariant holds" in said(tmp_path, "check", job)
         assert "on the way" in said(tmp_path, "status", job)
         assert "is written" in said(tmp_path, "report", job, "report.html")
         assert "http://a.test/" in (tmp_path / "report.html").read_text()

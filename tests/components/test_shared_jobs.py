@@ -333,7 +333,7 @@ async def test_status_check_and_seed_take_the_whole_job(serve: Serve, settings, 
     assert "on the way" in run("status", where).stdout
     done = run("check", where)
     assert done.returncode == 0
-    assert "everything holds" in done.stdout
+    assert "every invariant holds" in done.stdout
     assert json.loads(run("check", "--json", where).stdout)["holds"]
     assert "1 seeds wait" in run("seed", where, "http://e.test/").stdout
     await crawl(Follow, settings)

@@ -17,7 +17,8 @@ from scrapy_aopic.storage.redis.keys import Keys
 from scrapy_aopic.storage.redis.mailboxes import PostedLetter
 from scrapy_aopic.storage.redis.membership import JobCut, Registry, ShardState, begin
 from scrapy_aopic.storage.redis.writer_lease import WriterLease
-from scrapy_aopic.view.auditing import audit_books, format_whole
+from scrapy_aopic.view.auditing import audit_books
+from scrapy_aopic.view.text_report import format_audit
 
 if redis_server.find_server() is None:
     pytest.skip(redis_server.WHY_NOT, allow_module_level=True)
@@ -186,4 +187,4 @@ def held(cash: int, sent: dict[int, tuple[int, int]], got: dict[int, tuple[int, 
 def test_books_are_audited(states: dict[int, ShardState], said: str) -> None:
     result = audit_books(states, 2)
     assert bool(said) != result.holds
-    assert said in format_whole(result)
+    assert said in format_audit(result)
