@@ -36,7 +36,7 @@ _NEARLY = 0.8
 """Part of :data:`EVERY` after which a snapshot may be taken: beats are not exact."""
 
 
-class Seen(NamedTuple):
+class FeedItem(NamedTuple):
     """What is seen of a crawl at one moment.
 
     Attributes:
@@ -59,7 +59,7 @@ class Frame(NamedTuple):
 
     number: int
     instant: float
-    seen: Seen
+    seen: FeedItem
     json: bytes
 
 
@@ -77,7 +77,7 @@ class Feed:
         reason: Why there will be no more; empty as long as there will.
     """
 
-    def __init__(self, take: Callable[[], Seen | None], *, every: float = EVERY) -> None:
+    def __init__(self, take: Callable[[], FeedItem | None], *, every: float = EVERY) -> None:
         self._take = take
         self._every = every
         self._changed = Condition()

@@ -94,7 +94,7 @@ _TEXT = "text/plain; charset=utf-8"
 _JSON = "application/json"
 
 
-class Answer(NamedTuple):
+class HttpAnswer(NamedTuple):
     """What a path shows."""
 
     body: bytes
@@ -102,9 +102,9 @@ class Answer(NamedTuple):
     status: int = 200
 
 
-def sentence(status: int, text: str) -> Answer:
+def sentence(status: int, text: str) -> HttpAnswer:
     """An answer of one sentence."""
-    return Answer(f"{text}\n".encode(), _TEXT, status)
+    return HttpAnswer(f"{text}\n".encode(), _TEXT, status)
 
 
 class Site(NamedTuple):
@@ -117,8 +117,8 @@ class Site(NamedTuple):
     """
 
     feed: Feed
-    paths: Mapping[str, Callable[[Mapping[str, str]], Answer]]
-    open_paths: Mapping[str, Callable[[Mapping[str, str]], Answer]]
+    paths: Mapping[str, Callable[[Mapping[str, str]], HttpAnswer]]
+    open_paths: Mapping[str, Callable[[Mapping[str, str]], HttpAnswer]]
 
 
 class _TooLarge(Exception):
@@ -271,7 +271,7 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._send(sentence(404, "There is no such page."))
 
-    def _show(self, show: Callable[[Mapping[str, str]], Answer], query: Mapping[str, str]) -> None:
+    def _show(self, show: Callable[[Mapping[str, str]], HttpAnswer], query: Mapping[str, str]) -> None:
         try:
             answer = show(query)
         except Exception:
@@ -285,12 +285,13 @@ class _Handler(BaseHTTPRequestHandler):
         """Have the browser keep the token, and take it out of the address."""
         if self.server.guard.knows(token):
             self._send(
-                Answer(b"", _TEXT, 303), {"Location": "/", "Set-Cookie": self.server.guard.cookie_header()}
+                HttpAnswer(b"", _TEXT, 303),
+                {"Location": "/", "Set-Cookie": self.server.guard.cookie_header()},
             )
         else:
             self._send(sentence(401, "The token is not that of this run; the log shows the address with it."))
 
-    def _send(self, answer: Answer, headers: Mapping[str, str] | None = None) -> None:
+    def _send(self, answer: HttpAnswer, headers: Mapping[str, str] | None = None) -> None:
         self.connection.settimeout(_SEND_SECONDS)
         self.send_response_only(answer.status)
         for name, value in {**HEADERS, **(headers or {})}.items():
@@ -308,7 +309,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Send each snapshot, until the client goes, reads too slowly, or the crawl is over."""
         server = self.server
         if self.command == "HEAD":
-            self._send(Answer(b"", "text/event-stream"))
+            self._send(HttpAnswer(b"", "text/event-stream"))
             return
         if not server.enter_stream():
             self._send(

@@ -17,7 +17,7 @@ from scrapy_aopic.view.history import FILE_NAME
 from scrapy_aopic.view.measures import stats_of
 from scrapy_aopic.view.stored_watch import StoredWatch
 
-from .feed import Feed, Seen
+from .feed import Feed, FeedItem
 from .questions import Questions
 from .serving import BEAT, start
 from .site import Shown
@@ -111,7 +111,7 @@ class Dashboard:
         is_cut = read(settings, "AOPIC_STORE") == "redis" and read(settings, "AOPIC_SHARDS") > 1
         return StoredWatch(place).snapshot if is_cut and place is not None else None
 
-    def _look(self) -> Seen | None:
+    def _look(self) -> FeedItem | None:
         if not self._session.is_open:
             return None
         try:
@@ -125,7 +125,7 @@ class Dashboard:
                 )
             return None
         stats = self._crawler.stats.get_stats() if self._crawler.stats is not None else {}
-        return Seen(now, {**stats, **stats_of(now)})
+        return FeedItem(now, {**stats, **stats_of(now)})
 
     def _stop(self, spider: Spider, reason: str) -> None:
         if self._beats.running:

@@ -19,7 +19,7 @@ from scrapy_aopic.view.measures import CONTENT_TYPE, exposition
 from scrapy_aopic.view.snapshot import Snapshot, figure
 
 from .feed import Feed
-from .http_server import Answer, Site, sentence
+from .http_server import HttpAnswer, Site, sentence
 from .past import Past
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ MOST_HOSTS = 200_000
 _json = msgspec.json.Encoder().encode
 
 
-class Asked(Protocol):
+class Answerer(Protocol):
     """What answers questions; may raise AopicError or OSError, which becomes the answer."""
 
     def top_pages(self, n: int, /) -> list[dict[str, Any]]:
@@ -100,19 +100,19 @@ class Shown:
     spider: str = ""
     history: Path | None = None
     job: Callable[[], Snapshot] | None = None
-    questions: Asked | None = None
+    questions: Answerer | None = None
 
 
 def make_site(shown: Shown) -> Site:
     """The dashboard of a crawl."""
     feed, questions = shown.feed, shown.questions
     past = Past(feed.points, shown.history)
-    paths: dict[str, Callable[[Mapping[str, str]], Answer]] = {
+    paths: dict[str, Callable[[Mapping[str, str]], HttpAnswer]] = {
         path: partial(_file, *file) for path, file in _FILES.items()
     }
     paths.update({path: partial(_explainer, *file) for path, file in EXPLAINER.items()})
     paths["/api/v1/snapshot"] = lambda _: _snapshot(feed)
-    paths["/api/v1/history"] = lambda _: Answer(_json(past.points()))
+    paths["/api/v1/history"] = lambda _: HttpAnswer(_json(past.points()))
     paths["/metrics"] = lambda _: _metrics(feed, shown.spider)
     paths["/api/v1/top"] = _Listed(partial(_top_pages, feed, questions)).show
     paths["/api/v1/domains"] = _Listed(partial(_top_domains, feed, questions)).show
@@ -125,11 +125,11 @@ def make_site(shown: Shown) -> Site:
     )
 
 
-def _file(name: str, content_type: str, _: Mapping[str, str]) -> Answer:
-    return Answer((files(__package__) / "static" / name).read_bytes(), content_type)
+def _file(name: str, content_type: str, _: Mapping[str, str]) -> HttpAnswer:
+    return HttpAnswer((files(__package__) / "static" / name).read_bytes(), content_type)
 
 
-def _explainer(name: str, content_type: str, _: Mapping[str, str]) -> Answer:
+def _explainer(name: str, content_type: str, _: Mapping[str, str]) -> HttpAnswer:
     folder = files(__package__) / "static" / "opic"
     if not folder.is_dir():  # not installed from a wheel, but the source tree itself
         folder = Path(__file__).parents[2] / "docs" / "opic"
@@ -137,25 +137,25 @@ def _explainer(name: str, content_type: str, _: Mapping[str, str]) -> Answer:
         body = (folder / name).read_bytes()
     except OSError:
         return sentence(404, "This installation is without the explainer; it is a part of the documentation.")
-    return Answer(body.replace(b"</head>", _IN_DASHBOARD, 1), content_type)
+    return HttpAnswer(body.replace(b"</head>", _IN_DASHBOARD, 1), content_type)
 
 
-def _snapshot(feed: Feed) -> Answer:
+def _snapshot(feed: Feed) -> HttpAnswer:
     frame = feed.fresh(_PATIENCE)
-    return Answer(frame.json) if frame is not None else _SILENT
+    return HttpAnswer(frame.json) if frame is not None else _SILENT
 
 
-def _metrics(feed: Feed, spider: str) -> Answer:
+def _metrics(feed: Feed, spider: str) -> HttpAnswer:
     frame = feed.fresh(_PATIENCE)
     if frame is None:
         return _SILENT
-    return Answer(exposition(frame.seen.stats, spider).encode(), CONTENT_TYPE)
+    return HttpAnswer(exposition(frame.seen.stats, spider).encode(), CONTENT_TYPE)
 
 
 _SILENT = sentence(503, "The event loop of the crawl does not answer.")
 
 
-def health(feed: Feed, oldest_commit: float) -> Answer:
+def health(feed: Feed, oldest_commit: float) -> HttpAnswer:
     """Whether the crawl is alive: its event loop answers, and its work gets to the store."""
     if feed.reason:
         return sentence(503, "The crawl is over.")
@@ -168,7 +168,7 @@ def health(feed: Feed, oldest_commit: float) -> Answer:
     return sentence(200, "ok")
 
 
-def readiness(feed: Feed) -> Answer:
+def readiness(feed: Feed) -> HttpAnswer:
     """Whether the crawl makes requests: its store is open, and no pause after a crash is left."""
     frame = feed.recent(_PATIENCE) if not feed.reason else None
     if frame is None:
@@ -179,28 +179,28 @@ def readiness(feed: Feed) -> Answer:
     return sentence(200, "ready")
 
 
-def _job(feed: Feed, look: Callable[[], Snapshot] | None) -> Answer:
+def _job(feed: Feed, look: Callable[[], Snapshot] | None) -> HttpAnswer:
     if look is None:
         return _snapshot(feed)
     try:
-        return Answer(_json(look()))
+        return HttpAnswer(_json(look()))
     except (AopicError, OSError) as error:
-        return Answer(_json({"problem": f"{plainly(error)}."}))
+        return HttpAnswer(_json({"problem": f"{plainly(error)}."}))
 
 
-def _why(questions: Asked | None, query: Mapping[str, str]) -> Answer:
+def _why(questions: Answerer | None, query: Mapping[str, str]) -> HttpAnswer:
     question = query.get("of", "").strip()
     if questions is None:
-        return Answer(_json({"problem": "This cannot be answered for a job without a folder."}))
+        return HttpAnswer(_json({"problem": "This cannot be answered for a job without a folder."}))
     if not question:
-        return Answer(_json({"problem": "A URL or the name of a host is needed."}))
+        return HttpAnswer(_json({"problem": "A URL or the name of a host is needed."}))
     try:
-        return Answer(_json(questions.why(question)))
+        return HttpAnswer(_json(questions.why(question)))
     except (AopicError, OSError) as error:
-        return Answer(_json({"problem": f"{plainly(error)}."}))
+        return HttpAnswer(_json({"problem": f"{plainly(error)}."}))
 
 
-def _top_pages(feed: Feed, questions: Asked | None) -> dict[str, Any]:
+def _top_pages(feed: Feed, questions: Answerer | None) -> dict[str, Any]:
     if questions is None:
         return {"problem": "They cannot be listed for a job without a folder."}
     if _known(feed, "pages.known") > MOST_LISTED:
@@ -208,7 +208,7 @@ def _top_pages(feed: Feed, questions: Asked | None) -> dict[str, Any]:
     return {"pages": questions.top_pages(_TOP)}
 
 
-def _top_domains(feed: Feed, questions: Asked | None) -> dict[str, Any]:
+def _top_domains(feed: Feed, questions: Answerer | None) -> dict[str, Any]:
     if questions is None:
         return {"problem": "They cannot be listed for a job without a folder."}
     if _known(feed, "hosts.known") > MOST_HOSTS:
@@ -231,7 +231,7 @@ class _Listed:
         self._until = 0.0
         self._body = b""
 
-    def show(self, _: Mapping[str, str]) -> Answer:
+    def show(self, _: Mapping[str, str]) -> HttpAnswer:
         """The list, as of at most :data:`_TOP_EVERY` ago."""
         with self._lock:
             if monotonic() >= self._until:
@@ -241,4 +241,4 @@ class _Listed:
                     found = {"problem": f"{plainly(error)}."}
                 self._body = _json(found)
                 self._until = monotonic() + _TOP_EVERY
-            return Answer(self._body)
+            return HttpAnswer(self._body)

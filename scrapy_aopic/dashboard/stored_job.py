@@ -17,7 +17,7 @@ from scrapy_aopic.view.history import FILE_NAME
 from scrapy_aopic.view.measures import stats_of
 from scrapy_aopic.view.stored_watch import EVERY, StoredWatch
 
-from .feed import Feed, Seen
+from .feed import Feed, FeedItem
 from .questions import Questions
 from .serving import BEAT, start
 from .site import Shown
@@ -57,9 +57,9 @@ def serve(
     watch = StoredWatch(job)
     watch.snapshot()
 
-    def look() -> Seen:
+    def look() -> FeedItem:
         now = watch.snapshot()
-        return Seen(now, stats_of(now))
+        return FeedItem(now, stats_of(now))
 
     feed = Feed(look, every=EVERY)
     shown = Shown(

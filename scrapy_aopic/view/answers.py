@@ -11,7 +11,7 @@ from scrapy_aopic.core.shards.letters import host_bytes
 from scrapy_aopic.place.stored_control import time_of
 from scrapy_aopic.web.suffixes import registered_domain
 
-from .why import Answer, meant, why
+from .why import Explanation, meant, why
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +36,9 @@ class _Post:
         self.units = 0
 
 
-def why_in_shards(view: View, question: str, rules: Rules, workers: Sequence[str] | None = None) -> Answer:
+def why_in_shards(
+    view: View, question: str, rules: Rules, workers: Sequence[str] | None = None
+) -> Explanation:
     """What is known of *question*, a URL or the name of a host, in the job in *view*; of one store, :func:`scrapy_aopic.view.why.why`.
 
     Args:
@@ -81,7 +83,7 @@ def why_in_shards(view: View, question: str, rules: Rules, workers: Sequence[str
     return replace(answer, kind=kind, sentences=sentences, facts=facts)
 
 
-def with_control(answer: Answer, rules: Rules, control: Control) -> Answer:
+def with_control(answer: Explanation, rules: Rules, control: Control) -> Explanation:
     """*answer*, with what an operator asks of the crawl if that concerns it."""
     host, _ = _asked(answer.about, rules)
     sentences = []

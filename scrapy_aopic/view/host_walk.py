@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.layout import ACTIVE, DEAD, PARKED, SHELVED
 
-from .snapshot import DUE_BOUNDS, N_LISTED, HostRow, Hosts
+from .snapshot import DUE_BOUNDS, N_LISTED, HostCounts, HostRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 STATES = (
     "idle", "dry", "dry", "ready", "late", "waiting", "gated", "locating", "in flight", "shelved", "parked", "dead",
 )  # fmt: skip
-"""States of :class:`~.snapshot.Hosts` by the phase of a host in memory (``core/frontier/host_state.py``). MOVING, which a
+"""States of :class:`~.snapshot.HostCounts` by the phase of a host in memory (``core/frontier/host_state.py``). MOVING, which a
 host is inside of a call only, is never seen."""
 
 _STORED = {ACTIVE: "active", SHELVED: "shelved", PARKED: "parked", DEAD: "dead"}
@@ -166,9 +166,9 @@ class HostWalk:
         own = politeness.of(host.name) if politeness.rule is not None else politeness
         return max(own.gap(host.transfer), host.crawl_delay)
 
-    def hosts(self) -> Hosts:
+    def hosts(self) -> HostCounts:
         """What a snapshot has of the hosts that were looked at, but for their states."""
-        return Hosts(
+        return HostCounts(
             backing_off=self.backing_off,
             crawl_delayed=self.crawl_delayed,
             waits=self.waits,

@@ -27,9 +27,9 @@ from .host_walk import HostWalk
 from .measures import stats_of
 from .snapshot import (
     Connections,
-    Hosts,
+    HostCounts,
     Machine,
-    Pages,
+    PageCounts,
     Rate,
     ShardFigures,
     StoreState,
@@ -281,7 +281,7 @@ class Watch:
         rate = _rate(before, note)
         walk = self._walked()
         downloading = sum(visit.is_downloading and not visit.has_arrived for visit in self._visits)
-        pages = Pages(
+        pages = PageCounts(
             known=counts.queued + counts.visited + counts.failed,
             queued=counts.queued,
             visited=counts.visited,
@@ -330,14 +330,14 @@ class Watch:
             since = earlier.instant
         return note.instant - since
 
-    def _forecast(self, pages: Pages, rate: Rate | None) -> Forecast:
+    def _forecast(self, pages: PageCounts, rate: Rate | None) -> Forecast:
         left = None
         if self._most_pages and self._crawler.stats is not None:
             left = self._most_pages - (self._crawler.stats.get_value("response_received_count") or 0)
         time_left = self._most_seconds - (monotonic() - self._began) if self._most_seconds else None
         return forecast(pages, rate, left=left, time_left=time_left)
 
-    def _hosts(self, walk: HostWalk) -> Hosts:
+    def _hosts(self, walk: HostWalk) -> HostCounts:
         frontier = self._job.crawl.frontier
         states = walk.states
         return replace(

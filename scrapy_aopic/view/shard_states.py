@@ -14,7 +14,17 @@ from scrapy_aopic.storage.disk_workers import registry_of
 from scrapy_aopic.storage.redis.membership import JobCut, Look
 from scrapy_aopic.storage.redis.shared_lessons import LessonBoard
 
-from .snapshot import Ledger, Pages, ShardFigures, ShardRow, Snapshot, StoreState, Topic, WorkerRow, forecast
+from .snapshot import (
+    LedgerFigures,
+    PageCounts,
+    ShardFigures,
+    ShardRow,
+    Snapshot,
+    StoreState,
+    TopicFigures,
+    WorkerRow,
+    forecast,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -138,7 +148,7 @@ def shard_figures(
 def with_states(stored: Snapshot, states: ShardStates) -> Snapshot:
     """The snapshot *stored* of the stores, with who crawls the shards, and all else that is newer in *states*."""
     rows, look = states.rows(), states.look
-    pages = Pages(
+    pages = PageCounts(
         known=sum(row.queued + row.visited + row.failed for row in rows),
         queued=sum(row.queued for row in rows),
         visited=sum(row.visited for row in rows),
@@ -193,14 +203,16 @@ def unread_snapshot(states: ShardStates, why: str) -> Snapshot:
     """
     with closing(LessonBoard(states.address)) as board:
         pages, relevant = board.graded()
-    topic = Topic(pages=pages, relevant=relevant, harvest=min(relevant / pages, 1.0)) if pages else None
+    topic = (
+        TopicFigures(pages=pages, relevant=relevant, harvest=min(relevant / pages, 1.0)) if pages else None
+    )
     return Snapshot(
         at=0.0,
         unread=why,
         order=short_order(states.cut.order),
         counted_since=None,
         topic=topic,
-        ledger=Ledger(),
+        ledger=LedgerFigures(),
         store=StoreState(name=str(states.address)),
     )
 

@@ -25,7 +25,7 @@ N_LISTED = 10
 """Hosts in each list of a snapshot."""
 
 
-class Pages(msgspec.Struct, frozen=True, kw_only=True):
+class PageCounts(msgspec.Struct, frozen=True, kw_only=True):
     """Pages by state.
 
     Attributes:
@@ -78,7 +78,7 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     because: str = ""
 
 
-class Hosts(msgspec.Struct, frozen=True, kw_only=True):
+class HostCounts(msgspec.Struct, frozen=True, kw_only=True):
     """Hosts by state. A host with queued pages is in one of the states from ``ready`` to ``dead``.
 
     Attributes:
@@ -130,7 +130,7 @@ class Hosts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 DUE_BOUNDS = (1.0, 10.0, 60.0, 600.0, 3600.0, 86400.0)
-"""Upper bounds in seconds of the classes of :attr:`Hosts.due_in`; one more class is beyond them."""
+"""Upper bounds in seconds of the classes of :attr:`HostCounts.due_in`; one more class is beyond them."""
 
 
 class Connections(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,7 +148,7 @@ class Connections(msgspec.Struct, frozen=True, kw_only=True):
     callbacks: int = 0
 
 
-class Transfers(msgspec.Struct, frozen=True, kw_only=True):
+class TransferFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Transfers, robots.txt included.
 
     Attributes:
@@ -170,7 +170,7 @@ class Transfers(msgspec.Struct, frozen=True, kw_only=True):
     quiet: float = 0.0
 
 
-class Ledger(msgspec.Struct, frozen=True, kw_only=True):
+class LedgerFigures(msgspec.Struct, frozen=True, kw_only=True):
     """The ledger of cash, in units.
 
     Attributes:
@@ -336,12 +336,12 @@ class HostRow(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         name: Key of its download slot, mostly its name in URLs.
-        state: As in :class:`Hosts`, a word.
+        state: As in :class:`HostCounts`, a word.
         queued: Pages queued.
         visited: Pages that were visited or failed.
         transfer: Seconds that its last transfer took, 0 if there was none.
         wait: Seconds until it may be requested, 0 if now.
-        why: Why it waits (:attr:`Hosts.waits`); empty if it does not.
+        why: Why it waits (:attr:`HostCounts.waits`); empty if it does not.
         errors: Transfers in a row after which it did not respond as it should.
         down: Transfers in a row that showed it to be down.
         crawl_delay: Seconds between requests that its robots.txt asks for.
@@ -359,7 +359,7 @@ class HostRow(msgspec.Struct, frozen=True, kw_only=True):
     crawl_delay: float = 0.0
 
 
-class Topic(msgspec.Struct, frozen=True, kw_only=True):
+class TopicFigures(msgspec.Struct, frozen=True, kw_only=True):
     """How a crawl for a topic goes (docs/focused.md).
 
     Attributes:
@@ -493,23 +493,23 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     unread: str = ""
     control: ControlFigures = ControlFigures()
     counted_since: float | None = 0.0
-    pages: Pages = Pages()
+    pages: PageCounts = PageCounts()
     mean_rate: float | None = None
     rate: Rate | None = None
     limit: str = ""
     forecast: Forecast = Forecast()
-    hosts: Hosts = Hosts()
+    hosts: HostCounts = HostCounts()
     connections: Connections | None = None
     outcomes: dict[str, int] = {}
-    transfers: Transfers = Transfers()
+    transfers: TransferFigures = TransferFigures()
     put_back: int = 0
     deferred: dict[str, int] = {}
     refused: dict[str, int] = {}
     dropped: dict[str, int] = {}
     queue_seconds: float | None = None
     regret: float | None = None
-    topic: Topic | None = None
-    ledger: Ledger = Ledger()
+    topic: TopicFigures | None = None
+    ledger: LedgerFigures = LedgerFigures()
     store: StoreState = StoreState()
     machine: Machine | None = None
     shards: ShardFigures = ShardFigures()
@@ -546,13 +546,13 @@ def figure(now: Snapshot, path: str) -> Figure:
     return found
 
 
-def mean_rate(pages: Pages, seconds: float) -> float | None:
+def mean_rate(pages: PageCounts, seconds: float) -> float | None:
     """Pages settled a second in the *seconds* since a job began; ``None`` if these are none."""
     return (pages.visited + pages.failed) / seconds if seconds > 0 else None
 
 
 def forecast(
-    pages: Pages, rate: Rate | None, *, left: int | None = None, time_left: float | None = None
+    pages: PageCounts, rate: Rate | None, *, left: int | None = None, time_left: float | None = None
 ) -> Forecast:
     """When the crawl ends.
 

@@ -36,15 +36,15 @@ from .snapshot import (
     N_LISTED,
     ControlFigures,
     Counted,
-    Ledger,
-    Pages,
+    LedgerFigures,
+    PageCounts,
     SetAside,
     ShardFigures,
     ShardRow,
     Snapshot,
     StoreState,
-    Topic,
-    Transfers,
+    TopicFigures,
+    TransferFigures,
     forecast,
     mean_rate,
 )
@@ -128,7 +128,7 @@ def snapshot_of(view: View, *, name: str = "", counts: bool = False) -> Snapshot
         for store, saved in zip(view.stores, view.saved, strict=True)
         if saved is not None
     ]
-    pages = Pages(
+    pages = PageCounts(
         known=sum(saved.pages for saved in each),
         queued=sum(saved.queued for saved in each),
         visited=sum(saved.visited for saved in each),
@@ -176,7 +176,7 @@ def active_hosts(store: Store) -> list[HostRecord]:
     return [unpack_host(data) for data in store.get_many(Family.HOSTS, keys) if data is not None]
 
 
-def _shards(view: View, pages: Pages) -> ShardFigures:
+def _shards(view: View, pages: PageCounts) -> ShardFigures:
     """The shards in *view*, which has so many *pages*."""
     mail = [read_counts(store) for store in view.stores] if len(view.stores) > 1 else []
     sent = {n: {to: each.last for to, each in posted.items()} for n, (posted, _) in enumerate(mail)}
@@ -217,7 +217,7 @@ def snapshot_of_sums(counters: Counters, ledgers: Sequence[Totals], harvests: Se
         at=0.0,
         counted_since=counters.since,
         outcomes=dict(counters.outcomes),
-        transfers=Transfers(
+        transfers=TransferFigures(
             n=counters.transfers,
             seconds=counters.transfer_seconds,
             bytes=counters.received,
@@ -234,9 +234,9 @@ def snapshot_of_sums(counters: Counters, ledgers: Sequence[Totals], harvests: Se
     )
 
 
-def _ledger(ledgers: Sequence[Totals]) -> Ledger:
+def _ledger(ledgers: Sequence[Totals]) -> LedgerFigures:
     turns = max(each.turn for each in ledgers)
-    return Ledger(
+    return LedgerFigures(
         total=sum(each.whole for each in ledgers),
         pages=sum(each.held for each in ledgers),
         virtual=sum(each.virtual for each in ledgers),
@@ -248,12 +248,12 @@ def _ledger(ledgers: Sequence[Totals]) -> Ledger:
     )
 
 
-def _topic(harvests: Sequence[Harvest]) -> Topic | None:
+def _topic(harvests: Sequence[Harvest]) -> TopicFigures | None:
     pages, lately = (sum(getattr(each, name) for each in harvests) for name in ("pages", "n_lately"))
     if not pages:
         return None
     relevant = sum(each.relevant for each in harvests)
-    return Topic(
+    return TopicFigures(
         pages=pages,
         relevant=relevant,
         harvest=relevant / pages,

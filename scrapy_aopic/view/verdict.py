@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING
 from .snapshot import Limit, Verdict
 
 if TYPE_CHECKING:
-    from .snapshot import Hosts, Snapshot
+    from .snapshot import HostCounts, Snapshot
 
 LIMITS: tuple[Limit, ...] = ("politeness", "connections", "spider", "disk", "machine", "network")
 """Those that a user can do something about."""
@@ -362,7 +362,7 @@ def _politeness(before: Snapshot, now: Snapshot) -> Verdict | None:
     )
 
 
-def _who_waits(hosts: Hosts, left_alone: int) -> str:
+def _who_waits(hosts: HostCounts, left_alone: int) -> str:
     """How many hosts must be left alone and why, and how many are requested."""
     requested = f"{hosts.in_flight:,} {'is' if hosts.in_flight == 1 else 'are'} requested"
     if not left_alone:

@@ -123,7 +123,7 @@ class Rules(Protocol):
         ...
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """Why a URL or a host is crawled or not.
 
     Attributes:
@@ -139,7 +139,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     facts: dict[str, Any] = {}
 
 
-class _Said:
+class _Draft:
     """Collects what is said."""
 
     def __init__(self, about: str) -> None:
@@ -151,11 +151,11 @@ class _Said:
         self.sentences.append(sentence)
         self.facts |= facts
 
-    def answer(self, kind: str) -> Answer:
-        return Answer(about=self.about, kind=kind, sentences=self.sentences, facts=self.facts)
+    def answer(self, kind: str) -> Explanation:
+        return Explanation(about=self.about, kind=kind, sentences=self.sentences, facts=self.facts)
 
 
-def why(store: Store, question: str, rules: Rules, *, in_flight: Container[bytes] = ()) -> Answer:
+def why(store: Store, question: str, rules: Rules, *, in_flight: Container[bytes] = ()) -> Explanation:
     """What is known of *question*: a URL, or the name of a host.
 
     Args:
@@ -173,7 +173,7 @@ def why(store: Store, question: str, rules: Rules, *, in_flight: Container[bytes
     return answer
 
 
-def _with_options(answer: Answer, rules: Rules, host: str) -> Answer:
+def _with_options(answer: Explanation, rules: Rules, host: str) -> Explanation:
     """*answer*, with the options that *host* has of its own."""
     options = rules.options_of(host)
     if not options:
@@ -203,9 +203,9 @@ def meant(question: str) -> str:
 # -- URLs
 
 
-def why_url(store: Store, url: str, rules: Rules, *, in_flight: Container[bytes] = ()) -> Answer:
+def why_url(store: Store, url: str, rules: Rules, *, in_flight: Container[bytes] = ()) -> Explanation:
     """Why *url* is crawled or not; see :func:`why`."""
-    said = _Said(url)
+    said = _Draft(url)
     saved = read_saved(store)
     if saved is None:
         said.say("There is no job yet.")
@@ -250,7 +250,7 @@ def _find(store: Store, url: str, normal: str, rules: Rules) -> tuple[str, bytes
     return None
 
 
-def _say_outcome(store: Store, key: bytes, page: Page, said: _Said) -> str:
+def _say_outcome(store: Store, key: bytes, page: Page, said: _Draft) -> str:
     """Say what the last visit has shown; returns the kind of the answer."""
     times = f", for the {_nth(page.visits)} time" if page.visits > 1 else ""
     when = f"at {_time(page.visited_at)}" if page.visited_at else "at an unknown time"
@@ -308,7 +308,7 @@ def _reason(outcome: str) -> str:
     return _SENTENCES.get(outcome) or f"there was no response ({outcome})"
 
 
-def _say_cash(store: Store, saved: Saved, page: Page, said: _Said) -> None:
+def _say_cash(store: Store, saved: Saved, page: Page, said: _Draft) -> None:
     estimate = saved.estimate(store)
     importance = estimate.importance(estimate.weight(page))
     cash = page.cash + saved.ledger.owed(page)
@@ -326,12 +326,12 @@ def _why_queued(
     saved: Saved,
     page: Page,
     host: HostRecord | None,
-    said: _Said,
+    said: _Draft,
     *,
     robots: RobotsTxt | None,
     key: bytes,
     is_in_flight: bool,
-) -> Answer:
+) -> Explanation:
     """Why a page that is queued was not fetched yet."""
     rank = _rank(store, key, page)
     is_first = rank == 1 and host is not None and host.leased_at > 0
@@ -362,7 +362,7 @@ def _why_queued(
     return said.answer("queued")
 
 
-def _say_closed(saved: Saved, said: _Said) -> None:
+def _say_closed(saved: Saved, said: _Draft) -> None:
     """Say it if no crawl can be using the job."""
     if saved.is_clean:
         said.say(
@@ -383,7 +383,7 @@ def _rank(store: Store, key: bytes, page: Page) -> int:
     return 0
 
 
-def _why_unknown(store: Store, saved: Saved, normal: Normal, rules: Rules, said: _Said) -> Answer:
+def _why_unknown(store: Store, saved: Saved, normal: Normal, rules: Rules, said: _Draft) -> Explanation:
     """Why a page is not known."""
     if normal.refused:
         said.say(f"It is not queued, because {normal.refused}.", refused=normal.refused)
@@ -429,7 +429,7 @@ def _why_unknown(store: Store, saved: Saved, normal: Normal, rules: Rules, said:
     return said.answer("unknown")
 
 
-def _why_robots(robots: RobotsTxt | None, host: HostRecord | None, said: _Said) -> Answer:
+def _why_robots(robots: RobotsTxt | None, host: HostRecord | None, said: _Draft) -> Explanation:
     """What is known of a robots.txt, which is no page."""
     said.say("The crawl reads it by itself, and not as a page.")
     if robots is None:
@@ -444,7 +444,7 @@ def _why_robots(robots: RobotsTxt | None, host: HostRecord | None, said: _Said) 
     return said.answer("fetched")
 
 
-def with_dropped(answer: Answer, samples: Mapping[str, Sample], rules: Rules) -> Answer:
+def with_dropped(answer: Explanation, samples: Mapping[str, Sample], rules: Rules) -> Explanation:
     """*answer*, with what *samples* of dropped links say of a URL that is not known."""
     if answer.kind not in ("unknown", "robots") or "://" not in answer.about:
         return answer
@@ -501,9 +501,9 @@ def _variants(url: str) -> list[str]:
 # -- hosts
 
 
-def why_host(store: Store, name: str, rules: Rules) -> Answer:
+def why_host(store: Store, name: str, rules: Rules) -> Explanation:
     """Why the host called *name* is requested or not; see :func:`why`."""
-    said = _Said(name)
+    said = _Draft(name)
     saved = read_saved(store)
     if saved is None:
         said.say("There is no job yet.")
@@ -552,7 +552,7 @@ def _host_name(text: str) -> str:
     return name
 
 
-def _say_host(store: Store, host: HostRecord, saved: Saved, said: _Said) -> str:
+def _say_host(store: Store, host: HostRecord, saved: Saved, said: _Draft) -> str:
     """Say where *host* is and why it waits; returns its state."""
     now = saved.saved_at
     wait = host.opens_at - now
@@ -607,7 +607,7 @@ _WAITS = {
 """Why a host waits, by :func:`.host_walk.why_it_waits`."""
 
 
-def _say_robots(store: Store, of: bytes, host: HostRecord, said: _Said) -> None:
+def _say_robots(store: Store, of: bytes, host: HostRecord, said: _Draft) -> None:
     """Say it if a robots.txt of *host*, under the key *of*, was unreachable."""
     for key, data in store.scan(Family.ROBOTS, of):
         if key[:HOST_BYTES] != of:
@@ -619,7 +619,7 @@ def _say_robots(store: Store, of: bytes, host: HostRecord, said: _Said) -> None:
         _say_unreachable(robots, "A robots.txt of the host", host, said)
 
 
-def _say_unreachable(robots: RobotsTxt, what: str, host: HostRecord | None, said: _Said) -> None:
+def _say_unreachable(robots: RobotsTxt, what: str, host: HostRecord | None, said: _Draft) -> None:
     """Say it if *robots*, which is called *what* and is on *host*, was unreachable."""
     if not robots.failures:
         return

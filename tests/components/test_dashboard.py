@@ -26,7 +26,7 @@ from scrapy_aopic.core.layout import LATE, Family
 from scrapy_aopic.core.records import HostRecord, host_key, pack_host
 from scrapy_aopic.dashboard import feed as feed_module
 from scrapy_aopic.dashboard import site as site_module
-from scrapy_aopic.dashboard.feed import Feed, Seen
+from scrapy_aopic.dashboard.feed import Feed, FeedItem
 from scrapy_aopic.dashboard.past import Past
 from scrapy_aopic.dashboard.site import health, readiness
 from scrapy_aopic.dashboard.stored_job import serve as serve_job
@@ -212,9 +212,9 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     self = SimpleNamespace(now=1000.0, taken=0)
     self.figures = {"is_live": True, "at": 50.0, "not_before": 0.0, "store": StoreState(commit_age=1.0)}
 
-    def take() -> Seen:
+    def take() -> FeedItem:
         self.taken += 1
-        return Seen(Snapshot(**self.figures), {})
+        return FeedItem(Snapshot(**self.figures), {})
 
     def go_on(seconds: float) -> None:
         for _ in range(int(4 * seconds)):

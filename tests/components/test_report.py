@@ -18,11 +18,11 @@ from support.small_web import Follow, Web, crawl
 from scrapy_aopic.view import history, live
 from scrapy_aopic.view.history import COLUMNS, FILE_NAME, History, column, read_history, row_of
 from scrapy_aopic.view.html_report import report_page
-from scrapy_aopic.view.snapshot import HostRow, Hosts, Pages, Snapshot, StoreState, Verdict
+from scrapy_aopic.view.snapshot import HostCounts, HostRow, PageCounts, Snapshot, StoreState, Verdict
 
 HOSTILE = "\"><script>alert(1)</script><img src=x onerror='a()'>\u202egnp.exe\n\x1b[31m&amp;"
 
-NOW = Snapshot(at=1000.0, pages=Pages(known=3, queued=1, visited=2), outcomes={"page": 2})
+NOW = Snapshot(at=1000.0, pages=PageCounts(known=3, queued=1, visited=2), outcomes={"page": 2})
 
 
 class Parts(HTMLParser):
@@ -112,7 +112,7 @@ def test_what_comes_from_the_web_is_only_text() -> None:
         verdict=Verdict("none", HOSTILE),
         store=StoreState(name=HOSTILE),
         refused={HOSTILE: 1},
-        hosts=Hosts(waits={HOSTILE: 2}),
+        hosts=HostCounts(waits={HOSTILE: 2}),
     )
     pages = [{"importance": 0.5, "visits": 1, "url": HOSTILE}]
     hosts = [{"importance": 0.5, "visited": 1, "queued": 1, "host": HOSTILE}]

@@ -25,7 +25,7 @@ from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.storage import open_store
 from scrapy_aopic.storage.memory import MemoryStore
 from scrapy_aopic.view.queries import top_pages
-from scrapy_aopic.view.snapshot import Pages, SetAside
+from scrapy_aopic.view.snapshot import PageCounts, SetAside
 from scrapy_aopic.view.stored import count, snapshot_of
 
 ALONE: dict[str, Any] = {"SCHEDULER": "scrapy_aopic.Scheduler"}
@@ -252,7 +252,7 @@ async def test_an_inline_request_with_the_meta_of_its_page_does_not_fail_the_pag
 
     serve({"http://a.test/": []})
     await crawl(Inline, on_disk(tmp_path))
-    assert ask_view(tmp_path, snapshot_of).pages == Pages(known=1, visited=1)
+    assert ask_view(tmp_path, snapshot_of).pages == PageCounts(known=1, visited=1)
 
 
 @deferred_f_from_coro_f
@@ -652,7 +652,7 @@ async def test_an_error_inside_is_logged_once_and_never_reaches_the_engine(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     from scrapy_aopic.core.crawl import Crawl
-    from scrapy_aopic.core.pages import Pages
+    from scrapy_aopic.core.pages import PageCounts
 
     def breaks(method: Any) -> Any:
         def broken(*args: Any) -> Any:
@@ -671,7 +671,7 @@ async def test_an_error_inside_is_logged_once_and_never_reaches_the_engine(
             yield Request("http://a.test/after")
 
     monkeypatch.setattr(Crawl, "find", breaks(Crawl.find))
-    monkeypatch.setattr(Pages, "get_many", breaks(Pages.get_many))
+    monkeypatch.setattr(PageCounts, "get_many", breaks(PageCounts.get_many))
     serve({"http://a.test/": ["/1", "/2", "/3"]})
     crawler = await crawl(Breaks, ALONE)
     assert crawler.stats is not None

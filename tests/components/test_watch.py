@@ -30,7 +30,7 @@ from scrapy_aopic.view import live
 from scrapy_aopic.view.host_walk import HostWalk
 from scrapy_aopic.view.job_view import View
 from scrapy_aopic.view.live import snapshot
-from scrapy_aopic.view.snapshot import N_LISTED, Pages, Rate, Snapshot, Topic, Verdict, forecast
+from scrapy_aopic.view.snapshot import N_LISTED, PageCounts, Rate, Snapshot, TopicFigures, Verdict, forecast
 from scrapy_aopic.view.stored import snapshot_of
 from scrapy_aopic.view.verdict import verdict
 
@@ -83,7 +83,7 @@ async def test_a_snapshot_has_what_the_crawl_does_and_the_store_has_the_same_aft
     first = seen[0]
     assert first.is_live
     assert first.spider == "follow"
-    assert first.pages == Pages(known=1, queued=1, in_flight=1, dead=0, merged=0)
+    assert first.pages == PageCounts(known=1, queued=1, in_flight=1, dead=0, merged=0)
     assert first.connections is not None
     assert (first.connections.in_use, first.connections.callbacks) == (0, 1)
     assert first.machine is not None
@@ -93,7 +93,7 @@ async def test_a_snapshot_has_what_the_crawl_does_and_the_store_has_the_same_aft
     last = ask_view(tmp_path, snapshot_of)
     assert last.is_closed
     assert not last.is_live
-    assert last.pages == Pages(known=4, queued=0, visited=2, failed=2)
+    assert last.pages == PageCounts(known=4, queued=0, visited=2, failed=2)
     assert last.outcomes == {"page": 2, "not found": 1, "5xx": 1}
     assert last.refused == {"repeats": 1}
     assert last.deferred == {"robots.txt": 3}
@@ -123,14 +123,14 @@ async def test_a_crawl_for_a_topic_says_how_relevant_its_pages_are(
     await crawl(Looks, {**ADDON, **topic, "CONCURRENT_REQUESTS": 1}, seen=seen)
     assert [each.topic.pages if each.topic is not None else 0 for each in seen] == [0, 1, 2]
 
-    def looked(view: View) -> Topic | None:
+    def looked(view: View) -> TopicFigures | None:
         found, both = snapshot_of(view), snapshot_of(View([*view.stores, *view.stores]))
         assert found is not None
         assert both is not None
-        assert both.topic == Topic(pages=6, relevant=4, harvest=2 / 3, lately=2 / 3)
+        assert both.topic == TopicFigures(pages=6, relevant=4, harvest=2 / 3, lately=2 / 3)
         return found.topic
 
-    assert ask_view(tmp_path, looked) == Topic(pages=3, relevant=2, harvest=2 / 3, lately=2 / 3)
+    assert ask_view(tmp_path, looked) == TopicFigures(pages=3, relevant=2, harvest=2 / 3, lately=2 / 3)
 
 
 @deferred_f_from_coro_f
@@ -240,18 +240,18 @@ def test_a_walk_survives_hosts_that_change_meanwhile() -> None:
 @pytest.mark.parametrize(
     ("pages", "rate", "limits", "seconds", "because"),
     [
-        (Pages(queued=0), None, {}, 0.0, "nothing is queued"),
-        (Pages(queued=5, dead=5), Rate(pages=1.0), {}, 0.0, "only dead hosts"),
-        (Pages(queued=5), None, {}, None, "no crawl is running"),
-        (Pages(queued=5), Rate(pages=0.0), {}, None, "no page was settled"),
-        (Pages(queued=5), Rate(pages=2.0, growth=3.25), {}, None, "grows by 3.2 pages for each"),
-        (Pages(queued=50), Rate(pages=2.0, growth=-0.5), {}, 50.0, "if it shrinks on"),
-        (Pages(queued=50), Rate(pages=2.0, growth=3.0), {"left": 10}, 5.0, "CLOSESPIDER_PAGECOUNT"),
-        (Pages(queued=50), Rate(pages=2.0), {"left": 10, "time_left": 3.0}, 3.0, "CLOSESPIDER_TIMEOUT"),
+        (PageCounts(queued=0), None, {}, 0.0, "nothing is queued"),
+        (PageCounts(queued=5, dead=5), Rate(pages=1.0), {}, 0.0, "only dead hosts"),
+        (PageCounts(queued=5), None, {}, None, "no crawl is running"),
+        (PageCounts(queued=5), Rate(pages=0.0), {}, None, "no page was settled"),
+        (PageCounts(queued=5), Rate(pages=2.0, growth=3.25), {}, None, "grows by 3.2 pages for each"),
+        (PageCounts(queued=50), Rate(pages=2.0, growth=-0.5), {}, 50.0, "if it shrinks on"),
+        (PageCounts(queued=50), Rate(pages=2.0, growth=3.0), {"left": 10}, 5.0, "CLOSESPIDER_PAGECOUNT"),
+        (PageCounts(queued=50), Rate(pages=2.0), {"left": 10, "time_left": 3.0}, 3.0, "CLOSESPIDER_TIMEOUT"),
     ],
 )
 def test_the_end_is_forecast_or_why_it_is_not(
-    pages: Pages, rate: Rate | None, limits: dict[str, Any], seconds: float | None, because: str
+    pages: PageCounts, rate: Rate | None, limits: dict[str, Any], seconds: float | None, because: str
 ) -> None:
     found = forecast(pages, rate, **limits)
     assert found.seconds == seconds

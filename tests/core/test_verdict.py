@@ -13,16 +13,16 @@ from scrapy_aopic.view.snapshot import (
     Connections,
     ControlFigures,
     Forecast,
+    HostCounts,
     HostRow,
-    Hosts,
     Limit,
     Machine,
-    Pages,
+    PageCounts,
     Rate,
     Snapshot,
     StoreState,
-    Topic,
-    Transfers,
+    TopicFigures,
+    TransferFigures,
     Verdict,
 )
 from scrapy_aopic.view.verdict import LIMITS, verdict
@@ -30,17 +30,19 @@ from scrapy_aopic.view.verdict import LIMITS, verdict
 BEFORE = Snapshot(
     at=1000.0,
     is_live=True,
-    pages=Pages(known=900, queued=500, visited=380, failed=20, in_flight=40),
+    pages=PageCounts(known=900, queued=500, visited=380, failed=20, in_flight=40),
     rate=Rate(seconds=60.0, pages=20.0),
-    hosts=Hosts(known=60, ready=5, waiting=40, in_flight=15, seen=60, ceiling=25.0, waits={"gap": 40}),
+    hosts=HostCounts(known=60, ready=5, waiting=40, in_flight=15, seen=60, ceiling=25.0, waits={"gap": 40}),
     connections=Connections(limit=100, in_use=15, callbacks=5),
-    transfers=Transfers(n=400, seconds=40.0, down=10),
+    transfers=TransferFigures(n=400, seconds=40.0, down=10),
     store=StoreState(commits=10, last_commit=0.1, commit_age=0.3),
     machine=Machine(late_seconds=1.0, late_samples=100, cpu_seconds=10.0),
 )
 """A crawl that nothing limits."""
 
-POLITE = Hosts(known=60, waiting=40, in_flight=15, seen=55, ceiling=25.0, waits={"gap": 38, "crawl delay": 2})
+POLITE = HostCounts(
+    known=60, waiting=40, in_flight=15, seen=55, ceiling=25.0, waits={"gap": 38, "crawl delay": 2}
+)
 
 
 def ten_seconds_later(**changes: Any) -> Snapshot:
@@ -49,7 +51,7 @@ def ten_seconds_later(**changes: Any) -> Snapshot:
     later = {
         "at": 1010.0,
         "pages": replace(BEFORE.pages, visited=575, failed=25),
-        "transfers": Transfers(n=600, seconds=60.0, down=12),
+        "transfers": TransferFigures(n=600, seconds=60.0, down=12),
         "machine": machine,
     }
     return replace(BEFORE, **{**later, **changes})
@@ -57,14 +59,14 @@ def ten_seconds_later(**changes: Any) -> Snapshot:
 
 CASES: list[tuple[Limit, dict[str, Any], str]] = [
     ("none", {}, "5 hosts are ready, and 85 of 100 connections are free"),
-    ("done", {"pages": Pages(known=400, visited=400)}, "Done: nothing is queued."),
-    ("done", {"pages": Pages(queued=7, dead=7), "hosts": Hosts(dead=1)}, "Only 1 dead host has pages left: 7."),
+    ("done", {"pages": PageCounts(known=400, visited=400)}, "Done: nothing is queued."),
+    ("done", {"pages": PageCounts(queued=7, dead=7), "hosts": HostCounts(dead=1)}, "Only 1 dead host has pages left: 7."),
     ("stopped", {"is_live": False}, "runs elsewhere, or its process died"),
     ("stopped", {"is_live": False, "is_closed": True}, "the crawl was closed"),
     ("paused", {"control": ControlFigures(paused_since=950.0)}, "Paused by an operator 60 s ago: 'scrapy aopic control JOBDIR resume'"),
     (
         "done",
-        {"pages": Pages(known=9, queued=9, dead=2, blocked=7)},
+        {"pages": PageCounts(known=9, queued=9, dead=2, blocked=7)},
         "Only hosts that are blocked (7 pages) or dead (2) have pages left.",
     ),
     (
@@ -77,16 +79,16 @@ CASES: list[tuple[Limit, dict[str, Any], str]] = [
     ("none", {"control": ControlFigures(connections=50)}, ""),
     ("politeness", {"control": ControlFigures(connections=15), "hosts": POLITE}, ""),
     ("pause", {"not_before": 1018.0}, "Waiting 8 s after a crash."),
-    ("network", {"transfers": Transfers(n=600, down=150)}, "140 of the last 200 transfers got no response"),
+    ("network", {"transfers": TransferFigures(n=600, down=150)}, "140 of the last 200 transfers got no response"),
     (
         "network",
-        {"transfers": Transfers(n=600, seconds=60.0, quiet=2.4)},
+        {"transfers": TransferFigures(n=600, seconds=60.0, quiet=2.4)},
         "none of 15 transfers under way has ended for 2 s. Is there a network",
     ),
     (
         "none",  # of a slow web, few would have ended by now
         {
-            "transfers": Transfers(n=600, seconds=6000.0, quiet=9.0),
+            "transfers": TransferFigures(n=600, seconds=6000.0, quiet=9.0),
             "connections": Connections(limit=100, in_use=20),
         },
         "",
@@ -95,7 +97,7 @@ CASES: list[tuple[Limit, dict[str, Any], str]] = [
         "network",
         {
             "transfers": BEFORE.transfers,
-            "hosts": Hosts(waiting=5, waits={"down": 5}),
+            "hosts": HostCounts(waiting=5, waits={"down": 5}),
             "connections": Connections(limit=100),
             "waiting": [HostRow(name="a", wait=90.0), HostRow(name="b", wait=59.0)],
         },
@@ -158,7 +160,7 @@ CASES: list[tuple[Limit, dict[str, Any], str]] = [
         "robots.txt; 15 are requested. More hosts would help; shorter gaps only if the hosts are yours."),
     ),
     ("politeness", {"hosts": replace(POLITE, ceiling=9.0)}, "Politeness is the limit: 20.0 pages/s; 40 hosts"),
-    ("politeness", {"hosts": Hosts(in_flight=3, seen=3)}, "every host that has pages is at work, and 3 are requested"),
+    ("politeness", {"hosts": HostCounts(in_flight=3, seen=3)}, "every host that has pages is at work, and 3 are requested"),
     (
         "politeness",  # the end of a crawl: the few hosts that are left
         {"hosts": replace(POLITE, known=1200, waiting=3, in_flight=1, waits={"down": 3})},
@@ -187,11 +189,13 @@ def test_every_limit_has_a_case() -> None:
     [
         (60, 60, BEFORE.hosts, "spider"),
         (5, 60, BEFORE.hosts, "none"),  # a moment is no bottleneck
-        (2, 3, Hosts(dry=2), "spider"),  # nothing else is at work
+        (2, 3, HostCounts(dry=2), "spider"),  # nothing else is at work
         (2, 3, POLITE, "politeness"),
     ],
 )
-def test_callbacks_that_hold_pages_are_the_spiders(then: int, now: int, hosts: Hosts, limit: Limit) -> None:
+def test_callbacks_that_hold_pages_are_the_spiders(
+    then: int, now: int, hosts: HostCounts, limit: Limit
+) -> None:
     before = replace(BEFORE, connections=Connections(limit=100, callbacks=then))
     found = verdict(before, ten_seconds_later(connections=Connections(limit=100, callbacks=now), hosts=hosts))
     assert found.limit == limit
@@ -215,7 +219,7 @@ def test_a_snapshot_alone_has_a_verdict_too() -> None:
 
 
 def test_a_few_failed_transfers_may_be_chance() -> None:
-    now = ten_seconds_later(transfers=Transfers(n=402, down=12))
+    now = ten_seconds_later(transfers=TransferFigures(n=402, down=12))
     assert verdict(BEFORE, now).limit == "none"
 
 
@@ -229,7 +233,7 @@ def test_a_line_has_progress_and_verdict() -> None:
         "600 pages (+1,200 in 60 s, 20.0/s) · 4 % failed · 500 queued, 60 hosts: 0 ready, 40 waiting · "
         "Politeness is the limit. · ends in 2 h 10 min: CLOSESPIDER_TIMEOUT ends it"
     )
-    focused = replace(now, topic=Topic(pages=1000, relevant=400, harvest=0.4, lately=0.25))
+    focused = replace(now, topic=TopicFigures(pages=1000, relevant=400, harvest=0.4, lately=0.25))
     line = summary(replace(focused, verdict=now.verdict))
     assert "waiting · 25 % relevant lately, 40 % of all · Politeness" in line
 

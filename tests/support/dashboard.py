@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from scrapy_aopic.dashboard.feed import Feed, Seen
+from scrapy_aopic.dashboard.feed import Feed, FeedItem
 from scrapy_aopic.dashboard.guard import Guard
-from scrapy_aopic.dashboard.http_server import Answer, Server, Site, sentence
+from scrapy_aopic.dashboard.http_server import HttpAnswer, Server, Site, sentence
 from scrapy_aopic.dashboard.stored_job import serve
 from scrapy_aopic.exceptions import AopicError
 from scrapy_aopic.place.place import Place
@@ -48,7 +48,7 @@ class Served:
         self.server = Server("127.0.0.1", 0, **options)
         self.port = self.server.port
         self.guard = Guard(TOKEN, "127.0.0.1", port=self.port)
-        self.paths: dict[str, Callable[[Mapping[str, str]], Answer]] = {
+        self.paths: dict[str, Callable[[Mapping[str, str]], HttpAnswer]] = {
             "/": lambda _: sentence(200, "the page"),
             "/echo": lambda query: sentence(200, str(dict(query))),
         }
@@ -62,9 +62,9 @@ class Served:
         self._beats = Thread(target=self._beat)
         self._beats.start()
 
-    def take(self) -> Seen:
+    def take(self) -> FeedItem:
         self.taken += 1
-        return Seen(msgspec.convert({"at": 0.0, **self.figures}, Snapshot, str_keys=True), {})
+        return FeedItem(msgspec.convert({"at": 0.0, **self.figures}, Snapshot, str_keys=True), {})
 
     def _beat(self) -> None:
         while not self._is_over.wait(0.005):

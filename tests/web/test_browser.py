@@ -30,7 +30,15 @@ from scrapy_aopic.dashboard.site import Shown, make_site
 from scrapy_aopic.dashboard.stored_job import serve
 from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.settings import Listen
-from scrapy_aopic.view.snapshot import HostRow, Hosts, Pages, Rate, Snapshot, Transfers, Verdict
+from scrapy_aopic.view.snapshot import (
+    HostCounts,
+    HostRow,
+    PageCounts,
+    Rate,
+    Snapshot,
+    TransferFigures,
+    Verdict,
+)
 from scrapy_aopic.view.stored import snapshot_of
 
 PROJECT = Path(__file__).parents[2] / "example_project"
@@ -144,9 +152,9 @@ def some_figures(**changes: Any) -> dict[str, Any]:
         at=time.time(),
         is_live=True,
         spider=HOSTILE[0],
-        pages=Pages(known=30, queued=10, visited=15, failed=5, in_flight=1),
+        pages=PageCounts(known=30, queued=10, visited=15, failed=5, in_flight=1),
         rate=Rate(seconds=60, pages=12.5, transfers=14, bytes=2e6, growth=0.5),
-        hosts=Hosts(
+        hosts=HostCounts(
             known=6,
             waiting=6,
             waits={"gap": 6},
@@ -156,7 +164,7 @@ def some_figures(**changes: Any) -> dict[str, Any]:
             ceiling=20,
         ),
         outcomes=dict.fromkeys(HOSTILE, 3),
-        transfers=Transfers(n=20, seconds=6, bytes=10**7, durations=[0, 0, 0, 20, 0, 0, 0, 0, 0]),
+        transfers=TransferFigures(n=20, seconds=6, bytes=10**7, durations=[0, 0, 0, 20, 0, 0, 0, 0, 0]),
         slow=rows,
         failing=rows,
         waiting=rows,

@@ -20,7 +20,7 @@ from support.dashboard import TOKEN, Served
 from scrapy_aopic.dashboard import guard as guard_module
 from scrapy_aopic.dashboard import http_server as server_module
 from scrapy_aopic.dashboard.guard import Guard, new_token
-from scrapy_aopic.dashboard.http_server import STREAMS, Answer, sentence
+from scrapy_aopic.dashboard.http_server import STREAMS, HttpAnswer, sentence
 from scrapy_aopic.settings import is_loopback
 
 Serve = Callable[..., Served]
@@ -413,7 +413,7 @@ def test_visitors_are_bounded_too(serve_dashboard: Serve) -> None:
     most = server_module._VISITORS
     begun: list[None] = []
 
-    def slow(_: Mapping[str, str]) -> Answer:
+    def slow(_: Mapping[str, str]) -> HttpAnswer:
         begun.append(None)
         return sentence(200, str(go_on.wait(20)))
 

@@ -15,7 +15,7 @@ import pytest
 from support.dashboard import TOKEN, Served
 from support.prometheus import PROMETHEUS, Prometheus
 
-from scrapy_aopic.dashboard.feed import Seen
+from scrapy_aopic.dashboard.feed import FeedItem
 from scrapy_aopic.dashboard.site import Shown, make_site
 from scrapy_aopic.metrics import STATS
 from scrapy_aopic.view.snapshot import Snapshot
@@ -139,9 +139,9 @@ def test_prometheus_scrapes_it_and_evaluates_the_rules(tmp_path: Path) -> None:
     stats = {"aopic/job/visited": 12, "aopic/errors": 0, "aopic/outcomes/redirect": 5}
 
     class Crawled(Served):
-        def take(self) -> Seen:
+        def take(self) -> FeedItem:
             self.taken += 1
-            return Seen(Snapshot(at=0.0), dict(stats))
+            return FeedItem(Snapshot(at=0.0), dict(stats))
 
     served = Crawled()
     served.server.site = make_site(Shown(served.feed, oldest_commit=30))

@@ -29,7 +29,7 @@ pytest.importorskip("hiredis")
 from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.storage import Address
 from scrapy_aopic.view.shard_states import shard_figures
-from scrapy_aopic.view.snapshot import Pages, ShardRow, Snapshot, WorkerRow
+from scrapy_aopic.view.snapshot import PageCounts, ShardRow, Snapshot, WorkerRow
 from scrapy_aopic.view.stored_watch import Speeds, StoredWatch
 from scrapy_aopic.view.verdict import verdict
 
@@ -41,7 +41,7 @@ def job(*done: int, at: float = 0.0, workers: tuple[str, ...] = ("a:1", "a:1", "
     alive = sorted({*workers} - {""})
     return Snapshot(
         at=at,
-        pages=Pages(queued=100 - sum(done), visited=sum(done)),
+        pages=PageCounts(queued=100 - sum(done), visited=sum(done)),
         shards=shard_figures(
             [ShardRow(shard=n, visited=each, worker=workers[n]) for n, each in enumerate(done)],
             sent=9,
