@@ -19,6 +19,8 @@ from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from scrapy_aopic._engine.process_memory import resident
+
 sys.path.insert(0, str(Path(__file__).parents[1] / "example_project"))
 
 TOPIC = {"keywords": ["comet", "galaxy", "stars", "telescope"]}
@@ -30,12 +32,6 @@ CRAWLS = {
     },
 }
 STEPS = 8
-
-
-def resident() -> float:
-    """Megabytes of this process in memory."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) / 1000 for line in lines if line.startswith("VmRSS"))
 
 
 def crawl(name: str, seeds: Path, job: Path, pages: int, memory_mb: int) -> None:
@@ -71,7 +67,7 @@ def crawl(name: str, seeds: Path, job: Path, pages: int, memory_mb: int) -> None
         nonlocal n
         n += 1
         if n % (pages // STEPS) == 0 and len(held) < STEPS:
-            held.append(resident())
+            held.append(resident() / 1e6)
 
     crawler.signals.connect(received, signals.response_received)
     process.crawl(crawler, seeds=str(seeds))

@@ -32,15 +32,15 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from pathlib import Path
+
+from damage import digest, link
 
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Politeness
-from scrapy_aopic.core.ports import Family, Store
-from scrapy_aopic.core.records import Link, host_key, pack, page_key
+from scrapy_aopic.core.ports import Store
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.job.job import Job
 from scrapy_aopic.place.paths import store_folder
@@ -58,20 +58,6 @@ CALLS = (
 
 
 # -- the job that is recorded
-
-
-def link(number: int) -> Link:
-    host = f"h{number % 37}.test"
-    return Link(page_key(host_key(host), b"%d" % number), host, pack({"url": f"http://{host}/{number}"}))
-
-
-def digest(store: Store) -> str:
-    """What tells one content of *store* from another."""
-    result = blake2b(digest_size=16)
-    for family in Family:
-        for key, value in store.scan(family):
-            result.update(pack((int(family), key, value)))
-    return result.hexdigest()
 
 
 def land(job: Job) -> None:
@@ -97,10 +83,10 @@ def record(folder: Path, kind: str, run: int, notes: Path) -> None:
         if commit:  # the first one is made by opening the job
             job.crawl.seed(link(dice.randrange(1 << 30)), job.clock())
         land(job)
-        os.write(witness, f"{digest(job.shards[0].store)}\n".encode())
+        os.write(witness, f"{digest(job.shards[0].store).hex()}\n".encode())
 
     def noted(store: Store) -> None:
-        os.write(witness, f"{digest(store)}\n".encode())
+        os.write(witness, f"{digest(store).hex()}\n".encode())
 
     if RUNS[run] == "close":
         job.close(noted)
@@ -342,7 +328,7 @@ def judge(folder: Path, landed: list[str], later: set[str]) -> str:
             store = open_snapshot(store_folder(folder))
             try:
                 store.verify()
-                result, found = audit(store), digest(store)
+                result, found = audit(store), digest(store).hex()
             finally:
                 store.close()
             if not result.holds:

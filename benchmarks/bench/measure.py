@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
+from scrapy_aopic._engine import process_memory
 from scrapy_aopic.job.clock import JobClock
 
 if TYPE_CHECKING:
@@ -256,8 +257,7 @@ def live_by_cpu_time() -> None:
 
 def resident() -> float:
     """Resident memory of this process in MB."""
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+    return process_memory.resident() / 1e6
 
 
 def descriptors() -> int:

@@ -23,6 +23,7 @@ from scrapy.utils.asyncio import create_looping_call
 from twisted.python.failure import Failure
 
 import scrapy_aopic
+from scrapy_aopic._engine.process_memory import resident
 
 NAME, OURS = "scrapy_aopic", str(Path(scrapy_aopic.__file__).parent)
 
@@ -131,7 +132,7 @@ class Watchdog:
         if not self._memory or now[0] - self._began - self._memory[-1][0] > 1:
             assert self._crawler.stats is not None
             pages = self._crawler.stats.get_value("response_received_count", 0)
-            self._memory.append((now[0] - self._began, resident(), pages))
+            self._memory.append((now[0] - self._began, resident() / 1e6, pages))
 
     def _look(self, _: int, frame: FrameType | None) -> None:
         """Look at what the main thread does, if it is late for its next beat."""
@@ -227,12 +228,6 @@ def owner(frame: FrameType | None) -> str:
                 return f"spider ({innermost})"
         frame = frame.f_back
     return f"{NAME}/{' < '.join(ours[:4])} ({innermost})" if ours else f"others ({innermost})"
-
-
-def resident() -> float:
-    """Megabytes of memory of this process; 0 where the system does not say."""
-    status = Path("/proc/self/statm")
-    return int(status.read_text().split()[1]) * 4096 / 1e6 if status.exists() else 0.0
 
 
 logging.getLogger("scrapy.core.scraper").setLevel(logging.ERROR)
