@@ -256,6 +256,33 @@ def test_a_reply_that_is_lost_is_found_out_for_each(stores, together, monkeypatc
         store.verify()
 
 
+def test_nobody_reads_until_it_is_known_whether_a_commit_has_landed(stores, together, monkeypatch):
+    """Its reply is lost, and it has moved rows to another leaf."""
+    keys = [b"%03d" % n for n in range(redis_leaves.MOST_ROWS)]
+    for some in (keys, [b"more", b"most"], keys[:1]):  # the next one cuts the leaf
+        assert write(together, stores, b"1", some) == [None] * N
+    n_leaves = len(stores[0].leaves[Family.PAGES].filled)
+    found: list[bytes | None] = []
+    reader = threading.Thread(target=lambda: found.extend(values(stores, b"most")))
+    tell = Connection.tell
+
+    def told(connection: Connection, *commands: Any) -> Any:
+        replies = tell(connection, *commands)
+        if commands[0][0] != b"EXEC" or reader.ident is not None:
+            return replies
+        reader.start()
+        reader.join(0.1)  # it waits for longer
+        connection.close()
+        raise ConnectionResetError("cut")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Connection, "tell", told)
+        assert write(together, stores, b"2", keys[:1]) == [None] * N
+    reader.join()
+    assert len(stores[0].leaves[Family.PAGES].filled) > n_leaves
+    assert found == [b"1"] * N
+
+
 class Network:
     """Between commits and the server: what happens to each ``EXEC`` is drawn from *fates*, one after another.
 
