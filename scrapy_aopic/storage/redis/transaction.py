@@ -124,9 +124,8 @@ class StoreCommit:
         self._is_locked = False
         self._plans: dict[Family, Plan] = {}
         self._changing: list[Sequence[Argument]] = []
-        self._counted: list[
-            tuple[Change, int] | None
-        ] = []  # whose rows each reply to these counts, with a sign
+        # The change whose rows the reply to each of these counts, with a sign.
+        self._counted: list[tuple[Change, int] | None] = []
         self._saving: list[Sequence[Argument]] = []  # for views
         with self.failing():
             store.check_writable()
@@ -209,6 +208,7 @@ class StoreCommit:
         """Compare *head* and *views* with what they should be: whether it may be carried out if they stay so.
 
         Otherwise it is done, because it has landed before or because the store is lost, or the store has to be looked at again.
+        So has every store then: requests that may be repeated may have opened another connection, on which nothing is watched.
 
         Raises:
             StorageError: If the head cannot be parsed, or the server cannot be reached.
