@@ -61,7 +61,7 @@ class Pacer(Protocol):
         """Longest gap of a host after a transfer that shows nothing special."""
 
     def put_back(self, request: Request) -> Request | None:
-        """What to schedule instead of *request*, whose host must be left alone first."""
+        """The request to schedule instead of *request*, whose host must be left alone first."""
 
     def failed(self, request: Request, exception: Exception | None, *, is_proxy: bool = False) -> None:
         """*exception*, or a response that asks for a later request, ended *request*; or the proxy did."""
@@ -76,18 +76,18 @@ class Pacer(Protocol):
         """A seed allows *what* of a host (:data:`~scrapy_aopic.web.networks.ADDRESS` ...), from now on and in later runs."""
 
     def allowed(self, key: str) -> int:
-        """What seeds have allowed of a host, as far as that is kept."""
+        """The exceptions that seeds have made for a host, as far as they are kept."""
 
     def admit(self, request: Request, response: Response) -> Response | Awaitable[Response]:
         """*response* to *request*, once there is room for it in memory."""
 
     def n_hosts(self) -> int:
-        """Hosts that the crawl knows; 0 if nobody counts them."""
+        """Hosts that the crawl knows; 0 if they are not counted."""
 
     def permit(self, key: str, request: Request) -> Callable[[], bool] | None:
-        """What says, when the connection for *request* is at hand, whether it may still be sent; ``None`` if it always may.
+        """A function that tells, once *request* has a connection, whether it may still be sent; ``None`` if it always may.
 
-        It may not once another process may crawl the host, as after this one was frozen.
+        It may not if another process may crawl the host by now, for example because this one was frozen.
         """
 
 
@@ -96,7 +96,7 @@ class JobPacer:
 
     Args:
         bodies: Says when a response may be read.
-        gap_of: Seconds between requests to a host that an operator has asked for, at least; 0 if none has.
+        gap_of: Least seconds between requests to a host that an operator has set; 0 if none.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class JobPacer:
 
     @guarded(False)
     def is_dead(self, request: Request) -> bool:
-        """Whether nobody waits for the origin of *request*."""
+        """Whether the crawl does not wait for the origin of *request*."""
         return self._crawl.is_dead(host_key(slot_key(request)), request_origin(request))
 
     @guarded(0.0)
@@ -178,7 +178,7 @@ class JobPacer:
 
     @guarded(0)
     def allowed(self, key: str) -> int:
-        """What seeds have allowed of a host."""
+        """The exceptions that seeds have made for a host."""
         return self._crawl.allowed(key)
 
     def n_hosts(self) -> int:
@@ -187,7 +187,7 @@ class JobPacer:
 
     @guarded(None)
     def permit(self, key: str, request: Request) -> Callable[[], bool] | None:
-        """What says whether *request* may still be sent; see :meth:`Pacer.permit`."""
+        """A function that tells whether *request* may still be sent; see :meth:`Pacer.permit`."""
         visit = self._visits.get(request)
         return self._job.permit(key, visit.lease if visit is not None else None)
 
@@ -246,7 +246,7 @@ class JobPacer:
         self._crawl.counters.defer("robots.txt")
 
     def robots(self, key: bytes) -> bytes | None:
-        """What is kept of a robots.txt under *key*."""
+        """The bytes kept of a robots.txt under *key*."""
         return self._crawl.robots(key)
 
     def keep_robots(self, key: bytes, data: bytes) -> None:
@@ -303,7 +303,7 @@ class MemoryPacer:
         """It does not matter here."""
 
     def is_to_blame(self, request: Request) -> bool:
-        """No: nobody counts."""
+        """False: failures are not counted."""
         return False
 
     def answered(self, request: Request, response: Response) -> None:
@@ -317,11 +317,11 @@ class MemoryPacer:
         return 0
 
     def admit(self, request: Request, response: Response) -> Response:
-        """At once: nobody counts."""
+        """Admit at once: bodies are not counted."""
         return response
 
     def n_hosts(self) -> int:
-        """0: nobody counts them."""
+        """0: hosts are not counted."""
         return 0
 
     def permit(self, key: str, request: Request) -> None:

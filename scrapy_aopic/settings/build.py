@@ -210,7 +210,7 @@ def read_politeness(
 def _rule_of(
     rules: HostRules, ask: Callable[[str], Any] | None, floor: float
 ) -> Callable[[str], HostRule | None] | None:
-    """What is different for a host: what *rules* say, and over that *ask*, a method of the spider."""
+    """The options of a host: those of *rules*, overridden by those of *ask*, a method of the spider."""
     complained = False
 
     def rule_of(host: str) -> HostRule | None:
@@ -286,7 +286,7 @@ def store_memory(settings: Mapping[Any, Any]) -> int:
 def read_normaliser(
     settings: Mapping[Any, Any], rewrite: Callable[[str], str | None] | None, networks: Networks | None = None
 ) -> Normaliser:
-    """What *settings* make of the URLs of links.
+    """The normaliser of the URLs of links, by *settings*.
 
     Args:
         rewrite: The user's own rule (``AOPIC_URL_REWRITE``), if there is one; it must not raise.
@@ -348,7 +348,7 @@ def _make_order(values: dict[str, Any], settings: Mapping[Any, Any]) -> Order:
 
 
 def read_policy(settings: Mapping[Any, Any], spider: object = None) -> Policy:
-    """How *settings*, and *spider*, want the crawl's cash spent and its hosts treated.
+    """The policy of a crawl by *settings* and *spider*: how it spends cash and treats hosts.
 
     Raises:
         SettingError: If any setting of the package cannot be used.

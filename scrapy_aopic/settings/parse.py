@@ -280,7 +280,7 @@ def listed(value: Any) -> list[tuple[str, str]]:
 
 
 def each_listed(value: Any, parse: Callable[[str], T]) -> list[T]:
-    """What *parse* makes of each name that *value* lists; a wrong one in a file is refused with its place."""
+    """Parse each name that *value* lists; a wrong one in a file is refused with its place."""
     return [_each(where, name, parse) for where, name in listed(value)]
 
 
@@ -414,7 +414,7 @@ def is_awaited(found: Any) -> bool:
 
 
 class TopicGiven(NamedTuple):
-    """What a user says a topic is; one of these.
+    """A topic as a user gives it; one of these.
 
     Attributes:
         keywords: Words and phrases.
@@ -436,7 +436,7 @@ _TOPIC_KEYS = ({"keywords"}, {"positive", "negative"}, {"model"}, {"function"})
 
 
 def topic(value: Any) -> TopicGiven | None:
-    """What a topic is; ``None`` for none."""
+    """The topic; ``None`` for none."""
     if value is None or value == "":
         return None
     if isinstance(value, str) and value == "items":
@@ -512,7 +512,7 @@ def store(value: Any) -> str:
 
 
 def redis_key(value: Any) -> str:
-    """What the keys of a job in Redis begin with; ``%(spider)s`` stands for the name of the spider."""
+    """The prefix of a job's keys in Redis; ``%(spider)s`` stands for the name of the spider."""
     if not (isinstance(value, str) and re.fullmatch(r"[^\s{}]{1,150}", value)):
         raise ValueError
     return value
@@ -554,7 +554,7 @@ def url_limits(value: Any) -> dict[str, int]:
 
 
 def keys(value: Any) -> frozenset[str]:
-    """What shares one gap; a host always has one."""
+    """The kinds of things that share one gap; a host always has one."""
     result = frozenset(texts(value.replace("+", ",") if isinstance(value, str) else value))
     if not result:
         raise ValueError
@@ -583,7 +583,7 @@ _MOST_PATTERNS = 1000
 
 
 def pace(value: Any) -> HostRule:
-    """What is different in the pace of a host, from a mapping."""
+    """The options of a host's pace, from a mapping."""
     return _host_rule("it", value, _PACE)
 
 
@@ -611,7 +611,7 @@ _BRIEF = 60
 
 
 def host_rules(value: Any) -> HostRules:
-    """What is different for hosts, by name or pattern: a mapping, or a file of JSON."""
+    """Options of hosts, by name or pattern: a mapping, or a file of JSON."""
     if isinstance(value, (str, Path)) and not str(value).lstrip().startswith(("{", "[")):
         path = Path(value)
         if not is_file(path):
@@ -700,7 +700,7 @@ def domain(name: str) -> str:
 
 
 def networks(value: Any) -> Allowed | None:
-    """What is allowed beside the Internet; ``None`` for everything."""
+    """Networks that are allowed beside the Internet; ``None`` for all."""
     names = each_listed(value, str)
     if "all" in names:
         if len(names) > 1:

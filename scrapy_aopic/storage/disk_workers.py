@@ -1,4 +1,4 @@
-"""What workers whose shards are on their own disks have in common: which folder has which shard, and the letters.
+"""State on the server that workers with shards on their own disks share: which folder has which shard, and the letters.
 
 1. Each shard has one *home*, a job folder, which the server names. Free shards are given to the folders that come first;
    after that a home changes only by a command (``scrapy aopic move``), while no worker has the folders in use.
@@ -123,7 +123,7 @@ def claim(address: Address, cut: JobCut, name: str, place: str, on_disk: Iterabl
 
 
 def read_heads(address: Address) -> dict[int, str]:
-    """What names the last commit of each shard of the job at *address* that was shown.
+    """The identifier of the last commit that was shown of each shard of the job at *address*.
 
     Raises:
         StorageError: If the server cannot be reached, or something is damaged.
@@ -157,7 +157,7 @@ def assign(address: Address, numbers: Iterable[int], name: str, place: str, *, a
 
 
 def read_books(address: Address, cut: JobCut) -> dict[int, ShardState]:
-    """What the shards of the job at *address* that were ever open were like at their last commits, with their books.
+    """The states, as of their last commits, of all shards of the job at *address* that were ever open, with their counts.
 
     Raises:
         StorageError: If the server cannot be reached, or something is damaged.
@@ -191,10 +191,10 @@ def _by_number(said: Mapping[str, int]) -> dict[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Traces:
-    """What the server knows of a shard whose disk is lost.
+    """The server's knowledge of a shard whose disk is lost.
 
     Attributes:
-        state: What it was like at the last commit that was shown; ``None`` if none was.
+        state: Its state as of the last commit that was shown; ``None`` if none was.
         got: The last letter that it had applied of each other shard then, and the units of all of them.
         sent: The last letter of it that each other shard has applied, and the units of all of them.
         letters: Its letters on the server that come next, by receiver, in their order.
@@ -210,7 +210,7 @@ class Traces:
 
 
 def read_traces(address: Address, cut: JobCut, number: int) -> Traces:
-    """What the server knows of the shard *number* of the job at *address*, at one moment.
+    """The server's knowledge of the shard *number* of the job at *address*, as of one moment.
 
     Raises:
         StorageError: If the server cannot be reached, or something is damaged.
@@ -304,7 +304,7 @@ class InHomes:
     def read(
         self, one: Reply, other: Reply, states: Mapping[int, ShardState], alive: Iterable[Mapping[str, Any]]
     ) -> tuple[list[str], list[bool]]:
-        """As its last state says: what a shard has stored since, nobody else can have heard of."""
+        """Its last state: no other process can have heard of what a shard has stored since."""
         del other
         homes = {number: name.decode() for number, name in _numbered(self._keys, one).items()}
         self.homes = self.mail.homes = homes

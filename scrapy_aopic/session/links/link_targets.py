@@ -23,7 +23,7 @@ LONG = 20_000
 
 
 class LinkTarget(NamedTuple):
-    """What the URL of a link leads to.
+    """The page that a link leads to, or why it is refused.
 
     Attributes:
         judged: Its normal form, or why it is refused.
@@ -78,7 +78,7 @@ class LinkTargets:
                 link.names = None
 
     def _admit_request(self, link: FoundLink, page: str) -> None:
-        """The same for a *link* of which there is more to judge than its URL."""
+        """Admit a *link* that is a request, of which more than the URL is judged."""
         admission = self._admission
         try:
             request = link.made()

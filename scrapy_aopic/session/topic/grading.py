@@ -73,13 +73,13 @@ HARVEST = "aopic_harvest"
 """Reason of a spider that is closed because too few of the last pages were relevant."""
 
 _RARELY = 10
-"""Pages from one time that the harvest is said to the next: to say it takes as long as to learn from a link."""
+"""Pages between two updates of the harvest in the stats: an update takes as long as learning from a link."""
 
 _SLOW = 0.2
 """Seconds that a user's function may take in the event loop without a warning: a hundred times what a page takes otherwise."""
 
 Given: TypeAlias = "str | type[Strategy] | LinkScorer"
-"""What ``AOPIC_LINK_SCORER`` may be: a name, a class, or a function."""
+"""A value of ``AOPIC_LINK_SCORER``: a name, a class, or a function."""
 
 
 class GivenTopic:
@@ -229,7 +229,7 @@ class Focus:
             visit.yielded_item()
 
     def _context(self, response: Response) -> tuple[PageContext, Mapping[bytes, str]]:
-        """What the page of *response* says, and the URLs of its links by the latter halves of their page keys."""
+        """The context of the links of *response*, and their URLs by the latter halves of their page keys."""
         if not isinstance(response, TextResponse):
             return PageContext(), {}
         topic = self._given.topic
@@ -352,7 +352,7 @@ class Focus:
         return self._split(visit, found, page, seen, links) if links else (found, links)
 
     def _seen(self, visit: Visit, seen: PageReading | None) -> PageSeen:
-        """What a strategy is told of the page of *visit*, of which so much was *seen*."""
+        """The page of *visit* in the form that a strategy reads, from what was *seen* of it."""
         key = visit.lease.key
         known = self._job.crawl.page(key)
         is_relevant = seen is not None and seen.grade >= RELEVANT and not visit.is_duplicate
@@ -586,7 +586,7 @@ def _built(found: Any, crawler: Crawler, setting: str) -> Any:
 
 
 def _name_of(scorer: Given, tokenizer: str) -> str:
-    """What a job remembers a strategy by: what was learned of the words of one *tokenizer* says nothing of those of another."""
+    """The name under which a job keeps a strategy; it includes the *tokenizer*, as weights hold for the words of one only."""
     name = (
         scorer
         if isinstance(scorer, str)

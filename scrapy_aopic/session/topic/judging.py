@@ -1,8 +1,8 @@
-"""What users' asynchronous functions say of pages and of links: the crawl goes on while they are awaited.
+"""Awaits users' asynchronous functions, which grade pages and value links, while the crawl goes on.
 
-Rule 1: nothing but the page itself waits: the event loop goes on, and so does its host. The page counts as one of those in work
-until it is over with (``CONCURRENT_REQUESTS`` before its callback, ``SCRAPER_SLOT_MAX_ACTIVE_SIZE`` behind it), so that a slow
-service slows the crawl down rather than fill its memory.
+Rule 1: only the page itself waits: the event loop goes on, and so does its host. The page counts as one of those in work
+until then (``CONCURRENT_REQUESTS`` before its callback, ``SCRAPER_SLOT_MAX_ACTIVE_SIZE`` after it), so that a slow service
+slows the crawl down instead of filling its memory.
 
 Rule 2: no page waits for longer than :data:`LONGEST`, whatever the function does.
 
@@ -34,12 +34,12 @@ LONGEST = 30.0
 """Seconds for which a page waits for a function of the user's at most."""
 
 _PATIENCE = 5
-"""Pages in a row whose links a function has not valued in time, from which on it is asked about one page at a time: a service that
-is down would hold each page of the crawl for the whole time-out."""
+"""Pages in a row whose links a function has not valued in time, after which it is called for one page at a time: otherwise a
+service that is down would hold each page of the crawl for the whole time-out."""
 
 
 class OutOfPatienceError(Exception):
-    """A function was not asked, as it has not responded for a while."""
+    """A function was not called, as it has not responded for a while."""
 
 
 class _Awaiting(Generic[T]):
@@ -54,10 +54,10 @@ class _Awaiting(Generic[T]):
         self._late: set[asyncio.Task[T]] = set()  # the loop itself does not keep them
 
     async def result(self, given: T | Awaitable[T]) -> T:
-        """What *given* is, or becomes.
+        """The result of *given*, which may be awaitable.
 
         Raises:
-            TimeoutError: If it takes too long; what goes on is cancelled.
+            TimeoutError: If it takes too long; it is cancelled.
         """
         task = asyncio.ensure_future(_awaited(given))
         self._late.add(task)
@@ -84,7 +84,7 @@ class Judging:
         self._awaiting: _Awaiting[float] = _Awaiting("grade")
 
     async def process_response(self, request: Request, response: Response) -> Response:
-        """The same *response*, once it is graded, or it is known that it cannot be."""
+        """Return *response* once it is graded, or it is known that it cannot be."""
         visit = self._visits.get(request)
         if visit is not None and visit.unwanted is None:
             if response.request is None:
@@ -109,7 +109,7 @@ class Valuing:
         """The values of the *links* of *page* by their keys, each from 0 to 1.
 
         Raises:
-            OutOfPatienceError: If the function was not asked.
+            OutOfPatienceError: If the function was not called.
             Exception: Whatever the function raises, or if it gives no such numbers, or is late.
         """
         if self._n_late >= _PATIENCE and self._n_asked:

@@ -1,9 +1,9 @@
-"""A strategy that learns, in a crawl: what it has learned is kept with the job, and waiting pages are valued anew.
+"""Runs a strategy that learns in a crawl: its state is kept with the job, and waiting pages are revalued.
 
-Rule 1: a beat costs a bounded time: work that takes long goes to a thread, one piece at a time, and waiting pages are
-valued anew a slice at a time.
+Rule 1: a beat takes a bounded time: long work goes to a thread, one piece at a time, and waiting pages are revalued a slice
+at a time.
 
-Rule 2: a piece of work that fails, or takes long, leaves the strategy as it was.
+Rule 2: a piece of work that fails, or takes too long, leaves the strategy as it was.
 
 Rule 3: workers that share a job have a strategy each, which learns from the pages of the others, too
 (:mod:`scrapy_aopic.job.shared_learning`); what they keep is for those that start later.
@@ -38,7 +38,7 @@ _KEPT_EACH = 100
 """Pages, at least, from one time to the next that what was learned is kept, which takes some 6 ms."""
 
 _AT_ONCE = 50
-"""Waiting pages that are valued anew in one beat, at most: some 3 ms."""
+"""Most waiting pages that are revalued in one beat: some 3 ms."""
 
 _HEARD_AT_ONCE = 5
 """Pages of other workers that are learned from in one beat, at most: some 2 ms."""
@@ -112,7 +112,7 @@ class Learning:
     # -- a page
 
     def lead(self, key: bytes) -> Lead | None:
-        """What led to the page under *key*; ``None`` if nobody remembers it."""
+        """The lead of the page under *key*; ``None`` if it is not kept."""
         return unpack_lead(self._job.crawl.lead(key)) if self.is_on else None
 
     def learn(self, page: PageSeen) -> None:
@@ -167,7 +167,7 @@ class Learning:
             self._stats.count("aopic/topic/lessons")
 
     def _worth(self, lead: Lead) -> int | None:
-        """What a waiting page is worth by what led to it."""
+        """The value of a waiting page by its lead."""
         strategy = self.strategy
         value = None
         if lead.link is not None:
