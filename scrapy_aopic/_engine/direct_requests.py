@@ -1,17 +1,17 @@
-"""What Scrapy does to a link between the callback that yields it and the scheduler, worked out once a page.
+"""Shortcuts for links past Scrapy's spider middlewares: their effects, worked out once a page.
 
-A request goes through the spider middlewares and two signals. Nested generators and signals cost more than what is done
-there: Scrapy's own middlewares give each link the same depth and nearly always the same ``Referer``, and look whether its
-URL is too long and its host among ``allowed_domains``.
+Between callback and scheduler, a request passes the spider middlewares and two signals. Nested generators and signals cost
+more than their effects: Scrapy's own middlewares give each link the same depth and nearly always the same ``Referer``, and
+check that its URL is not too long and its host is in ``allowed_domains``.
 
-Rule 1: there is a shortcut only if all that stands there is known, which means of exactly one of the classes below: a
-subclass, a middleware or a listener of somebody else's may do anything, and gets requests, one by one.
+Rule 1: there is a shortcut only if all middlewares and listeners are exactly of the classes below: a subclass, or one that
+is not Scrapy's, may do anything, and gets requests, one by one.
 
-Rule 2: what a shortcut says of a link is what Scrapy would have done. What is not the same for all links of a page is done
-by Scrapy's own objects, to a request.
+Rule 2: a shortcut has the same effects as Scrapy. Effects that differ between the links of a page are left to Scrapy's own
+objects, with a request.
 
-Rule 3: links keep their order: a request goes through at once, and not by way of the tasks in which Scrapy handles what a
-callback yields.
+Rule 3: links keep their order: a request goes through at once, not through the tasks in which Scrapy handles the output of
+a callback.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _OFFSITE = ("domains_seen", "stats", "request_scheduled")
 """Attributes that a shortcut reads; a Scrapy that has them no longer makes every link a request."""
 
 _DROPS: dict[type, str] = {DepthMiddleware: "depth", UrlLengthMiddleware: "length"}
-"""What a middleware drops a request for."""
+"""The reason for which a middleware drops a request."""
 
 # This one looks at keys of ``meta``, which a link has none of. Older releases do not have it.
 _WITHOUT_EFFECT = "scrapy.spidermiddlewares.metacopy.MetaCopyDetectionMiddleware"
@@ -84,7 +84,7 @@ class Shortcuts:
     """The shortcuts of a crawl, from one of its spider middlewares to the scheduler.
 
     Args:
-        begin: The spider middleware that they begin behind.
+        begin: The spider middleware after which they begin.
     """
 
     def __init__(self, crawler: Crawler, begin: object) -> None:
@@ -98,7 +98,7 @@ class Shortcuts:
         self._referer: RefererMiddleware | None = None
 
     def of(self, response: Response) -> Shortcut | None:
-        """That for the links of *response*; ``None`` if anything that is not known stands there."""
+        """The shortcut for the links of *response*; ``None`` if there is an unknown middleware or listener."""
         manager = spider_middlewares_of(self._crawler)
         if manager.middlewares is not self._looked_at:
             self._looked_at = manager.middlewares
@@ -127,7 +127,7 @@ class Shortcuts:
         )
 
     def _look(self) -> bool:
-        """Look at what stands between; returns whether it is all known."""
+        """Examine the middlewares and listeners in between; returns whether all are known."""
         self._depth = self._length = self._referer = None
         self._all = []
         engine: Any = self._crawler.engine
@@ -171,7 +171,7 @@ class Shortcuts:
 
 
 class Shortcut:
-    """What happens to the links of *response* on their way."""
+    """The effects of Scrapy's middlewares on the links of *response*."""
 
     def __init__(
         self,
@@ -251,7 +251,7 @@ class Shortcut:
         return self._policy.referrer(self._response.url, url) or ""
 
     def send(self, request: Request) -> Request | None:
-        """What becomes of *request*, whatever it is; ``None`` if it is dropped."""
+        """Apply Scrapy's own objects to *request* and return the result; ``None`` if it is dropped."""
         sent = request
         for middleware in self._middlewares:
             processed = middleware.get_processed_request(sent, self._response)

@@ -120,7 +120,7 @@ class Normaliser:
         # Most links are to pages that others link to as well.
         self._judged = lru_cache(REMEMBERED)(self.judge)
         self.forget: Callable[[], None] = self._judged.cache_clear
-        """Forgets what was said of URLs: what decides has changed."""
+        """Forgets remembered URLs, because the rules have changed."""
 
     def _take_up(self, rule: Rule, limit: object) -> None:
         """Have *rule* in force, with its *limit* if it needs one."""
@@ -149,7 +149,7 @@ class Normaliser:
                 self._plain_tests.append(test)
 
     def __call__(self, url: str) -> JudgedUrl:
-        """What is to be done with *url*."""
+        """The normal form of *url*, or why it is refused."""
         judge = self._judged if len(url) <= SHORT else self.judge
         judged = judge(url)
         if self._rewrite is None or judged.reason in ("invalid", "scheme"):
@@ -160,7 +160,7 @@ class Normaliser:
         return judged if rewritten == judged.url else self.judge(rewritten)
 
     def judge(self, url: str) -> JudgedUrl:
-        """The same by all rules but the user's; the URL is not remembered."""
+        """The normal form of *url*, or why it is refused, by all rules but the user's; it is not remembered."""
         # Before anything looks at all of it.
         if 0 < self._max_length < len(url) and is_long(self._max_length, url):
             return JudgedUrl(url, "length")
