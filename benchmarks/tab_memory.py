@@ -55,9 +55,10 @@ def main() -> None:
                         f"nodes {now['Nodes']:6.0f}  listeners {now['JSEventListeners']:4.0f}  visited {visited}",
                         flush=True,
                     )
-                quarter = len(samples) // 4
+                # A few seconds on a busy machine may have one to three samples.
+                quarter = max(len(samples) // 4, 1)
                 for name in NAMES:
-                    early = mean(each[name] for each in samples[quarter : 2 * quarter])
+                    early = mean(each[name] for each in samples[quarter : 2 * quarter] or samples)
                     late = mean(each[name] for each in samples[-quarter:])
                     print(
                         f"{name}: {early:,.0f} in the second quarter, {late:,.0f} in the last ({late / early:.3f})"
