@@ -237,7 +237,7 @@ class Intake:
                 waiting[key] = 1
                 n_queued += 1
                 if link.kept is not None and (request := link.kept()) is not None:
-                    self._requests.hold(request, data)
+                    self._requests.note_live(request, data)
             else:
                 self._take(self._made(link), link.host, key, visit, link.weight)
         self._duplicates.log_all(known, self._made, self._spider)

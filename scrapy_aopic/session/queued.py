@@ -44,7 +44,7 @@ _MOST_SHARED = 32
 """Objects in requests that are remembered, to see whether they are in the next ones, too: a page's requests have few."""
 
 
-class _Held(ref["Request"]):
+class _LiveRequest(ref["Request"]):
     """A request that other code may still have, and the bytes that are queued for it."""
 
     __slots__ = ("data",)
@@ -66,7 +66,7 @@ class QueuedRequests:
         self.keeps_objects = not persists
         """Whether requests come out of the queue as the objects that went in."""
         self._recrawls = recrawls
-        self._held: dict[bytes, _Held] = {}
+        self._live: dict[bytes, _LiveRequest] = {}
         self._shared: dict[int, object] | None = {} if persists else None
         self._spider = spider
         self._stats = stats
@@ -90,7 +90,7 @@ class QueuedRequests:
                 data = self._keep(request)
                 self._note_unwritten(error)
             else:
-                self.hold(request, data)
+                self.note_live(request, data)
                 if self._shared is not None and is_packed(data):
                     self._look_at(request, self._shared)
         return Link(key, host, data, request.priority, again, 1 if weight is None else weight)
@@ -114,17 +114,17 @@ class QueuedRequests:
                 error=error,
             )
 
-    def hold(self, request: Request, data: bytes) -> None:
+    def note_live(self, request: Request, data: bytes) -> None:
         """Note that *request* is queued as *data*: if other code still has the object then, it comes out, and no copy."""
-        if self.keeps_objects and data not in self._held:
-            held = self._held[data] = _Held(request, self._let_go)
-            held.data = data
+        if self.keeps_objects and data not in self._live:
+            live = self._live[data] = _LiveRequest(request, self._let_go)
+            live.data = data
 
-    def _let_go(self, held: ref[Request]) -> None:
+    def _let_go(self, live: ref[Request]) -> None:
         """Forget a request that no code has any more."""
-        assert isinstance(held, _Held)
-        if self._held.get(held.data) is held:
-            del self._held[held.data]
+        assert isinstance(live, _LiveRequest)
+        if self._live.get(live.data) is live:
+            del self._live[live.data]
 
     def _look_at(self, request: Request, shared: dict[int, object]) -> None:
         """Say so if *request* has an object that one of the last requests had, too."""
@@ -158,8 +158,8 @@ class QueuedRequests:
         """
         if data[:1] != IN_MEMORY:
             made = decode(data, self._spider)
-            held = self._held.pop(data, None) if self._held else None
-            request = held() if held is not None else None
+            live = self._live.pop(data, None) if self._live else None
+            request = live() if live is not None else None
             return made if request is None else _completed(request, made)
         request = self._unwritten.get(data)
         if request is None:
