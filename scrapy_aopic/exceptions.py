@@ -5,6 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import socket
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class AopicError(Exception):
@@ -107,6 +112,20 @@ def plainly(error: BaseException) -> str:
         # Which of its own libraries is missing, for example: only the words of the system say what to do.
         return f"is installed, but cannot be imported ({' '.join(str(error).split())})"
     return next(words for kind, words in _BY_KIND if isinstance(error, kind))
+
+
+@contextmanager
+def storage_errors(failure: str) -> Iterator[None]:
+    """Raise an error of the system in the block as a :class:`StorageError`: *failure*, a clause, and why.
+
+    One that is a :class:`StorageError` already says more, and is left alone.
+    """
+    try:
+        yield
+    except StorageError:
+        raise
+    except OSError as error:
+        raise StorageError(f"{failure}: {plainly(error)}.") from error
 
 
 def _unknown(error: OSError) -> str:

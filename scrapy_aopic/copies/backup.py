@@ -8,8 +8,6 @@ of one moment (:mod:`scrapy_aopic.place.folder_place`).
 
 from __future__ import annotations
 
-import errno
-import os
 import shutil
 import sys
 from contextlib import ExitStack
@@ -17,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from tqdm import tqdm
 
-from scrapy_aopic.exceptions import StorageError, plainly
+from scrapy_aopic.exceptions import StorageError, storage_errors
 from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.paths import named_as_given, seeds_folder, store_folder
 from scrapy_aopic.place.seed_files import lists
@@ -49,7 +47,7 @@ def backup(source: Place, target: Path, *, progress: bool = False) -> int:
         kind = "the folder " if source.folder is not None else ""
         raise StorageError(f"There is no job in {kind}{source}.")
     part = target.parent / f"{target.name}.part"
-    try:
+    with storage_errors(f"The copy {target} cannot be written"):
         _check_free(target)
         if not _is_left(part):
             _check_free(part)
@@ -68,14 +66,6 @@ def backup(source: Place, target: Path, *, progress: bool = False) -> int:
         except BaseException:
             shutil.rmtree(part, ignore_errors=True)
             raise
-    except FileExistsError as error:
-        raise StorageError(
-            f"{error.filename} exists; remove it, or copy the job to another folder."
-        ) from error
-    except OSError as error:
-        if isinstance(error, StorageError):
-            raise
-        raise StorageError(f"The copy {target} cannot be written: {plainly(error)}.") from error
     return rows
 
 
@@ -89,7 +79,7 @@ def _is_left(part: Path) -> bool:
 
 def _check_free(path: Path) -> None:
     if path.exists():
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+        raise StorageError(f"{path} exists; remove it, or copy the job to another folder.")
 
 
 def _clear(part: Path) -> None:

@@ -27,7 +27,7 @@ from scrapy_aopic.core.rebuild import Repaired
 from scrapy_aopic.core.rebuild import repair as repair_store
 from scrapy_aopic.core.saved import read_saved
 from scrapy_aopic.core.shards.mending import mend_mail
-from scrapy_aopic.exceptions import ANY_ERROR, StorageError, plainly
+from scrapy_aopic.exceptions import ANY_ERROR, StorageError, storage_errors
 from scrapy_aopic.place.cutting import check_suffixes
 from scrapy_aopic.place.paths import named_as_given, store_folder
 from scrapy_aopic.place.server_place import ServerPlace
@@ -99,14 +99,13 @@ def repair(place: Place, *, progress: bool = False) -> list[RepairedStore]:
 def _repair_folder(job: Path, *, progress: bool) -> list[RepairedStore]:
     if not any(folder.exists() for folder in (store_folder(job), _new(store_folder(job)))):
         raise StorageError(f"There is no job in the folder {job}.")
-    try:
-        with lock_job(store_folder(job), "repair") as lock, named_as_given(lock, job):
-            where = lock.around.where
-            done, kept = _repair_files(store_folder(where), lock.check, progress=progress)
-    except OSError as error:
-        if isinstance(error, StorageError):
-            raise
-        raise StorageError(f"The job in {job} cannot be repaired: {plainly(error)}.") from error
+    with (
+        storage_errors(f"The job in {job} cannot be repaired"),
+        lock_job(store_folder(job), "repair") as lock,
+        named_as_given(lock, job),
+    ):
+        where = lock.around.where
+        done, kept = _repair_files(store_folder(where), lock.check, progress=progress)
     if done is None:
         return []
     done.reason = done.reason.replace(str(where), str(job))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scrapy_aopic.exceptions import StorageError, plainly
+from scrapy_aopic.exceptions import StorageError, plainly, storage_errors
 from scrapy_aopic.storage import check_in_folder, exists, open_snapshot
 from scrapy_aopic.storage.address import MAX_SHARDS
 from scrapy_aopic.storage.lock import lock_briefly, sync_folder
@@ -151,14 +151,10 @@ class FolderPlace:
     def add_seeds(self, paths: Iterable[Path]) -> None:
         """Let copies of the lists wait, under new names."""
         folder = seeds_folder(self.path)
-        try:
+        with storage_errors(f"Seeds cannot be put into {folder}"):
             for path in paths:
                 with path.open(encoding="ascii") as lines:
                     put_list(folder, lines)
-        except OSError as error:
-            if isinstance(error, StorageError):
-                raise
-            raise StorageError(f"Seeds cannot be put into {folder}: {plainly(error)}.") from error
 
     def copy_beside(self, folder: Path) -> None:
         """Copy the state of the spider, and the lists of seeds but for those that are taken up at this moment."""
@@ -176,23 +172,21 @@ class FolderPlace:
 
     def read_earlier(self) -> bytes | None:
         """The content of a file."""
-        try:
-            return read_given(self.path / _EARLIER_FILE)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise StorageError(f"{self.folder / _EARLIER_FILE} cannot be read: {plainly(error)}.") from error
+        return _read(self.path / _EARLIER_FILE, self.folder / _EARLIER_FILE)
 
     def write_earlier(self, pieces: Iterable[bytes]) -> None:
         """Replace the file."""
-        try:
+        with storage_errors(f"{self.folder / _EARLIER_FILE} cannot be written"):
             self.path.mkdir(parents=True, exist_ok=True)
             with replacing(self.path / _EARLIER_FILE) as file:
                 file.writelines(pieces)
-        except OSError as error:
-            raise StorageError(
-                f"{self.folder / _EARLIER_FILE} cannot be written: {plainly(error)}."
-            ) from error
+
+
+def _read(path: Path, name: Path) -> bytes | None:
+    """The content of the file at *path*, which messages call *name*; ``None`` if there is none."""
+    with storage_errors(f"{name} cannot be read"), suppress(FileNotFoundError):
+        return read_given(path)
+    return None
 
 
 def _copy_file(source: Path, target: Path) -> None:
@@ -212,12 +206,7 @@ class FolderControl:
 
     def read(self) -> bytes | None:
         """The content of the file; ``None`` if there is none."""
-        try:
-            return read_given(self._path)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise StorageError(f"{self.name} cannot be read: {plainly(error)}.") from error
+        return _read(self._path, self._folder / CONTROL_FILE)
 
     @contextmanager
     def changing(self) -> Iterator[Callable[[bytes | None], None]]:
@@ -231,13 +220,11 @@ class FolderControl:
                 f"The folder {folder} has some shards of the job in {home.job}, where what is asked of all of them is kept: "
                 "name that instead of the folder."
             )
-        try:
-            with lock_briefly(self._path.with_suffix(".lock"), self._path):
-                yield self._write
-        except OSError as error:
-            if isinstance(error, StorageError):
-                raise
-            raise StorageError(f"{self.name} cannot be written: {plainly(error)}.") from error
+        with (
+            storage_errors(f"{self.name} cannot be written"),
+            lock_briefly(self._path.with_suffix(".lock"), self._path),
+        ):
+            yield self._write
 
     def _write(self, data: bytes | None) -> None:
         if data is None:

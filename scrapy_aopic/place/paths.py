@@ -15,7 +15,7 @@ import json
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from scrapy_aopic.exceptions import StorageError, plainly
+from scrapy_aopic.exceptions import StorageError, plainly, storage_errors
 from scrapy_aopic.storage import exists
 from scrapy_aopic.storage.lock import sync_names
 from scrapy_aopic.storage.named_files import read_given
@@ -50,7 +50,7 @@ def check_job_folder(job: Path) -> None:
     Raises:
         StorageError: If it is something else.
     """
-    try:
+    with storage_errors(f"{job} can be no job folder"):
         if job.is_dir():
             return
         if job.exists():
@@ -62,10 +62,6 @@ def check_job_folder(job: Path) -> None:
         for parent in job.parents:
             if parent.exists() and not parent.is_dir():
                 raise StorageError(f"{job} can be no job folder, because {parent} is a file.")
-    except OSError as error:
-        if isinstance(error, StorageError):
-            raise
-        raise StorageError(f"{job} can be no job folder: {plainly(error)}.") from error
 
 
 @contextmanager
@@ -139,12 +135,10 @@ def write_home(job_folder: Path, home: Home) -> None:
             "JOBDIR."
         )
     folder = job_folder / _HOME
-    try:
+    with storage_errors(f"The folder {folder} cannot be written"):
         folder.mkdir(parents=True, exist_ok=True)
         replace_file(folder / _HOME_FILE, json.dumps(home._asdict()) + "\n")
         sync_names(folder)
-    except OSError as error:
-        raise StorageError(f"The folder {folder} cannot be written: {plainly(error)}.") from error
 
 
 def shards_on_disk(job_folder: Path) -> list[int]:

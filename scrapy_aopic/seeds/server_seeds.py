@@ -9,7 +9,7 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from scrapy_aopic.exceptions import StorageError, plainly
+from scrapy_aopic.exceptions import StorageError, storage_errors
 from scrapy_aopic.place.seed_files import ServerLists, lists
 
 if TYPE_CHECKING:
@@ -60,15 +60,9 @@ class ServerSeeds:
             if self._ended.is_set():
                 return
             for name in sorted(self._server.names() - self._brought):
-                try:
+                with storage_errors(f"The seeds {name!r} cannot be written to {self._folder}"):
                     self._folder.mkdir(parents=True, exist_ok=True)
                     self._server.copy(name, self._folder)
-                except OSError as error:
-                    if isinstance(error, StorageError):
-                        raise
-                    raise StorageError(
-                        f"The seeds {name!r} cannot be written to {self._folder}: {plainly(error)}."
-                    ) from error
                 self._brought.add(name)
 
     def begin_anew(self) -> None:

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import final
 from weakref import WeakSet
 
-from scrapy_aopic.exceptions import LostError, StorageError, plainly
+from scrapy_aopic.exceptions import LostError, StorageError, plainly, storage_errors
 
 _OPEN_FOLDERS = Path("/proc/self/fd")
 
@@ -171,11 +171,9 @@ class Lock:
         self._path = path
         self._store = store
         self._descriptor: int | None = None
-        try:
+        with storage_errors(f"Cannot open the store in {store}"):
             path.parent.mkdir(parents=True, exist_ok=True)
             self.around = OpenFolder(path.parent)
-        except OSError as error:
-            raise StorageError(f"Cannot open the store in {store}: {plainly(error)}.") from error
         try:
             self._descriptor = self._take()
             self._say(task)
@@ -304,10 +302,8 @@ def lock_store(folder: Path) -> Lock:
 
 def open_folder(folder: Path) -> OpenFolder:
     """Open the *folder* of a store that is only read."""
-    try:
+    with storage_errors(f"Cannot open the store in {folder}"):
         return OpenFolder(folder)
-    except OSError as error:
-        raise StorageError(f"Cannot open the store in {folder}: {plainly(error)}.") from error
 
 
 def lock_job(store: Path, task: str) -> Lock:

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.layout import FORMAT
-from scrapy_aopic.exceptions import StorageError, plainly, plainly_said
+from scrapy_aopic.exceptions import StorageError, plainly, plainly_said, storage_errors
 
 from .commit_number import forget_landed, read_landed
 from .lock import sync_names
@@ -164,17 +164,13 @@ def note_server(folder: Path, address: Address) -> None:
         StorageError: If it remembers another store, or cannot be written.
     """
     found = kind_of(folder)
-    try:
+    with storage_errors(f"Cannot open the store in {folder}"):
         if found is None:
             _check_not_gone(folder)
             folder.mkdir(parents=True, exist_ok=True)
             replace_file(folder / SERVER, f"{address}\n")
             return
         noted = read_given(folder / SERVER).decode().strip() if found == SERVER else ""
-    except OSError as error:
-        if isinstance(error, StorageError):
-            raise
-        raise StorageError(f"Cannot open the store in {folder}: {plainly(error)}.") from error
     if noted != str(address):
         raise StorageError(
             f"The folder {folder} belongs to a job whose store is {noted or f'a {found} store in it'}, and not {address}: "
@@ -243,12 +239,10 @@ def best_kind(folder: Path) -> Kind:
 def _make_new(folder: Path, kind: Kind, memory_mb: int) -> Store:
     backend_of(folder, kind)  # nothing is made for one that is missing
     _check_not_gone(folder)
-    try:
+    with storage_errors(f"Cannot open the store in {folder}"):
         write_format(folder)  # first: without the other file there is no store
         note_kind(folder, kind)
         sync_names(folder)
-    except OSError as error:
-        raise StorageError(f"Cannot open the store in {folder}: {plainly(error)}.") from error
     return make(folder, kind, memory_mb)
 
 
