@@ -24,29 +24,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
-    import msgspec
+    from scrapy_aopic.view.questions import Questions
 
-    from scrapy_aopic.place.stored_control import read_control
-    from scrapy_aopic.view.answers import why_in_shards, with_control
-    from scrapy_aopic.view.dropped import FILE_NAME, read_dropped
-    from scrapy_aopic.view.job_view import open_view
-    from scrapy_aopic.view.shard_states import read_states
-    from scrapy_aopic.view.url_settings import CrawlRules
-    from scrapy_aopic.view.why import with_dropped
-
-    rules = CrawlRules(crawl_settings(settings))
-    with open_view(opts.jobdir) as view:
-        states = read_states(opts.jobdir)
-        workers = states.workers() if states is not None else None
-        dropped = read_dropped(opts.jobdir.folder / FILE_NAME) if opts.jobdir.folder is not None else None
-        answers = [why_in_shards(view, question, rules, workers) for question in opts.questions]
-    if dropped is not None:
-        answers = [with_dropped(answer, dropped, rules) for answer in answers]
-    control = read_control(opts.jobdir)
-    answers = [with_control(answer, rules, control) for answer in answers]
+    questions = Questions(opts.jobdir, crawl_settings(settings))
+    answers = [questions.why(question) for question in opts.questions]
     if opts.json:
-        write(json.dumps([msgspec.to_builtins(answer) for answer in answers], indent=1))
+        write(json.dumps(answers, indent=1))
     else:
-        texts = ["\n  ".join((f"{answer.about}: {answer.kind}", *answer.sentences)) for answer in answers]
+        texts = [
+            "\n  ".join((f"{answer['about']}: {answer['kind']}", *answer["sentences"])) for answer in answers
+        ]
         write("\n".join(texts))
     return 0

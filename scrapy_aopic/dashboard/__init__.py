@@ -5,7 +5,6 @@
 * :mod:`.http_server`: HTTP, in threads of its own
 * :mod:`.site`: the paths, and what each shows
 * :mod:`.past`: figures over time
-* :mod:`.questions`: answers from a snapshot of the store
 * :mod:`.running_job`: serves the crawl of this process
 * :mod:`.stored_job`: serves a stored job, whether a crawl is using it or not
 * :mod:`.serving`: what both begin with

@@ -15,10 +15,10 @@ from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.settings import read, read_address
 from scrapy_aopic.view.history import FILE_NAME
 from scrapy_aopic.view.measures import stats_of
+from scrapy_aopic.view.questions import Questions
 from scrapy_aopic.view.stored_watch import StoredWatch
 
 from .feed import Feed, FeedItem
-from .questions import Questions
 from .serving import BEAT, start
 from .site import Shown
 

@@ -7,18 +7,15 @@ crawl that runs is not disturbed.
 from __future__ import annotations
 
 import time
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from scrapy_aopic.settings import read_dashboard
-from scrapy_aopic.view.dropped import FILE_NAME as DROPPED
-from scrapy_aopic.view.dropped import read_dropped
 from scrapy_aopic.view.history import FILE_NAME
 from scrapy_aopic.view.measures import stats_of
+from scrapy_aopic.view.questions import Questions
 from scrapy_aopic.view.stored_watch import EVERY, StoredWatch
 
 from .feed import Feed, FeedItem
-from .questions import Questions
 from .serving import BEAT, start
 from .site import Shown
 
@@ -27,12 +24,6 @@ if TYPE_CHECKING:
 
     from scrapy_aopic.place.place import Place
     from scrapy_aopic.settings import Listen
-    from scrapy_aopic.view.dropped import Sample
-
-
-def _dropped(job: Place) -> Mapping[str, Sample] | None:
-    """Samples of the links that the crawl dropped; ``None`` of a job on a server, whose workers have them."""
-    return read_dropped(job.folder / DROPPED) if job.folder is not None else None
 
 
 def serve(
@@ -65,7 +56,7 @@ def serve(
     shown = Shown(
         feed,
         history=job.folder / FILE_NAME if job.folder is not None else None,
-        questions=Questions(job, settings, partial(_dropped, job)),
+        questions=Questions(job, settings),
     )
     serving = start(shown, where, settings)
     try:

@@ -19,7 +19,8 @@ Questions:
 * :mod:`.job_view`: a job as of one moment, in one store or several
 * :mod:`.queries`: lists of pages, links and hosts
 * :mod:`.why`: why a URL or a host is crawled or not, from one store
-* :mod:`.answers`: the same of a job in shards, and with what an operator asks
+* :mod:`.why_in_shards`: the same of a job in shards, and with what an operator asks
+* :mod:`.questions`: answers for the job at a place: ``why``, pages, domains
 * :mod:`.dropped`: samples of dropped links, for ``why``
 * :mod:`.url_settings`: settings that ``why`` needs
 * :mod:`.auditing`: whether everything in a job holds
@@ -39,5 +40,5 @@ Rule 1: a snapshot is plain data and the only place that names figures: whatever
 
 Rule 2: nothing here changes a crawl, or keeps its event loop for more than about 2 ms.
 
-Rule 3: only :mod:`.live`, :mod:`.telemetry` and :mod:`.url_settings` need Scrapy.
+Rule 3: only :mod:`.live`, :mod:`.telemetry`, :mod:`.url_settings` and :mod:`.questions` need Scrapy.
 """

@@ -652,7 +652,7 @@ async def test_an_error_inside_is_logged_once_and_never_reaches_the_engine(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     from scrapy_aopic.core.crawl import Crawl
-    from scrapy_aopic.core.pages import PageCounts
+    from scrapy_aopic.core.pages import Pages
 
     def breaks(method: Any) -> Any:
         def broken(*args: Any) -> Any:
@@ -671,7 +671,7 @@ async def test_an_error_inside_is_logged_once_and_never_reaches_the_engine(
             yield Request("http://a.test/after")
 
     monkeypatch.setattr(Crawl, "find", breaks(Crawl.find))
-    monkeypatch.setattr(PageCounts, "get_many", breaks(PageCounts.get_many))
+    monkeypatch.setattr(Pages, "get_many", breaks(Pages.get_many))
     serve({"http://a.test/": ["/1", "/2", "/3"]})
     crawler = await crawl(Breaks, ALONE)
     assert crawler.stats is not None

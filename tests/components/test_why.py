@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from demo_web.server import Explanation
+from demo_web.server import Answer
 from scrapy.cmdline import execute
 from scrapy.http import Response
 from scrapy.settings import Settings
@@ -25,8 +25,7 @@ from scrapy_aopic.core.robots.state import RobotsTxt
 from scrapy_aopic.view.job_view import View
 from scrapy_aopic.view.queries import each_page
 from scrapy_aopic.view.url_settings import CrawlRules
-from scrapy_aopic.view.why import Explanation as Because
-from scrapy_aopic.view.why import why
+from scrapy_aopic.view.why import Explanation, why
 from scrapy_aopic.web.request_rows import encode_url
 from scrapy_aopic.web.url_keys import key_of_url
 
@@ -37,7 +36,7 @@ def rules(**values: Any) -> CrawlRules:
     return CrawlRules(settings)
 
 
-def asked(job: Job, question: str, **values: Any) -> Because:
+def asked(job: Job, question: str, **values: Any) -> Explanation:
     job.commit()
     return why(job.store, question, rules(**values))
 
@@ -59,15 +58,15 @@ WEB: dict[str, Any] = {
         "http://c.test/",
         "http://a.test/b/b/b/b/b/b",
     ],
-    "http://a.test/robots.txt": Explanation(headers={"Content-Type": "text/plain"}, body=b"User-agent: *\nDisallow: /private"),
-    "http://a.test/page": Explanation(headers={"Content-Type": "text/html"}, body=html([], "the same words " * 30)),
-    "http://a.test/copy": Explanation(headers={"Content-Type": "text/html"}, body=html(["http://a.test/page"], "")),
-    "http://a.test/moved": Explanation(301, headers={"Location": "http://a.test/page"}),
-    "http://a.test/for-now": Explanation(302, headers={"Location": "http://a.test/twin"}),
-    "http://a.test/twin": Explanation(headers={"Content-Type": "text/html"}, body=html([], "the same words " * 30)),
-    "http://a.test/picture": Explanation(headers={"Content-Type": "image/png"}, body=b"png"),
+    "http://a.test/robots.txt": Answer(headers={"Content-Type": "text/plain"}, body=b"User-agent: *\nDisallow: /private"),
+    "http://a.test/page": Answer(headers={"Content-Type": "text/html"}, body=html([], "the same words " * 30)),
+    "http://a.test/copy": Answer(headers={"Content-Type": "text/html"}, body=html(["http://a.test/page"], "")),
+    "http://a.test/moved": Answer(301, headers={"Location": "http://a.test/page"}),
+    "http://a.test/for-now": Answer(302, headers={"Location": "http://a.test/twin"}),
+    "http://a.test/twin": Answer(headers={"Content-Type": "text/html"}, body=html([], "the same words " * 30)),
+    "http://a.test/picture": Answer(headers={"Content-Type": "image/png"}, body=b"png"),
     "http://b.test/?q=1": [],
-    "http://c.test/": Explanation(500),
+    "http://c.test/": Answer(500),
 }  # fmt: skip
 
 

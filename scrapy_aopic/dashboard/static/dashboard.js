@@ -450,24 +450,24 @@ let jobDue = 0;
 
 async function showShards(now) {
   const isOne = now.shards.n < 2;
-  $("whole").hidden = isOne;
-  $("whole-figures").hidden = !isOne && !now.is_live; // they are on top of the page
+  $("job").hidden = isOne;
+  $("job-figures").hidden = !isOne && !now.is_live; // they are on top of the page
   for (const id of OF_STORES) $(id).hidden = now.counted_since === null;
   if (isOne || Date.now() < jobDue) return;
   jobDue = now.is_live ? Date.now() + JOB_EVERY : 0;
   const job = now.is_live ? await ask("/api/v1/job") : now;
   if (now.is_live && job.problem) {
-    setText("whole-note", job.problem);
+    setText("job-note", job.problem);
     return;
   }
   const { shards } = job;
   setText(
-    "whole-note",
+    "job-note",
     shards.is_quiet
       ? "No shard has anything to do, and no letter is on its way: the job is done."
       : `${count(shards.held)} of ${count(shards.n)} shards are crawled by ${count(shards.alive)} ${shards.alive === 1 ? "worker" : "workers"}. ${now.is_live ? `All other sections are of the ${count(now.shards.held)} shards of this worker.` : "What limits a worker is in its own dashboard."}`,
   );
-  boxes("whole-figures", [
+  boxes("job-figures", [
     ["pages/s (1 min)", number(job.rate && job.rate.pages)],
     ["visited", count(job.pages.visited)],
     ["failed", count(job.pages.failed)],

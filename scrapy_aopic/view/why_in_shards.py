@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .why import Rules
 
 
-class _Post:
+class _LettersFound:
     """What letters on their way say of a page or a host.
 
     Attributes:
@@ -51,24 +51,24 @@ def why_in_shards(
     if len(stores) == 1:
         return why(stores[0], question, rules)
     question = meant(question)
-    host, keys = _asked(question, rules)
+    host, keys = _subject(question, rules)
     number = Cut(ShardId(0, len(stores)), registered_domain).of_host(host)
     answer = why(stores[number], question, rules)
-    post = _Post()
+    found = _LettersFound()
     for letter in view.letters_to(number):
-        _look_into(letter, host, keys, post)
+        _find_in(letter, host, keys, found)
     sentences, kind = list(answer.sentences), answer.kind
-    facts = {**answer.facts, "shard": number, "letters": post.letters}
-    if post.letters:
-        ways = _ways(post.letters, number)
+    facts = {**answer.facts, "shard": number, "letters": found.letters}
+    if found.letters:
+        ways = _ways(found.letters, number)
         if answer.kind == "unknown":
             kind, what = "in a letter", "It" if keys else "A page of it"
             sentences = [
                 f"{what} is {ways}: a page that was settled links to it, and its shard knows it when it has read that."
             ]
         elif keys:
-            sentences.append(f"More cash for it, {post.units / view.total:.2g} of all, is {ways}.")
-        facts["units"] = post.units
+            sentences.append(f"More cash for it, {found.units / view.total:.2g} of all, is {ways}.")
+        facts["units"] = found.units
     if kind == "unknown" and keys:
         sentences.append(
             "Links that were dropped are known to the dashboard of the worker that dropped them."
@@ -85,7 +85,7 @@ def why_in_shards(
 
 def with_control(answer: Explanation, rules: Rules, control: Control) -> Explanation:
     """*answer*, with what an operator asks of the crawl if that concerns it."""
-    host, _ = _asked(answer.about, rules)
+    host, _ = _subject(answer.about, rules)
     sentences = []
     if control.paused_since:
         sentences.append(f"The crawl is paused by an operator since {time_of(control.paused_since)}.")
@@ -101,7 +101,7 @@ def with_control(answer: Explanation, rules: Rules, control: Control) -> Explana
     return replace(answer, sentences=[*sentences, *answer.sentences])
 
 
-def _asked(question: str, rules: Rules) -> tuple[str, set[bytes]]:
+def _subject(question: str, rules: Rules) -> tuple[str, set[bytes]]:
     """Name of the host that *question* is about, and the keys of the page, as it is and in its normal form."""
     if "://" not in question:
         return question.strip().lower(), set()
@@ -115,18 +115,18 @@ def _asked(question: str, rules: Rules) -> tuple[str, set[bytes]]:
     return host, keys
 
 
-def _look_into(letter: Letter, host: str, keys: set[bytes], post: _Post) -> None:
-    """Note in *post* what *letter* says of the pages under *keys*; without any, of pages of *host*."""
+def _find_in(letter: Letter, host: str, keys: set[bytes], found: _LettersFound) -> None:
+    """Note in *found* what *letter* says of the pages under *keys*; without any, of pages of *host*."""
     if not keys:
         if host_bytes(host) in letter.hosts:
-            post.letters.append((letter.sender, letter.number))
+            found.letters.append((letter.sender, letter.number))
         return
     units = [each.units for each in letter.payments if letter.link(each.target).key in keys]
     units += [0 for each in letter.seeds if letter.link(each.target).key in keys]
     units += [each.units for each in letter.bequests if each.root in keys]
     if units:
-        post.letters.append((letter.sender, letter.number))
-        post.units += sum(units)
+        found.letters.append((letter.sender, letter.number))
+        found.units += sum(units)
 
 
 def _ways(letters: Sequence[tuple[int, int]], to: int) -> str:

@@ -7,19 +7,22 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from scrapy_aopic.place.stored_control import read_control
-from scrapy_aopic.view.answers import why_in_shards, with_control
-from scrapy_aopic.view.domain_spread import top_domains
-from scrapy_aopic.view.job_view import open_view
-from scrapy_aopic.view.queries import top_pages
-from scrapy_aopic.view.shard_states import read_states
-from scrapy_aopic.view.url_settings import CrawlRules
-from scrapy_aopic.view.why import with_dropped
+
+from .domain_spread import top_domains
+from .dropped import FILE_NAME, read_dropped
+from .job_view import open_view
+from .queries import top_pages
+from .shard_states import read_states
+from .url_settings import CrawlRules
+from .why import with_dropped
+from .why_in_shards import why_in_shards, with_control
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from scrapy_aopic.place.place import Place
-    from scrapy_aopic.view.dropped import Sample
+
+    from .dropped import Sample
 
 _LONGEST = 8192
 """Characters of a question: more than a URL that is crawled has."""
@@ -30,16 +33,16 @@ class Questions:
 
     Args:
         settings: Those of its crawl, for the rules on URLs.
-        dropped: Gives samples of dropped links; ``None`` if there are none.
+        dropped: Gives samples of dropped links, ``None`` if there are none; by default those in the job folder.
     """
 
     def __init__(
         self,
         job: Place,
         settings: Mapping[Any, Any],
-        dropped: Callable[[], Mapping[str, Sample] | None] = lambda: None,
+        dropped: Callable[[], Mapping[str, Sample] | None] | None = None,
     ) -> None:
-        self._dropped = dropped
+        self._dropped = dropped or self._read_dropped
         self._job = job
         self._settings = settings
         self._rules: CrawlRules | None = None
@@ -61,6 +64,10 @@ class Questions:
         """
         with open_view(self._job) as view:
             return top_domains(view, n, has_importance=has_importance)
+
+    def _read_dropped(self) -> Mapping[str, Sample] | None:
+        folder = self._job.folder
+        return read_dropped(folder / FILE_NAME) if folder is not None else None
 
     def why(self, question: str) -> dict[str, Any]:
         """Why a URL, or a host, is crawled or not.
