@@ -64,7 +64,7 @@ def format_host_rows(rows: list[HostRow]) -> str:
 
 
 def format_snapshot(now: Snapshot) -> str:
-    """A line for each figure that is known, under its name in a snapshot."""
+    """A line for each figure that is known and not 0, under its name in a snapshot."""
     figures: dict[str, Any] = msgspec.to_builtins(now, str_keys=True)
     for name in ("at", "created_at", "not_before"):
         figures[name] = _time(figures[name]) if figures[name] else None
@@ -79,12 +79,16 @@ _HISTOGRAMS = {"due_in", "durations", "front_queues", "ready_queues", "flight_qu
 """Figures that are left out, but for the queues that were counted."""
 
 
+_EVEN_IF_0 = {"queued", "visited", "failed"}
+"""Counts that are shown even if they are 0, as others are not."""
+
+
 def _lines(figures: dict[str, Any], path: str = "") -> list[str]:
     indent = "  " * (path.count(".") + 1 if path else 0)
     lines: list[str] = []
     for name, value in figures.items():
         label = f"{indent}{name.replace('_', ' ')}"
-        if value in (None, "", [], {}) or (name in _HISTOGRAMS and path != "counted"):
+        if (not value and name not in _EVEN_IF_0) or (name in _HISTOGRAMS and path != "counted"):
             continue
         if isinstance(value, dict):
             below = _lines(value, f"{path}.{name}" if path else name)
