@@ -66,7 +66,7 @@ def format_host_rows(rows: list[HostRow]) -> str:
 def format_snapshot(now: Snapshot) -> str:
     """A line for each figure that is known and not 0, under its name in a snapshot."""
     figures: dict[str, Any] = msgspec.to_builtins(now, str_keys=True)
-    for name in ("at", "created_at", "not_before"):
+    for name in ("at", "created_at", "not_before", "counted_since"):
         figures[name] = _time(figures[name]) if figures[name] else None
     if now.counted is not None:  # lists of all hosts, and not only of those in memory
         figures.update(slow=None, failing=None, waiting=None)
@@ -79,7 +79,7 @@ _HISTOGRAMS = {"due_in", "durations", "front_queues", "ready_queues", "flight_qu
 """Figures that are left out, but for the queues that were counted."""
 
 
-_EVEN_IF_0 = {"queued", "visited", "failed"}
+_EVEN_IF_0 = {"queued", "visited", "failed", "held", "alive", "on_the_way"}
 """Counts that are shown even if they are 0, as others are not."""
 
 
@@ -88,7 +88,11 @@ def _lines(figures: dict[str, Any], path: str = "") -> list[str]:
     lines: list[str] = []
     for name, value in figures.items():
         label = f"{indent}{name.replace('_', ' ')}"
-        if (not value and name not in _EVEN_IF_0) or (name in _HISTOGRAMS and path != "counted"):
+        if (
+            value is None
+            or (not value and name not in _EVEN_IF_0)
+            or (name in _HISTOGRAMS and path != "counted")
+        ):
             continue
         if isinstance(value, dict):
             below = _lines(value, f"{path}.{name}" if path else name)

@@ -46,6 +46,7 @@ VARIES = {
     "bytes",
     "name",
     "url",
+    "sent",
     "worker",
 }
 """Figures of which only the type is kept: those of time, and where things are."""
@@ -53,6 +54,9 @@ VARIES = {
 COUNTS = {"durations", "due_in", "front_queues", "ready_queues", "flight_queues", "waits"}
 """Distributions over time and cash, of which only the type is kept."""
 
+
+BY_REASON = {"outcomes", "deferred", "refused", "dropped"}
+"""Counts in the order in which their reasons came up."""
 
 OF_TYPES = {"ledger", "slow", "failing", "waiting"}
 """What depends on the order in which pages came, and on which host was slowest."""
@@ -70,7 +74,8 @@ def normal(value: Any, name: str = "") -> Any:
     if name in OF_TYPES and not isinstance(value, int):
         return types(value) if isinstance(value, dict) else [types(each) for each in value[:1]]
     if isinstance(value, dict) and name not in COUNTS:
-        return {key: normal(each, key) for key, each in value.items()}
+        rows = sorted(value.items()) if name in BY_REASON else value.items()
+        return {key: normal(each, key) for key, each in rows}
     if isinstance(value, list) and value and isinstance(value[0], dict):
         return [normal(value[0], name)] if name != "each" else [normal(each, name) for each in value]
     if name in COUNTS or name in VARIES or isinstance(value, float):

@@ -118,7 +118,7 @@ def test_a_job_that_ended(jobs: Callable[[str, str], Path], state: str, said: st
             assert now["pages"][name] == getattr(known.pages, name)
         assert get(port, "/").status == get(port, "/healthz").status == 200
         assert get(port, "/readyz").status == 503  # nothing crawls
-        assert f"aopic_job_visited {known['pages']['visited']}\n" in get(port, "/metrics").text
+        assert f"aopic_job_visited {known.pages.visited}\n" in get(port, "/metrics").text
         assert json.loads(get(port, "/api/v1/top").text)["pages"][0]["importance"] > 0
         why = json.loads(get(port, "/api/v1/why?of=http://h0.test/0").text)
         assert why["kind"] == "fetched"
@@ -127,7 +127,7 @@ def test_a_job_that_ended(jobs: Callable[[str, str], Path], state: str, said: st
     assert (done.returncode, done.stderr) == (0, "")
     text = page.read_text("utf-8")
     assert f"the crawl {said}" in text
-    assert re.search(rf"pages visited</td><td[^>]*>{known['pages']['visited']:,}<", text)
+    assert re.search(rf"pages visited</td><td[^>]*>{known.pages.visited:,}<", text)
 
 
 def _spoil(path: Path, data: bytes) -> None:
