@@ -157,10 +157,9 @@ ASKS_FOR_THE_KIND_OF_A_PLACE = {
     "commands/crawl.py",
     "commands/move.py",
     "commands/restore.py",
-    "commands/status.py",
     "copies/repair.py",
-    "dashboard/stored_job.py",
-    "view/whole_job.py",
+    "view/auditing.py",
+    "view/shard_states.py",
 }
 """Files at the edge: what a user may not ask of one kind, or one kind cannot do. All others ask the place itself."""
 

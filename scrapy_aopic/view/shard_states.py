@@ -102,8 +102,7 @@ def read_states(job: Place) -> ShardStates | None:
     Raises:
         StorageError: If the server cannot be reached.
     """
-    cut = job.read_cut() if isinstance(job, ServerPlace) else None
-    if cut is None or not isinstance(job, ServerPlace):
+    if not isinstance(job, ServerPlace) or (cut := job.read_cut()) is None:
         return None
     with closing(registry_of(job.address, cut)) as registry:
         return ShardStates(job.address, cut, registry.look({}, joins=False))
