@@ -37,7 +37,7 @@ from scrapy_aopic.storage.redis.store import RedisStore
 URL = "AOPIC_TEST_REDIS_URL"
 """Environment variable by which processes of a test find its server."""
 
-LEASE = 0.4
+LEASE = 1.0
 """Seconds: what a test waits after it has killed a process."""
 
 
