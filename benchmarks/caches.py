@@ -46,7 +46,7 @@ import numpy as np
 from cache_policies import CACHES, Cache
 from tqdm import tqdm
 
-from scrapy_aopic.core.records import Page, State, pack_page, unpack_page
+from scrapy_aopic.core.records import Page, PageState, pack_page, unpack_page
 from scrapy_aopic.lab.comparison import draw_seed_sets, draw_transfers, policy_of
 from scrapy_aopic.lab.graphs import Graph, load_graph
 from scrapy_aopic.lab.simulation import Simulation
@@ -318,7 +318,7 @@ def record_bytes() -> float:
     """Bytes that the record of a page that waits takes, with its key and its place in a dictionary."""
     dice = random.Random(1)
     packed = [
-        pack_page(Page(State.QUEUED, dice.getrandbits(40), dice.getrandbits(40))) for _ in range(100_000)
+        pack_page(Page(PageState.QUEUED, dice.getrandbits(40), dice.getrandbits(40))) for _ in range(100_000)
     ]
     tracemalloc.start()
     records = {dice.randbytes(16): unpack_page(data) for data in packed}

@@ -47,7 +47,7 @@ from scrapy_aopic.core.ledger import TOTAL, Ledger, Totals
 from scrapy_aopic.core.order import Opic
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Politeness
-from scrapy_aopic.core.records import Link, Page, State, host_key, page_key
+from scrapy_aopic.core.records import Link, Page, PageState, host_key, page_key
 from scrapy_aopic.core.revisits import Recrawl, Version
 from scrapy_aopic.core.shard import Shard, ShardId
 from scrapy_aopic.core.window import Window
@@ -84,7 +84,7 @@ class Flow:
         self.n = n = len(links)
         self.ledger = Ledger(Totals(), FOREVER, share=SHARE, spending="visited")
         self.initial = TOTAL // n
-        self.pages = [Page(State.VISITED, number) for number in range(n)]
+        self.pages = [Page(PageState.VISITED, number) for number in range(n)]
         for page in self.pages:
             self.ledger.admit(page, self.initial)
             self.ledger.totals.virtual -= self.initial
@@ -282,7 +282,7 @@ def windows(
     random = np.random.default_rng(rng)
     flow = Flow(links)
     turn = ORDERS[order](flow, random)
-    shadows = {name: [Page(State.VISITED, 0) for _ in links] for name in WINDOWS}
+    shadows = {name: [Page(PageState.VISITED, 0) for _ in links] for name in WINDOWS}
     result: dict[str, dict[str, list[float]]] = {
         name: {reading: [] for reading in READINGS} for name in WINDOWS
     }

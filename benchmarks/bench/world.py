@@ -14,7 +14,7 @@ from scrapy_aopic.core.order import Aopic
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Politeness
 from scrapy_aopic.core.ports import Family, Store
-from scrapy_aopic.core.records import Link, Page, State, host_key, pack_page, page_key
+from scrapy_aopic.core.records import Link, Page, PageState, host_key, pack_page, page_key
 from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.storage import arrange, open_store
 from scrapy_aopic.web.suffixes import registered_domain
@@ -89,7 +89,7 @@ def build(
                 crawl.seed(link, BEGIN)
                 continue
             units = draw.randrange(1 << 24)
-            page = Page(State.VISITED, crawl.pages.next_place(), cash=units, score=1)
+            page = Page(PageState.VISITED, crawl.pages.next_place(), cash=units, score=1)
             crawl.ledger.window.visit(page, units, draw.random(), BEGIN - draw.random() * 1e6)
             totals.virtual -= units
             totals.history += units

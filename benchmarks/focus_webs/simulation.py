@@ -16,7 +16,7 @@ from scrapy_aopic.core.focus.strategies import STRATEGIES
 from scrapy_aopic.core.focus.strategy import FLOOR, REVALUED, PageSeen, Strategy, known_value
 from scrapy_aopic.core.focus.topic import RELEVANT, LinkText, Topic
 from scrapy_aopic.core.order import LARGEST_VALUE, Focused, revalued, value_of, whole_value
-from scrapy_aopic.core.records import HOST_BYTES, PAGE_BYTES, Page, State
+from scrapy_aopic.core.records import HOST_BYTES, PAGE_BYTES, Page, PageState
 
 from . import Web
 
@@ -106,7 +106,7 @@ class Crawl:
             return float(self.labels[page])
         if self.name == "cash":
             return self.cash[page]
-        waiting = Page(State.QUEUED, 1, score=revalued(0, self.value[page]))
+        waiting = Page(PageState.QUEUED, 1, score=revalued(0, self.value[page]))
         queue = self.queues.front_queue(waiting, int(self.cash[page] * SEED))
         parent = self.found_on[page][0]
         if self.name in ("host oracle", "page oracle") and parent >= 0:
@@ -204,7 +204,7 @@ class Crawl:
     def page(self, number: int, done: dict[int, None]) -> Page | None:
         """What a crawl knows of a page that it has read."""
         is_read = number in done
-        return Page(State.VISITED, 1, score=whole_value(self.grades[number])) if is_read else None
+        return Page(PageState.VISITED, 1, score=whole_value(self.grades[number])) if is_read else None
 
     def sweep(self, done: dict[int, None]) -> None:
         assert self.strategy is not None

@@ -22,7 +22,7 @@ Pages:
 * :mod:`.records`: the records of a page and of a host, and their bytes
 * :mod:`.pages`: all pages, and where each waits
 * :mod:`.order`: which page is next, a class for each order
-* :mod:`.visits`: the end of a visit
+* :mod:`.settling`: the end of a visit
 * :mod:`.leases`: which leases are out
 * :mod:`.duplicates`: pages with the same text, or nearly
 * :mod:`.merging`: pages that are one page

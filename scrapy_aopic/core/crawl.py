@@ -5,7 +5,7 @@
 :mod:`.pages`       page records, requests, and where each page waits
 :mod:`.ledger`      who holds how much cash
 :mod:`.frontier`    which host is next, and when
-:mod:`.visits`      what follows from a visit
+:mod:`.settling`    what follows from a visit
 :mod:`.merging`     pages that are one
 :mod:`.revisits`    visited pages that are visited again
 :mod:`.support`     registered domains that link to each other
@@ -54,13 +54,13 @@ from .revisits.rates import Rates
 from .revisits.revisits import Revisits
 from .revisits.worth import Worth
 from .saved import Saved, open_totals, read_saved
+from .settling import Settling, check_links
 from .shards.cut import WHOLE, ShardId
 from .shards.mail import Mail, open_cut
 from .shards.receiving import Receiver
 from .shards.remote_pages import RemotePages
 from .support import Support
 from .tables import BlobTable
-from .visits import Visits, check_links
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -204,7 +204,7 @@ class Crawl:
             is_on=policy.keep_links or recrawl is not None or self._scores.is_on,
             has_elsewhere=cut.has_others,
         )
-        self._visits = Visits(
+        self._settling = Settling(
             leases=self._leases,
             pages=self.pages,
             ledger=self.ledger,
@@ -538,7 +538,7 @@ class Crawl:
         Raises:
             CallError: If there cannot be such links; nothing was changed.
         """
-        given = self._visits.announce(lease, links, now, n_links)
+        given = self._settling.announce(lease, links, now, n_links)
         self._commits.has_changes = True
         self._queue_times.note(self.pages.serial, now)
         return given
@@ -559,7 +559,7 @@ class Crawl:
         Raises:
             CallError: If an argument cannot be right; nothing was changed.
         """
-        settled = self._visits.settle(lease, links, now, found)
+        settled = self._settling.settle(lease, links, now, found)
         if settled.ending == Ending.OK:
             self._commits.has_changes = True
             self.counters.settled(found.outcome)
@@ -581,7 +581,7 @@ class Crawl:
             self._leases.end(lease)
             self._merging.drop_verdict(lease.key)
             self.pages.put_back(lease, link, now, has_failed=has_failed)
-            self._visits.put_back(lease)
+            self._settling.put_back(lease)
             self.counters.put_back += 1
             self._commits.has_changes = True
         return standing

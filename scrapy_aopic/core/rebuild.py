@@ -65,7 +65,7 @@ from .records import (
     QUEUED,
     HostRecord,
     Page,
-    State,
+    PageState,
     host_key,
     pack_host,
     pack_page,
@@ -113,7 +113,7 @@ _MAX_OUTCOME = 100
 _MADE_ANEW = (*HOST_ROWS, WAKES, DUE)
 """Letters of the rows in ``META`` that are not copied."""
 
-_STATES = frozenset(map(int, State))
+_STATES = frozenset(map(int, PageState))
 """Values of ``Page.state``."""
 
 

@@ -44,7 +44,7 @@ NO_RECORD = (ArithmeticError, LookupError, TypeError, ValueError, msgspec.Decode
 """What bytes raise that are no record of the kind that they are read as."""
 
 
-class State(IntEnum):
+class PageState(IntEnum):
     """Where a page stands; a leased page is still ``QUEUED`` in the store, so a crash loses nothing."""
 
     QUEUED = 1
@@ -53,7 +53,7 @@ class State(IntEnum):
 
 
 # A look into an enum takes five times as long.
-QUEUED, VISITED, FAILED = map(int, State)
+QUEUED, VISITED, FAILED = map(int, PageState)
 
 
 class Changes(NamedTuple):
@@ -80,7 +80,7 @@ class Page(msgspec.Struct, array_like=True, gc=False):
     """A page the crawl knows.
 
     Attributes:
-        state: One of :class:`State`, as a number.
+        state: One of :class:`PageState`, as a number.
         place: Place inside its front queue, lowest first; the last 32 bits are a serial number of pages queued in the job.
         cash: Units that it holds until its next visit.
         handed: Units that the virtual page had handed to each page of its class when ``cash`` was last brought up to date.

@@ -42,10 +42,10 @@ from scrapy_aopic.exceptions import CallError
 from .crawl import Crawl
 from .ledger import Sums
 from .records import HOST_BYTES
+from .settling import check_links
 from .shards.cut import WHOLE, ShardId
 from .shards.letters import MAX_WORTH
 from .shards.receiving import Received
-from .visits import check_links
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """Policies for what the virtual page spends its cash on: one small value for each.
 
-How much an endowment is, is decided in :mod:`.ledger`; who gets one, in :mod:`.visits`.
+How much an endowment is, is decided in :mod:`.ledger`; who gets one, in :mod:`.settling`.
 
 The virtual page either endows visits, or hands the same number of units to each page of some *classes*. A page is of
 one of four classes: visited or not, and of a chosen domain or not; pages that failed or were merged are of none.

@@ -33,7 +33,7 @@ _COMMIT = 1000
 """Visits between two commits."""
 
 
-class Visit(NamedTuple):
+class SimulatedVisit(NamedTuple):
     """A visited page, with the begin and the end of its transfer in virtual seconds."""
 
     page: int
@@ -84,7 +84,7 @@ class Simulation:
         whole = self.connections * self.now
         return self._hosts.idle / whole if self._hosts is not None and whole else 0.0
 
-    def run(self) -> Iterator[Visit]:
+    def run(self) -> Iterator[SimulatedVisit]:
         """Crawl; yields the visits in the order of their ends."""
         for page in self.seeds:
             self._seed(page)
@@ -119,7 +119,7 @@ class Simulation:
             self._hosts.wait(self.now, instant, free)
         self.now = instant
 
-    def _end(self, transfer: _Transfer) -> Visit:
+    def _end(self, transfer: _Transfer) -> SimulatedVisit:
         end, _, begin, lease = transfer
         if self._hosts is not None:
             not_before = end + self.policy.politeness.of(lease.host).gap(end - begin)
@@ -131,7 +131,7 @@ class Simulation:
         self._done += 1
         if self._done % _COMMIT == 0:
             self._commit()
-        return Visit(page, begin, end)
+        return SimulatedVisit(page, begin, end)
 
     def violations(self) -> list[str]:
         """What does not hold at the end of the crawl, a sentence each; reads every page."""

@@ -20,7 +20,7 @@ from tqdm import tqdm
 
 from scrapy_aopic.core.order import relevance_of
 from scrapy_aopic.core.ports import Family
-from scrapy_aopic.core.records import State
+from scrapy_aopic.core.records import PageState
 from scrapy_aopic.core.walk import find_order
 from scrapy_aopic.exceptions import ExchangeError, StorageError, plainly
 from scrapy_aopic.place.file_formats import CHUNK, cell, is_csv, is_parquet, load_pyarrow
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 Row = TypeVar("Row")
 
-_STATES = {int(state): state.name.lower() for state in State}
+_STATES = {int(state): state.name.lower() for state in PageState}
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,15 @@ from scrapy_aopic.core.kept_links import split_links
 from scrapy_aopic.core.layout import BEHIND, LATE
 from scrapy_aopic.core.pages import MAX_HEIGHT
 from scrapy_aopic.core.ports import Family, Store
-from scrapy_aopic.core.records import HOST_BYTES, PAGE_BYTES, Page, State, host_key, unpack_host, unpack_page
+from scrapy_aopic.core.records import (
+    HOST_BYTES,
+    PAGE_BYTES,
+    Page,
+    PageState,
+    host_key,
+    unpack_host,
+    unpack_page,
+)
 from scrapy_aopic.core.saved import read_saved
 from scrapy_aopic.web.request_rows import url_of
 
@@ -70,7 +78,7 @@ def _top_pages(store: Store, n: int, *, everything: bool) -> list[dict[str, Any]
             "cash": page.cash + ledger.owed(page),
             "history": page.history,
             "visits": page.visits,
-            "state": page.outcome or State(page.state).name.lower(),
+            "state": page.outcome or PageState(page.state).name.lower(),
         }
         for (weight, _, page), request in zip(best, requests, strict=True)
     ]

@@ -18,7 +18,7 @@ from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.layout import LATE
 from scrapy_aopic.core.politeness import Outcome, Politeness, TransferResult
 from scrapy_aopic.core.ports import Family
-from scrapy_aopic.core.records import State, pack_host, unpack_host, unpack_page
+from scrapy_aopic.core.records import PageState, pack_host, unpack_host, unpack_page
 from scrapy_aopic.storage.memory import MemoryStore
 from scrapy_aopic.view.history import FILE_NAME
 from scrapy_aopic.view.job_view import View
@@ -95,7 +95,9 @@ def test_totals_are_what_is_counted_and_need_no_page(max_active: int) -> None:
     assert counted is not None
     pages = [unpack_page(data) for _, data in store.scan(Family.PAGES)]
     assert counted.outcomes == Counter(page.outcome for page in pages if page.outcome)
-    assert counted.front_queues == Counter(page.front_queue for page in pages if page.state == State.QUEUED)
+    assert counted.front_queues == Counter(
+        page.front_queue for page in pages if page.state == PageState.QUEUED
+    )
     hosts = [unpack_host(data) for _, data in store.scan(Family.HOSTS)]
     assert sum(counted.waits.values()) == sum(host.not_before > now.at for host in hosts if host.row) > 0
     assert now.hosts.dead == 6

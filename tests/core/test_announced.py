@@ -9,7 +9,7 @@ from support.core_shards import ShardedJob, hosts_of
 
 from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL
 from scrapy_aopic.core.order import front_queue
-from scrapy_aopic.core.records import State
+from scrapy_aopic.core.records import PageState
 from scrapy_aopic.exceptions import CallError
 
 SEED = TOTAL >> SEED_SHIFT
@@ -41,7 +41,7 @@ def test_one_that_was_visited_meanwhile_is_paid_as_any_known_page():
     assert job.visit(D).key == B.key
     job.settle(lease, *given, C, D)
     assert [job.cash(each) for each in (B, C, D)] == [SHARE] * 3
-    assert job.state(B) == State.VISITED
+    assert job.state(B) == PageState.VISITED
     job.commit()
 
 
@@ -120,7 +120,7 @@ def test_one_that_asks_for_a_fetch_gets_one():
     again = [replace(each, again=True, request=b"again") for each in (A, B, C)]
     given = job.crawl.announce(lease, again, job.now)
     assert not any(each.again for each in given)
-    assert job.state(A) == State.QUEUED
+    assert job.state(A) == PageState.QUEUED
     job.crawl.release(lease, job.now)
     job.settle(lease, *given)
     assert sorted(job.drain()) == [b"again"] * 3
@@ -168,9 +168,9 @@ def test_a_page_of_another_shard_waits_there_once_and_is_paid(commits: bool, is_
     given = job.shards[0].announce(lease, [away], job.now)
     if commits:
         job.exchange()
-        assert (job.page(away).state, job.cash(away)) == (State.QUEUED, 0)
+        assert (job.page(away).state, job.cash(away)) == (PageState.QUEUED, 0)
     settled = job.shards[0].settle(lease, given, job.now)
     job.exchange()
     assert settled.paid == [SEED - int(SEED * 0.25)]
-    assert (job.page(away).state, job.cash(away)) == (State.QUEUED, settled.paid[0])
+    assert (job.page(away).state, job.cash(away)) == (PageState.QUEUED, settled.paid[0])
     assert job.shards[1].counts.queued == 1

@@ -19,7 +19,7 @@ from scrapy_aopic.core.records import (
     HostRecord,
     Link,
     Page,
-    State,
+    PageState,
     host_key,
     pack_host,
     pack_page,
@@ -51,7 +51,7 @@ def store() -> MemoryStore:
     job.visit(QUEUED)
     job.seed(PARKED, SHELVED)
     job.commit()
-    assert [page_of(job.store, key).state for key in (QUEUED, VISITED, FAILED)] == list(State)
+    assert [page_of(job.store, key).state for key in (QUEUED, VISITED, FAILED)] == list(PageState)
     rows = [host_of(job.store, key.key[:HOST_BYTES]).row[:1] for key in (QUEUED, SHELVED, PARKED)]
     assert rows == [b"A", b"F", b"P"]
     return job.store
@@ -193,15 +193,15 @@ CORRUPTIONS: dict[str, tuple[Callable[[MemoryStore], None], str]] = {
     ),
     "a shift": (lambda store: change_page(store, QUEUED, shift=1), "waits in front queue 29, not 30"),
     "a queued page that is said to be visited": (
-        lambda store: change_page(store, QUEUED, state=State.VISITED),
+        lambda store: change_page(store, QUEUED, state=PageState.VISITED),
         "belongs to no queued page",
     ),
     "a visited page that is said to be queued": (
-        lambda store: change_page(store, VISITED, state=State.QUEUED),
+        lambda store: change_page(store, VISITED, state=PageState.QUEUED),
         "has no queue row",
     ),
     "a visited page that is said to have failed": (
-        lambda store: change_page(store, VISITED, state=State.FAILED),
+        lambda store: change_page(store, VISITED, state=PageState.FAILED),
         "2 visited are recorded, but 1 are stored",
     ),
     "a visit that is forgotten": (lambda store: change_page(store, VISITED, visits=0), "classes have"),

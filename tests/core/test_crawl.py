@@ -24,7 +24,7 @@ from scrapy_aopic.core.order import (
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Politeness
 from scrapy_aopic.core.ports import Family
-from scrapy_aopic.core.records import HOST_BYTES, Link, State, repeat_key
+from scrapy_aopic.core.records import HOST_BYTES, Link, PageState, repeat_key
 from scrapy_aopic.core.spending import SPENDING
 from scrapy_aopic.core.window import Window
 from scrapy_aopic.exceptions import StorageError
@@ -54,7 +54,7 @@ def test_a_seed_is_paid_out_of_the_virtual_page_and_waits():
     job = Job()
     job.seed(A)
     assert (job.cash(A), job.virtual) == (SEED, TOTAL - SEED)
-    assert job.state(A) == State.QUEUED
+    assert job.state(A) == PageState.QUEUED
     assert len(job.crawl) == 1
     job.commit()
 
@@ -105,7 +105,7 @@ def test_a_visit_pays_its_targets_and_the_virtual_page():
     assert lease.cash == SEED
     assert [job.cash(page) for page in (A, B, C, D)] == [0, each, each, each]
     assert job.virtual == rest + SEED - 3 * each
-    assert (job.page(A).history, job.page(A).visits, job.state(A)) == (SEED, 1, State.VISITED)
+    assert (job.page(A).history, job.page(A).visits, job.state(A)) == (SEED, 1, PageState.VISITED)
     job.commit()
 
 
@@ -250,7 +250,7 @@ def test_a_redirect_is_a_page_with_one_link_and_without_an_endowment():
     job.seed(A)
     job.visit(B, outcome="redirect")
     assert job.cash(B) == SEED
-    assert (job.state(A), job.page(A).outcome) == (State.VISITED, "redirect")
+    assert (job.state(A), job.page(A).outcome) == (PageState.VISITED, "redirect")
     job.commit()
 
 
@@ -340,7 +340,7 @@ def test_a_page_that_asks_for_itself_again_waits_after_its_visit():
     job = Job()
     job.seed(A)
     job.visit(again(A, b"once more"), B)
-    assert (job.state(A), job.cash(A), job.cash(B)) == (State.QUEUED, 0, SEED - SEED // 4)
+    assert (job.state(A), job.cash(A), job.cash(B)) == (PageState.QUEUED, 0, SEED - SEED // 4)
     assert job.crawl.counts == Counts(queued=2, visited=0, failed=0, hosts=2)
     assert job.drain() == [B.request, b"once more"]
     job.commit()
@@ -388,7 +388,7 @@ def test_a_ticket_can_be_put_back_and_fails_alone():
     job.crawl.release(lease, job.now)
     job.crawl.put_back(lease, A, job.now)
     job.visit(is_failure=True)
-    assert job.state(A) == State.VISITED
+    assert job.state(A) == PageState.VISITED
     assert job.crawl.counts == Counts(queued=0, visited=1, failed=1, hosts=1)
     job.commit()
 
@@ -405,7 +405,7 @@ def test_a_page_that_failed_forfeits_all_it_holds():
     job.settle(second, A)  # arrives during the fetch
     job.settle(first, outcome="http 404", is_failure=True)
     assert (job.cash(A), job.virtual) == (0, TOTAL)
-    assert (job.state(A), job.page(A).outcome) == (State.FAILED, "http 404")
+    assert (job.state(A), job.page(A).outcome) == (PageState.FAILED, "http 404")
     assert job.crawl.counts.failed == 1
     job.commit()
 
@@ -443,7 +443,7 @@ def test_a_page_that_is_put_back_keeps_its_cash_and_takes_the_new_request_and_sh
     lease = job.lease()
     job.release(lease)
     job.crawl.put_back(lease, Link(A.key, "a", b"retry", shift=-2), job.now)
-    assert (job.cash(A), job.state(A), job.page(A).visits) == (SEED, State.QUEUED, 0)
+    assert (job.cash(A), job.state(A), job.page(A).visits) == (SEED, PageState.QUEUED, 0)
     assert job.page(A).front_queue == front_queue(SEED) - 2
     assert (len(job.crawl), job.crawl.n_leased) == (2, 0)
     assert job.drain() == [B.request, b"retry"]

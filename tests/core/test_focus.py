@@ -22,7 +22,7 @@ from scrapy_aopic.core.focus.topic import LinkText, Samples, Topic
 from scrapy_aopic.core.focus.words import BITS, LONGEST_WORD, all_words, features, url_words, words
 from scrapy_aopic.core.ledger import TOTAL, Ledger, Totals
 from scrapy_aopic.core.order import Aopic, Focused, revalued, whole_value
-from scrapy_aopic.core.records import Page, State
+from scrapy_aopic.core.records import Page, PageState
 from scrapy_aopic.core.window import Window
 from scrapy_aopic.exceptions import StorageError
 
@@ -79,7 +79,7 @@ def test_cash_is_conserved_to_the_unit(
     values: list[float], focus: float, null_mass: float, cash: int, filtered: int
 ) -> None:
     ledger = Ledger(Totals(virtual=TOTAL - cash), Window())
-    page = Page(State.QUEUED, 1)
+    page = Page(PageState.QUEUED, 1)
     ledger.admit(page, cash)
     split = shares(values, focus=focus, null_mass=null_mass)
     assert sum(split.weights) <= split.whole
@@ -234,12 +234,12 @@ def test_only_shark_search_goes_through_a_page_that_is_irrelevant() -> None:
 
 
 def page_of(value: float, links: int = 1) -> Page:
-    return Page(State.QUEUED, 1, score=revalued(links * Focused.one_link, whole_value(value)))
+    return Page(PageState.QUEUED, 1, score=revalued(links * Focused.one_link, whole_value(value)))
 
 
 @given(st.integers(0, TOTAL), st.integers(0, 50))
 def test_without_focus_the_order_is_that_of_aopic(cash: int, links: int) -> None:
-    plain = Page(State.QUEUED, 1, score=links)
+    plain = Page(PageState.QUEUED, 1, score=links)
     assert Focused(0.0).front_queue(page_of(0.5, links), cash) == Aopic().front_queue(plain, cash)
 
 
@@ -256,7 +256,7 @@ def test_what_is_worth_more_never_waits_behind(focus: float, one: float, two: fl
 
 
 def test_a_seed_is_worth_as_much_as_anything() -> None:
-    assert Focused().front_queue(Page(State.QUEUED, 1), 1 << 29) == Focused().front_queue(
+    assert Focused().front_queue(Page(PageState.QUEUED, 1), 1 << 29) == Focused().front_queue(
         page_of(1.0), 1 << 29
     )
 
@@ -328,10 +328,10 @@ def test_what_a_classifier_says_of_words_is_what_it_says_of_their_features(found
     ("page", "is_it"),
     [
         (None, True),
-        (Page(State.QUEUED, 1, score=revalued(0, 100)), True),
-        (Page(State.QUEUED, 1, score=revalued(0, 101)), False),
-        (Page(State.VISITED, 1, score=revalued(0, 1)), False),
-        (Page(State.FAILED, 1), False),
+        (Page(PageState.QUEUED, 1, score=revalued(0, 100)), True),
+        (Page(PageState.QUEUED, 1, score=revalued(0, 101)), False),
+        (Page(PageState.VISITED, 1, score=revalued(0, 1)), False),
+        (Page(PageState.FAILED, 1), False),
     ],
 )
 def test_a_link_leads_to_a_page_that_is_new_or_was_worth_less(page: Page | None, is_it: bool) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL, Ledger, Totals
-from scrapy_aopic.core.records import MOST_CLICKS, Page, State, pack, unpack
+from scrapy_aopic.core.records import MOST_CLICKS, Page, PageState, pack, unpack
 from scrapy_aopic.core.spending import N_PAGE_CLASSES, SPENDING, Spending, class_of, page_class
 from scrapy_aopic.core.window import Window
 
@@ -33,7 +33,7 @@ class Web:
         self.whole = virtual + sum(cash.values())
 
     def admit(self, name: str, units: int = 0) -> Page:
-        page = self.pages[name] = Page(State.QUEUED, len(self.pages))
+        page = self.pages[name] = Page(PageState.QUEUED, len(self.pages))
         self.ledger.admit(page, units)
         return page
 
@@ -210,7 +210,7 @@ def test_a_page_that_failed_is_handed_nothing_until_it_is_to_be_visited_again():
     web.ledger.spend_virtual(0)
     assert web.cash == {"a": 0, "b": 120}
     web.ledger.revive(web.pages["a"])
-    web.pages["a"].state = State.QUEUED
+    web.pages["a"].state = PageState.QUEUED
     assert web.cash == {"a": 0, "b": 120}
     web.visit("b")
     web.ledger.spend_virtual(0)
@@ -508,7 +508,7 @@ def test_what_a_page_holds_and_ever_spent_is_what_it_ever_received(spending, sha
     pages: dict[int, Page] = {}
 
     def admit(number: int, units: int) -> None:
-        pages[number] = Page(State.QUEUED, number, is_chosen=number in accounts.chosen)
+        pages[number] = Page(PageState.QUEUED, number, is_chosen=number in accounts.chosen)
         ledger.admit(pages[number], units)
 
     for number in range(3):
@@ -603,7 +603,7 @@ def test_greedy_visits_estimate_the_fixpoint_of_the_share(share: float | None):
     visited; endowments, or handing out to the unvisited only, tend to another fixpoint or none.
     """
     ledger = Ledger(Totals(), FOREVER, share=share, endowment=0.0, spending="visited")
-    pages = {number: Page(State.QUEUED, number) for number in STRONG}
+    pages = {number: Page(PageState.QUEUED, number) for number in STRONG}
     for page in pages.values():
         ledger.admit(page)
         ledger.grant(page)
@@ -635,7 +635,7 @@ def test_the_four_classes_of_pages_are_numbered_as_they_are_stored():
     }
     assert numbers == {(False, False): 0, (True, False): 1, (False, True): 2, (True, True): 3}
     for (is_visited, is_chosen), number in numbers.items():
-        page = Page(State.QUEUED, 1, visits=int(is_visited), is_chosen=is_chosen)
+        page = Page(PageState.QUEUED, 1, visits=int(is_visited), is_chosen=is_chosen)
         assert class_of(page) == number
     assert {name: each.classes for name, each in SPENDING.items()} == {
         "endowment": (),

@@ -20,7 +20,7 @@ from scrapy_aopic.core.duplicates import Text, text_of
 from scrapy_aopic.core.order import Aopic
 from scrapy_aopic.core.pages import MAX_HEIGHT
 from scrapy_aopic.core.ports import Family
-from scrapy_aopic.core.records import Link, State, pack_page, unpack_page
+from scrapy_aopic.core.records import Link, PageState, pack_page, unpack_page
 from scrapy_aopic.core.revisits import Recrawl
 from scrapy_aopic.core.spending import SPENDING
 from scrapy_aopic.core.window import Window, WindowKind
@@ -164,7 +164,7 @@ def test_a_duplicate_that_is_asked_for_again_is_a_page_of_its_own_until_it_is_ju
     visit_original(job, A)
     visit_duplicate(job, B)
     job.crawl.seed(replace(B, again=True), job.now)
-    assert (job.state(B), job.page(B).canonical) == (State.QUEUED, b"")
+    assert (job.state(B), job.page(B).canonical) == (PageState.QUEUED, b"")
     job.commit()
     units, before = job.cash(C), job.cash(A)
     visit(job, C, B)
@@ -251,7 +251,7 @@ def test_whatever_copies_say_and_however_they_come_only_their_own_cash_moves(
         received[page.key] = job.cash(page)
     for of, which in visits:
         page, named = pages[of], pages[(of * 3 + which) % 6]
-        if job.state(page) != State.QUEUED:
+        if job.state(page) != PageState.QUEUED:
             job.crawl.seed(replace(page, again=True), job.now)
             received[page.key] += job.crawl.enrich(page.key, job.now, 1.0)
         if of:
@@ -409,7 +409,7 @@ def test_a_page_that_waits_again_is_not_united_meanwhile() -> None:
     visit(job, A, B, same_as=B.key)
     job.crawl.seed(replace(A, again=True), job.now)
     visit(job, B)
-    assert (job.state(A), job.page(A).canonical) == (State.QUEUED, b"")
+    assert (job.state(A), job.page(A).canonical) == (PageState.QUEUED, b"")
     job.commit()
 
 
@@ -558,7 +558,7 @@ def test_a_page_that_asks_for_itself_once_more_waits_for_that_before_it_is_anoth
     lease = begin(job, B)
     assert not is_duplicate or job.crawl.judge(lease, TEXT)
     job.settle(lease, replace(B, again=True), same_as=b"" if is_duplicate else A.key)
-    assert job.state(B) == State.QUEUED
+    assert job.state(B) == PageState.QUEUED
     job.commit()
     visit(job, B, same_as=A.key)
     assert job.page(B).canonical == A.key
@@ -718,7 +718,7 @@ def change(job: Job, of: Link, **values: Any) -> None:
     [
         (B, {"cash": 1}, "is not visited and empty"),
         (B, {"history": 1}, "is not visited and empty"),
-        (B, {"state": State.FAILED}, "is not visited and empty"),
+        (B, {"state": PageState.FAILED}, "is not visited and empty"),
         (B, {"canonical": B.key}, "no page stands for it"),
         (B, {"canonical": E.key}, "no page stands for it"),
         (A, {"canonical": B.key}, "no page stands for it"),

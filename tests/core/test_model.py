@@ -26,7 +26,7 @@ from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL
 from scrapy_aopic.core.pages import MAX_HEIGHT
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Outcome, Politeness, TransferResult
-from scrapy_aopic.core.records import HOST_BYTES, Link, Page, State, host_key
+from scrapy_aopic.core.records import HOST_BYTES, Link, Page, PageState, host_key
 from scrapy_aopic.core.revisits import Recrawl, Version
 from scrapy_aopic.core.spending import SPENDING, page_class
 from scrapy_aopic.core.window import Window
@@ -47,8 +47,8 @@ class Account:
     """A page."""
 
     cash: int = 0
-    state: State = State.QUEUED
-    past: Page = field(default_factory=lambda: Page(State.QUEUED, 0))  # its visits, as a window sees them
+    state: PageState = PageState.QUEUED
+    past: Page = field(default_factory=lambda: Page(PageState.QUEUED, 0))  # its visits, as a window sees them
     is_chosen: bool = False
     united_with: bytes = b""
     height: int = 0
@@ -86,11 +86,13 @@ class Model:
         return key
 
     def is_alive(self, key: bytes) -> bool:
-        return key in self.pages and self.pages[key].state != State.FAILED
+        return key in self.pages and self.pages[key].state != PageState.FAILED
 
     def waiting(self) -> list[bytes]:
         return [
-            key for key, page in self.pages.items() if page.state == State.QUEUED and key not in self.leased
+            key
+            for key, page in self.pages.items()
+            if page.state == PageState.QUEUED and key not in self.leased
         ]
 
     def may_be_asked(self, key: bytes, now: float) -> bool:
@@ -103,7 +105,7 @@ class Model:
 
     def queue(self, key: bytes) -> None:
         """A page that is done, or was united, waits again."""
-        self.pages[key].state, self.pages[key].united_with = State.QUEUED, b""
+        self.pages[key].state, self.pages[key].united_with = PageState.QUEUED, b""
 
     def grant(self, key: bytes, worth: float) -> None:
         units = min(int((self.virtual >> SEED_SHIFT) * worth), self.virtual // 2)
@@ -112,7 +114,9 @@ class Model:
 
     def members(self) -> list[Account]:
         """Pages that have not failed and stand for themselves."""
-        return [page for page in self.pages.values() if page.state != State.FAILED and not page.united_with]
+        return [
+            page for page in self.pages.values() if page.state != PageState.FAILED and not page.united_with
+        ]
 
     def lease(self, key: bytes, now: float) -> None:
         page = self.pages[key]
@@ -160,7 +164,7 @@ class Model:
         policy.window.visit(page.past, spent, turn, now, newcomer)
         if page.visits == 2 and is_plain:
             self.second.append(page.past.history)
-        page.state = State.FAILED if is_failure else State.VISITED
+        page.state = PageState.FAILED if is_failure else PageState.VISITED
         if is_failure:
             self.virtual, page.cash = self.virtual + page.cash, 0
             if policy.recrawl is not None:
@@ -178,7 +182,7 @@ class Model:
         claims, page.claims = page.claims, {}
         for source, visits in sorted(claims.items()):
             of, other = self.pages[source], self.root(key)
-            is_valid = of.state == State.VISITED and of.visits == visits
+            is_valid = of.state == PageState.VISITED and of.visits == visits
             if is_valid and self.is_alive(other) and other != source:
                 self.unite(source, other)
 
@@ -292,7 +296,7 @@ class Walk(Modelled):
     def is_done(self, of: Link) -> bool:
         """Whether *of* asks for another visit of a page that is done; others would make a second request beside."""
         page = self.model.pages.get(of.key)
-        return of.again and page is not None and page.state != State.QUEUED
+        return of.again and page is not None and page.state != PageState.QUEUED
 
     @rule(of=LINKS)
     def enrich(self, of):
@@ -311,7 +315,7 @@ class Walk(Modelled):
     def take(self) -> Lease | NotBefore | Empty:
         model, lease = self.model, self.crawl.lease(self.now)
         for key, page in model.pages.items():
-            if page.state == State.VISITED and self.crawl.page(key).state == State.QUEUED:
+            if page.state == PageState.VISITED and self.crawl.page(key).state == PageState.QUEUED:
                 assert self.policy.recrawl is not None
                 assert self.now - page.past.visited_at >= MIN_INTERVAL
                 model.queue(key)
@@ -336,7 +340,7 @@ class Walk(Modelled):
             assert not waits
             # None that may come back by itself is forgotten.
             assert self.policy.recrawl is None or all(
-                page.state != State.VISITED for page in model.pages.values()
+                page.state != PageState.VISITED for page in model.pages.values()
             )
         else:
             assert isinstance(lease, NotBefore)
@@ -436,7 +440,7 @@ class Walk(Modelled):
         missing = {
             key
             for key, page in self.model.pages.items()
-            if page.state == State.QUEUED or (comes_back and page.state == State.VISITED)
+            if page.state == PageState.QUEUED or (comes_back and page.state == PageState.VISITED)
         }
         for _ in range(40 * len(missing) + 40):
             if not missing:

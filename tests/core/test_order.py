@@ -27,7 +27,7 @@ from scrapy_aopic.core.order import (
     quarter_queue,
 )
 from scrapy_aopic.core.policy import Policy
-from scrapy_aopic.core.records import HOST_BYTES, N_FRONT_QUEUES, HostRecord, Link, Page, State, queue_row
+from scrapy_aopic.core.records import HOST_BYTES, N_FRONT_QUEUES, HostRecord, Link, Page, PageState, queue_row
 from scrapy_aopic.lab.simulation import simulate
 
 MEAN = 1 << 16
@@ -35,7 +35,7 @@ MEAN = 1 << 16
 
 
 def page(score: int = 0, *, shift: int = 0, place: int = 1) -> Page:
-    return Page(State.QUEUED, place, shift=shift, score=score)
+    return Page(PageState.QUEUED, place, shift=shift, score=score)
 
 
 class Web:
@@ -336,7 +336,7 @@ def test_a_second_visit_does_not_count_its_links_again():
     job.visit(link("b"), link("c"))
     job.seed(link("a", again=True), is_endowed=False)
     for _ in "bca":
-        lease = job.visit(link("d")) if job.crawl.page(link("a").key).state == State.QUEUED else None
+        lease = job.visit(link("d")) if job.crawl.page(link("a").key).state == PageState.QUEUED else None
         assert lease is not None
     assert job.page(link("d")).score == 2  # from b and c
     job.commit()

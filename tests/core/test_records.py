@@ -14,7 +14,7 @@ from scrapy_aopic.core.records import (
     Changes,
     HostRecord,
     Page,
-    State,
+    PageState,
     front_queue_of,
     host_key,
     pack_host,
@@ -32,7 +32,7 @@ FRONT_QUEUES = st.integers(0, N_FRONT_QUEUES - 1)
 PLACES = st.integers(0, (1 << 48) - 1)
 PAGES = st.builds(
     Page,
-    state=st.sampled_from(State).map(int),
+    state=st.sampled_from(PageState).map(int),
     place=PLACES,
     cash=UNITS,
     front_queue=FRONT_QUEUES,
@@ -74,7 +74,7 @@ def test_a_host_is_read_as_it_was_written(host: HostRecord):
 
 # A value for each field that differs from its default; a field without one fails the tests below.
 PAGE_FIELDS = {
-    "state": State.VISITED.value, "place": 7, "cash": 8, "front_queue": 9, "handed": 10, "shift": -3, "score": 11,
+    "state": PageState.VISITED.value, "place": 7, "cash": 8, "front_queue": 9, "handed": 10, "shift": -3, "score": 11,
     "is_chosen": True, "history": 12, "visits": 13, "visited_turn": 1.5, "visited_at": 2.5, "outcome": "redirect",
     "marks": ((1.0, 2),), "changes": Changes(1.0, 2.0, b"e", b"d", b"t", b"m"), "is_repeat": True, "canonical": b"c",
     "is_claimed": True, "height": 14, "clicks": 15,
@@ -83,7 +83,7 @@ PAGE_FIELDS = {
 
 @pytest.mark.parametrize("name", Page.__struct_fields__)
 def test_no_field_of_a_page_is_lost_when_it_is_the_only_one_that_is_not_usual(name):
-    page = Page(State.QUEUED, 1)
+    page = Page(PageState.QUEUED, 1)
     assert getattr(page, name) != PAGE_FIELDS[name]
     setattr(page, name, PAGE_FIELDS[name])
     assert unpack_page(pack_page(page)) == page
@@ -91,7 +91,7 @@ def test_no_field_of_a_page_is_lost_when_it_is_the_only_one_that_is_not_usual(na
 
 @given(st.sets(st.sampled_from(Page.__struct_fields__)))
 def test_no_field_of_a_page_is_lost_beside_others(names):
-    page = Page(State.QUEUED, 1)
+    page = Page(PageState.QUEUED, 1)
     for name in names:
         setattr(page, name, PAGE_FIELDS[name])
     assert unpack_page(pack_page(page)) == page
@@ -101,34 +101,34 @@ def test_no_field_of_a_page_is_lost_beside_others(names):
 def test_nothing_that_is_known_of_how_a_page_changes_is_lost(name):
     changes = Changes()._replace(**{name: getattr(PAGE_FIELDS["changes"], name)})
     assert changes != Changes()
-    page = Page(State.VISITED, 1, changes=changes)
+    page = Page(PageState.VISITED, 1, changes=changes)
     assert unpack_page(pack_page(page)) == page
 
 
 @pytest.mark.parametrize("name", ["handed", "history"])
 def test_units_that_outgrow_64_bits_in_a_long_crawl_of_a_few_pages_are_read_as_they_were_written(name):
-    page = Page(State.VISITED, 1)
+    page = Page(PageState.VISITED, 1)
     setattr(page, name, 1 << 70)
     assert unpack_page(pack_page(page)) == page
 
 
 def test_visits_of_a_fixed_window_that_outgrow_64_bits_together_are_read_as_they_were_written():
     marks = tuple((float(turn), TOTAL) for turn in range(5000))
-    page = Page(State.VISITED, 1, history=5000 * TOTAL, visits=5000, marks=marks)
+    page = Page(PageState.VISITED, 1, history=5000 * TOTAL, visits=5000, marks=marks)
     assert unpack_page(pack_page(page)) == page
 
 
 def test_a_page_that_only_waits_takes_no_more_bytes_than_promised():
-    page = Page(State.QUEUED, 1_000_000, cash=TOTAL >> 24, front_queue=30)
+    page = Page(PageState.QUEUED, 1_000_000, cash=TOTAL >> 24, front_queue=30)
     assert len(pack_page(page)) <= 17
 
 
 def test_what_a_page_of_its_kind_does_not_need_is_left_out():
-    waiting = Page(State.QUEUED, 1, score=1)
-    visited = Page(State.VISITED, 1, score=1, visits=1, visited_turn=0.5)
+    waiting = Page(PageState.QUEUED, 1, score=1)
+    visited = Page(PageState.VISITED, 1, score=1, visits=1, visited_turn=0.5)
     assert len(pack_page(waiting)) == 9
     assert len(pack_page(visited)) == 9 + 2 + 18
-    assert len(pack_page(Page(State.FAILED, 1, visits=1, outcome="http 404"))) > len(pack_page(visited))
+    assert len(pack_page(Page(PageState.FAILED, 1, visits=1, outcome="http 404"))) > len(pack_page(visited))
 
 
 def test_trailing_defaults_of_a_host_are_left_out():

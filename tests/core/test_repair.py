@@ -20,7 +20,7 @@ from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.rebuild import Repaired, repair
-from scrapy_aopic.core.records import State, pack_page, unpack_page
+from scrapy_aopic.core.records import PageState, pack_page, unpack_page
 from scrapy_aopic.core.revisits import Recrawl, Version
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.storage.memory import MemoryStore
@@ -82,7 +82,7 @@ DAMAGES: dict[str, Callable[[MemoryStore], None]] = {
     "too much cash": enrich,
     "no records": garble,
     "merged pages with cash": lambda store: revive(store, cash=7),
-    "merged pages that wait": lambda store: revive(store, state=State.QUEUED),
+    "merged pages that wait": lambda store: revive(store, state=PageState.QUEUED),
 }
 
 
@@ -138,7 +138,7 @@ def test_pages_of_which_only_the_requests_are_left_are_queued(n: int) -> None:
     pages = {key: unpack_page(data) for key, data in target.scan(Family.PAGES)}
     lost = before - left.keys()
     assert pages.keys() == before
-    assert {pages[key].state for key in lost} == {State.QUEUED}
+    assert {pages[key].state for key in lost} == {PageState.QUEUED}
     assert len({page.place for page in pages.values()}) == len(pages)
     assert (result.requeued, result.forgotten) == (len(lost), 0)
 
@@ -197,4 +197,4 @@ def test_holes_are_jumped_over() -> None:
     assert kept.isdisjoint(bad)
     assert len(keys) - len(bad) >= len(kept) >= len(keys) - 4 * len(bad)
     assert result.gaps["PAGES"] == len(bad)
-    assert any(unpack_page(data).state == State.QUEUED for _, data in target.scan(Family.PAGES))
+    assert any(unpack_page(data).state == PageState.QUEUED for _, data in target.scan(Family.PAGES))

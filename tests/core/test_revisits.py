@@ -14,7 +14,7 @@ from support.core_crawl import NOW, Job, by_cash, link
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.frontier.frontier import NotBefore
 from scrapy_aopic.core.order import OpicCycle
-from scrapy_aopic.core.records import HOST_BYTES, Changes, State, host_key
+from scrapy_aopic.core.records import HOST_BYTES, Changes, PageState, host_key
 from scrapy_aopic.core.revisits import Rates, Recrawl, Version
 from scrapy_aopic.core.revisits.due import OVERDUE, DuePages, DueQueue
 from scrapy_aopic.core.revisits.rates import RATES
@@ -364,7 +364,7 @@ def test_a_page_that_is_let_in_is_a_change_even_if_its_host_must_wait(share: flo
     job.crawl.defer(host_key("a"), job.now + 60, 0.1)
     job.commit()
     assert not isinstance(job.crawl.lease(job.now), Lease)
-    assert job.state(link("a")) == State.QUEUED
+    assert job.state(link("a")) == PageState.QUEUED
     assert job.crawl.has_changes
 
 
@@ -375,7 +375,7 @@ def test_a_page_that_is_gone_does_not_come_back_and_its_cash_is_handed_on():
     gone = link("a", _number(job.visit(is_failure=True, outcome="gone")))
     job.now += 40 * DAY
     assert sorted(leases(job)) == sorted({0, 1, 2} - {int(gone.request.split(b"/")[1])} | {2})
-    assert job.state(gone) == State.FAILED
+    assert job.state(gone) == PageState.FAILED
     assert job.cash(gone) == 0
     job.commit()
 

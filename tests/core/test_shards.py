@@ -24,7 +24,7 @@ from scrapy_aopic.core.order import LARGEST_VALUE, ORDERS
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.rebuild import repair
-from scrapy_aopic.core.records import HOST_BYTES, PAGE_BYTES, Link, State, host_key, pack, page_key
+from scrapy_aopic.core.records import HOST_BYTES, PAGE_BYTES, Link, PageState, host_key, pack, page_key
 from scrapy_aopic.core.revisits import Recrawl, Version
 from scrapy_aopic.core.shard import Received, Shard, ShardId
 from scrapy_aopic.core.shards.all_shards import audit_shards
@@ -64,7 +64,7 @@ def test_a_link_to_another_shard_is_paid_queued_and_followed_there():
     assert job.shards[1].page(B.key) is None
     job.exchange()
     assert [job.cash(each) for each in (B2, A2, there)] == settled.paid
-    assert (job.page(there).state, job.page(there).shift) == (State.QUEUED, 3)
+    assert (job.page(there).state, job.page(there).shift) == (PageState.QUEUED, 3)
     lease, _ = job.visit(1)
     assert (lease.key, lease.host, lease.request) == (B.key, B.host, b"the request")
 
@@ -86,10 +86,10 @@ def test_a_link_that_asks_for_a_fetch_gets_one_in_another_shard_too():
     job = a_job()
     job.shards[1].seed(B, job.now)
     job.visit(1)
-    assert job.page(B).state == State.VISITED
+    assert job.page(B).state == PageState.VISITED
     job.visit(0, Link(B.key, B.host, b"again", again=True))
     job.exchange()
-    assert job.page(B).state == State.QUEUED
+    assert job.page(B).state == PageState.QUEUED
     assert job.visit(1)[0].request == b"again"
 
 
@@ -102,7 +102,7 @@ def test_what_comes_for_a_page_that_failed_goes_to_the_virtual_page_of_its_shard
     job.exchange()
     assert settled.paid[0] > 0
     assert job.shards[1].sums.virtual == before + settled.paid[0]
-    assert job.page(B).state == State.FAILED
+    assert job.page(B).state == PageState.FAILED
 
 
 def test_a_seed_may_be_given_to_any_shard():

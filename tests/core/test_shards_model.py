@@ -27,7 +27,7 @@ from scrapy_aopic.core.order import LARGEST_VALUE, ORDERS
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Politeness
 from scrapy_aopic.core.ports import Batch, Family
-from scrapy_aopic.core.records import HOST_BYTES, PAGE_BYTES, Link, State, unpack_page
+from scrapy_aopic.core.records import HOST_BYTES, PAGE_BYTES, Link, PageState, unpack_page
 from scrapy_aopic.core.revisits import Recrawl, Version
 from scrapy_aopic.core.saved import read_saved
 from scrapy_aopic.core.shard import Shard, ShardId
@@ -406,7 +406,7 @@ class Mail(RuleBasedStateMachine):
                 group = {key: one if of == other else of for key, of in group.items()}
         for root in set(group.values()):
             keys = [key for key in pages if group[key] == root]
-            if any(pages[key].state == State.FAILED for key in keys):
+            if any(pages[key].state == PageState.FAILED for key in keys):
                 continue  # its cash went to a virtual page
             cash = [self.processes[self.owner(links[key])].shard.ledger.cash(pages[key]) for key in keys]
             assert sum(cash) == sum(due[key] for key in keys)
@@ -438,7 +438,7 @@ class Mail(RuleBasedStateMachine):
             for of in event.links:
                 best[of.key] = max(best.get(of.key, 0), of.value)
         for key in pages.keys() - seeds:
-            if pages[key].state == State.QUEUED and not pages[key].visits:
+            if pages[key].state == PageState.QUEUED and not pages[key].visits:
                 assert pages[key].score & LARGEST_VALUE == best[key]
                 shard = self.processes[self.owner(links[key])].shard
                 assert shard.lead(key) == lead(best[key])

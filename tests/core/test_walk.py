@@ -20,7 +20,7 @@ from scrapy_aopic.core.order import front_queue, host_class
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Politeness
 from scrapy_aopic.core.ports import Family
-from scrapy_aopic.core.records import HOST_BYTES, Link, State, queue_row, repeat_key
+from scrapy_aopic.core.records import HOST_BYTES, Link, PageState, queue_row, repeat_key
 from scrapy_aopic.core.spending import SPENDING, page_class
 
 pytestmark = pytest.mark.slow
@@ -42,7 +42,7 @@ class Account:
     cash: int = 0
     front_queue: int = 0
     settled_cash: int = 0
-    state: State = State.QUEUED
+    state: PageState = PageState.QUEUED
     visits: int = 0
     is_chosen: bool = False
 
@@ -80,8 +80,8 @@ class Model:
 
     def again(self, of: Link, cash: int = 0) -> None:
         page = self.pages[of.key]
-        if page.state != State.QUEUED:
-            page.state, page.request, page.shift = State.QUEUED, of.request, of.shift
+        if page.state != PageState.QUEUED:
+            page.state, page.request, page.shift = PageState.QUEUED, of.request, of.shift
             self.order += 1
             page.place = self.order
             self.touch(of.key, cash)
@@ -110,14 +110,16 @@ class Model:
 
     def waiting(self) -> list[bytes]:
         return [
-            key for key, page in self.pages.items() if page.state == State.QUEUED and key not in self.leased
+            key
+            for key, page in self.pages.items()
+            if page.state == PageState.QUEUED and key not in self.leased
         ]
 
     def class_of(self, key: bytes) -> int:
         return host_class(self.pages[key].front_queue, self.visited.get(key[:HOST_BYTES], 0))
 
     def lease(self, key: bytes, now: float) -> None:
-        alive = [page for page in self.pages.values() if page.state != State.FAILED]
+        alive = [page for page in self.pages.values() if page.state != PageState.FAILED]
         members = [page for page in alive if page.page_class in SPENDING[self.spending].classes]
         if self.virtual > self.pages[key].cash and members:
             for page in members:
@@ -129,7 +131,7 @@ class Model:
     def settle(self, key: bytes, links: list[Link], *, n_links: int, outcome: str, is_failure: bool) -> None:
         page, spent, host = self.pages[key], self.leased.pop(key), key[:HOST_BYTES]
         first = {each.key: each for each in reversed(links) if each.key != key}
-        live = [each for each in first.values() if each.again or self.state(each.key) != State.FAILED]
+        live = [each for each in first.values() if each.again or self.state(each.key) != PageState.FAILED]
         endowed = 0
         if SPENDING[self.spending].endows and live and not outcome:
             endowed = int((self.virtual >> SEED_SHIFT) * 4.0 / (1 + self.visited.get(host, 0) / 10))
@@ -137,7 +139,7 @@ class Model:
         paid = (whole - whole // 4) // max(n_links, len(first)) if live else 0
         page.cash -= spent
         self.virtual += spent - paid * len(live)
-        page.state = State.FAILED if is_failure else State.VISITED
+        page.state = PageState.FAILED if is_failure else PageState.VISITED
         if is_failure:
             self.virtual += page.cash
             page.cash = 0
@@ -151,7 +153,7 @@ class Model:
                 self.admit(each, paid)
             elif each.again:
                 self.again(each, paid)
-            elif self.state(each.key) != State.FAILED:
+            elif self.state(each.key) != PageState.FAILED:
                 self.touch(each.key, paid)
         for each in once_more:
             self.again(each)
@@ -162,7 +164,7 @@ class Model:
         page.front_queue = front_queue(page.settled_cash, of.shift)
         del self.leased[of.key]
 
-    def state(self, key: bytes) -> State | None:
+    def state(self, key: bytes) -> PageState | None:
         return self.pages[key].state if key in self.pages else None
 
 
@@ -313,7 +315,7 @@ class Walk(Modelled):
         assert set(self.store.scan(Family.QUEUE)) == {
             (key[:HOST_BYTES] + queue_row(page.front_queue, page.place), key[HOST_BYTES:])
             for key, page in model.pages.items()
-            if page.state == State.QUEUED
+            if page.state == PageState.QUEUED
         }
 
     @precondition(lambda self: self.steps > 12)

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from scrapy_aopic.core.ledger import TOTAL
-from scrapy_aopic.core.records import Page, State
+from scrapy_aopic.core.records import Page, PageState
 from scrapy_aopic.core.window import Window
 
 
 def histories(window: Window, *visits: tuple[float, int]) -> list[int]:
     """History after each of the visits (instant, units) of one page, by the clock of *window*."""
-    page = Page(State.QUEUED, 1)
+    page = Page(PageState.QUEUED, 1)
     after = []
     for instant, spent in visits:
         turn, now = (instant, 0.0) if window.clock == "turns" else (0.0, instant)
@@ -84,7 +84,7 @@ def test_the_fixed_window_takes_the_part_inside_of_a_visit_that_reaches_out(cloc
 
 
 def test_the_fixed_window_keeps_one_mark_outside_it():
-    window, page = Window(8.0, "fixed"), Page(State.QUEUED, 1)
+    window, page = Window(8.0, "fixed"), Page(PageState.QUEUED, 1)
     for turn in range(100):
         window.visit(page, 1, float(turn), 0.0)
         # Visits at 1, 2 ... inside, and the instant at which the oldest of them began to save.
@@ -105,7 +105,7 @@ def test_the_variable_window_by_hand():
 
 
 def test_the_variable_window_keeps_its_visits_and_one_mark_more():
-    window, page = Window(3, "variable"), Page(State.QUEUED, 1)
+    window, page = Window(3, "variable"), Page(PageState.QUEUED, 1)
     for turn in range(10):
         window.visit(page, 10 * turn, float(turn), 0.0)
     assert page.marks == ((6.0, 60), (7.0, 70), (8.0, 80), (9.0, 90))
@@ -118,7 +118,7 @@ def test_visits_of_the_variable_window_that_span_no_time_are_added_up():
 
 
 def test_the_variable_window_goes_by_turns_whatever_the_clock():
-    turns, seconds = Page(State.QUEUED, 1), Page(State.QUEUED, 1)
+    turns, seconds = Page(PageState.QUEUED, 1), Page(PageState.QUEUED, 1)
     for turn in range(5):
         Window(3, "variable", "turns").visit(turns, 10, float(turn), 1e9)
         Window(3, "variable", "seconds").visit(seconds, 10, float(turn), 1e9)
@@ -137,7 +137,7 @@ def test_the_exponential_mean_by_hand(clock):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_newcomer_has_the_history_of_its_class_until_its_second_visit(kind):
-    page, window = Page(State.QUEUED, 1), Window(8.0, kind)
+    page, window = Page(PageState.QUEUED, 1), Window(8.0, kind)
     window.visit(page, 50, 3.0, 0.0, 800)
     assert page.history == 800
     window.visit(page, 50, 11.0, 0.0, 1_000_000)
@@ -146,14 +146,14 @@ def test_a_newcomer_has_the_history_of_its_class_until_its_second_visit(kind):
 
 
 def test_a_class_average_of_nothing_is_no_unknown_one():
-    page = Page(State.QUEUED, 1)
+    page = Page(PageState.QUEUED, 1)
     Window().visit(page, 50, 3.0, 0.0, 0)
     assert page.history == 0
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_history_as_of_now_is_what_a_visit_would_make_it_and_changes_nothing(kind):
-    page, window = Page(State.QUEUED, 1), Window(4, kind)
+    page, window = Page(PageState.QUEUED, 1), Window(4, kind)
     for turn in (0.5, 1.5, 2.0, 9.0):
         before = replace(page)
         history = window.history(page, 700, turn, turn)
@@ -164,7 +164,7 @@ def test_the_history_as_of_now_is_what_a_visit_would_make_it_and_changes_nothing
 
 @pytest.mark.parametrize("kind", ["interpolation", "ewma"])
 def test_a_kind_of_one_number_keeps_no_marks_of_a_crawl_that_kept_visits(kind):
-    page = Page(State.QUEUED, 1)
+    page = Page(PageState.QUEUED, 1)
     Window(8.0, "fixed").visit(page, 500, 1.0, 0.0)
     Window(8.0, "fixed").visit(page, 500, 1.0, 0.0)
     assert page.marks
@@ -174,7 +174,7 @@ def test_a_kind_of_one_number_keeps_no_marks_of_a_crawl_that_kept_visits(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_window_shorter_than_the_clock_can_tell_is_possible(kind):
-    page, window = Page(State.QUEUED, 1), Window(1.0 if kind == "variable" else 1e-9, kind, "seconds")
+    page, window = Page(PageState.QUEUED, 1), Window(1.0 if kind == "variable" else 1e-9, kind, "seconds")
     for now in (1e10, 1e10 + 1, 1e10 + 2):
         window.visit(page, 1000, 0.0, now)
     assert page.visits == 3
@@ -182,7 +182,7 @@ def test_a_window_shorter_than_the_clock_can_tell_is_possible(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_visit_is_noted_by_both_clocks(kind):
-    page = Page(State.QUEUED, 1)
+    page = Page(PageState.QUEUED, 1)
     Window(8.0, kind).visit(page, 1000, 1.5, 1e9)
     Window(8.0, kind).visit(page, 1000, 2.5, 2e9)
     assert (page.visits, page.visited_turn, page.visited_at) == (2, 2.5, 2e9)
@@ -190,7 +190,7 @@ def test_a_visit_is_noted_by_both_clocks(kind):
 
 def test_a_pause_shifts_no_estimate_by_turns_but_does_by_seconds():
     def after_a_pause(clock: str) -> int:
-        page = Page(State.QUEUED, 1)
+        page = Page(PageState.QUEUED, 1)
         window = Window(8.0, "interpolation", clock)
         window.visit(page, 1000, 1.0, 100.0)
         window.visit(page, 10, 1.0, 100.0 + 86400)
@@ -209,7 +209,7 @@ def test_a_clock_that_goes_back_counts_as_no_time(kind):
     "before", [Window(8.0, kind, clock) for kind in KINDS for clock in ("turns", "seconds")]
 )
 def test_a_job_that_changes_its_window_goes_on_from_the_histories_that_it_has(before, kind):
-    page = Page(State.QUEUED, 1)
+    page = Page(PageState.QUEUED, 1)
     for turn in range(1, 50):
         before.visit(page, 100, float(turn), 1e9 + turn)
     Window(8.0, kind).visit(page, 100, 50.0, 1e9 + 50)
@@ -229,7 +229,7 @@ INSTANTS = st.floats(0, 1e10)
     st.lists(st.tuples(INSTANTS, INSTANTS, st.integers(0, TOTAL)), min_size=1, max_size=20),
 )
 def test_a_history_is_a_whole_number_between_nothing_and_all_that_was_spent(window, visits):
-    page, spent = Page(State.QUEUED, 1), 0
+    page, spent = Page(PageState.QUEUED, 1), 0
     for turn, now, units in visits:
         window.visit(page, units, turn, now)
         spent += units
@@ -244,7 +244,7 @@ def test_a_history_is_a_whole_number_between_nothing_and_all_that_was_spent(wind
     st.lists(st.tuples(st.floats(0, 10), st.floats(0, 1)), min_size=1, max_size=30),
 )
 def test_a_page_of_the_variable_window_has_at_most_all_cash_in_each_turn(visits, passed):
-    window, page, turn = Window(visits, "variable"), Page(State.QUEUED, 1), 0.0
+    window, page, turn = Window(visits, "variable"), Page(PageState.QUEUED, 1), 0.0
     for turns, part in passed:
         turn += turns
         window.visit(page, int(part * min(turns, 1.0) * TOTAL), turn, 0.0)
@@ -258,7 +258,7 @@ STEPS = st.lists(st.floats(0.01, 30), min_size=100, max_size=120)
 @pytest.mark.slow
 @given(st.sampled_from(KINDS), st.integers(1, 12), st.integers(0, 10**12), STEPS)
 def test_of_a_steady_inflow_every_kind_makes_the_rate_times_the_window(kind, size, first, steps):
-    window, page, rate, now = Window(size, kind), Page(State.QUEUED, 1), 10**9, 3.0
+    window, page, rate, now = Window(size, kind), Page(PageState.QUEUED, 1), 10**9, 3.0
     window.visit(page, first, now, now)
     for passed in [*steps, 40 * size]:  # in the end, the first visit has left every window
         now += passed
@@ -270,7 +270,7 @@ def test_of_a_steady_inflow_every_kind_makes_the_rate_times_the_window(kind, siz
 @given(st.integers(0, 10**12), st.floats(0.5, 40), st.lists(st.floats(0.01, 1), min_size=1, max_size=20))
 def test_the_exponential_mean_does_not_depend_on_how_a_steady_inflow_is_cut_into_visits(first, span, parts):
     def after(cuts: list[float]) -> int:
-        page, now = Page(State.QUEUED, 1), 0.0
+        page, now = Page(PageState.QUEUED, 1), 0.0
         window = Window(8.0, "ewma")
         window.visit(page, first, now, 0.0)
         for cut in cuts:
@@ -285,7 +285,7 @@ def test_the_exponential_mean_does_not_depend_on_how_a_steady_inflow_is_cut_into
 def test_what_a_page_is_expected_to_get_does_not_depend_on_the_chance_of_its_last_cash(kind: str):
     """Of two pages with the same past, one has got nothing since its last visit and the other twice its share."""
     window = Window(8.0, kind)
-    page = Page(State.VISITED, 0)
+    page = Page(PageState.VISITED, 0)
     for turn in range(30):
         window.visit(page, 100, float(turn), 0.0)
     poor, rich = (window.expected(page, cash, 29.5, 0.0) for cash in (0, 100))
@@ -293,9 +293,9 @@ def test_what_a_page_is_expected_to_get_does_not_depend_on_the_chance_of_its_las
 
 
 def test_a_page_that_was_not_visited_for_a_whole_window_is_expected_to_get_what_it_got():
-    page = Page(State.VISITED, 0, visits=9, history=800, visited_turn=10.0)
+    page = Page(PageState.VISITED, 0, visits=9, history=800, visited_turn=10.0)
     assert Window().expected(page, 123, 18.0, 0.0) == 123
 
 
 def test_a_page_that_was_never_visited_is_expected_to_get_what_it_got():
-    assert Window().expected(Page(State.QUEUED, 0), 123, 18.0, 0.0) == 123
+    assert Window().expected(Page(PageState.QUEUED, 0), 123, 18.0, 0.0) == 123

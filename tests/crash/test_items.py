@@ -26,7 +26,7 @@ from support.redis_server import Server as RedisServer
 from support.short_forms import some_of
 from support.small_web import ask_view, check, html
 
-from scrapy_aopic.core.records import State
+from scrapy_aopic.core.records import PageState
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.view.queries import top_pages
 
@@ -62,7 +62,7 @@ def visited(job: Path) -> set[str]:
         rows = ask_view(job, top_pages, 1000)
     except StorageError:  # it is being made
         return set()
-    return {row["url"] for row in rows if row["state"] == State.VISITED.name.lower()}
+    return {row["url"] for row in rows if row["state"] == PageState.VISITED.name.lower()}
 
 
 def run_until(

@@ -20,7 +20,7 @@ from support.short_forms import some_of
 from support.small_web import Web, ask, ask_view, check
 
 from scrapy_aopic.core.ports import Family, Store
-from scrapy_aopic.core.records import HOST_BYTES, State, host_key, unpack_page
+from scrapy_aopic.core.records import HOST_BYTES, PageState, host_key, unpack_page
 from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.storage import use
 from scrapy_aopic.view.queries import top_pages
@@ -84,7 +84,7 @@ def hosts_in_store(store: Store) -> tuple[set[str], set[str]]:
     names = {host_key(name): name for name in (f"h{number}.test" for number in range(N_HOSTS))}
     known = {names[key[:HOST_BYTES]] for key, _ in store.scan(Family.ROBOTS)}
     pages = ((key, unpack_page(data)) for key, data in store.scan(Family.PAGES))
-    return known, {names[key[:HOST_BYTES]] for key, page in pages if page.state == State.VISITED}
+    return known, {names[key[:HOST_BYTES]] for key, page in pages if page.state == PageState.VISITED}
 
 
 @pytest.mark.parametrize("name", some_of(["sqlite", "rocksdb"]))

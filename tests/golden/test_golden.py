@@ -18,7 +18,7 @@ from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import (
     HostRecord,
     Page,
-    State,
+    PageState,
     pack_host,
     pack_page,
     unpack,
@@ -142,7 +142,7 @@ def test_old_pages_and_hosts_have_every_field_that_is_stored() -> None:
         rows = read(file)
         pages += [unpack_page(value) for value in rows[Family.PAGES].values()]
         hosts += [unpack_host(value) for value in rows[Family.HOSTS].values()]
-    plain = Page(State.QUEUED, 0)
+    plain = Page(PageState.QUEUED, 0)
     assert [
         name
         for name in Page.__struct_fields__

@@ -17,7 +17,7 @@ from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.order import Aopic
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.ports import Batch
-from scrapy_aopic.core.records import HOST_BYTES, Link, Page, State, host_key, page_key
+from scrapy_aopic.core.records import HOST_BYTES, Link, Page, PageState, host_key, page_key
 from scrapy_aopic.core.saved import Saved
 from scrapy_aopic.storage.memory import MemoryStore
 
@@ -77,8 +77,8 @@ class Job:
     def cash(self, link: Link) -> int:
         return self.crawl.ledger.cash(self.page(link))
 
-    def state(self, link: Link) -> State:
-        return State(self.page(link).state)
+    def state(self, link: Link) -> PageState:
+        return PageState(self.page(link).state)
 
     def seed(self, *links: Link, **how: Any) -> None:
         for each in links:
@@ -217,6 +217,6 @@ class Modelled(RuleBasedStateMachine):
         assert model.virtual + sum(page.cash for page in model.pages.values()) == TOTAL
         states = [page.state for page in model.pages.values()]
         assert [page.state for page in pages.values()] == states
-        assert crawl.counts[:3] == tuple(map(states.count, State))
+        assert crawl.counts[:3] == tuple(map(states.count, PageState))
         assert (len(crawl), crawl.n_leased) == (len(model.waiting()), len(model.leased))
         return pages

@@ -68,7 +68,7 @@ class _Targets:
     paid_away: list[int] = field(default_factory=list)
 
 
-class Visits:
+class Settling:
     """Ends visits: what a leased page has shown becomes cash, queued pages and notes."""
 
     def __init__(
