@@ -207,8 +207,9 @@ class Run:
         ) == registered_domain(page.host)
         as_seen = "\n".join(sorted(each.removeprefix(f"http://{page.host}") for each in page.links))
         text = text_of((page.later if page.later and n > 1 else page.text).encode(), as_seen.encode())
-        is_duplicate = bool(crawl.judge(lease, text))
-        if not is_duplicate and named and crawl.copy_of(lease):
+        found = crawl.judge(lease, text)
+        is_duplicate = bool(found.first)
+        if named and found.copy:
             is_duplicate = crawl.give_way(lease, named)
         links = [] if is_duplicate else [link_to(each) for each in page.links]
         crawl.settle(

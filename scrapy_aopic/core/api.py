@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sized
 
     from .counters import Counters
-    from .duplicates import Text
+    from .duplicates import Judgement, Text
     from .focus.harvest import Harvest
     from .focus.leads import Lead
     from .focus.sample import Sampled
@@ -346,8 +346,8 @@ class HostCalls(Protocol):
 class SamePageCalls(Protocol):
     """Pages that are the same; see :mod:`.merging`."""
 
-    def judge(self, lease: Lease, text: Text | None, key: bytes = b"") -> bytes:
-        """Note the *text* of a leased page; returns the key of the page that had it first, ``b""`` if this one is that.
+    def judge(self, lease: Lease, text: Text | None, key: bytes = b"") -> Judgement:
+        """Note the *text* of a leased page; returns which pages had it, or nearly the same, before.
 
         Args:
             text: ``None`` for the text that it had at its last visit.
@@ -355,16 +355,8 @@ class SamePageCalls(Protocol):
         """
         ...
 
-    def copy_of(self, lease: Lease) -> bytes:
-        """Key of a page of another registered domain that has the text of a leased page; ``b""`` if none is known."""
-        ...
-
     def give_way(self, lease: Lease, other: bytes, key: bytes = b"") -> bool:
         """Let a leased page be a duplicate of the one under *other*; ``False`` if that is not known to have its text."""
-        ...
-
-    def are_same(self, key: bytes, other: bytes) -> bool:
-        """Whether two pages have the same text, or nearly, and the same links and data."""
         ...
 
     def same_as(self, key: bytes) -> bytes:

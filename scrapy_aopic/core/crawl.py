@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from .api import Findings
-    from .duplicates import Text
+    from .duplicates import Judgement, Text
     from .focus.leads import Lead
     from .focus.sample import Sampled
     from .focus.strategy import Chance
@@ -690,22 +690,15 @@ class Crawl:
 
     # -- pages that are the same, see :mod:`.merging`
 
-    def judge(self, lease: Lease, text: Text | None, key: bytes = b"") -> bytes:
-        """Note the *text* of a leased page.
+    def judge(self, lease: Lease, text: Text | None, key: bytes = b"") -> Judgement:
+        """Note the *text* of a leased page; returns which pages had it, or nearly the same, before.
 
         Args:
             text: ``None`` for the text that it had at its last visit.
             key: Key of the page itself, if the lease is of a repeat.
-
-        Returns:
-            Key of the page that had the text first, or nearly the same; ``b""`` if this one is the first.
         """
         self._commits.has_changes = True
         return self._merging.judge(lease, text, key)
-
-    def copy_of(self, lease: Lease) -> bytes:
-        """Key of a page of another registered domain that has the text of a leased page; ``b""`` if none is known."""
-        return self._merging.verdict(lease.key).copy
 
     def give_way(self, lease: Lease, other: bytes, key: bytes = b"") -> bool:
         """Let a leased page, which was judged and says that it is the one under key *other*, be a duplicate of that.
@@ -717,10 +710,6 @@ class Crawl:
             False if that one is not known to have the same text.
         """
         return self._merging.give_way(lease, other, key)
-
-    def are_same(self, key: bytes, other: bytes) -> bool:
-        """Whether the pages under *key* and *other* have the same text, or nearly, and the same links and data."""
-        return self._merging.are_same(key, other)
 
     def same_as(self, key: bytes) -> bytes:
         """Key of the page that the one under *key* was found to be the same as, in flight or before; ``b""`` if none."""

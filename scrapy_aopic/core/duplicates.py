@@ -98,10 +98,12 @@ class Judgement(NamedTuple):
     Attributes:
         first: Key of the page of its site that was first; ``b""`` if it is the first.
         copy: Key of a page of another site; ``b""`` if none is known, or there is a *first* one.
+        is_excess: Whether the *first* one has other links, and the site has too many such pages.
     """
 
     first: bytes = b""
     copy: bytes = b""
+    is_excess: bool = False
 
 
 class Claim(NamedTuple):

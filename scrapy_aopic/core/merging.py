@@ -75,22 +75,22 @@ class Merging:
         """Begin to read what :meth:`judge` will look at for the same arguments, if the store can do that."""
         self._duplicates.prefetch(key or lease.key, text)
 
-    def judge(self, lease: Lease, text: Text | None, key: bytes = b"") -> bytes:
-        """Note the *text* of a leased page.
+    def judge(self, lease: Lease, text: Text | None, key: bytes = b"") -> Judgement:
+        """Note the *text* of a leased page; returns which pages had it, or nearly the same, before.
 
         Args:
             text: ``None`` for the text that it had at its last visit.
             key: Key of the page itself, if the lease is of a repeat.
-
-        Returns:
-            Key of the page that had the text first, or nearly the same; ``b""`` if this one is the first.
         """
         key = key or lease.key
         text = text or self._duplicates.text(key)
         if text is None or self._leases.standing(lease) != Ending.OK:
-            return b""
-        found = self._verdicts[lease.key] = self._duplicates.judge(key, text, partial(self._is_other, key))
-        return found.first
+            return _UNJUDGED
+        found = self._duplicates.judge(key, text, partial(self._is_other, key))
+        if found.first:
+            found = found._replace(is_excess=not self._duplicates.agree(key, found.first))
+        self._verdicts[lease.key] = found
+        return found
 
     def give_way(self, lease: Lease, other: bytes, key: bytes = b"") -> bool:
         """Let a leased page, which was judged and says that it is the one under key *other*, be a duplicate of that.
@@ -118,10 +118,6 @@ class Merging:
     def drop_verdict(self, key: bytes) -> None:
         """The lease of the page under *key* is over."""
         self._verdicts.pop(key, None)
-
-    def are_same(self, key: bytes, other: bytes) -> bool:
-        """Whether the pages under *key* and *other* have the same text, or nearly, and the same links and data."""
-        return self._duplicates.agree(key, other)
 
     def same_as(self, key: bytes) -> bytes:
         """Key of the page that the one under *key* was found to be the same as, in flight or before; ``b""`` if none."""

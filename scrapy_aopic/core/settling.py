@@ -107,7 +107,7 @@ class Settling:
             return Settled(standing)
         key, pages, frontier = lease.key, self._pages, self._frontier
         page = pages.expect(key, "a lease")
-        first, copy = self._merging.verdict(key)
+        first, copy, _ = self._merging.verdict(key)
         to = self._targets(lease, page, links, found, is_duplicate=bool(first))
         hosts = {target[:HOST_BYTES]: None for target in to.links}  # in their order, which may decide
         self._leases.end(lease)
@@ -200,7 +200,7 @@ class Settling:
         """
         if not links:
             return links
-        _, copy = self._merging.verdict(lease.key)
+        copy = self._merging.verdict(lease.key).copy
         clicks = self._pages.expect(lease.key, "a lease").clicks
         units = self._ledger.foresee(lease.cash, n_links, self._endowed_before(host, copy), clicks)
         shifts, lifted = self._shifts.setdefault(lease.number, {}), []

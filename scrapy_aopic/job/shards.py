@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from scrapy_aopic.core.api import ORDINARY, Counts, Ending, Lease, Settled
 from scrapy_aopic.core.counters import Counters
+from scrapy_aopic.core.duplicates import Judgement
 from scrapy_aopic.core.frontier.frontier import Empty, NotBefore
 from scrapy_aopic.core.ledger import TOTAL, Totals
 from scrapy_aopic.core.politeness import Pace
@@ -536,28 +537,16 @@ class Shards:
     # -- pages that are the same
 
     @_watched
-    def judge(self, lease: Lease, text: Text | None, key: bytes = b"") -> bytes:
-        """Note the *text* of a leased page; returns the key of the page of its shard that had it first."""
+    def judge(self, lease: Lease, text: Text | None, key: bytes = b"") -> Judgement:
+        """Note the *text* of a leased page; returns which pages of its shard had it before."""
         held = self._of_name(lease.host)
-        return held.shard.judge(lease, text, key) if held is not None else b""
-
-    @_watched
-    def copy_of(self, lease: Lease) -> bytes:
-        """Key of a page of another registered domain that has the text of a leased page, in its shard."""
-        held = self._of_name(lease.host)
-        return held.shard.copy_of(lease) if held is not None else b""
+        return held.shard.judge(lease, text, key) if held is not None else Judgement()
 
     @_watched
     def give_way(self, lease: Lease, other: bytes, key: bytes = b"") -> bool:
         """Let a leased page be a duplicate of the one under *other*, if its shard knows that as such."""
         held = self._of_name(lease.host)
         return held is not None and held.shard.give_way(lease, other, key)
-
-    @_watched
-    def are_same(self, key: bytes, other: bytes) -> bool:
-        """Whether the pages under *key* and *other* have the same text, or nearly, and the same links and data."""
-        held = self._of_key(key)
-        return held is not None and held.shard.are_same(key, other)
 
     @_watched
     def same_as(self, key: bytes) -> bytes:

@@ -223,12 +223,12 @@ class Responses:
             if text is None:
                 return "", ""
         key = self._key_of(request, visit)
-        first, copy = crawl.judge(visit.lease, text, key), crawl.copy_of(visit.lease)
+        first, copy, is_excess = crawl.judge(visit.lease, text, key)
         if copy and (other := named(response)) is not None:
             canonical = self._keys(other)[1]
             if crawl.give_way(visit.lease, canonical, key):
                 first, copy = canonical, b""
-        visit.compared(is_duplicate=bool(first), is_excess=bool(first) and not crawl.are_same(key, first))
+        visit.compared(is_duplicate=bool(first), is_excess=is_excess)
         if copy:
             self._stats.count("aopic/content/copies")
         return self._url(first), self._url(copy)

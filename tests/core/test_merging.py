@@ -63,13 +63,13 @@ def visit(job: Job, page: Link, *links: Link, **how: Any) -> None:
 
 def visit_duplicate(job: Job, page: Link, *links: Link) -> None:
     lease = begin(job, page)
-    assert job.crawl.judge(lease, TEXT)
+    assert job.crawl.judge(lease, TEXT).first
     job.settle(lease, *links, outcome="duplicate")
 
 
 def visit_original(job: Job, page: Link, *links: Link) -> None:
     lease = begin(job, page)
-    assert not job.crawl.judge(lease, TEXT)
+    assert not job.crawl.judge(lease, TEXT).first
     job.settle(lease, *links)
 
 
@@ -96,7 +96,7 @@ def test_a_page_that_is_one_with_another_is_no_ordinary_page(outcome: str) -> No
     job.seed(A, B, C)
     visit_original(job, A)
     lease = begin(job, B)
-    assert job.crawl.judge(lease, TEXT)
+    assert job.crawl.judge(lease, TEXT).first
     job.settle(lease, outcome=outcome)
     visit(job, C, same_as=A.key, outcome=outcome)
     assert (job.page(B).outcome, job.page(C).outcome) == (outcome or "duplicate", outcome or "canonical")
@@ -189,7 +189,7 @@ def sites(**policy: Any) -> Job:
 def judged(job: Job, page: Link, *links: Link, text: Text = TEXT, **how: Any) -> bytes:
     """Visit *page*, which is judged by *text*; returns the key of the page that it is a duplicate of."""
     lease = begin(job, page)
-    twin = job.crawl.judge(lease, text)
+    twin = job.crawl.judge(lease, text).first
     job.settle(lease, *([] if twin else links), outcome="duplicate" if twin else "", **how)
     return twin
 
@@ -199,10 +199,10 @@ def test_a_page_of_another_site_with_the_same_text_keeps_what_it_has_and_pays_it
     job.seed(A, B)
     had = holdings(job, A, B)
     lease = begin(job, A)
-    assert (job.crawl.judge(lease, TEXT), job.crawl.copy_of(lease)) == (b"", b"")
+    assert job.crawl.judge(lease, TEXT) == (b"", b"", False)
     job.settle(lease, C)
     lease = begin(job, B)
-    assert (job.crawl.judge(lease, TEXT), job.crawl.copy_of(lease)) == (b"", A.key)
+    assert job.crawl.judge(lease, TEXT) == (b"", A.key, False)
     job.settle(lease, D)
     assert histories(job, A, B) == had
     assert holdings(job, C, D) == had
@@ -273,8 +273,9 @@ def test_a_copy_that_names_its_original_is_one_with_it(*, is_first: bool) -> Non
     units = job.cash(B)
     for page in (B, A) if is_first else (A, B):
         lease = begin(job, page)
-        assert not job.crawl.judge(lease, TEXT)
-        is_way = bool(job.crawl.copy_of(lease)) and page == B and job.crawl.give_way(lease, A.key)
+        found = job.crawl.judge(lease, TEXT)
+        assert not found.first
+        is_way = bool(found.copy) and page == B and job.crawl.give_way(lease, A.key)
         assert is_way == (page == B and not is_first)
         job.settle(lease, same_as=A.key if page == B else b"", is_if_same=True)
     assert histories(job, B) == [0]
@@ -302,8 +303,7 @@ def test_a_page_gives_way_to_none_that_has_other_links_or_is_itself_or_is_unknow
     judged(job, A)
     judged(job, C, text=text_of(b"one text", b"links"))
     lease = begin(job, B)
-    job.crawl.judge(lease, TEXT)
-    assert job.crawl.copy_of(lease) == A.key
+    assert job.crawl.judge(lease, TEXT).copy == A.key
     for other in (B, C, D):
         assert not job.crawl.give_way(lease, other.key)
     assert job.crawl.give_way(lease, A.key)
@@ -470,7 +470,7 @@ def test_the_text_of_two_pages_that_are_one_leads_to_the_one_that_stands_for_bot
     visit_original(job, B, C)
     job.crawl.seed(replace(A, again=True), job.now)
     lease = begin(job, A)
-    assert not job.crawl.judge(lease, text_of(b"another text"))  # it was first with the old one
+    assert not job.crawl.judge(lease, text_of(b"another text")).first  # it was first with the old one
     job.settle(lease)
     assert job.page(A).canonical == b""
     visit_duplicate(job, C)
@@ -556,7 +556,7 @@ def test_a_page_that_asks_for_itself_once_more_waits_for_that_before_it_is_anoth
     job.crawl.judge(lease, TEXT)
     job.settle(lease)
     lease = begin(job, B)
-    assert not is_duplicate or job.crawl.judge(lease, TEXT)
+    assert not is_duplicate or job.crawl.judge(lease, TEXT).first
     job.settle(lease, replace(B, again=True), same_as=b"" if is_duplicate else A.key)
     assert job.state(B) == PageState.QUEUED
     job.commit()
@@ -685,7 +685,7 @@ def test_a_united_page_comes_back_by_itself_and_may_be_another_one_then() -> Non
         job.crawl.release(lease, job.now)
         came_back.add(lease.key)
         text = TEXT if lease.key == A.key else text_of(b"another text")
-        assert not job.crawl.judge(lease, text)
+        assert not job.crawl.judge(lease, text).first
         job.settle(lease)
     assert came_back >= {A.key, B.key}
     assert job.page(B).canonical == b""
@@ -813,7 +813,7 @@ class Walk(RuleBasedStateMachine):
         lease = self.leases.pop(pick % len(self.leases))
         twin = b""
         if text is not None and outcome != "redirect":
-            twin = crawl.judge(lease, text_of(text, leads) if text else None)
+            twin = crawl.judge(lease, text_of(text, leads) if text else None).first
             assert twin != lease.key
             if not twin and same is not None and crawl.give_way(lease, same.key):
                 twin = same.key

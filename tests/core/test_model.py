@@ -393,7 +393,7 @@ class Walk(Modelled):
         links = [structs.replace(of, again=self.is_done(of)) for of in links if of.key not in announced]
         links = [*announced.values(), *links]
         model, key = self.model, lease.key
-        twin = self.crawl.judge(lease, text_of(text)) if text and not outcome else b""
+        twin = self.crawl.judge(lease, text_of(text)).first if text and not outcome else b""
         if twin:
             assert model.texts[twin] == text
             assert model.is_alive(model.root(twin))

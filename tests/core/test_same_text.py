@@ -51,7 +51,7 @@ class Pages(Job):
     def judged(self, page: Link, text: list[bytes] | None, **how: object) -> bytes:
         """Visit *page*, which has *text*; returns the key of the page that it is a duplicate of."""
         lease = self.begin(page)
-        twin = self.crawl.judge(lease, None if text is None else self.text(text))
+        twin = self.crawl.judge(lease, None if text is None else self.text(text)).first
         self.settle(lease, outcome="duplicate" if twin else "", **how)
         return twin
 
@@ -80,7 +80,7 @@ def test_pages_whose_links_differ_are_two_pages_with_the_same_words() -> None:
 
 def variety(job: Pages, page: Link, leads: str, words: bytes = b"some words") -> bytes:
     lease = job.begin(page)
-    twin = job.crawl.judge(lease, text_of(words, leads.encode()))
+    twin = job.crawl.judge(lease, text_of(words, leads.encode())).first
     job.settle(lease, outcome="duplicate" if twin else "")
     return twin
 
@@ -186,12 +186,12 @@ def test_whatever_is_alike_is_found(one: bytes, places: set[int]) -> None:
     job.crawl.judge(lease, Text(b"a" * 8 + LINKS, one))
     job.settle(lease)
     other = bytes(byte ^ 1 if at in places else byte for at, byte in enumerate(one))
-    assert job.crawl.judge(job.begin(B), Text(b"b" * 8 + LINKS, other)) == A.key
+    assert job.crawl.judge(job.begin(B), Text(b"b" * 8 + LINKS, other)).first == A.key
 
 
 def judged(job: Pages, page: Link, sketched: bytes) -> bytes:
     lease = job.begin(page)
-    twin = job.crawl.judge(lease, Text(page.key[:4] + sketched[:4] + LINKS, sketched))
+    twin = job.crawl.judge(lease, Text(page.key[:4] + sketched[:4] + LINKS, sketched)).first
     job.settle(lease, outcome="duplicate" if twin else "")
     return twin
 
@@ -239,12 +239,12 @@ def test_a_page_is_no_duplicate_of_itself() -> None:
     assert job.judged(A, words("x")) == b""
     assert job.judged(A, words("x")) == b""
     lease, more = job.begin(A), replace(A, again=True)
-    assert not job.crawl.judge(lease, job.text(words("x")))
+    assert not job.crawl.judge(lease, job.text(words("x"))).first
     assert job.crawl.seed(more, job.now)  # one more request, beside the page in work
     job.settle(lease)
     ticket = job.lease()
     assert ticket.key != A.key
-    assert job.crawl.judge(ticket, job.text(words("x")), A.key) == b""
+    assert job.crawl.judge(ticket, job.text(words("x")), A.key).first == b""
 
 
 @pytest.mark.parametrize("is_near", [False, True])
@@ -265,7 +265,7 @@ def test_what_was_not_committed_is_judged_again() -> None:
     job.crawl.judge(lease, job.text(words("x")))
     job.settle(lease)
     job.restart()
-    assert job.crawl.judge(job.lease(), job.text(words("y"))) == b""
+    assert job.crawl.judge(job.lease(), job.text(words("y"))).first == b""
     assert job.judged(B, words("x")) == b""
 
 
@@ -333,10 +333,10 @@ def test_a_lease_that_is_put_back_leaves_no_trace_of_its_judgement() -> None:
     job = Pages()
     job.judged(A, words("x"))
     lease = job.begin(B)
-    assert job.crawl.judge(lease, job.text(words("x"))) == job.crawl.same_as(B.key) == A.key
+    assert job.crawl.judge(lease, job.text(words("x"))).first == job.crawl.same_as(B.key) == A.key
     job.crawl.put_back(lease, B, job.now)
     assert job.crawl.same_as(B.key) == b""
-    assert job.crawl.judge(job.lease(), job.text(words("z"))) == b""
+    assert job.crawl.judge(job.lease(), job.text(words("z"))).first == b""
 
 
 def test_a_page_costs_a_bounded_number_of_bytes() -> None:

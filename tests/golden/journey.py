@@ -147,7 +147,7 @@ class Journey:
         how: dict[str, Any] = {"outcome": outcome, "is_failure": outcome[:1] == "h"}
         if not outcome and dice.random() < 0.5:
             words = " ".join(f"w{dice.randrange(12)}-{n}" for n in range(3)) * 40
-            twin = self.crawl.judge(lease, text_of(words.encode(), has_sketch=self.policy.is_near))
+            twin = self.crawl.judge(lease, text_of(words.encode(), has_sketch=self.policy.is_near)).first
             if twin and dice.random() < 0.5:
                 links = []
         if links and (outcome == "redirect" or dice.random() < 0.1):
