@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.seeds.offsets import Offsets
-from scrapy_aopic.storage import lock_job, note_server
+from scrapy_aopic.storage import lock_job, note_server, open_store
+from scrapy_aopic.storage.opening import open_store_at
 
 from .cluster_worker import ClusterWorker
 from .only_worker import OnlyWorker
@@ -116,16 +117,19 @@ class Job:
             else:
                 if address is not None and folder is not None:
                     note_server(store_folder(folder), address)
+                store: Store = (
+                    open_store_at(address)
+                    if address is not None
+                    else open_store(store_folder(folder) if folder else None, kind, memory_mb=memory_mb)
+                )
                 worker = OnlyWorker(
-                    address or (store_folder(folder) if folder is not None else None),
+                    store,
                     self.name,
                     policy,
                     check=lock.check if lock is not None else lambda: None,
                     executor=self._executor,
                     side_files=self.side_files,
-                    kind=kind,
                     interval=interval,
-                    memory_mb=memory_mb,
                 )
             opened.callback(worker.release)
             opened.callback(self._executor.shutdown)

@@ -7,8 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.shards.cut import WHOLE
-from scrapy_aopic.storage import Address, Leased, open_store
-from scrapy_aopic.storage.opening import open_store_at
+from scrapy_aopic.storage import Leased
 
 from .clock import JobClock, read_mark
 from .commit_thread import JointCommits, one_by_one
@@ -18,7 +17,6 @@ from .rescoring import Rescoring
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from concurrent.futures import Executor
-    from pathlib import Path
 
     from scrapy_aopic.core.api import Lease
     from scrapy_aopic.core.policy import Policy
@@ -45,18 +43,15 @@ class _NoLease:
 
 
 class OnlyWorker:
-    """The worker of the job in *where*.
+    """The worker of the job in *store*, which it closes by :meth:`release`, or if it cannot begin.
 
     Args:
-        where: Folder of the store, or its address on a server; ``None`` for a store in memory.
         name: What messages call the job.
         check: Raises an error if the job is no longer ours; called before each write, in the thread that writes.
-        kind: Kind of store.
         interval: Seconds between commits.
-        memory_mb: Size of the store's cache.
 
     Raises:
-        StorageError: If the store cannot be opened, or does not take the first commit.
+        StorageError: If the store cannot be read, or does not take the first commit.
     """
 
     part = None
@@ -67,23 +62,16 @@ class OnlyWorker:
 
     def __init__(
         self,
-        where: Path | Address | None,
+        store: Store,
         name: str,
         policy: Policy,
         *,
         check: Callable[[], object],
         executor: Executor,
         side_files: SideFiles,
-        kind: str,
         interval: float,
-        memory_mb: int,
     ) -> None:
         self._check = check
-        store: Store = (
-            open_store_at(where)
-            if isinstance(where, Address)
-            else open_store(where, kind, memory_mb=memory_mb)
-        )
         self._is_leased = isinstance(store, Leased)
         try:
             self.clock = _clock_of(store, name)

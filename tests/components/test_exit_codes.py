@@ -107,7 +107,7 @@ async def test_a_crawl_that_its_store_stops_has_failed(
     serve({"http://a.test/": ["http://a.test/1"], "http://a.test/1": []})
     disk = MemoryStore()
     store = disk if where == "close" else FaultyStore(disk, Fault("fail", 4))
-    monkeypatch.setattr("scrapy_aopic.job.only_worker.open_store", lambda *_, **__: store)
+    monkeypatch.setattr("scrapy_aopic.job.job.open_store", lambda *_, **__: store)
     if where == "close":  # when nothing but the last commit is left to do
         monkeypatch.setattr(disk, "write", FaultyStore(disk, Fault("fail", 1)).write)
     settings = {**ALONE, "AOPIC_STORE": "memory", "AOPIC_DURABILITY": "close", "TELNETCONSOLE_ENABLED": False}

@@ -104,7 +104,7 @@ def test_only_a_disk_that_has_a_commit_to_take_is_waited_for(monkeypatch: pytest
             super().write(batch, sync=sync)
 
     monkeypatch.setattr("scrapy_aopic.job.clock.JobClock.__call__", lambda _: now)
-    monkeypatch.setattr("scrapy_aopic.job.only_worker.open_store", lambda *_, **__: SlowDisk())
+    monkeypatch.setattr("scrapy_aopic.job.job.open_store", lambda *_, **__: SlowDisk())
     goes_on.set()
     job = Job(None, Policy(commit_within=1.0), kind="memory")
     now += 5.0

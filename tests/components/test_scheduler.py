@@ -404,7 +404,7 @@ async def test_links_without_end_wait_for_a_disk_that_is_behind(
         return n
 
     web = serve({"http://a.test/": []})
-    monkeypatch.setattr("scrapy_aopic.job.only_worker.open_store", lambda *_, **__: StuckDisk())
+    monkeypatch.setattr("scrapy_aopic.job.job.open_store", lambda *_, **__: StuckDisk())
     watching = asyncio.ensure_future(release_the_disk_when_nothing_moves())
     settings = {**ALONE, "CONCURRENT_REQUESTS": 2, "HTTPERROR_ALLOW_ALL": True}
     crawler = await crawl(Endless, settings)
