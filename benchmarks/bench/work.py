@@ -61,7 +61,7 @@ def core(
     live_by_cpu_time()
     with copied(folder) as job_folder:
         job = Job(Path(job_folder), policy(gap=GAP))
-        watched = job.shards[0]._watched
+        watched = job.shards[0].watched
         watched.most_steps = each_commit or watched.most_steps
         writes = _timed_writes(job)
         if calls is not None:

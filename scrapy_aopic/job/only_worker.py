@@ -124,12 +124,12 @@ class OnlyWorker:
     @property
     def is_torn(self) -> bool:
         """Whether a read failed, so that nothing is committed any more: see :mod:`.commit_thread`."""
-        return self._shard.is_torn
+        return self._shard.watched.torn is not None
 
     @property
     def is_behind(self) -> bool:
         """Whether the last commit that landed is too old to lease another page, or the right to the store may soon be lost."""
-        return self._shard.commits.is_behind or self._shard.is_fading
+        return self._shard.commits.is_behind or (self._is_leased and self._shard.is_fading)
 
     def permit(self, host: str, lease: Lease | None) -> Callable[[], bool] | None:
         """See :meth:`.job.Job.permit`; a store that is not leased is always ours."""

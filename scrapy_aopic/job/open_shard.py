@@ -43,6 +43,7 @@ class OpenShard:
     Attributes:
         number: Which shard it is.
         store: As it was given.
+        watched: The same, as the crawl reads it.
         shard: Its crawl.
         offsets: How far lists of seeds were taken up.
         commits: Write what changes in its crawl.
@@ -70,12 +71,12 @@ class OpenShard:
         self.store = store
         self._owner = owner
         try:
-            self._watched = WatchedStore(store)
-            self.shard = Shard(self._watched, policy, clock(), shard_id)
+            self.watched = WatchedStore(store)
+            self.shard = Shard(self.watched, policy, clock(), shard_id)
             self.offsets = read_offsets(store)
             self.commits = Commits(
                 store,
-                self._watched,
+                self.watched,
                 self.shard,
                 clock,
                 offsets=self.offsets,
@@ -96,7 +97,7 @@ class OpenShard:
     @property
     def failure(self) -> StorageError | None:
         """Why it cannot be used any more; ``None`` if it can. A :class:`LostError` concerns this shard only."""
-        return self._loss or self._watched.torn or self.commits.failure
+        return self._loss or self.watched.torn or self.commits.failure
 
     @property
     def _loss(self) -> LostError | None:
@@ -115,11 +116,11 @@ class OpenShard:
     @property
     def is_torn(self) -> bool:
         """Whether what was read of its store cannot be: it failed, or is at odds with what others have."""
-        return self._watched.torn is not None
+        return self.watched.torn is not None
 
     def tear(self, error: StorageError) -> None:
         """What was read cannot be, because of *error*: leave everything as it is from now on."""
-        self._watched.torn = self._watched.torn or error
+        self.watched.torn = self.watched.torn or error
 
     @property
     def is_fading(self) -> bool:
