@@ -176,7 +176,7 @@ async def test_only_what_waits_is_kept(serve: Serve) -> None:
         session = Session.of(spider.crawler)
         assert session is not None
         requests = session.intake._requests
-        kept.append(len(requests._unwritten) + len(requests._held))
+        kept.append(len(requests._unwritten) + len(requests._live))
 
     serve({**PAGES, "http://b.test/": []})
     await crawl(Drops, {**ALONE, "CONCURRENT_REQUESTS": 2}, told={signals.spider_idle: look})
