@@ -68,7 +68,7 @@ class Steering:
         if control.blocked.keys() != before.blocked.keys():
             self._job.crawl.block(control.blocks if control.blocked else None, self._job.clock())
         logger.info(
-            "Asked of the crawl from now on: %(what)s",
+            "Control settings now in force: %(what)s",
             {"what": "; ".join(self.asked.sentences) or "nothing"},
             extra=self._extra,
         )

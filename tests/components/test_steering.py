@@ -94,7 +94,7 @@ async def test_a_paused_crawl_requests_nothing_and_goes_on_when_it_is_resumed(
     assert sorted(web.asked) == sorted({*web.asked})
     assert len(web.asked) == N_PAGES
     assert ": no page is requested; at most 8 pages a second" in caplog.text
-    assert caplog.text.count("Asked of the crawl from now on: at most 8 pages a second") == 2
+    assert caplog.text.count("Control settings now in force: at most 8 pages a second") == 2
     assert check(tmp_path).holds
     assert read_control(FolderPlace(tmp_path)) == Control(rate=8.0)
 

@@ -270,7 +270,7 @@ function showControl({ control: { sentences } }) {
   }
   const list = element("ul");
   list.append(...sentences.map((each) => element("li", each)));
-  place.replaceChildren(element("p", "Asked of the crawl by an operator, with scrapy aopic control:"), list);
+  place.replaceChildren(element("p", "Set by an operator, with scrapy aopic control:"), list);
 }
 
 function showTopic({ topic }) {

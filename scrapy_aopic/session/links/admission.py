@@ -179,8 +179,8 @@ class Admission:
         kind = content_type(response)
         self._first.warning(
             "content type",
-            "%(url)s is not read, because links to %(kind)s are not (AOPIC_CONTENT_TYPES); further answers of such types "
-            "are only counted (aopic/outcomes/content type)",
+            "Skipped the body of %(url)s: its content type %(kind)s is not in AOPIC_CONTENT_TYPES; later ones are only counted "
+            "(aopic/outcomes/content type)",
             url=_short(response.url),
             kind=kind,
         )
