@@ -36,6 +36,7 @@ from .politeness import LONGEST_WAIT
 from .records import (
     FAILED,
     LAST_SERIAL,
+    MOST_CLICKS,
     N_FRONT_QUEUES,
     NO_RECORD,
     PAGE_BYTES,
@@ -116,6 +117,8 @@ def wrong_page(page: Page, limits: Limits) -> str:  # noqa: PLR0911  # one for e
         return f"is in front queue {page.front_queue}, which there is not"
     if not 0 <= page.height <= MAX_HEIGHT:
         return f"has {page.height} hops of merged pages behind it"
+    if not 0 <= page.clicks <= MOST_CLICKS:
+        return f"has {page.clicks} clicks"
     if page.visits:
         if page.visits < 0 or page.history < 0:
             return f"has {page.visits} visits and a history of {page.history}"

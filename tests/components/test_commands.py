@@ -65,9 +65,13 @@ async def test_a_closed_job_answers(
     assert "http://b.test/" in run_aopic("top", str(tmp_path), folder=tmp_path).stdout
 
     status = json.loads(run_aopic("status", str(tmp_path), "--json", folder=tmp_path).stdout)
-    assert status["pages"] == {"queued": 0, "visited": 3, "failed": 1}
-    assert status["outcomes"] == {"http 404": 1}
-    assert status["closed"]
+    assert {name: status["pages"][name] for name in ("queued", "visited", "failed")} == {
+        "queued": 0,
+        "visited": 3,
+        "failed": 1,
+    }
+    assert status["counted"]["outcomes"] == {"http 404": 1}
+    assert status["is_closed"]
     assert "visited: 3" in run_aopic("status", str(tmp_path), folder=tmp_path).stdout
 
     check = json.loads(run_aopic("check", str(tmp_path), "--json", folder=tmp_path).stdout)
@@ -96,7 +100,7 @@ async def test_a_running_job_answers(
     assert [answer.returncode for answer in answers] == [0, 0, 0], answers
     assert json.loads(answers[0].stdout)["holds"]
     assert json.loads(answers[1].stdout)[0]["url"].startswith("http://")
-    assert not json.loads(answers[2].stdout)["closed"]
+    assert not json.loads(answers[2].stdout)["is_closed"]
 
 
 def test_a_damaged_ledger_is_found(tmp_path: Path) -> None:
@@ -327,7 +331,7 @@ def test_a_file_that_the_disk_does_not_take_is_one_sentence_and_is_not_left_behi
 
 
 def test_ctrl_c_is_no_traceback(closed_job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(*_: Any) -> None:
+    def interrupt(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("scrapy_aopic.view.stored.snapshot_of", interrupt)

@@ -26,7 +26,7 @@ NOT_FOUND: list[tuple[str, str, str]] = [
     (
         "a page that does not wait: front queue, place, shift, score and number of hand-outs",
         r"pages, (visited|failed)\.(front_queue|place|shift|score)|pages, failed\.(handed|is_chosen)",
-        "they mean nothing before it waits again, and are made anew then",
+        "they mean nothing before it waits again, and are set then",
     ),
     (
         "a waiting page: score, and a shift by which its front queue stays the same",
@@ -42,6 +42,16 @@ NOT_FOUND: list[tuple[str, str, str]] = [
         "a page: hops of those that were merged with it",
         r"pages, \w+\.height",
         "it is an upper bound; one that is too low is found",
+    ),
+    (
+        "totals: the format before for that of today",
+        r"meta totals\.format",
+        "both are read alike",
+    ),
+    (
+        "a page: clicks",
+        r"pages, \w+\.clicks",
+        "the page that was first to link to it is in no row; more than there can be are found",
     ),
     (
         "a page that was visited: whether others wait to be merged with it",

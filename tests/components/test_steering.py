@@ -66,7 +66,9 @@ class Pausing(Follow):
         session = Session.of(self.crawler)
         assert session is not None
         change_control(self.place, lambda control: control.paused(session.job.clock()))
-        await until(lambda: not (session.watch.snapshot().verdict.limit != "paused" or session.visits.n_downloading))
+        await until(
+            lambda: not (session.watch.snapshot().verdict.limit != "paused" or session.visits.n_downloading)
+        )
         before = len(self.web.log)
         assert session.steering.control.paused_since
         await asyncio.sleep(0.7)

@@ -24,6 +24,7 @@ from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.refusals import RedirectedFormError
 from scrapy_aopic.storage import open_snapshot
 from scrapy_aopic.view.export import export_pages
+from scrapy_aopic.view.job_view import View
 from scrapy_aopic.view.output import write
 
 Serve = Callable[[dict[str, Any]], Web]
@@ -199,7 +200,7 @@ async def test_an_exported_table_has_no_formulas(serve: Serve, tmp_path: Path) -
     await crawl(Odd, {**ADDON, "JOBDIR": str(tmp_path / "job"), "AOPIC_STORE": "sqlite"})
     store = open_snapshot(store_folder(tmp_path / "job"))
     try:
-        assert export_pages([store], tmp_path / "pages.csv") == 1
+        assert export_pages(View([store]), tmp_path / "pages.csv") == 1
     finally:
         store.close()
     with (tmp_path / "pages.csv").open(newline="") as file:

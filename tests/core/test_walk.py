@@ -45,6 +45,7 @@ class Account:
     state: PageState = PageState.QUEUED
     visits: int = 0
     is_chosen: bool = False
+    clicks: int = 0
 
     @property
     def page_class(self) -> int:
@@ -73,9 +74,16 @@ class Model:
         page.front_queue = front_queue(page.cash, page.shift)
         return page
 
-    def admit(self, of: Link, cash: int) -> None:
+    def admit(self, of: Link, cash: int, finder: bytes = b"") -> None:
         self.order += 1
-        self.pages[of.key] = Account(self.order, of.request, of.shift, is_chosen=of.host in CHOSEN)
+        is_inside = finder[:HOST_BYTES] == of.key[:HOST_BYTES]
+        self.pages[of.key] = Account(
+            self.order,
+            of.request,
+            of.shift,
+            is_chosen=of.host in CHOSEN,
+            clicks=self.pages[finder].clicks + 1 if is_inside else 0,
+        )
         self.touch(of.key, cash)
 
     def again(self, of: Link, cash: int = 0) -> None:
@@ -134,7 +142,8 @@ class Model:
         live = [each for each in first.values() if each.again or self.state(each.key) != PageState.FAILED]
         endowed = 0
         if SPENDING[self.spending].endows and live and not outcome:
-            endowed = int((self.virtual >> SEED_SHIFT) * 4.0 / (1 + self.visited.get(host, 0) / 10))
+            endowed = (self.virtual >> SEED_SHIFT) * 4.0 / (1 + self.visited.get(host, 0) / 10)
+            endowed = int(endowed / (1 + page.clicks / 8) ** 2)
         whole = spent + endowed
         paid = (whole - whole // 4) // max(n_links, len(first)) if live else 0
         page.cash -= spent
@@ -150,7 +159,7 @@ class Model:
             if first.pop(each.key, None) is None:
                 once_more += [each] if each.again else []
             elif each.key not in self.pages:
-                self.admit(each, paid)
+                self.admit(each, paid, key)
             elif each.again:
                 self.again(each, paid)
             elif self.state(each.key) != PageState.FAILED:

@@ -336,8 +336,8 @@ def test_a_disk_is_lost_and_its_shards_begin_anew(tmp_path: Path) -> None:
         first, second = workers.start_both()
         job = f"{workers.redis.url}#aopic:follow"
         lost = workers.jobs[0] = tmp_path / "job-2"
-        assert "is in use" in aopic(workers, "move", job, lost, "--shards", "0,1", "--lost")
         workers.wait_for(100)
+        assert "is in use" in aopic(workers, "move", job, lost, "--shards", "0,1", "--lost")
         assert "the books hold" in aopic(workers, "check", job), "also while it is crawled"
         first.kill()
         first.wait()
