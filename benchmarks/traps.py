@@ -7,8 +7,9 @@
         [--fetches 1000] [--gap 0] [--orders aopic ...]
 
 Traps have no end: each page of a ``chain`` links to one new page, each page of a ``tree`` to ten, each page of a
-``mesh`` to five new ones and to five that are known. All pages of a trap are on ``one host`` of its own or on a ``real
-host``, from whose pages it is entered; or each is on one of its own: on ``sub-hosts`` of one registered domain, or on registered ``domains``; or twenty on each of many ``sites``.
+``mesh`` to five new ones and to five that are known. All pages of a trap are on ``one host`` of its own, or on a
+``real-host`` from whose pages it is entered; or each is on one of its own: on ``sub-hosts`` of one registered domain, or
+on registered ``domains``; or twenty on each of many ``sites``.
 It is entered from one or from several random pages that the seeds lead to, a farm by another domain from each.
 
 The production ledger and frontier crawl the link graph with and without a trap, for as many fetches as there are real
@@ -60,7 +61,7 @@ from demo_web.server import Answer, Exchange, Server
 from demo_web.server_log import Entry
 
 CHILDREN = {"chain": 1, "tree": 10, "mesh": 5}
-REAL = "real host"
+REAL = "real-host"
 
 PAGES = {REAL: 0, "one host": 0, "sub-hosts": 1, "domains": 1, "sites": 20}
 """Pages of each host of a trap; 0 for all."""

@@ -39,10 +39,10 @@ def said(script: str, *options: str, **environment: str) -> str:
 def test_farms_beside_honest_sites_take_what_the_docs_say():
     command = "python benchmarks/traps.py --beside --orders aopic --sizes 400"
     options = command.split()[2:]
-    # Of all farms chains of domains, three links to them, and without gaps, as in the table: most of its cells are theirs.
+    # Of all farms trees of domains, three links to them, and without gaps, as in the table: most of its cells are theirs.
     found = {
         row[1]: float(row[8])
-        for row in rows(said("traps.py", *options, "--kinds", "chain", "--on", "domains", "--entries", "3"))
+        for row in rows(said("traps.py", *options, "--kinds", "tree", "--on", "domains", "--entries", "3"))
         if row[6] == "none"
     }
     three = {row[0]: float(row[3]) for row in published("order.md", command)[1:]}
