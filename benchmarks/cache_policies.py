@@ -69,41 +69,8 @@ class LruCache:
         return self._keys.popitem(last=False)[0]
 
 
-class RandomCache:
-    """Any key goes, each with the same chance."""
-
-    def __init__(self, draw: Draw) -> None:
-        self._draw = draw
-        self._keys: list[bytes] = []
-
-    def __len__(self) -> int:
-        """Keys that may go."""
-        return len(self._keys)
-
-    def add(self, keys: Collection[bytes]) -> None:
-        """Put *keys* among the others."""
-        self._keys.extend(keys)
-
-    def use(self, key: bytes) -> None:
-        """Do nothing."""
-
-    def use_all(self, keys: Collection[bytes]) -> None:
-        """Do nothing."""
-
-    def victim(self) -> bytes:
-        """Draw a key, and take it out; the last key gets its place."""
-        keys = self._keys
-        place = int(self._draw() * len(keys))
-        key, keys[place] = keys[place], keys[-1]
-        keys.pop()
-        return key
-
-
-class StaticCache:
-    """The first keys stay: the key that came last goes, so that those from before there was no more room are left.
-
-    What comes first in a crawl is what its seeds, and the pages near them, link to.
-    """
+class _Indifferent:
+    """Keys in the order in which they came, whatever is used."""
 
     def __init__(self) -> None:
         self._keys: list[bytes] = []
@@ -121,6 +88,29 @@ class StaticCache:
 
     def use_all(self, keys: Collection[bytes]) -> None:
         """Do nothing."""
+
+
+class RandomCache(_Indifferent):
+    """Any key goes, each with the same chance."""
+
+    def __init__(self, draw: Draw) -> None:
+        super().__init__()
+        self._draw = draw
+
+    def victim(self) -> bytes:
+        """Draw a key, and take it out; the last key gets its place."""
+        keys = self._keys
+        place = int(self._draw() * len(keys))
+        key, keys[place] = keys[place], keys[-1]
+        keys.pop()
+        return key
+
+
+class StaticCache(_Indifferent):
+    """The first keys stay: the key that came last goes, so that those from before there was no more room are left.
+
+    What comes first in a crawl is what its seeds, and the pages near them, link to.
+    """
 
     def victim(self) -> bytes:
         """Take out the key that came last."""
