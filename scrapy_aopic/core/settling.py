@@ -162,6 +162,7 @@ class Settling:
         if self._leases.standing(lease) != Ending.OK:
             return list(links)
         pages, frontier = self._pages, self._frontier
+        finder = pages.expect(lease.key, "a lease")
         unknown = [link for link in links if link.request]
         away = self._mail.elsewhere(unknown)
         targets, repeats = _distinct(unknown, lease.key)
@@ -173,36 +174,43 @@ class Settling:
         host = frontier.expect(lease.key[:HOST_BYTES], "a lease")
         if self._support is not None:
             self._support.preload(host, hosts)
-        here = self._lifted(lease, here, known, host, max(n_links, len(targets)))
-        clicks = _next(pages.expect(lease.key, "a lease"))
-        pages.pay(here, known, [0] * len(here), now, found=0, host=lease.key[:HOST_BYTES], clicks=clicks)
+        here = self._lifted(lease, finder, here, known, host, n_links=max(n_links, len(targets)))
+        pages.pay(
+            here, known, [0] * len(here), now, found=0, host=lease.key[:HOST_BYTES], clicks=_next(finder)
+        )
         for link in repeats:
             if link.key not in away:
                 pages.repeat(link, pages.expect(link.key, "a link"), now)
         if self._support is not None:
             self._support.linked(host, hosts, now)
         if away:
-            finder = self._support.domain_of(host) if self._support is not None else b""
+            domain = self._support.domain_of(host) if self._support is not None else b""
             for link in (*targets.values(), *repeats):
                 if link.key in away:
-                    self._mail.pay(away[link.key], link, 0, finder=finder)
+                    self._mail.pay(away[link.key], link, 0, finder=domain)
         # What is known of pages of other shards is only known there, so the payment brings the request once more.
         return [
             replace(link, again=False, request=link.request if link.key in away else b"") for link in links
         ]
 
     def _lifted(
-        self, lease: Lease, links: list[Link], known: list[Page | None], host: HostState, n_links: int
+        self,
+        lease: Lease,
+        finder: Page,
+        links: list[Link],
+        known: list[Page | None],
+        host: HostState,
+        *,
+        n_links: int,
     ) -> list[Link]:
-        """*links*, lifted so that their pages wait where they would if they were paid now.
+        """*links* of the page *finder*, lifted so that their pages wait where they would if they were paid now.
 
         Else they would wait behind all others, and whatever waits for them would hold up its page and its cash.
         """
         if not links:
             return links
         copy = self._merging.verdict(lease.key).copy
-        clicks = self._pages.expect(lease.key, "a lease").clicks
-        units = self._ledger.foresee(lease.cash, n_links, self._endowed_before(host, copy), clicks)
+        units = self._ledger.foresee(lease.cash, n_links, self._endowed_before(host, copy), finder.clicks)
         shifts, lifted = self._shifts.setdefault(lease.number, {}), []
         for link, page in zip(links, known, strict=True):
             alone = Page(QUEUED, 0, shift=link.shift, score=link.value)
