@@ -10,20 +10,27 @@ Rule 1: for each request that is handed out, the ``transferred`` and then the ``
 at least once each. They must not raise, and must ignore requests that they do not know: robots.txt and requests that
 callbacks download inline are in these sets, too.
 
-Rule 2: if an engine lacks these sets, or never puts a request into them, the request counts as done at the next look.
+Rule 2: what a request that failed leaves in memory is freed with it (:func:`.process_memory.clear_frames`).
+
+Rule 3: if an engine lacks these sets, or never puts a request into them, the request counts as done at the next look.
 """
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any, cast
 
-from scrapy import Request
+from scrapy import Request, signals
+
+from .process_memory import clear_frames
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from collections.abc import Set as AbstractSet
 
     from scrapy.crawler import Crawler
+    from scrapy.http import Response
+    from twisted.python.failure import Failure
 
 
 class _WatchedSet(set[Request]):
@@ -56,6 +63,8 @@ class InWork:
         self._transferred = transferred
         self._finished = finished
         self._handed_out: list[Request] = []
+        self._errors: dict[Request, BaseException] = {}
+        crawler.signals.connect(self._callback_failed, signals.spider_error)
         engine: Any = crawler.engine
         self._downloading = _watch(getattr(engine, "downloader", None), "active", self._left_downloader)
         self._in_progress = _watch(getattr(engine, "_slot", None), "inprogress", self._left_engine)
@@ -73,13 +82,29 @@ class InWork:
                     self._left_downloader(request)
 
     def _left_downloader(self, request: Request) -> None:
+        # The downloader takes it out in a "finally", while the exception of a failed download is on its way to the engine.
+        error = sys.exc_info()[1]
+        if error is not None:
+            clear_frames(error)
+            self._errors[request] = error
         self._transferred(request)
         if request not in self._in_progress:
-            self._finished(request)
+            self._end(request)
 
     def _left_engine(self, request: Request) -> None:
         if request not in self._downloading:
-            self._finished(request)
+            self._end(request)
+
+    def _callback_failed(self, failure: Failure, response: Response) -> None:
+        request, error = response.request, failure.value
+        if request is not None and request in self._in_progress and error is not None:
+            self._errors[request] = error
+
+    def _end(self, request: Request) -> None:
+        error = self._errors.pop(request, None)
+        if error is not None:
+            clear_frames(error)
+        self._finished(request)
 
 
 def _watch(owner: object, name: str, taken_out: Callable[[Request], None]) -> AbstractSet[Request]:

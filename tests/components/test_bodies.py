@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 import gc
 import gzip
+import io
 import logging
 import os
 import subprocess
 import sys
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
+from types import TracebackType
 from typing import Any
 
 import pytest
 from demo_web.server import Answer
 from scrapy import Request, Spider
-from scrapy.http import Response
+from scrapy.http import HtmlResponse, Response
 from scrapy.statscollectors import StatsCollector
 from scrapy.utils.defer import deferred_f_from_coro_f
 from scrapy.utils.test import get_crawler
@@ -385,3 +387,46 @@ def test_a_system_without_glibc_gives_nothing_back(monkeypatch: pytest.MonkeyPat
 def _no_trim_left() -> Iterator[None]:
     yield
     process_memory._trim.cache_clear()
+
+
+async def kept_by_garbage(spider: type[Spider], settings: dict[str, Any]) -> list[object]:
+    """Large bodies, and responses, that are left after a crawl in which no garbage is collected."""
+    gc.collect()
+    gc.disable()
+    try:
+        await crawl(spider, settings)
+        frames = [each.tb_frame for each in gc.get_objects() if isinstance(each, TracebackType)]
+        values = [value for frame in frames for value in frame.f_locals.values()]
+        return [
+            each
+            for each in values + gc.get_objects()
+            if isinstance(each, HtmlResponse)
+            or (isinstance(each, io.BytesIO) and each.getbuffer().nbytes > LARGE)
+        ]
+    finally:
+        gc.enable()
+
+
+@deferred_f_from_coro_f
+async def test_a_body_that_is_too_large_unpacked_is_gone_with_its_failure(serve: Serve) -> None:
+    # Scrapy raises out of the function that unpacks it, and Twisted keeps the exception in a cycle with its frames.
+    web = serve(hosts(page(100 * LARGE, packed=True)))
+    assert await kept_by_garbage(Reading, SETTINGS | {"DOWNLOAD_MAXSIZE": 10 * LARGE}) == []
+    assert len(web.asked) == Reading.n_hosts
+
+
+class Failing(Reading):
+    """Has its callbacks fail."""
+
+    async def parse(self, response: Response) -> AsyncIterator[Any]:
+        yield {"n": len(response.css("p"))}
+        raise ValueError(response.url)
+
+
+@deferred_f_from_coro_f
+async def test_a_page_whose_callback_failed_is_gone_with_its_failure(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL)  # records have the exception
+    serve(hosts(page(LARGE)))
+    assert await kept_by_garbage(Failing, SETTINGS) == []
