@@ -33,7 +33,7 @@ Scrapy's side, where those classes are:
 * :mod:`.spiders`: ``BroadSpider``
 * :mod:`.links`: ``Links``
 * :mod:`.linkextractors`: ``LinkExtractor``
-* :mod:`.refusals`: exceptions for requests that go no further
+* :mod:`.request_errors`: exceptions that errbacks get for refused requests
 * :mod:`.exceptions`: all other errors
 * :mod:`.metrics`: every stat, in one table
 * :mod:`.settings`: every setting, in one table

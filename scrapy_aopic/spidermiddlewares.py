@@ -18,11 +18,11 @@ from ._engine.closing import configured
 from ._engine.direct_requests import Shortcuts
 from ._engine.process_memory import drop_tree
 from .links import Links
-from .refusals import RefusedError
+from .request_errors import RefusedError
 from .session.links.admission import networks_of
-from .session.links.link_rules import LinkRules
 from .session.links.link_weights import Weigh, by_kind
 from .session.links.page_links import PageLinks
+from .session.links.page_rules import PageRules
 from .session.seeding import SOON
 from .session.session import Session, has_session
 from .session.turns import Turns
@@ -63,7 +63,7 @@ class LinkMiddleware:
     def __init__(self, crawler: Crawler, weigh: Weigh | None = None) -> None:
         self._networks = networks_of(crawler)
         self._crawler = crawler
-        self._rules = LinkRules(crawler, weigh)
+        self._rules = PageRules(crawler, weigh)
         self._shortcuts = Shortcuts(crawler, self)
         if crawler.spider is not None and direct_calls.are_made(crawler):
             direct_calls.expand_output(crawler.spider, _requests)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from scrapy_aopic.refusals import NetworkError, resolved
+from scrapy_aopic.request_errors import NetworkError, resolved
 
 from .network import Socket, TransferWatch, Wire
 

@@ -33,7 +33,13 @@ from scrapy_aopic._engine.slots import Slots
 from scrapy_aopic._engine.transfers import Transfer
 from scrapy_aopic.core.host_rules import NO_RULES, HostRules
 from scrapy_aopic.core.politeness import Gap, Outcome, Politeness, TransferResult
-from scrapy_aopic.refusals import NetworkError, RedirectedFormError, RefusedError, ServiceError, resolved
+from scrapy_aopic.request_errors import (
+    NetworkError,
+    RedirectedFormError,
+    RefusedError,
+    ServiceError,
+    resolved,
+)
 from scrapy_aopic.session.lateness import Lateness
 from scrapy_aopic.session.links.admission import is_of_seed, networks_of
 from scrapy_aopic.session.pacer import MemoryPacer, Pacer

@@ -45,7 +45,7 @@ from scrapy_aopic.core.robots.fetches import (
 from scrapy_aopic.core.robots.state import KnownRobots, Refetching, RobotsTxt
 from scrapy_aopic.exceptions import AopicError
 from scrapy_aopic.job.clock import JobClock
-from scrapy_aopic.refusals import ForbiddenError, NothingAllowedError
+from scrapy_aopic.request_errors import ForbiddenError, NothingAllowedError
 from scrapy_aopic.session.pacer import JobPacer
 from scrapy_aopic.session.sitemap_requests import Sitemaps
 from scrapy_aopic.session.turns import in_turns

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from scrapy_aopic.core.politeness import Gap, Pace
 from scrapy_aopic.core.records import host_key
 from scrapy_aopic.exceptions import StorageError
-from scrapy_aopic.refusals import reason_of
+from scrapy_aopic.request_errors import reason_of
 from scrapy_aopic.web.meta import DOWN, request_origin, slot_key
 from scrapy_aopic.web.request_rows import waits_for
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from scrapy_aopic.refusals import ReloadError
+from scrapy_aopic.request_errors import ReloadError
 from scrapy_aopic.web.meta import RELOADED
 
 if TYPE_CHECKING:

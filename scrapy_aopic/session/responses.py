@@ -10,7 +10,7 @@ from scrapy import signals
 from scrapy.exceptions import StopDownload
 
 from scrapy_aopic.core.revisits import Version
-from scrapy_aopic.refusals import AttributesError, CodingsError
+from scrapy_aopic.request_errors import AttributesError, CodingsError
 from scrapy_aopic.web.bounds import (
     MAX_ATTRIBUTES,
     MAX_CODINGS,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from scrapy_aopic.core.duplicates import Text
     from scrapy_aopic.job.job import Job
-    from scrapy_aopic.refusals import RefusedError
+    from scrapy_aopic.request_errors import RefusedError
     from scrapy_aopic.web.page_keys import PageKeys
 
     from .bodies import Bodies

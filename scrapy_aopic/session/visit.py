@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.api import Lease
     from scrapy_aopic.core.duplicates import Text
     from scrapy_aopic.core.records import Link
-    from scrapy_aopic.refusals import RefusedError
+    from scrapy_aopic.request_errors import RefusedError
 
     from .links.found_link import FoundLink
 

@@ -368,7 +368,7 @@ async def test_the_first_link_that_is_dropped_is_logged_with_its_setting(
     serve({HOME: page(words("x"), links), ONE: page(words("x"), links), TWO: page(words("x"), links)})
     crawler = await run(tmp_path, **APART)
     assert stat(crawler, "content/links_dropped") == 4
-    logged = [record for record in caplog.records if record.name == "scrapy_aopic.session.links.link_rules"]
+    logged = [record for record in caplog.records if record.name == "scrapy_aopic.session.links.page_rules"]
     assert [record.levelname for record in logged] == ["WARNING"]
     assert all(text in logged[0].getMessage() for text in (ONE, HOME, "AOPIC_FOLLOW_DUPLICATES = True"))
 

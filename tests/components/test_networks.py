@@ -26,7 +26,7 @@ from twisted.internet.endpoints import HostnameEndpoint, connectProtocol
 from twisted.internet.protocol import Protocol
 
 from scrapy_aopic.exceptions import SettingError
-from scrapy_aopic.refusals import NetworkError, ServiceError
+from scrapy_aopic.request_errors import NetworkError, ServiceError
 from scrapy_aopic.settings import read
 from scrapy_aopic.web.networks import Allowed, Networks, literal_address
 from scrapy_aopic.web.urls import Normaliser

@@ -5,7 +5,7 @@
 * :mod:`.purpose`: a spider's own requests, as opposed to mere links
 * :mod:`.link_targets`: admission of a link: its normal form and page key, or why it is refused
 * :mod:`.admission`: the rules of a crawl on URLs and content types
-* :mod:`.link_rules`: which links of a page are followed: duplicates, floods, canonical pages
+* :mod:`.page_rules`: rules on pages: whether their links are followed, their canonical pages
 * :mod:`.link_weights`: shares of cash (``AOPIC_LINK_WEIGHTS``)
 * :mod:`.known_pages`: requests for known pages that are wanted nevertheless
 * :mod:`.link_lines`: links as lines of text, without a request

@@ -9,7 +9,7 @@ from weakref import ReferenceType, WeakKeyDictionary, ref
 from scrapy.settings import SETTINGS_PRIORITIES
 
 from scrapy_aopic.exceptions import ANY_ERROR
-from scrapy_aopic.refusals import UnwantedTypeError
+from scrapy_aopic.request_errors import UnwantedTypeError
 from scrapy_aopic.session.stats import FirstOnly
 from scrapy_aopic.settings import read, read_normaliser
 from scrapy_aopic.web.content_types import content_type, declared_type

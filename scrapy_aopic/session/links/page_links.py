@@ -2,7 +2,7 @@
 
 1. *Found*: a link is a request that the callback yields, or a URL of the :class:`~scrapy_aopic.Links` that it yields.
    Nothing else depends on which of them it is.
-2. *Admitted*, some at a time: rules on the page drop it or not (:mod:`.link_rules`), it gets its weight, its URL gets its
+2. *Admitted*, some at a time: rules on the page drop it or not (:mod:`.page_rules`), it gets its weight, its URL gets its
    normal form or is refused, and it counts as a link of the page (:mod:`.link_targets`).
 3. *Sent*: as a line of text, if it is for nothing but its URL and Scrapy does nothing to it that is not the same for all
    links of the page (:mod:`.link_lines`); else as a request, which Scrapy's own middlewares change or drop.
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.session.session import Session
     from scrapy_aopic.session.turns import Turns
 
-    from .link_rules import LinkRules
+    from .page_rules import PageRules
 
 MOST = 200
 """Links that are looked up at once: a millisecond or two, of which most is over after one read."""
@@ -59,7 +59,7 @@ class PageLinks:
     """The links of the page of *response*, while its callback yields them.
 
     Args:
-        rules: Those of the crawl on links of pages.
+        rules: Those of the crawl on pages.
         shortcuts: What happens to links on their way to the scheduler.
     """
 
@@ -85,7 +85,7 @@ class PageLinks:
     )
 
     def __init__(
-        self, response: Response, session: Session, rules: LinkRules, shortcuts: Shortcuts, spider: Spider
+        self, response: Response, session: Session, rules: PageRules, shortcuts: Shortcuts, spider: Spider
     ) -> None:
         self._response = response
         self._session = session

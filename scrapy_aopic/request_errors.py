@@ -1,4 +1,7 @@
-"""Requests that go no further, as exceptions for errbacks, and as short reasons for outcomes and stats."""
+"""Exceptions that errbacks get for requests that the crawl refuses, with short reasons for outcomes and stats.
+
+The rules that refuse a URL are in :mod:`scrapy_aopic.web.url_rules`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Which links of a page are followed, by rules on its pages: duplicates, floods of links, canonical pages, weights."""
+"""Rules on pages: which links of a page are followed (duplicates, floods of links), its canonical page, weights of links.
+
+The rules on URLs are in :mod:`scrapy_aopic.web.url_rules`.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +32,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class LinkRules:
-    """The rules of a crawl on the links of its pages.
+class PageRules:
+    """The rules of a crawl on pages whose links are found.
 
     Args:
         weigh: Says how large the shares of links are, if they differ.
