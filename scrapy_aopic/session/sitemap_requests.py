@@ -27,6 +27,7 @@ from scrapy_aopic.web.sitemaps import MAX_BYTES, MAX_ENTRIES, PAGES, Sitemap, si
 from scrapy_aopic.web.suffixes import registered_domain
 from scrapy_aopic.web.urls import is_parsable
 
+from .links.page_links import LINKS_A_READ
 from .session import Session
 from .stats import FirstOnly
 from .turns import Turns
@@ -44,9 +45,6 @@ MAX_SITEMAPS = 100
 
 MAX_DEPTH = 3
 """Indexes one above the other: the protocol allows one, and some sites have two."""
-
-_AT_ONCE = 200
-"""Pages that are yielded together: as many as are looked up together (:mod:`.links.page_links`)."""
 
 _PRIORITY = -3
 """Priority of the request for a sitemap: it waits like a page with an eighth of its cash."""
@@ -121,7 +119,7 @@ class Sitemaps:
             self._count("aopic/sitemaps/pages")
             if takes_links and is_absolute(url):
                 plain.append(url)
-                if len(plain) < _AT_ONCE:
+                if len(plain) < LINKS_A_READ:
                     continue
                 yield Links(response, plain)
             else:

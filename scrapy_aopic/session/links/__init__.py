@@ -8,5 +8,5 @@
 * :mod:`.page_rules`: rules on pages: whether their links are followed, their canonical pages
 * :mod:`.link_weights`: shares of cash (``AOPIC_LINK_WEIGHTS``)
 * :mod:`.known_pages`: requests for known pages that are wanted nevertheless
-* :mod:`.link_lines`: links as lines of text, without a request
+* :mod:`.link_writer`: writes links as lines of text, without requests
 """

@@ -5,13 +5,13 @@
 2. *Admitted*, some at a time: rules on the page drop it or not (:mod:`.page_rules`), it gets its weight, its URL gets its
    normal form or is refused, and it counts as a link of the page (:mod:`.link_targets`).
 3. *Sent*: as a line of text, if it is for nothing but its URL and Scrapy does nothing to it that is not the same for all
-   links of the page (:mod:`.link_lines`); else as a request, which Scrapy's own middlewares change or drop.
+   links of the page (:mod:`.link_writer`); else as a request, which Scrapy's own middlewares change or drop.
 
 Rule 1: a page's links are counted as the callback yields them, whatever becomes of them afterwards: the share of a link
 that is not followed goes to the virtual page.
 
 Rule 2: links keep their order. Lines wait until the page has no more of them, its callback awaits something, or
-:data:`MOST` wait, and are looked up with one read of the store; a request goes behind those that wait.
+:data:`LINKS_A_READ` wait, and are looked up with one read of the store; a request goes behind those that wait.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from scrapy_aopic.links import Links
 from scrapy_aopic.web.request_codec import is_plain
 
 from .found_link import FoundLink
-from .link_lines import LinkLines
 from .link_targets import LONG
+from .link_writer import LinkWriter
 from .purpose import link_test
 
 if TYPE_CHECKING:
@@ -44,10 +44,10 @@ if TYPE_CHECKING:
 
     from .page_rules import PageRules
 
-MOST = 200
+LINKS_A_READ = 200
 """Links that are looked up at once: a millisecond or two, of which most is over after one read."""
 
-_AT_ONCE = 50
+_LINKS_A_STEP = 50
 """Links that are admitted at once, in a tenth of a millisecond to half of one."""
 
 _WAITS = (0.0, *[0.0005] * 4, *[0.002] * 4)
@@ -72,7 +72,6 @@ class PageLinks:
         "_is_waiting",
         "_is_watched",
         "_keeps_requests",
-        "_lines",
         "_n_lines",
         "_n_links",
         "_response",
@@ -82,6 +81,7 @@ class PageLinks:
         "_to_engine",
         "_visit",
         "_waiting",
+        "_writer",
     )
 
     def __init__(
@@ -102,9 +102,9 @@ class PageLinks:
         self._keeps_requests = session.intake.keeps_requests
         # None if requests have to go through the engine.
         self._shortcut = shortcuts.of(response) if visit is not None and session.has_shortcuts else None
-        self._lines: LinkLines | None = None
+        self._writer: LinkWriter | None = None
         if self._shortcut is not None and self._shortcut.is_uniform and session.intake.takes_found:
-            self._lines = LinkLines(spider, self._shortcut)
+            self._writer = LinkWriter(spider, self._shortcut)
         if visit is not None and self._shortcut is not None:
             visit.begin_batch(self.flush)
         self._is_asked = False  # for more, by whoever takes what the callback yields
@@ -148,19 +148,19 @@ class PageLinks:
             return (item,)
         names = None
         url = item.url
-        if self._lines is not None and is_plain(item) and len(url) <= LONG:
-            names = self._lines.names(item.callback, item.errback)
+        if self._writer is not None and is_plain(item) and len(url) <= LONG:
+            names = self._writer.names(item.callback, item.errback)
         self._found.append(FoundLink(url, item, self._is_link(item), names))
         # What is more than a URL may be changed by the callback afterwards.
-        is_due = names is None or len(self._found) >= _AT_ONCE
+        is_due = names is None or len(self._found) >= _LINKS_A_STEP
         return (is_due and self._admit()) or (None,)
 
     def _take_links(self, links: Links) -> Iterator[Request | None]:
         """Take all of *links*, some at a time."""
         names = None
-        if self._lines is not None and not links.cb_kwargs:
-            names = self._lines.names(links.callback, links.errback)
-        urls, at_once = links.urls(), 1 if self._shortcut is None else _AT_ONCE
+        if self._writer is not None and not links.cb_kwargs:
+            names = self._writer.names(links.callback, links.errback)
+        urls, at_once = links.urls(), 1 if self._shortcut is None else _LINKS_A_STEP
         while some := list(islice(urls, at_once)):
             for url in some:
                 self._found.append(FoundLink(url, None, True, names if len(url) <= LONG else None, links))
@@ -179,8 +179,8 @@ class PageLinks:
         self._session.targets.admit(found, response.url)
         if visit is not None:
             visit.count(found)
-        if self._lines is not None:
-            self._lines.write(found)
+        if self._writer is not None:
+            self._writer.write(found)
         self._send(found)
         if not self._to_engine:
             return ()
@@ -254,7 +254,7 @@ class PageLinks:
                     link.kept = ref(link.request)
                 link.request = None
             self._waiting.append(link)
-        if len(self._waiting) >= MOST:
+        if len(self._waiting) >= LINKS_A_READ:
             self.flush()
 
     def _send_request(self, link: FoundLink) -> None:

@@ -1,4 +1,4 @@
-"""Links as lines of text: how those of a page are stored that are requests for nothing but a URL.
+"""Writes links of a page as lines of text, without requests: those that are for nothing but a URL.
 
 Most links are. Nothing happens to them on their way to the scheduler that is not the same for all links of the page
 (:mod:`scrapy_aopic._engine.direct_requests`), so no request is made of them before their page is about to be fetched.
@@ -28,7 +28,7 @@ Callback: TypeAlias = Callable[..., Any] | None
 _NO_NAMES = ("", "")
 
 
-class LinkLines:
+class LinkWriter:
     """Writes links of one page as lines.
 
     Args:
