@@ -27,8 +27,8 @@ sys.path[:0] = [
 import monitoring
 from patterns.listing import load, result
 
-from scrapy_aopic.metrics import OWN, SCRAPY
 from scrapy_aopic.settings import SECTIONS, Setting
+from scrapy_aopic.stats_table import OWN, SCRAPY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -1,6 +1,6 @@
 """What monitors show of a crawl, and when they call somebody: written to ``docs/monitoring/`` by ``python docs/generate.py``.
 
-Every metric is looked up by the name of its stat, so that none can be here that is not in ``scrapy_aopic.metrics``.
+Every metric is looked up by the name of its stat, so that none can be here that is not in ``scrapy_aopic.stats_table``.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import json
 import re
 from typing import Any, NamedTuple
 
-from scrapy_aopic.metrics import STATS
+from scrapy_aopic.stats_table import STATS
 
 
 def of(expression: str) -> str:

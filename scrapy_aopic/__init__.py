@@ -35,7 +35,7 @@ Scrapy's side, where those classes are:
 * :mod:`.linkextractors`: ``LinkExtractor``
 * :mod:`.request_errors`: exceptions that errbacks get for refused requests
 * :mod:`.exceptions`: all other errors
-* :mod:`.metrics`: every stat, in one table
+* :mod:`.stats_table`: every stat, in one table
 * :mod:`.settings`: every setting, in one table
 * :mod:`.commands`: ``scrapy aopic``
 * :mod:`.version`: the version

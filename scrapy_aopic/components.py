@@ -97,7 +97,7 @@ class Components:
     def _observe(self) -> None:
         """Show the crawl to OpenTelemetry, if that is installed."""
         try:
-            from .view.telemetry import observe  # noqa: PLC0415  # few crawls have it
+            from .view.opentelemetry import observe  # noqa: PLC0415  # few crawls have it
         except ImportError:
             return
         observe(self._crawler)

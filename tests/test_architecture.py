@@ -194,7 +194,7 @@ def test_the_core_can_be_imported_without_scrapy_numpy_and_a_backend():
     assert done.stdout.split() == []
 
 
-INSIDE_A_CRAWL = {"live", "questions", "telemetry", "url_settings"}
+INSIDE_A_CRAWL = {"live", "opentelemetry", "questions", "url_settings"}
 """Files of ``view`` that look at a crawl of this process, or read what it would be set to."""
 
 
@@ -387,5 +387,5 @@ def test_a_crawl_needs_no_extra():
         "storage.rocksdb",
         "testing.contracts",
         "testing.crawls",
-        "view.telemetry",
+        "view.opentelemetry",
     }

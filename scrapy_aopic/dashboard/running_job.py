@@ -14,8 +14,8 @@ from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.settings import read, read_address
 from scrapy_aopic.view.history import FILE_NAME
-from scrapy_aopic.view.measures import stats_of
 from scrapy_aopic.view.questions import Questions
+from scrapy_aopic.view.snapshot_stats import stats_of
 from scrapy_aopic.view.stored_watch import StoredWatch
 
 from .feed import Feed, FeedItem

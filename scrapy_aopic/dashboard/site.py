@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from scrapy_aopic.exceptions import AopicError, plainly
-from scrapy_aopic.view.measures import CONTENT_TYPE, exposition
+from scrapy_aopic.view.prometheus import CONTENT_TYPE, exposition
 from scrapy_aopic.view.snapshot import Snapshot, figure
 
 from .feed import Feed

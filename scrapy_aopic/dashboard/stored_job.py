@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy_aopic.settings import read_dashboard
 from scrapy_aopic.view.history import FILE_NAME
-from scrapy_aopic.view.measures import stats_of
 from scrapy_aopic.view.questions import Questions
+from scrapy_aopic.view.snapshot_stats import stats_of
 from scrapy_aopic.view.stored_watch import EVERY, StoredWatch
 
 from .feed import Feed, FeedItem

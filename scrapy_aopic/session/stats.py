@@ -1,6 +1,6 @@
 """Counts, and logs that appear only the first time.
 
-The list of all stats is :mod:`scrapy_aopic.metrics`.
+The list of all stats is :mod:`scrapy_aopic.stats_table`.
 """
 
 from __future__ import annotations

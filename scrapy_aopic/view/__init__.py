@@ -11,6 +11,7 @@ Figures:
 * :mod:`.stored_watch`: takes them again and again, with speeds
 * :mod:`.shard_states`: what a server knows of the shards of a job
 * :mod:`.host_walk`: hosts in memory, looked through in slices
+* :mod:`.snapshot_stats`: the stats that are figures of a snapshot
 * :mod:`.verdict`: what limits a crawl, from two snapshots
 * :mod:`.history`: a table that grows while the crawl runs
 
@@ -32,13 +33,13 @@ Outputs:
 * :mod:`.text_report`: text
 * :mod:`.html_report`: a page of HTML
 * :mod:`.export`: tables of pages and links
-* :mod:`.measures`: Scrapy's stats, and these for Prometheus
-* :mod:`.telemetry`: OpenTelemetry
+* :mod:`.prometheus`: Scrapy's stats as metrics for Prometheus
+* :mod:`.opentelemetry`: OpenTelemetry
 * :mod:`.output`: standard output that may be closed or full
 
 Rule 1: a snapshot is plain data and the only place that names figures: whatever shows a crawl shows one.
 
 Rule 2: nothing here changes a crawl, or keeps its event loop for more than about 2 ms.
 
-Rule 3: only :mod:`.live`, :mod:`.telemetry`, :mod:`.url_settings` and :mod:`.questions` need Scrapy.
+Rule 3: only :mod:`.live`, :mod:`.opentelemetry`, :mod:`.url_settings` and :mod:`.questions` need Scrapy.
 """

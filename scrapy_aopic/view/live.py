@@ -24,7 +24,6 @@ from scrapy_aopic.settings import read
 
 from .history import row_of
 from .host_walk import HostWalk
-from .measures import stats_of
 from .snapshot import (
     Connections,
     HostCounts,
@@ -36,6 +35,7 @@ from .snapshot import (
     forecast,
     mean_rate,
 )
+from .snapshot_stats import stats_of
 from .stored import snapshot_of_sums
 from .verdict import verdict
 

@@ -12,7 +12,7 @@ from demo_web.server import Answer, Exchange, Server
 from scrapy.statscollectors import StatsCollector
 from support.small_web import Web, html
 
-from scrapy_aopic import metrics
+from scrapy_aopic import stats_table
 from scrapy_aopic.session.topic import grading, learning
 
 
@@ -47,19 +47,19 @@ def same_chance_in_every_run(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "Random", lambda: Random(0))
 
 
-OF_THE_PACKAGE = ("aopic/", *{f"{stat.name.partition('/')[0]}/" for stat in metrics.SCRAPY})
+OF_THE_PACKAGE = ("aopic/", *{f"{stat.name.partition('/')[0]}/" for stat in stats_table.SCRAPY})
 
 
 @pytest.fixture(autouse=True)
 def only_stats_in_the_table(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No crawl sets a stat that scrapy_aopic/metrics.py does not have, or counts what is no counter."""
+    """No crawl sets a stat that scrapy_aopic/stats_table.py does not have, or counts what is no counter."""
     wrong: set[str] = set()
 
     def watch(method: str) -> None:
         change = getattr(StatsCollector, method)
 
         def watched(self: StatsCollector, key: str, *args: Any, **options: Any) -> None:
-            stat = metrics.find(key)
+            stat = stats_table.find(key)
             if key.startswith(OF_THE_PACKAGE) and (
                 stat is None or (method == "inc_value" and stat.kind != "counter")
             ):

@@ -11,14 +11,14 @@ from scrapy.http import Response
 from scrapy.utils.defer import deferred_f_from_coro_f
 from support.small_web import Follow, Web, crawl
 
-from scrapy_aopic.metrics import STATS
+from scrapy_aopic.stats_table import STATS
 
 pytest.importorskip("opentelemetry.sdk")
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from scrapy_aopic.view import telemetry as module
-from scrapy_aopic.view.telemetry import Telemetry, dotted, unit_of
+from scrapy_aopic.view import opentelemetry as module
+from scrapy_aopic.view.opentelemetry import Telemetry, dotted, unit_of
 
 Serve = Callable[[dict[str, Any]], Web]
 PAGES: dict[str, Any] = {"http://a.test/": ["http://b.test/", "http://b.test/gone"], "http://b.test/": []}
@@ -138,7 +138,7 @@ def test_no_attribute_is_a_url_and_their_number_is_bounded(reading: Reading) -> 
 async def test_a_crawl_without_the_api_is_as_any_other(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.delitem(sys.modules, "scrapy_aopic.view.telemetry")
+    monkeypatch.delitem(sys.modules, "scrapy_aopic.view.opentelemetry")
     monkeypatch.setitem(sys.modules, "opentelemetry.metrics", None)
     web = serve(PAGES)
     await crawl(Follow, SCHEDULER)

@@ -8,7 +8,6 @@ import pytest
 from msgspec.structs import replace
 
 from scrapy_aopic.view.lines import duration, size, summary
-from scrapy_aopic.view.measures import stats_of
 from scrapy_aopic.view.snapshot import (
     Connections,
     ControlFigures,
@@ -25,6 +24,7 @@ from scrapy_aopic.view.snapshot import (
     TransferFigures,
     Verdict,
 )
+from scrapy_aopic.view.snapshot_stats import stats_of
 from scrapy_aopic.view.verdict import LIMITS, verdict
 
 BEFORE = Snapshot(

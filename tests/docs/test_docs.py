@@ -20,7 +20,7 @@ from scrapy.utils.defer import deferred_f_from_coro_f
 from support.small_web import crawl
 
 import scrapy_aopic
-from scrapy_aopic import metrics
+from scrapy_aopic import stats_table
 from scrapy_aopic.commands import SUBCOMMANDS
 from scrapy_aopic.core.layout import FORMAT
 from scrapy_aopic.dashboard.site import EXPLAINER
@@ -86,7 +86,7 @@ OF_STATS = re.compile(r"(aopic|dupefilter|robotstxt|scheduler)/[\w/<>. ]*[\w<>]"
 def stats_in_the_code() -> Iterator[str]:
     """Every text in the package that is the name of a stat, wherever it is used."""
     for name, path in SOURCES.items():
-        if name != "metrics.py":
+        if name != "stats_table.py":
             for node in ast.walk(generate.tree_of(path)):
                 if isinstance(node, ast.expr):
                     yield from filter(OF_STATS.fullmatch, values_of(node))
@@ -106,31 +106,33 @@ async def test_every_stat_is_in_the_table_and_every_one_in_the_table_is_set() ->
     in_a_crawl = {name for name in crawler.stats.get_stats() if name.startswith("aopic/")}
     in_the_code = set(stats_in_the_code()) - {"aopic/<", "aopic/job/<"}  # set at the end of each crawl
     assert {
-        name for name in in_the_code | in_a_crawl if metrics.find(name.replace("<", "<any>")) is None
+        name for name in in_the_code | in_a_crawl if stats_table.find(name.replace("<", "<any>")) is None
     } == set()
     is_set = {
-        stat.name for name in in_the_code | in_a_crawl if (stat := metrics.find(name.replace("<", "<any>")))
+        stat.name
+        for name in in_the_code | in_a_crawl
+        if (stat := stats_table.find(name.replace("<", "<any>")))
     }
-    is_set |= {name for name, stat in metrics.STATS.items() if stat.figure}
-    assert set(metrics.STATS) - is_set == set()
+    is_set |= {name for name, stat in stats_table.STATS.items() if stat.figure}
+    assert set(stats_table.STATS) - is_set == set()
 
 
 def test_the_names_of_stats_are_names_of_metrics() -> None:
-    names = [stat.metric for stat in metrics.STATS.values()]
+    names = [stat.metric for stat in stats_table.STATS.values()]
     assert [name for name in names if not re.fullmatch(r"(aopic|scrapy)_[a-z0-9_]+", name)] == []
     assert len(set(names)) == len(names)
-    assert metrics.STATS["aopic/outcomes/<outcome>"].metric == "aopic_outcomes_total"
-    assert metrics.STATS["aopic/outcomes/<outcome>"].label == "outcome"
-    assert metrics.STATS["aopic/job/queued"].metric == "aopic_job_queued"
-    assert metrics.find("aopic/outcomes/http 404") is metrics.STATS["aopic/outcomes/<outcome>"]
-    assert metrics.find("aopic/outcomes/") is metrics.find("aopic/job") is None
+    assert stats_table.STATS["aopic/outcomes/<outcome>"].metric == "aopic_outcomes_total"
+    assert stats_table.STATS["aopic/outcomes/<outcome>"].label == "outcome"
+    assert stats_table.STATS["aopic/job/queued"].metric == "aopic_job_queued"
+    assert stats_table.find("aopic/outcomes/http 404") is stats_table.STATS["aopic/outcomes/<outcome>"]
+    assert stats_table.find("aopic/outcomes/") is stats_table.find("aopic/job") is None
 
 
 @each_document
 def test_no_other_stat_is_mentioned(name: str) -> None:
     files = {"aopic/format", "aopic/landed"}  # of the store in a job folder
     said = set(re.findall(r"`(aopic/[\w/]+<?\w*>?)`", TEXTS[name])) - files
-    assert [stat for stat in said if metrics.find(stat) is None] == []
+    assert [stat for stat in said if stats_table.find(stat) is None] == []
 
 
 # Commands

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrapy_aopic.metrics import STATS
-from scrapy_aopic.view.measures import exposition, plain
+from scrapy_aopic.stats_table import STATS
+from scrapy_aopic.view.prometheus import exposition, plain
 
 parser = pytest.importorskip("prometheus_client.parser")
 

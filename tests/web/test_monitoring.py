@@ -17,7 +17,7 @@ from support.prometheus import PROMETHEUS, Prometheus
 
 from scrapy_aopic.dashboard.feed import FeedItem
 from scrapy_aopic.dashboard.site import Shown, make_site
-from scrapy_aopic.metrics import STATS
+from scrapy_aopic.stats_table import STATS
 from scrapy_aopic.view.snapshot import Snapshot
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -1,8 +1,8 @@
 """The metrics of a crawl through OpenTelemetry, if its API is installed (``pip install scrapy-aopic[otel]``).
 
-Rule 1: they are those of :mod:`.measures`, under their names with dots: ``aopic/pages/visited`` is ``aopic.pages.visited``.
-All are observed: whoever reads them calls back, in a thread of its own, and between two readings they cost nothing. Without
-an SDK that the user has set up nobody calls.
+Rule 1: they are those of :func:`~scrapy_aopic.stats_table.metrics_of`, under names with dots: ``aopic/pages/visited`` is
+``aopic.pages.visited``. All are observed: an SDK that the user has set up calls back in a thread of its own when it reads
+them. Between two readings, or without an SDK, they cost nothing.
 
 Rule 2: the instruments are those of the process, however many crawls it has, one after another or at once. The attribute
 ``spider`` distinguishes these. A counter never falls: what the earlier crawls of a spider have counted is added.
@@ -19,10 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from opentelemetry.metrics import Observation, get_meter
 from scrapy import signals
 
-from scrapy_aopic.metrics import STATS, Stat, find
+from scrapy_aopic.stats_table import STATS, Stat, find, metrics_of
 from scrapy_aopic.version import __version__
-
-from .measures import measures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -127,7 +125,7 @@ class Telemetry:
         for name in self._ended.keys() | self._running.keys():
             # A copy of a dictionary is made at once, whatever the thread of the crawl does.
             stats = self._with_earlier(name, dict(self._running.get(name, dict)()))
-            for metric, (stat, values) in measures(stats).items():
+            for metric, (stat, values) in metrics_of(stats).items():
                 series = found.setdefault(metric, Series(stat, {}))
                 series.values.update({(name, label): value for label, value in values.items()})
         return found

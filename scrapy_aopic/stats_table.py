@@ -15,7 +15,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 Kind: TypeAlias = Literal["counter", "gauge"]
 """A counter begins at 0 in each run and only grows; a gauge is as it is."""
@@ -503,8 +506,50 @@ STATS = {stat.name: stat for stat in (*OWN, *SCRAPY)}
 """All stats by name."""
 
 
+_MOST = 64
+"""Values of a label: more than any family has reasons. What is beyond them is counted together, as ``other``."""
+
+_LONGEST = 64
+"""Characters of the value of a label."""
+
+
 def find(name: str) -> Stat | None:
     """The stat called *name*, or its family; ``None`` if it is not a stat of this package."""
     return STATS.get(name) or next(
         (stat for stat in STATS.values() if stat.label and stat.matches(name)), None
     )
+
+
+class Metric(NamedTuple):
+    """A stat, or a family of stats, with its values in a crawl.
+
+    Attributes:
+        values: By the value of the label; of a single stat the one under the empty text.
+    """
+
+    stat: Stat
+    values: dict[str, float]
+
+
+def metrics_of(stats: Mapping[str, Any]) -> dict[str, Metric]:
+    """The metrics of *stats* (of a crawl, by name), by the names that Prometheus has for them.
+
+    Names that are not in the table are left out: those of other packages may be without bound. Labels are bounded, too: at
+    most :data:`_MOST` values for a family, none of them a URL.
+    """
+    found: dict[str, Metric] = {}
+    for name in sorted(stats):
+        value = stats[name]
+        stat = find(name)
+        if stat is None or isinstance(value, bool) or not isinstance(value, (int, float)):
+            continue
+        _, values = found.setdefault(stat.metric, Metric(stat, {}))
+        label = _label(name.removeprefix(stat.name.partition("<")[0])) if stat.label else ""
+        if label not in values and len(values) >= _MOST:
+            label = "other"
+        values[label] = values.get(label, 0) + value
+    return found
+
+
+def _label(text: str) -> str:
+    return text if len(text) <= _LONGEST and "://" not in text else "other"
