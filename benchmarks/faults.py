@@ -1,6 +1,6 @@
 """Crawl with three workers through each fault that may happen to them, again and again, and judge what they did.
 
-    python benchmarks/faults.py [--times 10] [--seed 1] [--lease 2] [--keep FOLDER] [FAULT ...]
+    python benchmarks/faults.py [--times 10] [--seed 1] [--lock-timeout 2] [--keep FOLDER] [FAULT ...]
     python benchmarks/faults.py --commands [--each 1]
 
 Other faults are in ``kills.py`` (kills of a crawl, and its items), ``races.py`` (processes that run into each other at one
@@ -49,7 +49,9 @@ def main() -> int:
     parser.add_argument("faults", nargs="*", choices=[[], *FAULTS, *CONTROLS], help="all, if none is named")
     parser.add_argument("--times", type=int, default=10, help="each (%(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="the first of as many (%(default)s)")
-    parser.add_argument("--lease", type=float, default=2.0, help="AOPIC_REDIS_LEASE, seconds (%(default)s)")
+    parser.add_argument(
+        "--lock-timeout", type=float, default=2.0, help="AOPIC_REDIS_LOCK_TIMEOUT, seconds (%(default)s)"
+    )
     parser.add_argument("--keep", type=Path, help="folder for what there is to see of wrong crawls")
     parser.add_argument("--commands", action="store_true", help="the faults of commands, instead")
     parser.add_argument(
@@ -70,7 +72,7 @@ def main() -> int:
                 kept = options.keep / f"{name}-{seed}" if options.keep and name not in CONTROLS else None
                 try:
                     workers, verdict = crawl_through(
-                        Path(folder), fault, seed, lease=options.lease, **settings
+                        Path(folder), fault, seed, lock_timeout=options.lock_timeout, **settings
                     )
                 except Exception:  # noqa: BLE001 (that is a result, too)
                     wrong += 1

@@ -76,7 +76,7 @@ def main() -> int:
                 web.url,
                 AOPIC_STORE="redis",
                 AOPIC_SHARDS=options.shards,
-                AOPIC_REDIS_LEASE=1.0,
+                AOPIC_REDIS_LOCK_TIMEOUT=1.0,
                 REDIS_URL=url,
                 JOBDIR="",
             )
@@ -111,7 +111,7 @@ def main() -> int:
                     violations = [str(error)]
                 if not violations and number * options.resumed // len(cuts) >= resumed:
                     resumed += 1
-                    time.sleep(1.0)  # until its leases have ended
+                    time.sleep(1.0)  # until its locks have expired
                     crawl(redis.url, 1)
                     visited, queued, violations = check(redis.url, options.shards)
                     if (visited, queued) != (n_pages, 0):

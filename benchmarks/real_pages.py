@@ -140,7 +140,7 @@ def together(folder: Path, sites: Sites | Demo, n_pages: int, *, changes: bool) 
     with ExitStack() as stack:
         redis = stack.enter_context(redis_server.Server(folder / "server"))
         web = stack.enter_context(Server(sites.answer).run_in_thread())
-        workers = Workers(folder, redis, web, lease=10.0, spider=sites.spider, **SETTINGS)
+        workers = Workers(folder, redis, web, lock_timeout=10.0, spider=sites.spider, **SETTINGS)
         stack.callback(workers.close)
         for _ in range(1 if changes else 3):
             workers.start()

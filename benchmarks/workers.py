@@ -10,7 +10,7 @@ of this together. What the server was asked for in between is from its ``INFO co
 (``HMGET``, of which a page may send several at once), and transactions; the longest of these is what a reader had to wait
 (the 99.9th percentile of ``INFO latencystats``). *Waits* are those of the workers' event loops for the server, a page and
 over the whole crawl, and what all but one in a thousand of them took at most. *Requests to commit* are those of the threads that
-write, each of which is a round trip; transactions are those of leases and looks at the other workers, too. ``--latency`` adds so much to each reply of the server.
+write, each of which is a round trip; transactions are those of locks and looks at the other workers, too. ``--latency`` adds so much to each reply of the server.
 *Worst* is the longest transaction of all, to the millisecond (``LATENCY LATEST``). ``redis-links`` is a crawl with the add-on whose spider yields ``Links``, as this
 package would have it; all others have a spider with Scrapy's link extractor and a request for each link. The last two have no gaps between requests here, and make 8 at once to a host.
 """

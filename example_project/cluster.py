@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 WORKERS = 3
 SHARDS = 12
-LEASE = 3
+LOCK_TIMEOUT = 3
 """Seconds after which the others take the shards of the one that was killed."""
 FACTOR = 10
 """Default of AOPIC_POLITENESS_FACTOR."""
@@ -89,7 +89,7 @@ def run(seconds: float) -> int:
             "AOPIC_STORE": "redis",
             "REDIS_URL": url,
             "AOPIC_SHARDS": SHARDS,
-            "AOPIC_REDIS_LEASE": LEASE,
+            "AOPIC_REDIS_LOCK_TIMEOUT": LOCK_TIMEOUT,
             "AOPIC_REPORT": False,
             "LOG_LEVEL": "ERROR",
         }
@@ -113,7 +113,7 @@ def run(seconds: float) -> int:
         time.sleep(seconds / 3)
         show(aopic("status", url))
         workers[0].kill()
-        say(f"worker {workers[0].pid} was killed; its shards are taken over within {LEASE} s")
+        say(f"worker {workers[0].pid} was killed; its shards are taken over within {LOCK_TIMEOUT} s")
         time.sleep(2 * seconds / 3)
         show(aopic("status", url))
         say("the others are stopped, and settle what is in flight")

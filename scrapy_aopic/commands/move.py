@@ -92,7 +92,7 @@ def _on_server(place: Place, settings: BaseSettings) -> Address:
         raise UsageError(f"REDIS_URL must name the server of the job, which {place} does not")
     named = read_address(settings)
     if named.url or "host" in named.parameters:
-        return Address(place.address.key, named.url, named.parameters, lease=named.lease)
+        return Address(place.address.key, named.url, named.parameters, lock_timeout=named.lock_timeout)
     return complete_address(place.address, settings)
 
 

@@ -1,6 +1,6 @@
 """Moves shards from one job folder to another, or lets them start over because their disk is lost.
 
-Rule 1: the leases and the locks of the folders are taken first, so no worker uses them, and one that was taken for dead can
+Rule 1: the locks of the folders, on the server and on the disk, are taken first, so no worker uses them, and one that was taken for dead can
 show nothing any more.
 
 Rule 2: a shard is copied as a whole (:mod:`.backup`), then the server is told, then the old one is removed. The server's
@@ -25,7 +25,7 @@ from scrapy_aopic.storage.disk_shard import number_of
 from scrapy_aopic.storage.disk_workers import assign, place_of, read_heads, read_homes
 from scrapy_aopic.storage.redis.keys import Keys
 from scrapy_aopic.storage.redis.membership import read_cut
-from scrapy_aopic.storage.redis.writer_lease import WriterLease
+from scrapy_aopic.storage.redis.server_lock import ServerLock
 
 from .backup import backup
 
@@ -60,7 +60,7 @@ def move(
     _check_job(address)
     with ExitStack() as opened:
         opened.enter_context(lock_job(store_folder(source), _TASK))
-        _take_lease(address, home.name, opened)
+        _take_lock(address, home.name, opened)
         name = _open_target(target, address, opened)
         homes = read_homes(address)
         moved = [*numbers] or [
@@ -110,7 +110,7 @@ def begin_anew(target: Path, address: Address, numbers: Sequence[int]) -> Homes:
                     f"{shard_folder(target, number)} if it is lost. Nothing was changed."
                 )
         for other in sorted({homes.of[number] for number in numbers} - {name}):
-            _take_lease(address, other, opened)
+            _take_lock(address, other, opened)
         assign(address, numbers, name, place_of(target), anew=True)
     return homes
 
@@ -128,13 +128,13 @@ def _open_target(target: Path, address: Address, opened: ExitStack) -> str:
     opened.enter_context(lock_job(store_folder(target), _TASK))
     cut = read_cut(address)
     name = open_home(target, address, cut.shards if cut is not None else 0).name
-    _take_lease(address, name, opened)
+    _take_lock(address, name, opened)
     return name
 
 
-def _take_lease(address: Address, name: str, opened: ExitStack) -> None:
+def _take_lock(address: Address, name: str, opened: ExitStack) -> None:
     where = address.of_home(name)
-    opened.callback(WriterLease(where, Keys(where), task=_TASK).close)
+    opened.callback(ServerLock(where, Keys(where), task=_TASK).close)
 
 
 def _copy(old: Path, new: Path, *, progress: bool) -> None:

@@ -1,6 +1,6 @@
 """Damaged jobs made whole, as far as anything of them is left.
 
-Rule 1: no other process may change the job meanwhile: a repair has the lock of its folder, or the leases of all of its stores on the
+Rule 1: no other process may change the job meanwhile: a repair has the lock of its folder, or the locks of all of its stores on the
 server.
 
 Rule 2: what is left is copied first, and the damaged store is not changed. A new store is made beside it, and takes its place
@@ -45,7 +45,7 @@ from scrapy_aopic.storage.redis.replacing import (
     remove_store,
 )
 from scrapy_aopic.storage.redis.salvage import copy_remains
-from scrapy_aopic.storage.redis.writer_lease import WriterLease
+from scrapy_aopic.storage.redis.server_lock import ServerLock
 from scrapy_aopic.storage.registry import kind_in
 from scrapy_aopic.view.auditing import audit_store
 from scrapy_aopic.web.request_rows import IN_MEMORY, SLOT, url_of, values_of
@@ -173,7 +173,7 @@ def _repair_on_server(job: ServerPlace) -> list[RepairedStore]:
     places = [one.of_shard(number) for number in range(cut.shards)] if cut is not None else [one]
     with ExitStack() as opened:
         for place in places:
-            opened.callback(WriterLease(place, Keys(place), task="repair").close)
+            opened.callback(ServerLock(place, Keys(place), task="repair").close)
         folder = Path(opened.enter_context(TemporaryDirectory(prefix="scrapy-aopic-")))
         stores, gaps = [], []
         for number, place in enumerate(places):

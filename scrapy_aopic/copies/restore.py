@@ -3,7 +3,7 @@
 Rule 1: the job is there only when all of it is. Of a job in shards, how it is cut is noted last; the store of a job in one
 piece is made beside its place, and renamed.
 
-Rule 2: while it is being made, the leases of its stores are held, so that no crawl begins with half of it. What a restore left
+Rule 2: while it is being made, the locks of its stores are held, so that no crawl begins with half of it. What a restore left
 behind that was killed is removed by the next one.
 """
 

@@ -1,7 +1,7 @@
 """A worker of a job in several shards, which holds some of them: as many as every other worker, give or take one.
 
 Rule 1: there is no coordinator. Each worker sees the same list of workers and shards, and counts its share by it. Who has too many
-shards hands some over, who has too few takes those that nobody holds; the lease of each store decides between two.
+shards hands some over, who has too few takes those that nobody holds; the lock of each store decides between two.
 
 Rule 2: a shard whose commit was refused is dropped, and the crawl goes on with the others. What else goes wrong with a store
 ends the crawl, as it does for a job in one piece.
@@ -30,7 +30,7 @@ from scrapy_aopic.core.ledger import NOWHERE, Sums
 from scrapy_aopic.core.shard import ShardId
 from scrapy_aopic.exceptions import GoneError, LostError, StorageError, UnreachableError
 from scrapy_aopic.place.shard_places import OnServer
-from scrapy_aopic.storage.redis.writer_lease import InUseError
+from scrapy_aopic.storage.redis.server_lock import InUseError
 
 from .clock import ServerTime, SharedClock, read_mark
 from .cluster_shard import ClusterShard
@@ -159,7 +159,7 @@ class ClusterWorker:
             if has_topic:
                 self.learning = SharedLearning(address, self._registry.token, self.crawl.harvest)
                 opened.callback(self.learning.close)
-            self._exchange = Exchange(self._registry, address.lease, self._keeper.pause)
+            self._exchange = Exchange(self._registry, address.lock_timeout, self._keeper.pause)
             self._opened = opened.pop_all()
 
     # -- how it is
@@ -176,7 +176,7 @@ class ClusterWorker:
 
     @property
     def is_behind(self) -> bool:
-        """Whether nothing may be leased, because no shard is held, the last commits of all are too old, or the lease ends."""
+        """Whether nothing may be leased, because no shard is held, the last commits of all are too old, or the lock may soon expire."""
         held, now = self.shards.values(), self.clock()
         return self._keeper.is_fading or all(each.commits.is_behind and each.has_work(now) for each in held)
 
@@ -288,7 +288,7 @@ class ClusterWorker:
         """*held* may be a shard that this process has lost without knowing it yet.
 
         Then letters that its next owner has sent, or has removed, look like damage. So what goes wrong stops this shard
-        alone; a moment later its lease shows what it was: see :meth:`_drop`.
+        alone; a moment later its lock shows what it was: see :meth:`_drop`.
         """
         try:
             yield
@@ -513,7 +513,7 @@ class ClusterWorker:
             return
         is_dropped = isinstance(error, LostError) or (held.is_torn and isinstance(error, UnreachableError))
         if not is_dropped:
-            # What another worker has changed meanwhile looks damaged; the lease soon shows it. And a server that is
+            # What another worker has changed meanwhile looks damaged; the lock soon shows it. And a server that is
             # restarted takes no commit for a moment.
             if self._is_odd(held.number):
                 self._failure = error
@@ -532,9 +532,9 @@ class ClusterWorker:
         self._opener.submit(held.close)
 
     def _is_odd(self, number: int) -> bool:
-        """Whether a shard cannot be used, or opened, for so long that this is no matter of leases or of a restart."""
+        """Whether a shard cannot be used, or opened, for so long that this is no matter of locks or of a restart."""
         since = self._odd.setdefault(number, time.monotonic())
-        return time.monotonic() - since > self._address.lease
+        return time.monotonic() - since > self._address.lock_timeout
 
     def close(self, inspect: Callable[[Store], None] | None) -> None:
         """Commit what is left of all shards, waiting for it, and let others have them; see :meth:`.job.Job.close`.

@@ -3,10 +3,10 @@
 Rule 1: a shard has a home, and is opened nowhere else: there is no hand-over, and nobody takes the shards of a worker that
 has died. Their mail waits until it is back, or until somebody decides that they are lost (:mod:`scrapy_aopic.copies.moving`).
 
-Rule 2: what is on the disk counts. A worker that comes back after its lease has ended, or after a crash, opens its shards
+Rule 2: what is on the disk counts. A worker that comes back after its lock has expired, or after a crash, opens its shards
 at their last commits and shows those. It does so only if nobody has seen later ones: then the folder is an old copy.
 
-Rule 3: a worker that has lost its lease, or cannot reach the server for as long, ends: somebody may have decided about its
+Rule 3: a worker that has lost its lock, or cannot reach the server for as long, ends: somebody may have decided about its
 shards.
 """
 
@@ -25,7 +25,7 @@ from scrapy_aopic.storage.disk_shard import DiskShard, number_of
 from scrapy_aopic.storage.disk_workers import InHomes, claim, new_name, place_of, read_homes, read_traces
 from scrapy_aopic.storage.redis.keys import Keys
 from scrapy_aopic.storage.redis.membership import Registry
-from scrapy_aopic.storage.redis.writer_lease import InUseError, WriterLease
+from scrapy_aopic.storage.redis.server_lock import InUseError, ServerLock
 
 from .commit_thread import one_by_one
 
@@ -51,7 +51,7 @@ _LEAST_MB = 4
 
 
 class OnDisk:
-    """The shards of the job at *address* that are in *folder*, with the lease of it.
+    """The shards of the job at *address* that are in *folder*, with the lock of it.
 
     Args:
         cut: How the job is cut.
@@ -78,15 +78,15 @@ class OnDisk:
         self._awaited: dict[int, Sequence[int]] = {}
         home = open_home(folder, address, cut.shards)
         where = address.of_home(home.name)
-        self._lease = WriterLease(where, Keys(where), task="crawl")
+        self._lock = ServerLock(where, Keys(where), task="crawl")
         try:
             self._homes, own = self._claim(home.name)
             self.own: Sequence[int] | None = own
             self._memory_mb = max(memory_mb // len(own), _LEAST_MB)
-            places = InHomes(address, cut.shards, self._lease, home.name)
+            places = InHomes(address, cut.shards, self._lock, home.name)
             self.registry = Registry(address, cut.shards, places)
         except BaseException:
-            self._lease.close()
+            self._lock.close()
             raise
 
     def _claim(self, name: str) -> tuple[Homes, Sequence[int]]:
@@ -116,15 +116,15 @@ class OnDisk:
     def failure(self) -> StorageError | None:
         """Why the folder may not be crawled any more; ``None`` if it may."""
         try:
-            self._lease.check()
+            self._lock.check()
         except LostError as error:
             return error
         return None
 
     @property
     def is_fading(self) -> bool:
-        """Whether half of the lease has passed without a renewal."""
-        return self._lease.is_fading
+        """Whether half of the lock's time has passed without a renewal."""
+        return self._lock.is_fading
 
     def open_store(self, number: int, look: Look | None, clock: Callable[[], float]) -> DiskShard:
         """Open the store of a shard, unless others have seen more of it than it holds."""
@@ -200,7 +200,7 @@ class OnDisk:
 
     def close(self) -> None:
         """Let others have the folder."""
-        self._lease.close()
+        self._lock.close()
 
 
 def open_home(folder: Path, address: Address, shards: int) -> Home:

@@ -28,18 +28,18 @@ class Exchange:
     """Looks at the shards of a job by *registry*, and posts what it is given.
 
     Args:
-        lease: Seconds after which others take this process for dead.
+        lock_timeout: Seconds after which others take this process for dead.
         pause: Seconds between looks, and between posts: what a letter is late, beside the commits of sender and receiver.
 
     Attributes:
         own: Shards that are held, and which time each was opened; to be kept up to date.
     """
 
-    def __init__(self, registry: Registry, lease: float, pause: float) -> None:
+    def __init__(self, registry: Registry, lock_timeout: float, pause: float) -> None:
         self.own: Mapping[int, int] = {}
         self._registry = registry
-        self._lease = lease
-        self._pause = min(pause, lease / 5)
+        self._lock_timeout = lock_timeout
+        self._pause = min(pause, lock_timeout / 5)
         self._using = threading.Lock()
         self._posts: list[Post] = []
         self._done: list[Post] = []
@@ -57,7 +57,7 @@ class Exchange:
         """Why the server was not reached for so long that others take over, or has the job no more; ``None`` otherwise."""
         if isinstance(self._error, GoneError):
             return self._error
-        return self._error if time.monotonic() - self._reached_at > self._lease else None
+        return self._error if time.monotonic() - self._reached_at > self._lock_timeout else None
 
     def post(self, post: Post) -> None:
         """Show others *post*, soon."""

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.shards.cut import WHOLE
-from scrapy_aopic.storage import Leased
+from scrapy_aopic.storage import Locked
 
 from .clock import JobClock, read_mark
 from .commit_thread import JointCommits, one_by_one
@@ -33,12 +33,12 @@ _JUMP = 5.0
 """Seconds by which the machine's clock may differ from the job's before this is said."""
 
 
-class _NoLease:
+class _NoLock:
     """Of a store that nobody else can have: the lock of the job's folder sees to that."""
 
     is_fading = False
 
-    def check_lease(self) -> None:
+    def check_lock(self) -> None:
         """Nothing can be lost."""
 
 
@@ -72,7 +72,7 @@ class OnlyWorker:
         interval: float,
     ) -> None:
         self._check = check
-        self._is_leased = isinstance(store, Leased)
+        self._can_be_lost = isinstance(store, Locked)
         try:
             self.clock = _clock_of(store, name)
             check()
@@ -82,7 +82,7 @@ class OnlyWorker:
         self._joint = JointCommits(executor.submit, self._write, side_files)
         self._shard = shard = OpenShard(
             store,
-            store if isinstance(store, Leased) else _NoLease(),
+            store if isinstance(store, Locked) else _NoLock(),
             policy,
             self.clock,
             WHOLE,
@@ -129,12 +129,12 @@ class OnlyWorker:
     @property
     def is_behind(self) -> bool:
         """Whether the last commit that landed is too old to lease another page, or the right to the store may soon be lost."""
-        return self._shard.commits.is_behind or (self._is_leased and self._shard.is_fading)
+        return self._shard.commits.is_behind or (self._can_be_lost and self._shard.is_fading)
 
     def permit(self, host: str, lease: Lease | None) -> Callable[[], bool] | None:
-        """See :meth:`.job.Job.permit`; a store that is not leased is always ours."""
+        """See :meth:`.job.Job.permit`; a store whose lock cannot expire is always ours."""
         del host
-        return partial(self._shard.is_safe, lease) if self._is_leased else None
+        return partial(self._shard.is_safe, lease) if self._can_be_lost else None
 
     def tick(self, steps: int) -> bool:
         """Let a commit begin or end, if it is time."""
@@ -144,7 +144,7 @@ class OnlyWorker:
 
     def size_bytes(self) -> int | None:
         """Size of the store; ``None`` if that takes a question to a server."""
-        return None if self._is_leased else self._shard.store.size_bytes()
+        return None if self._can_be_lost else self._shard.store.size_bytes()
 
     def rank(self) -> None:
         """See :meth:`.job.Job.rank`."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.ports import Store
     from scrapy_aopic.core.shard import ShardId
     from scrapy_aopic.exceptions import StorageError
-    from scrapy_aopic.storage import Leased
+    from scrapy_aopic.storage import Locked
 
     from .clock import JobClock
 
@@ -56,7 +56,7 @@ class OpenShard:
     def __init__(
         self,
         store: Store,
-        owner: Leased,
+        owner: Locked,
         policy: Policy,
         clock: JobClock,
         shard_id: ShardId,
@@ -103,7 +103,7 @@ class OpenShard:
     def _loss(self) -> LostError | None:
         """Why its store is no longer this process's, which may be known before a commit is due."""
         try:
-            self._owner.check_lease()
+            self._owner.check_lock()
         except LostError as error:
             return error
         return None

@@ -72,7 +72,7 @@ class Keeper(Protocol):
 
 
 class OnServer:
-    """Shards whose stores are on the server: whoever has the lease of one may open it, for so long.
+    """Shards whose stores are on the server: whoever has the lock of one may open it, for so long.
 
     Args:
         folder: Job folder of the worker, if it has one.
@@ -85,7 +85,7 @@ class OnServer:
     pause = 0.2  # what a hand-over takes; a look takes the server some tens of microseconds
     own: Sequence[int] | None = None
     failure: StorageError | None = None
-    is_fading = False  # each shard has a lease of its own
+    is_fading = False  # each shard has a lock of its own
 
     def __init__(self, folder: Path | None, address: Address, shards: int) -> None:
         from scrapy_aopic.storage.redis.store import GroupWriter  # noqa: PLC0415 (only for jobs on a server)

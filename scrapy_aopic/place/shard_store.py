@@ -23,7 +23,7 @@ class ShardStore(Store, Protocol):
         """What names its last commit, as no other commit is named."""
         ...
 
-    def check_lease(self) -> None:
+    def check_lock(self) -> None:
         """Do nothing if nobody else may change it, as far as that is known without waiting.
 
         Raises:

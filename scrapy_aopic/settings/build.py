@@ -167,7 +167,7 @@ def read_address(settings: Mapping[Any, Any], spider: str = "") -> Address:
         key.replace("%(spider)s", re.sub(r"[\s{}]", "_", spider)),
         str(url),
         parameters,
-        lease=read(settings, "AOPIC_REDIS_LEASE"),
+        lock_timeout=read(settings, "AOPIC_REDIS_LOCK_TIMEOUT"),
     )
 
 

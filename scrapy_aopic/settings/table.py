@@ -18,7 +18,7 @@ from scrapy_aopic.core.politeness import LONGEST_WAIT
 from scrapy_aopic.core.revisits import Recrawl
 from scrapy_aopic.core.spending import SPENDING
 from scrapy_aopic.exceptions import ANY_ERROR, SettingError
-from scrapy_aopic.storage.address import LEASE, MAX_SHARDS
+from scrapy_aopic.storage.address import LOCK_TIMEOUT, MAX_SHARDS
 from scrapy_aopic.web.url_rules import BROAD_RULES, CHANGES, LIMITS, PLAIN_RULES, REFUSALS
 
 from . import parse
@@ -373,16 +373,16 @@ _STORAGE = (
         0,
         whole(0, MAX_SHARDS),
         "Number of workers that keep shards on their own disks, each in its job folder; it is fixed when the job begins. "
-        "The server that `REDIS_URL` names then has only leases and the mail between shards; see "
+        "The server that `REDIS_URL` names then has only locks and the mail between shards; see "
         "[Many machines](many-machines.md#shards-on-disks). "
         "0 to keep shards on the server.",
     ),
     Setting(
-        "AOPIC_REDIS_LEASE",
-        LEASE,
+        "AOPIC_REDIS_LOCK_TIMEOUT",
+        LOCK_TIMEOUT,
         number(0.3, 3600, of="seconds"),
-        "How long a job in Redis stays with a process that has died, and how long the server may be out of reach before a "
-        "crawl stops. "
+        "How soon the lock on a job in Redis expires if the process that has it does not renew it: how long the job stays with "
+        "a process that has died, and how long the server may be out of reach before a crawl stops. "
         "The next crawl waits that long at most.",
         "seconds",
     ),

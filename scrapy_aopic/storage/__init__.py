@@ -25,13 +25,13 @@ from .address import Address
 from .copying import arrange, copy_store, finish_store, is_finished, make_store
 from .lock import lock_job, lock_store
 from .opening import check_in_folder, exists, note_server, open_for_repair, open_snapshot, open_store
-from .registry import Backend, Compacts, Leased, Repairs, VerifiesStructure, is_safe, use
+from .registry import Backend, Compacts, Locked, Repairs, VerifiesStructure, is_safe, use
 
 __all__ = [
     "Address",
     "Backend",
     "Compacts",
-    "Leased",
+    "Locked",
     "Repairs",
     "VerifiesStructure",
     "arrange",

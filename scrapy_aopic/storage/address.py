@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 SCHEMES = ("redis", "rediss", "unix")
 """Schemes of the URL of a server: plain, over TLS, through a local socket."""
 
-LEASE = 10.0
+LOCK_TIMEOUT = 10.0
 """Seconds for which a crawl waits at most after another one was killed, and for which the network may be cut."""
 
 MAX_SHARDS = 256
@@ -31,15 +31,15 @@ class Address:
         key: What the keys of the job begin with.
         url: Of the server, as redis-py reads it; empty for parameters only.
         parameters: For redis-py's client, in addition; ``redis_cls`` is its class.
-        lease: Seconds after which another process may have the job if the one that has it has died.
+        lock_timeout: Seconds after which the lock of a process that has died expires, so that another may have the job.
         shard: Number of the shard whose store is meant, -1 for the job itself.
-        home: Name of the job folder whose lease is meant, if the shards are on disks; empty for the job itself.
+        home: Name of the job folder whose lock is meant, if the shards are on disks; empty for the job itself.
     """
 
     key: str
     url: str = field(default="", repr=False)
     parameters: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    lease: float = LEASE
+    lock_timeout: float = LOCK_TIMEOUT
     shard: int = -1
     home: str = ""
 
@@ -48,7 +48,7 @@ class Address:
         return replace(self, shard=number)
 
     def of_home(self, name: str) -> Address:
-        """Where the lease of a job folder with shards of the job is."""
+        """Where the lock of a job folder with shards of the job is."""
         return replace(self, home=name)
 
     def __str__(self) -> str:

@@ -58,7 +58,7 @@ class DiskShard:
         """What names the last commit: this opening, and the number."""
         return f"{self._token} {self.number}".encode()
 
-    def check_lease(self) -> None:
+    def check_lock(self) -> None:
         """Nothing can be lost: the folder is this process's own as long as it has the lock."""
 
     @property

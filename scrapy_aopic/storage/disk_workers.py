@@ -2,10 +2,10 @@
 
 1. Each shard has one *home*, a job folder, which the server names. Free shards are given to the folders that come first;
    after that a home changes only by a command (``scrapy aopic move``), while no worker has the folders in use.
-2. A worker has a *lease* of its folder (:mod:`scrapy_aopic.storage.redis.writer_lease`), one for all shards in it. It keeps a copy of the folder on
+2. A worker has a *lock* of its folder (:mod:`scrapy_aopic.storage.redis.server_lock`), one for all shards in it. It keeps a copy of the folder on
    another machine from being crawled at the same time.
 3. The *fence* is around the mail, because commits are made on a disk that no server can fence: a worker shows states and
-   sends letters in a transaction that is refused once its lease has another token. What it has committed after that is
+   sends letters in a transaction that is refused once its lock has another token. What it has committed after that is
    on its disk alone, and as if it had never been done; what it committed before stands, for the folder is still the home.
 4. With a state goes the *book* of the shard, in the same transaction: the units that it sent to each other shard and
    received. From the books and the letters that are on the server a shard whose disk is lost can be begun anew, so that
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from .address import Address
     from .redis.connection import Argument, Connection, Reply
     from .redis.membership import JobCut
-    from .redis.writer_lease import WriterLease
+    from .redis.server_lock import ServerLock
 
 _ATTEMPTS = 20
 """Times that something is tried while others change what it depends on."""
@@ -135,7 +135,7 @@ def read_heads(address: Address) -> dict[int, str]:
 
 
 def assign(address: Address, numbers: Iterable[int], name: str, place: str, *, anew: bool = False) -> None:
-    """Let the folder called *name* be the home of the shards *numbers*; the caller has the leases of all that are concerned.
+    """Let the folder called *name* be the home of the shards *numbers*; the caller has the locks of all that are concerned.
 
     Args:
         anew: Whether the shards are lost, and are to be begun anew there.
@@ -281,18 +281,16 @@ class InHomes:
     """The stores of *shards* shards are in their homes; see :class:`~scrapy_aopic.storage.redis.membership.ShardStores`.
 
     Args:
-        lease: Of the worker's folder; ``None`` for somebody who only looks.
+        lock: Of the worker's folder; ``None`` for somebody who only looks.
         name: Of that folder.
     """
 
-    def __init__(
-        self, address: Address, shards: int, lease: WriterLease | None = None, name: str = ""
-    ) -> None:
+    def __init__(self, address: Address, shards: int, lock: ServerLock | None = None, name: str = "") -> None:
         self.about: Mapping[str, Any] = {"home": name}
         self._keys = Keys(address)
         self._numbers = range(shards)
-        self._lease = lease
-        self._head = Keys(address.of_home(name)).head if lease is not None else b""
+        self._lock = lock
+        self._head = Keys(address.of_home(name)).head if lock is not None else b""
         self._watched = 0
         self.mail = HomeMail(self._keys, name)
         self.homes: Mapping[int, str] | None = {}
@@ -323,20 +321,20 @@ class InHomes:
         writes: Sequence[Sequence[Argument]],
         reads: Sequence[Sequence[Argument]],
     ) -> list[Reply]:
-        """Write all of it at once, or nothing if the lease is lost; then read.
+        """Write all of it at once, or nothing if the lock is lost; then read.
 
-        That is one request: the head of the lease is watched from the end of one turn to the next.
+        That is one request: the head of the lock is watched from the end of one turn to the next.
 
         Raises:
-            LostError: If the lease is lost.
+            LostError: If the lock is lost.
         """
-        if (lease := self._lease) is None:
+        if (lock := self._lock) is None:
             if writes:
-                raise StorageError("Only a worker with a lease may show what its shards are like.")
+                raise StorageError("Only a worker with a lock may show what its shards are like.")
             return connection.checked(connection.ask((b"MULTI",), *reads, (b"EXEC",))[-1])
         watch = (b"WATCH", self._head), (b"GET", self._head)
         if self._watched != connection.n_opened:
-            self._check(lease, connection.ask(*watch)[1])
+            self._check(lock, connection.ask(*watch)[1])
         self._watched = 0
         parts = [commands for commands in (writes, reads) if commands]
         sent = [each for commands in parts for each in ((b"MULTI",), *commands, (b"EXEC",))]
@@ -344,16 +342,16 @@ class InHomes:
         ends = [position for position, command in enumerate(sent) if command == (b"EXEC",)]
         done = [replies[end] for end in ends]
         if None in done:
-            self._check(lease, replies[-1])
-            raise lease.lost("another process has just opened it")
+            self._check(lock, replies[-1])
+            raise lock.lost("another process has just opened it")
         *_, found = [connection.checked(each) for each in done]
-        self._check(lease, replies[-1])
+        self._check(lock, replies[-1])
         self._watched = connection.n_opened
         return found if reads else []
 
-    def _check(self, lease: WriterLease, head: bytes | None) -> None:
-        if why := lease.why_refused(head):
-            raise lease.lost(why)
+    def _check(self, lock: ServerLock, head: bytes | None) -> None:
+        if why := lock.why_refused(head):
+            raise lock.lost(why)
 
 
 def _book(state: ShardState) -> str:

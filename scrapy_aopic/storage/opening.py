@@ -83,10 +83,10 @@ def open_store_at(address: Address, *, is_one_of_many: bool = False) -> RedisSto
     """Open the store of the job at *address*, or of one of its shards, for reading and writing; make it if there is none.
 
     Args:
-        is_one_of_many: Whether the job has other stores, too: then it does not wait for the lease of another process to end.
+        is_one_of_many: Whether the job has other stores, too: then it does not wait until the lock of another process expires.
 
     Raises:
-        InUseError: If another process has the lease.
+        InUseError: If another process has the lock.
         StorageError: If it cannot be opened.
     """
     try:

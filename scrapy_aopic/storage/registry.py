@@ -90,10 +90,10 @@ class VerifiesStructure(Protocol):
 
 
 @runtime_checkable
-class Leased(Protocol):
-    """A store that another process may take over while this one lives."""
+class Locked(Protocol):
+    """A store whose lock may expire, so that another process takes it over while this one lives."""
 
-    def check_lease(self) -> None:
+    def check_lock(self) -> None:
         """Do nothing if the store is still this process's, as far as that is known without waiting.
 
         Raises:
@@ -107,12 +107,12 @@ class Leased(Protocol):
         ...
 
 
-def is_safe(store: Leased) -> bool:
+def is_safe(store: Locked) -> bool:
     """Whether no other process can have *store* during an action that begins now; known without waiting."""
     if store.is_fading:
         return False
     try:
-        store.check_lease()
+        store.check_lock()
     except LostError:
         return False
     return True

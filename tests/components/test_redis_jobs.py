@@ -216,7 +216,7 @@ async def test_a_crawl_whose_job_was_taken_over_stops(
     web = serve({"http://a.test/": take_over, **{f"http://a.test/{n}": endless for n in range(1, 500)}})
     crawler = await crawl(
         Follow,
-        {**settings, "AOPIC_DURABILITY": durability, "AOPIC_REDIS_LEASE": 0.3, "AOPIC_MIN_GAP": 0.01},
+        {**settings, "AOPIC_DURABILITY": durability, "AOPIC_REDIS_LOCK_TIMEOUT": 0.3, "AOPIC_MIN_GAP": 0.01},
     )
     assert crawler.stats.get_value("finish_reason") == "aopic_storage"
     assert caplog.text.count("is no longer this process's: another process has opened it") == 1
@@ -227,7 +227,7 @@ async def test_a_crawl_whose_job_was_taken_over_stops(
 @deferred_f_from_coro_f
 async def test_a_second_crawl_of_a_job_is_refused(serve: Serve, settings, caplog) -> None:
     web = serve(PAGES)
-    address = read_address({**settings, "AOPIC_REDIS_LEASE": 0.5}, "follow")
+    address = read_address({**settings, "AOPIC_REDIS_LOCK_TIMEOUT": 0.5}, "follow")
     with closing(open_store_at(address)):
         await crawl(Follow, settings)
     assert caplog.text.count("is in use: process") == 1

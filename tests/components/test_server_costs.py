@@ -18,7 +18,7 @@ from scrapy_aopic.storage.disk_workers import InHomes, claim
 from scrapy_aopic.storage.redis.keys import Keys
 from scrapy_aopic.storage.redis.mailboxes import Addressed, PostedLetter, read_bundle, write_bundle
 from scrapy_aopic.storage.redis.membership import JobCut, Registry, ShardState, begin
-from scrapy_aopic.storage.redis.writer_lease import WriterLease
+from scrapy_aopic.storage.redis.server_lock import ServerLock
 
 if redis_server.find_server() is None:
     pytest.skip(redis_server.WHY_NOT, allow_module_level=True)
@@ -59,7 +59,7 @@ def test_what_two_workers_let_the_server_do_does_not_grow_with_their_shards(tmp_
     turns = did["time"]
     assert 0 < did["xadd"] <= turns, "what a worker posts for another one is one bundle"
     assert did["xdel"] <= turns
-    # Of a turn: two transactions, six reads, four writes and the watched lease; and now and then a lease, seeds, and starts.
+    # Of a turn: two transactions, six reads, four writes and the watched lock; and now and then a lock, seeds, and starts.
     # With a command for each pair of shards there were some ninety.
     assert did.total() <= 17 * turns + 200, did
 
@@ -104,7 +104,7 @@ def test_a_bundle_that_was_cut_short_is_none() -> None:
 def test_a_turn_is_one_request_and_a_bundle_for_each_home(server, monkeypatch: pytest.MonkeyPatch) -> None:
     with redis.Redis.from_url(server.url) as client:
         client.flushall()
-    address, cut = Address("job", server.url, lease=30.0), JobCut(SHARDS, "list", 3)
+    address, cut = Address("job", server.url, lock_timeout=30.0), JobCut(SHARDS, "list", 3)
     begin(address, cut, lambda: None)
     for name in "abc":
         homes = claim(address, cut, name, f"m:/{name}", ())
@@ -112,8 +112,8 @@ def test_a_turn_is_one_request_and_a_bundle_for_each_home(server, monkeypatch: p
     requests = []
     where = address.of_home("a")
     with (
-        closing(WriterLease(where, Keys(where), task="crawl")) as lease,
-        closing(Registry(address, SHARDS, InHomes(address, SHARDS, lease, "a"))) as registry,
+        closing(ServerLock(where, Keys(where), task="crawl")) as lock,
+        closing(Registry(address, SHARDS, InHomes(address, SHARDS, lock, "a"))) as registry,
     ):
         registry.look(mine)
         exchange = registry._connection._exchange

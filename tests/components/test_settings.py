@@ -60,7 +60,7 @@ WRONG: dict[str, list[Any]] = {
     "AOPIC_DEAD_AFTER": [1, 2.5, "never"],
     "AOPIC_DURABILITY": [0, -5, "never", 1e9],
     "AOPIC_REDIS_KEY": ["a b", "{a}", "", 1, "x" * 151],
-    "AOPIC_REDIS_LEASE": [0, -1, 3_601, "soon"],
+    "AOPIC_REDIS_LOCK_TIMEOUT": [0, -1, 3_601, "soon"],
     "AOPIC_SHARDS": [0, -1, 1.5, 257, "many"],
     "AOPIC_STORE": ["mysql", ""],
     "AOPIC_MEMORY_MB": [0, 15, 16.5, "lots"],

@@ -44,7 +44,7 @@ from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.seeds.adding import add_seeds
 from scrapy_aopic.session.steering import Steering
 from scrapy_aopic.storage import Address
-from scrapy_aopic.storage.redis import writer_lease
+from scrapy_aopic.storage.redis import server_lock
 from scrapy_aopic.storage.redis.connection import Connection
 from scrapy_aopic.storage.redis.frozen_view import RedisView
 from scrapy_aopic.storage.redis.keys import Keys
@@ -373,7 +373,7 @@ async def test_permanent_redirects_make_pages_of_two_shards_one(serve: Serve, se
     assert elsewhere > 0, "an address names a page of another shard"
 
 
-LEASE = 1.0
+LOCK_TIMEOUT = 1.0
 """Seconds."""
 
 
@@ -473,7 +473,7 @@ async def test_a_crawl_whose_job_is_taken_away_says_so_and_is_no_success(
 def test_mail_of_a_shards_next_owner_ends_the_crawl_only_if_there_is_none(
     settings, caplog, *, is_lost: bool
 ) -> None:
-    address = Address("aopic:follow", settings["REDIS_URL"], lease=LEASE)
+    address = Address("aopic:follow", settings["REDIS_URL"], lock_timeout=LOCK_TIMEOUT)
     begin_cut(address, 2, lambda: None)
     job = Job(None, Policy(), address=address, shards=2, interval=0.05)
     with redis.Redis.from_url(settings["REDIS_URL"]) as client:
@@ -507,7 +507,7 @@ def test_mail_of_a_shards_next_owner_ends_the_crawl_only_if_there_is_none(
 
 
 def test_a_lost_shard_that_seems_damaged_is_left_alone_and_dropped(settings, monkeypatch) -> None:
-    address = Address("aopic:follow", settings["REDIS_URL"], lease=LEASE)
+    address = Address("aopic:follow", settings["REDIS_URL"], lock_timeout=LOCK_TIMEOUT)
     begin_cut(address, 2, lambda: None)
     job = Job(None, Policy(), address=address, shards=2, interval=0.05)
     shards = cast("Shards", job.crawl)
@@ -545,8 +545,8 @@ def test_a_lost_shard_that_seems_damaged_is_left_alone_and_dropped(settings, mon
 
 
 def test_no_page_is_leased_whose_transfer_another_worker_may_not_wait_for(settings, monkeypatch) -> None:
-    """In the second half of a lease that cannot be renewed, after which others take the shard."""
-    address = Address("aopic:follow", settings["REDIS_URL"], lease=30.0)
+    """In the second half of a lock's time that cannot be renewed, after which others take the shard."""
+    address = Address("aopic:follow", settings["REDIS_URL"], lock_timeout=30.0)
     begin_cut(address, 2, lambda: None)
     job = Job(None, Policy(), address=address, shards=2, interval=0.05)
     shards = cast("Shards", job.crawl)
@@ -555,7 +555,7 @@ def test_no_page_is_leased_whose_transfer_another_worker_may_not_wait_for(settin
         shards.seed(link(f"host{n}.test", n), job.clock())
     tick_until(job, lambda: all(held.shard.counts.queued for held in shards.held.values()))
     with monkeypatch.context() as patch:
-        patch.setattr(writer_lease.WriterLease, "is_fading", True)
+        patch.setattr(server_lock.ServerLock, "is_fading", True)
         now = job.clock()
         found = shards.lease(now)
         assert isinstance(found, NotBefore)
@@ -568,7 +568,7 @@ def test_no_page_is_leased_whose_transfer_another_worker_may_not_wait_for(settin
 def test_a_worker_that_loses_a_reply_while_it_opens_its_first_shard_tries_again(
     settings, monkeypatch
 ) -> None:
-    address = Address("aopic:follow", settings["REDIS_URL"], lease=30.0)
+    address = Address("aopic:follow", settings["REDIS_URL"], lock_timeout=30.0)
     begin_cut(address, 2, lambda: None)
     job = Job(None, Policy(), address=address, shards=2, interval=0.05)
     shards = cast("Shards", job.crawl)
@@ -588,7 +588,7 @@ def test_a_worker_that_loses_a_reply_while_it_opens_its_first_shard_tries_again(
 
 
 def test_a_worker_that_cannot_open_its_first_shard_for_another_reason_stops(settings, monkeypatch) -> None:
-    address = Address("aopic:follow", settings["REDIS_URL"], lease=30.0)
+    address = Address("aopic:follow", settings["REDIS_URL"], lock_timeout=30.0)
     begin_cut(address, 2, lambda: None)
     job = Job(None, Policy(), address=address, shards=2, interval=0.05)
 
@@ -603,7 +603,7 @@ def test_a_worker_that_cannot_open_its_first_shard_for_another_reason_stops(sett
 
 
 def test_a_request_is_sent_only_while_nobody_else_can_have_its_host(settings, monkeypatch) -> None:
-    address = Address("aopic:follow", settings["REDIS_URL"], lease=30.0)
+    address = Address("aopic:follow", settings["REDIS_URL"], lock_timeout=30.0)
     begin_cut(address, 2, lambda: None)
     job = Job(None, Policy(), address=address, shards=2, interval=0.05)
     shards = cast("Shards", job.crawl)
@@ -618,7 +618,7 @@ def test_a_request_is_sent_only_while_nobody_else_can_have_its_host(settings, mo
     assert of_page()
     assert of_robots()
     with monkeypatch.context() as patch:
-        patch.setattr(writer_lease.WriterLease, "is_fading", True)
+        patch.setattr(server_lock.ServerLock, "is_fading", True)
         assert not of_page()
         assert not of_robots()
     assert of_page()
@@ -637,7 +637,7 @@ def test_a_request_is_sent_only_while_nobody_else_can_have_its_host(settings, mo
 
 
 def test_letters_that_come_while_a_commit_is_tried_again_are_not_lost(settings, monkeypatch) -> None:
-    address = Address("aopic:follow", settings["REDIS_URL"], lease=30.0)
+    address = Address("aopic:follow", settings["REDIS_URL"], lock_timeout=30.0)
     begin_cut(address, 2, lambda: None)
     job = Job(None, Policy(), address=address, shards=2, interval=0.05)
     shards = cast("Shards", job.crawl)
@@ -664,7 +664,7 @@ def test_only_the_run_of_its_server_keeps_a_letter_that_was_lost_from_being_paid
     if not is_pinned:
         monkeypatch.setattr(Connection, "pin", lambda self, run=b"": b"any")
     with redis_server.Server(tmp_path / "server", appendfsync="always") as server:
-        address = Address("aopic:follow", server.url, lease=30.0)
+        address = Address("aopic:follow", server.url, lock_timeout=30.0)
         begin_cut(address, 2, lambda: None)
         job = Job(None, Policy(), address=address, shards=2, interval=0.05)
         shards = cast("Shards", job.crawl)

@@ -157,7 +157,7 @@ def test_a_server_that_goes_away_stops_nobody(tmp_path: Path) -> None:
 
 
 def test_waiting_pages_of_all_shards_are_valued_anew_a_few_at_a_time(server, client) -> None:
-    address = Address("aopic:taught", server.url, lease=30.0)
+    address = Address("aopic:taught", server.url, lock_timeout=30.0)
     begin_cut(address, 4, lambda: None)
     policy = Policy(order=ORDERS["focused"]())
     job = Job(None, policy, address=address, shards=4, interval=0.05, has_topic=True)

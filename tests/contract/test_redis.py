@@ -30,14 +30,14 @@ redis = pytest.importorskip("redis")
 pytest.importorskip("hiredis")
 
 from scrapy_aopic.storage.address import Address
-from scrapy_aopic.storage.redis import writer_lease
+from scrapy_aopic.storage.redis import server_lock
 from scrapy_aopic.storage.redis.frozen_view import RedisView
 from scrapy_aopic.storage.redis.store import RedisStore
 
 URL = "AOPIC_TEST_REDIS_URL"
 """Environment variable by which processes of a test find its server."""
 
-LEASE = 1.0
+LOCK_TIMEOUT = 1.0
 """Seconds: what a test waits after it has killed a process."""
 
 
@@ -57,7 +57,7 @@ def client(server) -> Iterator[redis.Redis]:
 def address(folder: Path) -> Address:
     """Where the job is that a test thinks of as *folder*."""
     digest = hashlib.sha256(str(folder).encode()).hexdigest()[:12]
-    return Address(f"{digest}:{folder.name}", os.environ[URL], lease=LEASE)
+    return Address(f"{digest}:{folder.name}", os.environ[URL], lock_timeout=LOCK_TIMEOUT)
 
 
 class TestRedisStore(StoreContract):
@@ -101,7 +101,7 @@ class TestRedisStore(StoreContract):
             assert child.stdout is not None
             list(islice(child.stdout, 5))
             child.send_signal(signal.SIGSTOP)
-            with closing(self.make_store(folder)) as store:  # waits for the end of the lease
+            with closing(self.make_store(folder)) as store:  # waits for the end of the lock
                 before = check_transfers(store)
                 assert before >= 5
                 write_transfers(store, n_batches=10)
@@ -127,13 +127,15 @@ class TestRedisStore(StoreContract):
         ):
             monkeypatch.setattr(leaves, f"{name}_ROWS", value)
         monkeypatch.setattr(leaves, "_JOINED_ROWS", most_rows)
-        monkeypatch.setattr(sys.modules[__name__], "LEASE", 10.0)  # a busy machine outlasts a short one
+        monkeypatch.setattr(
+            sys.modules[__name__], "LOCK_TIMEOUT", 10.0
+        )  # a busy machine outlasts a short one
         self.test_a_random_walk_agrees_with_the_model()
         self.test_a_view_shows_the_moment_it_was_made(self.make_store(folder), folder)
 
 
 def test_a_writer_whose_head_was_taken_is_told_so_at_its_next_batch(tmp_path, client):
-    """Whoever took it, and however long its lease lasts."""
+    """Whoever took it, and however long its lock lasts."""
     with closing(RedisStore(address(tmp_path))) as store:
         write(store, Family.META, {b"a": b"1"})
         head = f"{{{address(tmp_path).key}}}:head"
@@ -143,28 +145,28 @@ def test_a_writer_whose_head_was_taken_is_told_so_at_its_next_batch(tmp_path, cl
             with pytest.raises(LostError, match="no longer this process's: another process has opened it"):
                 write(store, Family.META, {b"a": b"2"})
         with pytest.raises(LostError):
-            store.check_lease()
+            store.check_lock()
         assert store.get_many(Family.META, [b"a"]) == [b"1"]
 
 
 def test_a_lease_that_cannot_be_renewed_fades_before_it_ends(server, monkeypatch):
-    """By the clock of the lease, which a test may set: nothing new is begun in its second half."""
+    """By the clock of the lock, which a test may set: nothing new is begun in its second half."""
     now = [0.0]
 
     class Clock:
         monotonic = staticmethod(lambda: now[0])
 
-    monkeypatch.setattr(writer_lease, "time", Clock)
+    monkeypatch.setattr(server_lock, "time", Clock)
     with Proxy(server.port) as between:
-        store = RedisStore(Address("fading", between.url, lease=60.0))
+        store = RedisStore(Address("fading", between.url, lock_timeout=60.0))
         between.stall()
         found = []
         for now[0] in (0.0, 29.0, 31.0, 59.0):
-            store.check_lease()
+            store.check_lock()
             found.append(store.is_fading)
         now[0] = 61.0
         with pytest.raises(LostError, match="the server was not reached for 60 s"):
-            store.check_lease()
+            store.check_lock()
         between.heal()
         store.close()
     assert found == [False, False, True, True]
@@ -173,7 +175,7 @@ def test_a_lease_that_cannot_be_renewed_fades_before_it_ends(server, monkeypatch
 def test_nobody_waits_for_what_is_prefetched_before_it_is_wanted(server):
     with (
         Proxy(server.port) as between,
-        closing(RedisStore(Address("ahead", between.url, lease=60.0))) as store,
+        closing(RedisStore(Address("ahead", between.url, lock_timeout=60.0))) as store,
     ):
         write(store, Family.PAGES, {b"a": b"1"})
         between.stall()
@@ -194,7 +196,10 @@ def test_nobody_waits_for_what_is_prefetched_before_it_is_wanted(server):
 
 
 def test_a_connection_that_breaks_loses_what_is_prefetched_and_no_more(server):
-    with Proxy(server.port) as between, closing(RedisStore(Address("cut", between.url, lease=60.0))) as store:
+    with (
+        Proxy(server.port) as between,
+        closing(RedisStore(Address("cut", between.url, lock_timeout=60.0))) as store,
+    ):
         write(store, Family.PAGES, {b"a": b"1"})
         for _ in range(3):
             between.stall()
@@ -225,7 +230,7 @@ def test_a_writer_whose_keys_are_gone_is_told_so(tmp_path, client):
 @pytest.mark.parametrize("part", [0.97, 0.83, 0.5, 0.21])
 def test_a_server_that_lost_its_tail_has_whole_batches_and_its_writer_is_told(tmp_path, part):
     with Server(tmp_path / "server") as server:
-        where = Address("job", server.url, lease=LEASE)
+        where = Address("job", server.url, lock_timeout=LOCK_TIMEOUT)
         with closing(RedisStore(where)) as store:
             write_transfers(store, n_batches=60)
             server.kill()
@@ -338,12 +343,12 @@ def test_only_the_fence_keeps_a_writer_that_was_taken_for_dead_from_harm(
 ):
     """Without it, which is the control, its next batch lands on top of what it has never seen."""
     if not is_fenced:
-        monkeypatch.setattr(writer_lease.WriterLease, "why_refused", lambda self, data: "")
-        monkeypatch.setattr(writer_lease.WriterLease, "check", lambda self: None)
+        monkeypatch.setattr(server_lock.ServerLock, "why_refused", lambda self, data: "")
+        monkeypatch.setattr(server_lock.ServerLock, "check", lambda self: None)
     where = address(tmp_path)
     with closing(RedisStore(where)) as late:
         write_transfers(late, n_batches=5)
-        client.delete(f"{{{where.key}}}:owner")  # as if it had slept through its lease
+        client.delete(f"{{{where.key}}}:owner")  # as if it had slept through its lock
         with closing(RedisStore(where)) as next_one:
             write_transfers(next_one, n_batches=5)
             with pytest.raises(LostError) if is_fenced else nullcontext():

@@ -16,7 +16,7 @@ from scrapy_aopic.storage.redis.connection import Connection
 from scrapy_aopic.storage.redis.keys import Keys
 from scrapy_aopic.storage.redis.mailboxes import PostedLetter
 from scrapy_aopic.storage.redis.membership import JobCut, Registry, ShardState, begin
-from scrapy_aopic.storage.redis.writer_lease import WriterLease
+from scrapy_aopic.storage.redis.server_lock import ServerLock
 from scrapy_aopic.view.auditing import audit_books
 from scrapy_aopic.view.text_report import format_audit
 
@@ -32,7 +32,7 @@ CUT = JobCut(5, "list", 2)
 def address(server) -> Address:
     with redis.Redis.from_url(server.url) as client:
         client.flushall()
-    address = Address("job", server.url, lease=2.0)
+    address = Address("job", server.url, lock_timeout=2.0)
     begin(address, CUT, lambda: None)
     return address
 
@@ -43,8 +43,8 @@ def state(number: int, **units: dict[int, int]) -> ShardState:
     return ShardState(f"token {number}", "worker", True, [0] * 6, *lasts, [1, 2, 3, 4], sent, got)
 
 
-def lease_of(address: Address, name: str) -> WriterLease:
-    return WriterLease(address.of_home(name), Keys(address.of_home(name)), task="crawl")
+def lock_of(address: Address, name: str) -> ServerLock:
+    return ServerLock(address.of_home(name), Keys(address.of_home(name)), task="crawl")
 
 
 def test_the_first_folders_share_all_shards_and_keep_them(address: Address) -> None:
@@ -86,10 +86,10 @@ def test_a_server_that_has_lost_all_homes_learns_them_from_the_folders(address: 
 def test_only_the_lease_that_was_taken_last_shows_anything(address: Address) -> None:
     claim(address, CUT, "a", "m:/a", ())
     claim(address, CUT, "b", "m:/b", ())
-    with closing(lease_of(address, "a")) as lease:
+    with closing(lock_of(address, "a")) as lock:
         with pytest.raises(StorageError, match=r"home a\) is in use"):
-            lease_of(address, "a")
-        with closing(Registry(address, 5, InHomes(address, 5, lease, "a"))) as registry:
+            lock_of(address, "a")
+        with closing(Registry(address, 5, InHomes(address, 5, lock, "a"))) as registry:
             registry.look({})  # to know who is where
             registry.post({0: state(7)}, [(4, PostedLetter(0, 1, b"x"))], [])
             look = registry.look({0: 1})
@@ -97,13 +97,13 @@ def test_only_the_lease_that_was_taken_last_shows_anything(address: Address) -> 
             with redis.Redis.from_url(address.url) as client:
                 client.delete("{job}:ha:owner")  # its time has passed
             with (
-                closing(lease_of(address, "a")),
+                closing(lock_of(address, "a")),
                 pytest.raises(LostError, match="another process has opened it"),
             ):
                 registry.post({0: state(8)}, [(4, PostedLetter(0, 2, b"y"))], [])
     with closing(registry_of(address, CUT)) as registry:
         assert registry.look({}, joins=False).heads[0] == "token 7"
-        with pytest.raises(StorageError, match="Only a worker with a lease"):
+        with pytest.raises(StorageError, match="Only a worker with a lock"):
             registry.post({0: state(9)}, [], [])
     assert [*read_traces(address, CUT, 0).letters.values()] == [[b"x"]]
 
@@ -111,7 +111,7 @@ def test_only_the_lease_that_was_taken_last_shows_anything(address: Address) -> 
 def test_traces_of_a_lost_shard_are_what_others_have_heard(address: Address) -> None:
     claim(address, CUT, "a", "m:/a", ())
     claim(address, CUT, "b", "m:/b", ())
-    with closing(lease_of(address, "a")) as one, closing(lease_of(address, "b")) as other:
+    with closing(lock_of(address, "a")) as one, closing(lock_of(address, "b")) as other:
         with closing(Registry(address, 5, InHomes(address, 5, one, "a"))) as registry:
             registry.look({})
             letters = [(3, PostedLetter(0, number, b"%d" % number)) for number in (2, 3, 5)]
@@ -132,8 +132,8 @@ def test_who_may_have_heard_more_of_a_lost_shard_is_awaited(address: Address) ->
     claim(address, CUT, "a", "m:/a", ())
     claim(address, CUT, "b", "m:/b", ())
     with (
-        closing(lease_of(address, "a")) as lease,
-        closing(Registry(address, 5, InHomes(address, 5, lease, "a"))) as registry,
+        closing(lock_of(address, "a")) as lock,
+        closing(Registry(address, 5, InHomes(address, 5, lock, "a"))) as registry,
     ):
         registry.look({})
         sent = {1: 50, 2: 50, 3: 50, 4: 50}  # letters 1 and 2 to each
@@ -153,8 +153,8 @@ def test_who_may_have_heard_more_of_a_lost_shard_is_awaited(address: Address) ->
 def test_a_shard_is_assigned_and_may_begin_anew(address: Address) -> None:
     claim(address, CUT, "a", "m:/a", ())
     with (
-        closing(lease_of(address, "a")) as lease,
-        closing(Registry(address, 5, InHomes(address, 5, lease, "a"))) as registry,
+        closing(lock_of(address, "a")) as lock,
+        closing(Registry(address, 5, InHomes(address, 5, lock, "a"))) as registry,
     ):
         registry.post({0: state(7)}, [], [])
     assign(address, [0], "b", "m:/b")

@@ -27,7 +27,7 @@ redis = pytest.importorskip("redis")
 def address(server) -> Address:
     with redis.Redis.from_url(server.url) as client:
         client.flushall()
-    return Address("job", server.url, lease=2.0)
+    return Address("job", server.url, lock_timeout=2.0)
 
 
 def state(
@@ -118,7 +118,7 @@ def test_a_worker_that_says_nothing_is_taken_for_dead(address: Address) -> None:
 def test_what_is_pinned_ends_with_the_run_of_the_server(tmp_path) -> None:
     # A server that was restarted may have lost its last second, and what others said in it.
     with Server(tmp_path, appendfsync="always") as server:
-        address = Address("job", server.url, lease=30.0)
+        address = Address("job", server.url, lock_timeout=30.0)
         begin(address, JobCut(2, "list"), lambda: None)
         link = connect(address)
         with closing(link), closing(Registry(address, 2)) as registry:
@@ -142,7 +142,7 @@ def test_what_is_pinned_ends_with_the_run_of_the_server(tmp_path) -> None:
             link.unpin()
             assert link.ask((b"PING",)) == [b"PONG"]
             store.close()
-            assert registry.look({}).is_owned == [False, False], "its lease is given back all the same"
+            assert registry.look({}).is_owned == [False, False], "its lock is given back all the same"
 
 
 def test_a_server_that_does_not_say_which_run_it_is_may_be_any(address: Address, server) -> None:

@@ -87,7 +87,7 @@ def requests() -> Iterator[list[list[Any]]]:
     exchange = Connection._exchange
 
     def noted(link: Connection, commands: Any) -> Any:
-        if threading.current_thread() is own:  # and not one that renews a lease
+        if threading.current_thread() is own:  # and not one that renews a lock
             found.append([each[0] for each in commands])
         return exchange(link, commands)
 
@@ -432,7 +432,7 @@ def test_stores_come_and_go_between_commits(server, job, stores, together):
         assert write(together, stores[1:], b"2") == [None] * (N - 1)
     assert len(found) == 1
     with redis.Redis.from_url(server.url) as client:
-        client.delete(stores[1].keys.owner)  # its lease ends
+        client.delete(stores[1].keys.owner)  # its lock expires
     with (
         closing(GroupWriter(job)) as others,
         closing(RedisStore(job.of_shard(0), is_one_of_many=True)) as handed_over,
@@ -493,7 +493,7 @@ def test_a_server_that_has_no_memory_left_takes_nothing_of_any(tmp_path):
 
 def test_a_connection_that_breaks_between_two_commits_is_made_again(server):
     with Proxy(server.port) as between:
-        job = Address(os.urandom(6).hex(), between.url, lease=60.0)
+        job = Address(os.urandom(6).hex(), between.url, lock_timeout=60.0)
         with opened(job) as stores, closing(GroupWriter(job)) as together:
             assert write(together, stores, b"1") == [None] * N
             between.cut()

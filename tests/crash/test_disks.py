@@ -1,4 +1,4 @@
-"""Workers with shards on their own disks crawl one job: they are killed, come back, lose their leases and their disks."""
+"""Workers with shards on their own disks crawl one job: they are killed, come back, lose their locks and their disks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ pytest.importorskip("hiredis")
 pytestmark = pytest.mark.slow
 
 SHARDS = 4
-LEASE = 2.0
+LOCK_TIMEOUT = 2.0
 """Seconds."""
 DEADLINE = 90.0
 """Seconds that a crawl may take on a busy machine; it takes some five."""
@@ -77,7 +77,7 @@ class Workers:
             self.jobs[number],
             self.web.url,
             REDIS_URL=self.redis.url,
-            AOPIC_REDIS_LEASE=LEASE,
+            AOPIC_REDIS_LOCK_TIMEOUT=LOCK_TIMEOUT,
             AOPIC_DURABILITY=50,
             AOPIC_SHARDS=SHARDS,
             AOPIC_DISKS=self._disks,
@@ -221,12 +221,12 @@ def test_a_worker_that_was_frozen_stops_and_goes_on_when_it_is_started_again(tmp
         workers.wait_until_begun(0)
         first.send_signal(signal.SIGSTOP)
         frozen = time.monotonic()
-        time.sleep(1.5 * LEASE)
+        time.sleep(1.5 * LOCK_TIMEOUT)
         first.send_signal(signal.SIGCONT)
         thawed = time.monotonic()
-        while first.poll() is None and time.monotonic() < thawed + 3 * LEASE:
+        while first.poll() is None and time.monotonic() < thawed + 3 * LOCK_TIMEOUT:
             time.sleep(0.05)
-        # One that renews its lease before it notices goes on, maybe to the end: nobody else can have had it.
+        # One that renews its lock before it notices goes on, maybe to the end: nobody else can have had it.
         if first.poll():
             assert "is no longer this process's" in workers.log(0).read_text()
             workers.all.remove(first)
@@ -257,7 +257,7 @@ def test_a_server_that_has_lost_everything_is_told_again(tmp_path: Path) -> None
         workers.start(1)
         workers.start(0)
         workers.wait()
-        check_all(workers, [lost, lost + LEASE])
+        check_all(workers, [lost, lost + LOCK_TIMEOUT])
 
 
 def test_old_copies_second_copies_and_folders_too_many_are_refused(tmp_path: Path) -> None:
@@ -287,7 +287,7 @@ def test_old_copies_second_copies_and_folders_too_many_are_refused(tmp_path: Pat
 
 def aopic(workers: Workers, *arguments: object) -> str:
     """What a command says."""
-    done = run_aopic(*arguments, "-s", f"AOPIC_REDIS_LEASE={LEASE}", folder=workers.folder)
+    done = run_aopic(*arguments, "-s", f"AOPIC_REDIS_LOCK_TIMEOUT={LOCK_TIMEOUT}", folder=workers.folder)
     return done.stdout + done.stderr
 
 

@@ -193,7 +193,12 @@ def test_kills_at_random_moments_cost_no_item(tmp_path: Path, where: str) -> Non
         more: dict[str, object] = {"AOPIC_MIN_GAP": 0.2, "AOPIC_BACKOFF": 0.1}
         if where == "server":
             url = stack.enter_context(RedisServer(tmp_path / "server")).url
-            more |= {"AOPIC_STORE": "redis", "AOPIC_SHARDS": 4, "REDIS_URL": url, "AOPIC_REDIS_LEASE": 3}
+            more |= {
+                "AOPIC_STORE": "redis",
+                "AOPIC_SHARDS": 4,
+                "REDIS_URL": url,
+                "AOPIC_REDIS_LOCK_TIMEOUT": 3,
+            }
         line, environment = command(job, running.url, spider=SPIDER, FEEDS=feeds(**BATCHES), **more)
         for _ in range(10):
             until = len(running.log) + rng.randrange(5, 30)

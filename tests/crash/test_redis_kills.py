@@ -27,7 +27,7 @@ if redis_server.find_server() is None:
 pytest.importorskip("redis")
 pytest.importorskip("hiredis")
 
-LEASE = 2.0
+LOCK_TIMEOUT = 2.0
 """Seconds."""
 
 
@@ -49,7 +49,7 @@ def test_a_crawl_whose_processes_are_killed_goes_on_and_loses_nothing(tmp_path: 
             running.url,
             AOPIC_STORE="redis",
             REDIS_URL=redis.url,
-            AOPIC_REDIS_LEASE=LEASE,
+            AOPIC_REDIS_LOCK_TIMEOUT=LOCK_TIMEOUT,
             JOBDIR="",
         )
         deadline = time.monotonic() + 120

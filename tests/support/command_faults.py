@@ -344,7 +344,7 @@ class _Command:
                 "aopic",
                 *line,
                 "-s",
-                "AOPIC_REDIS_LEASE=1",
+                "AOPIC_REDIS_LOCK_TIMEOUT=1",
             ],
             cwd=place.folder,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},

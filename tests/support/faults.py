@@ -52,11 +52,11 @@ def kill_all(workers: Workers, rng: random.Random) -> list[float]:
 
 
 def freeze(workers: Workers, rng: random.Random) -> list[float]:
-    """A worker stops for two leases, as a virtual machine may, and goes on."""
+    """A worker stops for two lock timeouts, as a virtual machine may, and goes on."""
     frozen = rng.choice(workers.alive)
     frozen.send_signal(signal.SIGSTOP)
     at = time.monotonic()
-    time.sleep(2 * workers.lease)
+    time.sleep(2 * workers.lock_timeout)
     frozen.send_signal(signal.SIGCONT)
     return [at, time.monotonic()]
 
@@ -71,7 +71,7 @@ def _stop(workers: Workers) -> int:
 
 
 def kill_server(workers: Workers, rng: random.Random) -> list[float]:
-    """``kill -9`` of the server, which is back when all workers have stopped, as they do after a lease."""
+    """``kill -9`` of the server, which is back when all workers have stopped, as they do after the lock timeout."""
     del rng
     workers.redis.kill()
     at = time.monotonic()
@@ -95,7 +95,7 @@ def shut_server_down(workers: Workers, rng: random.Random) -> list[float]:
     """``SHUTDOWN`` of the server, which is back soon."""
     workers.redis.stop()
     at = time.monotonic()
-    time.sleep(rng.uniform(0, workers.lease / 3))
+    time.sleep(rng.uniform(0, workers.lock_timeout / 3))
     workers.redis.start()
     return [at, time.monotonic()]
 
@@ -136,7 +136,7 @@ def fail_over(workers: Workers, rng: random.Random) -> list[float]:
 
 
 def cut_network(workers: Workers, rng: random.Random) -> list[float]:
-    """Between one worker and the server nothing gets through for two leases: connections are reset."""
+    """Between one worker and the server nothing gets through for two lock timeouts: connections are reset."""
     cut = rng.choice(workers.alive)
     workers.proxy_of(cut).cut()
     at = time.monotonic()
@@ -150,7 +150,7 @@ def stall_network(workers: Workers, rng: random.Random) -> list[float]:
     cut = rng.choice(workers.alive)
     workers.proxy_of(cut).stall()
     at = time.monotonic()
-    time.sleep(2 * workers.lease)
+    time.sleep(2 * workers.lock_timeout)
     workers.proxy_of(cut).heal()
     workers.stopped.append(cut)  # as it may
     return [at, time.monotonic()]
@@ -169,7 +169,7 @@ def lose_reply(workers: Workers, rng: random.Random) -> list[float]:
     proxy = workers.proxy_of(rng.choice(workers.begun))
     for n in range(1, 6):
         proxy.lose_reply(b"\r\nEXEC\r\n")
-        until = time.monotonic() + workers.lease
+        until = time.monotonic() + workers.lock_timeout
         while len(proxy.lost) < n and time.monotonic() < until:
             time.sleep(0.005)
     assert proxy.lost, "no commit was made"
@@ -222,7 +222,7 @@ def kill_often(workers: Workers, rng: random.Random) -> list[float]:
         if victim > 0.7:
             workers.redis.kill()
             kills.append(time.monotonic())
-            time.sleep(rng.choice([0.0, rng.uniform(0.0, 1.5 * workers.lease)]))
+            time.sleep(rng.choice([0.0, rng.uniform(0.0, 1.5 * workers.lock_timeout)]))
             workers.redis.start()
         while len(workers.alive) < 3:
             workers.start()
@@ -266,8 +266,8 @@ def crawl_through(folder: Path, fault: Fault, seed: object, **settings: Any) -> 
     rng = random.Random(f"{fault.__name__} {seed}")
     first, last = _WHEN.get(fault, (40, 220))
     if fault is lose_reply:
-        # Several in a row may keep a worker from the server for two seconds on a busy machine: it rightly stops after a lease.
-        settings["lease"] = max(settings["lease"], 10.0)
+        # Several in a row may keep a worker from the server for two seconds on a busy machine: it rightly stops after the lock timeout.
+        settings["lock_timeout"] = max(settings["lock_timeout"], 10.0)
     if fault is come_and_go:
         settings.setdefault("delay", 0.15)  # so that those who come find something to do
     with running(folder, fsync="everysec", **settings) as workers:

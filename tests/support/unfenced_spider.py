@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scrapy_aopic.storage.redis.writer_lease import WriterLease
+from scrapy_aopic.storage.redis.server_lock import ServerLock
 from support.follow_spider import Follow as _Follow
 
 
@@ -10,6 +10,6 @@ class Follow(_Follow):
     """As it is."""
 
 
-WriterLease.why_refused = lambda self, data: ""  # type: ignore[method-assign]
-WriterLease.check = lambda self: None  # type: ignore[method-assign]
-WriterLease.is_fading = False  # type: ignore[assignment,method-assign]
+ServerLock.why_refused = lambda self, data: ""  # type: ignore[method-assign]
+ServerLock.check = lambda self: None  # type: ignore[method-assign]
+ServerLock.is_fading = False  # type: ignore[assignment,method-assign]

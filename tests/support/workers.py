@@ -27,10 +27,10 @@ from .killed_crawl import FACTOR, N_HOSTS, N_PAGES, SPIDER, answer, command
 from .proxy import Proxy
 
 SHARDS = 8
-LEASE = 3.0
+LOCK_TIMEOUT = 3.0
 """Seconds."""
 IN_A_STEP = 1
-"""Requests, at most, that a frozen process still sends when it goes on: one for which it had just looked at its lease."""
+"""Requests, at most, that a frozen process still sends when it goes on: one for which it had just looked at its lock."""
 DEADLINE = 90.0
 """Seconds that a crawl may take on a busy machine; it takes some five."""
 
@@ -66,7 +66,7 @@ class Workers:
         redis: redis_server.Server,
         web: Running,
         *,
-        lease: float = LEASE,
+        lock_timeout: float = LOCK_TIMEOUT,
         spider: Path = SPIDER,
         **settings: object,
     ) -> None:
@@ -74,14 +74,14 @@ class Workers:
         self._spider = spider
         self._settings: dict[str, object] = {
             "AOPIC_STORE": "redis",
-            "AOPIC_REDIS_LEASE": lease,
+            "AOPIC_REDIS_LOCK_TIMEOUT": lock_timeout,
             "AOPIC_DURABILITY": 50,
             "AOPIC_SHARDS": SHARDS,
             "LOG_LEVEL": "INFO",
             "JOBDIR": "",
             **settings,
         }
-        self.lease = lease
+        self.lock_timeout = lock_timeout
         self.redis = redis
         self.web = web
         self.all: list[processes.Process] = []

@@ -138,7 +138,7 @@ class Workers:
             "AOPIC_DASHBOARD": "127.0.0.1:0",
             "AOPIC_DASHBOARD_TOKEN": TOKEN,
             "AOPIC_DURABILITY": 50,
-            "AOPIC_REDIS_LEASE": 3,
+            "AOPIC_REDIS_LOCK_TIMEOUT": 3,
             "AOPIC_POLITENESS_FACTOR": 3,
             "AOPIC_MAX_WAIT": 60,
             "ROBOTSTXT_OBEY": False,

@@ -14,7 +14,7 @@
 * :mod:`.connect`: imports the Redis library and connects; finds jobs
 * :mod:`.connection`: one connection
 * :mod:`.server_checks`: whether the server is set to keep data
-* :mod:`.writer_lease`: one writer at a time
+* :mod:`.server_lock`: the lock on a store, which expires: one writer at a time
 * :mod:`.membership`: shards and workers of a job
 * :mod:`.mailboxes`: letters that wait
 * :mod:`.shared_lessons`: what workers learn

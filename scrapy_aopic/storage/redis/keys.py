@@ -4,7 +4,7 @@ All keys begin with the job's key in braces, a hash tag, so that a cluster keeps
 
 ==================  ====================================================================================
 ``head``            format of the rows, token of the owner, number of the last commit
-``owner``           who has the job open, as JSON; ends when the lease does
+``owner``           who has the job open, as JSON; expires with the lock
 ``leaves:N``        separators of the leaves of family N that have rows (:mod:`.leaves`)
 ``N:separator``     a leaf: a hash of rows
 ``views``           ids of the open views

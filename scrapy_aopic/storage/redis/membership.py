@@ -1,9 +1,9 @@
 """The number of shards of a job on a server, the workers that crawl them, and the letters between them.
 
-1. Each shard has a store of its own, which one process at a time may change (:mod:`.writer_lease`). Nothing in here can
+1. Each shard has a store of its own, which one process at a time may change (:mod:`.server_lock`). Nothing in here can
    damage one: letters and states are copies of what a commit holds, posted after that commit has landed, and the server
    logs them after it. So whatever the server loses, a letter never outlives the commit that wrote it.
-2. A process that crawls, a *worker*, is alive if it has reported within the time of a lease, by the server's clock.
+2. A process that crawls, a *worker*, is alive if it has reported within the lock timeout, by the server's clock.
 3. The *state* of a shard says what its last commit was like, and names that commit. One look shows all states and the
    heads of all shards at one moment.
 """
@@ -27,7 +27,7 @@ from .connect import connect
 from .keys import Keys
 from .mailboxes import PostedLetter, ShardMail
 from .server_checks import check_server
-from .writer_lease import job_gone
+from .server_lock import job_gone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -47,10 +47,10 @@ _LOOK = 0.1
 """Seconds between looks at whether another process has made the job."""
 
 _REPORT = 0.2
-"""Part of a lease after which a worker reports again."""
+"""Part of the lock timeout after which a worker reports again."""
 
 _FORGET = 30
-"""Leases after which a worker that has died is forgotten."""
+"""Lock timeouts after which a worker that has died is forgotten."""
 
 
 class JobCut(NamedTuple):
@@ -339,7 +339,7 @@ class Registry:
         self.token = secrets.token_hex(8)
         self._address = address
         self._keys = Keys(address)
-        self._lease = address.lease
+        self._lock_timeout = address.lock_timeout
         self._stores = stores or StoresOnServer(address, shards)
         self._cut: bytes | None = None
         self._dead: list[bytes] = []
@@ -401,7 +401,7 @@ class Registry:
         """
         keys, stores = self._keys, self._stores
         writes = self._posted(states, letters, read)
-        if joins and not 0 <= self._now() - self._reported < self._lease * _REPORT:
+        if joins and not 0 <= self._now() - self._reported < self._lock_timeout * _REPORT:
             reported = self._now()
             report = json.dumps({**self._process, "seen": reported}).encode()
             writes.append((b"HSET", keys.of_job(b"workers"), self.token, report))
@@ -476,9 +476,9 @@ class Registry:
                 age = now - worker["seen"]
             except (ValueError, LookupError, TypeError):
                 raise self._keys.damaged(f"a worker is said to be {data[:50]!r}") from None
-            if age < self._lease:
+            if age < self._lock_timeout:
                 alive[token.decode("ascii", "replace")] = worker
-            elif age > _FORGET * self._lease:
+            elif age > _FORGET * self._lock_timeout:
                 self._dead.append(token)
         return alive
 

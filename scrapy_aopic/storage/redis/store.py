@@ -1,7 +1,7 @@
 """Keeps a crawl in Redis or Valkey: the process that crawls keeps nothing that must survive it.
 
 1. Rows lie in leaves: see :mod:`.leaves`. A read is one request, however many rows it is of.
-2. A batch is one transaction, which also compares and moves on the head of the job: see :mod:`.writer_lease`. The
+2. A batch is one transaction, which also compares and moves on the head of the job: see :mod:`.server_lock`. The
    server appends a transaction to its file as a whole, so after any crash of the server the job is as after one of
    its commits.
 3. Commands are sent before the lock is taken under which the server carries them out, so that a reader waits little longer
@@ -23,9 +23,9 @@ from .leaves import Leaves
 from .rows import AT_ONCE, ask_for_leaves, chunks, measure, read_leaves, read_values
 from .scan import Scan
 from .server_checks import check_server
+from .server_lock import ServerLock
 from .store_state import RedisStoreState
 from .transaction import StoreWatch, write_batches
-from .writer_lease import WriterLease
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -59,24 +59,24 @@ class RedisStore(RedisStoreState):
 
     def __init__(self, address: Address, *, task: str = "crawl", is_one_of_many: bool = False) -> None:
         keys = Keys(address)
-        lease = WriterLease(address, keys, task=task, waits=not is_one_of_many, is_pinned=is_one_of_many)
+        lock = ServerLock(address, keys, task=task, waits=not is_one_of_many, is_pinned=is_one_of_many)
         connections: list[Connection] = []
         try:
             connections += [reader := connect(address)]
             connections += [writer := connect(address)]
             if is_one_of_many:
                 for connection in connections:
-                    connection.pin(lease.run)
+                    connection.pin(lock.run)
             else:
                 check_server(reader, address)
             leaves = read_leaves(reader.ask(*ask_for_leaves(keys)))
             _count_rows(reader, keys, leaves)
         except BaseException:
-            lease.close()
+            lock.close()
             for connection in connections:
                 connection.close()
             raise
-        super().__init__(address, keys, lease, reader, leaves)
+        super().__init__(address, keys, lock, reader, leaves)
         self._watch = StoreWatch(writer)
 
     # -- reading
@@ -154,25 +154,25 @@ class RedisStore(RedisStoreState):
     def run(self) -> bytes:
         """Run of the server after which a store that is one of many is lost: see rule 4 of :mod:`.connection`. Shards know of
         each other what a server that has lost its end may know no more."""
-        return self.lease.run
+        return self.lock.run
 
     @property
     def head(self) -> bytes:
         """The head on the server: of the last commit, or of the process that has opened the job since."""
-        return self.lease.head.packed()
+        return self.lock.head.packed()
 
-    def check_lease(self) -> None:
+    def check_lock(self) -> None:
         """Do nothing if the job is still this process's, as far as that is known without asking the server.
 
         Raises:
             LostError: If it is not.
         """
-        self.lease.check()
+        self.lock.check()
 
     @property
     def is_fading(self) -> bool:
-        """Whether so little is left of the lease that nothing new should be begun."""
-        return self.lease.is_fading
+        """Whether so little is left of the lock that nothing new should be begun."""
+        return self.lock.is_fading
 
     def size_bytes(self) -> int:
         with self.reading:
@@ -195,7 +195,7 @@ class RedisStore(RedisStoreState):
         with self.writing, self.reading:
             if not self.is_closed:
                 self.is_closed = True
-                self.lease.close()
+                self.lock.close()
                 self.reader.close()
                 self._watch.connection.close()
 

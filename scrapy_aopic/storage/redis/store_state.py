@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from .keys import Keys
     from .leaves import Leaves, Rows
     from .scan import Scan
-    from .writer_lease import WriterLease
+    from .server_lock import ServerLock
 
 
 class RedisStoreState:
     """The state of the store at *address*, which is open.
 
     Attributes:
-        lease: The right to change it.
+        lock: The right to change it.
         reader: Connection that is used with *reading* held.
         leaves: Of each family; they change with *writing* and *reading* held.
         ahead: Rows that are read before they are wanted; used with *reading* held.
@@ -43,13 +43,13 @@ class RedisStoreState:
         self,
         address: Address,
         keys: Keys,
-        lease: WriterLease,
+        lock: ServerLock,
         reader: Connection,
         leaves: dict[Family, Leaves],
     ) -> None:
         self.address = address
         self.keys = keys
-        self.lease = lease
+        self.lock = lock
         self.reader = reader
         self.leaves = leaves
         self.ahead = ReadAhead(reader, keys)
@@ -72,7 +72,7 @@ class RedisStoreState:
     @property
     def can_commit(self) -> bool:
         """Whether there may be another commit, as far as that is known."""
-        return not (self.is_closed or self.broken or self.lease.is_lost)
+        return not (self.is_closed or self.broken or self.lock.is_lost)
 
     def check_writable(self) -> None:
         """Do nothing if it is open and takes writes, as far as that is known without asking the server.
@@ -86,7 +86,7 @@ class RedisStoreState:
             raise StorageError(
                 f"The store in {self.address} takes no more writes: {self.broken}; open it again."
             )
-        self.lease.check()
+        self.lock.check()
 
     def rows_of(self, family: Family, separators: Sequence[bytes]) -> list[Rows]:
         """The rows of leaves, as they are on the server; used with *reading* held."""

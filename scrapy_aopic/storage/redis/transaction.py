@@ -1,7 +1,7 @@
 """Commits to one or several stores on one server, as one transaction.
 
 1. The head and the views of each store are watched (``WATCH``) and compared before the transaction, so the server carries it out
-   only if nobody has changed them since: see :mod:`.writer_lease`. A store whose head is not as it was takes no part, and is lost;
+   only if nobody has changed them since: see :mod:`.server_lock`. A store whose head is not as it was takes no part, and is lost;
    the others are carried out without it.
 2. A commit takes one round trip. It also watches and reads the heads for the next commit. If these are not known (the first
    commit, a broken connection), one more round trip reads them first.
@@ -79,7 +79,7 @@ class StoreWatch:
         """
         seen, self._seen = self._seen, {}
         if self._n_opened != self.connection.n_opened or any(
-            each not in seen or seen[each][0] != each.lease.head.packed() for each in stores
+            each not in seen or seen[each][0] != each.lock.head.packed() for each in stores
         ):
             replies = self.connection.inquire((b"UNWATCH",), *self.questions(stores))
             self.note(self.connection.checked(replies[1:], "write to"))
@@ -116,7 +116,7 @@ class StoreCommit:
         self.failure: StorageError | None = None
         self.is_done = False
         self._batch = batch
-        self._after = store.lease.next_head()
+        self._after = store.lock.next_head()
         self._groups: dict[Family, dict[bytes, list[bytes]]] = {}
         self._missing: list[tuple[Family, bytes]] = []
         self._late: list[tuple[Family, bytes]] = []
@@ -214,13 +214,13 @@ class StoreCommit:
             StorageError: If the head cannot be parsed, or the server cannot be reached.
             OSError: If the connection broke.
         """
-        lease = self.store.lease
+        lock = self.store.lock
         if head == self._after.packed():  # the reply was lost
             self._count_again(connection)
             self._landed()
             return False
-        if head != lease.head.packed() and (why := lease.why_refused(head)):
-            self.fail(lease.lost(why))
+        if head != lock.head.packed() and (why := lock.why_refused(head)):
+            self.fail(lock.lost(why))
             return False
         return self._save_for(views, connection)
 
@@ -302,7 +302,7 @@ class StoreCommit:
 
     def _landed(self) -> None:
         store = self.store
-        store.lease.head = self._after
+        store.lock.head = self._after
         for family, plan in self._plans.items():
             store.leaves[family].apply(plan)
             for separator in plan.touched:

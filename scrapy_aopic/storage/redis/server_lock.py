@@ -3,10 +3,10 @@
 1. A writer has a *token*, drawn when it opens the job. Only the writer whose token is in ``head`` can commit, and only
    on top of its own last commit: the head is compared in the transaction. So a writer that was taken for dead cannot
    change anything any more, however late it wakes up.
-2. The *lease* under ``owner`` keeps a second writer from opening the job while the first one lives. It ends by the
+2. The *lock* under ``owner`` keeps a second writer from opening the job while the first one lives. It expires by the
    server's clock alone, and is renewed at a third of its time, by a thread, so that no pause of the event loop ends it.
-3. A writer that could not renew its lease in time stops by its own clock, without having been told.
-4. A process that finds a lease waits for its end, at most, to see whether it is renewed.
+3. A writer that could not renew its lock in time stops by its own clock, without having been told.
+4. A process that finds a lock waits for its end, at most, to see whether it is renewed.
 """
 
 from __future__ import annotations
@@ -53,22 +53,22 @@ class InUseError(StorageError):
 
 
 _LOOK = 0.2
-"""Seconds between looks at the lease of another."""
+"""Seconds between looks at the lock of another."""
 
 _ATTEMPTS = 20
 """Times that a renewal is tried while commits change the head."""
 
 
-class WriterLease:
+class ServerLock:
     """The right to change the job at *address*, until it is closed or lost.
 
     Args:
         task: What it is needed for, for the message to others.
-        waits: Whether to wait for the end of a lease that may not be renewed any more.
+        waits: Whether to wait until a lock expires that may not be renewed any more.
         is_pinned: Whether it ends with the run of the server: see rule 4 of :mod:`.connection`.
 
     Attributes:
-        head: What ``head`` is, or will be once the first commit is made, with the token of this lease; the store counts
+        head: What ``head`` is, or will be once the first commit is made, with the token of this lock; the store counts
             its commits here.
         is_new: Whether there was no job.
         run: Of the server, if it is pinned.
@@ -83,7 +83,7 @@ class WriterLease:
     ) -> None:
         self._address = address
         self._keys = keys
-        self._milliseconds = max(1, round(address.lease * 1000))
+        self._milliseconds = max(1, round(address.lock_timeout * 1000))
         self._token = secrets.token_hex(8)
         since = datetime.now(timezone.utc).isoformat(" ", "seconds")
         owner = {
@@ -106,16 +106,16 @@ class WriterLease:
         except BaseException:
             self._connection.close()
             raise
-        self._thread = threading.Thread(target=self._keep, name="aopic-lease", daemon=True)
+        self._thread = threading.Thread(target=self._keep, name="aopic-lock", daemon=True)
         self._thread.start()
 
     def _wait(self, *, waits: bool) -> None:
-        """Take the lease; wait for the end of another that is not renewed, if it *waits*."""
+        """Take the lock; wait for the end of another that is not renewed, if it *waits*."""
         taken = (b"SET", self._keys.owner, self._owner, b"NX", b"PX", self._milliseconds)
         before: tuple[bytes, int] | None = None
         while True:
             began = time.monotonic()
-            # The reply may be lost, and the lease be ours.
+            # The reply may be lost, and the lock be ours.
             owner, left = self._connection.ask(
                 taken, (b"GET", self._keys.owner), (b"PTTL", self._keys.owner)
             )[1:]
@@ -183,7 +183,7 @@ class WriterLease:
         """Whether half of it has passed without a renewal, so that nothing new should be begun.
 
         What is under way, such as a transfer, then has the other half to end before anybody else can have the job. A
-        lease that can be renewed never gets there.
+        lock that can be renewed never gets there.
         """
         return time.monotonic() > self._until - self._milliseconds / 2000
 
@@ -199,7 +199,7 @@ class WriterLease:
         )
 
     def _keep(self) -> None:
-        """Renew the lease until it is closed or lost."""
+        """Renew the lock until it is closed or lost."""
         wait = self._milliseconds / 3000
         while not self._ended.wait(wait):
             try:
