@@ -39,10 +39,10 @@ from w3lib.url import safe_url_string
 
 from scrapy_aopic.core.robots.fetches import MAX_BYTES
 from scrapy_aopic.core.robots.rules import finish, path_of
-from scrapy_aopic.web.bounds import has_too_many_attributes, is_packed_too_often
 from scrapy_aopic.web.http_dates import read_retry_after
 from scrapy_aopic.web.link_extraction import Extraction, LinkJoiner
 from scrapy_aopic.web.page_text import read_canonical, read_text
+from scrapy_aopic.web.parse_limits import has_too_many_attributes, is_packed_too_often
 from scrapy_aopic.web.robots_parser import Rfc9309RobotParser, parse
 from scrapy_aopic.web.sitemaps import Sitemap, sitemaps_in
 from scrapy_aopic.web.suffixes import registered_domain

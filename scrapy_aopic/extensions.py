@@ -17,7 +17,7 @@ from typing_extensions import Self
 from ._engine.closing import configured
 from .session.session import Session
 from .settings import read
-from .view.lines import summary
+from .view.text import summary
 
 logger = logging.getLogger(__name__)
 

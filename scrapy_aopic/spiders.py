@@ -40,9 +40,9 @@ from .settings.parse import SHOWN, Check, Reason, reason, shown, similar
 from .spidermiddlewares import LinkMiddleware
 from .storage.named_files import is_file, is_list, read_entries
 from .storage.registry import SERVER
-from .web.bounds import root_of
 from .web.content_types import declared_type
 from .web.origins import host_name
+from .web.parse_limits import root_of
 from .web.suffixes import registered_domain
 
 logger = logging.getLogger(__name__)

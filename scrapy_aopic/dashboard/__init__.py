@@ -4,7 +4,7 @@
 * :mod:`.guard`: who may see anything
 * :mod:`.http_server`: HTTP, in threads of its own
 * :mod:`.site`: the paths, and what each shows
-* :mod:`.past`: figures over time
+* :mod:`.chart_history`: the points of the charts over time
 * :mod:`.running_job`: serves the crawl of this process
 * :mod:`.stored_job`: serves a stored job, whether a crawl is using it or not
 * :mod:`.serving`: what both begin with

@@ -27,7 +27,7 @@ EVERY = 1.0
 """Seconds between snapshots while somebody waits for them: as often as an eye can read."""
 
 POINT_EVERY = 10.0
-"""Seconds between points of the past, which are taken whether somebody waits or not."""
+"""Seconds between points of the history, which are taken whether somebody waits or not."""
 
 N_POINTS = 2160
 """Points that are kept: six hours, some 400 kB."""
@@ -92,7 +92,7 @@ class Feed:
     # -- the side of the crawl
 
     def beat(self) -> None:
-        """Look, if somebody waits or a point of the past is due."""
+        """Look, if somebody waits or a point of the history is due."""
         now = monotonic()
         is_wanted = self._n_waiting and now - self._looked_at >= _NEARLY * self._every
         if is_wanted or now - self._point_at >= POINT_EVERY:
@@ -160,6 +160,6 @@ class Feed:
         return frame if monotonic() - min(self._beat_at, frame.instant + POINT_EVERY) < patience else None
 
     def points(self) -> list[Point]:
-        """Points of the past, oldest first."""
+        """Points of the history, oldest first."""
         with self._changed:
             return list(self._points)

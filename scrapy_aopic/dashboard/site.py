@@ -18,9 +18,9 @@ from scrapy_aopic.exceptions import AopicError, plainly
 from scrapy_aopic.view.prometheus import CONTENT_TYPE, exposition
 from scrapy_aopic.view.snapshot import Snapshot, figure
 
+from .chart_history import ChartHistory
 from .feed import Feed
 from .http_server import HttpAnswer, Site, sentence
-from .past import Past
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -106,13 +106,13 @@ class Shown:
 def make_site(shown: Shown) -> Site:
     """The dashboard of a crawl."""
     feed, questions = shown.feed, shown.questions
-    past = Past(feed.points, shown.history)
+    history = ChartHistory(feed.points, shown.history)
     paths: dict[str, Callable[[Mapping[str, str]], HttpAnswer]] = {
         path: partial(_file, *file) for path, file in _FILES.items()
     }
     paths.update({path: partial(_explainer, *file) for path, file in EXPLAINER.items()})
     paths["/api/v1/snapshot"] = lambda _: _snapshot(feed)
-    paths["/api/v1/history"] = lambda _: HttpAnswer(_json(past.points()))
+    paths["/api/v1/history"] = lambda _: HttpAnswer(_json(history.points()))
     paths["/metrics"] = lambda _: _metrics(feed, shown.spider)
     paths["/api/v1/top"] = _Listed(partial(_top_pages, feed, questions)).show
     paths["/api/v1/domains"] = _Listed(partial(_top_domains, feed, questions)).show

@@ -11,15 +11,15 @@ from scrapy.exceptions import StopDownload
 
 from scrapy_aopic.core.revisits import Version
 from scrapy_aopic.request_errors import AttributesError, CodingsError
-from scrapy_aopic.web.bounds import (
+from scrapy_aopic.web.http_dates import changed_at
+from scrapy_aopic.web.meta import PURPOSE, RELOADED, SITEMAP
+from scrapy_aopic.web.page_text import read_text
+from scrapy_aopic.web.parse_limits import (
     MAX_ATTRIBUTES,
     MAX_CODINGS,
     has_too_many_attributes,
     is_packed_too_often,
 )
-from scrapy_aopic.web.http_dates import changed_at
-from scrapy_aopic.web.meta import PURPOSE, RELOADED, SITEMAP
-from scrapy_aopic.web.page_text import read_text
 from scrapy_aopic.web.request_rows import url_of
 
 from .stats import FirstOnly

@@ -29,9 +29,9 @@ Questions:
 
 Outputs:
 
-* :mod:`.lines`: a line of text
-* :mod:`.text_report`: text
-* :mod:`.html_report`: a page of HTML
+* :mod:`.text`: the progress line; durations and sizes as text
+* :mod:`.text_report`: the report of a job as text
+* :mod:`.html_report`: the report as a page of HTML
 * :mod:`.export`: tables of pages and links
 * :mod:`.prometheus`: Scrapy's stats as metrics for Prometheus
 * :mod:`.opentelemetry`: OpenTelemetry

@@ -14,7 +14,7 @@ from scrapy_aopic.core.counters import BOUNDS, OUTCOMES
 from scrapy_aopic.core.printable import printable
 
 from .history import column
-from .lines import duration, size
+from .text import duration, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

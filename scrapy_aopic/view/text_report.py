@@ -11,10 +11,10 @@ from scrapy_aopic.core.ledger import TOTAL
 
 from .auditing import audit_store
 from .job_view import View
-from .lines import duration
 from .output import flush, write
 from .queries import top_pages
 from .stored import snapshot_of
+from .text import duration
 
 if TYPE_CHECKING:
     from pathlib import Path

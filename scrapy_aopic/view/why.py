@@ -58,8 +58,8 @@ from scrapy_aopic.web.request_rows import url_of
 
 from .dropped import BRIEFLY, REASONS, find
 from .host_walk import state_of, why_it_waits
-from .lines import duration
 from .stored import active_hosts
+from .text import duration
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping

@@ -13,7 +13,7 @@ URLs:
 Responses:
 
 * :mod:`.content_types`: content types as browsers read them
-* :mod:`.bounds`: responses that are too large or too deep to parse
+* :mod:`.parse_limits`: limits on responses that are decoded and parsed
 * :mod:`.page_text`: the visible text of a page, and its canonical URL
 * :mod:`.skim`: text and links of HTML without a parser
 * :mod:`.link_extraction`: the URLs that a page links to

@@ -34,7 +34,7 @@ from scrapy.utils.url import url_has_any_extension
 from w3lib.html import strip_html5_whitespace
 from w3lib.url import safe_url_string
 
-from .bounds import Attributes, html_of, is_huge, look_at
+from .parse_limits import Attributes, html_of, is_huge, look_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping

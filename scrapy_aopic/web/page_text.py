@@ -22,7 +22,7 @@ from scrapy.http import HtmlResponse
 
 from scrapy_aopic.core.duplicates import WHITE, Text, text_of
 
-from .bounds import root_of
+from .parse_limits import root_of
 from .skim import skim
 from .urls import is_parsable
 

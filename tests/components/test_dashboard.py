@@ -26,8 +26,8 @@ from scrapy_aopic.core.layout import LATE, Family
 from scrapy_aopic.core.records import HostRecord, host_key, pack_host
 from scrapy_aopic.dashboard import feed as feed_module
 from scrapy_aopic.dashboard import site as site_module
+from scrapy_aopic.dashboard.chart_history import ChartHistory
 from scrapy_aopic.dashboard.feed import Feed, FeedItem
-from scrapy_aopic.dashboard.past import Past
 from scrapy_aopic.dashboard.site import health, readiness
 from scrapy_aopic.dashboard.stored_job import serve as serve_job
 from scrapy_aopic.exceptions import SettingError, StorageError
@@ -372,7 +372,7 @@ def test_the_past_is_that_of_the_job_and_then_of_this_run(tmp_path: Path) -> Non
         + "nan,1,2\n99"
     )
     seen: list[dict[str, float | None]] = [{"at": at, "rate.pages": 7.0} for at in (2499.0, 2501.0)]
-    points = Past(lambda: seen, path).points()
+    points = ChartHistory(lambda: seen, path).points()
     assert len(points) == 834 + 1
     assert points[-2:] == [
         {
@@ -387,8 +387,12 @@ def test_the_past_is_that_of_the_job_and_then_of_this_run(tmp_path: Path) -> Non
         },
         seen[1],
     ]
-    assert Past(lambda: seen, tmp_path / "none.csv").points() == Past(lambda: seen, None).points() == seen
-    assert Past(lambda: seen, tmp_path).points() == seen  # a folder cannot be read
+    assert (
+        ChartHistory(lambda: seen, tmp_path / "none.csv").points()
+        == ChartHistory(lambda: seen, None).points()
+        == seen
+    )
+    assert ChartHistory(lambda: seen, tmp_path).points() == seen  # a folder cannot be read
 
 
 def test_a_folder_without_a_job_is_refused_in_a_sentence(tmp_path: Path) -> None:

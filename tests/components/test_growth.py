@@ -11,8 +11,8 @@ import pytest
 from scrapy.http import HtmlResponse, Response
 from scrapy.robotstxt import RobotParser
 
-from scrapy_aopic.web.bounds import has_too_many_attributes
 from scrapy_aopic.web.page_text import read_canonical
+from scrapy_aopic.web.parse_limits import has_too_many_attributes
 from scrapy_aopic.web.robots_parser import Rfc9309RobotParser, parse
 from scrapy_aopic.web.sitemaps import Sitemap
 

@@ -19,8 +19,8 @@ from support.small_web import check
 
 from scrapy_aopic.session.links.link_weights import by_kind
 from scrapy_aopic.session.links.purpose import link_test
-from scrapy_aopic.web.bounds import has_too_many_attributes
 from scrapy_aopic.web.page_text import read_canonical, read_text
+from scrapy_aopic.web.parse_limits import has_too_many_attributes
 
 STATS = Path(__file__).parents[2] / "docs" / "stats.md"
 

@@ -20,7 +20,7 @@ from scrapy.utils.response import get_base_url
 
 from scrapy_aopic import LinkExtractor, Links
 from scrapy_aopic.spiders import FIELDS
-from scrapy_aopic.web import bounds
+from scrapy_aopic.web import parse_limits
 from scrapy_aopic.web.context import page_context
 from scrapy_aopic.web.link_extraction import Extraction, LinkJoiner, extraction, note_joined, request_for
 from scrapy_aopic.web.page_text import read_canonical
@@ -189,7 +189,7 @@ def test_links_are_those_of_scrapys_extractor(response: HtmlResponse, options: d
     note_joined(response, context.joined)
     assert list(fast.urls(response)) == [link.url for link in expected or ()]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bounds, "HUGE", 0)  # it gets no tree, if none is needed
+        patch.setattr(parse_limits, "HUGE", 0)  # it gets no tree, if none is needed
         assert list(fast.urls(response)) == [link.url for link in expected or ()]
     choosy = Extraction(**options, follows_nofollow=False)
     assert list(choosy.urls(response)) == [link.url for link in expected or () if not link.nofollow]
@@ -339,14 +339,14 @@ def test_links_of_a_huge_page_are_those_of_its_tree_however_deep_it_is(
 ):
     deep = page("<a href=0>" + "<div>" * depth + "<a href=1></a>" + "</div>" * 10 + "<p><a href=2></a>")
     expected = list(Extraction().urls(deep))
-    monkeypatch.setattr(bounds, "HUGE", 0)
+    monkeypatch.setattr(parse_limits, "HUGE", 0)
     assert list(Extraction().urls(deep)) == expected
 
 
 def test_a_huge_page_gets_no_tree_for_its_links_title_language_and_canonical_page(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr(bounds, "HUGE", 100)
+    monkeypatch.setattr(parse_limits, "HUGE", 100)
     head = '<html lang=de><title>t</title><link rel=canonical href="/c">'
     huge = page(head + "<p>" * 100 + "<a href=1><img alt=x></a>" * 2)
     assert list(Links(huge).urls()) == ["http://h.test/a/1"]

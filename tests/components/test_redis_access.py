@@ -95,7 +95,10 @@ def test_what_is_read_ahead_comes_by_tls_too(server, tmp_path: Path) -> None:
     tls, certificate = tls_of(tmp_path)
     with Proxy(server.port, tls) as between:
         address = Address(
-            "ahead", f"rediss://127.0.0.1:{between.port}/0", {"ssl_ca_certs": str(certificate)}, lock_timeout=60.0
+            "ahead",
+            f"rediss://127.0.0.1:{between.port}/0",
+            {"ssl_ca_certs": str(certificate)},
+            lock_timeout=60.0,
         )
         with closing(RedisStore(address)) as store:
             rows: dict[bytes, bytes | None] = {b"%05d" % n: b"%d" % n * 20 for n in range(5_000)}

@@ -7,7 +7,6 @@ from typing import Any, get_args
 import pytest
 from msgspec.structs import replace
 
-from scrapy_aopic.view.lines import duration, size, summary
 from scrapy_aopic.view.snapshot import (
     Connections,
     ControlFigures,
@@ -25,6 +24,7 @@ from scrapy_aopic.view.snapshot import (
     Verdict,
 )
 from scrapy_aopic.view.snapshot_stats import stats_of
+from scrapy_aopic.view.text import duration, size, summary
 from scrapy_aopic.view.verdict import LIMITS, verdict
 
 BEFORE = Snapshot(

@@ -1,7 +1,8 @@
-"""Responses that are refused because reading them would block the event loop for minutes, or are read without a tree.
+"""Limits on the responses that are decoded and parsed: some are refused, and of a huge page no tree is built.
 
-These are bounds on what other libraries do with a response, before or after this package. What is refused costs more than
-linear time in the bytes; a tree of what is huge costs memory: up to 30 times the bytes, and 85 MB for 3 MB of paragraphs.
+They bound what other libraries do with a response, before or after this package. Without them a hostile response would
+block the event loop for minutes, because its cost grows faster than its bytes; and the tree of a huge page takes up to 30
+times its bytes, or 85 MB for 3 MB of paragraphs.
 """
 
 from __future__ import annotations

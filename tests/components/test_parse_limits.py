@@ -11,14 +11,14 @@ from lxml import etree
 from scrapy.http import HtmlResponse, Response, TextResponse
 from scrapy.http.headers import Headers
 
-from scrapy_aopic.web import bounds
-from scrapy_aopic.web.bounds import (
+from scrapy_aopic.web import parse_limits
+from scrapy_aopic.web.page_text import MAX_CANONICALS, MAX_LINKS, read_canonical
+from scrapy_aopic.web.parse_limits import (
     MAX_ATTRIBUTES,
     has_too_many_attributes,
     is_packed_too_often,
     may_have_more_attributes,
 )
-from scrapy_aopic.web.page_text import MAX_CANONICALS, MAX_LINKS, read_canonical
 
 
 @pytest.mark.parametrize(
@@ -183,8 +183,8 @@ SMALL_MAX = 8
 @given(st.lists(st.lists(ATTRIBUTES, max_size=10) | st.lists(OTHERS, max_size=3), max_size=12))
 def test_what_is_known_at_a_glance_to_have_few_attributes_has_few(runs: list[list[str]]) -> None:
     html = "".join(piece.replace("{}", f"{n}") for n, piece in enumerate(chain(*runs)))
-    found = bounds.Attributes(SMALL_MAX)
-    bounds.look_at_all(html.encode(), found)
+    found = parse_limits.Attributes(SMALL_MAX)
+    parse_limits.look_at_all(html.encode(), found)
     page = HtmlResponse("http://a.test/", body=f"<html>{html}</html>".encode(), encoding="utf-8")
     most = max(len(element.attrib) for element in page.selector.root.iter("*"))
     if found.are_too_many or most > SMALL_MAX:

@@ -1,4 +1,4 @@
-"""A snapshot in one line of text."""
+"""The progress line, and durations and sizes as text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def summary(now: Snapshot) -> str:
-    """Progress and what limits the crawl."""
+    """The progress line: how far the crawl is, and what limits it."""
     pages, hosts, rate = now.pages, now.hosts, now.rate
     done = pages.visited + pages.failed
     parts = [f"{done:,} pages"]

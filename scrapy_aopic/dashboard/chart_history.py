@@ -1,4 +1,4 @@
-"""What is drawn over time: the history of the job, and of a job without one what this run has seen."""
+"""The points of the dashboard's charts: the history of the job, and what this run has seen since it was last written."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-MOST = 1000
-"""Points that a page is given: more than a screen has columns for."""
+_MAX_POINTS = 1000
+"""Points that a chart is given: more than a screen has columns for."""
 
 _EVERY = 10.0
 """Seconds for which the file is not read again, however many pages are opened."""
 
 
-class Past:
-    """The past of a crawl.
+class ChartHistory:
+    """The points of a crawl over time.
 
     Args:
         seen: What this run has seen.
@@ -58,6 +58,6 @@ def points_in(path: Path) -> list[Point]:
 
 
 def _thinned(points: list[Point]) -> list[Point]:
-    """At most about :data:`MOST` of *points*, the last one among them."""
-    every = -(-len(points) // MOST) or 1
+    """At most about :data:`_MAX_POINTS` of *points*, the last one among them."""
+    every = -(-len(points) // _MAX_POINTS) or 1
     return points[::-1][::every][::-1]
