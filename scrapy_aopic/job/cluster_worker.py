@@ -7,7 +7,7 @@ Rule 2: a shard whose commit was refused is dropped, and the crawl goes on with 
 ends the crawl, as it does for a job in one piece.
 
 Rule 3: a worker is done when no shard of the job has anything to do, and no letter is on its way: see
-:attr:`~scrapy_aopic.storage.redis.membership.Look.is_quiet`. Until then it stays, for letters may come, or shards of one that
+:attr:`~scrapy_aopic.storage.redis.membership.ClusterState.is_quiet`. Until then it stays, for letters may come, or shards of one that
 dies.
 
 Rule 4: lists of seeds are taken up by whoever holds shard 0, with whose commits their offsets are stored; its letters bring
@@ -48,11 +48,11 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.api import Lease
     from scrapy_aopic.core.policy import Policy
     from scrapy_aopic.core.ports import Store
-    from scrapy_aopic.place.shard_places import Keeper
+    from scrapy_aopic.place.shard_places import ShardPlaces
     from scrapy_aopic.place.shard_store import ShardStore
     from scrapy_aopic.seeds.server_seeds import ServerSeeds
     from scrapy_aopic.storage import Address
-    from scrapy_aopic.storage.redis.membership import Look, ShardState
+    from scrapy_aopic.storage.redis.membership import ClusterState, ShardState
 
     from .cluster_shard import Post
     from .side_files import SideFiles
@@ -88,7 +88,7 @@ class ClusterWorker:
     Args:
         folder: Job folder of the worker, if it has one.
         shards: Of the job.
-        keeper: Where they are; by default on the server. It is closed by :meth:`release`, or if this cannot be opened.
+        places: Where they are; by default on the server. They are closed by :meth:`release`, or if this cannot be opened.
         executor: Its thread writes commits.
         interval: Seconds between commits of a shard.
         server_seeds: The seeds that wait on the server.
@@ -105,7 +105,7 @@ class ClusterWorker:
         address: Address,
         shards: int,
         *,
-        keeper: Keeper | None,
+        places: ShardPlaces | None,
         executor: Executor,
         side_files: SideFiles,
         interval: float,
@@ -118,32 +118,36 @@ class ClusterWorker:
         if server_seeds is not None:
             server_seeds.looks = False  # the looks at the shards show what waits
         self._address = address
-        self._n = shards
+        self._n_shards = shards
         self._interval = interval
         self._failure: StorageError | None = None
-        self._odd: dict[int, float] = {}
+        # Instants since which shards cannot be used or opened.
+        self._failing_since: dict[int, float] = {}
         self._opening: dict[int, Future[ClusterShard | None]] = {}
         self._n_opened = 0
-        self._serials: dict[int, int] = {}
-        self._near: dict[int, int] = {}
-        self._last: Look | None = None
+        # A number for each opening of a shard: it may be handed over and opened again, and letters are read for one opening.
+        self._opening_numbers: dict[int, int] = {}
+        # The same, of shards that other workers know to be open here: letters from here to these need not go by the server.
+        self._announced: dict[int, int] = {}
+        self._last_look: ClusterState | None = None
         self._is_quiet = False
-        self._asleep_so_far: set[int] = set()
+        self._not_yet_owned: set[int] = set()
         self._tick_at = 0.0
         self.n_landed = 0
         self.slowest = 0.0
-        self._said = (-1, -1)
-        self._asleep: list[int] = []
-        self._turns: list[ClusterShard] = []
+        self._logged_share = (-1, -1)
+        self._logged_unowned: list[int] = []
+        # Shards whose turn in this round of commits is to come.
+        self._to_commit: list[ClusterShard] = []
         self.learning: SharedLearning | None = None
         with ExitStack() as opened:
-            self._keeper = keeper or OnServer(folder, address, shards)
-            opened.callback(self._keeper.close)
-            self._registry = self._keeper.registry
-            own = self._keeper.own or range(shards)
+            self._places = places or OnServer(folder, address, shards)
+            opened.callback(self._places.close)
+            self._registry = self._places.registry
+            own = self._places.own or range(shards)
             most = len(own)
             # What such a shard was like in an earlier run does not count: seeds may wait since then, or a time have come.
-            self._asleep_so_far.update(own)
+            self._not_yet_owned.update(own)
             self._policy = replace(
                 policy,
                 page_cache=max(policy.page_cache // most, _LEAST_PAGES),
@@ -153,32 +157,32 @@ class ClusterWorker:
             self.clock = SharedClock(ServerTime(*self._registry.now()))
             self.crawl = Shards(shards, policy, self.clock)
             self.shards = self.crawl.held
-            self._joint = JointCommits(executor.submit, self._keeper.write, side_files)
+            self._joint_commits = JointCommits(executor.submit, self._places.write, side_files)
             self._opener = ThreadPoolExecutor(1, "aopic-shards")
             opened.callback(self._opener.shutdown)
             if has_topic:
                 self.learning = SharedLearning(address, self._registry.token, self.crawl.harvest)
                 opened.callback(self.learning.close)
-            self._exchange = Exchange(self._registry, address.lock_timeout, self._keeper.pause)
+            self._exchange = Exchange(self._registry, address.lock_timeout, self._places.pause)
             self._opened = opened.pop_all()
 
     # -- how it is
 
     @property
-    def is_torn(self) -> bool:
-        """Whether it cannot be gone on with."""
+    def is_broken(self) -> bool:
+        """Whether the crawl has to end, because of :attr:`failure`."""
         return self._failure is not None
 
     @property
     def failure(self) -> StorageError | None:
         """Why it cannot be used; ``None`` if it can."""
-        return self._failure or self._keeper.failure or self._exchange.failure
+        return self._failure or self._places.failure or self._exchange.failure
 
     @property
     def is_behind(self) -> bool:
         """Whether nothing may be leased, because no shard is held, the last commits of all are too old, or the lock may soon expire."""
         held, now = self.shards.values(), self.clock()
-        return self._keeper.is_fading or all(each.commits.is_behind and each.has_work(now) for each in held)
+        return self._places.is_fading or all(each.commits.is_behind and each.has_work(now) for each in held)
 
     def permit(self, host: str, lease: Lease | None) -> Callable[[], bool] | None:
         """What says, later, whether the host called *host* may still be requested; see :meth:`.job.Job.permit`."""
@@ -186,13 +190,13 @@ class ClusterWorker:
         return partial(self._is_safe, is_safe) if is_safe is not None else None
 
     def _is_safe(self, is_shard_safe: Callable[[], bool]) -> bool:
-        return not self._keeper.is_fading and self._keeper.failure is None and is_shard_safe()
+        return not self._places.is_fading and self._places.failure is None and is_shard_safe()
 
     @property
     def is_quiet(self) -> bool:
         """Whether no shard of the job had anything to do, wherever it is, and no letter or list of seeds was on its way."""
-        last = self._last
-        if not self._is_quiet or last is None or self._asleep_so_far:
+        last = self._last_look
+        if not self._is_quiet or last is None or self._not_yet_owned:
             return False
         if last.seed_lists and self._server_seeds is not None and last.is_owned[0]:
             return False
@@ -202,8 +206,8 @@ class ClusterWorker:
     @property
     def part(self) -> PartOfJob:
         """What this worker has of it, as of the last look at the server."""
-        workers = len(self._last.workers) if self._last is not None else 1
-        return PartOfJob(self._n, len(self.shards), workers)
+        workers = len(self._last_look.workers) if self._last_look is not None else 1
+        return PartOfJob(self._n_shards, len(self.shards), workers)
 
     def size_bytes(self) -> int | None:
         """``None``: that takes many questions to the server."""
@@ -226,20 +230,20 @@ class ClusterWorker:
             return True
 
     def _tick(self, now: float) -> bool:
-        is_news = self._adopt()
+        is_news = self._add_opened()
         looks, done, failed = self._exchange.take_looks()
         for post in done:
-            self._posted(post)
+            self._letters_sent(post)
         for post in failed:
             held = self.shards.get(post.number)
             if held is not None and held.run == post.run:
                 held.post_failed(post)
         for look, own in looks:
-            is_news |= self._take(look, own)
+            is_news |= self._take_look(look, own)
         self._commit(now)
-        for held in self._usable():
-            with self._watching(held):
-                is_news |= self._go_on_with(held, now, is_seen=bool(looks))
+        for held in self._usable_shards():
+            with self._isolating(held):
+                is_news |= self._do_what_is_due(held, now, is_seen=bool(looks))
         if looks:
             self._balance(looks[-1][0])
         return is_news
@@ -249,21 +253,21 @@ class ClusterWorker:
 
         When all have had their turn, those that have begun are written.
         """
-        if not self._turns:
-            self._turns = [*self.shards.values()]
+        if not self._to_commit:
+            self._to_commit = [*self.shards.values()]
         until = time.perf_counter() + _COMMIT_SECONDS
-        while self._turns and time.perf_counter() < until:
-            held = self._turns.pop()
+        while self._to_commit and time.perf_counter() < until:
+            held = self._to_commit.pop()
             is_there = self.shards.get(held.number) is held and held.failure is None
             if is_there and not (
                 held.is_leaving and held.is_free
             ):  # these make their last commit by themselves
-                with self._watching(held):
+                with self._isolating(held):
                     held.tick(now)
-        if not self._turns:
-            self._joint.flush()
+        if not self._to_commit:
+            self._joint_commits.flush()
 
-    def _go_on_with(self, held: ClusterShard, now: float, *, is_seen: bool) -> bool:
+    def _do_what_is_due(self, held: ClusterShard, now: float, *, is_seen: bool) -> bool:
         """Do what is due for *held*; returns whether letters were read."""
         if held.is_leaving and held.is_free:
             if held.end():
@@ -271,20 +275,20 @@ class ClusterWorker:
             return False
         has_read = held.read(self.clock) > 0
         if held.has_post or is_seen:
-            self._post(held)
+            self._send_letters(held)
         return has_read
 
-    def _usable(self) -> Iterator[ClusterShard]:
+    def _usable_shards(self) -> Iterator[ClusterShard]:
         """Each shard that is held, as long as it can be used; one that cannot is dropped, or ends the crawl."""
         for held in list(self.shards.values()):
             if (failure := held.failure) is None:
-                self._odd.pop(held.number, None)
+                self._failing_since.pop(held.number, None)
                 yield held
             else:
                 self._drop(held, failure)
 
     @contextmanager
-    def _watching(self, held: ClusterShard) -> Iterator[None]:
+    def _isolating(self, held: ClusterShard) -> Iterator[None]:
         """*held* may be a shard that this process has lost without knowing it yet.
 
         Then letters that its next owner has sent, or has removed, look like damage. So what goes wrong stops this shard
@@ -293,54 +297,54 @@ class ClusterWorker:
         try:
             yield
         except StorageError as error:
-            held.tear(error)
+            held.mark_broken(error)
 
     def rank(self) -> None:
         """Nothing: no order of a job in shards looks at the whole graph."""
 
     # -- looks
 
-    def _take(self, look: Look, own: Mapping[int, int]) -> bool:
+    def _take_look(self, look: ClusterState, own: Mapping[int, int]) -> bool:
         """Take note of a *look* that was taken for the shards *own*; returns whether it woke anything."""
         self.clock.hear(ServerTime(look.now, look.asked, look.heard))
-        was_quiet, self._is_quiet, self._last = self._is_quiet, look.is_quiet, look
+        was_quiet, self._is_quiet, self._last_look = self._is_quiet, look.is_quiet, look
         if self.learning is not None:
             self.learning.workers = len(look.workers)
         if self._server_seeds is not None and 0 in self.shards:
             self._server_seeds.heard_of(look.seed_lists)
-        self._asleep_so_far -= {number for number, is_owned in enumerate(look.is_owned) if is_owned}
+        self._not_yet_owned -= {number for number, is_owned in enumerate(look.is_owned) if is_owned}
         whole = _sums_of(look.states)
         for number, held in self.shards.items():
             # Also to one whose commit has just failed, and is tried again: they are not brought once more.
-            if held.run in (b"", look.run) and own.get(number) == self._serials.get(number):
+            if held.run in (b"", look.run) and own.get(number) == self._opening_numbers.get(number):
                 held.deliver(look.letters.get(number, ()))
-        for held in self._usable():
+        for held in self._usable_shards():
             number = held.number
             if held.run not in (b"", look.run):
                 continue
-            with self._watching(held):
+            with self._isolating(held):
                 held.acknowledged(look.states)
             held.compare(look.states.get(number))
-            self._learn(held, whole)
+            self._tell_sums(held, whole)
         return (self._is_quiet and not was_quiet) or bool(look.letters)
 
-    def _learn(self, held: ClusterShard, whole: Sums) -> None:
+    def _tell_sums(self, held: ClusterShard, whole: Sums) -> None:
         """Let *held* know the sums of all other shards, of which the *whole* job has so much."""
-        last = self._last
+        last = self._last_look
         if last is None or not last.states:
             return
         state = last.states.get(held.number)
         held.shard.learn(whole.less(Sums(*state.sums)) if state is not None else whole)
 
-    def _balance(self, look: Look) -> None:
+    def _balance(self, look: ClusterState) -> None:
         """Hand over shards that are too many, or take some."""
         held = self.shards
-        if self._keeper.own is not None:
-            self._open_own(self._keeper.own, look)
+        if self._places.own is not None:
+            self._open_own(self._places.own, look)
             return
         tokens = list(look.workers)
         rank = tokens.index(self._registry.token)
-        share = self._n // len(tokens) + (rank < self._n % len(tokens))
+        share = self._n_shards // len(tokens) + (rank < self._n_shards % len(tokens))
         staying = [each for each in held.values() if not each.is_leaving]
         n = len(staying) + len(self._opening)
         if n > share:
@@ -349,53 +353,53 @@ class ClusterWorker:
         for each in held.values():
             if n < share and each.is_leaving and not each.has_ended:
                 each.is_leaving, n = False, n + 1
-        begin = rank * self._n // len(tokens)  # so that two workers seldom try the same one
-        for number in (*range(begin, self._n), *range(begin)):
+        begin = rank * self._n_shards // len(tokens)  # so that two workers seldom try the same one
+        for number in (*range(begin, self._n_shards), *range(begin)):
             if n >= share or len(self._opening) >= _OPENED_AT_ONCE:
                 break
             if not look.is_owned[number] and number not in held and number not in self._opening:
                 self._opening[number] = self._opener.submit(self._open, number)
                 n += 1
         if not self._opening:
-            self._say_share(len(staying), len(tokens))
+            self._log_share(len(staying), len(tokens))
 
-    def _open_own(self, own: Sequence[int], look: Look) -> None:
+    def _open_own(self, own: Sequence[int], look: ClusterState) -> None:
         """Open the shards that are this worker's own, and say of which others nobody has one open."""
         for number in own:
             if number not in self.shards and number not in self._opening:
                 self._opening[number] = self._opener.submit(self._open, number)
         if self._opening:
             return
-        self._say_share(len(own), len(look.workers))
-        asleep = [number for number, is_owned in enumerate(look.is_owned) if not is_owned]
-        if asleep != self._asleep:
-            self._asleep = asleep
-            if asleep:
-                self._opener.submit(self._keeper.say_asleep, asleep)
+        self._log_share(len(own), len(look.workers))
+        unowned = [number for number, is_owned in enumerate(look.is_owned) if not is_owned]
+        if unowned != self._logged_unowned:
+            self._logged_unowned = unowned
+            if unowned:
+                self._opener.submit(self._places.log_unowned, unowned)
 
-    def _say_share(self, n_held: int, n_workers: int) -> None:
-        if (n_held, n_workers) == self._said:
+    def _log_share(self, n_held: int, n_workers: int) -> None:
+        if (n_held, n_workers) == self._logged_share:
             return
-        self._said = n_held, n_workers
+        self._logged_share = n_held, n_workers
         logger.info(
             "This worker holds %(held)d of %(shards)d shards of the crawl in %(folder)s; workers: %(workers)d",
-            {"held": n_held, "shards": self._n, "folder": self._name, "workers": n_workers},
+            {"held": n_held, "shards": self._n_shards, "folder": self._name, "workers": n_workers},
         )
 
     def _open(self, number: int) -> ClusterShard | None:
         """Open a shard, in a thread; ``None`` if another worker was faster."""
         try:
-            store = self._keeper.open_store(number, self._last, self.clock)
+            store = self._places.open_store(number, self._last_look, self.clock)
             self._advance_clock(store)
             held = ClusterShard(
                 store,
                 replace(self._policy, order=copy(self._policy.order)),
                 self.clock,
-                ShardId(number, self._n),
+                ShardId(number, self._n_shards),
                 name=str(self._address.of_shard(number)),
                 interval=self._interval,
                 shift=self._phase(number) * self._interval,
-                joint=self._joint,
+                joint=self._joint_commits,
                 worker=self._registry.token,
             )
         except (InUseError, LostError):
@@ -422,11 +426,11 @@ class ClusterWorker:
 
         On a server, the shards of a worker commit together, and the workers one after another; on disks, the shards take turns.
         """
-        if self._keeper.own is not None:
-            return number / self._n
+        if self._places.own is not None:
+            return number / self._n_shards
         return int(self._registry.token[:4], 16) / 0x10000
 
-    def _adopt(self) -> bool:
+    def _add_opened(self) -> bool:
         """Take the shards that were opened; returns whether there are any."""
         is_news = False
         for number, opening in list(self._opening.items()):
@@ -438,18 +442,18 @@ class ClusterWorker:
             except StorageError as error:
                 # The server was there a moment ago, so that a connection that breaks is no reason to give up.
                 is_hopeless = not self._n_opened and not isinstance(error, UnreachableError)
-                if is_hopeless or self._is_odd(number):
+                if is_hopeless or self._fails_too_long(number):
                     raise
                 continue
             if held is None:
                 continue
             is_news = True
-            self._odd.pop(number, None)
+            self._failing_since.pop(number, None)
             self._n_opened += 1
-            self._serials[number] = self._n_opened
+            self._opening_numbers[number] = self._n_opened
             self.shards[number] = held
-            if self._last is not None:
-                self._learn(held, _sums_of(self._last.states))
+            if self._last_look is not None:
+                self._tell_sums(held, _sums_of(self._last_look.states))
             if held.shard.is_resumed and not held.shard.was_clean:
                 logger.info(
                     "Shard %(number)d of the crawl in %(folder)s was not closed: what was in flight is queued again, and none "
@@ -464,42 +468,42 @@ class ClusterWorker:
         return is_news
 
     def _note_own(self) -> None:
-        self._exchange.own = {number: self._serials[number] for number in self.shards}
+        self._exchange.own = {number: self._opening_numbers[number] for number in self.shards}
 
-    def _post(self, held: ClusterShard) -> None:
+    def _send_letters(self, held: ClusterShard) -> None:
         if post := held.take_post(self._route):
             self._exchange.post(post)
 
     def _route(self, to: int) -> int | str:
         """By which way letters to the shard *to* go; see :meth:`~.cluster_shard.ClusterShard.take_post`."""
-        if (opened := self._near.get(to)) is not None:
+        if (opened := self._announced.get(to)) is not None:
             return opened
-        if to in self.shards or (self._keeper.own is not None and to in self._keeper.own):
+        if to in self.shards or (self._places.own is not None and to in self._places.own):
             return ""  # until others know that it is open here
-        homes = self._last.homes if self._last is not None else None
+        homes = self._last_look.homes if self._last_look is not None else None
         return _SERVER if homes is None else homes.get(to, "")
 
-    def _posted(self, post: Post) -> None:
+    def _letters_sent(self, post: Post) -> None:
         """The server has *post*: the shards of this process get what is in it for them."""
         for to, letter in post.near:
             receiver = self.shards.get(to)
             if receiver is not None and receiver.run == post.run:
                 receiver.hand_in(letter)
         if post.state is not None and self.shards.get(post.number) is post.sender:
-            self._near[post.number] = self._serials[post.number]
+            self._announced[post.number] = self._opening_numbers[post.number]
 
     # -- shards go
 
     def _remove(self, held: ClusterShard) -> None:
         del self.shards[held.number]
-        self._near.pop(held.number, None)
+        self._announced.pop(held.number, None)
         self.n_landed += held.commits.n_landed
         self.slowest = max(self.slowest, held.commits.slowest)
         self._note_own()
 
     def _hand_over(self, held: ClusterShard) -> None:
         """The last commit of *held* has landed: others may have it."""
-        self._post(held)
+        self._send_letters(held)
         self._remove(held)
         self._opener.submit(held.close)
 
@@ -508,16 +512,16 @@ class ClusterWorker:
 
         That is done if it was lost, or torn by a connection that broke: whoever opens it next finds it as it was.
         """
-        if isinstance(error, GoneError) or self._keeper.own is not None:  # nobody else has it: the crawl ends
+        if isinstance(error, GoneError) or self._places.own is not None:  # nobody else has it: the crawl ends
             self._failure = error
             return
-        is_dropped = isinstance(error, LostError) or (held.is_torn and isinstance(error, UnreachableError))
+        is_dropped = isinstance(error, LostError) or (held.is_broken and isinstance(error, UnreachableError))
         if not is_dropped:
             # What another worker has changed meanwhile looks damaged; the lock soon shows it. And a server that is
             # restarted takes no commit for a moment.
-            if self._is_odd(held.number):
+            if self._fails_too_long(held.number):
                 self._failure = error
-            elif not held.is_torn:
+            elif not held.is_broken:
                 held.retry()
             return
         logger.warning(
@@ -527,13 +531,13 @@ class ClusterWorker:
                 "rest": "with its other shards" if len(self.shards) > 1 else "as soon as a shard is free",
             },
         )
-        self._odd.pop(held.number, None)
+        self._failing_since.pop(held.number, None)
         self._remove(held)
         self._opener.submit(held.close)
 
-    def _is_odd(self, number: int) -> bool:
+    def _fails_too_long(self, number: int) -> bool:
         """Whether a shard cannot be used, or opened, for so long that this is no matter of locks or of a restart."""
-        since = self._odd.setdefault(number, time.monotonic())
+        since = self._failing_since.setdefault(number, time.monotonic())
         return time.monotonic() - since > self._address.lock_timeout
 
     def close(self, inspect: Callable[[Store], None] | None) -> None:
@@ -555,8 +559,8 @@ class ClusterWorker:
             if held in ending:
                 held.commits.land()
                 if held.failure is None:
-                    with self._watching(held):
-                        self._post(held)
+                    with self._isolating(held):
+                        self._send_letters(held)
                         continue
             if not held.is_lost:
                 error = error or held.failure

@@ -53,7 +53,7 @@ class WatchedStore:
         read_ahead: That of the store.
         prefetch, has_come: Those of the store; ``None`` if it does not do that.
         most_steps: Steps of the crawl after which a commit is due however long the interval is.
-        torn: The first read that failed, maybe in the middle of a step; ``None`` if none has. What is in memory is then no
+        failed_read: The first read that failed, maybe in the middle of a step; ``None`` if none has. What is in memory is then no
             state that a crawl can be in.
     """
 
@@ -61,7 +61,7 @@ class WatchedStore:
         self._store = store
         self.read_ahead: int = getattr(store, "read_ahead", 0)
         self.most_steps: int = getattr(store, "most_steps", MAX_UNCOMMITTED)
-        self.torn: StorageError | None = None
+        self.failed_read: StorageError | None = None
         ahead = prefetching(store)
         self.prefetch = ahead.prefetch if ahead is not None else None
         self.has_come = ahead.has_come if ahead is not None else None
@@ -70,7 +70,7 @@ class WatchedStore:
         try:
             return self._store.get_many(family, keys)
         except StorageError as error:
-            self.torn = self.torn or error
+            self.failed_read = self.failed_read or error
             raise
 
     def scan(
@@ -79,7 +79,7 @@ class WatchedStore:
         try:
             yield from self._store.scan(family, start, stop)
         except StorageError as error:
-            self.torn = self.torn or error
+            self.failed_read = self.failed_read or error
             raise
 
     def write(self, batch: Batch, *, sync: bool) -> None:
@@ -270,7 +270,7 @@ class Commits:
             self.land()
             if not steps and self.is_full:
                 return  # to land a commit takes as long as to take one, which the next tick does
-        if self._watched.torn is not None:
+        if self._watched.failed_read is not None:
             return
         now = self._clock()
         is_due = (
@@ -330,7 +330,7 @@ class Commits:
     def begin(self, *, is_clean: bool = False) -> None:
         """Start a commit now, once the one that is under way has ended, unless a read has failed."""
         self.land()
-        if self._watched.torn is None:
+        if self._watched.failed_read is None:
             self.take(is_clean=is_clean)
 
     def commit(self, *, is_clean: bool = False) -> None:

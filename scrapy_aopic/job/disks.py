@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.policy import Policy
     from scrapy_aopic.storage import Address
     from scrapy_aopic.storage.disk_workers import Homes
-    from scrapy_aopic.storage.redis.membership import JobCut, Look
+    from scrapy_aopic.storage.redis.membership import ClusterState, JobCut
 
     from .commit_thread import Batches
 
@@ -126,7 +126,7 @@ class OnDisk:
         """Whether half of the lock's time has passed without a renewal."""
         return self._lock.is_fading
 
-    def open_store(self, number: int, look: Look | None, clock: Callable[[], float]) -> DiskShard:
+    def open_store(self, number: int, look: ClusterState | None, clock: Callable[[], float]) -> DiskShard:
         """Open the store of a shard, unless others have seen more of it than it holds."""
         last = look.states.get(number) if look is not None else None
         seen = number_of(last.head) if last is not None else 0
@@ -190,8 +190,8 @@ class OnDisk:
         """Write *batches* one after another: each is of a store in files of its own."""
         return one_by_one(batches)
 
-    def say_asleep(self, numbers: Sequence[int]) -> None:
-        """Say where the shards *numbers* are, which nobody has open."""
+    def log_unowned(self, numbers: Sequence[int]) -> None:
+        """Log where the shards *numbers* are, which no worker has open."""
         with suppress(StorageError):  # it is said elsewhere that the server is out of reach
             logger.warning(
                 "No worker has shards %(shards)s open, so what they get waits: %(where)s",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from scrapy_aopic.storage.redis.mailboxes import PostedLetter
-    from scrapy_aopic.storage.redis.membership import Look, Registry, ShardState
+    from scrapy_aopic.storage.redis.membership import ClusterState, Registry, ShardState
 
     from .cluster_shard import Post
 
@@ -44,7 +44,7 @@ class Exchange:
         self._posts: list[Post] = []
         self._done: list[Post] = []
         self._failed: list[Post] = []
-        self._looks: list[tuple[Look, Mapping[int, int]]] = []
+        self._looks: list[tuple[ClusterState, Mapping[int, int]]] = []
         self._error: StorageError | None = None
         self._reached_at = time.monotonic()
         self._is_new_run = False
@@ -64,7 +64,7 @@ class Exchange:
         with self._using:
             self._posts.append(post)
 
-    def take_looks(self) -> tuple[list[tuple[Look, Mapping[int, int]]], list[Post], list[Post]]:
+    def take_looks(self) -> tuple[list[tuple[ClusterState, Mapping[int, int]]], list[Post], list[Post]]:
         """The looks that were taken, with the shards that each was for, oldest first; posts that are done; and those that failed."""
         with self._using:
             looks, self._looks = self._looks, []

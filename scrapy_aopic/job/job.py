@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.ports import Store
     from scrapy_aopic.core.records import Link, Page
     from scrapy_aopic.exceptions import StorageError
-    from scrapy_aopic.place.shard_places import Keeper
+    from scrapy_aopic.place.shard_places import ShardPlaces
     from scrapy_aopic.seeds.server_seeds import ServerSeeds
     from scrapy_aopic.storage import Address
     from scrapy_aopic.storage.lock import Lock
@@ -49,7 +49,7 @@ class Job:
         folder: Job folder; ``None`` for a temporary one that :meth:`close` removes, or none if there is an *address*.
         address: Of the store, if it is on a server.
         shards: Of the job; one in one piece has 1. More need an *address*.
-        keeper: Where several shards are; by default on the server. It is closed with the job, or if that cannot be opened.
+        places: Where several shards are; by default on the server. It is closed with the job, or if that cannot be opened.
         lock: The lock of the job, which the caller holds until :meth:`close` is over; ``None`` to take it here.
         kind: Kind of store (``AOPIC_STORE``).
         interval: Seconds between commits; 0 for one after another, infinite for none before :meth:`close`.
@@ -78,7 +78,7 @@ class Job:
         *,
         address: Address | None = None,
         shards: int = 1,
-        keeper: Keeper | None = None,
+        places: ShardPlaces | None = None,
         lock: Lock | None = None,
         kind: str = "auto",
         interval: float = 0.5,
@@ -107,7 +107,7 @@ class Job:
                     policy,
                     address,
                     shards,
-                    keeper=keeper,
+                    places=places,
                     executor=self._executor,
                     side_files=self.side_files,
                     interval=interval,
@@ -148,14 +148,14 @@ class Job:
         return self._worker.part
 
     @property
-    def is_torn(self) -> bool:
+    def is_broken(self) -> bool:
         """Whether nothing is committed any more, because a read failed; see :mod:`.commit_thread`."""
-        return self._worker.is_torn
+        return self._worker.is_broken
 
     @property
-    def has_torn_shards(self) -> bool:
+    def has_broken_shards(self) -> bool:
         """Whether a read of one of its shards failed: that is dropped if it was lost, else the crawl ends."""
-        return any(shard.is_torn for shard in self.shards.values())
+        return any(shard.is_broken for shard in self.shards.values())
 
     @property
     def failure(self) -> StorageError | None:

@@ -122,9 +122,9 @@ class OnlyWorker:
         return self._shard.failure
 
     @property
-    def is_torn(self) -> bool:
+    def is_broken(self) -> bool:
         """Whether a read failed, so that nothing is committed any more: see :mod:`.commit_thread`."""
-        return self._shard.watched.torn is not None
+        return self._shard.watched.failed_read is not None
 
     @property
     def is_behind(self) -> bool:
@@ -148,7 +148,7 @@ class OnlyWorker:
 
     def rank(self) -> None:
         """See :meth:`.job.Job.rank`."""
-        if not self.is_torn:
+        if not self.is_broken:
             self._rescoring.step()
 
     def close(self, inspect: Callable[[Store], None] | None) -> None:

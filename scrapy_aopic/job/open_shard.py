@@ -97,7 +97,7 @@ class OpenShard:
     @property
     def failure(self) -> StorageError | None:
         """Why it cannot be used any more; ``None`` if it can. A :class:`LostError` concerns this shard only."""
-        return self._loss or self.watched.torn or self.commits.failure
+        return self._loss or self.watched.failed_read or self.commits.failure
 
     @property
     def _loss(self) -> LostError | None:
@@ -114,13 +114,13 @@ class OpenShard:
         return self._loss is not None
 
     @property
-    def is_torn(self) -> bool:
-        """Whether what was read of its store cannot be: it failed, or is at odds with what others have."""
-        return self.watched.torn is not None
+    def is_broken(self) -> bool:
+        """Whether it cannot be used any more: a read failed, or what was read is at odds with what other shards have."""
+        return self.watched.failed_read is not None
 
-    def tear(self, error: StorageError) -> None:
-        """What was read cannot be, because of *error*: leave everything as it is from now on."""
-        self.watched.torn = self.watched.torn or error
+    def mark_broken(self, error: StorageError) -> None:
+        """Use it no more because of *error*: what is in memory may be wrong, so nothing is committed."""
+        self.watched.failed_read = self.watched.failed_read or error
 
     @property
     def is_fading(self) -> bool:

@@ -76,7 +76,7 @@ T = TypeVar("T")
 def _watched(
     method: Callable[Concatenate[Shards, P], T],
 ) -> Callable[Concatenate[Shards, P], T]:
-    """Have *method* tear the shard that raises a :class:`StorageError`: see rule 4."""
+    """Have *method* mark the shard as broken that raises a :class:`StorageError`: see rule 4."""
 
     @wraps(method)
     def watched(self: Shards, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -84,7 +84,7 @@ def _watched(
             return method(self, *args, **kwargs)
         except StorageError as error:
             if self._asked is not None:
-                self._asked.tear(error)
+                self._asked.mark_broken(error)
             raise
 
     return watched
@@ -146,13 +146,13 @@ class Shards:
     def _of_name(self, name: str) -> ClusterShard | None:
         """The shard of the host called *name*, if it is held and may be changed."""
         held = self._asked = self.held.get(self._number(name))
-        return None if held is None or held.has_ended or held.is_torn else held
+        return None if held is None or held.has_ended or held.is_broken else held
 
     def _of_key(self, key: bytes) -> ClusterShard | None:
         """The same of the host under the key that *key* begins with, if its name was heard."""
         number = self._by_host.get(key[:HOST_BYTES])
         held = self._asked = self.held.get(number) if number is not None else None
-        return None if held is None or held.has_ended or held.is_torn else held
+        return None if held is None or held.has_ended or held.is_broken else held
 
     def _each(self) -> Iterator[Shard]:
         return (held.shard for held in self.held.values())
@@ -235,7 +235,7 @@ class Shards:
         if lease is not None and self._number(lease.host) != number:
             return None
         held = self._asked = self.held.get(number)
-        return held.shard.page(key) if held is not None and not held.is_torn else None
+        return held.shard.page(key) if held is not None and not held.is_broken else None
 
     @_watched
     def find_many(self, keys: Sequence[bytes], hosts: Sequence[str], lease: Lease) -> list[Page | None]:
@@ -294,7 +294,7 @@ class Shards:
         """Queue a page that no page in flight pays, in whatever shard; see :meth:`scrapy_aopic.core.shard.Shard.seed`."""
         held = self._of_key(found_on) if found_on else self._of_name(link.host)
         if held is None:
-            usable = (each for each in self.held.values() if not (each.has_ended or each.is_torn))
+            usable = (each for each in self.held.values() if not (each.has_ended or each.is_broken))
             held = self._asked = next(usable, None)
             found_on = b""
         if held is None:
@@ -590,7 +590,7 @@ class Shards:
             if n_seen >= n or time.perf_counter() > until:
                 return n_changed, number.to_bytes(_NUMBER_BYTES, "big")
             held = self._asked = self.held[number]
-            if held.has_ended or held.is_torn or held.commits.is_behind:
+            if held.has_ended or held.is_broken or held.commits.is_behind:
                 continue
             changed, end = held.shard.revalue(counted, now, key if number == at else b"", n - n_seen)
             if changed:

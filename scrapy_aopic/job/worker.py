@@ -65,7 +65,7 @@ class Worker(Protocol):
         ...
 
     @property
-    def is_torn(self) -> bool:
+    def is_broken(self) -> bool:
         """Whether nothing may be changed any more, because a read failed that was needed."""
         ...
 

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.ports import Batch, Store
     from scrapy_aopic.exceptions import StorageError
     from scrapy_aopic.storage import Address
-    from scrapy_aopic.storage.redis.membership import Look
+    from scrapy_aopic.storage.redis.membership import ClusterState
 
     from .shard_store import ShardStore
 
 
-class Keeper(Protocol):
-    """What keeps the shards of a job.
+class ShardPlaces(Protocol):
+    """Where the shards of a job are, as one worker sees it: on the server, or in job folders.
 
     Attributes:
         registry: This worker's way to the server; whoever uses it closes it.
@@ -37,7 +37,7 @@ class Keeper(Protocol):
 
     @property
     def failure(self) -> StorageError | None:
-        """Why this worker may go on with no shard at all; ``None`` if it may."""
+        """Why this worker may go on with no shard at all; ``None`` if it may go on."""
         ...
 
     @property
@@ -45,7 +45,7 @@ class Keeper(Protocol):
         """Whether that may soon be so, so that nothing new should be begun in any shard."""
         ...
 
-    def open_store(self, number: int, look: Look | None, clock: Callable[[], float]) -> ShardStore:
+    def open_store(self, number: int, look: ClusterState | None, clock: Callable[[], float]) -> ShardStore:
         """Open the store of a shard, in a thread; *look* is the last one.
 
         Raises:
@@ -62,8 +62,8 @@ class Keeper(Protocol):
         """
         ...
 
-    def say_asleep(self, numbers: Sequence[int]) -> None:
-        """Say where the shards *numbers* are, which nobody has open; in a thread."""
+    def log_unowned(self, numbers: Sequence[int]) -> None:
+        """Log where the shards *numbers* are, which no worker has open; in a thread."""
         ...
 
     def close(self) -> None:
@@ -96,7 +96,7 @@ class OnServer:
         self._writer = GroupWriter(address)
         self.registry = Registry(address, shards)
 
-    def open_store(self, number: int, look: Look | None, clock: Callable[[], float]) -> ShardStore:
+    def open_store(self, number: int, look: ClusterState | None, clock: Callable[[], float]) -> ShardStore:
         """Open the store of a shard, if no other worker has it open."""
         del look, clock
         return open_store_at(self._address.of_shard(number), is_one_of_many=True)
@@ -105,7 +105,7 @@ class OnServer:
         """Write *batches* as one transaction; see :mod:`scrapy_aopic.storage.redis.transaction`."""
         return self._writer.write(batches)
 
-    def say_asleep(self, numbers: Sequence[int]) -> None:
+    def log_unowned(self, numbers: Sequence[int]) -> None:
         """Nothing: a shard that nobody has open is soon opened by somebody."""
 
     def close(self) -> None:

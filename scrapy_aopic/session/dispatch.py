@@ -165,7 +165,7 @@ class Dispatch:
         self._is_closed = True
         self._leisure.close()
         for visit in self._visits:
-            if not self._job.is_torn:
+            if not self._job.is_broken:
                 self.end(visit, self._job.clock())
 
     def look(self) -> None:
@@ -176,7 +176,7 @@ class Dispatch:
     def _transferred(self, request: Request) -> None:
         """The downloader is done with *request*: its host may be requested again when its gap is over."""
         visit = self._visits.get(request)
-        if visit is not None and visit.is_downloading and not (self._job.is_torn or self._is_closed):
+        if visit is not None and visit.is_downloading and not (self._job.is_broken or self._is_closed):
             visit.downloaded()
             self._job.crawl.release(visit.lease, self._job.clock())
 
@@ -184,7 +184,7 @@ class Dispatch:
     def _finished(self, request: Request) -> None:
         """The engine is done with *request*, its callback and its links."""
         visit = self._visits.get(request)
-        if visit is not None and not (self._job.is_torn or self._is_closed):
+        if visit is not None and not (self._job.is_broken or self._is_closed):
             for url in visit.lost:
                 self._dropped.note("middleware", url, visit.request.url)
             self.end(visit, self._job.clock())

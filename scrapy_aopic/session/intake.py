@@ -102,7 +102,7 @@ class Intake:
         Returns:
             False if its page is known.
         """
-        if self._job.is_torn:
+        if self._job.is_broken:
             return False
         meta = request.meta
         mark: Mark | None = meta.get(TAG)
@@ -193,7 +193,7 @@ class Intake:
         Returns:
             A number for :meth:`has_come`; 0 if there is nothing to wait for.
         """
-        if self._job.is_torn:
+        if self._job.is_broken:
             return 0
         keys, hosts = [link.key for link in found], [link.host for link in found]
         return self._crawl.prefetch_links(keys, hosts, visit.lease)
@@ -201,12 +201,12 @@ class Intake:
     @guarded(True)
     def has_come(self, number: int, visit: Visit) -> bool:
         """Whether the store has read what :meth:`prefetch_found` let it read for the page of *visit*."""
-        return self._job.is_torn or self._crawl.has_come(number, visit.lease)
+        return self._job.is_broken or self._crawl.has_come(number, visit.lease)
 
     @guarded(None)
     def take_found(self, visit: Visit, found: Sequence[FoundLink]) -> None:
         """Take *found*, links of the page of *visit* that are written as lines, with one read of the store."""
-        if self._job.is_torn:
+        if self._job.is_broken:
             return
         if self._visits.numbered(visit.number) is not visit:  # nobody pays for them any more
             for link in found:
@@ -265,7 +265,7 @@ class Intake:
     def announce(self, visit: Visit) -> None:
         """Queue what waits for the end of *visit*, which may wait for that itself."""
         links = [*visit.links, replace(visit.retry, again=True)] if visit.retry is not None else visit.links
-        if not links or self._job.is_torn:
+        if not links or self._job.is_broken:
             return
         if self.value is not None:
             links = self.value(visit, links)

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from scrapy_aopic.core.policy import Policy
     from scrapy_aopic.place.place import Place
-    from scrapy_aopic.place.shard_places import Keeper
+    from scrapy_aopic.place.shard_places import ShardPlaces
     from scrapy_aopic.settings.parse import TopicGiven
     from scrapy_aopic.storage import Address
     from scrapy_aopic.storage.lock import Lock
@@ -148,16 +148,16 @@ class OpenJob:
         interval: float = read(settings, "AOPIC_DURABILITY")
         shards: int = read(settings, "AOPIC_SHARDS")
         disks: int = read(settings, "AOPIC_DISKS")
-        keeper: Keeper | None = None
+        places: ShardPlaces | None = None
         if address is not None and disks and folder is not None:
             cut = JobCut(shards, list_name(), disks)
-            keeper = OnDisk(folder, address, cut, policy, kind=kind, memory_mb=store_memory(settings))
+            places = OnDisk(folder, address, cut, policy, kind=kind, memory_mb=store_memory(settings))
         return Job(
             folder,
             policy,
             address=address,
             shards=shards,
-            keeper=keeper,
+            places=places,
             lock=self._lock,
             kind=kind,
             interval=interval,

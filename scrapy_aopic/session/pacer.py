@@ -138,7 +138,7 @@ class JobPacer:
     def waits(self, key: str) -> float:
         """Seconds for which a host must be left alone; for ever if the store cannot be read."""
         not_before = self._not_before(host_key(key))
-        return inf if self._job.is_torn else not_before - self._job.clock()
+        return inf if self._job.is_broken else not_before - self._job.clock()
 
     @guarded(inf)
     def _not_before(self, host: bytes) -> float:

@@ -417,7 +417,7 @@ class Session:
     def next_request(self) -> Request | None:
         """The best request that may be made now; ``None`` if there is none, and then the engine is woken in time."""
         self._beat()
-        if self.job.is_torn or self.job.side_files.failure is not None:
+        if self.job.is_broken or self.job.side_files.failure is not None:
             return None
         if self.bodies.is_full:  # the engine asks again when a page is over
             return None
@@ -463,7 +463,7 @@ class Session:
 
     @guarded(0)
     def _n_set_aside(self) -> int:
-        return self._dispatch.n_set_aside if not self.job.is_torn else 0
+        return self._dispatch.n_set_aside if not self.job.is_broken else 0
 
     def _idle(self) -> None:
         """Give a crawl its reason if pages are left when it ends; it goes on if somebody else wants it to."""

@@ -51,9 +51,9 @@ class Trouble:
     def failed(self, name: str, error: BaseException, args: object) -> None:
         """The method called *name* raised *error*.
 
-        A store that cannot be read ends the crawl, or its part in it: see :attr:`Job.is_torn`.
+        A store that cannot be read ends the crawl, or its part in it: see :attr:`Job.is_broken`.
         """
-        if isinstance(error, StorageError) and (self._job.is_torn or self._job.has_torn_shards):
+        if isinstance(error, StorageError) and (self._job.is_broken or self._job.has_broken_shards):
             self.watch()
             return
         self._stats.count("aopic/errors")

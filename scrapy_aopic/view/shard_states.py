@@ -11,7 +11,7 @@ from scrapy_aopic.core.ledger import TOTAL, Sums
 from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.storage import Address
 from scrapy_aopic.storage.disk_workers import registry_of
-from scrapy_aopic.storage.redis.membership import JobCut, Look
+from scrapy_aopic.storage.redis.membership import ClusterState, JobCut
 from scrapy_aopic.storage.redis.shared_lessons import LessonBoard
 
 from .snapshot import (
@@ -43,7 +43,7 @@ class ShardStates(NamedTuple):
 
     address: Address
     cut: JobCut
-    look: Look
+    look: ClusterState
 
     def workers(self) -> list[str]:
         """Who crawls each shard; empty for one that nobody crawls."""

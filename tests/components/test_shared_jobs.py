@@ -531,7 +531,7 @@ def test_a_lost_shard_that_seems_damaged_is_left_alone_and_dropped(settings, mon
         client.set(keys.owner, b"another worker")
     with pytest.raises(StorageError, match="of which there is no record"):
         shards.settle(lost[0], [], job.clock())
-    assert job.has_torn_shards, "so that the session takes it for what it is"
+    assert job.has_broken_shards, "so that the session takes it for what it is"
     for lease in lost:
         assert shards.settle(lease, [], job.clock()).ending == Ending.STALE, "its rows are left alone"
     tick_until(job, lambda: len(shards.held) == 1 or job.failure)
@@ -572,7 +572,7 @@ def test_a_worker_that_loses_a_reply_while_it_opens_its_first_shard_tries_again(
     begin_cut(address, 2, lambda: None)
     job = Job(None, Policy(), address=address, shards=2, interval=0.05)
     shards = cast("Shards", job.crawl)
-    opened = job._worker._keeper.open_store
+    opened = job._worker._places.open_store
     failures = [UnreachableError("The connection broke."), UnreachableError("It broke again.")]
 
     def open_store(*args: Any) -> Any:
@@ -580,7 +580,7 @@ def test_a_worker_that_loses_a_reply_while_it_opens_its_first_shard_tries_again(
             raise failures.pop()
         return opened(*args)
 
-    monkeypatch.setattr(job._worker._keeper, "open_store", open_store)
+    monkeypatch.setattr(job._worker._places, "open_store", open_store)
     tick_until(job, lambda: len(shards.held) == 2)
     assert not failures
     assert job.failure is None
@@ -595,9 +595,9 @@ def test_a_worker_that_cannot_open_its_first_shard_for_another_reason_stops(sett
     def open_store(*args: Any) -> Any:
         raise StorageError("It is damaged.")
 
-    monkeypatch.setattr(job._worker._keeper, "open_store", open_store)
+    monkeypatch.setattr(job._worker._places, "open_store", open_store)
     tick_until(job, lambda: job.failure is not None)
-    assert job.is_torn
+    assert job.is_broken
     with pytest.raises(StorageError, match="damaged"):
         job.close()
 

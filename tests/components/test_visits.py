@@ -215,7 +215,7 @@ def test_the_collector_is_told_ten_times_a_second(monkeypatch: pytest.MonkeyPatc
 
 def test_an_error_is_logged_once_of_each_kind_and_always_counted(caplog: pytest.LogCaptureFixture) -> None:
     said: list[str] = []
-    fragile = Fragile(SimpleNamespace(is_torn=False, failure=None), said)
+    fragile = Fragile(SimpleNamespace(is_broken=False, failure=None), said)
     with caplog.at_level(logging.ERROR):
         found = [fragile.work(error) for error in (None, ValueError(), ValueError(), KeyError())]
     assert found == ["done", "nothing", "nothing", "nothing"]
@@ -228,7 +228,7 @@ def test_an_error_is_logged_once_of_each_kind_and_always_counted(caplog: pytest.
 def test_a_store_that_cannot_be_read_closes_the_spider_once(caplog: pytest.LogCaptureFixture) -> None:
     said: list[str] = []
     error = StorageError("The disk is gone.")
-    fragile = Fragile(SimpleNamespace(is_torn=True, failure=error), said)
+    fragile = Fragile(SimpleNamespace(is_broken=True, failure=error), said)
     assert [fragile.work(error), fragile.work(error)] == ["nothing", "nothing"]
     assert said == ["aopic_storage"]
     assert len(caplog.records) == 1

@@ -15,7 +15,7 @@ from scrapy_aopic.storage import Address
 from scrapy_aopic.storage.opening import open_store_at
 from scrapy_aopic.storage.redis.connect import connect
 from scrapy_aopic.storage.redis.mailboxes import PostedLetter
-from scrapy_aopic.storage.redis.membership import JobCut, Look, Registry, ShardState, begin, read_cut
+from scrapy_aopic.storage.redis.membership import ClusterState, JobCut, Registry, ShardState, begin, read_cut
 
 if redis_server.find_server() is None:
     pytest.skip(redis_server.WHY_NOT, allow_module_level=True)
@@ -57,7 +57,7 @@ def state(
 def test_a_job_is_quiet_when_no_shard_has_work_and_no_letter_is_on_its_way(
     states: dict[int, ShardState], is_quiet: bool
 ) -> None:
-    assert Look(0.0, {}, states, ["h", "h"], [True, True]).is_quiet is is_quiet
+    assert ClusterState(0.0, {}, states, ["h", "h"], [True, True]).is_quiet is is_quiet
 
 
 def test_one_of_several_processes_makes_a_job(address: Address) -> None:

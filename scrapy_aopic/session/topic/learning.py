@@ -142,7 +142,7 @@ class Learning:
     def step(self) -> None:
         """Do a bit of what is due. Never waits."""
         shared = self._job.learning
-        if not self.is_on or self._job.is_torn:
+        if not self.is_on or self._job.is_broken:
             return
         self._work()
         if shared is not None:
@@ -217,5 +217,5 @@ class Learning:
         """Keep what was learned; a piece of work under way is not waited for."""
         if self._thread is not None:
             self._thread.shutdown(wait=False, cancel_futures=True)
-        if self.is_on and not self._job.is_torn:
+        if self.is_on and not self._job.is_broken:
             self._keep()

@@ -105,7 +105,7 @@ _SHOWN = 7
 
 
 @dataclass(slots=True)
-class Look:
+class ClusterState:
     """All shards of a job at one moment.
 
     Attributes:
@@ -373,7 +373,7 @@ class Registry:
         self._instant = instant, heard
         return instant, asked, heard
 
-    def look(self, own: Mapping[int, int], *, joins: bool = True) -> Look:
+    def look(self, own: Mapping[int, int], *, joins: bool = True) -> ClusterState:
         """All shards, with the letters to those in *own* that were not brought before; see :meth:`turn`."""
         return self.turn({}, (), (), own, joins=joins)
 
@@ -385,7 +385,7 @@ class Registry:
         own: Mapping[int, int],
         *,
         joins: bool = True,
-    ) -> Look:
+    ) -> ClusterState:
         """Post, and look at all shards after it, with the letters to those in *own* that were not brought before.
 
         Args:
@@ -437,7 +437,7 @@ class Registry:
             alive.setdefault(self.token, self._process)
         seen = self._read_states(_pairs(shown))
         heads, is_owned = stores.read(one, other, seen, alive.values())
-        return Look(
+        return ClusterState(
             now,
             dict(sorted(alive.items(), key=lambda pair: (pair[1]["since"], pair[0]))),
             seen,
