@@ -32,8 +32,8 @@ def run(opts: argparse.Namespace, _: BaseSettings) -> int:
     from scrapy_aopic.view.stored import read_snapshot
 
     history = read_history(opts.jobdir.folder / FILE_NAME) if opts.jobdir.folder is not None else []
-    now = read_snapshot(opts.jobdir)
     with open_view(opts.jobdir) as view:
+        now = read_snapshot(opts.jobdir, view=view, history=history)
         text = report_page(now, history=history, pages=top_pages(view, 20), hosts=top_hosts(view, 20))
     try:
         with writing(opts.page) as file:

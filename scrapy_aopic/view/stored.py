@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, TypeVar
 
@@ -66,35 +67,45 @@ if TYPE_CHECKING:
 _Key = TypeVar("_Key", str, int)
 
 
-def read_snapshot(job: Place, *, counts: bool = False) -> Snapshot:
+def read_snapshot(
+    job: Place,
+    *,
+    counts: bool = False,
+    view: View | None = None,
+    history: Sequence[dict[str, str]] | None = None,
+) -> Snapshot:
     """The figures of *job* as of its last commit, with all that is known without the process that crawls it.
 
     Args:
         counts: Whether to count what no commit counts, which takes a look at all pages and hosts.
+        view: Of the job, if it is open already.
+        history: Rows of :func:`.history.read_history`, if they are read already.
 
     Raises:
         StorageError: If there is no job, or it cannot be read.
     """
     states = read_states(job)
-    now = read_stores(job, states, counts=counts)
+    now = read_stores(job, states, counts=counts, view=view)
     if states is not None:
         now = with_states(now, states) if now.unread else with_workers(now, states)
-    return with_surroundings(now, job)
+    return with_surroundings(now, job, history)
 
 
-def read_stores(job: Place, states: ShardStates | None, *, counts: bool = False) -> Snapshot:
+def read_stores(
+    job: Place, states: ShardStates | None, *, counts: bool = False, view: View | None = None
+) -> Snapshot:
     """The figures of *job* as far as its stores know them.
 
     Args:
         states: What the server knows of its shards. If it knows any, stores may be unread.
-        counts: As for :func:`read_snapshot`.
+        counts, view: As for :func:`read_snapshot`.
 
     Raises:
         StorageError: If there is no job, or it cannot be read.
     """
     try:
-        with open_view(job) as view:
-            found = snapshot_of(view, name=str(job), counts=counts)
+        with open_view(job) if view is None else nullcontext(view) as opened:
+            found = snapshot_of(opened, name=str(job), counts=counts)
         if found is None:
             raise StorageError(f"There is no job in {job} yet; start a crawl with it first.")
     except StorageError as error:
@@ -332,16 +343,17 @@ def count(view: View) -> Counted:
 # -- what is beside the stores
 
 
-def with_surroundings(now: Snapshot, job: Place) -> Snapshot:
-    """*now* with what is kept beside the stores of *job*, and how it is in a sentence.
+def with_surroundings(now: Snapshot, job: Place, history: Sequence[dict[str, str]] | None = None) -> Snapshot:
+    """*now* with what lies beside the stores of *job* (control settings; in a folder, history and dropped links), and its verdict.
 
-    Beside the stores are what an operator asks of the crawl, and in a folder the history and dropped links.
+    Args:
+        history: As for :func:`read_snapshot`.
     """
     now = replace(now, control=read_control_figures(job))
     if job.folder is not None:
         samples = read_dropped(job.folder / DROPPED) or {}
         now = replace(now, dropped={reason: sample.n for reason, sample in samples.items()})
-        now = with_last_row(now, read_history(job.folder / HISTORY))
+        now = with_last_row(now, read_history(job.folder / HISTORY) if history is None else history)
     return replace(now, verdict=verdict(now, now))
 
 

@@ -15,6 +15,7 @@ from scrapy.settings import Settings
 from scrapy.utils.defer import deferred_f_from_coro_f
 from support.small_web import Follow, Web, crawl
 
+from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.view import history, live
 from scrapy_aopic.view.history import COLUMNS, FILE_NAME, History, column, read_history, row_of
 from scrapy_aopic.view.html_report import report_page
@@ -171,9 +172,14 @@ async def test_a_crawl_leaves_a_history_and_the_command_makes_a_page_of_it(
     assert kept[-1]["verdict.limit"] == "done"
     assert [kept[-1][f"pages.{name}"] for name in ("visited", "failed", "queued")] == ["2", "1", "0"]
     assert len({row["started_at"] for row in kept}) == 2
+    opened, open_snapshots = [], FolderPlace.open_snapshots
+    monkeypatch.setattr(
+        FolderPlace, "open_snapshots", lambda self: opened.append(self) or open_snapshots(self)
+    )
     with pytest.raises(SystemExit) as ended:
         execute(["scrapy", "aopic", "report", str(job), str(tmp_path / "report.html")], Settings())
     assert ended.value.code == 0
+    assert len(opened) == 1, "figures and lists are of the same commit"
     text = (tmp_path / "report.html").read_text("utf-8")
     assert text.count("<svg") == 6
     for words in ("Done: nothing is queued.", "http://a.test/1", "not found", "pages visited"):

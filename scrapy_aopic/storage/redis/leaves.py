@@ -262,10 +262,6 @@ class Leaves:
                 del self._counts[separator]
                 del self._order[bisect_left(self._order, separator)]
 
-    def count_of(self, separator: bytes) -> int:
-        """Rows of the leaf *separator*."""
-        return self._counts[separator]
-
 
 def _separator(change: Change) -> bytes:
     return change.separator
