@@ -157,25 +157,28 @@ class VisitCalls(Protocol):
     def seed(
         self, link: Link, now: float, *, is_endowed: bool = True, worth: float = 1.0, found_on: bytes = b""
     ) -> bool:
-        """Queue a page that no page in flight pays; ``False`` if it is known already.
+        """Queue a page that no page in flight pays.
 
         Args:
             is_endowed: Whether it gets a seed's cash from the virtual page.
             worth: How many seeds' cash.
             found_on: Key of the page in flight that links to it, if there is one; for a page that is not endowed.
+
+        Returns:
+            False if the page is known and need not be fetched again.
         """
         ...
 
     def lease(self, now: float) -> Lease | Unlocated | NotBefore | Empty:
-        """The best page whose host may be fetched from at *now*, or when to call again."""
+        """Hand out the best page whose host may be fetched from at *now*, ask for the address of a host, or say when to call again."""
         ...
 
     def transferred(self, name: str, result: TransferResult, now: float) -> Gap:
-        """A transfer from the host called *name* was over at *now*; for how long it is left alone."""
+        """Report that a transfer from the host called *name* ended at *now*; returns for how long the host is left alone."""
         ...
 
     def release(self, lease: Lease, now: float) -> Ending:
-        """The transfer of *lease* is over."""
+        """Report that the transfer of *lease* is over; the page itself may still be in flight."""
         ...
 
     def settle(
@@ -185,11 +188,23 @@ class VisitCalls(Protocol):
         now: float,
         found: Findings = ORDINARY,
     ) -> Settled:
-        """End the visit of a leased page: its cash goes to its history and to the pages it links to."""
+        """End the visit of a leased page: its cash goes to its history and to the pages it links to.
+
+        Args:
+            links: The requests to make, in document order; of links to one page the first counts, links of the page to
+                itself do not.
+
+        Raises:
+            CallError: If an argument cannot be right; nothing was changed.
+        """
         ...
 
     def put_back(self, lease: Lease, link: Link, now: float, *, has_failed: bool = False) -> Ending:
-        """End a lease without a visit: the page waits again, with its cash, for the request in *link*."""
+        """End a lease without a visit: the page waits again, with its cash, for the request in *link*.
+
+        Args:
+            has_failed: Whether the page waits behind the others of its host, for one round of these.
+        """
         ...
 
 
@@ -207,15 +222,19 @@ class Committed(Protocol):
         ...
 
     def take_changes(self, now: float, *, is_clean: bool = False) -> Batch:
-        """Everything that changed, as one batch for a store."""
+        """Everything that changed, as one batch that leaves the store in a state of its own.
+
+        The caller writes it and then calls :meth:`changes_landed` or :meth:`changes_failed`; at most one batch is in
+        flight. Steps may go on meanwhile.
+        """
         ...
 
     def changes_landed(self) -> None:
-        """The batch is in the store."""
+        """The batch in flight is in the store."""
         ...
 
     def changes_failed(self) -> None:
-        """The batch did not reach the store; the next one will hold it too."""
+        """The batch in flight did not reach the store; the next one will hold it too."""
         ...
 
 
@@ -248,7 +267,7 @@ class PageCalls(Protocol):
         ...
 
     def worth(self, key: bytes, page: Page) -> tuple[float, int]:
-        """Importance, 0 to 1, and cash of *page*, which is under *key*; the importance of all pages together is 1."""
+        """Estimated importance, 0 to 1, and cash in units of *page*, which is under *key*; all importances add up to 1."""
         ...
 
     def is_from_before(self, page: Page | None) -> bool:
@@ -303,7 +322,7 @@ class HostCalls(Protocol):
         ...
 
     def allowed(self, name: str) -> int:
-        """What :meth:`allow` has kept."""
+        """What :meth:`allow` has kept with the host called *name*."""
         ...
 
     def locate(self, host: Unlocated, address: str, now: float) -> None:
@@ -339,7 +358,10 @@ class HostCalls(Protocol):
         ...
 
     def block(self, is_blocked: Callable[[str], str] | None, now: float) -> None:
-        """Lease no page of the hosts of which *is_blocked* names what has them blocked; ``None`` to block none."""
+        """Lease no page of the hosts of which *is_blocked* names what has them blocked; ``None`` to block none.
+
+        Their pages stay queued, keep their cash and get more; the crawl does not wait for them.
+        """
         ...
 
 
@@ -356,11 +378,18 @@ class SamePageCalls(Protocol):
         ...
 
     def give_way(self, lease: Lease, other: bytes, key: bytes = b"") -> bool:
-        """Let a leased page be a duplicate of the one under *other*; ``False`` if that is not known to have its text."""
+        """Let a leased page, which was judged and says that it is the one under *other*, be a duplicate of that.
+
+        Args:
+            key: Key of the page itself, if the lease is of a repeat.
+
+        Returns:
+            False if that one is not known to have the same text.
+        """
         ...
 
     def same_as(self, key: bytes) -> bytes:
-        """Key of the page that the one under *key* was found to be the same as; ``b""`` if none."""
+        """Key of the page that the one under *key* was found to be the same as, in flight or before; ``b""`` if none."""
         ...
 
 
@@ -506,7 +535,7 @@ class Figures(Protocol):
 
     @property
     def blocked(self) -> tuple[int, int]:
-        """Hosts that were put aside because they are blocked, and their pages."""
+        """Hosts that were put aside because they are blocked, and their pages: as far as their turn has come."""
         ...
 
     @property
@@ -535,17 +564,22 @@ class SessionPort(VisitCalls, PageCalls, HostCalls, SamePageCalls, TopicCalls, F
 
         Args:
             hold_late: Seconds for which hosts over their budgets, and revisits that are not paid for, are held back if by
-                then another host is free.
+                then another host is free: more if the caller is busy, because they take time that others wait for.
         """
         ...
 
     def announce(self, lease: Lease, links: Sequence[Link], now: float, n_links: int = 0) -> list[Link]:
         """Queue the pages of *links*, some of those of a leased page, before its visit ends.
 
+        They get no cash by that, and wait where they would if the visit ended now.
+
         Args:
             n_links: Distinct links found so far, if there are more.
 
         Returns:
             Links for the same pages in the same order: what :meth:`settle` is given instead, which pays them.
+
+        Raises:
+            CallError: If there cannot be such links; nothing was changed.
         """
         ...

@@ -94,6 +94,8 @@ def _new_keys(store: Store, policy: Policy, *, is_new: bool) -> bytes:
 class Crawl:
     """The ledger, the frontier and the seen-set of one job.
 
+    Methods without a docstring are those of :class:`.api.SessionPort` and :class:`.api.CrawlPort`, which describe them.
+
     Args:
         store: Where it is remembered. The caller writes what :meth:`take_changes` returns.
         policy: How cash is spent.
@@ -299,16 +301,13 @@ class Crawl:
 
     @property
     def counts(self) -> Counts:
-        """Pages by state and hosts, pages in flight counted as queued."""
         return Counts(self.frontier.queued, self.pages.n_visited, self.pages.n_failed, self.frontier.n_hosts)
 
     def __len__(self) -> int:
-        """Pages that wait and are not leased."""
         return self.frontier.pending
 
     @property
     def order_name(self) -> str:
-        """Name of the class of its order."""
         return type(self._policy.order).__name__
 
     @property
@@ -322,29 +321,23 @@ class Crawl:
 
     @property
     def n_merged(self) -> int:
-        """Pages that were merged with another one in this run."""
         return self._merging.n_merged + self._remote.n_merged
 
     def page(self, key: bytes) -> Page | None:
-        """The page under *key*; not to be changed."""
         return self.pages.get(key)
 
     def find(self, key: bytes, host: str, lease: Lease | None = None) -> Page | None:
-        """The page under *key*, of the host called *host*, to which the page of *lease* links; see :meth:`page`."""
         del host, lease  # of a job in shards, they say where to look
         return self.pages.get(key)
 
     def find_many(self, keys: Sequence[bytes], hosts: Sequence[str], lease: Lease) -> list[Page | None]:
-        """The pages under *keys*, of the hosts called *hosts*, to which the page of *lease* links, with one read."""
         del hosts, lease
         return self.pages.get_many(keys)
 
     def request(self, key: bytes) -> bytes:
-        """The request of the page under *key*; empty if it is not known."""
         return self.pages.request(key)
 
     def is_from_before(self, page: Page | None) -> bool:
-        """Whether *page* was last queued by an earlier run of this job."""
         return page is not None and self.pages.is_from_before(page)
 
     def importance(self, page: Page) -> float:
@@ -352,31 +345,26 @@ class Crawl:
         return self.ledger.importance(page)
 
     def worth(self, key: bytes, page: Page) -> tuple[float, int]:
-        """Importance and cash of *page*, which is under *key*: see :meth:`importance`."""
         del key  # of a job in shards, it says which shard knows
         return self.ledger.importance(page), self.ledger.cash(page)
 
     @property
     def totals(self) -> Totals:
-        """Sums of cash."""
         return self.ledger.totals
 
     @property
     def cache_hits(self) -> tuple[int, int]:
-        """Page look-ups answered from memory, and from the store."""
         return self.pages.table.hits, self.pages.table.misses
 
     # -- waiting
 
     def has_work(self, now: float) -> bool:
-        """Whether there are pages to wait for: those of dead hosts count when their time has come, blocked ones do not."""
         frontier = self.frontier
         nobody_waits_for = frontier.dead_pages + frontier.blocked_pages
         waits = len(self) > nobody_waits_for and not frontier.n_stranded
         return waits or frontier.dead_due <= max(now, self._not_before)
 
     def when(self) -> NotBefore | Empty:
-        """The earliest instant at which a page may be leased; it may be past."""
         return self._later(self.frontier.when())
 
     def best(self, now: float) -> Standing | None:
@@ -387,7 +375,6 @@ class Crawl:
         return self.frontier.best(now) if now >= self._not_before else None
 
     def awaited(self) -> tuple[float, str]:
-        """When the first host may be fetched from that is not dead, and its name; ``""`` if no host waits."""
         instant, name = self.frontier.awaited()
         return max(instant, self._not_before), name
 
@@ -402,15 +389,6 @@ class Crawl:
     def seed(
         self, link: Link, now: float, *, is_endowed: bool = True, worth: float = 1.0, found_on: bytes = b""
     ) -> bool:
-        """Queue a page that no page in flight pays, with a seed's cash from the virtual page if *is_endowed*.
-
-        Args:
-            worth: How many seeds' cash it gets.
-            found_on: Key of the page in flight that links to it, if there is one; for one that is not endowed.
-
-        Returns:
-            False if the page is known and need not be fetched again.
-        """
         page = self.pages.get(link.key)
         if page is not None and not link.again:
             return False
@@ -435,36 +413,22 @@ class Crawl:
 
     @property
     def prefetches(self) -> bool:
-        """Whether the store reads what is wanted next while the crawl goes on; if not, the methods below do nothing."""
         return self._prefetching is not None
 
     def prefetch_text(self, lease: Lease, text: Text, key: bytes = b"") -> None:
-        """Begin to read what :meth:`judge` will look at for the same arguments."""
         self._merging.prefetch(lease, text, key)
 
     def prefetch_links(self, keys: Sequence[bytes], hosts: Sequence[str], lease: Lease) -> int:
-        """Begin to read what :meth:`find_many` will look at for the same arguments.
-
-        Returns:
-            For :meth:`has_come`.
-        """
         del hosts, lease
         return self.pages.table.prefetch(keys)
 
     def has_come(self, number: int, lease: Lease | None = None) -> bool:
-        """Whether what is read for the page of *lease* is here, by what :meth:`prefetch_links` returned."""
         del lease
         return not number or self._prefetching is None or self._prefetching.has_come(number)
 
     # -- leases
 
     def lease(self, now: float, hold_late: float = 0.0) -> Lease | Unlocated | NotBefore | Empty:
-        """Hand out the best page whose host may be fetched from at *now*, or ask for the address of a host first.
-
-        Args:
-            hold_late: Seconds for which hosts over their budgets, and revisits that are not paid for, are held back if by
-                then another host is free: more if the caller is busy, and they take time that others wait for.
-        """
         if now < self._not_before:
             return self.when()
         if self._revisits.step(now):
@@ -515,7 +479,6 @@ class Crawl:
             self.counters.waited_seconds += max(now - queued_at, 0.0)
 
     def release(self, lease: Lease, now: float) -> Ending:
-        """The transfer of *lease* is over; the page itself may still be in flight."""
         ending = self._leases.end_transfer(lease)
         if ending == Ending.OK:
             host = lease.key[:HOST_BYTES]
@@ -525,19 +488,6 @@ class Crawl:
         return ending
 
     def announce(self, lease: Lease, links: Sequence[Link], now: float, n_links: int = 0) -> list[Link]:
-        """Queue the pages of *links*, some of those of a leased page, before its visit ends.
-
-        They have no cash by that, and wait where they would if the visit ended now.
-
-        Args:
-            n_links: Distinct links found so far, if there are more.
-
-        Returns:
-            Links for the same pages in the same order: what :meth:`settle` is given instead, which pays them.
-
-        Raises:
-            CallError: If there cannot be such links; nothing was changed.
-        """
         given = self._settling.announce(lease, links, now, n_links)
         self._commits.has_changes = True
         self._queue_times.note(self.pages.serial, now)
@@ -550,15 +500,6 @@ class Crawl:
         now: float,
         found: Findings = ORDINARY,
     ) -> Settled:
-        """End the visit of a leased page: its cash goes to its history and to the pages it links to.
-
-        Args:
-            links: The requests to make, in document order; of links to one page the first counts, links of the
-                page to itself do not.
-
-        Raises:
-            CallError: If an argument cannot be right; nothing was changed.
-        """
         settled = self._settling.settle(lease, links, now, found)
         if settled.ending == Ending.OK:
             self._commits.has_changes = True
@@ -571,11 +512,6 @@ class Crawl:
         return settled
 
     def put_back(self, lease: Lease, link: Link, now: float, *, has_failed: bool = False) -> Ending:
-        """End a lease without a visit: the page waits again, with its cash, for the request in *link*.
-
-        Args:
-            has_failed: Whether the page waits behind the others of its host, for one round of these.
-        """
         standing = self._leases.standing(lease)
         if standing == Ending.OK:
             self._leases.end(lease)
@@ -589,17 +525,11 @@ class Crawl:
     # -- hosts
 
     def transferred(self, name: str, result: TransferResult, now: float) -> Gap:
-        """A transfer from the host called *name* was over at *now*; returns the gap after it."""
         self._commits.has_changes = True
         self.counters.transferred(result)
         return self.frontier.transferred(host_key(name), name, result, now)
 
     def hold(self, host: bytes, origin: str, not_before: float, *, is_for_all: bool) -> None:
-        """Let the links to *origin*, of the host under key *host*, wait until *not_before*, if not longer.
-
-        Args:
-            is_for_all: Whether what was requested on purpose waits, too.
-        """
         self._commits.has_changes = True
         self.frontier.hold(host, origin, Silence(0, not_before, is_for_all))
 
@@ -609,51 +539,41 @@ class Crawl:
         self.frontier.defer(host, not_before, transfer)
 
     def set_crawl_delay(self, name: str, seconds: float, now: float) -> None:
-        """Have *seconds* between requests to the host called *name*, whose robots.txt was just read."""
         self._commits.has_changes = True
         self.frontier.set_crawl_delay(host_key(name), name, seconds, now)
 
     def allow(self, name: str, what: int) -> None:
-        """Keep with the host called *name*, if it is known, that the caller allows *what* of it: the bits of a number."""
         self._commits.has_changes = True
         self.frontier.allow(host_key(name), what)
 
     def allowed(self, name: str) -> int:
-        """What :meth:`allow` has kept with the host called *name*."""
         host = self.frontier.host(host_key(name))
         return host.allowed if host is not None else 0
 
     def locate(self, host: Unlocated, address: str, now: float) -> None:
-        """*host* has *address*; empty if that could not be found out."""
         self._commits.has_changes = True
         self.frontier.locate(host.key, address, now)
 
     def not_before(self, host: bytes) -> float:
-        """Instant before which the host under key *host* must be left alone."""
         return max(self.frontier.not_before(host), self._not_before)
 
     @property
     def paused_until(self) -> float:
-        """Instant before which no host at all is requested, because of a crash; 0 if there was none."""
         return self._not_before
 
     def longest_gap(self, name: str) -> float:
-        """Longest gap of the host called *name* after a transfer that shows nothing special."""
         return self._policy.politeness.longest(self.frontier.host(host_key(name)) or Pace(name))
 
     def is_dead(self, host: bytes, origin: str = "") -> bool:
-        """Whether the crawl does not wait for *origin*, of the host under key *host*."""
         known = self.frontier.host(host)
         return known is not None and self._policy.politeness.is_given_up(known, origin)
 
     def silent_until(self, host: bytes, origin: str) -> float:
-        """Instant until which links to *origin*, of the host under key *host*, wait because it is silent; 0 if it is not."""
         known = self.frontier.host(host) or self.frontier.outsider(host)
         silence = known.silent.get(origin) if known is not None and known.silent else None
         return silence.until if silence is not None else 0.0
 
     def down(self, host: bytes, origin: str = "") -> int:
-        """Transfers in a row that showed *origin*, of the host under key *host*, to be down."""
         known = self.frontier.host(host)
         if known is None:
             return 0
@@ -662,24 +582,17 @@ class Crawl:
 
     @property
     def dead(self) -> tuple[int, int]:
-        """Dead hosts that wait for their time, and their pages."""
         return self.frontier.n_dead, self.frontier.dead_pages
 
     @property
     def stranded(self) -> int:
-        """Pages that are said to wait, and that nothing leads to: those of a job that contradicts itself."""
         return self.frontier.n_stranded
 
     @property
     def blocked(self) -> tuple[int, int]:
-        """Hosts that were put aside because they are blocked, and their pages: as far as their turn has come."""
         return self.frontier.n_blocked, self.frontier.blocked_pages
 
     def block(self, is_blocked: Callable[[str], str] | None, now: float) -> None:
-        """Lease no page of the hosts of which *is_blocked* names what has them blocked; ``None`` to block none.
-
-        Their pages stay queued, keep their cash and get more; the crawl does not wait for them.
-        """
         self._commits.has_changes = True
         self.frontier.block(is_blocked, now)
 
@@ -691,76 +604,46 @@ class Crawl:
     # -- pages that are the same, see :mod:`.merging`
 
     def judge(self, lease: Lease, text: Text | None, key: bytes = b"") -> Judgement:
-        """Note the *text* of a leased page; returns which pages had it, or nearly the same, before.
-
-        Args:
-            text: ``None`` for the text that it had at its last visit.
-            key: Key of the page itself, if the lease is of a repeat.
-        """
         self._commits.has_changes = True
         return self._merging.judge(lease, text, key)
 
     def give_way(self, lease: Lease, other: bytes, key: bytes = b"") -> bool:
-        """Let a leased page, which was judged and says that it is the one under key *other*, be a duplicate of that.
-
-        Args:
-            key: Key of the page itself, if the lease is of a repeat.
-
-        Returns:
-            False if that one is not known to have the same text.
-        """
         return self._merging.give_way(lease, other, key)
 
     def same_as(self, key: bytes) -> bytes:
-        """Key of the page that the one under *key* was found to be the same as, in flight or before; ``b""`` if none."""
         return self._merging.same_as(key)
 
     # -- what is only kept here, to be in the same commits
 
     def robots(self, key: bytes) -> bytes | None:
-        """What was kept under *key* by :meth:`keep_robots`."""
         return self._robots.get(key)
 
     def keep_robots(self, key: bytes, data: bytes) -> None:
-        """Keep *data*, what is known of a robots.txt, under *key* (a page key of its host)."""
         self._robots.put(key, data)
         self._commits.has_changes = True
 
     # -- strategies that learn from links, see :mod:`.focus.strategy`
 
     def strategy(self) -> bytes | None:
-        """What was kept by :meth:`keep_strategy`; ``None`` if nothing was."""
         return self._leads.learned
 
     def keep_strategy(self, data: bytes) -> None:
-        """Keep *data*, what a strategy has learned, in the next commit."""
         self._leads.keep_learned(data)
         self._commits.has_changes = True
 
     def begin_sample(self, size: int, chance: Chance) -> None:
-        """Set aside up to *size* pages for people to label, drawn by *chance*."""
         self.sample.begin(size, chance)
 
     def set_aside(self, key: bytes, page: Sampled, text: Callable[[], str]) -> None:
-        """Maybe set aside *page*, which was graded and is under *key*, with what *text* gives."""
         del key  # of a job in shards, it says which shard has it
         self.sample.offer(page, text)
 
     def lead(self, key: bytes) -> bytes:
-        """What led to the page under *key*, packed; empty if that is not known."""
         return self._leads.get(key) or b""
 
     def revalue(
         self, worth: Callable[[Lead], int | None], now: float, begin: bytes, n: int
     ) -> tuple[int, bytes]:
-        """Give up to *n* waiting pages behind the key *begin* the values that *worth* says.
-
-        Args:
-            worth: Value of a page, as links hold it, by what led to it; ``None`` to leave it as it is.
-
-        Returns:
-            Pages that have another value now; and where to go on, empty if all was gone through.
-        """
         rows, end = self._leads.after(begin, n)
         n_changed = 0
         for (key, data), page in zip(rows, self.pages.get_many([key for key, _ in rows]), strict=True):
@@ -790,7 +673,6 @@ class Crawl:
 
     @property
     def has_changes(self) -> bool:
-        """Whether anything happened since the last :meth:`take_changes`."""
         return self._commits.has_changes
 
     @has_changes.setter
@@ -799,15 +681,9 @@ class Crawl:
 
     @property
     def n_changed(self) -> int:
-        """Pages that are new or were changed since the last :meth:`take_changes`."""
         return self.pages.table.n_changed
 
     def take_changes(self, now: float, *, is_clean: bool = False) -> dict[Family, dict[bytes, bytes | None]]:
-        """Everything that changed, as one batch that leaves the store in a state of its own.
-
-        The caller writes it and then calls :meth:`changes_landed` or :meth:`changes_failed`; at most one batch
-        is in flight. Steps may go on meanwhile.
-        """
         totals = self._saved(now, is_clean=is_clean).pack()
         rows = {TOTALS_KEY: totals, COUNTERS_KEY: self.counters.pack(now)}
         if self.harvest.pages:
@@ -817,12 +693,10 @@ class Crawl:
         return self._commits.take(rows)
 
     def changes_landed(self) -> None:
-        """The batch in flight is in the store."""
         self._commits.landed()
         self._new_keys = b""
 
     def changes_failed(self) -> None:
-        """The batch in flight did not reach the store; the next one will hold it too."""
         self._commits.failed()
 
     def _saved(self, now: float, *, is_clean: bool) -> Saved:

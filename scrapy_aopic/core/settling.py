@@ -158,7 +158,7 @@ class Settling:
         return Settled(Ending.OK, paid)
 
     def announce(self, lease: Lease, links: Sequence[Link], now: float, n_links: int) -> list[Link]:
-        """Queue what a leased page links to before its visit ends; see :meth:`scrapy_aopic.core.crawl.Crawl.announce`."""
+        """Queue what a leased page links to before its visit ends; see :meth:`scrapy_aopic.core.api.SessionPort.announce`."""
         if self._leases.standing(lease) != Ending.OK:
             return list(links)
         pages, frontier = self._pages, self._frontier

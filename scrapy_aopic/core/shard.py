@@ -91,7 +91,7 @@ class Shard(Crawl):
         found_on: bytes = b"",
         enriches: bool = False,
     ) -> bool:
-        """Queue a page that no page in flight pays, in whatever shard; see :meth:`.crawl.Crawl.seed`.
+        """Queue a page that no page in flight pays, in whatever shard; see :meth:`.api.VisitCalls.seed`.
 
         Args:
             enriches: Whether a page of another shard gets the cash of *worth* seeds if it is known there.
@@ -155,7 +155,7 @@ class Shard(Crawl):
             raise CallError(error)
 
     def expect(self, letter: bytes) -> int:
-        """Begin to read what *letter*, which will be received soon, is about; see :meth:`.crawl.Crawl.has_come`.
+        """Begin to read what *letter*, which will be received soon, is about; see :meth:`.api.PageCalls.has_come`.
 
         Raises:
             StorageError: If it is none, or is for another shard or job.

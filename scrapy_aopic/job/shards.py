@@ -93,6 +93,8 @@ def _watched(
 class Shards:
     """The shards that this process holds of a job that has *of*.
 
+    Methods without a docstring are those of :class:`~scrapy_aopic.core.api.SessionPort`, which describes them.
+
     Attributes:
         held: Them, by number.
         is_blocked: Names what has the host of a name blocked, empty if nothing has; ``None`` if none is blocked.
@@ -174,29 +176,24 @@ class Shards:
 
     @property
     def cache_hits(self) -> tuple[int, int]:
-        """Page look-ups answered from memory, and from the store."""
         hits = [shard.cache_hits for shard in self._each()]
         return sum(each[0] for each in hits), sum(each[1] for each in hits)
 
     @property
     def dead(self) -> tuple[int, int]:
-        """Dead hosts that wait for their time, and their pages."""
         dead = [shard.dead for shard in self._each()]
         return sum(each[0] for each in dead), sum(each[1] for each in dead)
 
     @property
     def stranded(self) -> int:
-        """Pages that are said to wait, and that nothing leads to."""
         return sum(shard.stranded for shard in self._each())
 
     @property
     def blocked(self) -> tuple[int, int]:
-        """Hosts that were put aside because they are blocked, and their pages."""
         blocked = [shard.blocked for shard in self._each()]
         return sum(each[0] for each in blocked), sum(each[1] for each in blocked)
 
     def block(self, is_blocked: Callable[[str], str] | None, now: float) -> None:
-        """See :meth:`scrapy_aopic.core.crawl.Crawl.block`."""
         self.is_blocked = is_blocked
         for held in self.held.values():
             self.block_in(held, now)
@@ -255,7 +252,6 @@ class Shards:
 
     @_watched
     def request(self, key: bytes) -> bytes:
-        """The request of the page under *key*; empty if it is not known."""
         held = self._of_key(key)
         return held.shard.request(key) if held is not None else b""
 
@@ -266,7 +262,6 @@ class Shards:
 
     @_watched
     def worth(self, key: bytes, page: Page) -> tuple[float, int]:
-        """Importance and cash of *page*, which is under *key*."""
         held = self._of_key(key)
         return held.shard.worth(key, page) if held is not None else (0.0, page.cash)
 
@@ -277,12 +272,10 @@ class Shards:
         return bool(self._early) or any(held.has_work(now) for held in self.held.values())
 
     def when(self) -> NotBefore | Empty:
-        """The earliest instant at which a page may be leased; it may be past."""
         instants = [when.instant for shard in self._each() if isinstance(when := shard.when(), NotBefore)]
         return NotBefore(min(instants)) if instants else Empty()
 
     def awaited(self) -> tuple[float, str]:
-        """When the first host may be fetched from that is not dead, and its name; ``""`` if no host waits."""
         return min((awaited for shard in self._each() if (awaited := shard.awaited())[1]), default=(inf, ""))
 
     # -- pages come in
@@ -314,28 +307,20 @@ class Shards:
 
     @property
     def prefetches(self) -> bool:
-        """Whether stores read what is wanted next; see :attr:`scrapy_aopic.core.crawl.Crawl.prefetches`."""
         return any(shard.prefetches for shard in self._each())
 
     def prefetch_text(self, lease: Lease, text: Text, key: bytes = b"") -> None:
-        """Begin to read what :meth:`judge` will look at for the same arguments."""
         held = self._of_name(lease.host)
         if held is not None:
             held.shard.prefetch_text(lease, text, key)
 
     def prefetch_links(self, keys: Sequence[bytes], hosts: Sequence[str], lease: Lease) -> int:
-        """Begin to read what :meth:`find_many` will look at for the same arguments.
-
-        Returns:
-            For :meth:`has_come`.
-        """
         held = self._of_name(lease.host)
         return (
             held.shard.prefetch_links(self._own(keys, hosts, lease), hosts, lease) if held is not None else 0
         )
 
     def has_come(self, number: int, lease: Lease) -> bool:
-        """Whether what is read for the page of *lease* is here, by what :meth:`prefetch_links` returned."""
         held = self._of_name(lease.host)
         return held is None or held.shard.has_come(number, lease)
 
@@ -346,7 +331,7 @@ class Shards:
         """Hand out the best page over all shards whose host may be fetched from at *now*.
 
         Args:
-            hold_late: As of :meth:`scrapy_aopic.core.crawl.Crawl.lease`; a host of any shard counts that is free by then.
+            hold_late: As of :meth:`scrapy_aopic.core.api.SessionPort.lease`; a host of any shard counts that is free by then.
         """
         first, is_held = inf, False
         ready: list[tuple[Standing | None, ClusterShard]] = []
@@ -384,7 +369,6 @@ class Shards:
 
     @_watched
     def release(self, lease: Lease, now: float) -> Ending:
-        """The transfer of *lease* is over."""
         held = self._of_name(lease.host)
         if held is None:
             return Ending.STALE
@@ -393,7 +377,6 @@ class Shards:
 
     @_watched
     def announce(self, lease: Lease, links: Sequence[Link], now: float, n_links: int = 0) -> list[Link]:
-        """Queue the pages of *links* before the visit of a leased page ends; see :meth:`scrapy_aopic.core.crawl.Crawl.announce`."""
         held = self._of_name(lease.host)
         if held is None:  # whoever has its shard now fetches the page again, and pays
             for link in links:
@@ -405,7 +388,6 @@ class Shards:
 
     @_watched
     def settle(self, lease: Lease, links: Sequence[Link], now: float, found: Findings = ORDINARY) -> Settled:
-        """End the visit of a leased page."""
         held = self._of_name(lease.host)
         if held is None:
             return Settled(Ending.STALE)
@@ -419,7 +401,6 @@ class Shards:
 
     @_watched
     def put_back(self, lease: Lease, link: Link, now: float, *, has_failed: bool = False) -> Ending:
-        """End a lease without a visit."""
         held = self._of_name(lease.host)
         if held is None:
             return Ending.STALE
@@ -446,7 +427,6 @@ class Shards:
 
     @_watched
     def transferred(self, name: str, result: TransferResult, now: float) -> Gap:
-        """A transfer from the host called *name* was over at *now*; returns the gap after it."""
         self.counters.transferred(result)
         held = self._of_name(name)
         if held is not None:
@@ -461,7 +441,6 @@ class Shards:
 
     @_watched
     def hold(self, host: bytes, origin: str, not_before: float, *, is_for_all: bool) -> None:
-        """Let the links to *origin*, of the host under key *host*, wait until *not_before*, if not longer."""
         held = self._of_key(host)
         if held is not None:
             held.touch()
@@ -469,7 +448,6 @@ class Shards:
 
     @_watched
     def set_crawl_delay(self, name: str, seconds: float, now: float) -> None:
-        """Have *seconds* between requests to the host called *name*."""
         held = self._of_name(name)
         if held is not None:
             held.touch()
@@ -477,7 +455,6 @@ class Shards:
 
     @_watched
     def allow(self, name: str, what: int) -> None:
-        """Keep with the host called *name* that *what* is allowed of it."""
         held = self._of_name(name)
         if held is not None:
             held.touch()
@@ -485,13 +462,11 @@ class Shards:
 
     @_watched
     def allowed(self, name: str) -> int:
-        """What :meth:`allow` has kept with the host called *name*."""
         held = self._of_name(name)
         return held.shard.allowed(name) if held is not None else 0
 
     @_watched
     def locate(self, host: Unlocated, address: str, now: float) -> None:
-        """*host* has *address*; empty if that could not be found out."""
         held = self._of_name(host.name)
         if held is not None:
             held.touch()
@@ -499,7 +474,6 @@ class Shards:
 
     @_watched
     def not_before(self, host: bytes) -> float:
-        """Instant before which the host under key *host* must be left alone."""
         held = self._of_key(host)
         if held is not None:
             return held.shard.not_before(host)
@@ -512,25 +486,21 @@ class Shards:
 
     @_watched
     def longest_gap(self, name: str) -> float:
-        """Longest gap of the host called *name* after a transfer that shows nothing special."""
         held = self._of_name(name)
         return held.shard.longest_gap(name) if held is not None else self.politeness.longest(Pace(name))
 
     @_watched
     def is_dead(self, host: bytes, origin: str = "") -> bool:
-        """Whether the crawl does not wait for *origin*, of the host under key *host*."""
         held = self._of_key(host)
         return held is not None and held.shard.is_dead(host, origin)
 
     @_watched
     def silent_until(self, host: bytes, origin: str) -> float:
-        """Instant until which links to *origin*, of the host under key *host*, wait because it is silent; 0 if it is not."""
         held = self._of_key(host)
         return held.shard.silent_until(host, origin) - self._clock.lag if held is not None else 0.0
 
     @_watched
     def down(self, host: bytes, origin: str = "") -> int:
-        """Transfers in a row that showed *origin*, of the host under key *host*, to be down."""
         held = self._of_key(host)
         return held.shard.down(host, origin) if held is not None else 0
 
@@ -538,19 +508,16 @@ class Shards:
 
     @_watched
     def judge(self, lease: Lease, text: Text | None, key: bytes = b"") -> Judgement:
-        """Note the *text* of a leased page; returns which pages of its shard had it before."""
         held = self._of_name(lease.host)
         return held.shard.judge(lease, text, key) if held is not None else Judgement()
 
     @_watched
     def give_way(self, lease: Lease, other: bytes, key: bytes = b"") -> bool:
-        """Let a leased page be a duplicate of the one under *other*, if its shard knows that as such."""
         held = self._of_name(lease.host)
         return held is not None and held.shard.give_way(lease, other, key)
 
     @_watched
     def same_as(self, key: bytes) -> bytes:
-        """Key of the page that the one under *key* was found to be the same as; ``b""`` if none."""
         held = self._of_key(key)
         return held.shard.same_as(key) if held is not None else b""
 
@@ -564,7 +531,6 @@ class Shards:
 
     @_watched
     def lead(self, key: bytes) -> bytes:
-        """What led to the page under *key*, packed; empty if nobody remembers."""
         held = self._of_key(key)
         return held.shard.lead(key) if held is not None else b""
 
@@ -572,7 +538,7 @@ class Shards:
     def revalue(
         self, worth: Callable[[Lead], int | None], now: float, begin: bytes, n: int
     ) -> tuple[int, bytes]:
-        """Give waiting pages other values, of one shard after the other; see :meth:`scrapy_aopic.core.crawl.Crawl.revalue`.
+        """Give waiting pages other values, of one shard after the other; see :meth:`scrapy_aopic.core.api.TopicCalls.revalue`.
 
         Shards that come or go meanwhile may be missed: their pages wait where they did until the next time.
         """
@@ -614,7 +580,6 @@ class Shards:
 
     @_watched
     def set_aside(self, key: bytes, page: Sampled, text: Callable[[], str]) -> None:
-        """Maybe set aside *page*, which was graded and is under *key*, with what *text* gives."""
         held = self._of_key(key)
         if held is not None:
             held.shard.set_aside(key, page, text)
@@ -623,13 +588,11 @@ class Shards:
 
     @_watched
     def robots(self, key: bytes) -> bytes | None:
-        """What was kept under *key* by :meth:`keep_robots`."""
         held = self._of_key(key)
         return held.shard.robots(key) if held is not None else None
 
     @_watched
     def keep_robots(self, key: bytes, data: bytes) -> None:
-        """Keep *data*, what is known of a robots.txt, under *key* (a page key of its host)."""
         held = self._of_key(key)
         if held is not None:
             held.touch()

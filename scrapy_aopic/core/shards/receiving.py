@@ -54,7 +54,7 @@ class _Paid(NamedTuple):
 
 
 class Seeder(Protocol):
-    """The calls of a crawl that take a seed: :meth:`scrapy_aopic.core.crawl.Crawl.seed` and ``enrich``."""
+    """The calls of a crawl that take a seed: :meth:`scrapy_aopic.core.api.VisitCalls.seed` and ``enrich``."""
 
     def seed(self, link: Link, now: float, *, is_endowed: bool = True, worth: float = 1.0) -> bool: ...
 
