@@ -31,12 +31,12 @@ _STANDSTILL = 1.0
 
 
 class ServerTime(NamedTuple):
-    """What a server said the time was.
+    """The time on a server, as it reported it.
 
     Attributes:
-        instant: What it said, in seconds since the epoch.
-        asked: When it was asked (``time.monotonic``).
-        heard: When its reply was there (``time.monotonic``).
+        instant: The time reported, in seconds since the epoch.
+        asked: When the request was sent (``time.monotonic``).
+        heard: When the reply arrived (``time.monotonic``).
     """
 
     instant: float
@@ -50,7 +50,7 @@ class ServerTime(NamedTuple):
 
     @property
     def latest(self) -> float:
-        """The same, at most."""
+        """Seconds by which its clock is ahead of ``time.monotonic``, at most."""
         return self.instant - self.asked
 
 
@@ -58,7 +58,7 @@ class JobClock:
     """The time of a job, in seconds since the epoch.
 
     Args:
-        mark: What :meth:`mark` returned at the last commit; empty for a new job.
+        mark: The return value of :meth:`mark` at the last commit; empty for a new job.
 
     Attributes:
         jump: Seconds by which the machine's clock was ahead of this one when it began.
@@ -78,15 +78,15 @@ class JobClock:
         return self._offset + time.monotonic()
 
     def mark(self) -> tuple[float, str, float]:
-        """What the next process needs to go on."""
+        """The state that the next process needs to go on."""
         return self(), _boot_id(), _uptime()
 
 
 class SharedClock(JobClock):
-    """The time of a job that several machines share: that of its server, which is looked at now and then.
+    """The time of a job that several machines share: that of its server, asked from time to time.
 
-    What one process says of a host, "not before", another one may have to keep after a hand-over. So no clock may be ahead
-    of the server's, and each knows how far it may be behind: what it says is later by that much.
+    An instant before which one process leaves a host alone may bind another process after a hand-over. So no clock may run
+    ahead of the server's, and each knows how far behind it may be: instants that it gives away are later by that much.
 
     Args:
         heard: The server's time.
@@ -128,14 +128,14 @@ class SharedClock(JobClock):
 
 
 def read_mark(store: Store) -> Sequence[Any]:
-    """What :meth:`JobClock.mark` returned at the last commit of *store*; empty if there was none."""
+    """The return value of :meth:`JobClock.mark` at the last commit of *store*; empty if there was none."""
     mark = store.get_many(Family.META, (CLOCK_KEY,))[0]
     return unpack(mark) if mark is not None else ()
 
 
 @cache
 def _boot_id() -> str:
-    """What is different after each start of the machine; empty on systems that do not say."""
+    """An id that changes with each start of the machine; empty on systems that have none."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
     except OSError:

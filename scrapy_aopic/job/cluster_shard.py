@@ -1,9 +1,9 @@
-"""A shard of a job with several: what :mod:`.open_shard` is, its mail, and how it is handed over.
+"""One shard of several: an :mod:`.open_shard` with mail, which can be handed over.
 
-Rule 1: what is posted of it is what its last commit holds: see :mod:`scrapy_aopic.storage.redis.membership`.
+Rule 1: only what its last commit holds is posted: see :mod:`scrapy_aopic.storage.redis.membership`.
 
 Rule 2: a shard that is handed over first settles what is in flight; its last commit is a clean one, so that its hosts need
-no pause in other hands. One that was lost is dropped as it is.
+no pause with the next worker. One that was lost is dropped without a commit.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ _AT_ONCE = 16
 """Letters to one shard that are sent at once, of those that are no longer in memory."""
 
 _WINDOW = 64
-"""Letters to one shard that are on the server at most: many times those of the second that an answer takes. So a shard that
-nobody has open for long fills neither the server nor the memory of others; the rest waits in their stores."""
+"""Letters to one shard that may be on the server at once: many times those of the second that an answer takes. So a shard
+that no worker has open for long fills neither the server nor the memory of others; the rest waits in their stores."""
 
 
 class ClusterShard(OpenShard):
     """The shard *shard_id* of a job, whose *store* is the caller's own.
 
     Args:
-        policy: How its cash is spent; its own.
-        name: What messages call it.
-        joint: With which others its commits are written.
+        policy: How its cash is spent; not shared with other shards.
+        name: Its name in messages.
+        joint: Writes its commits together with those of other shards.
         interval: Seconds between commits.
         shift: Seconds by which its commits are shifted: all commits with the same one are due at the same instants.
         worker: Token of this process.
@@ -65,8 +65,8 @@ class ClusterShard(OpenShard):
     Attributes:
         has_ended: Whether its last commit was begun; nothing may be changed any more then.
         wakes_at: Nothing can be leased from it before this instant, unless something changes.
-        steps: Of its crawl since its commits were last told.
-        state: What it was like at its last commit.
+        steps: Steps of its crawl that its commits have not been told of.
+        state: Its state at its last commit.
         run: See :class:`~scrapy_aopic.place.shard_store.ShardStore`.
 
     Raises:
@@ -112,7 +112,7 @@ class ClusterShard(OpenShard):
         self._is_state_new = True
         self.commits.on_taken, self.commits.on_landed = self._note_taken, self._note_landed
 
-    # -- how it is
+    # -- state
 
     @property
     def has_post(self) -> bool:
@@ -283,11 +283,11 @@ class ClusterShard(OpenShard):
             self._is_state_new = True
 
     def take_post(self, route_to: Callable[[int], int | str]) -> Post:
-        """What others should be shown of the last commit, and have not been yet.
+        """Take the part of the last commit that others have not been shown yet.
 
         Args:
-            route_to: By which way letters to a shard go now: a number if this process holds it, too, and which time it was opened;
-                a name if they go by the server; ``""`` if they wait.
+            route_to: The way of letters to a shard at present: the number of its opening if this process has it, too; a name
+                if they go by the server; ``""`` if they wait.
 
         Raises:
             StorageError: If a letter cannot be read.
@@ -330,17 +330,17 @@ class ClusterShard(OpenShard):
 
 
 class Post:
-    """What one shard shows others.
+    """News of one shard for the others.
 
     Attributes:
         sender: The shard, as it was opened.
         number: Which shard.
         run: Of the server, on which it was opened.
         letters: Letters to shards of other processes.
-        near: Letters to shards of this process: they are handed in when the rest is posted, so that nothing of this shard is
-            ever heard of before its state is shown.
+        near: Letters to shards of this process. They are handed in when the rest is posted, so that no shard hears of this one
+            before its state is shown.
         read: Letters to it, by sender and number, that are in a commit that has landed.
-        state: What it was like at its last commit, if that is new.
+        state: Its state at its last commit, if that is new.
     """
 
     __slots__ = ("letters", "near", "number", "read", "run", "sender", "state")

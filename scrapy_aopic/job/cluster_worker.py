@@ -1,17 +1,17 @@
 """A worker of a job in several shards, which holds some of them: as many as every other worker, give or take one.
 
-Rule 1: there is no coordinator. Each worker sees the same list of workers and shards, and counts its share by it. Who has too many
-shards hands some over, who has too few takes those that nobody holds; the lock of each store decides between two.
+Rule 1: there is no coordinator. Each worker sees the same list of workers and shards, and computes its share from it. A worker
+with too many shards hands some over, one with too few takes free ones; the lock of each store decides between two workers.
 
-Rule 2: a shard whose commit was refused is dropped, and the crawl goes on with the others. What else goes wrong with a store
-ends the crawl, as it does for a job in one piece.
+Rule 2: a shard whose commit was refused is dropped, and the crawl goes on with the others. Any other error of a store ends the
+crawl, as it does for a job in one piece.
 
 Rule 3: a worker is done when no shard of the job has anything to do, and no letter is on its way: see
-:attr:`~scrapy_aopic.storage.redis.membership.ClusterState.is_quiet`. Until then it stays, for letters may come, or shards of one that
-dies.
+:attr:`~scrapy_aopic.storage.redis.membership.ClusterState.is_quiet`. Until then it stays, because letters may arrive, or the
+shards of a worker that dies.
 
-Rule 4: lists of seeds are taken up by whoever holds shard 0, with whose commits their offsets are stored; its letters bring
-seeds to the others.
+Rule 4: the worker with shard 0 takes up lists of seeds, because that shard's commits hold their offsets; its letters bring seeds
+to the others.
 """
 
 from __future__ import annotations
@@ -87,12 +87,12 @@ class ClusterWorker:
 
     Args:
         folder: Job folder of the worker, if it has one.
-        shards: Of the job.
+        shards: Their number in the whole job.
         places: Where they are; by default on the server. They are closed by :meth:`release`, or if this cannot be opened.
         executor: Its thread writes commits.
         interval: Seconds between commits of a shard.
         server_seeds: The seeds that wait on the server.
-        has_topic: Whether pages are graded for a topic, of which workers tell each other.
+        has_topic: Whether pages are graded for a topic, so that workers share what they learn.
 
     Raises:
         StorageError: If the server cannot be reached.
@@ -146,7 +146,7 @@ class ClusterWorker:
             self._registry = self._places.registry
             own = self._places.own or range(shards)
             most = len(own)
-            # What such a shard was like in an earlier run does not count: seeds may wait since then, or a time have come.
+            # Their states of an earlier run do not count: seeds may have come since then, or hosts be due.
             self._not_yet_owned.update(own)
             self._policy = replace(
                 policy,
@@ -166,7 +166,7 @@ class ClusterWorker:
             self._exchange = Exchange(self._registry, address.lock_timeout, self._places.pause)
             self._opened = opened.pop_all()
 
-    # -- how it is
+    # -- state
 
     @property
     def is_broken(self) -> bool:
@@ -185,7 +185,7 @@ class ClusterWorker:
         return self._places.is_fading or all(each.commits.is_behind and each.has_work(now) for each in held)
 
     def permit(self, host: str, lease: Lease | None) -> Callable[[], bool] | None:
-        """What says, later, whether the host called *host* may still be requested; see :meth:`.job.Job.permit`."""
+        """See :meth:`.job.Job.permit`."""
         is_safe = self.crawl.permit(host, lease)
         return partial(self._is_safe, is_safe) if is_safe is not None else None
 
@@ -200,12 +200,12 @@ class ClusterWorker:
             return False
         if last.seed_lists and self._server_seeds is not None and last.is_owned[0]:
             return False
-        # What was stored here since that look may have letters that nobody has seen.
+        # Commits since then may have written letters that no other worker has seen.
         return all(held.state.head == last.heads[number] for number, held in self.shards.items())
 
     @property
     def part(self) -> PartOfJob:
-        """What this worker has of it, as of the last look at the server."""
+        """This worker's part of the job, as of the last look at the server."""
         workers = len(self._last_look.workers) if self._last_look is not None else 1
         return PartOfJob(self._n_shards, len(self.shards), workers)
 
@@ -249,9 +249,9 @@ class ClusterWorker:
         return is_news
 
     def _commit(self, now: float) -> None:
-        """Let commits begin and end, shard by shard, for some milliseconds, and go on with the next shard at the next tick.
+        """Begin and end commits, shard by shard, for some milliseconds; the next tick goes on with the next shard.
 
-        When all have had their turn, those that have begun are written.
+        When all shards have had their turn, the commits that have begun are written.
         """
         if not self._to_commit:
             self._to_commit = [*self.shards.values()]
@@ -289,10 +289,10 @@ class ClusterWorker:
 
     @contextmanager
     def _isolating(self, held: ClusterShard) -> Iterator[None]:
-        """*held* may be a shard that this process has lost without knowing it yet.
+        """Have an error stop *held* alone, which this process may have lost without knowing it yet.
 
-        Then letters that its next owner has sent, or has removed, look like damage. So what goes wrong stops this shard
-        alone; a moment later its lock shows what it was: see :meth:`_drop`.
+        Then letters that its next owner has sent or removed look like damage. A moment later its lock shows which it was:
+        see :meth:`_drop`.
         """
         try:
             yield
@@ -329,7 +329,7 @@ class ClusterWorker:
         return (self._is_quiet and not was_quiet) or bool(look.letters)
 
     def _tell_sums(self, held: ClusterShard, whole: Sums) -> None:
-        """Let *held* know the sums of all other shards, of which the *whole* job has so much."""
+        """Tell *held* the sums of all other shards; *whole* has those of the job."""
         last = self._last_look
         if last is None or not last.states:
             return
@@ -364,7 +364,7 @@ class ClusterWorker:
             self._log_share(len(staying), len(tokens))
 
     def _open_own(self, own: Sequence[int], look: ClusterState) -> None:
-        """Open the shards that are this worker's own, and say of which others nobody has one open."""
+        """Open the shards that are this worker's own, and log which others no worker has open."""
         for number in own:
             if number not in self.shards and number not in self._opening:
                 self._opening[number] = self._opener.submit(self._open, number)
@@ -475,7 +475,7 @@ class ClusterWorker:
             self._exchange.post(post)
 
     def _route(self, to: int) -> int | str:
-        """By which way letters to the shard *to* go; see :meth:`~.cluster_shard.ClusterShard.take_post`."""
+        """The way of letters to the shard *to*; see :meth:`~.cluster_shard.ClusterShard.take_post`."""
         if (opened := self._announced.get(to)) is not None:
             return opened
         if to in self.shards or (self._places.own is not None and to in self._places.own):
@@ -484,7 +484,7 @@ class ClusterWorker:
         return _SERVER if homes is None else homes.get(to, "")
 
     def _letters_sent(self, post: Post) -> None:
-        """The server has *post*: the shards of this process get what is in it for them."""
+        """Hand in the letters of *post* to shards of this process, now that the server has the rest."""
         for to, letter in post.near:
             receiver = self.shards.get(to)
             if receiver is not None and receiver.run == post.run:
@@ -502,22 +502,22 @@ class ClusterWorker:
         self._note_own()
 
     def _hand_over(self, held: ClusterShard) -> None:
-        """The last commit of *held* has landed: others may have it."""
+        """Let others have *held*, whose last commit has landed."""
         self._send_letters(held)
         self._remove(held)
         self._opener.submit(held.close)
 
     def _drop(self, held: ClusterShard, error: StorageError) -> None:
-        """*held* cannot be used because of *error*: end, or go on without it.
+        """*held* cannot be used because of *error*: end the crawl, or go on without it.
 
-        That is done if it was lost, or torn by a connection that broke: whoever opens it next finds it as it was.
+        It goes on if the shard was lost, or a connection broke: the next worker that opens it finds its last commit.
         """
-        if isinstance(error, GoneError) or self._places.own is not None:  # nobody else has it: the crawl ends
+        if isinstance(error, GoneError) or self._places.own is not None:  # only here: the crawl ends
             self._failure = error
             return
         is_dropped = isinstance(error, LostError) or (held.is_broken and isinstance(error, UnreachableError))
         if not is_dropped:
-            # What another worker has changed meanwhile looks damaged; the lock soon shows it. And a server that is
+            # Rows that another worker has changed meanwhile look damaged; the lock soon shows it. And a server that is
             # restarted takes no commit for a moment.
             if self._fails_too_long(held.number):
                 self._failure = error
@@ -536,7 +536,7 @@ class ClusterWorker:
         self._opener.submit(held.close)
 
     def _fails_too_long(self, number: int) -> bool:
-        """Whether a shard cannot be used, or opened, for so long that this is no matter of locks or of a restart."""
+        """Whether a shard could not be used or opened for so long that neither locks nor a restart of the server explain it."""
         since = self._failing_since.setdefault(number, time.monotonic())
         return time.monotonic() - since > self._address.lock_timeout
 
@@ -582,5 +582,5 @@ class ClusterWorker:
 
 
 def _sums_of(states: Mapping[int, ShardState]) -> Sums:
-    """What all shards with *states* add to the sums of the job; one that an older version wrote counts fewer things."""
+    """The sums of all shards with *states*; a state that an older version wrote has fewer of them."""
     return reduce(Sums.plus, (Sums(*state.sums) for state in states.values()), NOWHERE)

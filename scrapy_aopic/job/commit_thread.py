@@ -1,16 +1,16 @@
-"""What a crawl changes reaches its store: batch by batch, from a thread of its own.
+"""Writes the changes of a crawl to its store, batch by batch, in a thread.
 
 Rule 1: the event loop never waits for the disk. A commit is taken in one step and written by a thread, while the crawl goes
 on; there is one at a time.
 
-Rule 2: work is durable within about the interval that was asked for. If the disk is slower than that, no page is leased
+Rule 2: work is durable within about the interval that is set. If the disk is slower than that, no page is leased
 until it has caught up, so that a crash never leaves more unknown than ``Policy.commit_within`` says.
 
-Rule 3: the commits of the shards of a process are written together, one request to a server where each for itself would be one
-for every shard. They wait until nothing else is due, some milliseconds, and are stored, or fail, each for itself.
+Rule 3: the commits of the shards of a process are written together: one request to a server instead of one for each shard.
+They wait some milliseconds until no other is due, and each is stored, or fails, on its own.
 
-Rule 4: a commit is taken only of a state that a crawl can be in. A read that fails may have torn a step in two; after that
-nothing is committed any more, and the job ends as if its process had died.
+Rule 4: a commit is taken only of a state that a crawl can be in. A read that fails may have stopped a step halfway; after
+that nothing is committed any more, and the job ends as if its process had died.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class WatchedStore:
         read_ahead: That of the store.
         prefetch, has_come: Those of the store; ``None`` if it does not do that.
         most_steps: Steps of the crawl after which a commit is due however long the interval is.
-        failed_read: The first read that failed, maybe in the middle of a step; ``None`` if none has. What is in memory is then no
-            state that a crawl can be in.
+        failed_read: The error of the first read that failed, maybe in the middle of a step, so that memory holds no state that a
+            crawl can be in; ``None`` if none has failed.
     """
 
     def __init__(self, store: Store) -> None:
@@ -105,7 +105,7 @@ class JointCommits:
     Args:
         submit: Runs a task with its arguments, in a thread.
         write: Writes batches to several stores, and returns why each was not stored; ``None`` if it was.
-        side_files: What lies beside.
+        side_files: The files beside the stores.
     """
 
     def __init__(
@@ -153,10 +153,10 @@ class JointCommits:
 
 
 def one_by_one(batches: Batches) -> list[Exception | None]:
-    """Write *batches* one after another, as stores have nothing in common that lie in files of their own.
+    """Write *batches* one after another: to stores in files of their own, which share nothing.
 
     Returns:
-        Why each was not stored, whatever that is; ``None`` if it was.
+        For each, the error for which it was not stored; ``None`` if it was.
     """
     return [_failure(store, batch) for store, batch in batches]
 
@@ -170,19 +170,19 @@ def _failure(store: Store, batch: Batch) -> Exception | None:
 
 
 class Commits:
-    """Writes the changes of *crawl*, with what the job remembers beside them.
+    """Writes the changes of *crawl*, with the clock and the offsets of seed lists in the same batch.
 
     Args:
-        store: What they are written to.
-        watched: What the crawl reads of it.
+        store: Written to.
+        watched: The same store, as the crawl reads it.
         interval: Seconds between commits; 0 for one after another, infinite for none before :meth:`close`.
-        shift: Of the instants at which commits are due, which are one *interval* from the next, in seconds; ``None`` for one an
-            interval after the last one, whenever that was.
+        shift: Seconds by which the instants at which commits are due, one in each *interval*, are shifted; ``None`` to have each
+            commit due an interval after the last one.
         within: Seconds; a commit that landed longer ago than this is too old for another lease.
-        name: What the job is called in messages.
+        name: Name of the job in messages.
 
     Attributes:
-        joint: With which others they are written.
+        joint: Writes them together with those of other shards.
         failure: Why the last commit was not stored; ``None`` if it was.
         taken_at: Instant at which the last one was taken.
         on_taken: Called with each batch that is about to be written.
@@ -340,4 +340,4 @@ class Commits:
 
 
 def _ignore(*_: object) -> None:
-    """Nobody wants to know."""
+    """Do nothing."""

@@ -1,13 +1,13 @@
-"""A job in shards that are on the disks of the workers: this worker's part is what its job folder has.
+"""A job in shards that are on the disks of the workers: each worker has those in its job folder.
 
-Rule 1: a shard has a home, and is opened nowhere else: there is no hand-over, and nobody takes the shards of a worker that
-has died. Their mail waits until it is back, or until somebody decides that they are lost (:mod:`scrapy_aopic.copies.moving`).
+Rule 1: a shard has a home, and is opened nowhere else: there is no hand-over, and no worker takes the shards of one that has
+died. Their mail waits until it is back, or until an operator declares them lost (:mod:`scrapy_aopic.copies.moving`).
 
-Rule 2: what is on the disk counts. A worker that comes back after its lock has expired, or after a crash, opens its shards
-at their last commits and shows those. It does so only if nobody has seen later ones: then the folder is an old copy.
+Rule 2: the disk decides. A worker that comes back after its lock has expired, or after a crash, opens its shards at their last
+commits and shows those. If others have seen later ones, the folder is an old copy, and it is refused.
 
-Rule 3: a worker that has lost its lock, or cannot reach the server for as long, ends: somebody may have decided about its
-shards.
+Rule 3: a worker that has lost its lock, or cannot reach the server for as long, ends: an operator may have declared its
+shards lost.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ class OnDisk:
 
     def log_unowned(self, numbers: Sequence[int]) -> None:
         """Log where the shards *numbers* are, which no worker has open."""
-        with suppress(StorageError):  # it is said elsewhere that the server is out of reach
+        with suppress(StorageError):  # it is logged elsewhere that the server is out of reach
             logger.warning(
                 "No worker has shards %(shards)s open, so what they get waits: %(where)s",
                 {"shards": ", ".join(map(str, numbers)), "where": _where(read_homes(self._address), numbers)},
@@ -204,7 +204,7 @@ class OnDisk:
 
 
 def open_home(folder: Path, address: Address, shards: int) -> Home:
-    """What *folder*, whose lock the caller has, says of the shards in it; it is made a place for some if it is none.
+    """The record of the shards in *folder*, whose lock the caller has; a new folder becomes a home of some.
 
     Raises:
         StorageError: If it has shards of another job.

@@ -1,6 +1,6 @@
-"""The thread by which a process that holds shards hears of others, and shows them its own.
+"""The thread that exchanges states and letters with the other processes of a job in shards.
 
-Rule: the event loop gives it posts, and takes looks; neither waits for the other.
+Rule: the event loop hands it posts and takes the states that it has read; neither waits for the other.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Exchange:
             self._looks.append((look, own))
 
     def _usable(self, posts: list[Post]) -> list[Post]:
-        """Those of *posts* that speak of the run of the server that is there; the others have failed."""
+        """Those of *posts* that are of the present run of the server; the others have failed."""
         run = self._registry.run
         others = [post for post in posts if post.run not in (b"", run)]
         if others:  # of shards that are lost, or were opened before this thread has noticed

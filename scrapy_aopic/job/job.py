@@ -1,7 +1,7 @@
 """A job: N shards of a crawl, one for a job in one piece, from their opening to their last commits.
 
-What it is made of: the lock of its folder, the worker that opens its shards here (:mod:`.worker`), and for each of these a store,
-a crawl, and the commits that keep the one up to date with the other (:mod:`.open_shard`).
+It has the lock of its folder and a worker that opens its shards here (:mod:`.worker`); each open shard has a store, a crawl, and
+the commits that bring the changes of the crawl to the store (:mod:`.open_shard`).
 """
 
 from __future__ import annotations
@@ -47,24 +47,24 @@ class Job:
 
     Args:
         folder: Job folder; ``None`` for a temporary one that :meth:`close` removes, or none if there is an *address*.
-        address: Of the store, if it is on a server.
-        shards: Of the job; one in one piece has 1. More need an *address*.
+        address: Address of the store, if it is on a server.
+        shards: Their number, 1 for a job in one piece. More need an *address*.
         places: Where several shards are; by default on the server. It is closed with the job, or if that cannot be opened.
         lock: The lock of the job, which the caller holds until :meth:`close` is over; ``None`` to take it here.
         kind: Kind of store (``AOPIC_STORE``).
         interval: Seconds between commits; 0 for one after another, infinite for none before :meth:`close`.
         memory_mb: Size of the store's cache.
         server_seeds: The seeds that wait on the server, if there is an *address*.
-        has_topic: Whether pages are graded for a topic, of which workers tell each other.
+        has_topic: Whether pages are graded for a topic, so that workers share what they learn.
 
     Attributes:
-        name: What messages call it.
-        clock: The time by which the crawl goes.
+        name: Its name in messages.
+        clock: The time of the crawl.
         crawl: All shards that are open here, as one crawl.
-        shards: Them, by number.
-        learning: What other workers learn from its pages for a topic, and what they tell; ``None`` if there are none.
+        shards: These shards by number.
+        learning: Exchange with other workers of lessons about the topic; ``None`` without a topic or other workers.
         server_seeds: The seeds that wait on a server, if the store is on one.
-        side_files: What is written beside the store.
+        side_files: Files that are written beside the store.
 
     Raises:
         StorageError: If a store cannot be opened, or does not take the first commit; of several shards, if the server cannot be
@@ -140,11 +140,11 @@ class Job:
             self.learning: SharedLearning | None = worker.learning
             self._opened = opened.pop_all()
 
-    # -- how it is
+    # -- state
 
     @property
     def part(self) -> PartOfJob | None:
-        """What this process has of it; ``None`` if it is in one piece."""
+        """The part of it that is open in this process; ``None`` if it is in one piece."""
         return self._worker.part
 
     @property
@@ -173,12 +173,15 @@ class Job:
         return self._worker.is_behind
 
     def permit(self, host: str, lease: Lease | None) -> Callable[[], bool] | None:
-        """What says, later, whether the host called *host* may still be requested; ``None`` if it always may.
+        """A function that says, whenever it is called, whether the host called *host* may still be requested.
 
         It may not while another process may have the store, or may soon have it.
 
         Args:
-            lease: Of the page that is requested; ``None`` if it is none.
+            lease: Of the page that is requested; ``None`` for a request that is not for a page.
+
+        Returns:
+            ``None`` if the host may always be requested.
         """
         return self._worker.permit(host, lease)
 
@@ -219,7 +222,7 @@ class Job:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nobody else has anything to do for the job."""
+        """Whether no other worker has anything to do for the job."""
         return self._worker.is_quiet
 
     # -- seeds

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _JUMP = 5.0
-"""Seconds by which the machine's clock may differ from the job's before this is said."""
+"""Seconds by which the machine's clock may differ from the job's before this is logged."""
 
 
 class _NoLock:
-    """Of a store that nobody else can have: the lock of the job's folder sees to that."""
+    """The lock of a store that no other process can take: the lock of the job's folder prevents it."""
 
     is_fading = False
 
@@ -46,7 +46,7 @@ class OnlyWorker:
     """The worker of the job in *store*, which it closes by :meth:`release`, or if it cannot begin.
 
     Args:
-        name: What messages call the job.
+        name: Name of the job in messages.
         check: Raises an error if the job is no longer ours; called before each write, in the thread that writes.
         interval: Seconds between commits.
 

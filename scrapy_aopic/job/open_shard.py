@@ -34,19 +34,19 @@ class OpenShard:
 
     Args:
         owner: Says whether *store* is still this process's.
-        policy: How its cash is spent; its own.
-        name: What messages call it.
-        joint: With which others its commits are written, from the second on.
+        policy: How its cash is spent; not shared with other shards.
+        name: Its name in messages.
+        joint: Writes its commits together with those of other shards, from the second on.
         interval: Seconds between commits.
-        shift: Of the instants at which commits are due, in seconds: see :class:`~.commit_thread.Commits`.
+        shift: See :class:`~.commit_thread.Commits`.
 
     Attributes:
         number: Which shard it is.
-        store: As it was given.
-        watched: The same, as the crawl reads it.
+        store: Its store.
+        watched: The same store, as the crawl reads it.
         shard: Its crawl.
         offsets: How far lists of seeds were taken up.
-        commits: Write what changes in its crawl.
+        commits: Writes the changes of its crawl.
         is_leaving: Whether it is to be handed over; nothing is leased from it then.
 
     Raises:
@@ -128,10 +128,10 @@ class OpenShard:
         return self._owner.is_fading
 
     def is_safe(self, lease: Lease | None) -> bool:
-        """Whether a host of it may still be requested: nobody else can have the shard meanwhile.
+        """Whether a host of it may still be requested, because no other process can have the shard meanwhile.
 
         Args:
-            lease: Of the page that is requested; ``None`` if it is none.
+            lease: Of the page that is requested; ``None`` for a request that is not for a page.
         """
         return is_safe(self._owner) and (lease is None or self.shard.is_leased(lease))
 

@@ -1,19 +1,19 @@
-"""The shards that a process holds, as the one crawl that a session works with.
+"""The shards that a process holds, as one crawl for its session.
 
-It is called like :class:`~scrapy_aopic.core.crawl.Crawl`, and hands each call to the shard that it is about: of a lease, of a
-host, or of a page whose host was named before.
+It has the calls of :class:`~scrapy_aopic.core.crawl.Crawl`, and passes each to the shard of its lease, of its host, or of its page,
+if the host of that was named before.
 
-Rule 1: what is about a shard that this process does not hold, or no longer, changes nothing. A lease of such a shard is
+Rule 1: a call about a shard that this process does not hold, or no longer, changes nothing. A lease of such a shard is
 ``STALE``; a link to such a page goes out by mail.
 
 Rule 2: a page of another shard than that of the visit in which it is found is taken for new, even if that shard is held
 here, so that the link is sent with its request: the other shard may lose its last commit, and the page with it.
 
-Rule 3: until when a host must be left alone is said with what this process's clock may be behind, because the shard may be
-handed over to one whose clock is right.
+Rule 3: an instant before which a host must be left alone is later by as much as this process's clock may be behind, because the
+shard may be handed over to a process whose clock is right.
 
-Rule 4: a shard that raises a :class:`StorageError` is not touched again: others may have changed its rows, because this
-process has lost it without knowing that yet.
+Rule 4: a shard that raises a :class:`StorageError` is not used again: this process may have lost it without knowing yet, so that
+others have changed its rows.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ _SOON = 0.02
 """Seconds until a shard whose last commit is too old is looked at again."""
 
 _VALUE_SECONDS = 0.005
-"""Seconds of the event loop after which no further shard's pages are valued anew at once: each read may wait for the server."""
+"""Seconds of the event loop after which no further shard's pages get new values: each read may wait for the server."""
 
 _NUMBER_BYTES = 2
-"""Bytes of the number of a shard at which valuing anew goes on."""
+"""Bytes of the number of the shard whose pages get new values next."""
 
 _MAX_STRANGERS = 1_000
 """Hosts of other processes' shards whose pace is remembered: only callbacks' own downloads lead to them."""
@@ -91,14 +91,14 @@ def _watched(
 
 
 class Shards:
-    """The shards that this process holds of a job that has *of*.
+    """The shards that this process holds of the *of* shards of a job.
 
     Methods without a docstring are those of :class:`~scrapy_aopic.core.api.SessionPort`, which describes them.
 
     Attributes:
-        held: Them, by number.
-        is_blocked: Names what has the host of a name blocked, empty if nothing has; ``None`` if none is blocked.
-        counters: What this process has done.
+        held: The shards by number.
+        is_blocked: Says why the host of a name is blocked, ``""`` if it is not; ``None`` if no host is blocked.
+        counters: Counts of what this process has done.
         harvest: How many pages were relevant for a topic, of the whole job.
         created_at: When it began.
         order_name: Name of the class of the order.
@@ -136,12 +136,12 @@ class Shards:
         return number
 
     def _number_of(self, key: bytes, name: str) -> int:
-        """The same, by the *key* of a page of that host if its name was heard."""
+        """The shard of the page under *key*, if the name of its host is known here."""
         number = self._by_host.get(key[:HOST_BYTES])
         return self._number(name) if number is None else number
 
     def _own(self, keys: Sequence[bytes], hosts: Sequence[str], lease: Lease) -> list[bytes]:
-        """Those of *keys*, of pages of the hosts called *hosts*, that are of the shard of *lease*."""
+        """Those of *keys*, of pages of the hosts called *hosts*, that belong to the shard of *lease*."""
         number = self._number(lease.host)
         return [key for key, host in zip(keys, hosts, strict=True) if self._number_of(key, host) == number]
 
@@ -151,7 +151,7 @@ class Shards:
         return None if held is None or held.has_ended or held.is_broken else held
 
     def _of_key(self, key: bytes) -> ClusterShard | None:
-        """The same of the host under the key that *key* begins with, if its name was heard."""
+        """The usable shard here of the host with whose key *key* begins, if the name of that host is known here."""
         number = self._by_host.get(key[:HOST_BYTES])
         held = self._asked = self.held.get(number) if number is not None else None
         return None if held is None or held.has_ended or held.is_broken else held
@@ -378,7 +378,7 @@ class Shards:
     @_watched
     def announce(self, lease: Lease, links: Sequence[Link], now: float, n_links: int = 0) -> list[Link]:
         held = self._of_name(lease.host)
-        if held is None:  # whoever has its shard now fetches the page again, and pays
+        if held is None:  # the worker that has its shard now fetches the page again, and pays
             for link in links:
                 if link.request:
                     self.seed(link, now, is_endowed=False)
@@ -410,10 +410,10 @@ class Shards:
         return ending
 
     def permit(self, host: str, lease: Lease | None) -> Callable[[], bool] | None:
-        """What says, later, whether the host called *host* may still be requested; see :meth:`.job.Job.permit`.
+        """See :meth:`.job.Job.permit`.
 
-        Of a page it may not if its shard was lost meanwhile, even if this process has got it again: it is queued there again, too.
-        A host of a shard that others have always may; only callbacks' own downloads lead there.
+        The host of a page may not if its shard was lost meanwhile, even if this process has got it back: the page is queued again
+        there. A host of another worker's shard always may; only callbacks' own downloads lead there.
         """
         held = self.held.get(self._number(host))
         if held is None and lease is None:
@@ -527,7 +527,7 @@ class Shards:
         """Nothing: what was learned is kept for all shards together, see :mod:`.shared_learning`."""
 
     def keep_strategy(self, data: bytes) -> None:
-        """The same."""
+        """Nothing: see :meth:`strategy`."""
 
     @_watched
     def lead(self, key: bytes) -> bytes:
@@ -600,7 +600,7 @@ class Shards:
 
 
 class Fronts:
-    """What :mod:`scrapy_aopic.view` looks at of several frontiers, as of one.
+    """Several frontiers as one, as far as :mod:`scrapy_aopic.view` reads them.
 
     Attributes:
         places: Hosts that are ready, and that wait.

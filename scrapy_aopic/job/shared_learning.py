@@ -1,11 +1,11 @@
-"""What the workers of a job in shards learn from each other: see :mod:`scrapy_aopic.core.focus.lessons`.
+"""Exchange of lessons about the topic between the workers of a job in shards: see :mod:`scrapy_aopic.core.focus.lessons`.
 
-Rule 1: a thread brings lessons and takes them; the event loop waits for neither, and what is kept for both is bounded.
+Rule 1: a thread sends and reads lessons; the event loop waits for neither, and the lessons that wait in memory are bounded.
 
-Rule 2: what is lost on the way is not told again: other lessons follow. While the server is out of reach, a worker goes on with
-what it knows; whether it may crawl at all is decided elsewhere.
+Rule 2: lessons that are lost on the way are not sent again: others follow. While the server is out of reach, a worker goes on
+with what it knows; whether it may crawl at all is decided elsewhere.
 
-Rule 3: one worker keeps what it knows for others: the one that holds shard 0, now and then and at its end.
+Rule 3: the worker with shard 0 stores its knowledge for workers that start later, from time to time and at its end.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ _MOST_HEARD = 2_000
 
 
 class HarvestOfJob(Harvest):
-    """How many pages of the whole job were relevant, as far as this worker has heard: some half second ago.
+    """How many pages of the whole job were relevant, as this worker knew about half a second ago.
 
     Attributes:
-        noted: Whether each page of this worker that others have not heard of is relevant.
+        noted: For each page of this worker that others do not know of yet, whether it is relevant.
     """
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class HarvestOfJob(Harvest):
         self.noted: deque[bool] = deque(maxlen=MOST_GRADES)
 
     def note(self, *, is_relevant: bool, expected: int = 0) -> None:
-        """One more page was graded here; it counts when all have heard of it."""
+        """Note a page that was graded here; it counts once all workers know of it."""
         if expected:
             self.foresight.note(expected, is_relevant=is_relevant)
         self.noted.append(is_relevant)
@@ -70,14 +70,14 @@ class HarvestOfJob(Harvest):
 
 
 class SharedLearning:
-    """What this worker, called *worker*, tells the others, and hears of them.
+    """Lessons of this worker, called *worker*, for the others, and theirs for it.
 
     Args:
-        harvest: Of the job; to be kept up to date.
+        harvest: Of the job; kept up to date here.
 
     Attributes:
-        known: What was learned in the job when this began; empty for nothing.
-        workers: How many there are; to be kept up to date.
+        known: What the job had learned when this worker began; empty for nothing.
+        workers: Their number, which the owner keeps up to date.
 
     Raises:
         StorageError: If the server cannot be reached.

@@ -37,20 +37,20 @@ class SideFiles:
     def add(self, flush: Flush) -> None:
         """Call *flush* before each commit is written.
 
-        It gives the system what is held back in this process. It returns what is to be synchronised, as names for messages
-        and descriptors, which are closed here; and calls :meth:`fail` instead of raising an error.
+        It writes out what this process holds back, and returns the files to synchronise, as names for messages and
+        descriptors, which are closed here; and calls :meth:`fail` instead of raising an error.
         """
         self._flushes.append(flush)
 
     def fail(self, name: str, error: BaseException) -> None:
-        """What is called *name* in messages takes no more, because of *error*."""
+        """Note that the file called *name* in messages cannot be written because of *error*."""
         if self.failure is None:
             self.failure = StorageError(f"{name} cannot be written: {plainly(error)}.")
 
     def flush(self) -> Callable[[], None]:
-        """Give the system all that is held back; returns what waits until the disk has it, to be called once, in any thread.
+        """Write out all that is held back; returns a function that waits until it is on the disk, to be called once, in any thread.
 
-        That raises the :attr:`failure`, if there is one.
+        That function raises the :attr:`failure`, if there is one.
         """
         files = [file for flush in self._flushes for file in flush()]
         return lambda: self._sync(files)

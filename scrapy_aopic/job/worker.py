@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 class PartOfJob(NamedTuple):
-    """What a process has of a job in shards.
+    """The part of a job in shards that a process has.
 
     Attributes:
-        shards: Of the job.
-        held: Those of this process.
-        workers: Processes that crawl the job.
+        shards: Number of shards of the job.
+        held: Number of those that this process has.
+        workers: Number of processes that crawl the job.
     """
 
     shards: int
@@ -32,14 +32,13 @@ class PartOfJob(NamedTuple):
 
 
 class Worker(Protocol):
-    """What decides which shards of a job are open here, and whether they may be used.
+    """Decides which shards of a job are open here, and whether they may be used.
 
     Attributes:
-        clock: The time by which the crawl goes.
+        clock: The time of the crawl.
         crawl: The shards that are open here, as one crawl.
-        shards: Them, by number.
-        learning: What other workers learn from its pages for a topic, and what they tell; ``None`` if there is no topic, or
-            nobody else.
+        shards: These shards by number.
+        learning: Exchange with other workers of lessons about the topic; ``None`` without a topic or other workers.
     """
 
     @property
@@ -56,7 +55,7 @@ class Worker(Protocol):
 
     @property
     def part(self) -> PartOfJob | None:
-        """What this process has of the job; ``None`` if that is in one piece."""
+        """The part of the job that is open in this process; ``None`` if it is in one piece."""
         ...
 
     @property
@@ -110,5 +109,5 @@ class Worker(Protocol):
         ...
 
     def release(self) -> None:
-        """Let others have whatever was open."""
+        """Let others have the shards that were open."""
         ...
