@@ -1,20 +1,20 @@
 """A page that shows a crawl while it runs, or a stored job, to a browser; and its metrics to a monitoring system.
 
 * :mod:`.feed`: hands snapshots from the crawl to any number of threads
-* :mod:`.guard`: who may see anything
+* :mod:`.guard`: who may see the dashboard
 * :mod:`.http_server`: HTTP, in threads of its own
 * :mod:`.site`: the paths, and what each shows
 * :mod:`.chart_history`: the points of the charts over time
 * :mod:`.running_job`: serves the crawl of this process
 * :mod:`.stored_job`: serves a stored job, whether a crawl is using it or not
-* :mod:`.serving`: what both begin with
+* :mod:`.serving`: starts the server, for both
 
 ``static/`` has the page: HTML, a style sheet and a module of JavaScript, as they are.
 
-Rule 1: nothing here changes a crawl. A request is answered by a thread of its own, which waits for a snapshot, and never by
-the event loop, whose part is to take one when somebody waits, at most once a second.
+Rule 1: nothing here changes a crawl. Each request is answered in a thread of its own, which waits for a snapshot. The event
+loop only takes that, when a thread waits, and at most once a second.
 
-Rule 2: whatever a client sends is bounded in size and time, and so is the number of clients. A path is looked up in a table
+Rule 2: requests are bounded in size and time, and so is the number of clients. A path is looked up in a table
 and never becomes the name of a file.
 
 Rule 3: the server needs Python's library only, so it works with any event loop, with a reactor or without.

@@ -24,7 +24,7 @@ class ChartHistory:
     """The points of a crawl over time.
 
     Args:
-        seen: What this run has seen.
+        seen: Returns the points of this run.
         path: File of the history; ``None`` for none.
     """
 

@@ -1,8 +1,8 @@
-"""Hands what is seen of a crawl from its event loop to the threads that serve clients.
+"""Hands snapshots of a crawl from its event loop to the threads that serve clients.
 
-Rule 1: the owner calls :meth:`Feed.beat` a few times a second. A beat costs a comparison unless somebody waits.
+Rule 1: the owner calls :meth:`Feed.beat` a few times a second. A beat costs a comparison unless a client waits.
 
-Rule 2: what was taken is never changed afterwards, so that threads read it without a lock.
+Rule 2: a snapshot is never changed after it was taken, so threads read it without a lock.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from scrapy_aopic.view.history import Point
 
 EVERY = 1.0
-"""Seconds between snapshots while somebody waits for them: as often as an eye can read."""
+"""Seconds between snapshots while a client waits for them: as fast as an eye can read."""
 
 POINT_EVERY = 10.0
-"""Seconds between points of the history, which are taken whether somebody waits or not."""
+"""Seconds between points of the history, which are taken whether a client waits or not."""
 
 N_POINTS = 2160
 """Points that are kept: six hours, some 400 kB."""
@@ -37,11 +37,11 @@ _NEARLY = 0.8
 
 
 class FeedItem(NamedTuple):
-    """What is seen of a crawl at one moment.
+    """The figures and stats of a crawl at one moment.
 
     Attributes:
         now: Its figures.
-        stats: Those of Scrapy, and those that follow from the figures.
+        stats: Stats of Scrapy, and those that follow from the figures.
     """
 
     now: Snapshot
@@ -49,7 +49,7 @@ class FeedItem(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """Something seen, on its way to clients.
+    """A snapshot on its way to clients.
 
     Attributes:
         number: From 1.
@@ -67,11 +67,11 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Feed:
-    """What is seen, from one thread to many.
+    """Passes snapshots from one thread to many.
 
     Args:
-        take: Looks; called by :meth:`beat` only. ``None`` if nothing can be seen now.
-        every: Seconds between two looks while somebody waits.
+        take: Takes a snapshot; called by :meth:`beat` only. Returns ``None`` if that cannot be done now.
+        every: Seconds between two snapshots while a client waits.
 
     Attributes:
         reason: Why there will be no more; empty as long as there will.
@@ -92,7 +92,7 @@ class Feed:
     # -- the side of the crawl
 
     def beat(self) -> None:
-        """Look, if somebody waits or a point of the history is due."""
+        """Take a snapshot, if a client waits or a point of the history is due."""
         now = monotonic()
         is_wanted = self._n_waiting and now - self._looked_at >= _NEARLY * self._every
         if is_wanted or now - self._point_at >= POINT_EVERY:

@@ -1,8 +1,8 @@
-"""Who may see anything: decisions about a request by its headers.
+"""Decides by the headers of a request who may see the dashboard.
 
-Rule 1: a browser that some page of another site makes send a request is no visitor. It is recognised by what browsers add
-to a request (``Sec-Fetch-Site``, ``Origin``), and by the ``Host``: a name that an attacker has made lead here (DNS rebinding)
-is none of those that the server was given.
+Rule 1: a request that a page of another site makes a browser send is refused. It is recognised by the headers that browsers add
+(``Sec-Fetch-Site``, ``Origin``), and by ``Host``: a name that an attacker has pointed here (DNS rebinding) is not one of those
+that the server was given.
 
 Rule 2: a visitor knows the token. It comes in the address once, then in a cookie that scripts cannot read and that no
 other site's request carries; programs send it as ``Authorization: Bearer``.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     Headers = Mapping[str, str] | Message[str, str]
 
 _TOKEN_BYTES = 24
-"""Random bytes of a token: 192 bits, which nobody guesses."""
+"""Random bytes of a token: 192 bits, which cannot be guessed."""
 
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(?::\d{1,5})?", re.IGNORECASE)
 
@@ -55,7 +55,7 @@ class Guard:
     Args:
         token: What a visitor has to know.
         host: Address or name that the server listens on.
-        port: That it listens on.
+        port: Port that the server listens on.
     """
 
     def __init__(self, token: str, host: str, *, port: int = 0) -> None:
@@ -67,7 +67,7 @@ class Guard:
         self.cookie = f"aopic-{port}"
 
     def refusal(self, headers: Headers) -> str:
-        """Why a request with these *headers* is none of a visitor's, as a sentence; empty if it may be."""
+        """Why a request with these *headers* is refused, as a sentence; empty if it is not."""
         host = headers.get("Host", "")
         if not self._is_own(host):
             return (
@@ -117,5 +117,5 @@ class Guard:
         return any(name.strip() == self.cookie and self.knows(value.strip()) for name, _, value in cookies)
 
     def cookie_header(self) -> str:
-        """What makes a browser remember the token until it is closed."""
+        """The header by which a browser remembers the token until it is closed."""
         return f"{self.cookie}={self._token.decode('ascii')}; Path=/; HttpOnly; SameSite=Strict"

@@ -3,9 +3,9 @@
 It is Python's ``http.server``, with bounds: a request has :data:`_REQUEST_SECONDS` and :data:`_REQUEST_BYTES` in all and no
 body, an answer :data:`_SEND_SECONDS` for each write.
 
-Nobody who does not know the token can hold up who does, or a probe: a connection is a stranger's until its request has shown
-the token, a new one takes the place of the oldest of at most :data:`_STRANGERS`, and visitors have :data:`_VISITORS` places of
-their own, :data:`STREAMS` of them for streams. Connections are taken at a pace, so that a flood of them costs the crawl little.
+A client without the token can hold up neither visitors nor probes: a connection counts as a stranger's until its request has
+shown the token, a new one takes the place of the oldest of at most :data:`_STRANGERS`, and visitors have :data:`_VISITORS` places
+of their own, :data:`STREAMS` of them for streams. Connections are taken at a pace, so that a flood of them costs the crawl little.
 
 Considered instead: ``twisted.web``, which needs a reactor; ``aiohttp``, which not every version of Scrapy brings along; ``h11``,
 a dependency for what Python's own parser does as well where each connection has one request without a body; and a server in
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 STREAMS = 8
-"""Streams of events at once; each is a page that somebody looks at."""
+"""Streams of events at once; each is an open page."""
 
 _VISITORS = 32
 """Connections at once that have shown the token: the streams, and some that are answered at once."""
@@ -88,14 +88,14 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
-"""What every answer says: nothing of it is kept, comes from elsewhere, or is shown inside of another page."""
+"""Headers of every answer: it is not cached, loads nothing from other sites, and is not shown inside another page."""
 
 _TEXT = "text/plain; charset=utf-8"
 _JSON = "application/json"
 
 
 class HttpAnswer(NamedTuple):
-    """What a path shows."""
+    """The answer for a path."""
 
     body: bytes
     content_type: str = _JSON
@@ -108,12 +108,12 @@ def sentence(status: int, text: str) -> HttpAnswer:
 
 
 class Site(NamedTuple):
-    """What the server shows.
+    """The paths of the server.
 
     Attributes:
-        feed: Where snapshots come from.
-        paths: What else there is, by path; each is given the query, the first value of each name.
-        open_paths: The same without a token, which must not show anything of the crawl.
+        feed: Source of snapshots.
+        paths: Functions that answer other paths; each is given the query, with the first value of each name.
+        open_paths: Functions for paths that need no token, which must not show anything of the crawl.
     """
 
     feed: Feed
@@ -359,7 +359,7 @@ class Server(ThreadingMixIn, HTTPServer):
 
     daemon_threads = True
     block_on_close = False
-    request_queue_size = 1024  # of the system's, which is less with some: whoever comes meanwhile waits in it
+    request_queue_size = 1024  # of the system's, less with some: connections that arrive meanwhile wait here
 
     def __init__(
         self,

@@ -41,7 +41,7 @@ _OLDEST_COMMIT = 30.0
 """Seconds since the last commit from which a crawl is not well, however often it is to commit."""
 
 _DURABILITIES = 10
-"""The same in intervals between commits."""
+"""The same as a multiple of the interval between commits."""
 
 
 class Dashboard:
@@ -90,7 +90,7 @@ class Dashboard:
         crawler.signals.connect(self._stop, signal=signals.spider_closed)
         is_quiet = settings.get("LOG_LEVEL") not in {"DEBUG", "INFO", logging.DEBUG, logging.INFO}
         logger.log(
-            logging.WARNING if is_quiet else logging.INFO,  # without the address nobody could open it
+            logging.WARNING if is_quiet else logging.INFO,  # without the address it could not be opened
             "Dashboard: %(address)s",
             {"address": address},
             extra=extra,
@@ -106,7 +106,7 @@ class Dashboard:
         return FolderPlace(Path(folder)) if folder and kind != "memory" else None
 
     def _job(self, place: Place | None) -> Callable[[], Snapshot] | None:
-        """What looks at all shards of the job at *place*, if it is cut into some."""
+        """A function that takes a snapshot of all shards of the job at *place*; ``None`` for a job in one piece."""
         settings = self._crawler.settings
         is_cut = read(settings, "AOPIC_STORE") == "redis" and read(settings, "AOPIC_SHARDS") > 1
         return StoredWatch(place).snapshot if is_cut and place is not None else None

@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from .site import Shown
 
 BEAT = 0.25
-"""Seconds between looks at whether somebody waits."""
+"""Seconds between looks at whether a client waits."""
 
 PORTS = range(6810, 6830)
 """Where a dashboard may be if no port is asked for, the first that is free: near the port of Scrapyd."""
 
 
 class Serving(NamedTuple):
-    """A dashboard that is served.
+    """A running dashboard.
 
     Attributes:
-        address: What to open in a browser.
+        address: URL to open in a browser.
     """
 
     server: Server
@@ -45,7 +45,7 @@ def listen(where: Listen) -> Server:
     if where.port is not None:
         return Server(where.host, where.port)
     for port in PORTS:
-        with suppress(OSError):  # somebody else listens there
+        with suppress(OSError):  # another process listens there
             return Server(where.host, port)
     return Server(where.host, 0)
 

@@ -1,4 +1,4 @@
-"""What the paths of the dashboard show."""
+"""The paths of the dashboard, and their answers."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ EXPLAINER = {
 """Every file of the explainer: ``docs/opic``, which a wheel has in ``static/opic``."""
 
 _IN_DASHBOARD = b'<meta name="top-pages" content="/api/v1/top">\n</head>'
-"""What the head of the explainer ends with here, so that its last scene shows the crawl."""
+"""Inserted at the end of the explainer's head, so that its last scene shows the crawl."""
 
 _PATIENCE = 5.0
-"""Seconds for the event loop to take a snapshot. Then it does not answer, whatever it is doing."""
+"""Seconds that the event loop has to take a snapshot. After that it counts as not responding."""
 
 _TOP = 20
 """Pages that are listed."""
@@ -67,7 +67,7 @@ _json = msgspec.json.Encoder().encode
 
 
 class Answerer(Protocol):
-    """What answers questions; may raise AopicError or OSError, which becomes the answer."""
+    """Answers questions; an AopicError or OSError that it raises becomes the answer."""
 
     def top_pages(self, n: int, /) -> list[dict[str, Any]]:
         """The *n* most important pages."""
@@ -84,15 +84,15 @@ class Answerer(Protocol):
 
 @dataclass(frozen=True)
 class Shown:
-    """What a dashboard shows.
+    """The crawl that a dashboard shows.
 
     Attributes:
         feed: Figures of the crawl.
-        oldest_commit: Seconds since the last commit from which the crawl is not well.
+        oldest_commit: Seconds since the last commit from which on the crawl counts as unhealthy.
         spider: Name of the spider.
         history: File of the history of the job, if it has one.
-        job: Looks at all shards of the job, if *feed* has only those of a worker; may raise AopicError or OSError.
-        questions: What is asked in a thread; ``None`` if the store cannot be looked at.
+        job: Takes a snapshot of all shards of the job, if *feed* has only those of a worker; may raise AopicError or OSError.
+        questions: Answers questions in a thread; ``None`` if the store cannot be read.
     """
 
     feed: Feed

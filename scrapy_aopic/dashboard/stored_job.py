@@ -1,6 +1,6 @@
-"""Serves a job as of its last commit, whether a crawl is using it or not.
+"""Serves a job as of its last commit, whether a crawl uses it or not.
 
-The store is opened for a moment when somebody looks, at most every :data:`~scrapy_aopic.view.stored_watch.EVERY` seconds, so a
+The store is opened for a moment when a client asks, at most every :data:`~scrapy_aopic.view.stored_watch.EVERY` seconds, so a
 crawl that runs is not disturbed.
 """
 

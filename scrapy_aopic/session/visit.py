@@ -39,13 +39,13 @@ _MOST_PASSED = 1000
 
 
 class Mark(Struct, frozen=True, gc=False):
-    """What a request carries in its ``meta`` that has to do with a visit; copies of the request carry it, too.
+    """The mark of a visit in the ``meta`` of a request; copies of the request carry it, too.
 
     A link also carries its page key, which is not worked out twice, with what it was worked out from: a spider
     middleware may change the request.
 
     Attributes:
-        kind: ``page`` for what the engine was given, ``link`` and ``canonical`` for what the page has.
+        kind: ``page`` for the request that the engine was given, ``link`` and ``canonical`` for links of the page.
         visit: Number of the visit.
         weight: Weight of the link, ``None`` if links do not differ in weight.
         url: URL of the request; empty if its page key was not worked out.
@@ -67,12 +67,12 @@ _NO_TEXT = LinkText("")
 
 
 class PageReading(Struct):
-    """What was read of a page in work for a topic (:mod:`scrapy_aopic.session.topic.grading`).
+    """The reading of a page in work for a topic (:mod:`scrapy_aopic.session.topic.grading`).
 
     Attributes:
         grade: How relevant it is.
-        urls: Those of its links, by the latter halves of their page keys.
-        context: What it says of each of them.
+        urls: URLs of its links, by the latter halves of their page keys.
+        context: The text of each link, and around it.
         text: Its text, if the strategy reads it.
         degrees: How much text and how many links it has, if the strategy asks.
     """
@@ -84,52 +84,52 @@ class PageReading(Struct):
     degrees: Degrees | None = None
 
     def of(self, page: bytes) -> LinkText:
-        """What it says of the link to the page with this latter half of a page key: nothing of what is none of its elements."""
+        """The text of the link to *page*, the latter half of a page key, and around it; empty if no element of the page is that link."""
         url = self.urls.get(page)
         return self.context.links[url] if url is not None else _NO_TEXT
 
     def named(self, page: bytes) -> LinkText:
-        """The same without what stands around it."""
+        """The text of that link alone."""
         url = self.urls.get(page)
         return self.context.named(url) if url is not None else _NO_TEXT
 
     def path(self, page: bytes) -> str:
-        """Path and query of the URL of that link; empty if it is none."""
+        """Path and query of the URL of that link; empty if no element of the page is that link."""
         url = self.urls.get(page)
         return path_of(url) if url is not None else ""
 
     def cut(self, pages: Sequence[bytes]) -> PageWords | None:
-        """What its words say of the links to *pages*; ``None`` if they were not cut."""
+        """The words of the links to *pages*; ``None`` if they were not cut."""
         return self.context.cut(list(map(self.urls.get, pages)), IN_FULL)
 
 
 class Visit:
-    """A request that the engine has, and what became of it so far.
+    """The visit of a page: a request that the engine has, and what has happened to it so far.
 
-    Rule: only this file changes a visit. What happens to it is told by the methods named after events, and how it ended
-    is worked out by :meth:`findings` alone.
+    Rule: only this file changes a visit. Others report events by the methods named after them, and :meth:`findings` alone
+    works out how it ended.
 
     Attributes:
-        request: What the engine was given.
-        lease: The page.
+        request: The request that the engine was given.
+        lease: The lease of the page.
         number: Which visit of this process it is.
         links: Requests that reached the scheduler as links of the page, and wait for its end.
         announced: Links by page key that were queued before, since the callback waits, and are paid at its end.
         is_waiting: Whether the callback awaits something.
-        flush: Lets links wait here that wait elsewhere; ``None`` if none can.
+        flush: Has links that wait elsewhere wait here; ``None`` if none can.
         retry: The request to make instead, if the downloader wants another try.
         weight: Weight of all distinct links so far, 0 if they do not differ in weight.
         is_downloading: Whether the downloader is not done with the request.
         has_arrived: Whether the response is here, and waits for the others that are read.
-        answer: What the downloader got, until it is known whether it leads elsewhere.
-        unwanted: What the errback gets, if the response is not read.
+        answer: The response of the downloader, until it is known whether it redirects.
+        unwanted: The error for the errback, if the response is not read.
         is_conditional: Whether the host was asked only for what has changed.
         is_duplicate: Whether another page had its text before.
         is_excess: Whether that one has other links, and there are too many such pages.
-        reading: What was read of it for the topic; ``None`` if nothing was.
-        given_grade: What the user's asynchronous function gave for it, or raised.
-        given_values: What that of links gave, by the latter halves of their page keys, or raised; ``None`` if it was not
-            called.
+        reading: Its reading for the topic; ``None`` if it was not read.
+        given_grade: The result of the user's asynchronous function for pages, or the error that it raised.
+        given_values: The results of that for links, by the latter halves of their page keys, or its error; ``None`` if it was
+            not called.
     """
 
     __slots__ = (
@@ -257,12 +257,12 @@ class Visit:
         """A response with *status* goes to the callback.
 
         Args:
-            version: What it says of the page's version, if pages are visited again.
+            version: The version of the page that it states, if pages are visited again.
         """
         self._status, self._version = status, version
 
     def accepted(self) -> None:
-        """The callback deals with the response, whatever its status is: nobody blames the host."""
+        """The callback deals with the response, whatever its status: it does not count against the host."""
         self._is_host_down = False
 
     # -- what the page is
@@ -280,7 +280,7 @@ class Visit:
         self._text = response, text
 
     def take_text(self) -> tuple[Response, Text | None] | None:
-        """What :meth:`read_ahead` was given; nothing is kept of it."""
+        """Take the arguments of :meth:`read_ahead`, which are forgotten here."""
         text, self._text = self._text, None
         return text
 
@@ -289,7 +289,7 @@ class Visit:
         self.is_duplicate, self.is_excess = is_duplicate, is_excess
 
     def read(self, reading: PageReading) -> None:
-        """So much was read of it for the topic."""
+        """The page was read for the topic."""
         self.reading = reading
 
     def yielded_item(self) -> None:

@@ -1,7 +1,7 @@
-"""A crawl as it can be seen from outside: figures, what limits it, why a URL waits, and what it was like over time.
+"""Shows a crawl: its figures, its limit, why a URL waits, and its history.
 
-A *view* is one store or several as of one moment, a *snapshot* the figures of a crawl at one moment: of one that runs here,
-or of a stored job, in one shard or in several. All else is made of these two.
+A *view* is one store or several as of one moment. A *snapshot* has the figures of a crawl at one moment, of one that runs here
+or of a stored job, in one shard or in several. Everything else is made from these two.
 
 Figures:
 
@@ -9,7 +9,7 @@ Figures:
 * :mod:`.live`: takes snapshots of the crawl of this process
 * :mod:`.stored`: takes one of a stored job
 * :mod:`.stored_watch`: takes them again and again, with speeds
-* :mod:`.shard_states`: what a server knows of the shards of a job
+* :mod:`.shard_states`: the states of shards that a server has
 * :mod:`.host_walk`: hosts in memory, looked through in slices
 * :mod:`.snapshot_stats`: the stats that are figures of a snapshot
 * :mod:`.verdict`: what limits a crawl, from two snapshots
@@ -20,7 +20,7 @@ Questions:
 * :mod:`.job_view`: a job as of one moment, in one store or several
 * :mod:`.queries`: lists of pages, links and hosts
 * :mod:`.why`: why a URL or a host is crawled or not, from one store
-* :mod:`.why_in_shards`: the same of a job in shards, and with what an operator asks
+* :mod:`.why_in_shards`: the same for a job in shards, with the control settings
 * :mod:`.questions`: answers for the job at a place: ``why``, pages, domains
 * :mod:`.dropped`: samples of dropped links, for ``why``
 * :mod:`.url_settings`: settings that ``why`` needs
@@ -37,7 +37,7 @@ Outputs:
 * :mod:`.opentelemetry`: OpenTelemetry
 * :mod:`.output`: standard output that may be closed or full
 
-Rule 1: a snapshot is plain data and the only place that names figures: whatever shows a crawl shows one.
+Rule 1: a snapshot is plain data, and the only place that names figures: every output shows one.
 
 Rule 2: nothing here changes a crawl, or keeps its event loop for more than about 2 ms.
 

@@ -42,20 +42,20 @@ def audit_store(store: Store, progress: Callable[[int], object] = lambda _: None
 
 @dataclass(slots=True)
 class JobAudit:
-    """What was counted in a job at one moment, and what does not hold.
+    """The counts and violations that an audit of a job found, as of one moment.
 
     Attributes:
-        shards: How many there are.
-        pages, queued, visited, failed: Pages.
-        hosts: Hosts.
+        shards: Number of shards.
+        pages, queued, visited, failed: Number of pages, and of those in each state.
+        hosts: Number of hosts.
         cash: Units that pages hold.
-        virtual: Units of the virtual page, of several shards of all of theirs.
+        virtual: Units of the virtual pages of all shards.
         in_transit: Units in letters that their receivers have not applied.
         letters: Number of these letters.
-        total: Units that there must be together.
+        total: Units that all of these must add up to.
         violations: The first violations, a sentence each.
-        n_violations: How many there are.
-        is_of_books: Whether only the books of the shards were checked, which are on disks elsewhere.
+        n_violations: Number of all violations.
+        is_of_books: Whether only the books on the server were checked, because the shards are on disks elsewhere.
     """
 
     shards: int

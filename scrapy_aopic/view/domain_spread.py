@@ -66,7 +66,7 @@ def top_domains(view: View, n: int, *, has_importance: bool = False) -> dict[str
 
 
 def _importance(view: View) -> dict[str, float]:
-    """That of all pages of each registered domain together, as part of that of all pages."""
+    """The importance of all pages of each registered domain added up, as a part of that of all pages."""
     found: dict[str, float] = {}
     for row in top_hosts(view, _ALL):
         domain = registered_domain(row["host"])

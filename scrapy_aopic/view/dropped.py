@@ -46,7 +46,7 @@ REASONS = {
     "unreadable": "this spider cannot make the request that was imported",
     "error": "an error lost it, which the log has",
 }
-"""What is said of a link or a seed that was dropped, by reason."""
+"""Sentences for ``why`` about a link or a seed that was dropped, by reason."""
 
 
 BRIEFLY = {
@@ -60,7 +60,7 @@ BRIEFLY = {
     "unreadable": "that the spider cannot make",
     "error": "that an error lost",
 }
-"""The same in a few words."""
+"""The reasons in a few words."""
 
 
 class Drop(NamedTuple):
@@ -153,7 +153,7 @@ class Dropped:
         return self._samples
 
     def packed(self) -> bytes | None:
-        """What is to be written; ``None`` if there is nothing new, or nowhere to write."""
+        """The samples to write; ``None`` if there is nothing new, or no file."""
         n = self.n
         if self._path is None or n == self._n_saved:
             return None

@@ -3,7 +3,7 @@
 To add a column: a line in :data:`PAGE_COLUMNS`, one in ``docs/commands.md``, and CHANGELOG.md. If a page's record lacks
 the figure, also a field of :class:`~.queries.KnownPage`.
 
-Rule: everything streams, and a file has its name only when it is whole.
+Rule: everything streams, and a file gets its name only when it is complete.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def _export(
     n = 0
     try:
         with (
-            # Under another name until it is whole, so that nobody takes half of an export for all of it.
+            # Under another name until it is complete, so that half an export is never taken for all of it.
             replacing(path) as file,
             (_parquet if is_parquet(path.name) else _csv)(file, path.name, columns) as write,
             tqdm(total=total, unit=f" {unit}", disable=None if progress else True, leave=False) as line,

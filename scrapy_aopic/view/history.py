@@ -1,13 +1,13 @@
-"""What a crawl was like over time: one line of figures every few seconds, in a file of the job folder.
+"""The history of a crawl: a line of figures every few seconds, in a file of the job folder.
 
-The file is a table of comma-separated values with a header, for pandas, spreadsheets and :mod:`.html_report`; it goes on over
-the runs of a job.
+The file is a table of comma-separated values with a header, for pandas, spreadsheets and :mod:`.html_report`; the next run of
+a job appends to it.
 
-Rule 1: it is bounded. Of more than :data:`MOST_ROWS` rows every second one of the older half is dropped, again and again,
-so what is long ago is told more coarsely.
+Rule 1: it is bounded. When it has more than :data:`MOST_ROWS` rows, every second one of the older half is dropped, so the
+distant past has fewer points.
 
-Rule 2: it is no part of the job. Nothing is read from it by a crawl, a line that a crash has torn is dropped, and a disk
-that takes no more ends it with one warning.
+Rule 2: it is not part of the job. A crawl reads nothing from it, a line that a crash has cut off is dropped, and a full disk
+ends it with one warning.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ POINT = (
     "at", "rate.pages", "rate.bytes", "hosts.ceiling", "pages.queued", "pages.visited", "pages.failed",
     "connections.in_use",
 )  # fmt: skip
-"""Those of them that a dashboard draws."""
+"""The columns that a dashboard draws."""
 
 Point: TypeAlias = "dict[str, float | None]"
 """Figures of an instant, by their paths."""
@@ -75,7 +75,7 @@ def _cell(value: Figure) -> object:
 
 
 def point_of(now: Snapshot) -> Point:
-    """What of a snapshot is drawn over time."""
+    """The figures of a snapshot that are drawn over time."""
     return {path: _number(str(figure(now, path))) for path in POINT}
 
 

@@ -1,6 +1,6 @@
-"""What is known of the hosts in memory: looked through in slices, as there may be ten thousand and more.
+"""Goes through the hosts in memory, in slices, because there may be ten thousand and more.
 
-A :class:`HostWalk` goes through them once. What it has found is of no single moment, but each host was looked at once.
+A :class:`HostWalk` looks at each host once, at different moments.
 """
 
 from __future__ import annotations
@@ -88,22 +88,22 @@ class Largest:
 
 
 class HostWalk:
-    """Looks at *hosts*, some at a time.
+    """Counts *hosts*, some at a time.
 
     Args:
         politeness: For how long a host is left alone after its transfers.
 
     Attributes:
         is_over: Whether all were looked at.
-        n: Hosts that were.
-        states: How many are in each state.
-        waits: How many wait, by reason.
-        due_in: The same by time.
+        n: Number of hosts that were.
+        states: Hosts by state.
+        waits: Waiting hosts by reason.
+        due_in: Waiting hosts by the time until they are ready.
         front_queues: Hosts by the front queue of their best page.
-        ready_queues: The same of those that are ready.
+        ready_queues: Ready hosts by the front queue of their best page.
         flight_queues: Pages in flight by the front queue that they were in.
-        backing_off: How many wait after errors.
-        crawl_delayed: How many have a crawl delay.
+        backing_off: Number of hosts that wait after errors.
+        crawl_delayed: Number of hosts that have a crawl delay.
         ceiling: Pages a second that politeness allows them.
     """
 
@@ -167,7 +167,7 @@ class HostWalk:
         return max(own.gap(host.transfer), host.crawl_delay)
 
     def hosts(self) -> HostCounts:
-        """What a snapshot has of the hosts that were looked at, but for their states."""
+        """The figures of the hosts for a snapshot, except their numbers by state."""
         return HostCounts(
             backing_off=self.backing_off,
             crawl_delayed=self.crawl_delayed,

@@ -1,7 +1,7 @@
 """A report of a job as one page of HTML that needs nothing else: no script, no file, no network.
 
-Everything that comes from the Web is escaped, and the page forbids itself whatever it does not need, so that a hostile
-name of a host or a URL is only text.
+Everything that comes from the Web is escaped, and the page's policy forbids everything that it does not need, so a hostile URL
+or host name is only text.
 """
 
 from __future__ import annotations

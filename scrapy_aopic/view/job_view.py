@@ -1,7 +1,7 @@
-"""A job as it was at one moment, however many stores it has: one, or one for each of its shards.
+"""A job as of one moment, in one store, or in one for each of its shards.
 
-A shard in a view answers like the store of a job in one piece. Its totals know the sums of all other shards at that very
-moment, so that an importance is a part of the job's; and a page of another shard, which a row names by its *address*
+A shard in a view is read like the store of a job in one piece. Its totals include the sums of all other shards at the same
+moment, so that importance is relative to the whole job; and a page of another shard, which a row names by its *address*
 (:mod:`scrapy_aopic.core.shards.cut`), is read there, or in the letter that is on its way there.
 """
 
@@ -149,10 +149,10 @@ class View:
     """The stores of a job as of one moment; a crawl may be using them.
 
     Args:
-        stores: Of all shards, in the order of their numbers; the one of a job in one piece.
+        stores: Those of all shards, in the order of their numbers; the only one of a job in one piece.
 
     Attributes:
-        stores: To be read.
+        stores: The stores as they are to be read.
         saved: The totals of each; ``None`` of one that was never opened.
 
     Raises:
@@ -198,7 +198,7 @@ def _note_sums(stores: Sequence[Store], saved: Sequence[Saved | None]) -> None:
 
 
 def _sums_of(saved: Saved) -> Sums:
-    """What the shard with the totals *saved* adds to the sums of its job."""
+    """The sums of the shard with the totals *saved*, which add up to those of its job."""
     return saved.ledger.sums(visits=saved.visits, seeds=saved.seeds)
 
 

@@ -232,7 +232,7 @@ class Watch:
         return sum([queues for queues, _ in self._regrets]) / n if n else None
 
     def _try(self, method: Callable[[], None]) -> None:
-        """Call *method*; an error in what only looks at the crawl is none of the crawl."""
+        """Call *method*, whose errors must not end the crawl: it only reads it."""
         try:
             method()
         except StorageError:
@@ -256,7 +256,7 @@ class Watch:
             self._last_walk, self._walk = walk, None
 
     def _walked(self) -> HostWalk:
-        """What is known of the hosts in memory."""
+        """A walk over the hosts in memory: a new one, or of many hosts the last that was completed."""
         if len(self._job.crawl.frontier.active) <= _AT_ONCE:
             walk = self._begin_walk()
             walk.step(_AT_ONCE + 1, self._job.clock())
@@ -380,7 +380,7 @@ class Watch:
         return size
 
     def _shards(self) -> ShardFigures:
-        """What this process has of the job."""
+        """The part of the job that is open in this process."""
         part = self._job.part
         if part is None:
             return ShardFigures(held=1, alive=1)
@@ -406,11 +406,11 @@ class Watch:
 
 
 class Watched(Protocol):
-    """What has a watch: a :class:`~scrapy_aopic.session.session.Session`."""
+    """A :class:`~scrapy_aopic.session.session.Session`, as far as it is read here."""
 
     @property
     def watch(self) -> Watch:
-        """What takes its snapshots."""
+        """The watch that takes its snapshots."""
         ...
 
 
@@ -420,7 +420,7 @@ def snapshot(session: Watched) -> Snapshot:
 
 
 def _rate(before: _Note, note: _Note) -> Rate | None:
-    """What happened between two notes."""
+    """The speeds between two notes; ``None`` if they are too close."""
     seconds = note.instant - before.instant
     if seconds < _BEAT / 2:
         return None

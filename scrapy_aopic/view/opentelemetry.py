@@ -85,7 +85,7 @@ class Telemetry:
         return name
 
     def remove(self, name: str) -> None:
-        """The crawl called *name* is over. What it has counted remains, and how it has left its job."""
+        """Note that the crawl called *name* is over. Its counts remain, and the gauges of its job."""
         with self._lock:
             self._ended[name] = {
                 each: value
@@ -123,7 +123,7 @@ class Telemetry:
     def _look(self) -> dict[str, Series]:
         found: dict[str, Series] = {}
         for name in self._ended.keys() | self._running.keys():
-            # A copy of a dictionary is made at once, whatever the thread of the crawl does.
+            # Copying a dictionary is atomic, so the thread of the crawl cannot change it meanwhile.
             stats = self._with_earlier(name, dict(self._running.get(name, dict)()))
             for metric, (stat, values) in metrics_of(stats).items():
                 series = found.setdefault(metric, Series(stat, {}))
@@ -133,7 +133,7 @@ class Telemetry:
 
 @lru_cache(maxsize=1)
 def telemetry() -> Telemetry:
-    """That of this process."""
+    """The observer of this process."""
     return Telemetry(get_meter("scrapy_aopic", __version__))
 
 
@@ -152,13 +152,13 @@ def observe(crawler: Crawler) -> None:
 
 
 def dotted(stat: Stat) -> str:
-    """Its name in OpenTelemetry."""
+    """The name of *stat* in OpenTelemetry."""
     words = stat.name.removesuffix(f"/<{stat.label}>").replace("/", ".")
     return words if words.startswith("aopic.") else f"scrapy.{words}"
 
 
 def unit_of(stat: Stat) -> str:
-    """Its unit in OpenTelemetry."""
+    """The unit of *stat* in OpenTelemetry."""
     known = _UNITS.get(stat.unit)
     if known is not None:
         return known

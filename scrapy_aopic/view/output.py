@@ -16,7 +16,7 @@ class OutputError(Exception):
 
 
 _OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""What a terminal obeys instead of showing it, beside tabs and the ends of lines: some names of hosts have it."""
+"""Control characters, which a terminal obeys instead of showing them, but for tabs and ends of lines: some host names have them."""
 
 _ERASE = "\x1b[H\x1b[2J"
 """Home, and erase the screen."""
@@ -32,7 +32,7 @@ def write(text: str, *, erases: bool = False) -> None:
     if sys.stdout is None:  # it was closed when the process began
         raise OutputError("it is closed")
     try:
-        if not isinstance(sys.stdout, TextIOWrapper):  # somebody in this process reads it
+        if not isinstance(sys.stdout, TextIOWrapper):  # this process reads it
             sys.stdout.write(text + "\n")
             return
         # URLs and host names may have characters that a terminal cannot show. And with PYTHONUNBUFFERED a text counts as
@@ -59,7 +59,7 @@ def flush() -> None:
 
 
 def _error(error: OSError | ValueError) -> OutputError:
-    """What *error* of standard output means; it is no error of the system if it was closed in this process."""
+    """The error to raise for *error* of standard output; a ``ValueError`` means that this process has closed it."""
     return OutputError(plainly(error) if isinstance(error, OSError) else "it is closed")
 
 

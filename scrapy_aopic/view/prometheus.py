@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-"""That of its format."""
+"""Content type of the text format."""
 
 
 def exposition(stats: Mapping[str, Any], spider: str = "") -> str:

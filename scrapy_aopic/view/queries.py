@@ -1,4 +1,4 @@
-"""Lists of pages, links and hosts of a job, whatever the number of its shards.
+"""Lists of pages, links and hosts of a job, in any number of shards.
 
 All hosts of a registered domain are in one shard, so no page and no host is in two.
 """
@@ -129,7 +129,7 @@ class KnownPage(NamedTuple):
 
     Attributes:
         host: Name of its host.
-        importance: Its part of the importance of all pages, 0 to 1.
+        importance: Its importance as a part of that of all pages, 0 to 1.
         cash: Units that it holds, with what the virtual page owes it.
         root_url: URL of the page that it was merged into; empty for a page that stands for itself.
     """
@@ -247,7 +247,7 @@ class HostLists:
                 largest.offer(value, host)
 
     def rows(self, kind: str) -> list[HostRow]:
-        """Those of a *kind*, the first one first."""
+        """The rows of a *kind*, in its order."""
         return self._lists[kind].rows(self._now)
 
 
@@ -267,7 +267,7 @@ def each_host(view: View) -> Iterator[HostRecord]:
 
 
 def unmet(view: View, names: Iterable[str]) -> list[str]:
-    """Those of *names* that cover no host of the job, in their order; none if there are too many hosts to look at."""
+    """The *names* that cover no host of the job, in their order; an empty list if there are too many hosts to look at."""
     left = {
         name: None
         for name in names

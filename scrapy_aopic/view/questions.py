@@ -32,8 +32,8 @@ class Questions:
     """Answers for the job at *job*, in one piece or in shards.
 
     Args:
-        settings: Those of its crawl, for the rules on URLs.
-        dropped: Gives samples of dropped links, ``None`` if there are none; by default those in the job folder.
+        settings: The settings of its crawl, for the rules on URLs.
+        dropped: Returns samples of dropped links, ``None`` for none; by default those in the job folder.
     """
 
     def __init__(

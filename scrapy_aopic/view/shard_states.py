@@ -1,4 +1,4 @@
-"""What the server of a job in shards knows of them: who crawls each, and what it was like at its last commit."""
+"""The states of shards on the server of a job: who crawls each, and its figures at its last commit."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ShardStates(NamedTuple):
     look: ClusterState
 
     def workers(self) -> list[str]:
-        """Who crawls each shard; empty for one that nobody crawls."""
+        """The worker of each shard; empty for one that no worker has."""
         named = self._named()
         found = []
         for number in range(self.cut.shards):
@@ -97,7 +97,7 @@ class ShardStates(NamedTuple):
 
 
 def read_states(job: Place) -> ShardStates | None:
-    """What the server of *job* knows of its shards; ``None`` if it is on none, or in one piece.
+    """The states of the shards of *job* on its server; ``None`` for a job without a server, or in one piece.
 
     Raises:
         StorageError: If the server cannot be reached.
@@ -192,7 +192,7 @@ def with_workers(stored: Snapshot, states: ShardStates) -> Snapshot:
 
 
 def unread_snapshot(states: ShardStates, why: str) -> Snapshot:
-    """What a snapshot has of a job whose stores cannot be read from here, but for what its *states* say.
+    """A snapshot of a job whose stores cannot be read from here, without the figures that *states* have.
 
     Args:
         why: Why not, in a sentence.

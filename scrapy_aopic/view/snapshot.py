@@ -6,12 +6,12 @@
     now = session.watch.snapshot()          # a Snapshot
     json = msgspec.json.encode(now)
 
-    then = read_snapshot(place)             # of a job that maybe nobody runs: scrapy_aopic.view.stored
+    then = read_snapshot(place)             # of a job, running or not: scrapy_aopic.view.stored
 
-Whatever shows a crawl shows figures of a snapshot, under its names: ``status``, the dashboard, the report, the history,
-stats and monitoring systems. A figure in a part of it is named by its *path*, ``hosts.ready`` for example. Fields are added
-but not renamed. Counts that only grow are of the whole job, over all its runs, unless they are said to be of this run; what
-is only known in the process of the crawl is ``None`` in a snapshot of a store. Instants are seconds since the epoch by the
+All outputs show figures of a snapshot, under its names: ``status``, the dashboard, the report, the history, stats and
+monitoring systems. A figure in a part of it is named by its *path*, ``hosts.ready`` for example. Fields may be added, but
+are not renamed. Counts that only grow are of the whole job, over all its runs, unless described as of this run; a figure
+that only the process of the crawl knows is ``None`` in a snapshot of a store. Instants are seconds since the epoch by the
 clock of the job.
 """
 
@@ -49,13 +49,13 @@ class PageCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rate(msgspec.Struct, frozen=True, kw_only=True):
-    """What happened in the last minute, or since the crawl began if that is less.
+    """Speeds over the last minute, or since the crawl began if that is less.
 
     Attributes:
-        seconds: Time that the figures are of.
+        seconds: Length of the time that the figures are of.
         pages: Pages settled a second.
         transfers: Transfers a second; ``None`` if only commits show how fast the crawl is.
-        bytes: Bytes of response bodies a second; the same.
+        bytes: Bytes of response bodies a second; ``None`` in the same case.
         growth: Pages by which the queue grew for each page settled; ``None`` if none was.
     """
 
@@ -70,8 +70,8 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     """When the crawl ends.
 
     Attributes:
-        seconds: Until then, ``None`` if that cannot be said.
-        because: What it ends with, or why nothing can be said, as a sentence without a full stop.
+        seconds: Time until then, ``None`` if it cannot be estimated.
+        because: The reason for which it ends, or why there is no estimate, as a sentence without a full stop.
     """
 
     seconds: float | None = None
@@ -82,7 +82,7 @@ class HostCounts(msgspec.Struct, frozen=True, kw_only=True):
     """Hosts by state. A host with queued pages is in one of the states from ``ready`` to ``dead``.
 
     Attributes:
-        known: All of them, also those without queued pages.
+        known: All hosts, including those without queued pages.
         ready: May be requested now.
         waiting: Must be left alone until an instant: the gap after a transfer, a crawl delay, errors.
         in_flight: Requested right now.
@@ -99,7 +99,7 @@ class HostCounts(msgspec.Struct, frozen=True, kw_only=True):
         due_in: Waiting hosts in memory by the seconds until they are ready, up to :data:`DUE_BOUNDS`, and longer.
         front_queues: Hosts in memory by the front queue of their best page, which is about the binary logarithm of its
             cash.
-        ready_queues: The same of those that are ready.
+        ready_queues: Ready hosts by the front queue of their best page.
         flight_queues: Pages in flight by the front queue that they were in.
         seen: Hosts in memory that the figures from ``gated`` to ``dry``, and from ``backing_off`` on, are of. Of many
             hosts these figures are some seconds old.
@@ -134,7 +134,7 @@ DUE_BOUNDS = (1.0, 10.0, 60.0, 600.0, 3600.0, 86400.0)
 
 
 class Connections(msgspec.Struct, frozen=True, kw_only=True):
-    """What the engine has in work.
+    """Requests and pages that the engine works on.
 
     Attributes:
         limit: Requests that the downloader takes at once (``CONCURRENT_REQUESTS``).
@@ -198,8 +198,8 @@ class StoreState(msgspec.Struct, frozen=True, kw_only=True):
     """The store.
 
     Attributes:
-        name: What messages call the job.
-        size_bytes: On the disk, or in memory; ``None`` if it cannot be had at once.
+        name: Name of the job in messages.
+        size_bytes: Its size on the disk, or in memory; ``None`` if that takes time to find out.
         commit_age: Seconds since the moment of the last commit that landed.
         commits: Commits that landed in this run.
         last_commit: Seconds that the last of them took.
@@ -257,7 +257,7 @@ class ShardRow(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         shard: Its number.
-        worker: Who crawls it; empty if nobody does, ``None`` if that is not known.
+        worker: Its worker; empty if it has none, ``None`` if that is not known.
         is_idle: Whether it had nothing to do at its last commit; ``False`` if that is not known.
         queued, visited, failed: Its pages.
         hosts: Its hosts.
@@ -279,9 +279,9 @@ class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         worker: Its host and process.
-        shards: Shards that it crawls.
-        seconds: For how long it has been there.
-        rate: Pages a second, in the last minute; ``None`` if it was looked at once only.
+        shards: Number of shards that it crawls.
+        seconds: Time since it joined.
+        rate: Pages a second, in the last minute; ``None`` after a single look.
     """
 
     worker: str
@@ -316,13 +316,13 @@ class ShardFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ControlFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """What an operator asks of the crawl (``scrapy aopic control``).
+    """The control settings of an operator (``scrapy aopic control``).
 
     Attributes:
         paused_since: When it was paused; 0 if it is not.
-        sentences: All that is asked.
-        connections: How many transfers may be under way at once; 0 for as many as the settings allow.
-        rate: How many pages a second may be requested; 0 for any number.
+        sentences: All of them, a sentence each.
+        connections: Transfers that may be under way at once; 0 for as many as the settings allow.
+        rate: Pages a second that may be requested; 0 for any number.
     """
 
     paused_since: float = 0.0
@@ -360,13 +360,13 @@ class HostRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TopicFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """How a crawl for a topic goes (docs/focused.md).
+    """Figures of a crawl for a topic (docs/focused.md).
 
     Attributes:
         pages: Pages that were read and graded.
         relevant: Of these, relevant ones.
         harvest: Part of the graded pages that are relevant.
-        lately: The same of the last :data:`scrapy_aopic.core.focus.harvest.LATELY` of them; ``None`` if no store was read.
+        lately: Part of the last :data:`scrapy_aopic.core.focus.harvest.LATELY` graded pages; ``None`` if no store was read.
     """
 
     pages: int = 0
@@ -390,7 +390,7 @@ class SetAside(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Counted(msgspec.Struct, frozen=True, kw_only=True):
-    """What no commit counts: it takes a look at all pages and all hosts.
+    """Figures that commits do not have: counting them takes a look at all pages and all hosts.
 
     Attributes:
         outcomes: Visited and failed pages that are not ordinary pages, by outcome, most frequent first.

@@ -1,4 +1,4 @@
-"""Takes a snapshot of a stored job: its figures as of its last commit, whether a crawl runs or not, in one shard or several."""
+"""Takes a snapshot of a stored job: its figures as of its last commit, in one shard or several, whether or not a crawl runs."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def read_snapshot(
     """The figures of *job* as of its last commit, with all that is known without the process that crawls it.
 
     Args:
-        counts: Whether to count what no commit counts, which takes a look at all pages and hosts.
+        counts: Whether to add :class:`~.snapshot.Counted`, which takes a look at all pages and hosts.
         view: Of the job, if it is open already.
         history: Rows of :func:`.history.read_history`, if they are read already.
 
@@ -97,7 +97,7 @@ def read_stores(
     """The figures of *job* as far as its stores know them.
 
     Args:
-        states: What the server knows of its shards. If it knows any, stores may be unread.
+        states: States of its shards on the server. If there are any, its stores need not be readable.
         counts, view: As for :func:`read_snapshot`.
 
     Raises:
@@ -122,8 +122,8 @@ def snapshot_of(view: View, *, name: str = "", counts: bool = False) -> Snapshot
     same moment however many pages there are.
 
     Args:
-        name: What messages call the job.
-        counts: Whether to count what no commit counts, which takes a look at all pages and hosts.
+        name: Name of the job in messages.
+        counts: Whether to add :class:`~.snapshot.Counted`, which takes a look at all pages and hosts.
 
     Raises:
         StorageError: If a store cannot be read, or was written in another format.
@@ -217,12 +217,12 @@ def _shard_row(number: int, saved: Saved | None, letters: int) -> ShardRow:
 
 
 def snapshot_of_sums(counters: Counters, ledgers: Sequence[Totals], harvests: Sequence[Harvest]) -> Snapshot:
-    """What a snapshot has of the sums that each commit writes, be they in memory or stored.
+    """A snapshot of the sums that each commit writes, in memory or stored.
 
     Args:
-        counters: Of all shards together.
-        ledgers: Of each shard; each knows what the others have.
-        harvests: Of each shard.
+        counters: Those of all shards, added up.
+        ledgers: That of each shard, with the sums of the others.
+        harvests: That of each shard.
     """
     return Snapshot(
         at=0.0,
@@ -303,11 +303,11 @@ def _sums(counts: Iterable[Mapping[_Key, int]]) -> dict[_Key, int]:
     return total
 
 
-# -- what no commit counts
+# -- figures that commits do not have
 
 
 def count(view: View) -> Counted:
-    """What is counted page by page and host by host."""
+    """Count pages and hosts one by one."""
     front: dict[int, int] = {}
     outcomes: dict[str, int] = {}
     set_aside: dict[str, tuple[int, str]] = {}
@@ -340,7 +340,7 @@ def count(view: View) -> Counted:
     )
 
 
-# -- what is beside the stores
+# -- beside the stores
 
 
 def with_surroundings(now: Snapshot, job: Place, history: Sequence[dict[str, str]] | None = None) -> Snapshot:
@@ -358,7 +358,7 @@ def with_surroundings(now: Snapshot, job: Place, history: Sequence[dict[str, str
 
 
 def read_control_figures(job: Place) -> ControlFigures:
-    """What an operator asks of the crawl of *job*; if that cannot be read, why."""
+    """The control settings of *job*; an error instead of sentences if they cannot be read."""
     try:
         return control_figures(read_control(job))
     except AopicError as error:
@@ -366,7 +366,7 @@ def read_control_figures(job: Place) -> ControlFigures:
 
 
 def control_figures(control: Control) -> ControlFigures:
-    """What *control* asks of a crawl."""
+    """*control* as figures of a snapshot."""
     return ControlFigures(
         paused_since=control.paused_since,
         sentences=control_sentences(control),

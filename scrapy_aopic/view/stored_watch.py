@@ -1,4 +1,4 @@
-"""Takes snapshots of a stored job again and again, whoever crawls it: with the speeds that its commits show."""
+"""Takes snapshots of a stored job repeatedly, with the speeds that its commits show; any process may crawl it."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class Speeds:
     def added_to(self, now: Snapshot) -> Snapshot:
         """*now* with the speeds of the job and of each of its workers, if there are earlier snapshots to compare it with.
 
-        That of a worker is of the shards that it holds now.
+        The speed of a worker is that of the shards that it holds now.
         """
         earlier = self._earlier
         if earlier and not 0 <= now.at - earlier[-1].at <= _MINUTE:
-            earlier.clear()  # nobody looked, nothing was committed, or the clock was set
+            earlier.clear()  # no earlier snapshot, no commit since, or the clock was set
         if not earlier or earlier[-1].at != now.at:
             earlier.append(now)
         while len(earlier) > 2 and now.at - earlier[0].at > _MINUTE:
@@ -107,7 +107,7 @@ class StoredWatch:
         self._read_at = 0.0
 
     def snapshot(self) -> Snapshot:
-        """The figures of the last commit; those of the look before, and what is wrong, if there are none now.
+        """The figures of the last commit; if it cannot be read, those of the snapshot before, with the error.
 
         Raises:
             StorageError: At the first look, if there is no job, or it cannot be read.

@@ -1,4 +1,4 @@
-"""What a job is reported to be, as text for people; what computers read is JSON of the same values."""
+"""Reports of a job as text for people; ``--json`` writes the same values for programs."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def format_audit(result: JobAudit) -> str:
 
 
 def format_repair(done: Repaired, kept: Path | str | None) -> str:
-    """What was made of a damaged job; *kept* is the folder of the damaged store, or where it is on a server."""
+    """Report the repair of a damaged job; *kept* is the folder of the damaged store, or its name on a server."""
     lines = [done.reason] if done.reason else []
     lines += [f"Rows of {family} could not be read in {n:,} places." for family, n in done.gaps.items()]
     if not done.has_totals:

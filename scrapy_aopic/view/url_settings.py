@@ -1,4 +1,4 @@
-"""What settings say of URLs beside the store of a job: their normal form, what is refused, and who robots.txt speaks to."""
+"""The settings on URLs that ``why`` needs beside a store: normal form, refusals, and the user agent for robots.txt."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class CrawlRules:
         return key_of_url(url)
 
     def normal(self, url: str) -> Normal:
-        """What the rules on URLs make of *url*, found as a link."""
+        """Apply the rules on URLs to *url*, found as a link."""
         verdict = self._normalise(url)
         if not verdict.reason:
             return Normal(verdict.url)

@@ -4,7 +4,7 @@ A crawl can wait for politeness, for connections, for the spider's callbacks, fo
 network. :func:`verdict` says which, of two snapshots some seconds apart; of several that hold, the first of this table:
 
 ============  ========================================================================================
-limit         what holds
+limit         when
 ============  ========================================================================================
 stopped       the snapshot is of a store
 done          nothing is queued, or only dead or blocked hosts have pages
@@ -23,7 +23,7 @@ connections   the downloader has as many requests as it takes
 politeness    hosts have pages, and all must be left alone or are requested already
 ============  ========================================================================================
 
-The figures behind "long" and "late" are below; each is far from what a crawl shows that something else limits.
+The thresholds for "long" and "late" are below; each is far from the values of a crawl with another limit.
 """
 
 from __future__ import annotations
@@ -78,11 +78,11 @@ _QUIET = 2.0
 """Seconds without the end of a transfer that are no chance if many were due; a page shows the verdict within 3 s."""
 
 _DUE = 20
-"""Transfers that would have ended by now, as long as they took so far, from which on none is no chance."""
+"""Transfers that should have ended by now, judging by those before, from which on it is no chance that none has."""
 
 
 def verdict(before: Snapshot, now: Snapshot) -> Verdict:
-    """What limits the crawl now.
+    """The limit of the crawl now.
 
     Args:
         before: A snapshot of the same run, some seconds earlier; *now* itself if there is none.
@@ -112,7 +112,7 @@ def verdict(before: Snapshot, now: Snapshot) -> Verdict:
 
 
 def _stuck(before: Snapshot, now: Snapshot) -> Verdict | None:
-    """What is behind hosts that stay ready although connections are free."""
+    """Why hosts stay ready although connections are free."""
     _, cpu = _load(before, now)
     ready, work = min(before.hosts.ready, now.hosts.ready), now.connections
     if not ready or now.at <= before.at:
@@ -289,7 +289,7 @@ def _starved(before: Snapshot, now: Snapshot) -> float:
 
 
 def _uses(before: Snapshot, now: Snapshot) -> str:
-    """What the process uses of the processor."""
+    """The load of the process on the processor, in words."""
     starved, (_, cpu) = _starved(before, now), _load(before, now)
     waits = (
         f" and waits for one {100 * starved:.0f} % of the time, as others use it"

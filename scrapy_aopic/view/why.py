@@ -1,4 +1,4 @@
-"""Why a URL, or a host, is crawled or not: what the store of a job knows of it, in sentences.
+"""Why a URL, or a host, is crawled or not, in sentences, from the store of a job.
 
 :func:`why_url` says, in this order, and ends with the first of these that holds:
 
@@ -18,8 +18,8 @@ kind            the page
 ``unknown``     is not known
 ==============  =====================================================================================
 
-Links that were dropped are known from samples (:mod:`.dropped`), which :func:`with_dropped` looks into. What a spider itself
-does not yield is not known to anybody.
+Dropped links are known from samples (:mod:`.dropped`), which :func:`with_dropped` searches. Links that a spider does not yield
+are not recorded anywhere.
 
 :func:`why_host` does the same for a host.
 """
@@ -75,18 +75,18 @@ _MOST_ROWS = 100_000
 """Rows of a host that are read to find out the rank of a page, at most: some tenths of a second."""
 
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/?#@()<>\"'\[\]]+)(:[0-9]+)?")
-"""What may be the name of a host, with a port or without."""
+"""A possible name of a host, with or without a port."""
 
 _LONGEST = 300
 """Characters of a URL that are shown."""
 
 
 class Normal(NamedTuple):
-    """What the rules on URLs make of one.
+    """The result of the rules on URLs for one URL.
 
     Attributes:
         url: Its normal form.
-        refused: Why it is not queued, in words with the setting; empty if it is.
+        refused: Why it is not queued, as a clause with the setting; empty if it is queued.
         is_for_all: Whether it is refused also if a spider requests it on purpose.
     """
 
@@ -96,14 +96,14 @@ class Normal(NamedTuple):
 
 
 class Rules(Protocol):
-    """What is known of a crawl beside its store: its settings."""
+    """The settings of a crawl that its store does not have."""
 
     def key_of(self, url: str) -> tuple[str, bytes]:
         """Name of the host of *url*, and its page key."""
         ...
 
     def normal(self, url: str) -> Normal:
-        """What the rules on URLs make of *url*, found as a link."""
+        """Apply the rules on URLs to *url*, found as a link."""
         ...
 
     def allow(self, host: str, what: int) -> None:
@@ -128,9 +128,9 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         about: The URL, or the name of the host, as it was given.
-        kind: In a word or two: see the head of the module; for a host its state.
-        sentences: What is known, the answer first.
-        facts: The figures in them, by name.
+        kind: The answer in a word or two: see the head of the module; for a host its state.
+        sentences: The explanation, the answer first.
+        facts: The figures in the sentences, by name.
     """
 
     about: str
@@ -140,7 +140,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Draft:
-    """Collects what is said."""
+    """Collects the sentences and facts of an answer."""
 
     def __init__(self, about: str) -> None:
         self.about = about
@@ -156,7 +156,7 @@ class _Draft:
 
 
 def why(store: Store, question: str, rules: Rules, *, in_flight: Container[bytes] = ()) -> Explanation:
-    """What is known of *question*: a URL, or the name of a host.
+    """Answer *question*: a URL, or the name of a host.
 
     Args:
         in_flight: Keys of the pages in flight, if a crawl runs in this process.
@@ -237,7 +237,7 @@ def why_url(store: Store, url: str, rules: Rules, *, in_flight: Container[bytes]
 
 
 def _find(store: Store, url: str, normal: str, rules: Rules) -> tuple[str, bytes, Page] | None:
-    """The page for *url*, as its normal form or as it is; with the URL under which it is known."""
+    """The page of *url*, in its normal form or as given; with the URL under which it is known."""
     for each in dict.fromkeys((normal, url)):
         try:
             _, key = rules.key_of(each)
@@ -430,7 +430,7 @@ def _why_unknown(store: Store, saved: Saved, normal: Normal, rules: Rules, said:
 
 
 def _why_robots(robots: RobotsTxt | None, host: HostRecord | None, said: _Draft) -> Explanation:
-    """What is known of a robots.txt, which is no page."""
+    """Answer for the URL of a robots.txt, which is not a page."""
     said.say("The crawl reads it by itself, and not as a page.")
     if robots is None:
         said.say("It was not needed yet, or the crawl obeys none (ROBOTSTXT_OBEY).")
@@ -478,13 +478,13 @@ def with_dropped(answer: Explanation, samples: Mapping[str, Sample], rules: Rule
 _NO_PAGE = "no page that was settled"
 
 _STATES = {QUEUED: "is queued", FAILED: "failed", VISITED: "was fetched"}
-"""What is said of a page, by its state."""
+"""The first words about a page, by its state."""
 
 _MAYBE_DROPPED = (
     "If a page does link to it, the spider or a middleware has dropped the request: bounds such as allowed_domains "
     "(offsite/filtered in the stats), DEPTH_LIMIT, AOPIC_LINK_FLOOD, or rel=nofollow where the spider obeys it."
 )
-"""What is said of a URL without any samples."""
+"""The sentence about an unknown URL if there are no samples."""
 
 
 def _variants(url: str) -> list[str]:
@@ -625,7 +625,7 @@ def _say_unreachable(robots: RobotsTxt, what: str, host: HostRecord | None, said
         return
     so = "nothing is allowed" if robots.text is None else "its old rules hold"
     times = f" {robots.failures:,} times in a row" if robots.failures > 1 else ""
-    # Its own pause may be over before its host may be asked again.
+    # Its own pause may end before its host may be requested again.
     retry_at = max(robots.retry_at, host.opens_at if host is not None else 0.0)
     said.say(
         f"{what} was unreachable{times}, so {so}; it is tried again at {_time(retry_at)}.",
@@ -648,7 +648,7 @@ def _host(store: Store, key: bytes) -> HostRecord | None:
 
 
 def _robots(store: Store, origin: str) -> RobotsTxt | None:
-    """What the job has of the robots.txt of *origin*."""
+    """The robots.txt of *origin* that the job has; ``None`` if it has none."""
     key = page_key(host_key(host_name(origin)), origin.encode())
     data = store.get_many(Family.ROBOTS, (key,))[0]
     return RobotsTxt.from_bytes(data) if data is not None else None

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 class _LettersFound:
-    """What letters on their way say of a page or a host.
+    """Letters on their way about a page or a host.
 
     Attributes:
-        letters: Sender and number of each of them.
+        letters: Sender and number of each letter.
         units: Cash for the page.
     """
 
@@ -39,10 +39,10 @@ class _LettersFound:
 def why_in_shards(
     view: View, question: str, rules: Rules, workers: Sequence[str] | None = None
 ) -> Explanation:
-    """What is known of *question*, a URL or the name of a host, in the job in *view*; of one store, :func:`scrapy_aopic.view.why.why`.
+    """Answer *question*, a URL or the name of a host, for the job in *view*; for one store it is :func:`scrapy_aopic.view.why.why`.
 
     Args:
-        workers: Who crawls each shard now, if that is known; empty for a shard that nobody crawls.
+        workers: The worker of each shard, if that is known; empty for a shard that no worker has.
 
     Raises:
         StorageError: If a store cannot be read.
@@ -102,7 +102,7 @@ def with_control(answer: Explanation, rules: Rules, control: Control) -> Explana
 
 
 def _subject(question: str, rules: Rules) -> tuple[str, set[bytes]]:
-    """Name of the host that *question* is about, and the keys of the page, as it is and in its normal form."""
+    """Name of the host in *question*, and the keys of the page, as given and in its normal form."""
     if "://" not in question:
         return question.strip().lower(), set()
     host, keys = "", set()
