@@ -9,7 +9,7 @@ SIDE_BY_SIDE := -q --numprocesses=4 --dist=worksteal --durations=20
 # Tests start Python some hundred times, and it need not compile the package each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: crawl cluster focus check lint tests test test-long test-min test-web browser plugins order bench clean
+.PHONY: crawl cluster focus check lint tests test test-long test-min test-web browser plugins order bench dist clean
 
 crawl: $(STAMP)  ## crawl the embedded demo web, about a minute
 	rm -rf example_project/crawls/demo
@@ -46,33 +46,43 @@ test-web: browser  ## drive the dashboard of a live crawl, and the explainer, wi
 
 browser: $(STAMP)  ## what tests need beside Debian's chromium and chromium-driver, if these are there
 	! command -v chromedriver > /dev/null || \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test-web]'
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --group browser
 	! command -v chromedriver > /dev/null || ! command -v npm > /dev/null || test -d $(VENV)/web/node_modules/axe-core || \
 	  npm install --silent --no-save --prefix $(VENV)/web axe-core@4 || echo "axe-core cannot be installed: its tests are skipped."
 
 plugins: $(STAMP)  ## plug-ins of others that the tests run with, if they can be installed; else these tests are skipped
 	test -e $(VENV)/.plugins -a ! pyproject.toml -nt $(VENV)/.plugins || \
-	  { $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test-plugins]' && \
+	  { $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --group plugins && \
 	    touch $(VENV)/.plugins; } || echo "The plug-ins cannot be installed: their tests are skipped."
 
 order: $(STAMP)  ## how early important pages are fetched, beside Scrapy's own orders
 	$(BIN)/python benchmarks/order.py demo
 
 bench: $(STAMP)  ## how fast it is beside its peers; some of it with PARTS="queue work"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --group bench
 	$(BIN)/python benchmarks/bench $(PARTS)
 
+dist: $(STAMP)  ## build what is released, and check it as a package index does
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group release
+	rm -rf dist
+	$(BIN)/python -m build
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/check-wheel-contents dist
+	$(BIN)/validate-pyproject pyproject.toml
+
 clean:
-	rm -rf $(VENV) $(MIN) example_project/crawls
+	rm -rf dist $(VENV) $(MIN) example_project/crawls
 
 $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $$(command -v $(PYTHON) || command -v python3) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pip>=25.1'  # older ones know no groups
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[all]' --group dev
 	touch $@
 
 # The lowest release of each dependency; a wheel must exist for the Python that runs it.
 $(MIN)/.installed: pyproject.toml
 	test -x $(MIN)/bin/python || $$(command -v $(PYTHON) || command -v python3) -m venv $(MIN)
-	$(MIN)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' \
+	$(MIN)/bin/python -m pip install --quiet --disable-pip-version-check 'pip>=25.1'
+	$(MIN)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[all]' --group dev \
 	  scrapy==2.16.0 ada-url==1.26.0 msgpack==1.0.8 rocksdict==0.3.29 tqdm==4.66.1 pyarrow==16.0.0 pybloom-live==4.0.0 warcio==1.7.4 pytest==8.2.0 pytest-timeout==2.3.1 pytest-xdist==3.6.1
 	touch $@

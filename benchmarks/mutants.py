@@ -9,7 +9,7 @@ the line are tried, the fastest first. A test that does not end has noticed the 
 
 Not every survivor is a gap: a bug that only costs time, or changes nothing at all, cannot be noticed.
 
-Needs coverage (``pip install 'scrapy-aopic[bench]'``).
+Needs coverage (``pip install --editable . --group bench``).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ in one synchronous batch a second. The URLs themselves are left out everywhere.
 
 Each runs in a process of its own. CPU time is of all threads, bytes are those that were asked of the system, most of
 which its cache may have had. 100 million URLs take 10 GB in ``--scratch`` and about ten minutes.
-For Linux; ``pip install -e '.[bench]'``.
+For Linux; ``pip install --editable . --group bench``.
 """
 
 from __future__ import annotations

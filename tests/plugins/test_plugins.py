@@ -1,6 +1,6 @@
 """Plug-ins of others on loopback: the same items as with stock Scrapy, which each of them was written for.
 
-``pip install 'scrapy-aopic[test-plugins]'`` installs them; what is not there is skipped. Their warnings are their own.
+``pip install --editable . --group plugins`` installs them; what is not there is skipped. Their warnings are their own.
 """
 
 from __future__ import annotations
