@@ -4,12 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 MIN := .venv-min
+TOOLS := .venv-tools
 # More processes than cores: many tests wait. Whoever has none left takes some of the others'.
 SIDE_BY_SIDE := -q --numprocesses=4 --dist=worksteal --durations=20
 # Tests start Python some hundred times, and it need not compile the package each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: crawl cluster focus check lint tests test test-long test-min test-web browser plugins order bench dist clean
+.PHONY: crawl cluster focus check lint tests test test-long test-min test-web browser plugins order bench dist workflows clean
 
 crawl: $(STAMP)  ## crawl the embedded demo web, about a minute
 	rm -rf example_project/crawls/demo
@@ -62,16 +63,22 @@ bench: $(STAMP)  ## how fast it is beside its peers; some of it with PARTS="queu
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --group bench
 	$(BIN)/python benchmarks/bench $(PARTS)
 
-dist: $(STAMP)  ## build what is released, and check it as a package index does
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group release
+dist: $(TOOLS)/.installed  ## build what is released, and check it as a package index does
 	rm -rf dist
-	$(BIN)/python -m build
-	$(BIN)/twine check --strict dist/*
-	$(BIN)/check-wheel-contents dist
-	$(BIN)/validate-pyproject pyproject.toml
+	$(TOOLS)/bin/python -m build
+	$(TOOLS)/bin/twine check --strict dist/*
+	$(TOOLS)/bin/check-wheel-contents dist
+	$(TOOLS)/bin/validate-pyproject pyproject.toml
+
+workflows: $(TOOLS)/.installed  ## check the files that only a host of repositories reads
+	$(TOOLS)/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(TOOLS)/bin/check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/bug.yml .github/ISSUE_TEMPLATE/idea.yml
+	$(TOOLS)/bin/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
+	$(TOOLS)/bin/check-jsonschema --builtin-schema vendor.compose-spec example_project/deploy/compose.yaml
+	$(TOOLS)/bin/zizmor --offline --no-progress .github
 
 clean:
-	rm -rf dist $(VENV) $(MIN) example_project/crawls
+	rm -rf dist $(VENV) $(MIN) $(TOOLS) example_project/crawls
 
 $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $$(command -v $(PYTHON) || command -v python3) -m venv $(VENV)
@@ -85,4 +92,10 @@ $(MIN)/.installed: pyproject.toml
 	$(MIN)/bin/python -m pip install --quiet --disable-pip-version-check 'pip>=25.1'
 	$(MIN)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[all]' --group dev \
 	  scrapy==2.16.0 ada-url==1.26.0 msgpack==1.0.8 rocksdict==0.3.29 tqdm==4.66.1 pyarrow==16.0.0 pybloom-live==4.0.0 warcio==1.7.4 pytest==8.2.0 pytest-timeout==2.3.1 pytest-xdist==3.6.1
+	touch $@
+
+$(TOOLS)/.installed: pyproject.toml
+	test -x $(TOOLS)/bin/python || $$(command -v $(PYTHON) || command -v python3) -m venv $(TOOLS)
+	$(TOOLS)/bin/python -m pip install --quiet --disable-pip-version-check 'pip>=25.1'
+	$(TOOLS)/bin/python -m pip install --quiet --disable-pip-version-check --group release
 	touch $@

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
+import shlex
 import signal
 import sys
 import time
@@ -22,6 +24,7 @@ import itertools
 
 from scrapy.settings import default_settings
 
+from scrapy_aopic.commands import crawl
 from scrapy_aopic.settings import SETTINGS, read
 from scrapy_aopic.storage import Address
 from scrapy_aopic.storage.redis.connect import connect
@@ -113,6 +116,22 @@ def test_what_the_image_copies_is_there() -> None:
     copied = [line.split()[1] for line in lines if line.startswith("COPY ")]
     assert len(copied) == 4
     assert all((ROOT / "example_project" / each).exists() for each in copied)
+
+
+def test_the_unit_of_systemd_has_a_command_that_is_one() -> None:
+    text = (DEPLOY / "systemd" / "broad-crawl.service").read_text(encoding="utf-8")
+    (command,) = re.findall(r"^ExecStart=\S+/scrapy aopic crawl (.+)$", text, re.MULTILINE)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("-s", action="append")
+    crawl.add_options(parser)
+    options = parser.parse_args(shlex.split(command))
+    assert options.seeds == ["https://example.org/"]
+    for each in options.s:
+        name, _, value = each.partition("=")
+        read({name: value}, name)
+    home = re.findall(r"^WorkingDirectory=(.+)$", text, re.MULTILINE)
+    assert home == [f"/var/lib/{name}" for name in re.findall(r"^StateDirectory=(.+)$", text, re.MULTILINE)]
+    assert re.findall(r"aopic status (\S+)", text) == [f"{home[0]}/{options.job}"]
 
 
 needs_server = pytest.mark.skipif(redis_server.find_server() is None, reason=redis_server.WHY_NOT)
