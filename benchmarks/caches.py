@@ -490,7 +490,7 @@ def plot(path: Path, results: dict[str, dict[str, Any]], *, is_beside_min: bool 
 
 def crawls(graph: Graph, n_seeds: int, rng: int) -> Iterator[tuple[str, tuple[str, ...], list[int]]]:
     """The name of each crawl of *graph*, policies to measure, and pages in the order in which they are fetched."""
-    (seeds,) = draw_seed_sets(len(graph), n_seeds, 1, rng)
+    (seeds,) = draw_seed_sets(graph, n_seeds, 1, rng).values()
     n = int(graph.reachable(seeds).sum())
     n_hosts = len(set(graph.hosts))
     for name in (*ORDERS, *((POLITE,) if n_hosts > 1 else ())):

@@ -4,7 +4,7 @@
 
 ``demo`` runs three crawls of the demo web of example_project from the same seeds and reads the order from its log;
 politeness is off, so that only the order differs. It prints the share of the pages' PageRank(0.85) that was gathered
-after a part of the fetches, and its mean over the crawl.
+after a part of the fetches, and its mean over the first of them and over all.
 
 The bound takes the best pages first whether they are known or not; nothing can be better. Orders on a link graph are
 compared by ``scrapy aopic simulate``.
@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from scrapy_aopic.lab.comparison import gather, shares
+from scrapy_aopic.lab.comparison import gather, means, shares
 from scrapy_aopic.lab.graphs import pagerank
 from scrapy_aopic.lab.results import format_shares
 
@@ -83,7 +83,7 @@ def demo(args: argparse.Namespace) -> None:
         gathered[name] = gather(order, np.append(rank, 0.0), args.pages)
     gathered["bound"] = gather(np.argsort(-rank), rank, args.pages)
     print(f"\ndemo web: {len(urls)} pages, {len(web.seeds)} seeds, {args.pages} fetches\n")
-    print(format_shares({name: [[*shares(each), each.mean()]] for name, each in gathered.items()}))
+    print(format_shares({name: [(shares(each), means(each))] for name, each in gathered.items()}))
     print()
     for name, n in outside.items():
         print(f"{name}: {n} requests were for errors, forbidden or endless pages")

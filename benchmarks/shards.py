@@ -189,7 +189,7 @@ def main() -> None:
     rank = pagerank(graph.indptr, graph.indices)
     rank /= rank.sum()
     fetches = min(args.fetches, len(graph))
-    sets = draw_seed_sets(len(graph), args.seeds, args.sets + 1, 1)
+    sets = list(draw_seed_sets(graph, args.seeds, args.sets + 1, 1).values())
     *alone, another = [Job(graph, 1, 1).crawl(seeds, fetches, args.commit) for seeds in sets]
     others = [*alone[1:], another]
     yardstick = mean(off(one, other) for one, other in zip(alone, others, strict=True))

@@ -551,7 +551,7 @@ def main() -> int:
     if args.graph is None:
         parser.error("a graph, --beside or --loopback is needed")
     graph = load_graph(args.graph, hosts=args.hosts, urls=args.urls)
-    seed_sets = draw_seed_sets(len(graph), args.seeds, args.sets, args.rng)
+    seed_sets = list(draw_seed_sets(graph, args.seeds, args.sets, args.rng).values())
     experiment = Experiment(graph, seed_sets, args.rng)
     rows = list(
         experiment.run(args.orders, [Trap(*each) for each in product(args.kinds, args.on, args.entries)])

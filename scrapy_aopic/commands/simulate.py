@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
+import re
 import sys
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from scrapy.exceptions import UsageError
 
@@ -13,11 +14,12 @@ from scrapy_aopic.view.output import write
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+    from collections.abc import Iterator
 
     from scrapy.settings import BaseSettings
 
     from scrapy_aopic.lab.comparison import Run, Setup
+    from scrapy_aopic.lab.graphs import Graph
     from scrapy_aopic.lab.workers import Sharing
 
 MEANING = (
@@ -52,7 +54,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--seed-sets", metavar="N", type=int, default=10, help="seed sets, drawn at random (default: 10)"
     )
     parser.add_argument(
-        "--seed-pages", metavar="LIST", help="numbers of pages, such as 3,14,15: the only seed set"
+        "--seed-pages",
+        metavar="NAME=LIST",
+        action="append",
+        help="a seed set, instead of random ones: numbers of pages, such as 3,14,15, or URLs with --urls; may be repeated, "
+        "each with a name",
     )
     parser.add_argument(
         "--rng", metavar="K", type=int, default=1, help="seed of the random numbers (default: 1)"
@@ -92,7 +98,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="with --workers: fetches of all workers between two commits, by which mail is late (default: 500)",
     )
     parser.add_argument("--jobs", metavar="N", type=int, default=1, help="processes (default: 1)")
-    parser.add_argument("--json", metavar="FILE", type=Path, help="write everything that was measured")
+    parser.add_argument(
+        "--json", metavar="FILE", type=Path, help="write what was measured: a line of JSON as each crawl ends"
+    )
     parser.add_argument(
         "--plot", metavar="FILE", type=Path, help="draw the shares over the fetches: .svg or .png"
     )
@@ -104,6 +112,7 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
     _check_options(opts)
     _check_extras(opts)
     from scrapy_aopic.lab import comparison, results
+    from scrapy_aopic.storage.store_folder import writing
 
     given = {
         str(name): settings[name]
@@ -117,19 +126,51 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
     sharing = _sharing(opts, orders, given)
     setup = _setup(opts, given, sharing)
     orders += sharing
-    seed_sets = _seed_sets(opts, len(setup.graph))
-    total = sum(setup.n_fetches(seeds) for seeds in seed_sets) * len(orders)
+    seed_sets = _seed_sets(opts, setup.graph)
+    total = sum(setup.n_fetches(seeds) for seeds in seed_sets.values()) * len(orders)
+    done = []
     with tqdm(total=total, unit=" pages", unit_scale=True, disable=None) as line:
-        runs = comparison.compare(setup, orders, seed_sets, jobs=opts.jobs, progress=line.update)
-    write(results.format_comparison(setup, seed_sets, runs))
-    if opts.json:
-        report = json.dumps(results.report(setup, seed_sets, runs))
-        _save(opts.json, lambda file: file.write(report.encode()))
+        made = comparison.compare(setup, orders, seed_sets, jobs=opts.jobs, progress=line.update)
+        for each in _written(made, opts.json):
+            line.set_postfix_str(f"{each.order}, seed set {each.seed_set}: mean {each.mean[1.0]:.3f}")
+            done.append(each)
+    runs = results.by_order(done)
+    write(results.format_comparison(runs))
     if opts.plot:
-        bound = runs.get("bound") or comparison.compare(setup, ["bound"], seed_sets)["bound"]
+        bound = runs.get("bound") or list(comparison.compare(setup, ["bound"], seed_sets))
         kind = opts.plot.suffix.removeprefix(".")
-        _save(opts.plot, lambda file: results.plot(file, kind, {**runs, "bound": bound}))
-    return _say_violations(runs)
+        with _telling(opts.plot), writing(opts.plot) as picture:
+            results.plot(picture, kind, {**runs, "bound": bound})
+    return _say_violations(done)
+
+
+def _written(runs: Iterator[Run], path: Path | None) -> Iterator[Run]:
+    """The *runs*, each of which is written to *path*, if any, as it comes."""
+    from scrapy_aopic.lab.results import as_json
+    from scrapy_aopic.storage.named_files import open_given
+
+    if path is None:
+        yield from runs
+        return
+    with _telling(path):
+        file = open_given(path, "wb")
+    with file:
+        for run in runs:
+            with _telling(path):
+                file.write(as_json(run))
+                file.flush()
+            yield run
+
+
+@contextmanager
+def _telling(path: Path) -> Iterator[None]:
+    """What is done with *path* may fail, as a sentence."""
+    from scrapy_aopic.exceptions import AopicError, plainly
+
+    try:
+        yield
+    except OSError as error:
+        raise AopicError(f"{path} cannot be written: {plainly(error)}.") from error
 
 
 def _check_extras(opts: argparse.Namespace) -> None:
@@ -168,24 +209,20 @@ def _sharing(opts: argparse.Namespace, orders: list[str], given: dict[str, Any])
 
 def _setup(opts: argparse.Namespace, given: dict[str, Any], sharing: dict[str, Sharing]) -> Setup:
     from scrapy_aopic.lab import comparison
-    from scrapy_aopic.lab.graphs import load_graph, pagerank
+    from scrapy_aopic.lab.graphs import load_graph
 
     graph = load_graph(opts.graph, hosts=opts.hosts, urls=opts.urls)
     pacing = None
     if opts.politeness:
         transfers = comparison.draw_transfers(len(graph), opts.transfer, opts.rng)
         pacing = comparison.Pacing(opts.connections, transfers)
-    rank = pagerank(graph.indptr, graph.indices)
-    return comparison.Setup(graph, rank, given, opts.fetches, pacing, sharing)
+    return comparison.Setup(graph, given, opts.fetches, pacing, sharing)
 
 
-def _say_violations(runs: dict[str, list[Run]]) -> int:
+def _say_violations(runs: list[Run]) -> int:
     """Write what did not hold to standard error; returns the exit code."""
     wrong = [
-        f"{name}, seed set {number}: {sentence}"
-        for name, each in runs.items()
-        for number, done in enumerate(each)
-        for sentence in done.violations
+        f"{done.order}, seed set {done.seed_set}: {sentence}" for done in runs for sentence in done.violations
     ]
     for sentence in wrong[:20]:
         sys.stderr.write(f"{sentence}\n")
@@ -210,34 +247,49 @@ def _check_options(opts: argparse.Namespace) -> None:
             raise UsageError(f"{path} cannot be written: there is no folder {path.parent}")
 
 
-def _seed_sets(opts: argparse.Namespace, pages: int) -> list[list[int]]:
+def _seed_sets(opts: argparse.Namespace, graph: Graph) -> dict[str, list[int]]:
+    """Numbers of pages by the name of their seed set."""
     from scrapy_aopic.lab.comparison import draw_seed_sets
-    from scrapy_aopic.settings.parse import listed, reason
 
     if opts.seed_pages is None:
-        if opts.seeds > pages:
-            raise UsageError(f"--seeds ({opts.seeds}) must be at most the pages of the graph, {pages}")
-        return draw_seed_sets(pages, opts.seeds, opts.seed_sets, opts.rng)
-    try:
-        seeds = list(dict.fromkeys(int(number) for _, number in listed(opts.seed_pages)))
-    except ValueError as error:
-        raise UsageError(
-            f"--seed-pages ({opts.seed_pages}) must be page numbers such as 3,14,15, or a file with one a line{reason(error)}"
-        ) from error
-    for page in seeds:
-        if not 0 <= page < pages:
+        if opts.seeds > len(graph.known):
             raise UsageError(
-                f"--seed-pages: there is no page {page}; pages are numbered from 0 to {pages - 1}"
+                f"--seeds ({opts.seeds}) must be at most the pages of the graph, {len(graph.known)}"
             )
-    return [seeds]
+        return draw_seed_sets(graph, opts.seeds, opts.seed_sets, opts.rng)
+    sets: dict[str, list[int]] = {}
+    for number, given in enumerate(opts.seed_pages):
+        name, is_named, pages = given.partition("=") if _NAMED.match(given) else ("", "", given)
+        name = name if is_named else str(number)
+        if name in sets:
+            raise UsageError(
+                f"--seed-pages: there are two seed sets called {name}; give each a name of its own"
+            )
+        sets[name] = _pages(pages, graph)
+    return sets
 
 
-def _save(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    from scrapy_aopic.exceptions import AopicError, plainly
-    from scrapy_aopic.storage.store_folder import writing
+_NAMED = re.compile(r"[^=/,]+=")
+"""How the name of a seed set begins; a URL has slashes before the first ``=``."""
 
+
+def _pages(given: str, graph: Graph) -> list[int]:
+    """The numbers of the pages that *given* lists, by numbers or URLs."""
+    from scrapy_aopic.settings.parse import listed, reason
+
+    by_url = {url: number for number, url in enumerate(graph.urls)}
     try:
-        with writing(path) as file:
-            write(file)
-    except OSError as error:
-        raise AopicError(f"{path} cannot be written: {plainly(error)}.") from error
+        pages = list(
+            dict.fromkeys(by_url[text] if text in by_url else int(text) for _, text in listed(given))
+        )
+    except ValueError as error:
+        what = "page numbers such as 3,14,15, or a file with one a line"
+        raise UsageError(f"--seed-pages ({given}) must be {what}{reason(error)}") from error
+    for page in pages:
+        if not 0 <= page < len(graph):
+            raise UsageError(
+                f"--seed-pages: there is no page {page}; pages are numbered from 0 to {len(graph) - 1}"
+            )
+        if not graph.hosts[page]:
+            raise UsageError(f"--seed-pages: the URL of page {page} has no host, so it is in no crawl")
+    return pages

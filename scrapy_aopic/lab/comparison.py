@@ -2,9 +2,13 @@
 
 Every order starts from the same seed sets. Its *share* after some fetches is the part of the true PageRank(0.85)
 of all pages that can be reached from the seeds which the fetched pages have; *mean* is the mean of that share
-over the crawl. Beside the orders of a crawl stand two references, which know the true PageRank: ``bound`` takes
-the best pages first whether they are known or not, and nothing can be better; ``true-pagerank`` takes the best
-of the pages that are known, which is no bound.
+over the crawl, or over the first fetches of it: nobody finishes a broad crawl. Beside the orders of a crawl stand two
+references, which know the true PageRank: ``bound`` takes the best pages first whether they are known or not, and nothing
+can be better; ``true-pagerank`` takes the best of the pages that are known, which is no bound.
+
+    setup = Setup(load_graph(Path("webkb-1997.npz"), urls=Path("webkb-1997.urls.gz")))
+    for run in compare(setup, ["aopic", "opic"], draw_seed_sets(setup.graph)):
+        print(run.order, run.seed_set, run.share[0.1], run.mean[0.1], run.mean[1.0])
 """
 
 from __future__ import annotations
@@ -23,8 +27,9 @@ from numpy.typing import NDArray
 
 from scrapy_aopic.core.order import ORDERS
 from scrapy_aopic.settings import read_policy
+from scrapy_aopic.version import __version__
 
-from .graphs import Graph
+from .graphs import Graph, pagerank
 from .simulation import Simulation
 from .workers import SharedSimulation, Sharing
 
@@ -36,6 +41,9 @@ if TYPE_CHECKING:
 
 PARTS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5)
 """Parts of the fetches after which the share is reported."""
+
+MEANS = (0.1, 0.2, 0.3, 1.0)
+"""Parts of the fetches, from the first on, over which the mean of the share is reported."""
 
 REFERENCES = ("bound", "true-pagerank")
 ALL = (*(name for name, order in ORDERS.items() if not order.values_links), *REFERENCES)
@@ -65,19 +73,22 @@ class Setup:
     """The inputs that all runs of a comparison share.
 
     Attributes:
-        rank: True PageRank of each page.
         settings: Settings of the crawls, but for ``AOPIC_ORDER``.
         fetches: Most fetches; ``None`` for all pages that can be reached.
         pacing: Gaps and connections; ``None`` if hosts may always be requested.
         sharing: Crawls that several workers share, by the names that they have among the orders.
+        rank: True PageRank of each page.
     """
 
     graph: Graph
-    rank: NDArray[np.float64]
-    settings: dict[str, Any]
+    settings: Mapping[str, Any] = field(default_factory=dict)
     fetches: int | None = None
     pacing: Pacing | None = None
     sharing: Mapping[str, Sharing] = field(default_factory=dict)
+    rank: NDArray[np.float64] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rank", pagerank(self.graph.indptr, self.graph.indices))
 
     def n_fetches(self, seeds: Sequence[int]) -> int:
         """Fetches of a crawl from *seeds*."""
@@ -87,35 +98,53 @@ class Setup:
 
 @dataclass(frozen=True)
 class Run:
-    """The result of one order from one seed set.
+    """The result of one order from one seed set: a line of the file that ``--json`` names.
 
     Attributes:
+        order: Its name.
+        seed_set: Name of the seed set.
         share: Share after each of :data:`PARTS`.
-        mean: Mean of the share over the crawl.
-        curve: Share after evenly spaced parts of the fetches, from none to all.
+        mean: Mean of the share over each of :data:`MEANS`.
+        curve: Share after evenly spaced parts of the fetches, from none to all (:data:`CURVE`).
         seconds: Processor time.
         fetches: Fetches that there could be.
         virtual_seconds: When the last transfer ended, if hosts were paced.
         idle_though_due: Part of the connections' time that a due host was left waiting for nothing.
-        violations: Invariants that did not hold at the end of the crawl.
+        violations: Invariants that did not hold at the end of the crawl, a sentence each.
+        graph: Name of the graph.
+        pages: Its pages.
+        links: Its links.
+        skipped: Its pages whose URLs have no host, which are in no crawl.
+        seeds: Numbers of the pages that the crawl started from.
+        settings: Settings of the crawl.
+        version: Version of this package.
     """
 
-    share: list[float]
-    mean: float
-    curve: NDArray[np.float64]
+    order: str
+    seed_set: str
+    share: dict[float, float]
+    mean: dict[float, float]
+    curve: list[float]
     seconds: float
     fetches: int
-    virtual_seconds: float = 0.0
-    idle_though_due: float = 0.0
-    violations: list[str] = field(default_factory=list)
+    virtual_seconds: float
+    idle_though_due: float
+    violations: list[str]
+    graph: str
+    pages: int
+    links: int
+    skipped: int
+    seeds: list[int]
+    settings: dict[str, str]
+    version: str = __version__
 
 
-def draw_seed_sets(pages: int, seeds: int, sets: int, rng: int) -> list[list[int]]:
-    """*sets* times *seeds* different pages, at random; one set does not depend on how many there are."""
-    return [
-        np.random.default_rng([rng, number]).choice(pages, seeds, replace=False).tolist()
+def draw_seed_sets(graph: Graph, seeds: int = 20, sets: int = 10, rng: int = 1) -> dict[str, list[int]]:
+    """*sets* times *seeds* different pages of *graph*, at random, by name; one set does not depend on how many there are."""
+    return {
+        str(number): np.random.default_rng([rng, number]).choice(graph.known, seeds, replace=False).tolist()
         for number in range(sets)
-    ]
+    }
 
 
 def draw_transfers(pages: int, median: float, rng: int) -> NDArray[np.float64]:
@@ -123,7 +152,7 @@ def draw_transfers(pages: int, median: float, rng: int) -> NDArray[np.float64]:
     return median * np.exp(_SIGMA * np.random.default_rng(rng).standard_normal(pages))
 
 
-def policy_of(settings: dict[str, Any], order: str) -> Policy:
+def policy_of(settings: Mapping[str, Any], order: str) -> Policy:
     """The policy of a crawl in *order*, a new one for each crawl, since an order may have state.
 
     Raises:
@@ -142,10 +171,18 @@ def gather(
     return np.concatenate([gathered, np.full(n - len(gathered), last)])
 
 
-def shares(gathered: NDArray[np.float64]) -> list[float]:
-    """The shares gathered after :data:`PARTS` of the fetches."""
-    n = len(gathered)
-    return [float(gathered[max(int(part * n) - 1, 0)]) for part in PARTS]
+def shares(gathered: NDArray[np.float64]) -> dict[float, float]:
+    """The shares gathered after each of :data:`PARTS` of the fetches."""
+    return {part: float(gathered[_fetches(gathered, part) - 1]) for part in PARTS}
+
+
+def means(gathered: NDArray[np.float64]) -> dict[float, float]:
+    """The means of the shares gathered in the first of the fetches, up to each of :data:`MEANS`."""
+    return {part: float(gathered[: _fetches(gathered, part)].mean()) for part in MEANS}
+
+
+def _fetches(gathered: NDArray[np.float64], part: float) -> int:
+    return max(int(part * len(gathered)), 1)
 
 
 # -- running
@@ -154,32 +191,31 @@ def shares(gathered: NDArray[np.float64]) -> list[float]:
 def compare(
     setup: Setup,
     orders: Sequence[str],
-    seed_sets: Sequence[Sequence[int]],
+    seed_sets: Mapping[str, Sequence[int]],
     *,
     jobs: int = 1,
     progress: Callable[[int], object] = lambda _: None,
-) -> dict[str, list[Run]]:
+) -> Iterator[Run]:
     """Run each of *orders* from each of *seed_sets*.
 
     Args:
+        seed_sets: Numbers of pages, by name.
         jobs: Processes; with more than one, *progress* hears of whole runs only.
         progress: Called with numbers of fetches that were made since the last call.
 
-    Returns:
-        For each order its runs, one a seed set.
+    Yields:
+        Each run when it is over: all orders from the first seed set, then from the next.
     """
-    runs: dict[str, list[Run]] = {order: [] for order in orders}
-    tasks = [(order, seeds) for seeds in seed_sets for order in orders]
+    tasks = [(order, name, seeds) for name, seeds in seed_sets.items() for order in orders]
     if jobs == 1:
-        for order, seeds in tasks:
-            runs[order].append(run(setup, order, seeds, progress))
-        return runs
+        for task in tasks:
+            yield run(setup, *task, progress)
+        return
     # Forked processes would inherit the thread of the progress bar.
     with ProcessPoolExecutor(jobs, get_context("spawn"), _enter, (setup,)) as pool:
-        for (order, _), done in zip(tasks, pool.map(_run, tasks), strict=True):
-            runs[order].append(done)
+        for done in pool.map(_run, tasks):
             progress(done.fetches)
-    return runs
+            yield done
 
 
 _setup: Setup
@@ -191,14 +227,18 @@ def _enter(setup: Setup) -> None:
     _setup = setup
 
 
-def _run(task: tuple[str, Sequence[int]]) -> Run:
+def _run(task: tuple[str, str, Sequence[int]]) -> Run:
     return run(_setup, *task)
 
 
 def run(
-    setup: Setup, order: str, seeds: Sequence[int], progress: Callable[[int], object] = lambda _: None
+    setup: Setup,
+    order: str,
+    seed_set: str,
+    seeds: Sequence[int],
+    progress: Callable[[int], object] = lambda _: None,
 ) -> Run:
-    """Visit the graph from *seeds* in *order*: that of a crawl, or one of :data:`REFERENCES`."""
+    """Visit the graph from *seeds*, called *seed_set*, in *order*: that of a crawl, or one of :data:`REFERENCES`."""
     begin = time.process_time()
     graph, pacing = setup.graph, setup.pacing
     reachable = graph.reachable(seeds)
@@ -234,15 +274,24 @@ def run(
         fetched = np.fromiter(_counted(pages, n, progress), np.int64)
     seconds = time.process_time() - begin
     gathered = gather(fetched, true, n)
+    curve = np.interp(CURVE * n, np.arange(n + 1), np.concatenate([[0.0], gathered]))
     return Run(
+        order=order,
+        seed_set=seed_set,
         share=shares(gathered),
-        mean=float(gathered.mean()),
-        curve=np.interp(CURVE * n, np.arange(n + 1), np.concatenate([[0.0], gathered])),
+        mean=means(gathered),
+        curve=curve.round(6).tolist(),
         seconds=seconds,
         fetches=n,
         virtual_seconds=simulation.now if simulation is not None else 0.0,
         idle_though_due=simulation.idle_though_due if simulation is not None else 0.0,
         violations=crawl.violations() if (crawl := simulation or shared) is not None else [],
+        graph=graph.name,
+        pages=len(graph),
+        links=len(graph.indices),
+        skipped=len(graph) - len(graph.known),
+        seeds=list(seeds),
+        settings={name: str(value) for name, value in setup.settings.items()},
     )
 
 

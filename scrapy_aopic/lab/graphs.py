@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,13 +25,20 @@ class Graph:
 
     Attributes:
         name: Where it came from.
-        hosts: Host name of each page.
+        hosts: Host name of each page; ``""`` for one that is in no crawl, as its URL has none.
+        urls: URL of each page, if URLs are known.
     """
 
     name: str
     indptr: NDArray[np.integer[Any]]
     indices: NDArray[np.integer[Any]]
     hosts: Sequence[str]
+    urls: Sequence[str] = ()
+
+    @cached_property
+    def known(self) -> NDArray[np.int64]:
+        """Numbers of the pages with a host: those that a crawl may know."""
+        return np.flatnonzero(np.fromiter(map(bool, self.hosts), bool, len(self)))
 
     def __len__(self) -> int:
         """Pages."""
@@ -62,7 +70,8 @@ def load_graph(path: Path, *, hosts: Path | None = None, urls: Path | None = Non
         path: An ``.npz`` file with the arrays ``indptr``, ``indices`` and, if hosts are known, ``host``: the number
             of the host of each page. Without any hosts all pages are on one.
         hosts: An ``.npy`` file with such an array.
-        urls: A text file, which may be gzipped, with the URL of each page, one a line.
+        urls: A text file, which may be gzipped, with the URL of each page, one a line. A page whose URL has no host has
+            no links, to it or from it.
 
     Raises:
         AopicError: If something in the files cannot be used.
@@ -72,9 +81,13 @@ def load_graph(path: Path, *, hosts: Path | None = None, urls: Path | None = Non
     _check_links(path, indptr, indices)
     n = len(indptr) - 1
     if urls is not None:
-        names = _read_hosts_of_urls(urls)
-        _check_length(urls, "lines", len(names), n)
-        return Graph(path.stem, indptr, indices, names)
+        lines = [line.strip() for line in read_lines(urls)]
+        _check_length(urls, "lines", len(lines), n)
+        names = [host_name(url) for url in lines]
+        if not any(names):
+            raise AopicError(f"{urls} has no URL with a host; line 1 is {repr(lines[0][:_SHOWN])[:_SHOWN]}.")
+        indptr, indices = _without(indptr, indices, np.fromiter(map(bool, names), bool, n))
+        return Graph(path.stem, indptr, indices, names, lines)
     numbers = arrays.get("host", np.zeros(n, int)) if hosts is None else _read_numbers(hosts)
     where, name = (path, "host") if hosts is None else (hosts, "the array")
     _check_integers(where, name, numbers)
@@ -143,15 +156,14 @@ def _check_length(path: Path, what: str, n: int, pages: int) -> None:
         )
 
 
-def _read_hosts_of_urls(path: Path) -> list[str]:
-    names = []
-    for number, line in enumerate(read_lines(path), 1):
-        url = line.strip()
-        name = host_name(url)
-        if not name:
-            raise AopicError(f"{path}, line {number}: {repr(url[:_SHOWN])[:_SHOWN]} is no URL with a host.")
-        names.append(name)
-    return names
+def _without(
+    indptr: NDArray[Any], indices: NDArray[Any], is_known: NDArray[np.bool_]
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The links between pages that are known."""
+    if is_known.all():
+        return indptr, indices
+    kept = np.repeat(is_known, np.diff(indptr)) & is_known[indices]
+    return np.concatenate([[0], np.cumsum(kept)])[indptr], indices[kept]
 
 
 def pagerank(

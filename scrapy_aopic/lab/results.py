@@ -1,94 +1,88 @@
-"""The results of a comparison: tables, JSON, a picture, and the statistics in them."""
+"""The results of a comparison: tables, lines of JSON, a picture, and the statistics in them."""
 
 from __future__ import annotations
 
 import math
-from typing import IO, TYPE_CHECKING, Any, Literal
+from typing import IO, TYPE_CHECKING, Literal
 
+import msgspec
 import numpy as np
 
-from .comparison import CURVE, PARTS, REFERENCES
+from .comparison import CURVE, MEANS, PARTS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from .comparison import Run, Setup
+    from .comparison import Run
 
 _DASHES: tuple[Literal["-", "-.", ":"], ...] = ("-", "-.", ":")
 """Styles of lines, each for ten orders: there are ten colours."""
 
-
-def report(setup: Setup, seed_sets: Sequence[Sequence[int]], runs: dict[str, list[Run]]) -> dict[str, Any]:
-    """Everything that was measured, as plain values for JSON."""
-    result: dict[str, Any] = {
-        "graph": setup.graph.name,
-        "pages": len(setup.graph),
-        "links": len(setup.graph.indices),
-        "fetches": [done.fetches for done in next(iter(runs.values()))],
-        "seed_sets": [list(seeds) for seeds in seed_sets],
-        "policies": {
-            name: {
-                "share": {
-                    str(part): [done.share[number] for done in each] for number, part in enumerate(PARTS)
-                },
-                "mean": [done.mean for done in each],
-                "seconds": [done.seconds for done in each],
-            }
-            for name, each in runs.items()
-        },
-    }
-    if setup.pacing is not None:
-        result["politeness"] = {
-            name: {
-                "virtual_seconds": [done.virtual_seconds for done in each],
-                "idle_though_due": [done.idle_though_due for done in each],
-            }
-            for name, each in runs.items()
-            if name not in REFERENCES
-        }
-    return result
+_HEADS = " | ".join(f"mean, first {part:.0%}" if part < 1 else "mean" for part in MEANS)
+"""Heads of the columns of means."""
 
 
-def format_shares(rows: dict[str, list[list[float]]]) -> str:
-    """A table of rows of shares after :data:`PARTS` with their mean over the crawl, each averaged over its runs."""
+def as_json(run: Run) -> bytes:
+    """All that was measured by *run*, as a line of JSON."""
+    return msgspec.json.encode(run) + b"\n"
+
+
+def by_order(runs: Iterable[Run]) -> dict[str, list[Run]]:
+    """The runs of each order."""
+    found: dict[str, list[Run]] = {}
+    for run in runs:
+        found.setdefault(run.order, []).append(run)
+    return found
+
+
+def format_shares(rows: dict[str, Sequence[tuple[dict[float, float], dict[float, float]]]]) -> str:
+    """A table of shares and of their means, averaged over the runs of each row."""
     lines = [
-        "| order | " + " | ".join(f"{part:.0%}" for part in PARTS) + " | mean |",
-        "|---|" + "---|" * (len(PARTS) + 1),
+        "| order | " + " | ".join(f"{part:.0%}" for part in PARTS) + f" | {_HEADS} |",
+        "|---|" + "---|" * (len(PARTS) + len(MEANS)),
     ]
-    lines += [
-        f"| {name} | " + " | ".join(f"{value:.3f}" for value in np.mean(values, axis=0)) + " |"
-        for name, values in rows.items()
-    ]
+    for name, runs in rows.items():
+        values = np.mean([[*share.values(), *mean.values()] for share, mean in runs], axis=0)
+        lines.append(f"| {name} | " + " | ".join(f"{value:.3f}" for value in values) + " |")
     return "\n".join(lines)
 
 
-def format_comparison(setup: Setup, seed_sets: Sequence[Sequence[int]], runs: dict[str, list[Run]]) -> str:
+def format_comparison(runs: dict[str, list[Run]]) -> str:
     """All tables: shares, the first order against every other, and what politeness made of it."""
-    fetches = sorted({done.fetches for each in runs.values() for done in each})
+    first, *others = runs
+    one = runs[first][0]
+    fetches = sorted({done.fetches for done in runs[first]})
     head = (
-        f"{setup.graph.name}: {len(setup.graph):,} pages, {len(setup.graph.indices):,} links; "
-        f"seed sets: {len(seed_sets)} of {len(seed_sets[0])} pages; fetches: {fetches[0]:,}"
+        f"{one.graph}: {one.pages:,} pages, {one.links:,} links"
+        + (f", skipped without a host: {one.skipped:,}" if one.skipped else "")
+        + "; "
+        f"seed sets: {len(runs[first])} of {len(one.seeds)} pages; fetches: {fetches[0]:,}"
         + (f" to {fetches[-1]:,}" if len(fetches) > 1 else "")
     )
-    parts = [head, format_shares({name: [[*r.share, r.mean] for r in each] for name, each in runs.items()})]
-    first, *others = runs
+    parts = [head, format_shares({name: [(r.share, r.mean) for r in each] for name, each in runs.items()})]
     if others:
-        lines = [f"| {first}, less | mean over the crawl | 95 %, paired |", "|---|---|---|"]
+        lines = [f"| {first}, less | {_HEADS} |", "|---|" + "---|" * len(MEANS)]
         for name in others:
-            gain = [one.mean - other.mean for one, other in zip(runs[first], runs[name], strict=True)]
-            interval = f"± {half_width(gain):.4f}" if len(gain) > 1 else "one seed set"
-            lines.append(f"| {name} | {np.mean(gain):+.4f} | {interval} |")
+            pairs = list(zip(runs[first], runs[name], strict=True))
+            gains = [paired([own.mean[part] - other.mean[part] for own, other in pairs]) for part in MEANS]
+            lines.append(f"| {name} | {' | '.join(gains)} |")
         parts.append("\n".join(lines))
-    crawls = {name: each for name, each in runs.items() if name not in REFERENCES}
-    if setup.pacing is not None and crawls:
+    paced = {name: each for name, each in runs.items() if any(done.virtual_seconds for done in each)}
+    if paced:
         lines = ["| order | virtual seconds | idle though due | CPU seconds |", "|---|---|---|---|"]
-        for name, each in crawls.items():
+        for name, each in paced.items():
             virtual, idle, seconds = np.mean(
                 [(r.virtual_seconds, r.idle_though_due, r.seconds) for r in each], axis=0
             )
             lines.append(f"| {name} | {virtual:,.1f} | {idle:.3g} | {seconds:.1f} |")
         parts.append("\n".join(lines))
     return "\n\n".join(parts)
+
+
+def paired(differences: Sequence[float]) -> str:
+    """The mean of *differences*, one a seed set, with its 95 % confidence interval if there are at least two."""
+    interval = f" ± {half_width(differences):.4f}" if len(differences) > 1 else ""
+    return f"{np.mean(differences):+.4f}{interval}"
 
 
 def half_width(values: Sequence[float]) -> float:
@@ -142,4 +136,4 @@ def plot(file: IO[bytes], kind: str, runs: dict[str, list[Run]]) -> None:
 
 
 def _mean(each: list[Run]) -> float:
-    return float(np.mean([done.mean for done in each]))
+    return float(np.mean([done.mean[1.0] for done in each]))
