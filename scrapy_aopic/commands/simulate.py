@@ -102,6 +102,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--json", metavar="FILE", type=Path, help="write what was measured: a line of JSON as each crawl ends"
     )
     parser.add_argument(
+        "--beside", metavar="FILE", type=Path, help="results of an earlier run (--json) to compare with, too"
+    )
+    parser.add_argument(
         "--plot", metavar="FILE", type=Path, help="draw the shares over the fetches: .svg or .png"
     )
 
@@ -127,6 +130,7 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
     setup = _setup(opts, given, sharing)
     orders += sharing
     seed_sets = _seed_sets(opts, setup.graph)
+    earlier = results.read_runs(opts.beside, setup, orders, seed_sets) if opts.beside else []
     total = sum(setup.n_fetches(seeds) for seeds in seed_sets.values()) * len(orders)
     done = []
     with tqdm(total=total, unit=" pages", unit_scale=True, disable=None) as line:
@@ -134,7 +138,7 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
         for each in _written(made, opts.json):
             line.set_postfix_str(f"{each.order}, seed set {each.seed_set}: mean {each.mean[1.0]:.3f}")
             done.append(each)
-    runs = results.by_order(done)
+    runs = results.by_order([*done, *earlier])
     write(results.format_comparison(runs))
     if opts.plot:
         bound = runs.get("bound") or list(comparison.compare(setup, ["bound"], seed_sets))

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Literal
 
 import msgspec
 import numpy as np
 
-from .comparison import CURVE, MEANS, PARTS
+from scrapy_aopic.exceptions import AopicError, plainly
+from scrapy_aopic.storage.named_files import read_lines
+
+from .comparison import CURVE, MEANS, PARTS, Run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
-    from .comparison import Run
+    from .comparison import Setup
 
 _DASHES: tuple[Literal["-", "-.", ":"], ...] = ("-", "-.", ":")
 """Styles of lines, each for ten orders: there are ten colours."""
@@ -25,6 +30,36 @@ _HEADS = " | ".join(f"mean, first {part:.0%}" if part < 1 else "mean" for part i
 def as_json(run: Run) -> bytes:
     """All that was measured by *run*, as a line of JSON."""
     return msgspec.json.encode(run) + b"\n"
+
+
+def read_runs(
+    path: Path, setup: Setup, orders: Sequence[str], seed_sets: Mapping[str, Sequence[int]]
+) -> list[Run]:
+    """The runs that :func:`as_json` wrote to *path*, of the same *seed_sets*; those of the same *orders* are called "before".
+
+    Raises:
+        AopicError: If the file cannot be read, or does not have a run of each order from each seed set.
+    """
+    found: dict[str, dict[str, Run]] = {}
+    for number, line in enumerate(read_lines(path), 1):
+        try:
+            run = msgspec.json.decode(line, type=Run)
+        except msgspec.MsgspecError as error:
+            raise AopicError(
+                f"{path}, line {number} is no result of simulate --json: {plainly(error)}."
+            ) from error
+        found.setdefault(run.order, {})[run.seed_set] = run
+    runs = []
+    for order, by_name in found.items():
+        for name, seeds in seed_sets.items():
+            same, n = by_name.get(name), setup.n_fetches(seeds)
+            if same is None or (same.graph, same.seeds, same.fetches) != (setup.graph.name, list(seeds), n):
+                raise AopicError(
+                    f"{path} has no crawl of {setup.graph.name} in the order {order} from the seeds of seed set {name} with "
+                    f"{n} fetches: it must have been made with the same options."
+                )
+            runs.append(replace(same, order=f"{order} before" if order in orders else order))
+    return runs
 
 
 def by_order(runs: Iterable[Run]) -> dict[str, list[Run]]:

@@ -214,6 +214,26 @@ def test_results_are_written_as_they_come(
     assert seen == [0, 1, 2, 3]
 
 
+def test_results_are_compared_with_those_of_before(command: Command, tmp_path: Path) -> None:
+    graph, file = save(tmp_path / "graph.npz", random_links(60, rng=3)), tmp_path / "before.jsonl"
+    command(graph, "--seed-sets", 2, "--policy", "opic", "--policy", "bound", "--json", file)
+    code, out, _ = command(graph, "--seed-sets", 2, "--policy", "opic", "--beside", file)
+    assert code == 0
+    assert f"| opic before | {' | '.join(['+0.0000 ± 0.0000'] * 4)} |" in out
+    assert "| bound | -0." in out
+    for arguments, name, content in (
+        (["--seed-sets", 3], file, None),
+        (["--seed-sets", 2, "--fetches", 9], file, None),
+        (["--seed-sets", 2], tmp_path / "other", "{}\n"),
+        (["--seed-sets", 2], tmp_path / "nowhere", None),
+    ):
+        if content is not None:
+            name.write_text(content, encoding="utf-8")
+        code, _, err = command(graph, *arguments, "--policy", "opic", "--beside", name)
+        assert code == 2
+        assert str(name) in err
+
+
 def test_orders_are_compared_from_python_with_records(tmp_path: Path) -> None:
     setup = comparison.Setup(load_graph(save(tmp_path / "graph.npz", random_links(50, rng=2))))
     runs = list(comparison.compare(setup, ["aopic", "bound"], draw_seed_sets(setup.graph, seeds=2, sets=2)))
