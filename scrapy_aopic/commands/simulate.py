@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
 
+    from scrapy_aopic.core.policy import Policy
     from scrapy_aopic.lab.comparison import Run, Setup
     from scrapy_aopic.lab.graphs import Graph
     from scrapy_aopic.lab.workers import Sharing
@@ -125,7 +126,7 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
     orders = list(dict.fromkeys(opts.policy or comparison.ALL))
     for order in orders:
         if order not in comparison.REFERENCES:
-            comparison.policy_of(given, order)  # a wrong name or setting is reported before the long work
+            _check_order(order, comparison.policy_of(given, order))  # reported before the long work
     sharing = _sharing(opts, orders, given)
     setup = _setup(opts, given, sharing)
     orders += sharing
@@ -185,16 +186,25 @@ def _check_extras(opts: argparse.Namespace) -> None:
             raise UsageError(f"simulate needs {module}: pip install 'scrapy-aopic[simulate]'")
 
 
+def _check_order(name: str, policy: Policy) -> None:
+    from scrapy_aopic.lab.url_order import UrlOrder
+
+    if isinstance(policy.order, UrlOrder) and policy.recrawl is not None:
+        raise UsageError(f"{name} sees URLs only at first visits: it cannot be combined with AOPIC_RECRAWL")
+
+
 def _sharing(opts: argparse.Namespace, orders: list[str], given: dict[str, Any]) -> dict[str, Sharing]:
     """The crawls that workers share, by their names in the tables."""
     from scrapy_aopic.core.order import BatchOrder
     from scrapy_aopic.lab import comparison
+    from scrapy_aopic.lab.url_order import UrlOrder
     from scrapy_aopic.lab.workers import Sharing
 
     if not opts.workers:
         return {}
     first = orders[0]
-    if first in comparison.REFERENCES or isinstance(comparison.policy_of(given, first).order, BatchOrder):
+    whole = (BatchOrder, UrlOrder)
+    if first in comparison.REFERENCES or isinstance(comparison.policy_of(given, first).order, whole):
         raise UsageError(
             f"--workers: {first} looks at the whole graph, of which a shard has a part; let --policy name another order first"
         )

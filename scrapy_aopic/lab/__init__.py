@@ -4,6 +4,7 @@
 
 * :mod:`.graphs`: link graphs in files, and their PageRank
 * :mod:`.simulation`: a crawl of one with the production ledger and frontier
+* :mod:`.url_order`: a base of orders that see the URLs of a graph
 * :mod:`.workers`: the same by several workers, in shards
 * :mod:`.books`: checks a simulated crawl from outside
 * :mod:`.comparison`: runs several orders from the same seeds

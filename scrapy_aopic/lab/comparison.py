@@ -31,6 +31,7 @@ from scrapy_aopic.version import __version__
 
 from .graphs import Graph, pagerank
 from .simulation import Simulation
+from .url_order import UrlOrder
 from .workers import SharedSimulation, Sharing
 
 if TYPE_CHECKING:
@@ -270,6 +271,8 @@ def run(
                 transfer=transfer,
                 connections=pacing.connections if pacing is not None else 1,
             )
+            if isinstance(simulation.policy.order, UrlOrder):
+                simulation.policy.order.begin(graph, simulation.pages)
             pages = (visit.page for visit in simulation.run())
         fetched = np.fromiter(_counted(pages, n, progress), np.int64)
     seconds = time.process_time() - begin

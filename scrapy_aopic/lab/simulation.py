@@ -57,6 +57,7 @@ class Simulation:
     Attributes:
         connections: Transfers that may be under way at once.
         now: The virtual clock, in seconds.
+        pages: Numbers of the pages that were found, in the order in which they were queued.
     """
 
     out_links: Callable[[int], Sequence[int]]
@@ -73,6 +74,7 @@ class Simulation:
         self.crawl = Crawl(self.store, self.policy, self.now)
         self._cash = CashBook(self.crawl.ledger.totals)
         self._hosts = HostBook() if self.transfer is not None else None
+        self.pages: list[int] = []
         self._host_keys: dict[str, bytes] = {}
         self._faults: list[str] = []
         self._under_way: list[_Transfer] = []
@@ -162,6 +164,7 @@ class Simulation:
             request = page.to_bytes(6, "big")
             link = Link(page_key(key, request), host, request)
             account = self._cash.open(page, link, is_chosen=self.policy.is_chosen(host))
+            self.pages.append(page)
             if self._hosts is not None:
                 self._hosts.queue(host, self.now)
         return account

@@ -20,7 +20,7 @@ from scrapy.settings import Settings
 from scrapy_aopic.core.crawl import Crawl
 from scrapy_aopic.core.frontier.frontier import NotBefore
 from scrapy_aopic.core.ledger import Ledger
-from scrapy_aopic.core.order import ORDERS
+from scrapy_aopic.core.order import ORDERS, Opic, PageView
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Politeness
 from scrapy_aopic.lab import comparison
@@ -28,6 +28,7 @@ from scrapy_aopic.lab.comparison import MEANS, PARTS, draw_seed_sets
 from scrapy_aopic.lab.graphs import Graph, load_graph, pagerank
 from scrapy_aopic.lab.results import half_width, student_t
 from scrapy_aopic.lab.simulation import Simulation, simulate
+from scrapy_aopic.lab.url_order import UrlOrder
 from scrapy_aopic.lab.workers import SharedSimulation, Sharing
 from scrapy_aopic.version import __version__
 
@@ -448,6 +449,37 @@ def test_an_order_of_one_s_own_is_named_by_its_import_path(measured: Measured, t
     own = "scrapy_aopic.core.order.DepthFirst"
     runs = measured(graph, "--policy", own, "--policy", "depth-first", "--policy", "opic")
     assert of(runs[own], "mean") == of(runs["depth-first"], "mean") != of(runs["opic"], "mean")
+
+
+class ByUrl(UrlOrder, Opic):
+    """By the last digits of the URL, which are behind its directory."""
+
+    def front_queue(self, page: PageView, cash: int) -> int:
+        return int(self.url(page).removeprefix(self.directory(page) + "/").partition("?")[0])
+
+
+def test_an_order_of_one_s_own_sees_urls_and_directories(tmp_path: Path) -> None:
+    links, seeds = random_links(300, rng=7), [3, 14, 15]
+    worth = [7 * page % 60 for page in range(300)]
+    urls = tmp_path / "urls"
+    urls.write_text(
+        "".join(f"http://a.test/{page}/{worth[page]}?/\n" for page in range(300)), encoding="utf-8"
+    )
+    graph = load_graph(save(tmp_path / "graph.npz", links), urls=urls)
+    simulation = Simulation(graph.out_links, graph.hosts.__getitem__, seeds, 300, Policy(order=ByUrl()))
+    assert isinstance(simulation.policy.order, ByUrl)
+    simulation.policy.order.begin(graph, simulation.pages)
+    waiting, known, expected = list(seeds), set(seeds), []
+    while waiting:
+        expected.append(
+            page := max(waiting, key=worth.__getitem__)
+        )  # the first that was found, of those of the same worth
+        waiting.remove(page)
+        waiting += dict.fromkeys(target for target in links[page] if target not in known)
+        known |= {*links[page]}
+    assert [visit.page for visit in simulation.run()] == expected
+    assert len(expected) > 200
+    assert simulation.violations() == []
 
 
 def test_the_table_compares_the_first_policy_with_the_others(command: Command, tmp_path: Path) -> None:
