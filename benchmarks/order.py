@@ -1,25 +1,33 @@
 """How early important pages are fetched: ours beside Scrapy's LIFO and FIFO, in real crawls.
 
     python benchmarks/order.py demo [--pages 5000]
+    python benchmarks/order.py graphs FOLDER [--only cnr-2000 ...] [--results FOLDER]
 
 ``demo`` runs three crawls of the demo web of example_project from the same seeds and reads the order from its log;
 politeness is off, so that only the order differs. It prints the share of the pages' PageRank(0.85) that was gathered
 after a part of the fetches, and its mean over the first of them and over all.
 
-The bound takes the best pages first whether they are known or not; nothing can be better. Orders on a link graph are
-compared by ``scrapy aopic simulate``.
+The bound takes the best pages first whether they are known or not; nothing can be better.
+
+``graphs`` runs every ``scrapy aopic simulate`` of docs/order.md on the graphs in a folder, and puts its tables and pictures
+there. It is for a change of the order ``aopic``: with ``--results``, what was measured is kept in a folder, and of what is
+there already, only that order is crawled anew.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import numpy as np
+import record
 
 from scrapy_aopic.lab.comparison import gather, means, shares
 from scrapy_aopic.lab.graphs import pagerank
@@ -89,6 +97,46 @@ def demo(args: argparse.Namespace) -> None:
         print(f"{name}: {n} requests were for errors, forbidden or endless pages")
 
 
+DOCS = PROJECT.parent / "docs"
+
+
+def graphs(args: argparse.Namespace) -> None:
+    text = (DOCS / "order.md").read_text(encoding="utf-8")
+    for command in dict.fromkeys(command for _, command in record.commands(text)):
+        words = shlex.split(command)
+        graph = Path(next((word for word in words if word.endswith(".npz")), "")).stem
+        if words[:3] != ["scrapy", "aopic", "simulate"] or graph not in (args.only or [graph]):
+            continue
+        if not (args.folder / f"{graph}.npz").exists():
+            continue
+        print(f"\n$ {command}", flush=True)
+        words[0] = str(Path(sys.executable).with_name("scrapy"))
+        for number, word in enumerate(words):
+            if words[number - 1] == "--plot":
+                words[number] = str(DOCS / "order" / word)
+            elif (args.folder / word).is_file():
+                words[number] = str(args.folder / word)
+        with tempfile.TemporaryDirectory() as folder:
+            if args.results is not None:
+                name = re.sub(r"[^\w.]+", "-", command.removeprefix("scrapy aopic simulate "))
+                words = with_results(words, args.results / f"{name}.jsonl", Path(folder, "others.jsonl"))
+            record.run(words, command)
+
+
+def with_results(words: list[str], kept: Path, others: Path) -> list[str]:
+    """The command *words*, which is to write *kept*, or if that is there, to crawl only ``aopic`` and take *others* from it."""
+    if not kept.exists():
+        return [*words, "--json", str(kept)]
+    lines = kept.read_text(encoding="utf-8").splitlines(keepends=True)
+    others.write_text(
+        "".join(line for line in lines if json.loads(line)["order"] != "aopic"), encoding="utf-8"
+    )
+    anew = [
+        word for word, before in zip(words, ["", *words], strict=False) if "--policy" not in (word, before)
+    ]
+    return [*anew, "--policy", "aopic", "--beside", str(others)]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -97,6 +145,11 @@ def main() -> None:
     kind = kinds.add_parser("demo")
     kind.add_argument("--pages", type=int, default=5000)
     kind.set_defaults(run=demo)
+    kind = kinds.add_parser("graphs")
+    kind.add_argument("folder", type=Path)
+    kind.add_argument("--only", nargs="+", help="names of graphs")
+    kind.add_argument("--results", type=Path)
+    kind.set_defaults(run=graphs)
     args = parser.parse_args()
     args.run(args)
 

@@ -8,7 +8,8 @@ Before each table of figures in docs/ that a command makes stands which command 
     <!-- python benchmarks/order.py demo · 2026-11-25 · commit 48f94b5 -->
 
 The command is written without the folders of this machine. Where it stands in the docs so, the day and the commit are
-exchanged; where it does not, the line is printed to be put there. What it prints is for you to put into the table.
+exchanged; where it does not, the line is printed to be put there. A table that it prints takes the place of the one below
+that line with the same head; all others you put there yourself.
 Tests read the same lines, and run every command that the docs give (``tests/benchmarks``).
 """
 
@@ -151,16 +152,58 @@ def note(command: str) -> int:
     return found
 
 
+def put(command: str, printed: str) -> None:
+    """Exchange the tables in the docs that *command* alone makes, if it has *printed* one with the same head."""
+    made = {tuple(cells(block[0])): block for block in blocks(printed)}
+    for page in pages():
+        lines = page.read_text(encoding="utf-8").splitlines()
+        for table in reversed(list(tables(page))):
+            if [record["command"] for record in table.records] != [command]:
+                continue
+            head, first = tuple(table.rows[0]), table.line - 1
+            if head in made:
+                lines[first : first + len(table.rows) + 1] = made[head]
+            else:
+                print(f"{page.name}:{table.line} has a head that was not printed: look at it yourself")
+        page.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def blocks(text: str) -> Iterator[list[str]]:
+    """The lines of each table of *text*."""
+    block: list[str] = []
+    for line in [*text.splitlines(), ""]:
+        if line.startswith("|"):
+            block.append(line)
+        elif block:
+            yield block
+            block = []
+
+
+def run(words: list[str], command: str) -> None:
+    """Run *words*, and bring what the docs have of *command* up to date.
+
+    Raises:
+        SystemExit: If it fails.
+    """
+    printed = ""
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            printed += line
+    if process.returncode:
+        sys.exit(process.returncode)
+    if note(command):
+        put(command, printed)
+    else:
+        print(f"\nNo page has a table of this command; the line before one is\n{line_of(command)}")
+
+
 def main() -> None:
     words = sys.argv[1:]
     if not words or words[0].startswith("-"):
         sys.exit(__doc__)
-    done = subprocess.run(words, check=False)
-    if done.returncode:
-        sys.exit(done.returncode)
-    command = plain(shlex.join(words))
-    if not note(command):
-        print(f"\nNo page has a table of this command; the line before one is\n{line_of(command)}")
+    run(words, plain(shlex.join(words)))
 
 
 if __name__ == "__main__":

@@ -191,6 +191,25 @@ def test_a_line_is_exchanged_wherever_the_command_stands(tmp_path: Path, monkeyp
     assert second == before.replace("3", "4")
 
 
+def test_a_table_is_exchanged_that_the_command_alone_makes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    page, line = tmp_path / "page.md", "<!-- python -c 1 · 2020-01-01 · commit 0000000 -->"
+    other = line.replace("-c 1", "-c 2")
+    old = ["| a | b |", "|---|---|", "| 1 | 2 |", "| 3 | 4 |"]
+    page.write_text("\n".join([line, *old, "", line, other, *old, "", line, "| c |", "|---|", "| 5 |", ""]))
+    monkeypatch.setattr(record, "pages", lambda: [page])
+    new = "| a | b |\n|---|---|\n| 6 | 7 |"
+    record.run(
+        [sys.executable, "-c", "import sys; print('text', *sys.argv[1:], sep='\\n\\n')", new], "python -c 1"
+    )
+    line = record.line_of("python -c 1")
+    assert page.read_text() == "\n".join(
+        [line, new, "", line, other, *old, "", line, "| c |", "|---|", "| 5 |", ""]
+    )
+    assert "page.md:15 has a head that was not printed" in capfd.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("typed", "written"),
     [
