@@ -6,7 +6,7 @@ over the crawl, or over the first fetches of it: nobody finishes a broad crawl. 
 references, which know the true PageRank: ``bound`` takes the best pages first whether they are known or not, and nothing
 can be better; ``true-pagerank`` takes the best of the pages that are known, which is no bound.
 
-    setup = Setup(load_graph(Path("webkb-1997.npz"), urls=Path("webkb-1997.urls.gz")))
+    setup = Setup(load_graph("webkb-1997.npz", urls="webkb-1997.urls.gz"))
     for run in compare(setup, ["aopic", "opic"], draw_seed_sets(setup.graph)):
         print(run.order, run.seed_set, run.share[0.1], run.mean[0.1], run.mean[1.0])
 """

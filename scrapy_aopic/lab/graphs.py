@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +15,6 @@ from scrapy_aopic.core.graph import FrozenGraph
 from scrapy_aopic.exceptions import AopicError, plainly
 from scrapy_aopic.storage.named_files import open_given, read_lines
 from scrapy_aopic.web.origins import host_name
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,7 @@ class Graph:
         return known
 
 
-def load_graph(path: Path, *, hosts: Path | None = None, urls: Path | None = None) -> Graph:
+def load_graph(path: str | Path, *, hosts: str | Path | None = None, urls: str | Path | None = None) -> Graph:
     """Read a graph.
 
     Args:
@@ -76,11 +74,13 @@ def load_graph(path: Path, *, hosts: Path | None = None, urls: Path | None = Non
     Raises:
         AopicError: If something in the files cannot be used.
     """
+    path = Path(path)
     arrays = _read_arrays(path)
     indptr, indices = arrays["indptr"], arrays["indices"]
     _check_links(path, indptr, indices)
     n = len(indptr) - 1
     if urls is not None:
+        urls = Path(urls)
         lines = [line.strip() for line in read_lines(urls)]
         _check_length(urls, "lines", len(lines), n)
         names = [host_name(url) for url in lines]
@@ -88,8 +88,8 @@ def load_graph(path: Path, *, hosts: Path | None = None, urls: Path | None = Non
             raise AopicError(f"{urls} has no URL with a host; line 1 is {repr(lines[0][:_SHOWN])[:_SHOWN]}.")
         indptr, indices = _without(indptr, indices, np.fromiter(map(bool, names), bool, n))
         return Graph(path.stem, indptr, indices, names, lines)
-    numbers = arrays.get("host", np.zeros(n, int)) if hosts is None else _read_numbers(hosts)
-    where, name = (path, "host") if hosts is None else (hosts, "the array")
+    where, name = (path, "host") if hosts is None else (Path(hosts), "the array")
+    numbers = arrays.get("host", np.zeros(n, int)) if hosts is None else _read_numbers(where)
     _check_integers(where, name, numbers)
     _check_length(where, f"numbers in {name}", len(numbers), n)
     # Each is a registered domain of its own, whatever splits names into domains.

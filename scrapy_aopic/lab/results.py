@@ -102,6 +102,13 @@ def format_comparison(runs: dict[str, list[Run]]) -> str:
             gains = [paired([own.mean[part] - other.mean[part] for own, other in pairs]) for part in MEANS]
             lines.append(f"| {name} | {' | '.join(gains)} |")
         parts.append("\n".join(lines))
+    named = [done.seed_set for done in runs[first] if not done.seed_set.isdigit()]
+    if named:
+        lines = [f"| mean from | {' | '.join(named)} |", "|---|" + "---|" * len(named)]
+        for name, each in runs.items():
+            means = {done.seed_set: done.mean[1.0] for done in each}
+            lines.append(f"| {name} | {' | '.join(f'{means[seed_set]:.3f}' for seed_set in named)} |")
+        parts.append("\n".join(lines))
     paced = {name: each for name, each in runs.items() if any(done.virtual_seconds for done in each)}
     if paced:
         lines = ["| order | virtual seconds | idle though due | CPU seconds |", "|---|---|---|---|"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import importlib.util
 import json
+import re
 from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import replace
@@ -185,18 +186,23 @@ def test_pages_without_a_host_are_in_no_crawl_and_counted(
     assert "the URL of page 2 has no host" in " ".join(err.split())
 
 
-def test_seed_sets_have_names_and_list_numbers_or_urls(measured: Measured, tmp_path: Path) -> None:
+def test_seed_sets_have_names_and_list_numbers_or_urls(
+    command: Command, measured: Measured, tmp_path: Path
+) -> None:
     graph, urls = save(tmp_path / "graph.npz", PAIR), tmp_path / "urls"
     urls.write_text("http://a.test/?a=0\nhttp://a.test/1\nhttp://c.test/\n", encoding="utf-8")
     listed = tmp_path / "pages.txt"
     listed.write_text("http://a.test/1\n2\n", encoding="utf-8")
-    runs = measured(
-        *(graph, "--urls", urls, "--policy", "opic", "--policy", "bound"),
-        *("--seed-pages", "home=http://a.test/?a=0,2", "--seed-pages", f"others={listed}"),
-    )
+    arguments = (graph, "--urls", urls, "--policy", "opic", "--policy", "bound")
+    arguments += ("--seed-pages", "home=http://a.test/?a=0,2", "--seed-pages", f"others={listed}")
+    runs = measured(*arguments)
     for name in ("opic", "bound"):
         assert of(runs[name], "seed_set") == ["home", "others"]
         assert of(runs[name], "seeds") == [[0, 2], [1, 2]]
+    _, out, _ = command(*arguments)
+    means = [f"{mean['1.0']:.3f}" for mean in of(runs["opic"], "mean")]
+    assert "| mean from | home | others |\n" in out
+    assert f"| opic | {' | '.join(means)} |\n" in out
 
 
 def test_results_are_written_as_they_come(
@@ -233,6 +239,34 @@ def test_results_are_compared_with_those_of_before(command: Command, tmp_path: P
         code, _, err = command(graph, *arguments, "--policy", "opic", "--beside", name)
         assert code == 2
         assert str(name) in err
+
+
+def example(page: str, name: str) -> str:
+    """The example of Python in *page* of the docs that has *name*."""
+    text = (Path(__file__).parents[2] / "docs" / page).read_text(encoding="utf-8")
+    (code,) = (code for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if name in code)
+    return code
+
+
+def test_the_examples_of_the_docs_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(tmp_path / "GRAPH.npz", random_links(50, rng=2))
+    (tmp_path / "urls").write_text("".join(f"http://a.test/{'b/' * (n % 4)}{n}\n" for n in range(50)))
+    (tmp_path / "near.py").write_text(example("order.md", "class NearTheRoot"), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    code = example("commands.md", "compare(setup")
+    assert len([line for line in code.splitlines() if line]) == 5
+    exec(code, {})
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:2] for line in lines] == [
+        [order, f"{n}"] for n in range(10) for order in ("aopic", "opic")
+    ]
+    near = comparison.Setup(load_graph("GRAPH.npz", urls="urls"))
+    one, other = comparison.compare(near, ["near.NearTheRoot", "aopic"], {"first": [0]})
+    assert one.mean != other.mean
+    assert one.violations == []
 
 
 def test_orders_are_compared_from_python_with_records(tmp_path: Path) -> None:
