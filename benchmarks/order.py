@@ -7,7 +7,8 @@
 politeness is off, so that only the order differs. It prints the share of the pages' PageRank(0.85) that was gathered
 after a part of the fetches, and its mean over the first of them and over all.
 
-The bound takes the best pages first whether they are known or not; nothing can be better.
+The bound takes the best pages first whether they are known or not; nothing can be better. ``true-pagerank`` takes the best
+of the pages that are known.
 
 ``graphs`` runs every ``scrapy aopic simulate`` of docs/order.md on the graphs in a folder, and puts its tables and pictures
 there. It is for a change of the order ``aopic``: with ``--results``, what was measured is kept in a folder, and of what is
@@ -29,9 +30,10 @@ from pathlib import Path
 import numpy as np
 import record
 
-from scrapy_aopic.lab.comparison import gather, means, shares
-from scrapy_aopic.lab.graphs import pagerank
+from scrapy_aopic.lab.comparison import best_known_first, gather, means, shares
+from scrapy_aopic.lab.graphs import Graph, pagerank
 from scrapy_aopic.lab.results import format_shares
+from scrapy_aopic.web.origins import host_name
 
 PROJECT = Path(__file__).parents[1] / "example_project"
 sys.path.insert(0, str(PROJECT))
@@ -57,7 +59,10 @@ def demo(args: argparse.Namespace) -> None:
     urls, links = web.graph()
     number_of = {url: number for number, url in enumerate(urls)}
     indptr = np.concatenate([[0], np.cumsum([len(targets) for targets in links])])
-    rank = pagerank(indptr, np.array([target for targets in links for target in targets]))
+    indices = np.array([target for targets in links for target in targets])
+    graph = Graph("demo web", indptr, indices, [host_name(url) for url in urls], urls)
+    seeds = [number_of[url] for url in web.seeds]
+    rank = pagerank(indptr, indices)
     rank /= rank.sum()
     gathered: dict[str, np.ndarray] = {}
     outside = {}
@@ -90,6 +95,7 @@ def demo(args: argparse.Namespace) -> None:
         order = [page if page not in seen and not seen.add(page) else len(urls) for page in order]  # type: ignore[func-returns-value]
         gathered[name] = gather(order, np.append(rank, 0.0), args.pages)
     gathered["bound"] = gather(np.argsort(-rank), rank, args.pages)
+    gathered["true-pagerank"] = gather([*best_known_first(graph, rank, seeds)], rank, args.pages)
     print(f"\ndemo web: {len(urls)} pages, {len(web.seeds)} seeds, {args.pages} fetches\n")
     print(format_shares({name: [(shares(each), means(each))] for name, each in gathered.items()}))
     print()

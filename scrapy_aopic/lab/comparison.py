@@ -253,7 +253,7 @@ def run(
         progress(n)
     else:
         if order == "true-pagerank":
-            pages = _best_known_first(graph, true, seeds)
+            pages = best_known_first(graph, true, seeds)
         elif (sharing := setup.sharing.get(order)) is not None:
             policy = partial(policy_of, setup.settings, sharing.order)
             shared = SharedSimulation(
@@ -309,7 +309,7 @@ def _counted(pages: Iterator[int], n: int, progress: Callable[[int], object]) ->
     progress(number - reported)
 
 
-def _best_known_first(graph: Graph, rank: NDArray[np.float64], seeds: Sequence[int]) -> Iterator[int]:
+def best_known_first(graph: Graph, rank: NDArray[np.float64], seeds: Sequence[int]) -> Iterator[int]:
     """Of the pages that are known, the one with the highest *rank* next."""
     cost = (-rank).tolist()
     known = np.zeros(len(graph), bool)
