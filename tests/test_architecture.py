@@ -378,6 +378,7 @@ def test_a_crawl_needs_no_extra():
     assert {name.removeprefix("scrapy_aopic.") for name in done.stdout.split()} == {
         "lab.comparison",
         "lab.graphs",
+        "lab.planted",
         "lab.results",
         "storage.redis.store",
         "storage.redis.read_ahead",

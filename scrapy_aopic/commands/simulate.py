@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.policy import Policy
     from scrapy_aopic.lab.comparison import Run, Setup
     from scrapy_aopic.lab.graphs import Graph
+    from scrapy_aopic.lab.planted import Trap
     from scrapy_aopic.lab.workers import Sharing
 
 MEANING = (
@@ -63,6 +64,25 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--rng", metavar="K", type=int, default=1, help="seed of the random numbers (default: 1)"
+    )
+    parser.add_argument(
+        "--trap",
+        metavar="KIND",
+        action="append",
+        help="make each crawl again with an endless trap, such as chain or tree; may be repeated",
+    )
+    parser.add_argument(
+        "--trap-on",
+        metavar="WHERE",
+        default="real-host",
+        help="with --trap: what its pages are on (default: real-host)",
+    )
+    parser.add_argument(
+        "--entries",
+        metavar="N",
+        type=int,
+        default=3,
+        help="with --trap: real pages that link to it (default: 3)",
     )
     parser.add_argument(
         "--politeness", action="store_true", help="pace hosts, as AOPIC_POLITENESS_FACTOR etc. say"
@@ -128,19 +148,23 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
         if order not in comparison.REFERENCES:
             _check_order(order, comparison.policy_of(given, order))  # reported before the long work
     sharing = _sharing(opts, orders, given)
+    traps = _traps(opts)
     setup = _setup(opts, given, sharing)
     orders += sharing
     seed_sets = _seed_sets(opts, setup.graph)
     earlier = results.read_runs(opts.beside, setup, orders, seed_sets) if opts.beside else []
-    total = sum(setup.n_fetches(seeds) for seeds in seed_sets.values()) * len(orders)
+    n_crawls = len(orders) + len(traps) * sum(order not in comparison.REFERENCES for order in orders)
+    total = sum(setup.n_fetches(seeds) for seeds in seed_sets.values()) * n_crawls
     done = []
     with tqdm(total=total, unit=" pages", unit_scale=True, disable=None) as line:
-        made = comparison.compare(setup, orders, seed_sets, jobs=opts.jobs, progress=line.update)
+        made = comparison.compare(setup, orders, seed_sets, traps=traps, jobs=opts.jobs, progress=line.update)
         for each in _written(made, opts.json):
             line.set_postfix_str(f"{each.order}, seed set {each.seed_set}: mean {each.mean[1.0]:.3f}")
             done.append(each)
     runs = results.by_order([*done, *earlier])
     write(results.format_comparison(runs))
+    if traps:
+        write(f"\n{results.format_traps(done)}")
     if opts.plot:
         bound = runs.get("bound") or list(comparison.compare(setup, ["bound"], seed_sets))
         kind = opts.plot.suffix.removeprefix(".")
@@ -221,6 +245,18 @@ def _sharing(opts: argparse.Namespace, orders: list[str], given: dict[str, Any])
     }
 
 
+def _traps(opts: argparse.Namespace) -> list[Trap]:
+    from scrapy_aopic.lab.planted import CHILDREN, PAGES, Trap
+
+    for option, value, known in (
+        *(("--trap", kind, CHILDREN) for kind in opts.trap or ()),
+        ("--trap-on", opts.trap_on, PAGES),
+    ):
+        if value not in known:
+            raise UsageError(f"{option} ({value}) must be one of {', '.join(known)}")
+    return [Trap(kind, opts.trap_on, opts.entries) for kind in dict.fromkeys(opts.trap or ())]
+
+
 def _setup(opts: argparse.Namespace, given: dict[str, Any], sharing: dict[str, Sharing]) -> Setup:
     from scrapy_aopic.lab import comparison
     from scrapy_aopic.lab.graphs import load_graph
@@ -236,7 +272,9 @@ def _setup(opts: argparse.Namespace, given: dict[str, Any], sharing: dict[str, S
 def _say_violations(runs: list[Run]) -> int:
     """Write what did not hold to standard error; returns the exit code."""
     wrong = [
-        f"{done.order}, seed set {done.seed_set}: {sentence}" for done in runs for sentence in done.violations
+        f"{done.order}, seed set {done.seed_set}{f', trap {done.trap}' if done.trap else ''}: {sentence}"
+        for done in runs
+        for sentence in done.violations
     ]
     for sentence in wrong[:20]:
         sys.stderr.write(f"{sentence}\n")
@@ -244,7 +282,17 @@ def _say_violations(runs: list[Run]) -> int:
 
 
 def _check_options(opts: argparse.Namespace) -> None:
-    for name in ("fetches", "seeds", "seed_sets", "connections", "shards", "late", "workers", "jobs"):
+    for name in (
+        "fetches",
+        "seeds",
+        "seed_sets",
+        "entries",
+        "connections",
+        "shards",
+        "late",
+        "workers",
+        "jobs",
+    ):
         value = getattr(opts, name)
         if name == "workers":
             value = min(value or (1,))

@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from multiprocessing import get_context
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,12 +30,13 @@ from scrapy_aopic.settings import read_policy
 from scrapy_aopic.version import __version__
 
 from .graphs import Graph, pagerank
+from .planted import Trap, plant
 from .simulation import Simulation
 from .url_order import UrlOrder
 from .workers import SharedSimulation, Sharing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from scrapy_aopic.core.policy import Policy
 
@@ -68,6 +69,10 @@ class Pacing:
     connections: int
     transfers: NDArray[np.float64]
 
+    def transfer(self, page: int) -> float:
+        """Seconds that the transfer of *page* takes; a page of a trap takes what some other takes."""
+        return float(self.transfers[page % len(self.transfers)])
+
 
 @dataclass(frozen=True)
 class Setup:
@@ -97,6 +102,22 @@ class Setup:
         return min(self.fetches or reachable, reachable)
 
 
+class Task(NamedTuple):
+    """What to run.
+
+    Attributes:
+        order: Order of a crawl, or one of :data:`REFERENCES`.
+        seed_set: Name of the seed set.
+        seeds: Numbers of pages.
+        trap: What is planted; ``None`` for nothing.
+    """
+
+    order: str
+    seed_set: str
+    seeds: Sequence[int]
+    trap: Trap | None
+
+
 @dataclass(frozen=True)
 class Run:
     """The result of one order from one seed set: a line of the file that ``--json`` names.
@@ -104,6 +125,8 @@ class Run:
     Attributes:
         order: Its name.
         seed_set: Name of the seed set.
+        trap: The endless trap that was planted; ``""`` for none.
+        trapped: Part of the fetches that it took.
         share: Share after each of :data:`PARTS`.
         mean: Mean of the share over each of :data:`MEANS`.
         curve: Share after evenly spaced parts of the fetches, from none to all (:data:`CURVE`).
@@ -123,6 +146,8 @@ class Run:
 
     order: str
     seed_set: str
+    trap: str
+    trapped: float
     share: dict[float, float]
     mean: dict[float, float]
     curve: list[float]
@@ -194,6 +219,7 @@ def compare(
     orders: Sequence[str],
     seed_sets: Mapping[str, Sequence[int]],
     *,
+    traps: Sequence[Trap] = (),
     jobs: int = 1,
     progress: Callable[[int], object] = lambda _: None,
 ) -> Iterator[Run]:
@@ -201,16 +227,22 @@ def compare(
 
     Args:
         seed_sets: Numbers of pages, by name.
+        traps: Each crawl is made again with each of these traps, a reference is not.
         jobs: Processes; with more than one, *progress* hears of whole runs only.
         progress: Called with numbers of fetches that were made since the last call.
 
     Yields:
         Each run when it is over: all orders from the first seed set, then from the next.
     """
-    tasks = [(order, name, seeds) for name, seeds in seed_sets.items() for order in orders]
+    tasks = [
+        Task(order, name, seeds, trap)
+        for name, seeds in seed_sets.items()
+        for order in orders
+        for trap in (None, *(traps if order not in REFERENCES else ()))
+    ]
     if jobs == 1:
         for task in tasks:
-            yield run(setup, *task, progress)
+            yield run(setup, task, progress)
         return
     # Forked processes would inherit the thread of the progress bar.
     with ProcessPoolExecutor(jobs, get_context("spawn"), _enter, (setup,)) as pool:
@@ -228,20 +260,16 @@ def _enter(setup: Setup) -> None:
     _setup = setup
 
 
-def _run(task: tuple[str, str, Sequence[int]]) -> Run:
-    return run(_setup, *task)
+def _run(task: Task) -> Run:
+    return run(_setup, task)
 
 
-def run(
-    setup: Setup,
-    order: str,
-    seed_set: str,
-    seeds: Sequence[int],
-    progress: Callable[[int], object] = lambda _: None,
-) -> Run:
-    """Visit the graph from *seeds*, called *seed_set*, in *order*: that of a crawl, or one of :data:`REFERENCES`."""
+def run(setup: Setup, task: Task, progress: Callable[[int], object] = lambda _: None) -> Run:
+    """Visit the graph as *task* says."""
     begin = time.process_time()
+    order, seed_set, seeds, trap = task
     graph, pacing = setup.graph, setup.pacing
+    web = plant(graph, trap, seeds, np.random.default_rng(list(seeds))) if trap is not None else graph
     reachable = graph.reachable(seeds)
     true = np.where(reachable, setup.rank, 0.0)
     true /= true.sum()
@@ -256,15 +284,13 @@ def run(
             pages = best_known_first(graph, true, seeds)
         elif (sharing := setup.sharing.get(order)) is not None:
             policy = partial(policy_of, setup.settings, sharing.order)
-            shared = SharedSimulation(
-                graph.out_links, graph.hosts.__getitem__, seeds, n, policy=policy, sharing=sharing
-            )
+            shared = SharedSimulation(web.out_links, web.host_of, seeds, n, policy=policy, sharing=sharing)
             pages = shared.run()
         else:
-            transfer = pacing.transfers.tolist().__getitem__ if pacing is not None else None
+            transfer = pacing.transfer if pacing is not None else None
             simulation = Simulation(
-                graph.out_links,
-                graph.hosts.__getitem__,
+                web.out_links,
+                web.host_of,
                 seeds,
                 n,
                 policy_of(setup.settings, order),
@@ -272,15 +298,17 @@ def run(
                 connections=pacing.connections if pacing is not None else 1,
             )
             if isinstance(simulation.policy.order, UrlOrder):
-                simulation.policy.order.begin(graph, simulation.pages)
+                simulation.policy.order.begin(web.url_of, simulation.pages)
             pages = (visit.page for visit in simulation.run())
         fetched = np.fromiter(_counted(pages, n, progress), np.int64)
     seconds = time.process_time() - begin
-    gathered = gather(fetched, true, n)
+    gathered = gather(np.minimum(fetched, len(graph)), np.append(true, 0.0), n)  # a trap has nothing
     curve = np.interp(CURVE * n, np.arange(n + 1), np.concatenate([[0.0], gathered]))
     return Run(
         order=order,
         seed_set=seed_set,
+        trap=str(trap or ""),
+        trapped=float((fetched >= len(graph)).sum()) / n,
         share=shares(gathered),
         mean=means(gathered),
         curve=curve.round(6).tolist(),

@@ -47,6 +47,14 @@ class Graph:
         links: list[int] = self.indices[self.indptr[page] : self.indptr[page + 1]].tolist()
         return links
 
+    def host_of(self, page: int) -> str:
+        """Host of *page*."""
+        return self.hosts[page]
+
+    def url_of(self, page: int) -> str:
+        """URL of *page*; ``""`` if URLs are not known."""
+        return self.urls[page] if self.urls else ""
+
     def reachable(self, pages: Sequence[int]) -> NDArray[np.bool_]:
         """For each page, whether a path of links leads there from one of *pages*."""
         known = np.zeros(len(self), bool)

@@ -62,12 +62,29 @@ def read_runs(
     return runs
 
 
-def by_order(runs: Iterable[Run]) -> dict[str, list[Run]]:
-    """The runs of each order."""
+def by_order(runs: Iterable[Run], trap: str = "") -> dict[str, list[Run]]:
+    """The runs of each order with *trap*, or without any."""
     found: dict[str, list[Run]] = {}
     for run in runs:
-        found.setdefault(run.order, []).append(run)
+        if run.trap == trap:
+            found.setdefault(run.order, []).append(run)
     return found
+
+
+def format_traps(runs: Sequence[Run]) -> str:
+    """A table of what each trap took, and of what it changed in the mean over the crawl."""
+    lines = [
+        "| order | trap | hosts | entries | part of the fetches | at most | mean gathered, with less without |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    without = by_order(runs)
+    for trap in dict.fromkeys(run.trap for run in runs if run.trap):
+        for name, each in by_order(runs, trap).items():
+            taken = [run.trapped for run in each]
+            change = [run.mean[1.0] - clean.mean[1.0] for run, clean in zip(each, without[name], strict=True)]
+            part = f"{np.mean(taken):.4f}" + (f" ± {half_width(taken):.4f}" if len(taken) > 1 else "")
+            lines.append(f"| {name} | {trap} | {part} | {max(taken):.4f} | {paired(change)} |")
+    return "\n".join(lines)
 
 
 def format_shares(rows: dict[str, Sequence[tuple[dict[float, float], dict[float, float]]]]) -> str:

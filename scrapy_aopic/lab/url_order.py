@@ -11,11 +11,9 @@ from scrapy_aopic.core.order import Order
 from scrapy_aopic.core.records import serial_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from scrapy_aopic.core.order import PageView
-
-    from .graphs import Graph
 
 
 class UrlOrder(Order):
@@ -24,18 +22,16 @@ class UrlOrder(Order):
     In a real crawl all URLs are empty.
     """
 
-    _graph: Graph | None = None
+    _url_of: Callable[[int], str] | None = None
     _pages: Sequence[int] = ()
 
-    def begin(self, graph: Graph, pages: Sequence[int]) -> None:
-        """A crawl of *graph* begins; *pages* will have the number of each page, in the order in which they were queued."""
-        self._graph, self._pages = graph, pages
+    def begin(self, url_of: Callable[[int], str], pages: Sequence[int]) -> None:
+        """A crawl begins; *url_of* gives the URL of a page by its number, and *pages* will have all numbers as they are queued."""
+        self._url_of, self._pages = url_of, pages
 
     def url(self, page: PageView) -> str:
         """URL of *page*; ``""`` if the graph has no URLs."""
-        if self._graph is None or not self._graph.urls:
-            return ""
-        return self._graph.urls[self._pages[serial_of(page.place) - 1]]
+        return self._url_of(self._pages[serial_of(page.place) - 1]) if self._url_of is not None else ""
 
     def directory(self, page: PageView) -> str:
         """The URL of *page* up to its last slash, without what follows a question mark."""

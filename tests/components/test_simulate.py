@@ -27,6 +27,7 @@ from scrapy_aopic.core.politeness import Politeness
 from scrapy_aopic.lab import comparison
 from scrapy_aopic.lab.comparison import MEANS, PARTS, draw_seed_sets
 from scrapy_aopic.lab.graphs import Graph, load_graph, pagerank
+from scrapy_aopic.lab.planted import CHILDREN
 from scrapy_aopic.lab.results import half_width, student_t
 from scrapy_aopic.lab.simulation import Simulation, simulate
 from scrapy_aopic.lab.url_order import UrlOrder
@@ -221,6 +222,25 @@ def test_results_are_written_as_they_come(
     assert seen == [0, 1, 2, 3]
 
 
+def test_traps_of_each_kind_are_planted_and_what_they_take_is_shown(
+    command: Command, measured: Measured, tmp_path: Path
+) -> None:
+    graph = save(tmp_path / "graph.npz", random_links(200, rng=3), host=np.arange(200) % 5)
+    arguments = (graph, "--seed-sets", 2, "--policy", "breadth-first", "--policy", "bound")
+    arguments += tuple(word for kind in CHILDREN for word in ("--trap", kind))
+    (*clean_and_trapped,) = measured(*arguments)["breadth-first"]
+    clean = [run for run in clean_and_trapped if not run["trap"]]
+    assert of(clean, "trapped") == [0, 0]
+    for kind in CHILDREN:
+        trapped = [run for run in clean_and_trapped if run["trap"] == f"{kind} | real-host | 3"]
+        for run, without in zip(trapped, clean, strict=True):
+            assert 0 < run["trapped"] < 1
+            assert run["mean"]["1.0"] < without["mean"]["1.0"]
+            assert run["violations"] == []
+    _, out, _ = command(*arguments, "--trap-on", "one host", "--entries", 1)
+    assert out.count(" | one host | 1 | 0.") == len(CHILDREN)
+
+
 def test_results_are_compared_with_those_of_before(command: Command, tmp_path: Path) -> None:
     graph, file = save(tmp_path / "graph.npz", random_links(60, rng=3)), tmp_path / "before.jsonl"
     command(graph, "--seed-sets", 2, "--policy", "opic", "--policy", "bound", "--json", file)
@@ -291,6 +311,12 @@ def test_orders_are_compared_from_python_with_records(tmp_path: Path) -> None:
         (["--seed-pages", "0,3"], "there is no page 3"),
         (["--seed-pages", "1=0", "--seed-pages", "2"], "there are two seed sets called 1"),
         (["--seed-pages", "0,x"], "--seed-pages (0,x) must be page numbers"),
+        (["--trap", "net"], "--trap (net) must be one of chain, tree"),
+        (["--trap", "tree", "--trap-on", "mars"], "--trap-on (mars) must be one of real-host"),
+        (
+            ["--trap", "tree", "--seed-pages", "2", "--entries", "4"],
+            "A trap with 4 entries cannot be planted",
+        ),
         (["--rng", "-1"], "--rng (-1) must be at least 0"),
         (["--jobs", "0"], "--jobs (0) must be at least 1"),
         (["--connections", "0"], "--connections (0) must be at least 1"),
@@ -502,7 +528,7 @@ def test_an_order_of_one_s_own_sees_urls_and_directories(tmp_path: Path) -> None
     graph = load_graph(save(tmp_path / "graph.npz", links), urls=urls)
     simulation = Simulation(graph.out_links, graph.hosts.__getitem__, seeds, 300, Policy(order=ByUrl()))
     assert isinstance(simulation.policy.order, ByUrl)
-    simulation.policy.order.begin(graph, simulation.pages)
+    simulation.policy.order.begin(graph.url_of, simulation.pages)
     waiting, known, expected = list(seeds), set(seeds), []
     while waiting:
         expected.append(

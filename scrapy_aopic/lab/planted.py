@@ -1,0 +1,125 @@
+"""Endless traps, and farms of domains, to be planted on a link graph.
+
+Each page of a ``chain`` links to one new page, each page of a ``tree`` to ten, each page of a ``mesh`` to five new ones and
+to five that are known. All pages of a trap are on ``one host`` of its own, or on a ``real-host`` from whose pages it is
+entered; or each is on one of its own: on ``sub-hosts`` of one registered domain, or on registered ``domains``; or twenty on
+each of many ``sites``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from scrapy_aopic.exceptions import AopicError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .graphs import Graph
+
+CHILDREN = {"chain": 1, "tree": 10, "mesh": 5}
+"""Kinds of traps, with the new pages that each page links to."""
+
+REAL = "real-host"
+
+PAGES = {REAL: 0, "one host": 0, "sub-hosts": 1, "domains": 1, "sites": 20}
+"""Where the pages of a trap may be, with the pages of each of its hosts; 0 for all."""
+
+ENTRIES = 3
+"""Real pages that link to a trap, unless somebody says another number."""
+
+_DOMAIN = "endless-trap.com"
+
+
+class Trap(NamedTuple):
+    """A trap to plant.
+
+    Attributes:
+        kind: One of :data:`CHILDREN`.
+        hosts: One of :data:`PAGES`.
+        entries: Real pages that link to it.
+    """
+
+    kind: str
+    hosts: str = REAL
+    entries: int = ENTRIES
+
+    @property
+    def is_farm(self) -> bool:
+        """Whether it has several registered domains."""
+        return self.hosts in ("domains", "sites")
+
+    def __str__(self) -> str:
+        return f"{self.kind} | {self.hosts} | {self.entries}"
+
+
+class Planted:
+    """*graph* with *trap*, whose pages come after the real ones, and which is linked from the pages *entries*.
+
+    Its first pages, one for each entry of a farm and else a single one, are linked from there. Page *i* of a trap is
+    linked from one page before it, and each host begins with a page that links to all others of the host.
+
+    Args:
+        size: Hosts of the trap.
+    """
+
+    def __init__(self, graph: Graph, trap: Trap, entries: Sequence[int], size: int = 1 << 40) -> None:
+        self._graph = graph
+        self._trap = trap
+        self._heads = len(entries) if trap.is_farm else 1
+        self._entries = {page: number % self._heads for number, page in enumerate(entries)}
+        self._pages = PAGES[trap.hosts] or 1
+        self._size = size
+
+    def out_links(self, page: int) -> list[int]:
+        """Links of *page*."""
+        n = len(self._graph)
+        if page < n:
+            entry = self._entries.get(page)
+            return self._graph.out_links(page) + ([n + entry * self._pages] if entry is not None else [])
+        host, number = divmod(page - n, self._pages)
+        if number:
+            return [n + host * self._pages]
+        width = CHILDREN[self._trap.kind]
+        hosts = list(range(self._heads + width * host, self._heads + width * (host + 1)))
+        if self._trap.kind == "mesh":
+            hosts += [(host * step + step) // 7 for step in range(5)]  # as good as random
+        return [n + each * self._pages for each in dict.fromkeys(hosts) if each < self._size] + list(
+            range(page + 1, page + self._pages)
+        )
+
+    def host_of(self, page: int) -> str:
+        """Host of *page*."""
+        n = len(self._graph)
+        if page < n:
+            return self._graph.hosts[page]
+        if self._trap.is_farm:
+            return f"www.farm{(page - n) // self._pages}.com"
+        if self._trap.hosts == REAL:
+            return self._graph.hosts[next(iter(self._entries))]
+        return _DOMAIN if self._trap.hosts == "one host" else f"h{page}.{_DOMAIN}"
+
+    def url_of(self, page: int) -> str:
+        """URL of *page*; ``""`` if those of the graph are not known."""
+        n = len(self._graph)
+        if page < n or not self._graph.urls:
+            return self._graph.url_of(page) if page < n else ""
+        return f"http://{self.host_of(page)}/trap/{page - n}"
+
+
+def plant(graph: Graph, trap: Trap, seeds: Sequence[int], rng: np.random.Generator) -> Planted:
+    """*graph* with *trap*, linked from random pages that can be reached from *seeds*: those of one host for a real one."""
+    pages = np.flatnonzero(graph.reachable(seeds))
+    if trap.hosts == REAL:
+        hosts = np.asarray([graph.hosts[page] for page in pages.tolist()])
+        names, counts = np.unique(hosts, return_counts=True)
+        large = hosts[np.isin(hosts, names[counts >= trap.entries])]
+        pages = pages[hosts == rng.choice(large)] if len(large) else large
+    if len(pages) < trap.entries:
+        where = "on one host " if trap.hosts == REAL else ""
+        raise AopicError(
+            f"A trap with {trap.entries} entries cannot be planted: the seeds do not lead to so many pages {where}of {graph.name}."
+        )
+    return Planted(graph, trap, rng.choice(pages, trap.entries, replace=False).tolist())
