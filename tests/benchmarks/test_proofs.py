@@ -210,6 +210,29 @@ def test_a_table_is_exchanged_that_the_command_alone_makes(
     assert "page.md:15 has a head that was not printed" in capfd.readouterr().out
 
 
+def test_of_results_that_are_there_only_the_default_order_is_crawled_again(tmp_path: Path):
+    import order
+
+    kept, others = tmp_path / "kept.jsonl", tmp_path / "others.jsonl"
+    words = ["scrapy", "aopic", "simulate", "g.npz", "--policy", "aopic", "--policy", "opic", "--seeds", "2"]
+    assert order.with_results(words, kept, others) == [*words, "--json", str(kept)]
+    kept.write_text('{"order":"aopic"}\n{"order":"opic"}\n')
+    anew = [
+        "scrapy",
+        "aopic",
+        "simulate",
+        "g.npz",
+        "--seeds",
+        "2",
+        "--policy",
+        "aopic",
+        "--beside",
+        str(others),
+    ]
+    assert order.with_results(words, kept, others) == anew
+    assert others.read_text() == '{"order":"opic"}\n'
+
+
 @pytest.mark.parametrize(
     ("typed", "written"),
     [
