@@ -94,6 +94,11 @@ NOT_FOUND: list[tuple[str, str, str]] = [
         "the links that were counted are in no row",
     ),
     (
+        "two pages of a host whose rows changed places",
+        r"pages, changed places with another row",
+        "sums are compared; if neither of them waits, no other row shows which is which",
+    ),
+    (
         "two domains whose rows changed places",
         r"domains, changed places with another row",
         "sums are compared; which domain a host counts for may be said by another list of suffixes by now",
