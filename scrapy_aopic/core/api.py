@@ -1,8 +1,8 @@
-"""The port between a frontier and whatever fetches: what a caller does with a crawl, in which order, and what it gets.
+"""The port between a frontier and its caller: the calls of a crawl, their order, and their results.
 
-:class:`CrawlPort` is what any caller needs, and :class:`SessionPort` what the session of the Scrapy scheduler asks.
-:class:`~.crawl.Crawl` is both; the shards of one process together (:mod:`scrapy_aopic.job.shards`) are the latter, and each
-of them is both.
+:class:`CrawlPort` has the calls that any caller needs, and :class:`SessionPort` those of a Scrapy session.
+:class:`~.crawl.Crawl` satisfies both. The shards of a process (:mod:`scrapy_aopic.job.shards`) satisfy the second one
+together, and each of them satisfies both.
 
 One visit::
 
@@ -21,7 +21,7 @@ reported, including those without a lease (robots.txt, say).
 Rule 3: ``release`` and the end of the lease may come in either order: the transfer is over long before its links are
 known.
 
-Rule 4: what comes for a lease that is no longer held changes nothing, and the caller learns which it is:
+Rule 4: a call for a lease that is no longer held changes nothing, and tells the caller why:
 
 ==============  ==========================  ===========================================  ==========================
 call            while the lease is held     once more                                    lease of another run, or lost
@@ -34,7 +34,7 @@ call            while the lease is held     once more                           
 Rule 5: arguments are checked before anything is changed. A call that raises :class:`~scrapy_aopic.exceptions.CallError`
 has done nothing.
 
-Rule 6: nothing is on the disk before the caller has written what ``take_changes`` gave, and said ``changes_landed``.
+Rule 6: nothing is on the disk before the caller has written the batch of ``take_changes`` and called ``changes_landed``.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Lease(NamedTuple):
 
 
 class Ending(Enum):
-    """What became of a call that ends a lease, or a part of it."""
+    """The result of a call that ends a lease, or a part of it."""
 
     OK = "ok"
     """It was done."""
@@ -92,11 +92,11 @@ class Ending(Enum):
     """It had been done before; nothing was changed."""
 
     STALE = "stale"
-    """The lease is none of this run's; nothing was changed."""
+    """The lease is not of this run; nothing was changed."""
 
 
 class Settled(NamedTuple):
-    """What became of a visit.
+    """The result of a visit.
 
     Attributes:
         ending: Whether the visit counted.
@@ -108,21 +108,21 @@ class Settled(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """What a visit found, besides links.
+    """Findings of a visit, besides links.
 
     Attributes:
-        outcome: Why it is no ordinary page; ``""`` for an ordinary one.
+        outcome: Why the page is not an ordinary one; ``""`` if it is.
         is_failure: The page will not be visited any more; later cash for it goes to the virtual page.
         n_links: Distinct links found, if filters dropped some; their shares go to the virtual page.
         weight: Weight of all distinct links found, if they differ in weight.
-        version: What the response says of the page's version, if pages are revisited.
-        same_as: Key of the page that it says it is, once its links are paid; a duplicate needs none.
+        version: The version of the page that the response states, if pages are revisited.
+        same_as: Key of the page that it claims to be, from the time when its links are paid; not needed for a duplicate.
         is_if_same: Whether that only counts if they have the same words.
-        same_host: Name of the host of the page *same_as*; needed only if that may be of another shard and is none of
+        same_host: Name of the host of the page *same_as*; needed only if that may be of another shard and is not among
             the links.
-        value: How relevant the page was found to be, as the value of a link is written; 0 if nobody has read it.
+        value: Relevance of the page, encoded like the value of a link; 0 if it was not read.
         is_relevant: Whether it counts as relevant; only if it has a value.
-        expected: What it was valued at before, in the same way; 0 if nothing was expected.
+        expected: Its value before the visit, encoded in the same way; 0 if it had none.
     """
 
     outcome: str = ""
@@ -209,7 +209,7 @@ class VisitCalls(Protocol):
 
 
 class Committed(Protocol):
-    """What whoever writes the store of a crawl asks of it."""
+    """The calls with which the changes of a crawl are written to its store."""
 
     @property
     def has_changes(self) -> bool:
@@ -239,7 +239,7 @@ class Committed(Protocol):
 
 
 class CrawlPort(VisitCalls, Committed, Protocol):
-    """What hands out pages and takes visits, and is kept in a store."""
+    """A crawl for any caller: it hands out pages, takes visits, and is kept in a store."""
 
     @property
     def counts(self) -> Counts:
@@ -248,7 +248,7 @@ class CrawlPort(VisitCalls, Committed, Protocol):
 
 
 class PageCalls(Protocol):
-    """What is known of pages, and is read ahead. Keys are page keys; hosts are names."""
+    """Look-ups of pages, and reading ahead. Keys are page keys; hosts are names."""
 
     def page(self, key: bytes) -> Page | None:
         """The page under *key*, if it is known and its host was named before; not to be changed."""
@@ -293,7 +293,7 @@ class PageCalls(Protocol):
 
 
 class HostCalls(Protocol):
-    """What is known of hosts. A *host* in bytes is its key, a *name* its name, an *origin* scheme, name and port."""
+    """Look-ups and changes of hosts. A *host* in bytes is its key, a *name* its name, an *origin* scheme, name and port."""
 
     @property
     def politeness(self) -> Politeness:
@@ -318,11 +318,11 @@ class HostCalls(Protocol):
         ...
 
     def allow(self, name: str, what: int) -> None:
-        """Keep with a host, if it is known, that the caller allows *what* of it: the bits of a number."""
+        """Store with the host called *name*, if it is known, which requests the caller allows: the bits of *what*."""
         ...
 
     def allowed(self, name: str) -> int:
-        """What :meth:`allow` has kept with the host called *name*."""
+        """The number that :meth:`allow` has stored with the host called *name*; 0 if there is none."""
         ...
 
     def locate(self, host: Unlocated, address: str, now: float) -> None:
@@ -350,15 +350,15 @@ class HostCalls(Protocol):
         ...
 
     def robots(self, key: bytes) -> bytes | None:
-        """What was kept under *key* by :meth:`keep_robots`."""
+        """The data that :meth:`keep_robots` has stored under *key*."""
         ...
 
     def keep_robots(self, key: bytes, data: bytes) -> None:
-        """Keep *data*, what is known of a robots.txt, under *key* (a page key of its host)."""
+        """Store *data* about a robots.txt under *key* (a page key of its host)."""
         ...
 
     def block(self, is_blocked: Callable[[str], str] | None, now: float) -> None:
-        """Lease no page of the hosts of which *is_blocked* names what has them blocked; ``None`` to block none.
+        """Lease no page of blocked hosts: those for whose names *is_blocked* returns a reason. ``None`` blocks none.
 
         Their pages stay queued, keep their cash and get more; the crawl does not wait for them.
         """
@@ -394,7 +394,7 @@ class SamePageCalls(Protocol):
 
 
 class TopicCalls(Protocol):
-    """What a crawl for a topic keeps; see :mod:`.focus.strategy`."""
+    """Calls of a crawl for a topic; see :mod:`.focus.strategy`."""
 
     @property
     def harvest(self) -> Harvest:
@@ -402,27 +402,27 @@ class TopicCalls(Protocol):
         ...
 
     def strategy(self) -> bytes | None:
-        """What was kept by :meth:`keep_strategy`; ``None`` if nothing was."""
+        """The data that :meth:`keep_strategy` has stored; ``None`` if it has not."""
         ...
 
     def keep_strategy(self, data: bytes) -> None:
-        """Keep *data*, what a strategy has learned, in the next commit."""
+        """Store *data*, the knowledge of a strategy, in the next commit."""
         ...
 
     def lead(self, key: bytes) -> bytes:
-        """What led to the page under *key*, packed; empty if that is not known."""
+        """The lead of the page under *key*, packed; empty if that is not known."""
         ...
 
     def revalue(
         self, worth: Callable[[Lead], int | None], now: float, begin: bytes, n: int
     ) -> tuple[int, bytes]:
-        """Give up to *n* waiting pages behind the key *begin* the values that *worth* says.
+        """Give up to *n* waiting pages after the key *begin* new values.
 
         Args:
-            worth: Value of a page, as links hold it, by what led to it; ``None`` to leave it as it is.
+            worth: The value of a page for its lead, encoded as links have it; ``None`` to leave it as it is.
 
         Returns:
-            Pages that have another value now; and where to go on, empty if all was gone through.
+            Number of pages that have another value now, and the key to go on with; that is empty at the end.
         """
         ...
 
@@ -431,7 +431,7 @@ class TopicCalls(Protocol):
         ...
 
     def set_aside(self, key: bytes, page: Sampled, text: Callable[[], str]) -> None:
-        """Maybe set aside *page*, which was graded and is under *key*, with what *text* gives."""
+        """Maybe set aside *page*, which was graded and is under *key*, with the result of *text*."""
         ...
 
 
@@ -446,11 +446,11 @@ class PlacesSeen(Protocol):
 
 
 class FrontierSeen(Protocol):
-    """What is to be seen of a frontier.
+    """A frontier, as far as :mod:`scrapy_aopic.view` reads it.
 
     Attributes:
         active: Hosts in memory, by key.
-        places: Where hosts wait that have a page.
+        places: Ready and waiting hosts.
         n_hosts: Hosts of which the crawl knows a page.
         n_shelved: Shelved hosts by the beginning of their index rows.
         n_parked: Hosts that wait on the disk for their time, without dead ones.
@@ -477,7 +477,7 @@ class FrontierSeen(Protocol):
 
 
 class Figures(Protocol):
-    """How a crawl is: what is shown of it, and what decides whether it goes on."""
+    """Figures of a crawl, for views and for the decision whether it goes on."""
 
     @property
     def counts(self) -> Counts:
@@ -490,7 +490,7 @@ class Figures(Protocol):
 
     @property
     def counters(self) -> Counters:
-        """What was done; middlewares count there, too."""
+        """Counts of what was done; middlewares count there, too."""
         ...
 
     @property
@@ -515,7 +515,7 @@ class Figures(Protocol):
 
     @property
     def is_resumed(self) -> bool:
-        """Whether it goes on with what an earlier run of this process's job left."""
+        """Whether it goes on with the work of an earlier run."""
         ...
 
     @property
@@ -540,7 +540,7 @@ class Figures(Protocol):
 
     @property
     def stranded(self) -> int:
-        """Pages that are said to wait, and that nothing leads to: those of a job that contradicts itself."""
+        """Pages that wait by the counts, but that no queue row leads to: those of a damaged job."""
         ...
 
     def has_work(self, now: float) -> bool:
@@ -557,7 +557,7 @@ class Figures(Protocol):
 
 
 class SessionPort(VisitCalls, PageCalls, HostCalls, SamePageCalls, TopicCalls, Figures, Protocol):
-    """What a session asks of a crawl, in one piece or in shards, and whoever looks at it."""
+    """The calls that a session and views need of a crawl, in one piece or in shards."""
 
     def lease(self, now: float, hold_late: float = 0.0) -> Lease | Unlocated | NotBefore | Empty:
         """See :meth:`VisitCalls.lease`.

@@ -84,7 +84,7 @@ _NEARLY = 5
 
 
 def _new_keys(store: Store, policy: Policy, *, is_new: bool) -> bytes:
-    """What *store* does not say yet of the page keys of its job; empty if there is nothing, or nobody knows."""
+    """The mark on page keys that *store* lacks; empty if it lacks none, or if the kind of its keys is not known."""
     if is_new:
         return URL_KEYS if policy.has_url_keys else b""
     was_known = store.get_many(Family.META, (KEYS_KEY,))[0] == URL_KEYS
@@ -97,14 +97,14 @@ class Crawl:
     Methods without a docstring are those of :class:`.api.SessionPort` and :class:`.api.CrawlPort`, which describe them.
 
     Args:
-        store: Where it is remembered. The caller writes what :meth:`take_changes` returns.
+        store: Its store. The caller writes there what :meth:`take_changes` returns.
         policy: How cash is spent.
         now: Seconds since the epoch.
         shard: Which shard of a job it is (:class:`~.shard.Shard`).
 
     Attributes:
         politeness: For how long hosts are left alone.
-        counters: What was done, in all runs.
+        counters: Counts of what was done, in all runs.
         harvest: How many pages were relevant, in all runs of a crawl for a topic.
         sample: Pages set aside for people to label.
 
@@ -230,7 +230,7 @@ class Crawl:
             remote=self._remote,
         )
         self._ahead, self._prefetching = getattr(store, "read_ahead", 0), prefetching(store)
-        # What is known of robots.txt files is only kept here, so that it is in the same commits.
+        # Data about robots.txt files is only stored here, so that it is in the same commits.
         self._robots = BlobTable(store, Family.ROBOTS)
         tables: dict[Family, Table] = {
             Family.PAGES: self.pages.table,
@@ -379,7 +379,7 @@ class Crawl:
         return max(instant, self._not_before), name
 
     def _later(self, when: NotBefore | Empty) -> NotBefore | Empty:
-        """What *when*, which the frontier says, is for the crawl."""
+        """Earliest instant for the whole crawl, if the frontier says *when*."""
         instant = min(when.instant if isinstance(when, NotBefore) else inf, self._revisits.when())
         is_held = isinstance(when, NotBefore) and when.is_held
         return NotBefore(max(instant, self._not_before), is_held) if instant != inf else Empty()
@@ -613,7 +613,7 @@ class Crawl:
     def same_as(self, key: bytes) -> bytes:
         return self._merging.same_as(key)
 
-    # -- what is only kept here, to be in the same commits
+    # -- data of callers, stored in the same commits
 
     def robots(self, key: bytes) -> bytes | None:
         return self._robots.get(key)
@@ -661,7 +661,7 @@ class Crawl:
     # -- orders that look at the whole graph
 
     def rescoring(self) -> Callable[[], Ranking] | None:
-        """What computes the scores of all pages, if it is time; not to be changed: run it in any thread."""
+        """A function that computes the scores of all pages, to be run in any thread; ``None`` if it is not time."""
         return self._scores.task()
 
     def rescored(self, scores: Ranking, now: float, begin: int = 0, n: int | None = None) -> int:

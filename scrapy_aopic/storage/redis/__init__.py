@@ -1,7 +1,7 @@
 """A job's rows, shards and letters on a Redis or Valkey server.
 
-* :mod:`.store`: the store, and what writes to several
-* :mod:`.store_state`: what a process keeps of a store in memory
+* :mod:`.store`: the store, and commits to several
+* :mod:`.store_state`: the part of a store that a process keeps in memory
 * :mod:`.transaction`: commits, of one store or several
 * :mod:`.keys`: names of keys
 * :mod:`.leaves`: rows in hashes, like the lowest level of a B+ tree
@@ -10,12 +10,12 @@
 * :mod:`.read_ahead`: reads rows before they are wanted
 * :mod:`.frozen_view`: a view of the store as of one commit
 * :mod:`.replacing`: puts a whole store in the place of another
-* :mod:`.salvage`: reads what is left of a damaged store
+* :mod:`.salvage`: reads the rest of a damaged store
 * :mod:`.connect`: imports the Redis library and connects; finds jobs
 * :mod:`.connection`: one connection
 * :mod:`.server_checks`: whether the server is set to keep data
 * :mod:`.server_lock`: the lock on a store, which expires: one writer at a time
 * :mod:`.membership`: shards and workers of a job
 * :mod:`.mailboxes`: letters that wait
-* :mod:`.shared_lessons`: what workers learn
+* :mod:`.shared_lessons`: lessons of workers about a topic
 """

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .connection import Connection
 
 _MOST_SCANS = 2_000
-"""Times 1,000 keys that are looked through for jobs."""
+"""Batches of 1,000 keys that are searched for jobs, at most."""
 
 
 def connect(address: Address) -> Connection:
@@ -23,7 +23,7 @@ def connect(address: Address) -> Connection:
 
     Raises:
         SettingError: If the URL or a parameter is wrong.
-        StorageError: If the server cannot be reached, or does not let us in; or if redis-py is missing.
+        StorageError: If the server cannot be reached, or refuses the login; or if redis-py is missing.
     """
     try:
         from .connection import Connection  # noqa: PLC0415 (an extra)

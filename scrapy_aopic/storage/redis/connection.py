@@ -76,7 +76,7 @@ def _client(address: Address) -> redis.Redis:
         "socket_connect_timeout": TIMEOUT,
         "retry": Retry(NoBackoff(), 0),  # redis-py's own would try for seconds, while nothing else goes on
         **address.parameters,
-        # What the replies are like is not the user's choice.
+        # The form of replies is not the user's choice.
         "decode_responses": False,
         "protocol": 2,
     }
@@ -100,7 +100,7 @@ class Connection:
     A connection that the server has dropped meanwhile (it may close idle ones) is made again once.
 
     Attributes:
-        n_opened: Connections that were made: what is watched ends with each.
+        n_opened: Connections that were made; a new one watches nothing.
     """
 
     def __init__(self, address: Address) -> None:
@@ -145,7 +145,7 @@ class Connection:
         self.n_opened += 1
 
     def pin(self, run: bytes = b"") -> bytes:
-        """Use no other run of the server than *run*, by default the one that is there now; returns which that is.
+        """Use only the run *run* of the server, by default the present one; returns its name.
 
         Raises:
             LostError: If another run is there.
@@ -163,7 +163,7 @@ class Connection:
         return self._run
 
     def unpin(self) -> None:
-        """Use whatever run there is."""
+        """Use any run of the server from now on."""
         self._run = b""
 
     def _read_run(self) -> bytes:
@@ -188,7 +188,7 @@ class Connection:
         return self.checked(self.inquire(*commands))
 
     def inquire(self, *commands: Sequence[Argument]) -> list[Reply]:
-        """The same as :meth:`ask`, but errors among the replies are returned.
+        """Like :meth:`ask`, but return errors among the replies.
 
         Raises:
             StorageError: If the server cannot be reached.
@@ -204,7 +204,7 @@ class Connection:
                 raise self.unreachable("read", error) from error
 
     def watch(self, *keys: bytes) -> None:
-        """Let the next :meth:`transact` do nothing if one of *keys* has changed until then, or if nobody knows.
+        """Have the next :meth:`transact` do nothing if one of *keys* may have changed until then.
 
         Raises:
             StorageError: If the server cannot be reached.
@@ -240,7 +240,7 @@ class Connection:
         return self.checked(replies, "write to")
 
     def checked(self, replies: Iterable[Reply], action: str = "read") -> list[Reply]:
-        """The *replies* to an *action*, such as those in a transaction, if none is an error.
+        """Return *replies* to an *action*, of a transaction for example, none of which is an error.
 
         Raises:
             StorageError: If one is.
@@ -290,10 +290,10 @@ class Connection:
                 raise ConnectionError("the server closed the connection")
             self._reader.feed(data)
 
-    # -- replies that nobody waits for
+    # -- replies that are taken later
 
     def send_ahead(self, *commands: Sequence[Argument]) -> None:
-        """Send *commands*, and wait for nothing: :meth:`came` has their replies in their order, as they come.
+        """Send *commands* without waiting: :meth:`came` returns their replies in order, as they arrive.
 
         Raises:
             OSError: If the connection broke; then none of what was sent ahead has a reply.

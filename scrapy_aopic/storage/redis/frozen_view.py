@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .leaves import Leaves, Rows
 
 _LIFE = 60.0
-"""Seconds after which a view that has died costs the writer nothing any more."""
+"""Seconds after which the writer forgets a view that has died."""
 
 
 class RedisView:
@@ -191,7 +191,7 @@ def _begin(views: Sequence[RedisView]) -> None:
 
 
 def forget_view(connection: Connection, keys: Keys, view: bytes) -> None:
-    """Remove what the server keeps for a *view*.
+    """Remove the keys of a *view* from the server.
 
     Raises:
         StorageError: If the server cannot be reached.

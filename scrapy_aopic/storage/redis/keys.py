@@ -12,15 +12,15 @@ All keys begin with the job's key in braces, a hash tag, so that a cluster keeps
 ``saved:ID``        leaves that changed since the view ID was opened, as ``N:separator``
 ``seeds``           names of the lists of seeds that wait
 ``seeds:NAME``      such a list, in pieces
-``old:ID:N:sep..``  what such a leaf was like then; absent if it had no rows
+``old:ID:N:sep..``  the rows of such a leaf then; absent if it had none
 ``cut``             of a job in shards: how many, and by which list of public suffixes (:mod:`.membership`)
 ``beginning``       there while such a job is made
 ``workers``         processes that crawl such a job, by their tokens
-``states``          what each shard was like at its last commit
+``states``          the state of each shard at its last commit
 ``mail:S``          letters to shard S, by sender and number (:mod:`.mailboxes`)
 ``sS:...``          all of the above but the last eight, of shard S of a job that has several
-``lessons``         what the workers of such a job learn from each other, for a topic (:mod:`.shared_lessons`)
-``learned``         what one of them knew, for those that start later
+``lessons``         lessons of the workers of such a job for each other, about a topic (:mod:`.shared_lessons`)
+``learned``         the knowledge of one of them, for those that start later
 ``grades``          how many pages were graded for a topic, and were relevant
 ``homes``           of a job whose shards are on disks: which job folder has each (:mod:`scrapy_aopic.storage.disk_workers`)
 ``folders``         where these folders are
@@ -44,16 +44,16 @@ if TYPE_CHECKING:
     from scrapy_aopic.storage.address import Address
 
 _KEY_CHARACTERS = 200
-"""Characters of a job's key, at most: each key of the job has them."""
+"""Characters of a job's key, at most: each of its keys begins with them."""
 
 
 class Head(NamedTuple):
     """The value of ``head``.
 
     Attributes:
-        format: Of the rows.
-        token: Of who may commit.
-        number: Of the last commit.
+        format: Format of the rows.
+        token: Token of the process that may commit.
+        number: Number of the last commit.
     """
 
     format: int

@@ -1,4 +1,4 @@
-"""How the rows of a family lie in Redis hashes: cut into leaves by key, like the lowest level of a B+ tree. No I/O.
+"""The rows of a family in Redis hashes: cut into leaves by key, like the lowest level of a B+ tree. No I/O.
 
 1. A leaf is a hash of up to :data:`MOST_ROWS` rows, small enough for Redis to keep it in one piece (a listpack), which
    takes a third of the memory of a key for each row. It is named by its *separator*: the leaf of a key is the one
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 MOST_ROWS = 128
-"""Rows of a leaf, at most, but for what its last batch added. Redis looks through half of a leaf for each row that it
+"""Rows of a leaf, at most, apart from those that its last batch added. Redis searches half of a leaf for each row that it
 reads: a microsecond."""
 
 _BULK_ROWS = 2 * MOST_ROWS
@@ -47,8 +47,8 @@ class Change:
     Attributes:
         puts: New values.
         deletes: Keys whose rows go.
-        n_rows: How many rows it has afterwards, if that is known.
-        n_added: How many it has more than before otherwise, by the replies to the commands.
+        n_rows: Number of its rows afterwards, if that is known.
+        n_added: Otherwise, by how many that number grew, by the replies to the commands.
     """
 
     separator: bytes

@@ -1,4 +1,4 @@
-"""Where letters between shards wait on a server: in a box for each shard, or for each home of shards.
+"""Letters between shards that wait on a server, in a box for each shard, or for each home of shards.
 
 Rule: a letter stays until its receiver has shown that it has applied it, so each letter that was posted
 is in its box, or in what the receiver has shown.
@@ -185,14 +185,14 @@ def read_bundle(fields: Sequence[bytes]) -> list[Addressed]:
 class HomeMail:
     """A box for each home of shards: a stream of *bundles*, each with all that a process has posted for the home at once.
 
-    So what is posted, read and removed takes a command for each home, not for each pair of shards, and what was read is not
-    asked for again. A bundle is removed when all letters in it were read.
+    So posting, reading and removing take a command for each home, not for each pair of shards, and a bundle that was read is not
+    read again. A bundle is removed when all letters in it were read.
 
-    Ids of entries are only used to go on from the last one that was seen. If a server without its past gives smaller ones,
+    Ids of entries are only used to go on from the last one that was seen. If a server that has lost its data gives smaller ones,
     letters are missed until their senders send them again.
 
     Args:
-        own: Name of the home whose box is read; ``""`` if none is.
+        own: Name of the home whose box is read; ``""`` for none.
 
     Attributes:
         homes: Name of the home of each shard that has one.

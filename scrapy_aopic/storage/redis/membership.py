@@ -4,8 +4,8 @@
    damage one: letters and states are copies of what a commit holds, posted after that commit has landed, and the server
    logs them after it. So whatever the server loses, a letter never outlives the commit that wrote it.
 2. A process that crawls, a *worker*, is alive if it has reported within the lock timeout, by the server's clock.
-3. The *state* of a shard says what its last commit was like, and names that commit. One look shows all states and the
-   heads of all shards at one moment.
+3. The *state* of a shard has the figures of its last commit, and names that commit. One look returns the states and heads of
+   all shards as of one moment.
 """
 
 from __future__ import annotations
@@ -75,13 +75,13 @@ class ShardState(NamedTuple):
     Attributes:
         head: Head of its store after that commit, which no other commit has.
         worker: Token of the worker that made it.
-        is_idle: Whether it had nothing to do, and nothing in flight.
-        sums: What it adds to the sums of the job.
+        is_idle: Whether the shard had nothing to do, and nothing in flight.
+        sums: Its part of the sums of the job.
         sent: Number of the last letter to each other shard.
         got: Number of the last letter of each other shard that was applied.
         counts: Pages queued, visited and failed, and hosts.
-        sent_units: Units in all letters to each other shard; kept elsewhere, if at all.
-        got_units: Units in all letters of each other shard that were applied; the same.
+        sent_units: Units in all letters to each other shard; only with shards on disks, and under a key of their own.
+        got_units: Units in all letters of each other shard that were applied; likewise.
     """
 
     head: str
@@ -111,14 +111,14 @@ class ClusterState:
     Attributes:
         now: The server's time, in seconds since the epoch.
         asked: When the request was sent (``time.monotonic``).
-        heard: When the reply came (``time.monotonic``).
-        run: Of the server.
+        heard: When the reply arrived (``time.monotonic``).
+        run: Name of the run of the server.
         homes: Name of the home of each shard that has one; ``None`` if the stores are on the server.
         seed_lists: Names of the lists of seeds that wait on the server.
         workers: The workers that are alive, by token, in the order in which they came.
-        states: Of the shards that have one.
-        heads: Of the stores of all shards; ``""`` for one that was never opened.
-        is_owned: Whether a process has it open, for all shards.
+        states: States of the shards that have one, by number.
+        heads: Heads of the stores of all shards; ``""`` for one that was never opened.
+        is_owned: For each shard, whether a process has it open.
         letters: New letters to the shards of the worker.
     """
 
@@ -138,7 +138,7 @@ class ClusterState:
     def is_quiet(self) -> bool:
         """Whether no shard had anything to do at its last commit, and every letter had arrived.
 
-        Then none will have, unless somebody gives it seeds, or a time comes.
+        Then none will have, unless it gets seeds or a host becomes due.
         """
         states = self.states
         if len(states) < len(self.heads):
@@ -386,17 +386,17 @@ class Registry:
         *,
         joins: bool = True,
     ) -> ClusterState:
-        """Post, and look at all shards after it, with the letters to those in *own* that were not brought before.
+        """Post, then read the states of all shards, and the letters to those in *own* that were not read before.
 
         Args:
-            states: What is shown.
-            letters: What is sent, with the shard that each is for.
-            read: Letters that shards have read for good, which are removed.
-            own: Shards of this worker, and which time it has opened each: for that, nothing was brought before.
+            states: States to show.
+            letters: Letters to send, each with its receiver.
+            read: Letters that commits of shards here hold, which are removed.
+            own: Shards of this worker, each with the number of its opening: a new opening reads all letters again.
             joins: Whether to report that this worker is alive.
 
         Raises:
-            LostError: If this worker may post nothing any more; a ``GoneError`` if the job is another one, or none.
+            LostError: If this worker may post nothing any more; a ``GoneError`` if the job is another one, or gone.
             StorageError: If the server cannot be reached, or something is damaged; what was posted may be posted once more.
         """
         keys, stores = self._keys, self._stores
@@ -452,10 +452,10 @@ class Registry:
         )
 
     def _check_same(self, cut: bytes | None) -> None:
-        """Do nothing if the job that is cut as *cut* says is the one that this worker began with.
+        """Check that the job that is cut as *cut* says is the one that this worker began with.
 
         Raises:
-            GoneError: If it is not; with homes, it is told again how it is cut.
+            GoneError: If it is not; with homes, *cut* is written again.
         """
         if self._cut is None:
             self._cut = cut

@@ -1,11 +1,11 @@
-"""Rows of a :class:`~.store.RedisStore` that are read before they are wanted, so that nobody waits for the server.
+"""Reads rows of a :class:`~.store.RedisStore` before they are wanted, so that a crawl does not wait for the server.
 
-1. Requests for rows go out on the connection that reads, and their replies are taken as they come. A read
-   of a row before it came waits for the rest of the time only.
-2. A row that came is what the store has: a batch that is to change it removes it here, whatever becomes of the batch.
-3. What is under way while a batch is carried out does not count: the server may read such a row before the batch or after
-   it, and a leaf that the batch cuts does not have it any more.
-4. Each row is handed out once, and all are forgotten when there are :data:`MOST`: who wanted them wants them no more.
+1. Requests for rows go out on the connection that reads, and their replies are taken as they arrive. A read of a row that has
+   not arrived waits for the rest of the time only.
+2. A row here is as in the store: a batch that is to change it removes it here, even if the batch then fails.
+3. Rows under way while a batch is carried out do not count: the server may read such a row before the batch or after it, and a
+   leaf that the batch cuts does not have it any more.
+4. Each row is handed out once. When there are :data:`MOST`, all are forgotten, because those that wait so long are not wanted.
 """
 
 from __future__ import annotations

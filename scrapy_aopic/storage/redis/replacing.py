@@ -1,6 +1,6 @@
-"""Puts stores and lists on a server in the place of others: all of them in one transaction, so that nobody ever sees half of that.
+"""Replaces stores and lists on a server by others, all of them in one transaction, so that half of it is never seen.
 
-A store is made beside, under the number of a shard that no job has, and then its keys are renamed. All keys of a job have one
+A store is first made under the number of a shard that no job has, and then its keys are renamed. All keys of a job have one
 hash tag, so a node of a cluster does that, too.
 """
 
@@ -99,12 +99,12 @@ def put_pieces(
     *more: Sequence[Argument],
     unless: tuple[bytes, Callable[[set[bytes]], bool]] | None = None,
 ) -> None:
-    """Let *key* have the list *pieces*, of which nobody sees a part, and carry out the commands *more* with it.
+    """Store the list *pieces* under *key* and carry out the commands *more*, all at once.
 
-    The server forgets what is left of a process that was killed.
+    The remains of a process that was killed expire on the server.
 
     Args:
-        unless: The key of a set, and what says of its members whether nothing is to be done.
+        unless: The key of a set, and a function that says, by its members, whether nothing is to be done.
 
     Raises:
         StorageError: If the server does not take them.
@@ -128,7 +128,7 @@ def put_pieces(
 
 
 def remove_store(place: Address) -> None:
-    """Remove all rows, and the head, of a store that nobody has open.
+    """Remove all rows, and the head, of a store that no process has open.
 
     Raises:
         StorageError: If the server cannot be reached.

@@ -38,7 +38,7 @@ def chunks(items: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:
 
 
 def seal(family: Family, rows: Mapping[bytes, bytes], keys: Iterable[bytes]) -> list[bytes]:
-    """Each of the *keys*, and after it its value in *rows* as it is stored."""
+    """The *keys*, each followed by its value in *rows* as it is stored."""
     return [
         part
         for key in keys

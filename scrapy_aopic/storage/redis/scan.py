@@ -28,7 +28,7 @@ class Scan(Iterator[tuple[bytes, bytes]]):
     """The rows of the leaves *separators* within *bounds*, the second of which they do not reach; leaf by leaf.
 
     Attributes:
-        family: Whose rows they are.
+        family: Family of the rows.
         saved: Leaves that changed after the scan began, and before it came to them.
     """
 
@@ -65,7 +65,7 @@ class Scan(Iterator[tuple[bytes, bytes]]):
         self.saved: dict[bytes, Rows] = {}
 
     def ahead(self, touched: Iterable[bytes]) -> list[bytes]:
-        """Those of the leaves *touched* that it has yet to read, and that are not saved."""
+        """The leaves of *touched* that it has yet to read, and that are not saved."""
         to_come = {*self._separators[self._at :]}
         return [each for each in touched if each in to_come and each not in self.saved]
 

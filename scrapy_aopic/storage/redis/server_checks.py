@@ -1,4 +1,4 @@
-"""Whether a server keeps what it is given: looked at once, when a crawl opens its job."""
+"""Checks whether a server is set to keep its data: once, when a crawl opens its job."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def check_server(connection: Connection, address: Address) -> None:
 
 
 def _warn_of_losses(address: Address, config: dict[str, str], *, has_log: bool) -> None:
-    """Say what a crash of the server undoes, if that is more than a second."""
+    """Warn of how much a crash of the server undoes, if that is more than a second."""
     if has_log:
         if config.get("appendfsync") == "no":
             logger.warning(

@@ -5,8 +5,8 @@
    change anything any more, however late it wakes up.
 2. The *lock* under ``owner`` keeps a second writer from opening the job while the first one lives. It expires by the
    server's clock alone, and is renewed at a third of its time, by a thread, so that no pause of the event loop ends it.
-3. A writer that could not renew its lock in time stops by its own clock, without having been told.
-4. A process that finds a lock waits for its end, at most, to see whether it is renewed.
+3. A writer that could not renew its lock in time stops by its own clock, even if it cannot reach the server.
+4. A process that finds a lock waits until it expires, at most, to see whether it is renewed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _GONE = "its keys are gone from the server"
 
 
 def job_gone(job: Address) -> GoneError:
-    """The error for a *job* that was taken away under a crawl."""
+    """The error for a *job* that has disappeared during a crawl."""
     return GoneError(
         f"The job in {job} is gone: {_GONE}, which was emptied, or they were removed, renamed or replaced by another job. Put a "
         "copy back with 'scrapy aopic restore', or begin anew from the seeds."
@@ -63,15 +63,14 @@ class ServerLock:
     """The right to change the job at *address*, until it is closed or lost.
 
     Args:
-        task: What it is needed for, for the message to others.
+        task: What it is needed for, for messages of other processes.
         waits: Whether to wait until a lock expires that may not be renewed any more.
         is_pinned: Whether it ends with the run of the server: see rule 4 of :mod:`.connection`.
 
     Attributes:
-        head: What ``head`` is, or will be once the first commit is made, with the token of this lock; the store counts
-            its commits here.
+        head: The value of ``head``, with the token of this lock; the store counts its commits here.
         is_new: Whether there was no job.
-        run: Of the server, if it is pinned.
+        run: Run of the server, if it is pinned.
 
     Raises:
         InUseError: If another has the job open.
@@ -110,7 +109,7 @@ class ServerLock:
         self._thread.start()
 
     def _wait(self, *, waits: bool) -> None:
-        """Take the lock; wait for the end of another that is not renewed, if it *waits*."""
+        """Take the lock; if it *waits*, wait until another one expires that is not renewed."""
         taken = (b"SET", self._keys.owner, self._owner, b"NX", b"PX", self._milliseconds)
         before: tuple[bytes, int] | None = None
         while True:
@@ -156,12 +155,12 @@ class ServerLock:
         raise StorageError(f"The store in {self._address} is in use: another process keeps committing to it.")
 
     def next_head(self) -> Head:
-        """The head after the next commit, if that lands: its number is that of no commit that was tried before."""
+        """The head after the next commit, if that lands; no commit that was tried before had its number."""
         self._number += 1
         return self.head._replace(number=self._number)
 
     def check(self) -> None:
-        """Do nothing if the job is still ours, as far as is known without asking the server.
+        """Check that the job is still ours, as far as is known without asking the server.
 
         Raises:
             LostError: If it is not.
@@ -182,8 +181,8 @@ class ServerLock:
     def is_fading(self) -> bool:
         """Whether half of it has passed without a renewal, so that nothing new should be begun.
 
-        What is under way, such as a transfer, then has the other half to end before anybody else can have the job. A
-        lock that can be renewed never gets there.
+        A transfer that is under way then has the other half to end before another process can have the job. A lock that can be
+        renewed never gets there.
         """
         return time.monotonic() > self._until - self._milliseconds / 2000
 

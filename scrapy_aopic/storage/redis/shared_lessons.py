@@ -1,10 +1,10 @@
-"""Where the workers of a job on a server tell each other what they learn, and keep what they know for those who come.
+"""Lessons of the workers of a job on a server for each other, and their knowledge for workers that start later.
 
-It is a stream of the last lessons, the counts of all pages that were graded, and one worker's knowledge with its place in
-the stream: a worker that starts goes on with that, and with the lessons behind it.
+The server has a stream of the last lessons, the counts of all graded pages, and one worker's knowledge with its place in the
+stream: a worker that starts goes on with that, and with the lessons after it.
 
-Any worker writes the knowledge, without compare-and-set: an older one that comes late only lets its reader
-learn more from the stream.
+Any worker may write the knowledge, without compare-and-set: if an older one arrives late, its reader only learns more from the
+stream.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class Heard(NamedTuple):
     """New lessons of the stream.
 
     Attributes:
-        place: Of its last entry.
+        place: Place of its last entry.
         entries: New ones, oldest first.
-        pages: Pages of the job that were graded.
-        relevant: Those of them that are relevant.
+        pages: Graded pages of the job.
+        relevant: Relevant ones among them.
         has_more: Whether there may be more entries.
     """
 
@@ -47,7 +47,7 @@ class Heard(NamedTuple):
 
 
 class LessonBoard:
-    """One worker's way to it; one thread uses it at a time.
+    """One worker's access to the lessons; one thread uses it at a time.
 
     Raises:
         StorageError: If the server cannot be reached.
@@ -59,13 +59,13 @@ class LessonBoard:
         self._connection = connect(address)
 
     def known(self) -> tuple[bytes, bytes]:
-        """The knowledge that was kept last, after its place in the stream; the beginning and nothing if none was."""
+        """The place in the stream of the knowledge that was stored last, and the knowledge; the beginning and nothing if there is none."""
         data = self._connection.ask((b"GET", self._known))[0] or b""
         place, _, known = data.partition(b" ")
         return (place, known) if place.replace(b"-", b"", 1).isdigit() else (BEGINNING, b"")
 
     def keep(self, place: bytes, known: bytes) -> None:
-        """Keep what was *known* at a *place* in the stream.
+        """Store what was *known* at a *place* in the stream.
 
         Raises:
             StorageError: If the server does not take it, or that is not known.
@@ -77,7 +77,7 @@ class LessonBoard:
         return _numbers(self._connection.ask((b"HMGET", self._grades, b"pages", b"relevant"))[0])
 
     def look(self, place: bytes) -> Heard:
-        """Read what is new behind *place*.
+        """Read the entries after *place*.
 
         Raises:
             StorageError: If the server cannot be reached.

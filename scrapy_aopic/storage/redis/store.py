@@ -1,13 +1,13 @@
-"""Keeps a crawl in Redis or Valkey: the process that crawls keeps nothing that must survive it.
+"""Stores a crawl in Redis or Valkey: everything that must survive the process is on the server.
 
-1. Rows lie in leaves: see :mod:`.leaves`. A read is one request, however many rows it is of.
+1. Rows lie in leaves: see :mod:`.leaves`. A read is one request, for any number of rows.
 2. A batch is one transaction, which also compares and moves on the head of the job: see :mod:`.server_lock`. The
    server appends a transaction to its file as a whole, so after any crash of the server the job is as after one of
    its commits.
 3. Commands are sent before the lock is taken under which the server carries them out, so that a reader waits little longer
    than the server itself needs: see :mod:`.transaction`.
-4. Before a leaf changes, its rows are saved for those who still have to see them: in memory for the scans of this store,
-   on the server (``COPY``) for the views that other processes have open (:mod:`.frozen_view`).
+4. Before a leaf changes, its rows are saved for scans and views that still have to read them: in memory for the scans of this
+   store, on the server (``COPY``) for the views that other processes have open (:mod:`.frozen_view`).
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class RedisStore(RedisStoreState):
     """The store of the job at *address*; made if there is none.
 
     Args:
-        task: What it is opened for, for the message to others.
-        is_one_of_many: Whether it is one of the stores of a job: the server was looked at, and one that another process
-            has open is left to that.
+        task: What it is opened for, for messages of other processes.
+        is_one_of_many: Whether it is one of several stores of a job: then the server was checked before, and a store that
+            another process has open is refused at once.
 
     Attributes:
         read_ahead: See :class:`~scrapy_aopic.core.ports.Store`.
-        most_steps: The same; some 60 rows each, for which the server needs 10 ms.
+        most_steps: See there; a step has some 60 rows, for which the server needs 10 ms.
 
     Raises:
         StorageError: If another process has it open, it is damaged, or the server does not work.
@@ -152,8 +152,8 @@ class RedisStore(RedisStoreState):
 
     @property
     def run(self) -> bytes:
-        """Run of the server after which a store that is one of many is lost: see rule 4 of :mod:`.connection`. Shards know of
-        each other what a server that has lost its end may know no more."""
+        """Run of the server to which a store that is one of many is pinned: see rule 4 of :mod:`.connection`. After a restart,
+        shards may know of letters that the server has lost."""
         return self.lock.run
 
     @property
@@ -162,7 +162,7 @@ class RedisStore(RedisStoreState):
         return self.lock.head.packed()
 
     def check_lock(self) -> None:
-        """Do nothing if the job is still this process's, as far as that is known without asking the server.
+        """Check that the job is still this process's, as far as that is known without asking the server.
 
         Raises:
             LostError: If it is not.
@@ -171,7 +171,7 @@ class RedisStore(RedisStoreState):
 
     @property
     def is_fading(self) -> bool:
-        """Whether so little is left of the lock that nothing new should be begun."""
+        """Whether the lock may expire so soon that nothing new should be begun."""
         return self.lock.is_fading
 
     def size_bytes(self) -> int:

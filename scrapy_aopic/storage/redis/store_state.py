@@ -1,4 +1,4 @@
-"""The state of a store that a process has open: its leaves, its locks, and the scans that still have to see what changes."""
+"""The state of a store that a process has open: its leaves, its locks, and the scans that still have to read its rows."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class RedisStoreState:
         self.is_closed = False
 
     def check_open(self) -> None:
-        """Do nothing if it is open.
+        """Check that it is open.
 
         Raises:
             StorageError: If it is not.
@@ -75,11 +75,11 @@ class RedisStoreState:
         return not (self.is_closed or self.broken or self.lock.is_lost)
 
     def check_writable(self) -> None:
-        """Do nothing if it is open and takes writes, as far as that is known without asking the server.
+        """Check that it is open and takes writes, as far as that is known without asking the server.
 
         Raises:
             LostError: If the job is another process's.
-            StorageError: If it takes none for another reason.
+            StorageError: If it takes no writes for another reason.
         """
         self.check_open()
         if self.broken:

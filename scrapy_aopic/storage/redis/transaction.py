@@ -58,9 +58,9 @@ _MOST_TO_CUT = 100
 
 
 class StoreWatch:
-    """A connection that commits are sent by, and the heads and views of stores since it watches these for the next commit.
+    """The connection for commits, with the heads and views of the stores that it watches for the next commit.
 
-    One thread at a time uses it, and the connection is used for nothing else: each transaction ends all that is watched.
+    One thread at a time uses it, and the connection is used for nothing else, because each transaction ends all watches.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -139,7 +139,7 @@ class StoreCommit:
             self.fail(error)
 
     def fail(self, error: StorageError) -> None:
-        """It was not stored, because of *error*."""
+        """Note that it was not stored, because of *error*."""
         self.failure, self.is_done = error, True
 
     # -- before anything is sent
@@ -205,10 +205,10 @@ class StoreCommit:
     # -- the transaction
 
     def is_ready(self, head: Reply, views: Sequence[bytes], connection: Connection) -> bool:
-        """Compare *head* and *views* with what they should be: whether it may be carried out if they stay so.
+        """Compare *head* and *views* with the expected ones; returns whether the commit may be carried out if they stay so.
 
-        Otherwise it is done, because it has landed before or because the store is lost, or the store has to be looked at again.
-        So has every store then: requests that may be repeated may have opened another connection, on which nothing is watched.
+        If it may not, it is done (it landed before, or the store is lost), or the heads and views of all stores must be read again:
+        requests that may be repeated may have opened another connection, which watches nothing.
 
         Raises:
             StorageError: If the head cannot be parsed, or the server cannot be reached.
@@ -225,7 +225,7 @@ class StoreCommit:
         return self._save_for(views, connection)
 
     def _count_again(self, connection: Connection) -> None:
-        """Read how many rows the leaves have that changed, as the replies to the changes are lost."""
+        """Read the number of rows of the changed leaves, because the replies to the changes are lost."""
         leaf = self.store.keys.leaf
         for family, plan in self._plans.items():
             commands = [(b"HLEN", leaf(family, each)) for each in plan.touched]
@@ -256,11 +256,11 @@ class StoreCommit:
 
     @property
     def commands(self) -> list[Sequence[Argument]]:
-        """Its part of the transaction."""
+        """The commands of its part of the transaction."""
         return self._saving + self._changing
 
     def stop_readers(self, locks: ExitStack) -> None:
-        """Let nobody read the store until *locks* are released. Idempotent."""
+        """Have reads of the store wait until *locks* are released. Idempotent."""
         if not self._is_locked:
             locks.enter_context(self.store.reading)
             self._is_locked = True
@@ -285,7 +285,7 @@ class StoreCommit:
         store.ahead.changed(self._batch)
 
     def carried_out(self, replies: Sequence[Reply], late_replies: Sequence[Reply]) -> None:
-        """The server has carried it out, with *replies* to :attr:`commands` and *late_replies* to :attr:`late`."""
+        """Note that the server has carried it out, with *replies* to :attr:`commands` and *late_replies* to :attr:`late`."""
         for reply in replies:
             if isinstance(reply, ReplyError):
                 # The others were carried out: only a key of another kind in the place of ours can be the reason.
@@ -371,7 +371,7 @@ def _carry_out(commits: Sequence[StoreCommit], watch: StoreWatch) -> None:
     """
     connection = watch.connection
     broken: list[OSError] = []
-    # Nobody reads the stores from the first attempt until it is known whether that has landed.
+    # The stores are not read from the first attempt until it is known whether that has landed.
     with ExitStack() as locks:
         for _ in range(_ATTEMPTS):
             if not (todo := _undone(commits)):
@@ -393,7 +393,7 @@ def _carry_out(commits: Sequence[StoreCommit], watch: StoreWatch) -> None:
 def _are_ready(
     commits: Sequence[StoreCommit], seen: Sequence[tuple[Reply, Reply]], connection: Connection
 ) -> bool:
-    """Whether all *commits* may be carried out, whose stores were *seen* like that."""
+    """Whether all *commits* may be carried out, given the heads and views that were *seen*."""
     n_ready = 0
     for each, (head, views) in zip(commits, seen, strict=True):
         with each.failing():
@@ -402,7 +402,7 @@ def _are_ready(
 
 
 def _execute(commits: Sequence[StoreCommit], watch: StoreWatch, locks: ExitStack) -> None:
-    """Let the server carry out *commits*, which it does not if what is watched has changed.
+    """Have the server carry out *commits*, unless a watched key has changed.
 
     Raises:
         StorageError: If the server refuses, or a leaf cannot be read; nothing was done.
