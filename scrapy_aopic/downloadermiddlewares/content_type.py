@@ -19,8 +19,6 @@ logger = logging.getLogger(__name__)
 _OF_SCRAPY = frozenset({Response, TextResponse, HtmlResponse, XmlResponse, JsonResponse})
 """Classes that are replaced: those of a download handler have what ours lack."""
 
-_SHOWN = 200
-
 
 class ContentTypeMiddleware:
     """Makes an HTML response of one that browsers treat as HTML though its type is a list, missing, or says nothing.
@@ -58,12 +56,12 @@ class ContentTypeMiddleware:
         """Count *response*, which is read as of type *kind*; the first one is logged."""
         assert self._crawler.stats is not None
         self._crawler.stats.inc_value("aopic/types/guessed")
-        stated = b", ".join(response.headers.getlist("Content-Type")).decode("latin-1")[:_SHOWN]
+        stated = b", ".join(response.headers.getlist("Content-Type")).decode("latin-1")
         self._first.warning(
             "odd",
             "%(url)s says %(stated)s of its type and is read as %(kind)s, as browsers do; further such responses are "
             "only counted (aopic/types/guessed)",
-            url=response.url[:_SHOWN],
+            url=response.url,
             stated=f'"{stated}"' if stated else "nothing",
             kind=kind,
         )

@@ -54,9 +54,6 @@ from scrapy_aopic.web.url_rules import FAULTS
 
 logger = logging.getLogger(__name__)
 
-_SHOWN = 200
-"""Characters of a URL that are shown in the log."""
-
 _NAMED = 10
 """Most rules that a message names."""
 
@@ -223,7 +220,7 @@ class PolitenessMiddleware:
         self._first.warning(
             error.reason,
             "%(url)s is not fetched, because %(why)s; further ones are only counted (aopic/safety/refused)",
-            url=request.url[:_SHOWN],
+            url=request.url,
             why=error,
         )
 

@@ -49,7 +49,6 @@ MAX_DEPTH = 3
 _PRIORITY = -3
 """Priority of the request for a sitemap: it waits like a page with an eighth of its cash."""
 
-_SHOWN = 200
 _WEB = ("http://", "https://")
 
 LEFT_OUT = {
@@ -137,7 +136,7 @@ class Sitemaps:
             self._first.warning(
                 "bad",
                 "%(url)s is no sitemap that can be read; further ones are only counted (aopic/sitemaps/bad)",
-                url=response.url[:_SHOWN],
+                url=response.url,
             )
 
     def _note(self, url: str, left_out: Counter[str]) -> None:
@@ -148,7 +147,7 @@ class Sitemaps:
                 reason,
                 "%(url)s is not followed in full, because %(why)s; further cases are only counted "
                 "(aopic/sitemaps/left_out/%(reason)s)",
-                url=url[:_SHOWN],
+                url=url,
                 why=LEFT_OUT[reason].format(n=n),
                 reason=reason,
             )

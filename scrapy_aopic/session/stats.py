@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from scrapy_aopic.job.job import Job
 
 
+_MAX_SHOWN = 500
+"""Characters of a URL, or of another text, that are shown in the log; hostile ones have a megabyte."""
+
 _EVERY = 0.1
 """Seconds for which the collector may be behind: to tell it of one name takes some 3 us (Scrapy 2.19), and a page has six."""
 
@@ -107,9 +110,13 @@ class FirstOnly:
 
 
 def _shown(what: dict[str, object]) -> dict[str, object]:
-    """*what* without what a terminal would obey: some of it is text of hosts."""
+    """*what* with texts that are short, and that a terminal shows and does not obey: some of them are text of hosts."""
     shown = what.copy()
     for name, value in what.items():
-        if isinstance(value, str | BaseException) and not (text := str(value)).isprintable():
-            shown[name] = printable(text)
+        if isinstance(value, str | BaseException):
+            text = str(value)
+            if len(text) > _MAX_SHOWN:
+                shown[name] = f"{printable(text[:_MAX_SHOWN])}..."
+            elif not text.isprintable():  # an error keeps its class otherwise
+                shown[name] = printable(text)
     return shown

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 from scrapy import Request
 from scrapy.http import Response
+from scrapy.signalmanager import SignalManager
 from scrapy.utils.defer import deferred_f_from_coro_f
 from support.small_web import Follow, crawl
 
@@ -19,7 +20,7 @@ from scrapy_aopic.core.records import host_key, page_key
 from scrapy_aopic.core.revisits import Version
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.session.links.found_link import FoundLink
-from scrapy_aopic.session.stats import Stats
+from scrapy_aopic.session.stats import FirstOnly, Stats
 from scrapy_aopic.session.trouble import Trouble, guarded
 from scrapy_aopic.session.visit import Visit
 
@@ -131,7 +132,7 @@ class Engine:
         self._slot = SimpleNamespace(**{"inprogress": sets["inprogress"]} if inprogress is not None else {})
         self.said: list[str] = []
         self.in_work = InWork(
-            cast("Any", SimpleNamespace(engine=self)),
+            cast("Any", SimpleNamespace(engine=self, signals=SignalManager())),
             lambda request: self.said.append(f"transferred {request.url[-1]}"),
             lambda request: self.said.append(f"finished {request.url[-1]}"),
         )
@@ -211,6 +212,18 @@ def test_the_collector_is_told_ten_times_a_second(monkeypatch: pytest.MonkeyPatc
     assert [name for name, _ in told] == ["pages"] * 3
     stats.flush()
     assert sum(n for _, n in told) == 30
+
+
+def test_a_text_of_a_stranger_is_logged_in_short_and_as_a_terminal_shows_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    first = FirstOnly(logging.getLogger("test"), cast("Any", SimpleNamespace(spider=None)))
+    first.warning("long", "%(url)s", url=f"http://a.test/\x1b{'x' * 1_000_000}")
+    first.warning("error", "%(error)r", error=ValueError("short"))
+    long, error = (record.getMessage() for record in caplog.records)
+    assert long.startswith("http://a.test/ xx")
+    assert len(long) < 1000
+    assert error == "ValueError('short')"
 
 
 def test_an_error_is_logged_once_of_each_kind_and_always_counted(caplog: pytest.LogCaptureFixture) -> None:

@@ -32,9 +32,6 @@ logger = logging.getLogger(__name__)
 _CANNOT_BE = ("invalid", "scheme", "host", "port")
 """Reasons to refuse a row of a list of seeds: no errback would hear of the failure."""
 
-_SHOWN = 200
-"""Characters of a URL that are shown in the log; hostile ones have a megabyte."""
-
 
 _NETWORKS: WeakKeyDictionary[Crawler, ReferenceType[Networks]] = WeakKeyDictionary()
 
@@ -181,7 +178,7 @@ class Admission:
             "content type",
             "Skipped the body of %(url)s: its content type %(kind)s is not in AOPIC_CONTENT_TYPES; later ones are only counted "
             "(aopic/outcomes/content type)",
-            url=_short(response.url),
+            url=response.url,
             kind=kind,
         )
         return UnwantedTypeError(f"{response.url} is {kind}, which AOPIC_CONTENT_TYPES leaves out")
@@ -196,7 +193,7 @@ class Admission:
             "cookies",
             "%(url)s needs cookies, and they are neither sent nor kept, because the add-on turns them off: set "
             "COOKIES_ENABLED = True to log in. Further such requests are not logged",
-            url=_short(request.url),
+            url=request.url,
         )
 
     def _judge(self, request: Request, page: str) -> JudgedUrl:
@@ -219,8 +216,8 @@ class Admission:
             reason,
             "%(url)s%(where)s is not queued, because %(why)s; further ones are only counted "
             "(aopic/urls/refused/%(reason)s)",
-            url=_short(judged.url),
-            where=f" on {_short(page)}" if page else "",
+            url=judged.url,
+            where=f" on {page}" if page else "",
             why=FAULTS[reason],
             reason=reason,
         )
@@ -246,7 +243,3 @@ class Admission:
     def _count(self, name: str) -> None:
         assert self._crawler.stats is not None
         self._crawler.stats.inc_value(name)
-
-
-def _short(url: str) -> str:
-    return url if len(url) <= _SHOWN else f"{url[:_SHOWN]}..."
