@@ -14,8 +14,8 @@ crawl::
     min(shards, key=lambda shard: shard.best(now))  # where to lease next, of several that have anything
 
 Rule 1: one process at a time writes a store (*fencing*): its batch is applied only if the commit before it is the last
-one that this process knows. Whoever finds that it is not drops the shard unwritten. The core does not see to that, the
-store does; what the core sees to is that everything else may go wrong.
+one that this process knows. A process that finds that it is not drops the shard without writing. The store ensures
+that, not the core; the core ensures that everything else may go wrong.
 
 Rule 2: letters may be lost, doubled, late and out of order. Those that come too early or once more change nothing; the
 worker sends what is not acknowledged again, from time to time and when a shard was opened.

@@ -53,7 +53,7 @@ class Guard:
     """Decides about requests.
 
     Args:
-        token: What a visitor has to know.
+        token: The secret that visitors know.
         host: Address or name that the server listens on.
         port: Port that the server listens on.
     """

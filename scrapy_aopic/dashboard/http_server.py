@@ -354,7 +354,7 @@ class Server(ThreadingMixIn, HTTPServer):
         OSError: If it cannot listen there.
 
     Attributes:
-        port: That it listens on.
+        port: Port that it listens on.
     """
 
     daemon_threads = True

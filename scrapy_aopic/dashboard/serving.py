@@ -22,7 +22,7 @@ BEAT = 0.25
 """Seconds between looks at whether a client waits."""
 
 PORTS = range(6810, 6830)
-"""Where a dashboard may be if no port is asked for, the first that is free: near the port of Scrapyd."""
+"""Ports for a dashboard if none is set; the first free one is taken. They are near the port of Scrapyd."""
 
 
 class Serving(NamedTuple):

@@ -335,7 +335,7 @@ class Post:
     Attributes:
         sender: The shard, as it was opened.
         number: Which shard.
-        run: Of the server, on which it was opened.
+        run: Run of the server on which it was opened.
         letters: Letters to shards of other processes.
         near: Letters to shards of this process. They are handed in when the rest is posted, so that no shard hears of this one
             before its state is shown.

@@ -50,8 +50,8 @@ class WatchedStore:
     """*store* as the crawl reads it.
 
     Attributes:
-        read_ahead: That of the store.
-        prefetch, has_come: Those of the store; ``None`` if it does not do that.
+        read_ahead: As of the store.
+        prefetch, has_come: Methods of the store; ``None`` if it has none.
         most_steps: Steps of the crawl after which a commit is due however long the interval is.
         failed_read: The error of the first read that failed, maybe in the middle of a step, so that memory holds no state that a
             crawl can be in; ``None`` if none has failed.
@@ -261,7 +261,7 @@ class Commits:
         """Take note of a commit that ended; start the next one when it is due. Never waits.
 
         Args:
-            steps: Of the crawl since the last tick; 0 if there will be another one soon.
+            steps: Steps of the crawl since the last tick; 0 if there will be another one soon.
         """
         self._steps += steps
         if self._write is not None:

@@ -55,8 +55,8 @@ class OnDisk:
 
     Args:
         cut: How the job is cut.
-        policy: Of its crawl.
-        kind: Of the stores.
+        policy: Policy of its crawl.
+        kind: Kind of the stores (``AOPIC_STORE``).
         memory_mb: Size of the caches of all stores together.
 
     Attributes:

@@ -178,7 +178,7 @@ class Job:
         It may not while another process may have the store, or may soon have it.
 
         Args:
-            lease: Of the page that is requested; ``None`` for a request that is not for a page.
+            lease: Lease of the page that is requested; ``None`` for a request that is not for a page.
 
         Returns:
             ``None`` if the host may always be requested.
@@ -262,7 +262,7 @@ class Job:
         """Take note of commits that ended; start the next ones when they are due. Never waits.
 
         Args:
-            steps: Of the crawl since the last tick.
+            steps: Steps of the crawl since the last tick.
 
         Returns:
             Whether there may be something to lease now that was not there before.

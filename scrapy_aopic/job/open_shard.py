@@ -131,7 +131,7 @@ class OpenShard:
         """Whether a host of it may still be requested, because no other process can have the shard meanwhile.
 
         Args:
-            lease: Of the page that is requested; ``None`` for a request that is not for a page.
+            lease: Lease of the page that is requested; ``None`` for a request that is not for a page.
         """
         return is_safe(self._owner) and (lease is None or self.shard.is_leased(lease))
 

@@ -226,7 +226,7 @@ class Shards:
         """The page under *key* of the host called *host*, if a shard knows it that is held.
 
         Args:
-            lease: Of the page that links to it: see rule 2.
+            lease: Lease of the page that links to it: see rule 2.
         """
         number = self._number(host)
         if lease is not None and self._number(lease.host) != number:
@@ -331,7 +331,7 @@ class Shards:
         """Hand out the best page over all shards whose host may be fetched from at *now*.
 
         Args:
-            hold_late: As of :meth:`scrapy_aopic.core.api.SessionPort.lease`; a host of any shard counts that is free by then.
+            hold_late: See :meth:`scrapy_aopic.core.api.SessionPort.lease`; a host of any shard counts that is free by then.
         """
         first, is_held = inf, False
         ready: list[tuple[Standing | None, ClusterShard]] = []

@@ -73,10 +73,10 @@ class SharedLearning:
     """Lessons of this worker, called *worker*, for the others, and theirs for it.
 
     Args:
-        harvest: Of the job; kept up to date here.
+        harvest: Harvest of the job; kept up to date here.
 
     Attributes:
-        known: What the job had learned when this worker began; empty for nothing.
+        known: The knowledge that the job had when this worker began; empty for none.
         workers: Their number, which the owner keeps up to date.
 
     Raises:

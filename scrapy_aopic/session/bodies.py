@@ -62,7 +62,7 @@ class _Page(NamedTuple):
     """A page that is to be read.
 
     Attributes:
-        n_bytes: That its body has.
+        n_bytes: Bytes of its body.
         is_packed: Whether it will have more.
     """
 

@@ -35,7 +35,7 @@ class Estimates:
         """Values by the names that ``AOPIC_ITEM_FIELDS`` allows; ``None`` if the page is not known.
 
         Args:
-            names: What is wanted besides importance, cash, history and visits, since it takes more look-ups than those.
+            names: Further values that are wanted, beside importance, cash, history and visits; they take more look-ups.
         """
         try:
             key = self._session.keys(request)[1]

@@ -52,7 +52,7 @@ class Intake:
         max_links: Links of a page that are paid; further ones are queued without cash.
 
     Attributes:
-        keeps_requests: Whether a request that somebody still has comes out of the queue as that object.
+        keeps_requests: Whether a request that still has references comes out of the queue as the same object.
         value: Gives links of a visit that goes on what they are worth for a topic; ``None`` if nothing does.
     """
 

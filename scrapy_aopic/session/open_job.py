@@ -58,17 +58,17 @@ class OpenJob:
 
     Attributes:
         job: The job itself.
-        admission: What may be queued, under which URL.
+        admission: The rules on URLs and content types.
         earlier: Pages that an earlier crawl has fetched, with which the job goes on; ``None`` if there was none.
         persists: Whether what is queued is there in the next run.
         recrawls: Whether pages are visited again.
         max_links: Links of a page that are paid (``AOPIC_MAX_LINKS``).
         max_wait: Seconds that a crawl waits with nothing else to do (``AOPIC_MAX_WAIT``).
         min_convergence: 1/|H| below which the crawl ends (``AOPIC_MIN_CONVERGENCE``).
-        content_seen: What counts as the same text (``AOPIC_CONTENT_SEEN``).
-        topic: What pages are to be relevant to; ``None`` for no topic.
+        content_seen: When texts count as the same (``AOPIC_CONTENT_SEEN``).
+        topic: The topic of the crawl; ``None`` for none.
         reports: Whether a report is printed at the end (``AOPIC_REPORT``).
-        history: Where what the crawl was like is kept; ``None`` if nowhere.
+        history: The history of the crawl; ``None`` if it is not kept.
         dropped: Links that do not reach the queue.
         seeds: The job folder in which seeds wait, or a temporary one; ``None`` if none can.
 
@@ -135,7 +135,7 @@ class OpenJob:
         self._state = StateKeeper.replacing(crawler, self._lock)
 
     def _watch_control(self, folder: Path | None, address: Address | None) -> ControlWatch | None:
-        """See what is asked of the job, if it outlives this run."""
+        """Watch the control settings of the job, if it outlives this run."""
         if address is not None:
             return ControlWatch(ServerPlace(address))
         if folder is not None and self._lock is not None and self.persists:

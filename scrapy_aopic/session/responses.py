@@ -62,7 +62,7 @@ class Responses:
     """Notes what responses show, with the visits that they belong to.
 
     Args:
-        seen: What counts as the same text (``AOPIC_CONTENT_SEEN``).
+        seen: When texts count as the same (``AOPIC_CONTENT_SEEN``).
         recrawls: Whether pages are visited again.
     """
 

@@ -148,7 +148,7 @@ class Seeding:
         place = None if self._are_seen else self._keys.of_url(url)
         if place is None or self._job.seeded(place[1], place[0]) is not None:
             self._send(Request(url, meta={SEED: seed, PURPOSE: SEEDED}))
-        else:  # nobody would look at the request, whose making takes longer than all the rest
+        else:  # the request would not be looked at, and making it takes longer than all the rest
             host, key = place
             self._take(seed, key, None, Link(key, host, encode_url(url)))
 
@@ -180,7 +180,7 @@ class Seeding:
             self.drop(request.url)
 
     def drop(self, url: str) -> None:
-        """The seed with *url* does not reach the queue: it is out of bounds, or somebody has dropped it."""
+        """Note that the seed with *url* does not reach the queue: it is out of bounds, or a middleware has dropped it."""
         domains = getattr(self._spider, "allowed_domains", None)
         reason = "offsite" if domains and not url_is_from_any_domain(url, domains) else "signal"
         self._dropped.note(reason, url, "")
@@ -196,7 +196,7 @@ class Seeding:
         except ANY_ERROR:
             self._dropped.note("error", request.url, "")
             self._stats.count("aopic/seeds/dropped")
-            raise  # it is logged by whoever guards the scheduler
+            raise  # the guard of the scheduler logs it
 
     def _enqueue(self, request: Request, seed: Seed) -> bool:
         host, key = self._keys(request)

@@ -129,20 +129,20 @@ class Session:
         is_open: Whether it has not been closed.
         job: The open job.
         keys: Finds the page keys of requests.
-        admission: What may be queued, under which URL.
+        admission: The rules on URLs and content types.
         targets: Admits links.
         visits: The visits under way.
         intake: Takes requests.
         bodies: Lets pages be read one after the other.
         footprint: The memory of the process.
-        responses: What responses show.
-        pacer: What the downloader's middlewares need.
-        stats: What is counted.
+        responses: Reads responses.
+        pacer: Paces hosts, for the downloader's middlewares.
+        stats: Counts.
         trouble: Deals with errors.
         focus: Grades pages and values links for a topic; ``None`` if there is none.
         watch: Takes snapshots.
         dropped: Notes links that do not reach the queue.
-        steering: What an operator asks of the crawl.
+        steering: Applies the control settings of an operator.
     """
 
     has_shortcuts = True
@@ -446,7 +446,7 @@ class Session:
         if (self._recrawls and isinstance(job.crawl.when(), NotBefore)) or self._has_seeds():
             return True
         has_work = job.crawl.has_work(job.clock())
-        # The engine asks when it has nothing else to do; with visits in work, somebody else does.
+        # The engine calls this when it is idle; with visits in work, others call it.
         if has_work and not len(self.visits) and self._is_impatient():
             self._closing.close(WAITING)
         return has_work or not job.is_quiet
@@ -466,7 +466,7 @@ class Session:
         return self._dispatch.n_set_aside if not self.job.is_broken else 0
 
     def _idle(self) -> None:
-        """Give a crawl its reason if pages are left when it ends; it goes on if somebody else wants it to."""
+        """Give a crawl its reason if pages are left when it ends; it goes on if a handler of another extension wants that."""
         if not self.is_open:
             return
         if self._n_set_aside():

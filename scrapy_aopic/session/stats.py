@@ -32,7 +32,7 @@ class Stats:
     """Counts in memory, and tells Scrapy's collector ten times a second: a page makes some forty counts under a few names.
 
     Attributes:
-        counts: What was counted since then, by name; to be increased.
+        counts: Counts by name since the collector was last told; to be increased.
     """
 
     def __init__(self, collector: StatsCollector) -> None:
@@ -82,7 +82,7 @@ class FirstOnly:
     """Logs the first message of each kind; further ones are for the stats.
 
     Args:
-        logger: That of the module that has something to say.
+        logger: Logger of the module that logs.
     """
 
     def __init__(self, logger: Logger, crawler: Crawler) -> None:

@@ -23,14 +23,14 @@ logger = logging.getLogger(__name__)
 
 
 class Steering:
-    """Holds the crawl of *job* to what is asked of it.
+    """Applies the control settings of an operator to the crawl of *job*.
 
     Args:
-        watch: Sees what is asked; ``None`` if nobody can ask, because the job is gone after this run.
+        watch: Reads them; ``None`` if there can be none, because the job is gone after this run.
 
     Attributes:
-        control: What is in force.
-        asked: The same for people.
+        control: The settings in force.
+        asked: These settings as figures of a snapshot.
         holds_back: Whether :meth:`wait` may say anything else than 0.
     """
 
@@ -47,7 +47,7 @@ class Steering:
         self.look()
 
     def look(self) -> bool:
-        """Put into force what is asked now; returns whether that is something else than before."""
+        """Put the present settings into force; returns whether they have changed."""
         watch = self._watch
         if watch is None:
             return False
@@ -89,7 +89,7 @@ class Steering:
         return max(self._next_at - now, 0.0) if control.rate else 0.0
 
     def gap(self, host: str) -> float:
-        """Seconds between requests to the host called *host*, at least; 0 if no gap was asked for."""
+        """Seconds between requests to the host called *host*, at least; 0 if none is set."""
         return self.control.gap(host)
 
     def requested(self, now: float) -> None:

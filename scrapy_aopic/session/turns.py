@@ -23,7 +23,7 @@ class Turns:
 
     def __init__(self) -> None:
         self.ends_at = perf_counter() + TURN
-        """Instant (``time.perf_counter``) at which the turn is over: whoever takes many short steps looks at it first."""
+        """Instant (``time.perf_counter``) at which the turn is over: many short steps in a row compare it themselves first."""
 
     async def step(self) -> None:
         """A step is done: let the event loop go on if the turn is over."""

@@ -123,7 +123,7 @@ class Visit:
         has_arrived: Whether the response is here, and waits for the others that are read.
         answer: The response of the downloader, until it is known whether it redirects.
         unwanted: The error for the errback, if the response is not read.
-        is_conditional: Whether the host was asked only for what has changed.
+        is_conditional: Whether the request asked for the page only if it has changed.
         is_duplicate: Whether another page had its text before.
         is_excess: Whether that one has other links, and there are too many such pages.
         reading: Its reading for the topic; ``None`` if it was not read.
@@ -210,7 +210,7 @@ class Visit:
     # -- its request and the response
 
     def asked_if_changed(self) -> None:
-        """The host is asked only for what has changed."""
+        """The request is conditional: the host sends the page only if it has changed."""
         self.is_conditional = True
 
     def downloaded(self) -> None:

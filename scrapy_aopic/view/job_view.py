@@ -149,7 +149,7 @@ class View:
     """The stores of a job as of one moment; a crawl may be using them.
 
     Args:
-        stores: Those of all shards, in the order of their numbers; the only one of a job in one piece.
+        stores: Stores of all shards, in the order of their numbers; the only one of a job in one piece.
 
     Attributes:
         stores: The stores as they are to be read.

@@ -225,7 +225,7 @@ _MEASURES: dict[str, Callable[[HostRecord, float], float]] = {
     "waiting": lambda host, now: max(host.opens_at - now, 0.0) if host.row else 0.0,
     "budget": lambda host, _: host.queued if host.row[:2] in (LATE, BEHIND) else 0,
 }
-"""By what hosts are ordered that are asked for, as of an instant; those for which it is 0 are left out."""
+"""The figure by which hosts of a kind are ordered, as of an instant; hosts with 0 are left out."""
 
 
 class HostLists:

@@ -130,7 +130,7 @@ def shard_figures(
     """The shards with *rows* in a snapshot.
 
     Args:
-        workers: Those that are alive; ``None`` if that is not known.
+        workers: Workers that are alive; ``None`` if that is not known.
     """
     return ShardFigures(
         n=len(rows),

@@ -29,9 +29,9 @@ class PageCounts(msgspec.Struct, frozen=True, kw_only=True):
     """Pages by state.
 
     Attributes:
-        known: All of them: queued, visited and failed.
-        queued: That wait, those in flight included.
-        visited: Redirects included.
+        known: All pages: queued, visited and failed.
+        queued: Pages that wait, including those in flight.
+        visited: Visited pages, including redirects.
         dead: Queued on dead hosts, as far as these are on the disk.
         blocked: Queued on hosts that are blocked, as far as these had their turn; 0 of a stored job.
         in_flight: Handed out to the engine and not settled; ``None`` of a stored job.
@@ -152,8 +152,8 @@ class TransferFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Transfers, robots.txt included.
 
     Attributes:
-        n: Those that ended.
-        seconds: How long they took together.
+        n: Transfers that ended.
+        seconds: Their durations added up.
         bytes: Bytes of response bodies, as transferred.
         durations: How many took up to each of :data:`scrapy_aopic.core.counters.BOUNDS`, and longer.
         errors: With a status of 500 or more.
@@ -236,7 +236,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
         starved_seconds: Seconds that ``starved`` is made of, since the process began.
         memory: Bytes in memory.
         memory_limit: Bytes that it should not exceed (``AOPIC_MEMORY_MB``).
-        pid: Of the process.
+        pid: Process id.
     """
 
     loop_lag: float | None = None
@@ -291,18 +291,17 @@ class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ShardFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """The shards of a job, and who crawls them.
+    """The shards of a job and their workers.
 
     Attributes:
-        n: How many there are: 1 of a job in one piece.
-        held: Those that the process holds that this snapshot is of; of a stored job those that any worker holds, ``None`` if
-            that is not known.
+        n: Number of shards; 1 for a job in one piece.
+        held: Number of shards that this process holds; of a stored job, that any worker holds, ``None`` if that is not known.
         alive: Workers that were alive when the shards were last looked at; ``None`` if that is not known.
         sent: Letters that were sent between shards; ``None`` in the process of a worker, which does not know.
-        on_the_way: Of these, letters that were not applied yet; the same.
+        on_the_way: Of these, letters that were not applied yet; ``None`` in the same case.
         is_quiet: Whether no shard has anything to do, and no letter is on the way; ``False`` in the process of a worker.
-        each: All of them; empty in the process of a worker.
-        workers: Those that are alive; the same.
+        each: All shards; empty in the process of a worker.
+        workers: Workers that are alive; empty in the process of a worker.
     """
 
     n: int = 1
@@ -336,7 +335,7 @@ class HostRow(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         name: Key of its download slot, mostly its name in URLs.
-        state: As in :class:`HostCounts`, a word.
+        state: Its state, a name of :class:`HostCounts`.
         queued: Pages queued.
         visited: Pages that were visited or failed.
         transfer: Seconds that its last transfer took, 0 if there was none.
@@ -364,7 +363,7 @@ class TopicFigures(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         pages: Pages that were read and graded.
-        relevant: Of these, relevant ones.
+        relevant: Relevant pages among them.
         harvest: Part of the graded pages that are relevant.
         lately: Part of the last :data:`scrapy_aopic.core.focus.harvest.LATELY` graded pages; ``None`` if no store was read.
     """
@@ -425,14 +424,15 @@ Limit = Literal[
     "politeness",
     "none",
 ]
-"""What limits a crawl, in a word (:mod:`.verdict`); ``none`` if no reason was found, as in the first moments."""
+"""The limit of a crawl, in a word (:mod:`.verdict`); ``none`` if none was found, as in the first moments."""
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What limits a crawl.
+    """The limit of a crawl.
 
     Attributes:
-        sentence: The same for people, with its figures.
+        limit: In a word.
+        sentence: In a sentence for people, with its figures.
     """
 
     limit: Limit = "none"
@@ -444,7 +444,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         at: The moment.
-        verdict: What limits the crawl.
+        verdict: The limit of the crawl.
         is_live: Whether it is of a crawl that runs in the process; else it is of the last commit of a store.
         is_closed: Whether the job was closed with that commit; ``False`` of a crawl that runs, or died.
         spider: Name of the spider, empty of a stored job.
@@ -454,13 +454,13 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         order: Name of the crawl's order.
         problem: Why the figures are older than they should be; empty if they are not.
         unread: Why no store was read, so that only what the server of the job knows is there; empty if one was.
-        control: What an operator asks of the crawl.
+        control: The control settings of an operator.
         counted_since: Instant from which outcomes, transfers, deferrals, refusals and times in the queue are counted;
             that at which the job began unless an older version crawled a part of it. ``None`` if no store was read.
         mean_rate: Pages settled a second since the job began, pauses included; ``None`` at its beginning.
         rate: ``None`` before the first second of a run, and of a stored job unless its commits or its history show one.
-        limit: What limits the crawl, in a word (:data:`Limit`), as its history says of the minute before a commit;
-            empty of a crawl that runs, and if the history does not say.
+        limit: The limit of the crawl, in a word (:data:`Limit`), as its history has it for the minute before a commit;
+            empty for a crawl that runs, or if the history has none.
         outcomes: Visits by class (:data:`scrapy_aopic.core.counters.OUTCOMES`).
         put_back: Pages that went back to the queue without a visit.
         deferred: Of these, by reason: ``host down``, ``robots.txt``.
@@ -474,7 +474,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         connections: ``None`` of a stored job.
         machine: ``None`` of a stored job, unless its history says something of the minute before the commit.
         shards: In the process of a worker, all other figures are of the shards that it holds.
-        counted: ``None`` unless it was asked for.
+        counted: Figures that take a look at all pages and hosts; ``None`` unless they were wanted.
         slow: Hosts in memory with the longest last transfers, slowest first.
         failing: Hosts in memory with the most errors in a row, worst first.
         waiting: Hosts in memory that wait longest.

@@ -78,7 +78,7 @@ def read_snapshot(
 
     Args:
         counts: Whether to add :class:`~.snapshot.Counted`, which takes a look at all pages and hosts.
-        view: Of the job, if it is open already.
+        view: The view of the job, if one is open already.
         history: Rows of :func:`.history.read_history`, if they are read already.
 
     Raises:
@@ -98,7 +98,7 @@ def read_stores(
 
     Args:
         states: States of its shards on the server. If there are any, its stores need not be readable.
-        counts, view: As for :func:`read_snapshot`.
+        counts, view: See :func:`read_snapshot`.
 
     Raises:
         StorageError: If there is no job, or it cannot be read.
@@ -220,9 +220,9 @@ def snapshot_of_sums(counters: Counters, ledgers: Sequence[Totals], harvests: Se
     """A snapshot of the sums that each commit writes, in memory or stored.
 
     Args:
-        counters: Those of all shards, added up.
-        ledgers: That of each shard, with the sums of the others.
-        harvests: That of each shard.
+        counters: Counters of all shards, added up.
+        ledgers: The ledger of each shard, with the sums of the others.
+        harvests: The harvest of each shard.
     """
     return Snapshot(
         at=0.0,
@@ -347,7 +347,7 @@ def with_surroundings(now: Snapshot, job: Place, history: Sequence[dict[str, str
     """*now* with what lies beside the stores of *job* (control settings; in a folder, history and dropped links), and its verdict.
 
     Args:
-        history: As for :func:`read_snapshot`.
+        history: See :func:`read_snapshot`.
     """
     now = replace(now, control=read_control_figures(job))
     if job.folder is not None:

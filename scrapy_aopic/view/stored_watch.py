@@ -83,8 +83,8 @@ class StoredWatch:
     """Looks at the stored *job*, for any number of threads.
 
     Args:
-        states: As :func:`.shard_states.read_states`.
-        stores: As :func:`.stored.read_stores`.
+        states: :func:`.shard_states.read_states`, or a function like it.
+        stores: :func:`.stored.read_stores`, or a function like it.
     """
 
     def __init__(

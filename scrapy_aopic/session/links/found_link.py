@@ -17,16 +17,16 @@ class FoundLink(Struct, gc=False):
         url: Its URL: as the callback has it, and in normal form once it is admitted.
         request: The request for it; ``None`` if there is only a URL.
         is_link: Whether it is a link that the page happens to have, and not made on purpose.
-        names: Those of its callback and errback, if it is for nothing but its URL and can be stored as a line of text;
+        names: Names of its callback and errback, if it is for nothing but its URL and can be stored as a line of text;
             ``None`` if it is sent as a request.
-        links: What yielded it, if there is only a URL.
+        links: The object that yielded it, if there is only a URL.
         is_canonical: Whether the page names it as its canonical page.
         is_refused: Whether it is not to be queued.
         host: Name of the host; empty if *key* is no page key.
         key: Page key; other bytes that stand for its URL if it has none, and empty if it does not count as a link.
         weight: Weight in thousandths, ``None`` if links do not differ in weight.
-        tail: What is written after its URL, if it is stored as a line.
-        kept: The request for it, if the spider has made one with the same URL, as long as somebody else has it.
+        tail: The rest of its line after the URL, if it is stored as one.
+        kept: The request for it, if the spider has made one with the same URL, as long as it has other references.
     """
 
     url: str

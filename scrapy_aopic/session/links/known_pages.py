@@ -118,7 +118,7 @@ class KnownPages:
             if not again:
                 return False, False
         if again and not is_link and request.meta.get("is_start_request"):
-            # A resumed crawl does not begin anew, but logs in again: start_urls have neither callback nor form.
+            # A resumed crawl does not start over, but logs in again: start_urls have neither callback nor form.
             is_plain = request.callback is None and request.method == "GET"
             again = not (is_plain and self._crawl.is_from_before(page))
         return is_new, again

@@ -82,7 +82,7 @@ class LinkTargets:
         admission = self._admission
         try:
             request = link.made()
-        except ValueError:  # its URL is none, which is said as of all others
+        except ValueError:  # its URL is not valid, which is reported as for all others
             admission.admit_judged(link.url, self._judge(link.url), page)
             link.is_refused = True
             return

@@ -32,7 +32,7 @@ class LinkWriter:
     """Writes links of one page as lines.
 
     Args:
-        shortcut: What happens to them on their way.
+        shortcut: The changes that middlewares make to all links of the page.
     """
 
     def __init__(self, spider: Spider, shortcut: Shortcut) -> None:

@@ -59,8 +59,8 @@ class PageLinks:
     """The links of the page of *response*, while its callback yields them.
 
     Args:
-        rules: Those of the crawl on pages.
-        shortcuts: What happens to links on their way to the scheduler.
+        rules: The rules on pages.
+        shortcuts: The changes that middlewares make to links on their way to the scheduler.
     """
 
     __slots__ = (
@@ -114,7 +114,7 @@ class PageLinks:
     # -- whether the callback waits
 
     def asks(self) -> None:
-        """The callback is asked for more. If it still owes that in the next turn of the event loop, it awaits something."""
+        """The callback was called for its next item. If that is still due in the next turn of the event loop, it awaits something."""
         self._is_asked = True
         if not self._is_watched:
             self._is_watched = True

@@ -119,7 +119,7 @@ class PageRules:
         if self._canonical == "known" or (
             self._canonical == "domain" and not is_internal(request.url, response.url)
         ):
-            # Who copies a page with its head says so, too, and need not be asked for the other one.
+            # A copy of a page with its head claims that, too, and the other page need not be fetched for it.
             if not visit.is_itself(request):
                 session.note_canonical(visit, request)
             return None

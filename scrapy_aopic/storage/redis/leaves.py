@@ -63,7 +63,7 @@ class Plan:
     """The changes of a batch to a family.
 
     Attributes:
-        changes: Of the leaves, in the order of their separators; each leaf once.
+        changes: Changes of the leaves, in the order of their separators; each leaf once.
         new: Separators of leaves that have rows for the first time.
         gone: Separators of leaves that have none any more.
     """

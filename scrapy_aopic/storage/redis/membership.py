@@ -256,7 +256,7 @@ class ShardStores(Protocol):
         Args:
             one: Reply to the first question.
             other: Reply to the second one.
-            states: Of the shards at that moment.
+            states: States of the shards at that moment.
             alive: Reports of the workers that are alive.
         """
         ...
@@ -328,8 +328,8 @@ class Registry:
         stores: Where the stores are, by default at the same *address*.
 
     Attributes:
-        token: Of this worker.
-        run: Of the server: what other runs of it have shown does not count: see rule 4 of :mod:`.connection`.
+        token: Token of this worker.
+        run: Run of the server. States and letters of other runs do not count: see rule 4 of :mod:`.connection`.
 
     Raises:
         StorageError: If the server cannot be reached.

@@ -63,7 +63,7 @@ class ServerLock:
     """The right to change the job at *address*, until it is closed or lost.
 
     Args:
-        task: What it is needed for, for messages of other processes.
+        task: The purpose for which it is taken, for messages of other processes.
         waits: Whether to wait until a lock expires that may not be renewed any more.
         is_pinned: Whether it ends with the run of the server: see rule 4 of :mod:`.connection`.
 

@@ -41,7 +41,7 @@ class RedisStore(RedisStoreState):
     """The store of the job at *address*; made if there is none.
 
     Args:
-        task: What it is opened for, for messages of other processes.
+        task: The purpose for which it is opened, for messages of other processes.
         is_one_of_many: Whether it is one of several stores of a job: then the server was checked before, and a store that
             another process has open is refused at once.
 

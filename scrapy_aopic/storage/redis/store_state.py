@@ -30,13 +30,13 @@ class RedisStoreState:
     Attributes:
         lock: The right to change it.
         reader: Connection that is used with *reading* held.
-        leaves: Of each family; they change with *writing* and *reading* held.
+        leaves: Leaves of each family; they change with *writing* and *reading* held.
         ahead: Rows that are read before they are wanted; used with *reading* held.
         writing: One commit at a time.
         reading: Leaves and rows do not change while this is held.
-        scans: Those that may not be at their end.
+        scans: Scans that may not have ended.
         to_cut: Leaves that have too many rows, or few, with these, as of the last commit.
-        broken: Why it takes no more writes; empty if it does.
+        broken: Why it takes no more writes; empty if it takes them.
     """
 
     def __init__(
