@@ -91,7 +91,7 @@ $(MIN)/.installed: pyproject.toml
 	test -x $(MIN)/bin/python || $$(command -v $(PYTHON) || command -v python3) -m venv $(MIN)
 	$(MIN)/bin/python -m pip install --quiet --disable-pip-version-check 'pip>=25.1'
 	$(MIN)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[all]' --group dev \
-	  scrapy==2.16.0 ada-url==1.26.0 msgpack==1.0.8 rocksdict==0.3.29 tqdm==4.66.1 pyarrow==16.0.0 pybloom-live==4.0.0 warcio==1.7.4 pytest==8.2.0 pytest-timeout==2.3.1 pytest-xdist==3.6.1
+	  scrapy==2.16.0 ada-url==1.26.0 msgpack==1.0.8 publicsuffixlist==1.0.2.20260723 rocksdict==0.3.28 tqdm==4.66.1 pyarrow==16.0.0 pybloom-live==4.0.0 warcio==1.7.4 pytest==8.2.0 pytest-timeout==2.3.1 pytest-xdist==3.6.1
 	touch $@
 
 $(TOOLS)/.installed: pyproject.toml

@@ -109,7 +109,7 @@ def check_suffixes(place: Place, cut: JobCut) -> None:
     if not use_list(cut.suffixes, place.read_suffixes()):
         raise StorageError(
             f"The job in {place} is cut by a list of public suffixes ({cut.suffixes}) that is not stored with it, or damaged; or this "
-            f"process already uses the one of another job ({list_name()}): use a process of its own, or the version of tldextract "
+            f"process already uses the one of another job ({list_name()}): use a process of its own, or the version of publicsuffixlist "
             "with which the job began. Nothing was changed."
         )
     logger.info(

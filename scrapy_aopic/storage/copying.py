@@ -98,7 +98,7 @@ def make_store(folder: Path, kind: Kind | None = None) -> Store:
     Raises:
         StorageError: If none can be made.
     """
-    kind = kind or best_kind(folder)
+    kind = kind or best_kind()
     if kind.is_foreign:
         folder.mkdir(parents=True, exist_ok=True)
         note_kind(folder, kind)

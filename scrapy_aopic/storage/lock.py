@@ -11,7 +11,7 @@ folder itself (``/proc/self/fd/N``), so that even a library that opens and remov
 threads of its own, cannot touch a folder that was put in its place. Elsewhere the path is only compared before each
 write.
 
-The ``filelock`` package, which comes with tldextract, was not chosen: where ``flock`` is not supported it may take the
+The ``filelock`` package, which comes with Scrapy, was not chosen: where ``flock`` is not supported it may take the
 existence of a file for a lock, which outlives a kill; and a forked child keeps what its parent has locked.
 """
 

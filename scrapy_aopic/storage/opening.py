@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import shutil
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.layout import FORMAT
@@ -33,6 +32,9 @@ logger = logging.getLogger(__name__)
 
 COPY_MB = 16
 """Megabytes for the cache of a store that is only written, or read once from its beginning to its end."""
+
+_WARNED: set[str] = set()
+"""Why the best kind could not be imported, of which the log has told: each shard of a job opens a store."""
 
 
 def exists(folder: Path) -> bool:
@@ -71,7 +73,7 @@ def open_store(folder: Path | None, kind: str = "auto", *, memory_mb: int = 64) 
     if wanted and wanted.load is None:
         return _open_in_memory(wanted)
     if found is None:
-        return _make_new(folder, wanted or best_kind(folder), memory_mb)
+        return _make_new(folder, wanted or best_kind(), memory_mb)
     _check_not_on_server(folder, found)
     check_format(folder)
     if format_of(folder) != FORMAT:
@@ -216,21 +218,22 @@ def _check_not_gone(folder: Path) -> None:
         )
 
 
-def best_kind(folder: Path) -> Kind:
-    """The best kind for a new store in *folder* that can be imported."""
-    missing: ImportError | None = None
+def best_kind() -> Kind:
+    """The best kind for a new store that can be imported; the first time that this is not the best of all, the log says why."""
+    why = ""
     for kind in KINDS.values():
         try:
-            if kind.needs:
-                import_module(kind.needs)
+            if kind.load is not None:
+                kind.load()
         except ImportError as error:
-            missing = error
+            why = f"{kind.needs} {plainly(error)}"
             continue
-        if missing is not None:
-            logger.info(
-                "The new store in %(folder)s is of the kind %(kind)s, which writes much more to the disk "
-                "than rocksdb, because rocksdict %(error)s",
-                {"folder": folder, "kind": kind.name, "error": plainly(missing)},
+        if why and why not in _WARNED:
+            _WARNED.add(why)
+            logger.warning(
+                "New stores are of the kind %(kind)s, which writes some 30 times as much to the disk as rocksdb, because "
+                "%(why)s. Install it, or set AOPIC_STORE to %(kind)s, and this warning goes.",
+                {"kind": kind.name, "why": why},
             )
         return kind
     raise AssertionError("no kind is part of Python")

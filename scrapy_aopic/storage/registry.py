@@ -139,7 +139,7 @@ class Kind:
 
     Attributes:
         name: What ``AOPIC_STORE`` calls it: a name, or an import path.
-        load: Imports its backend; ``None`` if it keeps no rows in a folder.
+        load: Imports its backend, or raises :class:`ImportError`; ``None`` if it keeps no rows in a folder.
         file: The file that a store always has once it has been opened; empty if the folder names its kind.
         remains: Patterns of files that only such a store has, so that they say what was there if *file* is gone.
         needs: The library that its backend imports; empty if that is part of Python.
@@ -164,8 +164,12 @@ class Kind:
 
 
 def _rocksdb() -> Backend:
-    from .rocksdb import RocksStore  # noqa: PLC0415 (rule 3)
-
+    try:
+        from .rocksdb import RocksStore  # noqa: PLC0415 (rule 3)
+    except ImportError:
+        raise
+    except Exception as error:  # its compiled part may raise anything
+        raise ImportError(f"{type(error).__name__}: {error}") from error
     return RocksStore
 
 

@@ -10,7 +10,7 @@
 5. An incomplete commit at the end of the log had not landed when the power failed; it is cut off. Before that, and
    before RocksDB opens anything, the logs are compared with what must be there: see ``_check_logs``.
 
-Only :mod:`rocksdict` 0.3 is known to work; what it cannot do (merge operators, comparators) is not used.
+Only :mod:`rocksdict` 0.3.28 and 0.3.29 are known to work; what it cannot do (merge operators, comparators) is not used.
 """
 
 from __future__ import annotations

@@ -230,17 +230,10 @@ async def test_who_begins_at_the_same_moment_with_other_settings_is_refused(
 @pytest.fixture
 def own_list() -> Iterator[None]:
     """Whatever list of public suffixes is used meanwhile."""
-    names = "_extract", "_is_given"
-    before = [getattr(suffixes, name) for name in names]
+    before = [*suffixes._given]
     yield
-    for name, value in zip(names, before, strict=True):
-        setattr(suffixes, name, value)
-    forget_list()
-
-
-def forget_list() -> None:
-    for remembered in (suffixes.registered_domain, suffixes.list_name, suffixes.packed_list):
-        remembered.cache_clear()
+    suffixes._given[:] = before
+    suffixes.forget()
 
 
 @pytest.mark.usefixtures("own_list")
@@ -250,16 +243,13 @@ async def test_a_job_keeps_the_list_of_public_suffixes_that_it_began_with(
 ) -> None:
     web = serve(PAGES)
 
-    class Older:
-        tlds = sorted({*suffixes._extract.tlds} - {"co.uk"} | {"a.test"})
-
-    given = zlib.compress("\n".join(Older.tlds).encode())
+    older = "\n".join(sorted({*suffixes._rules().decode().split()} - {"co.uk"} | {"a.test"})).encode()
     with monkeypatch.context() as as_older:
-        as_older.setattr(suffixes, "_extract", Older)
-        forget_list()
+        as_older.setattr(suffixes, "_given", [older])
+        suffixes.forget()
         name, packed = suffixes.list_name(), suffixes.packed_list()
-    forget_list()
-    assert packed == given
+    suffixes.forget()
+    assert zlib.decompress(packed) == older
     address = Address("aopic:follow", settings["REDIS_URL"])
     assert begin(address, JobCut(4, name), lambda: None, suffixes=packed)
     with caplog.at_level(logging.INFO):

@@ -34,6 +34,11 @@ def test_an_unlisted_suffix_is_the_last_label(suffix: str) -> None:
         ("a.b.foo.ck", "b.foo.ck"),
         ("www.ck", "www.ck"),
         *(
+            (f"{start}example.com{end}", "example.com")
+            for start in (".", "a..", "..")
+            for end in ("", ".", "..")
+        ),
+        *(
             (name, name)
             for name in (
                 *("co.uk", "github.io", "foo.ck", "com", "localhost", "", "..", "a..test", ".test"),

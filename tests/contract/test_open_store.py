@@ -62,6 +62,7 @@ def last_reported(process, n):
 def no_rocksdict(monkeypatch):
     monkeypatch.setitem(sys.modules, "rocksdict", None)
     monkeypatch.delitem(sys.modules, "scrapy_aopic.storage.rocksdb", raising=False)
+    monkeypatch.setattr("scrapy_aopic.storage.opening._WARNED", set())
 
 
 class TestOpenStore:
@@ -73,15 +74,42 @@ class TestOpenStore:
         assert not caplog.messages
 
     @pytest.mark.usefixtures("no_rocksdict")
-    def test_a_new_folder_gets_sqlite_without_rocksdict(self, tmp_path, caplog):
-        caplog.set_level(logging.INFO, "scrapy_aopic")
-        with closing(open_store(tmp_path / "job")) as store:
-            assert type(store).__name__ == "SqliteStore"
-        (message,) = caplog.messages
-        assert str(tmp_path / "job") in message
-        assert "rocksdict" in message
+    def test_new_folders_get_sqlite_without_rocksdict_and_the_log_says_so_once(self, tmp_path, caplog):
+        for name in ("job", "other", "job"):
+            with closing(open_store(tmp_path / name)) as store:
+                assert type(store).__name__ == "SqliteStore"
+        (record,) = caplog.records
+        assert record.levelname == "WARNING"
+        assert "because rocksdict is not installed" in record.getMessage()
+        assert "AOPIC_STORE" in record.getMessage()
+
+    @pytest.mark.parametrize(
+        ("fault", "why"),
+        [
+            ("import _gone_from_here", "is not installed"),
+            (
+                "raise ImportError('libsnappy.so.1 is missing')",
+                r"cannot be imported \(libsnappy.so.1 is missing",
+            ),
+            (
+                "raise RuntimeError('no such processor')",
+                r"cannot be imported \(RuntimeError: no such processor",
+            ),
+            ("", r"cannot be imported \(cannot import name 'AccessType'"),  # another version
+        ],
+    )
+    @pytest.mark.usefixtures("no_rocksdict")
+    def test_new_folders_get_sqlite_if_importing_rocksdict_fails_for_any_reason(
+        self, tmp_path, caplog, monkeypatch, fault, why
+    ):
+        (tmp_path / "rocksdict.py").write_text(fault)
+        monkeypatch.delitem(sys.modules, "rocksdict")
+        monkeypatch.syspath_prepend(tmp_path)
         open_store(tmp_path / "job").close()
-        assert len(caplog.messages) == 1
+        assert [path.name for path in (tmp_path / "job").glob("store.*3")] == ["store.sqlite3"]
+        assert re.search(f"because rocksdict .*{why}", caplog.text)
+        with pytest.raises(StorageError, match=f"needs rocksdict, which .*{why}"):
+            open_store(tmp_path / "other", "rocksdb")
 
     @each_kind
     def test_a_folder_keeps_its_kind(self, tmp_path, kind):
