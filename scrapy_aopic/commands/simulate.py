@@ -341,17 +341,17 @@ def _pages(given: str, graph: Graph) -> list[int]:
 
     by_url = {url: number for number, url in enumerate(graph.urls)}
     try:
-        pages = list(
-            dict.fromkeys(by_url[text] if text in by_url else int(text) for _, text in listed(given))
-        )
+        entries = listed(given)
     except ValueError as error:
-        what = "page numbers such as 3,14,15, or a file with one a line"
-        raise UsageError(f"--seed-pages ({given}) must be {what}{reason(error)}") from error
-    for page in pages:
-        if not 0 <= page < len(graph):
+        raise UsageError(f"--seed-pages ({given}) cannot be used{reason(error)}") from error
+    pages = []
+    for _, text in entries:
+        if text not in by_url and not (text.isdecimal() and len(text) < 20 and int(text) < len(graph)):
             raise UsageError(
-                f"--seed-pages: there is no page {page}; pages are numbered from 0 to {len(graph) - 1}"
+                f"--seed-pages: {text} is neither a number of a page, 0 to {len(graph) - 1}, nor a URL that --urls has"
             )
+        page = by_url[text] if text in by_url else int(text)
         if not graph.hosts[page]:
             raise UsageError(f"--seed-pages: the URL of page {page} has no host, so it is in no crawl")
-    return pages
+        pages.append(page)
+    return list(dict.fromkeys(pages))

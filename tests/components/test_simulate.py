@@ -308,9 +308,10 @@ def test_orders_are_compared_from_python_with_records(tmp_path: Path) -> None:
         (["--seeds", "0"], "--seeds (0) must be at least 1"),
         (["--seeds", "4"], "--seeds (4) must be at most the pages of the graph, 3"),
         (["--seed-sets", "0"], "--seed-sets (0) must be at least 1"),
-        (["--seed-pages", "0,3"], "there is no page 3"),
+        (["--seed-pages", "0,3"], "--seed-pages: 3 is neither a number of a page, 0 to 2, nor a URL"),
         (["--seed-pages", "1=0", "--seed-pages", "2"], "there are two seed sets called 1"),
-        (["--seed-pages", "0,x"], "--seed-pages (0,x) must be page numbers"),
+        (["--seed-pages", "0,x"], "--seed-pages: x is neither"),
+        (["--seed-pages", "nowhere.txt"], "--seed-pages (nowhere.txt) cannot be used"),
         (["--trap", "net"], "--trap (net) must be one of chain, tree"),
         (["--trap", "tree", "--trap-on", "mars"], "--trap-on (mars) must be one of real-host"),
         (
