@@ -164,7 +164,7 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
     runs = results.by_order([*done, *earlier])
     write(results.format_comparison(runs))
     if traps:
-        write(f"\n{results.format_traps(done)}")
+        write(f"\n{results.format_traps([*done, *earlier])}")
     if opts.plot:
         bound = runs.get("bound") or list(comparison.compare(setup, ["bound"], seed_sets))
         kind = opts.plot.suffix.removeprefix(".")

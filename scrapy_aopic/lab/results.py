@@ -40,7 +40,7 @@ def read_runs(
     Raises:
         AopicError: If the file cannot be read, or does not have a run of each order from each seed set.
     """
-    found: dict[str, dict[str, Run]] = {}
+    found: dict[tuple[str, str], dict[str, Run]] = {}
     for number, line in enumerate(read_lines(path), 1):
         try:
             run = msgspec.json.decode(line, type=Run)
@@ -48,9 +48,9 @@ def read_runs(
             raise AopicError(
                 f"{path}, line {number} is no result of simulate --json: {plainly(error)}."
             ) from error
-        found.setdefault(run.order, {})[run.seed_set] = run
+        found.setdefault((run.order, run.trap), {})[run.seed_set] = run
     runs = []
-    for order, by_name in found.items():
+    for (order, _), by_name in found.items():
         for name, seeds in seed_sets.items():
             same, n = by_name.get(name), setup.n_fetches(seeds)
             if same is None or (same.graph, same.seeds, same.fetches) != (setup.graph.name, list(seeds), n):
@@ -103,13 +103,12 @@ def format_comparison(runs: dict[str, list[Run]]) -> str:
     """All tables: shares, the first order against every other, and what politeness made of it."""
     first, *others = runs
     one = runs[first][0]
-    fetches = sorted({done.fetches for done in runs[first]})
+    seeds = _span([len(done.seeds) for done in runs[first]])
     head = (
         f"{one.graph}: {one.pages:,} pages, {one.links:,} links"
         + (f", skipped without a host: {one.skipped:,}" if one.skipped else "")
         + "; "
-        f"seed sets: {len(runs[first])} of {len(one.seeds)} pages; fetches: {fetches[0]:,}"
-        + (f" to {fetches[-1]:,}" if len(fetches) > 1 else "")
+        f"seed sets: {len(runs[first])} of {seeds} pages; fetches: {_span([done.fetches for done in runs[first]])}"
     )
     parts = [head, format_shares({name: [(r.share, r.mean) for r in each] for name, each in runs.items()})]
     if others:
@@ -136,6 +135,12 @@ def format_comparison(runs: dict[str, list[Run]]) -> str:
             lines.append(f"| {name} | {virtual:,.1f} | {idle:.3g} | {seconds:.1f} |")
         parts.append("\n".join(lines))
     return "\n\n".join(parts)
+
+
+def _span(numbers: Sequence[int]) -> str:
+    """The least and the largest of *numbers*, or the only one."""
+    low, high = min(numbers), max(numbers)
+    return f"{low:,} to {high:,}" if low < high else f"{low:,}"
 
 
 def paired(differences: Sequence[float]) -> str:

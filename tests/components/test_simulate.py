@@ -239,6 +239,10 @@ def test_traps_of_each_kind_are_planted_and_what_they_take_is_shown(
             assert run["violations"] == []
     _, out, _ = command(*arguments, "--trap-on", "one host", "--entries", 1)
     assert out.count(" | one host | 1 | 0.") == len(CHILDREN)
+    _, out, _ = command(*arguments, "--beside", tmp_path / "measured.jsonl")
+    rows = [line for line in out.splitlines() if " | chain | real-host | 3 | " in line]
+    assert [row.split(" | ")[0] for row in rows] == ["| breadth-first", "| breadth-first before"]
+    assert rows[1] == rows[0].replace("breadth-first", "breadth-first before")
 
 
 def test_results_are_compared_with_those_of_before(command: Command, tmp_path: Path) -> None:
