@@ -1,7 +1,7 @@
 """How early important pages are fetched: ours beside Scrapy's LIFO and FIFO, in real crawls.
 
     python benchmarks/order.py demo [--pages 5000]
-    python benchmarks/order.py graphs FOLDER [--only cnr-2000 ...] [--results FOLDER]
+    python benchmarks/order.py graphs FOLDER [--only cnr-2000 ...] [--results FOLDER] [--jobs 2]
 
 ``demo`` runs three crawls of the demo web of example_project from the same seeds and reads the order from its log;
 politeness is off, so that only the order differs. It prints the share of the pages' PageRank(0.85) that was gathered
@@ -126,7 +126,7 @@ def graphs(args: argparse.Namespace) -> None:
             if args.results is not None:
                 name = re.sub(r"[^\w.]+", "-", command.removeprefix("scrapy aopic simulate "))
                 words = with_results(words, args.results / f"{name}.jsonl", Path(folder, "others.jsonl"))
-            record.run(words, command)
+            record.run([*words, "--jobs", str(args.jobs)], command)
 
 
 def with_results(words: list[str], kept: Path, others: Path) -> list[str]:
@@ -155,6 +155,7 @@ def main() -> None:
     kind.add_argument("folder", type=Path)
     kind.add_argument("--only", nargs="+", help="names of graphs")
     kind.add_argument("--results", type=Path)
+    kind.add_argument("--jobs", type=int, default=1, help="processes (1)")
     kind.set_defaults(run=graphs)
     args = parser.parse_args()
     args.run(args)
