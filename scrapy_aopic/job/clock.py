@@ -35,23 +35,23 @@ class ServerTime(NamedTuple):
 
     Attributes:
         instant: The time reported, in seconds since the epoch.
-        asked: When the request was sent (``time.monotonic``).
-        heard: When the reply arrived (``time.monotonic``).
+        sent_at: When the request was sent (``time.monotonic``).
+        received_at: When the reply arrived (``time.monotonic``).
     """
 
     instant: float
-    asked: float
-    heard: float
+    sent_at: float
+    received_at: float
 
     @property
     def earliest(self) -> float:
         """Seconds by which its clock is ahead of ``time.monotonic``, at least."""
-        return self.instant - self.heard
+        return self.instant - self.received_at
 
     @property
     def latest(self) -> float:
         """Seconds by which its clock is ahead of ``time.monotonic``, at most."""
-        return self.instant - self.asked
+        return self.instant - self.sent_at
 
 
 class JobClock:
@@ -89,15 +89,15 @@ class SharedClock(JobClock):
     ahead of the server's, and each knows how far behind it may be: instants that it gives away are later by that much.
 
     Args:
-        heard: The server's time.
+        reply: The server's time.
     """
 
-    def __init__(self, heard: ServerTime) -> None:
+    def __init__(self, reply: ServerTime) -> None:
         super().__init__()
         self.jump = 0.0
         self._setting = threading.Lock()
         self._floor = 0.0
-        self._offset, self._latest, self._heard_at = heard.earliest, heard.latest, heard.heard
+        self._offset, self._latest, self._received_at = reply.earliest, reply.latest, reply.received_at
 
     def __call__(self) -> float:
         """The instant now."""
@@ -108,18 +108,18 @@ class SharedClock(JobClock):
         """Seconds by which it may be behind the server's, and thus behind that of another process."""
         return max(self._latest - self._offset, 0.0)
 
-    def hear(self, heard: ServerTime) -> None:
+    def adjust(self, reply: ServerTime) -> None:
         """Follow the server's time: forward at once; back by standing still, if it is little."""
         with self._setting:
-            drift = _DRIFT * max(heard.heard - self._heard_at, 0.0)
-            self._latest, self._heard_at = min(self._latest + drift, heard.latest), heard.heard
-            if self._latest < heard.earliest:  # the server's clock was set
-                self._latest = heard.latest
-            earliest = max(self._offset - drift, heard.earliest)
-            if earliest > heard.latest + _STANDSTILL:
+            drift = _DRIFT * max(reply.received_at - self._received_at, 0.0)
+            self._latest, self._received_at = min(self._latest + drift, reply.latest), reply.received_at
+            if self._latest < reply.earliest:  # the server's clock was set
+                self._latest = reply.latest
+            earliest = max(self._offset - drift, reply.earliest)
+            if earliest > reply.latest + _STANDSTILL:
                 return
             self._floor = self()
-            self._offset = min(earliest, heard.latest)
+            self._offset = min(earliest, reply.latest)
 
     def advance(self, instant: float) -> None:
         """It is *instant* already, by a shard that another process has crawled."""

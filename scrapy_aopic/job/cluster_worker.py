@@ -306,7 +306,7 @@ class ClusterWorker:
 
     def _take_look(self, look: ClusterState, own: Mapping[int, int]) -> bool:
         """Take note of a *look* that was taken for the shards *own*; returns whether it woke anything."""
-        self.clock.hear(ServerTime(look.now, look.asked, look.heard))
+        self.clock.adjust(ServerTime(look.now, look.sent_at, look.received_at))
         was_quiet, self._is_quiet, self._last_look = self._is_quiet, look.is_quiet, look
         if self.learning is not None:
             self.learning.workers = len(look.workers)

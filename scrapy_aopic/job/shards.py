@@ -83,8 +83,8 @@ def _watched(
         try:
             return method(self, *args, **kwargs)
         except StorageError as error:
-            if self._asked is not None:
-                self._asked.mark_broken(error)
+            if self._last_called is not None:
+                self._last_called.mark_broken(error)
             raise
 
     return watched
@@ -111,7 +111,7 @@ class Shards:
     def __init__(self, of: int, policy: Policy, clock: SharedClock) -> None:
         now = clock()
         self._clock = clock
-        self._asked: ClusterShard | None = None
+        self._last_called: ClusterShard | None = None
         self.held: dict[int, ClusterShard] = {}
         self.is_blocked: Callable[[str], str] | None = None
         self.counters = Counters(since=now, is_whole=True)
@@ -147,13 +147,13 @@ class Shards:
 
     def _of_name(self, name: str) -> ClusterShard | None:
         """The shard of the host called *name*, if it is held and may be changed."""
-        held = self._asked = self.held.get(self._number(name))
+        held = self._last_called = self.held.get(self._number(name))
         return None if held is None or held.has_ended or held.is_broken else held
 
     def _of_key(self, key: bytes) -> ClusterShard | None:
         """The usable shard here of the host with whose key *key* begins, if the name of that host is known here."""
         number = self._by_host.get(key[:HOST_BYTES])
-        held = self._asked = self.held.get(number) if number is not None else None
+        held = self._last_called = self.held.get(number) if number is not None else None
         return None if held is None or held.has_ended or held.is_broken else held
 
     def _each(self) -> Iterator[Shard]:
@@ -231,7 +231,7 @@ class Shards:
         number = self._number(host)
         if lease is not None and self._number(lease.host) != number:
             return None
-        held = self._asked = self.held.get(number)
+        held = self._last_called = self.held.get(number)
         return held.shard.page(key) if held is not None and not held.is_broken else None
 
     @_watched
@@ -288,7 +288,7 @@ class Shards:
         held = self._of_key(found_on) if found_on else self._of_name(link.host)
         if held is None:
             usable = (each for each in self.held.values() if not (each.has_ended or each.is_broken))
-            held = self._asked = next(usable, None)
+            held = self._last_called = next(usable, None)
             found_on = b""
         if held is None:
             self._early.append((link, is_endowed, worth))
@@ -339,7 +339,7 @@ class Shards:
             if held.wakes_at > now:
                 first = min(first, held.wakes_at)
             elif held.is_ready:
-                self._asked = held
+                self._last_called = held
                 ready.append((held.shard.best(now), held))
             elif not held.is_leaving and held.has_work(now):
                 first = min(first, now + _SOON)
@@ -350,7 +350,7 @@ class Shards:
         for standing, held in ready:
             if is_held and standing is not None:
                 continue
-            self._asked = held
+            self._last_called = held
             found = held.shard.lease(now, hold_late)
             if isinstance(found, Lease):
                 self._number(found.host)
@@ -555,7 +555,7 @@ class Shards:
         for number in numbers:
             if n_seen >= n or time.perf_counter() > until:
                 return n_changed, number.to_bytes(_NUMBER_BYTES, "big")
-            held = self._asked = self.held[number]
+            held = self._last_called = self.held[number]
             if held.has_ended or held.is_broken or held.commits.is_behind:
                 continue
             changed, end = held.shard.revalue(counted, now, key if number == at else b"", n - n_seen)

@@ -38,7 +38,7 @@ _PAUSE = 0.5
 _KEEP = 10.0
 """Seconds between two times at which what was learned is kept, some 100 kB: what comes in between is in the stream."""
 
-_MOST_HEARD = 2_000
+_MOST_RECEIVED = 2_000
 """Lessons of others that wait to be learned from, at most: the latest."""
 
 
@@ -91,8 +91,8 @@ class SharedLearning:
         self._place, self.known = self._board.known()
         self._lately = self._n_lately = 0
         self._using = threading.Lock()
-        self._told: deque[PageSeen] = deque(maxlen=MOST_LESSONS)
-        self._heard: deque[PageSeen] = deque(maxlen=_MOST_HEARD)
+        self._to_send: deque[PageSeen] = deque(maxlen=MOST_LESSONS)
+        self._received: deque[PageSeen] = deque(maxlen=_MOST_RECEIVED)
         self._news: tuple[int, int, int, int] | None = None
         self._to_keep: tuple[bytes, bytes] | None = None
         self._kept_at = time.monotonic()
@@ -107,12 +107,12 @@ class SharedLearning:
         if self.workers > 1 and chance.random() >= part_told(self.workers):
             return
         with self._using:
-            self._told.append(page)
+            self._to_send.append(page)
 
     def hear(self) -> PageSeen | None:
         """A page of another worker to learn from; ``None`` if there is none."""
         with self._using:
-            return self._heard.popleft() if self._heard else None
+            return self._received.popleft() if self._received else None
 
     def look(self) -> bool:
         """Take note of how many pages are relevant; returns whether that is news."""
@@ -149,8 +149,8 @@ class SharedLearning:
         heard = self._board.look(self._place)
         self._take(heard)
         with self._using:
-            pages, to_keep = list(self._told), self._to_keep
-            self._told.clear()
+            pages, to_keep = list(self._to_send), self._to_keep
+            self._to_send.clear()
             self._to_keep = None
         grades = [self._harvest.noted.popleft() for _ in range(len(self._harvest.noted))]
         if pages or grades:
@@ -173,7 +173,7 @@ class SharedLearning:
             if lessons.teacher != self._worker:
                 pages += lessons.pages
         with self._using:
-            self._heard.extend(pages)
+            self._received.extend(pages)
             if heard.entries:
                 self._news = heard.pages, heard.relevant, self._lately, self._n_lately
 

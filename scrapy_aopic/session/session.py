@@ -270,7 +270,7 @@ class Session:
             self.visits,
             stats=self.stats,
             lateness=partial(Lateness.of, crawler),
-            control=lambda: self.steering.asked,
+            control=lambda: self.steering.figures,
             memory_limit=self.footprint.limit,
             history=opened.history,
             dropped=opened.dropped,

@@ -88,12 +88,12 @@ class FirstOnly:
     def __init__(self, logger: Logger, crawler: Crawler) -> None:
         self._logger = logger
         self._crawler = crawler
-        self._said: set[str] = set()
+        self._logged: set[str] = set()
 
     def is_new(self, kind: str) -> bool:
         """Whether this is the first message of this *kind*; true only once."""
-        is_new = kind not in self._said
-        self._said.add(kind)
+        is_new = kind not in self._logged
+        self._logged.add(kind)
         return is_new
 
     def warning(self, kind: str, text: str, /, **what: object) -> None:

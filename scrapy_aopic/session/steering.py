@@ -30,13 +30,13 @@ class Steering:
 
     Attributes:
         control: The settings in force.
-        asked: These settings as figures of a snapshot.
+        figures: These settings as figures of a snapshot.
         holds_back: Whether :meth:`wait` may say anything else than 0.
     """
 
     def __init__(self, spider: Spider, job: Job, visits: Visits, watch: ControlWatch | None) -> None:
         self.control = Control()
-        self.asked = ControlFigures()
+        self.figures = ControlFigures()
         self.holds_back = False
         self._job = job
         self._visits = visits
@@ -63,13 +63,13 @@ class Steering:
         if control is before or control == before:
             return False
         self.control = control
-        self.asked = control_figures(control)
+        self.figures = control_figures(control)
         self.holds_back = bool(control.paused_since or control.connections or control.rate)
         if control.blocked.keys() != before.blocked.keys():
             self._job.crawl.block(control.blocks if control.blocked else None, self._job.clock())
         logger.info(
             "Control settings now in force: %(what)s",
-            {"what": "; ".join(self.asked.sentences) or "nothing"},
+            {"what": "; ".join(self.figures.sentences) or "nothing"},
             extra=self._extra,
         )
         return True

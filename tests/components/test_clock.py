@@ -237,7 +237,7 @@ def test_the_clock_of_a_worker_is_never_ahead_of_the_servers_and_knows_how_far_i
         last = 0.0
         for passes, there, back in looks:
             machines.passed += passes
-            clock.hear(machines.ask(there, back))
+            clock.adjust(machines.ask(there, back))
             assert clock() >= last, "it never goes back"
             last = clock()
             assert clock() <= machines.server + A_LOOK
@@ -253,7 +253,7 @@ def test_a_clock_that_is_corrected_makes_no_host_of_another_worker_early(
     assert fast() - slow() == pytest.approx(0.2)
     not_before, due = slow() + slow.lag + 1.0, machines.passed + 1.0
     machines.passed = due - 0.001
-    fast.hear(machines.ask(0.0, 0.0))
+    fast.adjust(machines.ask(0.0, 0.0))
     assert fast() < not_before
     machines.passed = due + 0.2
     assert fast() >= not_before
@@ -265,11 +265,11 @@ def test_a_server_whose_clock_was_set_is_followed_forward_and_not_back(
     machines = Machines(monkeypatch)
     clock = SharedClock(machines.ask(0.0, 0.01))
     machines.set_by += DAY
-    clock.hear(machines.ask(0.0, 0.01))
+    clock.adjust(machines.ask(0.0, 0.01))
     assert 0 <= machines.server - clock() <= clock.lag + 1e-6 < 0.1
     machines.set_by -= DAY
     before = clock()
     machines.passed += 5.0
-    clock.hear(machines.ask(0.0, 0.01))
+    clock.adjust(machines.ask(0.0, 0.01))
     assert clock() - before == pytest.approx(5.01), "it goes on at its pace"
     assert clock.lag == 0.0

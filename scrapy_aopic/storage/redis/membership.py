@@ -110,8 +110,8 @@ class ClusterState:
 
     Attributes:
         now: The server's time, in seconds since the epoch.
-        asked: When the request was sent (``time.monotonic``).
-        heard: When the reply arrived (``time.monotonic``).
+        sent_at: When the request was sent (``time.monotonic``).
+        received_at: When the reply arrived (``time.monotonic``).
         run: Name of the run of the server.
         homes: Name of the home of each shard that has one; ``None`` if the stores are on the server.
         seed_lists: Names of the lists of seeds that wait on the server.
@@ -128,8 +128,8 @@ class ClusterState:
     heads: list[str]
     is_owned: list[bool]
     letters: dict[int, list[PostedLetter]] = field(default_factory=dict)
-    asked: float = 0.0
-    heard: float = 0.0
+    sent_at: float = 0.0
+    received_at: float = 0.0
     run: bytes = b""
     homes: Mapping[int, str] | None = None
     seed_lists: Sequence[bytes] = ()
@@ -367,11 +367,11 @@ class Registry:
 
     def now(self) -> tuple[float, float, float]:
         """The server's time, in seconds since the epoch, and the instants (``time.monotonic``) between which it was that."""
-        asked = time.monotonic()
+        sent_at = time.monotonic()
         instant = _seconds(self._connection.ask((b"TIME",))[0])
-        heard = time.monotonic()
-        self._instant = instant, heard
-        return instant, asked, heard
+        received_at = time.monotonic()
+        self._instant = instant, received_at
+        return instant, sent_at, received_at
 
     def look(self, own: Mapping[int, int], *, joins: bool = True) -> ClusterState:
         """All shards, with the letters to those in *own* that were not brought before; see :meth:`turn`."""
@@ -409,7 +409,7 @@ class Registry:
             reported = self._reported
         if joins and self._dead:
             writes.append((b"HDEL", keys.of_job(b"workers"), *self._dead))
-        asked = time.monotonic()
+        sent_at = time.monotonic()
         replies = stores.turn(
             self._connection,
             writes,
@@ -423,12 +423,12 @@ class Registry:
                 *stores.mail.questions(own),
             ),
         )
-        heard = time.monotonic()
+        received_at = time.monotonic()
         stores.mail.landed()
         cut, time_, workers, shown, seed_lists, one, other, *boxes = replies
         self._check_same(cut)
         now = _seconds(time_)
-        self._instant = now, heard
+        self._instant = now, received_at
         self._reported = reported
         alive = self._alive(_pairs(workers), now)
         if joins:
@@ -444,8 +444,8 @@ class Registry:
             heads,
             is_owned,
             stores.mail.bring(self._connection, boxes, own),
-            asked,
-            heard,
+            sent_at,
+            received_at,
             self.run,
             stores.homes,
             seed_lists,
@@ -464,8 +464,8 @@ class Registry:
 
     def _now(self) -> float:
         """The server's time, about."""
-        instant, heard = self._instant
-        return instant + time.monotonic() - heard
+        instant, received_at = self._instant
+        return instant + time.monotonic() - received_at
 
     def _alive(self, workers: Mapping[bytes, bytes], now: float) -> dict[str, Mapping[str, Any]]:
         alive: dict[str, Mapping[str, Any]] = {}
