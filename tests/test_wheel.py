@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import email
+import os
 import re
 import subprocess
 import sys
@@ -49,6 +50,28 @@ def test_the_wheel_has_the_package_and_nothing_else(wheel: Path) -> None:
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {"scrapy_aopic"}
     assert [name for name in names if name.endswith((".pyc", ".md", ".png", ".orig"))] == []
     assert "scrapy_aopic/py.typed" in names
+
+
+@pytest.mark.slow
+def test_the_wheel_alone_serves_and_crawls_the_demo_web(wheel: Path, tmp_path: Path) -> None:
+    with ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "site")
+    code = "import sys, scrapy.cmdline, scrapy_aopic; print(scrapy_aopic.__file__); scrapy.cmdline.execute()"
+    done = subprocess.run(  # not forked off one that has imported the checkout
+        [sys.executable, "-c", code, "aopic", "demo", "--seconds", "2", "-o", "items.csv"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "site")},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(str(tmp_path / "site"))
+    assert "every invariant holds" in done.stdout
+    assert "scrapy aopic why crawls/demo URL" in done.stdout
+    assert len((tmp_path / "items.csv").read_text(encoding="utf-8").splitlines()) > 5
+    assert list((tmp_path / "site").rglob("example/demo_web/grammar.py"))
 
 
 def test_every_address_of_the_project_is_below_one(metadata: Message) -> None:

@@ -2,6 +2,7 @@
 
 * :mod:`.main`: finds the subcommand, and turns errors into a sentence and an exit code
 * :mod:`.common`: the base class, shared options, reading a job folder
+* :mod:`.demo`: a crawl of a made-up web
 * :mod:`.crawl`: a broad crawl without a project
 * :mod:`.seed`: adds seeds
 * :mod:`.control`: pauses, blocks, slows down

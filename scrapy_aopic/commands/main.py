@@ -25,6 +25,7 @@ from . import (
     control,
     crawl,
     dashboard,
+    demo,
     evaluate,
     explain,
     export,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
 SUBCOMMANDS: dict[str, Subcommand] = {
+    "demo": demo,
     "crawl": crawl,
     "top": top,
     "status": status,

@@ -68,6 +68,7 @@ class OpenJob:
         content_seen: When texts count as the same (``AOPIC_CONTENT_SEEN``).
         topic: The topic of the crawl; ``None`` for none.
         reports: Whether a report is printed at the end (``AOPIC_REPORT``).
+        place: Where the job is when the run is over; ``None`` if it is gone then.
         history: The history of the crawl; ``None`` if it is not kept.
         dropped: Links that do not reach the queue.
         seeds: The job folder in which seeds wait, or a temporary one; ``None`` if none can.
@@ -114,6 +115,7 @@ class OpenJob:
             elif folder is not None:
                 check_no_home(folder)
             self.persists = (folder is not None or address is not None) and kind != "memory"
+            self.place = _place_of(folder, address) if self.persists else None
             # Before the seeds that it starts from: they are part of it.
             self._lock = lock_job(store_folder(folder), "crawl") if folder is not None else None
             self.seeds = self._give_seeds(folder, address, shards, disks, order_name(policy.order))

@@ -320,7 +320,7 @@ class Session:
                 if self.focus is not None:
                     self.focus.close()
             self.stats.describe(job)
-            job.close(print_report if self._opened.reports else None)
+            job.close(partial(print_report, self._opened.place) if self._opened.reports else None)
         except StorageError as error:
             self._closing.fail()
             if not self.trouble.is_store_known:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime, timezone
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from scrapy_aopic.core.ledger import TOTAL
+from scrapy_aopic.version import DOCS
 
 from .auditing import audit_store
 from .job_view import View
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
     from scrapy_aopic.core.ports import Store
     from scrapy_aopic.core.rebuild import Repaired
+    from scrapy_aopic.place.place import Place
 
     from .auditing import JobAudit
     from .snapshot import HostRow, Snapshot
@@ -168,8 +171,11 @@ def format_repair(done: Repaired, kept: Path | str | None) -> str:
     return "\n".join(lines)
 
 
-def print_report(store: Store) -> None:
-    """Print the most important pages, the counts and, if it is quick, the audit to standard output.
+def print_report(place: Place | None, store: Store) -> None:
+    """Print the most important pages, the counts, the audit if it is quick, and what to do next to standard output.
+
+    Args:
+        place: Where the job is from now on; ``None`` if it is nowhere.
 
     Raises:
         OutputError: If it cannot be printed.
@@ -192,12 +198,24 @@ def print_report(store: Store) -> None:
     if pages.known <= _AUDITED:
         result = audit_store(store)
         lines.append(
-            f"cash audit: pages {result.cash:,} + virtual page {result.virtual:,} = {result.cash + result.virtual:,} units; "
-            + (
-                "every invariant holds"
-                if result.holds
-                else f"{result.n_violations} VIOLATIONS, first: {result.violations[0]}"
-            )
+            "Audit: every invariant holds."
+            if result.holds
+            else f"Audit: {result.n_violations} VIOLATIONS, first: {result.violations[0]}"
         )
+    if place is not None:
+        lines += ["", "What to do next:", *_next_steps(quote(str(place)))]
     write("\n".join(lines))
     flush()
+
+
+def _next_steps(job: str) -> list[str]:
+    """Commands for the *job*, each with what it is good for."""
+    steps = {
+        f"scrapy aopic status {job}": "what limited the crawl, and what became of its pages",
+        f"scrapy aopic why {job} URL": "why a page was fetched, waits or was not",
+        f"scrapy aopic dashboard {job}": "all of it in the browser",
+        f"scrapy aopic export {job} --pages pages.csv": "every page with its importance",
+    }
+    width = max(map(len, steps))
+    lines = [f"  {command:<{width}}  {what}" for command, what in steps.items()]
+    return [*lines, f"  The command that began the crawl goes on with it. Docs: {DOCS}"]
