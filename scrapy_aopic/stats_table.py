@@ -152,7 +152,8 @@ OWN = (
     ),
     Stat(
         "aopic/live/ceiling_pages_per_second", "gauge", "pages/s", _LIVE,
-        "what politeness allows the hosts in memory together, as of their last transfers",
+        "what politeness allowed in the last minute: the pages that were settled, and those that hosts could have had while they "
+        "were ready",
         figure="hosts.ceiling",
     ),
     Stat(

@@ -312,7 +312,7 @@ class Session:
         self._of.pop(self._crawler, None)
         self._engine.sleep()
         self._beats.stop()
-        self.watch.stop()
+        self.watch.stop(reason)
         try:
             with suppress(StorageError):  # a read that failed, which the job knows
                 self._dispatch.close()

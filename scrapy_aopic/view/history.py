@@ -43,15 +43,14 @@ MOST_ROWS = 20_000
 COLUMNS = (
     "at", "started_at", "verdict.limit", "pages.queued", "pages.visited", "pages.failed", "hosts.known", "hosts.dead",
     "hosts.ready", "hosts.waiting", "hosts.backing_off", "connections.in_use", "connections.callbacks", "rate.pages",
-    "rate.bytes", "hosts.ceiling", "outcomes", "outcomes.page", "outcomes.redirect", "transfers.n", "transfers.bytes",
+    "rate.failed", "rate.bytes", "hosts.ceiling", "outcomes", "outcomes.page", "outcomes.redirect", "transfers.n", "transfers.bytes",
     "transfers.down", "put_back", "refused", "ledger.virtual", "ledger.turns", "queue_seconds", "store.last_commit",
-    "store.size_bytes", "machine.memory", "machine.memory_limit", "machine.cpu", "machine.loop_lag",
+    "store.size_bytes", "machine.memory", "machine.memory_limit", "machine.cpu", "machine.loop_lag", "hosts.in_flight", "reason",
 )  # fmt: skip
 """Columns: paths of figures of a snapshot (:func:`.snapshot.figure`)."""
 
 POINT = (
-    "at", "rate.pages", "rate.bytes", "hosts.ceiling", "pages.queued", "pages.visited", "pages.failed",
-    "connections.in_use",
+    "at", "rate.pages", "rate.failed", "hosts.ceiling", "pages.queued", "hosts.ready", "hosts.waiting", "hosts.in_flight",
 )  # fmt: skip
 """The columns that a dashboard draws."""
 
@@ -172,7 +171,12 @@ def with_last_row(now: Snapshot, rows: Sequence[dict[str, str]]) -> Snapshot:
     row = {name: _number(value) for name, value in rows[-1].items()}
     pages, memory = row.get("rate.pages"), row.get("machine.memory")
     if pages is not None:
-        now = replace(now, rate=Rate(seconds=_RECENT, pages=pages, bytes=row.get("rate.bytes")))
+        now = replace(
+            now,
+            rate=Rate(
+                seconds=_RECENT, pages=pages, failed=row.get("rate.failed"), bytes=row.get("rate.bytes")
+            ),
+        )
     if memory:
         limit, cpu = row.get("machine.memory_limit"), row.get("machine.cpu")
         machine = Machine(
@@ -182,4 +186,4 @@ def with_last_row(now: Snapshot, rows: Sequence[dict[str, str]]) -> Snapshot:
             loop_lag=row.get("machine.loop_lag"),
         )
         now = replace(now, machine=machine)
-    return replace(now, limit=rows[-1].get("verdict.limit", ""))
+    return replace(now, limit=rows[-1].get("verdict.limit", ""), reason=rows[-1].get("reason", ""))

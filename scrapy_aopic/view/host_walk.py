@@ -104,7 +104,7 @@ class HostWalk:
         flight_queues: Pages in flight by the front queue that they were in.
         backing_off: Number of hosts that wait after errors.
         crawl_delayed: Number of hosts that have a crawl delay.
-        ceiling: Pages a second that politeness allows them.
+        unused: Pages a second that ready hosts could have; one without a transfer so far, as the average of the others.
     """
 
     def __init__(self, hosts: Iterable[HostRecord], politeness: Politeness | None) -> None:
@@ -121,7 +121,8 @@ class HostWalk:
         self.ready_queues: dict[int, int] = {}
         self.flight_queues: dict[int, int] = {}
         self.backing_off = self.crawl_delayed = 0
-        self.ceiling = 0.0
+        self._cycles = self._unused = 0.0
+        self._n_cycles = self._n_new = 0
 
     def step(self, n: int, now: float) -> bool:
         """Look at up to *n* more hosts; returns whether it is over then."""
@@ -154,8 +155,13 @@ class HostWalk:
             self._waiting.offer(wait, host)
         if host.transfer > 0:
             self._slow.offer(host.transfer, host)
-            if host.queued and not host.errors:
-                self.ceiling += 1 / (host.transfer + self._gap(host))
+            cycle = host.transfer + self._gap(host)
+            self._cycles += cycle
+            self._n_cycles += 1
+            if state == "ready":
+                self._unused += 1 / cycle
+        elif state == "ready":
+            self._n_new += 1
         if host.errors:
             self._failing.offer(host.errors, host)
 
@@ -177,8 +183,12 @@ class HostWalk:
             ready_queues=dict(sorted(self.ready_queues.items(), reverse=True)),
             flight_queues=dict(sorted(self.flight_queues.items(), reverse=True)),
             seen=self.n,
-            ceiling=self.ceiling,
         )
+
+    @property
+    def unused(self) -> float:
+        cycle = self._cycles / self._n_cycles if self._n_cycles else 0.0
+        return self._unused + (self._n_new / cycle if cycle else 0.0)
 
     @property
     def regret(self) -> tuple[int, int]:

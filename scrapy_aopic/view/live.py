@@ -86,6 +86,7 @@ class _Note(NamedTuple):
 
     instant: float
     done: int
+    failed: int
     queued: int
     transfers: int
     bytes: int
@@ -93,6 +94,7 @@ class _Note(NamedTuple):
     starved: float
     late: float
     n_late: int
+    unused: float
 
 
 class Watch:
@@ -140,6 +142,7 @@ class Watch:
         self._regrets: deque[tuple[int, int]] = deque()
         self._n_beats = 0
         self._has_failed = False
+        self._reason = ""
         self._size: tuple[float, int | None] = (-_SIZE_EVERY, None)
         self._began = monotonic()
         self._row_every: float = read(crawler.settings, "AOPIC_HISTORY_SECONDS")
@@ -153,10 +156,11 @@ class Watch:
         self._try(lambda: self._earlier.append(self._figures()))
         self._beats.start(_BEAT, now=False)
 
-    def stop(self) -> None:
-        """End."""
+    def stop(self, reason: str = "") -> None:
+        """End, for a *reason*."""
         if self._beats.running:
             self._beats.stop()
+            self._reason = reason
             self._try(lambda: self._keep_row(self._publish()))
             self._try(self._keep_dropped)
 
@@ -169,6 +173,7 @@ class Watch:
         return _Note(
             monotonic(),
             counts.visited + counts.failed,
+            counts.failed,
             counts.queued,
             counters.transfers,
             counters.received,
@@ -176,6 +181,7 @@ class Watch:
             _starved(),
             late,
             n_late,
+            self._last_walk.unused if self._last_walk is not None else 0.0,
         )
 
     def _beat(self) -> None:
@@ -305,8 +311,9 @@ class Watch:
             pages=pages,
             mean_rate=mean_rate(pages, now - crawl.created_at),
             rate=rate,
+            reason=self._reason,
             forecast=self._forecast(pages, rate),
-            hosts=self._hosts(walk),
+            hosts=self._hosts(walk, rate),
             connections=Connections(
                 limit=self._limit, in_use=downloading, callbacks=len(self._visits) - downloading
             ),
@@ -337,9 +344,11 @@ class Watch:
         time_left = self._most_seconds - (monotonic() - self._began) if self._most_seconds else None
         return forecast(pages, rate, left=left, time_left=time_left)
 
-    def _hosts(self, walk: HostWalk) -> HostCounts:
+    def _hosts(self, walk: HostWalk, rate: Rate | None) -> HostCounts:
         frontier = self._job.crawl.frontier
         states = walk.states
+        # Looked at each second or every ten: the notes weight each look by its time.
+        unused = sum([note.unused for note in self._notes]) / max(len(self._notes), 1)
         return replace(
             walk.hosts(),
             known=frontier.n_hosts,
@@ -353,6 +362,7 @@ class Watch:
             shelved=sum(frontier.n_shelved.values()),
             parked=frontier.n_parked,
             dead=frontier.n_dead,
+            ceiling=rate.pages + unused if rate is not None else None,
         )
 
     def _store_state(self) -> StoreState:
@@ -428,6 +438,7 @@ def _rate(before: _Note, note: _Note) -> Rate | None:
     return Rate(
         seconds=seconds,
         pages=done / seconds,
+        failed=(note.failed - before.failed) / seconds,
         transfers=(note.transfers - before.transfers) / seconds,
         bytes=(note.bytes - before.bytes) / seconds,
         growth=(note.queued - before.queued) / done if done > 0 else None,

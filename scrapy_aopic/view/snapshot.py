@@ -54,6 +54,7 @@ class Rate(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         seconds: Length of the time that the figures are of.
         pages: Pages settled a second.
+        failed: Of these, those that failed; ``None`` if only commits show how fast the crawl is.
         transfers: Transfers a second; ``None`` if only commits show how fast the crawl is.
         bytes: Bytes of response bodies a second; ``None`` in the same case.
         growth: Pages by which the queue grew for each page settled; ``None`` if none was.
@@ -61,6 +62,7 @@ class Rate(msgspec.Struct, frozen=True, kw_only=True):
 
     seconds: float = 0.0
     pages: float = 0.0
+    failed: float | None = None
     transfers: float | None = None
     bytes: float | None = None
     growth: float | None = None
@@ -103,8 +105,9 @@ class HostCounts(msgspec.Struct, frozen=True, kw_only=True):
         flight_queues: Pages in flight by the front queue that they were in.
         seen: Hosts in memory that the figures from ``gated`` to ``dry``, and from ``backing_off`` on, are of. Of many
             hosts these figures are some seconds old.
-        ceiling: Pages a second that politeness allows these hosts together, as of their last transfers; ``None`` of a
-            stored job, which does not have the settings.
+        ceiling: Pages a second that politeness allowed, over the same time as :class:`Rate`: those that were settled, and
+            those that hosts could have had while they were ready. ``None`` of a stored job, which does not have the
+            settings, and as long as there is no rate.
     """
 
     known: int = 0
@@ -433,10 +436,12 @@ class Verdict(msgspec.Struct, frozen=True):
     Attributes:
         limit: In a word.
         sentence: In a sentence for people, with its figures.
+        headline: In at most twelve words, with a word on whether the queue lasts.
     """
 
     limit: Limit = "none"
     sentence: str = ""
+    headline: str = ""
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -461,6 +466,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         rate: ``None`` before the first second of a run, and of a stored job unless its commits or its history show one.
         limit: The limit of the crawl, in a word (:data:`Limit`), as its history has it for the minute before a commit;
             empty for a crawl that runs, or if the history has none.
+        reason: Finish reason of the last run, in Scrapy's word for it, as its history has it; empty for a crawl that runs or
+            died, or if the history has none.
         outcomes: Visits by class (:data:`scrapy_aopic.core.counters.OUTCOMES`).
         put_back: Pages that went back to the queue without a visit.
         deferred: Of these, by reason: ``host down``, ``robots.txt``.
@@ -497,6 +504,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     mean_rate: float | None = None
     rate: Rate | None = None
     limit: str = ""
+    reason: str = ""
     forecast: Forecast = Forecast()
     hosts: HostCounts = HostCounts()
     connections: Connections | None = None

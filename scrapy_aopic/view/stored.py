@@ -170,7 +170,6 @@ def snapshot_of(view: View, *, name: str = "", counts: bool = False) -> Snapshot
             shelved=sum(sum(saved.shelved.values()) for saved in each),
             parked=sum(saved.parked for saved in each),
             dead=sum(saved.dead for saved in each),
-            ceiling=None,
         ),
         store=StoreState(name=name, size_bytes=sum(sizes)),
         shards=_shards(view, pages),

@@ -24,13 +24,17 @@ politeness    hosts have pages, and all must be left alone or are requested alre
 ============  ========================================================================================
 
 The thresholds for "long" and "late" are below; each is far from the values of a crawl with another limit.
+No sentence has a speed: a snapshot has one, over the last minute, and the few seconds of a verdict would show another.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from .snapshot import Limit, Verdict
+from .text import duration
 
 if TYPE_CHECKING:
     from .snapshot import HostCounts, Snapshot
@@ -101,14 +105,48 @@ def verdict(before: Snapshot, now: Snapshot) -> Verdict:
     ):
         found = check(before, now)
         if found is not None:
-            return found
-    stuck = _stuck(before, now)
-    if stuck is not None:
-        return stuck
+            return _with_headline(found, now)
+    return _with_headline(_stuck(before, now) or _nothing(now), now)
+
+
+def _nothing(now: Snapshot) -> Verdict:
     work, n = now.connections, now.hosts.ready
     ready = f"{_n(n, 'host')} {'is' if n == 1 else 'are'} ready"
     free = f", and {work.limit - work.in_use:,} of {work.limit:,} connections are free" if work else ""
     return Verdict("none", f"Nothing limits the crawl: {ready}{free}.")
+
+
+_HEADLINES: dict[Limit, str] = {
+    "politeness": "Politeness limits this crawl",
+    "connections": "Too few connections limit this crawl",
+    "spider": "The spider limits this crawl",
+    "disk": "The disk limits this crawl",
+    "machine": "This machine limits the crawl",
+    "network": "The network limits this crawl",
+    "control": "An operator limits this crawl",
+    "none": "Nothing limits this crawl",
+}
+"""What stands in large letters, with a word on the queue after it."""
+
+
+def _with_headline(found: Verdict, now: Snapshot) -> Verdict:
+    """*found* with its headline, if it has none of its own."""
+    return found if found.headline else replace(found, headline=f"{_HEADLINES[found.limit]}{_queue(now)}.")
+
+
+def _queue(now: Snapshot) -> str:
+    """Whether the queue lasts, if the last minute says so."""
+    growth = now.rate.growth if now.rate is not None else None
+    if now.rate is None or growth is None:
+        return ""
+    if growth >= 0:
+        return ", and its queue grows"
+    return f", and its queue lasts {_roughly(now.pages.queued / (now.rate.pages * -growth))}"
+
+
+def _roughly(seconds: float) -> str:
+    """*seconds* in one unit."""
+    return " ".join(duration(seconds).split()[:2])
 
 
 def _stuck(before: Snapshot, now: Snapshot) -> Verdict | None:
@@ -139,36 +177,78 @@ def _ended(_: Snapshot, now: Snapshot) -> Verdict | None:
     if now.shards.n > 1 and not now.is_live:
         return _ended_in_shards(now)
     if not pages.queued:
-        return Verdict("done", "Done: nothing is queued.")
+        return Verdict("done", "Done: nothing is queued.", "Done: nothing is queued.")
     if not now.is_live:
-        how = "was closed" if now.is_closed else "runs elsewhere, or its process died"
-        return Verdict("stopped", f"As of the last commit; the crawl {how}.")
+        return _stopped(now)
     if pages.queued <= pages.dead:
         hosts = f"{_n(now.hosts.dead, 'dead host')} {'has' if now.hosts.dead == 1 else 'have'}"
-        return Verdict("done", f"Only {hosts} pages left: {pages.dead:,}.")
+        return Verdict("done", f"Only {hosts} pages left: {pages.dead:,}.", f"Done: only {hosts} pages left.")
     if pages.blocked and pages.queued <= pages.dead + pages.blocked:
         return Verdict(
             "done",
             f"Only hosts that are blocked ({pages.blocked:,} pages) or dead ({pages.dead:,}) have pages left.",
+            "Done: only blocked or dead hosts have pages left.",
         )
     return None
+
+
+def _stopped(now: Snapshot) -> Verdict:
+    """Why the last run ended, what waits, and how to go on."""
+    wait = f"{_n(now.pages.queued, 'page')} wait{'s' * (now.pages.queued == 1)}"
+    if not now.is_closed:
+        return Verdict(
+            "stopped",
+            "As of the last commit; the crawl runs elsewhere, or its process died. If it died, the command that started it goes "
+            f"on where it was: {wait}.",
+            f"Not closed: it runs elsewhere, or died. {_sentence(wait)}",
+        )
+    why = _ENDED.get(now.reason, now.reason)
+    return Verdict(
+        "stopped",
+        f"As of the last commit; the crawl was closed{f' ({now.reason})' if now.reason else ''}. The command that started it, "
+        f"with the same job folder, goes on where it was: {wait}.",
+        f"Ended{f': {why}' if why else ''}. {_sentence(wait)}",
+    )
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
+
+
+_ENDED = {
+    "finished": "the spider had nothing to do",
+    "shutdown": "a signal stopped it",
+    "closespider_timeout": "CLOSESPIDER_TIMEOUT was over",
+    "closespider_pagecount": "CLOSESPIDER_PAGECOUNT was reached",
+    "closespider_itemcount": "CLOSESPIDER_ITEMCOUNT was reached",
+    "closespider_errorcount": "CLOSESPIDER_ERRORCOUNT was reached",
+}
+"""Why a run ended, by Scrapy's word for it, in five words at most."""
 
 
 def _ended_in_shards(now: Snapshot) -> Verdict:
     """How a job in shards is, of which this process has none."""
     shards = now.shards
     if shards.is_quiet:
-        return Verdict("done", "Done: no shard has anything to do, and no letter is on its way.")
+        return Verdict(
+            "done",
+            "Done: no shard has anything to do, and no letter is on its way.",
+            "Done: no shard has anything to do.",
+        )
     if shards.alive is None:
-        how = "was closed" if now.is_closed else "was not closed"
-        return Verdict("stopped", f"As of the last commit; the crawl {how}.")
+        return _stopped(now)
     if not shards.alive:
-        return Verdict("stopped", "No worker crawls this job now; any number of them can go on with it.")
+        return Verdict(
+            "stopped",
+            "No worker crawls this job now; any number of them can go on with it.",
+            "No worker crawls this job now.",
+        )
     letters = shards.on_the_way or 0
     return Verdict(
         "stopped",
         f"{_n(shards.alive, 'worker')} crawl{'s' * (shards.alive == 1)} {shards.held:,} of {shards.n:,} shards; what limits each "
         f"of them its own dashboard shows. {_n(letters, 'letter')} between shards {'is' if letters == 1 else 'are'} on the way.",
+        f"{_n(shards.alive, 'worker')} crawl{'s' * (shards.alive == 1)} {shards.held:,} of {shards.n:,} shards.",
     )
 
 
@@ -179,12 +259,14 @@ def _paused(_: Snapshot, now: Snapshot) -> Verdict | None:
     return Verdict(
         "paused",
         f"Paused by an operator {max(now.at - since, 0.0):,.0f} s ago: 'scrapy aopic control JOBDIR resume' lets it go on.",
+        "An operator has paused this crawl.",
     )
 
 
 def _pause(_: Snapshot, now: Snapshot) -> Verdict | None:
     seconds = now.not_before - now.at
-    return Verdict("pause", f"Waiting {seconds:.0f} s after a crash.") if seconds > 0 else None
+    text = f"Waiting {seconds:.0f} s after a crash."
+    return Verdict("pause", text, text) if seconds > 0 else None
 
 
 def _network(before: Snapshot, now: Snapshot) -> Verdict | None:
@@ -212,6 +294,7 @@ def _network(before: Snapshot, now: Snapshot) -> Verdict | None:
         return Verdict(
             "network",
             f"Nothing answers: {_n(n_down, 'host')} with pages did not respond. Next try in {wait:.0f} s.",
+            f"Nothing answers: {_n(n_down, 'host')} did not respond.",
         )
     return None
 
@@ -230,7 +313,7 @@ def _control(before: Snapshot, now: Snapshot) -> Verdict | None:
     if now.control.rate and rate >= _NEARLY * now.control.rate:
         return Verdict(
             "control",
-            f"An operator's limit holds: at most {now.control.rate:g} pages a second, and {rate:.1f} are fetched; {could}",
+            f"An operator's limit holds: at most {now.control.rate:g} pages a second, and {could}",
         )
     return None
 
@@ -342,22 +425,17 @@ def _connections(_: Snapshot, now: Snapshot) -> Verdict | None:
     )
 
 
-def _politeness(before: Snapshot, now: Snapshot) -> Verdict | None:
+def _politeness(_: Snapshot, now: Snapshot) -> Verdict | None:
     hosts = now.hosts
     busy = hosts.in_flight + hosts.dry
     left_alone = hosts.waiting + hosts.gated + hosts.parked
     if hosts.ready or not (left_alone or busy):
         return None
-    rate = _settled(before, now)  # and not that of the last minute: what hosts allow is as of now
-    # The pages may have been settled when more hosts were at hand.
-    ceiling = hosts.ceiling or 0.0
-    is_less = rate <= ceiling
-    most = f" of about {ceiling:.1f} that {_n(hosts.seen, 'host')} allow" if is_less else ""
     have = left_alone + busy + hosts.shelved + hosts.late + hosts.locating + hosts.dead
     few = f" Only {have:,} of {hosts.known:,} known hosts have pages." if _RARE * have <= hosts.known else ""
     return Verdict(
         "politeness",
-        f"Politeness is the limit: {rate:.1f} pages/s{most}; {_who_waits(hosts, left_alone)}.{few} "
+        f"Politeness is the limit: {_who_waits(hosts, left_alone)}.{few} "
         f"More hosts would help{'; shorter gaps only if the hosts are yours' if hosts.waits.get('gap') else ''}.",
     )
 

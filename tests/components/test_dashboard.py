@@ -367,9 +367,7 @@ async def test_a_store_that_goes_away_leaves_the_last_figures(serve: Serve, tmp_
 def test_the_past_is_that_of_the_job_and_then_of_this_run(tmp_path: Path) -> None:
     path = tmp_path / "history.csv"
     path.write_text(
-        "at,rate.pages,connections.in_use\n"
-        + "".join(f"{n},{n / 2},3\n" for n in range(1, 2501))
-        + "nan,1,2\n99"
+        "at,rate.pages,hosts.ready\n" + "".join(f"{n},{n / 2},3\n" for n in range(1, 2501)) + "nan,1,2\n99"
     )
     seen: list[dict[str, float | None]] = [{"at": at, "rate.pages": 7.0} for at in (2499.0, 2501.0)]
     points = ChartHistory(lambda: seen, path).points()
@@ -378,12 +376,12 @@ def test_the_past_is_that_of_the_job_and_then_of_this_run(tmp_path: Path) -> Non
         {
             "at": 2500,
             "rate.pages": 1250,
-            "rate.bytes": None,
+            "rate.failed": None,
             "hosts.ceiling": None,
             "pages.queued": None,
-            "pages.visited": None,
-            "pages.failed": None,
-            "connections.in_use": 3,
+            "hosts.ready": 3,
+            "hosts.waiting": None,
+            "hosts.in_flight": None,
         },
         seen[1],
     ]

@@ -20,6 +20,7 @@ from support.core_crawl import Job, link
 from support.small_web import Follow, Web, ask_view, check, crawl
 
 from scrapy_aopic.core.api import Lease
+from scrapy_aopic.core.layout import ACTIVE
 from scrapy_aopic.core.politeness import Outcome, Politeness, TransferResult
 from scrapy_aopic.core.ports import Batch
 from scrapy_aopic.core.records import HostRecord
@@ -195,8 +196,19 @@ def test_the_hosts_of_a_walk_are_those_of_the_frontier_however_many_are_looked_a
         assert [row.name for row in walk.slow] == [f"slow{19 - n}" for n in range(N_LISTED)]
         assert {row.name[:4] for row in walk.failing} == {"down"}
         assert len(walk.failing) == N_LISTED
-        expected = sum(1 / (t + min(10 * t, 60)) for t in [0.1] * 20 + [1.0 + n for n in range(20)])
-        assert walk.ceiling == pytest.approx(expected)
+        assert walk.unused == 0.0
+
+
+def test_politeness_allows_what_ready_hosts_could_have_had() -> None:
+    hosts = [
+        HostRecord(name="ready", row=ACTIVE, transfer=1.0),
+        HostRecord(name="waits", row=ACTIVE, transfer=0.5, not_before=2000.0),
+        HostRecord(name="new", row=ACTIVE),
+    ]
+    walk = HostWalk(hosts, Politeness())
+    walk.step(10, 1000.0)
+    assert walk.states == {"ready": 2, "waiting": 1}
+    assert walk.unused == pytest.approx(1 / (1.0 + 10.0) + 1 / ((11.0 + 5.5) / 2))
 
 
 def test_politeness_costs_the_order_by_how_far_pages_in_flight_are_below_the_best_that_waits() -> None:

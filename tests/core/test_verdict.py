@@ -72,7 +72,7 @@ CASES: list[tuple[Limit, dict[str, Any], str]] = [
     (
         "control",
         {"control": ControlFigures(rate=21.0)},
-        "at most 21 pages a second, and 20.0 are fetched; 5 hosts could be requested. 'scrapy aopic control JOBDIR'",
+        "at most 21 pages a second, and 5 hosts could be requested. 'scrapy aopic control JOBDIR'",
     ),
     ("none", {"control": ControlFigures(rate=40.0)}, ""),
     ("control", {"control": ControlFigures(connections=15)}, "at most 15 transfers at once, and 5 hosts could be requested."),
@@ -155,11 +155,10 @@ CASES: list[tuple[Limit, dict[str, Any], str]] = [
     (
         "politeness",
         {"hosts": POLITE},
-        ("20.0 pages/s of about 25.0 that 55 hosts allow; 40 hosts must be left alone, "
+        ("Politeness is the limit: 40 hosts must be left alone, "
         "38 for the gap after each transfer (AOPIC_POLITENESS_FACTOR, DOWNLOAD_DELAY), 2 for the crawl delay of their "
         "robots.txt; 15 are requested. More hosts would help; shorter gaps only if the hosts are yours."),
     ),
-    ("politeness", {"hosts": replace(POLITE, ceiling=9.0)}, "Politeness is the limit: 20.0 pages/s; 40 hosts"),
     ("politeness", {"hosts": HostCounts(in_flight=3, seen=3)}, "every host that has pages is at work, and 3 are requested"),
     (
         "politeness",  # the end of a crawl: the few hosts that are left
@@ -171,12 +170,60 @@ CASES: list[tuple[Limit, dict[str, Any], str]] = [
     ("connections", {"connections": Connections(limit=1, in_use=1)}, "all 1 are busy"),
 ]  # fmt: skip
 
+HEADLINES = {
+    "politeness": "Politeness limits this crawl",
+    "connections": "Too few connections limit this crawl",
+    "spider": "The spider limits this crawl",
+    "disk": "The disk limits this crawl",
+    "machine": "This machine limits the crawl",
+    "network": "The network limits this crawl",
+    "control": "An operator limits this crawl",
+    "none": "Nothing limits this crawl",
+}
+
 
 @pytest.mark.parametrize(("limit", "changes", "words"), CASES)
 def test_each_limit_is_named_with_its_figures(limit: Limit, changes: dict[str, Any], words: str) -> None:
     found = verdict(BEFORE, ten_seconds_later(**changes))
     assert found.limit == limit
     assert words in found.sentence
+
+
+@pytest.mark.parametrize(("limit", "changes"), [case[:2] for case in CASES])
+@pytest.mark.parametrize(
+    ("growth", "queue"),
+    [(None, ""), (0.5, ", and its queue grows"), (-0.001, ", and its queue lasts 6 h")],
+)
+def test_the_headline_has_twelve_words_at_most(
+    limit: Limit, changes: dict[str, Any], growth: float | None, queue: str
+) -> None:
+    now = ten_seconds_later(rate=Rate(seconds=60.0, pages=20.0, growth=growth), **changes)
+    headline = verdict(BEFORE, now).headline
+    assert 0 < len(headline.split()) <= 12
+    assert headline.endswith(".")
+    if limit in HEADLINES and not headline.startswith("Nothing answers"):
+        assert headline == f"{HEADLINES[limit]}{queue}."
+
+
+@pytest.mark.parametrize(
+    ("reason", "headline"),
+    [
+        ("", "Ended. 500 pages wait."),
+        ("finished", "Ended: the spider had nothing to do. 500 pages wait."),
+        ("shutdown", "Ended: a signal stopped it. 500 pages wait."),
+        ("closespider_timeout", "Ended: CLOSESPIDER_TIMEOUT was over. 500 pages wait."),
+        ("out_of_money", "Ended: out_of_money. 500 pages wait."),
+    ],
+)
+def test_a_crawl_that_was_closed_says_why_what_waits_and_how_to_go_on(reason: str, headline: str) -> None:
+    closed = replace(BEFORE, is_live=False, is_closed=True, reason=reason)
+    found = verdict(closed, closed)
+    assert found.headline == headline
+    assert f"({reason})" in found.sentence or not reason
+    assert (
+        "The command that started it, with the same job folder, goes on where it was: 500 pages"
+        in found.sentence
+    )
 
 
 def test_every_limit_has_a_case() -> None:
