@@ -428,7 +428,7 @@ class Recrawled:
         for store in self.stores:
             violations = audit(store).violations
             assert not violations, violations
-        return math.fsum(row["importance"] for row in top_pages(View(self.stores), SMALL, everything=True))
+        return math.fsum(row.importance for row in top_pages(View(self.stores), SMALL, everything=True))
 
 
 def show_sums() -> str:

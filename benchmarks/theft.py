@@ -345,7 +345,7 @@ def on_loopback(args: argparse.Namespace) -> None:
                 rows = top_pages(View([store]), 10**6, everything=True)
                 store.close()
             assert not problems, problems
-            importance = {row["url"]: row["importance"] for row in rows if "//victim.com/" in row["url"]}
+            importance = {row.url: row.importance for row in rows if "//victim.com/" in row.url}
             shares.append((importance["http://victim.com/0"], sum(importance.values())))
         asked = {entry.target for entry in server.entries if entry.host == "victim.com"} - {"/robots.txt"}
         (page, whole), (stolen_page, stolen_whole) = shares

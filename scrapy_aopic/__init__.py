@@ -1,6 +1,7 @@
 """Importance-first, polite, crash-safe broad crawls for Scrapy.
 
 ==============================  ==================================================================
+:func:`open_job`                a job as data: its figures, pages, links, hosts, and why
 :class:`Scheduler`              ``SCHEDULER``: the most important page whose host is ready
 :class:`Addon`                  ``ADDONS``: sets all of this and the settings around it
 :class:`BroadSpider`            a spider that only needs seeds, to use as it is or to inherit from
@@ -29,6 +30,7 @@ Scrapy's side, where those classes are:
 * :mod:`.pipelines`: ``ImportancePipeline`` and ``PagesPipeline``
 * :mod:`.extensions`: ``Progress``
 * :mod:`.exporters`: an exporter of items as CSV that is safe to open in a spreadsheet
+* :mod:`.reader`: ``open_job``
 * :mod:`.logformatter`: a log formatter for broad crawls
 * :mod:`.spiders`: ``BroadSpider``
 * :mod:`.links`: ``Links``
@@ -75,6 +77,7 @@ if TYPE_CHECKING:
     from .linkextractors import LinkExtractor
     from .links import Links
     from .pipelines import ImportancePipeline, PagesPipeline
+    from .reader import open_job
     from .scheduler import Scheduler
     from .spidermiddlewares import LinkMiddleware
     from .spiders import BroadSpider
@@ -93,6 +96,7 @@ _WHERE = {
     "Progress": "extensions",
     "RobotsMiddleware": "downloadermiddlewares",
     "Scheduler": "scheduler",
+    "open_job": "reader",
 }
 
 __all__ = [
@@ -109,6 +113,7 @@ __all__ = [
     "Progress",
     "RobotsMiddleware",
     "Scheduler",
+    "open_job",
 ]
 
 

@@ -632,7 +632,8 @@ const Opic = (() => {
       if (typeof name !== "string" || [importance, cash, history, visits].some(Number.isNaN) || importance > 1) {
         return `Row ${found.length + 1} of this file is no page. ${made}`;
       }
-      const state = typeof row.state === "string" ? row.state : "";
+      const said = row.url === undefined ? [] : [row.outcome, row.state]; // hosts have states of another kind
+      const state = said.find((each) => typeof each === "string" && each) ?? "";
       found.push({ name, importance, cash, history, visits, state });
     }
     return found.sort((one, other) => other.importance - one.importance);

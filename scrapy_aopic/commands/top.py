@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
 
+    from scrapy_aopic.view.queries import PageRow, SiteRow
+
 MEANING = (
     "The most important pages (or hosts) of a job. With importance, cash and history; also while the crawl runs, as of "
     "its last commit."
@@ -57,18 +59,21 @@ def run(opts: argparse.Namespace, _: BaseSettings) -> int:
 
 
 def _show(opts: argparse.Namespace) -> None:
+    import msgspec
+
     from scrapy_aopic.view.job_view import open_view
     from scrapy_aopic.view.queries import top_hosts, top_pages
     from scrapy_aopic.view.text_report import format_hosts, format_pages
 
+    rows: list[SiteRow] | list[PageRow]
     with open_view(opts.jobdir) as view:
-        total = view.total
         if opts.hosts:
-            rows = top_hosts(view, opts.number)
+            rows = sites = top_hosts(view, opts.number)
+            text = format_hosts(sites)
         else:
-            rows = top_pages(view, opts.number, everything=opts.all)
+            rows = pages = top_pages(view, opts.number, everything=opts.all)
+            text = format_pages(pages, total=view.total)
     if opts.json:
-        write(json.dumps(rows, indent=1))
-    else:
-        write(format_hosts(rows) if opts.hosts else format_pages(rows, total=total))
+        text = json.dumps(msgspec.to_builtins([row._asdict() for row in rows]), indent=1)
+    write(text)
     flush()

@@ -24,15 +24,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
+    import msgspec
+
     from scrapy_aopic.view.questions import Questions
 
     questions = Questions(opts.jobdir, crawl_settings(settings))
     answers = [questions.why(question) for question in opts.questions]
     if opts.json:
-        write(json.dumps(answers, indent=1))
+        write(json.dumps(msgspec.to_builtins(answers), indent=1))
     else:
-        texts = [
-            "\n  ".join((f"{answer['about']}: {answer['kind']}", *answer["sentences"])) for answer in answers
-        ]
+        texts = ["\n  ".join((f"{answer.about}: {answer.kind}", *answer.sentences)) for answer in answers]
         write("\n".join(texts))
     return 0

@@ -130,7 +130,12 @@ def text_of(text: bytes, links: bytes = b"", *, has_sketch: bool = False) -> Tex
 
 
 def _unpacked(data: bytes) -> Text:
-    return Text(data[:_DIGEST], data[_DIGEST:])
+    return Text(digest_of(data), data[_DIGEST:])
+
+
+def digest_of(data: bytes) -> bytes:
+    """Digest of the text that is stored as *data*; empty if it has too few words."""
+    return data[:_DIGEST]
 
 
 def _half(text: bytes) -> bytes:

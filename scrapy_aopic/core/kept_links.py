@@ -32,6 +32,11 @@ _ELSEWHERE = b"\0"
 """Suffix of a page's key under which its links to pages of other shards are kept."""
 
 
+def elsewhere_key(page: bytes) -> bytes:
+    """Key of the row with the links of the page under *page* to pages of other shards."""
+    return page + _ELSEWHERE
+
+
 def split_links(source: bytes, targets: bytes) -> list[bytes]:
     """Page keys in the row under *source* of the links family, or addresses if it is of links to pages of other shards."""
     n = PAGE_BYTES if len(source) == PAGE_BYTES else ADDRESS_BYTES
@@ -60,13 +65,13 @@ class KeptLinks:
         if not self._has_elsewhere:
             return
         if addresses:
-            self.table.put(key + _ELSEWHERE, b"".join(addresses))
+            self.table.put(elsewhere_key(key), b"".join(addresses))
         else:
-            self.table.delete(key + _ELSEWHERE)
+            self.table.delete(elsewhere_key(key))
 
     def elsewhere(self, key: bytes) -> list[bytes]:
         """Addresses of the pages of other shards that the one under *key* linked to at its last visit."""
-        row = key + _ELSEWHERE
+        row = elsewhere_key(key)
         return split_links(row, self.table.get(row) or b"") if self._has_elsewhere else []
 
     def of(self, key: bytes) -> list[bytes]:

@@ -77,8 +77,8 @@ class Answerer(Protocol):
         """How fetches are spread over domains, the *n* of which most pages were fetched and all others together."""
         ...
 
-    def why(self, question: str, /) -> Mapping[str, Any]:
-        """Why a URL, or a host, is crawled or not."""
+    def why(self, question: str, /) -> object:
+        """Why a URL, or a host, is crawled or not, as what becomes an object of JSON."""
         ...
 
 

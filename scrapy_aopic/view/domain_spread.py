@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import heapq
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from scrapy_aopic.core.layout import BEHIND, LATE
+from scrapy_aopic.place.file_formats import CHUNK
 from scrapy_aopic.web.suffixes import registered_domain
 
-from .queries import each_host, top_hosts
+from .queries import each_host, each_site
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,9 +18,6 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.records import HostRecord
 
     from .job_view import View
-
-_ALL = 1 << 60
-"""More hosts than there are."""
 
 _TRAPS = 10
 """Hosts that are listed as possible traps."""
@@ -68,9 +67,9 @@ def top_domains(view: View, n: int, *, has_importance: bool = False) -> dict[str
 def _importance(view: View) -> dict[str, float]:
     """The importance of all pages of each registered domain added up, as a part of that of all pages."""
     found: dict[str, float] = {}
-    for row in top_hosts(view, _ALL):
-        domain = registered_domain(row["host"])
-        found[domain] = found.get(domain, 0.0) + row["importance"]
+    for row in chain.from_iterable(each_site(view, CHUNK)):
+        domain = registered_domain(row.host)
+        found[domain] = found.get(domain, 0.0) + row.importance
     return found
 
 

@@ -1,7 +1,6 @@
-"""Pages and links as tables that other programs read.
+"""Pages and links as files that other programs read.
 
-To add a column: a line in :data:`PAGE_COLUMNS`, one in ``docs/commands.md``, and CHANGELOG.md. If a page's record lacks
-the figure, also a field of :class:`~.queries.KnownPage`.
+To add a column: a field of :class:`~.queries.PageRow`, a line in ``docs/commands.md``, and CHANGELOG.md.
 
 Rule: everything streams, and a file gets its name only when it is complete.
 """
@@ -11,74 +10,25 @@ from __future__ import annotations
 import csv
 import gzip
 import os
-from collections.abc import Callable, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Generic, TypeVar, cast
+from datetime import datetime
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from tqdm import tqdm
 
-from scrapy_aopic.core.order import relevance_of
-from scrapy_aopic.core.ports import Family
-from scrapy_aopic.core.records import PageState
-from scrapy_aopic.core.walk import find_order
 from scrapy_aopic.exceptions import ExchangeError, StorageError, plainly
 from scrapy_aopic.place.file_formats import CHUNK, cell, is_csv, is_parquet, load_pyarrow
 from scrapy_aopic.storage.named_files import is_special
 from scrapy_aopic.storage.store_folder import replacing
 
-from .queries import count_pages, each_link, each_page
+from .columns import ArrowTable, Row, Rows, columns_of
+from .queries import LinkRow, PageRow, count_pages, each_link, each_page, facts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from scrapy_aopic.core.saved import Saved
-
     from .job_view import View
-    from .queries import KnownPage
-
-Row = TypeVar("Row")
-
-_STATES = {int(state): state.name.lower() for state in PageState}
-
-
-@dataclass(frozen=True)
-class Column(Generic[Row]):
-    """A column of a table.
-
-    Attributes:
-        kind: Type of its values; only Parquet has types.
-        of: Its value in a row.
-    """
-
-    kind: type
-    of: Callable[[Row], object]
-
-
-PAGE_COLUMNS: dict[str, Column[KnownPage]] = {
-    "url": Column(str, lambda page: page.url),
-    "host": Column(str, lambda page: page.host),
-    "importance": Column(float, lambda page: page.importance),
-    "cash": Column(int, lambda page: page.cash),
-    # In Parquet a float: an integer there has 64 bits, which may be too few.
-    "history": Column(float, lambda page: page.record.history),
-    "visits": Column(int, lambda page: page.record.visits),
-    "state": Column(str, lambda page: _STATES[page.record.state]),
-    "outcome": Column(str, lambda page: page.record.outcome),
-    "merged_into": Column(str, lambda page: page.root_url),
-}
-
-TOPIC_COLUMNS: dict[str, Column[KnownPage]] = {
-    "relevance": Column(float, lambda page: relevance_of(page.record)),
-}
-"""Further columns of a job that was crawled for a topic."""
-
-
-LINK_COLUMNS: dict[str, Column[tuple[str, str]]] = {
-    "source": Column(str, lambda link: link[0]),
-    "target": Column(str, lambda link: link[1]),
-}
 
 
 def export_pages(view: View, path: Path, *, progress: bool = False) -> int:
@@ -87,20 +37,8 @@ def export_pages(view: View, path: Path, *, progress: bool = False) -> int:
     Raises:
         ExchangeError: If *path* cannot be written.
     """
-    return _export(
-        path,
-        {**PAGE_COLUMNS, **TOPIC_COLUMNS} if any(map(_is_for_topic, view.saved)) else PAGE_COLUMNS,
-        each_page(view, CHUNK),
-        unit="pages",
-        total=count_pages(view),
-        progress=progress,
-    )
-
-
-def _is_for_topic(saved: Saved | None) -> bool:
-    """Whether the pages of the shard with the totals *saved* have values for a topic."""
-    order = find_order(saved.order_name) if saved is not None else None
-    return order is not None and order.values_links
+    rows = Rows(PageRow, lambda: each_page(view, CHUNK), lambda: facts_of(view))
+    return _export(path, rows, unit="pages", total=count_pages(view), progress=progress)
 
 
 def export_links(view: View, path: Path, *, progress: bool = False) -> int:
@@ -109,12 +47,8 @@ def export_links(view: View, path: Path, *, progress: bool = False) -> int:
     Raises:
         ExchangeError: If no links were kept, or *path* cannot be written.
     """
-    if all(next(store.scan(Family.LINKS), None) is None for store in view.stores):
-        raise ExchangeError(
-            f"{path} is not written: this job has kept no links. AOPIC_KEEP_LINKS = True keeps those of the pages "
-            "that are visited from then on."
-        )
-    return _export(path, LINK_COLUMNS, each_link(view, CHUNK), unit="links", total=None, progress=progress)
+    rows = Rows(LinkRow, lambda: each_link(view, CHUNK), lambda: facts_of(view))
+    return _export(path, rows, unit="links", total=None, progress=progress)
 
 
 def check_export(path: Path) -> None:
@@ -136,26 +70,18 @@ def check_export(path: Path) -> None:
         raise ExchangeError(f"The name of the file {path} must end in .csv, .csv.gz or .parquet.")
 
 
-def _export(
-    path: Path,
-    columns: Mapping[str, Column[Row]],
-    chunks: Iterable[Sequence[Row]],
-    *,
-    unit: str,
-    total: int | None,
-    progress: bool,
-) -> int:
+def _export(path: Path, table: Rows[Row], *, unit: str, total: int | None, progress: bool) -> int:
     check_export(path)
     n = 0
     try:
         with (
             # Under another name until it is complete, so that half an export is never taken for all of it.
             replacing(path) as file,
-            (_parquet if is_parquet(path.name) else _csv)(file, path.name, columns) as write,
+            (_parquet if is_parquet(path.name) else _csv)(file, path.name, table) as write,
             tqdm(total=total, unit=f" {unit}", disable=None if progress else True, leave=False) as line,
         ):
-            for rows in chunks:
-                write([list(map(column.of, rows)) for column in columns.values()])
+            for rows in table.chunks():
+                write(rows)
                 n += len(rows)
                 line.update(len(rows))
     except OSError as error:
@@ -165,12 +91,8 @@ def _export(
     return n
 
 
-_Write = Callable[[Sequence[Sequence[object]]], None]
-"""Appends rows to a table, given as the values of each column."""
-
-
 @contextmanager
-def _csv(file: IO[bytes], name: str, columns: Mapping[str, Column[Row]]) -> Iterator[_Write]:
+def _csv(file: IO[bytes], name: str, table: Rows[Row]) -> Iterator[Callable[[Sequence[Row]], None]]:
     is_compressed = name.lower().endswith(".gz")
     with (
         gzip.open(file, "wt", compresslevel=6, encoding="utf-8", newline="")
@@ -178,28 +100,30 @@ def _csv(file: IO[bytes], name: str, columns: Mapping[str, Column[Row]]) -> Iter
         else os.fdopen(os.dup(file.fileno()), "w", encoding="utf-8", newline="")
     ) as text:
         writer = csv.writer(cast("IO[str]", text))
+        columns = columns_of(table.kind)
         writer.writerow(columns)
-        texts = [column.kind is str for column in columns.values()]
+        written = [_CELLS.get(kind) for kind in columns.values()]
 
-        def write(values: Sequence[Sequence[object]]) -> None:
-            safe = [
-                list(map(cell, cast("Sequence[str]", each))) if is_text else each
-                for each, is_text in zip(values, texts, strict=True)
+        def write(rows: Sequence[Row]) -> None:
+            values = [
+                column if to_cell is None else map(to_cell, column)
+                for column, to_cell in zip(zip(*rows, strict=True), written, strict=True)
             ]
-            writer.writerows(zip(*safe, strict=True))
+            writer.writerows(zip(*values, strict=True))
 
         yield write
+
+
+_CELLS: dict[type, Callable[[Any], str]] = {
+    str: cell,
+    datetime: lambda time: time.isoformat(timespec="milliseconds") if time is not None else "",
+}
+"""What makes a cell of a value, by its type; of other types Python's own writer does."""
 
 
 @contextmanager
-def _parquet(file: IO[bytes], _: str, columns: Mapping[str, Column[Row]]) -> Iterator[_Write]:
+def _parquet(file: IO[bytes], _: str, table: Rows[Row]) -> Iterator[Callable[[Sequence[Row]], None]]:
     arrow = load_pyarrow()
-    types = {str: arrow.string(), int: arrow.int64(), float: arrow.float64()}
-    schema = arrow.schema([(name, types[column.kind]) for name, column in columns.items()])
-
-    def write(values: Sequence[Sequence[object]]) -> None:
-        typed = [list(map(column.kind, each)) for column, each in zip(columns.values(), values, strict=True)]
-        writer.write_table(arrow.table(typed, schema=schema))
-
-    with arrow.parquet.ParquetWriter(file, schema, compression="zstd") as writer:
-        yield write
+    made = ArrowTable(table.kind, table.facts())
+    with arrow.parquet.ParquetWriter(file, made.schema, compression="zstd") as writer:
+        yield lambda rows: writer.write_batch(made.batch(rows))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.counters import BOUNDS, OUTCOMES
 from scrapy_aopic.core.printable import printable
@@ -19,6 +19,7 @@ from .text import duration, size
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from .queries import PageRow, SiteRow
     from .snapshot import HostRow, Snapshot
 
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM = 720, 150, 58, 18
@@ -50,8 +51,8 @@ def report_page(
     now: Snapshot,
     *,
     history: Sequence[dict[str, str]] = (),
-    pages: Sequence[dict[str, Any]] = (),
-    hosts: Sequence[dict[str, Any]] = (),
+    pages: Sequence[PageRow] = (),
+    hosts: Sequence[SiteRow] = (),
 ) -> str:
     """The page.
 
@@ -89,15 +90,12 @@ def report_page(
         _table(
             "Most important pages",
             ("#importance", "#visits", "page"),
-            [(f"{row['importance']:.6f}", f"{row['visits']:,}", row["url"]) for row in pages],
+            [(f"{row.importance:.6f}", f"{row.visits:,}", row.url) for row in pages],
         ),
         _table(
             "Most important hosts",
             ("#importance", "#visited", "#queued", "host"),
-            [
-                (f"{row['importance']:.6f}", f"{row['visited']:,}", f"{row['queued']:,}", row["host"])
-                for row in hosts
-            ],
+            [(f"{row.importance:.6f}", f"{row.visited:,}", f"{row.queued:,}", row.host) for row in hosts],
         ),
         "</body></html>\n",
     ]

@@ -6,33 +6,43 @@ All hosts of a registered domain are in one shard, so no page and no host is in 
 from __future__ import annotations
 
 import heapq
+from datetime import datetime, timezone
 from itertools import chain, groupby, islice
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_aopic.core.control import covering
-from scrapy_aopic.core.kept_links import split_links
-from scrapy_aopic.core.layout import BEHIND, LATE
+from scrapy_aopic.core.duplicates import digest_of
+from scrapy_aopic.core.kept_links import elsewhere_key, split_links
+from scrapy_aopic.core.layout import BEHIND, LATE, TEXTS
+from scrapy_aopic.core.order import relevance_of
 from scrapy_aopic.core.pages import MAX_HEIGHT
 from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import (
     HOST_BYTES,
     PAGE_BYTES,
+    HostRecord,
     Page,
     PageState,
     host_key,
     unpack_host,
     unpack_page,
 )
+from scrapy_aopic.core.revisits.rates import Rates
 from scrapy_aopic.core.saved import read_saved
-from scrapy_aopic.web.request_rows import url_of
+from scrapy_aopic.core.walk import find_order
+from scrapy_aopic.exceptions import ExchangeError
+from scrapy_aopic.place.file_formats import CHUNK
+from scrapy_aopic.version import __version__
+from scrapy_aopic.web.request_rows import url_and_depth, url_of
 
-from .host_walk import Largest
+from .host_walk import Largest, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from scrapy_aopic.core.records import HostRecord
+    from scrapy_aopic.core.ledger import Estimate, Totals
+    from scrapy_aopic.core.saved import Saved
 
     from .job_view import View
     from .snapshot import HostRow
@@ -40,11 +50,194 @@ if TYPE_CHECKING:
 _MOST_HOSTS = 300_000
 """Hosts that are looked at to find one by a part of its name: about a second."""
 
-_importance = itemgetter("importance")
+_STATES = {int(state): state.name.lower() for state in PageState}
+
+_importance = attrgetter("importance")
 
 
-def top_pages(view: View, n: int, *, everything: bool = False) -> list[dict[str, Any]]:
-    """The *n* most important pages, best first, as ``url``, ``importance`` (0 to 1), ``cash``, ``history``, ``visits``.
+class PageRow(NamedTuple):
+    """A page as the job knows it, as of the last commit.
+
+    What is not known is ``None``, or ``""`` of a text.
+
+    Attributes:
+        url: Empty for a request that cannot be read, such as one that was kept in memory.
+        host: Name of its host.
+        importance: Its part of the importance of all pages, 0 to 1.
+        cash: Units that it holds, with what the virtual page owes it.
+        history: Units that its visits have spent, inside the window; a whole number of any size, a double in tables.
+        visits: Visits so far, failed ones included.
+        state: ``visited``, ``queued`` or ``failed``.
+        outcome: Why it is no ordinary page: ``redirect``, ``http 404``, ``robots.txt`` ...
+        merged_into: URL of the page that stands for it.
+        relevance: How relevant it is to the topic, 0 to 1; only if it was graded.
+        visited_at: Time of its last visit, in UTC.
+        status: HTTP status of a page that failed with one; others are not kept.
+        depth: Links from a seed to it, along the way on which it was found first.
+        inlinks: Visits of other pages that found a link to it; only in orders that count them, as ``aopic`` does.
+        outlinks: Pages to which it linked at its last visit; only if links are kept (``AOPIC_KEEP_LINKS``).
+        digest: Digest of its body, in hexadecimal digits; only if pages are visited again (``AOPIC_RECRAWL``).
+        text_digest: The same of its words, links and data; pages in which they agree are the same. Only if duplicates are
+            looked for (``AOPIC_DUPLICATES``), and it has enough words.
+        changes_a_day: How often it seems to change; only if it was visited again.
+    """
+
+    url: str
+    host: str
+    importance: float
+    cash: int
+    history: float
+    visits: int
+    state: str
+    outcome: str
+    merged_into: str
+    relevance: float | None
+    visited_at: datetime | None
+    status: int | None
+    depth: int | None
+    inlinks: int | None
+    outlinks: int | None
+    digest: str
+    text_digest: str
+    changes_a_day: float | None
+
+
+class SiteRow(NamedTuple):
+    """A host with what its pages have together, as of the last commit.
+
+    Attributes:
+        host: Its name.
+        importance: Part of the importance of all pages that its own have, 0 to 1.
+        cash: Units that they hold.
+        history: Units that their visits have spent, inside the window.
+        pages: Pages that are known.
+        visited: Pages that were visited or failed at least once.
+        queued: Pages that wait.
+        state: ``ready``, ``waiting``, ``shelved``, ``parked`` or ``dead``; ``idle`` if it has nothing queued.
+        opens_at: Time before which it must be left alone, in UTC; ``None`` before its first transfer.
+        transfer: Seconds that its last transfer took, 0 if there was none.
+        errors: Transfers in a row after which it did not respond as it should.
+        crawl_delay: Seconds between requests that its robots.txt asks for.
+    """
+
+    host: str
+    importance: float
+    cash: int
+    history: float
+    pages: int
+    visited: int
+    queued: int
+    state: str
+    opens_at: datetime | None
+    transfer: float
+    errors: int
+    crawl_delay: float
+
+
+class LinkRow(NamedTuple):
+    """A link that was kept, as the URLs of its two pages."""
+
+    source: str
+    target: str
+
+
+class _PageReader:
+    """Makes rows of the pages of *store*, whose totals are *saved*.
+
+    Attributes:
+        estimate: How important its pages are.
+    """
+
+    def __init__(self, store: Store, saved: Saved) -> None:
+        self.estimate = saved.estimate(store)
+        self._store = store
+        self._ledger = saved.ledger
+        self._rates = Rates(saved.rates)
+        order = find_order(saved.order_name)
+        self._one_link = order.one_link if order is not None and order.counts_links else 0
+        self._has_values = order is not None and order.values_links
+        self._has_links = next(store.scan(Family.LINKS), None) is not None
+
+    def rows(self, pages: dict[bytes, Page]) -> list[PageRow]:
+        """One for each of *pages*, by their keys."""
+        keys = list(pages)
+        roots = _roots(self._store, pages)
+        urls = urls_of(self._store, list(roots.values()))
+        requests = self._store.get_many(Family.REQUESTS, keys)
+        hosts = _hosts(self._store, {key[:HOST_BYTES] for key in keys})
+        texts = self._store.get_many(Family.CONTENT, [TEXTS + key for key in keys])
+        n_links = self._count_links(keys)
+        return [
+            self._row(
+                page,
+                host=hosts[key[:HOST_BYTES]],
+                request=request,
+                root_url=urls[roots[key]] if key in roots else "",
+                text=text,
+                n_links=n,
+            )
+            for (key, page), request, text, n in zip(pages.items(), requests, texts, n_links, strict=True)
+        ]
+
+    def _row(
+        self,
+        page: Page,
+        *,
+        host: str,
+        request: bytes | None,
+        root_url: str,
+        text: bytes | None,
+        n_links: int | None,
+    ) -> PageRow:
+        changes, outcome = page.changes, page.outcome
+        url, depth = url_and_depth(request or b"")
+        return PageRow(
+            url=url,
+            host=host,
+            importance=self.estimate.importance(self.estimate.weight(page)),
+            cash=page.cash + self._ledger.owed(page),
+            history=page.history,
+            visits=page.visits,
+            state=_STATES[page.state],
+            outcome=outcome,
+            merged_into=root_url,
+            relevance=relevance_of(page) if self._has_values else None,
+            visited_at=_utc(page.visited_at),
+            status=int(outcome[5:]) if outcome.startswith("http ") and outcome[5:].isdecimal() else None,
+            depth=depth,
+            inlinks=page.score // self._one_link if self._one_link else None,
+            outlinks=n_links,
+            digest=changes.digest.hex() if changes is not None else "",
+            text_digest=digest_of(text).hex() if text is not None else "",
+            changes_a_day=self._rates.mean(changes.evidence) * 86_400
+            if changes is not None and changes.evidence
+            else None,
+        )
+
+    def _count_links(self, keys: list[bytes]) -> list[int | None]:
+        """Links of the pages under *keys*, to pages of other shards included; ``None`` if they were not kept."""
+        if not self._has_links:
+            return [None] * len(keys)
+        counts: list[int | None] = []
+        rows = [*keys, *map(elsewhere_key, keys)]
+        found = self._store.get_many(Family.LINKS, rows)
+        n = len(keys)
+        for key, own, other in zip(keys, found[:n], found[n:], strict=True):
+            counts.append(
+                None
+                if own is None and other is None
+                else len(split_links(key, own or b"")) + len(split_links(elsewhere_key(key), other or b""))
+            )
+        return counts
+
+
+def _utc(instant: float) -> datetime | None:
+    """*instant* as a time; ``None`` if it is 0."""
+    return datetime.fromtimestamp(instant, timezone.utc) if instant else None
+
+
+def top_pages(view: View, n: int, *, everything: bool = False) -> list[PageRow]:
+    """The *n* most important pages, best first.
 
     Redirects, errors and pages that failed are left out unless *everything*.
     """
@@ -52,71 +245,101 @@ def top_pages(view: View, n: int, *, everything: bool = False) -> list[dict[str,
     return heapq.nlargest(n, rows, key=_importance)
 
 
-def top_hosts(view: View, n: int) -> list[dict[str, Any]]:
-    """The *n* hosts whose pages are most important together, best first."""
-    rows = chain.from_iterable(_top_hosts(store, n) for store in view.stores)
-    return heapq.nlargest(n, rows, key=_importance)
-
-
-def _top_pages(store: Store, n: int, *, everything: bool) -> list[dict[str, Any]]:
+def _top_pages(store: Store, n: int, *, everything: bool) -> list[PageRow]:
     saved = read_saved(store)
     if saved is None:
         return []
-    ledger = saved.ledger
-    estimate = saved.estimate(store)
+    reader = _PageReader(store, saved)
+    weight = reader.estimate.weight
     pages = ((key, unpack_page(data)) for key, data in store.scan(Family.PAGES))
     best = heapq.nlargest(
         n,
-        ((estimate.weight(page), key, page) for key, page in pages if everything or not page.outcome),
+        ((weight(page), key, page) for key, page in pages if everything or not page.outcome),
         key=lambda row: row[0],
     )
-    requests = store.get_many(Family.REQUESTS, [key for _, key, _ in best])
-    return [
-        {
-            "url": url_of(request or b""),
-            "importance": estimate.importance(weight),
-            "cash": page.cash + ledger.owed(page),
-            "history": page.history,
-            "visits": page.visits,
-            "state": page.outcome or PageState(page.state).name.lower(),
-        }
-        for (weight, _, page), request in zip(best, requests, strict=True)
-    ]
+    return reader.rows({key: page for _, key, page in best})
 
 
-def _top_hosts(store: Store, n: int) -> list[dict[str, Any]]:
+def top_hosts(view: View, n: int) -> list[SiteRow]:
+    """The *n* hosts whose pages are most important together, best first."""
+    return heapq.nlargest(n, chain.from_iterable(each_site(view, CHUNK)), key=_importance)
+
+
+def each_site(view: View, n: int) -> Iterator[list[SiteRow]]:
+    """All hosts with what their pages have together, shard by shard, at most *n* at a time."""
+    return chain.from_iterable(_each_site(store, view.at, n) for store in view.stores)
+
+
+def _each_site(store: Store, now: float, n: int) -> Iterator[list[SiteRow]]:
     saved = read_saved(store)
     if saved is None:
-        return []
-    ledger = saved.ledger
+        return
     estimate = saved.estimate(store)
-    sums = []
-    for key, rows in groupby(store.scan(Family.PAGES), lambda row: row[0][:HOST_BYTES]):
-        weight = cash = history = pages = 0
-        for _, data in rows:
-            page = unpack_page(data)
-            weight += estimate.weight(page)
-            cash += page.cash + ledger.owed(page)
-            history += page.history
-            pages += 1
-        sums.append((weight, key, cash, history, pages))
-    best = heapq.nlargest(n, sums)
-    hosts = store.get_many(Family.HOSTS, [key for _, key, *_ in best])
-    result = []
-    for (weight, _, cash, history, pages), found in zip(best, hosts, strict=True):
-        record = unpack_host(found) if found is not None else None
-        result.append(
-            {
-                "host": record.name if record else "",
-                "importance": estimate.importance(weight),
-                "cash": cash,
-                "history": history,
-                "pages": pages,
-                "visited": record.visited if record else 0,
-                "queued": record.queued if record else 0,
-            }
-        )
-    return result
+    sums = (
+        _sums(key, rows, saved.ledger, estimate)
+        for key, rows in groupby(store.scan(Family.PAGES), lambda row: row[0][:HOST_BYTES])
+    )
+    while chunk := list(islice(sums, n)):
+        records = store.get_many(Family.HOSTS, [each.key for each in chunk])
+        yield [
+            _site(each, unpack_host(data) if data is not None else HostRecord(""), now)
+            for each, data in zip(chunk, records, strict=True)
+        ]
+
+
+class _Sums(NamedTuple):
+    """What the pages of the host under *key* have together."""
+
+    key: bytes
+    importance: float
+    cash: int
+    history: int
+    pages: int
+
+
+def _sums(key: bytes, rows: Iterable[tuple[bytes, bytes]], ledger: Totals, estimate: Estimate) -> _Sums:
+    weight = cash = history = pages = 0
+    for _, data in rows:
+        page = unpack_page(data)
+        weight += estimate.weight(page)
+        cash += page.cash + ledger.owed(page)
+        history += page.history
+        pages += 1
+    return _Sums(key, estimate.importance(weight), cash, history, pages)
+
+
+def _site(sums: _Sums, host: HostRecord, now: float) -> SiteRow:
+    return SiteRow(
+        host=host.name,
+        importance=sums.importance,
+        cash=sums.cash,
+        history=sums.history,
+        pages=sums.pages,
+        visited=host.visited,
+        queued=host.queued,
+        state=state_of(host, now),
+        opens_at=_utc(host.opens_at),
+        transfer=host.transfer,
+        errors=host.errors,
+        crawl_delay=host.crawl_delay,
+    )
+
+
+def facts_of(view: View) -> dict[str, str]:
+    """What a file with rows of *view* says of it: version, time of the last commit, beginning of the job, order."""
+    saved = [each for each in view.saved if each is not None]
+    return {
+        "version": __version__,
+        "at": _text_of(view.at),
+        "created_at": _text_of(min((each.created_at for each in saved), default=0.0)),
+        "order": saved[0].order_name if saved else "",
+    }
+
+
+def _text_of(instant: float) -> str:
+    """*instant* in ISO 8601; empty if it is 0."""
+    time = _utc(instant)
+    return time.isoformat(timespec="seconds") if time is not None else ""
 
 
 def count_pages(view: View) -> int:
@@ -124,52 +347,19 @@ def count_pages(view: View) -> int:
     return sum(saved.pages for saved in view.saved if saved is not None)
 
 
-class KnownPage(NamedTuple):
-    """A page as the job knows it.
-
-    Attributes:
-        host: Name of its host.
-        importance: Its importance as a part of that of all pages, 0 to 1.
-        cash: Units that it holds, with what the virtual page owes it.
-        root_url: URL of the page that it was merged into; empty for a page that stands for itself.
-    """
-
-    url: str
-    host: str
-    importance: float
-    cash: int
-    record: Page
-    root_url: str
-
-
-def each_page(view: View, n: int) -> Iterator[list[KnownPage]]:
+def each_page(view: View, n: int) -> Iterator[list[PageRow]]:
     """All pages, shard by shard and host by host, at most *n* at a time."""
     return chain.from_iterable(_each_page(store, n) for store in view.stores)
 
 
-def _each_page(store: Store, n: int) -> Iterator[list[KnownPage]]:
+def _each_page(store: Store, n: int) -> Iterator[list[PageRow]]:
     saved = read_saved(store)
     if saved is None:
         return
-    ledger = saved.ledger
-    estimate = saved.estimate(store)
+    reader = _PageReader(store, saved)
     rows = store.scan(Family.PAGES)
     while chunk := list(islice(rows, n)):
-        known = {key: unpack_page(data) for key, data in chunk}
-        roots = _roots(store, known)
-        urls = urls_of(store, [*known, *(roots.values() - known.keys())])
-        hosts = _hosts(store, {key[:HOST_BYTES] for key in known})
-        yield [
-            KnownPage(
-                urls[key],
-                hosts[key[:HOST_BYTES]],
-                estimate.importance(estimate.weight(page)),
-                page.cash + ledger.owed(page),
-                page,
-                urls[roots[key]] if key in roots else "",
-            )
-            for key, page in known.items()
-        ]
+        yield reader.rows({key: unpack_page(data) for key, data in chunk})
 
 
 def _roots(store: Store, pages: dict[bytes, Page]) -> dict[bytes, bytes]:
@@ -187,12 +377,20 @@ def _roots(store: Store, pages: dict[bytes, Page]) -> dict[bytes, bytes]:
     return roots
 
 
-def each_link(view: View, n: int) -> Iterator[list[tuple[str, str]]]:
-    """All links that were kept, as URLs of source and target, about *n* at a time."""
+def each_link(view: View, n: int) -> Iterator[list[LinkRow]]:
+    """All links that were kept, about *n* at a time.
+
+    Raises:
+        ExchangeError: If none were.
+    """
+    if all(next(store.scan(Family.LINKS), None) is None for store in view.stores):
+        raise ExchangeError(
+            "This job has kept no links. AOPIC_KEEP_LINKS = True keeps those of the pages that are visited from then on."
+        )
     return chain.from_iterable(_each_link(store, n) for store in view.stores)
 
 
-def _each_link(store: Store, n: int) -> Iterator[list[tuple[str, str]]]:
+def _each_link(store: Store, n: int) -> Iterator[list[LinkRow]]:
     links: list[tuple[bytes, bytes]] = []
     for source, targets in store.scan(Family.LINKS):
         links += [(source[:PAGE_BYTES], target) for target in split_links(source, targets)]
@@ -203,9 +401,9 @@ def _each_link(store: Store, n: int) -> Iterator[list[tuple[str, str]]]:
         yield _named(store, links)
 
 
-def _named(store: Store, links: list[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
+def _named(store: Store, links: list[tuple[bytes, bytes]]) -> list[LinkRow]:
     urls = urls_of(store, list({key for link in links for key in link}))
-    return [(urls[source], urls[target]) for source, target in links]
+    return [LinkRow(urls[source], urls[target]) for source, target in links]
 
 
 def urls_of(store: Store, keys: list[bytes]) -> dict[bytes, str]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from scrapy_aopic.place.stored_control import read_control
 
 from .domain_spread import top_domains
@@ -23,6 +21,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.place.place import Place
 
     from .dropped import Sample
+    from .why import Explanation
 
 _LONGEST = 8192
 """Characters of a question: more than a URL that is crawled has."""
@@ -54,7 +53,7 @@ class Questions:
             StorageError: If the store cannot be read.
         """
         with open_view(self._job) as view:
-            return top_pages(view, n)
+            return [row._asdict() for row in top_pages(view, n)]
 
     def top_domains(self, n: int, *, has_importance: bool = False) -> dict[str, Any]:
         """How fetches are spread over domains; see :func:`scrapy_aopic.view.domain_spread.top_domains`.
@@ -69,7 +68,7 @@ class Questions:
         folder = self._job.folder
         return read_dropped(folder / FILE_NAME) if folder is not None else None
 
-    def why(self, question: str) -> dict[str, Any]:
+    def why(self, question: str) -> Explanation:
         """Why a URL, or a host, is crawled or not.
 
         Raises:
@@ -83,6 +82,4 @@ class Questions:
         samples = self._dropped()
         if samples is not None:
             found = with_dropped(found, samples, rules)
-        found = with_control(found, rules, read_control(self._job))
-        answer: dict[str, Any] = msgspec.to_builtins(found)
-        return answer
+        return with_control(found, rules, read_control(self._job))

@@ -26,28 +26,35 @@ if TYPE_CHECKING:
     from scrapy_aopic.place.place import Place
 
     from .auditing import JobAudit
+    from .queries import PageRow, SiteRow
     from .snapshot import HostRow, Snapshot
 
 _AUDITED = 300_000
 """Pages up to which the report of a crawl that ends includes the audit, which reads them all: some seconds."""
 
 
-def format_pages(rows: list[dict[str, Any]], *, total: int = TOTAL) -> str:
+def format_pages(rows: list[PageRow], *, total: int = TOTAL) -> str:
     """A table of :func:`top_pages`; *total* is all cash, in units."""
     lines = [f"{'':>4}  {'importance':>10}  {'cash':>8}  {'history':>8}  visits  page"]
     lines += [
-        f"{number:>4}  {row['importance']:>10.6f}  {row['cash'] / total:>8.1e}  {row['history'] / total:>8.1e}  "
-        f"{row['visits']:>6}  {row['url']}{'' if row['state'] == 'visited' else '  (' + row['state'] + ')'}"
+        f"{number:>4}  {row.importance:>10.6f}  {row.cash / total:>8.1e}  {row.history / total:>8.1e}  "
+        f"{row.visits:>6}  {row.url}{_remark(row)}"
         for number, row in enumerate(rows, 1)
     ]
     return "\n".join(lines)
 
 
-def format_hosts(rows: list[dict[str, Any]]) -> str:
+def _remark(page: PageRow) -> str:
+    """What is said behind the URL of a *page* that is no ordinary visited one."""
+    state = page.outcome or page.state
+    return "" if state == "visited" else f"  ({state})"
+
+
+def format_hosts(rows: list[SiteRow]) -> str:
     """A table of :func:`~.queries.top_hosts`."""
     lines = [f"{'':>4}  {'importance':>10}  {'visited':>8}  {'queued':>8}  host"]
     lines += [
-        f"{number:>4}  {row['importance']:>10.6f}  {row['visited']:>8,}  {row['queued']:>8,}  {row['host']}"
+        f"{number:>4}  {row.importance:>10.6f}  {row.visited:>8,}  {row.queued:>8,}  {row.host}"
         for number, row in enumerate(rows, 1)
     ]
     return "\n".join(lines)

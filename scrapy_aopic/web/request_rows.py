@@ -40,6 +40,9 @@ IN_MEMORY = b"\xc1"
 _IN_MEMORY_BYTES = 9  # before the URL
 _ON_PURPOSE = 0x80  # in the first of them behind the code
 
+_DEEPEST = 1 << 31
+"""A depth that no link has."""
+
 _LINES = ("url", "callback", "errback", "depth", "referer", "purpose")
 _FIRST_OF_MAP = 0x80  # a MessagePack map begins with this byte or a larger one, a URL with a letter
 
@@ -110,12 +113,19 @@ def pack_values(values: dict[str, Any]) -> bytes:
 
 def url_of(data: bytes) -> str:
     """URL of the request written as *data*, without making it; ``""`` if it cannot be read."""
+    return url_and_depth(data)[0]
+
+
+def url_and_depth(data: bytes) -> tuple[str, int | None]:
+    """URL of the request written as *data*, and its depth, which is ``None`` if it is not kept; see :func:`url_of`."""
     try:
         if data[:1] == IN_MEMORY:
-            return data[_IN_MEMORY_BYTES:].decode()
-        return str(values_of(data)["url"])
+            return data[_IN_MEMORY_BYTES:].decode(), None
+        values = values_of(data)
+        depth = int(values.get("meta", {}).get("depth", 0))
+        return str(values["url"]), depth if 0 <= depth <= _DEEPEST else None
     except ANY_ERROR:
-        return ""
+        return "", None
 
 
 def is_patient(meta: Mapping[str, Any], errback: object) -> bool:

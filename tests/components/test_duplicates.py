@@ -90,7 +90,7 @@ def same(folder: Path) -> dict[str, str]:
 
 
 def rows(folder: Path) -> dict[str, dict[str, Any]]:
-    return {row["url"]: row for row in ask_view(folder, top_pages, 100, everything=True)}
+    return {row.url: row for row in ask_view(folder, top_pages, 100, everything=True)}
 
 
 # -- duplicates
@@ -117,7 +117,7 @@ async def test_the_links_of_a_duplicate_are_dropped_and_its_cash_goes_to_the_fir
     assert rows(tmp_path)["http://a.test/2"]["importance"] == 0
     one, three = (rows(tmp_path)[f"http://a.test/{number}"] for number in (1, 3))
     assert one["cash"] + one["history"] == 2 * three["history"]
-    assert "http://a.test/2" not in {row["url"] for row in ask_view(tmp_path, top_pages, 100)}
+    assert "http://a.test/2" not in {row.url for row in ask_view(tmp_path, top_pages, 100)}
     assert ask_view(tmp_path, count).outcomes == {"duplicate": 1}
     assert [stat(crawler, f"content/{name}") for name in ("links_dropped", "merged")] == [1, 1]
     assert stat(crawler, "outcomes/duplicate") == 1
@@ -404,7 +404,7 @@ async def test_who_copies_a_page_and_is_fetched_first_gets_nothing_of_it(
     assert web.asked.index(copy) < web.asked.index(victim)
     assert f"{victim}1" in web.asked
     assert same(tmp_path) == {}
-    importance = {url: row["importance"] for url, row in rows(tmp_path).items()}
+    importance = {url: row.importance for url, row in rows(tmp_path).items()}
     assert importance[victim] > 2 * importance[copy]
     assert stat(crawler, "content/copies") == 2
 
@@ -524,7 +524,7 @@ async def test_a_page_is_united_with_the_canonical_page_that_it_names(
         "http://a.test/?from=list": "http://a.test/real",
     }
     assert stat(crawler, "content/merged") == 2
-    assert {row["url"] for row in ask_view(tmp_path, top_pages, 100)} == {
+    assert {row.url for row in ask_view(tmp_path, top_pages, 100)} == {
         HOME,
         "http://a.test/real",
         "http://a.test/1",

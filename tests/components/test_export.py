@@ -68,11 +68,11 @@ def test_pages_are_written_as_they_are_in_the_job(store: MemoryStore, tmp_path: 
     path = tmp_path / name
     assert export_pages(View([store]), path) == 3
     rows = {row["url"]: row for row in rows_of(path)}
-    top = {row["url"]: row for row in top_pages(View([store]), 9, everything=True)}
+    top = {row.url: row for row in top_pages(View([store]), 9, everything=True)}
     assert rows.keys() == top.keys()
     for url, row in rows.items():
         said = {name: float(str(row[name])) for name in ("importance", "cash", "history", "visits")}
-        assert said == {name: top[url][name] for name in said}
+        assert said == {name: getattr(top[url], name) for name in said}
     assert {(row["host"], row["state"], row["outcome"]) for row in rows.values()} == {
         ("a.test", "visited", ""),
         ("b.test", "failed", "http 404"),

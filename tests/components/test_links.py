@@ -50,7 +50,7 @@ async def paid(folder: Path, spider: type[Spider] = Home, **settings: Any) -> tu
     assert crawler.stats is not None
     assert crawler.stats.get_value("aopic/errors") is None
     rows = ask_view(folder, top_pages, 100, everything=True)
-    return {row["url"]: row["history"] for row in rows if row["url"] != HOME}, crawler
+    return {row.url: row.history for row in rows if row.url != HOME}, crawler
 
 
 def parts(units: dict[str, int]) -> dict[str, float]:
@@ -274,7 +274,7 @@ async def test_links_to_known_pages_are_paid_by_weight(serve: Serve, tmp_path: P
         return 3 if request.url.endswith("/2") and response.url != HOME else 1
 
     units, _ = await paid(tmp_path, AOPIC_LINK_WEIGHTS=weigh)
-    everything = {row["url"]: row["history"] + row["cash"] for row in ask_view(tmp_path, top_pages, 10)}
+    everything = {row.url: row.history + row.cash for row in ask_view(tmp_path, top_pages, 10)}
     assert parts(units)["http://www.a.com/3"] == 0.125
     assert round(everything["http://www.a.com/2"] / SEED, 4) == 0.5 + 0.375
 

@@ -352,7 +352,7 @@ async def test_chosen_domains_get_what_the_virtual_page_holds(serve: Serve, tmp_
     assert result.violations == []
     assert result.cash + result.virtual == TOTAL
     assert errors(crawler) is None
-    best = [row["host"] for row in ask_view(tmp_path, top_hosts, 3)]
+    best = [row.host for row in ask_view(tmp_path, top_hosts, 3)]
     assert sorted(best) == ["news.e.org", "shop.b.com", "www.b.com"]
 
 

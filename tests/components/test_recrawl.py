@@ -145,7 +145,7 @@ def recrawled(crawler: Crawler) -> dict[str, int]:
 
 
 def rows(folder: Path) -> dict[str, dict[str, Any]]:
-    return {row["url"]: row for row in ask_view(folder, top_pages, 100, everything=True)}
+    return {row.url: row for row in ask_view(folder, top_pages, 100, everything=True)}
 
 
 @deferred_f_from_coro_f
@@ -154,7 +154,7 @@ async def test_visited_pages_come_back_and_the_crawl_does_not_end(serve: Serve, 
     web = serve(pages)
     crawler = await crawl_until(lambda: min(web.asked.count(url) for url in pages) >= 3, tmp_path)
     assert sorted(web.asked[:3]) == sorted(pages)
-    assert {url: row["visits"] for url, row in rows(tmp_path).items()} == Counter(web.asked)
+    assert {url: row.visits for url, row in rows(tmp_path).items()} == Counter(web.asked)
     assert recrawled(crawler) == {"visits": len(web.asked) - 3, "unchanged": len(web.asked) - 3}
     pages_of = ask_view(tmp_path, snapshot_of).pages
     assert (pages_of.queued + pages_of.visited, pages_of.failed) == (3, 0)
@@ -248,9 +248,9 @@ async def test_an_unchanged_page_costs_no_callback_and_pays_the_links_that_it_ha
     assert "Ignoring response" not in caplog.text
     assert recrawled(crawler)["not_modified"] >= 2
     # Each unit that the three pages hold has gone round: nothing leaked to the virtual page but an odd unit a visit.
-    visits = sum(row["visits"] for row in rows(tmp_path).values())
+    visits = sum(row.visits for row in rows(tmp_path).values())
     assert 0 <= (TOTAL >> 24) - check(tmp_path).cash <= visits
-    assert all(row["cash"] + row["history"] > 0 for row in rows(tmp_path).values())
+    assert all(row.cash + row.history > 0 for row in rows(tmp_path).values())
 
 
 @deferred_f_from_coro_f
@@ -424,7 +424,7 @@ async def test_a_page_that_is_gone_is_retired_and_its_cash_goes_back(serve: Serv
     assert ask_view(tmp_path, snapshot_of).pages.failed == 2
     for code in gone:
         row = rows(tmp_path)[f"http://a.test/{code}"]
-        assert (row["cash"], row["visits"], row["state"]) == (0, 2, f"http {code}")
+        assert (row.cash, row.visits, row.outcome) == (0, 2, f"http {code}")
 
 
 @deferred_f_from_coro_f
@@ -468,8 +468,8 @@ async def test_a_page_that_fails_for_a_time_is_not_retired_and_pays_the_links_th
     assert stats(crawler, "recrawl/retired") is None
     for name in ("http 503", "http 403"):
         assert stats(crawler, f"outcomes/{name}") == 1
-    assert {row["state"] for row in rows(tmp_path).values()} <= {"visited", "queued"}
-    n_visits = sum(row["visits"] for row in rows(tmp_path).values())
+    assert {row.outcome or row.state for row in rows(tmp_path).values()} <= {"visited", "queued"}
+    n_visits = sum(row.visits for row in rows(tmp_path).values())
     seeds = 0
     for _ in failures:
         seeds += (TOTAL - seeds) >> 24
@@ -483,7 +483,8 @@ async def test_a_page_that_begins_to_redirect_passes_its_cash_on_and_still_comes
     home, new = Script(["/1"], Answer(301, {"Location": "/new"})), Script([HOME])
     serve({HOME: home, "http://a.test/1": [HOME], "http://a.test/new": new})
     crawler = await crawl_until(lambda: len(home.asked) >= 4 and len(new.asked) >= 2, tmp_path)
-    assert rows(tmp_path)[HOME]["state"] in ("redirect", "queued")
+    row = rows(tmp_path)[HOME]
+    assert (row.outcome or row.state) in ("redirect", "queued")
     assert recrawled(crawler)["changed"] == 1
     assert stats(crawler, "recrawl/retired") is None
 
@@ -527,7 +528,7 @@ async def test_the_importances_of_all_pages_add_up_to_one_and_are_the_same_every
     }
     await crawl_until(enough, tmp_path, Valued, **settings)
     assert all(0 < item["importance"] <= 1 for item in items)
-    listed = {url: row["importance"] for url, row in rows(tmp_path).items()}
+    listed = {url: row.importance for url, row in rows(tmp_path).items()}
     assert {url for url, each in listed.items() if not each} == {
         f"http://a.test/{name}" for name in ("gone", "moved")
     }
@@ -538,7 +539,7 @@ async def test_the_importances_of_all_pages_add_up_to_one_and_are_the_same_every
     assert asked == {**listed, "http://a.test/moved": None}, "of which the new one is told"
     with open_view(FolderPlace(tmp_path)) as view:
         assert {page.url: page.importance for [*some] in each_page(view, 2) for page in some} == listed
-        hosts = {row["host"]: row["importance"] for row in top_hosts(view, 9)}
+        hosts = {row.host: row.importance for row in top_hosts(view, 9)}
         assert fsum(hosts.values()) == pytest.approx(1, abs=1e-15)
         domains = top_domains(view, 1, has_importance=True)["domains"]
         assert [row["importance"] for row in domains] == pytest.approx([hosts["a.test"], hosts["b.test"]])
@@ -555,7 +556,7 @@ async def test_a_stopped_crawl_goes_on_with_its_visited_pages(serve: Serve, tmp_
         await crawl_until(lambda: min(web.asked.count(url) for url in pages) >= n, tmp_path)  # noqa: B023
         await asyncio.sleep(1.1)  # now all of them are due when the next crawl begins
     assert check(tmp_path).pages == len(pages)
-    assert {url: row["visits"] for url, row in rows(tmp_path).items()} == Counter(web.asked)
+    assert {url: row.visits for url, row in rows(tmp_path).items()} == Counter(web.asked)
 
 
 def test_pages_come_back_after_a_kill(serve: Serve, tmp_path: Path) -> None:

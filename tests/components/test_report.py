@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -115,8 +116,8 @@ def test_what_comes_from_the_web_is_only_text() -> None:
         refused={HOSTILE: 1},
         hosts=HostCounts(waits={HOSTILE: 2}),
     )
-    pages = [{"importance": 0.5, "visits": 1, "url": HOSTILE}]
-    hosts = [{"importance": 0.5, "visited": 1, "queued": 1, "host": HOSTILE}]
+    pages = [SimpleNamespace(importance=0.5, visits=1, url=HOSTILE)]
+    hosts = [SimpleNamespace(importance=0.5, visited=1, queued=1, host=HOSTILE)]
     kept = [dict(zip(COLUMNS, map(str, row), strict=True)) for row in rows(3)]
     parts = Parts(
         report_page(now, history=[{**each, "started_at": HOSTILE} for each in kept], pages=pages, hosts=hosts)

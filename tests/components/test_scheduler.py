@@ -116,7 +116,7 @@ async def test_cash_is_conserved_whatever_the_pages_are(serve: Serve, tmp_path: 
     assert outcomes["http 404"] == 1
     assert outcomes["http 500"] == 1
     assert outcomes["redirect"] == 1
-    assert {row["url"] for row in ask_view(tmp_path, top_pages, 10)} == {
+    assert {row.url for row in ask_view(tmp_path, top_pages, 10)} == {
         "http://a.test/",
         "http://a.test/ok",
         "http://a.test/new",
@@ -135,9 +135,9 @@ async def test_cash_is_conserved_whatever_the_pages_are(serve: Serve, tmp_path: 
 async def test_a_redirect_passes_the_cash_on(serve: Serve, tmp_path: Path) -> None:
     serve({"http://a.test/": Answer(302, {"Location": "http://b.test/"}), "http://b.test/": []})
     await crawl(Follow, {**on_disk(tmp_path), "AOPIC_ENDOWMENT": 0, "AOPIC_VIRTUAL_SHARE": 0})
-    rows = {row["url"]: row for row in ask_view(tmp_path, top_pages, 10, everything=True)}
-    assert rows["http://a.test/"]["state"] == "redirect"
-    assert rows["http://b.test/"]["history"] == rows["http://a.test/"]["history"] > 0
+    rows = {row.url: row for row in ask_view(tmp_path, top_pages, 10, everything=True)}
+    assert rows["http://a.test/"].outcome == "redirect"
+    assert rows["http://b.test/"].history == rows["http://a.test/"].history > 0
 
 
 @deferred_f_from_coro_f
@@ -154,8 +154,8 @@ async def test_dropped_links_pay_the_virtual_page_and_not_their_siblings(
     serve(pages)
     settings = {**on_disk(tmp_path), "AOPIC_ENDOWMENT": 0, "AOPIC_VIRTUAL_SHARE": 0}
     await crawl(Bounded, settings)
-    rows = {row["url"]: row for row in ask_view(tmp_path, top_pages, 10)}
-    assert rows["http://a.test/1"]["history"] == rows["http://a.test/"]["history"] // 4
+    rows = {row.url: row for row in ask_view(tmp_path, top_pages, 10)}
+    assert rows["http://a.test/1"].history == rows["http://a.test/"].history // 4
 
 
 @pytest.mark.parametrize("kind", ["generator", "list", "async", "raises late", "raises at once"])
@@ -187,12 +187,12 @@ async def test_links_are_paid_whatever_kind_of_callback_yields_them(
     web = serve({"http://a.test/": ["/1", "/2"], "http://a.test/1": ["/2"], "http://a.test/2": []})
     await crawl(Callback, on_disk(tmp_path))
     assert check(tmp_path).violations == []
-    rows = {row["url"]: row for row in ask_view(tmp_path, top_pages, 10)}
+    rows = {row.url: row for row in ask_view(tmp_path, top_pages, 10)}
     if kind == "raises at once":
         assert web.asked == ["http://a.test/"]
     else:
         assert sorted(web.asked) == ["http://a.test/", "http://a.test/1", "http://a.test/2"]
-        assert rows["http://a.test/2"]["cash"] + rows["http://a.test/2"]["history"] > 0
+        assert rows["http://a.test/2"].cash + rows["http://a.test/2"].history > 0
 
 
 @deferred_f_from_coro_f
@@ -259,8 +259,8 @@ async def test_an_inline_request_with_the_meta_of_its_page_does_not_fail_the_pag
 async def test_a_link_of_a_page_to_itself_takes_no_share(serve: Serve, tmp_path: Path) -> None:
     serve({"http://a.test/": ["/", "/1"], "http://a.test/1": []})
     await crawl(Follow, {**on_disk(tmp_path), "AOPIC_ENDOWMENT": 0, "AOPIC_VIRTUAL_SHARE": 0})
-    rows = {row["url"]: row for row in ask_view(tmp_path, top_pages, 10)}
-    assert rows["http://a.test/1"]["history"] == rows["http://a.test/"]["history"]
+    rows = {row.url: row for row in ask_view(tmp_path, top_pages, 10)}
+    assert rows["http://a.test/1"].history == rows["http://a.test/"].history
 
 
 @deferred_f_from_coro_f
@@ -270,8 +270,8 @@ async def test_a_retry_keeps_the_cash_of_its_page(serve: Serve, tmp_path: Path) 
     await crawl(Follow, on_disk(tmp_path))
     assert web.asked == ["http://a.test/"] * 2
     (row,) = ask_view(tmp_path, top_pages, 10)
-    assert row["history"] == TOTAL >> 24
-    assert row["visits"] == 1
+    assert row.history == TOTAL >> 24
+    assert row.visits == 1
 
 
 @deferred_f_from_coro_f
@@ -516,7 +516,7 @@ async def test_a_callback_that_is_gone_sets_its_requests_aside(
     assert counted.outcomes == {"unreadable": 1}
     reason = "ValueError: the spider 'one' has no callback 'gone'"
     assert counted.set_aside == [SetAside(reason=reason, pages=1, example="http://a.test/1")]
-    assert {row["url"]: row["cash"] for row in ask_view(tmp_path, top_pages, 9, everything=True)}[
+    assert {row.url: row.cash for row in ask_view(tmp_path, top_pages, 9, everything=True)}[
         "http://a.test/1"
     ] == 0
     assert check(tmp_path).violations == []

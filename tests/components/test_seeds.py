@@ -146,7 +146,7 @@ class Intake:
 
 
 def cash_by_url(folder: Path) -> dict[str, int]:
-    return {row["url"]: row["cash"] for row in ask_view(folder, top_pages, 10**6)}
+    return {row.url: row.cash for row in ask_view(folder, top_pages, 10**6)}
 
 
 def many(tmp_path: Path) -> tuple[Path, dict[str, float]]:
@@ -373,10 +373,10 @@ async def test_a_job_starts_from_known_importances_best_first(serve: Serve, tmp_
     crawler = await crawl(NoStart, settings)
     assert web.asked == sorted(scores, key=lambda url: -scores[url])
     assert stats_of(crawler) == {"rows": 8, "queued": 8, "files": 1}
-    rows = {row["url"]: row for row in ask_view(tmp_path / "job", top_pages, 10)}
+    rows = {row.url: row for row in ask_view(tmp_path / "job", top_pages, 10)}
     mean, seed = sum(scores.values()) / len(scores), TOTAL >> SEED_SHIFT
     for url, score in scores.items():
-        assert rows[url]["history"] == pytest.approx(seed * score / mean, rel=1e-5)
+        assert rows[url].history == pytest.approx(seed * score / mean, rel=1e-5)
     assert check(tmp_path / "job").violations == []
 
 
@@ -412,9 +412,9 @@ async def test_a_known_page_gets_the_cash_of_its_score_and_none_without(serve: S
     path.write_text("url,score\nhttp://a.test/,3\nhttp://gone.test/,1\n", encoding="utf-8")
     serve({"http://a.test/": [], "http://gone.test/": []})
     crawler = await crawl(Gives, alone(tmp_path, AOPIC_VIRTUAL_SHARE=1))
-    rows = {row["url"]: row for row in ask_view(tmp_path, top_pages, 10)}
-    assert rows["http://a.test/"]["visits"] == 1
-    assert rows["http://a.test/"]["cash"] == pytest.approx((TOTAL >> SEED_SHIFT) * 1.5, rel=1e-5)
+    rows = {row.url: row for row in ask_view(tmp_path, top_pages, 10)}
+    assert rows["http://a.test/"].visits == 1
+    assert rows["http://a.test/"].cash == pytest.approx((TOTAL >> SEED_SHIFT) * 1.5, rel=1e-5)
     assert stats_of(crawler)["known"] == 1
     assert check(tmp_path).violations == []
 
@@ -430,7 +430,7 @@ async def test_what_filters_drop_is_no_seed(serve: Serve, tmp_path: Path) -> Non
     crawler = await crawl(Bounded, alone(tmp_path / "job", AOPIC_SEEDS=str(path)))
     assert web.asked == ["http://a.test/"]
     assert stats_of(crawler) == {"rows": 2, "queued": 1, "dropped": 1, "files": 1}
-    assert {row["url"] for row in ask_view(tmp_path / "job", top_pages, 10)} == {"http://a.test/"}
+    assert {row.url for row in ask_view(tmp_path / "job", top_pages, 10)} == {"http://a.test/"}
 
 
 @deferred_f_from_coro_f
@@ -520,7 +520,7 @@ async def test_what_one_crawl_learned_another_starts_from(serve: Serve, tmp_path
     )
     await crawl(NoStart, alone(tmp_path / "two"))
     assert sorted(web.asked) == sorted([*pages, "http://a.test/gone"])
-    importance = {row["url"]: row["importance"] for row in ask_view(tmp_path / "one", top_pages, 9)}
+    importance = {row.url: row.importance for row in ask_view(tmp_path / "one", top_pages, 9)}
     assert web.asked[0] == max(importance, key=lambda url: importance[url])
     assert check(tmp_path / "two").violations == []
 

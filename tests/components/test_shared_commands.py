@@ -16,6 +16,7 @@ from support import redis_server
 from support.commands import run_aopic, said
 from support.small_web import Follow, Web, crawl
 
+import scrapy_aopic
 from scrapy_aopic.copies.backup import backup
 from scrapy_aopic.copies.restore import restore
 from scrapy_aopic.core.ledger import TOTAL
@@ -76,21 +77,25 @@ async def test_what_is_listed_is_that_of_all_shards_together(serve: Serve, setti
     await crawl(Follow, settings)
     with open_view(ServerPlace(address)) as view:
         pages = queries.top_pages(view, 100)
-        assert {row["url"] for row in pages} == PAGES.keys()
-        assert pages[0]["url"] == "http://a.test/", "which nine pages link to"
-        importances = [row["importance"] for row in pages]
+        assert {row.url for row in pages} == PAGES.keys()
+        assert pages[0].url == "http://a.test/", "which nine pages link to"
+        importances = [row.importance for row in pages]
         assert importances == sorted(importances, reverse=True)
         assert sum(importances) == pytest.approx(1), "each is a part of the whole job"
         assert queries.top_pages(view, 3) == pages[:3]
         hosts = queries.top_hosts(view, 100)
-        assert {row["host"] for row in hosts} == {"a.test", *HOSTS}
-        assert sum(row["importance"] for row in hosts) == pytest.approx(1)
-        assert hosts[0]["host"] == "a.test"
+        assert {row.host for row in hosts} == {"a.test", *HOSTS}
+        assert sum(row.importance for row in hosts) == pytest.approx(1)
+        assert hosts[0].host == "a.test"
         slow = queries.hosts_by(view, "slow", 100)
         assert {row.name for row in slow} == {"a.test", *HOSTS}
         assert [row.transfer for row in slow] == sorted((row.transfer for row in slow), reverse=True)
         assert queries.hosts_by(view, "slow", 2) == slow[:2]
         now = snapshot_of(view, name="all")
+    job = scrapy_aopic.open_job(str(address))
+    assert {page.url: page.importance for page in job.pages()} == {row.url: row.importance for row in pages}
+    assert job.top(3) == pages[:3]
+    assert job.why("http://a.test/1").kind == "fetched"
     assert now is not None
     assert (now.pages.visited, now.pages.queued, now.hosts.known) == (len(PAGES), 0, 1 + len(HOSTS))
     assert now.ledger.pages + now.ledger.virtual == now.ledger.total == SHARDS * TOTAL
@@ -122,6 +127,8 @@ async def test_an_export_names_pages_of_other_shards(serve: Serve, settings, add
         ("http://a.test/", "http://a.test/1"),
         ("http://a.test/1", "http://never.test/"),
     }
+    assert set(scrapy_aopic.open_job(str(address)).links()) == links
+    assert pages["http://a.test/"]["outlinks"] == str(1 + len(old))
 
 
 @deferred_f_from_coro_f
@@ -150,7 +157,7 @@ async def test_a_page_in_a_letter_is_known_to_be_there(
     assert fetched["facts"]["shard"] == home
     assert unknown["kind"] == "unknown"
     with open_view(ServerPlace(address)) as view:
-        assert url not in {row["url"] for row in queries.top_pages(view, 100)}
+        assert url not in {row.url for row in queries.top_pages(view, 100)}
     said(tmp_path, "export", str(address), "--links", "links.csv")
     assert f"http://a.test/,{url}" in (tmp_path / "links.csv").read_text(), "a letter says what it leads to"
     whole = audit_job(ServerPlace(address))

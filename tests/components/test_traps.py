@@ -239,7 +239,9 @@ async def test_a_page_that_reloads_itself_later_is_a_page(serve: Serve, tmp_path
     web = serve({HOME: refresh("/", 60), "http://a.test/end": []})
     crawler = await run(tmp_path)
     assert web.asked == told(crawler) == [HOME, "http://a.test/end"]
-    assert {row["state"] for row in ask_view(tmp_path, top_pages, 9, everything=True)} == {"visited"}
+    assert {row.outcome or row.state for row in ask_view(tmp_path, top_pages, 9, everything=True)} == {
+        "visited"
+    }
 
 
 @deferred_f_from_coro_f

@@ -442,8 +442,8 @@ async def test_refused_links_pay_the_virtual_page_and_not_their_siblings(
         "refused/scheme": 1,
         "refused/repeats": 1,
     }
-    rows = {row["url"]: row for row in ask_view(tmp_path, top_pages, 10)}
-    assert rows["http://a.test/kept"]["history"] == rows[HOME]["history"] // 5
+    rows = {row.url: row for row in ask_view(tmp_path, top_pages, 10)}
+    assert rows["http://a.test/kept"].history == rows[HOME].history // 5
     warned = [record.getMessage() for record in caplog.records if "is not queued" in record.getMessage()]
     assert len(warned) == 4
     assert all(f" on {HOME} is not queued" in text and "aopic/urls/refused/" in text for text in warned)

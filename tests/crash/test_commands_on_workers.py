@@ -45,9 +45,7 @@ def look(address: Address, folder: Path) -> int:
     assert sum(page.record.visits > 0 for page in pages) == now.pages.visited + now.pages.failed
     assert sum(page.importance for page in pages) == pytest.approx(1)
     assert sum(page.cash for page in pages) + now.ledger.virtual + audited.in_transit == SHARDS * TOTAL
-    assert [row["importance"] for row in best] == sorted((page.importance for page in pages), reverse=True)[
-        :5
-    ]
+    assert [row.importance for row in best] == sorted((page.importance for page in pages), reverse=True)[:5]
     copied = backup(ServerPlace(address), folder)
     assert copied > len(pages)
     assert audit_job(FolderPlace(folder)).holds

@@ -62,7 +62,7 @@ def visited(job: Path) -> set[str]:
         rows = ask_view(job, top_pages, 1000)
     except StorageError:  # it is being made
         return set()
-    return {row["url"] for row in rows if row["state"] == PageState.VISITED.name.lower()}
+    return {row.url for row in rows if row.state == PageState.VISITED.name.lower()}
 
 
 def run_until(

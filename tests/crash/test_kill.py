@@ -133,7 +133,8 @@ def test_a_robots_txt_that_was_committed_outlives_a_kill(tmp_path: Path, name: s
     assert not FORBIDDEN & {entry.target for entry in log}
     assert check(job).queued == 0
     outcomes = {
-        row["url"]: row["state"] for row in ask_view(job, top_pages, N_HOSTS * N_PAGES, everything=True)
+        row.url: row.outcome or row.state
+        for row in ask_view(job, top_pages, N_HOSTS * N_PAGES, everything=True)
     }
     for url, outcome in outcomes.items():
         _, _, host, page = url.split("/")

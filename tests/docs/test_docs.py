@@ -26,7 +26,7 @@ from scrapy_aopic.core.layout import FORMAT
 from scrapy_aopic.dashboard.site import EXPLAINER
 from scrapy_aopic.settings import SETTINGS
 from scrapy_aopic.spiders import AREAS, CHECKS, FIELDS
-from scrapy_aopic.view.export import LINK_COLUMNS, PAGE_COLUMNS
+from scrapy_aopic.view.queries import LinkRow, PageRow
 from scrapy_aopic.web.url_rules import BROAD_RULES, CHANGES, PLAIN_RULES, REFUSALS, RULES, TRACKING
 
 ROOT = Path(__file__).parents[2]
@@ -161,8 +161,8 @@ def test_every_column_of_an_export_is_documented_and_no_other() -> None:
     section = TEXTS["docs/commands.md"].partition("\n## export\n")[2].partition("\n## ")[0]
     table = section.partition("| column | |\n")[2].partition("\n\n")[0]
     rows = re.findall(r"^\| (`.+?) \|", table, re.MULTILINE)
-    assert [name for row in rows for name in re.findall(r"`(\w+)`", row)] == list(PAGE_COLUMNS)
-    assert f"A link has {' and '.join(f'`{name}`' for name in LINK_COLUMNS)}" in section
+    assert [name for row in rows for name in re.findall(r"`(\w+)`", row)] == list(PageRow._fields)
+    assert f"A link has {' and '.join(f'`{name}`' for name in LinkRow._fields)}" in section
 
 
 # Rules on URLs

@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from support.javascript import call
@@ -402,13 +403,16 @@ def test_my_crawl_reads_what_top_writes(tmp_path: Path) -> None:
     finally:
         store.close()
     read, read_hosts = call(
-        SCRIPTS, "read", [["fromTop", json.dumps(each, indent=1)] for each in (rows, hosts)]
+        SCRIPTS,
+        "read",
+        [
+            ["fromTop", json.dumps(msgspec.to_builtins([row._asdict() for row in each]))]
+            for each in (rows, hosts)
+        ],
     )
-    assert [(row["name"], row["visits"]) for row in read_hosts] == [
-        (row["host"], row["visited"]) for row in hosts
-    ]
-    assert [row["name"] for row in read] == [row["url"] for row in rows]
-    assert [row["importance"] for row in read] == [row["importance"] for row in rows]
+    assert [(row["name"], row["visits"]) for row in read_hosts] == [(row.host, row.visited) for row in hosts]
+    assert [row["name"] for row in read] == [row.url for row in rows]
+    assert [row["importance"] for row in read] == [row.importance for row in rows]
 
 
 HOSTILE = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>\u202e\u0000'

@@ -112,7 +112,7 @@ def test_the_importances_of_an_old_job_add_up_to_one_before_and_after_it_is_open
     assert (saved.ledger.new is None) == (saved.format == 5)  # which did not count what they take
     policy = replace(policies()[file.stem.split("-")[1]], recrawl=Recrawl(600.0, 86_400.0))
     for crawled_on in (False, True):
-        importance = [row["importance"] for row in top_pages(View([store]), 10**6, everything=True)]
+        importance = [row.importance for row in top_pages(View([store]), 10**6, everything=True)]
         assert abs(fsum(importance) - 1) <= ROUNDING
         if not crawled_on:
             journey = Journey(store, policy, random.Random(1), saved.saved_at + 1)

@@ -79,6 +79,11 @@ class Rates:
             for count, doubt in zip(self.counts, _UNPACK(evidence), strict=True)
         ]
 
+    def mean(self, evidence: bytes) -> float:
+        """Mean rate of a page with *evidence*, in changes a second."""
+        odds = self.of(evidence)
+        return sum(part * rate for part, rate in zip(odds, RATES, strict=True)) / sum(odds)
+
     def phi(self, changes: Changes, now: float) -> float:
         """Mean of phi(D S) for a page with *changes* at *now*: what a visit is worth, 0 to 0.3."""
         passed = now - changes.seen_at
