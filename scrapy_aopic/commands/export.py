@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING
 
 from scrapy.exceptions import UsageError
@@ -14,7 +14,7 @@ from .common import add_jobdir
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from scrapy.settings import BaseSettings
 
@@ -29,10 +29,17 @@ MEANING = (
 def add_options(parser: argparse.ArgumentParser) -> None:
     add_jobdir(parser)
     parser.add_argument(
-        "--pages", metavar="FILE", type=Path, help="write the pages: .csv, .csv.gz or .parquet"
+        "--pages",
+        metavar="FILE",
+        help="write the pages: .csv, .csv.gz or .parquet; a path, or a URL for fsspec",
     )
     parser.add_argument(
-        "--links", metavar="FILE", type=Path, help="write the links: .csv, .csv.gz or .parquet"
+        "--links",
+        metavar="FILE",
+        help="write the links: .csv, .csv.gz or .parquet; a path, or a URL for fsspec",
+    )
+    parser.add_argument(
+        "--top", metavar="N", type=int, help="of the pages only the N most important ones, best first"
     )
 
 
@@ -45,7 +52,12 @@ def run(opts: argparse.Namespace, _: BaseSettings) -> int:
         raise UsageError("give --pages FILE, --links FILE or both")
     if opts.pages == opts.links:
         raise UsageError(f"--pages and --links need a file each, and not both {opts.pages}")
-    outputs = {"links": (opts.links, export_links), "pages": (opts.pages, export_pages)}
+    if opts.top is not None and (opts.top < 1 or not opts.pages):
+        raise UsageError(f"--top ({opts.top}) must be at least 1, and needs --pages FILE")
+    outputs: dict[str, tuple[str | None, Callable[..., int]]] = {
+        "links": (opts.links, export_links),
+        "pages": (opts.pages, partial(export_pages, top=opts.top or 0)),
+    }
     failed: list[ExchangeError] = []
     for what, (path, _export) in list(outputs.items()):
         with _collecting(failed):

@@ -12,51 +12,67 @@ import gzip
 import os
 from contextlib import contextmanager
 from datetime import datetime
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from tqdm import tqdm
 
 from scrapy_aopic.exceptions import ExchangeError, StorageError, plainly
 from scrapy_aopic.place.file_formats import CHUNK, cell, is_csv, is_parquet, load_pyarrow
+from scrapy_aopic.place.remote_files import find_filesystem, is_remote, sending
 from scrapy_aopic.storage.named_files import is_special
 from scrapy_aopic.storage.store_folder import replacing
 
 from .columns import ArrowTable, Row, Rows, columns_of
-from .queries import LinkRow, PageRow, count_pages, each_link, each_page, facts_of
+from .queries import LinkRow, PageRow, count_pages, each_link, each_page, facts_of, top_pages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
     from .job_view import View
 
 
-def export_pages(view: View, path: Path, *, progress: bool = False) -> int:
-    """Write every page that the job in *view* knows to *path*; returns how many.
+def export_pages(view: View, target: str, *, top: int = 0, progress: bool = False) -> int:
+    """Write every page that the job in *view* knows, or only the *top* most important ones, to *target*; returns how many.
+
+    Args:
+        target: A path, or a URL for fsspec.
 
     Raises:
-        ExchangeError: If *path* cannot be written.
+        ExchangeError: If *target* cannot be written.
     """
-    rows = Rows(PageRow, lambda: each_page(view, CHUNK), lambda: facts_of(view))
-    return _export(path, rows, unit="pages", total=count_pages(view), progress=progress)
+    rows = Rows(
+        PageRow,
+        lambda: iter([top_pages(view, top)]) if top else each_page(view, CHUNK),
+        lambda: facts_of(view),
+    )
+    return _export(target, rows, unit="pages", total=top or count_pages(view), progress=progress)
 
 
-def export_links(view: View, path: Path, *, progress: bool = False) -> int:
-    """Write every link that the job in *view* has kept to *path*; returns how many.
+def export_links(view: View, target: str, *, progress: bool = False) -> int:
+    """Write every link that the job in *view* has kept to *target*; see :func:`export_pages`.
 
     Raises:
-        ExchangeError: If no links were kept, or *path* cannot be written.
+        ExchangeError: If no links were kept, or *target* cannot be written.
     """
     rows = Rows(LinkRow, lambda: each_link(view, CHUNK), lambda: facts_of(view))
-    return _export(path, rows, unit="links", total=None, progress=progress)
+    return _export(target, rows, unit="links", total=None, progress=progress)
 
 
-def check_export(path: Path) -> None:
-    """Raise what writing *path* would raise for its name, or what is there.
+def check_export(target: str) -> None:
+    """Raise what writing *target* would raise for its name, or what is there.
 
     Raises:
         ExchangeError: If the name is of no format, the format cannot be written here, or no file can take that place.
     """
+    if is_parquet(target):
+        load_pyarrow()
+    elif not is_csv(target):
+        raise ExchangeError(f"The name of the file {target} must end in .csv, .csv.gz or .parquet.")
+    if is_remote(target):
+        find_filesystem(target)
+        return
+    path = Path(target)
     if path.is_dir() or is_special(path):
         what = (
             "a folder"
@@ -64,20 +80,16 @@ def check_export(path: Path) -> None:
             else "a pipe or a device, and the file is written under another name first"
         )
         raise ExchangeError(f"{path} cannot be written: it is {what}.")
-    if is_parquet(path.name):
-        load_pyarrow()
-    elif not is_csv(path.name):
-        raise ExchangeError(f"The name of the file {path} must end in .csv, .csv.gz or .parquet.")
 
 
-def _export(path: Path, table: Rows[Row], *, unit: str, total: int | None, progress: bool) -> int:
-    check_export(path)
+def _export(target: str, table: Rows[Row], *, unit: str, total: int | None, progress: bool) -> int:
+    check_export(target)
     n = 0
     try:
         with (
             # Under another name until it is complete, so that half an export is never taken for all of it.
-            replacing(path) as file,
-            (_parquet if is_parquet(path.name) else _csv)(file, path.name, table) as write,
+            sending(target) if is_remote(target) else replacing(Path(target)) as file,
+            (_parquet if is_parquet(target) else _csv)(file, target, table) as write,
             tqdm(total=total, unit=f" {unit}", disable=None if progress else True, leave=False) as line,
         ):
             for rows in table.chunks():
@@ -87,7 +99,7 @@ def _export(path: Path, table: Rows[Row], *, unit: str, total: int | None, progr
     except OSError as error:
         if isinstance(error, StorageError):
             raise
-        raise ExchangeError(f"{path} cannot be written: {plainly(error)}.") from error
+        raise ExchangeError(f"{target} cannot be written: {plainly(error)}.") from error
     return n
 
 

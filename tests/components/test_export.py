@@ -20,6 +20,7 @@ from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import Link, host_key, pack, page_key
 from scrapy_aopic.exceptions import ExchangeError, StorageError
 from scrapy_aopic.storage.memory import MemoryStore
+from scrapy_aopic.version import __version__
 from scrapy_aopic.view.export import export_links, export_pages
 from scrapy_aopic.view.job_view import View
 from scrapy_aopic.view.queries import top_pages
@@ -66,7 +67,7 @@ def rows_of(path: Path) -> list[dict[str, object]]:
 @pytest.mark.parametrize("name", ["pages.csv", "pages.csv.gz", "PAGES.parquet"])
 def test_pages_are_written_as_they_are_in_the_job(store: MemoryStore, tmp_path: Path, name: str) -> None:
     path = tmp_path / name
-    assert export_pages(View([store]), path) == 3
+    assert export_pages(View([store]), str(path)) == 3
     rows = {row["url"]: row for row in rows_of(path)}
     top = {row.url: row for row in top_pages(View([store]), 9, everything=True)}
     assert rows.keys() == top.keys()
@@ -99,7 +100,7 @@ def test_a_page_names_the_one_that_stands_for_it(
         # Written before its way is made shorter.
         store.write(crawl.take_changes(NOW), sync=True)
         crawl.changes_landed()
-    assert export_pages(View([store]), tmp_path / name) == 6
+    assert export_pages(View([store]), str(tmp_path / name)) == 6
     merged = {row["url"]: row["merged_into"] for row in rows_of(tmp_path / name)}
     assert merged == {
         **{f"http://{name}.test/": "http://e.test/" for name in "abcd"},
@@ -112,7 +113,7 @@ def test_a_page_names_the_one_that_stands_for_it(
 @pytest.mark.parametrize("name", ["links.csv", "links.csv.gz", "links.parquet"])
 def test_links_are_written_in_document_order(store: MemoryStore, tmp_path: Path, name: str) -> None:
     path = tmp_path / name
-    assert export_links(View([store]), path) == 3
+    assert export_links(View([store]), str(path)) == 3
     links = [(row["source"], row["target"]) for row in rows_of(path)]
     assert sorted(links, key=lambda pair: str(pair[0])) == [
         ("http://a.test/", 'http://b.test/gone,"ü"'),
@@ -123,14 +124,14 @@ def test_links_are_written_in_document_order(store: MemoryStore, tmp_path: Path,
 
 def test_an_empty_job_has_a_table_without_rows(tmp_path: Path) -> None:
     for name in ("pages.csv", "pages.parquet"):
-        assert export_pages(View([MemoryStore()]), tmp_path / name) == 0
+        assert export_pages(View([MemoryStore()]), str(tmp_path / name)) == 0
         assert rows_of(tmp_path / name) == []
     assert (tmp_path / "pages.csv").read_text(encoding="utf-8").startswith("url,host,importance,")
 
 
 def test_a_job_without_links_says_how_to_keep_them(tmp_path: Path) -> None:
     with pytest.raises(ExchangeError, match=r"kept no links\. AOPIC_KEEP_LINKS = True"):
-        export_links(View([MemoryStore()]), tmp_path / "links.csv")
+        export_links(View([MemoryStore()]), str(tmp_path / "links.csv"))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -146,7 +147,7 @@ def test_an_export_that_fails_leaves_the_old_file_and_no_half_one(store: MemoryS
 
     store.get_many = broken  # type: ignore[method-assign, assignment]
     with pytest.raises(StorageError, match="the disk is gone"):
-        export_pages(View([store]), path)
+        export_pages(View([store]), str(path))
     assert [(each.name, each.read_text(encoding="utf-8")) for each in tmp_path.iterdir()] == [
         ("pages.csv", "old")
     ]
@@ -155,10 +156,45 @@ def test_an_export_that_fails_leaves_the_old_file_and_no_half_one(store: MemoryS
 @pytest.mark.parametrize("name", ["pages.txt", "pages", "pages.gz"])
 def test_a_file_of_no_known_format_is_refused(store: MemoryStore, tmp_path: Path, name: str) -> None:
     with pytest.raises(ExchangeError, match=rf"{name} must end in \.csv, \.csv\.gz or \.parquet"):
-        export_pages(View([store]), tmp_path / name)
+        export_pages(View([store]), str(tmp_path / name))
 
 
 def test_a_folder_that_is_not_there_is_told(store: MemoryStore, tmp_path: Path) -> None:
     for name in ("pages.csv", "pages.parquet"):
         with pytest.raises(ExchangeError, match=rf"{name} cannot be written: there is no such file"):
-            export_pages(View([store]), tmp_path / "nowhere" / name)
+            export_pages(View([store]), str(tmp_path / "nowhere" / name))
+
+
+def test_the_most_important_pages_alone_are_written_best_first(store: MemoryStore, tmp_path: Path) -> None:
+    path = tmp_path / "pages.csv"
+    assert export_pages(View([store]), str(path), top=5) == 2
+    assert [row["url"] for row in rows_of(path)] == [row.url for row in top_pages(View([store]), 5)]
+
+
+def test_a_table_says_of_which_moment_it_is(store: MemoryStore, tmp_path: Path) -> None:
+    export_pages(View([store]), str(tmp_path / "pages.parquet"))
+    facts = pyarrow.parquet.read_schema(tmp_path / "pages.parquet").metadata
+    assert facts[b"scrapy_aopic.at"] == b"2023-11-14T22:13:20+00:00"
+    assert facts[b"scrapy_aopic.version"] == __version__.encode()
+
+
+def test_a_table_is_sent_to_where_fsspec_knows_the_way(store: MemoryStore) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    export_pages(View([store]), "memory://bucket/pages.parquet")
+    with fsspec.open("memory://bucket/pages.parquet") as file:
+        assert pyarrow.parquet.read_table(file).num_rows == 3
+    with pytest.raises(ExchangeError, match=r"nonsense://b/p\.csv cannot be written: .*nonsense"):
+        export_pages(View([store]), "nonsense://b/p.csv")
+    with pytest.raises(ExchangeError, match=r"memory://b/p\.txt must end in"):
+        export_pages(View([store]), "memory://b/p.txt")
+
+
+def test_what_cannot_be_sent_is_said(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    fsspec = pytest.importorskip("fsspec")
+
+    def refused(*_: object) -> None:
+        raise RuntimeError("no such bucket")
+
+    monkeypatch.setattr(fsspec.implementations.memory.MemoryFileSystem, "put_file", refused)
+    with pytest.raises(ExchangeError, match=r"memory://b/p\.csv cannot be written: no such bucket"):
+        export_pages(View([store]), "memory://b/p.csv")

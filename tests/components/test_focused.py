@@ -650,7 +650,7 @@ async def test_an_export_has_the_relevance_of_pages_that_were_read(serve: Serve,
     serve(WEB)
     await crawl(Follow, focused(JOBDIR=str(tmp_path), AOPIC_STORE="sqlite", CLOSESPIDER_PAGECOUNT=20))
     path = tmp_path / "pages.csv"
-    ask(tmp_path, lambda store: export_pages(View([store]), path))
+    ask(tmp_path, lambda store: export_pages(View([store]), str(path)))
     with path.open() as file:
         rows = list(csv.DictReader(file))
     assert any(row["state"] == "queued" for row in rows)

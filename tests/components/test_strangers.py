@@ -200,7 +200,7 @@ async def test_an_exported_table_has_no_formulas(serve: Serve, tmp_path: Path) -
     await crawl(Odd, {**ADDON, "JOBDIR": str(tmp_path / "job"), "AOPIC_STORE": "sqlite"})
     store = open_snapshot(store_folder(tmp_path / "job"))
     try:
-        assert export_pages(View([store]), tmp_path / "pages.csv") == 1
+        assert export_pages(View([store]), str(tmp_path / "pages.csv")) == 1
     finally:
         store.close()
     with (tmp_path / "pages.csv").open(newline="") as file:

@@ -1,0 +1,59 @@
+"""Files that are written to where only fsspec knows the way: object stores, SFTP, WebHDFS and others, by their URLs."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import IO, TYPE_CHECKING, Any
+
+from scrapy_aopic.exceptions import ExchangeError, plainly
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def is_remote(target: str) -> bool:
+    """Whether *target* is a URL, and no path."""
+    return "://" in target
+
+
+def find_filesystem(target: str) -> tuple[Any, str]:
+    """The file system of fsspec for the URL *target*, and the path on it.
+
+    Raises:
+        ExchangeError: If fsspec, or what it needs for such URLs, is not installed.
+    """
+    try:
+        from fsspec.core import url_to_fs  # noqa: PLC0415  # an extra
+    except ImportError as error:
+        raise ExchangeError(
+            f"{target} needs fsspec, which {plainly(error)}: pip install 'scrapy-aopic[fsspec]'."
+        ) from error
+    try:
+        filesystem, path = url_to_fs(target)
+    except (ImportError, OSError, ValueError) as error:  # its message says what is missing
+        raise ExchangeError(f"{target} cannot be written: {' '.join(str(error).split())}.") from error
+    return filesystem, str(path)
+
+
+@contextmanager
+def sending(target: str) -> Iterator[IO[bytes]]:
+    """A file to write, which is sent to the URL *target* once it is whole.
+
+    fsspec can also open a remote file to be written, but may leave half of one behind after an error.
+
+    Raises:
+        ExchangeError: If it cannot be sent.
+    """
+    filesystem, path = find_filesystem(target)
+    with TemporaryDirectory() as folder:
+        whole = Path(folder, "export")
+        with whole.open("w+b") as file:
+            yield file
+        try:
+            filesystem.put_file(str(whole), path)
+        except Exception as error:  # each kind of file system has errors of its own
+            raise ExchangeError(
+                f"{target} cannot be written: {' '.join(str(error).split()) or type(error).__name__}."
+            ) from error
