@@ -113,10 +113,10 @@ async def test_the_links_of_a_duplicate_are_dropped_and_its_cash_goes_to_the_fir
     numbered = [f"http://a.test/{number}" for number in (1, 2, 3)]
     assert sorted(web.asked) == [HOME, *numbered, f"http://a.test/4?sid={'a1' * 12}"]
     assert same(tmp_path) == {"http://a.test/2": "http://a.test/1"}
-    assert rows(tmp_path)["http://a.test/2"]["state"] == "duplicate"
-    assert rows(tmp_path)["http://a.test/2"]["importance"] == 0
+    assert rows(tmp_path)["http://a.test/2"].outcome == "duplicate"
+    assert rows(tmp_path)["http://a.test/2"].importance == 0
     one, three = (rows(tmp_path)[f"http://a.test/{number}"] for number in (1, 3))
-    assert one["cash"] + one["history"] == 2 * three["history"]
+    assert one.cash + one.history == 2 * three.history
     assert "http://a.test/2" not in {row.url for row in ask_view(tmp_path, top_pages, 100)}
     assert ask_view(tmp_path, count).outcomes == {"duplicate": 1}
     assert [stat(crawler, f"content/{name}") for name in ("links_dropped", "merged")] == [1, 1]
@@ -608,7 +608,8 @@ async def test_a_canonical_page_that_is_missing_unites_nothing(serve: Serve, tmp
     await run(tmp_path, AOPIC_CANONICAL="domain")
     assert "http://a.test/gone" in web.asked
     assert same(tmp_path) == {}
-    assert rows(tmp_path)[HOME]["state"] == "visited"
+    home = rows(tmp_path)[HOME]
+    assert (home.state, home.outcome) == ("visited", "")
 
 
 @deferred_f_from_coro_f
@@ -868,9 +869,9 @@ async def test_permanent_redirects_make_source_and_target_one_page(
     await run(tmp_path, AOPIC_VIRTUAL_SHARE=0)
     old, new = (rows(tmp_path)[url] for url in ("http://a.test/old", "http://b.test/new"))
     assert same(tmp_path) == ({"http://a.test/old": "http://b.test/new"} if is_one else {})
-    assert old["state"] == "redirect"
-    assert (old["cash"] + old["history"] == 0) == is_one
-    assert new["history"] > 0
+    assert old.outcome == "redirect"
+    assert (old.cash + old.history == 0) == is_one
+    assert new.history > 0
 
 
 @deferred_f_from_coro_f

@@ -290,7 +290,7 @@ async def test_a_retry_keeps_no_old_condition(serve: Serve, tmp_path: Path) -> N
     serve({HOME: home})
     crawler = await crawl_until(lambda: len(home.asked) >= 4, tmp_path, RETRY_ENABLED=True)
     assert [each.get("if-none-match") for each in home.conditions[:4]] == [None, '"1"', '"1"', '"2"']
-    assert rows(tmp_path)[HOME]["visits"] == 3
+    assert rows(tmp_path)[HOME].visits == 3
     assert stats(crawler, "recrawl/errors") is None
 
 

@@ -42,7 +42,7 @@ def look(address: Address, folder: Path) -> int:
         best = queries.top_pages(view, 5, everything=True)
     assert now is not None
     assert len(pages) == len({page.url for page in pages}) == now.pages.known
-    assert sum(page.record.visits > 0 for page in pages) == now.pages.visited + now.pages.failed
+    assert sum(page.visits > 0 for page in pages) == now.pages.visited + now.pages.failed
     assert sum(page.importance for page in pages) == pytest.approx(1)
     assert sum(page.cash for page in pages) + now.ledger.virtual + audited.in_transit == SHARDS * TOTAL
     assert [row.importance for row in best] == sorted((page.importance for page in pages), reverse=True)[:5]
