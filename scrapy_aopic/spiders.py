@@ -11,7 +11,9 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from functools import WRAPPER_ASSIGNMENTS, wraps
 from inspect import getattr_static, isfunction, signature
 from os import PathLike, fspath
@@ -41,11 +43,15 @@ from .spidermiddlewares import LinkMiddleware
 from .storage.named_files import is_file, is_list, read_entries
 from .storage.registry import SERVER
 from .web.content_types import declared_type
+from .web.main_text import HOW_TO_INSTALL, has_extractor, main_text
 from .web.origins import host_name
 from .web.parse_limits import root_of
 from .web.suffixes import registered_domain
 
 logger = logging.getLogger(__name__)
+
+_PATIENCE = 0.005
+"""Seconds between two looks at whether a thread is done."""
 
 _WEB = ("http://", "https://")
 """Beginnings of the URLs that a page may make a crawler fetch; ``file:///etc/passwd`` is not among them."""
@@ -86,15 +92,37 @@ def _meta(response: Response) -> dict[str, Any]:
     return response.request.meta if response.request is not None else {}
 
 
-FIELDS: dict[str, Callable[[Response], str | int]] = {
+def _headers(response: Response) -> dict[str, str]:
+    """The headers of a response by their names in small letters; several of a name are joined by commas."""
+    return {
+        printable(name.decode("latin-1").lower()): printable(
+            ", ".join(value.decode("latin-1") for value in values)
+        )
+        for name, values in response.headers.items()
+    }
+
+
+def _main_text(response: Response) -> str:
+    root = _root(response)
+    return main_text(root) if root is not None else ""
+
+
+FIELDS: dict[str, Callable[[Response], str | int | dict[str, str]]] = {
     "url": lambda response: response.url,
     "title": _title,
     "language": _language,
     "type": lambda response: declared_type(response.headers).essence,
     "status": lambda response: response.status,
     "depth": lambda response: _meta(response).get("depth", 0),
+    "bytes": lambda response: len(response.body),
+    "fetched_at": lambda _: datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
+    "headers": _headers,
+    "text": _main_text,
 }
 """Fields of an item; ``language`` and ``type`` are ``""`` if the page does not declare them."""
+
+_IN_THREAD = "text"
+"""The field that takes so long that the event loop must not wait for it."""
 
 
 class Area(NamedTuple):
@@ -184,7 +212,10 @@ def _patterns_of(value: Any) -> list[Any]:
 
 
 def _fields(value: Any) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(parse.some_of(*FIELDS).parse(value)))
+    fields = tuple(dict.fromkeys(parse.some_of(*FIELDS).parse(value)))
+    if _IN_THREAD in fields and not has_extractor():
+        raise Reason(f"{_IN_THREAD} needs trafilatura: {HOW_TO_INSTALL}")
+    return fields
 
 
 CHECKS: dict[str, Check] = {
@@ -308,6 +339,7 @@ class BroadSpider(Spider):
     _checked: _Options | None = None
     _expands: bool | None = None
     _stand_in: ClassVar[Any] = None
+    _thread: ThreadPoolExecutor | None = None
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -465,7 +497,19 @@ class BroadSpider(Spider):
             Unless overridden: an item with :attr:`fields`.
             """
             fields = self._options.fields
+            if _IN_THREAD in fields:
+                return self._item_from_thread(response, fields)
             return {name: FIELDS[name](response) for name in fields} if fields else None
+
+    async def _item_from_thread(self, response: Response, fields: tuple[str, ...]) -> dict[str, Any]:
+        """An item with *fields*, of which one is found in a thread, page by page."""
+        item = {name: FIELDS[name](response) for name in fields if name != _IN_THREAD}
+        self._thread = self._thread or ThreadPoolExecutor(1, "aopic-text")
+        found = self._thread.submit(FIELDS[_IN_THREAD], response)
+        turns = Turns()
+        while not found.done():
+            await turns.pause(_PATIENCE)
+        return {name: found.result() if name == _IN_THREAD else item[name] for name in fields}
 
     def links(self, response: Response) -> Links | None:
         """The links of a page that are followed, ``None`` for none: to be overridden.

@@ -36,7 +36,8 @@ def bases(source: str) -> Iterator[type]:
 
 def inherited() -> set[type]:
     """What the package offers, and what the docs and ``typing/api.py`` inherit from, or say may be inherited from."""
-    classes = {getattr(scrapy_aopic, name) for name in scrapy_aopic.__all__}
+    offered = [getattr(scrapy_aopic, name) for name in scrapy_aopic.__all__]
+    classes = {each for each in offered if isinstance(each, type)}
     classes.update(bases((TESTS / "typing" / "api.py").read_text(encoding="utf-8")))
     for page in [*DOCS.glob("*.md"), TESTS.parent / "README.md"]:
         text = page.read_text(encoding="utf-8")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import AsyncCrawlerProcess, Crawler, CrawlerProcess
     from scrapy.settings import BaseSettings, Settings
 
+    from scrapy_aopic.exporters import ParquetFolder
     from scrapy_aopic.place.place import Place
     from scrapy_aopic.storage.address import Address
 
@@ -43,6 +44,9 @@ _SETTINGS: dict[str, Any] = {
 
 _NOT_APPENDED = ("json", "xml", "pickle", "marshal")
 """Formats of feeds to which nothing can be added: a file of two crawls would not be one."""
+
+_BATCH = 10_000
+"""Items in a Parquet file."""
 
 _ASYNCIO_REACTOR = "twisted.internet.asyncioreactor.AsyncioSelectorReactor"
 
@@ -113,7 +117,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         action="append",
         default=[],
-        help="add an item for each page to FILE: .jsonl or .csv; - for standard output, as -:jsonl",
+        help="add an item for each page to FILE: .jsonl, .csv or .parquet; - for standard output, as -:jsonl",
     )
     parser.add_argument(
         "--fields", metavar="LIST", help="what an item holds (default: url,title,language,type)"
@@ -124,13 +128,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
+    from scrapy import signals
+
     from scrapy_aopic.spiders import BroadSpider, check_option
 
     arguments = _check_arguments(opts)
-    _set_up(opts, check_option("fields", arguments["fields"]), settings)
+    tables = _set_up(opts, check_option("fields", arguments["fields"]), settings)
     job = _Job(opts, settings, arguments)
     if not (opts.seeds or settings.get("AOPIC_SEEDS") or job.may_have_seeds()):
         raise UsageError("give at least one seed: a URL, or a file with one URL a line")
+    for each in tables:
+        each.open()
     begun = job.has_begun()
     if not begun:
         job.begin()
@@ -145,8 +153,12 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
     process = _process(settings)
     crawler = process.create_crawler(BroadSpider)
     received = _Received(crawler, opts.pages)
+    for each in tables:
+        crawler.signals.connect(each.slot_closed, signal=signals.feed_slot_closed)
     process.crawl(crawler, **arguments, seeds=job.urls)
     process.start()
+    for each in tables:
+        each.close()
     if process.bootstrap_failed:
         return 1
     assert crawler.stats is not None
@@ -208,8 +220,8 @@ def _check_arguments(opts: argparse.Namespace) -> dict[str, Any]:
     return arguments
 
 
-def _set_up(opts: argparse.Namespace, fields: tuple[str, ...], settings: BaseSettings) -> None:
-    """Set what the options say in *settings*; items have *fields*."""
+def _set_up(opts: argparse.Namespace, fields: tuple[str, ...], settings: BaseSettings) -> list[ParquetFolder]:
+    """Set what the options say in *settings*; items have *fields*. Returns the folders of Parquet files to write."""
     from scrapy_aopic.settings import read
 
     for name, value in _SETTINGS.items():
@@ -220,9 +232,10 @@ def _set_up(opts: argparse.Namespace, fields: tuple[str, ...], settings: BaseSet
     _set_components(opts, settings)
     if opts.seconds is not None:
         settings.set("CLOSESPIDER_TIMEOUT", opts.seconds, "cmdline")
-    if opts.output:
-        added = read(settings, "AOPIC_ITEM_FIELDS")
-        _set_feeds(opts.output, (*fields, *added) if fields and is_plain else (), settings)
+    if not opts.output:
+        return []
+    added = read(settings, "AOPIC_ITEM_FIELDS")
+    return _set_feeds(opts.output, (*fields, *added) if fields and is_plain else (), settings)
 
 
 def _priority(name: str) -> int:
@@ -294,19 +307,33 @@ def _check_warc() -> None:
         raise UsageError("--warc needs warcio: pip install 'scrapy-aopic[warc]'")
 
 
-def _set_feeds(output: list[str], fields: tuple[str, ...], settings: BaseSettings) -> None:
-    """Have items with *fields* written to *output*; if they are empty, whatever fields the items have."""
+def _set_feeds(output: list[str], fields: tuple[str, ...], settings: BaseSettings) -> list[ParquetFolder]:
+    """Have items with *fields* written to *output*; if they are empty, whatever fields the items have.
+
+    Returns:
+        Those of *output* that are folders of Parquet files.
+    """
     from scrapy.utils.conf import feed_process_params_from_cli
+
+    from scrapy_aopic.exporters import ParquetFolder
+    from scrapy_aopic.place.file_formats import is_parquet
 
     if "csv" not in settings.getdict("FEED_EXPORTERS"):
         exporters = {**settings.getdict("FEED_EXPORTERS"), "csv": "scrapy_aopic.exporters.TableExporter"}
         settings.set("FEED_EXPORTERS", exporters, "cmdline")
-    feeds = feed_process_params_from_cli(settings, output)
+    tables = [uri for uri in dict.fromkeys(output) if is_parquet(uri)]
+    for uri in tables:
+        if "://" in uri:
+            raise UsageError(f"--output ({uri}): write to a local folder, and copy its files")
+    folders = [ParquetFolder(Path(uri), fields) for uri in tables]
+    feeds = feed_process_params_from_cli(settings, [uri for uri in output if uri not in tables])
+    for each in folders:
+        feeds[each.feed] = {"format": "jsonlines", "batch_item_count": _BATCH, "store_empty": False}
     for uri, feed in feeds.items():
         if feed.get("format") in _NOT_APPENDED:
             raise UsageError(
                 f"--output ({uri}): a crawl that goes on adds to its items, which is impossible in {feed['format']}; use "
-                "jsonl or csv"
+                "jsonl, csv or parquet"
             )
         if feed.get("format") == "csv" and fields:
             feed["fields"] = list(fields)
@@ -314,6 +341,7 @@ def _set_feeds(output: list[str], fields: tuple[str, ...], settings: BaseSetting
         if uri == "stdout:":  # one thing at a time
             settings.set("AOPIC_REPORT", False, "command")
     settings.set("FEEDS", feeds, "cmdline")
+    return folders
 
 
 def _check_columns(uri: str, feed: Mapping[str, Any]) -> None:

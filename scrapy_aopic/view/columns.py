@@ -26,11 +26,11 @@ def columns_of(kind: type[Row]) -> dict[str, type]:
     }
 
 
-class ArrowTable(Generic[Row]):
+class ArrowTable:
     """Makes Arrow's record batches of records; needs pyarrow.
 
     Args:
-        kind: Of the records.
+        columns: Types by name: those of :func:`columns_of`, ``bool``, and ``dict`` for texts by text.
         facts: What the metadata of the schema says, under names that begin with ``scrapy_aopic.``.
 
     Attributes:
@@ -40,21 +40,23 @@ class ArrowTable(Generic[Row]):
         ExchangeError: If pyarrow is not installed.
     """
 
-    def __init__(self, kind: type[Row], facts: Mapping[str, str] | None = None) -> None:
+    def __init__(self, columns: Mapping[str, type], facts: Mapping[str, str] | None = None) -> None:
         self._arrow = load_pyarrow()
         types = {
             str: self._arrow.string(),
             int: self._arrow.int64(),
             float: self._arrow.float64(),
+            bool: self._arrow.bool_(),
             datetime: self._arrow.timestamp("ms", tz="UTC"),
+            dict: self._arrow.map_(self._arrow.string(), self._arrow.string()),
         }
-        self._columns = columns_of(kind)
+        self._columns = columns
         self.schema = self._arrow.schema(
             [(name, types[each]) for name, each in self._columns.items()],
             metadata={f"scrapy_aopic.{name}": text for name, text in (facts or {}).items()},
         )
 
-    def batch(self, rows: Sequence[Row]) -> Any:
+    def batch(self, rows: Sequence[tuple[Any, ...]]) -> Any:
         """*rows* as a :class:`pyarrow.RecordBatch`."""
         columns: Iterable[Sequence[Any]] = zip(*rows, strict=True) if rows else [()] * len(self._columns)
         values = [
@@ -101,7 +103,7 @@ class Rows(Generic[Row]):
         Raises:
             ExchangeError: If pyarrow is not installed.
         """
-        arrow, table = load_pyarrow(), ArrowTable(self.kind, self.facts())
+        arrow, table = load_pyarrow(), ArrowTable(columns_of(self.kind), self.facts())
         batches = map(table.batch, self.chunks())
         stream: object = arrow.RecordBatchReader.from_batches(table.schema, batches).__arrow_c_stream__(
             requested_schema

@@ -136,6 +136,6 @@ _CELLS: dict[type, Callable[[Any], str]] = {
 @contextmanager
 def _parquet(file: IO[bytes], _: str, table: Rows[Row]) -> Iterator[Callable[[Sequence[Row]], None]]:
     arrow = load_pyarrow()
-    made = ArrowTable(table.kind, table.facts())
+    made = ArrowTable(columns_of(table.kind), table.facts())
     with arrow.parquet.ParquetWriter(file, made.schema, compression="zstd") as writer:
         yield lambda rows: writer.write_batch(made.batch(rows))

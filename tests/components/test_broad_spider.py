@@ -6,6 +6,7 @@ import asyncio
 import logging
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -467,3 +468,32 @@ async def test_every_page_gets_its_cash_through_it(serve: Serve) -> None:
     items = await run(settings, seeds=HOME, fields="url")
     assert all(0 < item["importance"] <= 1 for item in items)
     assert len(items) == 3
+
+
+@SCHEDULERS
+@deferred_f_from_coro_f
+async def test_an_item_can_have_the_text_of_its_page_and_what_is_known_of_the_response(
+    serve: Serve, scheduler: dict[str, Any]
+) -> None:
+    pytest.importorskip("trafilatura")
+    story = (
+        "<p>The river rose by two metres in one night, and the bridge was closed until the morning.</p>" * 3
+    )
+    body = f"<title>News</title><nav><a href='/1'>Menu</a></nav><article>{story}</article>".encode()
+    serve({HOME: Answer(headers={"Content-Type": "text/html", "X-Own": "yes"}, body=body), f"{HOME}1": []})
+    fields = "url, text, bytes, headers, fetched_at"
+    items = {item["url"]: item for item in await run(scheduler, seeds=HOME, fields=fields)}
+    item = items[HOME]
+    assert list(item) == ["url", "text", "bytes", "headers", "fetched_at"]
+    assert item["text"].startswith("The river rose by two metres")
+    assert "Menu" not in item["text"]
+    assert item["bytes"] == len(body)
+    assert item["headers"]["x-own"] == "yes"
+    assert datetime.fromisoformat(item["fetched_at"]).tzinfo is not None
+    assert items[f"{HOME}1"]["text"] == "", "which has none"
+
+
+def test_text_without_what_finds_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scrapy_aopic.spiders.has_extractor", lambda: False)
+    with pytest.raises(SettingError, match=r"fields \('url,text'\).*pip install 'scrapy-aopic\[text\]'"):
+        BroadSpider(fields="url,text", seeds=HOME).check()

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from demo_web.server import Answer, Exchange
+from pyarrow import parquet
 from support import processes
 from support.redis_server import WHY_NOT, Server, find_server
 from support.small_web import Web, check, html
@@ -112,7 +113,19 @@ def endless(exchange: Exchange) -> Answer:
 def test_the_same_command_goes_on(serve: Serve, tmp_path: Path, how: signal.Signals) -> None:
     pages = {f"http://www.example.com/{number or ''}": endless for number in range(60)}
     web = serve(pages)
-    again = command(HOME, *CONTACT, *FAST, "-s", "AOPIC_MIN_GAP=0.02", "-o", "items.jsonl", "--job", "my")
+    again = command(
+        HOME,
+        *CONTACT,
+        *FAST,
+        "-s",
+        "AOPIC_MIN_GAP=0.02",
+        "-o",
+        "items.jsonl",
+        "-o",
+        "items.parquet",
+        "--job",
+        "my",
+    )
     with processes.start(again, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         until = time.monotonic() + 30
         while len(web.asked) < 20 and time.monotonic() < until:
@@ -129,7 +142,11 @@ def test_the_same_command_goes_on(serve: Serve, tmp_path: Path, how: signal.Sign
     assert "Going on with the crawl in my." in done.stderr
     assert {*web.asked} == pages.keys()
     assert check(tmp_path / "my").holds
+    kept = [row["url"] for row in parquet.read_table(tmp_path / "items.parquet").to_pylist()]
+    assert {*kept} == pages.keys()
+    assert not list((tmp_path / "items.parquet").glob("*.jsonl"))
     if how == signal.SIGINT:
+        assert len(kept) == 60
         assert len(web.asked) == 60
         assert sorted(item["url"] for item in items(tmp_path / "items.jsonl")) == sorted(pages)
 
@@ -290,8 +307,9 @@ WRONG = [
     ([HOME, *CONTACT, "--deny", "x", "--deny", ""], "an empty one is found in every URL"),
     ([HOME, *CONTACT, "--pages", "0"], "--pages (0) must be at least 1"),
     ([HOME, *CONTACT, "--seconds", "soon"], "--seconds: invalid int value"),
-    ([HOME, *CONTACT, "-o", "items.json"], "which is impossible in json; use jsonl or csv"),
+    ([HOME, *CONTACT, "-o", "items.json"], "which is impossible in json; use jsonl, csv or parquet"),
     ([HOME, *CONTACT, "-o", "items.txt"], "Unrecognized output format 'txt'"),
+    ([HOME, *CONTACT, "-o", "s3://bucket/items.parquet"], "write to a local folder, and copy its files"),
     ([HOME, *CONTACT, "--fields", "url,titel"], 'did you mean "title"?'),
     ([HOME, *CONTACT, "--page", "1", "--nonsense"], "unknown argument: --nonsense"),
     ([HOME, *CONTACT, "-s", "SCHEDULER=scrapy.core.scheduler.Scheduler"], "must be scrapy_aopic.Scheduler"),
