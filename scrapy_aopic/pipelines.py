@@ -35,7 +35,7 @@ from .session.session import Session, has_session
 from .session.visit import Visit
 from .settings import read
 from .version import __version__
-from .web.warc import WarcFile
+from .web.warc import Bodies, WarcFile
 
 logger = logging.getLogger(__name__)
 
@@ -122,14 +122,15 @@ class PagesPipeline:
     (0 to 1) and ``WARC-AOPIC-Cash`` (units) are those of the page when it was fetched, before the visit
     counts; they are there if :class:`scrapy_aopic.Scheduler` runs the crawl and knows the page, so not for
     robots.txt. ``WARC-Date`` is the end of the transfer, ``WARC-IP-Address`` what was connected to, which may
-    be a proxy. In a crawl for a topic (``AOPIC_TOPIC``), a ``metadata`` record that refers to the response
+    be a proxy. A body of 1 kB or more that was written before, by this process, is not written again: a
+    ``revisit`` record has the headers and names the first record. So has a 304, without naming one. In a crawl for a topic (``AOPIC_TOPIC``), a ``metadata`` record that refers to the response
     has ``aopic-relevance`` (0 to 1), as soon as the page is graded. Not there, because Scrapy does not tell: the case and order of header names, the server's own
     reason phrase, transfers that failed. Answers from a cache are no transfers. Cookies and ``Authorization``
     headers are in the records, ``Proxy-Authorization`` is not.
 
     Files: ``AOPIC_WARC_FILE``, WARC 1.1, a gzip member per record if the name ends in ``.gz``. An existing
-    file is never touched: a name that is taken gets ``-1``, ``-2`` ... before its extension, and a resumed
-    crawl has a file of its own. The two records of a transfer are handed to the operating system in one write
+    file is never touched: a name that is taken gets ``-1``, ``-2`` ... before its extension, a resumed
+    crawl has a file of its own, and a file of ``AOPIC_WARC_MB`` is followed by the next one. The two records of a transfer are handed to the operating system in one write
     when it ends, so a process that is killed leaves a file that is whole up to, at most, its last transfer.
     :class:`scrapy_aopic.Scheduler` commits a visit when the disk has its records. Beside another scheduler the disk is not
     waited for: a power failure may also cost what the operating system had not written.
@@ -141,13 +142,16 @@ class PagesPipeline:
     scheduler the next transfer tries again.
     """
 
-    def __init__(self, crawler: Crawler, template: str) -> None:
+    def __init__(self, crawler: Crawler, template: str, max_bytes: int) -> None:
         try:
             import warcio  # noqa: F401, PLC0415  # an extra
         except ImportError:
             raise NotConfigured("PagesPipeline needs warcio; install scrapy-aopic[warc].") from None
         self._crawler = crawler
         self._template = template
+        self._max_bytes = max_bytes
+        self._bodies = Bodies()
+        self._ended: list[int] = []  # descriptors of full files that the disk may not have
         self._path: Path | None = None
         self._file: WarcFile | None = None
         self._estimates: Estimates | None = None
@@ -161,7 +165,8 @@ class PagesPipeline:
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         with configured(crawler):
-            pipeline = cls(crawler, read(crawler.settings, "AOPIC_WARC_FILE"))
+            path, megabytes = (read(crawler.settings, name) for name in ("AOPIC_WARC_FILE", "AOPIC_WARC_MB"))
+            pipeline = cls(crawler, path, megabytes * 1_000_000)
         crawler.signals.connect(pipeline.response_downloaded, signal=signals.response_downloaded)
         return pipeline
 
@@ -212,9 +217,13 @@ class PagesPipeline:
     def _write(self, path: Path, transfer: tuple[Response, Request] | None) -> None:
         """Write *transfer*, if there is one, to the file, which is made if need be."""
         try:
+            if self._file is not None and self._file.size_bytes >= self._max_bytes:
+                if self._side_files is not None:
+                    self._ended.append(self._file.descriptor())
+                self._drop_file()
             if self._file is None:
                 assert self._crawler.spider is not None
-                self._file = WarcFile(path, self._crawler.spider.name, _SOFTWARE)
+                self._file = WarcFile(path, self._crawler.spider.name, _SOFTWARE, self._bodies)
                 self._count(1, self._file.size_bytes)
             if transfer is not None:
                 response, request = transfer
@@ -231,14 +240,14 @@ class PagesPipeline:
                 self._drop_file()
 
     def _flush(self) -> list[tuple[str, int]]:
-        """Flush the file to the disk, before a commit."""
-        if self._path is None or self._file is None:
-            return []
-        try:
-            return [(f"AOPIC_WARC_FILE ({self._path})", self._file.descriptor())]
-        except OSError as error:
-            self._complain(self._path, error)
-            return []
+        """Flush the files to the disk, before a commit."""
+        descriptors, self._ended = self._ended, []
+        if self._path is not None and self._file is not None:
+            try:
+                descriptors.append(self._file.descriptor())
+            except OSError as error:
+                self._complain(self._path, error)
+        return [(f"AOPIC_WARC_FILE ({self._path})", each) for each in descriptors]
 
     def _count(self, n_records: int, n_bytes: int) -> None:
         assert self._crawler.stats is not None

@@ -10,7 +10,7 @@ from scrapy.utils.project import get_project_settings
 
 from .commands.common import complete, crawl_settings, job_place
 from .place.file_formats import CHUNK
-from .view.columns import Row, Rows
+from .view.columns import Row, Rows, columns_of
 from .view.job_view import open_view
 from .view.queries import (
     LinkRow,
@@ -110,4 +110,4 @@ class JobReader:
             with open_view(self._place) as view:
                 return facts_of(view)
 
-        return Rows(kind, chunks, facts)
+        return Rows(columns_of(kind), chunks, facts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scrapy.exceptions import UsageError
@@ -41,6 +42,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--top", metavar="N", type=int, help="of the pages only the N most important ones, best first"
     )
+    parser.add_argument(
+        "--cdxj",
+        metavar="FILE",
+        type=Path,
+        help="with --top: also where each page is in WARC files, by this index of them",
+    )
 
 
 def run(opts: argparse.Namespace, _: BaseSettings) -> int:
@@ -54,9 +61,11 @@ def run(opts: argparse.Namespace, _: BaseSettings) -> int:
         raise UsageError(f"--pages and --links need a file each, and not both {opts.pages}")
     if opts.top is not None and (opts.top < 1 or not opts.pages):
         raise UsageError(f"--top ({opts.top}) must be at least 1, and needs --pages FILE")
+    if opts.cdxj and opts.top is None:
+        raise UsageError("--cdxj needs --top N")
     outputs: dict[str, tuple[str | None, Callable[..., int]]] = {
         "links": (opts.links, export_links),
-        "pages": (opts.pages, partial(export_pages, top=opts.top or 0)),
+        "pages": (opts.pages, partial(export_pages, top=opts.top or 0, index=opts.cdxj)),
     }
     failed: list[ExchangeError] = []
     for what, (path, _export) in list(outputs.items()):

@@ -557,6 +557,13 @@ _COMPONENTS = (
         "start of the crawl. Without the ending `.gz` it is not compressed.",
     ),
     Setting(
+        "AOPIC_WARC_MB",
+        1000,
+        whole(1, 10_000_000, of="megabytes"),
+        "Size of a WARC file from which on the next one is begun: the same name with `-1`, `-2` ... before the ending.",
+        "megabytes",
+    ),
+    Setting(
         "AOPIC_PROGRESS",
         60,
         number(0, FOR_EVER),

@@ -79,18 +79,18 @@ class Rows(Generic[Row]):
     thousand records are in memory at a time.
 
     Args:
-        kind: Of the records.
+        columns: Types by name, as :func:`columns_of` gives them.
         chunks: Reads them, some at a time.
         facts: As for :class:`ArrowTable`.
     """
 
     def __init__(
         self,
-        kind: type[Row],
+        columns: Mapping[str, type],
         chunks: Callable[[], Iterator[Sequence[Row]]],
         facts: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
-        self.kind = kind
+        self.columns = columns
         self.chunks = chunks
         self.facts = facts
 
@@ -103,7 +103,7 @@ class Rows(Generic[Row]):
         Raises:
             ExchangeError: If pyarrow is not installed.
         """
-        arrow, table = load_pyarrow(), ArrowTable(columns_of(self.kind), self.facts())
+        arrow, table = load_pyarrow(), ArrowTable(self.columns, self.facts())
         batches = map(table.batch, self.chunks())
         stream: object = arrow.RecordBatchReader.from_batches(table.schema, batches).__arrow_c_stream__(
             requested_schema

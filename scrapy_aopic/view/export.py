@@ -22,6 +22,7 @@ from scrapy_aopic.place.file_formats import CHUNK, cell, is_csv, is_parquet, loa
 from scrapy_aopic.place.remote_files import find_filesystem, is_remote, sending
 from scrapy_aopic.storage.named_files import is_special
 from scrapy_aopic.storage.store_folder import replacing
+from scrapy_aopic.web.warc_index import NOT_THERE, WarcPlace, find_records
 
 from .columns import ArrowTable, Row, Rows, columns_of
 from .queries import LinkRow, PageRow, count_pages, each_link, each_page, facts_of, top_pages
@@ -32,21 +33,30 @@ if TYPE_CHECKING:
     from .job_view import View
 
 
-def export_pages(view: View, target: str, *, top: int = 0, progress: bool = False) -> int:
+def export_pages(
+    view: View, target: str, *, top: int = 0, index: Path | None = None, progress: bool = False
+) -> int:
     """Write every page that the job in *view* knows, or only the *top* most important ones, to *target*; returns how many.
 
     Args:
         target: A path, or a URL for fsspec.
+        index: A CDXJ file of WARC files, for further columns that say where the *top* pages are in them.
 
     Raises:
-        ExchangeError: If *target* cannot be written.
+        ExchangeError: If *target* cannot be written, or *index* not be read.
     """
-    rows = Rows(
-        PageRow,
-        lambda: iter([top_pages(view, top)]) if top else each_page(view, CHUNK),
-        lambda: facts_of(view),
-    )
-    return _export(target, rows, unit="pages", total=top or count_pages(view), progress=progress)
+    if not top:
+        rows = Rows(columns_of(PageRow), lambda: each_page(view, CHUNK), lambda: facts_of(view))
+        return _export(target, rows, unit="pages", total=count_pages(view), progress=progress)
+    best = top_pages(view, top)
+    pages: Sequence[tuple[Any, ...]] = best
+    columns = columns_of(PageRow)
+    if index is not None:
+        columns |= columns_of(WarcPlace)
+        places = find_records(index, {page.url for page in best})
+        pages = [(*page, *places.get(page.url, NOT_THERE)) for page in best]
+    table = Rows(columns, lambda: iter([pages]), lambda: facts_of(view))
+    return _export(target, table, unit="pages", total=len(pages), progress=progress)
 
 
 def export_links(view: View, target: str, *, progress: bool = False) -> int:
@@ -55,7 +65,7 @@ def export_links(view: View, target: str, *, progress: bool = False) -> int:
     Raises:
         ExchangeError: If no links were kept, or *target* cannot be written.
     """
-    rows = Rows(LinkRow, lambda: each_link(view, CHUNK), lambda: facts_of(view))
+    rows = Rows(columns_of(LinkRow), lambda: each_link(view, CHUNK), lambda: facts_of(view))
     return _export(target, rows, unit="links", total=None, progress=progress)
 
 
@@ -112,9 +122,8 @@ def _csv(file: IO[bytes], name: str, table: Rows[Row]) -> Iterator[Callable[[Seq
         else os.fdopen(os.dup(file.fileno()), "w", encoding="utf-8", newline="")
     ) as text:
         writer = csv.writer(cast("IO[str]", text))
-        columns = columns_of(table.kind)
-        writer.writerow(columns)
-        written = [_CELLS.get(kind) for kind in columns.values()]
+        writer.writerow(table.columns)
+        written = [_CELLS.get(kind) for kind in table.columns.values()]
 
         def write(rows: Sequence[Row]) -> None:
             values = [
@@ -136,6 +145,6 @@ _CELLS: dict[type, Callable[[Any], str]] = {
 @contextmanager
 def _parquet(file: IO[bytes], _: str, table: Rows[Row]) -> Iterator[Callable[[Sequence[Row]], None]]:
     arrow = load_pyarrow()
-    made = ArrowTable(columns_of(table.kind), table.facts())
+    made = ArrowTable(table.columns, table.facts())
     with arrow.parquet.ParquetWriter(file, made.schema, compression="zstd") as writer:
         yield lambda rows: writer.write_batch(made.batch(rows))

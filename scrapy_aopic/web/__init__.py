@@ -22,6 +22,7 @@ Responses:
 * :mod:`.http_dates`: dates and waits in headers
 * :mod:`.robots_parser`: parsers of robots.txt with Scrapy's interface
 * :mod:`.sitemaps`: sitemaps, read in steps
+* :mod:`.warc_index`: where pages are in WARC files
 * :mod:`.warc`: transfers as WARC records
 
 Requests:

@@ -4,12 +4,15 @@ Rule 1: a file holds complete records only. An incomplete record is removed befo
 
 Rule 2: an existing file is never touched.
 
+Rule 3: a body that was written before is not written again: the record is a *revisit* that names the first one.
+
 Source: "The WARC Format 1.1" (ISO 28500:2017).
 """
 
 from __future__ import annotations
 
 import os
+from collections import OrderedDict
 from contextlib import suppress
 from datetime import datetime, timezone
 from http import HTTPStatus
@@ -28,6 +31,48 @@ if TYPE_CHECKING:
     from scrapy.http import Headers, Response
 
 
+_SMALL = 1024
+"""Bytes of a body below which a revisit is not smaller than the response."""
+
+_MOST_BODIES = 50_000
+"""Bodies that are remembered: some 20 MB."""
+
+_LONGEST_URL = 1000
+"""Characters of a URL whose body is remembered."""
+
+_TRUNCATED = {"dataloss": "disconnect", "download_stopped": "unspecified"}
+"""Why a body is not complete, by a flag of its response."""
+
+_PROFILES = "http://netpreserve.org/warc/1.1/revisit/"
+
+Fields = list[tuple[str, str]]
+
+
+class Bodies:
+    """Remembers in which record a body was written first; those that were met least lately are forgotten."""
+
+    def __init__(self) -> None:
+        self._first: OrderedDict[str, Fields] = OrderedDict()
+
+    def find(self, digest: str) -> Fields | None:
+        """The fields of a revisit that name the first record of the body with this *digest*; ``None`` if there is none."""
+        if digest in self._first:
+            self._first.move_to_end(digest)
+        return self._first.get(digest)
+
+    def add(self, digest: str, record_id: str, url: str, date: str) -> None:
+        """The body with this *digest*, from *url*, was written in the record with *record_id*."""
+        if len(url) > _LONGEST_URL:
+            return
+        self._first[digest] = [
+            ("WARC-Refers-To", record_id),
+            ("WARC-Refers-To-Target-URI", url),
+            ("WARC-Refers-To-Date", date),
+        ]
+        if len(self._first) > _MOST_BODIES:
+            self._first.popitem(last=False)
+
+
 class WarcFile:
     """A new WARC file, unbuffered, that only ever holds whole records while the process lives.
 
@@ -35,6 +80,7 @@ class WarcFile:
         path: Its path; if there is a file already, a numbered path beside it is used.
         spider: Name of the spider, for the first record.
         software: Names and versions of the crawling software, for the first record.
+        bodies: Those that were written before, to this file or to others.
 
     Attributes:
         size_bytes: Size up to the end of the last whole record.
@@ -45,10 +91,11 @@ class WarcFile:
         OSError: If the file cannot be made or its first record not be written.
     """
 
-    def __init__(self, path: Path, spider: str, software: str) -> None:
+    def __init__(self, path: Path, spider: str, software: str, bodies: Bodies) -> None:
         self.size_bytes = 0
         self.is_torn = False
         self.response_id = ""
+        self._bodies = bodies
         self._file = _create(path)
         path = Path(str(self._file.name))
         self._records = _Records(gzip=path.name.lower().endswith(".gz"))
@@ -78,26 +125,34 @@ class WarcFile:
         Raises:
             OSError: If they cannot be written; then neither is in the file, unless it :attr:`is_torn`.
         """
+        date, url = _now(), urldefrag(response.url)[0]
         common = [
-            ("WARC-Date", _now()),
-            ("WARC-Target-URI", urldefrag(response.url)[0]),
+            ("WARC-Date", date),
+            ("WARC-Target-URI", url),
             ("WARC-Warcinfo-ID", self._id),
         ]
         if response.ip_address is not None:
             common.append(("WARC-IP-Address", str(response.ip_address)))
-        fields = [*common, ("WARC-Payload-Digest", self._records.digest(response.body))]
-        if "dataloss" in response.flags:
-            fields.append(("WARC-Truncated", "disconnect"))
-        elif "download_stopped" in response.flags:
-            fields.append(("WARC-Truncated", "unspecified"))
+        digest = self._records.digest(response.body)
+        block = _response_bytes(response)
+        truncated = next((why for flag, why in _TRUNCATED.items() if flag in response.flags), "")
+        may_recur = len(response.body) >= _SMALL and not truncated
+        first = self._bodies.find(digest) if may_recur else None
+        kind, fields = "response", [*common, ("WARC-Payload-Digest", digest)]
+        if response.status == HTTPStatus.NOT_MODIFIED:
+            kind, fields = "revisit", [*common, ("WARC-Profile", f"{_PROFILES}server-not-modified")]
+        elif first is not None:
+            kind = "revisit"
+            fields += [("WARC-Profile", f"{_PROFILES}identical-payload-digest"), *first]
+            block = block[: -len(response.body)]
+        if truncated:
+            fields.append(("WARC-Truncated", truncated))
         if estimates is not None:
             fields += [
                 ("WARC-AOPIC-Importance", repr(estimates["importance"])),
                 ("WARC-AOPIC-Cash", str(estimates["cash"])),
             ]
-        response_id = self._records.add(
-            "response", fields, _response_bytes(response), "application/http; msgtype=response"
-        )
+        response_id = self._records.add(kind, fields, block, "application/http; msgtype=response")
         fields = [
             *common,
             ("WARC-Concurrent-To", response_id),
@@ -109,6 +164,8 @@ class WarcFile:
         data = self._records.take()
         self._append(data)
         self.response_id = response_id
+        if may_recur and first is None:
+            self._bodies.add(digest, response_id, url, date)
         return len(data)
 
     def add_metadata(self, response_id: str, url: str, facts: Mapping[str, str]) -> int:
@@ -187,8 +244,10 @@ class _Records:
             [("WARC-Type", kind), ("WARC-Record-ID", record_id), *fields],
             protocol=self._writer.warc_version,
         )
+        # Of what it knows as a revisit, warcio would write no block; to a warcinfo it adds as little.
+        written_as = "warcinfo" if kind == "revisit" else kind
         self._writer.write_record(
-            self._record("warc", kind, headers, BytesIO(block), None, content_type, len(block))
+            self._record("warc", written_as, headers, BytesIO(block), None, content_type, len(block))
         )
         return record_id
 

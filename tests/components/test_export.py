@@ -198,3 +198,24 @@ def test_what_cannot_be_sent_is_said(store: MemoryStore, monkeypatch: pytest.Mon
     monkeypatch.setattr(fsspec.implementations.memory.MemoryFileSystem, "put_file", refused)
     with pytest.raises(ExchangeError, match=r"memory://b/p\.csv cannot be written: no such bucket"):
         export_pages(View([store]), "memory://b/p.csv")
+
+
+def test_the_most_important_pages_can_be_found_in_an_archive(store: MemoryStore, tmp_path: Path) -> None:
+    index = tmp_path / "index.cdxj"
+    line = 'test,a)/ {} {{"url": "http://a.test/", "mime": "{}", "filename": "{}", "offset": "{}", "length": "9"}}\n'
+    index.write_text(
+        "!OpenWayback-CDXJ 1.0\n"
+        + line.format("20250101000000", "text/html", "old.warc.gz", 1)
+        + line.format("20260101000000", "text/html", "new.warc.gz", 7)
+        + line.format("20270101000000", "warc/revisit", "no.warc.gz", 3),
+        encoding="utf-8",
+    )
+    path = tmp_path / "pages.parquet"
+    assert export_pages(View([store]), str(path), top=9, index=index) == 2
+    found = {row["url"]: (row["warc_file"], row["warc_offset"], row["warc_length"]) for row in rows_of(path)}
+    assert found == {"http://a.test/": ("new.warc.gz", 7, 9), "http://a.test/1": ("", None, None)}
+    index.write_text("no index\n", encoding="utf-8")
+    with pytest.raises(ExchangeError, match=r"index\.cdxj is no CDXJ file: line 1"):
+        export_pages(View([store]), str(path), top=9, index=index)
+    with pytest.raises(ExchangeError, match=r"nowhere cannot be read"):
+        export_pages(View([store]), str(path), top=9, index=tmp_path / "nowhere")

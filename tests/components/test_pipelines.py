@@ -8,6 +8,7 @@ import gzip
 import random
 import re
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ from warcio.exceptions import ArchiveLoadFailed
 from scrapy_aopic import ImportancePipeline, PagesPipeline
 from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL
 from scrapy_aopic.web import warc
+from scrapy_aopic.web.warc_index import find_records
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -1024,3 +1026,83 @@ async def test_both_pipelines_tell_the_same_of_a_page(serve: Serve, tmp_path: Pa
     fields = responses(path)["http://a.test/"].fields
     assert fields["WARC-AOPIC-Importance"] == repr(items[0]["importance"])
     assert fields["WARC-AOPIC-Cash"] == str(items[0]["cash"])
+
+
+SAME = b"<p>" + b"the same words on both sites " * 70
+BIG = {f"http://a.test/{n}": Answer(body=bytes((n,)) * 400_000) for n in range(4)}
+REPEATS: dict[str, Any] = {
+    "http://a.test/": [*BIG, "/one", "/two", "/unchanged"],
+    "http://a.test/one": Answer(body=SAME),
+    "http://a.test/two": Answer(headers={"X-Own": "yes"}, body=SAME),
+    "http://a.test/unchanged": Answer(304, headers={"ETag": '"1"'}),
+    **BIG,
+}
+
+
+@pytest.fixture(scope="module")
+def archived(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Files of a crawl of REPEATS, uncompressed, a megabyte each; filled by the first test that takes them."""
+    return [tmp_path_factory.mktemp("archive") / "pages.warc"]
+
+
+@deferred_f_from_coro_f
+async def test_a_body_is_written_once_and_full_files_are_followed_by_others(
+    serve: Serve, archived: list[Path]
+) -> None:
+    serve(REPEATS)
+    path = archived[0]
+    settings = {"AOPIC_WARC_FILE": path, "AOPIC_WARC_MB": 1, "CONCURRENT_REQUESTS": 1}
+    crawler = await crawl(Walk, {**OURS, **PAGES, **settings})
+    archived[:] = sorted(path.parent.iterdir())
+    assert [each.name for each in archived] == ["pages-1.warc", "pages.warc"]
+    assert all(each.stat().st_size < 2_000_000 for each in archived)
+    found = [record for each in archived for record in read_all(each)]
+    assert stat(crawler, "aopic/warc/records") == len(found)
+    assert {record.fields["WARC-Filename"] for record in found if record.kind == "warcinfo"} == {
+        each.name for each in archived
+    }
+    by_url = {record.url: record for record in found if record.kind in ("response", "revisit")}
+    assert by_url.keys() == REPEATS.keys()
+    first, again = sorted(
+        (by_url["http://a.test/one"], by_url["http://a.test/two"]), key=lambda record: record.kind
+    )
+    assert (first.kind, again.kind) == ("response", "revisit")
+    assert (first.body, again.body) == (SAME, b"")
+    assert again.values("Content-Length") == [str(len(SAME))]
+    assert again.fields["WARC-Profile"].endswith("/1.1/revisit/identical-payload-digest")
+    assert again.fields["WARC-Payload-Digest"] == first.fields["WARC-Payload-Digest"]
+    assert again.fields["WARC-Refers-To"] == first.fields["WARC-Record-ID"]
+    assert again.fields["WARC-Refers-To-Target-URI"] == first.url
+    assert again.fields["WARC-Refers-To-Date"] == first.fields["WARC-Date"]
+    unchanged = by_url["http://a.test/unchanged"]
+    assert (unchanged.kind, unchanged.status) == ("revisit", 304)
+    assert unchanged.fields["WARC-Profile"].endswith("/1.1/revisit/server-not-modified")
+    assert unchanged.values("ETag") == ['"1"']
+    assert "WARC-Payload-Digest" not in unchanged.fields
+
+
+def test_other_readers_read_the_archive(archived: list[Path]) -> None:
+    fastwarc = pytest.importorskip("fastwarc.warc")
+    kinds: Counter[str] = Counter()
+    for path in archived:
+        with path.open("rb") as file:
+            kinds.update(record.headers["WARC-Type"] for record in fastwarc.ArchiveIterator(file))
+    assert kinds == {"warcinfo": 2, "response": 6, "revisit": 2, "request": 8}
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_export_says_where_pages_are_in_the_archive(archived: list[Path], tmp_path: Path) -> None:
+    indexer = pytest.importorskip("cdxj_indexer.main")
+    index = tmp_path / "index.cdxj"
+    indexer.CDXJIndexer(str(index), [str(path) for path in archived], sort=True).process_all()
+    places = find_records(index, {*REPEATS, "http://a.test/other"})
+    assert places.keys() == REPEATS.keys() - {
+        "http://a.test/two",
+        "http://a.test/unchanged",
+    } or places.keys() == (REPEATS.keys() - {"http://a.test/one", "http://a.test/unchanged"})
+    for url, (name, offset, length) in places.items():
+        assert offset is not None
+        assert length is not None
+        (path,) = (path for path in archived if path.name == name)
+        (record, *_) = records(path.read_bytes()[offset : offset + length])
+        assert (record.kind, record.url) == ("response", url)

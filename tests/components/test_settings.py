@@ -134,6 +134,7 @@ WRONG: dict[str, list[Any]] = {
     "AOPIC_ITEM_FIELDS": [["rank"], "importance,rank", 7],
     "AOPIC_ITEM_URL_FIELD": [7],
     "AOPIC_WARC_FILE": [7, ""],
+    "AOPIC_WARC_MB": [0, 1.5, "big"],
     "AOPIC_SEEDS": [7],
     "AOPIC_ROBOTS_EXPIRY": [0, -1, "day", 1e9],
     "AOPIC_ROBOTS_RETRY": [-1, "soon", 1e9],
