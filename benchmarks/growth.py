@@ -39,10 +39,12 @@ from w3lib.url import safe_url_string
 
 from scrapy_aopic.core.robots.fetches import MAX_BYTES
 from scrapy_aopic.core.robots.rules import finish, path_of
+from scrapy_aopic.web.content_usage import read_statement
 from scrapy_aopic.web.http_dates import read_retry_after
-from scrapy_aopic.web.link_extraction import Extraction, LinkJoiner
+from scrapy_aopic.web.link_extraction import Extraction, LinkJoiner, rels_of
 from scrapy_aopic.web.page_text import read_canonical, read_text
 from scrapy_aopic.web.parse_limits import has_too_many_attributes, is_packed_too_often
+from scrapy_aopic.web.robots_marks import metas_of, read_marks
 from scrapy_aopic.web.robots_parser import Rfc9309RobotParser, parse
 from scrapy_aopic.web.sitemaps import Sitemap, sitemaps_in
 from scrapy_aopic.web.suffixes import registered_domain
@@ -116,6 +118,7 @@ def robots(text: bytes) -> None:
     rules = Rfc9309RobotParser(text[:MAX_BYTES])
     rules.allowed(URL, "bot")
     rules.crawl_delay("bot")
+    rules.usage(URL, "bot")
 
 
 def robots_url() -> Callable[[bytes], None]:
@@ -154,6 +157,15 @@ def html(read: Callable[[HtmlResponse], Any]) -> Callable[[bytes], None]:
 def link_header(value: bytes) -> None:
     values = [value[at : at + HEADER] for at in range(0, len(value), HEADER)]
     read_canonical(Response("http://h.test/", headers={"Link": values}))
+
+
+def marks(page: HtmlResponse) -> None:
+    read_marks(page.headers, metas_of(page, ("robots", "bot")), "bot", 0.0)
+
+
+def header_of_marks(value: bytes) -> None:
+    values = [value[at : at + HEADER] for at in range(0, len(value), HEADER)]
+    read_marks(Response("http://h.test/", headers={"X-Robots-Tag": values}).headers, (), "bot", 0.0)
 
 
 def unpack(value: bytes) -> None:
@@ -204,6 +216,7 @@ ROBOTS = (
     b"user-agent: *\n", b"user-agent: {n}\n", b"user-agent:\n", b"user-agent bot\n", b"x\n", b"allow:/{n}\n", b"disallow:/*{n}$\n",
     b"disallow:*a*b{n}\n", b"allow:/", b"*a", b"%41", b"%e9", b"\xff", b"{n}", b"$", b"\n", b"\r", b" ", b"#", b":", b"crawl-delay: 1\n",
     b"crawl-delay: {n}", b"disallow:", b"a" * 100, b"ab" * 50, b"*ba" * 20, b"/index.html\n", b"sitemap: /{n}\n",
+    b"content-usage: /{n} train-ai=n\n", b"content-usage: ",
 )  # fmt: skip
 HTML = (
     b"<a>", b"</a>", b"<a href='{n}'>", b"<p>", b"</p>", b"<b>", b"</b>", b"<i>", b"<div>", b"</div>", b"<table>", b"<td>", b"<tr>", b"<li>",
@@ -222,6 +235,14 @@ XML = (
 HEAD = (
     b"<", b">", b"</{n}>", b";", b",", b"=", b'"', b"rel", b"rel=", b"canonical", b" ", b"\t", b"<a>; rel=canonical,", b"a", b"{n}", b"\\",
 )  # fmt: skip
+MARKS = (
+    b"noindex", b"nofollow", b",", b":", b" ", b"\t", b"bot", b"bot: ", b"*: ", b"unavailable_after", b"Friday, ", b"max-snippet:", b"{n}", b"a", b";",
+    b"\xff", b"01-Jan-10 ", b"00:00:00 GMT", b"a{n},", b"-",
+)  # fmt: skip
+STATEMENT = (
+    b"train-ai", b"=", b"n", b"y", b",", b" ", b"\t", b";", b"a", b"a=(", b"(", b")", b'"', b"\\", b":", b"?1", b"@1", b'%"', b"%20", b"1", b".", b"{n}", b"*",
+)  # fmt: skip
+MARK = b"<meta name=robots content=nofollow>"
 DATE = (
     b"Mon", b", ", b"1 ", b"Jan ", b"2030 ", b"00:00:00", b":", b"GMT", b"+0000", b"-", b"(", b")", b"\\", b'"', b" ", b"\t", b"9", b"a", b".", b"{n}",
 )  # fmt: skip
@@ -244,6 +265,10 @@ OURS = {
     "sitemap": Parser(lambda text: list(Sitemap(text)), XML, BODY, b"<urlset>"),
     "text of a page": Parser(html(read_text), HTML, BODY),
     "canonical links": Parser(html(read_canonical), HTML, BODY, b"<html><head>"),
+    "marks for robots": Parser(html(marks), HTML, BODY, b"<html><head>" + MARK),
+    "marks for robots, in headers": Parser(header_of_marks, MARKS, HEADERS),
+    "rel of links": Parser(html(rels_of), HTML, BODY),
+    "use of content": Parser(read_statement, STATEMENT, HEADER),
     "canonical headers": Parser(link_header, HEAD, HEADERS),
     "links of a page": Parser(html(lambda page: list(EXTRACTIONS[0].urls(page))), HTML, BODY),
     "links of a page, but nofollow": Parser(html(lambda page: list(EXTRACTIONS[1].urls(page))), HTML, BODY),

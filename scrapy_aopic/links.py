@@ -12,7 +12,7 @@ from itemadapter.adapter import DictAdapter, ItemAdapter
 from scrapy import Request
 from scrapy.http import Response, TextResponse
 
-from .web.link_extraction import extraction, is_absolute, request_for
+from .web.link_extraction import extraction, is_absolute, rels_of, request_for
 
 Patterns: TypeAlias = str | re.Pattern[str] | Iterable[str | re.Pattern[str]]
 Names: TypeAlias = str | Iterable[str]
@@ -122,6 +122,13 @@ class Links:
                 )
                 continue
             yield request
+
+    def rels(self) -> dict[str, set[str]]:
+        """The words of ``rel``, such as ``nofollow``, by URL without fragment, of all links of the page.
+
+        Of several links to a URL only the words that all of them have.
+        """
+        return rels_of(self.response)
 
     def request(self, url: str) -> Request:
         """The request for the one with *url*."""

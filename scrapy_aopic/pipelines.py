@@ -39,8 +39,8 @@ from .web.warc import Bodies, WarcFile
 
 logger = logging.getLogger(__name__)
 
-_MOST_UNGRADED = 10_000
-"""Most written pages without a grade whose record is remembered: ten times as many as are in work."""
+_MOST_WRITTEN = 10_000
+"""Most written pages whose record is remembered, for what is found out later: ten times as many as are in work."""
 
 _SOFTWARE = f"scrapy-aopic/{__version__} Scrapy/{scrapy_version}"
 
@@ -123,8 +123,9 @@ class PagesPipeline:
     counts; they are there if :class:`scrapy_aopic.Scheduler` runs the crawl and knows the page, so not for
     robots.txt. ``WARC-Date`` is the end of the transfer, ``WARC-IP-Address`` what was connected to, which may
     be a proxy. A body of 1 kB or more that was written before, by this process, is not written again: a
-    ``revisit`` record has the headers and names the first record. So has a 304, without naming one. In a crawl for a topic (``AOPIC_TOPIC``), a ``metadata`` record that refers to the response
-    has ``aopic-relevance`` (0 to 1), as soon as the page is graded. Not there, because Scrapy does not tell: the case and order of header names, the server's own
+    ``revisit`` record has the headers and names the first record. So has a 304, without naming one. ``metadata`` records that refer to the response have what is found out later:
+    ``aopic-robots`` and ``aopic-content-usage``, what its owner asks (docs/robots.md), if anything; and in a crawl for a topic
+    (``AOPIC_TOPIC``) ``aopic-relevance`` (0 to 1). Not there, because Scrapy does not tell: the case and order of header names, the server's own
     reason phrase, transfers that failed. Answers from a cache are no transfers. Cookies and ``Authorization``
     headers are in the records, ``Proxy-Authorization`` is not.
 
@@ -157,7 +158,7 @@ class PagesPipeline:
         self._estimates: Estimates | None = None
         self._session: Session | None = None
         self._side_files: SideFiles | None = None
-        self._ungraded: dict[
+        self._written: dict[
             int, tuple[str, str]
         ] = {}  # ID of the response and URL, by the number of the visit
         self._has_complained = False
@@ -179,9 +180,8 @@ class PagesPipeline:
         if session is not None:
             self._side_files = session.job.side_files
             self._side_files.add(self._flush)
-        if session is not None and session.focus is not None:
             self._session = session
-            session.focus.listeners.append(self._graded)
+            session.listeners.append(self._found_out)
         self._write(self._path, None)
 
     def close_spider(self) -> None:
@@ -202,13 +202,13 @@ class PagesPipeline:
         if self._path is not None and urlsplit(response.url).scheme in {"http", "https"}:
             self._write(self._path, (response, request))
 
-    def _graded(self, visit: Visit, grade: float) -> None:
-        """The page of *visit* is this relevant: write it, if the page was."""
-        response_id, url = self._ungraded.pop(visit.number, ("", ""))
+    def _found_out(self, visit: Visit, facts: dict[str, str]) -> None:
+        """The page of *visit* is like this: write it, if the page was."""
+        response_id, url = self._written.get(visit.number, ("", ""))
         if self._path is None or self._file is None or not response_id:
             return
         try:
-            self._count(1, self._file.add_metadata(response_id, url, {"aopic-relevance": repr(grade)}))
+            self._count(1, self._file.add_metadata(response_id, url, facts))
         except OSError as error:
             self._complain(self._path, error)
             if self._file.is_torn:
@@ -231,9 +231,9 @@ class PagesPipeline:
                 self._count(2, self._file.add(response, request, estimates))
                 visit = self._session.visits.of(request) if self._session is not None else None
                 if visit is not None:
-                    self._ungraded[visit.number] = self._file.response_id, response.url
-                    if len(self._ungraded) > _MOST_UNGRADED:  # of visits that ended without a grade
-                        del self._ungraded[next(iter(self._ungraded))]
+                    self._written[visit.number] = self._file.response_id, response.url
+                    if len(self._written) > _MOST_WRITTEN:
+                        del self._written[next(iter(self._written))]
         except (OSError, ValueError) as error:  # a path that no file can have is a ValueError
             self._complain(path, error)
             if self._file is not None and self._file.is_torn:

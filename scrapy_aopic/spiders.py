@@ -35,6 +35,7 @@ from .core.printable import printable
 from .exceptions import ANY_ERROR, ExchangeError, SettingError, plainly
 from .links import Links, Names, Patterns
 from .seeds.seed_lists import read_seeds, url_error
+from .session.page_robots import PageRobots
 from .session.session import Session
 from .session.turns import Turns
 from .settings import parse
@@ -44,8 +45,10 @@ from .storage.named_files import is_file, is_list, read_entries
 from .storage.registry import SERVER
 from .web.content_types import declared_type
 from .web.main_text import HOW_TO_INSTALL, has_extractor, main_text
+from .web.meta import CONTENT_USAGE, ROBOTS_MARKS
 from .web.origins import host_name
 from .web.parse_limits import root_of
+from .web.robots_marks import joined
 from .web.suffixes import registered_domain
 
 logger = logging.getLogger(__name__)
@@ -117,9 +120,11 @@ FIELDS: dict[str, Callable[[Response], str | int | dict[str, str]]] = {
     "bytes": lambda response: len(response.body),
     "fetched_at": lambda _: datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
     "headers": _headers,
+    "robots": lambda response: joined(_meta(response).get(ROBOTS_MARKS, {})),
+    "content_usage": lambda response: joined(_meta(response).get(CONTENT_USAGE, {})),
     "text": _main_text,
 }
-"""Fields of an item; ``language`` and ``type`` are ``""`` if the page does not declare them."""
+"""Fields of an item, ``""`` where the page does not say them."""
 
 _IN_THREAD = "text"
 """The field that takes so long that the event loop must not wait for it."""
@@ -338,6 +343,7 @@ class BroadSpider(Spider):
 
     _checked: _Options | None = None
     _expands: bool | None = None
+    _page_robots: PageRobots | None = None
     _stand_in: ClassVar[Any] = None
     _thread: ThreadPoolExecutor | None = None
 
@@ -494,12 +500,23 @@ class BroadSpider(Spider):
 
             It may have more parameters than the page, if something passes arguments for them: see :meth:`parse`.
 
-            Unless overridden: an item with :attr:`fields`.
+            Unless overridden: an item with :attr:`fields`, but none of a page whose owner asks for that
+            (``AOPIC_PAGE_ROBOTS``, ``AOPIC_CONTENT_USAGE``).
             """
             fields = self._options.fields
+            if not fields or not self._keeps(response):
+                return None
             if _IN_THREAD in fields:
                 return self._item_from_thread(response, fields)
-            return {name: FIELDS[name](response) for name in fields} if fields else None
+            return {name: FIELDS[name](response) for name in fields}
+
+    def _keeps(self, response: Response) -> bool:
+        """Whether there may be an item of the page of *response*, by what its owner asks."""
+        session = Session.of(self.crawler)
+        if session is None:  # nothing has read it
+            return True
+        self._page_robots = self._page_robots or PageRobots(self.crawler)
+        return self._page_robots.keeps(response, session)
 
     async def _item_from_thread(self, response: Response, fields: tuple[str, ...]) -> dict[str, Any]:
         """An item with *fields*, of which one is found in a thread, page by page."""

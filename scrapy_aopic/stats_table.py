@@ -407,6 +407,27 @@ OWN = (
         "times that a robots.txt had [more, or longer, rules with wildcards](robots.md#how-it-is-parsed) than are kept",
     ),
     Stat(
+        "aopic/robots/pages/<rule>", "counter", "pages", _LINKS,
+        "pages that [ask robots](robots.md#marks-on-pages) for `noindex`, `nofollow` and the like, whether that is obeyed or not",
+    ),
+    Stat(
+        "aopic/robots/links_dropped", "counter", "links", _LINKS,
+        "links that were dropped because their page asks for that, or because of their `rel` (`AOPIC_PAGE_ROBOTS`)",
+    ),
+    Stat(
+        "aopic/robots/items_dropped", "counter", "items", "`BroadSpider`",
+        "pages without an item, because their owners ask for that (`AOPIC_PAGE_ROBOTS`, `AOPIC_CONTENT_USAGE`)",
+    ),
+    Stat(
+        "aopic/content_usage/pages/<use>", "counter", "pages", _LINKS,
+        "pages whose owners do not want [this use](robots.md#use-of-content), `train-ai`, `search` or `tdm`, whether that is "
+        "obeyed or not; of those with a mark such as `noai`, `aopic/robots/pages/<rule>` tells",
+    ),
+    Stat(
+        "aopic/content_usage/malformed", "counter", "statements", _LINKS,
+        "statements on the use of pages that mean nothing, and are taken as not said; the first is in the log",
+    ),
+    Stat(
         "aopic/robots/from_store", "counter", "files", _ROBOTS,
         "times that a robots.txt was not in memory, but in the store of the job",
     ),

@@ -123,6 +123,7 @@ class Findings(NamedTuple):
         value: Relevance of the page, encoded like the value of a link; 0 if it was not read.
         is_relevant: Whether it counts as relevant; only if it has a value.
         expected: Its value before the visit, encoded in the same way; 0 if it had none.
+        wishes: What its owner asks of robots, and how it may be used; empty for nothing.
     """
 
     outcome: str = ""
@@ -136,6 +137,7 @@ class Findings(NamedTuple):
     value: int = 0
     is_relevant: bool = False
     expected: int = 0
+    wishes: tuple[str, str] | tuple[()] = ()
 
 
 ORDINARY = Findings()

@@ -206,6 +206,7 @@ class Crawl:
             is_on=policy.keep_links or recrawl is not None or self._scores.is_on,
             has_elsewhere=cut.has_others,
         )
+        self._wishes = BlobTable(store, Family.CONTENT)
         self._settling = Settling(
             leases=self._leases,
             pages=self.pages,
@@ -218,6 +219,7 @@ class Crawl:
             links=links,
             scores=self._scores,
             mail=mail,
+            wishes=self._wishes,
         )
         self.receiver = Receiver(
             mail,
@@ -273,7 +275,12 @@ class Crawl:
         further: list[tuple[Family, Table]] = [(Family.META, self.sample.table)]
         if self._policy.order.values_links:
             further += self._leads.tables
-        return [*further, (Family.META, self.mail), (Family.CONTENT, self._remote)]
+        return [
+            *further,
+            (Family.META, self.mail),
+            (Family.CONTENT, self._remote),
+            (Family.CONTENT, self._wishes),
+        ]
 
     def _resume(self, saved: Saved, now: float) -> None:
         """Go on where the run that wrote *saved* stopped, or died."""

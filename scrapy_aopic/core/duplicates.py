@@ -34,6 +34,7 @@ from .layout import (
     SITE_TEXTS,
     TEXTS,
     VARIETIES,
+    WISHES,
 )
 from .ports import Family, Store
 from .records import PAGE_BYTES, pack, unpack
@@ -167,7 +168,7 @@ def pages_of(row: bytes, value: bytes) -> list[bytes]:
         return [row[1 : 1 + PAGE_BYTES]]
     if row[:1] == CLAIMS:
         return [row[1 : 1 + PAGE_BYTES], row[1 + PAGE_BYTES :]]
-    if row[:1] == LEADS:  # the page with the link may be of another shard
+    if row[:1] in (LEADS, WISHES):  # the page with the link of a lead may be of another shard
         return [row[1:]]
     return [row[1:] if row[:1] == TEXTS else value[:PAGE_BYTES]]
 

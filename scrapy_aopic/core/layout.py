@@ -124,5 +124,8 @@ the same words and other links, and claims of pages to be another one."""
 LEADS = b"L"
 """What led to each waiting page of a crawl for a topic that learns from links (:mod:`.focus.leads`)."""
 
+WISHES = b"W"
+"""What the owner of each visited page asks: marks for robots, and how it may be used, as two texts; no row if nothing."""
+
 OWN_CLAIMS, FOREIGN_CLAIMS = b"A", b"F"
 """Claims of pages to be one of another shard, by page; claims of pages of other shards, by the page they name."""

@@ -30,6 +30,7 @@ from .layout import (
     SITE_TEXTS,
     TEXTS,
     VARIETIES,
+    WISHES,
 )
 from .pages import MAX_HEIGHT
 from .politeness import LONGEST_WAIT
@@ -42,6 +43,7 @@ from .records import (
     PAGE_BYTES,
     QUEUED,
     host_key,
+    read_wishes,
     serial_of,
     unpack,
 )
@@ -253,6 +255,8 @@ def wrong_content(key: bytes, data: bytes) -> str:
         except NO_RECORD:
             is_right = False
         return "" if is_right and len(key) == 1 + 2 * PAGE_BYTES else "cannot be understood"
+    if letter == WISHES:
+        return "" if read_wishes(data) is not None else "cannot be understood"
     if letter == TEXTS:
         return "" if size in _TEXTS else f"has {size} bytes"
     if letter in (FIRST_OF_TEXT, SITE_TEXTS, BANDS):

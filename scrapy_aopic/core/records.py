@@ -266,6 +266,15 @@ def unpack(data: bytes) -> Any:
     return msgpack.unpackb(data, use_list=False, ext_hook=_unpack_big)
 
 
+def read_wishes(data: bytes) -> tuple[str, str] | None:
+    """What the owner of a page asks, from its row: of robots, and for its use; ``None`` if it cannot be understood."""
+    try:
+        robots, usage = unpack(data)
+    except NO_RECORD:
+        return None
+    return (robots, usage) if isinstance(robots, str) and isinstance(usage, str) else None
+
+
 _encode = msgspec.msgpack.Encoder().encode
 _decode_page = msgspec.msgpack.Decoder(Page).decode
 _OUTGROWN = b"\xc1"

@@ -18,7 +18,8 @@ from scrapy_aopic.exceptions import CallError
 
 from .api import Ending, Settled
 from .duplicates import Claim
-from .records import FAILED, HOST_BYTES, MOST_CLICKS, PAGE_BYTES, QUEUED, Link, Page, host_key
+from .layout import WISHES
+from .records import FAILED, HOST_BYTES, MOST_CLICKS, PAGE_BYTES, QUEUED, Link, Page, host_key, pack
 from .revisits.rates import Version
 from .shards.cut import address, shard_of_address
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from .revisits.revisits import Revisits
     from .shards.mail import Mail
     from .support import Support
+    from .tables import BlobTable
 
 _NO_VERSION = Version()
 
@@ -85,8 +87,10 @@ class Settling:
         links: KeptLinks,
         scores: Scores,
         mail: Mail,
+        wishes: BlobTable,
     ) -> None:
         self._mail = mail
+        self._wishes = wishes
         self._leases = leases
         self._pages = pages
         self._ledger = ledger
@@ -130,6 +134,14 @@ class Settling:
         if not found.is_failure:
             self._revisits.visited(key, page, found.version or _NO_VERSION, now)
         is_first = page.visits == 1
+        if found.wishes:
+            self._wishes.put(WISHES + key, pack(found.wishes))
+        elif (
+            not is_first
+            and found.version is not None
+            and not (found.version.is_same or found.version.is_missing)
+        ):
+            self._wishes.delete(WISHES + key)  # it may have had some
         if is_first:
             frontier.count(host)
         self._let_down(lease, to)

@@ -50,7 +50,7 @@ from scrapy_aopic.session.pacer import JobPacer
 from scrapy_aopic.session.sitemap_requests import Sitemaps
 from scrapy_aopic.session.turns import in_turns
 from scrapy_aopic.settings import read
-from scrapy_aopic.web.meta import OWN_SLOT, RECEIVED, SLOT, slot_key
+from scrapy_aopic.web.meta import OWN_SLOT, RECEIVED, SLOT, STATED_USAGE, slot_key
 from scrapy_aopic.web.origins import host_name, origin_of, origin_of_robots_txt
 from scrapy_aopic.web.robots_parser import Rfc9309RobotParser, crawl_delay_of, parse
 
@@ -124,6 +124,7 @@ class RobotsMiddleware:
     # -- requests are judged
 
     async def process_request(self, request: Request) -> Request | None:
+        request.meta.pop(STATED_USAGE, None)  # a redirect has copied it
         if request.meta.get("dont_obey_robotstxt") or not request.url.startswith(("http://", "https://")):
             return None
         url = urlparse_cached(request)
@@ -162,6 +163,8 @@ class RobotsMiddleware:
             await self._read(parser, user_agent, request)
         self._pace(robots, request, crawl_delay_of(parser, user_agent) or 0.0)
         if parser.allowed(request.url, user_agent):
+            if isinstance(parser, Rfc9309RobotParser) and (stated := parser.usage(request.url, user_agent)):
+                request.meta[STATED_USAGE] = stated
             return
         robots.is_unused = False
         logger.log(

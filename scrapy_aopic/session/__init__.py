@@ -12,6 +12,7 @@ It stands between Scrapy's classes (the scheduler, the middlewares) and the job.
 * :mod:`.dispatch`: requests go out, and end
 * :mod:`.visit`: a page in work, and how its visit ended
 * :mod:`.responses`: reads what a response says of its page
+* :mod:`.page_robots`: obeys what pages ask of robots
 * :mod:`.topic`: grades pages, values links
 * :mod:`.pacer`: how long each host is left alone
 * :mod:`.reloads`: pages that lead to themselves

@@ -83,6 +83,8 @@ from .trouble import Trouble, guarded
 from .visit import Visits
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from scrapy import Request, Spider
     from scrapy.crawler import Crawler
     from twisted.internet.defer import Deferred
@@ -143,6 +145,7 @@ class Session:
         watch: Takes snapshots.
         dropped: Notes links that do not reach the queue.
         steering: Applies the control settings of an operator.
+        listeners: Told what is found out about the page of a visit, as texts by name.
     """
 
     has_shortcuts = True
@@ -220,6 +223,7 @@ class Session:
             wake=self._engine.wake,
             max_links=opened.max_links,
         )
+        self.listeners: list[Callable[[Visit, dict[str, str]], None]] = []
         self.focus: Focus | None = None
         if opened.topic is not None:
             self.focus = Focus(
@@ -230,6 +234,7 @@ class Session:
                 targets=self.targets,
                 stats=self.stats,
                 closing=closing,
+                listeners=self.listeners,
             )
             self.intake.value = self.focus.value_early
         self.bodies = Bodies(crawler, self.visits, self.stats)

@@ -149,6 +149,7 @@ class Visit:
         "_status",
         "_text",
         "_version",
+        "_wishes",
         "announced",
         "answer",
         "flush",
@@ -200,6 +201,7 @@ class Visit:
         self._same_host = ""
         self._is_if_same = False
         self._text: tuple[Response, Text | None] | None = None
+        self._wishes: tuple[str, str] | tuple[()] = ()
         self._n_beats = 0
         self._passed: dict[int, tuple[Mark, str]] | None = None
         self._own = lease.key[HOST_BYTES:]
@@ -288,6 +290,10 @@ class Visit:
         """Whether another page had its text before, and whether that one has other links."""
         self.is_duplicate, self.is_excess = is_duplicate, is_excess
 
+    def wishes(self, robots: str, usage: str) -> None:
+        """Its owner asks *robots*, and says its *usage*; both are texts, empty for nothing."""
+        self._wishes = (robots, usage) if robots or usage else ()
+
     def read(self, reading: PageReading) -> None:
         """The page was read for the topic."""
         self.reading = reading
@@ -349,6 +355,7 @@ class Visit:
             self._same_as,
             self._is_if_same,
             self._same_host,
+            wishes=self._wishes,
         )
 
     # -- its links

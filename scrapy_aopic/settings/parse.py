@@ -33,6 +33,7 @@ from scrapy_aopic.exceptions import ANY_ERROR, AopicError, ExchangeError, plainl
 from scrapy_aopic.storage.named_files import is_file, is_list, read_entries, read_given
 from scrapy_aopic.storage.registry import NAMES as KINDS_OF_STORE
 from scrapy_aopic.storage.registry import load_backend
+from scrapy_aopic.web.content_usage import USES
 from scrapy_aopic.web.networks import Allowed
 from scrapy_aopic.web.suffixes import has_public_suffix, registered_domain
 from scrapy_aopic.web.url_rules import CHANGES, LIMITS, PLAIN_RULES, REFUSALS
@@ -526,14 +527,14 @@ def weights(value: Any) -> Any:
     if isinstance(value, str) and value == "equal":
         return None
     if isinstance(value, Mapping) or (isinstance(value, str) and ("=" in value or value.lstrip()[:1] == "{")):
-        if not (result := _numbers(value, number(0, 1000), ("internal", "external", "nofollow"))):
+        if not (result := _by_name(value, number(0, 1000), ("internal", "external", "nofollow"))):
             raise ValueError
         return result
     return function(value, 2)
 
 
-def _numbers(value: Any, check: Check, names: Collection[str]) -> dict[str, Any]:
-    """Numbers by some of *names*: a mapping, one in JSON, or text such as "depth=30, repeats=0"."""
+def _by_name(value: Any, check: Check, names: Collection[str]) -> dict[str, Any]:
+    """Values by some of *names*: a mapping, one in JSON, or text such as "depth=30, repeats=0"."""
     if isinstance(value, str):
         is_json = value.lstrip()[:1] == "{"
         value = (
@@ -550,7 +551,7 @@ def _numbers(value: Any, check: Check, names: Collection[str]) -> dict[str, Any]
 
 def url_limits(value: Any) -> dict[str, int]:
     """Limits of URLs by their names, 0 for none."""
-    return _numbers(value, whole(0), LIMITS)
+    return _by_name(value, whole(0), LIMITS)
 
 
 def keys(value: Any) -> frozenset[str]:
@@ -722,6 +723,11 @@ def networks(value: Any) -> Allowed | None:
             except ValueError:
                 raise Reason(f"{shown(name)} is neither a network, a name nor a port") from error
     return Allowed(tuple(found), frozenset(hosts), frozenset(ports))
+
+
+def uses(value: Any) -> frozenset[str]:
+    """The uses of content for which wishes are obeyed."""
+    return frozenset(_by_name(value, one_of("obey"), (*USES, "tdm")))
 
 
 def url_rules(value: Any, base: Iterable[str] = PLAIN_RULES) -> frozenset[str]:

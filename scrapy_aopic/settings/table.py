@@ -331,6 +331,24 @@ _ROBOTS = (
         "tries",
     ),
     Setting(
+        "AOPIC_PAGE_ROBOTS",
+        ("nofollow", "noindex"),
+        some_of("nofollow", "noindex", "rel=nofollow", "rel=ugc", "rel=sponsored"),
+        "What is obeyed of [marks for robots](robots.md#marks-on-pages) on pages and links: `nofollow`, links of the page are "
+        "not followed; `noindex`, `scrapy_aopic.BroadSpider` yields no item for it; `rel=nofollow` and the like, links "
+        "with that `rel` are not followed.",
+        alone=(),
+    ),
+    Setting(
+        "AOPIC_CONTENT_USAGE",
+        {},
+        Check(
+            'a mapping such as {"train-ai": "obey", "tdm": "obey"}, of train-ai, search or tdm', parse.uses
+        ),
+        "For which [uses](robots.md#use-of-content) of content the wishes of its owners are obeyed: `scrapy_aopic.BroadSpider` "
+        "yields no item of a page that is not to be used so.",
+    ),
+    Setting(
         "AOPIC_SITEMAPS",
         False,
         FLAG,

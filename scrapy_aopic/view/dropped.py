@@ -37,6 +37,8 @@ _LONGEST = 500
 
 REASONS = {
     "duplicate": "that page is the same as another one, whose links are followed (AOPIC_FOLLOW_DUPLICATES)",
+    "nofollow": "that page asks robots not to follow its links (AOPIC_PAGE_ROBOTS)",
+    "rel": "that page says by its rel that it does not stand for it (AOPIC_PAGE_ROBOTS)",
     "flood": "that page has more links than are followed (AOPIC_LINK_FLOOD)",
     "offsite": "its host is none of the spider's allowed_domains",
     "depth": "it is too many links away from where the crawl began (DEPTH_LIMIT)",
@@ -51,6 +53,8 @@ REASONS = {
 
 BRIEFLY = {
     "duplicate": "on duplicates (AOPIC_FOLLOW_DUPLICATES)",
+    "nofollow": "on pages that ask robots not to follow links (AOPIC_PAGE_ROBOTS)",
+    "rel": "with a rel that is not followed (AOPIC_PAGE_ROBOTS)",
     "flood": "beyond AOPIC_LINK_FLOOD",
     "offsite": "to hosts that are none of the allowed_domains",
     "depth": "beyond DEPTH_LIMIT",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from scrapy_aopic.core.control import covering
 from scrapy_aopic.core.duplicates import digest_of
 from scrapy_aopic.core.kept_links import elsewhere_key, split_links
-from scrapy_aopic.core.layout import BEHIND, LATE, TEXTS
+from scrapy_aopic.core.layout import BEHIND, LATE, TEXTS, WISHES
 from scrapy_aopic.core.order import relevance_of
 from scrapy_aopic.core.pages import MAX_HEIGHT
 from scrapy_aopic.core.ports import Family, Store
@@ -25,6 +25,7 @@ from scrapy_aopic.core.records import (
     Page,
     PageState,
     host_key,
+    read_wishes,
     unpack_host,
     unpack_page,
 )
@@ -80,6 +81,8 @@ class PageRow(NamedTuple):
         text_digest: The same of its words, links and data; pages in which they agree are the same. Only if duplicates are
             looked for (``AOPIC_DUPLICATES``), and it has enough words.
         changes_a_day: How often it seems to change; only if it was visited again.
+        robots: What its owner asks of robots, such as ``noindex, nofollow``.
+        content_usage: How its owner wants it to be used, such as ``train-ai=n``.
     """
 
     url: str
@@ -100,6 +103,8 @@ class PageRow(NamedTuple):
     digest: str
     text_digest: str
     changes_a_day: float | None
+    robots: str
+    content_usage: str
 
 
 class SiteRow(NamedTuple):
@@ -167,6 +172,7 @@ class _PageReader:
         hosts = _hosts(self._store, {key[:HOST_BYTES] for key in keys})
         texts = self._store.get_many(Family.CONTENT, [TEXTS + key for key in keys])
         n_links = self._count_links(keys)
+        wishes = wishes_of(self._store, keys)
         return [
             self._row(
                 page,
@@ -175,6 +181,7 @@ class _PageReader:
                 root_url=urls[roots[key]] if key in roots else "",
                 text=text,
                 n_links=n,
+                wishes=wishes[key],
             )
             for (key, page), request, text, n in zip(pages.items(), requests, texts, n_links, strict=True)
         ]
@@ -188,6 +195,7 @@ class _PageReader:
         root_url: str,
         text: bytes | None,
         n_links: int | None,
+        wishes: tuple[str, str],
     ) -> PageRow:
         changes, outcome = page.changes, page.outcome
         url, depth = url_and_depth(request or b"")
@@ -212,6 +220,8 @@ class _PageReader:
             changes_a_day=self._rates.mean(changes.evidence) * 86_400
             if changes is not None and changes.evidence
             else None,
+            robots=wishes[0],
+            content_usage=wishes[1],
         )
 
     def _count_links(self, keys: list[bytes]) -> list[int | None]:
@@ -409,6 +419,12 @@ def _named(store: Store, links: list[tuple[bytes, bytes]]) -> list[LinkRow]:
 def urls_of(store: Store, keys: list[bytes]) -> dict[bytes, str]:
     requests = store.get_many(Family.REQUESTS, keys)
     return {key: url_of(request or b"") for key, request in zip(keys, requests, strict=True)}
+
+
+def wishes_of(store: Store, keys: list[bytes]) -> dict[bytes, tuple[str, str]]:
+    """What the owners of the pages under *keys* ask of robots, and how these may be used; empty texts for nothing."""
+    rows = store.get_many(Family.CONTENT, [WISHES + key for key in keys])
+    return {key: (row and read_wishes(row)) or ("", "") for key, row in zip(keys, rows, strict=True)}
 
 
 def _hosts(store: Store, keys: Iterable[bytes]) -> dict[bytes, str]:

@@ -58,6 +58,7 @@ from scrapy_aopic.web.request_rows import url_of
 
 from .dropped import BRIEFLY, REASONS, find
 from .host_walk import state_of, why_it_waits
+from .queries import wishes_of
 from .stored import active_hosts
 from .text import duration
 
@@ -281,10 +282,22 @@ def _say_outcome(store: Store, key: bytes, page: Page, said: _Draft) -> str:
         said.say(f"It was fetched {when}{times}: {_reason(page.outcome)}.")
     else:
         said.say(f"It was fetched {when}{times}, and is an ordinary page.")
+    _say_wishes(store, key, said)
     links = store.get_many(Family.LINKS, (key,))[0]
     if links is not None:
         said.say(f"It links to {len(links) // len(key):,} pages.", links=len(links) // len(key))
     return "fetched"
+
+
+def _say_wishes(store: Store, key: bytes, said: _Draft) -> None:
+    """Say what the owner of the page under *key* asks."""
+    robots, usage = wishes_of(store, [key])[key]
+    if robots:
+        said.say(f"It asks robots: {_short(robots)} (AOPIC_PAGE_ROBOTS says what is obeyed).", robots=robots)
+        if "nofollow" in robots.split(", "):
+            said.say("So its links are not followed, unless the crawl is set to.")
+    if usage:
+        said.say(f"Its owner says of its use: {_short(usage)} (AOPIC_CONTENT_USAGE).", content_usage=usage)
 
 
 _SENTENCES = {

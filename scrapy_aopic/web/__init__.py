@@ -20,6 +20,8 @@ Responses:
 * :mod:`.link_extraction`: the URLs that a page links to
 * :mod:`.context`: the text of a link, and the text around it
 * :mod:`.http_dates`: dates and waits in headers
+* :mod:`.robots_marks`: what a page asks of robots
+* :mod:`.content_usage`: how its owner wants it to be used
 * :mod:`.robots_parser`: parsers of robots.txt with Scrapy's interface
 * :mod:`.sitemaps`: sitemaps, read in steps
 * :mod:`.warc_index`: where pages are in WARC files

@@ -34,7 +34,7 @@ from scrapy.utils.url import url_has_any_extension
 from w3lib.html import strip_html5_whitespace
 from w3lib.url import safe_url_string
 
-from .parse_limits import Attributes, html_of, is_huge, look_at
+from .parse_limits import Attributes, html_of, is_huge, look_at, look_at_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -563,6 +563,45 @@ def _base_of(response: TextResponse) -> str:
         return get_base_url(response)
     except ValueError:
         return response.url
+
+
+def rels_of(response: Response) -> dict[str, set[str]]:
+    """The words of ``rel``, in lower case, by the URL without its fragment that the page of *response* links to.
+
+    Of several links to a URL only the words that all of them have: with one that lacks a word the page stands for it. Only
+    HTML has such words, and it is parsed for them without a tree.
+    """
+    found: dict[str, set[str]] = {}
+    if not isinstance(response, HtmlResponse):
+        return found
+    rels = _Rels()
+    try:
+        look_at_all(html_of(response), rels)
+        page = LinkJoiner(response.url, _base_of(response), response.encoding)
+    except (LookupError, ValueError):  # its charset does not exist
+        return found
+    for link, words in rels.found:
+        if (url := page.join(link)) is not None:
+            url = url.partition("#")[0]
+            found[url] = found[url] & words if url in found else words
+    return found
+
+
+class _Rels(Attributes):
+    """Takes the links of a page with the words of their ``rel``, without a tree.
+
+    Attributes:
+        found: Links, not yet absolute, and words.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(sys.maxsize)
+        self.found: list[tuple[str, set[str]]] = []
+
+    def start(self, tag: str, attributes: dict[str, str]) -> None:
+        super().start(tag, attributes)
+        if tag in {"a", "area"} and not self.is_over and (link := attributes.get("href")) is not None:
+            self.found.append((link, set((attributes.get("rel") or "").lower().split())))
 
 
 def _local(tag: str) -> str:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from scrapy import Request
 
 __all__ = [
+    "CONTENT_USAGE",
     "COPY_OF",
     "DOWN",
     "DUPLICATE_OF",
@@ -25,10 +26,12 @@ __all__ = [
     "RECEIVED",
     "RELEVANCE",
     "RELOADED",
+    "ROBOTS_MARKS",
     "SEED",
     "SEEDED",
     "SITEMAP",
     "SLOT",
+    "STATED_USAGE",
     "TAG",
     "request_origin",
     "slot_key",
@@ -48,6 +51,15 @@ COPY_OF = "aopic_copy_of"
 
 RELEVANCE = "aopic_relevance"
 """Key of ``Response.meta`` that holds how relevant the page is to the topic, 0 to 1; never written."""
+
+ROBOTS_MARKS = "aopic_robots"
+"""Key of ``Response.meta`` that holds what the page asks of robots, values by rule; never written."""
+
+CONTENT_USAGE = "aopic_content_usage"
+"""Key of ``Response.meta`` that holds how the owner wants the page to be used, as it is said; never written."""
+
+STATED_USAGE = "_aopic_usage"
+"""Key of ``Request.meta`` that holds what the robots.txt states on the use of the page, while it is fetched; never written."""
 
 SITEMAP = "_aopic_sitemap"
 """Key of ``Request.meta`` of a sitemap: the domain whose pages it may name, and how many indexes are above it."""

@@ -19,7 +19,18 @@ from scrapy.utils.python import global_object_name
 
 from scrapy_aopic.exceptions import ANY_ERROR, AopicError
 
-from .meta import COPY_OF, DUPLICATE_OF, OWN_SLOT, PURPOSE, RELEVANCE, SLOT, TAG
+from .meta import (
+    CONTENT_USAGE,
+    COPY_OF,
+    DUPLICATE_OF,
+    OWN_SLOT,
+    PURPOSE,
+    RELEVANCE,
+    ROBOTS_MARKS,
+    SLOT,
+    STATED_USAGE,
+    TAG,
+)
 from .request_rows import pack_values, purpose_line, values_of
 
 if TYPE_CHECKING:
@@ -31,7 +42,10 @@ _NO_CALLBACKS = {name for name in dir(Spider) if name not in ("parse", "_parse")
 _UNCHANGEABLE = frozenset((type(None), bool, int, float, str, bytes))
 """Types of values that cannot be distinguished from a copy."""
 
-_NOT_WRITTEN = (TAG, OWN_SLOT, DUPLICATE_OF, COPY_OF, RELEVANCE, "download_latency")
+_NOT_WRITTEN = (
+    *(TAG, OWN_SLOT, DUPLICATE_OF, COPY_OF, RELEVANCE, ROBOTS_MARKS, CONTENT_USAGE, STATED_USAGE),
+    "download_latency",
+)
 _SENT_META = ("proxy", "_auth_proxy", "_scheme_proxy", "download_timeout")
 _SENT_HEADERS = (
     "Accept", "Accept-Encoding", "Accept-Language", "Authorization", "Cookie", "Proxy-Authorization", "User-Agent",

@@ -45,6 +45,10 @@ class Rfc9309RobotParser(RobotParser):
     def crawl_delay(self, user_agent: str | bytes) -> float | None:
         return finish(self.read(user_agent)).crawl_delay
 
+    def usage(self, url: str, user_agent: str | bytes) -> list[bytes]:
+        """What is stated on the use of the content at *url*."""
+        return finish(self.read(user_agent)).usage(url)
+
     def knows(self, user_agent: str | bytes) -> bool:
         """Whether the rules for *user_agent* were read."""
         return self._names.get(to_unicode(user_agent)) in self._rules

@@ -113,7 +113,6 @@ async def test_names_below_a_public_suffix_are_domains_of_their_own(
         '<base href="http://www.a.com/x/y/"> <a href="../../no" rel="nofollow">no</a> <a href="/yes">yes</a>',
         '<a href="/no" rel="nofollow">no</a> <a href="http://[" rel="nofollow">no URL</a> <a href="/yes">yes</a>',
         '<a rel="nofollow">nowhere</a> <a href="//www.a.com:80/no" rel="nofollow">no</a> <a href="/yes">yes</a>',
-        '<a href="/yes">yes</a> <a href="/no">once so</a> <a href="/no" rel="nofollow">and once so</a>',
     ],
 )  # fmt: skip
 @deferred_f_from_coro_f

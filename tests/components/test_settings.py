@@ -104,6 +104,8 @@ WRONG: dict[str, list[Any]] = {
     "AOPIC_SKIP_EXTENSIONS": [["a/b"], "p df", 7],
     "AOPIC_CONTENT_TYPES": ["html", ["text/html; charset=utf-8"], 7],
     "AOPIC_LINK_FLOOD": [-1, 0.5, "many"],
+    "AOPIC_PAGE_ROBOTS": ["none", ["rel=me"], 7],
+    "AOPIC_CONTENT_USAGE": ["train-ai", {"train-ai": True}, {"train-a": "obey"}, 7],
     "AOPIC_CONTENT_SEEN": ["fuzzy", True],
     "AOPIC_FOLLOW_DUPLICATES": ["maybe", 2],
     "AOPIC_SAME_WORDS": [-1, 0.5],
@@ -231,6 +233,8 @@ FITS: dict[str, list[Any]] = {
     "AOPIC_CONTENT_TYPES": NOTHING,
     "AOPIC_URL_LIMITS": ["", " ", ",", ",,", {}, "{}"],
     "AOPIC_ITEM_FIELDS": NOTHING,
+    "AOPIC_PAGE_ROBOTS": NOTHING,
+    "AOPIC_CONTENT_USAGE": ["", " ", ",", ",,", {}, "{}"],
 }  # fmt: skip
 FITS["AOPIC_ALLOW_NETWORKS"] = [*FITS["AOPIC_VIRTUAL_DOMAINS"], ".a"]
 """Which of those are in order, for settings of which that is not to be seen from what they must be."""

@@ -22,6 +22,10 @@ CONTENT = (
     layout.SITE_TEXTS,
     layout.VARIETIES,
     layout.CLAIMS,
+    layout.LEADS,
+    layout.WISHES,
+    layout.OWN_CLAIMS,
+    layout.FOREIGN_CLAIMS,
 )
 NAMES = (layout.TOTALS_KEY, layout.SEEDS_KEY, layout.CLOCK_KEY, layout.COUNTERS_KEY, layout.KEYS_KEY)
 

@@ -19,6 +19,7 @@ from scrapy_aopic.core.revisits import Rates, Recrawl, Version
 from scrapy_aopic.core.revisits.due import OVERDUE, DuePages, DueQueue
 from scrapy_aopic.core.revisits.rates import RATES
 from scrapy_aopic.core.saved import read_saved
+from scrapy_aopic.view.queries import wishes_of
 
 HOUR, DAY = 3600.0, 86_400.0
 SAME = Version(is_same=True)
@@ -473,3 +474,21 @@ def test_what_was_learnt_of_all_pages_outlives_a_restart():
     job.seed(link("b"))
     job.commit()
     assert read_saved(job.store).rates == learnt
+
+
+def test_what_an_owner_asks_is_kept_until_a_visit_shows_something_else() -> None:
+    job, page = again(), link("a.test")
+    job.seed(page)
+    asked = ("noindex", "train-ai=n")
+    kept = []
+    for found, wishes in [
+        (Version(b"1"), asked),
+        (SAME, ()),
+        (Version(is_missing=True), ()),
+        (Version(b"2"), ()),
+    ]:
+        job.visit(version=found, wishes=wishes)
+        job.commit()
+        kept.append(wishes_of(job.store, [page.key])[page.key])
+        job.now += 60 * DAY
+    assert kept == [asked, asked, asked, ("", "")]

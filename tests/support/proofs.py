@@ -46,6 +46,7 @@ SMALL = {
     "learning.py": "--pages 10 --turns 1 --only focused",
     "links.py": "--pages 5",
     "log_cuts.py": "--pages 24 --shards 2 --workers 1 --every 50 --resumed 1",
+    "marked_pages.py": "--sets 1 --seeds 2",
     "order.py demo": "--pages 30",
     "order.py graphs": "--only none",
     "politeness.py audit": "--kills 1 --after 2 --size 0.02",

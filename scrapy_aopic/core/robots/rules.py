@@ -13,6 +13,9 @@
 A robots.txt may have been written to be expensive. So only the rules for one user agent are kept, each of them once,
 and a text is read in steps between which other work can be done.
 
+5. ``Content-Usage`` rules are the update of RFC 9309 in draft-ietf-aipref-attach-05: a path, if there is one, and what is
+   stated for it. The longest path that matches counts, and all rules with that path.
+
 Sources: RFC 9309; https://developers.google.com/crawling/docs/robots-txt/robots-txt-spec for what it leaves open (the
 length of a rule as its weight, ``index.html``); Protego for the misspellings that are understood.
 """
@@ -54,7 +57,10 @@ _AGENT_NAME = rb"user[- ]?agent"
 _VALUE = rb"(?=[ \t:#\n]|\Z)[ \t]*:?[ \t]*([^\n#]*)"
 _AGENT_LINE = re.compile(rb"^[ \t]*" + _AGENT_NAME + _VALUE, re.IGNORECASE | re.MULTILINE)
 _LINE = re.compile(
-    rb"^[ \t]*(" + _AGENT_NAME + rb"|allow|diss?all?ow|diasllow|disallaw|crawl[- ]delay)" + _VALUE,
+    rb"^[ \t]*("
+    + _AGENT_NAME
+    + rb"|allow|diss?all?ow|diasllow|disallaw|crawl[- ]delay|content-usage)"
+    + _VALUE,
     re.IGNORECASE | re.MULTILINE,
 )
 
@@ -78,10 +84,10 @@ _INDEX = ("/index.html", "/index.htm")
 
 
 class _Wildcard(NamedTuple):
-    """A rule with wildcards.
+    """A rule that may have wildcards.
 
     Attributes:
-        rank: Twice its length, and one more if it allows.
+        rank: Twice its length, and one more if it allows; of two rules, the one with the higher rank counts.
         pieces: What is between its wildcards.
         is_whole: Whether it must match up to the end.
     """
@@ -95,6 +101,8 @@ class _Wildcard(NamedTuple):
         first, last = self.pieces[0], self.pieces[-1]
         if not path.startswith(first):
             return False
+        if len(self.pieces) == 1:
+            return not self.is_whole or path == first
         at = len(first)
         for piece in self.pieces[1:-1]:
             found = path.find(piece, at)
@@ -111,10 +119,10 @@ class AgentRules:
 
     Attributes:
         crawl_delay: Seconds; ``None`` if there is none.
-        n_cut: Number of rules with wildcards that were cut or left out, as too many or too long.
+        n_cut: Number of rules with wildcards, or on the use of content, that were cut or left out, as too many or too long.
     """
 
-    __slots__ = ("_budget", "_lengths", "_parts", "_wholes", "_wildcards", "crawl_delay", "n_cut")
+    __slots__ = ("_budget", "_lengths", "_parts", "_usages", "_wholes", "_wildcards", "crawl_delay", "n_cut")
 
     def __init__(self) -> None:
         self.crawl_delay: float | None = None
@@ -122,6 +130,7 @@ class AgentRules:
         self._parts: dict[str, int] = {}  # ranks by the beginning of a path
         self._wholes: dict[str, int] = {}  # and by all of it
         self._wildcards: list[_Wildcard] = []
+        self._usages: list[tuple[_Wildcard, bytes]] = []
         self._lengths: list[int] = []
         self._budget = WILDCARDS
 
@@ -140,6 +149,36 @@ class AgentRules:
             if wildcard.fits(path):
                 return bool(wildcard.rank & 1)
         return bool(best & 1)
+
+    def usage(self, url: str) -> list[bytes]:
+        """What is stated on the use of the content at *url*."""
+        if not self._usages:  # as in most files
+            return []
+        path = path_of(url)
+        rank, found = -1, []
+        for wildcard, statement in self._usages:
+            if wildcard.rank < rank:
+                break
+            if wildcard.fits(path):
+                rank = wildcard.rank
+                found.append(statement)
+        return found
+
+    def add_usage(self, value: bytes) -> None:
+        """Take up the rule on the use of content that is written as *value*."""
+        path, statement = b"", value.strip()
+        if statement.startswith(b"/"):
+            path, _, statement = statement.replace(b"\t", b" ").partition(b" ")
+        cost = len(path) + len(statement) + _WILDCARD
+        if cost > self._budget:
+            self.n_cut += 1
+            return
+        self._budget -= cost
+        text = path.decode("latin-1")
+        pattern = _form(text.removesuffix("$"))
+        is_whole = text.endswith("$")
+        pieces = _STARS.split(pattern if is_whole else pattern.rstrip("*"))
+        self._usages.append((_Wildcard(2 * (len(pattern) + is_whole), pieces, is_whole), statement.strip()))
 
     def add(self, value: bytes, *, allows: bool) -> None:
         """Take up the rule written as *value*."""
@@ -186,6 +225,7 @@ class AgentRules:
         """All rules are there."""
         self._lengths = sorted(set(map(len, self._parts)))
         self._wildcards.sort(key=lambda wildcard: wildcard.rank, reverse=True)
+        self._usages.sort(key=lambda usage: usage[0].rank, reverse=True)
 
 
 def path_of(url: str) -> str:
@@ -246,9 +286,13 @@ def read_rules(text: bytes, name: str) -> Generator[None, None, AgentRules]:
             if has_rule:
                 is_named = has_rule = False
             is_named = is_named or _name(value) == name
-        elif first == b"c":
+        elif kind[:2].lower() == b"cr":
             if is_named:
                 rules.crawl_delay = _seconds(value, rules.crawl_delay)
+        elif first == b"c":
+            has_rule = True
+            if is_named:
+                rules.add_usage(value)
         else:
             has_rule = True
             if is_named and (value := value.strip().lstrip(_NO_BREAK_SPACE)):

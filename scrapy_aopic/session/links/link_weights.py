@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from scrapy import Request
-from scrapy.http import HtmlResponse, Response
-from scrapy.utils.request import fingerprint
+from scrapy.http import Response
 
 from scrapy_aopic.exceptions import ANY_ERROR
+from scrapy_aopic.web.link_extraction import rels_of
 from scrapy_aopic.web.suffixes import registered_domain
 
 if TYPE_CHECKING:
@@ -60,13 +59,13 @@ def _whole(weight: float) -> int:
 
 def by_kind(internal: float = 1.0, external: float = 1.0, nofollow: float | None = None) -> Weigh:
     """Weights of links inside a registered domain, to another one, and of those marked ``rel="nofollow"``."""
-    marked: WeakKeyDictionary[Response, set[bytes]] = WeakKeyDictionary()
+    rels: WeakKeyDictionary[Response, dict[str, set[str]]] = WeakKeyDictionary()
 
     def weigh(request: Request, response: Response) -> float:
-        if nofollow is not None and isinstance(response, HtmlResponse):
-            if response not in marked:
-                marked[response] = _nofollow(response)
-            if fingerprint(request) in marked[response]:
+        if nofollow is not None:
+            if response not in rels:
+                rels[response] = rels_of(response)
+            if "nofollow" in rels[response].get(request.url.partition("#")[0], ()):
                 return nofollow
         return internal if is_internal(request.url, response.url) else external
 
@@ -77,17 +76,3 @@ def is_internal(target: str, source: str) -> bool:
     """Whether the URLs *target* and *source* are of one registered domain."""
     one, two = (registered_domain(urlsplit(url).hostname or "") for url in (target, source))
     return one == two
-
-
-def _nofollow(response: HtmlResponse) -> set[bytes]:
-    """Fingerprints of the requests for what *response* links to with ``rel="nofollow"``."""
-    found: set[bytes] = set()
-    try:
-        root = response.selector.root
-    except (LookupError, ValueError):  # Scrapy reads no page whose charset or base URL is none
-        return found
-    for link in root.iter("a", "area"):
-        if "nofollow" in link.get("rel", "").lower().split():
-            with suppress(ValueError):  # no URL
-                found.add(fingerprint(Request(response.urljoin(link.get("href", "").strip()))))
-    return found

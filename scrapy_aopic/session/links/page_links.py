@@ -65,9 +65,9 @@ class PageLinks:
 
     __slots__ = (
         "_adds_canonical",
+        "_dropping",
         "_found",
         "_is_asked",
-        "_is_followed",
         "_is_link",
         "_is_waiting",
         "_is_watched",
@@ -79,6 +79,7 @@ class PageLinks:
         "_session",
         "_shortcut",
         "_to_engine",
+        "_unfollowed",
         "_visit",
         "_waiting",
         "_writer",
@@ -92,7 +93,8 @@ class PageLinks:
         self._rules = rules
         self._visit = visit = session.visits.of(response.request) if response.request is not None else None
         self._is_link = link_test(response, spider)
-        self._is_followed = rules.follows(visit)
+        self._dropping = rules.dropping(response, visit)
+        self._unfollowed = rules.page_robots.unfollowed(response)
         self._adds_canonical = rules.has_canonical(visit)
         self._n_links = 0  # if they are counted
         self._found: list[FoundLink] = []  # and not admitted yet
@@ -172,13 +174,20 @@ class PageLinks:
         """Admit and send what was found; returns the requests that go to the engine."""
         found, self._found = self._found, []
         rules, response, visit = self._rules, self._response, self._visit
-        if rules.flood or self._adds_canonical or not self._is_followed:
+        if rules.flood or self._adds_canonical or self._dropping is not None:
             found = self._followed(found)
         if rules.weights is not None:
             self._weigh(found)
+        by_rel: list[FoundLink] = []
+        if unfollowed := self._unfollowed:
+            by_rel = [link for link in found if link.is_link and link.url.partition("#")[0] in unfollowed]
         self._session.targets.admit(found, response.url)
         if visit is not None:
             visit.count(found)
+        for link in by_rel:
+            if not link.is_refused:
+                link.is_refused = True
+                rules.page_robots.drop_by_rel(link, response, self._session)
         if self._writer is not None:
             self._writer.write(found)
         self._send(found)
@@ -192,8 +201,8 @@ class PageLinks:
         rules, flood, followed = self._rules, self._rules.flood, []
         for link in found:
             if link.is_link:
-                if not self._is_followed and self._visit is not None:
-                    rules.drop_of_duplicate(link, self._response, self._visit, self._session)
+                if self._dropping is not None:
+                    self._dropping(link, self._response, self._session)
                     continue
                 self._n_links += 1
                 if 0 < flood < self._n_links:

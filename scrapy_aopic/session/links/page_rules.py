@@ -1,4 +1,4 @@
-"""Rules on pages: which links of a page are followed (duplicates, floods of links), its canonical page, weights of links.
+"""Rules on pages: which links of a page are followed (marks for robots, duplicates, floods of links), its canonical page, weights of links.
 
 The rules on URLs are in :mod:`scrapy_aopic.web.url_rules`.
 """
@@ -6,10 +6,12 @@ The rules on URLs are in :mod:`scrapy_aopic.web.url_rules`.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
 
 from scrapy import Request
 
+from scrapy_aopic.session.page_robots import PageRobots
 from scrapy_aopic.session.stats import FirstOnly
 from scrapy_aopic.settings import read
 from scrapy_aopic.web.meta import DUPLICATE_OF
@@ -20,6 +22,8 @@ from scrapy_aopic.web.request_rows import IN_MEMORY
 from .link_weights import LinkWeights, is_internal
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
@@ -28,6 +32,9 @@ if TYPE_CHECKING:
 
     from .found_link import FoundLink
     from .link_weights import Weigh
+
+    Drop: TypeAlias = Callable[[FoundLink, Response, Session], None]
+    """Counts, and once logs, that a link of a page is dropped."""
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +48,7 @@ class PageRules:
     Attributes:
         flood: Links of a page that are followed; 0 for all.
         weights: The weights of links; ``None`` if they do not differ.
+        page_robots: What pages ask of robots.
     """
 
     def __init__(self, crawler: Crawler, weigh: Weigh | None) -> None:
@@ -48,18 +56,23 @@ class PageRules:
         self._follows_duplicates: bool = read(crawler.settings, "AOPIC_FOLLOW_DUPLICATES")
         self._canonical: str = read(crawler.settings, "AOPIC_CANONICAL")
         self.flood: int = read(crawler.settings, "AOPIC_LINK_FLOOD")
+        self.page_robots = PageRobots(crawler)
         self._first = FirstOnly(logger, crawler)
         self.weights = LinkWeights(weigh, self._first) if weigh is not None else None
 
-    def follows(self, visit: Visit | None) -> bool:
-        """Whether the links of the page of *visit* are followed: those of a duplicate mostly are not."""
-        return self._follows_duplicates or visit is None or not visit.is_duplicate
+    def dropping(self, response: Response, visit: Visit | None) -> Drop | None:
+        """What drops the links of the page of *response*, which *visit* has: duplicates mostly have none that are followed."""
+        if not self.page_robots.follows(response):
+            return self.page_robots.drop
+        if visit is not None and visit.is_duplicate and not self._follows_duplicates:
+            return partial(self._drop_of_duplicate, visit)
+        return None
 
     def has_canonical(self, visit: Visit | None) -> bool:
         """Whether the page of *visit* may have a canonical page that is to be looked up."""
         return visit is not None and self._canonical != "off"
 
-    def drop_of_duplicate(self, link: FoundLink, response: Response, visit: Visit, session: Session) -> None:
+    def _drop_of_duplicate(self, visit: Visit, link: FoundLink, response: Response, session: Session) -> None:
         """Count that *link* is dropped because the page of *visit* is a duplicate; the first one of a kind is logged."""
         session.stats.count("aopic/content/links_dropped")
         session.dropped.note("duplicate", link.url, response.url)

@@ -135,12 +135,12 @@ class Focus:
 
     Args:
         closing: Closes the spider when too few pages are relevant.
+        listeners: Told of each page that was graded, when its visit has ended.
 
     Attributes:
         learning: The strategy, and what it learns.
         judging: Awaits the user's function of pages, if it is asynchronous.
         valuing: Awaits that of links, if it is.
-        listeners: Called with each page that was graded, and its grade, when its visit has ended.
         values_links: Whether the order goes by what links are worth, and keeps how relevant pages are.
     """
 
@@ -154,6 +154,7 @@ class Focus:
         targets: LinkTargets,
         stats: Stats,
         closing: Closing,
+        listeners: Sequence[Callable[[Visit, dict[str, str]], None]],
     ) -> None:
         assert crawler.stats is not None
         settings = crawler.settings
@@ -169,7 +170,7 @@ class Focus:
         self.values_links: bool = read(settings, "AOPIC_ORDER").values_links
         scorer: Given = read(settings, "AOPIC_LINK_SCORER")
         self._grade_by = given.grade
-        self.listeners: list[Callable[[Visit, float], None]] = []
+        self._listeners = listeners
         self.judging: Judging | None = None
         if given.grade is not None and is_awaited(given.grade):
             self.judging = Judging(visits, given.grade)
@@ -519,8 +520,8 @@ class Focus:
                 Sampled(visit.request.url, seen.grade, found.is_relevant, visit.is_duplicate, ""),
                 partial(seen.context.beginning, 2 * EXCERPT_CHARACTERS),
             )
-            for listener in self.listeners:
-                listener(visit, seen.grade)
+            for listener in self._listeners:
+                listener(visit, {"aopic-relevance": repr(seen.grade)})
         self._say_harvest()
 
     def step(self) -> None:

@@ -1,0 +1,261 @@
+"""How owners want their content to be used: Content-Usage in headers and robots.txt, TDM-Reservation, noai."""
+
+from __future__ import annotations
+
+import csv
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from demo_web.server import Answer
+from scrapy import signals
+from scrapy.http import Response
+from scrapy.http.headers import Headers
+from scrapy.utils.defer import deferred_f_from_coro_f
+from support.small_web import Web, ask_view, crawl
+from warcio.archiveiterator import ArchiveIterator
+
+from scrapy_aopic import Addon, BroadSpider, PagesPipeline
+from scrapy_aopic.view.export import export_pages
+from scrapy_aopic.web.content_usage import read_statement, read_usage
+from scrapy_aopic.web.robots_parser import Rfc9309RobotParser
+
+Serve = Callable[[dict[str, Any]], Web]
+
+NOT_TRAIN, TRAIN = {"train-ai": "n"}, {"train-ai": "y"}
+
+
+@pytest.mark.parametrize(
+    ("statement", "stated"),
+    [
+        (b"", {}),
+        (b"train-ai=n", NOT_TRAIN),
+        (b"train-ai=y, search=n", {"train-ai": "y", "search": "n"}),
+        (b"  train-ai=n\t,\tsearch=y ", {"train-ai": "n", "search": "y"}),
+        (b"other=n, train-ai=y", {"other": "n", "train-ai": "y"}),
+        # The examples of the draft
+        (b'train-ai=y, train-ai, search=n, search="n"', {}),
+        (b"train-ai;allow=n, train-ai=y", TRAIN),
+        (b"train-ai=n;exceptions=ptext", NOT_TRAIN),
+        # Values that are no tokens, or other ones
+        (b'train-ai="n"', {}),
+        (b"train-ai=no, search=?0", {}),
+        (b"train-ai=(n), search=n", {"search": "n"}),
+        (b'a=("x)" y);z, b=:YQ==:, c=@1, d=%"x%20y", e=-1.5, train-ai=n', NOT_TRAIN),
+        # No dictionaries
+        (b"Train-AI=n", None),
+        (b"train-ai=n,", None),
+        (b",train-ai=n", None),
+        (b"train-ai = n", None),
+        (b"train-ai=n search=n", None),
+        (b"train-ai=n;", None),
+        (b"a=(n, train-ai=n", None),
+        (b"\xff", None),
+        (b"train-ai=n, a=" + b"x" * 5000, None),
+    ],
+)
+def test_a_statement_is_a_dictionary_of_structured_fields(statement: bytes, stated: Any) -> None:
+    assert read_statement(statement) == stated
+
+
+@pytest.mark.parametrize(
+    ("headers", "metas", "robots_txt", "usage", "n_malformed"),
+    [
+        ({}, [], [], {}, 0),
+        ({"Content-Usage": ["train-ai=y", "search=n"]}, [], [], {"train-ai": "y", "search": "n"}, 0),
+        ({"content-usage": "train-ai=y"}, [], [b"train-ai=n"], NOT_TRAIN, 0),
+        ({"Content-Usage": "train-ai=n"}, [], [b"train-ai=y"], NOT_TRAIN, 0),
+        ({}, [], [b"train-ai=n", b"train-ai=y"], NOT_TRAIN, 0),
+        ({"Content-Usage": "TRAIN"}, [], [b"train-ai=n", b"?"], NOT_TRAIN, 2),
+        ({"TDM-Reservation": "1"}, [], [], {"tdm-reservation": "1"}, 0),
+        ({"TDM-Reservation": "0", "TDM-Policy": "http://x/"}, [], [], {"tdm-reservation": "0"}, 0),
+        ({"TDM-Policy": "http://x/"}, [], [], {}, 0),
+        ({"TDM-Reservation": "yes"}, [], [], {}, 1),
+        (
+            {"TDM-Reservation": " 1 ", "TDM-Policy": " http://x/ "},
+            [],
+            [],
+            {"tdm-reservation": "1", "tdm-policy": "http://x/"},
+            0,
+        ),
+        ({"TDM-Reservation": ["1", "0"]}, [], [], {}, 1),
+        ({}, [("tdm-reservation", "1")], [], {"tdm-reservation": "1"}, 0),
+        # A page's own word supersedes its header's, and what it does not say changes nothing.
+        ({"TDM-Reservation": "1"}, [("tdm-reservation", "0")], [], {"tdm-reservation": "0"}, 0),
+        ({"TDM-Reservation": "0"}, [("tdm-reservation", "1")], [], {"tdm-reservation": "1"}, 0),
+        ({"TDM-Reservation": "1"}, [("tdm-reservation", "2")], [], {"tdm-reservation": "1"}, 1),
+        (
+            {"TDM-Reservation": "1"},
+            [("tdm-policy", "http://y/")],
+            [],
+            {"tdm-reservation": "1", "tdm-policy": "http://y/"},
+            0,
+        ),
+        (
+            {"TDM-Reservation": "1", "TDM-Policy": "http://x/"},
+            [("robots", "none")],
+            [b"search=y"],
+            {"search": "y", "tdm-reservation": "1", "tdm-policy": "http://x/"},
+            0,
+        ),
+    ],
+)
+def test_what_is_said_in_several_places_is_put_together(
+    headers: Any, metas: Any, robots_txt: list[bytes], usage: dict[str, str], n_malformed: int
+) -> None:
+    found = read_usage(Headers(headers), metas, robots_txt)
+    assert found.usage == usage
+    assert len(found.malformed) == n_malformed
+
+
+ROBOTS_TXT = b"""
+User-Agent: *
+Allow: /
+Disallow: /never/
+Content-Usage: train-ai=n
+content-usage : /ai-ok/ train-ai=y # a comment
+Content-Usage: /both\ttrain-ai=n
+Content-Usage: /both search=y
+Content-Usage: /*.pdf$ search=n
+Content-Usage: /%7eu/  train-ai=y
+Content-Usage: /whole$ train-ai=y
+
+User-Agent: ExampleBot
+Content-Usage: train-ai=y
+User-Agent: LastBot
+Disallow: /x
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "agent", "stated"),
+    [
+        ("/test", "other", [b"train-ai=n"]),
+        ("/ai-ok/test", "other", [b"train-ai=y"]),
+        ("/both/test", "other", [b"train-ai=n", b"search=y"]),
+        ("/some/x.pdf", "other", [b"search=n"]),
+        ("/some/x.pdf?", "other", [b"train-ai=n"]),
+        ("/~u/", "other", [b"train-ai=y"]),
+        ("/whole", "other", [b"train-ai=y"]),
+        ("/whole/part", "other", [b"train-ai=n"]),
+        ("/test", "ExampleBot/1.0", [b"train-ai=y"]),
+        ("/test", "LastBot", []),
+    ],
+)
+def test_a_robots_txt_states_it_by_path_and_by_robot(path: str, agent: str, stated: list[bytes]) -> None:
+    parser = Rfc9309RobotParser(ROBOTS_TXT)
+    assert parser.usage(f"http://a.test{path}", agent) == stated
+    assert not parser.allowed("http://a.test/never/x", "other"), "rules of the other kind are as before"
+
+
+def test_a_robots_txt_with_too_many_of_them_says_so() -> None:
+    lines = b"".join(b"Content-Usage: /%d train-ai=n\n" % n for n in range(100_000))
+    parser = Rfc9309RobotParser(b"User-Agent: *\n" + lines)
+    assert parser.usage("http://a.test/1", "other") == [b"train-ai=n"]
+    (rules,) = parser._rules.values()
+    assert rules.n_cut > 90_000
+
+
+def page(head: str = "", **headers: str) -> Answer:
+    body = f"<html><head><title>t</title>{head}</head><body>x</body></html>"
+    return Answer(headers={"Content-Type": "text/html", **headers}, body=body.encode())
+
+
+RESERVED = {"TDM-Reservation": "1", "TDM-Policy": "http://a.test/policy"}
+PAGES = {
+    "http://a.test/free": page(),
+    "http://a.test/wanted": page(**{"Content-Usage": "train-ai=y, search=n"}),
+    "http://a.test/unwanted": page(**{"Content-Usage": "train-ai=n"}),
+    "http://a.test/noai": page('<meta name="robots" content="noai, noimageai">'),
+    "http://a.test/images": page('<meta name="robots" content="noimageai">'),
+    "http://a.test/reserved": page(**RESERVED),
+    "http://a.test/lifted": page("<meta name=TDM-Reservation content=0>", **RESERVED),
+    "http://a.test/odd": page(**{"Content-Usage": "train-ai: no"}),
+    "http://b.test/": page(**{"Content-Usage": "train-ai=y"}),
+    "http://b.test/ok": page(),
+}
+WEB: dict[str, Any] = {
+    "http://a.test/": [*PAGES, "http://b.test/to-ok"],
+    "http://b.test/to-ok": Answer(302, {"Location": "/ok"}),
+    "http://b.test/robots.txt": Answer(
+        headers={"Content-Type": "text/plain"},
+        body=b"User-Agent: *\nContent-Usage: train-ai=n\nContent-Usage: /ok train-ai=y\n",
+    ),
+    **PAGES,
+}
+
+
+@pytest.mark.parametrize(
+    ("obeyed", "left_out"),
+    [
+        ("train-ai=obey", {"http://a.test/unwanted", "http://a.test/noai", "http://b.test/"}),
+        ({"tdm": "obey", "search": "obey"}, {"http://a.test/reserved", "http://a.test/wanted"}),
+    ],
+)
+@deferred_f_from_coro_f
+async def test_items_are_left_out_for_the_uses_that_are_named(
+    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture, obeyed: Any, left_out: set[str]
+) -> None:
+    serve(WEB)
+    items: dict[str, dict[str, str]] = {}
+
+    def keep(item: dict[str, str], response: Response) -> None:
+        items[item["url"]] = item
+
+    settings = {
+        "ADDONS": {Addon: 500},
+        "USER_AGENT": "ourbot/1.0",
+        "JOBDIR": str(tmp_path),
+        "AOPIC_STORE": "sqlite",
+        "AOPIC_CONTENT_SEEN": "off",
+        "AOPIC_CONTENT_USAGE": obeyed,
+        "ITEM_PIPELINES": {PagesPipeline: 800},
+        "AOPIC_WARC_FILE": tmp_path / "pages.warc",
+    }
+    with caplog.at_level(logging.WARNING):
+        crawler = await crawl(
+            BroadSpider,
+            settings,
+            told={signals.item_scraped: keep},
+            seeds="http://a.test/",
+            fields="url,robots,content_usage",
+        )
+    assert items.keys() == {"http://a.test/", *PAGES} - left_out
+    said = {item["url"]: (item["robots"], item["content_usage"]) for item in items.values()}
+    expected = {
+        "http://a.test/free": ("", ""),
+        "http://a.test/wanted": ("", "search=n, train-ai=y"),
+        "http://a.test/noai": ("noai, noimageai", ""),
+        "http://a.test/reserved": ("", "tdm-policy=http://a.test/policy, tdm-reservation=1"),
+        "http://a.test/lifted": ("", "tdm-reservation=0"),
+        "http://a.test/odd": ("", ""),
+        "http://b.test/": ("", "train-ai=n"),
+        "http://b.test/ok": ("", "train-ai=y"),
+    }
+    assert {url: said[url] for url in expected if url in said} == {
+        url: texts for url, texts in expected.items() if url not in left_out
+    }
+    with (tmp_path / "pages.warc").open("rb") as file:
+        records = {
+            record.rec_headers["WARC-Target-URI"]: record.content_stream().read().decode().strip()
+            for record in ArchiveIterator(file)
+            if record.rec_type == "metadata"
+        }
+    assert records.keys() == {*PAGES} - {"http://a.test/free", "http://a.test/odd"}
+    assert records["http://a.test/noai"] == "aopic-robots: noai, noimageai"
+    assert records["http://b.test/ok"] == "aopic-content-usage: train-ai=y"
+    assert ask_view(tmp_path, export_pages, tmp_path / "pages.csv") == len(PAGES) + 2
+    with (tmp_path / "pages.csv").open(newline="") as table:
+        rows = {row["url"]: row for row in csv.DictReader(table)}
+    assert rows["http://a.test/noai"]["robots"] == "noai, noimageai"
+    assert rows["http://b.test/"]["content_usage"] == "train-ai=n"
+    assert crawler.stats is not None
+    stats = crawler.stats.get_stats()
+    assert stats.get("aopic/robots/items_dropped", 0) == len(left_out)
+    assert stats["aopic/content_usage/malformed"] == 1
+    assert [stats[f"aopic/content_usage/pages/{use}"] for use in ("train-ai", "search", "tdm")] == [2, 1, 1]
+    messages = [record.getMessage() for record in caplog.records]
+    assert sum("train-ai: no" in text for text in messages) == 1
+    assert sum("AOPIC_CONTENT_USAGE" in text for text in messages) == bool(left_out)
