@@ -48,10 +48,6 @@ _COUNTED = frozenset(
 """Rules whose pages are counted: a page may have any words."""
 
 
-_SHOWN = 200
-"""Characters of what cannot be understood that are shown."""
-
-
 class PageRobots:
     """Reads what owners of pages ask, and says which links are followed and which items are kept.
 
@@ -104,7 +100,7 @@ class PageRobots:
                 '%(page)s says "%(text)s" of how it may be used, which means nothing (docs/robots.md), and is taken as not '
                 "said. Further such statements are not logged (aopic/content_usage/malformed counts them)",
                 page=response.url,
-                text=text[:_SHOWN],
+                text=text,
             )
 
     def keeps(self, response: Response, session: Session) -> bool:
