@@ -246,7 +246,7 @@ async def test_items_are_left_out_for_the_uses_that_are_named(
     assert records.keys() == {*PAGES} - {"http://a.test/free", "http://a.test/odd"}
     assert records["http://a.test/noai"] == "aopic-robots: noai, noimageai"
     assert records["http://b.test/ok"] == "aopic-content-usage: train-ai=y"
-    assert ask_view(tmp_path, export_pages, tmp_path / "pages.csv") == len(PAGES) + 2
+    assert ask_view(tmp_path, export_pages, str(tmp_path / "pages.csv")) == len(PAGES) + 2
     with (tmp_path / "pages.csv").open(newline="") as table:
         rows = {row["url"]: row for row in csv.DictReader(table)}
     assert rows["http://a.test/noai"]["robots"] == "noai, noimageai"

@@ -246,7 +246,10 @@ async def test_marks_are_obeyed_with_a_job_folder(
     audit = check(tmp_path)
     assert audit.violations == []
     assert audit.cash + audit.virtual == TOTAL
-    wishes = ask_view(tmp_path, lambda view: {page.url: page.wishes for page in chain(*each_page(view, 50))})
+    wishes = ask_view(
+        tmp_path,
+        lambda view: {page.url: (page.robots, page.content_usage) for page in chain(*each_page(view, 50))},
+    )
     assert {case: wishes[url] for case, url in urls().items()} == {
         case: (joined(marks), "") for case, (_, marks) in CASES.items()
     }
@@ -319,7 +322,7 @@ async def follow(
 
 def units(folder: Path) -> dict[str, int]:
     """What each page has distributed, which is all that it ever got."""
-    return {row["url"]: row["history"] for row in ask_view(folder, top_pages, 100, everything=True)}
+    return {row.url: row.history for row in ask_view(folder, top_pages, 100, everything=True)}
 
 
 @BOTH
