@@ -1,9 +1,10 @@
 """Hostile URLs and pages through the whole package, without a network.
 
-    python benchmarks/fuzz.py [--urls 1000000] [--seed 1] [--html5lib FOLDER]
+    python benchmarks/fuzz.py [--urls 1000000] [--seed 1] [--html5lib FOLDER] [--only forms]
 
-First as many URLs as are asked for go through the normaliser alone. Then as many links go through a crawl: pages
-made of malformed HTML with hostile links are read by Scrapy's LinkExtractor, and hostile URLs are yielded as they
+First as many URLs as are asked for go through the normaliser alone. Then as many, hostile ones and ordinary ones, are
+judged the quick way and the slow one (``--only forms`` for nothing else), which must come to the same normal forms,
+refusals and page keys. Then as many links go through a crawl: pages made of malformed HTML with hostile links are read by Scrapy's LinkExtractor, and hostile URLs are yielded as they
 are; LinkMiddleware and Scheduler do what they do in any crawl, and only the download handler is a stand-in.
 ``--html5lib`` is a checkout of html5lib-tests: the inputs in its *.dat and *.test files are the malformed HTML.
 
@@ -51,6 +52,7 @@ from scrapy_aopic.web.urls import Normaliser
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from support.hostile_input import hostile_page, hostile_url
+from support.ordinary_urls import judgements, ordinary_url, slow_way
 
 LINKS = 1000
 """Links of a page."""
@@ -100,6 +102,27 @@ def normalise(n: int, seed: int, failures: Failures) -> None:
             if safe_url_string(verdict.url) != verdict.url:
                 failures.add("changed by scrapy.Request", f"{url} {verdict.url}")
     print(f"normaliser: {n:,} URLs, {took / n * 1e6:.1f} us of CPU time each; {shown(reasons)}")
+
+
+def compare(n: int, seed: int, failures: Failures) -> None:
+    random = Random(seed)
+    n_quick = n_keys = 0
+    for begin in range(0, n, LINKS):
+        urls = [
+            ordinary_url(random) if random.random() < 0.8 else hostile_url(random)
+            for _ in range(min(LINKS, n - begin))
+        ]
+        quick = [judgements(url) for url in urls]
+        with slow_way():
+            slow = [judgements(url) for url in urls]
+        for url, one, other in zip(urls, quick, slow, strict=True):
+            n_quick += one.n_quick
+            n_keys += len(one.keys)
+            if (one.judged, one.keys) != (other.judged, other.keys):
+                failures.add("another result by the quick way", f"{url} {one} {other}")
+    print(
+        f"forms: {n:,} URLs under four sets of rules, {n_keys:,} page keys, {n_quick / n_keys:.1%} by the quick way"
+    )
 
 
 class Offline(BaseDownloadHandler):
@@ -276,6 +299,7 @@ def main() -> int:
     parser.add_argument("--urls", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--html5lib", type=Path, metavar="FOLDER")
+    parser.add_argument("--only", choices=("forms",))
     args = parser.parse_args()
     malformed: tuple[str, ...] = (
         "<p>",
@@ -292,8 +316,11 @@ def main() -> int:
         malformed = read_html5lib(args.html5lib)
         print(f"{len(malformed):,} inputs of html5lib-tests")
     failures = Failures()
-    normalise(args.urls, args.seed, failures)
-    crawl(args, malformed, failures)
+    if args.only is None:
+        normalise(args.urls, args.seed, failures)
+    compare(args.urls, args.seed, failures)
+    if args.only is None:
+        crawl(args, malformed, failures)
     print("everything holds" if not failures.counts else f"FAILED: {shown(failures.counts)}")
     return 1 if failures.counts else 0
 

@@ -382,6 +382,12 @@ OWN = (
         "[reason](urls.md#why-a-url-is-refused)",
     ),
     Stat(
+        "aopic/urls/slow", "counter", "URLs", _SCHEDULER,
+        "URLs of links and requests that are of no [common form](speed.md#the-forms-of-urls), or whose requests depend on more "
+        "than their URL, so that Scrapy's own functions find their pages, in 20 microseconds or more; one that is "
+        "among the last 20,000 is not counted again",
+    ),
+    Stat(
         "aopic/urls/unrewritten", "counter", "URLs", f"scheduler, {_LINKS}",
         "URLs that were not rewritten because the function of `AOPIC_URL_REWRITE` failed; the first is in the log",
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -69,10 +70,9 @@ Scrapy's scheduler in memory, with JOBDIR, and in memory with our extractor; and
 
 
 @contextmanager
-def served(hosts: int, links: int, kilobytes: int = 0) -> Iterator[None]:
-    """Serve a web from another process, to crawls of this one."""
-    arguments = f'{{"hosts": {hosts}, "links": {links}, "kilobytes": {kilobytes}}}'
-    command = [sys.executable, str(HERE), "--task", "webs:serve", arguments]
+def served(**web: Any) -> Iterator[None]:
+    """Serve a web (:class:`webs.Web`) from another process, to crawls of this one."""
+    command = [sys.executable, str(HERE), "--task", "webs:serve", json.dumps(web)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         assert server.stdin is not None
@@ -88,12 +88,15 @@ def crawl(
     pages: int,
     kind: str,
     kilobytes: int = 0,
+    new: int | None = None,
+    has_queries: bool = False,
     settings: dict[str, Any] | None = None,
     watches: bool = False,
 ) -> dict[str, Any]:
     """CPU milliseconds a page of a crawl of this *kind* (:data:`KINDS`)."""
     own, spider, is_durable = KINDS[kind]
-    with tempfile.TemporaryDirectory() as folder, served(hosts, links, kilobytes):
+    web = {"hosts": hosts, "links": links, "kilobytes": kilobytes, "new": new, "has_queries": has_queries}
+    with tempfile.TemporaryDirectory() as folder, served(**web):
         process = CrawlerProcess(
             {
                 **({} if "ADDONS" in own else {**NEIGHBOURS, "AOPIC_POLITENESS_FACTOR": 10}),
@@ -111,7 +114,8 @@ def crawl(
             from loop import watch
 
             times = watch()
-        process.crawl(crawler, hosts=hosts, **({"pages": pages} if spider is spiders.Download else {}))
+        arguments = {"pages": pages} if spider is spiders.Download else {"has_queries": has_queries}
+        process.crawl(crawler, hosts=hosts, **arguments)
         began, wall = time.process_time(), time.perf_counter()
         with samples():
             process.start()
@@ -129,22 +133,28 @@ class Compared(NamedTuple):
 
     Attributes:
         rows: Kind, the one that it is compared with, and the ratio that is wanted; 0 if none is.
+        new: Links of a page that are on no other page, if that is always the same.
+        has_queries: Whether the URLs of its pages have queries.
     """
 
     hosts: int
     links: int
     kilobytes: int
     rows: tuple[tuple[str, str, float], ...]
+    new: int | None = None
+    has_queries: bool = False
 
     @property
     def name(self) -> str:
         size = f", {self.kilobytes} kB" if self.kilobytes else ""
-        return f"{self.hosts:,} hosts, {self.links} links{size}"
+        new = f", {self.new} of them new" if self.new is not None else ""
+        return f"{self.hosts:,} hosts, {self.links} links{new}{', queries' * self.has_queries}{size}"
 
     @property
     def option(self) -> str:
         """How it is called on the command line."""
-        return f"{self.hosts}x{self.links}"
+        new = f"/{self.new}" if self.new is not None else ""
+        return f"{self.hosts}x{self.links}{new}{'?' * self.has_queries}"
 
 
 _ALL = (
@@ -174,6 +184,13 @@ WEBS = (
             ("ours", "stock", 0.0),
         ),
     ),
+    *(
+        Compared(
+            100, 40, 0, (("addon-links-alike", "stock", wanted), ("ours", "stock", 0.0)), new, has_queries
+        )
+        for new, wanted in ((4, 0.33), (20, 0.0), (38, 0.38))
+        for has_queries in (False, True)
+    ),
 )
 
 _WORDS = {
@@ -193,7 +210,8 @@ def part(run: Runner) -> None:
     for web in WEBS:
         if web.option not in wanted:
             continue
-        what = {"hosts": web.hosts, "links": web.links, "kilobytes": web.kilobytes}
+        what = {"hosts": web.hosts, "links": web.links, "kilobytes": web.kilobytes, "new": web.new}
+        what |= {"has_queries": web.has_queries}
         what["pages"] = max(run.options.pages, web.hosts * 6 // 5)
         kinds = [kind for kind in KINDS if any(kind in row for row in web.rows)]
         runs = dict(

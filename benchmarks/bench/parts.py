@@ -37,6 +37,7 @@ PARTS = {
     "redis": "on_server",
     "memory": "memory",
     "seen": "seen",
+    "forms": "forms",
     "seed": "seeding",
 }
 _PACKAGES = (

@@ -7,6 +7,7 @@ from typing import Any
 from scrapy import Request, Spider
 from scrapy.linkextractors import LinkExtractor
 from scrapy.utils.misc import load_object
+from webs import page_path
 
 
 class Broad(Spider):
@@ -15,9 +16,10 @@ class Broad(Spider):
     name = "broad"
     extractor_class: type = LinkExtractor
 
-    def __init__(self, hosts: int = 1, **kwargs: Any) -> None:
+    def __init__(self, hosts: int = 1, *, has_queries: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.start_urls = [f"http://h{host}.test/p/0" for host in range(hosts)]
+        front = page_path(0, has_queries=has_queries)
+        self.start_urls = [f"http://h{host}.test{front}" for host in range(hosts)]
         self.extract = self.extractor_class()
 
     def parse(self, response: Any) -> Any:

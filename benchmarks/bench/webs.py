@@ -4,27 +4,46 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import sys
+from functools import partial
 
 from demo_web.server import Answer, Exchange, Server
 
+_NUMBER = re.compile(r"/(?:p/|view\?page=)([0-9]+)")
+"""Behind what a URL has the number of its page."""
+
 _N_SENTENCES, _N_WORDS = 4000, 3000
+
+_NAVIGATION = 20
+"""Links of each page of a host that are the same."""
 
 _SHORT, _FRAME = 20, 800
 """Sentences of an ordinary page, and bytes of the rest of a page besides its links and sentences."""
 
 
+def page_path(page: int, *, has_queries: bool) -> str:
+    """The URL of a page behind its host."""
+    return f"/view?page={page}&lang=en&cat=books" if has_queries else f"/p/{page}"
+
+
 class Web:
-    """Hosts whose pages are made when they are asked for: links to the host's own pages, and a fifth to others.
+    """Hosts whose pages are made when they are asked for; a fifth of their links lead to other hosts.
 
     Args:
         links: Links of a page.
         kilobytes: Size of a page, text with the markup of an article; 0 for links and a little text.
+        new: How many of the links of a page are on no other page; ``None`` for most of them early in a crawl, and few later.
+        has_queries: Whether the URLs of pages have queries of three parameters.
     """
 
-    def __init__(self, hosts: int, links: int, kilobytes: int = 0) -> None:
+    def __init__(
+        self, hosts: int, links: int, kilobytes: int = 0, new: int | None = None, *, has_queries: bool = False
+    ) -> None:
         self.hosts = hosts
         self.links = links
+        self._new = new
+        self._page = partial(page_path, has_queries=has_queries)
         draw = random.Random(1)
         words = [
             "".join(draw.choices("abcdefghiklmnoprstuvw", k=draw.randint(2, 9))) for _ in range(_N_WORDS)
@@ -35,9 +54,17 @@ class Web:
         self._bytes = kilobytes * 1000
 
     def answer(self, exchange: Exchange) -> Answer:
-        if not exchange.target.startswith("/p/"):
+        number = _NUMBER.match(exchange.target)
+        if number is None:
             return Answer(404)
-        host, page = int(exchange.host[1:-5]), int(exchange.target[3:])
+        host, page = int(exchange.host[1:-5]), int(number[1])
+        links = self._mixed(host, page) if self._new is None else self._divided(host, page, self._new)
+        anchors = [f'<a href="{link}">Link {link}</a>' for link in links]
+        text = self._article(host, page, anchors) if self._bytes else self._short(host, page, anchors)
+        body = f"<html><head><title>Page {page}</title></head><body>{text}</body></html>"
+        return Answer(headers={"Content-Type": "text/html; charset=utf-8"}, body=body.encode())
+
+    def _mixed(self, host: int, page: int) -> list[str]:
         links = []
         for n in range(self.links):
             mixed = (host * 7919 + page * 104729 + n * 1299709) * 2654435761 >> 7
@@ -45,10 +72,15 @@ class Web:
                 links.append(f"/p/{n if n < self.links // 4 else mixed % 5000}")
             else:
                 links.append(f"http://h{mixed % self.hosts}.test/p/{mixed // self.hosts % 50}")
-        anchors = [f'<a href="{link}">Link {link}</a>' for link in links]
-        text = self._article(host, page, anchors) if self._bytes else self._short(host, page, anchors)
-        body = f"<html><head><title>Page {page}</title></head><body>{text}</body></html>"
-        return Answer(headers={"Content-Type": "text/html; charset=utf-8"}, body=body.encode())
+        return links
+
+    def _divided(self, host: int, page: int, new: int) -> list[str]:
+        """As many *new* links, up to 20 to the first pages of the host, and others to the front pages of other hosts."""
+        known = self.links - new
+        links = [self._page(self.links * (page + 1) + n) for n in range(new)]
+        links += [self._page(n) for n in range(min(known, _NAVIGATION))]
+        fronts = ((host + n) % self.hosts for n in range(1, known - _NAVIGATION + 1))
+        return links + [f"http://h{other}.test{self._page(0)}" for other in fronts]
 
     def _draw(self, host: int, page: int) -> random.Random:
         return random.Random(host * 1_000_003 + page)
@@ -75,9 +107,11 @@ class Web:
         return "".join(parts + left)
 
 
-def serve(hosts: int, links: int, kilobytes: int = 0) -> None:
+def serve(
+    hosts: int, links: int, kilobytes: int = 0, new: int | None = None, *, has_queries: bool = False
+) -> None:
     """Serve until standard input ends."""
-    with Server(Web(hosts, links, kilobytes).answer).run_in_thread() as running:
+    with Server(Web(hosts, links, kilobytes, new, has_queries=has_queries).answer).run_in_thread() as running:
         print(running.port, flush=True)
         sys.stdin.read()
     os._exit(0)  # nobody reads what it would print

@@ -184,7 +184,9 @@ class Session:
         self._recrawls = opened.recrawls
         self.stats = Stats(crawler.stats)
         self.trouble = Trouble(crawler, closing, job, self.stats)
-        self.keys = keys = PageKeys(crawler.request_fingerprinter)
+        self.keys = keys = PageKeys(
+            crawler.request_fingerprinter, partial(self.stats.count, "aopic/urls/slow")
+        )
         self.admission = opened.admission
         self.dropped = opened.dropped
         self.targets = LinkTargets(opened.admission, keys)

@@ -35,6 +35,7 @@ from w3lib.html import strip_html5_whitespace
 from w3lib.url import safe_url_string
 
 from .parse_limits import Attributes, html_of, is_huge, look_at, look_at_all
+from .urls import PORT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -67,7 +68,7 @@ _XHTML = "{http://www.w3.org/1999/xhtml"
 _SAFE = r"A-Za-z0-9_~!$&()*+,=@%\-"
 """Characters that stay as they are in every part of a URL; "." and "/" are left out, and ":" and ";", which may part something."""
 
-_HOST = r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*(?::[1-9][0-9]{0,3})?"
+_HOST = rf"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*(?::{PORT})?"
 """A host in lower case, with a port that no other text means."""
 
 _SEGMENT = f"[{_SAFE}'][{_SAFE}'.:]*"
@@ -99,6 +100,9 @@ _PLAIN_PAGE = re.compile(
     rf"((https?:)//{_HOST})(?=[/?#]|\Z)(?:/((?:{_SEGMENT}/)*)(?:{_SEGMENT})?(?=[?#]|\Z))?"
 )
 """A URL that links are relative to: its origin, its scheme and, if its path is plain, the folders of that."""
+
+_ORIGIN = re.compile(rf"https?://[\w.-]{{1,253}}(?::{PORT})?(?=[/?#]|\Z)", re.IGNORECASE)
+"""The beginning of an absolute link that may be plain but for the spelling of its scheme and its host."""
 
 _NETLOC = re.compile(r"[^:/?#]*://([^/?#]*)")
 """The authority of an absolute URL."""
@@ -224,6 +228,14 @@ class LinkJoiner:
             return self._folders[min(end // 3, len(self._folders) - 1)] + link[end:]
         if link in {"", "#"} and self._whole is not None:
             return self._whole
+        if self.starts[_ABSOLUTE] is not None and (origin := _ORIGIN.match(link)):
+            spelled = _spelled(origin.group()) + link[origin.end() :]
+            if is_absolute(spelled):
+                return spelled
+        return self.join_by_all_steps(link)
+
+    def join_by_all_steps(self, link: str) -> str | None:
+        """The absolute URL of *link*, in Scrapy's way."""
         if len(link) > LONGEST:
             logger.debug("Left out a link of %s with %d characters", self._url, len(link))
             return None
@@ -235,6 +247,15 @@ class LinkJoiner:
             logger.debug("Left out a link of %s that is no URL: %.200r", self._url, link)
             return None
         return url if url.split("://", 1)[0] in _SCHEMES else None
+
+
+@lru_cache(maxsize=1000)
+def _spelled(origin: str) -> str:
+    """*origin*, of an absolute URL, as Scrapy spells it: its host in lower case and in ASCII; ``""`` if it cannot be one."""
+    try:
+        return safe_url_string(origin)
+    except ValueError:
+        return ""
 
 
 def _searches(patterns: Patterns | None) -> list[Callable[[str], Any]]:

@@ -23,10 +23,18 @@ from .url_keys import key_of_plain_url, key_of_url
 from .urls import REMEMBERED, SHORT, plain_host
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from scrapy.utils.request import RequestFingerprinterProtocol
 
-_PROBE = "http://host.example/a/page?b=2&a=%7e#c"
-"""URL by which the two fingerprints are compared: one with a fragment, an escape and parameters out of order."""
+_PROBES = (
+    "http://host.example/a/page",
+    "http://host.example/a/page?b=2&a=%7e#c",
+    # escapes of each kind, in the forms that are changed and in those that are not
+    "http://host.example:8080/%7e%20%2f%2c%C3%a9%C3%A9/(a)",
+    "http://host.example/?b=%e9&b=/&a[]=1+2&a=%20=&&%26&a1",
+)
+"""URLs by which the two fingerprints are compared."""
 
 
 class PageKeys:
@@ -34,20 +42,23 @@ class PageKeys:
 
     Args:
         fingerprinter: That of the crawl.
+        note_slow: Is called for each key that is found the slow way.
 
     Raises:
         ComponentError: If that raises, or gives what is no fingerprint.
     """
 
-    def __init__(self, fingerprinter: RequestFingerprinterProtocol) -> None:
+    def __init__(
+        self, fingerprinter: RequestFingerprinterProtocol, note_slow: Callable[[], object] = lambda: None
+    ) -> None:
         self._fingerprint = fingerprinter.fingerprint
         self._name = global_object_name(type(fingerprinter))
         # Scrapy may change what it hashes; a fingerprinter of the user's may look at headers.
         self.are_of_urls = type(fingerprinter) is RequestFingerprinter and all(
-            key_of_url(url) == self._by_fingerprinter(Request(url))
-            for url in (_PROBE, _PROBE.partition("?")[0])
+            key_of_url(url) == self._by_fingerprinter(Request(url)) for url in _PROBES
         )
-        self._remembered = lru_cache(REMEMBERED)(key_of_url)
+        self._note_slow = note_slow
+        self._remembered = lru_cache(REMEMBERED)(self._find)
 
     def __call__(self, request: Request) -> tuple[str, bytes]:
         """Name of the host of *request*, and key of its page."""
@@ -61,17 +72,25 @@ class PageKeys:
             and not meta.get("verbatim_url")
         ):
             url = request.url
-            return self._remembered(url) if len(url) <= SHORT else key_of_url(url)
+            return self._remembered(url) if len(url) <= SHORT else self._find(url)
+        self._note_slow()
         return self._by_fingerprinter(request)
 
     def of_link(self, url: str) -> tuple[str, bytes]:
         """Host and page key of a request for nothing but *url*, if that is all that they depend on (``are_of_urls``)."""
-        return self._remembered(url) if len(url) <= SHORT else key_of_url(url)
+        return self._remembered(url) if len(url) <= SHORT else self._find(url)
 
     def of_url(self, url: str) -> tuple[str, bytes] | None:
         """Host and page key of a request for *url*, in normal form; ``None`` if they depend on more than the URL."""
         name = plain_host(url)
         return key_of_plain_url(name, url) if self.are_of_urls and name else None
+
+    def _find(self, url: str) -> tuple[str, bytes]:
+        name = plain_host(url)
+        if name:
+            return key_of_plain_url(name, url)
+        self._note_slow()
+        return key_of_url(url)
 
     def _by_fingerprinter(self, request: Request) -> tuple[str, bytes]:
         """Host and page key of *request*, by the fingerprinter of the crawl."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Part(IntEnum):
-    """A part of a URL, each with its punctuation; a URL is the concatenation of all but the last."""
+    """A part of a URL, each with its punctuation; a URL is the concatenation of the first seven."""
 
     SCHEME = 0
     USERINFO = 1
@@ -36,6 +36,9 @@ class Part(IntEnum):
     FRAGMENT = 6
     URL = 7
     """All of it, in normal form."""
+
+    HOST_AND_PORT = 8
+    """Both, if there is a port."""
 
 
 class Default(IntEnum):
@@ -76,12 +79,12 @@ class UrlFault(NamedTuple):
     Attributes:
         part: The part that it looks at.
         is_in: Whether the part, which is not empty, has the fault. Gets the limit first if the rule has one.
-        is_in_plain: Whether a URL that looks like most can have it: with no port, query or escape, and not too long.
+        is_in_bare: Whether a URL with no query and no escape that is not too long can have it.
     """
 
     part: Part
     is_in: Callable[..., bool]
-    is_in_plain: bool = True
+    is_in_bare: bool = True
 
 
 class Rule(NamedTuple):
@@ -163,7 +166,6 @@ _CALENDARS = (("calend", 1990), ("kalend", 1990), ("agenda", 1990), ("event", 0)
 
 _WEB = ("http://", "https://")
 _NO_PORT = ":0"
-_HOST_AND_PORT = re.compile(r"https?://(\[[^\]]*\]|[^/?#:]*):([0-9]+)")
 
 
 def _nothing(_: str) -> str:
@@ -233,10 +235,9 @@ def _is_inside(networks: Networks, host: str) -> bool:
     )
 
 
-def _is_service(networks: Networks, url: str) -> bool:
-    """Whether *url* has the port of another service."""
-    match = _HOST_AND_PORT.match(url)
-    return match is not None and networks.refuses_port(match[1], int(match[2]))
+def _is_service(networks: Networks, host_and_port: str) -> bool:
+    host, _, port = host_and_port.rpartition(":")
+    return networks.refuses_port(host, int(port))
 
 
 def _has_control(path: str) -> bool:
@@ -277,11 +278,14 @@ def _has_many_parameters(most: int, query: str) -> bool:
 
 def _has_extension(extensions: frozenset[str], path: str) -> bool:
     """Whether the last segment of *path* ends in one of *extensions*, such as ``gz`` or ``tar.gz``."""
-    name = path[path.rfind("/") + 1 :].partition(";")[0]
+    name = path[path.rfind("/") + 1 :]
+    if ";" in name:
+        name = name[: name.index(";")]
     if "." not in name:
         return False
-    endings = name.lower().split(".")
-    return endings[-1] in extensions or ".".join(endings[-2:]) in extensions
+    name = name.lower()
+    last = name.rfind(".")
+    return name[last + 1 :] in extensions or name[name.rfind(".", 0, last) + 1 :] in extensions
 
 
 def _is_far_off(last_year: int, url: str) -> bool:
@@ -303,30 +307,31 @@ RULES = (
     Rule("session", Default.BROAD, cuts=_without_session, drops=_SESSION),
     Rule("tracking", Default.BROAD, drops=_TRACKING),
     Rule("sort", Default.NEVER, {Part.QUERY: _sorted}),
-    Rule("scheme", Default.ALWAYS, faults=[UrlFault(Part.SCHEME, _is_foreign, is_in_plain=False)]),
+    Rule("scheme", Default.ALWAYS, faults=[UrlFault(Part.SCHEME, _is_foreign, is_in_bare=False)]),
     Rule("host", Default.ALWAYS, faults=[UrlFault(Part.HOST, _is_no_host)]),
-    Rule("port", Default.ALWAYS, faults=[UrlFault(Part.PORT, _is_no_port, is_in_plain=False)]),
+    Rule("port", Default.ALWAYS, faults=[UrlFault(Part.PORT, _is_no_port)]),
     Rule("network", Default.LIMIT, faults=[UrlFault(Part.HOST, _is_inside)], limit="networks"),
     Rule(
         "service",
         Default.LIMIT,
-        faults=[UrlFault(Part.URL, _is_service, is_in_plain=False)],
+        faults=[UrlFault(Part.HOST_AND_PORT, _is_service)],
         limit="networks",
     ),
     Rule(
         "control",
         Default.BROAD,
-        faults=[UrlFault(Part.PATH, _has_control, is_in_plain=False), UrlFault(Part.QUERY, _has_nul, False)],
+        faults=[
+            UrlFault(Part.PATH, _has_control, is_in_bare=False),
+            UrlFault(Part.QUERY, _has_nul, is_in_bare=False),
+        ],
     ),
-    Rule(
-        "length", Default.LIMIT, faults=[UrlFault(Part.URL, is_long, is_in_plain=False)], limit="max_length"
-    ),
+    Rule("length", Default.LIMIT, faults=[UrlFault(Part.URL, is_long, is_in_bare=False)], limit="max_length"),
     Rule("depth", Default.LIMIT, faults=[UrlFault(Part.PATH, _is_deep)], limit="max_depth"),
     Rule("repeats", Default.LIMIT, faults=[UrlFault(Part.PATH, _repeats)], limit="max_repeats"),
     Rule(
         "parameters",
         Default.LIMIT,
-        faults=[UrlFault(Part.QUERY, _has_many_parameters, is_in_plain=False)],
+        faults=[UrlFault(Part.QUERY, _has_many_parameters, is_in_bare=False)],
         limit="max_parameters",
     ),
     Rule("extension", Default.LIMIT, faults=[UrlFault(Part.PATH, _has_extension)], limit="extensions"),

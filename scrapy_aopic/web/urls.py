@@ -26,11 +26,24 @@ if TYPE_CHECKING:
 # What ada_url makes of an http URL; each part has its punctuation, so that a URL is their concatenation.
 _HREF = re.compile(r"(https?://)([^/?#@]*@)?(\[[^\]]*\]|[^/?#:]*)(:[0-9]+)?(/[^?#]*)(\?[^#]*)?(#.*)?")
 
-# What most URLs look like: nothing in them has another form, whoever looks for one. A host whose last label begins
-# with a digit may be a number, and one with "xn--" must be decodable.
+PORT = "(?:[1-5][0-9]{4}|[1-9][0-9]{0,3}|6(?:[0-4][0-9]{3}|5(?:[0-4][0-9]{2}|5(?:[0-2][0-9]|3[0-5]))))"
+"""A port from 1 to 65,535, in the form that all its other forms come to."""
+
+_OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+_IN_PATH = "[A-Za-z0-9_.~!$&'()*+,=:@/-]*"
+
+# What nearly all URLs look like, with the same groups: nothing in them has another form by the URL Standard, but for dot
+# segments and what may be wrong Punycode, and :mod:`.url_keys` knows what w3lib makes of them. A host whose last label begins
+# with a digit may be a number. Left out of paths are ";", which w3lib treats in a way of its own, and escapes that its
+# versions treat differently (of "%" and ";") or that may be dots.
 _PLAIN = re.compile(
-    r"https?://((?:(?!xn--)[a-z0-9][a-z0-9-]*\.)*(?!xn--)[a-z][a-z0-9-]*)((?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*/?)"
+    rf"(https?://)()((?:[a-z0-9_][a-z0-9_-]*\.)*[a-z_][a-z0-9_-]*|{_OCTET}(?:\.{_OCTET}){{3}})(:(?!80/|443/){PORT})?"
+    rf"(/{_IN_PATH}(?:%(?!2[5Ee]|3[Bb])[0-9A-Fa-f]{{2}}{_IN_PATH})*)(\?[!$%&(-;=?-~]*)?(#[!#-;=?-_a-~]*)?"
 )
+
+_DOT_SEGMENT = re.compile(r"[^?#]*?/\.\.?(?:[/?#]|\Z)").match
+
+_names = re.compile("[?&]([^&=]*)").findall
 
 REMEMBERED = 20_000
 """URLs whose normal form, or page key, is remembered: some 8 MB."""
@@ -51,7 +64,7 @@ class JudgedUrl(NamedTuple):
     Attributes:
         url: Its normal form; the text itself if it has none.
         reason: Why it is not to be queued, in one word; ``""`` if it is.
-        host: Name of its host, as :func:`plain_host` gives it, if that is known already.
+        host: Name of its host if it is plain, so that :func:`~.url_keys.key_of_plain_url` gives its page key; ``""`` if not.
     """
 
     url: str
@@ -59,7 +72,7 @@ class JudgedUrl(NamedTuple):
     host: str = ""
 
 
-_PATH = int(Part.PATH)
+_HOST, _PORT, _PATH = int(Part.HOST), int(Part.PORT), int(Part.PATH)
 
 
 class Normaliser:
@@ -112,11 +125,14 @@ class Normaliser:
         self._drops_empty = self._drops = False
         self._foreign_tests: list[Test] = []
         self._tests: list[Test] = []
-        self._plain_tests: list[Test] = []
+        self._bare_tests: list[Test] = []
         on = frozenset(rules)
         for rule in RULES:
             if rule.default == Default.LIMIT or rule.name in on:
                 self._take_up(rule, limits.get(rule.limit))
+        starts = "|".join(map(re.escape, self._dropped_starts))
+        self._starts = re.compile(f"[?&](?:{starts})").search if starts else None
+        self._names = self._dropped | self._dropped_if_drawn | {""}
         # Most links are to pages that others link to as well.
         self._judged = lru_cache(REMEMBERED)(self.judge)
         self.forget: Callable[[], None] = self._judged.cache_clear
@@ -145,8 +161,8 @@ class Normaliser:
             is_in = partial(fault.is_in, limit) if rule.limit else fault.is_in
             test = (rule.name, int(fault.part), is_in)
             (self._foreign_tests if fault.part == Part.SCHEME else self._tests).append(test)
-            if fault.is_in_plain:
-                self._plain_tests.append(test)
+            if fault.is_in_bare:
+                self._bare_tests.append(test)
 
     def __call__(self, url: str) -> JudgedUrl:
         """The normal form of *url*, or why it is refused."""
@@ -165,47 +181,60 @@ class Normaliser:
         if 0 < self._max_length < len(url) and is_long(self._max_length, url):
             return JudgedUrl(url, "length")
         plain = _PLAIN.fullmatch(url)
-        parts: Sequence[str]
-        if plain is not None and plain[2]:
-            host, tests, parts = plain[1], self._plain_tests, ("", "", plain[1], "", plain[2], "", "", url)
+        if plain is not None and plain.lastindex == _PATH + 1 and not _may_change(url):
+            parts, is_plain, tests = [*plain.groups("")], True, self._bare_tests
         else:
-            parsed = self._parse(url)
+            parsed = self._parse(url, plain)
             if isinstance(parsed, str):
                 return JudgedUrl(url, parsed)
+            parts, is_plain = parsed
             for part, change in self._changes:
-                if parsed[part]:
-                    parsed[part] = change(parsed[part])
-            url = "".join(parsed)
-            host, tests, parts = "", self._tests, [*parsed, url]
+                if parts[part]:
+                    parts[part] = change(parts[part])
+            url, tests = "".join(parts), self._tests
+        port, host = parts[_PORT], parts[_HOST]
+        parts += (url, host + port if port else "")
+        if not is_plain:
+            host = ""
         for reason, part, is_in in tests:  # _first, without a call
             text = parts[part]
             if text and is_in(text):
                 return JudgedUrl(url, reason, host)
         return JudgedUrl(url, "", host)
 
-    def _parse(self, url: str) -> list[str] | str:
-        """The parts of *url*, its path in normal form; or why there are none."""
+    def _parse(self, url: str, match: re.Match[str] | None) -> tuple[list[str], bool] | str:
+        """The parts of *url*, which has a *match* if it is plain; its path in normal form, and whether that is plain.
+
+        Or why there are none.
+        """
         while True:
-            try:
-                href = normalize_url(url)
-            except ValueError:
-                return "invalid"
-            match = _HREF.fullmatch(href)
-            if match is None:
-                return _first(self._foreign_tests, (f"{href.partition(':')[0]}:",))
-            parts = list(match.groups(""))
+            if match is None or "xn--" in url or "/." in url:
+                try:
+                    href = normalize_url(url)
+                except ValueError:
+                    return "invalid"
+                match = _PLAIN.fullmatch(href) or _HREF.fullmatch(href)
+                if match is None:
+                    return _first(self._foreign_tests, (f"{href.partition(':')[0]}:",))
+            parts = [*match.groups("")]
             path = parts[_PATH]
+            if match.re is _PLAIN and "%" not in path and "(" not in path:
+                return parts, True  # no rule changes it
             for change in self._path_changes:
                 path = change(path)
             parts[_PATH] = path
             for cut in self._cuts:
                 parts[_PATH] = cut(parts[_PATH])
             if parts[_PATH] == path:
-                return parts
+                return parts, match.re is _PLAIN
             url = "".join(parts)  # may have new dot segments
+            match = _PLAIN.fullmatch(url)
 
     def _without_dropped(self, query: str) -> str:
         """*query*, which begins with its question mark, without the parameters that the rules drop."""
+        lower = query.lower()
+        if self._names.isdisjoint(_names(lower)) and not (self._starts and self._starts(lower)):
+            return query  # as most do
         kept = [parameter for parameter in query[1:].split("&") if not self._is_dropped(parameter)]
         return f"?{'&'.join(kept)}" if kept else ""
 
@@ -230,6 +259,11 @@ def _first(tests: Sequence[Test], parts: Sequence[str]) -> str:
     return ""
 
 
+def _may_change(url: str) -> bool:
+    """Whether the URL Standard or a rule may change something of *url*, which is plain and has neither query nor fragment."""
+    return "%" in url or "(" in url or "/." in url or "xn--" in url
+
+
 def is_parsable(url: str) -> bool:
     """Whether *url*, which a stranger wrote, is short enough for any parser.
 
@@ -241,6 +275,6 @@ def is_parsable(url: str) -> bool:
 
 
 def plain_host(url: str) -> str:
-    """Host of *url* if it is plain: in normal form for us, the URL Standard and w3lib; ``""`` if it may be not."""
+    """Host of *url* if it is plain, so that :func:`~.url_keys.key_of_plain_url` gives its page key; ``""`` if it may be not."""
     plain = _PLAIN.fullmatch(url)
-    return plain[1] if plain is not None and plain[2] else ""
+    return "" if plain is None or ("/." in url and _DOT_SEGMENT(url)) else plain[_HOST + 1]

@@ -35,7 +35,7 @@ PIECES = (
     "a", "b1", "page.html", "a-b_c~d", "é", "я", "漢字", "\u200b", "%41", "%e9", "%zz", "%", "+", " ", "&", "=", "'", '"', "!", "*", "(", ")", ",",
     ";", ";x=1", "@", "$", "|", "[", "]", "^", "`", "{", "}", "<", "\\", "\t", "\n", "\x0c", "\r", "\x01", "\x7f", "\xa0", "\ud7ff",
     "/", "//", "/./", "/../", "..", ".", "./", "../", "../../", "../../../../", "?", "?a=1", "?q=é&b=я", "?a='", "?a=1?b", "&amp;", "#", "#top",
-    "#a b", "#é", "#a#b", ":", "http:", "https:", "HTTP://", "http://", "https://", "//other.test", "http://other.test", "http://OTHER.test/",
+    "#a b", "#é", "#a#b", ":", "http:", "https:", "HTTP://", "http://", "https://", "//other.test", "http://other.test", "http://OTHER.test/", "Https://Other.test:54321",
     "http://other.test:80/", "http://other.test:8080", "https://other.test:99999/", "http://other.test:080/", "http://user:pass@other.test/",
     "http://bücher.test/", "http://xn--bcher-kva.test/", "http://1.2.3.4/", "http://[::1]/", "http://[::1", "http://a..b/", "http://-/",
     "http://a_b.test/", "http://other.test./", "http://" + "a" * 70 + ".test/", "http:///x", "http:/x", "http:x", "javascript:void(0)", "mailto:a@b.test",
@@ -48,12 +48,12 @@ links = st.one_of(
     st.text("ab./?#:;%&=' éя\\", max_size=12),
 )
 PAGES = (
-    "http://h.test/a/b/page.html?q=1", "http://h.test", "http://h.test/", "http://h.test?x=1", "http://h.test/a/", "https://h.test:8443/a/b#part",
+    "http://h.test/a/b/page.html?q=1", "http://h.test", "http://h.test/", "http://h.test?x=1", "http://h.test/a/", "https://h.test:8443/a/b#part", "http://h.test:54321/a",
     "http://h.test:99999/a/", "http://user:pass@h.test/a/b", "http://h.test//a//b", "http://h.test/a/../b/./c", "http://h.test/a;p=1/b;q=2?r",
     "http://h.test/.hidden/x", "http://h.test/a b/é?é", "http://H.TEST/A/", "http://bücher.test/a/b", "http://h.test/a/b?", "http://h.test/a/b#",
     "http://h.test/a/b?x'y", "http://[::1]/a/b", "file:///tmp/a/b.html", "data:text/html,x", "about:blank", "http://h.test/a:b/c:d", "", "/a/b", "http://h.test\\a\\b",
 )  # fmt: skip
-pages = st.one_of(st.sampled_from(PAGES[:6]), st.sampled_from(PAGES))
+pages = st.one_of(st.sampled_from(PAGES[:7]), st.sampled_from(PAGES))
 bases = st.one_of(
     st.none(),
     st.none(),
@@ -200,7 +200,7 @@ def test_links_are_those_of_scrapys_extractor(response: HtmlResponse, options: d
 @given(link=links, page=pages, base=st.one_of(st.none(), pages), encoding=st.sampled_from(ENCODINGS))
 def test_a_plain_link_is_joined_as_by_all_steps(link: str, page: str, base: str | None, encoding: str):
     one = LinkJoiner(page, page if base is None else base, encoding)
-    assert one.join(link) == one.resolve(link, None)
+    assert one.join(link) == one.join_by_all_steps(link)
 
 
 @settings(max_examples=500)
@@ -245,6 +245,7 @@ def page(body: str, url: str = "http://h.test/a/b") -> HtmlResponse:
         *(
             "http://other.test",
             "https://other.test:8080/a/../b//c?d#e",
+            "https://other.test:54321/a",
             "//other.test/x",
             "x%20y?z=%e9",
             "a?b?c",
