@@ -34,11 +34,11 @@ _IN_PATH = "[A-Za-z0-9_.~!$&'()*+,=:@/-]*"
 
 # What nearly all URLs look like, with the same groups: nothing in them has another form by the URL Standard, but for dot
 # segments and what may be wrong Punycode, and :mod:`.url_keys` knows what w3lib makes of them. A host whose last label begins
-# with a digit may be a number. Left out of paths are ";", which w3lib treats in a way of its own, and escapes that its
-# versions treat differently (of "%" and ";") or that may be dots.
+# with a digit may be a number. Left out is ";", which w3lib and its versions treat in ways of their own, and of escapes in paths
+# those that its versions treat differently (of "%" and ";") or that may be dots.
 _PLAIN = re.compile(
     rf"(https?://)()((?:[a-z0-9_][a-z0-9_-]*\.)*[a-z_][a-z0-9_-]*|{_OCTET}(?:\.{_OCTET}){{3}})(:(?!80/|443/){PORT})?"
-    rf"(/{_IN_PATH}(?:%(?!2[5Ee]|3[Bb])[0-9A-Fa-f]{{2}}{_IN_PATH})*)(\?[!$%&(-;=?-~]*)?(#[!#-;=?-_a-~]*)?"
+    rf"(/{_IN_PATH}(?:%(?!2[5Ee]|3[Bb])[0-9A-Fa-f]{{2}}{_IN_PATH})*)(\?[!$%&(-:=?-~]*)?(#[!#-;=?-_a-~]*)?"
 )
 
 _DOT_SEGMENT = re.compile(r"[^?#]*?/\.\.?(?:[/?#]|\Z)").match
