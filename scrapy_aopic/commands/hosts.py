@@ -1,4 +1,4 @@
-"""``scrapy aopic hosts``: slow, failing, waiting hosts, and those over their budgets."""
+"""``scrapy aopic hosts``: slow, failing, waiting hosts, those over their budgets, and those with most pages."""
 
 from __future__ import annotations
 
@@ -16,19 +16,24 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
 
-MEANING = "The slow, failing or waiting hosts of a job, or those over a budget. As of the last commit, also while the crawl runs."
+MEANING = "The slow, failing or waiting hosts of a job, those over a budget, or those with most pages. As of the last commit, also while the crawl runs."
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     add_jobdir(parser)
     add_json(parser)
     parser.add_argument("-n", "--number", type=int, default=20, help="rows (default: 20)")
+    parser.add_argument(
+        "--find", dest="part", metavar="PART", default="", help="only those with PART in their names"
+    )
     kinds = parser.add_mutually_exclusive_group(required=True)
     for name, meaning in (
         ("slow", "those with the longest last transfers"),
         ("failing", "those with the most errors in a row"),
         ("waiting", "those that must be left alone for longest"),
         ("budget", "those on the disk whose domains are over their budgets, most queued pages first"),
+        ("queued", "those with the most queued pages"),
+        ("fetched", "those with the most fetched pages"),
     ):
         kinds.add_argument(f"--{name}", dest="kind", action="store_const", const=name, help=meaning)
 
@@ -43,6 +48,6 @@ def run(opts: argparse.Namespace, _: BaseSettings) -> int:
     if opts.number < 1:
         raise UsageError(f"--number ({opts.number}) must be at least 1")
     with open_view(opts.jobdir) as view:
-        rows = hosts_by(view, opts.kind, opts.number)
+        rows = hosts_by(view, opts.kind, opts.number, opts.part)
     write(json.dumps(msgspec.to_builtins(rows), indent=1) if opts.json else format_host_rows(rows))
     return 0

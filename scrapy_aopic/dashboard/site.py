@@ -16,6 +16,7 @@ import msgspec
 
 from scrapy_aopic.exceptions import AopicError, plainly
 from scrapy_aopic.view.prometheus import CONTENT_TYPE, exposition
+from scrapy_aopic.view.queries import KINDS
 from scrapy_aopic.view.snapshot import Snapshot, figure
 
 from .chart_history import ChartHistory
@@ -25,6 +26,8 @@ from .http_server import HttpAnswer, Site, sentence
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from scrapy_aopic.view.snapshot import HostRow
+    from scrapy_aopic.view.traps import Trap
 
 _FILES = {
     "/": ("index.html", "text/html; charset=utf-8"),
@@ -51,6 +54,9 @@ _PATIENCE = 5.0
 _TOP = 20
 """Pages that are listed."""
 
+_ROWS = 50
+"""Hosts that are listed."""
+
 _TOP_EVERY = 60.0
 """Seconds for which the list of pages is remembered, as it takes a look at all of them."""
 
@@ -75,6 +81,14 @@ class Answerer(Protocol):
 
     def top_domains(self, n: int, /, *, has_importance: bool) -> dict[str, Any]:
         """How fetches are spread over domains, the *n* of which most pages were fetched and all others together."""
+        ...
+
+    def traps(self) -> list[Trap]:
+        """Parts of sites that may be traps."""
+        ...
+
+    def hosts(self, kind: str, n: int, part: str, /) -> list[HostRow]:
+        """The *n* hosts that come first of a *kind*, of those with *part* in their names."""
         ...
 
     def why(self, question: str, /) -> object:
@@ -116,6 +130,7 @@ def make_site(shown: Shown) -> Site:
     paths["/metrics"] = lambda _: _metrics(feed, shown.spider)
     paths["/api/v1/top"] = _Listed(partial(_top_pages, feed, questions)).show
     paths["/api/v1/domains"] = _Listed(partial(_top_domains, feed, questions)).show
+    paths["/api/v1/hosts"] = _Hosts(feed, questions).show
     paths["/api/v1/job"] = lambda _: _job(feed, shown.job)
     paths["/api/v1/why"] = partial(_why, questions)
     return Site(
@@ -213,13 +228,44 @@ def _top_domains(feed: Feed, questions: Answerer | None) -> dict[str, Any]:
         return {"problem": "They cannot be listed for a job without a folder."}
     if _known(feed, "hosts.known") > MOST_HOSTS:
         return {"problem": f"The job has more than {MOST_HOSTS:,} hosts, too many to look at all of them."}
-    return questions.top_domains(_DOMAINS, has_importance=_known(feed, "pages.known") <= MOST_LISTED)
+    found = questions.top_domains(_DOMAINS, has_importance=_known(feed, "pages.known") <= MOST_LISTED)
+    return {**found, "traps": questions.traps()}
 
 
 def _known(feed: Feed, path: str) -> int:
     """How many pages, or hosts, the job knows."""
     frame = feed.fresh(_PATIENCE)
     return int(figure(frame.seen.now, path) or 0) if frame is not None else 0
+
+
+class _Hosts:
+    """Hosts of a kind, or with a part in their names, looked up for one client at a time."""
+
+    def __init__(self, feed: Feed, questions: Answerer | None) -> None:
+        self._feed = feed
+        self._questions = questions
+        self._lock = Lock()
+
+    def show(self, query: Mapping[str, str]) -> HttpAnswer:
+        """The first :data:`_ROWS` of them."""
+        kind, part = query.get("by", "queued"), query.get("find", "").strip().lower()
+        if self._questions is None:
+            return HttpAnswer(_json({"problem": "They cannot be listed for a job without a folder."}))
+        if kind not in KINDS:
+            return HttpAnswer(_json({"problem": f"Hosts are listed by {', '.join(KINDS)}."}))
+        if _known(self._feed, "hosts.known") > MOST_HOSTS:
+            return HttpAnswer(
+                _json(
+                    {
+                        "problem": f"The job has more than {MOST_HOSTS:,} hosts: 'scrapy aopic hosts' lists them."
+                    }
+                )
+            )
+        with self._lock:
+            try:
+                return HttpAnswer(_json({"hosts": self._questions.hosts(kind, _ROWS, part)}))
+            except (AopicError, OSError) as error:
+                return HttpAnswer(_json({"problem": f"{plainly(error)}."}))
 
 
 class _Listed:

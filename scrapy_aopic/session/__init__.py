@@ -11,6 +11,7 @@ It stands between Scrapy's classes (the scheduler, the middlewares) and the job.
 * :mod:`.queued`: requests as bytes, in the queue and back
 * :mod:`.dispatch`: requests go out, and end
 * :mod:`.visit`: a page in work, and how its visit ended
+* :mod:`.latest_failures`: the visits that failed last
 * :mod:`.responses`: reads what a response says of its page
 * :mod:`.page_robots`: obeys what pages ask of robots
 * :mod:`.topic`: grades pages, values links

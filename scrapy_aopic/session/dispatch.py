@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from .bodies import Bodies
     from .intake import Intake
+    from .latest_failures import LatestFailures
     from .queued import QueuedRequests
     from .stats import Stats
     from .topic.grading import Focus
@@ -55,6 +56,7 @@ class Dispatch:
         look_up: Calls back with the address of a host, empty if it has none.
         recrawls: Whether pages are visited again.
         dropped: Notes links that do not arrive.
+        failures: Notes visits that fail.
         focus: Values links for the topic; ``None`` if there is none.
         bodies: Which pages are in memory.
     """
@@ -73,6 +75,7 @@ class Dispatch:
         look_up: Callable[[str, Callable[[str], None]], None],
         recrawls: bool,
         dropped: Dropped,
+        failures: LatestFailures,
         focus: Focus | None,
         bodies: Bodies,
     ) -> None:
@@ -90,6 +93,7 @@ class Dispatch:
         self._look_up = look_up
         self._recrawls = recrawls
         self._dropped = dropped
+        self._failures = failures
         self._first = FirstOnly(logger, crawler)
         self._is_closed = False
         self._leisure = Leisure(engine.wake)
@@ -200,6 +204,7 @@ class Dispatch:
         if visit.waits_for_host and not links:
             retry = self._requests.later(visit)
             if retry is not None:
+                self._failures.note(visit, now, is_over=False)
                 self._stats.count("aopic/politeness/put_back")
                 crawl.counters.defer("host down")
         if retry is not None:
@@ -217,6 +222,8 @@ class Dispatch:
             self._focus.settled(visit, found)
         if self._job.is_full:  # of pages with thousands of links; the engine may request none for a second
             self._job.tick(0)
+        if found.is_failure:
+            self._failures.note(visit, now)
         self._stats.count(f"aopic/pages/{'failed' if found.is_failure else 'visited'}")
         if found.outcome:
             self._stats.count(f"aopic/outcomes/{found.outcome}")

@@ -68,6 +68,7 @@ from .dispatch import Dispatch
 from .footprint import Footprint
 from .intake import Intake
 from .lateness import Lateness
+from .latest_failures import LatestFailures
 from .links.known_pages import KnownPages
 from .links.link_targets import LinkTargets
 from .pacer import JobPacer
@@ -243,6 +244,7 @@ class Session:
         self.footprint = Footprint(
             crawler, self.bodies, self.stats, read(crawler.settings, "AOPIC_MEMORY_MB")
         )
+        failures = LatestFailures()
         self._dispatch = self.dispatch_class(
             crawler,
             self._engine,
@@ -255,6 +257,7 @@ class Session:
             look_up=addresses.look_up,
             recrawls=opened.recrawls,
             dropped=opened.dropped,
+            failures=failures,
             focus=self.focus,
             bodies=self.bodies,
         )
@@ -278,6 +281,7 @@ class Session:
             stats=self.stats,
             lateness=partial(Lateness.of, crawler),
             control=lambda: self.steering.figures,
+            failures=lambda: failures.rows,
             memory_limit=self.footprint.limit,
             history=opened.history,
             dropped=opened.dropped,

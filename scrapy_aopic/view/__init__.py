@@ -21,11 +21,12 @@ Questions:
 * :mod:`.queries`: lists of pages, links and hosts
 * :mod:`.why`: why a URL or a host is crawled or not, from one store
 * :mod:`.why_in_shards`: the same for a job in shards, with the control settings
-* :mod:`.questions`: answers for the job at a place: ``why``, pages, domains
+* :mod:`.questions`: answers for the job at a place: ``why``, pages, hosts, domains
 * :mod:`.dropped`: samples of dropped links, for ``why``
 * :mod:`.url_settings`: settings that ``why`` needs
 * :mod:`.auditing`: whether everything in a job holds
-* :mod:`.domain_spread`: fetches by registered domain, and possible traps
+* :mod:`.domain_spread`: fetches by registered domain
+* :mod:`.traps`: parts of sites that may be traps
 
 Outputs:
 

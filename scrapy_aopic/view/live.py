@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
     from .dropped import Dropped
     from .history import History
-    from .snapshot import ControlFigures, Forecast, Snapshot
+    from .snapshot import ControlFigures, FailureRow, Forecast, Snapshot
 
 logger = logging.getLogger(__name__)
 
@@ -105,6 +105,7 @@ class Watch:
         stats: Sets the stats of the whole job.
         history: Where what a crawl was like is kept, if the job lasts.
         dropped: Links that do not reach the queue.
+        failures: Gives the visits that failed last.
         lateness: Gives what samples the event loop, ``None`` if nothing does.
         control: Gives what an operator asks of the crawl.
     """
@@ -118,11 +119,13 @@ class Watch:
         stats: Stats,
         lateness: Callable[[], Lateness | None],
         control: Callable[[], ControlFigures],
+        failures: Callable[[], list[FailureRow]],
         memory_limit: int,
         history: History | None = None,
         dropped: Dropped | None = None,
     ) -> None:
         self._dropped = dropped
+        self._failures = failures
         self._history = history
         self._stats = stats
         self._crawler = crawler
@@ -326,6 +329,7 @@ class Watch:
             slow=walk.slow,
             failing=walk.failing,
             waiting=walk.waiting,
+            failures=self._failures(),
         )
 
     def _quiet(self, note: _Note) -> float:

@@ -438,8 +438,13 @@ _MEASURES: dict[str, Callable[[HostRecord, float], float]] = {
     "failing": lambda host, _: max(host.errors, host.unanswered),
     "waiting": lambda host, now: max(host.opens_at - now, 0.0) if host.row else 0.0,
     "budget": lambda host, _: host.queued if host.row[:2] in (LATE, BEHIND) else 0,
+    "queued": lambda host, _: host.queued,
+    "fetched": lambda host, _: host.visited,
 }
 """The figure by which hosts of a kind are ordered, as of an instant; hosts with 0 are left out."""
+
+KINDS = tuple(_MEASURES)
+"""Words for these."""
 
 
 class HostLists:
@@ -465,11 +470,12 @@ class HostLists:
         return self._lists[kind].rows(self._now)
 
 
-def hosts_by(view: View, kind: str, n: int) -> list[HostRow]:
-    """The *n* hosts that come first of a *kind*; see :class:`HostLists`."""
+def hosts_by(view: View, kind: str, n: int, part: str = "") -> list[HostRow]:
+    """The *n* hosts that come first of a *kind*, of those with *part* in their names; see :class:`HostLists`."""
     lists = HostLists([kind], n, view.at)
     for host in each_host(view):
-        lists.offer(host)
+        if part in host.name:
+            lists.offer(host)
     return lists.rows(kind)
 
 

@@ -9,8 +9,9 @@ from scrapy_aopic.place.stored_control import read_control
 from .domain_spread import top_domains
 from .dropped import FILE_NAME, read_dropped
 from .job_view import open_view
-from .queries import top_pages
+from .queries import hosts_by, top_pages
 from .shard_states import read_states
+from .traps import find_traps
 from .url_settings import CrawlRules
 from .why import with_dropped
 from .why_in_shards import why_in_shards, with_control
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from scrapy_aopic.place.place import Place
 
     from .dropped import Sample
+    from .snapshot import HostRow
+    from .traps import Trap
     from .why import Explanation
 
 _LONGEST = 8192
@@ -63,6 +66,24 @@ class Questions:
         """
         with open_view(self._job) as view:
             return top_domains(view, n, has_importance=has_importance)
+
+    def traps(self) -> list[Trap]:
+        """Parts of sites that may be traps.
+
+        Raises:
+            StorageError: If the store cannot be read.
+        """
+        with open_view(self._job) as view:
+            return find_traps(view, str(self._job))
+
+    def hosts(self, kind: str, n: int, part: str) -> list[HostRow]:
+        """The *n* hosts that come first of a *kind*, of those with *part* in their names.
+
+        Raises:
+            StorageError: If the store cannot be read.
+        """
+        with open_view(self._job) as view:
+            return hosts_by(view, kind, n, part)
 
     def _read_dropped(self) -> Mapping[str, Sample] | None:
         folder = self._job.folder

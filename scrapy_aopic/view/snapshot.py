@@ -361,6 +361,22 @@ class HostRow(msgspec.Struct, frozen=True, kw_only=True):
     crawl_delay: float = 0.0
 
 
+class FailureRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A visit that failed.
+
+    Attributes:
+        at: When it ended.
+        url: Its URL.
+        cause: Its outcome, such as ``http 404``.
+        is_over: Whether the page will not be requested again.
+    """
+
+    at: float
+    url: str
+    cause: str
+    is_over: bool = True
+
+
 class TopicFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Figures of a crawl for a topic (docs/focused.md).
 
@@ -485,6 +501,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         slow: Hosts in memory with the longest last transfers, slowest first.
         failing: Hosts in memory with the most errors in a row, worst first.
         waiting: Hosts in memory that wait longest.
+        failures: Visits of this run that failed, the latest first, and at most three of a cause; none of a stored job.
     """
 
     at: float
@@ -525,6 +542,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     slow: list[HostRow] = []
     failing: list[HostRow] = []
     waiting: list[HostRow] = []
+    failures: list[FailureRow] = []
 
 
 State = Literal[

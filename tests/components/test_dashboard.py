@@ -22,8 +22,20 @@ from support.small_web import Follow, Web, ask_view, crawl
 from support.stored_jobs import make_job
 from twisted.internet.threads import deferToThread
 
-from scrapy_aopic.core.layout import LATE, Family
-from scrapy_aopic.core.records import HostRecord, host_key, pack_host
+from scrapy_aopic.core.layout import TOTALS_KEY, Family
+from scrapy_aopic.core.ledger import Totals
+from scrapy_aopic.core.ports import Batch
+from scrapy_aopic.core.records import (
+    HostRecord,
+    Page,
+    PageState,
+    host_key,
+    pack,
+    pack_host,
+    pack_page,
+    page_key,
+)
+from scrapy_aopic.core.saved import Saved
 from scrapy_aopic.dashboard import feed as feed_module
 from scrapy_aopic.dashboard import site as site_module
 from scrapy_aopic.dashboard.chart_history import ChartHistory
@@ -36,9 +48,11 @@ from scrapy_aopic.settings import Listen, read_dashboard
 from scrapy_aopic.storage.memory import MemoryStore
 from scrapy_aopic.view.domain_spread import top_domains
 from scrapy_aopic.view.job_view import View, open_view
+from scrapy_aopic.view.queries import hosts_by
 from scrapy_aopic.view.snapshot import Snapshot, StoreState
 from scrapy_aopic.view.stored import snapshot_of
 from scrapy_aopic.view.stored_watch import StoredWatch
+from scrapy_aopic.view.traps import find_traps
 
 SCHEDULER = {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_DASHBOARD": "127.0.0.1:0"}
 TOKEN = "sixteen-characters-or-more"
@@ -429,18 +443,50 @@ def test_domains_are_those_of_most_fetches_and_the_others_together(tmp_path: Pat
         assert sum(row["importance"] for row in valued) == pytest.approx(1)
 
 
-def test_hosts_with_many_more_queued_pages_than_fetched_ones_may_be_traps() -> None:
+def test_a_part_of_a_site_that_took_much_and_brought_little_may_be_a_trap() -> None:
+    """A calendar is one, on a host of its own or beside better pages; an archive that brings as much as others is none."""
     store = MemoryStore()
-    records = [
-        HostRecord("calendar.test", visited=30, queued=3000, row=LATE + bytes(9)),
-        HostRecord("large.test", visited=1000, queued=6000),
-        HostRecord("usual.test", visited=1000, queued=3000),
-        HostRecord("new.test", visited=2, queued=300),
-    ]
-    store.write({Family.HOSTS: {host_key(each.name): pack_host(each) for each in records}}, sync=True)
-    found = top_domains(View([store]), 2)
-    assert found["traps"] == [
-        {"host": "calendar.test", "visited": 30, "queued": 3000, "is_late": True},
-        {"host": "large.test", "visited": 1000, "queued": 6000, "is_late": False},
-    ]
-    assert [row["domain"] for row in found["domains"]] == ["large.test", "usual.test", ""]
+    sites = {
+        "days.test": [(f"/cal/{n}/", 1) for n in range(80)] + [(f"/cal/{n}/later/later/", 1) for n in range(80)],
+        "town.test": [(f"/events?day={n}", 1) for n in range(60)] + [(f"/news/{chr(97 + n % 26)}{n}x", 90) for n in range(90)],
+        "archive.test": [(f"/issue/{n}/", 100) for n in range(300)],
+        "gone.test": [(f"/lost/{n}/", 0) for n in range(100)],
+    }  # fmt: skip
+    rows: Batch = {family: {} for family in (Family.HOSTS, Family.PAGES, Family.REQUESTS, Family.META)}
+    for name, pages in sites.items():
+        key = host_key(name)
+        rows[Family.HOSTS][key] = pack_host(HostRecord(name, visited=len(pages), queued=5))
+        for path, history in pages:
+            page = page_key(key, path.encode())
+            outcome = "http 404" if name == "gone.test" else ""
+            record = Page(PageState.VISITED, 0, history=history, visits=1, outcome=outcome)
+            rows[Family.PAGES][page] = pack_page(record)
+            rows[Family.REQUESTS][page] = pack({"url": f"http://{name}{path}"})
+    spent = sum(history for pages in sites.values() for _, history in pages)
+    saved = Saved("", created_at=0.0, saved_at=0.0, ledger=Totals(history=spent))
+    rows[Family.META][TOTALS_KEY] = saved.pack()
+    store.write(rows, sync=True)
+    first, second = find_traps(View([store]), "a job")
+    assert (first.pattern, first.host, first.visited, first.queued) == (
+        "days.test/cal/*",
+        "days.test",
+        160,
+        0,
+    )
+    assert first.visited_part == pytest.approx(160 / 710)
+    assert first.brought_part == pytest.approx(160 / spent)
+    assert first.command == "scrapy aopic control 'a job' block days.test"
+    assert second.pattern == "town.test/events?day=*"
+    assert second.command == "scrapy aopic control 'a job' slow 60 town.test"
+    assert find_traps(View([MemoryStore()]), "none") == []
+
+
+def test_hosts_are_found_by_a_part_of_their_name(tmp_path: Path) -> None:
+    make_job(tmp_path, "sqlite", 120)
+    with open_view(FolderPlace(tmp_path)) as view:
+        assert {row.name for row in hosts_by(view, "queued", 50, "h1")} == {
+            "h1",
+            *(f"h1{n}" for n in range(10)),
+        }
+        assert len(hosts_by(view, "queued", 2, "h1")) == 2
+        assert hosts_by(view, "fetched", 2, "h1") == []

@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 import pytest
 from demo_web.server import Answer
-from scrapy import Request
+from scrapy import Request, signals
+from scrapy.crawler import Crawler
 from scrapy.http import Response
 from scrapy.utils.defer import deferred_f_from_coro_f
 from support.core_crawl import Job, link
@@ -45,6 +46,25 @@ _how_long_it_starved = live._starved
 def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """What else runs on the machine that tests are run on is none of theirs."""
     monkeypatch.setattr(live, "_starved", lambda: 0.0)
+
+
+class LooksAtTheEnd(Follow):
+    """Takes a snapshot when there is nothing left to do."""
+
+    def __init__(self, seen: list[Snapshot], **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.seen = seen
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> LooksAtTheEnd:
+        spider = super().from_crawler(crawler, *args, **kwargs)
+        crawler.signals.connect(spider.look, signal=signals.spider_idle)
+        return spider
+
+    def look(self) -> None:
+        session = Session.of(self.crawler)
+        assert session is not None
+        self.seen.append(snapshot(session))
 
 
 class Looks(Follow):
@@ -106,6 +126,25 @@ async def test_a_snapshot_has_what_the_crawl_does_and_the_store_has_the_same_aft
     assert last.hosts.known == 3
     assert check(tmp_path).violations == []
     assert msgspec.json.decode(msgspec.json.encode(last), type=Snapshot) == last
+
+
+@deferred_f_from_coro_f
+async def test_a_snapshot_has_the_visits_that_failed_last_and_of_each_cause_some(
+    serve: Callable[[dict[str, Any]], Web],
+) -> None:
+    lost = [f"http://a.test/lost/{n}" for n in range(8)]
+    broken, last = "http://a.test/broken", "http://a.test/last"
+    serve({"http://a.test/": [broken, *lost, last], broken: Answer(status=500), last: []})
+    seen: list[Snapshot] = []
+    settings = {**ADDON, "CONCURRENT_REQUESTS": 1, "AOPIC_POLITENESS_FACTOR": 0, "RETRY_ENABLED": False}
+    await crawl(LooksAtTheEnd, settings, seen=seen)
+    (end,) = seen
+    assert Counter(row.cause for row in end.failures) == {"http 404": 3, "http 500": 1}
+    assert {row.url for row in end.failures} <= {broken, *lost}
+    instants = [row.at for row in end.failures]
+    assert instants == sorted(instants, reverse=True)
+    assert all(row.is_over for row in end.failures)
+    assert end.pages.failed == 9
 
 
 @deferred_f_from_coro_f
