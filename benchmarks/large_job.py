@@ -82,7 +82,7 @@ def in_browser(port: int) -> float | None:
     try:
         began = time.monotonic()
         browser.get(f"http://127.0.0.1:{port}/?token={TOKEN}")
-        while not browser.execute_script("return document.querySelector('#figures dd')?.textContent"):
+        while not browser.execute_script("return document.querySelector('#totals dd')?.textContent"):
             time.sleep(0.01)
         return time.monotonic() - began
     finally:

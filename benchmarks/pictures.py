@@ -19,10 +19,9 @@ SECONDS = 60
 """Of the crawl before the pictures are taken: later only few hosts have pages."""
 
 PICTURES = {
-    "dashboard-wide": (1400, "light", ("main > :first-child", "#outcomes")),
-    "dashboard-narrow": (400, "dark", ("main > :first-child", "#forecast")),
-    "dashboard-order": (1400, "light", ("#order", "#order")),
-    "dashboard-domains": (1400, "dark", ("#domains", "#map")),
+    "dashboard-wide": (1400, "light", ("main > :first-child", "#queue")),
+    "dashboard-narrow": (400, "dark", ("main > :first-child", "#speed")),
+    "dashboard-hosts": (1000, "light", (".two", ".two")),
 }
 """Of each picture: width, colours, and the first and the last element that are in it."""
 
@@ -42,8 +41,6 @@ def take(browser: Any, name: str) -> None:
     height = browser.execute_script("return document.documentElement.scrollHeight")
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {**metrics, "height": height})
     time.sleep(2.5)
-    browser.execute_script("document.getElementById('load-domains').click()")
-    time.sleep(1)
     box = browser.execute_script(
         "const [first, last] = [...arguments].map((each) => document.querySelector(each).getBoundingClientRect());"
         "return [first.left, first.top, first.right, last.bottom]",

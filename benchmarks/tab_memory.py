@@ -48,7 +48,7 @@ def main() -> None:
                     now = {each["name"]: each["value"] for each in metrics if each["name"] in NAMES}
                     samples.append(now)
                     visited = browser.execute_script(
-                        "return document.querySelectorAll('#figures dd')[1].textContent"
+                        "return document.querySelectorAll('#totals dd')[0].textContent"
                     )
                     print(
                         f"{(time.monotonic() - began) / 60:5.1f} min  heap {now['JSHeapUsedSize'] / 1e6:6.2f} MB  "

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import signal
@@ -31,6 +30,7 @@ from scrapy_aopic.dashboard.stored_job import serve
 from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.settings import Listen
 from scrapy_aopic.view.snapshot import (
+    FailureRow,
     HostCounts,
     HostRow,
     PageCounts,
@@ -40,6 +40,7 @@ from scrapy_aopic.view.snapshot import (
     Verdict,
 )
 from scrapy_aopic.view.stored import snapshot_of
+from scrapy_aopic.view.traps import Trap
 
 PROJECT = Path(__file__).parents[2] / "example_project"
 
@@ -128,9 +129,16 @@ class Answering:
             {"domain": each, "hosts": 2, "visited": 100 // n, "queued": 7, "importance": 0.3 / n}
             for n, each in enumerate(HOSTILE, 1)
         ]
-        traps = [{"host": each, "visited": 20, "queued": 900, "is_late": True} for each in HOSTILE]
         rows.append({"domain": "", "hosts": 40, "visited": 60, "queued": 0, "importance": 0.01})
-        return {"domains": rows, "traps": traps}
+        return {"domains": rows}
+
+    def traps(self) -> list[Trap]:
+        parts = {"visited": 20, "queued": 900, "visited_part": 0.12, "brought_part": 0.001}
+        return [Trap(pattern=each, host=each, command=f"block {each}", **parts) for each in HOSTILE]
+
+    def hosts(self, kind: str, n: int, part: str) -> list[HostRow]:
+        rows = [HostRow(name=each, visited=len(each), queued=7) for each in (f"{kind}.test", *HOSTILE)]
+        return [row for row in rows if part in row.name][:n]
 
     def why(self, question: str) -> dict[str, Any]:
         return {"kind": question, "sentences": HOSTILE}
@@ -161,6 +169,7 @@ def some_figures(**changes: Any) -> dict[str, Any]:
             due_in=[0, 6, 0, 0, 0, 0, 0],
             front_queues={37: 6},
             ready_queues={35: 1},
+            in_flight=0,
             ceiling=20,
         ),
         outcomes=dict.fromkeys(HOSTILE, 3),
@@ -168,8 +177,9 @@ def some_figures(**changes: Any) -> dict[str, Any]:
         slow=rows,
         failing=rows,
         waiting=rows,
+        failures=[FailureRow(at=time.time(), url=each, cause=each) for each in HOSTILE],
     )
-    verdict = Verdict("politeness", "Politeness is the limit: 12.5 pages/s.")
+    verdict = Verdict("politeness", "Politeness is the limit.", "Politeness limits this crawl.")
     return {**msgspec.to_builtins(replace(snapshot, verdict=verdict), str_keys=True), **changes}
 
 
@@ -177,7 +187,7 @@ def open_page(browser: Browser, port: int) -> None:
     browser.get("about:blank")
     browser.get_log("browser")
     browser.get(f"http://127.0.0.1:{port}/?token={TOKEN}")
-    wait_for(browser, "document.querySelector('#figures dd')?.textContent")
+    wait_for(browser, "document.querySelector('#totals dd')?.textContent")
     assert browser.execute_script("return location.search") == ""
 
 
@@ -191,17 +201,25 @@ def crawl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[subprocess
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [400, 1400])
+@pytest.mark.parametrize("width", [400, 1000, 1600])
 def test_a_live_crawl_at_each_width_in_each_colour(
     browser: Browser, crawl: tuple[Any, int, Path], width: int, scheme: str
 ) -> None:
     resize(browser, width, scheme)
     open_page(browser, crawl[1])
     wait_for(browser, "document.querySelector('#plot polyline')")
-    browser.execute_script("document.getElementById('load-top').click()")
+    open_sections(browser)
     wait_for(browser, "document.querySelector('#pages tbody tr')")
+    wait_for(browser, "document.querySelector('#domain-rows tbody tr')")
+    headline = wait_for(browser, "document.getElementById('headline').textContent")
+    assert headline.endswith(".")
+    assert len(headline.split()) <= 12
     assert wait_for(browser, "document.getElementById('verdict').textContent").endswith(".")
-    assert text(browser, "state") == "Running"
+    assert text(browser, "state").startswith("● Running for") or text(browser, "state").startswith(
+        "Running for"
+    )
+    assert browser.execute_script("return document.querySelectorAll('#four > div').length") == 4
+    assert browser.execute_script("return document.querySelectorAll('#fronts i').length") == 64
     assert browser.execute_script("return document.documentElement.scrollWidth") == width
     back = browser.execute_script("return getComputedStyle(document.body).backgroundColor")
     assert (sum(map(int, re.findall(r"\d+", back)[:3])) > 384) == (scheme == "light")
@@ -213,6 +231,15 @@ def test_a_live_crawl_at_each_width_in_each_colour(
         browser.save_screenshot(str(Path(folder) / f"dashboard-{width}-{scheme}.png"))
         resize(browser, width, scheme)
     assert_accessible(browser)
+
+
+def press(browser: Browser, selector: str) -> None:
+    """Press a button, wherever the page is scrolled to."""
+    browser.execute_script("document.querySelector(arguments[0]).click()", selector)
+
+
+def open_sections(browser: Browser) -> None:
+    browser.execute_script("for (const each of document.querySelectorAll('main > details')) each.open = true")
 
 
 N_HOSTS = 40
@@ -250,7 +277,7 @@ def test_the_verdict_changes_when_the_web_stalls(browser: Browser, tmp_path: Pat
         ) as (_, port),
     ):
         open_page(browser, port)
-        hosts = "Number(document.querySelectorAll('#figures dd')[4].textContent.replaceAll(',', ''))"
+        hosts = "Number(document.querySelectorAll('#totals dd')[2].textContent.replaceAll(',', ''))"
         wait_for(browser, f"{hosts} === {N_HOSTS}")
         assert "transfers under way" not in text(browser, "verdict")
         web.goes_on.clear()
@@ -269,7 +296,7 @@ def test_figures_move_while_it_runs_and_stay_when_it_ends(
     process, port, folder = crawl
     resize(browser, 1400, "light")
     open_page(browser, port)
-    visited = "Number(document.querySelectorAll('#figures dd')[1].textContent.replaceAll(',', ''))"
+    visited = "Number(document.querySelectorAll('#totals dd')[0].textContent.replaceAll(',', ''))"
     first = browser.execute_script(f"return {visited}")
     wait_for(browser, f"{visited} > {first}")
     process.send_signal(signal.SIGINT)
@@ -301,9 +328,12 @@ def test_figures_move_while_it_runs_and_stay_when_it_ends(
             assert time.monotonic() < until
             time.sleep(0.01)
         open_page(browser, int(re.findall(r":(\d+)/", addresses[0])[0]))
-        shown = text(browser, "figures").replace(",", "").split()
-        for name in ("visited", "failed", "queued"):
+        shown = text(browser, "totals").replace(",", "").split()
+        for name in ("visited", "failed"):
             assert shown[shown.index(name) + 1] == str(getattr(known.pages, name))
+        assert f"{known.pages.queued:,}" in text(browser, "four")
+        assert text(browser, "headline") == f"Ended: a signal stopped it. {known.pages.queued:,} pages wait."
+        assert "with the same job folder, goes on where it was" in text(browser, "verdict")
         assert shown[shown.index("hosts") + 1] == str(known.hosts.known)
         assert text(browser, "state").startswith("As of the last commit")
         assert_clean(browser)
@@ -330,13 +360,12 @@ def page(browser: Browser) -> Iterator[Callable[..., Served]]:
 def test_hostile_text_is_only_text(browser: Browser, page: Callable[..., Served], width: int) -> None:
     resize(browser, width, "light")
     page(refused={HOSTILE[0]: 1}, problem=HOSTILE[1])
-    browser.execute_script("document.getElementById('load-top').click()")
+    open_sections(browser)
     wait_for(browser, "document.querySelector('#pages tbody tr')")
-    browser.execute_script("document.getElementById('load-domains').click()")
     wait_for(browser, "document.querySelector('#domain-rows tbody tr')")
     browser.find_element("id", "of").send_keys(HOSTILE[1] + "\n")
     wait_for(browser, "document.querySelector('#answer p:nth-child(3)')")
-    for place in ("answer", "slow", "failing", "waiting", "classes", "pages", "domain-rows", "traps"):
+    for place in ("answer", "rows", "failed", "classes", "pages", "domain-rows", "traps"):
         body = text(browser, place)
         assert all(each in body for each in HOSTILE[:4])
     assert browser.execute_script("return typeof hacked") == "undefined"
@@ -355,13 +384,22 @@ def test_the_verdict_is_said_again_only_when_what_limits_changes(
 ) -> None:
     resize(browser, 400, "dark")
     served = page()
-    assert wait_for(browser, "document.getElementById('said').textContent").startswith("Politeness")
-    served.figures["verdict"] = {"limit": "politeness", "sentence": "Politeness is the limit: 13 pages/s."}
-    wait_for(browser, "document.getElementById('verdict').textContent.includes('13 pages/s')", 3)
-    assert "12.5" in browser.execute_script("return document.getElementById('said').textContent")
-    served.figures["verdict"] = {"limit": "network", "sentence": "Nothing answers."}
-    wait_for(browser, "document.getElementById('said').textContent === 'Nothing answers.'", 3)
-    assert browser.execute_script("return document.getElementById('verdict').className") == "verdict bad"
+    assert wait_for(browser, "document.getElementById('spoken').textContent").startswith("Politeness")
+    spoken = "return document.getElementById('spoken').textContent"
+    headline = "Politeness limits this crawl, and its queue lasts 9 h."
+    served.figures["verdict"] = {"limit": "politeness", "sentence": "40 hosts.", "headline": headline}
+    wait_for(browser, f"document.getElementById('headline').textContent === '{headline}'", 3)
+    assert browser.execute_script(spoken) == "Politeness limits this crawl."
+    assert (
+        browser.execute_script("return document.querySelector('#headline em.waiting').textContent")
+        == "Politeness"
+    )
+    served.figures["verdict"] = {"limit": "network", "sentence": "x", "headline": "Nothing answers: 3 hosts."}
+    wait_for(browser, "document.getElementById('spoken').textContent === 'Nothing answers: 3 hosts.'", 3)
+    assert (
+        browser.execute_script("return document.querySelector('#headline em.failed').textContent")
+        == "Nothing answers"
+    )
 
 
 def test_the_page_can_be_used_by_keyboard(browser: Browser, page: Callable[..., Served]) -> None:
@@ -376,7 +414,8 @@ def test_the_page_can_be_used_by_keyboard(browser: Browser, page: Callable[..., 
         browser.switch_to.active_element.send_keys(Keys.TAB)
         active = browser.switch_to.active_element
         seen.append(active.get_attribute("id") or active.text or active.tag_name)
-    assert {"Speed", "load-top", "of", "slow"} <= set(seen)
+    assert {"Hosts", "OPIC explained", "by", "part", "of", "rows"} <= set(seen)
+    assert any(each.startswith("Order and cash") for each in seen)
     assert browser.execute_script(
         "return [...document.querySelectorAll('table')].every(each => each.caption)"
     )
@@ -389,7 +428,9 @@ def test_it_says_when_the_crawl_is_gone(browser: Browser, page: Callable[..., Se
     wait_for(
         browser, "document.getElementById('state').textContent.startsWith('The crawl is over: finished')"
     )
-    assert json.dumps(served.figures["pages"]["visited"]) in text(browser, "figures")
+    assert json.dumps(served.figures["pages"]["visited"]) in text(browser, "totals")
+    assert text(browser, "headline") == "Ended: finished. 10 pages wait."
+    assert "The job was in memory" in text(browser, "verdict")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -460,54 +501,90 @@ def test_a_tab_that_watches_for_long_does_not_grow(browser: Browser) -> None:
         made.close()
 
 
-def test_what_politeness_costs_the_order_where_cash_goes_and_what_was_dropped(
+def test_what_politeness_costs_the_order_and_what_was_dropped(
     browser: Browser, page: Callable[..., Served]
 ) -> None:
-    resize(browser, 1400, "light")
+    resize(browser, 1000, "light")
     total, dropped = 2**53 - 1, {"flood": 1234}
     ledger = {
         "total": total,
         "pages": total,
         "virtual": 0,
         "history": 0,
-        "turns": 0.5,
-        "convergence": 2.0,
+        "turns": 4.0,
+        "convergence": 0.25,
     }
-    ledger |= {"distributed": total // 2, "virtual_distributed": total // 4}
-    served = page(dropped=dropped, ledger=ledger, regret=1.25)
-    assert "in front queue 37, and the best of a host that is ready in 35: politeness costs 2 queues" in text(
-        browser, "regret"
+    ledger |= {"distributed": 4 * total, "virtual_distributed": total // 4}
+    served = page(dropped=dropped, ledger=ledger, regret=1.0)
+    assert "must wait for its host; the next one is worth 4 times less than it." in text(browser, "regret")
+    assert "worth 2 times less than the best that waited, on average." in text(browser, "regret")
+    cells = browser.execute_script(
+        "return [...document.querySelectorAll('#fronts i')].map(each => each.className)"
     )
-    assert "lay 1.25 front queues below the best" in text(browser, "regret-mean")
+    assert [n for n, each in enumerate(cells) if "best" in each] == [63 - 37]
+    assert [n for n, each in enumerate(cells) if "ready" in each] == [63 - 35]
+    open_sections(browser)
     assert "beyond AOPIC_LINK_FLOOD \u2013 dropped links" in text(browser, "refused")
     assert "1,234" in text(browser, "refused")
-    assert "0.5 times what pages hold" in text(browser, "flow")
-    served.figures |= {
-        "at": served.figures["at"] + 10,
-        "ledger": {**ledger, "distributed": total // 2 + total // 10},
-    }
-    wait_for(
-        browser,
-        "/0.6 times what pages hold, 1 % of it a second/.test(document.getElementById('flow').innerText)",
-        5,
-    )
-    browser.execute_script("document.getElementById('load-domains').click()")
-    wait_for(browser, "document.querySelectorAll('#map rect').length")
-    areas = browser.execute_script(
-        "return [...document.querySelectorAll('#map rect')].map(each => each.getAttribute('width') * each.getAttribute('height'))"
-    )
-    size = browser.execute_script("return document.getElementById('map').clientWidth") * 256
-    fetched = [100 // n for n in range(1, len(HOSTILE) + 1)] + [60]
-    for area, n in zip(areas, fetched, strict=True):
-        assert area == pytest.approx(size * n / sum(fetched), rel=1e-6)
+    assert "no importance would move by more than 25 %" in text(browser, "cash")
+    assert "4 times what pages hold" in text(browser, "ledger")
+    wait_for(browser, "document.querySelector('#domain-rows tbody tr')")
     assert "all others" in text(browser, "domain-rows")
-    shades = browser.execute_script(
-        "return [...document.querySelectorAll('#map rect')].map(each => Number(each.getAttribute('fill-opacity')))"
+    assert "took 12 % of all fetches (20) and brought 0.1 % of all importance; 900 wait." in text(
+        browser, "traps"
     )
-    average = 0.3 / 100 * sum(fetched)  # of the importance of a fetched page
-    assert shades[0] == pytest.approx(0.6 + 0.2 * math.log2(average), abs=0.01)
-    assert shades[-1] == 0.15 < min(shades[:-1])
-    assert f"\t{average:.2f}".rstrip("0") in text(browser, "domain-rows")
+    served.figures["ledger"] = {**ledger, "virtual": -5}
+    wait_for(
+        browser, "document.getElementById('cash').innerText.startsWith('5 units of cash are missing')", 5
+    )
+    assert_clean(browser)
+
+
+def test_one_speed_stands_everywhere_and_no_host_is_counted_twice(
+    browser: Browser, page: Callable[..., Served]
+) -> None:
+    """The speed of a minute in the tile and in the plot; 6 hosts that wait are not 12."""
+    resize(browser, 1000, "light")
+    served = page()
+    served.figures |= {"at": served.figures["at"] + 10}
+    wait_for(browser, "document.querySelector('#plot polyline.fetched')", 5)
+    label = browser.execute_script("return document.querySelector('#plot svg').getAttribute('aria-label')")
+    assert "Now: 12.5 pages a second of 20 that politeness allowed" in label
+    four = text(browser, "four")
+    assert four.startswith("12.5\n") or "\n12.5\n" in four
+    assert "over the last minute; politeness allowed 20" in four
+    assert "0 in flight, 0 ready, 6 waiting (6 gap)" in four
+    assert text(browser, "waits") == (
+        "Of 6 hosts with pages, 6 in memory must be left alone: 6 for the gap after a transfer. "
+        "The same 6 by time: 6 for up to 10 s."
+    )
+    for name in ("fetched", "allowed"):
+        heights = browser.execute_script(
+            "return document.querySelector('#plot polyline.' + arguments[0]).getAttribute('points')", name
+        )
+        assert len({each.partition(",")[2] for each in heights.split()}) == 1
+
+
+def test_hosts_are_found_sorted_and_say_why(browser: Browser, page: Callable[..., Served]) -> None:
+    resize(browser, 1000, "light")
+    page()
+    names = "[...document.querySelectorAll('#rows tbody th')].map(each => each.innerText)"
+    assert browser.execute_script(f"return {names}") == HOSTILE
+    browser.find_element("css selector", "#by option[value=queued]").click()
+    wait_for(browser, f"{names}[0] === 'queued.test'")
+    assert "as of the last commit" in text(browser, "rows-note")
+    press(browser, "#rows thead th:nth-child(3) button")
+    sizes = browser.execute_script(
+        "return [...document.querySelectorAll('#rows tbody tr')].map(each => Number(each.children[2].innerText.replace(',', '')))"
+    )
+    assert sizes == sorted(sizes, reverse=True)
+    assert browser.execute_script("return document.querySelectorAll('#rows th')[2].ariaSort") == "descending"
+    browser.find_element("id", "part").send_keys("evil\n")
+    wait_for(browser, f"{names}.length === 1")
+    press(browser, "#rows tbody button")
+    wait_for(browser, "document.querySelectorAll('#answer p').length > 3")
+    assert browser.execute_script("return document.getElementById('reply').open")
+    assert_accessible(browser)
     assert_clean(browser)
 
 
@@ -516,15 +593,16 @@ def test_what_an_operator_asks_and_how_relevant_pages_are(
 ) -> None:
     resize(browser, 400, "dark")
     served = page()
-    assert text(browser, "asked") == ""
+    assert text(browser, "orders") == ""
     assert browser.execute_script("return document.getElementById('topic').hidden")
     served.figures |= {
         "control": {"sentences": ["paused since noon: no page is requested", f"blocked: {HOSTILE[0]}"]},
         "topic": {"pages": 1000, "relevant": 400, "harvest": 0.4, "lately": 0.123},
     }
-    wait_for(browser, "document.querySelectorAll('#asked li').length === 2", 5)
-    assert HOSTILE[0] in text(browser, "asked")
-    assert "12.3 %" in text(browser, "figures")
+    wait_for(browser, "document.querySelectorAll('#orders li').length === 2", 5)
+    assert HOSTILE[0] in text(browser, "orders")
+    assert "12.3 %" in text(browser, "totals")
+    open_sections(browser)
     assert "12.3 % are relevant, and of all 40 %" in text(browser, "harvest")
     rows = [line.split("\t") for line in text(browser, "relevance").splitlines()]
     assert ["relevant", "400", ""] in rows
@@ -532,5 +610,5 @@ def test_what_an_operator_asks_and_how_relevant_pages_are(
     assert browser.execute_script("return document.documentElement.scrollWidth") == 400
     assert_accessible(browser)
     served.figures["control"] = {}
-    wait_for(browser, "!document.getElementById('asked').childNodes.length", 5)
+    wait_for(browser, "!document.getElementById('orders').childNodes.length", 5)
     assert_clean(browser)

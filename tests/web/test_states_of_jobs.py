@@ -104,7 +104,11 @@ def run(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize(
-    ("state", "said"), [("stopped", "was closed."), ("killed", "runs elsewhere, or its process died.")]
+    ("state", "said"),
+    [
+        ("stopped", "was closed (shutdown). The command"),
+        ("killed", "runs elsewhere, or its process died. If it"),
+    ],
 )
 def test_a_job_that_ended(jobs: Callable[[str, str], Path], state: str, said: str, store: str) -> None:
     job = jobs(state, store)
@@ -112,7 +116,8 @@ def test_a_job_that_ended(jobs: Callable[[str, str], Path], state: str, said: st
     assert known.pages.visited > 0
     with serve_job(FolderPlace(job)) as port:
         now = json.loads(get(port, "/api/v1/snapshot").text)
-        assert now["verdict"]["sentence"] == f"As of the last commit; the crawl {said}"
+        assert now["verdict"]["sentence"].startswith(f"As of the last commit; the crawl {said}")
+        assert now["verdict"]["sentence"].endswith(f"goes on where it was: {known.pages.queued} pages wait.")
         assert now["is_closed"] == (state == "stopped")
         for name in ("visited", "failed", "queued"):
             assert now["pages"][name] == getattr(known.pages, name)

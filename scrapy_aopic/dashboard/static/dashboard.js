@@ -1,22 +1,26 @@
 // Shows what /events sends. What a crawl has found (names, URLs) only ever becomes text: no markup is made of strings.
 
 const MOST_POINTS = 2200; // the server keeps 2,160
-const PLOT = { width: 1000, height: 224, left: 56, right: 12, top: 10, bottom: 24 }; // units of the picture
-const WINDOW = 9.5; // seconds, at least, that a speed in the plot is of
-const DUE = ["up to 1 s", "up to 10 s", "up to 1 min", "up to 10 min", "up to 1 h", "up to 1 day", "longer"];
+const N_FRONTS = 64;
+const DUE = ["1 s", "10 s", "1 min", "10 min", "1 h", "1 day", "longer"];
 const TIMES = ["10 ms", "30 ms", "0.1 s", "0.3 s", "1 s", "3 s", "10 s", "30 s", "longer"];
+
+// States of hosts with pages: figure, name, colour, meaning.
 const STATES = [
-  ["ready", "ready", "may be requested now"],
-  ["waiting", "waiting", "must be left alone for a time"],
-  ["in_flight", "in flight", "requested right now"],
-  ["gated", "gated", "share a domain or an address with others"],
-  ["locating", "locating", "address not known yet"],
-  ["late", "late", "domain over its budget"],
-  ["dry", "dry", "all queued pages in flight"],
-  ["shelved", "shelved", "on the disk: others are better"],
-  ["parked", "parked", "on the disk until their time"],
-  ["dead", "dead", "no longer waited for"],
+  ["in_flight", "in flight", "fetched", "requested right now"],
+  ["ready", "ready", "ready", "may be requested now"],
+  ["waiting", "waiting", "waiting", "must be left alone for a time"],
+  ["gated", "gated", "possible", "share a domain or an address with others"],
+  ["locating", "locating", "possible", "address not known yet"],
+  ["late", "late", "possible", "domain over its budget"],
+  ["dry", "dry", "possible", "all queued pages in flight"],
+  ["shelved", "shelved", "possible", "on the disk: others are better"],
+  ["parked", "parked", "possible", "on the disk until their time"],
+  ["dead", "dead", "failed", "no longer waited for"],
 ];
+const WAITS = { gap: "for the gap after a transfer", "crawl delay": "for the crawl delay of their robots.txt", errors: "after errors", down: "without a response" };
+const WAITS_BRIEFLY = { gap: "gap", "crawl delay": "crawl delay", errors: "after errors", down: "no response" };
+const COLOURS = { politeness: "waiting", control: "waiting", paused: "waiting", pause: "waiting", network: "failed", disk: "failed", machine: "failed", spider: "failed", connections: "fetched", none: "ready", done: "ready" };
 
 const DROPPED = {
   flood: "beyond AOPIC_LINK_FLOOD",
@@ -32,6 +36,8 @@ const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const few = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
 const count = (n) => (n === null || n === undefined ? "–" : whole.format(n));
 const number = (n) => (n === null || n === undefined ? "–" : Math.abs(n) >= 1000 ? whole.format(n) : few.format(n));
+const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
+const brief = (n) => (n >= 10000 ? compact : few).format(n); // on an axis
 const fine = new Intl.NumberFormat("en", { maximumFractionDigits: 3 });
 const percent = (part, of) => (of ? `${(part > 0.99 * of ? fine : few).format((100 * part) / of)} %` : "–");
 
@@ -63,7 +69,7 @@ function setText(id, text) {
   if (place.textContent !== text) place.textContent = text;
 }
 
-// Tables
+// Tables: a cell is a text or an element.
 
 function table(id, heads, rows, { empty = "None.", caption = "" } = {}) {
   const place = $(id);
@@ -72,11 +78,12 @@ function table(id, heads, rows, { empty = "None.", caption = "" } = {}) {
     return;
   }
   const made = element("table");
-  made.append(element("caption", caption || $(id).getAttribute("aria-label") || "", "hidden"));
+  made.append(element("caption", caption || place.getAttribute("aria-label") || "", "hidden"));
   const head = element("tr");
   for (const [text, kind] of heads) {
-    const cell = element("th", text, kind);
+    const cell = element("th", undefined, kind);
     cell.scope = "col";
+    cell.append(text);
     head.append(cell);
   }
   if (heads.some(([text]) => text)) {
@@ -87,8 +94,9 @@ function table(id, heads, rows, { empty = "None.", caption = "" } = {}) {
   for (const row of rows) {
     const line = element("tr");
     row.forEach((text, i) => {
-      const cell = element(i ? "td" : "th", text, heads[i][1]);
+      const cell = element(i ? "td" : "th", undefined, heads[i][1]);
       if (!i) cell.scope = "row";
+      cell.append(text);
       line.append(cell);
     });
     made.tBodies[0].append(line);
@@ -96,7 +104,7 @@ function table(id, heads, rows, { empty = "None.", caption = "" } = {}) {
   place.replaceChildren(made);
 }
 
-// Rows of [name, number, remark]; the length of a bar repeats the number beside it.
+// Rows of [name, number, remark, colour]; the length of a bar repeats the number beside it.
 function bars(id, caption, rows, { empty = "None." } = {}) {
   const place = $(id);
   if (!rows.length) {
@@ -107,8 +115,8 @@ function bars(id, caption, rows, { empty = "None." } = {}) {
   const made = element("table", undefined, "bars");
   made.append(element("caption", caption, "hidden"));
   const body = element("tbody");
-  for (const [name, n, remark] of rows) {
-    const line = element("tr");
+  for (const [name, n, remark, colour] of rows) {
+    const line = element("tr", undefined, colour);
     const head = element("th", name, "name");
     head.scope = "row";
     if (remark) head.append(element("span", ` – ${remark}`, "note"));
@@ -128,7 +136,7 @@ function bars(id, caption, rows, { empty = "None." } = {}) {
 
 const facts = (id, caption, rows) => table(id, [["", "name"], ["", "value"]], rows, { caption });
 
-// The plot
+// What is over time
 
 let points = [];
 
@@ -141,101 +149,16 @@ function svg(name, attributes, text) {
 
 function roundUp(n) {
   const step = 10 ** Math.floor(Math.log10(n));
-  return [1, 2, 5, 10].map((k) => k * step).find((k) => k >= n);
+  return [1, 1.5, 2, 3, 4, 5, 6, 8, 10].map((k) => k * step).find((k) => k >= n);
 }
 
 const clock = (at) => new Date(at * 1000).toLocaleTimeString("en-GB");
 const day = (at) => new Date(at * 1000).toLocaleDateString("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
 
-// Seconds between two points from which nothing ran between them.
-function pauseIn(list) {
-  const gaps = list.slice(1).map((point, i) => point.at - list[i].at).sort((a, b) => a - b);
-  return Math.max(30, 5 * (gaps[Math.floor(gaps.length / 2)] || 0));
-}
-
-// The points with the pages per second since about ten seconds before each, without those that have no such speed.
-function withSpeed(list) {
-  const counted = list.filter((point) => Number.isFinite(point["pages.visited"]) && Number.isFinite(point["pages.failed"]));
-  const pause = pauseIn(counted);
-  let j = 0;
-  return counted
-    .map((point, i) => {
-      while (j + 1 < i && point.at - counted[j + 1].at >= WINDOW) j += 1;
-      const before = counted[j];
-      const time = point.at - before.at;
-      if (i === 0 || time > pause) return null;
-      if (time < WINDOW) return Number.isFinite(point["rate.pages"]) ? point : null;
-      const done = point["pages.visited"] + point["pages.failed"] - before["pages.visited"] - before["pages.failed"];
-      return { ...point, "rate.pages": Math.max(done, 0) / time };
-    })
-    .filter(Boolean);
-}
-
-function draw() {
-  const known = withSpeed(points);
-  if (known.length < 2) {
-    $("plot").replaceChildren(element("p", "A plot needs two points; they come while a crawl runs.", "empty"));
-    $("legend").replaceChildren();
-    return;
-  }
-  const width = Math.max($("plot").clientWidth, 280);
-  const box = { ...PLOT, width };
-  const first = known[0].at;
-  const last = known[known.length - 1].at;
-  const fastest = Math.max(...known.map((point) => point["rate.pages"]), 0.1);
-  const top = roundUp(Math.max(fastest, ...known.map((point) => Math.min(point["hosts.ceiling"] || 0, 3 * fastest))));
-  const x = (at) => box.left + ((at - first) / (last - first || 1)) * (box.width - box.left - box.right);
-  const y = (n) => box.height - box.bottom - (Math.min(n, top) / top) * (box.height - box.top - box.bottom);
-  const label = `Pages per second from ${clock(first)} to ${clock(last)}; now ${number(known[known.length - 1]["rate.pages"])}`;
-  const picture = svg("svg", { viewBox: `0 0 ${width} ${box.height}`, role: "img", "aria-label": label });
-  for (let i = 0; i <= 4; i += 1) {
-    const value = (top * i) / 4;
-    picture.append(
-      svg("line", { class: "grid", x1: box.left, x2: width - box.right, y1: y(value), y2: y(value) }),
-      svg("text", { x: box.left - 6, y: y(value) + 4, "text-anchor": "end" }, number(value)),
-    );
-  }
-  const marks = width < 600 ? 2 : 4;
-  for (let i = 0; i <= marks; i += 1) {
-    const at = first + ((last - first) * i) / marks;
-    const anchor = i === 0 ? "start" : i === marks ? "end" : "middle";
-    picture.append(svg("text", { x: x(at), y: box.height - 6, "text-anchor": anchor }, (last - first > 86400 ? day : clock)(at)));
-  }
-  const pause = pauseIn(known);
-  const line = (name, className) => {
-    const runs = [];
-    let before;
-    for (const point of known.filter((each) => each[name] !== null && each[name] !== undefined)) {
-      if (!before || point.at - before.at > pause) runs.push([]);
-      runs[runs.length - 1].push(`${x(point.at).toFixed(1)},${y(point[name]).toFixed(1)}`);
-      before = point;
-    }
-    const drawn = runs.filter((run) => run.length > 1);
-    for (const run of drawn) picture.append(svg("polyline", { class: className, points: run.join(" ") }));
-    return drawn.length > 0;
-  };
-  const hasCeiling = line("hosts.ceiling", "two");
-  line("rate.pages", "one");
-  $("plot").replaceChildren(picture);
-  $("legend").replaceChildren(element("span", "pages/s, over ten seconds"));
-  if (hasCeiling) $("legend").append(element("span", "what politeness allows the hosts in memory", "two"));
-  if ($("points").closest("details").open) listPoints(known);
-}
-
-function listPoints(known) {
-  const every = Math.max(1, Math.floor(known.length / 60));
-  const rows = known.filter((_, i) => (known.length - 1 - i) % every === 0).reverse();
-  table(
-    "points",
-    [["time", "name"], ["pages/s", "n"], ["politeness allows", "n"], ["queued", "n"], ["connections", "n"]],
-    rows.map((point) => [clock(point.at), number(point["rate.pages"]), number(point["hosts.ceiling"]), count(point["pages.queued"]), count(point["connections.in_use"])]),
-  );
-}
-
 // The figure of a snapshot at a path, such as "pages.queued".
 const figure = (now, path) => path.split(".").reduce((part, name) => (part ? part[name] : part), now) ?? null;
 
-const POINT = ["at", "rate.pages", "hosts.ceiling", "pages.queued", "pages.visited", "pages.failed", "connections.in_use"];
+const POINT = ["at", "rate.pages", "rate.failed", "hosts.ceiling", "pages.queued", "hosts.ready", "hosts.waiting", "hosts.in_flight"];
 
 function addPoint(now) {
   const before = points[points.length - 1];
@@ -244,26 +167,129 @@ function addPoint(now) {
   if (points.length > MOST_POINTS) points = points.filter((_, i) => i % 2 || i > MOST_POINTS / 2);
 }
 
-// The whole page
+// Lists of points in each of which something ran all the time.
+function runsOf(list) {
+  const gaps = list.slice(1).map((point, i) => point.at - list[i].at).sort((a, b) => a - b);
+  const pause = Math.max(30, 5 * (gaps[Math.floor(gaps.length / 2)] || 0));
+  const runs = [];
+  list.forEach((point, i) => {
+    if (!i || point.at - list[i - 1].at > pause) runs.push([]);
+    runs[runs.length - 1].push(point);
+  });
+  return runs.filter((run) => run.length > 1);
+}
+
+const withPages = (point) => (point["hosts.ready"] || 0) + (point["hosts.waiting"] || 0) + (point["hosts.in_flight"] || 0);
+
+function draw() {
+  const known = points.filter((point) => Number.isFinite(point["rate.pages"]));
+  const runs = runsOf(known);
+  if (!runs.length) {
+    $("plot").replaceChildren(element("p", "A plot needs two points; they come while a crawl runs.", "empty"));
+    return;
+  }
+  const width = Math.max($("plot").clientWidth, 280);
+  const [left, right] = [52, 4];
+  const first = known[0].at;
+  const last = known[known.length - 1].at;
+  const x = (at) => left + ((at - first) / (last - first || 1)) * (width - left - right);
+  const values = (path) => known.map((point) => point[path] || 0);
+  const bands = [
+    { name: "pages a second", top: 18, height: 150, most: roundUp(Math.max(...values("rate.pages"), ...values("hosts.ceiling"), 0.1)) },
+    { name: "hosts", top: 196, height: 56, most: roundUp(Math.max(...known.map(withPages), 1)) },
+    { name: "pages queued", top: 280, height: 56, most: roundUp(Math.max(...values("pages.queued"), 1)) },
+  ];
+  const now = known[known.length - 1];
+  const label = `From ${clock(first)} to ${clock(last)}. Now: ${number(now["rate.pages"])} pages a second of ${number(now["hosts.ceiling"])} that politeness allowed, ${count(withPages(now))} hosts, ${count(now["pages.queued"])} pages queued`;
+  const picture = svg("svg", { viewBox: `0 0 ${width} 360`, height: 360, role: "img", "aria-label": label });
+  const at = ({ top, height, most }, n) => top + height - (Math.min(n, most) / most) * height;
+  for (const band of bands) {
+    picture.append(svg("text", { x: left, y: band.top - 6 }, band.name));
+    for (const part of band.height > 100 ? [0, 0.5, 1] : [0, 1]) {
+      const y = at(band, part * band.most);
+      picture.append(svg("line", { class: "grid", x1: left, x2: width - right, y1: y, y2: y }), svg("text", { x: left - 6, y: y + 4, "text-anchor": "end" }, brief(part * band.most)));
+    }
+  }
+  const path = (run, band, value) => run.map((point) => `${x(point.at).toFixed(1)},${at(band, value(point)).toFixed(1)}`);
+  const area = (run, band, low, high, className) =>
+    picture.append(svg("polygon", { class: `area ${className}`, points: [...path(run, band, high), ...path(run, band, low).reverse()].join(" ") }));
+  const line = (run, band, value, className) => picture.append(svg("polyline", { class: `line ${className}`, points: path(run, band, value).join(" ") }));
+  const of = (name) => (point) => point[name] || 0;
+  for (const run of runs) {
+    const [speed, hosts, queue] = bands;
+    area(run, speed, () => 0, of("rate.pages"), "speed");
+    const allowed = run.filter((point) => Number.isFinite(point["hosts.ceiling"]));
+    if (allowed.length > 1) line(allowed, speed, of("hosts.ceiling"), "allowed");
+    line(run, speed, of("rate.pages"), "fetched");
+    const [flight, ready] = [of("hosts.in_flight"), of("hosts.ready")];
+    area(run, hosts, () => 0, flight, "fetched");
+    area(run, hosts, flight, (point) => flight(point) + ready(point), "ready");
+    area(run, hosts, (point) => flight(point) + ready(point), withPages, "waiting");
+    line(run, queue, of("pages.queued"), "queued");
+  }
+  const marks = width < 600 ? 2 : 4;
+  for (let i = 0; i <= marks; i += 1) {
+    const instant = first + ((last - first) * i) / marks;
+    const anchor = i === 0 ? "start" : i === marks ? "end" : "middle";
+    picture.append(svg("text", { x: x(instant), y: 355, "text-anchor": anchor }, (last - first > 86400 ? day : clock)(instant)));
+  }
+  $("plot").replaceChildren(picture);
+  if ($("points").closest("details").open) listPoints(known);
+}
+
+function listPoints(known) {
+  const every = Math.max(1, Math.floor(known.length / 60));
+  const rows = known.filter((_, i) => (known.length - 1 - i) % every === 0).reverse();
+  table(
+    "points",
+    [["time", "name"], ["pages/s", "n"], ["politeness allowed", "n"], ["in flight", "n"], ["ready", "n"], ["waiting", "n"], ["queued", "n"]],
+    rows.map((point) => [clock(point.at), number(point["rate.pages"]), number(point["hosts.ceiling"]), ...["hosts.in_flight", "hosts.ready", "hosts.waiting", "pages.queued"].map((name) => count(point[name]))]),
+  );
+}
+
+// A small picture of the past of a figure, for the eye: numbers are in the table of the plot.
+function spark(value, className) {
+  const picture = svg("svg", { viewBox: "0 0 200 40", preserveAspectRatio: "none", "aria-hidden": "true" });
+  const known = points.filter((point) => Number.isFinite(value(point)));
+  if (known.length < 2) return picture;
+  const first = known[0].at;
+  const span = known[known.length - 1].at - first || 1;
+  const most = Math.max(...known.map(value)) || 1;
+  for (const run of runsOf(known)) {
+    const path = run.map((point) => `${((200 * (point.at - first)) / span).toFixed(1)} ${(38 - (36 * value(point)) / most).toFixed(1)}`);
+    const x = (point) => ((200 * (point.at - first)) / span).toFixed(1);
+    picture.append(svg("path", { class: className, d: `M${x(run[0])} 40L${path.join("L")}L${x(run[run.length - 1])} 40Z` }), svg("polyline", { class: className, points: path.join(" ") }));
+  }
+  return picture;
+}
+
+// The first screen
 
 let limit;
 
-function showVerdict(now) {
-  const sentence = now.verdict ? now.verdict.sentence : "";
-  const place = $("verdict");
-  place.hidden = !sentence;
-  setText("verdict", sentence);
-  place.classList.toggle("bad", Boolean(now.problem) || Boolean(now.verdict && ["network", "disk", "machine", "spider"].includes(now.verdict.limit)));
-  const kind = now.verdict ? now.verdict.limit : "";
-  if (kind !== limit) setText("said", sentence); // a screen reader is not interrupted by each new figure
+function showHead(now) {
+  const { limit: kind, headline, sentence } = now.verdict;
+  const text = headline || sentence || "No figures yet.";
+  if ($("headline").textContent !== text) {
+    const subject = /^.+?(?= limits? | has paused |[:.])/.exec(text)?.[0] ?? "";
+    $("headline").replaceChildren(element("em", subject, COLOURS[kind]), text.slice(subject.length));
+  }
+  setText("verdict", sentence === text ? "" : sentence);
+  if (kind !== limit) setText("spoken", text); // a screen reader is not interrupted by each new figure
   limit = kind;
+  const { forecast, rate } = now;
+  const end = forecast.seconds === null ? "No end in sight" : `About ${seconds(forecast.seconds)} to go`;
+  const growth = rate && rate.growth !== null ? ` The queue ${grows(rate.growth)}.` : "";
+  setText("forecast", now.is_live ? `${end}: ${forecast.because}.${forecast.because.includes("queue grows") ? "" : growth}` : "");
 }
+
+const grows = (n) => `${n < 0 ? "shrinks" : "grows"} by ${few.format(Math.abs(n))} pages for each page fetched`;
 
 // What an operator asks of the crawl (scrapy aopic control): nothing can be asked for here.
 function showControl({ control: { sentences } }) {
-  const place = $("asked");
-  if (place.dataset.said === sentences.join("\n")) return; // a screen reader hears it once
-  place.dataset.said = sentences.join("\n");
+  const place = $("orders");
+  if (place.dataset.shown === sentences.join("\n")) return; // a screen reader hears it once
+  place.dataset.shown = sentences.join("\n");
   if (!sentences.length) {
     place.replaceChildren();
     return;
@@ -273,35 +299,50 @@ function showControl({ control: { sentences } }) {
   place.replaceChildren(element("p", "Set by an operator, with scrapy aopic control:"), list);
 }
 
-function showTopic({ topic }) {
-  $("topic").hidden = !topic;
-  if (!topic) return;
-  setText(
-    "harvest",
-    topic.lately === null
-      ? `Of all pages that were read, ${percent(topic.harvest, 1)} are relevant.`
-      : `Of the last 500 pages that were read, ${percent(topic.lately, 1)} are relevant, and of all ${percent(topic.harvest, 1)}.`,
-  );
-  bars("relevance", "Pages that were read, by relevance", [
-    ["relevant", topic.relevant, ""],
-    ["not relevant, or duplicates", topic.pages - topic.relevant, ""],
-  ]);
+const hostsWithPages = (hosts) => STATES.reduce((sum, [key]) => sum + hosts[key], 0);
+const waitsOf = (hosts) => Object.entries(hosts.waits).sort((a, b) => b[1] - a[1]);
+
+function showFour(now) {
+  const { pages, hosts, rate, is_live: isLive } = now;
+  const done = pages.visited + pages.failed;
+  const minute = !rate ? "" : !isLive ? "in the minute before the last commit" : rate.seconds < 59 ? `over the first ${Math.round(rate.seconds)} s` : "over the last minute";
+  const reasons = waitsOf(hosts).map(([why, n]) => `${count(n)} ${WAITS_BRIEFLY[why] || why}`).join(", ");
+  const rows = [
+    ["pages a second", number(rate && rate.pages), rate ? `${minute}${hosts.ceiling === null ? "" : `; politeness allowed ${number(hosts.ceiling)}`}` : "no crawl runs", (point) => point["rate.pages"], "fetched"],
+    ["pages queued", count(pages.queued), rate && rate.growth !== null ? grows(rate.growth) : "", (point) => point["pages.queued"], "queued"],
+    ["hosts have pages", count(hostsWithPages(hosts)), `${count(hosts.in_flight)} in flight, ${count(hosts.ready)} ready, ${count(hosts.waiting)} waiting${reasons ? ` (${reasons})` : ""}`, withPages, "waiting"],
+    ["failed", rate && rate.failed !== null ? percent(rate.failed, rate.pages) : percent(pages.failed, done), rate && rate.failed !== null ? `${minute}; ${percent(pages.failed, done)} of all` : "of all pages fetched", (point) => (point["rate.pages"] ? (100 * point["rate.failed"]) / point["rate.pages"] : NaN), "failed"],
+  ];
+  const place = $("four");
+  place.classList.toggle("past", !isLive);
+  if (!place.children.length) {
+    place.append(
+      ...rows.map(([name]) => {
+        const box = element("div");
+        box.append(element("dt", name), element("dd", "", "value"), element("dd", "", "more"), element("dd", "", "spark"));
+        return box;
+      }),
+    );
+  }
+  rows.forEach(([, value, more, past, colour], i) => {
+    const [, number_, text, picture] = place.children[i].children;
+    number_.textContent = value;
+    text.textContent = more;
+    picture.replaceChildren(spark(past, colour));
+  });
 }
 
-function showFigures(now) {
+function showTotals(now) {
   const { pages, hosts, rate, connections } = now;
   const rows = [
-    ["pages/s (1 min)", rate ? number(rate.pages) : "–"],
     ["visited", count(pages.visited)],
     ["failed", count(pages.failed)],
-    ["queued", count(pages.queued)],
     ["hosts", count(hosts.known)],
-    ["downloads", connections ? `${count(connections.in_use)} of ${count(connections.limit)}` : "–"],
-    ["in callbacks", connections ? count(connections.callbacks) : "–"],
-    ["traffic", rate ? `${bytes(rate.bytes)}/s` : "–"],
   ];
+  if (connections) rows.push(["downloads", `${count(connections.in_use)} of ${count(connections.limit)}`], ["in callbacks", count(connections.callbacks)]);
+  if (rate && rate.bytes !== null) rows.push(["traffic", `${bytes(rate.bytes)}/s`]);
   if (now.topic && now.topic.lately !== null) rows.push(["relevant lately", percent(now.topic.lately, 1)]);
-  boxes("figures", rows);
+  boxes("totals", rows);
 }
 
 // A row of figures, each a name and a text.
@@ -321,100 +362,218 @@ function boxes(id, rows) {
   });
 }
 
-function showForecast({ forecast, rate }) {
-  const end = forecast.seconds === null ? "No end in sight" : `About ${seconds(forecast.seconds)} to go`;
-  const growth = rate && rate.growth !== null ? ` The queue ${rate.growth < 0 ? "shrinks" : "grows"} by ${few.format(Math.abs(rate.growth))} pages a page.` : "";
-  setText("forecast", `${end}: ${forecast.because}.${forecast.because.includes("queue grows") ? "" : growth}`);
+// Front queues: 63 holds the most cash.
+
+function showFronts(now) {
+  const { front_queues: fronts, ready_queues: ready } = now.hosts;
+  const highest = (queues) => Math.max(-1, ...Object.keys(queues).map(Number));
+  const [best, bestReady] = [highest(fronts), highest(ready)];
+  const most = Math.log10(1 + Math.max(1, ...Object.values(fronts)));
+  const place = $("fronts");
+  if (!place.children.length) place.append(...Array.from({ length: N_FRONTS }, () => element("i")));
+  [...place.children].forEach((cell, i) => {
+    const level = N_FRONTS - 1 - i;
+    const n = fronts[level] || 0;
+    cell.className = `${n ? "some" : ""} ${ready[level] ? "ready" : ""} ${level === best ? "best" : ""}`;
+    cell.style.setProperty("--shade", (0.3 + (0.7 * Math.log10(1 + n)) / most).toFixed(2));
+    cell.title = `front queue ${level}: ${count(n)} hosts, ${count(ready[level] || 0)} ready`;
+  });
+  place.setAttribute("aria-label", Object.keys(fronts).length ? `Hosts by front queue: ${Object.entries(fronts).map(([level, n]) => [Number(level), n]).sort((a, b) => b[0] - a[0]).map(([level, n]) => `${level}: ${n}`).join(", ")}` : "No host in memory has pages");
+  const worse = (queues) => (queues < 0.5 ? "worth about as much as" : `worth ${number(2 ** queues)} times less than`);
+  const parts = [];
+  if (best < 0) parts.push("No host in memory has pages that wait.");
+  else if (!now.is_live) parts.push("Hosts that were in memory; the framed queue is that of the best page.");
+  else if (bestReady < 0) parts.push("The best page (framed) waits, as no host is ready.");
+  else parts.push(best === bestReady ? "The best page (framed) is next: its host is ready." : `The best page (framed) must wait for its host; the next one is ${worse(best - bestReady)} it.`);
+  if (now.regret !== null) {
+    parts.push(`The last thousand fetched pages were ${worse(now.regret)} the best that waited, on average.`);
+  }
+  setText("regret", parts.join(" "));
 }
+
+// Hosts
 
 function showHosts(now) {
   const { hosts } = now;
-  bars("states", "Hosts by state", STATES.filter(([key]) => hosts[key]).map(([key, name, remark]) => [name, hosts[key], remark]));
-  const waits = Object.entries(hosts.waits).map(([name, n]) => [name, n, "reason"]);
-  const due = hosts.due_in.map((n, i) => [DUE[i], n, ""]).filter((row) => row[1]);
-  bars("waits", "Waiting hosts in memory by reason, and by time", [...waits, ...due], { empty: "No host in memory waits." });
-  const heads = [["host", "name"], ["state", ""], ["transfer", "n"], ["wait", "n"], ["queued", "n"]];
-  const row = (host) => [host.name, host.why ? `${host.state}: ${host.why}` : host.state, seconds(host.transfer), host.wait ? seconds(host.wait) : "–", count(host.queued)];
-  for (const name of ["slow", "waiting"]) table(name, heads, now[name].map(row));
-  table(
-    "failing",
-    [["host", "name"], ["state", ""], ["errors", "n"], ["wait", "n"], ["queued", "n"]],
-    now.failing.map((host) => [host.name, host.state, count(host.errors), host.wait ? seconds(host.wait) : "–", count(host.queued)]),
+  const all = hostsWithPages(hosts);
+  const some = STATES.filter(([key]) => hosts[key]);
+  $("states").replaceChildren(
+    ...some.map(([key, , colour]) => {
+      const part = element("i", undefined, colour);
+      part.style.flex = `${hosts[key]} 1 0`;
+      return part;
+    }),
   );
+  $("states").setAttribute("aria-label", `Hosts that have pages: ${some.map(([key, name]) => `${count(hosts[key])} ${name}`).join(", ") || "none"}`);
+  $("states-legend").replaceChildren(
+    ...some.map(([key, name, colour, meaning]) => {
+      const part = element("span", `${count(hosts[key])} ${name}`, colour === "fetched" ? "flight" : colour);
+      part.title = meaning;
+      return part;
+    }),
+  );
+  const reasons = waitsOf(hosts);
+  const n = reasons.reduce((sum, [, each]) => sum + each, 0);
+  const due = hosts.due_in.map((each, i) => [each, DUE[i]]).filter(([each]) => each);
+  setText(
+    "waits",
+    n
+      ? `Of ${count(all)} hosts with pages, ${count(n)} in memory must be left alone: ${reasons.map(([why, each]) => `${count(each)} ${WAITS[why] || why}`).join(", ")}. The same ${count(n)} by time: ${due.map(([each, until]) => (until === "longer" ? `${count(each)} for longer` : `${count(each)} for up to ${until}`)).join(", ")}.`
+      : `Of ${count(all)} hosts with pages, none in memory must be left alone.`,
+  );
+  if (!isAsked()) listHosts(now[$("by").value] || [], "Of hosts in memory, as of now.");
 }
 
+// Hosts that the figures do not have are asked for: all hosts, by pages or by name.
+const isAsked = () => ["queued", "fetched"].includes($("by").value) || Boolean($("part").value.trim());
+let sorted = null; // column and direction, as long as nobody has chosen another list
+let listed = [];
+
+function hostState({ state, wait, why }) {
+  const colour = (STATES.find(([, name]) => name === state) || [])[2] || "possible";
+  return element("span", wait ? `${seconds(wait)}${why ? `: ${why}` : ""}` : state, `state ${colour}`);
+}
+
+const HOST_COLUMNS = [
+  ["host", "name", (host) => host.name, (host) => opener(host.name)],
+  ["now", "", (host) => host.wait, hostState],
+  ["fetched", "n", (host) => host.visited, (host) => count(host.visited)],
+  ["queued", "n", (host) => host.queued, (host) => count(host.queued)],
+  ["transfer", "n", (host) => host.transfer, (host) => (host.transfer ? seconds(host.transfer) : "–")],
+  ["errors", "n", (host) => host.errors, (host) => (host.errors ? count(host.errors) : "–")],
+];
+
+function listHosts(hosts, note) {
+  listed = hosts;
+  setText("rows-note", note);
+  if ($("rows").contains(document.activeElement)) return; // who is on a name stays there
+  listRows();
+}
+
+function listRows() {
+  const rows = [...listed];
+  if (sorted) {
+    const value = HOST_COLUMNS[sorted.column][2];
+    rows.sort((a, b) => sorted.sign * (value(a) < value(b) ? -1 : value(a) > value(b) ? 1 : 0));
+  }
+  const heads = HOST_COLUMNS.map(([name, kind], column) => {
+    const button = element("button", name, "plain");
+    button.type = "button";
+    button.addEventListener("click", () => {
+      sorted = { column, sign: sorted && sorted.column === column ? -sorted.sign : column ? -1 : 1 };
+      listRows();
+      $("rows").querySelectorAll("th button")[column]?.focus();
+    });
+    return [button, kind];
+  });
+  table("rows", heads, rows.map((host) => HOST_COLUMNS.map((column) => column[3](host))), { empty: "None." });
+  if (sorted) $("rows").querySelectorAll("thead th")[sorted.column]?.setAttribute("aria-sort", sorted.sign > 0 ? "ascending" : "descending");
+}
+
+async function findHosts() {
+  sorted = null;
+  if (!isAsked()) {
+    if (latest) listHosts(latest[$("by").value] || [], "Of hosts in memory, as of now.");
+    return;
+  }
+  setText("rows-note", "Looking at all hosts …");
+  const { hosts, problem } = await ask(`/api/v1/hosts?by=${$("by").value}&find=${encodeURIComponent($("part").value)}`);
+  listHosts(hosts || [], problem || `The first ${count(hosts.length)} of all hosts of the job, as of the last commit at ${clock(Date.now() / 1000)}.`);
+}
+
+$("look-up").addEventListener("submit", (event) => {
+  event.preventDefault();
+  findHosts();
+});
+$("by").addEventListener("change", findHosts);
+
+// A button that says why something is or is not crawled.
+function opener(name) {
+  const button = element("button", name, "plain");
+  button.type = "button";
+  button.addEventListener("click", () => answer(name));
+  return button;
+}
+
+let shownFailures = "";
+
+function showFailures(now) {
+  const { failures, pages, is_live: isLive } = now;
+  setText("failed-note", isLive ? "The latest three of each cause in this run." : "Of a crawl that runs; scrapy aopic status JOBDIR counts those of a stored job by cause.");
+  const key = JSON.stringify(failures);
+  if (key === shownFailures || $("failed").contains(document.activeElement)) return;
+  shownFailures = key;
+  $("failed").replaceChildren(
+    ...failures.map(({ at, url, cause, is_over: isOver }) => {
+      const item = element("li");
+      const place = element("code");
+      place.append(opener(url));
+      item.append(element("b", cause), element("span", ` at ${clock(at)}${isOver ? "" : ", waits for another try"}`), place);
+      return item;
+    }),
+  );
+  if (!failures.length) $("failed").replaceChildren(element("li", pages.failed ? "None since the page was opened, or this run began." : "None.", "empty"));
+}
+
+// Sections that open
+
+function showTopic({ topic }) {
+  $("topic").hidden = !topic;
+  if (!topic) return;
+  setText("topic-brief", topic.lately === null ? `${percent(topic.harvest, 1)} relevant` : `${percent(topic.lately, 1)} relevant lately`);
+  setText(
+    "harvest",
+    topic.lately === null
+      ? `Of all pages that were read, ${percent(topic.harvest, 1)} are relevant.`
+      : `Of the last 500 pages that were read, ${percent(topic.lately, 1)} are relevant, and of all ${percent(topic.harvest, 1)}.`,
+  );
+  bars("relevance", "Pages that were read, by relevance", [
+    ["relevant", topic.relevant, ""],
+    ["not relevant, or duplicates", topic.pages - topic.relevant, "", "possible"],
+  ]);
+}
+
+const GOOD = ["page", "redirect", "duplicate", "not modified"];
+
 function showOutcomes(now) {
-  const sorted = (object) => Object.entries(object).sort((a, b) => b[1] - a[1]);
-  bars("classes", "Visits by outcome", sorted(now.outcomes), { empty: "No visit has ended." });
-  const rows = sorted(now.refused).map(([name, n]) => [name, n, "refused URLs"]);
+  const rows = (object) => Object.entries(object).sort((a, b) => b[1] - a[1]);
+  const outcomes = rows(now.outcomes);
+  setText("outcomes-brief", outcomes.slice(0, 4).map(([name, n]) => `${count(n)} ${name}`).join(", "));
+  bars("classes", "Visits by outcome", outcomes.map(([name, n]) => [name, n, "", GOOD.includes(name) ? "" : "failed"]), { empty: "No visit has ended." });
   bars("refused", "URLs that were refused, and pages that were put back", [
-    ...rows,
-    ...sorted(now.deferred).map(([name, n]) => [name, n, "put back"]),
-    ...sorted(now.dropped || {}).map(([name, n]) => [DROPPED[name] || name, n, "dropped links"]),
+    ...rows(now.refused).map(([name, n]) => [name, n, "refused URLs", "possible"]),
+    ...rows(now.deferred).map(([name, n]) => [name, n, "put back", "possible"]),
+    ...rows(now.dropped || {}).map(([name, n]) => [DROPPED[name] || name, n, "dropped links", "possible"]),
   ]);
 }
 
 function showOrder(now) {
   const { ledger } = now;
-  const turns = ledger.turns;
+  const { turns } = ledger;
+  const missing = ledger.total - ledger.pages - ledger.virtual;
+  setText("order-brief", missing ? "cash is missing" : turns > 0 ? `all cash was spent ${number(turns)} times` : "no cash has been spent");
   setText(
     "cash",
-    turns > 0
-      ? `The cash of all pages has been spent ${number(turns)} times, which bounds the residual of each importance by ${number(ledger.convergence)}.`
-      : "No cash has been spent yet.",
+    missing
+      ? `${whole.format(missing)} units of cash are missing, which is a fault of the package: scrapy aopic check JOBDIR says more, and please report it.`
+      : turns > 0
+        ? `Estimates settle as cash is spent. All of it was spent ${number(turns)} times: if it was all spent once more, no importance would move by more than ${percent(1, turns)}. Should the crawl end at a value of yours, set AOPIC_MIN_CONVERGENCE.`
+        : "Estimates settle as cash is spent; none has been spent yet.",
   );
-  const drift = ledger.total - ledger.pages - ledger.virtual;
+  const part = (units) => (ledger.pages ? `${number(units / ledger.pages)} times what pages hold` : "–");
   facts("ledger", "The ledger", [
-    ["order", now.order],
-    ["cash of pages", percent(ledger.pages, ledger.total)],
-    ["cash of the virtual page", percent(ledger.virtual, ledger.total)],
-    ["cash that is missing", drift ? `${whole.format(drift)} units` : "none"],
+    ["order of the pages", now.order],
     ["average time in the queue", seconds(now.queue_seconds)],
-  ]);
-  showFlow(now);
-  const ready = now.hosts.ready_queues || {};
-  const highest = (queues) => Math.max(...Object.keys(queues).map(Number));
-  const best = highest(now.hosts.front_queues);
-  const bestReady = highest(ready);
-  setText(
-    "regret",
-    best < 0 || !now.is_live
-      ? ""
-      : bestReady < 0
-        ? `The best page in memory waits in front queue ${best}; no host is ready.`
-        : best === bestReady
-          ? `The best page in memory is of a host that is ready: the order is that of importance.`
-          : `The best page in memory waits in front queue ${best}, and the best of a host that is ready in ${bestReady}: politeness costs ${best - bestReady} ${best - bestReady === 1 ? "queue" : "queues"} now.`,
-  );
-  setText(
-    "regret-mean",
-    now.regret === null || now.regret === undefined
-      ? ""
-      : `The last thousand pages in flight, or so, lay ${few.format(now.regret)} front queues below the best that waited in memory, on average: 0 would be the order of importance, and the rest is what politeness costs it.`,
-  );
-  const fronts = Object.entries(now.hosts.front_queues).map(([level, n]) => [Number(level), n]);
-  fronts.sort((a, b) => b[0] - a[0]);
-  bars("fronts", "Hosts in memory by front queue", fronts.map(([level, n]) => [`front queue ${level}`, n, ready[level] ? `${count(ready[level])} ready` : ""]));
-}
-
-// What was spent between two snapshots, a second; the first of them is half a minute old at most.
-const FLOW_WINDOW = 30; // seconds
-let flows = [];
-
-function showFlow({ at, ledger, is_live: isLive }) {
-  flows = flows.filter((each) => at - each.at <= FLOW_WINDOW && each.at < at);
-  const before = flows[0];
-  flows.push({ at, pages: ledger.distributed, virtual: ledger.virtual_distributed });
-  const turns = (units) => (ledger.pages ? `${number(units / ledger.pages)} times what pages hold` : "–");
-  const speed = (now, then) => (before && isLive ? `, ${percent((now - then) / (at - before.at), ledger.pages)} of it a second` : "");
-  facts("flow", "Cash flow", [
-    ["pages to links and the virtual page", `${turns(ledger.distributed)}${speed(ledger.distributed, before && before.pages)}`],
-    ["virtual page to pages", `${turns(ledger.virtual_distributed)}${speed(ledger.virtual_distributed, before && before.virtual)}`],
+    ["cash of pages that wait or were fetched", percent(ledger.pages, ledger.total)],
+    ["cash of the virtual page, for pages that are still to be found", percent(ledger.virtual, ledger.total)],
+    ["spent by pages, on links and the virtual page", part(ledger.distributed)],
+    ["spent by the virtual page, on pages", part(ledger.virtual_distributed)],
   ]);
 }
 
 function showStore(now) {
   const { store, machine, transfers } = now;
+  setText("store-brief", [machine && `${bytes(machine.memory)} of memory`, `${bytes(store.size_bytes)} stored`].filter(Boolean).join(", "));
   const rows = [
     ["job", store.name || "in memory"],
     ["size", bytes(store.size_bytes)],
@@ -445,13 +604,13 @@ function showStore(now) {
 // A job in shards: what all workers do together, which no worker knows by itself.
 
 const JOB_EVERY = 5000; // milliseconds
-const OF_STORES = ["hosts", "outcomes", "lists", "order", "store"]; // sections without figures if no store was read
+const OF_STORES = ["queue", "hosts", "failures", "outcomes", "order", "store"]; // sections without figures if no store was read
 let jobDue = 0;
 
 async function showShards(now) {
   const isOne = now.shards.n < 2;
   $("job").hidden = isOne;
-  $("job-figures").hidden = !isOne && !now.is_live; // they are on top of the page
+  $("job-figures").hidden = !isOne && !now.is_live; // they are above
   for (const id of OF_STORES) $(id).hidden = now.counted_since === null;
   if (isOne || Date.now() < jobDue) return;
   jobDue = now.is_live ? Date.now() + JOB_EVERY : 0;
@@ -468,7 +627,7 @@ async function showShards(now) {
       : `${count(shards.held)} of ${count(shards.n)} shards are crawled by ${count(shards.alive)} ${shards.alive === 1 ? "worker" : "workers"}. ${now.is_live ? `All other sections are of the ${count(now.shards.held)} shards of this worker.` : "What limits a worker is in its own dashboard."}`,
   );
   boxes("job-figures", [
-    ["pages/s (1 min)", number(job.rate && job.rate.pages)],
+    ["pages a second", number(job.rate && job.rate.pages)],
     ["visited", count(job.pages.visited)],
     ["failed", count(job.pages.failed)],
     ["queued", count(job.pages.queued)],
@@ -488,26 +647,32 @@ async function showShards(now) {
   );
 }
 
+let latest = null;
+
 function show(now) {
+  latest = now;
   const name = now.spider || now.store.name || "crawl";
   setText("title", name);
   document.title = `${name} – crawl`;
-  const at = clock(now.at);
   const state = $("state");
   state.classList.toggle("bad", Boolean(now.problem));
-  setText("state", now.problem || (now.is_live ? "Running" : `As of the last commit, ${new Date(now.at * 1000).toLocaleDateString("en-CA")} ${at}`));
-  showVerdict(now);
+  state.classList.toggle("live", now.is_live && !now.problem);
+  const running = now.started_at === null ? "" : ` for ${seconds(Math.max(0, Math.round(now.at - now.started_at)))}`;
+  setText("state", now.problem || (now.is_live ? `Running${running}` : `As of the last commit, ${new Date(now.at * 1000).toLocaleDateString("en-CA")} ${clock(now.at)}`));
+  addPoint(now);
+  showHead(now);
   showShards(now);
   showControl(now);
-  showFigures(now);
-  showTopic(now);
-  showForecast(now);
+  showFour(now);
+  showTotals(now);
+  draw();
+  showFronts(now);
   showHosts(now);
+  showFailures(now);
+  showTopic(now);
   showOutcomes(now);
   showOrder(now);
   showStore(now);
-  addPoint(now);
-  draw();
 }
 
 // Questions
@@ -521,89 +686,68 @@ async function ask(path) {
   }
 }
 
-$("load-top").addEventListener("click", async () => {
+async function answer(of) {
+  setText("reply-of", of);
+  setText("answer", "Looking …");
+  if (!$("reply").open) $("reply").showModal();
+  const { problem, kind, sentences = [] } = await ask(`/api/v1/why?of=${encodeURIComponent(of)}`);
+  $("answer").replaceChildren(...(problem ? [problem] : [`${kind[0].toUpperCase()}${kind.slice(1)}.`, ...sentences]).map((text) => element("p", text)));
+}
+
+$("ask").addEventListener("submit", (event) => {
+  event.preventDefault();
+  answer($("of").value);
+});
+
+// What takes a look at the whole store is looked up when its section opens.
+function whenOpened(id, load) {
+  $(id).addEventListener("toggle", () => {
+    if ($(id).open) load();
+  });
+}
+
+whenOpened("top", async () => {
   setText("top-note", "Looking at all pages …");
   const { pages, problem } = await ask("/api/v1/top");
-  setText("top-note", problem || `As of ${clock(Date.now() / 1000)}.`);
+  setText("top-note", problem || `as of ${clock(Date.now() / 1000)}`);
   if (pages) {
     table(
       "pages",
       [["page", "name"], ["importance", "n"], ["visits", "n"], ["state", ""]],
-      pages.map((page) => [page.url, number(page.importance), count(page.visits), page.state]),
+      pages.map((page) => [opener(page.url), number(page.importance), count(page.visits), page.state]),
       { empty: "No page is known." },
     );
   }
 });
 
-// Rectangles whose areas are as the numbers, each as square as can be (Bruls, Huizing and van Wijk, 2000).
-function squarified(numbers, width, height) {
-  const all = numbers.reduce((sum, n) => sum + n, 0);
-  const boxes_ = [];
-  let [x, y, w, h] = [0, 0, width, height];
-  let rest = numbers.map((n) => (n * width * height) / all);
-  const worst = (row, side) => {
-    const sum = row.reduce((a, b) => a + b, 0);
-    return Math.max((side * side * Math.max(...row)) / (sum * sum), (sum * sum) / (side * side * Math.min(...row)));
-  };
-  while (rest.length) {
-    const side = Math.min(w, h);
-    let n = 1;
-    while (n < rest.length && worst(rest.slice(0, n + 1), side) <= worst(rest.slice(0, n), side)) n += 1;
-    const row = rest.slice(0, n);
-    const thick = row.reduce((a, b) => a + b, 0) / side;
-    let along = 0;
-    for (const area of row) {
-      const long = area / thick;
-      boxes_.push(w >= h ? [x, y + along, thick, long] : [x + along, y, long, thick]);
-      along += long;
-    }
-    if (w >= h) [x, w] = [x + thick, w - thick];
-    else [y, h] = [y + thick, h - thick];
-    rest = rest.slice(n);
-  }
-  return boxes_;
-}
-
-$("load-domains").addEventListener("click", async () => {
+whenOpened("domains", async () => {
   setText("domains-note", "Looking at all hosts …");
   const { domains, traps, problem } = await ask("/api/v1/domains");
-  const known = domains && domains.some((row) => row.importance !== null && row.importance !== undefined);
-  setText("domains-note", problem || `As of ${clock(Date.now() / 1000)}. Areas are fetched pages${known ? "; the stronger the colour, the more important these are" : ""}.`);
+  setText("domains-note", problem || `as of ${clock(Date.now() / 1000)}`);
   if (!domains) return;
+  $("traps").replaceChildren(
+    ...traps.map((trap) => {
+      const item = element("li");
+      const pattern = element("code");
+      pattern.append(element("b", trap.pattern));
+      item.append(
+        pattern,
+        `took ${percent(trap.visited_part, 1)} of all fetches (${count(trap.visited)}) and brought ${percent(trap.brought_part, 1)} of all importance; ${count(trap.queued)} wait. `,
+        element("code", trap.command),
+      );
+      return item;
+    }),
+  );
+  if (!traps.length) $("traps").replaceChildren(element("li", "None.", "empty"));
   // How important a fetched page is, of the average: 1 is that of the whole crawl.
   const fetched = domains.reduce((sum, row) => sum + row.visited, 0);
-  const worth = (row) => (known && row.visited ? (row.importance * fetched) / row.visited : null);
-  const name = (row) => row.domain || "all others";
-  const drawn = domains.filter((row) => row.visited > 0);
-  const size = { width: $("map").clientWidth, height: 256 };
-  const picture = svg("svg", { viewBox: `0 0 ${size.width} ${size.height}`, "aria-hidden": "true" });
-  squarified(drawn.map((row) => row.visited), size.width, size.height).forEach(([x, y, w, h], i) => {
-    const value = worth(drawn[i]);
-    const shade = value === null ? 1 : Math.min(Math.max(0.6 + 0.2 * Math.log2(value || 0.01), 0.15), 1); // half as important: a fifth paler
-    picture.append(svg("rect", { x, y, width: w, height: h, "fill-opacity": shade.toFixed(2) }));
-    const text = name(drawn[i]).slice(0, Math.floor((w - 10) / 7));
-    if (h > 18 && text.length > 3) picture.append(svg("text", { x: x + 6, y: y + 16 }, text));
-  });
-  $("map").replaceChildren(...(drawn.length ? [picture] : []));
+  const worth = (row) => (row.importance !== null && row.visited ? (row.importance * fetched) / row.visited : null);
   table(
     "domain-rows",
-    [["domain", "name"], ["fetched", "n"], ["queued", "n"], ["hosts", "n"], ["importance a fetch, of average", "n"]],
-    domains.map((row) => [name(row), count(row.visited), count(row.queued), count(row.hosts), number(worth(row))]),
+    [["domain", "name"], ["fetched", "n"], ["of all fetches", "n"], ["queued", "n"], ["hosts", "n"], ["importance a fetch, of average", "n"]],
+    domains.map((row) => [row.domain || "all others", count(row.visited), percent(row.visited, fetched), count(row.queued), count(row.hosts), number(worth(row))]),
     { empty: "No host is known." },
   );
-  $("trapped").hidden = !(traps && traps.length);
-  table(
-    "traps",
-    [["host", "name"], ["queued", "n"], ["fetched", "n"], ["", ""]],
-    (traps || []).map((row) => [row.host, count(row.queued), count(row.visited), row.is_late ? "its domain is over its budget" : ""]),
-  );
-});
-
-$("ask").addEventListener("submit", async (event) => {
-  event.preventDefault();
-  setText("answer", "Looking …");
-  const { problem, kind, sentences = [] } = await ask(`/api/v1/why?of=${encodeURIComponent($("of").value)}`);
-  $("answer").replaceChildren(...(problem ? [problem] : [`${kind[0].toUpperCase()}${kind.slice(1)}.`, ...sentences]).map((text) => element("p", text)));
 });
 
 $("points").closest("details").addEventListener("toggle", draw);
@@ -622,12 +766,21 @@ async function begin() {
   });
   source.addEventListener("bye", (event) => {
     source.close();
-    setText("state", `The crawl is over: ${JSON.parse(event.data).reason}. These are its last figures.`);
+    const { reason } = JSON.parse(event.data);
+    $("state").classList.remove("live");
+    setText("state", `The crawl is over: ${reason}. These are its last figures.`);
+    if (!latest || !latest.is_live) return;
+    const job = latest.store.name;
+    setText("headline", `Ended: ${reason}. ${count(latest.pages.queued)} pages wait.`);
+    setText("spoken", $("headline").textContent);
+    setText("forecast", "");
+    setText("verdict", job ? `The command that started it, with the same job folder, goes on where it was. To look at it meanwhile: scrapy aopic dashboard ${job}` : "The job was in memory, and is gone.");
   });
   source.addEventListener("error", () => {
     clearTimeout(waits);
     waits = setTimeout(() => {
       setText("state", source.readyState === EventSource.CLOSED ? "Not connected: the token is not that of this run, or too many pages are watching. Reload to try again." : "No connection to the crawl; trying again.");
+      $("state").classList.remove("live");
       $("state").classList.add("bad");
     }, 500);
   });
