@@ -17,7 +17,7 @@
   const share = (part, digits = 1) => `${(100 * part).toFixed(digits)} %`;
   /** *text* with characters that are invisible, or turn the direction of writing, as their numbers. */
   const visible = (text) => text.replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, (each) => `\\u{${each.codePointAt(0).toString(16)}}`);
-  const plural = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;
+  const plural = (n, one, many = `${one}s`) => `${count(n)} ${Number(n) === 1 ? one : many}`;
 
   // -- elements
 
@@ -145,9 +145,9 @@
   const BESIDE = [["end", -23, -3, 11], ["middle", 0, -37, -24], ["start", 23, -3, 11], ["start", 23, -3, 11], ["middle", 0, 32, 45], ["end", -23, -3, 11]];
   const BEND = 0.1;
 
-  /** A picture of a web of six, with cash, histories and the virtual page, in which coins travel. */
+  /** A picture of a web of six, with cash, histories and maybe the virtual page, in which coins travel. */
   class SixPages {
-    constructor(label, links, visit) {
+    constructor(label, links, visit, { hasVault, gone }) {
       const [defs, head] = arrowhead();
       this.edges = new Map();
       const edges = links.flatMap((targets, page) => targets.map((target) => {
@@ -155,6 +155,7 @@
         this.edges.set(`${page}>${target}`, edge);
         return edge;
       }));
+      const dotted = gone.map(([page, target]) => svg("path", { class: "edge gone", d: edgePath(SIX[page], SIX[target], 19, BEND) }));
       this.pages = SIX.map(([x, y], page) => svg("g", {
         role: "button", tabindex: 0, transform: `translate(${x} ${y})`,
         click: () => visit(page),
@@ -168,8 +169,8 @@
       this.vault = svg("rect", { class: "vault", x: VAULT[0] - 46, y: VAULT[1] - 21, width: 92, height: 42, rx: 8 });
       this.vaultText = svg("text", { class: "vault-text", x: VAULT[0], y: VAULT[1] + 13 });
       this.coins = svg("g", {});
-      this.element = svg("svg", { viewBox: "0 0 360 302", role: "group", "aria-label": label }, defs, edges,
-        this.vault, svg("text", { class: "vault-text", x: VAULT[0], y: VAULT[1] - 3 }, "virtual page"), this.vaultText,
+      this.element = svg("svg", { viewBox: "0 0 360 302", role: "group", "aria-label": label }, defs, edges, dotted,
+        hasVault ? [this.vault, svg("text", { class: "vault-text", x: VAULT[0], y: VAULT[1] - 3 }, "virtual page"), this.vaultText] : [],
         this.pages, this.amounts, this.coins,
         svg("text", { class: "label", x: 2, y: 298 }, "first number: cash · second: history"));
     }
@@ -193,14 +194,20 @@
     /** Let coins travel for what *moved*, then call *done*; at once where there is to be no motion. */
     travel(moved, pace, bank, done) {
       this.finish();
-      const ways = moved.targets.map((target) => [SIX[moved.page], SIX[target], BEND]);
-      if (moved.toVirtual && bank) ways.push([SIX[moved.page], VAULT, 0]);
-      if (moved.handed) ways.push(...SIX.map((place) => [VAULT, place, 0]));
+      const { page } = moved;
+      const ways = moved.targets.map((target, index) => [SIX[page], SIX[target], BEND, moved.paid[index]]);
+      if (moved.toVirtual && bank) ways.push([SIX[page], VAULT, 0, moved.toVirtual]);
+      if (moved.handed) ways.push(...SIX.map((place) => [VAULT, place, 0, moved.handed]));
       if (calm.matches || pace < 0.3 || !moved.spent) {
         done();
         return;
       }
-      const coins = ways.map(() => svg("circle", { class: "coin", r: 5 }));
+      // What leaves is gone from its page at once, and reaches the others with its coin, whose area is its worth.
+      const [cash, history] = this.amounts[page].children;
+      cash.textContent = count(0);
+      history.textContent = count(moved.history);
+      const coins = ways.map(([, , , units]) => svg("g", { class: "coin" },
+        svg("circle", { r: Math.min(4 + Math.sqrt(Number(units)) / 5, 14) }), svg("text", {}, count(units))));
       this.coins.replaceChildren(...coins);
       const begin = performance.now();
       this.done = done;
@@ -209,8 +216,7 @@
         const part = Math.min((now - begin) / (TRAVEL * pace), 1);
         coins.forEach((coin, index) => {
           const [x, y] = along(...ways[index].slice(0, 2), part, ways[index][2]);
-          coin.setAttribute("cx", x);
-          coin.setAttribute("cy", y);
+          coin.setAttribute("transform", `translate(${x.toFixed(1)} ${y.toFixed(1)})`);
         });
         if (part < 1) requestAnimationFrame(frame);
         else this.finish();
@@ -228,7 +234,7 @@
   }
 
   /** What a step moved, in a sentence. */
-  function sentence(web, moved) {
+  function sentence(web, moved, hasVault = true) {
     const { page, spent, targets, paid, toVirtual, handed } = moved;
     const first = handed ? `The virtual page hands ${plural(handed, "coin")} to each page. ` : "";
     if (!spent) return `${first}Page ${page + 1} has no cash, so nothing moves.`;
@@ -237,7 +243,8 @@
       return `${begin}. It links to nothing, so all of them ${web.bank ? "go to the virtual page" : "are lost"}.`;
     }
     const links = targets.length === 1 ? `page ${targets[0] + 1}` : `each of ${targets.length} pages`;
-    const rest = !toVirtual ? "" : web.bank ? `, and ${count(toVirtual)} to the virtual page` : `; ${plural(toVirtual, "odd coin")} lost`;
+    const left = hasVault ? "lost" : `left over, as ${toVirtual === 1n ? "it" : "they"} cannot be divided`;
+    const rest = !toVirtual ? "" : web.bank ? `, and ${count(toVirtual)} to the virtual page` : `; ${plural(toVirtual, "odd coin")} ${left}`;
     return `${begin}, and pays ${count(paid[0])} to ${links}${rest}.`;
   }
 
@@ -251,10 +258,10 @@
   const SPEEDS = [["1", "normal"], ["2", "slow"], ["0.2", "fast"]];
 
   /** A scene of six pages that are visited greedily, or as the reader likes. */
-  function sixPages(id, label, links, { how = () => ({}), show = () => {}, more = [] }) {
+  function sixPages(id, label, links, { how = () => ({}), show = () => {}, more = [], hasVault = true, gone = [] }) {
     const scene = parts(id);
     let web, pace = 1;
-    const picture = new SixPages(label, links, (page) => { playing.stop(); go(page); });
+    const picture = new SixPages(label, links, (page) => { playing.stop(); go(page); }, { hasVault, gone });
     function draw(moved) {
       picture.show(web, moved ? moved.page : -1, moved ? moved.targets : []);
       scene.table.replaceChildren(cashTable(web));
@@ -262,12 +269,11 @@
     }
     function go(page) {
       picture.finish();
-      const before = web.pages.map((_, each) => web.cash(each));
       const next = page ?? Opic.POLICIES.greedy(web);
       const moved = web.visit(next);
-      scene.said.textContent = sentence(web, moved);
+      scene.said.textContent = sentence(web, moved, hasVault);
       picture.pages.forEach((group, each) => group.classList.toggle("lit", each === next));
-      picture.travel({ ...moved, before }, pace, web.bank, () => draw(moved));
+      picture.travel({ ...moved, history: web.pages[next].history }, pace, web.bank, () => draw(moved));
     }
     function reset() {
       picture.finish();
@@ -282,7 +288,23 @@
   }
 
   function coins() {
-    sixPages("coins", "Six pages and the virtual page", [[1, 2], [2], [0, 3], [4], [2, 5], [0, 4]], {});
+    const bars = svg("svg", { viewBox: "0 0 360 134", role: "img" });
+    parts("coins").find("[data-bar]").append(bars);
+    function show(web) {
+      const weights = web.pages.map((page, index) => [page.history, web.cash(index)].map(Number));
+      const all = weights.flat().reduce((sum, each) => sum + each, 0);
+      const importance = web.importance();
+      const width = (units) => (220 * 2 * units) / all; // half of everything fills it
+      const rows = weights.map(([history, cash], page) => [
+        svg("text", { x: 2, y: 31 + page * 18 }, `page ${page + 1}`),
+        svg("rect", { class: "bar-history", x: 52, y: 20 + page * 18, width: Math.min(width(history), 220), height: 13 }),
+        svg("rect", { class: "bar-cash", x: 52 + width(history), y: 20 + page * 18, width: width(cash), height: 13 }),
+        svg("text", { x: 58 + width(history + cash), y: 31 + page * 18 }, share(importance[page])),
+      ]);
+      bars.replaceChildren(svg("text", { class: "label", x: 2, y: 12 }, "importance: history (green) and cash (gold), as a part of all"), ...rows.flat());
+      bars.setAttribute("aria-label", `Importance: ${importance.map((each, page) => `page ${page + 1} ${share(each)}`).join(", ")}`);
+    }
+    sixPages("coins", "Six pages", [[1, 2], [2], [0, 3], [4], [2, 5], [0, 4]], { how: () => ({ bank: false }), hasVault: false, show });
   }
 
   function bank() {
@@ -314,6 +336,7 @@
       [[1, 2], [2], [0, 3], [4], [], [0, 4]], {
         how: () => ({ bank: hasBank, share: part }),
         show,
+        gone: [[4, 2], [4, 5]],
         more: [
           (reset) => {
             const box = html("input", { type: "checkbox", checked: true, change: () => { hasBank = box.checked; reset(); } });

@@ -159,7 +159,76 @@ def test_nothing_moves_where_that_is_not_wanted_or_before_it_is_asked_for(page: 
         assert page.find(".coin") == []
         step = "const coins = document.getElementById('coins'); coins.querySelector('button.main').click();"
         coins[motion] = page.run(f"{step} return coins.querySelectorAll('.coin').length")
-    assert coins == {"reduce": 0, "no-preference": 3}  # two links and the virtual page
+    assert coins == {"reduce": 0, "no-preference": 2}  # a coin for each link; scene 1 has no virtual page
+
+
+def test_the_first_scene_shows_importance_and_no_virtual_page_and_the_second_what_is_gone(
+    page: Explainer,
+) -> None:
+    page.open(motion="reduce")
+    assert "virtual page" not in page.find("#coins svg")[0].text
+    page.press("coins", "Step")
+    assert page.said("coins") == "Page 1 adds 1,000 coins to its history, and pays 500 to each of 2 pages."
+    for _ in range(40):
+        page.press("coins", "Step")
+    bars = page.find("#coins [data-bar] svg")[0].get_attribute("aria-label")
+    parts = [float(each) for each in re.findall(r"([\d.]+) %", bars)]
+    assert sum(parts) == pytest.approx(100, abs=0.4)
+    assert max(parts) == parts[2]  # three pages link to page 3
+    assert len(page.find("#bank .edge.gone")) == 2
+    assert len(page.find("#coins .edge")) == len(page.find("#bank .edge")) == 10
+
+
+def test_three_crawlers_are_legible_on_a_narrow_screen(page: Explainer) -> None:
+    page.open(width=400)
+    assert all(each.size["width"] >= 200 for each in page.find("#next [data-figure] svg"))
+    page.open(width=1000)
+    assert len({each.location["y"] for each in page.find("#next [data-figure] svg")}) == 1
+
+
+def test_answers_of_the_exercises_are_what_the_scenes_show(page: Explainer) -> None:
+    """One that is wrong would be learned by a class."""
+    page.open()
+    answers = page.run("return document.querySelector('#exercises').textContent.replace(/\\s+/g, ' ')")
+    hand = page.run(
+        "const web = new Opic.Web([[1], [0, 2], [0]], {bank: false}); [0, 1, 2].forEach(page => web.visit(page));"
+        "const first = [web.pages.map((_, page) => Number(web.cash(page))), web.pages.map(page => Number(page.history)), web.importance()];"
+        "for (let n = 0; n < 3000; n += 1) web.step(); return [...first, web.importance()]"
+    )
+    assert hand[:3] == [[3000, 0, 0], [1000, 2000, 2000], [0.5, 0.25, 0.25]]
+    assert hand[3] == pytest.approx([0.4, 0.4, 0.2], abs=0.001)
+    ratios = page.run(
+        "return Array.from({length: 20}, (_, n) => { const links = Opic.randomLinks(24, n + 1), truth = Opic.pagerank(links);"
+        "const [greedy, ...others] = ['greedy', 'random', 'cycle'].map(policy => { const web = new Opic.Web(links, {seed: n + 1});"
+        "for (let step = 0; step < 480; step += 1) web.step(policy); return Opic.distance(web.importance(), truth); });"
+        "return others.map(each => each / greedy); })"
+    )
+    for name, column in zip(("random", "cycle"), zip(*ratios, strict=True), strict=True):
+        assert re.search(rf"{name} (is )?{min(column):.1f} to {max(column):.1f} times", answers)
+    ring = page.run("return Opic.pagerank([[1, 2], [2], [3], [4], [0]])")
+    assert [f"{100 * each:.1f}" for each in ring] == ["21.5", "12.1", "22.5", "22.1", "21.8"]
+    assert "12.1 %; page 3 is paid by two pages, 22.5 %" in answers
+    assert "22.1, 21.8 and 21.5 %" in answers
+    farm = page.run(
+        "return [0, 1, 5, 10].map(n => Opic.pagerank([[1], [2], [3], [4], [0], Array.from({length: n}, (_, page) => page + 6),"
+        "...Array.from({length: n}, () => [5])])[5])"
+    )
+    assert [f"{100 * each:.{n}f}" for each, n in zip(farm, (1, 0, 0, 0), strict=True)] == [
+        "2.9",
+        "14",
+        "26",
+        "32",
+    ]
+    for index, arrival, span in ((4, 62, "3.5 % and 4.2 %"), (2, 27, "3.0 % and 5.0 %"), (5, 188, "")):
+        page.run(
+            "const range = document.querySelector('#change input'); range.value = arguments[0];"
+            "range.dispatchEvent(new Event('input'))",
+            index,
+        )
+        assert f"comes within a tenth of the new PageRank after {arrival} visits" in page.said("change")
+        assert f"In the last 300 visits it is between {span}" in page.said("change")
+        assert str(arrival) in answers
+        assert span in answers
 
 
 def test_all_of_it_can_be_done_by_keyboard(page: Explainer) -> None:
