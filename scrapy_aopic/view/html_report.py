@@ -28,15 +28,23 @@ _WIDTH, _HEIGHT, _LEFT, _BOTTOM = 720, 150, 58, 18
 _MOST_POINTS = 360
 """Points of a line: one for every other unit of a chart's width."""
 
-_COLOURS = ("#2563a8", "#b3541e", "#3f7d3a", "#7a4a9c")
-"""Of lines: blue, orange, green and violet, at least 4.5 times as dark as the background; the legend has words, too."""
+_COLOURS = {
+    "rate.pages": "fetched", "hosts.ceiling": "possible", "pages.queued": "text", "pages.visited": "fetched",
+    "pages.failed": "failed", "hosts.ready": "ready", "hosts.waiting": "waiting", "hosts.backing_off": "failed",
+    "connections.in_use": "fetched", "connections.callbacks": "waiting", "machine.memory": "fetched",
+    "store.size_bytes": "possible", "machine.cpu": "fetched", "machine.loop_lag": "failed",
+}  # fmt: skip
+"""Of lines, by their figures: a colour means the same as in the dashboard; the legend has words, too."""
 
 _STYLE = """
-:root{color-scheme:light dark;--text:#1b1b1b;--faint:#5c5c5c;--line:#d6d6d6;--back:#fff}
-@media(prefers-color-scheme:dark){:root{--text:#eee;--faint:#aaa;--line:#444;--back:#161616}svg{filter:brightness(1.5)}}
-body{font:15px/1.45 system-ui,sans-serif;color:var(--text);background:var(--back);max-width:60rem;margin:1.5rem auto;padding:0 1rem}
-h1{font-size:1.4rem}h2{font-size:1.1rem;margin-top:2rem}
-p.verdict{font-size:1.1rem}
+:root{color-scheme:light dark;--text:#1c2330;--faint:#545d6c;--line:#d5d3ca;--back:#fbfaf6;
+--fetched:#1a5a9e;--ready:#17694a;--waiting:#8a5a00;--failed:#a3271b;--possible:#6a7280}
+@media(prefers-color-scheme:dark){:root{--text:#e9ebef;--faint:#adb5c2;--line:#39404d;--back:#14171d;
+--fetched:#7db4ee;--ready:#7ad0a9;--waiting:#f3c35b;--failed:#f0897c;--possible:#9aa3b1}}
+body{font:15px/1.5 system-ui,sans-serif;color:var(--text);background:var(--back);max-width:60rem;margin:1.5rem auto;padding:0 1rem}
+h1{font-size:1.1rem}h2{font-size:1.1rem;margin-top:2rem}
+p.headline{font-size:clamp(1.5rem,4vw,2.4rem);line-height:1.15;letter-spacing:-.02em;font-weight:700;margin:.6rem 0}
+p.verdict{color:var(--faint)}
 table{border-collapse:collapse;width:100%;display:block;overflow-x:auto}
 th,td{text-align:left;padding:.15rem .8rem .15rem 0;border-bottom:1px solid var(--line);vertical-align:top;overflow-wrap:anywhere}
 td.n,th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
@@ -66,6 +74,7 @@ def report_page(
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
         '<meta name="viewport" content="width=device-width,initial-scale=1"><meta name="referrer" content="no-referrer">',
         f"<style>{_STYLE}</style></head><body><h1>Crawl report: {name}</h1>",
+        f'<p class="headline">{escape(_shown(now.verdict.headline))}</p>',
         f'<p class="verdict">{escape(_shown(now.verdict.sentence))}</p>',
         _table("Figures", ("", "#"), _figures(now)),
         *_charts(history),
@@ -193,7 +202,7 @@ def _charts(history: Sequence[dict[str, str]]) -> list[str]:
         return []
     return [
         "<h2>Over time</h2>",
-        _chart(history, "Pages a second", {"rate.pages": "crawled", "hosts.ceiling": "politeness allows"}),
+        _chart(history, "Pages a second", {"rate.pages": "crawled", "hosts.ceiling": "politeness allowed"}),
         _chart(
             history, "Pages", {"pages.queued": "queued", "pages.visited": "visited", "pages.failed": "failed"}
         ),
@@ -224,7 +233,7 @@ def _chart(history: Sequence[dict[str, str]], title: str, names: dict[str, str])
     )
     step = -(-len(history) // _MOST_POINTS)
     lines = []
-    for (name, values), colour in zip(columns.items(), _COLOURS, strict=False):
+    for name, values in columns.items():
         path, last = [], ""
         for place in range(0, len(values), step):
             value, instant = values[place], times[place]
@@ -236,11 +245,11 @@ def _chart(history: Sequence[dict[str, str]], title: str, names: dict[str, str])
             path.append(f"{'L' if last and last == runs[place] else 'M'}{x:.1f} {y:.1f}")
             last = runs[place] or "-"
         lines.append(
-            f'<path d="{"".join(path)}" fill="none" stroke="{colour}" stroke-width="1.5"><title>{escape(names[name])}</title></path>'
+            f'<path d="{"".join(path)}" fill="none" style="stroke:var(--{_COLOURS[name]})" stroke-width="1.5"><title>{escape(names[name])}</title></path>'
         )
     legend = ", ".join(
-        f'<span style="color:{colour}">&#9632;</span> {escape(label)}'
-        for label, colour in zip(names.values(), _COLOURS, strict=False)
+        f'<span style="color:var(--{_COLOURS[name]})">&#9632;</span> {escape(label)}'
+        for name, label in names.items()
     )
     bottom = _HEIGHT - _BOTTOM
     return (

@@ -218,7 +218,7 @@ def _sentence(text: str) -> str:
 _ENDED = {
     "finished": "the spider had nothing to do",
     "shutdown": "a signal stopped it",
-    "closespider_timeout": "CLOSESPIDER_TIMEOUT was over",
+    "closespider_timeout": "CLOSESPIDER_TIMEOUT was reached",
     "closespider_pagecount": "CLOSESPIDER_PAGECOUNT was reached",
     "closespider_itemcount": "CLOSESPIDER_ITEMCOUNT was reached",
     "closespider_errorcount": "CLOSESPIDER_ERRORCOUNT was reached",

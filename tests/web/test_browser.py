@@ -526,7 +526,7 @@ def test_what_politeness_costs_the_order_and_what_was_dropped(
     open_sections(browser)
     assert "beyond AOPIC_LINK_FLOOD \u2013 dropped links" in text(browser, "refused")
     assert "1,234" in text(browser, "refused")
-    assert "no importance would move by more than 25 %" in text(browser, "cash")
+    assert "no importance would move by more than 25 % of all importance" in text(browser, "cash")
     assert "4 times what pages hold" in text(browser, "ledger")
     wait_for(browser, "document.querySelector('#domain-rows tbody tr')")
     assert "all others" in text(browser, "domain-rows")

@@ -421,11 +421,12 @@ function showHosts(now) {
       ? `Of ${count(all)} hosts with pages, ${count(n)} in memory must be left alone: ${reasons.map(([why, each]) => `${count(each)} ${WAITS[why] || why}`).join(", ")}. The same ${count(n)} by time: ${due.map(([each, until]) => (until === "longer" ? `${count(each)} for longer` : `${count(each)} for up to ${until}`)).join(", ")}.`
       : `Of ${count(all)} hosts with pages, none in memory must be left alone.`,
   );
-  if (!isAsked()) listHosts(now[$("by").value] || [], "Of hosts in memory, as of now.");
+  if (!isAsked()) listHosts(now[$("by").value] || [], ofMemory());
 }
 
 // Hosts that the figures do not have are asked for: all hosts, by pages or by name.
 const isAsked = () => ["queued", "fetched"].includes($("by").value) || Boolean($("part").value.trim());
+const ofMemory = () => (latest.is_live ? "Of hosts in memory, as of now." : "Of hosts that were in memory at the last commit.");
 let sorted = null; // column and direction, as long as nobody has chosen another list
 let listed = [];
 
@@ -473,7 +474,7 @@ function listRows() {
 async function findHosts() {
   sorted = null;
   if (!isAsked()) {
-    if (latest) listHosts(latest[$("by").value] || [], "Of hosts in memory, as of now.");
+    if (latest) listHosts(latest[$("by").value] || [], ofMemory());
     return;
   }
   setText("rows-note", "Looking at all hosts …");
@@ -498,8 +499,8 @@ function opener(name) {
 let shownFailures = "";
 
 function showFailures(now) {
-  const { failures, pages, is_live: isLive } = now;
-  setText("failed-note", isLive ? "The latest three of each cause in this run." : "Of a crawl that runs; scrapy aopic status JOBDIR counts those of a stored job by cause.");
+  const { failures, is_live: isLive } = now;
+  setText("failed-note", isLive ? "The latest three of each cause in this run." : "They are known while a crawl runs; scrapy aopic status JOBDIR counts all that failed by cause.");
   const key = JSON.stringify(failures);
   if (key === shownFailures || $("failed").contains(document.activeElement)) return;
   shownFailures = key;
@@ -512,7 +513,7 @@ function showFailures(now) {
       return item;
     }),
   );
-  if (!failures.length) $("failed").replaceChildren(element("li", pages.failed ? "None since the page was opened, or this run began." : "None.", "empty"));
+  if (!failures.length) $("failed").replaceChildren(element("li", isLive ? "None." : "", "empty"));
 }
 
 // Sections that open
@@ -557,7 +558,7 @@ function showOrder(now) {
     missing
       ? `${whole.format(missing)} units of cash are missing, which is a fault of the package: scrapy aopic check JOBDIR says more, and please report it.`
       : turns > 0
-        ? `Estimates settle as cash is spent. All of it was spent ${number(turns)} times: if it was all spent once more, no importance would move by more than ${percent(1, turns)}. Should the crawl end at a value of yours, set AOPIC_MIN_CONVERGENCE.`
+        ? `Estimates settle as cash is spent. All of it was spent ${number(turns)} times: if it was all spent once more, no importance would move by more than ${percent(1, turns)} of all importance. Should the crawl end at a value of yours, set AOPIC_MIN_CONVERGENCE.`
         : "Estimates settle as cash is spent; none has been spent yet.",
   );
   const part = (units) => (ledger.pages ? `${number(units / ledger.pages)} times what pages hold` : "–");
