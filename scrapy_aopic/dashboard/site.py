@@ -130,6 +130,7 @@ def make_site(shown: Shown) -> Site:
     paths["/metrics"] = lambda _: _metrics(feed, shown.spider)
     paths["/api/v1/top"] = _Listed(partial(_top_pages, feed, questions)).show
     paths["/api/v1/domains"] = _Listed(partial(_top_domains, feed, questions)).show
+    paths["/api/v1/traps"] = _Listed(partial(_traps, feed, questions)).show
     paths["/api/v1/hosts"] = _Hosts(feed, questions).show
     paths["/api/v1/job"] = lambda _: _job(feed, shown.job)
     paths["/api/v1/why"] = partial(_why, questions)
@@ -228,8 +229,13 @@ def _top_domains(feed: Feed, questions: Answerer | None) -> dict[str, Any]:
         return {"problem": "They cannot be listed for a job without a folder."}
     if _known(feed, "hosts.known") > MOST_HOSTS:
         return {"problem": f"The job has more than {MOST_HOSTS:,} hosts, too many to look at all of them."}
-    found = questions.top_domains(_DOMAINS, has_importance=_known(feed, "pages.known") <= MOST_LISTED)
-    return {**found, "traps": questions.traps()}
+    return questions.top_domains(_DOMAINS, has_importance=_known(feed, "pages.known") <= MOST_LISTED)
+
+
+def _traps(feed: Feed, questions: Answerer | None) -> dict[str, Any]:
+    if questions is None or _known(feed, "hosts.known") > MOST_HOSTS:
+        return {"traps": []}
+    return {"traps": questions.traps()}
 
 
 def _known(feed: Feed, path: str) -> int:

@@ -54,6 +54,9 @@ _MOSTLY = 0.5
 _SLOW = 60
 """Seconds between requests to a host that is slowed down."""
 
+_LONGEST_URL = 2000
+"""Characters of a URL that are looked at."""
+
 _LONGEST = 200
 """Characters of a pattern."""
 
@@ -153,7 +156,11 @@ _NUMBERS = re.compile(r"[0-9a-f]{8,}|\d+")
 
 def pattern_of(url: str) -> str:
     """What *url* has in common with others of its part of the site."""
-    parts = urlsplit(url)
+    url = url[:_LONGEST_URL]
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return url[:_LONGEST]
     folders = _NUMBERS.sub("*", parts.path).split("/")
     path = "/".join(name for n, name in enumerate(folders) if not n or name != folders[n - 1])
     names = sorted({pair.partition("=")[0] for pair in parts.query.split("&") if pair})

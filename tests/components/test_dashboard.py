@@ -52,7 +52,7 @@ from scrapy_aopic.view.queries import hosts_by
 from scrapy_aopic.view.snapshot import Snapshot, StoreState
 from scrapy_aopic.view.stored import snapshot_of
 from scrapy_aopic.view.stored_watch import StoredWatch
-from scrapy_aopic.view.traps import find_traps
+from scrapy_aopic.view.traps import find_traps, pattern_of
 
 SCHEDULER = {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_DASHBOARD": "127.0.0.1:0"}
 TOKEN = "sixteen-characters-or-more"
@@ -142,6 +142,9 @@ async def test_its_figures_are_those_of_the_moment(look: Callable[..., Any]) -> 
         "/api/v1/history",
         "/api/v1/top",
         "/api/v1/domains",
+        "/api/v1/traps",
+        "/api/v1/hosts?by=fetched&find=A.",
+        "/api/v1/hosts?by=size",
         AOPIC_STORE="sqlite",
     )
     now = json.loads(seen["/api/v1/snapshot"][1])
@@ -154,7 +157,14 @@ async def test_its_figures_are_those_of_the_moment(look: Callable[..., Any]) -> 
     assert 'aopic_info{version="' in seen["/metrics"][1]
     assert [point["pages.queued"] for point in json.loads(seen["/api/v1/history"][1])] == [1]
     assert json.loads(seen["/api/v1/top"][1]).keys() == {"pages"}
-    assert json.loads(seen["/api/v1/domains"][1]).keys() == {"domains", "traps"}
+    assert json.loads(seen["/api/v1/domains"][1]).keys() == {"domains"}
+    assert json.loads(seen["/api/v1/traps"][1]) == {"traps": []}
+    assert {row["name"] for row in json.loads(seen["/api/v1/hosts?by=fetched&find=A."][1])["hosts"]} <= {
+        "a.test"
+    }
+    assert json.loads(seen["/api/v1/hosts?by=size"][1])["problem"].startswith(
+        "Hosts are listed by slow, failing,"
+    )
 
 
 @deferred_f_from_coro_f
@@ -479,6 +489,19 @@ def test_a_part_of_a_site_that_took_much_and_brought_little_may_be_a_trap() -> N
     assert second.pattern == "town.test/events?day=*"
     assert second.command == "scrapy aopic control 'a job' slow 60 town.test"
     assert find_traps(View([MemoryStore()]), "none") == []
+
+
+@pytest.mark.parametrize(
+    ("url", "pattern"),
+    [
+        ("http://a.test/shop/12/item.html?sort=up&page=3", "a.test/shop/*/item.html?page=*&sort=*"),
+        ("http://a.test/a/a/a/b/0123456789abcdef/", "a.test/a/b/*/"),
+        ("http://[a.test/", "http://[a.test/"),
+        ("http://a.test/" + 3000 * "b/c/", ("a.test/" + 60 * "b/c/")[:200]),
+    ],
+)
+def test_a_pattern_is_what_urls_of_a_part_have_in_common(url: str, pattern: str) -> None:
+    assert pattern_of(url) == pattern
 
 
 def test_hosts_are_found_by_a_part_of_their_name(tmp_path: Path) -> None:

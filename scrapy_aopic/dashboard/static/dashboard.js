@@ -723,9 +723,28 @@ whenOpened("top", async () => {
 
 whenOpened("domains", async () => {
   setText("domains-note", "Looking at all hosts …");
-  const { domains, traps, problem } = await ask("/api/v1/domains");
+  const { domains, problem } = await ask("/api/v1/domains");
   setText("domains-note", problem || `as of ${clock(Date.now() / 1000)}`);
   if (!domains) return;
+  // How important a fetched page is, of the average: 1 is that of the whole crawl.
+  const fetched = domains.reduce((sum, row) => sum + row.visited, 0);
+  const worth = (row) => (row.importance !== null && row.visited ? (row.importance * fetched) / row.visited : null);
+  table(
+    "domain-rows",
+    [["domain", "name"], ["fetched", "n"], ["of all fetches", "n"], ["queued", "n"], ["hosts", "n"], ["importance a fetch, of average", "n"]],
+    domains.map((row) => [row.domain || "all others", count(row.visited), percent(row.visited, fetched), count(row.queued), count(row.hosts), number(worth(row))]),
+    { empty: "No host is known." },
+  );
+});
+
+// A trap is worth knowing of before anybody asks; a look at the hosts is made again only while the page is seen.
+const TRAPS_EVERY = 120000; // milliseconds
+
+async function showTraps() {
+  if (document.hidden) return;
+  const { traps = [], problem } = await ask("/api/v1/traps");
+  $("traps-note").className = traps.length ? "may-be" : "";
+  setText("traps-note", problem || (traps.length ? traps.map((trap) => `${trap.host} took ${percent(trap.visited_part, 1)} of all fetches`).join(", ") : "none"));
   $("traps").replaceChildren(
     ...traps.map((trap) => {
       const item = element("li");
@@ -739,17 +758,7 @@ whenOpened("domains", async () => {
       return item;
     }),
   );
-  if (!traps.length) $("traps").replaceChildren(element("li", "None.", "empty"));
-  // How important a fetched page is, of the average: 1 is that of the whole crawl.
-  const fetched = domains.reduce((sum, row) => sum + row.visited, 0);
-  const worth = (row) => (row.importance !== null && row.visited ? (row.importance * fetched) / row.visited : null);
-  table(
-    "domain-rows",
-    [["domain", "name"], ["fetched", "n"], ["of all fetches", "n"], ["queued", "n"], ["hosts", "n"], ["importance a fetch, of average", "n"]],
-    domains.map((row) => [row.domain || "all others", count(row.visited), percent(row.visited, fetched), count(row.queued), count(row.hosts), number(worth(row))]),
-    { empty: "No host is known." },
-  );
-});
+}
 
 $("points").closest("details").addEventListener("toggle", draw);
 window.addEventListener("resize", draw);
@@ -765,8 +774,11 @@ async function begin() {
     clearTimeout(waits);
     show(JSON.parse(event.data));
   });
+  showTraps();
+  const looks = setInterval(showTraps, TRAPS_EVERY);
   source.addEventListener("bye", (event) => {
     source.close();
+    clearInterval(looks);
     const { reason } = JSON.parse(event.data);
     $("state").classList.remove("live");
     setText("state", `The crawl is over: ${reason}. These are its last figures.`);
