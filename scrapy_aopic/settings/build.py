@@ -301,6 +301,7 @@ def read_normaliser(
     return Normaliser(
         read(settings, "AOPIC_URL_RULES"),
         networks=None if networks.are_all_open else networks,
+        scope=read(settings, "AOPIC_SCOPE"),
         rewrite=rewrite,
         **{f"max_{name}": limits.get(name, 0) for name in LIMITS},
         extensions=read(settings, "AOPIC_SKIP_EXTENSIONS"),

@@ -35,6 +35,7 @@ from scrapy_aopic.storage.registry import NAMES as KINDS_OF_STORE
 from scrapy_aopic.storage.registry import load_backend
 from scrapy_aopic.web.content_usage import USES
 from scrapy_aopic.web.networks import Allowed
+from scrapy_aopic.web.scope import Scope
 from scrapy_aopic.web.suffixes import has_public_suffix, registered_domain
 from scrapy_aopic.web.url_rules import CHANGES, LIMITS, PLAIN_RULES, REFUSALS
 
@@ -613,18 +614,7 @@ _BRIEF = 60
 
 def host_rules(value: Any) -> HostRules:
     """Options of hosts, by name or pattern: a mapping, or a file of JSON."""
-    if isinstance(value, (str, Path)) and not str(value).lstrip().startswith(("{", "[")):
-        path = Path(value)
-        if not is_file(path):
-            raise Reason(f"there is no file {shown(str(value))[:_BRIEF]}")
-        try:
-            value = read_given(path).decode("utf-8-sig")
-        except (OSError, UnicodeDecodeError) as error:
-            raise Reason(f"{path} cannot be read: {plainly(error)}") from error
-    try:
-        given = json.loads(value, object_pairs_hook=_Pairs) if isinstance(value, str) else value
-    except json.JSONDecodeError as error:
-        raise Reason(f"it is no JSON: line {error.lineno}, column {error.colno}: {error.msg}") from error
+    given = _from_json(value)
     if not isinstance(given, (Mapping, list, tuple)):
         raise TypeError
     rules: dict[str, HostRule] = {}
@@ -645,6 +635,52 @@ def host_rules(value: Any) -> HostRules:
             f"{len(patterns):,} patterns are too many: example.com stands for all hosts below it, too"
         )
     return HostRules({name: rule for name, rule in rules.items() if not _is_pattern(name)}, patterns)
+
+
+def _from_json(value: Any) -> Any:
+    """*value*, or what the JSON in it says, or in the file that it names."""
+    if isinstance(value, (str, Path)) and not str(value).lstrip().startswith(("{", "[")):
+        path = Path(value)
+        if not is_file(path):
+            raise Reason(f"there is no file {shown(str(value))[:_BRIEF]}")
+        try:
+            value = read_given(path).decode("utf-8-sig")
+        except (OSError, UnicodeDecodeError) as error:
+            raise Reason(f"{path} cannot be read: {plainly(error)}") from error
+    try:
+        return json.loads(value, object_pairs_hook=_Pairs) if isinstance(value, str) else value
+    except json.JSONDecodeError as error:
+        raise Reason(f"it is no JSON: line {error.lineno}, column {error.colno}: {error.msg}") from error
+
+
+def scope(value: Any) -> Scope | None:
+    """Which links are followed: a mapping, or a file of JSON; ``None`` if it is empty."""
+    given = _from_json(value)
+    if not isinstance(given, Mapping):
+        raise TypeError
+    for name in given:
+        if name not in _SCOPE:
+            raise Reason(
+                similar(str(name), _SCOPE) or f"{shown(name)[:_BRIEF]} is none of {', '.join(_SCOPE)}"
+            )
+    parts = {name: _part_of_scope(name, each) for name, each in given.items()}
+    both = parts.get("allow", frozenset()) & parts.get("deny", frozenset())
+    if both:
+        raise Reason(f"{min(both)} is both allowed and denied")
+    return Scope(**parts) if parts else None
+
+
+_SCOPE = ("allow", "deny", "allow_urls", "deny_urls")
+
+
+def _part_of_scope(name: str, value: Any) -> Any:
+    """The names of hosts, or the patterns, that a scope has under *name*."""
+    if name in ("allow", "deny"):
+        return frozenset(_each(where or name, each, domain) for where, each in listed(value))
+    try:
+        return tuple(re.compile(each) for each in texts([value] if isinstance(value, str) else value))
+    except re.error as error:
+        raise Reason(f"{name}: {error}") from error
 
 
 class _Pairs(dict[str, Any]):

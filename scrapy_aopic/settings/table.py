@@ -458,6 +458,17 @@ _LINKS = (
         alone={},
     ),
     Setting(
+        "AOPIC_SCOPE",
+        {},
+        Check(
+            'a mapping such as {"allow": ["example.org", "ac.uk"], "deny": "blocked.txt", "deny_urls": ["/login"]}, or a file '
+            "with one as JSON",
+            parse.scope,
+        ),
+        "Which links are followed, by names of hosts and patterns of URLs; see [Scope](urls.md#scope). Seeds are fetched in any "
+        "case.",
+    ),
+    Setting(
         "AOPIC_SKIP_EXTENSIONS",
         "common",
         Check('"common", or a list of endings of file names such as ["pdf", "tar.gz"]', parse.extensions),

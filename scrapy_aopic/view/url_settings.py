@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from scrapy_aopic.core.host_rules import HostRules, Source
+    from scrapy_aopic.web.scope import Scope
 
 
 class CrawlRules:
@@ -35,6 +36,7 @@ class CrawlRules:
         self._normalise = read_normaliser(
             settings, self._rewrite if self._user_rule is not None else None, self._networks
         )
+        self._scope: Scope | None = read(settings, "AOPIC_SCOPE")
         self._networks.on_change(self._normalise.forget)
         self._host_rules: HostRules = read(settings, "AOPIC_HOST_RULES")
         self._obeys = bool(settings.get("ROBOTSTXT_OBEY"))
@@ -55,9 +57,10 @@ class CrawlRules:
         verdict = self._normalise(url)
         if not verdict.reason:
             return Normal(verdict.url)
-        return Normal(
-            verdict.url, FAULTS[verdict.reason], is_for_all=verdict.reason in ("network", "service")
-        )
+        refused = FAULTS[verdict.reason]
+        if verdict.reason == "scope" and self._scope is not None:
+            refused = f"{refused}: {self._scope.why(verdict.url)}"
+        return Normal(verdict.url, refused, is_for_all=verdict.reason in ("network", "service"))
 
     def allow(self, host: str, what: int) -> None:
         """A seed of the job has allowed *what* of *host*."""

@@ -8,6 +8,7 @@ URLs:
 * :mod:`.page_keys`: the host and the page key of a request
 * :mod:`.origins`: origins, each with a robots.txt of its own
 * :mod:`.suffixes`: the registered domain of a host
+* :mod:`.scope`: which hosts and URLs are followed
 * :mod:`.networks`: which hosts and addresses a crawl may connect to
 
 Responses:

@@ -22,6 +22,7 @@ from .networks import LOCAL_ENDS
 
 if TYPE_CHECKING:
     from .networks import Networks
+    from .scope import Scope
 
 
 class Part(IntEnum):
@@ -298,6 +299,14 @@ def _is_far_off(last_year: int, url: str) -> bool:
     return False
 
 
+def _is_outside(scope: Scope, host: str) -> bool:
+    return scope.is_outside(host)
+
+
+def _is_unwanted(scope: Scope, url: str) -> bool:
+    return scope.is_unwanted(url)
+
+
 RULES = (
     Rule("fragment", Default.ALWAYS, {Part.FRAGMENT: _nothing}),
     Rule("userinfo", Default.ALWAYS, {Part.USERINFO: _nothing}),
@@ -316,6 +325,12 @@ RULES = (
         Default.LIMIT,
         faults=[UrlFault(Part.HOST_AND_PORT, _is_service)],
         limit="networks",
+    ),
+    Rule(
+        "scope",
+        Default.LIMIT,
+        faults=[UrlFault(Part.HOST, _is_outside), UrlFault(Part.URL, _is_unwanted)],
+        limit="scope",
     ),
     Rule(
         "control",
@@ -363,6 +378,7 @@ FAULTS = {
     "port": "no host can have that port (AOPIC_URL_RULES: port)",
     "network": "its host is not on the Internet (AOPIC_ALLOW_NETWORKS)",
     "service": "its port is that of another service than the web's (AOPIC_ALLOW_NETWORKS)",
+    "scope": "it is out of scope (AOPIC_SCOPE)",
     "control": "it has an escaped control character (AOPIC_URL_RULES: control)",
     "length": "it is too long (AOPIC_URL_LIMITS: length)",
     "depth": "its path has too many segments (AOPIC_URL_LIMITS: depth)",

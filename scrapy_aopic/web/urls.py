@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from .networks import Networks
+    from .scope import Scope
     from .url_rules import Rule
 
     Test = tuple[str, int, Callable[[str], bool]]
@@ -84,6 +85,7 @@ class Normaliser:
         rules: Names of rules (:data:`~scrapy_aopic.web.url_rules.RULES`).
         rewrite: Rule of the user: gets a URL in normal form and returns another one, or ``None`` to refuse it.
         networks: Where the crawl may go; ``None`` for anywhere.
+        scope: Which links it follows; ``None`` for all.
         max_length: Longest URL, without its fragment; this limit and the next three do not count if they are 0.
         max_depth: Most segments of the path.
         max_repeats: Most times in a row that a segment, or a cycle of two or three, may come.
@@ -98,6 +100,7 @@ class Normaliser:
         *,
         rewrite: Callable[[str], str | None] | None = None,
         networks: Networks | None = None,
+        scope: Scope | None = None,
         max_length: int = 2083,
         max_depth: int = 20,
         max_repeats: int = 3,
@@ -107,6 +110,7 @@ class Normaliser:
     ) -> None:
         limits = {
             "networks": networks,
+            "scope": scope,
             "max_length": max_length,
             "max_depth": max_depth,
             "max_repeats": max_repeats,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -26,10 +27,10 @@ from support.ordinary_urls import judgements, ordinary_url, slow_way
 from support.small_web import Follow, Web, ask_view, check, crawl
 from twisted.web.client import URI
 
-from scrapy_aopic import Addon
+from scrapy_aopic import Addon, open_job
 from scrapy_aopic.core.records import host_key, page_key
 from scrapy_aopic.exceptions import SettingError
-from scrapy_aopic.settings import read
+from scrapy_aopic.settings import read, read_normaliser
 from scrapy_aopic.view.queries import top_pages
 from scrapy_aopic.view.stored import count
 from scrapy_aopic.web.meta import slot_key
@@ -824,3 +825,65 @@ def test_a_place_follows_a_fingerprinter_of_the_users_own_and_whatever_else_tell
         )
         is_unknown = different == verbatim and fingerprint(request) == fingerprint(Request(request.url))
         assert is_unknown or places(request) != plain  # Scrapy 2.16 does not know URLs that are verbatim
+
+
+# -- scope
+
+
+@pytest.mark.parametrize(
+    ("scope", "followed"),
+    [
+        ({"allow": "b.test"}, ["http://b.test/", "http://x.b.test/", "http://x.y.b.test/1"]),
+        ({"allow": ["b.test", "y.b.test"], "deny": ["x.b.test", "x.y.b.test"]}, ["http://b.test/"]),
+        ({"deny": ["b.test"], "allow": ["x.y.b.test"]}, ["http://x.y.b.test/1"]),
+        ({"deny": ["test"]}, ["http://c.example/"]),
+        ({"deny_urls": ["^http://x", "e/$"]}, ["http://b.test/"]),
+        ({"deny": ["c.example"], "allow_urls": ["1$", "c.ex"]}, ["http://x.y.b.test/1"]),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_scope_is_names_of_which_the_nearest_counts_and_patterns(
+    scope: dict[str, Any], followed: list[str]
+) -> None:
+    normalise = read_normaliser(Settings({"AOPIC_SCOPE": scope}), None)
+    urls = ["http://b.test/", "http://x.b.test/", "http://x.y.b.test/1", "http://c.example/"]
+    assert [url for url in urls if not normalise(url).reason] == followed
+    assert {normalise(url).reason for url in urls} == {"", "scope"}
+
+
+@deferred_f_from_coro_f
+async def test_links_and_redirects_out_of_scope_are_counted_and_explained(
+    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "hosts.txt").write_text("b.test\nother.example\n", encoding="utf-8")
+    scope = {"allow": [str(tmp_path / "hosts.txt")], "deny": ["ads.b.test"], "deny_urls": ["/login"]}
+    (tmp_path / "scope.json").write_text(json.dumps(scope), encoding="utf-8")
+    links = [
+        "http://b.test/",
+        "http://ads.b.test/",
+        "http://b.test/login",
+        "http://c.test/",
+        "http://b.test/moved",
+    ]
+    web = serve(
+        {
+            HOME: links,
+            "http://b.test/": [],
+            "http://b.test/moved": Answer(301, {"Location": "http://c.test/x"}),
+        }
+    )
+    settings = {"AOPIC_SCOPE": str(tmp_path / "scope.json"), "USER_AGENT": "tester"}
+    crawler = await crawl(
+        Follow, {**BROAD, **settings, "JOBDIR": str(tmp_path / "job"), "AOPIC_STORE": "sqlite"}
+    )
+    assert sorted(web.asked) == [HOME, "http://b.test/", "http://b.test/moved"], (
+        "a seed is fetched in any case"
+    )
+    assert stats_of(crawler) == {"refused/scope": 4}
+    assert caplog.text.count("it is out of scope (AOPIC_SCOPE)") == 1
+    job = open_job(tmp_path / "job", settings)
+    said = {url: job.why(url).sentences[0] for url in (*links, "http://c.test/x")}
+    assert '(AOPIC_SCOPE): "deny" has ads.b.test.' in said["http://ads.b.test/"]
+    assert "(AOPIC_SCOPE): \"deny_urls\" has '/login'." in said["http://b.test/login"]
+    assert '(AOPIC_SCOPE): "allow" has no name that covers c.test.' in said["http://c.test/"]
+    assert "was fetched" in said["http://b.test/"]
