@@ -28,6 +28,8 @@ from .ports import Family
 from .records import (
     FAILED,
     HOST_BYTES,
+    LONE_CLICK,
+    MOST_CLICKS,
     PAGE_BYTES,
     QUEUED,
     VISITED,
@@ -418,7 +420,7 @@ class Pages:
             paid: Units for each.
             found: What the visit adds to their scores.
             host: Key of the host of the visited page.
-            clicks: Those of new pages of that host; new pages of others are where the crawl enters them.
+            clicks: Those of the visited page; new pages of other hosts are where the crawl enters these.
         """
         values_links = self._values_links
         catch_up = self._ledger.catch_up if self._ledger.has_handed else None
@@ -434,7 +436,7 @@ class Pages:
                 page = self._admit(link, units, found)  # noqa: PLW2901
                 page.front_queue = number = front_queue(page, units)
                 at = key[:HOST_BYTES]
-                page.clicks = clicks if at == host else 0
+                page.clicks = min(clicks + LONE_CLICK, MOST_CLICKS) if at == host else 0
                 requests[key] = link.request
                 keep(key, page)
                 if at not in new:
@@ -446,6 +448,9 @@ class Pages:
             elif page.canonical:
                 merged.append((key, units))  # later: the page that stands for it may be among the others
             elif page.state != FAILED:
+                # Announced pages were found by nobody yet.
+                is_nearer = page.clicks > clicks + 1 and 0 < found <= page.score and key[:HOST_BYTES] == host
+                page.clicks = clicks + 1 if is_nearer else page.clicks
                 page.score += found
                 page.score = self._valued(page, link) if values_links else page.score
                 if catch_up is not None:

@@ -100,8 +100,9 @@ class Page(msgspec.Struct, array_like=True, gc=False):
         canonical: Key of the page that it was merged with, which gets whatever is paid to it; only of a visited page.
         is_claimed: Whether pages wait to be merged with it.
         height: At least the number of hops from any page that was merged with it, directly or by way of others.
-        clicks: Links from where the crawl entered its host to it, each by the page that was first to find the next; at most
-            :data:`MOST_CLICKS`. Written into the number of the state.
+        clicks: How far it is from where the crawl entered its host: those of the page of that host that was first to find it,
+            and :data:`LONE_CLICK`, or those of a further one and 1, if that is less; at most :data:`MOST_CLICKS`. Written
+            into the number of the state.
     """
 
     state: int
@@ -281,8 +282,15 @@ _OUTGROWN = b"\xc1"
 """First byte of a page with a number beyond 64 bits, as MessagePack never uses it."""
 
 
+LONE_CLICK = 4
+"""Clicks that the only link known to a page counts for; one of several known ones counts for 1.
+
+The pages of a trap have one link each when they are visited, or some more from pages as far inside as they are. Most
+pages of a real host are linked from several, and these as a rule from nearer to where the crawl entered.
+"""
+
 MOST_CLICKS = 255
-"""Clicks that a page has at most: by then its endowment is a thousandth."""
+"""Clicks that a page has at most: by then nothing is left of its endowment."""
 
 _STATE_BITS = 3
 

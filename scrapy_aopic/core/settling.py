@@ -19,7 +19,7 @@ from scrapy_aopic.exceptions import CallError
 from .api import Ending, Settled
 from .duplicates import Claim
 from .layout import WISHES
-from .records import FAILED, HOST_BYTES, MOST_CLICKS, PAGE_BYTES, QUEUED, Link, Page, host_key, pack
+from .records import FAILED, HOST_BYTES, PAGE_BYTES, QUEUED, Link, Page, host_key, pack
 from .revisits.rates import Version
 from .shards.cut import address, shard_of_address
 
@@ -149,7 +149,7 @@ class Settling:
         if to.away:
             paid = self._pay_away(to, paid, host, found=n_found)
         pages.pay(
-            to.links.values(), to.pages, paid, now, found=n_found, host=key[:HOST_BYTES], clicks=_next(page)
+            to.links.values(), to.pages, paid, now, found=n_found, host=key[:HOST_BYTES], clicks=page.clicks
         )
         for link in to.repeats:
             if link.key not in to.away:
@@ -188,7 +188,7 @@ class Settling:
             self._support.preload(host, hosts)
         here = self._lifted(lease, finder, here, known, host, n_links=max(n_links, len(targets)))
         pages.pay(
-            here, known, [0] * len(here), now, found=0, host=lease.key[:HOST_BYTES], clicks=_next(finder)
+            here, known, [0] * len(here), now, found=0, host=lease.key[:HOST_BYTES], clicks=finder.clicks
         )
         for link in repeats:
             if link.key not in away:
@@ -331,11 +331,6 @@ class Settling:
         if self._support is None:
             return host.visited
         return None if self._support.is_outdone(host, copy) else self._support.n_visited(host)
-
-
-def _next(page: Page) -> int:
-    """Clicks of a page of the same host that *page* is the first to link to."""
-    return min(page.clicks + 1, MOST_CLICKS)
 
 
 def _claim(key: bytes, page: Page, first: bytes, found: Findings) -> Claim | None:

@@ -87,7 +87,7 @@ def test_and_with_the_clicks_of_its_page():
     before = job.page(second).front_queue
     job.settle(lease, *given)
     assert job.page(second).front_queue == before == front_queue(job.cash(second))
-    assert job.page(second).clicks == 2
+    assert job.page(second).clicks == 8
 
 
 def test_a_known_page_stays_where_it_is():

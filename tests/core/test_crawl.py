@@ -216,7 +216,7 @@ def test_the_endowment_falls_with_the_visited_pages_of_the_host_and_with_clicks(
         virtual, target = job.virtual, link("a", visited + 1)
         lease = job.visit(target)
         whole = (virtual >> SEED_SHIFT) * 6.0 / (1 + visited / 10)
-        assert job.cash(target) == lease.cash + int(whole / (1 + visited / 8) ** 2)
+        assert job.cash(target) == lease.cash + int(whole * 0.5 ** (visited * 4 / 8))
     job.commit()
 
 
@@ -229,9 +229,32 @@ def test_clicks_are_counted_inside_a_host_by_the_page_that_is_first_to_link():
     job.visit(B)
     job.visit(beside)
     job.commit()
-    assert [job.page(each).clicks for each in (A, near, far, B, beside)] == [0, 1, 2, 0, 1]
+    assert [job.page(each).clicks for each in (A, near, far, B, beside)] == [0, 4, 8, 0, 4]
     job.reopen()
-    assert job.page(far).clicks == 2
+    assert job.page(far).clicks == 8
+
+
+def test_a_further_link_from_nearer_makes_them_fewer_and_one_from_as_far_inside_does_not():
+    job = Job(order=Aopic())
+    near, also_near, far = link("a", 1), link("a", 2), link("a", 3)
+    job.seed(A)
+    job.visit(near, also_near)
+    job.visit(also_near, far)
+    assert [job.page(each).clicks for each in (also_near, far)] == [4, 8]
+    job.visit(far)
+    assert job.page(far).clicks == 5
+    job.commit()
+
+
+def test_and_one_from_another_host_does_not():
+    job = Job(order=Aopic())
+    near, far = link("a", 1), link("a", 2)
+    job.seed(A)
+    job.visit(near)
+    job.visit(far)
+    job.seed(B)
+    assert job.visit(far).key == B.key
+    assert job.page(far).clicks == 8
 
 
 def test_a_second_visit_of_a_page_counts_once_for_its_host():

@@ -82,7 +82,7 @@ class Model:
             of.request,
             of.shift,
             is_chosen=of.host in CHOSEN,
-            clicks=self.pages[finder].clicks + 1 if is_inside else 0,
+            clicks=min(self.pages[finder].clicks + 4, 255) if is_inside else 0,
         )
         self.touch(of.key, cash)
 
@@ -143,7 +143,7 @@ class Model:
         endowed = 0
         if SPENDING[self.spending].endows and live and not outcome:
             endowed = (self.virtual >> SEED_SHIFT) * 4.0 / (1 + self.visited.get(host, 0) / 10)
-            endowed = int(endowed / (1 + page.clicks / 8) ** 2)
+            endowed = int(endowed * 0.5 ** (page.clicks / 8))
         whole = spent + endowed
         paid = (whole - whole // 4) // max(n_links, len(first)) if live else 0
         page.cash -= spent
