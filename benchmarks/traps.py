@@ -1,16 +1,14 @@
 """What endless traps and farms of domains take of a crawl, and what that costs.
 
     python benchmarks/traps.py GRAPH.npz [--hosts FILE.npy | --urls FILE] [--seeds 20] [--sets 10] [--rng 1]
-        [--entries 1 3] [--orders aopic opic ...] [--kinds chain tree ...] [--on ...] [--json FILE]
+        [--entries 1 3] [--orders aopic opic ...] [--kinds chain tree ...] [--on ...] [--directories one nested ...]
+        [--links-back] [--url-rules] [--json FILE]
     python benchmarks/traps.py --beside [--sizes 400 100000] [--fetches 1000] [--orders aopic ...]
     python benchmarks/traps.py --loopback [--honest 20 200] [--links 20 60] [--factors 0 1 10] [--connections 100]
         [--fetches 1000] [--gap 0] [--orders aopic ...]
 
-Traps have no end: each page of a ``chain`` links to one new page, each page of a ``tree`` to ten, each page of a
-``mesh`` to five new ones and to five that are known. All pages of a trap are on ``one host`` of its own, or on a
-``real-host`` from whose pages it is entered; or each is on one of its own: on ``sub-hosts`` of one registered domain, or
-on registered ``domains``; or twenty on each of many ``sites``.
-It is entered from one or from several random pages that the seeds lead to, a farm by another domain from each.
+Traps have no end; scrapy_aopic/lab/planted.py describes their kinds, and where their pages are.
+They are entered from one or from several random pages that the seeds lead to, a farm by another domain from each.
 
 The production ledger and frontier crawl the link graph with and without a trap, for as many fetches as there are real
 pages that the seeds lead to. The table has the part of the fetches that the trap took, in the mean over the seed sets
@@ -52,133 +50,70 @@ from tqdm import tqdm
 
 from scrapy_aopic.lab.comparison import draw_seed_sets, gather, policy_of
 from scrapy_aopic.lab.graphs import Graph, load_graph, pagerank
+from scrapy_aopic.lab.planted import CHILDREN, DIRECTORIES, PAGES, Planted, Trap, plant
 from scrapy_aopic.lab.results import half_width
 from scrapy_aopic.lab.simulation import Simulation
+from scrapy_aopic.lab.url_order import UrlOrder
+from scrapy_aopic.web.urls import Normaliser
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "example_project"))
 
 from demo_web.server import Answer, Exchange, Server
 from demo_web.server_log import Entry
 
-CHILDREN = {"chain": 1, "tree": 10, "mesh": 5}
-REAL = "real-host"
-
-PAGES = {REAL: 0, "one host": 0, "sub-hosts": 1, "domains": 1, "sites": 20}
-"""Pages of each host of a trap; 0 for all."""
-
-DOMAIN = "endless-trap.com"
 NO_BUDGET = "no-budget"
-
-
-class Trap(NamedTuple):
-    """A trap to plant.
-
-    Attributes:
-        kind: One of :data:`CHILDREN`.
-        hosts: One of :data:`PAGES`.
-        entries: Real pages that link to it.
-    """
-
-    kind: str
-    hosts: str
-    entries: int
-
-    @property
-    def is_farm(self) -> bool:
-        """Whether it has several registered domains."""
-        return self.hosts in ("domains", "sites")
-
-    def __str__(self) -> str:
-        return f"{self.kind} | {self.hosts} | {self.entries}"
-
-
-class Planted:
-    """*graph* with *trap*, whose pages come after the real ones, and which is linked from the pages *entries*.
-
-    Its first pages, one for each entry of a farm and else a single one, are linked from there. Page *i* of a trap is
-    linked from one page before it, and each host begins with a page that links to all others of the host.
-
-    Args:
-        size: Hosts of the trap.
-    """
-
-    def __init__(self, graph: Graph, trap: Trap, entries: list[int], size: int = 1 << 40) -> None:
-        self._graph = graph
-        self._trap = trap
-        self._heads = len(entries) if trap.is_farm else 1
-        self._entries = {page: number % self._heads for number, page in enumerate(entries)}
-        self._pages = PAGES[trap.hosts] or 1
-        self._size = size
-
-    def out_links(self, page: int) -> list[int]:
-        """Links of *page*."""
-        n = len(self._graph)
-        if page < n:
-            entry = self._entries.get(page)
-            return self._graph.out_links(page) + ([n + entry * self._pages] if entry is not None else [])
-        host, number = divmod(page - n, self._pages)
-        if number:
-            return [n + host * self._pages]
-        width = CHILDREN[self._trap.kind]
-        hosts = list(range(self._heads + width * host, self._heads + width * (host + 1)))
-        if self._trap.kind == "mesh":
-            hosts += [(host * step + step) // 7 for step in range(5)]  # as good as random
-        return [n + each * self._pages for each in dict.fromkeys(hosts) if each < self._size] + list(
-            range(page + 1, page + self._pages)
-        )
-
-    def host_of(self, page: int) -> str:
-        """Host of *page*."""
-        n = len(self._graph)
-        if page < n:
-            return self._graph.hosts[page]
-        if self._trap.is_farm:
-            return f"www.farm{(page - n) // self._pages}.com"
-        if self._trap.hosts == REAL:
-            return self._graph.hosts[next(iter(self._entries))]
-        return DOMAIN if self._trap.hosts == "one host" else f"h{page}.{DOMAIN}"
 
 
 class Experiment:
     """Crawls of one graph in several orders, from several sets of seeds, with and without traps.
 
+    Args:
+        normalise: The rules on URLs; ``None`` for none.
+
     Attributes:
         violations: What did not hold at the end of a crawl.
     """
 
-    def __init__(self, graph: Graph, seed_sets: list[list[int]], rng: int) -> None:
+    def __init__(
+        self, graph: Graph, seed_sets: list[list[int]], rng: int, normalise: Normaliser | None = None
+    ) -> None:
         self.graph = graph
         self.seed_sets = seed_sets
         self.violations: list[str] = []
         self._rank = np.append(pagerank(graph.indptr, graph.indices), 0.0)
         self._rng = rng
+        self._normalise = normalise
 
     def crawl(self, order: str, number: int, trap: Trap | None) -> tuple[float, float]:
         """Crawl from a set of seeds; returns the part of fetches that the trap took, and the mean of what was gathered."""
         graph, seeds = self.graph, self.seed_sets[number]
         reachable = np.flatnonzero(graph.reachable(seeds))
         out_links: Callable[[int], list[int]] = graph.out_links
-        host_of: Callable[[int], str] = graph.hosts.__getitem__
+        host_of, url_of = graph.host_of, graph.url_of
         if trap is not None:
-            rng = np.random.default_rng([self._rng, number, trap.entries])
-            where = reachable if trap.hosts != REAL else self._pages_of_a_host(reachable, trap.entries, rng)
-            planted = Planted(graph, trap, rng.choice(where, trap.entries, replace=False).tolist())
-            out_links, host_of = planted.out_links, planted.host_of
+            planted = plant(graph, trap, seeds, np.random.default_rng([self._rng, number, trap.entries]))
+            out_links, host_of, url_of = self._admitted(planted), planted.host_of, planted.url_of
         settings = {"AOPIC_DOMAIN_BUDGET": 0} if order == NO_BUDGET else {}
         policy = policy_of(settings, "aopic" if order == NO_BUDGET else order)
         n = len(reachable)
         simulation = Simulation(out_links, host_of, seeds, n, policy)
+        if isinstance(policy.order, UrlOrder):
+            policy.order.begin(url_of, simulation.pages)
         fetched = np.fromiter((visit.page for visit in simulation.run()), np.int64)
         self.violations += simulation.violations()
         gathered = gather(np.minimum(fetched, len(graph)), self._rank / self._rank[reachable].sum(), n)
         return float((fetched >= len(graph)).sum() / n), float(gathered.mean())
 
-    def _pages_of_a_host(self, reachable: Any, least: int, rng: Any) -> Any:
-        """The *reachable* pages of the host of a random one, that has at least so many of them."""
-        hosts = np.asarray([self.graph.hosts[page] for page in reachable])
-        names, counts = np.unique(hosts, return_counts=True)
-        name = rng.choice(hosts[np.isin(hosts, names[counts >= least])])
-        return reachable[hosts == name]
+    def _admitted(self, planted: Planted) -> Callable[[int], list[int]]:
+        """The links of *planted* without those that the rules refuse, if there are any."""
+        normalise, real = self._normalise, len(self.graph)
+        if normalise is None:
+            return planted.out_links
+        return lambda page: [
+            each
+            for each in planted.out_links(page)
+            if each < real or not normalise(planted.url_of(each)).reason
+        ]
 
     def run(self, orders: list[str], traps: list[Trap]) -> Iterator[dict[str, Any]]:
         """All crawls; yields a row of the table for each order without a trap, and then for each trap."""
@@ -520,10 +455,25 @@ def main() -> int:
         help="as in AOPIC_ORDER (aopic opic no-budget)",
     )
     parser.add_argument(
-        "--kinds", nargs="+", default=list(CHILDREN), choices=CHILDREN, help="kinds of traps (all)"
+        "--kinds",
+        nargs="+",
+        default=["chain", "tree", "mesh"],
+        choices=CHILDREN,
+        help="kinds of traps (chain tree mesh)",
     )
     parser.add_argument(
         "--on", nargs="+", default=list(PAGES), choices=PAGES, help="what their pages are on (all)"
+    )
+    parser.add_argument(
+        "--directories", nargs="+", default=["one"], choices=DIRECTORIES, help="where their paths are (one)"
+    )
+    parser.add_argument(
+        "--links-back",
+        action="store_true",
+        help="let each page of a trap link to the one that leads to it, too",
+    )
+    parser.add_argument(
+        "--url-rules", action="store_true", help="refuse what the rules on URLs of a broad crawl refuse"
     )
     parser.add_argument(
         "--beside", action="store_true", help="crawl farms beside honest sites; no graph is needed"
@@ -552,10 +502,11 @@ def main() -> int:
         parser.error("a graph, --beside or --loopback is needed")
     graph = load_graph(args.graph, hosts=args.hosts, urls=args.urls)
     seed_sets = list(draw_seed_sets(graph, args.seeds, args.sets, args.rng).values())
-    experiment = Experiment(graph, seed_sets, args.rng)
-    rows = list(
-        experiment.run(args.orders, [Trap(*each) for each in product(args.kinds, args.on, args.entries)])
-    )
+    if args.url_rules and args.urls is None:
+        parser.error("--url-rules needs --urls")
+    experiment = Experiment(graph, seed_sets, args.rng, Normaliser() if args.url_rules else None)
+    cases = product(args.kinds, args.on, args.entries, args.directories, [args.links_back])
+    rows = list(experiment.run(args.orders, [Trap(*each) for each in cases]))
     print_tables(graph, rows, seed_sets)
     if args.json is not None:
         args.json.write_text(json.dumps({"graph": graph.name, "seed_sets": seed_sets, "rows": rows}) + "\n")

@@ -1,7 +1,7 @@
 """Endless traps, and farms of domains, to be planted on a link graph.
 
-Each page of a ``chain`` links to one new page, each page of a ``tree`` to ten, each page of a ``mesh`` to five new ones and
-to five that are known. All pages of a trap are on ``one host`` of its own, or on a ``real-host`` from whose pages it is
+Each page of a ``chain`` links to one new page, each page of a ``binary-tree`` to two and of a ``tree`` to ten, each page of a
+``mesh`` to five new ones and to five that are known. All pages of a trap are on ``one host`` of its own, or on a ``real-host`` from whose pages it is
 entered; or each is on one of its own: on ``sub-hosts`` of one registered domain, or on registered ``domains``; or twenty on
 each of many ``sites``.
 """
@@ -19,13 +19,17 @@ if TYPE_CHECKING:
 
     from .graphs import Graph
 
-CHILDREN = {"chain": 1, "tree": 10, "mesh": 5}
+CHILDREN = {"chain": 1, "tree": 10, "binary-tree": 2, "mesh": 5}
 """Kinds of traps, with the new pages that each page links to."""
 
 REAL = "real-host"
 
 PAGES = {REAL: 0, "one host": 0, "sub-hosts": 1, "domains": 1, "sites": 20}
 """Where the pages of a trap may be, with the pages of each of its hosts; 0 for all."""
+
+DIRECTORIES = ("root", "one", "own", "nested")
+"""Where the paths of a trap's pages may be: in the root of their host, in one directory, each in its own one in the root, or
+each in its own one in that of the page that leads to it."""
 
 ENTRIES = 3
 """Real pages that link to a trap, unless somebody says another number."""
@@ -40,11 +44,15 @@ class Trap(NamedTuple):
         kind: One of :data:`CHILDREN`.
         hosts: One of :data:`PAGES`.
         entries: Real pages that link to it.
+        directories: One of :data:`DIRECTORIES`.
+        links_back: Whether each page links to the one that leads to it, and to the first entry, too.
     """
 
     kind: str
     hosts: str = REAL
     entries: int = ENTRIES
+    directories: str = "one"
+    links_back: bool = False
 
     @property
     def is_farm(self) -> bool:
@@ -52,7 +60,8 @@ class Trap(NamedTuple):
         return self.hosts in ("domains", "sites")
 
     def __str__(self) -> str:
-        return f"{self.kind} | {self.hosts} | {self.entries}"
+        kind = self.kind if self.directories == "one" else f"{self.kind}, {self.directories}"
+        return f"{kind}{', links back' if self.links_back else ''} | {self.hosts} | {self.entries}"
 
 
 class Planted:
@@ -86,9 +95,19 @@ class Planted:
         hosts = list(range(self._heads + width * host, self._heads + width * (host + 1)))
         if self._trap.kind == "mesh":
             hosts += [(host * step + step) // 7 for step in range(5)]  # as good as random
-        return [n + each * self._pages for each in dict.fromkeys(hosts) if each < self._size] + list(
-            range(page + 1, page + self._pages)
-        )
+        back = {self._leads_to(host): None, min(self._entries): None} if self._trap.links_back else {}
+        return [
+            *(n + each * self._pages for each in dict.fromkeys(hosts) if each < self._size),
+            *range(page + 1, page + self._pages),
+            *back,
+        ]
+
+    def _leads_to(self, host: int) -> int:
+        """The page that leads to the first one of host number *host* of the trap."""
+        if host < self._heads:
+            return min(self._entries)
+        before = (host - self._heads) // CHILDREN[self._trap.kind]
+        return len(self._graph) + before * self._pages
 
     def host_of(self, page: int) -> str:
         """Host of *page*."""
@@ -106,7 +125,18 @@ class Planted:
         n = len(self._graph)
         if page < n or not self._graph.urls:
             return self._graph.url_of(page) if page < n else ""
-        return f"http://{self.host_of(page)}/trap/{page - n}"
+        return f"http://{self.host_of(page)}{self._path(page - n)}"
+
+    def _path(self, number: int) -> str:
+        """Path of page *number* of the trap."""
+        where = self._trap.directories
+        if where != "nested":
+            return {"root": f"/trap-{number}", "one": f"/trap/{number}", "own": f"/trap-{number}/"}[where]
+        host, steps = number // self._pages, [str(number)]
+        while host >= self._heads:
+            host = (host - self._heads) // CHILDREN[self._trap.kind]
+            steps.append(str(host))
+        return f"/trap/{'/'.join(reversed(steps))}/"
 
 
 def plant(graph: Graph, trap: Trap, seeds: Sequence[int], rng: np.random.Generator) -> Planted:
