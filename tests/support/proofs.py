@@ -154,7 +154,7 @@ def small(command: str) -> list[str]:
 
 def make_all(folder: Path) -> None:
     """All files that commands of the docs name, in *folder*."""
-    for name in ("cnr-2000", "webkb-1997", "wb-cs-stanford", "wikispeedia", "GRAPH"):
+    for name in ("cnr-2000", "webkb-1997", "wb-cs-stanford", "wikispeedia", "doc-sites", "GRAPH"):
         make_graph(folder, name)
     make_sites(folder / "DIR" / "sites")
     for name in ("FOLDER", "FOLDER_OF_PAGES"):
