@@ -10,7 +10,7 @@ from scrapy.dupefilters import BaseDupeFilter, RFPDupeFilter
 from scrapy.http import JsonRequest
 from scrapy.utils.request import RequestFingerprinter
 
-from .listing import ALL, FIRST, SHOP, Differs, pattern, title
+from .listing import ADDON, ALL, FIRST, SHOP, Differs, pattern, title
 
 GROUP = "Requests"
 
@@ -317,6 +317,47 @@ class SameText(Spider):
     def parse(self, response):
         yield title(response)
         yield from response.follow_all(css="a")
+
+
+GROUP_MARKS = "Marks for robots"
+MARKED = [f"{SHOP}/marked"]
+MARKED_AND_ITEMS = [{"title": "marked"}, {"title": "item 1"}, {"title": "item 2"}]
+
+
+@pattern(
+    GROUP_MARKS,
+    "links of a page that asks robots not to follow them",
+    MARKED_AND_ITEMS,
+    differs=[
+        Differs(
+            ADDON,
+            "They are not followed (`AOPIC_PAGE_ROBOTS`), as [robots.txt](robots.md#marks-on-pages) says.",
+            {
+                "items": [{"title": "marked"}],
+                "requests": {"GET shop.test/marked": 1},
+                "request_depth_max": 0,
+            },
+        )
+    ],
+)
+class MarkedPage(Spider):
+    start_urls = MARKED
+
+    def parse(self, response):
+        yield title(response)
+        yield from response.follow_all(css="a")
+
+
+@pattern(GROUP_MARKS, "requests on purpose, for another callback, on such a page", MARKED_AND_ITEMS)
+class MarkedPageOnPurpose(Spider):
+    start_urls = MARKED
+
+    def parse(self, response):
+        yield title(response)
+        yield from response.follow_all(css="a", callback=self.parse_item)
+
+    def parse_item(self, response):
+        yield title(response)
 
 
 GROUP_ORDER = "Order"

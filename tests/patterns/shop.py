@@ -166,6 +166,12 @@ def links(asked: Asked) -> Answer:
     return html(f"links to {asked.query['to']}", asked.query["to"])
 
 
+def marked(asked: Asked) -> Answer:
+    """Asks robots not to follow its links."""
+    answer = html("marked", "/item/1", "/item/2")
+    return Answer(200, {**answer.headers, "X-Robots-Tag": "nofollow"}, answer.body)
+
+
 def file(asked: Asked) -> Answer:
     """Three bytes that are no text."""
     return Answer(headers={"Content-Type": "application/octet-stream"}, body=bytes(3))
@@ -228,7 +234,7 @@ def echo(asked: Asked) -> Answer:
 PAGES: dict[str, Callable[[Asked], Answer]] = {
     "": page, "page": page, "item": item, "api": api, "work": work, "status": status, "later": later, "reset": reset, "cut": cut,
     "slow": slow, "redirect": redirect, "set": set_cookie, "cookies": cookies, "echo": echo,
-    "login": login, "account": account, "onward": onward, "wall": wall, "refresh": refresh, "same": same, "links": links, "file": file,
+    "login": login, "account": account, "onward": onward, "wall": wall, "refresh": refresh, "same": same, "links": links, "file": file, "marked": marked,
     "image.png": image, "sitemap-index.xml": sitemap_index, "sitemap.xml": sitemap, "feed.xml": feed, "feed.csv": table,
 }  # fmt: skip
 """By the first segment of the path."""
