@@ -796,7 +796,7 @@ def test_nothing_depends_on_whether_a_url_takes_the_quick_way() -> None:
     for url, one, other in zip(urls, quick, slow, strict=True):
         assert one.judged == other.judged, url
         assert one.keys == other.keys, url
-    assert sum(one.n_quick for one in quick) > 0.75 * sum(len(one.keys) for one in quick)
+    assert sum(one.n_quick for one in quick) > 0.65 * sum(len(one.keys) for one in quick)
     assert not any(other.n_quick for other in slow)
 
 
