@@ -43,7 +43,7 @@ _LARGE = 0.01
 
 _POOR = 0.2
 """Of the average of all fetches, what those of a trap bring at most. On the demo web a calendar without end brings 0.02 to 0.13,
-whole ordinary sites 0.5 and more."""
+its other large sites 0.4 and more."""
 
 _FEW = 20
 """Fetches in the sample that may be chance."""
