@@ -46,6 +46,8 @@ COLUMNS: dict[str, type] = {
     "bytes": int,
     "fetched_at": datetime,
     "headers": dict,
+    "robots": str,
+    "content_usage": str,
     "text": str,
     "importance": float,
     "cash": int,

@@ -39,7 +39,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         action="append",
         default=[],
-        help="add an item for each page to FILE: .jsonl or .csv",
+        help="add an item for each page to FILE: .jsonl, .csv or .parquet",
     )
 
 

@@ -13,7 +13,8 @@ import pytest
 from pyarrow import parquet
 
 from scrapy_aopic.exceptions import ExchangeError
-from scrapy_aopic.exporters import ParquetFolder
+from scrapy_aopic.exporters import COLUMNS, ParquetFolder
+from scrapy_aopic.spiders import FIELDS
 
 AT = "2026-11-26T04:00:00.250+00:00"
 
@@ -32,6 +33,10 @@ def converted(folder: Path, text: str, *fields: str) -> list[dict[str, Any]]:
     assert {each.name for each in folder.iterdir()} <= {"_lock", "part-1-00001.parquet"}
     rows: list[dict[str, Any]] = parquet.read_table(folder).to_pylist()
     return rows
+
+
+def test_the_fields_of_pages_have_the_same_types_in_each_file() -> None:
+    assert {*FIELDS} <= {*COLUMNS}
 
 
 def test_columns_have_the_types_that_are_known_or_that_all_values_have(tmp_path: Path) -> None:
