@@ -268,6 +268,19 @@ def stores_are_opened(folder: Path) -> None:
         assert_type(audit(store).violations, list[str])
 
 
+# Jobs that are read.
+
+
+def a_job_is_read(folder: Path) -> None:
+    job = scrapy_aopic.open_job(folder)
+    assert_type([page.url for page in job.top(3)], list[str])
+    assert_type([page.changes_a_day for page in job.pages()], list[float | None])
+    assert_type([host.queued for host in job.hosts()], list[int])
+    assert_type([link.target for link in job.links()], list[str])
+    assert_type(job.why("http://a.test/").sentences, list[str])
+    assert_type(job.status().pages.known, int)
+
+
 # Tests of users.
 
 
