@@ -34,7 +34,7 @@ from scrapy.utils.url import url_has_any_extension
 from w3lib.html import strip_html5_whitespace
 from w3lib.url import safe_url_string
 
-from .parse_limits import Attributes, html_of, is_huge, look_at, look_at_all
+from .parse_limits import HUGE, Attributes, html_of, is_huge, look_at, look_at_all
 from .urls import PORT
 
 if TYPE_CHECKING:
@@ -590,14 +590,14 @@ def rels_of(response: Response) -> dict[str, set[str]]:
     """The words of ``rel``, in lower case, by the URL without its fragment that the page of *response* links to.
 
     Of several links to a URL only the words that all of them have: with one that lacks a word the page stands for it. Only
-    HTML has such words, and it is parsed for them without a tree.
+    HTML has such words, and its first :data:`~.parse_limits.HUGE` bytes are parsed for them, without a tree.
     """
     found: dict[str, set[str]] = {}
     if not isinstance(response, HtmlResponse):
         return found
     rels = _Rels()
     try:
-        look_at_all(html_of(response), rels)
+        look_at_all(html_of(response)[:HUGE], rels)
         page = LinkJoiner(response.url, _base_of(response), response.encoding)
     except (LookupError, ValueError):  # its charset does not exist
         return found
