@@ -227,8 +227,13 @@ def test_the_crawler_without_scrapy_runs_as_it_is_shown(tmp_path: Path) -> None:
 
 
 def test_every_document_can_be_reached_from_the_readme() -> None:
-    linked = set(re.findall(r"\]\((docs/[\w-]+\.md)", TEXTS["README.md"]))
-    assert linked == {name for name in TEXTS if name.startswith("docs/")}
+    assert "(docs/index.md)" in TEXTS["README.md"]
+    linked = {f"docs/{name}" for name in re.findall(r"\]\(([\w-]+\.md)", TEXTS["docs/index.md"])}
+    assert {*linked, "docs/index.md"} == {name for name in TEXTS if name.startswith("docs/")}
+
+
+def test_the_readme_can_be_read_in_a_minute() -> None:
+    assert len(TEXTS["README.md"].splitlines()) <= 120
 
 
 def test_every_public_name_is_documented() -> None:
