@@ -14,6 +14,7 @@ from scrapy.utils.asyncio import call_later
 
 from scrapy_aopic.exceptions import SettingError
 from scrapy_aopic.settings import check_names
+from scrapy_aopic.version import DOCS
 
 from .loop import start
 
@@ -107,8 +108,11 @@ class Closing:
         if self._crawler in _refused:
             return
         _refused.add(self._crawler)
+        more = f" See {DOCS}/settings.html." if isinstance(error, SettingError) else ""
         logger.error(
-            "%(error)s The crawl does not start.", {"error": error}, extra={"spider": self._crawler.spider}
+            "%(error)s%(more)s The crawl does not start.",
+            {"error": error, "more": more},
+            extra={"spider": self._crawler.spider},
         )
         self._refusal = "aopic_setting" if isinstance(error, SettingError) else "aopic_storage"
         self._connect(self._refuse, signals.spider_opened)

@@ -16,7 +16,7 @@ from scrapy.commands import ScrapyCommand, ScrapyHelpFormatter
 from scrapy.exceptions import UsageError
 
 from scrapy_aopic.exceptions import AopicError, plainly
-from scrapy_aopic.version import __version__
+from scrapy_aopic.version import DOCS, __version__
 from scrapy_aopic.view.output import OutputError, drop, flush
 
 from . import (
@@ -110,6 +110,7 @@ class AopicCommand(ScrapyCommand):
                 name,
                 help=subcommand.MEANING.partition(". ")[0],
                 description=subcommand.MEANING,
+                epilog=f"Docs: {DOCS}/commands.html#{name}",
                 formatter_class=ScrapyHelpFormatter,
                 conflict_handler="resolve",
             )
@@ -145,7 +146,7 @@ def _run_on_stores(subcommand: Subcommand, opts: argparse.Namespace, settings: B
     """Run *subcommand*, which may open stores of the kind that ``AOPIC_STORE`` names."""
     from scrapy_aopic.settings import wrong_names
 
-    for _, sentence in wrong_names(settings) if subcommand is not crawl else ():  # whose log says it
+    for _, sentence in wrong_names(settings) if subcommand not in (crawl, demo) else ():  # whose log says it
         _say(sentence)
     if settings.get("AOPIC_STORE") is not None:
         from scrapy_aopic.settings import read

@@ -46,6 +46,7 @@ from scrapy_aopic.exceptions import SettingError, StorageError
 from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.settings import Listen, read_dashboard
 from scrapy_aopic.storage.memory import MemoryStore
+from scrapy_aopic.version import DOCS
 from scrapy_aopic.view.domain_spread import top_domains
 from scrapy_aopic.view.job_view import View, open_view
 from scrapy_aopic.view.queries import hosts_by
@@ -222,7 +223,7 @@ async def test_another_address_needs_a_token_of_ones_own(
     (said,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert said == (
         "AOPIC_DASHBOARD ('0.0.0.0:0') is an address that other machines can reach, so AOPIC_DASHBOARD_TOKEN must be set "
-        "to a token of your own. The crawl does not start."
+        f"to a token of your own. See {DOCS}/settings.html. The crawl does not start."
     )
     assert web.asked == []
 

@@ -14,6 +14,7 @@ from scrapy.utils.test import get_crawler
 from support.small_web import Follow, Web, crawl
 
 from scrapy_aopic import DupeFilter
+from scrapy_aopic.version import DOCS
 
 
 def opened(folder: Path | None, **settings: Any) -> DupeFilter:
@@ -86,6 +87,9 @@ async def test_a_wrong_setting_stops_the_start_with_one_sentence(
     settings = {"DUPEFILTER_CLASS": "scrapy_aopic.DupeFilter", "AOPIC_DUPEFILTER": "cuckoo"}
     crawler = await crawl(Follow, settings)
     (error,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
-    assert error == 'AOPIC_DUPEFILTER (\'cuckoo\') must be "exact" or "bloom". The crawl does not start.'
+    assert (
+        error
+        == f'AOPIC_DUPEFILTER (\'cuckoo\') must be "exact" or "bloom". See {DOCS}/settings.html. The crawl does not start.'
+    )
     assert crawler.stats is not None
     assert crawler.stats.get_value("finish_reason") == "aopic_setting"

@@ -23,6 +23,7 @@ from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import Link, host_key, page_key
 from scrapy_aopic.job.job import Job
+from scrapy_aopic.version import DOCS
 from scrapy_aopic.view.queries import top_hosts
 from scrapy_aopic.view.stored import snapshot_of
 
@@ -331,7 +332,10 @@ async def test_batch_orders_say_that_they_need_numpy(
     )
     await crawl(Follow, {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_ORDER": "hits"})
     assert said(caplog) == [
-        "AOPIC_ORDER ('hits') needs numpy; install scrapy-aopic[simulate]. The crawl does not start."
+        (
+            "AOPIC_ORDER ('hits') needs numpy; install scrapy-aopic[simulate]. "
+            f"See {DOCS}/settings.html. The crawl does not start."
+        )
     ]
     assert web.asked == []
     await crawl(Follow, {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_ORDER": "backlinks"})
@@ -375,5 +379,5 @@ async def test_chosen_domains_must_be_named(
     web = serve(TREE)
     settings = {"AOPIC_VIRTUAL_SPENDING": "chosen", "AOPIC_VIRTUAL_DOMAINS": domains}
     await crawl(Follow, {"SCHEDULER": "scrapy_aopic.Scheduler", **settings})
-    assert said(caplog) == [f"{error} The crawl does not start."]
+    assert said(caplog) == [f"{error} See {DOCS}/settings.html. The crawl does not start."]
     assert web.asked == []

@@ -24,6 +24,7 @@ from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.storage import open_store
 from scrapy_aopic.storage.memory import MemoryStore
+from scrapy_aopic.version import DOCS
 from scrapy_aopic.view.queries import top_pages
 from scrapy_aopic.view.snapshot import PageCounts, SetAside
 from scrapy_aopic.view.stored import count, snapshot_of
@@ -641,7 +642,7 @@ async def test_a_wrong_setting_stops_the_start_with_one_sentence(
     (error,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert error == (
         "AOPIC_WINDOW ('often') must be a number of turns of |H| such as 8, or a time such as \"36 hours\" or "
-        '"4 months". The crawl does not start.'
+        f'"4 months". See {DOCS}/settings.html. The crawl does not start.'
     )
     assert crawler.stats is not None
     assert crawler.stats.get_value("finish_reason") == "aopic_setting"
