@@ -71,7 +71,9 @@ class Trap(msgspec.Struct, frozen=True, kw_only=True):
         queued: Pages that wait, about.
         visited_part: Of all fetches of the job, 0 to 1.
         brought_part: Of all cash that was spent, 0 to 1.
-        command: What would end it.
+        command: What keeps the crawl from it at once.
+        deny_url: Regular expression for ``deny_urls`` of ``AOPIC_SCOPE``, which keeps later runs from its links; empty if there
+            is none that finds all of them.
     """
 
     pattern: str
@@ -81,6 +83,7 @@ class Trap(msgspec.Struct, frozen=True, kw_only=True):
     visited_part: float
     brought_part: float
     command: str
+    deny_url: str = ""
 
 
 def find_traps(view: View, job: str) -> list[Trap]:
@@ -109,9 +112,12 @@ def find_traps(view: View, job: str) -> list[Trap]:
 def _trap_of(store: Store, host: HostRecord, visited: int, history: int, job: str) -> Trap | None:
     """What may be a trap of *host*: those of its parts together of which each took much and brought little."""
     parts: defaultdict[str, list[Page]] = defaultdict(list)
+    urls: defaultdict[str, list[str]] = defaultdict(list)
     pages = _sample(store, host.name)
     for url, page in pages:
-        parts[pattern_of(url)].append(page)
+        pattern = pattern_of(url)
+        parts[pattern].append(page)
+        urls[pattern].append(url)
     n_fetched = sum(page.visits > 0 for _, page in pages)
     patterns, n, n_waiting, spent = list[str](), 0, 0, 0
     for pattern, part in parts.items():
@@ -131,15 +137,25 @@ def _trap_of(store: Store, host: HostRecord, visited: int, history: int, job: st
         return None
     of_host, n_queued = n / n_fetched, len(pages) - n_fetched
     action = "block" if of_host >= _MOSTLY else f"slow {_SLOW}"
+    pattern = patterns[0] if len(patterns) == 1 else f"{commonpath(patterns).rstrip('*/')}/*"
     return Trap(
-        pattern=patterns[0] if len(patterns) == 1 else f"{commonpath(patterns).rstrip('*/')}/*",
+        pattern=pattern,
         host=host.name,
         visited=round(of_host * host.visited),
         queued=round(n_waiting / n_queued * host.queued) if n_queued else 0,
         visited_part=of_host * host.visited / visited,
         brought_part=spent * host.visited / n_fetched / history if history else 0.0,
         command=f"scrapy aopic control {shlex.quote(job)} {action} {shlex.quote(host.name)}",
+        deny_url=_expression(pattern, [url for each in patterns for url in urls[each]]),
     )
+
+
+def _expression(pattern: str, urls: list[str]) -> str:
+    """What finds all of *urls*, by what they have in common before the first number or query."""
+    begin = re.split(r"(?<=\?)|\*", pattern, maxsplit=1)[0]
+    found = f"://{re.escape(begin)}"
+    is_part = "/" in begin.rstrip("/")
+    return found if is_part and all(re.search(found, url) for url in urls) else ""
 
 
 def _sample(store: Store, host: str) -> list[tuple[str, Page]]:

@@ -487,8 +487,10 @@ def test_a_part_of_a_site_that_took_much_and_brought_little_may_be_a_trap() -> N
     assert first.visited_part == pytest.approx(160 / 710)
     assert first.brought_part == pytest.approx(160 / spent)
     assert first.command == "scrapy aopic control 'a job' block days.test"
+    assert first.deny_url == r"://days\.test/cal/"
     assert second.pattern == "town.test/events?day=*"
     assert second.command == "scrapy aopic control 'a job' slow 60 town.test"
+    assert second.deny_url == r"://town\.test/events\?"
     assert find_traps(View([MemoryStore()]), "none") == []
 
 

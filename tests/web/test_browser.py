@@ -134,7 +134,10 @@ class Answering:
 
     def traps(self) -> list[Trap]:
         parts = {"visited": 20, "queued": 900, "visited_part": 0.12, "brought_part": 0.001}
-        return [Trap(pattern=each, host=each, command=f"block {each}", **parts) for each in HOSTILE]
+        return [
+            Trap(pattern=each, host=each, command=f"block {each}", deny_url="://a[.]b/", **parts)
+            for each in HOSTILE
+        ]
 
     def hosts(self, kind: str, n: int, part: str) -> list[HostRow]:
         rows = [HostRow(name=each, visited=len(each), queued=7) for each in (f"{kind}.test", *HOSTILE)]
@@ -533,6 +536,7 @@ def test_what_politeness_costs_the_order_and_what_was_dropped(
     assert "took 12 % of all fetches (20) and brought 0.1 % of all importance; 900 wait." in text(
         browser, "traps"
     )
+    assert '"deny_urls": ["://a[.]b/"]' in text(browser, "traps")
     assert "evil took 12 % of all fetches" in text(browser, "traps-note")
     served.figures["ledger"] = {**ledger, "virtual": -5}
     wait_for(

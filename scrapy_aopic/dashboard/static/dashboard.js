@@ -755,6 +755,7 @@ async function showTraps() {
         `took ${percent(trap.visited_part, 1)} of all fetches (${count(trap.visited)}) and brought ${percent(trap.brought_part, 1)} of all importance; ${count(trap.queued)} wait. `,
         element("code", trap.command),
       );
+      if (trap.deny_url) item.append("Links to it are left out of later runs by this in AOPIC_SCOPE:", element("code", `"deny_urls": [${JSON.stringify(trap.deny_url)}]`));
       return item;
     }),
   );
