@@ -180,12 +180,17 @@
         const [cash, history] = this.amounts[page].children;
         cash.textContent = count(web.cash(page));
         history.textContent = count(web.pages[page].history);
-        group.classList.toggle("lit", page === lit);
         group.setAttribute("aria-label",
           `Page ${page + 1}: cash ${cash.textContent}, history ${history.textContent}. Visit it.`);
       });
       this.vaultText.textContent = web.bank ? count(web.ledger.virtual) : "closed";
       this.vault.classList.toggle("off", !web.bank);
+      this.light(lit, targets);
+    }
+
+    /** Let the page *lit* and its links to *targets* stand out. */
+    light(lit, targets) {
+      this.pages.forEach((group, page) => group.classList.toggle("lit", page === lit));
       for (const [name, edge] of this.edges) {
         edge.classList.toggle("lit", targets.some((target) => name === `${lit}>${target}`));
       }
@@ -202,12 +207,12 @@
         done();
         return;
       }
-      // What leaves is gone from its page at once, and reaches the others with its coin, whose area is its worth.
+      // What leaves is gone from its page at once, and reaches the others with its coin, which is larger the more it is worth.
       const [cash, history] = this.amounts[page].children;
       cash.textContent = count(0);
       history.textContent = count(moved.history);
       const coins = ways.map(([, , , units]) => svg("g", { class: "coin" },
-        svg("circle", { r: Math.min(4 + Math.sqrt(Number(units)) / 5, 14) }), svg("text", {}, count(units))));
+        svg("circle", { r: Math.min(9 + Math.sqrt(Number(units)) / 12, 16) }), svg("text", {}, count(units))));
       this.coins.replaceChildren(...coins);
       const begin = performance.now();
       this.done = done;
@@ -272,7 +277,7 @@
       const next = page ?? Opic.POLICIES.greedy(web);
       const moved = web.visit(next);
       scene.said.textContent = sentence(web, moved, hasVault);
-      picture.pages.forEach((group, each) => group.classList.toggle("lit", each === next));
+      picture.light(next, moved.targets);
       picture.travel({ ...moved, history: web.pages[next].history }, pace, web.bank, () => draw(moved));
     }
     function reset() {
