@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
 _REMEMBERED = 50_000
-"""Hosts whose answer is remembered, some 6 MB."""
+"""Hosts whose answer is remembered, some 9 MB."""
 
 
 class Scope:

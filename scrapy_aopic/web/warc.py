@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _SMALL = 1024
 """Bytes of a body below which a revisit is not smaller than the response."""
 
-_MOST_BODIES = 50_000
+_MOST_BODIES = 25_000
 """Bodies that are remembered: some 20 MB."""
 
 _LONGEST_URL = 1000
