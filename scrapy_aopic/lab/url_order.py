@@ -5,15 +5,10 @@ A real crawl shows no URL to an order, since the frontier keeps none in memory; 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
-from scrapy_aopic.core.order import Order
+from scrapy_aopic.core.order import Order, PageView
 from scrapy_aopic.core.records import serial_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from scrapy_aopic.core.order import PageView
 
 
 class UrlOrder(Order):
