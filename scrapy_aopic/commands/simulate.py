@@ -337,7 +337,7 @@ _NAMED = re.compile(r"[^=/,]+=")
 
 def _pages(given: str, graph: Graph) -> list[int]:
     """The numbers of the pages that *given* lists, by numbers or URLs."""
-    from scrapy_aopic.settings.parse import listed, reason
+    from scrapy_aopic.settings.parse import listed, reason, shown
 
     by_url = {url: number for number, url in enumerate(graph.urls)}
     try:
@@ -348,7 +348,7 @@ def _pages(given: str, graph: Graph) -> list[int]:
     for _, text in entries:
         if text not in by_url and not (text.isdecimal() and len(text) < 20 and int(text) < len(graph)):
             raise UsageError(
-                f"--seed-pages: {text} is neither a number of a page, 0 to {len(graph) - 1}, nor a URL that --urls has"
+                f"--seed-pages ({given}): {shown(text)} is neither a number of a page, 0 to {len(graph) - 1}, nor a URL that --urls has"
             )
         page = by_url[text] if text in by_url else int(text)
         if not graph.hosts[page]:
