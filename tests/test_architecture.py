@@ -194,6 +194,25 @@ def test_the_core_can_be_imported_without_scrapy_numpy_and_a_backend():
     assert done.stdout.split() == []
 
 
+def test_commands_of_scrapy_do_not_load_the_package():
+    """Scrapy loads the files of ``commands`` at every call, ``scrapy version`` included."""
+    program = (
+        "import sys, scrapy_aopic\n"
+        "first = {name for name in sys.modules if name.startswith('scrapy')}\n"
+        "import scrapy.commands, scrapy_aopic.commands\n"
+        "print(*first, '|', *(name for name in sys.modules if name.startswith('scrapy_aopic.')))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    first, _, then = done.stdout.partition("|")
+    assert {*first.split()} == {"scrapy_aopic", "scrapy_aopic.version"}
+    assert {name for name in then.split() if not name.startswith("scrapy_aopic.commands")} == {
+        "scrapy_aopic.exceptions",
+        "scrapy_aopic.version",
+        "scrapy_aopic.view",
+        "scrapy_aopic.view.output",
+    }
+
+
 INSIDE_A_CRAWL = {"live", "opentelemetry", "questions", "url_settings"}
 """Files of ``view`` that look at a crawl of this process, or read what it would be set to."""
 

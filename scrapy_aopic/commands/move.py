@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from scrapy.exceptions import UsageError
 
-from scrapy_aopic.storage.address import MAX_SHARDS
 from scrapy_aopic.view.output import write
 
 from .common import complete_address, job_place
@@ -102,6 +101,8 @@ def shard_numbers(text: str) -> tuple[int, ...]:
     Raises:
         ValueError: If it is no such list.
     """
+    from scrapy_aopic.storage.address import MAX_SHARDS
+
     numbers: set[int] = set()
     for part in text.split(","):
         first, _, last = part.partition("-")

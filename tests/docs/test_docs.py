@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import ast
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -155,6 +156,32 @@ def test_every_subcommand_has_a_section_with_each_of_its_options_and_no_other(su
     section = dict(zip(sections[1::2], sections[2::2], strict=True))[subcommand]
     rows = re.findall(r"^\| (`(?:-|[A-Z]{2}).*?) \|", section, re.MULTILINE)
     assert {name for row in rows for name in re.findall(r"`([\w-]+)", row)} == options
+
+
+def shown_commands(name: str) -> Iterator[str]:
+    """The calls of ``scrapy aopic`` in the examples for a shell of a document, without what a shell makes of their output."""
+    for block in fenced(TEXTS[name], "sh"):
+        for line in block.replace("\\\n", " ").splitlines():
+            if found := re.search(r"(?:^|[ /;])scrapy aopic ([a-z].*)", line):
+                yield re.split(r" +(?:#|[|>&]|2>)", found[1])[0]
+
+
+@each_document
+def test_every_command_that_is_shown_has_only_options_that_there_are(name: str) -> None:
+    for command in shown_commands(name):
+        subcommand, *arguments = shlex.split(command)
+        parser = argparse.ArgumentParser(exit_on_error=False)
+        parser.add_argument("-s", "--set", action="append")
+        parser.add_argument("-L", "--loglevel")
+        SUBCOMMANDS[subcommand].add_options(parser)
+        try:
+            parser.parse_args(arguments)
+        except (SystemExit, argparse.ArgumentError) as error:
+            raise AssertionError(f"scrapy aopic {command}: {error}") from error
+
+
+def test_commands_are_shown_where_a_newcomer_looks() -> None:
+    assert len([*shown_commands("README.md"), *shown_commands("docs/first-crawl.md")]) > 10
 
 
 def test_every_column_of_an_export_is_documented_and_no_other() -> None:
