@@ -25,6 +25,8 @@ const COLOURS = { politeness: "waiting", control: "waiting", paused: "waiting", 
 const DROPPED = {
   flood: "beyond AOPIC_LINK_FLOOD",
   duplicate: "on duplicates",
+  nofollow: "on pages that ask for it (nofollow)",
+  rel: "by their rel",
   offsite: "not in allowed_domains",
   depth: "beyond DEPTH_LIMIT",
   length: "beyond URLLENGTH_LIMIT",
