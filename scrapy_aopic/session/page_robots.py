@@ -48,6 +48,10 @@ _COUNTED = frozenset(
 """Rules whose pages are counted: a page may have any words."""
 
 
+_HEADERS = frozenset((b"X-Robots-Tag", b"Content-Usage", b"Tdm-Reservation"))
+"""Headers that are read, as Scrapy writes their names."""
+
+
 class PageRobots:
     """Reads what owners of pages ask, and says which links are followed and which items are kept.
 
@@ -68,21 +72,24 @@ class PageRobots:
 
     def read(self, response: Response, request: Request, session: Session, visit: Visit | None) -> None:
         """Read what the page of *response* asks, for the callback to see and for the methods below."""
-        response.meta.pop(ROBOTS_MARKS, None)  # a callback may have copied it from another page
-        response.meta.pop(CONTENT_USAGE, None)
-        stated = response.meta.pop(STATED_USAGE, ())
-        if SITEMAP in request.meta:  # which is no page: that search engines should not show it is usual
+        meta = request.meta
+        meta.pop(ROBOTS_MARKS, None)  # a callback may have copied it from another page
+        meta.pop(CONTENT_USAGE, None)
+        stated = meta.pop(STATED_USAGE, ())
+        if SITEMAP in meta:  # which is no page: that search engines should not show it is usual
             return
         agent = self._user_agent or request.headers.get("User-Agent") or self._default_user_agent
-        robot = robot_name(agent if isinstance(agent, str) else agent.decode("latin-1"))
-        headers, metas = response.headers, metas_of(response, ("robots", robot, RESERVATION, POLICY))
+        robot, headers = robot_name(agent), response.headers
+        metas = metas_of(response, ("robots", robot, RESERVATION, POLICY))
+        if not metas and not stated and _HEADERS.isdisjoint(headers):  # as of most pages
+            return
         if rules := read_marks(headers, metas, robot, session.job.clock()):
-            response.meta[ROBOTS_MARKS] = rules
+            meta[ROBOTS_MARKS] = rules
             for name in _COUNTED & rules.keys():
                 session.stats.count(f"aopic/robots/pages/{name}")
         usage, malformed = read_usage(headers, metas, stated)
         if usage:
-            response.meta[CONTENT_USAGE] = usage
+            meta[CONTENT_USAGE] = usage
             for use in USES:
                 if usage.get(use) == "n":
                     session.stats.count(f"aopic/content_usage/pages/{use}")

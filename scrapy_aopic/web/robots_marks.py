@@ -67,9 +67,10 @@ _BEGINNING = 200
 
 
 @lru_cache(64)
-def robot_name(user_agent: str) -> str:
+def robot_name(user_agent: str | bytes) -> str:
     """Name of the robot with *user_agent*, in lower case: its first product, or the one after ``compatible;``."""
-    found = _PRODUCT.match(user_agent.strip())
+    text = user_agent if isinstance(user_agent, str) else user_agent.decode("latin-1")
+    found = _PRODUCT.match(text.strip())
     return found[1].lower() if found is not None else ""
 
 
