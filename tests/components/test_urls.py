@@ -26,6 +26,7 @@ from support.hostile_input import PIECES, STARTS
 from support.ordinary_urls import judgements, ordinary_url, slow_way
 from support.small_web import Follow, Web, ask_view, check, crawl
 from twisted.web.client import URI
+from w3lib.url import canonicalize_url
 
 from scrapy_aopic import Addon, open_job
 from scrapy_aopic.core.records import host_key, page_key
@@ -825,6 +826,21 @@ def test_a_place_follows_a_fingerprinter_of_the_users_own_and_whatever_else_tell
         )
         is_unknown = different == verbatim and fingerprint(request) == fingerprint(Request(request.url))
         assert is_unknown or places(request) != plain  # Scrapy 2.16 does not know URLs that are verbatim
+
+
+def test_a_w3lib_whose_canonical_form_is_another_makes_all_keys_the_slow_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def other_form(url: str, **options: Any) -> str:
+        return canonicalize_url(url, **options).replace("+", "%20")
+
+    monkeypatch.setattr("scrapy_aopic.web.url_keys.canonicalize_url", other_form)
+    monkeypatch.setattr("scrapy.utils.request.canonicalize_url", other_form)
+    places = PageKeys(RequestFingerprinter())
+    assert not places.are_of_urls
+    for url in ("http://a.test/?a=1+2", "http://a.test/?a=1%202"):
+        request = Request(url)
+        assert places(request)[1] == page_key(host_key("a.test"), fingerprint(request))
 
 
 # -- scope
