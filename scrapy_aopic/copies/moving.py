@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.exceptions import StorageError
-from scrapy_aopic.job.disks import open_home
+from scrapy_aopic.job.worker_disks import open_home
 from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.paths import read_home, shard_folder, store_folder
 from scrapy_aopic.storage import exists, lock_job

@@ -61,7 +61,7 @@ Checks:
 
 * :mod:`.walk`: one walk over everything in a store
 * :mod:`.audit`: whether every invariant holds
-* :mod:`.possible`: whether a record can have been written by a crawl
+* :mod:`.record_checks`: whether a record can have been written by a crawl
 * :mod:`.damaged`: reads what can be read of a damaged store
 * :mod:`.rebuild`: makes a valid job from a damaged one
 """

@@ -3,7 +3,7 @@
 Reads each family once, in bounded memory; only rows that belong to nothing are looked for in a second reading.
 
 Each value that is stored is compared with something else: with what it is a count or a copy of, or with what it can be at all
-(:mod:`.possible`). What cannot be found that way is listed in docs/after-a-crash.md, and in the test that edits everything.
+(:mod:`.record_checks`). What cannot be found that way is listed in docs/after-a-crash.md, and in the test that edits everything.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .layout import (
 )
 from .ledger import TOTAL
 from .ports import Family, Store
-from .possible import (
+from .record_checks import (
     Limits,
     wrong_clock,
     wrong_content,

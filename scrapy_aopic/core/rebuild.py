@@ -9,7 +9,7 @@ Rule 3: a page of which only the request is left is queued, without cash. A page
 found again when a page that links to it is visited. A page whose request cannot be read, or is another page's, is set aside
 as failed: a link to it brings another request.
 
-Rule 4: numbers and times that no crawl can have written are set to the nearest ones that one can (:mod:`.possible`).
+Rule 4: numbers and times that no crawl can have written are set to the nearest ones that one can (:mod:`.record_checks`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from .order import Aopic, order_name
 from .pages import MAX_HEIGHT
 from .politeness import LONGEST_WAIT
 from .ports import Family, Store
-from .possible import (
+from .record_checks import (
     MOST_PLACES,
     MOST_SECONDS,
     Limits,

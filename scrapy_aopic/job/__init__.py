@@ -7,7 +7,7 @@
 * :mod:`.shards`: the shards that such a worker holds, as one crawl
 * :mod:`.open_shard`: a shard that is open here: store, crawl and commits
 * :mod:`.cluster_shard`: one of several, with its mail
-* :mod:`.disks`: a job whose shards are on the disks of its workers
+* :mod:`.worker_disks`: a job whose shards are on the disks of its workers
 * :mod:`.exchange`: the thread that talks to other workers
 * :mod:`.commit_thread`: writes changes to the stores, batch by batch
 * :mod:`.side_files`: feeds and archives that are flushed before each commit

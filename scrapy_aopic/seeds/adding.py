@@ -1,4 +1,4 @@
-"""Seeds that are added to a job at any time, and taken up while its crawl runs.
+"""Adds seeds to a job at any time: makes cash of scores, and writes rows that a running crawl takes up.
 
 Rule: a row is ``[URL, worth]`` as a line of JSON: worth in seeds' cash, or null for what every seed gets. One that is more than
 a URL has the request as a third part: bytes as :mod:`scrapy_aopic.web.request_rows` writes them, in base 64.

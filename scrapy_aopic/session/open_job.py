@@ -13,8 +13,8 @@ from scrapy.utils.job import job_dir
 
 from scrapy_aopic.core.order import order_name
 from scrapy_aopic.exceptions import ExchangeError, SettingError, StorageError
-from scrapy_aopic.job.disks import OnDisk
 from scrapy_aopic.job.job import Job
+from scrapy_aopic.job.worker_disks import OnDisk
 from scrapy_aopic.place.cutting import begin_cut, check_cut
 from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.paths import check_job_folder, check_no_home, seeds_folder, store_folder

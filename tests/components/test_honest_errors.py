@@ -338,7 +338,7 @@ OF_THE_USER = {
     "focus/tokenizers.py": "the user's function raised it",
     "session/links/known_pages.py": "the user's dupefilter raised it",
     "session/topic/grading.py": "the user's class raised it",
-    "session/topic/judging.py": "the user's function raised it",
+    "session/topic/user_functions.py": "the user's function raised it",
     "session/spider_state.py": "the state is the user's object",
     "settings/build.py": "an import path of the user's",
     "settings/parse.py": "import paths, functions and regular expressions of the user's",

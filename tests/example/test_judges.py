@@ -27,7 +27,7 @@ from scrapy_aopic.core.focus.strategy import PageSeen
 from scrapy_aopic.core.focus.topic import LinkText, Topic
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.focus import LinkScorer, PageScorer
-from scrapy_aopic.session.topic.judging import OutOfPatienceError, Valuing
+from scrapy_aopic.session.topic.user_functions import OutOfPatienceError, Valuing
 
 STARS = "a comet and its tail beside two galaxies, seen in a telescope among the stars"
 BREAD = "the baker opens the oven in the morning and sells bread"
@@ -199,7 +199,7 @@ async def test_a_service_that_never_responds_costs_grades_and_no_pages(
     judges: list[Judge], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     judge = start(judges, enough=1_000)
-    monkeypatch.setattr("scrapy_aopic.session.topic.judging.LONGEST", 0.2)
+    monkeypatch.setattr("scrapy_aopic.session.topic.user_functions.LONGEST", 0.2)
     seen, crawler = await crawled("broad.judges.Service", monkeypatch, JUDGE_URL=judge.url, JUDGE_TIMEOUT=2)
     assert set(seen.values()) == {0.0}
     assert stat(crawler, "aopic/topic/ungraded") == N + 1
@@ -340,7 +340,7 @@ async def test_without_the_service_links_get_what_was_learned(
     judges: list[Judge], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     judge = start(judges, enough=1_000)
-    monkeypatch.setattr("scrapy_aopic.session.topic.judging.LONGEST", 0.2)
+    monkeypatch.setattr("scrapy_aopic.session.topic.user_functions.LONGEST", 0.2)
     urls, crawler = await with_links(
         "broad.judges.LinkService",
         monkeypatch,
@@ -379,7 +379,7 @@ async def test_a_service_that_is_late_again_and_again_holds_one_page_at_a_time(
         await is_up.wait()
         return [0.5] * len(links)
 
-    monkeypatch.setattr("scrapy_aopic.session.topic.judging.LONGEST", 0.01)
+    monkeypatch.setattr("scrapy_aopic.session.topic.user_functions.LONGEST", 0.01)
     valuing = Valuing(score)
     seen, links = PageSeen("http://a.test/", 1.0, 1.0, True), {b"1": LinkText("one"), b"2": LinkText("two")}
 

@@ -28,7 +28,7 @@ from scrapy import Request
 
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.layout import Family
-from scrapy_aopic.job.disks import open_home
+from scrapy_aopic.job.worker_disks import open_home
 from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.paths import read_home, seeds_folder, shard_folder, shards_on_disk, store_folder
 from scrapy_aopic.place.seed_files import lists

@@ -47,8 +47,8 @@ from scrapy_aopic.web.context import PageContext, page_context, text_context
 from scrapy_aopic.web.link_extraction import note_joined
 from scrapy_aopic.web.meta import RELEVANCE
 
-from .judging import LONGEST, Judging, OutOfPatienceError, Valuing, part
 from .learning import Learning
+from .user_functions import LONGEST, Judging, OutOfPatienceError, Valuing, part
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
