@@ -78,6 +78,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="with --trap: what its pages are on (default: real-host)",
     )
     parser.add_argument(
+        "--trap-directories",
+        metavar="WHERE",
+        default="one",
+        help="with --trap: which directories its pages are in (default: one)",
+    )
+    parser.add_argument(
+        "--trap-links-back",
+        action="store_true",
+        help="with --trap: its pages link to the page before them, and to the first entry",
+    )
+    parser.add_argument(
         "--entries",
         metavar="N",
         type=int,
@@ -246,15 +257,17 @@ def _sharing(opts: argparse.Namespace, orders: list[str], given: dict[str, Any])
 
 
 def _traps(opts: argparse.Namespace) -> list[Trap]:
-    from scrapy_aopic.lab.planted import CHILDREN, PAGES, Trap
+    from scrapy_aopic.lab.planted import CHILDREN, DIRECTORIES, PAGES, Trap
 
     for option, value, known in (
         *(("--trap", kind, CHILDREN) for kind in opts.trap or ()),
         ("--trap-on", opts.trap_on, PAGES),
+        ("--trap-directories", opts.trap_directories, DIRECTORIES),
     ):
         if value not in known:
             raise UsageError(f"{option} ({value}) must be one of {', '.join(known)}")
-    return [Trap(kind, opts.trap_on, opts.entries) for kind in dict.fromkeys(opts.trap or ())]
+    how = (opts.trap_on, opts.entries, opts.trap_directories, opts.trap_links_back)
+    return [Trap(kind, *how) for kind in dict.fromkeys(opts.trap or ())]
 
 
 def _setup(opts: argparse.Namespace, given: dict[str, Any], sharing: dict[str, Sharing]) -> Setup:

@@ -239,6 +239,8 @@ def test_traps_of_each_kind_are_planted_and_what_they_take_is_shown(
             assert run["violations"] == []
     _, out, _ = command(*arguments, "--trap-on", "one host", "--entries", 1)
     assert out.count(" | one host | 1 | 0.") == len(CHILDREN)
+    _, out, _ = command(*arguments, "--trap-directories", "nested", "--trap-links-back")
+    assert "| chain, nested, links back | real-host | 3 | 0." in out
     _, out, _ = command(*arguments, "--beside", tmp_path / "measured.jsonl")
     rows = [line for line in out.splitlines() if " | chain | real-host | 3 | " in line]
     assert [row.split(" | ")[0] for row in rows] == ["| breadth-first", "| breadth-first before"]
@@ -319,6 +321,7 @@ def test_orders_are_compared_from_python_with_records(tmp_path: Path) -> None:
         (["--seed-pages", "0,x"], "--seed-pages (0,x): 'x' is neither"),
         (["--seed-pages", "nowhere.txt"], "--seed-pages (nowhere.txt) cannot be used"),
         (["--trap", "net"], "--trap (net) must be one of chain, tree"),
+        (["--trap", "tree", "--trap-directories", "two"], "--trap-directories (two) must be one of root"),
         (["--trap", "tree", "--trap-on", "mars"], "--trap-on (mars) must be one of real-host"),
         (
             ["--trap", "tree", "--seed-pages", "2", "--entries", "4"],
