@@ -1,10 +1,10 @@
 """Hostile URLs and pages through the whole package, without a network.
 
-    python benchmarks/fuzz.py [--urls 1000000] [--seed 1] [--html5lib FOLDER] [--only forms]
+    python benchmarks/fuzz.py [--urls 1000000] [--seed 1] [--html5lib FOLDER] [--real FILE] [--only forms]
 
 First as many URLs as are asked for go through the normaliser alone. Then as many, hostile ones and ordinary ones, are
 judged the quick way and the slow one (``--only forms`` for nothing else), which must come to the same normal forms,
-refusals and page keys. Then as many links go through a crawl: pages made of malformed HTML with hostile links are read by Scrapy's LinkExtractor, and hostile URLs are yielded as they
+refusals and page keys; so are the URLs in ``--real``, a file of text. Then as many links go through a crawl: pages made of malformed HTML with hostile links are read by Scrapy's LinkExtractor, and hostile URLs are yielded as they
 are; LinkMiddleware and Scheduler do what they do in any crawl, and only the download handler is a stand-in.
 ``--html5lib`` is a checkout of html5lib-tests: the inputs in its *.dat and *.test files are the malformed HTML.
 
@@ -25,7 +25,8 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -104,25 +105,28 @@ def normalise(n: int, seed: int, failures: Failures) -> None:
     print(f"normaliser: {n:,} URLs, {took / n * 1e6:.1f} us of CPU time each; {shown(reasons)}")
 
 
-def compare(n: int, seed: int, failures: Failures) -> None:
+def some_urls(n: int, seed: int) -> Iterator[str]:
+    """Ordinary URLs, and a fifth of hostile ones."""
     random = Random(seed)
-    n_quick = n_keys = 0
-    for begin in range(0, n, LINKS):
-        urls = [
-            ordinary_url(random) if random.random() < 0.8 else hostile_url(random)
-            for _ in range(min(LINKS, n - begin))
-        ]
-        quick = [judgements(url) for url in urls]
+    for _ in range(n):
+        yield ordinary_url(random) if random.random() < 0.8 else hostile_url(random)
+
+
+def compare(urls: Iterable[str], failures: Failures) -> None:
+    n = n_quick = n_keys = 0
+    urls = iter(urls)
+    while some := list(islice(urls, LINKS)):
+        n += len(some)
+        quick = [judgements(url) for url in some]
         with slow_way():
-            slow = [judgements(url) for url in urls]
-        for url, one, other in zip(urls, quick, slow, strict=True):
+            slow = [judgements(url) for url in some]
+        for url, one, other in zip(some, quick, slow, strict=True):
             n_quick += one.n_quick
             n_keys += len(one.keys)
             if (one.judged, one.keys) != (other.judged, other.keys):
                 failures.add("another result by the quick way", f"{url} {one} {other}")
-    print(
-        f"forms: {n:,} URLs under four sets of rules, {n_keys:,} page keys, {n_quick / n_keys:.1%} by the quick way"
-    )
+    part = n_quick / max(n_keys, 1)
+    print(f"forms: {n:,} URLs under four sets of rules, {n_keys:,} page keys, {part:.2%} by the quick way")
 
 
 class Offline(BaseDownloadHandler):
@@ -299,6 +303,7 @@ def main() -> int:
     parser.add_argument("--urls", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--html5lib", type=Path, metavar="FOLDER")
+    parser.add_argument("--real", type=Path, metavar="FILE")
     parser.add_argument("--only", choices=("forms",))
     args = parser.parse_args()
     malformed: tuple[str, ...] = (
@@ -318,7 +323,9 @@ def main() -> int:
     failures = Failures()
     if args.only is None:
         normalise(args.urls, args.seed, failures)
-    compare(args.urls, args.seed, failures)
+    compare(some_urls(args.urls, args.seed), failures)
+    if args.real is not None:
+        compare(dict.fromkeys(args.real.read_text(encoding="utf-8").split()), failures)
     if args.only is None:
         crawl(args, malformed, failures)
     print("everything holds" if not failures.counts else f"FAILED: {shown(failures.counts)}")

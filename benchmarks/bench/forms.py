@@ -36,45 +36,43 @@ FORMS = {
 """URLs of pages; the last form has no quick way."""
 
 _HOSTS = 40
-_BLOCKS = 20
+_PARTS = 20
 
 
-def take(form: str, n: int, *, is_slow: bool) -> dict[str, Any]:
-    """CPU microseconds of a link with a new URL of this *form* (:data:`FORMS`): joined, judged and given its key."""
-    urls = [FORMS[form].format(host=number % _HOSTS, n=number) for number in range(n)]
+def take(n: int, *, is_slow: bool) -> dict[str, Any]:
+    """CPU microseconds of a link with a new URL of each form, joined, judged and given its key: the best of some parts of *n*."""
     page = "http://www.site.test/docs/index.html"
     joiner = LinkJoiner(page, page, "utf-8")
+    join = joiner.join_by_all_steps if is_slow else joiner.join
     judge = Normaliser(
         networks=Networks(Allowed()), extensions=frozenset(IGNORED_EXTENSIONS), last_year=2028
     ).judge
-    join = joiner.join_by_all_steps if is_slow else joiner.join
 
     def find(links: Sequence[str]) -> None:
         for link in links:
             normal, _, host = judge(join(link) or "")
             _ = key_of_plain_url(host, normal) if host else key_of_url(normal)
 
-    best = float("inf")
-    size = -(-n // _BLOCKS)
-    with slow_way() if is_slow else nullcontext():
+    def best(urls: Sequence[str]) -> float:
         find(urls[:_HOSTS])  # what is known of hosts
-        for begin in range(0, n, size):
-            some = urls[begin : begin + size]
+        times = []
+        for begin in range(0, n, -(-n // _PARTS)):
+            some = urls[begin : begin + -(-n // _PARTS)]
             with cpu(len(some)) as found:
                 find(some)
-            best = min(best, found["own_us"])
-    return {"us": best}
+            times.append(found["own_us"])
+        return min(times)
+
+    with slow_way() if is_slow else nullcontext():
+        return {
+            name: best([form.format(host=number % _HOSTS, n=number) for number in range(n)])
+            for name, form in FORMS.items()
+        }
 
 
 def part(run: Runner) -> None:
     """URLs of each form."""
+    quick, slow = run.rounds(*(("forms:take", {"n": 4000, "is_slow": is_slow}) for is_slow in (False, True)))
     for form in FORMS:
-        tasks = [("forms:take", {"form": form, "n": 4000, "is_slow": is_slow}) for is_slow in (False, True)]
-        quick, slow = run.rounds(*tasks)
-        run.add_paired(
-            "forms",
-            form,
-            "us CPU",
-            [found["us"] for found in quick],
-            [found["us"] for found in slow],
-        )
+        ours, peers = ([found[form] for found in way] for way in (quick, slow))
+        run.add_paired("forms", form, "us CPU", ours, peers)

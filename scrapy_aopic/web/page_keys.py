@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from scrapy import Request
 from scrapy.utils.python import global_object_name
@@ -19,7 +20,7 @@ from scrapy_aopic.core.records import host_key, page_key
 from scrapy_aopic.exceptions import ANY_ERROR, ComponentError
 
 from .meta import OWN_SLOT, SLOT, slot_key
-from .url_keys import key_of_plain_url, key_of_url
+from .url_keys import key_of_parts, key_of_plain_url, key_of_url
 from .urls import REMEMBERED, SHORT, plain_host
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class PageKeys:
         if name:
             return key_of_plain_url(name, url)
         self._note_slow()
-        return key_of_url(url)
+        return key_of_parts(urlsplit(url).hostname or "", url)
 
     def _by_fingerprinter(self, request: Request) -> tuple[str, bytes]:
         """Host and page key of *request*, by the fingerprinter of the crawl."""
