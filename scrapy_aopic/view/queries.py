@@ -79,7 +79,7 @@ class PageRow(NamedTuple):
         outlinks: Pages to which it linked at its last visit; only if links are kept (``AOPIC_KEEP_LINKS``).
         digest: Digest of its body, in hexadecimal digits; only if pages are visited again (``AOPIC_RECRAWL``).
         text_digest: The same of its words, links and data; pages in which they agree are the same. Only if duplicates are
-            looked for (``AOPIC_DUPLICATES``), and it has enough words.
+            looked for (``AOPIC_CONTENT_SEEN``), and it has enough words.
         changes_a_day: How often it seems to change; only if it was visited again.
         robots: What its owner asks of robots, such as ``noindex, nofollow``.
         content_usage: How its owner wants it to be used, such as ``train-ai=n``.
