@@ -10,7 +10,7 @@ SIDE_BY_SIDE := -q --numprocesses=4 --dist=worksteal --durations=20
 # Tests start Python some hundred times, and it need not compile the package each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: crawl cluster focus check lint tests test test-long test-min test-web browser plugins order bench dist workflows clean
+.PHONY: crawl cluster focus check lint tests test test-long test-min test-web browser plugins order bench docs dist workflows clean
 
 crawl: $(STAMP)  ## crawl the embedded demo web, about a minute
 	rm -rf example_project/crawls/demo
@@ -63,6 +63,10 @@ bench: $(STAMP)  ## how fast it is beside its peers; some of it with PARTS="queu
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --group bench
 	$(BIN)/python benchmarks/bench $(PARTS)
 
+docs: $(STAMP)  ## build the documentation as a site, docs/_build/index.html; a warning is an error
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --group docs
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs docs/_build
+
 dist: $(TOOLS)/.installed  ## build what is released, and check it as a package index does
 	rm -rf dist
 	$(TOOLS)/bin/python -m build
@@ -78,7 +82,7 @@ workflows: $(TOOLS)/.installed  ## check the files that only a host of repositor
 	$(TOOLS)/bin/zizmor --offline --no-progress .github
 
 clean:
-	rm -rf dist $(VENV) $(MIN) $(TOOLS) example_project/crawls
+	rm -rf dist docs/_build $(VENV) $(MIN) $(TOOLS) example_project/crawls
 
 $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $$(command -v $(PYTHON) || command -v python3) -m venv $(VENV)

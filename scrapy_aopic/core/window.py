@@ -37,7 +37,7 @@ class Window:
             ``"ewma"`` keeps one number, too: a mean of rates, whose weights fall by 1/e in T.
             ``"fixed"`` keeps every visit inside the window, and of the one that reaches out of it the part inside.
             ``"variable"`` keeps the last k visits: what they spent in each of the turns that they span, times k.
-        clock: ``"turns"`` is virtual time: |H|, all cash ever distributed, in units of the cash that pages hold,
+        clock: ``"turns"`` is virtual time: ``|H|``, all cash ever distributed, in units of the cash that pages hold,
             so that a pause or a faster line does not shift the estimates. ``"seconds"`` is the wall clock.
             ``"variable"`` goes by turns.
     """

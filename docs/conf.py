@@ -1,0 +1,120 @@
+"""The documentation as a site: ``make docs`` builds it with Sphinx from the Markdown files beside this one.
+
+What these files have is made so that it can also be read as it is, in any viewer of Markdown, so that three things are
+done here while they are read: links to files that are no pages lead to the source, the lists of ``index.md`` become the
+menu, and ``api-reference.md`` gets the docstrings of what ``api.md`` promises.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import sphinx.ext.intersphinx
+
+from scrapy_aopic.version import ADDRESS, DOCS, __version__
+
+if TYPE_CHECKING:
+    import logging
+
+    from sphinx.application import Sphinx
+
+HERE = Path(__file__).parent
+_SOURCE = f"{ADDRESS}/source"
+
+project = "scrapy-aopic"
+author = copyright = "the scrapy-aopic authors"  # noqa: A001 - Sphinx's name
+release = version = __version__
+html_title = f"{project} {release}"
+html_theme = "furo"
+html_baseurl = f"{DOCS}/"
+html_copy_source = False
+html_theme_options = {"source_view_link": f"{_SOURCE}/docs/{{filename}}"}
+root_doc = "index"
+exclude_patterns = ["_build"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.intersphinx",
+    "sphinx.ext.napoleon",
+    "sphinx_copybutton",
+    "sphinxcontrib.mermaid",
+]
+
+myst_heading_anchors = 4
+myst_fence_as_directive = ["mermaid"]
+
+autodoc_class_signature = "separated"
+autodoc_default_options = {"members": True, "member-order": "bysource", "exclude-members": "__new__"}
+napoleon_use_ivar = True  # else each attribute would be described twice
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+
+intersphinx_mapping = {
+    "python": ("https://docs.python.org/3", None),
+    "scrapy": ("https://docs.scrapy.org/en/latest", None),
+}
+intersphinx_timeout = 5
+
+
+def _directive(module: str, name: str) -> str:
+    if "." in name:
+        return "automethod"
+    found = getattr(importlib.import_module(module), name)
+    return "autoclass" if inspect.isclass(found) else "autofunction" if callable(found) else "autodata"
+
+
+def _reference() -> str:
+    """Directives that show the docstrings of the names that ``api.md`` promises."""
+    rows = re.findall(
+        r"^\| `(scrapy_aopic[\w.]*)` \| (.+) \|$", (HERE / "api.md").read_text("utf-8"), re.MULTILINE
+    )
+    lines = []
+    for module, names in rows:
+        only = re.findall(r"\(only `([\w.]+)`\)", names)
+        lines += ["", f"## {module}", "", "```{eval-rst}", f".. currentmodule:: {module}", ""]
+        lines += [
+            f".. {_directive(module, name)}:: {name}\n" for name in only or re.findall(r"`(\w+)`", names)
+        ]
+        lines += ["```"]
+    return "\n".join([*lines, ""])
+
+
+def _menu(text: str) -> str:
+    """Tables of contents, one for each section of ``index.md`` that lists pages."""
+    found = []
+    for title, _, section in (part.partition("\n") for part in text.split("\n## ")[1:]):
+        pages = re.findall(r"^- \[[^\]]+\]\(([\w-]+)\.md\):", section, re.MULTILINE)
+        found += ["", "```{toctree}", ":hidden:", f":caption: {title}", "", *pages, "```"] if pages else []
+    return "\n".join([*found, ""])
+
+
+def _read(_: Sphinx, page: str, source: list[str]) -> None:
+    text = source[0]
+    if page == "index":
+        text += _menu(text)
+    if page == "api-reference":
+        text += _reference()
+    text = re.sub(r"\]\(\.\./([\w./-]+)", rf"]({_SOURCE}/\1", text)
+    text = re.sub(r"\[([^\]]+)\]\((opic/index\.html)\)", r'<a href="\2">\1</a>', text)
+    source[0] = text
+
+
+def _copy_explainer(app: Sphinx, _: Exception | None) -> None:
+    if app.builder.format == "html":
+        shutil.copytree(HERE / "opic", app.outdir / "opic", dirs_exist_ok=True)
+
+
+def _without_network(record: logging.LogRecord) -> bool:
+    """Whether *record* is to be shown: not that an inventory cannot be reached, as links to it are then plain names."""
+    return not str(record.msg).startswith("failed to reach any of the inventories")
+
+
+def setup(app: Sphinx) -> None:
+    sphinx.ext.intersphinx._load.LOGGER.logger.addFilter(_without_network)
+    app.connect("source-read", _read)
+    app.connect("build-finished", _copy_explainer)
