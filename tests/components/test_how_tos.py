@@ -1,0 +1,109 @@
+"""The recipes of docs/how-to.md, run as they stand there, against a server on loopback."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from demo_web.server import Answer
+from pyarrow import parquet
+from support import processes
+from support.small_web import Web
+
+Serve = Callable[[dict[str, Any]], Web]
+
+pytestmark = pytest.mark.slow
+
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to.md").read_text(encoding="utf-8")
+PARTS = re.split(r"^## (.+)\n", PAGE, flags=re.MULTILINE)
+RECIPES = dict(zip(PARTS[1::2], PARTS[2::2], strict=True))
+
+
+def page(language: str, *links: str) -> Answer:
+    body = f'<html lang="{language}"><title>{language}</title>' + "".join(
+        f'<a href="{link}">' for link in links
+    )
+    return Answer(headers={"Content-Type": "text/html"}, body=body.encode())
+
+
+WEB: dict[str, Any] = {
+    "http://example.org/": ["/1", "/feed", "http://example.ch/", "http://example.de/"],
+    "http://example.org/1": [],
+    "http://example.org/feed": Answer(headers={"Content-Type": "text/xml"}, body=b"<feed/>"),
+    "http://example.ch/": ["http://a.swiss/", "http://example.com/", "http://example.de/"],
+    "http://a.swiss/": [],
+    "http://example.com/": [],
+    "http://example.de/": page("de", "/2", "/fr"),
+    "http://example.de/2": page("de-CH"),
+    "http://example.de/fr": page("fr", "/3"),
+    "http://example.de/3": page("de"),
+}
+"""Where each recipe finds something to fetch, and something not to."""
+
+
+def run(recipe: str, folder: Path) -> None:
+    """Do in *folder* what *recipe* says, but over HTTP, without gaps, and without installing anything."""
+    text = RECIPES[recipe].replace("https://example", "http://example").replace("https://&", "http://&")
+    for file, source in re.findall(r"`(\w+\.py)`.*?^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+        (folder / file).write_text(source, encoding="utf-8")
+    for line in (
+        "".join(re.findall(r"^```sh\n(.*?)^```", text, re.DOTALL | re.MULTILINE))
+        .replace("\\\n", "")
+        .splitlines()
+    ):
+        words = shlex.split(line)
+        if words[0] == "scrapy":
+            words = [str(next((folder / "crawls").iterdir())) if word == "JOBDIR" else word for word in words]
+            command = [sys.executable, "-m", *words, "-s", "AOPIC_POLITENESS_FACTOR=0"]
+            done = processes.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=60)
+            assert done.returncode == 0, done.stderr
+        elif words[0] != "pip":
+            subprocess.run(["sh", "-c", line], cwd=folder, check=True)
+
+
+def urls(folder: Path) -> set[str]:
+    lines = (folder / "items.jsonl").read_text(encoding="utf-8").splitlines()
+    return {json.loads(line)["url"].removeprefix("http://") for line in lines}
+
+
+EVERYWHERE = {url.removeprefix("http://") for url in WEB}
+
+
+@pytest.mark.parametrize(
+    ("recipe", "fetched"),
+    {
+        "Stop after N pages": EVERYWHERE,
+        "One country": {"example.ch/", "a.swiss/", "example.com/"},
+        "One language": {"example.de/", "example.de/2"},
+        "A list of 10,000 domains": {"example.org/", "example.org/1", "example.org/feed", "example.ch/"},
+        "Only HTML": EVERYWHERE - {"example.org/feed"},
+    }.items(),
+)
+def test_a_recipe_fetches_what_it_says(recipe: str, fetched: set[str], serve: Serve, tmp_path: Path) -> None:
+    serve(WEB)
+    (tmp_path / "domains.txt").write_text("example.org\nexample.ch\n")
+    run(recipe, tmp_path)
+    assert urls(tmp_path) == fetched
+
+
+def test_text_and_metadata_become_tables(serve: Serve, tmp_path: Path) -> None:
+    pytest.importorskip("trafilatura")
+    serve(WEB)
+    run("Text and metadata as Parquet", tmp_path)
+    run("The most important pages alone", tmp_path)
+    pages = parquet.read_table(tmp_path / "pages.parquet").to_pylist()
+    known = {
+        row["url"]: row["importance"]
+        for row in parquet.read_table(tmp_path / "importance.parquet").to_pylist()
+    }
+    assert {row["url"] for row in pages} <= known.keys()
+    assert {row["status"] for row in pages} == {200}
+    top = parquet.read_table(tmp_path / "top.parquet").to_pylist()
+    assert top[0]["importance"] == max(known.values())
