@@ -98,7 +98,7 @@ def normalise(n: int, seed: int, failures: Failures) -> None:
             reasons[verdict.reason or "in order"] += 1
             if verdict.reason:
                 continue
-            if judge(verdict.url) != verdict:
+            if judge(verdict.url)[:2] != verdict[:2]:
                 failures.add("not its own normal form", f"{url} {verdict.url} {judge(verdict.url)}")
             if safe_url_string(verdict.url) != verdict.url:
                 failures.add("changed by scrapy.Request", f"{url} {verdict.url}")
