@@ -11,16 +11,13 @@ import importlib
 import inspect
 import re
 import shutil
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import sphinx.ext.intersphinx
 
 from scrapy_aopic.version import ADDRESS, DOCS, __version__
 
 if TYPE_CHECKING:
-    import logging
-
     from sphinx.application import Sphinx
 
 HERE = Path(__file__).parent
@@ -54,9 +51,13 @@ napoleon_use_ivar = True  # else each attribute would be described twice
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 
+# Taken if there is no network: links to Scrapy and Python are then plain names.
+_NOTHING = HERE / "_build" / "nothing.inv"
+_NOTHING.parent.mkdir(exist_ok=True)
+_NOTHING.write_bytes(b"# Sphinx inventory version 2\n# Project: \n# Version: \n# zlib\n" + zlib.compress(b""))
 intersphinx_mapping = {
-    "python": ("https://docs.python.org/3", None),
-    "scrapy": ("https://docs.scrapy.org/en/latest", None),
+    "python": ("https://docs.python.org/3", (None, str(_NOTHING))),
+    "scrapy": ("https://docs.scrapy.org/en/latest", (None, str(_NOTHING))),
 }
 intersphinx_timeout = 5
 
@@ -109,12 +110,6 @@ def _copy_explainer(app: Sphinx, _: Exception | None) -> None:
         shutil.copytree(HERE / "opic", app.outdir / "opic", dirs_exist_ok=True)
 
 
-def _without_network(record: logging.LogRecord) -> bool:
-    """Whether *record* is to be shown: not that an inventory cannot be reached, as links to it are then plain names."""
-    return not str(record.msg).startswith("failed to reach any of the inventories")
-
-
 def setup(app: Sphinx) -> None:
-    sphinx.ext.intersphinx._load.LOGGER.logger.addFilter(_without_network)
     app.connect("source-read", _read)
     app.connect("build-finished", _copy_explainer)
