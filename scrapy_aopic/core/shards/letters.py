@@ -1,4 +1,4 @@
-"""Letters between shards, as bytes: a letter has all messages of one commit to one shard.
+"""Letters between shards, as bytes: a letter has the messages of one commit to one shard; many make several letters.
 
 Rule 1: a letter is data from outside. :func:`read_letter` checks everything that can be checked without the store, and
 raises one sentence before anything is changed; it takes time and memory in proportion to the letter's bytes.
