@@ -35,7 +35,7 @@ import traceback
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path[:0] = [str(Path(__file__).parents[1] / folder) for folder in ("tests", "example_project")]
 
 from support.command_faults import CASES, WAYS, find_wrong
 from support.faults import CONTROLS, FAULTS, crawl_through

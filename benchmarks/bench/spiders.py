@@ -7,7 +7,11 @@ from typing import Any
 from scrapy import Request, Spider
 from scrapy.linkextractors import LinkExtractor
 from scrapy.utils.misc import load_object
-from webs import page_path
+
+
+def page_path(page: int, *, has_queries: bool) -> str:
+    """The URL of a page behind its host."""
+    return f"/view?page={page}&lang=en&cat=books" if has_queries else f"/p/{page}"
 
 
 class Broad(Spider):

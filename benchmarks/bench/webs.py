@@ -9,6 +9,7 @@ import sys
 from functools import partial
 
 from demo_web.server import Answer, Exchange, Server
+from spiders import page_path
 
 _NUMBER = re.compile(r"/(?:p/|view\?page=)([0-9]+)")
 """Behind what a URL has the number of its page."""
@@ -20,11 +21,6 @@ _NAVIGATION = 20
 
 _SHORT, _FRAME = 20, 800
 """Sentences of an ordinary page, and bytes of the rest of a page besides its links and sentences."""
-
-
-def page_path(page: int, *, has_queries: bool) -> str:
-    """The URL of a page behind its host."""
-    return f"/view?page={page}&lang=en&cat=books" if has_queries else f"/p/{page}"
 
 
 class Web:
