@@ -372,7 +372,7 @@ class _Command:
     def is_stopped(self) -> bool:
         """Wait until it has got its signal, or has ended; returns whether it is stopped."""
         while self.process.poll() is None:
-            with suppress(FileNotFoundError):  # it has just ended
+            with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
                 state = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[0]
                 if state == "T":
                     return True
