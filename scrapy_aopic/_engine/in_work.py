@@ -95,8 +95,9 @@ class InWork:
         if request not in self._downloading:
             self._end(request)
 
-    def _callback_failed(self, failure: Failure, response: Response) -> None:
-        request, error = response.request, failure.value
+    def _callback_failed(self, failure: Failure, response: Response | None = None) -> None:
+        error = failure.value
+        request = response.request if response is not None else None  # there is none if start() fails
         if request is not None and request in self._in_progress and error is not None:
             self._errors[request] = error
 

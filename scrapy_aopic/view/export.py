@@ -65,7 +65,14 @@ def export_links(view: View, target: str, *, progress: bool = False) -> int:
     Raises:
         ExchangeError: If no links were kept, or *target* cannot be written.
     """
-    rows = Rows(columns_of(LinkRow), lambda: each_link(view, CHUNK), lambda: facts_of(view))
+
+    def links() -> Iterator[list[LinkRow]]:
+        try:
+            return each_link(view, CHUNK)
+        except ExchangeError as error:
+            raise ExchangeError(f"{target} is not written. {error}") from error
+
+    rows = Rows(columns_of(LinkRow), links, lambda: facts_of(view))
     return _export(target, rows, unit="links", total=None, progress=progress)
 
 

@@ -122,10 +122,12 @@ def url_and_depth(data: bytes) -> tuple[str, int | None]:
         if data[:1] == IN_MEMORY:
             return data[_IN_MEMORY_BYTES:].decode(), None
         values = values_of(data)
-        depth = int(values.get("meta", {}).get("depth", 0))
-        return str(values["url"]), depth if 0 <= depth <= _DEEPEST else None
+        url, depth = str(values["url"]), values.get("meta", {}).get("depth", 0)
     except ANY_ERROR:
         return "", None
+    return url, depth if type(
+        depth
+    ) is int and 0 <= depth <= _DEEPEST else None  # a spider may have set it to anything
 
 
 def is_patient(meta: Mapping[str, Any], errback: object) -> bool:

@@ -67,9 +67,12 @@ _BEGINNING = 200
 
 
 @lru_cache(64)
-def robot_name(user_agent: str | bytes) -> str:
-    """Name of the robot with *user_agent*, in lower case: its first product, or the one after ``compatible;``."""
-    text = user_agent if isinstance(user_agent, str) else user_agent.decode("latin-1")
+def robot_name(user_agent: str | bytes | None) -> str:
+    """Name of the robot with *user_agent*, in lower case: its first product, or the one after ``compatible;``.
+
+    ``""`` if it has none, as where a download handler sends that of a browser.
+    """
+    text = user_agent.decode("latin-1") if isinstance(user_agent, bytes) else user_agent or ""
     found = _PRODUCT.match(text.strip())
     return found[1].lower() if found is not None else ""
 

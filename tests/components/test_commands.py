@@ -187,6 +187,7 @@ ANEW = {
     "export": (["export", "{job}", "--pages", "{new}.csv"], 0),
     # What these need is not there, which they find out after they have begun.
     "crawl": (["crawl", "nowhere.txt", "--contact", "me@example.org"], 2),
+    "demo": (["demo", "--seconds", "0"], 2),
     "dashboard": (["dashboard", "{new}"], 2),
     "restore": (["restore", "{new}", "redis://127.0.0.1:1#x"], 2),
     "move": (["move", "{new}", "{new}-2"], 2),
@@ -397,7 +398,7 @@ def test_wrong_usage_shows_the_usage_of_that_subcommand(
         ("tpo", 'there is no subcommand "tpo"; did you mean "top"?'),
         (
             "nothing",
-            'there is no subcommand "nothing": they are crawl, top, status, hosts, why, report, check',
+            'there is no subcommand "nothing": they are demo, crawl, top, status, hosts, why, report, check',
         ),
     ],
 )

@@ -51,7 +51,7 @@ NOT_FOUND: list[tuple[str, str, str]] = [
     (
         "a page: clicks",
         r"pages, \w+\.clicks",
-        "the page that was first to link to it is in no row; more than there can be are found",
+        "the pages that link to it are in no row; more than there can be are found",
     ),
     (
         "a page that was visited: whether others wait to be merged with it",

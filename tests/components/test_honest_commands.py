@@ -253,7 +253,7 @@ def test_a_crawl_that_fetches_nothing_ends_with_3_and_says_why(serve: Serve, tmp
             "pages.csv",
             "links.csv",
             "3 pages in pages.csv",
-            "links.csv is not written: this job has kept no links.",
+            "links.csv is not written. This job has kept no links.",
         ),
         ("pages.csv", "links.txt", "3 pages in pages.csv", "links.txt must end in .csv, .csv.gz or .parquet"),
         ("pages.txt", "links.csv", "", "pages.txt must end in"),
