@@ -389,20 +389,27 @@ def _no_trim_left() -> Iterator[None]:
     process_memory._trim.cache_clear()
 
 
+def large_and_responses() -> list[object]:
+    """Large bodies in frames of tracebacks, and responses, as far as they are not freed."""
+    frames = [each.tb_frame for each in gc.get_objects() if isinstance(each, TracebackType)]
+    values = [value for frame in frames for value in frame.f_locals.values()]
+    return [
+        each
+        for each in values + gc.get_objects()
+        if isinstance(each, HtmlResponse)
+        or (isinstance(each, io.BytesIO) and each.getbuffer().nbytes > LARGE)
+    ]
+
+
 async def kept_by_garbage(spider: type[Spider], settings: dict[str, Any]) -> list[object]:
-    """Large bodies, and responses, that are left after a crawl in which no garbage is collected."""
+    """What is left after a crawl in which no garbage is collected, besides what other tests have left."""
     gc.collect()
     gc.disable()
     try:
+        before = large_and_responses()
         await crawl(spider, settings)
-        frames = [each.tb_frame for each in gc.get_objects() if isinstance(each, TracebackType)]
-        values = [value for frame in frames for value in frame.f_locals.values()]
-        return [
-            each
-            for each in values + gc.get_objects()
-            if isinstance(each, HtmlResponse)
-            or (isinstance(each, io.BytesIO) and each.getbuffer().nbytes > LARGE)
-        ]
+        known = {id(each) for each in before}
+        return [each for each in large_and_responses() if id(each) not in known]
     finally:
         gc.enable()
 
