@@ -111,6 +111,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--pages", metavar="N", type=int, help="stop after N responses; robots.txt does not count"
     )
     parser.add_argument("--seconds", metavar="N", type=int, help="stop after N seconds")
+    add_output(parser)
+    parser.add_argument(
+        "--fields", metavar="LIST", help="what an item holds (default: url,title,language,type)"
+    )
+    parser.add_argument(
+        "--warc", metavar="FOLDER", type=Path, help="write everything that is fetched as WARC"
+    )
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """Add the option that says where items go."""
     parser.add_argument(
         "-o",
         "--output",
@@ -118,12 +129,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         help="add an item for each page to FILE: .jsonl, .csv or .parquet; - for standard output, as -:jsonl",
-    )
-    parser.add_argument(
-        "--fields", metavar="LIST", help="what an item holds (default: url,title,language,type)"
-    )
-    parser.add_argument(
-        "--warc", metavar="FOLDER", type=Path, help="write everything that is fetched as WARC"
     )
 
 

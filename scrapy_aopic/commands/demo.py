@@ -31,16 +31,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--seconds", metavar="N", type=int, default=60, help="stop after N seconds (default: %(default)s)"
     )
     parser.add_argument(
-        "--job", metavar="FOLDER", default="crawls/demo", help="job folder (default: %(default)s)"
+        "--job",
+        metavar="FOLDER",
+        type=job_place,
+        default="crawls/demo",
+        help="job folder (default: %(default)s)",
     )
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="add an item for each page to FILE: .jsonl, .csv or .parquet",
-    )
+    crawl.add_output(parser)
 
 
 def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
@@ -52,7 +49,7 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
     parser = ArgumentParser()
     crawl.add_options(parser)
     of_crawl = parser.parse_args([*demo_web.DemoWeb().seeds, "--contact", "https://example.org/crawler"])
-    of_crawl.job, of_crawl.seconds, of_crawl.output = job_place(opts.job), opts.seconds, opts.output
+    of_crawl.job, of_crawl.seconds, of_crawl.output = opts.job, opts.seconds, opts.output
     with demo_web.served() as proxy:
         os.environ["http_proxy"] = proxy
         return crawl.run(of_crawl, settings)
