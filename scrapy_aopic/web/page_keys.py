@@ -84,12 +84,12 @@ class PageKeys:
     def of_url(self, url: str) -> tuple[str, bytes] | None:
         """Host and page key of a request for *url*, in normal form; ``None`` if they depend on more than the URL."""
         name = plain_host(url)
-        return key_of_plain_url(name, url) if self.are_of_urls and name else None
+        return (name, key_of_plain_url(name, url)) if self.are_of_urls and name else None
 
     def _find(self, url: str) -> tuple[str, bytes]:
         name = plain_host(url)
         if name:
-            return key_of_plain_url(name, url)
+            return name, key_of_plain_url(name, url)
         self._note_slow()
         return key_of_parts(urlsplit(url).hostname or "", url)
 

@@ -24,15 +24,15 @@ def key_of_url(url: str) -> tuple[str, bytes]:
     name = plain_host(url)
     if not name:
         return key_of_parts(urlsplit(url).hostname or "", url)
-    return key_of_plain_url(name, url)
+    return name, key_of_plain_url(name, url)
 
 
-def key_of_plain_url(name: str, url: str) -> tuple[str, bytes]:
-    """Host *name* and page key of a plain request for *url*, which is plain (:func:`~.urls.plain_host`)."""
+def key_of_plain_url(name: str, url: str) -> bytes:
+    """Page key of a plain request for *url* on the host *name*, which is plain (:func:`~.urls.plain_host`)."""
     if "?" in url or "%" in url or "#" in url:
         url = _canonical(url.partition("#")[0])
     data = f'{{"body": "", "headers": {{}}, "method": "GET", "url": "{url}"}}'  # what Scrapy hashes
-    return name, page_key(host_key(name), sha1(data.encode(), usedforsecurity=False).digest())
+    return page_key(host_key(name), sha1(data.encode(), usedforsecurity=False).digest())
 
 
 _SAFE = r"A-Za-z0-9_.~\-"

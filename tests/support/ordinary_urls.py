@@ -109,7 +109,7 @@ def judgements(url: str) -> Judgements:
             continue
         try:
             keys.append(
-                key_of_plain_url(host, normal)
+                (host, key_of_plain_url(host, normal))
                 if host
                 else key_of_parts(urlsplit(normal).hostname or "", normal)
             )

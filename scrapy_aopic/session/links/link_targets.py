@@ -111,7 +111,7 @@ class LinkTargets:
         judged = self._judge(url)
         normal, reason, host = judged
         if host and not reason:  # as most are
-            return LinkTarget(judged, host, key_of_plain_url(host, normal)[1], True)
+            return LinkTarget(judged, host, key_of_plain_url(host, normal), is_line=True)
         try:
             host, key = self._keys.of_link(url if reason else normal)
         except ValueError:  # no request can be made of it
