@@ -88,7 +88,7 @@ class LinkMiddleware:
             raise visit.unwanted
         if visit is not None:
             visit.accepted()
-        self._rules.page_robots.read(response, request, session, visit)
+        session.page_robots.read(response, request, visit)
         response.meta.pop(DUPLICATE_OF, None)  # a callback may have copied it from another page
         response.meta.pop(COPY_OF, None)
         response.meta.pop(RELEVANCE, None)

@@ -35,7 +35,6 @@ from .core.printable import printable
 from .exceptions import ANY_ERROR, ExchangeError, SettingError, plainly
 from .links import Links, Names, Patterns
 from .seeds.seed_lists import read_seeds, url_error
-from .session.page_robots import PageRobots
 from .session.session import Session
 from .session.turns import Turns
 from .settings import parse
@@ -343,7 +342,6 @@ class BroadSpider(Spider):
 
     _checked: _Options | None = None
     _expands: bool | None = None
-    _page_robots: PageRobots | None = None
     _stand_in: ClassVar[Any] = None
     _thread: ThreadPoolExecutor | None = None
 
@@ -513,10 +511,7 @@ class BroadSpider(Spider):
     def _keeps(self, response: Response) -> bool:
         """Whether there may be an item of the page of *response*, by what its owner asks."""
         session = Session.of(self.crawler)
-        if session is None:  # nothing has read it
-            return True
-        self._page_robots = self._page_robots or PageRobots(self.crawler)
-        return self._page_robots.keeps(response, session)
+        return session is None or session.page_robots.keeps(response)  # without one nothing has read it
 
     async def _item_from_thread(self, response: Response, fields: tuple[str, ...]) -> dict[str, Any]:
         """An item with *fields*, of which one is found in a thread, page by page."""

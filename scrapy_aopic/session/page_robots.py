@@ -19,31 +19,32 @@ from scrapy_aopic.web.robots_marks import joined, metas_of, read_marks, robot_na
 from .stats import FirstOnly
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
+    from scrapy_aopic.view.dropped import Dropped
+
     from .links.found_link import FoundLink
-    from .session import Session
+    from .stats import Stats
     from .visit import Visit
 
 logger = logging.getLogger(__name__)
 
 _COUNTED = frozenset(
-    (
-        *(
-            "noindex",
-            "nofollow",
-            "noarchive",
-            "nosnippet",
-            "noimageindex",
-            "notranslate",
-            "unavailable_after",
-        ),
-        *("noai", "noimageai"),
-    )
+    [
+        "noindex",
+        "nofollow",
+        "noarchive",
+        "nosnippet",
+        "noimageindex",
+        "notranslate",
+        "unavailable_after",
+        "noai",
+        "noimageai",
+    ]
 )
 """Rules whose pages are counted: a page may have any words."""
 
@@ -55,11 +56,22 @@ _HEADERS = frozenset((b"X-Robots-Tag", b"Content-Usage", b"Tdm-Reservation"))
 class PageRobots:
     """Reads what owners of pages ask, and says which links are followed and which items are kept.
 
+    Args:
+        clock: Gives the seconds since the epoch.
+        listeners: Told what pages ask, as texts by name.
+
     Raises:
         SettingError: If one of its settings cannot be used.
     """
 
-    def __init__(self, crawler: Crawler) -> None:
+    def __init__(
+        self,
+        crawler: Crawler,
+        clock: Callable[[], float],
+        stats: Stats,
+        dropped: Dropped,
+        listeners: Sequence[Callable[[Visit, dict[str, str]], None]],
+    ) -> None:
         settings = crawler.settings
         obeyed: tuple[str, ...] = read(settings, "AOPIC_PAGE_ROBOTS")
         self._has_nofollow = "nofollow" in obeyed
@@ -68,9 +80,13 @@ class PageRobots:
         self._rels = {name.removeprefix("rel=") for name in obeyed if name.startswith("rel=")}
         self._user_agent: str | None = settings["ROBOTSTXT_USER_AGENT"]
         self._default_user_agent: str = settings["USER_AGENT"]
+        self._clock = clock
+        self._stats = stats
+        self._dropped = dropped
+        self._listeners = listeners
         self._first = FirstOnly(logger, crawler)
 
-    def read(self, response: Response, request: Request, session: Session, visit: Visit | None) -> None:
+    def read(self, response: Response, request: Request, visit: Visit | None) -> None:
         """Read what the page of *response* asks, for the callback to see and for the methods below."""
         meta = request.meta
         meta.pop(ROBOTS_MARKS, None)  # a callback may have copied it from another page
@@ -83,25 +99,25 @@ class PageRobots:
         metas = metas_of(response, ("robots", robot, RESERVATION, POLICY))
         if not metas and not stated and _HEADERS.isdisjoint(headers):  # as of most pages
             return
-        if rules := read_marks(headers, metas, robot, session.job.clock()):
+        if rules := read_marks(headers, metas, robot, self._clock()):
             meta[ROBOTS_MARKS] = rules
             for name in _COUNTED & rules.keys():
-                session.stats.count(f"aopic/robots/pages/{name}")
+                self._stats.count(f"aopic/robots/pages/{name}")
         usage, malformed = read_usage(headers, metas, stated)
         if usage:
             meta[CONTENT_USAGE] = usage
             for use in USES:
                 if usage.get(use) == "n":
-                    session.stats.count(f"aopic/content_usage/pages/{use}")
+                    self._stats.count(f"aopic/content_usage/pages/{use}")
             if usage.get(RESERVATION) == "1":
-                session.stats.count("aopic/content_usage/pages/tdm")
+                self._stats.count("aopic/content_usage/pages/tdm")
         if visit is not None and (rules or usage):
             facts = {"aopic-robots": joined(rules), "aopic-content-usage": joined(usage)}
             visit.wishes(*facts.values())
-            for listener in session.listeners:
+            for listener in self._listeners:
                 listener(visit, {name: text for name, text in facts.items() if text})
         for text in malformed:
-            session.stats.count("aopic/content_usage/malformed")
+            self._stats.count("aopic/content_usage/malformed")
             self._first.warning(
                 "malformed",
                 '%(page)s says "%(text)s" of how it may be used, which means nothing (docs/robots.md), and is taken as not '
@@ -110,7 +126,7 @@ class PageRobots:
                 text=text,
             )
 
-    def keeps(self, response: Response, session: Session) -> bool:
+    def keeps(self, response: Response) -> bool:
         """Whether there may be an item of the page of *response*; if not, that is counted, and the first one is logged."""
         meta = response.meta if response.request is not None else {}
         rules, usage = meta.get(ROBOTS_MARKS, {}), meta.get(CONTENT_USAGE, {})
@@ -120,7 +136,7 @@ class PageRobots:
             why, name, value = f"not to be used for {use}", "AOPIC_CONTENT_USAGE", use
         else:
             return True
-        session.stats.count("aopic/robots/items_dropped")
+        self._stats.count("aopic/robots/items_dropped")
         self._first.warning(
             name,
             '%(page)s asks %(why)s, so that there is no item of it: leave "%(value)s" out of %(name)s to have one. Further '
@@ -140,10 +156,10 @@ class PageRobots:
             and "nofollow" in response.meta.get(ROBOTS_MARKS, ())
         )
 
-    def drop(self, link: FoundLink, response: Response, session: Session) -> None:
+    def drop(self, link: FoundLink, response: Response) -> None:
         """Count that *link* is dropped because its page asks for that; the first one is logged."""
-        session.stats.count("aopic/robots/links_dropped")
-        session.dropped.note("nofollow", link.url, response.url)
+        self._stats.count("aopic/robots/links_dropped")
+        self._dropped.note("nofollow", link.url, response.url)
         self._first.warning(
             "nofollow",
             "%(page)s asks robots not to follow its links (X-Robots-Tag, or meta robots), so that none is, the first of "
@@ -159,10 +175,10 @@ class PageRobots:
             return frozenset()
         return frozenset(url for url, rels in rels_of(response).items() if rels & self._rels)
 
-    def drop_by_rel(self, link: FoundLink, response: Response, session: Session) -> None:
+    def drop_by_rel(self, link: FoundLink, response: Response) -> None:
         """Count that *link* is dropped because of its ``rel``; the first one is logged."""
-        session.stats.count("aopic/robots/links_dropped")
-        session.dropped.note("rel", link.url, response.url)
+        self._stats.count("aopic/robots/links_dropped")
+        self._dropped.note("rel", link.url, response.url)
         self._first.warning(
             "rel",
             "%(page)s gives its link to %(link)s a rel that AOPIC_PAGE_ROBOTS obeys (%(rels)s), so that it is not "

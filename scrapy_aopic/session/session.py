@@ -72,6 +72,7 @@ from .latest_failures import LatestFailures
 from .links.known_pages import KnownPages
 from .links.link_targets import LinkTargets
 from .pacer import JobPacer
+from .page_robots import PageRobots
 from .patience import WAITING, Patience
 from .queued import QueuedRequests
 from .reloads import Reloads
@@ -142,6 +143,7 @@ class Session:
         pacer: Paces hosts, for the downloader's middlewares.
         stats: Counts.
         trouble: Deals with errors.
+        page_robots: Reads what owners of pages ask.
         focus: Grades pages and values links for a topic; ``None`` if there is none.
         watch: Takes snapshots.
         dropped: Notes links that do not reach the queue.
@@ -227,6 +229,7 @@ class Session:
             max_links=opened.max_links,
         )
         self.listeners: list[Callable[[Visit, dict[str, str]], None]] = []
+        self.page_robots = PageRobots(crawler, job.clock, self.stats, self.dropped, self.listeners)
         self.focus: Focus | None = None
         if opened.topic is not None:
             self.focus = Focus(

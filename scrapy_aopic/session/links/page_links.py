@@ -93,8 +93,8 @@ class PageLinks:
         self._rules = rules
         self._visit = visit = session.visits.of(response.request) if response.request is not None else None
         self._is_link = link_test(response, spider)
-        self._dropping = rules.dropping(response, visit)
-        self._unfollowed = rules.page_robots.unfollowed(response)
+        self._dropping = rules.dropping(response, visit, session)
+        self._unfollowed = session.page_robots.unfollowed(response)
         self._adds_canonical = rules.has_canonical(visit)
         self._n_links = 0  # if they are counted
         self._found: list[FoundLink] = []  # and not admitted yet
@@ -187,7 +187,7 @@ class PageLinks:
         for link in by_rel:
             if not link.is_refused:
                 link.is_refused = True
-                rules.page_robots.drop_by_rel(link, response, self._session)
+                self._session.page_robots.drop_by_rel(link, response)
         if self._writer is not None:
             self._writer.write(found)
         self._send(found)
@@ -202,7 +202,7 @@ class PageLinks:
         for link in found:
             if link.is_link:
                 if self._dropping is not None:
-                    self._dropping(link, self._response, self._session)
+                    self._dropping(link, self._response)
                     continue
                 self._n_links += 1
                 if 0 < flood < self._n_links:

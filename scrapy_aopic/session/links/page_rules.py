@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from scrapy import Request
 
-from scrapy_aopic.session.page_robots import PageRobots
 from scrapy_aopic.session.stats import FirstOnly
 from scrapy_aopic.settings import read
 from scrapy_aopic.web.meta import DUPLICATE_OF
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from .found_link import FoundLink
     from .link_weights import Weigh
 
-    Drop: TypeAlias = Callable[[FoundLink, Response, Session], None]
+    Drop: TypeAlias = Callable[[FoundLink, Response], None]
     """Counts, and once logs, that a link of a page is dropped."""
 
 logger = logging.getLogger(__name__)
@@ -48,7 +47,6 @@ class PageRules:
     Attributes:
         flood: Links of a page that are followed; 0 for all.
         weights: The weights of links; ``None`` if they do not differ.
-        page_robots: What pages ask of robots.
     """
 
     def __init__(self, crawler: Crawler, weigh: Weigh | None) -> None:
@@ -56,23 +54,22 @@ class PageRules:
         self._follows_duplicates: bool = read(crawler.settings, "AOPIC_FOLLOW_DUPLICATES")
         self._canonical: str = read(crawler.settings, "AOPIC_CANONICAL")
         self.flood: int = read(crawler.settings, "AOPIC_LINK_FLOOD")
-        self.page_robots = PageRobots(crawler)
         self._first = FirstOnly(logger, crawler)
         self.weights = LinkWeights(weigh, self._first) if weigh is not None else None
 
-    def dropping(self, response: Response, visit: Visit | None) -> Drop | None:
+    def dropping(self, response: Response, visit: Visit | None, session: Session) -> Drop | None:
         """What drops the links of the page of *response*, which *visit* has: duplicates mostly have none that are followed."""
-        if not self.page_robots.follows(response):
-            return self.page_robots.drop
+        if not session.page_robots.follows(response):
+            return session.page_robots.drop
         if visit is not None and visit.is_duplicate and not self._follows_duplicates:
-            return partial(self._drop_of_duplicate, visit)
+            return partial(self._drop_of_duplicate, visit, session)
         return None
 
     def has_canonical(self, visit: Visit | None) -> bool:
         """Whether the page of *visit* may have a canonical page that is to be looked up."""
         return visit is not None and self._canonical != "off"
 
-    def _drop_of_duplicate(self, visit: Visit, link: FoundLink, response: Response, session: Session) -> None:
+    def _drop_of_duplicate(self, visit: Visit, session: Session, link: FoundLink, response: Response) -> None:
         """Count that *link* is dropped because the page of *visit* is a duplicate; the first one of a kind is logged."""
         session.stats.count("aopic/content/links_dropped")
         session.dropped.note("duplicate", link.url, response.url)
