@@ -104,7 +104,7 @@ class InWork:
     def _end(self, request: Request) -> None:
         error = self._errors.pop(request, None)
         if error is not None:
-            clear_frames(error)
+            clear_frames(error)  # those that it has come through since, which keep it in a cycle
         self._finished(request)
 
 

@@ -202,10 +202,8 @@ def _in_utf8(response: HtmlResponse, data: bytes) -> bytes:
     """*data*, of the body of *response*, in another charset."""
     try:
         text = data.decode(response.encoding, "replace")
-    except (
-        LookupError,
-        ValueError,
-    ):  # its charset does not exist; marks are ASCII, and so are most charsets as far as that
+    except (LookupError, ValueError):
+        # Its charset does not exist; marks are ASCII, and so are most charsets as far as that.
         text = data.decode("latin-1")
     return text.replace("\0", "").encode("utf-8", "replace")
 
