@@ -29,5 +29,5 @@ It stands between Scrapy's classes (the scheduler, the middlewares) and the job.
 * :mod:`.estimates`: importance of pages, for pipelines
 * :mod:`.spider_state`: ``spider.state`` in the job
 * :mod:`.stats`: counts, and logs once
-* :mod:`.trouble`: errors in calls of the engine
+* :mod:`.error_handler`: errors in calls of the engine
 """

@@ -16,9 +16,9 @@ from scrapy_aopic.core.walk import is_set_aside
 from scrapy_aopic.web.request_codec import UnreadableError
 from scrapy_aopic.web.request_rows import url_of
 
+from .error_handler import guarded
 from .leisure import Leisure
 from .stats import FirstOnly
-from .trouble import guarded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from scrapy_aopic.view.dropped import Dropped
 
     from .bodies import Bodies
+    from .error_handler import ErrorHandler
     from .intake import Intake
     from .latest_failures import LatestFailures
     from .queued import QueuedRequests
     from .stats import Stats
     from .topic.grading import Focus
-    from .trouble import Trouble
     from .visit import Visit, Visits
 
 logger = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class Dispatch:
         requests: QueuedRequests,
         intake: Intake,
         stats: Stats,
-        trouble: Trouble,
+        errors: ErrorHandler,
         look_up: Callable[[str, Callable[[str], None]], None],
         recrawls: bool,
         dropped: Dropped,
@@ -79,7 +79,7 @@ class Dispatch:
         focus: Focus | None,
         bodies: Bodies,
     ) -> None:
-        self.trouble = trouble
+        self.errors = errors
         self._set_aside_lately: list[bytes] = []
         self._n_set_aside = 0
         self._focus = focus

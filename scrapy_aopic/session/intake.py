@@ -20,7 +20,7 @@ from scrapy_aopic.web.meta import SEED, SLOT, TAG
 from scrapy_aopic.web.request_codec import decode, forget_transfer
 from scrapy_aopic.web.request_rows import IN_MEMORY
 
-from .trouble import guarded
+from .error_handler import guarded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from scrapy_aopic.job.job import Job
     from scrapy_aopic.web.page_keys import PageKeys
 
+    from .error_handler import ErrorHandler
     from .links.admission import Admission
     from .links.found_link import FoundLink
     from .links.known_pages import KnownPages
     from .queued import QueuedRequests
     from .reloads import Reloads
     from .seeding import Seeding
-    from .trouble import Trouble
     from .visit import Mark, Visit, Visits
 
 _PERMANENT = (301, 308)
@@ -68,11 +68,11 @@ class Intake:
         admission: Admission,
         duplicates: KnownPages,
         seeding: Seeding | None,
-        trouble: Trouble,
+        errors: ErrorHandler,
         wake: Callable[[], None],
         max_links: int,
     ) -> None:
-        self.trouble = trouble
+        self.errors = errors
         self._job = job
         self._crawl = job.crawl
         self._spider = spider

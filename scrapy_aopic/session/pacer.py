@@ -21,7 +21,7 @@ from scrapy_aopic.request_errors import reason_of
 from scrapy_aopic.web.meta import DOWN, request_origin, slot_key
 from scrapy_aopic.web.request_rows import waits_for
 
-from .trouble import guarded
+from .error_handler import guarded
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from scrapy_aopic.job.job import Job
 
     from .bodies import Bodies
+    from .error_handler import ErrorHandler
     from .reloads import Reloads
     from .stats import Stats
-    from .trouble import Trouble
     from .visit import Visits
 
 _REMEMBERED = 10_000
@@ -104,13 +104,13 @@ class JobPacer:
         job: Job,
         visits: Visits,
         stats: Stats,
-        trouble: Trouble,
+        errors: ErrorHandler,
         *,
         reloads: Reloads,
         bodies: Bodies,
         gap_of: Callable[[str], float],
     ) -> None:
-        self.trouble = trouble
+        self.errors = errors
         self._job = job
         self._crawl = job.crawl
         self._visits = visits
@@ -132,7 +132,7 @@ class JobPacer:
         try:
             return self._crawl.transferred(key, result, self._job.clock() - ago)
         except StorageError:
-            self.trouble.watch()
+            self.errors.watch()
             return Gap(_BLIND, _BLIND)
 
     def waits(self, key: str) -> float:

@@ -22,8 +22,8 @@ from scrapy_aopic.web.parse_limits import (
 )
 from scrapy_aopic.web.request_rows import url_of
 
+from .error_handler import guarded
 from .stats import FirstOnly
-from .trouble import guarded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     from scrapy_aopic.web.page_keys import PageKeys
 
     from .bodies import Bodies
+    from .error_handler import ErrorHandler
     from .intake import Intake
     from .links.admission import Admission
     from .stats import Stats
-    from .trouble import Trouble
     from .visit import Visit, Visits
 
 logger = logging.getLogger(__name__)
@@ -77,11 +77,11 @@ class Responses:
         intake: Intake,
         bodies: Bodies,
         stats: Stats,
-        trouble: Trouble,
+        errors: ErrorHandler,
         seen: str,
         recrawls: bool,
     ) -> None:
-        self.trouble = trouble
+        self.errors = errors
         self._job = job
         self._crawl = job.crawl
         self._visits = visits

@@ -26,7 +26,7 @@ room          what happens there
 `stats`       what is counted, and logged once
 `steering`    what an operator asks of the crawl while it runs
 `convergence` when the estimates are good enough
-`trouble`     what goes wrong
+`errors`      what goes wrong
 ============  =========================================================================================
 
 Rule 1: a session is an open job. It is made when the job is opened, and not there if that could not be done.
@@ -65,6 +65,7 @@ from scrapy_aopic.web.page_keys import PageKeys
 from .bodies import Bodies
 from .convergence import CONVERGED, Convergence
 from .dispatch import Dispatch
+from .error_handler import ErrorHandler, guarded
 from .footprint import Footprint
 from .intake import Intake
 from .lateness import Lateness
@@ -81,7 +82,6 @@ from .seeding import SOON, Seeding
 from .stats import Stats
 from .steering import Steering
 from .topic.grading import Focus
-from .trouble import Trouble, guarded
 from .visit import Visits
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ class Session:
         responses: Reads responses.
         pacer: Paces hosts, for the downloader's middlewares.
         stats: Counts.
-        trouble: Deals with errors.
+        errors: Deals with errors.
         page_robots: Reads what owners of pages ask.
         focus: Grades pages and values links for a topic; ``None`` if there is none.
         watch: Takes snapshots.
@@ -186,7 +186,7 @@ class Session:
         )
         self._recrawls = opened.recrawls
         self.stats = Stats(crawler.stats)
-        self.trouble = Trouble(crawler, closing, job, self.stats)
+        self.errors = ErrorHandler(crawler, closing, job, self.stats)
         self.keys = keys = PageKeys(
             crawler.request_fingerprinter, partial(self.stats.count, "aopic/urls/slow")
         )
@@ -224,7 +224,7 @@ class Session:
             admission=self.admission,
             duplicates=self._duplicates,
             seeding=self._seeding,
-            trouble=self.trouble,
+            errors=self.errors,
             wake=self._engine.wake,
             max_links=opened.max_links,
         )
@@ -256,7 +256,7 @@ class Session:
             requests=requests,
             intake=self.intake,
             stats=self.stats,
-            trouble=self.trouble,
+            errors=self.errors,
             look_up=addresses.look_up,
             recrawls=opened.recrawls,
             dropped=opened.dropped,
@@ -273,7 +273,7 @@ class Session:
             intake=self.intake,
             bodies=self.bodies,
             stats=self.stats,
-            trouble=self.trouble,
+            errors=self.errors,
             seen=opened.content_seen,
             recrawls=opened.recrawls,
         )
@@ -296,7 +296,7 @@ class Session:
             job,
             self.visits,
             self.stats,
-            self.trouble,
+            self.errors,
             reloads=reloads,
             bodies=self.bodies,
             gap_of=self.steering.gap,
@@ -337,7 +337,7 @@ class Session:
             job.close(partial(print_report, self._opened.place) if self._opened.reports else None)
         except StorageError as error:
             self._closing.fail()
-            if not self.trouble.is_store_known:
+            if not self.errors.is_store_known:
                 logger.error(
                     "%(error)s The job folder holds the last commit; what was done since will be done again.",
                     {"error": error},
@@ -509,7 +509,7 @@ class Session:
         self._learn()
         if self.job.tick(1 + rows) | self._steer():
             self._engine.wake()
-        self.trouble.watch()
+        self.errors.watch()
         self.stats.beat()
 
     def _announce(self) -> None:

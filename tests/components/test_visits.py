@@ -19,9 +19,9 @@ from scrapy_aopic.core.api import Findings
 from scrapy_aopic.core.records import host_key, page_key
 from scrapy_aopic.core.revisits import Version
 from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.session.error_handler import ErrorHandler, guarded
 from scrapy_aopic.session.links.found_link import FoundLink
 from scrapy_aopic.session.stats import FirstOnly, Stats
-from scrapy_aopic.session.trouble import Trouble, guarded
 from scrapy_aopic.session.visit import Visit
 
 KEY = page_key(host_key("a.test"), b"page")
@@ -191,7 +191,7 @@ class Fragile:
         )
         self.stats = Stats(collector)
         closing: Any = SimpleNamespace(abort=said.append)
-        self.trouble = Trouble(cast("Any", SimpleNamespace(spider=None)), closing, job, self.stats)
+        self.errors = ErrorHandler(cast("Any", SimpleNamespace(spider=None)), closing, job, self.stats)
 
     @guarded("nothing")
     def work(self, error: Exception | None) -> str:

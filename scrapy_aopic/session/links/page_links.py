@@ -222,7 +222,7 @@ class PageLinks:
         try:
             canonical = self._rules.canonical_of(self._response, visit, session)
         except ComponentError as error:
-            session.trouble.failed("canonical", error, ())
+            session.errors.failed("canonical", error, ())
             return
         if canonical is not None:
             link = FoundLink(canonical.url, canonical, is_link=True, is_canonical=True)

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
     from .stats import Stats
 
-    class _Troubled(Protocol):
+    class _HasErrorHandler(Protocol):
         """Whose methods are guarded."""
 
         @property
-        def trouble(self) -> Trouble:
+        def errors(self) -> ErrorHandler:
             """Who deals with what they raise."""
 
 
@@ -33,10 +33,10 @@ logger = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 D = TypeVar("D")
-S = TypeVar("S", bound="_Troubled")
+S = TypeVar("S", bound="_HasErrorHandler")
 
 
-class Trouble:
+class ErrorHandler:
     """Logs and counts errors, and closes the spider if the store cannot be used any more."""
 
     def __init__(self, crawler: Crawler, closing: Closing, job: Job, stats: Stats) -> None:
@@ -94,7 +94,7 @@ def guarded(otherwise: D) -> Callable[[Callable[Concatenate[S, P], T]], Callable
             try:
                 return method(self, *args, **kwargs)
             except ANY_ERROR as error:  # logged
-                self.trouble.failed(method.__name__, error, args)
+                self.errors.failed(method.__name__, error, args)
                 return otherwise
 
         return guard
