@@ -24,7 +24,7 @@ from stage import OURS, Stage
 
 import scrapy_aopic
 from scrapy_aopic import LinkMiddleware, Links
-from scrapy_aopic.session import turns
+from scrapy_aopic.session import time_slices
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -81,7 +81,7 @@ class Pages:
 
     def __init__(self, n_links: int, kind: str) -> None:
         self._kind = kind
-        turns.TURN = math.inf  # nobody else has anything to do
+        time_slices.SLICE = math.inf  # nobody else has anything to do
         self.stage = Stage({**OURS, "AOPIC_STORE": "memory"})
         self._links: LinkMiddleware = self.stage.scheduler._components.links
         self._n_links = n_links

@@ -25,7 +25,7 @@ from .session.links.page_links import PageLinks
 from .session.links.page_rules import PageRules
 from .session.seeding import SOON
 from .session.session import Session, has_session
-from .session.turns import Turns
+from .session.time_slices import TimeSlices
 from .settings import read
 from .web.meta import COPY_OF, DUPLICATE_OF, RELEVANCE
 
@@ -106,21 +106,21 @@ class LinkMiddleware:
 
     async def process_start(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
         # While all slots are taken, Scrapy's engine takes what start() yields without a pause.
-        turns = Turns()
+        slices = TimeSlices()
         async for item in start:
-            if perf_counter() > turns.ends_at:
-                await self._give_way(turns)
+            if perf_counter() > slices.ends_at:
+                await self._give_way(slices)
             if isinstance(item, Request):
                 self._networks.name(item.url)
             yield item
 
-    async def _give_way(self, turns: Turns, page: PageLinks | None = None) -> None:
+    async def _give_way(self, slices: TimeSlices, page: PageLinks | None = None) -> None:
         """Let the event loop go on, and wait for the disk if that is behind; *page* has more links, if there is one."""
-        await turns.step()
+        await slices.step()
         if self.session is not None and page is not None:
             self.session.bodies.goes_on()
         while self.session is not None and self.session.is_behind:
-            await turns.pause(SOON)
+            await slices.pause(SOON)
 
     async def process_spider_output(
         self, response: Response, result: AsyncIterator[Any]
@@ -132,7 +132,7 @@ class LinkMiddleware:
             return
         page: PageLinks | None = None  # until there is a link: many callbacks yield none
         by_items = session.focus if session.focus is not None and session.focus.is_by_items else None
-        turns = Turns()
+        slices = TimeSlices()
         try:
             async for item in result:
                 if by_items is not None and not isinstance(item, (Request, Links)):
@@ -142,14 +142,14 @@ class LinkMiddleware:
                     page = PageLinks(response, session, self._rules, self._shortcuts, self._crawler.spider)
                 for each in page.take(item) if page is not None else (item,):
                     # A page may have thousands of links, each of which takes some microseconds, or fifty.
-                    if perf_counter() > turns.ends_at:
-                        await self._give_way(turns, page)
+                    if perf_counter() > slices.ends_at:
+                        await self._give_way(slices, page)
                     if each is not None:
                         yield each
                 if page is not None:
                     page.asks()
             if page is not None:
-                await self._look_up(page, response, session, turns)
+                await self._look_up(page, response, session, slices)
         finally:
             if page is not None:
                 page.end()
@@ -162,10 +162,12 @@ class LinkMiddleware:
         if session is not None and request is not None and (visit := session.visits.get(request)) is not None:
             session.bodies.over(visit)
 
-    async def _look_up(self, page: PageLinks, response: Response, session: Session, turns: Turns) -> None:
+    async def _look_up(
+        self, page: PageLinks, response: Response, session: Session, slices: TimeSlices
+    ) -> None:
         """Wait for what others have to say of the links of *page*, all of which were yielded: its store, and the user."""
         page.goes_on()
-        await page.prefetch(turns)
+        await page.prefetch(slices)
         if session.focus is not None and session.focus.valuing is not None:
             page.end()  # so that all its links are known
             await session.focus.ask(response)

@@ -36,7 +36,7 @@ from .exceptions import ANY_ERROR, ExchangeError, SettingError, plainly
 from .links import Links, Names, Patterns
 from .seeds.seed_lists import read_seeds, url_error
 from .session.session import Session
-from .session.turns import Turns
+from .session.time_slices import TimeSlices
 from .settings import parse
 from .settings.parse import SHOWN, Check, Reason, reason, shown, similar
 from .spidermiddlewares import LinkMiddleware
@@ -459,14 +459,14 @@ class BroadSpider(Spider):
 
         The engine takes them without a pause while all of its slots are full, so the pauses are made here.
         """
-        turns = Turns()
+        slices = TimeSlices()
         for url, error in self._seeds(self._options):
             if error:  # the list was changed after it had been checked
                 self.logger.warning("A seed is left out: %(error)s", {"error": error})
             else:
                 self._note_seed(url)
                 yield Request(url)
-            await turns.step()
+            await slices.step()
 
     def _note_seed(self, url: str) -> None:
         """Let ``why`` know of the seed *url* if it lies outside of ``domains``: Scrapy drops it without a word."""
@@ -518,9 +518,9 @@ class BroadSpider(Spider):
         item = {name: FIELDS[name](response) for name in fields if name != _IN_THREAD}
         self._thread = self._thread or ThreadPoolExecutor(1, "aopic-text")
         found = self._thread.submit(FIELDS[_IN_THREAD], response)
-        turns = Turns()
+        slices = TimeSlices()
         while not found.done():
-            await turns.pause(_PATIENCE)
+            await slices.pause(_PATIENCE)
         return {name: found.result() if name == _IN_THREAD else item[name] for name in fields}
 
     def links(self, response: Response) -> Links | None:

@@ -13,7 +13,7 @@ from scrapy.link import Link
 from scrapy.utils.reactor import install_reactor
 
 from scrapy_aopic.core.politeness import TransferResult
-from scrapy_aopic.session import turns
+from scrapy_aopic.session import time_slices
 from scrapy_aopic.session.links.found_link import FoundLink
 from scrapy_aopic.web.meta import slot_key
 
@@ -70,7 +70,7 @@ class Stage:
     """The scheduler that *settings* name, open."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
-        turns.TURN = float("inf")  # there is no event loop that it could let go on
+        time_slices.SLICE = float("inf")  # there is no event loop that it could let go on
         install_reactor("twisted.internet.asyncioreactor.AsyncioSelectorReactor")
         from scrapy.core.engine import ExecutionEngine
         from scrapy.utils.misc import build_from_crawler, load_object

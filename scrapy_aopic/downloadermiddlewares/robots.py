@@ -48,7 +48,7 @@ from scrapy_aopic.job.clock import JobClock
 from scrapy_aopic.request_errors import ForbiddenError, NothingAllowedError
 from scrapy_aopic.session.pacer import JobPacer
 from scrapy_aopic.session.sitemap_requests import Sitemaps
-from scrapy_aopic.session.turns import in_turns
+from scrapy_aopic.session.time_slices import in_time_slices
 from scrapy_aopic.settings import read
 from scrapy_aopic.web.meta import OWN_SLOT, RECEIVED, SLOT, STATED_USAGE, slot_key
 from scrapy_aopic.web.origins import host_name, origin_of, origin_of_robots_txt
@@ -192,7 +192,7 @@ class RobotsMiddleware:
         """Have *parser* read the rules for *user_agent*, in steps between which other requests go on."""
         if parser.knows(user_agent):
             return
-        rules = await in_turns(parser.read(user_agent))
+        rules = await in_time_slices(parser.read(user_agent))
         if rules.n_cut:
             self._count("aopic/robots/cut")
             if not self._has_complained:

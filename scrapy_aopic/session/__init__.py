@@ -21,7 +21,7 @@ It stands between Scrapy's classes (the scheduler, the middlewares) and the job.
 * :mod:`.patience`: how long a crawl waits with nothing else to do
 * :mod:`.lateness`: how late the event loop is
 * :mod:`.leisure`: whether the event loop has time to spare
-* :mod:`.turns`: long work in short turns
+* :mod:`.time_slices`: long work in short slices of time
 * :mod:`.bodies`: which bodies and pages are in memory
 * :mod:`.footprint`: the memory of the process
 * :mod:`.steering`: puts an operator's orders into force

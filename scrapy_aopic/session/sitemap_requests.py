@@ -30,7 +30,7 @@ from scrapy_aopic.web.urls import is_parsable
 from .links.page_links import LINKS_A_READ
 from .session import Session
 from .stats import FirstOnly
-from .turns import Turns
+from .time_slices import TimeSlices
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -103,11 +103,11 @@ class Sitemaps:
     async def _follow(self, response: Response) -> AsyncIterator[Request | Links]:
         """Requests for the pages, or the sitemaps, that a sitemap names."""
         scope = _Scope(response, getattr(self._crawler.spider, "wants_of_sitemap", None))
-        sitemap, turns, takes_links = Sitemap(response.body), Turns(), self._takes_links()
+        sitemap, slices, takes_links = Sitemap(response.body), TimeSlices(), self._takes_links()
         plain: list[str] = []
         for entry in sitemap:
             if entry is None:
-                await turns.step()
+                await slices.step()
                 continue
             url = _absolute(entry, response.url)
             if not scope.takes(url, is_page=sitemap.kind == PAGES):

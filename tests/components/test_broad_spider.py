@@ -158,7 +158,7 @@ async def test_seeds_are_urls_and_lists_and_those_outside_the_domains_are_told(
 async def test_pages_are_fetched_while_seeds_are_taken_up(
     serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scrapy_aopic.session.turns.TURN", 0)
+    monkeypatch.setattr("scrapy_aopic.session.time_slices.SLICE", 0)
     n_scheduled = 0
     before_the_first: list[int] = []
 

@@ -319,7 +319,7 @@ async def test_wrong_weights_stop_the_start_with_one_sentence(
 
 @deferred_f_from_coro_f
 async def test_a_page_of_many_links_lets_others_go_on(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scrapy_aopic.session.turns.TURN", 0.0)
+    monkeypatch.setattr("scrapy_aopic.session.time_slices.SLICE", 0.0)
     serve({HOME: []})
     beats: list[int] = []
 

@@ -11,8 +11,8 @@ from unittest.mock import patch
 import pytest
 from scrapy.utils.defer import deferred_f_from_coro_f
 
-from scrapy_aopic.session import turns
-from scrapy_aopic.session.turns import in_turns
+from scrapy_aopic.session import time_slices
+from scrapy_aopic.session.time_slices import in_time_slices
 from scrapy_aopic.web import sitemaps
 from scrapy_aopic.web.sitemaps import PAGES, Sitemap, sitemaps_in
 
@@ -196,8 +196,8 @@ async def test_others_go_on_between_the_turns_of_long_work() -> None:
             yield
         return "the result"
 
-    with patch.object(turns, "TURN", -1.0):
+    with patch.object(time_slices, "SLICE", -1.0):
         asyncio.get_running_loop().call_soon(done.append, "another")
-        assert await in_turns(work()) == "the result"
+        assert await in_time_slices(work()) == "the result"
     assert done.index("another") < 3
     assert [each for each in done if each != "another"] == [0, 1, 2, 3]

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from scrapy_aopic._engine.direct_requests import Shortcuts
     from scrapy_aopic.session.session import Session
-    from scrapy_aopic.session.turns import Turns
+    from scrapy_aopic.session.time_slices import TimeSlices
 
     from .page_rules import PageRules
 
@@ -287,7 +287,7 @@ class PageLinks:
         """Note that the link with *url* goes no further."""
         self._session.dropped.note(reason, url, self._response.url)
 
-    async def prefetch(self, turns: Turns) -> None:
+    async def prefetch(self, slices: TimeSlices) -> None:
         """Wait until the store has read what :meth:`end` will look at, if it does that while the crawl goes on."""
         session, visit = self._session, self._visit
         if self._shortcut is None or visit is None or not session.prefetches:
@@ -296,7 +296,7 @@ class PageLinks:
         if self._waiting and session.is_open:
             number = session.intake.prefetch_found(visit, self._waiting)
             for seconds in _WAITS if number else ():
-                await turns.pause(seconds)
+                await slices.pause(seconds)
                 if session.intake.has_come(number, visit):
                     break
 
