@@ -35,10 +35,10 @@ from scrapy.crawler import AsyncCrawlerProcess
 from scrapy.utils.asyncio import create_looping_call
 
 from scrapy_aopic.core.audit import audit
+from scrapy_aopic.core.crawl_totals import read_totals
 from scrapy_aopic.core.layout import Family
 from scrapy_aopic.core.records import unpack_page
 from scrapy_aopic.core.revisits.rates import RATES, Rates
-from scrapy_aopic.core.saved import read_saved
 from scrapy_aopic.job import clock
 from scrapy_aopic.lab.graphs import pagerank
 from scrapy_aopic.place.paths import store_folder
@@ -153,7 +153,7 @@ class Follow(Spider):
 def learnt(folder: Path, true: list[float]) -> tuple[float, list[str]]:
     """Mean factor between the true rates and those that the job in *folder* holds; what its audit found."""
     store = open_snapshot(store_folder(folder))
-    saved = read_saved(store)
+    saved = read_totals(store)
     assert saved is not None
     rates, logs, errors = Rates(saved.rates), np.log(RATES), []
     for key, data in store.scan(Family.PAGES):

@@ -22,10 +22,10 @@ from urllib.parse import urlsplit
 
 from tqdm import tqdm
 
+from scrapy_aopic.core.crawl_totals import read_totals
 from scrapy_aopic.core.damaged import DamagedStore
 from scrapy_aopic.core.rebuild import Repaired
 from scrapy_aopic.core.rebuild import repair as repair_store
-from scrapy_aopic.core.saved import read_saved
 from scrapy_aopic.core.shards.mending import mend_mail
 from scrapy_aopic.exceptions import ANY_ERROR, StorageError, storage_errors
 from scrapy_aopic.place.cutting import check_suffixes
@@ -226,7 +226,7 @@ def _holds(store: Store, *, has_begun: bool = False) -> bool:
     """Whether every invariant of *store* holds, and, if it *has_begun*, it has the totals of a commit."""
     try:
         store.verify()
-        return (not has_begun or read_saved(store) is not None) and audit_store(store).holds
+        return (not has_begun or read_totals(store) is not None) and audit_store(store).holds
     except StorageError:
         return False
 

@@ -47,7 +47,7 @@ Storage:
 * :mod:`.layout`: every family, key and row letter, and the version of the format
 * :mod:`.tables`: rows in memory: read through, written behind
 * :mod:`.caches`: which row leaves memory next
-* :mod:`.saved`: the totals that each commit writes
+* :mod:`.crawl_totals`: the totals that each commit writes
 * :mod:`.counters`: what a job has done, over all runs
 * :mod:`.commits`: all changes since the last commit as one batch
 * :mod:`.printable`: text of strangers, made safe to show

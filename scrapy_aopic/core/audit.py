@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from .counters import OUTCOMES, class_of_outcome, read_counters
+from .crawl_totals import read_totals
 from .duplicates import pages_of
 from .frontier.shelves import index_bucket
 from .layout import (
@@ -55,7 +56,6 @@ from .records import (
     HostRecord,
     unpack_host,
 )
-from .saved import read_saved
 from .shards.mail import balance_of
 from .walk import (
     CHUNK,
@@ -79,9 +79,9 @@ from .walk import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from .crawl_totals import CrawlTotals
     from .order import Order
     from .records import Page
-    from .saved import Saved
     from .walk import StoredHost, StoredPage, WrongRequest
 
 _MAX_SHOWN = 20
@@ -146,7 +146,7 @@ def audit(
         StorageError: If the store cannot be read, was written in another format, or its totals are damaged.
     """
     result = Audit()
-    saved = read_saved(store)
+    saved = read_totals(store)
     if saved is None:
         result.expect(not any(True for _ in store.scan(Family.PAGES)), "there are pages but no totals")
         result.virtual = TOTAL
@@ -166,7 +166,7 @@ class _Auditor:
     def __init__(
         self,
         store: Store,
-        saved: Saved,
+        saved: CrawlTotals,
         order: Order | None,
         wrong_request: WrongRequest | None,
         result: Audit,

@@ -32,6 +32,7 @@ from scrapy_aopic.exceptions import StorageError
 from .api import ORDINARY, Counts, Ending, Lease, Settled
 from .commits import Commits, Table
 from .counters import Counters, QueueTimes, read_counters
+from .crawl_totals import CrawlTotals, open_totals, read_totals
 from .domains import Domains
 from .duplicates import Duplicates
 from .focus.harvest import read_harvest
@@ -53,7 +54,6 @@ from .revisits.looks import Looks
 from .revisits.rates import Rates
 from .revisits.revisits import Revisits
 from .revisits.worth import Worth
-from .saved import Saved, open_totals, read_saved
 from .settling import Settling, check_links
 from .shards.cut import WHOLE, ShardId
 from .shards.mail import Mail, open_cut
@@ -116,7 +116,7 @@ class Crawl:
         self._policy = policy
         self.politeness = policy.politeness
         order, recrawl = policy.order, policy.recrawl
-        saved = read_saved(store)
+        saved = read_totals(store)
         if saved is not None and saved.order_name != order_name(order):
             raise StorageError(
                 f"This job was crawled in the order {saved.order_name}, and AOPIC_ORDER is now "
@@ -282,7 +282,7 @@ class Crawl:
             (Family.CONTENT, self._wishes),
         ]
 
-    def _resume(self, saved: Saved, now: float) -> None:
+    def _resume(self, saved: CrawlTotals, now: float) -> None:
         """Go on where the run that wrote *saved* stopped, or died."""
         self.pages.resume(visited=saved.visited, failed=saved.failed, serial=saved.order, clock=saved.clock)
         if self.domains is not None:
@@ -294,7 +294,9 @@ class Crawl:
         if not self.was_clean:
             self._pause_after_crash(saved, leased, now)
 
-    def _pause_after_crash(self, saved: Saved, leased: Sequence[tuple[bytes, float]], now: float) -> None:
+    def _pause_after_crash(
+        self, saved: CrawlTotals, leased: Sequence[tuple[bytes, float]], now: float
+    ) -> None:
         """Leave hosts alone whose last transfer may have gone unnoticed: those *leased*, at instants, and all others."""
         politeness, seen = self._policy.politeness, saved.saved_at + saved.commit_within
         for key, leased_at in leased:
@@ -706,9 +708,9 @@ class Crawl:
     def changes_failed(self) -> None:
         self._commits.failed()
 
-    def _saved(self, now: float, *, is_clean: bool) -> Saved:
+    def _saved(self, now: float, *, is_clean: bool) -> CrawlTotals:
         policy, frontier, pages = self._policy, self.frontier, self.pages
-        return Saved(
+        return CrawlTotals(
             order_name=order_name(policy.order),
             created_at=self.created_at,
             saved_at=now,

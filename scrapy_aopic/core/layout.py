@@ -4,7 +4,7 @@ A store keeps bytes under bytes, by family. Keys of most families begin with the
 one host lies together; :mod:`.records` makes them, and the records of pages, hosts and links.
 
 ``META`` holds two kinds of rows. Those with a name in small letters are single values: the totals
-(:class:`~scrapy_aopic.core.saved.Saved`) and what the job adds to each commit. All others begin with a capital letter
+(:class:`~scrapy_aopic.core.crawl_totals.CrawlTotals`) and what the job adds to each commit. All others begin with a capital letter
 that says what they are the index of:
 
 ======  ==========================================================================  ======================

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from .counters import UNREADABLE
+from .crawl_totals import CrawlTotals, read_damaged_totals
 from .damaged import DamagedStore
 from .domain import Domain, domain_key, pack_domain, unpack_domain
 from .duplicates import pages_of
@@ -73,7 +74,6 @@ from .records import (
     unpack,
 )
 from .revisits import Rates
-from .saved import Saved, read_what_is_left
 from .shards.mail import balance_of_rows
 from .spending import class_of, is_member
 from .walk import (
@@ -164,7 +164,7 @@ def repair(
         wrong_request: Reads the stored requests; without it they, and robots.txt files, are kept as they are.
     """
     source = DamagedStore(damaged)
-    saved = read_what_is_left(source.get_many(Family.META, (TOTALS_KEY,))[0])
+    saved = read_damaged_totals(source.get_many(Family.META, (TOTALS_KEY,))[0])
     rebuild = _Rebuild(
         source, target, saved, now, host_of=host_of, domain_of=domain_of, wrong_request=wrong_request
     )
@@ -209,7 +209,7 @@ class _Rebuild:
         self,
         source: DamagedStore,
         target: Store,
-        saved: Saved | None,
+        saved: CrawlTotals | None,
         now: float,
         *,
         host_of: Callable[[bytes], str],
@@ -228,7 +228,7 @@ class _Rebuild:
         self._saved_at = saved.saved_at if saved is not None else now
         # In a job that has been at rest for longer than any host is left alone, none has to be.
         self._now = min(now, self._saved_at + LONGEST_WAIT)
-        limits = Limits.of(saved or Saved("", now, now))
+        limits = Limits.of(saved or CrawlTotals("", now, now))
         self._limits = limits if saved is not None else limits._replace(turn=_MOST_TURNS)
         # Pages stay in their front queues if the order is not one of this package.
         self._order = find_order(saved.order_name) if saved is not None else Aopic()
@@ -492,7 +492,7 @@ class _Rebuild:
         result.gaps = {family.name: n for family, n in self._source.gaps.items()}
         ledger.virtual = ledger.whole - tally.cash
         ledger.history, ledger.members, ledger.new = tally.history, tally.members, tally.new
-        new = Saved(
+        new = CrawlTotals(
             order_name(Aopic()),
             created_at=self._now,
             saved_at=self._now,
@@ -531,7 +531,7 @@ def _with_visits(data: bytes | None, visited: int) -> bytes:
     return pack_domain(domain)
 
 
-def _make_possible(saved: Saved, now: float, clock: bytes | None) -> None:
+def _make_possible(saved: CrawlTotals, now: float, clock: bytes | None) -> None:
     """Have *saved*, of a job that is repaired *now* and has a *clock*, say nothing that cannot be."""
     ledger, latest = saved.ledger, now + LONGEST_WAIT
     try:

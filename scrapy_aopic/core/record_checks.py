@@ -52,8 +52,8 @@ from .shards.cut import ADDRESS_BYTES
 
 if TYPE_CHECKING:
     from .counters import Counters
+    from .crawl_totals import CrawlTotals
     from .records import Changes, HostRecord, Page
-    from .saved import Saved
 
 _ROUNDED = 1.0
 """Seconds, at least, by which a time that was rounded may be later."""
@@ -105,7 +105,7 @@ class Limits(NamedTuple):
     order: int
 
     @classmethod
-    def of(cls, saved: Saved) -> Limits:
+    def of(cls, saved: CrawlTotals) -> Limits:
         """Those of *saved*."""
         now = saved.saved_at + _ROUNDED
         return cls(now, now + LONGEST_WAIT + _DAY, saved.ledger.turn * _A_LITTLE, saved.order)
@@ -274,7 +274,7 @@ def wrong_instant(data: bytes, limits: Limits) -> str:
         return "cannot be understood"
 
 
-def wrong_totals(saved: Saved) -> str:
+def wrong_totals(saved: CrawlTotals) -> str:
     """The fault of the totals, apart from sums that can be counted."""
     ledger = saved.ledger
     latest = saved.saved_at + LONGEST_WAIT + _DAY
@@ -299,7 +299,7 @@ def wrong_totals(saved: Saved) -> str:
     return f"have {value} as {wrong}, which there cannot be"
 
 
-def wrong_counters(counters: Counters, saved: Saved) -> str:
+def wrong_counters(counters: Counters, saved: CrawlTotals) -> str:
     """The fault of the counters of all runs."""
     numbers: list[float] = []
     for name in counters.__struct_fields__:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from tqdm import tqdm
 
 from scrapy_aopic.core.audit import Audit, audit
+from scrapy_aopic.core.crawl_totals import read_totals
 from scrapy_aopic.core.ledger import TOTAL, Sums
-from scrapy_aopic.core.saved import read_saved
 from scrapy_aopic.core.shards.all_shards import audit_shards
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.place.cutting import check_suffixes
@@ -127,7 +127,7 @@ def _audit_shard(store: Store, line: tqdm[NoReturn], *, is_one: bool) -> Audit:
     """Check *store*, the only one of its job or that of a shard."""
     try:
         store.verify()
-        saved = read_saved(store)
+        saved = read_totals(store)
         line.total = (line.total or 0) + (saved.pages if saved is not None else 0)
         found = audit_store(store, line.update)
     except StorageError as error:

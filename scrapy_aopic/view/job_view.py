@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from scrapy_aopic.core.crawl_totals import open_totals, read_totals
 from scrapy_aopic.core.layout import TOTALS_KEY, Family
 from scrapy_aopic.core.ledger import TOTAL, Sums
 from scrapy_aopic.core.records import PAGE_BYTES, pack_page, unpack_page
-from scrapy_aopic.core.saved import open_totals, read_saved
 from scrapy_aopic.core.shards.cut import ADDRESS_BYTES, Cut, ShardId, address, shard_of_address
 from scrapy_aopic.core.shards.letters import read_letter
 from scrapy_aopic.core.shards.mail import Got, read_counts, read_outbox
@@ -25,8 +25,8 @@ from scrapy_aopic.web.suffixes import registered_domain
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from scrapy_aopic.core.crawl_totals import CrawlTotals
     from scrapy_aopic.core.ports import Batch, Store
-    from scrapy_aopic.core.saved import Saved
     from scrapy_aopic.core.shards.letters import Letter
     from scrapy_aopic.place.place import Place
 
@@ -42,7 +42,7 @@ class ShardView:
         store: Its own store.
     """
 
-    def __init__(self, number: int, siblings: Sequence[Store], saved: Saved | None) -> None:
+    def __init__(self, number: int, siblings: Sequence[Store], saved: CrawlTotals | None) -> None:
         self.number = number
         self.store = siblings[number]
         self._siblings = siblings
@@ -160,7 +160,7 @@ class View:
     """
 
     def __init__(self, stores: Sequence[Store]) -> None:
-        self.saved = [read_saved(store) for store in stores]
+        self.saved = [read_totals(store) for store in stores]
         self.stores: Sequence[Store] = stores
         if len(stores) > 1:
             _note_sums(stores, self.saved)
@@ -185,7 +185,7 @@ class View:
         return on_their_way(self.stores, shard)
 
 
-def _note_sums(stores: Sequence[Store], saved: Sequence[Saved | None]) -> None:
+def _note_sums(stores: Sequence[Store], saved: Sequence[CrawlTotals | None]) -> None:
     """Let each of the *saved* totals know the sums of all others."""
     job = Sums()
     for store, each in zip(stores, saved, strict=True):
@@ -197,7 +197,7 @@ def _note_sums(stores: Sequence[Store], saved: Sequence[Saved | None]) -> None:
             each.ledger.elsewhere = job.less(_sums_of(each))
 
 
-def _sums_of(saved: Saved) -> Sums:
+def _sums_of(saved: CrawlTotals) -> Sums:
     """The sums of the shard with the totals *saved*, which add up to those of its job."""
     return saved.ledger.sums(visits=saved.visits, seeds=saved.seeds)
 

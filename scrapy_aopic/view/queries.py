@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_aopic.core.control import covering
+from scrapy_aopic.core.crawl_totals import read_totals
 from scrapy_aopic.core.duplicates import digest_of
 from scrapy_aopic.core.kept_links import elsewhere_key, split_links
 from scrapy_aopic.core.layout import BEHIND, LATE, TEXTS, WISHES
@@ -30,7 +31,6 @@ from scrapy_aopic.core.records import (
     unpack_page,
 )
 from scrapy_aopic.core.revisits.rates import Rates
-from scrapy_aopic.core.saved import read_saved
 from scrapy_aopic.core.walk import find_order
 from scrapy_aopic.exceptions import ExchangeError
 from scrapy_aopic.place.file_formats import CHUNK
@@ -42,8 +42,8 @@ from .host_walk import Largest, state_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from scrapy_aopic.core.crawl_totals import CrawlTotals
     from scrapy_aopic.core.ledger import Estimate, Totals
-    from scrapy_aopic.core.saved import Saved
 
     from .job_view import View
     from .snapshot import HostRow
@@ -153,7 +153,7 @@ class _PageReader:
         estimate: How important its pages are.
     """
 
-    def __init__(self, store: Store, saved: Saved) -> None:
+    def __init__(self, store: Store, saved: CrawlTotals) -> None:
         self.estimate = saved.estimate(store)
         self._store = store
         self._ledger = saved.ledger
@@ -256,7 +256,7 @@ def top_pages(view: View, n: int, *, everything: bool = False) -> list[PageRow]:
 
 
 def _top_pages(store: Store, n: int, *, everything: bool) -> list[PageRow]:
-    saved = read_saved(store)
+    saved = read_totals(store)
     if saved is None:
         return []
     reader = _PageReader(store, saved)
@@ -281,7 +281,7 @@ def each_site(view: View, n: int) -> Iterator[list[SiteRow]]:
 
 
 def _each_site(store: Store, now: float, n: int) -> Iterator[list[SiteRow]]:
-    saved = read_saved(store)
+    saved = read_totals(store)
     if saved is None:
         return
     estimate = saved.estimate(store)
@@ -363,7 +363,7 @@ def each_page(view: View, n: int) -> Iterator[list[PageRow]]:
 
 
 def _each_page(store: Store, n: int) -> Iterator[list[PageRow]]:
-    saved = read_saved(store)
+    saved = read_totals(store)
     if saved is None:
         return
     reader = _PageReader(store, saved)

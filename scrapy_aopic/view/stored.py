@@ -55,10 +55,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from scrapy_aopic.core.control import Control
+    from scrapy_aopic.core.crawl_totals import CrawlTotals
     from scrapy_aopic.core.focus.harvest import Harvest
     from scrapy_aopic.core.ports import Store
     from scrapy_aopic.core.records import HostRecord
-    from scrapy_aopic.core.saved import Saved
     from scrapy_aopic.place.place import Place
 
     from .job_view import View
@@ -199,7 +199,7 @@ def _shards(view: View, pages: PageCounts) -> ShardFigures:
     )
 
 
-def _shard_row(number: int, saved: Saved | None, letters: int) -> ShardRow:
+def _shard_row(number: int, saved: CrawlTotals | None, letters: int) -> ShardRow:
     if saved is None:
         return ShardRow(shard=number, letters=letters)
     return ShardRow(

@@ -35,6 +35,7 @@ import msgspec
 from msgspec.structs import replace
 
 from scrapy_aopic.core.counters import UNREADABLE
+from scrapy_aopic.core.crawl_totals import read_totals
 from scrapy_aopic.core.layout import BEHIND, IN_TIME, LATE, Family
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.pages import MAX_HEIGHT
@@ -52,7 +53,6 @@ from scrapy_aopic.core.records import (
     unpack_page,
 )
 from scrapy_aopic.core.robots.state import RobotsTxt
-from scrapy_aopic.core.saved import read_saved
 from scrapy_aopic.web.origins import host_name
 from scrapy_aopic.web.request_rows import url_of
 
@@ -65,10 +65,10 @@ from .text import duration
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping
 
+    from scrapy_aopic.core.crawl_totals import CrawlTotals
     from scrapy_aopic.core.host_rules import Source
     from scrapy_aopic.core.ports import Store
     from scrapy_aopic.core.records import HostRecord, Page
-    from scrapy_aopic.core.saved import Saved
 
     from .dropped import Sample
 
@@ -207,7 +207,7 @@ def meant(question: str) -> str:
 def why_url(store: Store, url: str, rules: Rules, *, in_flight: Container[bytes] = ()) -> Explanation:
     """Why *url* is crawled or not; see :func:`why`."""
     said = _Draft(url)
-    saved = read_saved(store)
+    saved = read_totals(store)
     if saved is None:
         said.say("There is no job yet.")
         return said.answer("unknown")
@@ -321,7 +321,7 @@ def _reason(outcome: str) -> str:
     return _SENTENCES.get(outcome) or f"there was no response ({outcome})"
 
 
-def _say_cash(store: Store, saved: Saved, page: Page, said: _Draft) -> None:
+def _say_cash(store: Store, saved: CrawlTotals, page: Page, said: _Draft) -> None:
     estimate = saved.estimate(store)
     importance = estimate.importance(estimate.weight(page))
     cash = page.cash + saved.ledger.owed(page)
@@ -336,7 +336,7 @@ def _say_cash(store: Store, saved: Saved, page: Page, said: _Draft) -> None:
 
 def _why_queued(
     store: Store,
-    saved: Saved,
+    saved: CrawlTotals,
     page: Page,
     host: HostRecord | None,
     said: _Draft,
@@ -375,7 +375,7 @@ def _why_queued(
     return said.answer("queued")
 
 
-def _say_closed(saved: Saved, said: _Draft) -> None:
+def _say_closed(saved: CrawlTotals, said: _Draft) -> None:
     """Say it if no crawl can be using the job."""
     if saved.is_clean:
         said.say(
@@ -396,7 +396,7 @@ def _rank(store: Store, key: bytes, page: Page) -> int:
     return 0
 
 
-def _why_unknown(store: Store, saved: Saved, normal: Normal, rules: Rules, said: _Draft) -> Explanation:
+def _why_unknown(store: Store, saved: CrawlTotals, normal: Normal, rules: Rules, said: _Draft) -> Explanation:
     """Why a page is not known."""
     if normal.refused:
         said.say(f"It is not queued, because {normal.refused}.", refused=normal.refused)
@@ -517,7 +517,7 @@ def _variants(url: str) -> list[str]:
 def why_host(store: Store, name: str, rules: Rules) -> Explanation:
     """Why the host called *name* is requested or not; see :func:`why`."""
     said = _Draft(name)
-    saved = read_saved(store)
+    saved = read_totals(store)
     if saved is None:
         said.say("There is no job yet.")
         return said.answer("unknown")
@@ -565,7 +565,7 @@ def _host_name(text: str) -> str:
     return name
 
 
-def _say_host(store: Store, host: HostRecord, saved: Saved, said: _Draft) -> str:
+def _say_host(store: Store, host: HostRecord, saved: CrawlTotals, said: _Draft) -> str:
     """Say where *host* is and why it waits; returns its state."""
     now = saved.saved_at
     wait = host.opens_at - now

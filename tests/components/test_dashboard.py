@@ -22,6 +22,7 @@ from support.small_web import Follow, Web, ask_view, crawl
 from support.stored_jobs import make_job
 from twisted.internet.threads import deferToThread
 
+from scrapy_aopic.core.crawl_totals import CrawlTotals
 from scrapy_aopic.core.layout import TOTALS_KEY, Family
 from scrapy_aopic.core.ledger import Totals
 from scrapy_aopic.core.ports import Batch
@@ -35,7 +36,6 @@ from scrapy_aopic.core.records import (
     pack_page,
     page_key,
 )
-from scrapy_aopic.core.saved import Saved
 from scrapy_aopic.dashboard import feed as feed_module
 from scrapy_aopic.dashboard import site as site_module
 from scrapy_aopic.dashboard.chart_history import ChartHistory
@@ -474,7 +474,7 @@ def test_a_part_of_a_site_that_took_much_and_brought_little_may_be_a_trap() -> N
             rows[Family.PAGES][page] = pack_page(record)
             rows[Family.REQUESTS][page] = pack({"url": f"http://{name}{path}"})
     spent = sum(history for pages in sites.values() for _, history in pages)
-    saved = Saved("", created_at=0.0, saved_at=0.0, ledger=Totals(history=spent))
+    saved = CrawlTotals("", created_at=0.0, saved_at=0.0, ledger=Totals(history=spent))
     rows[Family.META][TOTALS_KEY] = saved.pack()
     store.write(rows, sync=True)
     first, second = find_traps(View([store]), "a job")

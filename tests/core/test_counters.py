@@ -11,9 +11,9 @@ from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.counters import OUTCOMES, Counters, QueueTimes, class_of_outcome, read_counters
 from scrapy_aopic.core.crawl import Crawl
+from scrapy_aopic.core.crawl_totals import read_totals
 from scrapy_aopic.core.layout import COUNTERS_KEY, Family
 from scrapy_aopic.core.politeness import Outcome, TransferResult
-from scrapy_aopic.core.saved import read_saved
 
 
 def crawl_some(job: Job, outcomes: list[str], seconds: float = 0.2) -> None:
@@ -28,7 +28,7 @@ def crawl_some(job: Job, outcomes: list[str], seconds: float = 0.2) -> None:
 
 
 def counters_of(job: Job) -> Counters | None:
-    saved = read_saved(job.store)
+    saved = read_totals(job.store)
     assert saved is not None
     return read_counters(job.store, saved.saved_at)
 

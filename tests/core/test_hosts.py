@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from support.core_crawl import saved_of
 
+from scrapy_aopic.core.crawl_totals import CrawlTotals
 from scrapy_aopic.core.domains import Domains
 from scrapy_aopic.core.frontier.check import check
 from scrapy_aopic.core.frontier.frontier import Frontier, NotBefore, Taken, Unlocated
@@ -16,7 +17,6 @@ from scrapy_aopic.core.order import Aopic, DepthFirst, LargerSites
 from scrapy_aopic.core.politeness import Outcome, Politeness, TransferResult
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import HOST_BYTES, HostRecord, host_key, pack_host, page_key, queue_row
-from scrapy_aopic.core.saved import Saved
 from scrapy_aopic.exceptions import CallError, StorageError
 from scrapy_aopic.storage.memory import MemoryStore
 
@@ -100,7 +100,7 @@ def test_a_row_of_the_index_without_its_host_is_said_to_be_damage() -> None:
     store = MemoryStore()
     store.write({Family.META: {b"A" + b"no host ": b""}}, sync=True)
     with pytest.raises(StorageError, match=rf"{b'no host '.hex()}.*repair"):
-        Frontier(store).load(Saved("", created_at=0.0, saved_at=0.0), 0.0)
+        Frontier(store).load(CrawlTotals("", created_at=0.0, saved_at=0.0), 0.0)
     with pytest.raises(StorageError, match="repair"):
         Frontier(store).move(b"no host ", [(b"old", b"new", b"page")], 0.0)
 

@@ -7,9 +7,9 @@ from dataclasses import fields
 import pytest
 
 from scrapy_aopic.core import layout
+from scrapy_aopic.core.crawl_totals import CrawlTotals, read_damaged_totals, read_totals
 from scrapy_aopic.core.layout import FORMAT, TOTALS_KEY, Family
 from scrapy_aopic.core.ledger import Totals
-from scrapy_aopic.core.saved import Saved, read_saved, read_what_is_left
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.storage.memory import MemoryStore
 
@@ -55,18 +55,18 @@ def test_every_letter_of_a_row_is_in_the_table_of_the_module() -> None:
         assert f"``{letter.decode()}``" in layout.__doc__
 
 
-@pytest.mark.parametrize("name", [each.name for each in fields(Saved)])
+@pytest.mark.parametrize("name", [each.name for each in fields(CrawlTotals)])
 def test_every_field_of_the_totals_outlives_a_commit(name: str) -> None:
-    plain = Saved("order", 1.0, 2.0)
-    default = next(each for each in fields(Saved) if each.name == name).default
+    plain = CrawlTotals("order", 1.0, 2.0)
+    default = next(each for each in fields(CrawlTotals) if each.name == name).default
     value = OTHER[name] if name in OTHER else default + 3
-    saved = Saved(**{"order_name": "order", "created_at": 1.0, "saved_at": 2.0, name: value})
+    saved = CrawlTotals(**{"order_name": "order", "created_at": 1.0, "saved_at": 2.0, name: value})
     assert name == "format" or getattr(saved, name) != getattr(plain, name)
-    assert read_saved(store_with(saved.pack())) == saved
+    assert read_totals(store_with(saved.pack())) == saved
 
 
 @pytest.mark.parametrize("data", [b"", b"\x81", b"\xc0", b"\x80", b"\x81\xa6format\x05"])
 def test_damaged_totals_are_said_to_be_damaged(data: bytes) -> None:
     with pytest.raises(StorageError, match=r"totals of this job are damaged: .* repair"):
-        read_saved(store_with(data))
-    assert read_what_is_left(data) is None
+        read_totals(store_with(data))
+    assert read_damaged_totals(data) is None

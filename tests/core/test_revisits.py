@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from support.core_crawl import NOW, Job, by_cash, link
 
 from scrapy_aopic.core.api import Lease
+from scrapy_aopic.core.crawl_totals import read_totals
 from scrapy_aopic.core.frontier.frontier import NotBefore
 from scrapy_aopic.core.order import OpicCycle
 from scrapy_aopic.core.records import HOST_BYTES, Changes, PageState, host_key
 from scrapy_aopic.core.revisits import Rates, Recrawl, Version
 from scrapy_aopic.core.revisits.due import OVERDUE, DuePages, DueQueue
 from scrapy_aopic.core.revisits.rates import RATES
-from scrapy_aopic.core.saved import read_saved
 from scrapy_aopic.view.queries import wishes_of
 
 HOUR, DAY = 3600.0, 86_400.0
@@ -468,12 +468,12 @@ def test_what_was_learnt_of_all_pages_outlives_a_restart():
         job.visit(version=version(1))
         job.now += DAY
     job.commit()
-    learnt = read_saved(job.store).rates
+    learnt = read_totals(job.store).rates
     assert learnt != Rates().counts
     job.reopen()
     job.seed(link("b"))
     job.commit()
-    assert read_saved(job.store).rates == learnt
+    assert read_totals(job.store).rates == learnt
 
 
 def test_what_an_owner_asks_is_kept_until_a_visit_shows_something_else() -> None:

@@ -21,6 +21,7 @@ from support.short_forms import walks
 
 from scrapy_aopic.core.api import Findings, Lease
 from scrapy_aopic.core.audit import audit
+from scrapy_aopic.core.crawl_totals import read_totals
 from scrapy_aopic.core.frontier.check import check
 from scrapy_aopic.core.ledger import NOWHERE, TOTAL
 from scrapy_aopic.core.order import LARGEST_VALUE, ORDERS
@@ -29,7 +30,6 @@ from scrapy_aopic.core.politeness import Politeness
 from scrapy_aopic.core.ports import Batch, Family
 from scrapy_aopic.core.records import HOST_BYTES, PAGE_BYTES, Link, PageState, unpack_page
 from scrapy_aopic.core.revisits import Recrawl, Version
-from scrapy_aopic.core.saved import read_saved
 from scrapy_aopic.core.shard import Shard, ShardId
 from scrapy_aopic.core.shards.all_shards import audit_shards
 from scrapy_aopic.exceptions import StorageError
@@ -77,7 +77,7 @@ def stored_importance(stores: list[MemoryStore]) -> tuple[list[float], int]:
     """The importance of each page in *stores*, and the weight of all of them."""
     found, whole = [], 0
     for view in View(stores).stores:
-        saved = read_saved(view)
+        saved = read_totals(view)
         if saved is not None:
             estimate = saved.estimate(view)
             weights = [estimate.weight(unpack_page(data)) for _, data in view.scan(Family.PAGES)]

@@ -13,6 +13,7 @@ from journey import Journey, policies, read
 from support.core_crawl import ROUNDING
 
 from scrapy_aopic.core.audit import audit
+from scrapy_aopic.core.crawl_totals import read_totals
 from scrapy_aopic.core.layout import FORMAT, TOTALS_KEY
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import (
@@ -26,7 +27,6 @@ from scrapy_aopic.core.records import (
     unpack_page,
 )
 from scrapy_aopic.core.revisits import Recrawl
-from scrapy_aopic.core.saved import read_saved
 from scrapy_aopic.storage.memory import MemoryStore
 from scrapy_aopic.storage.sqlite import SqliteStore
 from scrapy_aopic.view.job_view import View
@@ -75,7 +75,7 @@ def test_an_old_job_holds_every_invariant_and_is_crawled_on(
 ) -> None:
     store = golden(file, make(tmp_path / "store"))
     assert audit(store).violations == []
-    saved = read_saved(store)
+    saved = read_totals(store)
     assert saved is not None
     policy = policies()[file.stem.split("-")[1]]
     journey = Journey(store, policy, random.Random(1), saved.saved_at + 1)
@@ -92,7 +92,7 @@ def test_an_old_job_holds_every_invariant_and_is_crawled_on(
 def test_an_old_job_is_crawled_on_by_other_registered_domains(file: Path) -> None:
     """Another list of public suffixes, or rule for what is not on it, moves hosts between domains: these begin anew."""
     store = golden(file, MemoryStore())
-    saved = read_saved(store)
+    saved = read_totals(store)
     assert saved is not None
     policy = replace(policies()[file.stem.split("-")[1]], domain_of=str)
     journey = Journey(store, policy, random.Random(1), saved.saved_at + 1)
@@ -107,7 +107,7 @@ def test_an_old_job_is_crawled_on_by_other_registered_domains(file: Path) -> Non
 def test_the_importances_of_an_old_job_add_up_to_one_before_and_after_it_is_opened(file: Path) -> None:
     """It may never have visited a page twice on purpose."""
     store = golden(file, MemoryStore())
-    saved = read_saved(store)
+    saved = read_totals(store)
     assert saved is not None
     assert (saved.ledger.new is None) == (saved.format == 5)  # which did not count what they take
     policy = replace(policies()[file.stem.split("-")[1]], recrawl=Recrawl(600.0, 86_400.0))
@@ -131,7 +131,7 @@ def test_the_records_of_an_old_job_are_written_as_they_were(file: Path) -> None:
 
 def test_the_totals_of_an_old_job_are_written_as_they_were(file: Path) -> None:
     store = golden(file, MemoryStore())
-    saved = read_saved(store)
+    saved = read_totals(store)
     assert saved is not None
     assert unpack(saved.pack()) == unpack(read(file)[Family.META][TOTALS_KEY])
 

@@ -12,13 +12,13 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 from scrapy_aopic.core.api import Findings, Lease
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.crawl import Crawl
+from scrapy_aopic.core.crawl_totals import CrawlTotals
 from scrapy_aopic.core.frontier.frontier import Frontier
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.order import Aopic
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.ports import Batch
 from scrapy_aopic.core.records import HOST_BYTES, Link, Page, PageState, host_key, page_key
-from scrapy_aopic.core.saved import Saved
 from scrapy_aopic.storage.memory import MemoryStore
 
 NOW = 1_000_000_000.0
@@ -40,9 +40,9 @@ def by_cash() -> Aopic:
     return order
 
 
-def saved_of(frontier: Frontier) -> Saved:
+def saved_of(frontier: Frontier) -> CrawlTotals:
     """What a commit says of *frontier* as it is now."""
-    return Saved(
+    return CrawlTotals(
         "",
         created_at=0.0,
         saved_at=0.0,

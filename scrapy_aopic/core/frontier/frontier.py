@@ -44,9 +44,9 @@ from .shelves import index_bucket, instant_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from scrapy_aopic.core.crawl_totals import CrawlTotals
     from scrapy_aopic.core.domains import Domains
     from scrapy_aopic.core.politeness import Gap, TransferResult
-    from scrapy_aopic.core.saved import Saved
 
 _SOON = 0.01
 """Seconds after which a :meth:`Frontier.take` that has turned many hosts away is to be repeated."""
@@ -173,7 +173,7 @@ class Frontier:
 
     # -- life
 
-    def load(self, saved: Saved, now: float, *, crashed_at: float = 0.0) -> list[tuple[bytes, float]]:
+    def load(self, saved: CrawlTotals, now: float, *, crashed_at: float = 0.0) -> list[tuple[bytes, float]]:
         """Take up the state that the store holds; what was in flight when it was left waits again.
 
         Args:

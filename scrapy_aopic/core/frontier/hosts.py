@@ -63,9 +63,9 @@ from .shelves import Parking, Shelves, shelf_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from scrapy_aopic.core.crawl_totals import CrawlTotals
     from scrapy_aopic.core.order import Order
     from scrapy_aopic.core.politeness import Politeness
-    from scrapy_aopic.core.saved import Saved
     from scrapy_aopic.core.tables import RecordTable, RowTable
 
     from .back_queue import BackQueues
@@ -182,7 +182,7 @@ class HostPlaces:
 
     # -- where a host goes
 
-    def load(self, saved: Saved, now: float) -> list[tuple[bytes, float]]:
+    def load(self, saved: CrawlTotals, now: float) -> list[tuple[bytes, float]]:
         """Take up what the store holds: how many hosts are on the disk, and those that were in memory.
 
         Returns:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from scrapy_aopic.core.crawl_totals import read_totals
 from scrapy_aopic.core.ledger import TOTAL
-from scrapy_aopic.core.saved import read_saved
 from scrapy_aopic.exceptions import StorageError
 
 from .cut import Cut, ShardId
@@ -56,7 +56,7 @@ def audit_shards(stores: Sequence[Store], domain_of: Callable[[str], str]) -> Sh
     whole, of = ShardsAudit(), len(stores)
     counts = [read_counts(store) for store in stores]
     for number, store in enumerate(stores):
-        saved, shard = read_saved(store), read_shard(store)
+        saved, shard = read_totals(store), read_shard(store)
         if saved is not None and of > 1 and shard != (number, of):
             whole.violations.append(f"store {number} of {of} holds {shard or 'a job in one piece'}")
         whole.cash += saved.ledger.whole if saved is not None else TOTAL

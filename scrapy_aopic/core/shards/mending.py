@@ -15,9 +15,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from scrapy_aopic.core.crawl_totals import read_damaged_totals
 from scrapy_aopic.core.layout import OUTBOX, RECEIVED, SENT, SHARD, TOTALS_KEY, Family
 from scrapy_aopic.core.records import NO_RECORD, pack, unpack
-from scrapy_aopic.core.saved import read_what_is_left
 from scrapy_aopic.exceptions import StorageError
 
 from .cut import Cut, ShardId
@@ -126,7 +126,7 @@ def mend_mail(stores: Sequence[Store], domain_of: Callable[[str], str]) -> dict[
 
 def _balance(number: int, store: Store, lost: dict[int, int]) -> None:
     """Set the balance of a shard's ledger to what its mail says, if its totals are left."""
-    saved = read_what_is_left(store.get_many(Family.META, (TOTALS_KEY,))[0])
+    saved = read_damaged_totals(store.get_many(Family.META, (TOTALS_KEY,))[0])
     balance = balance_of_rows(store.scan(Family.META))
     if saved is not None and saved.ledger.balance != balance:
         lost.setdefault(number, 0)

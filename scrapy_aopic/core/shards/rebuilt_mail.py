@@ -15,11 +15,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from scrapy_aopic.core.crawl_totals import CrawlTotals
 from scrapy_aopic.core.layout import OUTBOX, RECEIVED, SENT, SHARD, TOTALS_KEY, Family
 from scrapy_aopic.core.ledger import TOTAL, Totals
 from scrapy_aopic.core.order import order_name
 from scrapy_aopic.core.records import pack
-from scrapy_aopic.core.saved import Saved
 from scrapy_aopic.exceptions import StorageError
 
 from .cut import Cut
@@ -81,7 +81,7 @@ def start_lost_shard(shard: ShardId, known: LostShard, policy: Policy, now: floa
             f"{shard} has sent {-balance} units more than it received, of {TOTAL} that it began with: what the server knows of "
             "it is of different moments. Nothing was changed."
         )
-    saved = Saved(
+    saved = CrawlTotals(
         order_name(policy.order),
         now,
         now,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Saved:
+class CrawlTotals:
     """The totals of a crawl as of a commit; times are in seconds since the epoch.
 
     Attributes:
@@ -95,7 +95,7 @@ class Saved:
         return pack(values)
 
 
-def read_saved(store: Store) -> Saved | None:
+def read_totals(store: Store) -> CrawlTotals | None:
     """The totals of the last commit; ``None`` if there was none.
 
     Raises:
@@ -120,7 +120,7 @@ def read_saved(store: Store) -> Saved | None:
     )
 
 
-def open_totals(store: Store, saved: Saved | None, *, by_window: bool) -> Totals:
+def open_totals(store: Store, saved: CrawlTotals | None, *, by_window: bool) -> Totals:
     """The sums of cash in *saved*, those of *store*, or of a new crawl.
 
     Reads all pages if a version wrote them that did not count what importance *by_window* takes.
@@ -134,7 +134,7 @@ def open_totals(store: Store, saved: Saved | None, *, by_window: bool) -> Totals
     return totals
 
 
-def read_what_is_left(data: bytes | None) -> Saved | None:
+def read_damaged_totals(data: bytes | None) -> CrawlTotals | None:
     """The totals written as *data*, which may be damaged; ``None`` if they cannot be read."""
     try:
         return _saved(unpack(data)) if data is not None else None
@@ -142,9 +142,9 @@ def read_what_is_left(data: bytes | None) -> Saved | None:
         return None
 
 
-def _saved(values: dict[str, Any]) -> Saved:
+def _saved(values: dict[str, Any]) -> CrawlTotals:
     # Versions that do not count new pages do not say how many there are.
-    saved = msgspec.convert({**values, "ledger": {"new": None, **values["ledger"]}}, Saved)
+    saved = msgspec.convert({**values, "ledger": {"new": None, **values["ledger"]}}, CrawlTotals)
     ledger = saved.ledger
     if values.keys() - _FIELDS or {len(ledger.handed), len(ledger.members)} != {N_PAGE_CLASSES}:
         raise ValueError("there are no such totals")
@@ -155,4 +155,4 @@ def _saved(values: dict[str, Any]) -> Saved:
     return saved
 
 
-_FIELDS = {each.name for each in fields(Saved)}
+_FIELDS = {each.name for each in fields(CrawlTotals)}
