@@ -39,7 +39,7 @@ Hosts and domains:
 * :mod:`.domain`: the record of a registered domain
 * :mod:`.domains`: all registered domains
 * :mod:`.sponsors`: which domains answer for a domain's fetches
-* :mod:`.support`: which domains link to which
+* :mod:`.domain_links`: which domains link to which
 
 Storage:
 

@@ -1,18 +1,18 @@
 """One crawl on one store: the port of :mod:`.api`, answered by the owners of what it is about.
 
-==================  ====================================================================================
-:mod:`.leases`      which leases are held
-:mod:`.pages`       page records, requests, and where each page waits
-:mod:`.ledger`      who holds how much cash
-:mod:`.frontier`    which host is next, and when
-:mod:`.settling`    what follows from a visit
-:mod:`.merging`     pages that are one
-:mod:`.revisits`    visited pages that are visited again
-:mod:`.support`     registered domains that link to each other
-:mod:`.kept_links`       links that are kept, and scores on the known graph
-:mod:`.commits`     what changed since the last commit
-:mod:`.counters`    what the job has done, which decides nothing
-==================  ====================================================================================
+====================  ====================================================================================
+:mod:`.leases`        which leases are held
+:mod:`.pages`         page records, requests, and where each page waits
+:mod:`.ledger`        who holds how much cash
+:mod:`.frontier`      which host is next, and when
+:mod:`.settling`      what follows from a visit
+:mod:`.merging`       pages that are one
+:mod:`.revisits`      visited pages that are visited again
+:mod:`.domain_links`  registered domains that link to each other
+:mod:`.kept_links`    links that are kept, and scores on the known graph
+:mod:`.commits`       what changed since the last commit
+:mod:`.counters`      what the job has done, which decides nothing
+====================  ====================================================================================
 
 Between two calls the sum of all cash is :data:`~scrapy_aopic.core.ledger.TOTAL` (a shard of a job sends some of it away,
 and gets some, see :mod:`.shard`), the seen-set is the page table, and a queued page has exactly one queue row, so none of them can disagree with another; :mod:`.audit` checks it. A leased
@@ -33,6 +33,7 @@ from .api import ORDINARY, Counts, Ending, Lease, Settled
 from .commits import Commits, Table
 from .counters import Counters, QueueTimes, read_counters
 from .crawl_totals import CrawlTotals, open_totals, read_totals
+from .domain_links import DomainLinks
 from .domains import Domains
 from .duplicates import Duplicates
 from .focus.harvest import read_harvest
@@ -59,7 +60,6 @@ from .shards.cut import WHOLE, ShardId
 from .shards.mail import Mail, open_cut
 from .shards.receiving import Receiver
 from .shards.remote_pages import RemotePages
-from .support import Support
 from .tables import BlobTable
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ class Crawl:
             adds_scores=adds_scores,
             remote=self._remote,
         )
-        self.support = Support(self.domains, self.frontier) if self.domains is not None else None
+        self.domain_links = DomainLinks(self.domains, self.frontier) if self.domains is not None else None
         self._scores = Scores(store, order, self.pages)
         links = KeptLinks(
             store,
@@ -213,7 +213,7 @@ class Crawl:
             ledger=self.ledger,
             order=order,
             frontier=self.frontier,
-            support=self.support,
+            domain_links=self.domain_links,
             merging=self._merging,
             revisits=self._revisits,
             links=links,
@@ -227,7 +227,7 @@ class Crawl:
             pages=self.pages,
             ledger=self.ledger,
             frontier=self.frontier,
-            support=self.support,
+            domain_links=self.domain_links,
             merging=self._merging,
             remote=self._remote,
         )
@@ -407,10 +407,10 @@ class Crawl:
             self.pages.repeat(link, page, now)
             return True
         self.pages.add(link, now, worth=worth if is_endowed else 0.0)
-        if self.support is not None and found_on:
-            self.support.found(link.key[:HOST_BYTES], found_on[:HOST_BYTES], now)
-        elif self.support is not None and is_endowed:
-            self.support.vouch(link.key, now)
+        if self.domain_links is not None and found_on:
+            self.domain_links.found(link.key[:HOST_BYTES], found_on[:HOST_BYTES], now)
+        elif self.domain_links is not None and is_endowed:
+            self.domain_links.vouch(link.key, now)
         return True
 
     def enrich(self, key: bytes, now: float, worth: float) -> int:

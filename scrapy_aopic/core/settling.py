@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from .api import Findings, Lease
+    from .domain_links import DomainLinks
     from .frontier.frontier import Frontier
     from .frontier.host_state import HostState
     from .kept_links import KeptLinks, Scores
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from .pages import Pages
     from .revisits.revisits import Revisits
     from .shards.mail import Mail
-    from .support import Support
     from .tables import BlobTable
 
 _NO_VERSION = Version()
@@ -81,7 +81,7 @@ class Settling:
         ledger: Ledger,
         order: Order,
         frontier: Frontier,
-        support: Support | None,
+        domain_links: DomainLinks | None,
         merging: Merging,
         revisits: Revisits,
         links: KeptLinks,
@@ -97,7 +97,7 @@ class Settling:
         self._order = order
         self._n_found = order.one_link if order.counts_links else 0
         self._frontier = frontier
-        self._support = support
+        self._domain_links = domain_links
         self._merging = merging
         self._revisits = revisits
         self._links = links
@@ -118,8 +118,8 @@ class Settling:
         self._merging.drop_verdict(key)
         frontier.preload(hosts)
         host = frontier.finish(key, page.front_queue, page.place)
-        if self._support is not None:
-            self._support.preload(host, hosts)
+        if self._domain_links is not None:
+            self._domain_links.preload(host, hosts)
         paid = self._ledger.visit(
             page,
             0 if first and not to.n else lease.cash,  # a duplicate hands its cash on whole
@@ -154,8 +154,8 @@ class Settling:
         for link in to.repeats:
             if link.key not in to.away:
                 pages.repeat(link, pages.expect(link.key, "a link"), now)
-        if self._support is not None:
-            self._support.linked(host, hosts, now)
+        if self._domain_links is not None:
+            self._domain_links.linked(host, hosts, now)
         # A redirect is a link of the graph, but none to follow once more when the page has not changed.
         if self._links.is_on and (not found.outcome or (self._scores.is_on and not found.is_failure)):
             targets = list(to.links)
@@ -184,8 +184,8 @@ class Settling:
         hosts = {link.key[:HOST_BYTES]: None for link in here}
         frontier.preload(hosts)
         host = frontier.expect(lease.key[:HOST_BYTES], "a lease")
-        if self._support is not None:
-            self._support.preload(host, hosts)
+        if self._domain_links is not None:
+            self._domain_links.preload(host, hosts)
         here = self._lifted(lease, finder, here, known, host, n_links=max(n_links, len(targets)))
         pages.pay(
             here, known, [0] * len(here), now, found=0, host=lease.key[:HOST_BYTES], clicks=finder.clicks
@@ -193,10 +193,10 @@ class Settling:
         for link in repeats:
             if link.key not in away:
                 pages.repeat(link, pages.expect(link.key, "a link"), now)
-        if self._support is not None:
-            self._support.linked(host, hosts, now)
+        if self._domain_links is not None:
+            self._domain_links.linked(host, hosts, now)
         if away:
-            domain = self._support.domain_of(host) if self._support is not None else b""
+            domain = self._domain_links.domain_of(host) if self._domain_links is not None else b""
             for link in (*targets.values(), *repeats):
                 if link.key in away:
                     self._mail.pay(away[link.key], link, 0, finder=domain)
@@ -247,7 +247,7 @@ class Settling:
 
     def _pay_away(self, to: _Targets, paid: list[int], host: HostState, *, found: int) -> list[int]:
         """Send what the links to pages of other shards are *paid*; returns what is paid to the others."""
-        finder = self._support.domain_of(host) if self._support is not None else b""
+        finder = self._domain_links.domain_of(host) if self._domain_links is not None else b""
         n = len(to.links)
         for (link, shard), units in zip(to.away.values(), paid[n:], strict=True):
             self._mail.pay(shard, link, units, found=found, finder=finder)
@@ -328,9 +328,9 @@ class Settling:
         Args:
             copy: Key of a page of another domain with the same text, if there is one.
         """
-        if self._support is None:
+        if self._domain_links is None:
             return host.visited
-        return None if self._support.is_outdone(host, copy) else self._support.n_visited(host)
+        return None if self._domain_links.is_outdone(host, copy) else self._domain_links.n_visited(host)
 
 
 def _claim(key: bytes, page: Page, first: bytes, found: Findings) -> Claim | None:

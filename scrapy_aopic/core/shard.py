@@ -108,8 +108,10 @@ class Shard(Crawl):
         if not 0 <= worth <= MAX_WORTH:
             raise CallError(f"seed: worth must be 0 to {MAX_WORTH:g}, not {worth!r}")
         finder = b""
-        if self.support is not None and found_on:
-            finder = self.support.domain_of(self.frontier.expect(found_on[:HOST_BYTES], "a page in flight"))
+        if self.domain_links is not None and found_on:
+            finder = self.domain_links.domain_of(
+                self.frontier.expect(found_on[:HOST_BYTES], "a page in flight")
+            )
         self.mail.seed(other, link, worth, is_endowed=is_endowed, enriches=enriches, finder=finder)
         self.has_changes = True
         return True

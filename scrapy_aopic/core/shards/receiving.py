@@ -17,11 +17,11 @@ from .letters import Payment, read_letter
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from scrapy_aopic.core.domain_links import DomainLinks
     from scrapy_aopic.core.frontier.frontier import Frontier
     from scrapy_aopic.core.ledger import Ledger
     from scrapy_aopic.core.merging import Merging
     from scrapy_aopic.core.pages import Pages
-    from scrapy_aopic.core.support import Support
 
     from .letters import Letter
     from .mail import Mail
@@ -72,7 +72,7 @@ class Receiver:
         pages: Pages,
         ledger: Ledger,
         frontier: Frontier,
-        support: Support | None,
+        domain_links: DomainLinks | None,
         merging: Merging,
         remote: RemotePages,
     ) -> None:
@@ -81,7 +81,7 @@ class Receiver:
         self._pages = pages
         self._ledger = ledger
         self._frontier = frontier
-        self._support = support
+        self._domain_links = domain_links
         self._merging = merging
         self._remote = remote
         self._prepared: dict[bytes, tuple[Letter, list[_Paid]]] = {}
@@ -162,7 +162,7 @@ class Receiver:
         return max(
             self._pages.table.prefetch(keys),
             self._frontier.prefetch({key[:HOST_BYTES] for key in keys}),
-            self._support.prefetch_elsewhere(linked) if self._support is not None else 0,
+            self._domain_links.prefetch_elsewhere(linked) if self._domain_links is not None else 0,
         )
 
     def _pay(self, group: list[_Paid], now: float, found: int) -> None:
@@ -190,18 +190,18 @@ class Receiver:
 
     def _find(self, linked: list[tuple[bytes, bytes]], now: float) -> None:
         """Note the domains that link to the *linked* hosts as supporters of their domains."""
-        if self._support is not None:
-            self._support.preload_elsewhere(linked)
+        if self._domain_links is not None:
+            self._domain_links.preload_elsewhere(linked)
             for target, way in linked:
-                self._support.found_elsewhere(target, way, now)
+                self._domain_links.found_elsewhere(target, way, now)
 
     def _seed(self, letter: Letter, now: float) -> None:
         """Queue the seeds that the sender was given."""
         for note in letter.seeds:
             link = letter.link(note.target)
             if link.host and self._seeder.seed(link, now, is_endowed=note.is_endowed, worth=note.worth):
-                if self._support is not None and note.finder >= 0:
-                    self._support.found_elsewhere(link.key[:HOST_BYTES], letter.ways[note.finder], now)
+                if self._domain_links is not None and note.finder >= 0:
+                    self._domain_links.found_elsewhere(link.key[:HOST_BYTES], letter.ways[note.finder], now)
             elif note.enriches:
                 self._seeder.enrich(link.key, now, note.worth)
 

@@ -1,4 +1,4 @@
-"""Support between registered domains: which domain links to which, and how endowments depend on it.
+"""Links between registered domains: which domain links to which, and how endowments depend on it.
 
 The records of domains, and the budgets that follow from their supporters, are in :mod:`.domains` and :mod:`.sponsors`.
 This module applies to them what a visit or a seed shows.
@@ -23,7 +23,7 @@ _MAX_NOTED = 50_000
 """Pairs of a host and a domain that links to it kept in memory, some 5 MB: most links repeat one of them."""
 
 
-class Support:
+class DomainLinks:
     """The registered domains of a crawl whose order counts by domain."""
 
     def __init__(self, domains: Domains, frontier: Frontier) -> None:
