@@ -1,7 +1,7 @@
 """The port between a frontier and its caller: the calls of a crawl, their order, and their results.
 
 :class:`CrawlPort` has the calls that any caller needs, and :class:`SessionPort` those of a Scrapy session.
-:class:`~.crawl.Crawl` satisfies both. The shards of a process (:mod:`scrapy_aopic.job.shards`) satisfy the second one
+:class:`~.crawl.Crawl` satisfies both. The shards of a process (:mod:`scrapy_aopic.job.shard_router`) satisfy the second one
 together, and each of them satisfies both.
 
 One visit::

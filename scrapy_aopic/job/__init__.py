@@ -4,7 +4,7 @@
 * :mod:`.worker`: what decides which shards are open in this process
 * :mod:`.only_worker`: the worker of a job in one piece
 * :mod:`.cluster_worker`: a worker of a job in several shards, some of which it holds
-* :mod:`.shards`: the shards that such a worker holds, as one crawl
+* :mod:`.shard_router`: the shards that such a worker holds, as one crawl: each call goes to the shard that it is about
 * :mod:`.open_shard`: a shard that is open here: store, crawl and commits
 * :mod:`.cluster_shard`: one of several, with its mail
 * :mod:`.worker_disks`: a job whose shards are on the disks of its workers

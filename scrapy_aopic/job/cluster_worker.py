@@ -36,7 +36,7 @@ from .clock import ServerTime, SharedClock, read_mark
 from .cluster_shard import ClusterShard
 from .commit_thread import JointCommits
 from .exchange import Exchange
-from .shards import Shards
+from .shard_router import ShardRouter
 from .shared_learning import SharedLearning
 from .worker import PartOfJob
 
@@ -155,7 +155,7 @@ class ClusterWorker:
             )
             opened.callback(self._registry.close)
             self.clock = SharedClock(ServerTime(*self._registry.now()))
-            self.crawl = Shards(shards, policy, self.clock)
+            self.crawl = ShardRouter(shards, policy, self.clock)
             self.shards = self.crawl.held
             self._joint_commits = JointCommits(executor.submit, self._places.write, side_files)
             self._opener = ThreadPoolExecutor(1, "aopic-shards")

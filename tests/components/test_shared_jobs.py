@@ -54,7 +54,7 @@ from scrapy_aopic.web import suffixes
 from scrapy_aopic.web.suffixes import registered_domain
 
 if TYPE_CHECKING:
-    from scrapy_aopic.job.shards import Shards
+    from scrapy_aopic.job.shard_router import ShardRouter
 
 if redis_server.find_server() is None:
     pytest.skip(redis_server.WHY_NOT, allow_module_level=True)
@@ -471,7 +471,7 @@ def test_mail_of_a_shards_next_owner_ends_the_crawl_only_if_there_is_none(
         def states() -> dict[bytes, bytes]:
             return client.hgetall("{aopic:follow}:states")
 
-        held = cast("Shards", job.crawl).held
+        held = cast("ShardRouter", job.crawl).held
         tick_until(job, lambda: len(held) == 2 and len(states()) == 2)
         received = {**json.loads(states()[b"1"]), "got": {"0": 7}}
         client.hset("{aopic:follow}:states", "1", json.dumps(received))
@@ -500,7 +500,7 @@ def test_a_lost_shard_that_seems_damaged_is_left_alone_and_dropped(settings, mon
     address = Address("aopic:follow", settings["REDIS_URL"], lock_timeout=LOCK_TIMEOUT)
     begin_cut(address, 2, lambda: None)
     job = Job(None, Policy(), address=address, shards=2, interval=0.05)
-    shards = cast("Shards", job.crawl)
+    shards = cast("ShardRouter", job.crawl)
     tick_until(job, lambda: len(shards.held) == 2)
     for n in range(20):
         shards.seed(link(f"host{n}.test", n), job.clock())
@@ -539,7 +539,7 @@ def test_no_page_is_leased_whose_transfer_another_worker_may_not_wait_for(settin
     address = Address("aopic:follow", settings["REDIS_URL"], lock_timeout=30.0)
     begin_cut(address, 2, lambda: None)
     job = Job(None, Policy(), address=address, shards=2, interval=0.05)
-    shards = cast("Shards", job.crawl)
+    shards = cast("ShardRouter", job.crawl)
     tick_until(job, lambda: len(shards.held) == 2)
     for n in range(20):
         shards.seed(link(f"host{n}.test", n), job.clock())
@@ -561,7 +561,7 @@ def test_a_worker_that_loses_a_reply_while_it_opens_its_first_shard_tries_again(
     address = Address("aopic:follow", settings["REDIS_URL"], lock_timeout=30.0)
     begin_cut(address, 2, lambda: None)
     job = Job(None, Policy(), address=address, shards=2, interval=0.05)
-    shards = cast("Shards", job.crawl)
+    shards = cast("ShardRouter", job.crawl)
     opened = job._worker._places.open_store
     failures = [UnreachableError("The connection broke."), UnreachableError("It broke again.")]
 
@@ -596,7 +596,7 @@ def test_a_request_is_sent_only_while_nobody_else_can_have_its_host(settings, mo
     address = Address("aopic:follow", settings["REDIS_URL"], lock_timeout=30.0)
     begin_cut(address, 2, lambda: None)
     job = Job(None, Policy(), address=address, shards=2, interval=0.05)
-    shards = cast("Shards", job.crawl)
+    shards = cast("ShardRouter", job.crawl)
     tick_until(job, lambda: len(shards.held) == 2)
     shards.seed(link("host1.test", 1), job.clock())
     tick_until(job, lambda: sum(held.shard.counts.queued for held in shards.held.values()))
@@ -630,7 +630,7 @@ def test_letters_that_come_while_a_commit_is_tried_again_are_not_lost(settings, 
     address = Address("aopic:follow", settings["REDIS_URL"], lock_timeout=30.0)
     begin_cut(address, 2, lambda: None)
     job = Job(None, Policy(), address=address, shards=2, interval=0.05)
-    shards = cast("Shards", job.crawl)
+    shards = cast("ShardRouter", job.crawl)
     tick_until(job, lambda: len(shards.held) == 2)
     receiver = shards.held[1]
     with monkeypatch.context() as broken:
@@ -657,7 +657,7 @@ def test_only_the_run_of_its_server_keeps_a_letter_that_was_lost_from_being_paid
         address = Address("aopic:follow", server.url, lock_timeout=30.0)
         begin_cut(address, 2, lambda: None)
         job = Job(None, Policy(), address=address, shards=2, interval=0.05)
-        shards = cast("Shards", job.crawl)
+        shards = cast("ShardRouter", job.crawl)
         tick_until(job, lambda: len(shards.held) == 2)
         sender, receiver = shards.held[0], shards.held[1]
         hosts = [f"host{n}.test" for n in range(20)]

@@ -38,7 +38,7 @@ redis = pytest.importorskip("redis")
 from scrapy_aopic.job.shared_learning import HarvestOfJob, SharedLearning
 
 if TYPE_CHECKING:
-    from scrapy_aopic.job.shards import Shards
+    from scrapy_aopic.job.shard_router import ShardRouter
 
 Serve = Callable[[dict[str, Any]], Web]
 
@@ -161,7 +161,7 @@ def test_waiting_pages_of_all_shards_are_valued_anew_a_few_at_a_time(server, cli
     begin_cut(address, 4, lambda: None)
     policy = Policy(order=ORDERS["focused"]())
     job = Job(None, policy, address=address, shards=4, interval=0.05, has_topic=True)
-    shards = cast("Shards", job.crawl)
+    shards = cast("ShardRouter", job.crawl)
 
     def tick_until(holds: Callable[[], bool]) -> None:
         until(lambda: (job.tick(), holds())[1])

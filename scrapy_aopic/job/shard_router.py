@@ -1,4 +1,4 @@
-"""The shards that a process holds, as one crawl for its session.
+"""The shards that a process holds, as one crawl for its session: each call goes to the shard that it is about.
 
 It has the calls of :class:`~scrapy_aopic.core.crawl.Crawl`, and passes each to the shard of its lease, of its host, or of its page,
 if the host of that was named before.
@@ -74,12 +74,12 @@ T = TypeVar("T")
 
 
 def _watched(
-    method: Callable[Concatenate[Shards, P], T],
-) -> Callable[Concatenate[Shards, P], T]:
+    method: Callable[Concatenate[ShardRouter, P], T],
+) -> Callable[Concatenate[ShardRouter, P], T]:
     """Have *method* mark the shard as broken that raises a :class:`StorageError`: see rule 4."""
 
     @wraps(method)
-    def watched(self: Shards, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    def watched(self: ShardRouter, /, *args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return method(self, *args, **kwargs)
         except StorageError as error:
@@ -90,7 +90,7 @@ def _watched(
     return watched
 
 
-class Shards:
+class ShardRouter:
     """The shards that this process holds of the *of* shards of a job.
 
     Methods without a docstring are those of :class:`~scrapy_aopic.core.api.SessionPort`, which describes them.
