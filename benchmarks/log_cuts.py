@@ -28,7 +28,7 @@ from support.workers import check
 
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.storage import Address
-from scrapy_aopic.storage.redis.membership import read_cut
+from scrapy_aopic.storage.redis.sharding import read_sharding
 
 
 def ends(log: bytes) -> list[int]:
@@ -99,7 +99,7 @@ def main() -> int:
             (folder / "cut" / file.relative_to(folder / "first")).write_bytes(log[:cut])
             with Redis(folder / "cut") as redis:
                 address = Address("aopic:follow", redis.url)
-                if read_cut(address) is None:
+                if read_sharding(address) is None:
                     before += 1
                     continue
                 try:

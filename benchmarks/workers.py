@@ -225,7 +225,7 @@ def crawl(
             if worker.wait(300):
                 sys.exit("A worker has failed.")
         address = Address("aopic:follow", server.url)
-        if ServerPlace(address).read_cut() is not None and (
+        if ServerPlace(address).read_sharding() is not None and (
             violations := audit_job(ServerPlace(address)).violations
         ):
             sys.exit("\n".join(violations))

@@ -96,7 +96,7 @@ def _copy(source: Place, target: Path, *, progress: bool) -> int:
     copy = FolderPlace(target)
     copy_control(source, copy)
     source.copy_beside(target)  # before the snapshots: a list that is taken up to its end is removed
-    cut = source.read_cut()
+    sharding = source.read_sharding()
     with (
         ExitStack() as opened,
         tqdm(unit=" rows", unit_scale=True, disable=None if progress else True, leave=False) as line,
@@ -109,11 +109,11 @@ def _copy(source: Place, target: Path, *, progress: bool) -> int:
             if path.name not in taken and path.name not in waiting:  # all of it is in the snapshot
                 path.unlink()
         n = 0
-        for number, (store, folder) in enumerate(zip(stores, copy.stores(cut), strict=True)):
+        for number, (store, folder) in enumerate(zip(stores, copy.stores(sharding), strict=True)):
             folder.parent.mkdir(exist_ok=True)
-            name = str(source) if cut is None else f"{source} (shard {number})"
+            name = str(source) if sharding is None else f"{source} (shard {number})"
             kind = source.store_kind(number)
             n += copy_store(store, folder, name=name, kind=kind, progress=line.update)
-        if cut is not None:
-            copy.write_cut(cut, source.read_suffixes())
+        if sharding is not None:
+            copy.write_sharding(sharding, source.read_suffixes())
         return n

@@ -24,8 +24,8 @@ from scrapy_aopic.storage import exists, lock_job
 from scrapy_aopic.storage.disk_shard import number_of
 from scrapy_aopic.storage.disk_workers import assign, place_of, read_heads, read_homes
 from scrapy_aopic.storage.redis.keys import Keys
-from scrapy_aopic.storage.redis.membership import read_cut
 from scrapy_aopic.storage.redis.server_lock import ServerLock
+from scrapy_aopic.storage.redis.sharding import read_sharding
 
 from .backup import backup
 
@@ -116,8 +116,8 @@ def begin_anew(target: Path, address: Address, numbers: Sequence[int]) -> Homes:
 
 
 def _check_job(address: Address) -> None:
-    cut = read_cut(address)
-    if cut is None or not cut.disks:
+    sharding = read_sharding(address)
+    if sharding is None or not sharding.disks:
         raise StorageError(
             f"The job in {address} has no shards on disks, or is gone: there is nothing to move."
         )
@@ -126,8 +126,8 @@ def _check_job(address: Address) -> None:
 def _open_target(target: Path, address: Address, opened: ExitStack) -> str:
     """Take *target*, and make it a place for shards if it is none; returns its name."""
     opened.enter_context(lock_job(store_folder(target), _TASK))
-    cut = read_cut(address)
-    name = open_home(target, address, cut.shards if cut is not None else 0).name
+    sharding = read_sharding(address)
+    name = open_home(target, address, sharding.shards if sharding is not None else 0).name
     _take_lock(address, name, opened)
     return name
 

@@ -161,16 +161,16 @@ def _repair_files(folder: Path, check: Callable[[], None], *, progress: bool) ->
 def _repair_on_server(job: ServerPlace) -> list[RepairedStore]:
     if not job.has_job():
         raise StorageError(f"There is no job in {job}.")
-    cut = job.read_cut()
-    if cut is not None and cut.disks:
+    sharding = job.read_sharding()
+    if sharding is not None and sharding.disks:
         raise StorageError(
             f"The shards of the job in {job} are on the disks of its workers: repair each there, as 'scrapy aopic repair "
             "JOBDIR/aopic-home/0'; 'scrapy aopic status' shows where they are."
         )
-    if cut is not None:
-        check_suffixes(job, cut)
+    if sharding is not None:
+        check_suffixes(job, sharding)
     one = job.address
-    places = [one.of_shard(number) for number in range(cut.shards)] if cut is not None else [one]
+    places = [one.of_shard(number) for number in range(sharding.shards)] if sharding is not None else [one]
     with ExitStack() as opened:
         for place in places:
             opened.callback(ServerLock(place, Keys(place), task="repair").close)
@@ -181,7 +181,7 @@ def _repair_on_server(job: ServerPlace) -> list[RepairedStore]:
             opened.callback(store.close)
             stores.append(store)
             gaps.append(_copy_remains(place, store))
-        lost = mend_mail(stores, registered_domain) if cut is not None else {}
+        lost = mend_mail(stores, registered_domain) if sharding is not None else {}
         found: list[RepairedStore] = []
         moves: list[Move] = []
         for number, (place, store) in enumerate(zip(places, stores, strict=True)):
@@ -193,7 +193,7 @@ def _repair_on_server(job: ServerPlace) -> list[RepairedStore]:
             kept = Keys(move.kept).head.removesuffix(b"head").decode()
             found.append(RepairedStore(done, kept, place.shard, lost.get(number, 0)))
         if moves:
-            put_in_place(moves, forget_mail=cut.shards if cut is not None else 0)
+            put_in_place(moves, forget_mail=sharding.shards if sharding is not None else 0)
     return found
 
 

@@ -23,9 +23,9 @@ from scrapy_aopic.place.stored_control import copy_control
 from scrapy_aopic.storage.copying import copy_rows
 from scrapy_aopic.storage.opening import open_store_at
 from scrapy_aopic.storage.redis.connect import connect, exists_at
-from scrapy_aopic.storage.redis.membership import begin, read_cut
 from scrapy_aopic.storage.redis.replacing import Move, beside, put_in_place, remove_store
 from scrapy_aopic.storage.redis.server_checks import check_server
+from scrapy_aopic.storage.redis.sharding import begin, read_sharding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from scrapy_aopic.core.ports import Store
     from scrapy_aopic.storage import Address
-    from scrapy_aopic.storage.redis.membership import JobCut
+    from scrapy_aopic.storage.redis.sharding import Sharding
 
 ROWS_AT_ONCE = 2_000
 """Rows in a transaction: some milliseconds of the server, on which others may crawl."""
@@ -64,9 +64,9 @@ def restore(source: Path, target: Address, *, progress: bool = False) -> int:
             opened.callback(store.close)
         copy_control(copy, place)
         place.add_seeds(lists(seeds_folder(source)))  # first: they are part of it
-        if (cut := copy.read_cut()) is None:
+        if (sharding := copy.read_sharding()) is None:
             return _restore_one(stores[0], str(copy), target, line.update)
-        return _restore_shards(copy, stores, target, cut, line.update)
+        return _restore_shards(copy, stores, target, sharding, line.update)
 
 
 def _restore_one(store: Store, name: str, target: Address, progress: Callable[[int], object]) -> int:
@@ -82,7 +82,7 @@ def _restore_shards(
     source: FolderPlace,
     stores: Sequence[Store],
     target: Address,
-    cut: JobCut,
+    sharding: Sharding,
     progress: Callable[[int], object],
 ) -> int:
     n = 0
@@ -99,7 +99,10 @@ def _restore_shards(
                 name = f"{source} (shard {number})"
                 n += copy_rows(store, copy, name=name, at_once=ROWS_AT_ONCE, progress=progress)
 
-        if not begin(target, cut, make, suffixes=source.read_suffixes()) or read_cut(target) != cut:
+        if (
+            not begin(target, sharding, make, suffixes=source.read_suffixes())
+            or read_sharding(target) != sharding
+        ):
             raise StorageError(
                 f"Another process has begun a job in {target} meanwhile: stop it, remove its keys, and restore again."
             )

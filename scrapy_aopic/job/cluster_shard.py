@@ -1,6 +1,6 @@
 """One shard of several: an :mod:`.open_shard` with mail, which can be handed over.
 
-Rule 1: only what its last commit holds is posted: see :mod:`scrapy_aopic.storage.redis.membership`.
+Rule 1: only what its last commit holds is posted: see :mod:`scrapy_aopic.storage.redis.worker_registry`.
 
 Rule 2: a shard that is handed over first settles what is in flight; its last commit is a clean one, so that its hosts need
 no pause with the next worker. One that was lost is dropped without a commit.
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.layout import OUTBOX, Family
 from scrapy_aopic.storage.redis.mailboxes import PostedLetter
-from scrapy_aopic.storage.redis.membership import ShardState
+from scrapy_aopic.storage.redis.worker_registry import ShardState
 
 from .open_shard import OpenShard
 

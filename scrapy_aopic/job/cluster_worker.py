@@ -7,7 +7,7 @@ Rule 2: a shard whose commit was refused is dropped, and the crawl goes on with 
 crawl, as it does for a job in one piece.
 
 Rule 3: a worker is done when no shard of the job has anything to do, and no letter is on its way: see
-:attr:`~scrapy_aopic.storage.redis.membership.ClusterState.is_quiet`. Until then it stays, because letters may arrive, or the
+:attr:`~scrapy_aopic.storage.redis.worker_registry.ClusterState.is_quiet`. Until then it stays, because letters may arrive, or the
 shards of a worker that dies.
 
 Rule 4: the worker with shard 0 takes up lists of seeds, because that shard's commits hold their offsets; its letters bring seeds
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.place.shard_store import ShardStore
     from scrapy_aopic.seeds.server_seeds import ServerSeeds
     from scrapy_aopic.storage import Address
-    from scrapy_aopic.storage.redis.membership import ClusterState, ShardState
+    from scrapy_aopic.storage.redis.worker_registry import ClusterState, ShardState
 
     from .cluster_shard import Post
     from .side_files import SideFiles

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from scrapy_aopic.storage.redis.mailboxes import PostedLetter
-    from scrapy_aopic.storage.redis.membership import ClusterState, Registry, ShardState
+    from scrapy_aopic.storage.redis.worker_registry import ClusterState, ShardState, WorkerRegistry
 
     from .cluster_shard import Post
 
@@ -35,7 +35,7 @@ class Exchange:
         own: Shards that are held, and which time each was opened; to be kept up to date.
     """
 
-    def __init__(self, registry: Registry, lock_timeout: float, pause: float) -> None:
+    def __init__(self, registry: WorkerRegistry, lock_timeout: float, pause: float) -> None:
         self.own: Mapping[int, int] = {}
         self._registry = registry
         self._lock_timeout = lock_timeout

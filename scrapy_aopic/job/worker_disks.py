@@ -24,8 +24,8 @@ from scrapy_aopic.storage import exists
 from scrapy_aopic.storage.disk_shard import DiskShard, number_of
 from scrapy_aopic.storage.disk_workers import InHomes, claim, new_name, place_of, read_homes, read_traces
 from scrapy_aopic.storage.redis.keys import Keys
-from scrapy_aopic.storage.redis.membership import Registry
 from scrapy_aopic.storage.redis.server_lock import InUseError, ServerLock
+from scrapy_aopic.storage.redis.worker_registry import WorkerRegistry
 
 from .commit_thread import one_by_one
 
@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.policy import Policy
     from scrapy_aopic.storage import Address
     from scrapy_aopic.storage.disk_workers import Homes
-    from scrapy_aopic.storage.redis.membership import ClusterState, JobCut
+    from scrapy_aopic.storage.redis.sharding import Sharding
+    from scrapy_aopic.storage.redis.worker_registry import ClusterState
 
     from .commit_thread import Batches
 
@@ -54,7 +55,7 @@ class OnDisk:
     """The shards of the job at *address* that are in *folder*, with the lock of it.
 
     Args:
-        cut: How the job is cut.
+        sharding: How the job is cut.
         policy: Policy of its crawl.
         kind: Kind of the stores (``AOPIC_STORE``).
         memory_mb: Size of the caches of all stores together.
@@ -67,24 +68,24 @@ class OnDisk:
     """
 
     def __init__(
-        self, folder: Path, address: Address, cut: JobCut, policy: Policy, *, kind: str, memory_mb: int
+        self, folder: Path, address: Address, sharding: Sharding, policy: Policy, *, kind: str, memory_mb: int
     ) -> None:
         self.pause = _LOOK
         self._folder = folder
         self._address = address
-        self._cut = cut
+        self._sharding = sharding
         self._policy = policy
         self._kind = kind
         self._awaited: dict[int, Sequence[int]] = {}
-        home = open_home(folder, address, cut.shards)
+        home = open_home(folder, address, sharding.shards)
         where = address.of_home(home.name)
         self._lock = ServerLock(where, Keys(where), task="crawl")
         try:
             self._homes, own = self._claim(home.name)
             self.own: Sequence[int] | None = own
             self._memory_mb = max(memory_mb // len(own), _LEAST_MB)
-            places = InHomes(address, cut.shards, self._lock, home.name)
-            self.registry = Registry(address, cut.shards, places)
+            places = InHomes(address, sharding.shards, self._lock, home.name)
+            self.registry = WorkerRegistry(address, sharding.shards, places)
         except BaseException:
             self._lock.close()
             raise
@@ -92,11 +93,11 @@ class OnDisk:
     def _claim(self, name: str) -> tuple[Homes, Sequence[int]]:
         """Where all shards are, and which of them are in the folder."""
         folder, on_disk = self._folder, shards_on_disk(self._folder)
-        homes = claim(self._address, self._cut, name, place_of(folder), on_disk)
+        homes = claim(self._address, self._sharding, name, place_of(folder), on_disk)
         own = sorted(number for number, each in homes.of.items() if each == name)
         elsewhere = [number for number in on_disk if number not in own]
         if not own:
-            where = _where(homes, elsewhere or [*range(self._cut.shards)])
+            where = _where(homes, elsewhere or [*range(self._sharding.shards)])
             raise StorageError(
                 f"The folder {folder} has no shard of the job in {self._address}: {where}. "
                 "'scrapy aopic move' moves some to it. Nothing was changed."
@@ -155,7 +156,7 @@ class OnDisk:
     def _begin_anew(
         self, number: int, store: DiskShard, seen: int, now: float, alive: Collection[str]
     ) -> None:
-        traces = read_traces(self._address, self._cut, number)
+        traces = read_traces(self._address, self._sharding, number)
         ended = traces.state.worker if traces.state is not None else ""
         awaited = [n for n, worker in traces.unsure.items() if worker == ended or worker not in alive]
         if awaited:
@@ -163,7 +164,9 @@ class OnDisk:
             raise InUseError(f"Shard {number} waits for others.")
         known = LostShard(traces.got, traces.sent, traces.letters)
         store.number = seen
-        store.write(start_lost_shard(ShardId(number, self._cut.shards), known, self._policy, now), sync=True)
+        store.write(
+            start_lost_shard(ShardId(number, self._sharding.shards), known, self._policy, now), sync=True
+        )
         counts = traces.state.counts if traces.state is not None else (0, 0, 0, 0)
         logger.warning(
             "Shard %(number)d of the crawl in %(folder)s begins anew, because its disk is lost: its %(pages)d pages, %(visited)d "

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.order import BatchOrder, order_name
 from scrapy_aopic.exceptions import SettingError, StorageError
-from scrapy_aopic.storage.redis.membership import JobCut, begin, read_cut
+from scrapy_aopic.storage.redis.sharding import Sharding, begin, read_sharding
 from scrapy_aopic.web.suffixes import list_name, packed_list, use_list
 
 from .server_place import ServerPlace
@@ -75,40 +75,40 @@ def _check_begun(address: Address, shards: int, disks: int, order: str) -> None:
     Raises:
         StorageError: If it began otherwise, or the server cannot be reached.
     """
-    cut = read_cut(address)
-    if cut is None:
+    sharding = read_sharding(address)
+    if sharding is None:
         return
-    if cut.shards != shards:
+    if sharding.shards != shards:
         raise StorageError(
-            f"The job in {address} has {cut.shards} shards, which is fixed when a job begins, and AOPIC_SHARDS is now {shards}: "
-            f"set AOPIC_SHARDS = {cut.shards}, or begin another job with another AOPIC_REDIS_KEY. Nothing was changed."
+            f"The job in {address} has {sharding.shards} shards, which is fixed when a job begins, and AOPIC_SHARDS is now {shards}: "
+            f"set AOPIC_SHARDS = {sharding.shards}, or begin another job with another AOPIC_REDIS_KEY. Nothing was changed."
         )
-    if cut.disks != disks:
-        is_there = f"on the disks of {cut.disks} workers" if cut.disks else "on the server"
+    if sharding.disks != disks:
+        is_there = f"on the disks of {sharding.disks} workers" if sharding.disks else "on the server"
         raise StorageError(
             f"The shards of the job in {address} are {is_there}, which is fixed when a job begins, and AOPIC_DISKS is now {disks}: "
-            f"set AOPIC_DISKS = {cut.disks}, or begin another job with another AOPIC_REDIS_KEY. Nothing was changed."
+            f"set AOPIC_DISKS = {sharding.disks}, or begin another job with another AOPIC_REDIS_KEY. Nothing was changed."
         )
-    if cut.order not in {"", order}:
+    if sharding.order not in {"", order}:
         raise StorageError(
-            f"The job in {address} is crawled in the order {cut.order}, which is fixed when a job begins, and AOPIC_ORDER is now "
+            f"The job in {address} is crawled in the order {sharding.order}, which is fixed when a job begins, and AOPIC_ORDER is now "
             f"{order}: set AOPIC_ORDER as all other workers have it, or begin another job with another AOPIC_REDIS_KEY. Nothing was "
             "changed."
         )
-    check_suffixes(ServerPlace(address), cut)
+    check_suffixes(ServerPlace(address), sharding)
 
 
-def check_suffixes(place: Place, cut: JobCut) -> None:
-    """Cut domains as *cut*, that of the job at *place*, does from now on: else this process would look for hosts in other shards.
+def check_suffixes(place: Place, sharding: Sharding) -> None:
+    """Cut domains as *sharding*, that of the job at *place*, does from now on: else this process would look for hosts in other shards.
 
     Raises:
         StorageError: If it cannot.
     """
-    if cut.suffixes == list_name():
+    if sharding.suffixes == list_name():
         return
-    if not use_list(cut.suffixes, place.read_suffixes()):
+    if not use_list(sharding.suffixes, place.read_suffixes()):
         raise StorageError(
-            f"The job in {place} is cut by a list of public suffixes ({cut.suffixes}) that is not stored with it, or damaged; or this "
+            f"The job in {place} is cut by a list of public suffixes ({sharding.suffixes}) that is not stored with it, or damaged; or this "
             f"process already uses the one of another job ({list_name()}): use a process of its own, or the version of publicsuffixlist "
             "with which the job began. Nothing was changed."
         )
@@ -131,8 +131,8 @@ def begin_cut(
     Raises:
         StorageError: If there is a job that began otherwise, maybe at this moment, or the server does not work.
     """
-    cut = JobCut(shards, list_name(), disks, order)
-    is_new = begin(address, cut, prepare, suffixes=packed_list())
+    sharding = Sharding(shards, list_name(), disks, order)
+    is_new = begin(address, sharding, prepare, suffixes=packed_list())
     if not is_new:
         _check_begun(address, shards, disks, order)
     return is_new

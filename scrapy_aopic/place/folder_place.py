@@ -19,7 +19,7 @@ from scrapy_aopic.storage import check_in_folder, exists, open_snapshot
 from scrapy_aopic.storage.address import MAX_SHARDS
 from scrapy_aopic.storage.lock import lock_briefly, sync_folder
 from scrapy_aopic.storage.named_files import read_given
-from scrapy_aopic.storage.redis.membership import JobCut
+from scrapy_aopic.storage.redis.sharding import Sharding
 from scrapy_aopic.storage.registry import kind_in
 from scrapy_aopic.storage.store_folder import replace_file, replacing
 
@@ -67,7 +67,7 @@ class FolderPlace:
 
     def has_job(self) -> bool:
         """Whether there is a store, or the copy of a job in shards."""
-        return exists(store_folder(self.path)) or self.read_cut() is not None
+        return exists(store_folder(self.path)) or self.read_sharding() is not None
 
     def check_own(self) -> None:
         """Do nothing if a crawl may have the folder for its own store.
@@ -75,27 +75,27 @@ class FolderPlace:
         Raises:
             StorageError: If it holds the copy of a job in shards.
         """
-        cut = self.read_cut()
-        if cut is not None:
+        sharding = self.read_sharding()
+        if sharding is not None:
             raise StorageError(
-                f"The folder {self} holds a copy of a job in {cut.shards} shards, which are crawled on a server: put it there with "
+                f"The folder {self} holds a copy of a job in {sharding.shards} shards, which are crawled on a server: put it there with "
                 "'scrapy aopic restore', or choose another JOBDIR."
             )
 
-    def read_cut(self) -> JobCut | None:
+    def read_sharding(self) -> Sharding | None:
         """How the job is cut of which a copy is there."""
         path = self.path / _SHARDS / _CUT_FILE
         try:
-            cut = JobCut(**json.loads(read_given(path)))
-            if not 1 < int(cut.shards) <= MAX_SHARDS:
-                raise ValueError(f"{cut.shards} shards")
+            sharding = Sharding(**json.loads(read_given(path)))
+            if not 1 < int(sharding.shards) <= MAX_SHARDS:
+                raise ValueError(f"{sharding.shards} shards")
         except FileNotFoundError:
             return None
         except (OSError, ValueError, TypeError, RecursionError) as error:
             raise StorageError(
                 f"How the job in {self} is cut cannot be read from {path}: {plainly(error)}. Use another copy of the job."
             ) from error
-        return cut
+        return sharding
 
     def read_suffixes(self) -> bytes:
         """The list of public suffixes in the copy of a job in shards."""
@@ -104,7 +104,7 @@ class FolderPlace:
         except OSError:
             return b""
 
-    def write_cut(self, cut: JobCut, suffixes: bytes) -> None:
+    def write_sharding(self, sharding: Sharding, suffixes: bytes) -> None:
         """Note how the job is cut whose stores are there, all of them whole, and by which list of public *suffixes*.
 
         Raises:
@@ -112,19 +112,19 @@ class FolderPlace:
         """
         with replacing(self.path / _SHARDS / _SUFFIXES_FILE) as file:
             file.write(suffixes)
-        replace_file(self.path / _SHARDS / _CUT_FILE, json.dumps(cut._asdict()) + "\n")
+        replace_file(self.path / _SHARDS / _CUT_FILE, json.dumps(sharding._asdict()) + "\n")
 
-    def stores(self, cut: JobCut | None) -> list[Path]:
+    def stores(self, sharding: Sharding | None) -> list[Path]:
         """Where the stores of a job are that is cut like that: the only one of a job in one piece."""
-        if cut is None:
+        if sharding is None:
             return [store_folder(self.path)]
-        return [self.path / _SHARDS / str(number) for number in range(cut.shards)]
+        return [self.path / _SHARDS / str(number) for number in range(sharding.shards)]
 
     def open_snapshots(self) -> list[Store]:
         """Open its stores. The copy of a job in shards does not change, so they may be opened one after another."""
         with ExitStack() as opened:
             stores = []
-            for folder in self.stores(self.read_cut()):
+            for folder in self.stores(self.read_sharding()):
                 stores.append(open_snapshot(folder))
                 opened.callback(stores[-1].close)
             opened.pop_all()
@@ -132,7 +132,7 @@ class FolderPlace:
 
     def store_kind(self, number: int) -> Kind:
         """The kind of the store itself."""
-        folder = self.stores(self.read_cut())[number]
+        folder = self.stores(self.read_sharding())[number]
         if (kind := kind_in(folder)) is None:
             raise StorageError(f"The files of the store in {folder} are gone.")
         return kind

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from scrapy_aopic.core.ports import Store
-    from scrapy_aopic.storage.redis.membership import JobCut
+    from scrapy_aopic.storage.redis.sharding import Sharding
     from scrapy_aopic.storage.registry import Kind
 
 
@@ -72,7 +72,7 @@ class Place(Protocol):
         """Whether there is a job."""
         ...
 
-    def read_cut(self) -> JobCut | None:
+    def read_sharding(self) -> Sharding | None:
         """How the job is cut into shards; ``None`` if it is in one piece, or there is none."""
         ...
 

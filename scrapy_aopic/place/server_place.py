@@ -13,8 +13,8 @@ from scrapy_aopic.storage.address import Address
 from scrapy_aopic.storage.redis.connect import connect, exists_at
 from scrapy_aopic.storage.redis.frozen_view import RedisView
 from scrapy_aopic.storage.redis.keys import Keys
-from scrapy_aopic.storage.redis.membership import read_cut, read_suffixes
 from scrapy_aopic.storage.redis.replacing import put_pieces
+from scrapy_aopic.storage.redis.sharding import read_sharding, read_suffixes
 
 from .paths import seeds_folder
 from .seed_files import ServerLists, lists
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from scrapy_aopic.core.ports import Store
-    from scrapy_aopic.storage.redis.membership import JobCut
+    from scrapy_aopic.storage.redis.sharding import Sharding
 
 _EARLIER = b"former"
 
@@ -48,9 +48,9 @@ class ServerPlace:
         """Whether there is a store, or a job in shards has begun."""
         return exists_at(self.address)
 
-    def read_cut(self) -> JobCut | None:
+    def read_sharding(self) -> Sharding | None:
         """As it was noted when the job began."""
-        return read_cut(self.address)
+        return read_sharding(self.address)
 
     def read_suffixes(self) -> bytes:
         """As they were given when the job began."""
@@ -58,13 +58,13 @@ class ServerPlace:
 
     def open_snapshots(self) -> list[Store]:
         """Open views of its stores, unless they are on the disks of workers."""
-        address, cut = self.address, self.read_cut()
-        if cut is not None and cut.disks:
+        address, sharding = self.address, self.read_sharding()
+        if sharding is not None and sharding.disks:
             raise StorageError(
                 f"The shards of the job in {address} are on the disks of its workers: give this command one of them there, such as "
                 "JOBDIR/aopic-home/0 for shard 0; 'scrapy aopic status' shows where they are."
             )
-        return [RedisView(address)] if cut is None else [*RedisView.of_shards(address, cut.shards)]
+        return [RedisView(address)] if sharding is None else [*RedisView.of_shards(address, sharding.shards)]
 
     def store_kind(self, number: int) -> None:
         """None: no folder can hold a store of a server."""

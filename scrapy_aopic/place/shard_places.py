@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from scrapy_aopic.storage import note_server
 from scrapy_aopic.storage.opening import open_store_at
-from scrapy_aopic.storage.redis.membership import Registry
+from scrapy_aopic.storage.redis.worker_registry import WorkerRegistry
 
 from .paths import store_folder
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.ports import Batch, Store
     from scrapy_aopic.exceptions import StorageError
     from scrapy_aopic.storage import Address
-    from scrapy_aopic.storage.redis.membership import ClusterState
+    from scrapy_aopic.storage.redis.worker_registry import ClusterState
 
     from .shard_store import ShardStore
 
@@ -31,7 +31,7 @@ class ShardPlaces(Protocol):
         own: The shards that this worker has, which no other may open; ``None`` if any worker may open any.
     """
 
-    registry: Registry
+    registry: WorkerRegistry
     pause: float
     own: Sequence[int] | None
 
@@ -94,7 +94,7 @@ class OnServer:
             note_server(store_folder(folder), address)
         self._address = address
         self._writer = GroupWriter(address)
-        self.registry = Registry(address, shards)
+        self.registry = WorkerRegistry(address, shards)
 
     def open_store(self, number: int, look: ClusterState | None, clock: Callable[[], float]) -> ShardStore:
         """Open the store of a shard, if no other worker has it open."""

@@ -26,7 +26,7 @@ from scrapy_aopic.seeds.earlier_crawl import read_earlier_crawl
 from scrapy_aopic.seeds.server_seeds import ServerSeeds
 from scrapy_aopic.settings import idle_options, read, read_address, read_policy, store_memory
 from scrapy_aopic.storage import lock_job
-from scrapy_aopic.storage.redis.membership import JobCut
+from scrapy_aopic.storage.redis.sharding import Sharding
 from scrapy_aopic.storage.registry import SERVER
 from scrapy_aopic.view.dropped import FILE_NAME as DROPPED
 from scrapy_aopic.view.dropped import Dropped
@@ -152,8 +152,8 @@ class OpenJob:
         disks: int = read(settings, "AOPIC_DISKS")
         places: ShardPlaces | None = None
         if address is not None and disks and folder is not None:
-            cut = JobCut(shards, list_name(), disks)
-            places = OnDisk(folder, address, cut, policy, kind=kind, memory_mb=store_memory(settings))
+            sharding = Sharding(shards, list_name(), disks)
+            places = OnDisk(folder, address, sharding, policy, kind=kind, memory_mb=store_memory(settings))
         return Job(
             folder,
             policy,

@@ -32,15 +32,16 @@ from .disk_shard import number_of
 from .redis.connect import connect
 from .redis.keys import Keys
 from .redis.mailboxes import HomeMail, read_bundle
-from .redis.membership import Registry, ShardState, read_cut
+from .redis.sharding import read_sharding
+from .redis.worker_registry import ShardState, WorkerRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from .address import Address
     from .redis.connection import Argument, Connection, Reply
-    from .redis.membership import JobCut
     from .redis.server_lock import ServerLock
+    from .redis.sharding import Sharding
 
 _ATTEMPTS = 20
 """Times that something is tried while others change what it depends on."""
@@ -93,7 +94,7 @@ def _homes(keys: Keys, connection: Connection) -> Homes:
     )
 
 
-def claim(address: Address, cut: JobCut, name: str, place: str, on_disk: Iterable[int]) -> Homes:
+def claim(address: Address, sharding: Sharding, name: str, place: str, on_disk: Iterable[int]) -> Homes:
     """Let the folder called *name* have the shards that are its own, or its part of those that are free.
 
     Args:
@@ -109,11 +110,11 @@ def claim(address: Address, cut: JobCut, name: str, place: str, on_disk: Iterabl
             connection.watch(keys.of_job(b"homes"))
             homes = _homes(keys, connection)
             mine = {number for number, each in homes.of.items() if each == name}
-            free = [number for number in range(cut.shards) if number not in homes.of]
+            free = [number for number in range(sharding.shards) if number not in homes.of]
             new = [number for number in on_disk if number in free]
             n_others = len({*homes.of.values()} - {name})
-            if not mine and not new and free and n_others < cut.disks:
-                new = free[: -(-len(free) // (cut.disks - n_others))]
+            if not mine and not new and free and n_others < sharding.disks:
+                new = free[: -(-len(free) // (sharding.disks - n_others))]
             given = [part for number in new for part in (number, name)]
             commands: list[Sequence[Argument]] = [(b"HSET", keys.of_job(b"homes"), *given)] if given else []
             commands.append((b"HSET", keys.of_job(b"folders"), name, place))
@@ -156,7 +157,7 @@ def assign(address: Address, numbers: Iterable[int], name: str, place: str, *, a
         connection.transact(*commands)
 
 
-def read_books(address: Address, cut: JobCut) -> dict[int, ShardState]:
+def read_books(address: Address, sharding: Sharding) -> dict[int, ShardState]:
     """The states, as of their last commits, of all shards of the job at *address* that were ever open, with their counts.
 
     Raises:
@@ -179,7 +180,7 @@ def read_books(address: Address, cut: JobCut) -> dict[int, ShardState]:
                 got_units=_by_number(books[number]["got"]),
             )
             for number, state in states.items()
-            if number < cut.shards
+            if number < sharding.shards
         }
     except (LookupError, TypeError, ValueError):
         raise keys.damaged("the state or the book of a shard is not whole") from None
@@ -209,7 +210,7 @@ class Traces:
     unsure: Mapping[int, str] = field(default_factory=dict)
 
 
-def read_traces(address: Address, cut: JobCut, number: int) -> Traces:
+def read_traces(address: Address, sharding: Sharding, number: int) -> Traces:
     """The server's knowledge of the shard *number* of the job at *address*, as of one moment.
 
     Raises:
@@ -239,7 +240,7 @@ def read_traces(address: Address, cut: JobCut, number: int) -> Traces:
     if own is not None:
         for other, last in own["got"].items():
             got[int(other)] = last, units[number]["got"][other]
-    for other in range(cut.shards):
+    for other in range(sharding.shards):
         last = states[other]["got"].get(str(number), 0) if other in states else 0
         if last:
             sent[other] = last, units[other]["got"][str(number)]
@@ -278,7 +279,7 @@ def _letters_of(keys: Keys, number: int, boxes: Iterable[Reply]) -> dict[tuple[i
 
 
 class InHomes:
-    """The stores of *shards* shards are in their homes; see :class:`~scrapy_aopic.storage.redis.membership.ShardStores`.
+    """The stores of *shards* shards are in their homes; see :class:`~scrapy_aopic.storage.redis.worker_registry.ShardStores`.
 
     Args:
         lock: Of the worker's folder; ``None`` for somebody who only looks.
@@ -363,9 +364,11 @@ def place_of(folder: object) -> str:
     return f"{socket.gethostname()}:{os.path.abspath(str(folder))}"  # noqa: PTH100 (of a path that may be on no disk)
 
 
-def registry_of(address: Address, cut: JobCut) -> Registry:
-    """A way to look at the job at *address*, which is cut as *cut* says."""
-    return Registry(address, cut.shards, InHomes(address, cut.shards) if cut.disks else None)
+def registry_of(address: Address, sharding: Sharding) -> WorkerRegistry:
+    """A way to look at the job at *address*, which is cut as *sharding* says."""
+    return WorkerRegistry(
+        address, sharding.shards, InHomes(address, sharding.shards) if sharding.disks else None
+    )
 
 
 def has_homes(address: Address) -> bool:
@@ -374,8 +377,8 @@ def has_homes(address: Address) -> bool:
     Raises:
         StorageError: If the server cannot be reached.
     """
-    cut = read_cut(address)
-    return cut is not None and cut.disks > 0
+    sharding = read_sharding(address)
+    return sharding is not None and sharding.disks > 0
 
 
 def _pairs(reply: Reply) -> Iterable[tuple[bytes, bytes]]:

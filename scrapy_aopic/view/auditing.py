@@ -16,7 +16,7 @@ from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.place.cutting import check_suffixes
 from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.storage.disk_workers import read_books
-from scrapy_aopic.storage.redis.membership import ShardState
+from scrapy_aopic.storage.redis.worker_registry import ShardState
 from scrapy_aopic.web.stored_requests import RequestReader
 from scrapy_aopic.web.suffixes import registered_domain
 
@@ -101,11 +101,11 @@ def audit_job(job: Place, *, progress: bool = False) -> JobAudit:
         StorageError: If there is no job, the letters of one in shards cannot be read or were written by another list of public
             suffixes, or the server cannot be reached.
     """
-    cut = job.read_cut()
-    if cut is not None:
-        check_suffixes(job, cut)
-        if cut.disks and isinstance(job, ServerPlace):
-            return audit_books(read_books(job.address, cut), cut.shards)
+    sharding = job.read_sharding()
+    if sharding is not None:
+        check_suffixes(job, sharding)
+        if sharding.disks and isinstance(job, ServerPlace):
+            return audit_books(read_books(job.address, sharding), sharding.shards)
     with ExitStack() as opened:
         stores = job.open_snapshots()
         for store in stores:

@@ -11,8 +11,9 @@ from scrapy_aopic.core.ledger import TOTAL, Sums
 from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.storage import Address
 from scrapy_aopic.storage.disk_workers import registry_of
-from scrapy_aopic.storage.redis.membership import ClusterState, JobCut
+from scrapy_aopic.storage.redis.sharding import Sharding
 from scrapy_aopic.storage.redis.shared_lessons import LessonBoard
+from scrapy_aopic.storage.redis.worker_registry import ClusterState
 
 from .snapshot import (
     LedgerFigures,
@@ -37,19 +38,19 @@ class ShardStates(NamedTuple):
 
     Attributes:
         address: Where the job is.
-        cut: How the job is cut.
+        sharding: How the job is cut.
         look: Their states, and the workers that are alive.
     """
 
     address: Address
-    cut: JobCut
+    sharding: Sharding
     look: ClusterState
 
     def workers(self) -> list[str]:
         """The worker of each shard; empty for one that no worker has."""
         named = self._named()
         found = []
-        for number in range(self.cut.shards):
+        for number in range(self.sharding.shards):
             state = self.look.states.get(number)
             owner = named.get(state.worker, "a worker that has died") if state is not None else "a worker"
             found.append(owner if self.look.is_owned[number] else "")
@@ -102,10 +103,10 @@ def read_states(job: Place) -> ShardStates | None:
     Raises:
         StorageError: If the server cannot be reached.
     """
-    if not isinstance(job, ServerPlace) or (cut := job.read_cut()) is None:
+    if not isinstance(job, ServerPlace) or (sharding := job.read_sharding()) is None:
         return None
-    with closing(registry_of(job.address, cut)) as registry:
-        return ShardStates(job.address, cut, registry.look({}, joins=False))
+    with closing(registry_of(job.address, sharding)) as registry:
+        return ShardStates(job.address, sharding, registry.look({}, joins=False))
 
 
 def letters_on_the_way(
@@ -163,9 +164,9 @@ def with_states(stored: Snapshot, states: ShardStates) -> Snapshot:
         hosts=replace(stored.hosts, known=sum(row.hosts for row in rows)),
         ledger=replace(
             stored.ledger,
-            total=states.cut.shards * TOTAL,
+            total=states.sharding.shards * TOTAL,
             pages=sum(each.held for each in sums),
-            virtual=sum(each.virtual for each in sums) + (states.cut.shards - len(sums)) * TOTAL,
+            virtual=sum(each.virtual for each in sums) + (states.sharding.shards - len(sums)) * TOTAL,
         ),
         shards=shard_figures(
             rows,
@@ -208,7 +209,7 @@ def unread_snapshot(states: ShardStates, why: str) -> Snapshot:
     return Snapshot(
         at=0.0,
         unread=why,
-        order=short_order(states.cut.order),
+        order=short_order(states.sharding.order),
         counted_since=None,
         topic=topic,
         ledger=LedgerFigures(),

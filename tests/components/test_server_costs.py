@@ -17,8 +17,9 @@ from scrapy_aopic.storage import Address
 from scrapy_aopic.storage.disk_workers import InHomes, claim
 from scrapy_aopic.storage.redis.keys import Keys
 from scrapy_aopic.storage.redis.mailboxes import Addressed, PostedLetter, read_bundle, write_bundle
-from scrapy_aopic.storage.redis.membership import JobCut, Registry, ShardState, begin
 from scrapy_aopic.storage.redis.server_lock import ServerLock
+from scrapy_aopic.storage.redis.sharding import Sharding, begin
+from scrapy_aopic.storage.redis.worker_registry import ShardState, WorkerRegistry
 
 if redis_server.find_server() is None:
     pytest.skip(redis_server.WHY_NOT, allow_module_level=True)
@@ -104,16 +105,16 @@ def test_a_bundle_that_was_cut_short_is_none() -> None:
 def test_a_turn_is_one_request_and_a_bundle_for_each_home(server, monkeypatch: pytest.MonkeyPatch) -> None:
     with redis.Redis.from_url(server.url) as client:
         client.flushall()
-    address, cut = Address("job", server.url, lock_timeout=30.0), JobCut(SHARDS, "list", 3)
-    begin(address, cut, lambda: None)
+    address, sharding = Address("job", server.url, lock_timeout=30.0), Sharding(SHARDS, "list", 3)
+    begin(address, sharding, lambda: None)
     for name in "abc":
-        homes = claim(address, cut, name, f"m:/{name}", ())
+        homes = claim(address, sharding, name, f"m:/{name}", ())
     mine = {number: 1 for number, name in homes.of.items() if name == "a"}
     requests = []
     where = address.of_home("a")
     with (
         closing(ServerLock(where, Keys(where), task="crawl")) as lock,
-        closing(Registry(address, SHARDS, InHomes(address, SHARDS, lock, "a"))) as registry,
+        closing(WorkerRegistry(address, SHARDS, InHomes(address, SHARDS, lock, "a"))) as registry,
     ):
         registry.look(mine)
         exchange = registry._connection._exchange

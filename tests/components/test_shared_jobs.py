@@ -48,7 +48,7 @@ from scrapy_aopic.storage.redis import server_lock
 from scrapy_aopic.storage.redis.connection import Connection
 from scrapy_aopic.storage.redis.frozen_view import RedisView
 from scrapy_aopic.storage.redis.keys import Keys
-from scrapy_aopic.storage.redis.membership import JobCut, begin
+from scrapy_aopic.storage.redis.sharding import Sharding, begin
 from scrapy_aopic.view.auditing import audit_job
 from scrapy_aopic.web import suffixes
 from scrapy_aopic.web.suffixes import registered_domain
@@ -216,7 +216,7 @@ async def test_who_begins_at_the_same_moment_with_other_settings_is_refused(
     """Else each would hold shards that no other worker can open."""
     web = serve(PAGES)
 
-    def begin_second(address: Address, cut: JobCut, *arguments: Any, **options: Any) -> bool:
+    def begin_second(address: Address, cut: Sharding, *arguments: Any, **options: Any) -> bool:
         assert begin(address, cut._replace(**other), *arguments, **options)
         return begin(address, cut, *arguments, **options)
 
@@ -251,7 +251,7 @@ async def test_a_job_keeps_the_list_of_public_suffixes_that_it_began_with(
     suffixes.forget()
     assert zlib.decompress(packed) == older
     address = Address("aopic:follow", settings["REDIS_URL"])
-    assert begin(address, JobCut(4, name), lambda: None, suffixes=packed)
+    assert begin(address, Sharding(4, name), lambda: None, suffixes=packed)
     with caplog.at_level(logging.INFO):
         await crawl(Follow, {**settings, "CLOSESPIDER_PAGECOUNT": 1})
     assert "Domains are cut by the list of public suffixes with which the job" in caplog.text
@@ -275,7 +275,7 @@ async def test_a_list_of_public_suffixes_that_is_not_there_is_refused(
 ) -> None:
     web = serve(PAGES)
     address = Address("aopic:follow", settings["REDIS_URL"])
-    assert begin(address, JobCut(4, "0123456789abcdef, *"), lambda: None, suffixes=what)
+    assert begin(address, Sharding(4, "0123456789abcdef, *"), lambda: None, suffixes=what)
     with caplog.at_level(logging.ERROR):
         await crawl(Follow, settings)
     assert (

@@ -15,8 +15,9 @@ from scrapy_aopic.storage.disk_workers import InHomes, assign, claim, read_homes
 from scrapy_aopic.storage.redis.connection import Connection
 from scrapy_aopic.storage.redis.keys import Keys
 from scrapy_aopic.storage.redis.mailboxes import PostedLetter
-from scrapy_aopic.storage.redis.membership import JobCut, Registry, ShardState, begin
 from scrapy_aopic.storage.redis.server_lock import ServerLock
+from scrapy_aopic.storage.redis.sharding import Sharding, begin
+from scrapy_aopic.storage.redis.worker_registry import ShardState, WorkerRegistry
 from scrapy_aopic.view.auditing import audit_books
 from scrapy_aopic.view.text_report import format_audit
 
@@ -25,7 +26,7 @@ if redis_server.find_server() is None:
 pytest.importorskip("hiredis")
 redis = pytest.importorskip("redis")
 
-CUT = JobCut(5, "list", 2)
+CUT = Sharding(5, "list", 2)
 
 
 @pytest.fixture
@@ -89,7 +90,7 @@ def test_only_the_lease_that_was_taken_last_shows_anything(address: Address) -> 
     with closing(lock_of(address, "a")) as lock:
         with pytest.raises(StorageError, match=r"home a\) is in use"):
             lock_of(address, "a")
-        with closing(Registry(address, 5, InHomes(address, 5, lock, "a"))) as registry:
+        with closing(WorkerRegistry(address, 5, InHomes(address, 5, lock, "a"))) as registry:
             registry.look({})  # to know who is where
             registry.post({0: state(7)}, [(4, PostedLetter(0, 1, b"x"))], [])
             look = registry.look({0: 1})
@@ -112,11 +113,11 @@ def test_traces_of_a_lost_shard_are_what_others_have_heard(address: Address) -> 
     claim(address, CUT, "a", "m:/a", ())
     claim(address, CUT, "b", "m:/b", ())
     with closing(lock_of(address, "a")) as one, closing(lock_of(address, "b")) as other:
-        with closing(Registry(address, 5, InHomes(address, 5, one, "a"))) as registry:
+        with closing(WorkerRegistry(address, 5, InHomes(address, 5, one, "a"))) as registry:
             registry.look({})
             letters = [(3, PostedLetter(0, number, b"%d" % number)) for number in (2, 3, 5)]
             registry.post({0: state(7, sent={3: 50}, got={4: 40})}, letters, [])
-        with closing(Registry(address, 5, InHomes(address, 5, other, "b"))) as registry:
+        with closing(WorkerRegistry(address, 5, InHomes(address, 5, other, "b"))) as registry:
             registry.look({})
             registry.post({3: state(9, got={0: 30})}, [(0, PostedLetter(3, 1, b"z"))], [])
     traces = read_traces(address, CUT, 0)
@@ -133,7 +134,7 @@ def test_who_may_have_heard_more_of_a_lost_shard_is_awaited(address: Address) ->
     claim(address, CUT, "b", "m:/b", ())
     with (
         closing(lock_of(address, "a")) as lock,
-        closing(Registry(address, 5, InHomes(address, 5, lock, "a"))) as registry,
+        closing(WorkerRegistry(address, 5, InHomes(address, 5, lock, "a"))) as registry,
     ):
         registry.look({})
         sent = {1: 50, 2: 50, 3: 50, 4: 50}  # letters 1 and 2 to each
@@ -154,7 +155,7 @@ def test_a_shard_is_assigned_and_may_begin_anew(address: Address) -> None:
     claim(address, CUT, "a", "m:/a", ())
     with (
         closing(lock_of(address, "a")) as lock,
-        closing(Registry(address, 5, InHomes(address, 5, lock, "a"))) as registry,
+        closing(WorkerRegistry(address, 5, InHomes(address, 5, lock, "a"))) as registry,
     ):
         registry.post({0: state(7)}, [], [])
     assign(address, [0], "b", "m:/b")

@@ -15,7 +15,8 @@ from scrapy_aopic.storage import Address
 from scrapy_aopic.storage.opening import open_store_at
 from scrapy_aopic.storage.redis.connect import connect
 from scrapy_aopic.storage.redis.mailboxes import PostedLetter
-from scrapy_aopic.storage.redis.membership import ClusterState, JobCut, Registry, ShardState, begin, read_cut
+from scrapy_aopic.storage.redis.sharding import Sharding, begin, read_sharding
+from scrapy_aopic.storage.redis.worker_registry import ClusterState, ShardState, WorkerRegistry
 
 if redis_server.find_server() is None:
     pytest.skip(redis_server.WHY_NOT, allow_module_level=True)
@@ -64,7 +65,7 @@ def test_one_of_several_processes_makes_a_job(address: Address) -> None:
     prepared, began = [], []
 
     def make() -> None:
-        began.append(begin(address, JobCut(4, "list"), lambda: prepared.append(1)))
+        began.append(begin(address, Sharding(4, "list"), lambda: prepared.append(1)))
 
     threads = [threading.Thread(target=make) for _ in range(8)]
     for thread in threads:
@@ -72,7 +73,7 @@ def test_one_of_several_processes_makes_a_job(address: Address) -> None:
     for thread in threads:
         thread.join()
     assert (prepared, sorted(began)) == ([1], [False] * 7 + [True])
-    assert read_cut(address) == JobCut(4, "list")
+    assert read_sharding(address) == Sharding(4, "list")
 
 
 def test_who_fails_to_make_a_job_leaves_it_to_others(address: Address) -> None:
@@ -80,14 +81,14 @@ def test_who_fails_to_make_a_job_leaves_it_to_others(address: Address) -> None:
         raise StorageError("no seeds")
 
     with pytest.raises(StorageError, match="no seeds"):
-        begin(address, JobCut(4, "list"), fail)
-    assert read_cut(address) is None
-    assert begin(address, JobCut(4, "list"), lambda: None)
+        begin(address, Sharding(4, "list"), fail)
+    assert read_sharding(address) is None
+    assert begin(address, Sharding(4, "list"), lambda: None)
 
 
 def test_letters_come_once_to_who_has_opened_a_shard_and_again_to_the_next(address: Address) -> None:
-    begin(address, JobCut(2, "list"), lambda: None)
-    with closing(Registry(address, 2)) as one, closing(Registry(address, 2)) as other:
+    begin(address, Sharding(2, "list"), lambda: None)
+    with closing(WorkerRegistry(address, 2)) as one, closing(WorkerRegistry(address, 2)) as other:
         letters = [PostedLetter(0, number, b"text %d" % number) for number in (1, 2, 10)]
         one.post({0: state(sent={1: 10})}, [(1, letter) for letter in letters], [])
         assert one.look({0: 1}).letters == {}
@@ -102,8 +103,8 @@ def test_letters_come_once_to_who_has_opened_a_shard_and_again_to_the_next(addre
 
 @pytest.mark.slow
 def test_a_worker_that_says_nothing_is_taken_for_dead(address: Address) -> None:
-    begin(address, JobCut(2, "list"), lambda: None)
-    with closing(Registry(address, 2)) as one, closing(Registry(address, 2)) as other:
+    begin(address, Sharding(2, "list"), lambda: None)
+    with closing(WorkerRegistry(address, 2)) as one, closing(WorkerRegistry(address, 2)) as other:
         one.look({})
         assert list(other.look({}).workers) == [one.token, other.token]
         while one.token in other.look({}).workers:
@@ -119,9 +120,9 @@ def test_what_is_pinned_ends_with_the_run_of_the_server(tmp_path) -> None:
     # A server that was restarted may have lost its last second, and what others said in it.
     with Server(tmp_path, appendfsync="always") as server:
         address = Address("job", server.url, lock_timeout=30.0)
-        begin(address, JobCut(2, "list"), lambda: None)
+        begin(address, Sharding(2, "list"), lambda: None)
         link = connect(address)
-        with closing(link), closing(Registry(address, 2)) as registry:
+        with closing(link), closing(WorkerRegistry(address, 2)) as registry:
             run = link.pin()
             assert registry.look({}).run == registry.run == run
             with redis.Redis.from_url(server.url) as client:
@@ -160,8 +161,8 @@ def test_a_server_that_does_not_say_which_run_it_is_may_be_any(address: Address,
 def test_a_letter_is_brought_again_if_the_connection_broke_before_it_was_read(
     address: Address, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begin(address, JobCut(2, "list"), lambda: None)
-    with closing(Registry(address, 2)) as registry:
+    begin(address, Sharding(2, "list"), lambda: None)
+    with closing(WorkerRegistry(address, 2)) as registry:
         letter = PostedLetter(0, 1, b"letter")
         registry.post({}, [(1, letter)], [])
         ask = registry._connection.ask

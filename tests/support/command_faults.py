@@ -40,7 +40,7 @@ from scrapy_aopic.storage import Address, open_snapshot, open_store
 from scrapy_aopic.storage.disk_workers import claim, place_of, read_homes
 from scrapy_aopic.storage.redis.frozen_view import RedisView
 from scrapy_aopic.storage.redis.keys import Keys
-from scrapy_aopic.storage.redis.membership import JobCut, begin
+from scrapy_aopic.storage.redis.sharding import Sharding, begin
 
 from . import processes
 from .proxy import Proxy
@@ -148,7 +148,7 @@ def _make_former(place: Place) -> None:
 
 
 def _make_shards(place: Place) -> None:
-    cut = JobCut(2, "", 1)
+    cut = Sharding(2, "", 1)
     begin(place.address, cut, lambda: None)
     home = open_home(place.job, place.address, 2)
     claim(place.address, cut, home.name, place_of(place.job), [])

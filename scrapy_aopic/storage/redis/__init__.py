@@ -15,7 +15,8 @@
 * :mod:`.connection`: one connection
 * :mod:`.server_checks`: whether the server is set to keep data
 * :mod:`.server_lock`: the lock on a store, which expires: one writer at a time
-* :mod:`.membership`: shards and workers of a job
+* :mod:`.sharding`: into how many shards a job is divided, and how it begins
+* :mod:`.worker_registry`: the workers of a job, and the states of its shards
 * :mod:`.mailboxes`: letters that wait
 * :mod:`.shared_lessons`: lessons of workers about a topic
 """

@@ -1,4 +1,4 @@
-"""The number of shards of a job on a server, the workers that crawl them, and the letters between them.
+"""The workers that crawl a job on a server, and the states of its shards, which they show each other.
 
 1. Each shard has a store of its own, which one process at a time may change (:mod:`.server_lock`). Nothing in here can
    damage one: letters and states are copies of what a commit holds, posted after that commit has landed, and the server
@@ -16,57 +16,28 @@ import secrets
 import socket
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from scrapy_aopic.exceptions import StorageError
-
 from .connect import connect
 from .keys import Keys
 from .mailboxes import PostedLetter, ShardMail
-from .server_checks import check_server
 from .server_lock import job_gone
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from scrapy_aopic.storage.address import Address
 
     from .connection import Argument, Connection, Reply
     from .mailboxes import Mailboxes
 
-_MADE = "made"
-"""Field beside those of :class:`JobCut` with a token of the process that made the job: another job in its place has another."""
-
-_BEGIN = 60.0
-"""Seconds that a process may take to make a job, with the seeds that it starts from; then another one may try."""
-
-_LOOK = 0.1
-"""Seconds between looks at whether another process has made the job."""
-
 _REPORT = 0.2
 """Part of the lock timeout after which a worker reports again."""
 
 _FORGET = 30
 """Lock timeouts after which a worker that has died is forgotten."""
-
-
-class JobCut(NamedTuple):
-    """How a job on a server is cut.
-
-    Attributes:
-        shards: How many.
-        suffixes: Which list of public suffixes says what a registered domain is.
-        disks: Among how many job folders the shards are divided (:mod:`scrapy_aopic.storage.disk_workers`); 0 if they are on the server.
-        order: Name of the order in which it is crawled; empty if it is not known.
-    """
-
-    shards: int
-    suffixes: str
-    disks: int = 0
-    order: str = ""
 
 
 class ShardState(NamedTuple):
@@ -150,82 +121,6 @@ class ClusterState:
             for sender, state in states.items()
             for receiver, last in state.sent.items()
         )
-
-
-def read_cut(address: Address) -> JobCut | None:
-    """How the job at *address* is cut; ``None`` if there is none, or in one piece.
-
-    Raises:
-        StorageError: If the server cannot be reached, or says something else.
-    """
-    keys = Keys(address)
-    with closing(connect(address)) as connection:
-        return _read_cut(keys, connection.ask((b"GET", keys.of_job(b"cut")))[0])
-
-
-def _read_cut(keys: Keys, data: bytes | None) -> JobCut | None:
-    if data is None:
-        return None
-    try:
-        fields = json.loads(data)
-        fields.pop(_MADE, None)
-        cut = JobCut(**fields)
-        shards = int(cut.shards)
-    except (ValueError, TypeError, AttributeError):
-        raise keys.damaged(f"how it is cut is said by {data[:50]!r}") from None
-    return cut._replace(shards=shards)
-
-
-def read_suffixes(address: Address) -> bytes | None:
-    """The list of public suffixes by which the job at *address* is cut, as it was given when that began.
-
-    Raises:
-        StorageError: If the server cannot be reached.
-    """
-    with closing(connect(address)) as connection:
-        found: bytes | None = connection.ask((b"GET", Keys(address).of_job(b"suffixes")))[0]
-    return found
-
-
-def begin(address: Address, cut: JobCut, prepare: Callable[[], object], *, suffixes: bytes = b"") -> bool:
-    """Make the job at *address* if there is none, once *prepare* has done what belongs to it; returns whether it did.
-
-    Args:
-        suffixes: The list of public suffixes that *cut* names; workers with another one use this one.
-
-    Raises:
-        StorageError: If there is a job in one piece, or the server does not work.
-    """
-    keys, token = Keys(address), secrets.token_hex(8).encode()
-    cut_key, beginning = keys.of_job(b"cut"), keys.of_job(b"beginning")
-    with closing(connect(address)) as connection:
-        check_server(connection, address)
-        while True:
-            found, head = connection.ask((b"GET", cut_key), (b"EXISTS", keys.head))
-            if _read_cut(keys, found) is not None:
-                return False
-            if head:
-                raise StorageError(
-                    f"The job in {address} is in one piece, and AOPIC_SHARDS is now {cut.shards}: set AOPIC_SHARDS back to 1, "
-                    "or begin another job with another AOPIC_REDIS_KEY. Nothing was changed."
-                )
-            connection.ask((b"SET", beginning, token, b"NX", b"PX", round(_BEGIN * 1000)))
-            owner, found = connection.ask((b"GET", beginning), (b"GET", cut_key))
-            if owner == token:
-                if found is None:
-                    break
-                connection.ask((b"DEL", beginning))  # another process has made it since it was looked for
-                return False
-            time.sleep(_LOOK)
-        try:
-            prepare()
-            connection.transact(
-                (b"SET", keys.of_job(b"suffixes"), suffixes),
-                (b"SET", cut_key, json.dumps({**cut._asdict(), _MADE: token.decode()}).encode(), b"NX"),
-            )
-        finally:
-            connection.ask((b"DEL", beginning))
-    return True
 
 
 class ShardStores(Protocol):
@@ -321,7 +216,7 @@ class StoresOnServer:
         return connection.checked(connection.ask(*writes, (b"MULTI",), *reads, (b"EXEC",))[-1])
 
 
-class Registry:
+class WorkerRegistry:
     """One worker's way to the server; one thread uses it at a time.
 
     Args:
@@ -341,7 +236,7 @@ class Registry:
         self._keys = Keys(address)
         self._lock_timeout = address.lock_timeout
         self._stores = stores or StoresOnServer(address, shards)
-        self._cut: bytes | None = None
+        self._sharding: bytes | None = None
         self._dead: list[bytes] = []
         self._reported = -inf
         self._instant = 0.0, 0.0
@@ -425,8 +320,8 @@ class Registry:
         )
         received_at = time.monotonic()
         stores.mail.landed()
-        cut, time_, workers, shown, seed_lists, one, other, *boxes = replies
-        self._check_same(cut)
+        sharding, time_, workers, shown, seed_lists, one, other, *boxes = replies
+        self._check_same(sharding)
         now = _seconds(time_)
         self._instant = now, received_at
         self._reported = reported
@@ -451,15 +346,15 @@ class Registry:
             seed_lists,
         )
 
-    def _check_same(self, cut: bytes | None) -> None:
-        """Check that the job that is cut as *cut* says is the one that this worker began with.
+    def _check_same(self, sharding: bytes | None) -> None:
+        """Check that the job that is cut as *sharding* says is the one that this worker began with.
 
         Raises:
-            GoneError: If it is not; with homes, *cut* is written again.
+            GoneError: If it is not; with homes, *sharding* is written again.
         """
-        if self._cut is None:
-            self._cut = cut
-        elif cut != self._cut and self._stores.homes is None:
+        if self._sharding is None:
+            self._sharding = sharding
+        elif sharding != self._sharding and self._stores.homes is None:
             raise job_gone(self._address)
 
     def _now(self) -> float:
