@@ -92,7 +92,7 @@ class ClusterWorker:
         executor: Its thread writes commits.
         interval: Seconds between commits of a shard.
         server_seeds: The seeds that wait on the server.
-        has_topic: Whether pages are graded for a topic, so that workers share what they learn.
+        topic: The number of the topic that pages are graded for, so that workers share what they learn; ``None`` for none.
 
     Raises:
         StorageError: If the server cannot be reached.
@@ -110,7 +110,7 @@ class ClusterWorker:
         side_files: SideFiles,
         interval: float,
         server_seeds: ServerSeeds | None,
-        has_topic: bool,
+        topic: int | None,
     ) -> None:
         self._folder = folder
         self._name = str(address)
@@ -160,8 +160,8 @@ class ClusterWorker:
             self._joint_commits = JointCommits(executor.submit, self._places.write, side_files)
             self._opener = ThreadPoolExecutor(1, "aopic-shards")
             opened.callback(self._opener.shutdown)
-            if has_topic:
-                self.learning = SharedLearning(address, self._registry.token, self.crawl.harvest)
+            if topic is not None:
+                self.learning = SharedLearning(address, self._registry.token, self.crawl.harvest, topic)
                 opened.callback(self.learning.close)
             self._exchange = Exchange(self._registry, address.lock_timeout, self._places.pause)
             self._opened = opened.pop_all()

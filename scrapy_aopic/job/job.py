@@ -55,7 +55,7 @@ class Job:
         interval: Seconds between commits; 0 for one after another, infinite for none before :meth:`close`.
         memory_mb: Size of the store's cache.
         server_seeds: The seeds that wait on the server, if there is an *address*.
-        has_topic: Whether pages are graded for a topic, so that workers share what they learn.
+        topic: The number of the topic that pages are graded for, so that workers share what they learn; ``None`` for none.
 
     Attributes:
         name: Its name in messages.
@@ -84,7 +84,7 @@ class Job:
         interval: float = 0.5,
         memory_mb: int = 64,
         server_seeds: ServerSeeds | None = None,
-        has_topic: bool = False,
+        topic: int | None = None,
     ) -> None:
         self.side_files = SideFiles()
         self.server_seeds = server_seeds
@@ -112,7 +112,7 @@ class Job:
                     side_files=self.side_files,
                     interval=interval,
                     server_seeds=server_seeds,
-                    has_topic=has_topic,
+                    topic=topic,
                 )
             else:
                 if address is not None and folder is not None:

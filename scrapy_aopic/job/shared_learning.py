@@ -74,18 +74,22 @@ class SharedLearning:
 
     Args:
         harvest: Harvest of the job; kept up to date here.
+        topic: The number of its topic: nothing is learned from workers with another one.
 
     Attributes:
         known: The knowledge that the job had when this worker began; empty for none.
         workers: Their number, which the owner keeps up to date.
+        of_other_topic: The name of a worker that crawls for another topic; empty for none so far.
 
     Raises:
         StorageError: If the server cannot be reached.
     """
 
-    def __init__(self, address: Address, worker: str, harvest: HarvestOfJob) -> None:
+    def __init__(self, address: Address, worker: str, harvest: HarvestOfJob, topic: int) -> None:
         self.workers = 1
+        self.of_other_topic = ""
         self._worker = worker
+        self._topic = topic
         self._harvest = harvest
         self._board = LessonBoard(address)
         self._place, self.known = self._board.known()
@@ -154,7 +158,7 @@ class SharedLearning:
             self._to_keep = None
         grades = [self._harvest.noted.popleft() for _ in range(len(self._harvest.noted))]
         if pages or grades:
-            entry = write_lessons(Lessons(self._worker, grades, pages))
+            entry = write_lessons(Lessons(self._worker, self._topic, grades, pages))
             self._board.tell(entry, len(grades), sum(grades))
         if to_keep is not None:
             self._board.keep(*to_keep)
@@ -170,7 +174,9 @@ class SharedLearning:
             for grade in lessons.grades:
                 self._lately = (self._lately << 1 | grade) & (1 << LATELY) - 1
             self._n_lately = min(self._n_lately + len(lessons.grades), LATELY)
-            if lessons.teacher != self._worker:
+            if lessons.topic != self._topic:
+                self.of_other_topic = lessons.teacher
+            elif lessons.teacher != self._worker:
                 pages += lessons.pages
         with self._using:
             self._received.extend(pages)

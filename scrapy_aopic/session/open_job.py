@@ -165,7 +165,7 @@ class OpenJob:
             interval=interval,
             memory_mb=store_memory(settings),
             server_seeds=self._server_seeds,
-            has_topic=self.topic is not None,
+            topic=self.topic.topic.sign if self.topic is not None else None,
         )
 
     def _give_seeds(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ import pytest
 from demo_web.server import Answer
 from msgspec.structs import replace
 from scrapy.cmdline import execute
+from scrapy.http import Response
 from scrapy.settings import Settings
 from scrapy.utils.defer import deferred_f_from_coro_f
 from support import redis_server
@@ -80,11 +82,13 @@ def settings(server: Any, client: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def teachers(url: str, n: int, names: str = "worker") -> Iterator[list[tuple[SharedLearning, HarvestOfJob]]]:
+def teachers(
+    url: str, n: int, names: str = "worker", topic: int = 7
+) -> Iterator[list[tuple[SharedLearning, HarvestOfJob]]]:
     address, each = Address("aopic:taught", url), []
     for number in range(n):
         harvest = HarvestOfJob()
-        each.append((SharedLearning(address, f"{names} {number}", harvest), harvest))
+        each.append((SharedLearning(address, f"{names} {number}", harvest, topic), harvest))
     try:
         yield each
     finally:
@@ -136,6 +140,43 @@ def test_whoever_comes_later_goes_on_with_what_was_kept_and_with_what_came_after
         assert later.hear() is None
 
 
+def test_nothing_is_learned_from_a_worker_with_another_topic(server, client) -> None:
+    with (
+        teachers(server.url, 1) as ((one, _),),
+        teachers(server.url, 1, "baker", topic=8) as ((other, heard),),
+    ):
+        one.tell(seen(1), Random(0))
+        assert until(lambda: other.of_other_topic) == "worker 0"
+        assert other.hear() is None
+        other.tell(seen(2), Random(0))
+        assert until(lambda: one.of_other_topic) == "baker 0"
+        assert one.hear() is None
+
+
+@deferred_f_from_coro_f
+async def test_a_worker_with_another_topic_is_named(
+    serve: Serve, settings: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    serve({HOME: page(ABOUT, [])})
+
+    class Waits(Follow):
+        async def parse(self, response: Response) -> None:
+            stranger = SharedLearning(
+                Address("aopic:follow", settings["REDIS_URL"]), "baker", HarvestOfJob(), topic=8
+            )
+            stranger.tell(seen(1), Random(0))
+            for _ in range(400):
+                if "has another AOPIC_TOPIC" in caplog.text:
+                    break
+                await asyncio.sleep(0.05)
+            stranger.close()
+
+    crawler = await crawl(Waits, settings)
+    assert "Worker baker of this job has another AOPIC_TOPIC" in caplog.text
+    assert crawler.stats is not None
+    assert crawler.stats.get_value("aopic/topic/lessons") is None
+
+
 def test_what_is_none_of_it_is_not_believed(server, client) -> None:
     client.xadd("{aopic:taught}:lessons", {"l": b"no lessons"})
     client.set("{aopic:taught}:learned", b"\x00\x01")
@@ -160,7 +201,7 @@ def test_waiting_pages_of_all_shards_are_valued_anew_a_few_at_a_time(server, cli
     address = Address("aopic:taught", server.url, lock_timeout=30.0)
     begin_cut(address, 4, lambda: None)
     policy = Policy(order=ORDERS["focused"]())
-    job = Job(None, policy, address=address, shards=4, interval=0.05, has_topic=True)
+    job = Job(None, policy, address=address, shards=4, interval=0.05, topic=0)
     shards = cast("ShardRouter", job.crawl)
 
     def tick_until(holds: Callable[[], bool]) -> None:

@@ -47,8 +47,8 @@ PAGES = st.builds(
 
 @given(st.lists(st.booleans(), max_size=20), st.lists(PAGES, max_size=5))
 def test_what_is_told_arrives(grades: list[bool], pages: list[PageSeen]):
-    read = read_lessons(write_lessons(Lessons("somebody", grades, pages)))
-    assert read == Lessons("somebody", grades, pages)
+    read = read_lessons(write_lessons(Lessons("somebody", 7, grades, pages)))
+    assert read == Lessons("somebody", 7, grades, pages)
 
 
 def test_what_leaves_is_bounded():
@@ -56,7 +56,7 @@ def test_what_leaves_is_bounded():
     page = PageSeen(text, 1.0, 1.0, True, bytes(16), bytes(16), LinkText(text, text, text, text), text=text)
     rng = Random(0)
     pages = [page._replace(text="".join(chr(rng.randrange(0x20000, 0x2A000)) for _ in range(9000)))] * 100
-    data = write_lessons(Lessons("somebody", [True] * 100_000, pages))
+    data = write_lessons(Lessons("somebody", 7, [True] * 100_000, pages))
     read = read_lessons(data)
     assert read is not None
     assert len(read.pages) == MOST_LESSONS
@@ -65,7 +65,7 @@ def test_what_leaves_is_bounded():
 
 def test_half_a_character_does_not_stop_a_lesson():
     page = PageSeen("u", 0.5, 0.5, True, bytes(16), b"", LinkText("\ud800", "", "", "/"), text="\udfff")
-    read = read_lessons(write_lessons(Lessons("somebody", [], [page])))
+    read = read_lessons(write_lessons(Lessons("somebody", 7, [], [page])))
     assert read is not None
     assert read.pages[0].link == LinkText("?", "", "", "/")
 
@@ -98,7 +98,7 @@ def test_a_lesson_that_cannot_be_is_left_out_and_the_others_are_not(place: int, 
     good = ["u", 0.5, 0.5, True, bytes(16), bytes(16), ("a", "b", "c", "d"), 3, 0.5, "", b"memo"]
     bad = [*good]
     bad[place] = wrong
-    read = read_lessons(zlib.compress(pack(("somebody", b"\x01", [bad, good]))))
+    read = read_lessons(zlib.compress(pack(("somebody", 7, b"\x01", [bad, good]))))
     assert read is not None
     assert [page.depth for page in read.pages] == [3]
 
@@ -109,7 +109,7 @@ def test_a_lesson_that_cannot_be_is_left_out_and_the_others_are_not(place: int, 
 )
 def test_degrees_that_cannot_be_are_left_out(further: list[Any]):
     row = ["u", 0.5, 0.5, True, bytes(16), bytes(16), ("a", "b", "c", "d"), 3, 0.5, "", b"memo", *further]
-    read = read_lessons(zlib.compress(pack(("somebody", b"\x01", [row]))))
+    read = read_lessons(zlib.compress(pack(("somebody", 7, b"\x01", [row]))))
     assert read is not None
     assert [page.degrees for page in read.pages] == [None]
 
@@ -135,7 +135,7 @@ def test_who_learns_from_lessons_values_links_as_who_has_fetched_the_pages():
     taught, fetched = Contextual(Topic(["x"]), Random(2)), Contextual(Topic(["x"]), Random(2))
     for page in pages:
         fetched.learn(page)
-        read = read_lessons(write_lessons(Lessons("somebody", [], [page])))
+        read = read_lessons(write_lessons(Lessons("somebody", 7, [], [page])))
         assert read is not None
         taught.learn(read.pages[0])
     links = [LinkText("recipe", "", "", "/x"), LinkText("weather", "", "", "/y")]
@@ -159,7 +159,7 @@ def test_every_strategy_learns_from_pages_of_which_it_has_seen_no_other(name: st
         page = PageSeen(
             f"u{number}", float(is_good), 0.5, is_good, key, parent, link, rng.randrange(9), 0.5, text
         )
-        read = read_lessons(write_lessons(Lessons("somebody", [], [page])))
+        read = read_lessons(write_lessons(Lessons("somebody", 7, [], [page])))
         assert read is not None
         strategy.learn(read.pages[0])
         if (refit := strategy.refit()) is not None:

@@ -48,11 +48,13 @@ class Lessons(NamedTuple):
 
     Attributes:
         teacher: The process that sends it.
+        topic: The number of its topic (:attr:`.topic.Topic.sign`).
         grades: Whether each page that it has graded is relevant, oldest first.
         pages: Pages to learn from.
     """
 
     teacher: str
+    topic: int
     grades: Sequence[bool]
     pages: Sequence[PageSeen]
 
@@ -65,7 +67,9 @@ def part_told(n_processes: int) -> float:
 def write_lessons(lessons: Lessons) -> bytes:
     """*lessons* as bytes."""
     pages = [_packed(page) for page in lessons.pages[:MOST_LESSONS]]
-    return zlib.compress(pack((lessons.teacher, bytes(lessons.grades[-MOST_GRADES:]), pages)), 1)
+    return zlib.compress(
+        pack((lessons.teacher, lessons.topic, bytes(lessons.grades[-MOST_GRADES:]), pages)), 1
+    )
 
 
 def read_lessons(data: bytes) -> Lessons | None:
@@ -73,11 +77,13 @@ def read_lessons(data: bytes) -> Lessons | None:
     try:
         inflater = zlib.decompressobj()
         plain = inflater.decompress(data, _MOST_BYTES)
-        teacher, grades, pages = unpack(plain)
+        teacher, topic, grades, pages = unpack(plain)
         if not inflater.eof or not isinstance(teacher, str) or len(grades) > MOST_GRADES:
             return None
         read = [_unpacked(page) for page in pages[:MOST_LESSONS]]
-        return Lessons(teacher, [bool(grade) for grade in bytes(grades)], [page for page in read if page])
+        return Lessons(
+            teacher, int(topic), [bool(grade) for grade in bytes(grades)], [page for page in read if page]
+        )
     except (zlib.error, *NO_RECORD):
         return None
 

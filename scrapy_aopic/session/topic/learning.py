@@ -142,6 +142,14 @@ class Learning:
     def step(self) -> None:
         """Do a bit of what is due. Never waits."""
         shared = self._job.learning
+        if shared is not None and shared.of_other_topic:
+            self._first.warning(
+                "topics",
+                "Worker %(other)s of this job has another AOPIC_TOPIC, with other words or examples: neither learns from the "
+                "other, each values links by its own, and the harvest is that of both. Start all workers of a job with one "
+                "topic",
+                other=shared.of_other_topic,
+            )
         if not self.is_on or self._job.is_broken:
             return
         self._work()
