@@ -51,9 +51,9 @@ from .politeness import Pace, Silence
 from .ports import Family, prefetching
 from .records import HOST_BYTES, QUEUED, host_key, serial_of
 from .revisits.due import DuePages
-from .revisits.looks import Looks
 from .revisits.rates import Rates
 from .revisits.revisits import Revisits
+from .revisits.wake_times import WakeTimes
 from .revisits.worth import Worth
 from .settling import Settling, check_links
 from .shards.cut import WHOLE, ShardId
@@ -159,7 +159,7 @@ class Crawl:
             averages=recrawl is not None,
         )
         rates = Rates(saved.rates if saved is not None else ())
-        looks = Looks(self.frontier.index)
+        wake_times = WakeTimes(self.frontier.index)
         self._due = DuePages(self.frontier.index, recrawl.share if recrawl is not None else 0.0)
         self._leases = Leases(now)
         self._leads = Leads(store)
@@ -170,7 +170,7 @@ class Crawl:
             order=order,
             frontier=self.frontier,
             leases=self._leases,
-            looks=looks,
+            wake_times=wake_times,
             due=self._due,
             worth=Worth(self._recrawl_of, rates, self.ledger, order) if recrawl is not None else None,
             is_chosen=policy.is_chosen if policy.chosen else None,
@@ -183,7 +183,7 @@ class Crawl:
             recrawl,
             self._recrawl_of,
             rates=rates,
-            looks=looks,
+            wake_times=wake_times,
             due=self._due,
             pages=self.pages,
             frontier=self.frontier,

@@ -18,7 +18,7 @@ letter  key                                                                     
 ``D``   milliseconds host: dead until then                                          ``frontier.hosts``
 ``C``   host: one without any page in the crawl, whose record is the value          ``frontier.outsiders``
 ``G``   domain or address: a gate that several hosts share                          ``frontier.gates``
-``W``   milliseconds page: when its place among visited pages is looked at          ``revisits.looks``
+``W``   milliseconds page: when its place among visited pages is looked at          ``revisits.wake_times``
 ``O``   page: a visited page that is due; its queue and last visit are the value    ``revisits.due``
 ``H``   number: a page that was set aside for people to label                       ``focus.sample``
 ``N``   nothing: which shard of its job the store holds, if the job has several     ``shards.mail``

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from .ports import Store
     from .records import Changes, Link
     from .revisits.due import DuePages
-    from .revisits.looks import Looks
+    from .revisits.wake_times import WakeTimes
     from .revisits.worth import Worth
     from .shards.mail import Mail
 
@@ -91,7 +91,7 @@ class Pages:
         order: Order,
         frontier: Frontier,
         leases: Leases,
-        looks: Looks,
+        wake_times: WakeTimes,
         due: DuePages,
         worth: Worth | None = None,
         is_chosen: Callable[[str], bool] | None = None,
@@ -110,7 +110,7 @@ class Pages:
         self._values_links = order.values_links
         self._frontier = frontier
         self._leases = leases
-        self._looks = looks
+        self._wake_times = wake_times
         self._due = due
         self._worth = worth
         self._is_chosen = is_chosen
@@ -284,17 +284,17 @@ class Pages:
         self.table.put(key, page)
         self._frontier.insert(key, host.name, page.front_queue, page.place, now)
 
-    def looked_at(self, key: bytes, page: Page, again_at: float, now: float) -> None:
-        """Let *page*, which was visited before, wait where it belongs as of now, and look at it again at *again_at*."""
-        page.changes = self._looks.move(key, page.changes, again_at)
+    def sleep_until(self, key: bytes, page: Page, again_at: float, now: float) -> None:
+        """Let *page*, which was visited before, wait where it belongs as of now, and wake again at *again_at*."""
+        page.changes = self._wake_times.move(key, page.changes, again_at)
         self._ledger.catch_up(page)
         if page.state != QUEUED:
             self._offer(key, page, now)
         self._replace(key, page, now)
 
-    def learn(self, key: bytes, page: Page, changes: Changes, look_at: float) -> None:
-        """Keep what is known of the *changes* of *page*, which was visited, and look at it at *look_at*."""
-        page.changes = self._looks.move(key, changes, look_at)
+    def learn(self, key: bytes, page: Page, changes: Changes, wakes_at: float) -> None:
+        """Keep what is known of the *changes* of *page*, which was visited, and let it wake at *wakes_at*."""
+        page.changes = self._wake_times.move(key, changes, wakes_at)
         self.table.put(key, page)
 
     def shift(self, key: bytes, page: Page, shift: int) -> None:
@@ -357,7 +357,7 @@ class Pages:
             self._ledger.fail(page)
             self.n_failed += 1
             if page.changes is not None:
-                self._looks.move(key, page.changes, 0.0)
+                self._wake_times.move(key, page.changes, 0.0)
                 page.changes = None
         self.table.put(key, page)
 

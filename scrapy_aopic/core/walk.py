@@ -37,7 +37,7 @@ from .records import (
     unpack_host,
     unpack_page,
 )
-from .revisits.looks import wake_row
+from .revisits.wake_times import wake_row
 from .shards.cut import ADDRESS_BYTES
 from .spending import N_PAGE_CLASSES, class_of, is_member
 

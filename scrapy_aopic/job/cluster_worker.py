@@ -79,7 +79,7 @@ _COMMIT_SECONDS = 0.005
 long."""
 
 _PAUSE = 0.005
-"""Seconds between looks at the shards, which cost a few microseconds each."""
+"""Seconds between polls of the shards, which cost a few microseconds each."""
 
 
 class ClusterWorker:
@@ -116,7 +116,7 @@ class ClusterWorker:
         self._name = str(address)
         self._server_seeds = server_seeds
         if server_seeds is not None:
-            server_seeds.looks = False  # the looks at the shards show what waits
+            server_seeds.polls = False  # the states of the shards show what waits
         self._address = address
         self._n_shards = shards
         self._interval = interval
@@ -129,7 +129,7 @@ class ClusterWorker:
         self._opening_numbers: dict[int, int] = {}
         # The same, of shards that other workers know to be open here: letters from here to these need not go by the server.
         self._announced: dict[int, int] = {}
-        self._last_look: ClusterState | None = None
+        self._cluster: ClusterState | None = None
         self._is_quiet = False
         self._not_yet_owned: set[int] = set()
         self._tick_at = 0.0
@@ -195,7 +195,7 @@ class ClusterWorker:
     @property
     def is_quiet(self) -> bool:
         """Whether no shard of the job had anything to do, wherever it is, and no letter or list of seeds was on its way."""
-        last = self._last_look
+        last = self._cluster
         if not self._is_quiet or last is None or self._not_yet_owned:
             return False
         if last.seed_lists and self._server_seeds is not None and last.is_owned[0]:
@@ -205,8 +205,8 @@ class ClusterWorker:
 
     @property
     def part(self) -> PartOfJob:
-        """This worker's part of the job, as of the last look at the server."""
-        workers = len(self._last_look.workers) if self._last_look is not None else 1
+        """This worker's part of the job, as of the last exchange."""
+        workers = len(self._cluster.workers) if self._cluster is not None else 1
         return PartOfJob(self._n_shards, len(self.shards), workers)
 
     def size_bytes(self) -> int | None:
@@ -231,21 +231,21 @@ class ClusterWorker:
 
     def _tick(self, now: float) -> bool:
         is_news = self._add_opened()
-        looks, done, failed = self._exchange.take_looks()
+        clusters, done, failed = self._exchange.take()
         for post in done:
             self._letters_sent(post)
         for post in failed:
             held = self.shards.get(post.number)
             if held is not None and held.run == post.run:
                 held.post_failed(post)
-        for look, own in looks:
-            is_news |= self._take_look(look, own)
+        for cluster, own in clusters:
+            is_news |= self._take_state(cluster, own)
         self._commit(now)
         for held in self._usable_shards():
             with self._isolating(held):
-                is_news |= self._do_what_is_due(held, now, is_seen=bool(looks))
-        if looks:
-            self._balance(looks[-1][0])
+                is_news |= self._do_what_is_due(held, now, is_seen=bool(clusters))
+        if clusters:
+            self._balance(clusters[-1][0])
         return is_news
 
     def _commit(self, now: float) -> None:
@@ -302,47 +302,47 @@ class ClusterWorker:
     def rank(self) -> None:
         """Nothing: no order of a job in shards looks at the whole graph."""
 
-    # -- looks
+    # -- states of the other shards
 
-    def _take_look(self, look: ClusterState, own: Mapping[int, int]) -> bool:
-        """Take note of a *look* that was taken for the shards *own*; returns whether it woke anything."""
-        self.clock.adjust(ServerTime(look.now, look.sent_at, look.received_at))
-        was_quiet, self._is_quiet, self._last_look = self._is_quiet, look.is_quiet, look
+    def _take_state(self, cluster: ClusterState, own: Mapping[int, int]) -> bool:
+        """Take note of the state of the *cluster* that was read for the shards *own*; returns whether it woke anything."""
+        self.clock.adjust(ServerTime(cluster.now, cluster.sent_at, cluster.received_at))
+        was_quiet, self._is_quiet, self._cluster = self._is_quiet, cluster.is_quiet, cluster
         if self.learning is not None:
-            self.learning.workers = len(look.workers)
+            self.learning.workers = len(cluster.workers)
         if self._server_seeds is not None and 0 in self.shards:
-            self._server_seeds.heard_of(look.seed_lists)
-        self._not_yet_owned -= {number for number, is_owned in enumerate(look.is_owned) if is_owned}
-        whole = _sums_of(look.states)
+            self._server_seeds.heard_of(cluster.seed_lists)
+        self._not_yet_owned -= {number for number, is_owned in enumerate(cluster.is_owned) if is_owned}
+        whole = _sums_of(cluster.states)
         for number, held in self.shards.items():
             # Also to one whose commit has just failed, and is tried again: they are not brought once more.
-            if held.run in (b"", look.run) and own.get(number) == self._opening_numbers.get(number):
-                held.deliver(look.letters.get(number, ()))
+            if held.run in (b"", cluster.run) and own.get(number) == self._opening_numbers.get(number):
+                held.deliver(cluster.letters.get(number, ()))
         for held in self._usable_shards():
             number = held.number
-            if held.run not in (b"", look.run):
+            if held.run not in (b"", cluster.run):
                 continue
             with self._isolating(held):
-                held.acknowledged(look.states)
-            held.compare(look.states.get(number))
+                held.acknowledged(cluster.states)
+            held.compare(cluster.states.get(number))
             self._tell_sums(held, whole)
-        return (self._is_quiet and not was_quiet) or bool(look.letters)
+        return (self._is_quiet and not was_quiet) or bool(cluster.letters)
 
     def _tell_sums(self, held: ClusterShard, whole: Sums) -> None:
         """Tell *held* the sums of all other shards; *whole* has those of the job."""
-        last = self._last_look
+        last = self._cluster
         if last is None or not last.states:
             return
         state = last.states.get(held.number)
         held.shard.learn(whole.less(Sums(*state.sums)) if state is not None else whole)
 
-    def _balance(self, look: ClusterState) -> None:
+    def _balance(self, cluster: ClusterState) -> None:
         """Hand over shards that are too many, or take some."""
         held = self.shards
         if self._places.own is not None:
-            self._open_own(self._places.own, look)
+            self._open_own(self._places.own, cluster)
             return
-        tokens = list(look.workers)
+        tokens = list(cluster.workers)
         rank = tokens.index(self._registry.token)
         share = self._n_shards // len(tokens) + (rank < self._n_shards % len(tokens))
         staying = [each for each in held.values() if not each.is_leaving]
@@ -357,21 +357,21 @@ class ClusterWorker:
         for number in (*range(begin, self._n_shards), *range(begin)):
             if n >= share or len(self._opening) >= _OPENED_AT_ONCE:
                 break
-            if not look.is_owned[number] and number not in held and number not in self._opening:
+            if not cluster.is_owned[number] and number not in held and number not in self._opening:
                 self._opening[number] = self._opener.submit(self._open, number)
                 n += 1
         if not self._opening:
             self._log_share(len(staying), len(tokens))
 
-    def _open_own(self, own: Sequence[int], look: ClusterState) -> None:
+    def _open_own(self, own: Sequence[int], cluster: ClusterState) -> None:
         """Open the shards that are this worker's own, and log which others no worker has open."""
         for number in own:
             if number not in self.shards and number not in self._opening:
                 self._opening[number] = self._opener.submit(self._open, number)
         if self._opening:
             return
-        self._log_share(len(own), len(look.workers))
-        unowned = [number for number, is_owned in enumerate(look.is_owned) if not is_owned]
+        self._log_share(len(own), len(cluster.workers))
+        unowned = [number for number, is_owned in enumerate(cluster.is_owned) if not is_owned]
         if unowned != self._logged_unowned:
             self._logged_unowned = unowned
             if unowned:
@@ -389,7 +389,7 @@ class ClusterWorker:
     def _open(self, number: int) -> ClusterShard | None:
         """Open a shard, in a thread; ``None`` if another worker was faster."""
         try:
-            store = self._places.open_store(number, self._last_look, self.clock)
+            store = self._places.open_store(number, self._cluster, self.clock)
             self._advance_clock(store)
             held = ClusterShard(
                 store,
@@ -452,8 +452,8 @@ class ClusterWorker:
             self._n_opened += 1
             self._opening_numbers[number] = self._n_opened
             self.shards[number] = held
-            if self._last_look is not None:
-                self._tell_sums(held, _sums_of(self._last_look.states))
+            if self._cluster is not None:
+                self._tell_sums(held, _sums_of(self._cluster.states))
             if held.shard.is_resumed and not held.shard.was_clean:
                 logger.info(
                     "Shard %(number)d of the crawl in %(folder)s was not closed: what was in flight is queued again, and none "
@@ -480,7 +480,7 @@ class ClusterWorker:
             return opened
         if to in self.shards or (self._places.own is not None and to in self._places.own):
             return ""  # until others know that it is open here
-        homes = self._last_look.homes if self._last_look is not None else None
+        homes = self._cluster.homes if self._cluster is not None else None
         return _SERVER if homes is None else homes.get(to, "")
 
     def _letters_sent(self, post: Post) -> None:

@@ -25,11 +25,11 @@ _RETRY = 0.2
 
 
 class Exchange:
-    """Looks at the shards of a job by *registry*, and posts what it is given.
+    """Reads the state of all shards of a job by *registry*, and posts what it is given.
 
     Args:
         lock_timeout: Seconds after which others take this process for dead.
-        pause: Seconds between looks, and between posts: what a letter is late, beside the commits of sender and receiver.
+        pause: Seconds between reads, and between posts: what a letter is late, beside the commits of sender and receiver.
 
     Attributes:
         own: Shards that are held, and which time each was opened; to be kept up to date.
@@ -44,7 +44,7 @@ class Exchange:
         self._posts: list[Post] = []
         self._done: list[Post] = []
         self._failed: list[Post] = []
-        self._looks: list[tuple[ClusterState, Mapping[int, int]]] = []
+        self._read: list[tuple[ClusterState, Mapping[int, int]]] = []
         self._error: StorageError | None = None
         self._reached_at = time.monotonic()
         self._is_new_run = False
@@ -64,21 +64,21 @@ class Exchange:
         with self._using:
             self._posts.append(post)
 
-    def take_looks(self) -> tuple[list[tuple[ClusterState, Mapping[int, int]]], list[Post], list[Post]]:
-        """The looks that were taken, with the shards that each was for, oldest first; posts that are done; and those that failed."""
+    def take(self) -> tuple[list[tuple[ClusterState, Mapping[int, int]]], list[Post], list[Post]]:
+        """The states that were read, with the shards that each was for, oldest first; posts that are done; and those that failed."""
         with self._using:
-            looks, self._looks = self._looks, []
+            read, self._read = self._read, []
             done, self._done = self._done, []
             failed, self._failed = self._failed, []
-        return looks, done, failed
+        return read, done, failed
 
     def _run(self) -> None:
         while True:
-            self._turn()
+            self._exchange()
             if self._ended.wait(self._pause):
                 return
 
-    def _turn(self) -> None:
+    def _exchange(self) -> None:
         with self._using:
             posts, self._posts = self._posts, []
         own = self.own
@@ -87,7 +87,7 @@ class Exchange:
                 self._registry.begin_anew()
                 self._is_new_run = False
             posts = self._usable(posts)
-            look = self._registry.turn(*_posted(posts), own)
+            cluster = self._registry.exchange(*_posted(posts), own)
         except StorageError as error:
             self._is_new_run |= isinstance(error, LostError)
             self._error = error
@@ -98,7 +98,7 @@ class Exchange:
         self._reached_at = time.monotonic()
         with self._using:
             self._done += posts
-            self._looks.append((look, own))
+            self._read.append((cluster, own))
 
     def _usable(self, posts: list[Post]) -> list[Post]:
         """Those of *posts* that are of the present run of the server; the others have failed."""

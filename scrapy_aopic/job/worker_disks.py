@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_LOOK = 0.5
-"""Seconds between looks at the other workers: as long as a commit takes to be due. No shard waits for a hand-over here, and
+_PAUSE = 0.5
+"""Seconds between exchanges with the other workers: as long as a commit takes to be due. No shard waits for a hand-over here, and
 what is left for the server to do is mostly this."""
 
 _LEAST_MB = 4
@@ -70,7 +70,7 @@ class OnDisk:
     def __init__(
         self, folder: Path, address: Address, sharding: Sharding, policy: Policy, *, kind: str, memory_mb: int
     ) -> None:
-        self.pause = _LOOK
+        self.pause = _PAUSE
         self._folder = folder
         self._address = address
         self._sharding = sharding
@@ -127,9 +127,9 @@ class OnDisk:
         """Whether half of the lock's time has passed without a renewal."""
         return self._lock.is_fading
 
-    def open_store(self, number: int, look: ClusterState | None, clock: Callable[[], float]) -> DiskShard:
+    def open_store(self, number: int, cluster: ClusterState | None, clock: Callable[[], float]) -> DiskShard:
         """Open the store of a shard, unless others have seen more of it than it holds."""
-        last = look.states.get(number) if look is not None else None
+        last = cluster.states.get(number) if cluster is not None else None
         seen = number_of(last.head) if last is not None else 0
         job = shard_folder(self._folder, number)
         is_lost = self._homes.anew.get(number) == seen
@@ -141,7 +141,7 @@ class OnDisk:
         store = DiskShard(store_folder(job), self._kind, memory_mb=self._memory_mb)
         try:
             if is_lost and store.number == 0:
-                self._begin_anew(number, store, seen, clock(), look.workers if look is not None else ())
+                self._begin_anew(number, store, seen, clock(), cluster.workers if cluster is not None else ())
             elif store.number < seen:
                 raise StorageError(
                     f"Shard {number} in {job} is as of its commit {store.number:,}, and others have seen number {seen:,}: it is an "

@@ -27,7 +27,7 @@ class ShardPlaces(Protocol):
 
     Attributes:
         registry: This worker's way to the server; whoever uses it closes it.
-        pause: Seconds between looks at the other workers.
+        pause: Seconds between exchanges with the other workers.
         own: The shards that this worker has, which no other may open; ``None`` if any worker may open any.
     """
 
@@ -45,8 +45,8 @@ class ShardPlaces(Protocol):
         """Whether that may soon be so, so that nothing new should be begun in any shard."""
         ...
 
-    def open_store(self, number: int, look: ClusterState | None, clock: Callable[[], float]) -> ShardStore:
-        """Open the store of a shard, in a thread; *look* is the last one.
+    def open_store(self, number: int, cluster: ClusterState | None, clock: Callable[[], float]) -> ShardStore:
+        """Open the store of a shard, in a thread; *cluster* is what the last exchange read.
 
         Raises:
             InUseError: If another worker has it open.
@@ -82,7 +82,7 @@ class OnServer:
         StorageError: If the server cannot be reached, or the folder is of another job.
     """
 
-    pause = 0.2  # what a hand-over takes; a look takes the server some tens of microseconds
+    pause = 0.2  # what a hand-over takes; an exchange takes the server some tens of microseconds
     own: Sequence[int] | None = None
     failure: StorageError | None = None
     is_fading = False  # each shard has a lock of its own
@@ -96,9 +96,9 @@ class OnServer:
         self._writer = GroupWriter(address)
         self.registry = WorkerRegistry(address, shards)
 
-    def open_store(self, number: int, look: ClusterState | None, clock: Callable[[], float]) -> ShardStore:
+    def open_store(self, number: int, cluster: ClusterState | None, clock: Callable[[], float]) -> ShardStore:
         """Open the store of a shard, if no other worker has it open."""
-        del look, clock
+        del cluster, clock
         return open_store_at(self._address.of_shard(number), is_one_of_many=True)
 
     def write(self, batches: Sequence[tuple[Store, Batch]]) -> Sequence[Exception | None]:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from .place import ControlStore, Place
 
-_LOOK = 0.5
-"""Seconds between looks: a change is in force within a second."""
+_POLL = 0.5
+"""Seconds between polls: a change is in force within a second."""
 
 
 def read_control(place: Place) -> Control:
@@ -118,7 +118,7 @@ class ControlWatch:
         self._thread.start()
 
     def _keep_looking(self) -> None:
-        while not self._ended.wait(_LOOK):
+        while not self._ended.wait(_POLL):
             try:
                 data = self._kept.read()
             except StorageError:  # the crawl notices by itself if the folder or the server is gone

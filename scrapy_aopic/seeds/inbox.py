@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_LOOK = 1.0
-"""Seconds between looks into the folder."""
+_POLL = 1.0
+"""Seconds between polls of the folder."""
 
 ROWS_A_TURN = 200
 """Rows at a time: some 30 ms of the event loop."""
@@ -71,7 +71,7 @@ class Inbox:
         self._to_remove: dict[str, bool] = {}
         self._removed: list[str] = []
         self._syncing: Future[object] | None = None
-        self._look_at = 0.0
+        self._polls_at = 0.0
         self.turn_at = 0.0
         # Removed just before a crash, or at the end of a run.
         self._removed = [name for name in self._offsets.names if not (self._folder / name).exists()]
@@ -96,8 +96,8 @@ class Inbox:
     def turn(self, now: float) -> int:
         """Take up some rows unless it is too soon, and return how many; *now* is in seconds of any clock."""
         self._tidy()
-        if self._file is None and now >= self._look_at:
-            self._look_at = now + _LOOK
+        if self._file is None and now >= self._polls_at:
+            self._polls_at = now + _POLL
             self._open_next()
         if self._file is None or now < self.turn_at:
             return 0

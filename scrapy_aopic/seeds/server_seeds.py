@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 
     from scrapy_aopic.storage import Address
 
-_LOOK = 1.0
-"""Seconds between looks at which lists wait."""
+_POLL = 1.0
+"""Seconds between polls of the lists that wait."""
 
 
 class ServerSeeds:
     """The lists that wait at *address*, brought to *folder* now and from time to time, by a thread, until it is closed.
 
     Attributes:
-        looks: Whether to look every second; if not, the caller names the lists that wait (:meth:`heard_of`).
+        polls: Whether to look every second; if not, the caller names the lists that wait (:meth:`heard_of`).
 
     Raises:
         StorageError: If the server cannot be reached, or the folder cannot be written.
     """
 
     def __init__(self, address: Address, folder: Path) -> None:
-        self.looks = True
+        self.polls = True
         self._folder = folder
         self._server = ServerLists(address)
         self._using = threading.Lock()
@@ -48,8 +48,8 @@ class ServerSeeds:
         threading.Thread(target=self._keep_looking, name="aopic-seeds", daemon=True).start()
 
     def _keep_looking(self) -> None:
-        while not self._ended.wait(_LOOK):
-            if not (self.looks or self._heard):
+        while not self._ended.wait(_POLL):
+            if not (self.polls or self._heard):
                 continue
             self._heard = False
             with suppress(StorageError):  # the crawl itself notices a server that is gone

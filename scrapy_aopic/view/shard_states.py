@@ -39,29 +39,29 @@ class ShardStates(NamedTuple):
     Attributes:
         address: Where the job is.
         sharding: How the job is cut.
-        look: Their states, and the workers that are alive.
+        cluster: Their states, and the workers that are alive.
     """
 
     address: Address
     sharding: Sharding
-    look: ClusterState
+    cluster: ClusterState
 
     def workers(self) -> list[str]:
         """The worker of each shard; empty for one that no worker has."""
         named = self._named()
         found = []
         for number in range(self.sharding.shards):
-            state = self.look.states.get(number)
+            state = self.cluster.states.get(number)
             owner = named.get(state.worker, "a worker that has died") if state is not None else "a worker"
-            found.append(owner if self.look.is_owned[number] else "")
+            found.append(owner if self.cluster.is_owned[number] else "")
         return found
 
     def _named(self) -> dict[str, str]:
-        return {token: f"{worker['host']}:{worker['pid']}" for token, worker in self.look.workers.items()}
+        return {token: f"{worker['host']}:{worker['pid']}" for token, worker in self.cluster.workers.items()}
 
     def rows(self) -> list[ShardRow]:
         """The shards, with their figures as of their last commits."""
-        states = self.look.states
+        states = self.cluster.states
         sent, got = (
             {number: getattr(state, name) for number, state in states.items()} for name in ("sent", "got")
         )
@@ -91,9 +91,9 @@ class ShardStates(NamedTuple):
             WorkerRow(
                 worker=named[token],
                 shards=crawled.count(named[token]),
-                seconds=round(self.look.now - worker["since"]),
+                seconds=round(self.cluster.now - worker["since"]),
             )
-            for token, worker in self.look.workers.items()
+            for token, worker in self.cluster.workers.items()
         ]
 
 
@@ -106,7 +106,7 @@ def read_states(job: Place) -> ShardStates | None:
     if not isinstance(job, ServerPlace) or (sharding := job.read_sharding()) is None:
         return None
     with closing(registry_of(job.address, sharding)) as registry:
-        return ShardStates(job.address, sharding, registry.look({}, joins=False))
+        return ShardStates(job.address, sharding, registry.read({}, joins=False))
 
 
 def letters_on_the_way(
@@ -147,7 +147,7 @@ def shard_figures(
 
 def with_states(stored: Snapshot, states: ShardStates) -> Snapshot:
     """The snapshot *stored* of the stores, with who crawls the shards, and all else that is newer in *states*."""
-    rows, look = states.rows(), states.look
+    rows, cluster = states.rows(), states.cluster
     pages = PageCounts(
         known=sum(row.queued + row.visited + row.failed for row in rows),
         queued=sum(row.queued for row in rows),
@@ -155,10 +155,10 @@ def with_states(stored: Snapshot, states: ShardStates) -> Snapshot:
         failed=sum(row.failed for row in rows),
         dead=stored.pages.dead,
     )
-    sums = [Sums(*state.sums) for state in look.states.values()]
+    sums = [Sums(*state.sums) for state in cluster.states.values()]
     return replace(
         stored,
-        at=look.now,
+        at=cluster.now,
         pages=pages,
         forecast=forecast(pages, stored.rate),
         hosts=replace(stored.hosts, known=sum(row.hosts for row in rows)),
@@ -170,8 +170,8 @@ def with_states(stored: Snapshot, states: ShardStates) -> Snapshot:
         ),
         shards=shard_figures(
             rows,
-            sent=sum(last for state in look.states.values() for last in state.sent.values()),
-            is_quiet=look.is_quiet,
+            sent=sum(last for state in cluster.states.values() for last in state.sent.values()),
+            is_quiet=cluster.is_quiet,
             workers=states.worker_rows(),
         ),
     )
@@ -187,7 +187,7 @@ def with_workers(stored: Snapshot, states: ShardStates) -> Snapshot:
     return replace(
         stored,
         shards=shard_figures(
-            each, sent=shards.sent or 0, is_quiet=states.look.is_quiet, workers=states.worker_rows()
+            each, sent=shards.sent or 0, is_quiet=states.cluster.is_quiet, workers=states.worker_rows()
         ),
     )
 

@@ -116,7 +116,7 @@ def test_a_turn_is_one_request_and_a_bundle_for_each_home(server, monkeypatch: p
         closing(ServerLock(where, Keys(where), task="crawl")) as lock,
         closing(WorkerRegistry(address, SHARDS, InHomes(address, SHARDS, lock, "a"))) as registry,
     ):
-        registry.look(mine)
+        registry.read(mine)
         exchange = registry._connection._exchange
         monkeypatch.setattr(
             registry._connection,
@@ -134,9 +134,9 @@ def test_a_turn_is_one_request_and_a_bundle_for_each_home(server, monkeypatch: p
             if to not in mine
         ]
         assert len(letters) > 30
-        look = registry.turn(states, letters, [], mine)
+        look = registry.exchange(states, letters, [], mine)
         assert len(look.states) == len(mine)
-        registry.look(mine)
+        registry.read(mine)
     assert len(requests) == 2, "one for each turn"
     assert requests[0].count(b"XADD") == 2
     assert all(len(each) <= 20 for each in requests), requests

@@ -91,9 +91,9 @@ def test_only_the_lease_that_was_taken_last_shows_anything(address: Address) -> 
         with pytest.raises(StorageError, match=r"home a\) is in use"):
             lock_of(address, "a")
         with closing(WorkerRegistry(address, 5, InHomes(address, 5, lock, "a"))) as registry:
-            registry.look({})  # to know who is where
+            registry.read({})  # to know who is where
             registry.post({0: state(7)}, [(4, PostedLetter(0, 1, b"x"))], [])
-            look = registry.look({0: 1})
+            look = registry.read({0: 1})
             assert (look.heads[0], look.is_owned) == ("token 7", [True, True, True, False, False])
             with redis.Redis.from_url(address.url) as client:
                 client.delete("{job}:ha:owner")  # its time has passed
@@ -103,7 +103,7 @@ def test_only_the_lease_that_was_taken_last_shows_anything(address: Address) -> 
             ):
                 registry.post({0: state(8)}, [(4, PostedLetter(0, 2, b"y"))], [])
     with closing(registry_of(address, CUT)) as registry:
-        assert registry.look({}, joins=False).heads[0] == "token 7"
+        assert registry.read({}, joins=False).heads[0] == "token 7"
         with pytest.raises(StorageError, match="Only a worker with a lock"):
             registry.post({0: state(9)}, [], [])
     assert [*read_traces(address, CUT, 0).letters.values()] == [[b"x"]]
@@ -114,11 +114,11 @@ def test_traces_of_a_lost_shard_are_what_others_have_heard(address: Address) -> 
     claim(address, CUT, "b", "m:/b", ())
     with closing(lock_of(address, "a")) as one, closing(lock_of(address, "b")) as other:
         with closing(WorkerRegistry(address, 5, InHomes(address, 5, one, "a"))) as registry:
-            registry.look({})
+            registry.read({})
             letters = [(3, PostedLetter(0, number, b"%d" % number)) for number in (2, 3, 5)]
             registry.post({0: state(7, sent={3: 50}, got={4: 40})}, letters, [])
         with closing(WorkerRegistry(address, 5, InHomes(address, 5, other, "b"))) as registry:
-            registry.look({})
+            registry.read({})
             registry.post({3: state(9, got={0: 30})}, [(0, PostedLetter(3, 1, b"z"))], [])
     traces = read_traces(address, CUT, 0)
     assert traces.got == {4: (1, 40)}
@@ -136,7 +136,7 @@ def test_who_may_have_heard_more_of_a_lost_shard_is_awaited(address: Address) ->
         closing(lock_of(address, "a")) as lock,
         closing(WorkerRegistry(address, 5, InHomes(address, 5, lock, "a"))) as registry,
     ):
-        registry.look({})
+        registry.read({})
         sent = {1: 50, 2: 50, 3: 50, 4: 50}  # letters 1 and 2 to each
         states = {other: state(7, got={0: 30}) for other in (1, 2, 3)}
         letters = [(3, PostedLetter(0, 2, b"x"))]

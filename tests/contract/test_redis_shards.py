@@ -91,29 +91,29 @@ def test_letters_come_once_to_who_has_opened_a_shard_and_again_to_the_next(addre
     with closing(WorkerRegistry(address, 2)) as one, closing(WorkerRegistry(address, 2)) as other:
         letters = [PostedLetter(0, number, b"text %d" % number) for number in (1, 2, 10)]
         one.post({0: state(sent={1: 10})}, [(1, letter) for letter in letters], [])
-        assert one.look({0: 1}).letters == {}
-        found = other.look({1: 1})
+        assert one.read({0: 1}).letters == {}
+        found = other.read({1: 1})
         assert found.letters == {1: letters}
         assert found.states == {0: state(sent={1: 10})}
-        assert other.look({1: 1}).letters == {1: []}, "they were brought"
-        assert other.look({1: 2}).letters == {1: letters}, "it was opened anew, and may have forgotten them"
+        assert other.read({1: 1}).letters == {1: []}, "they were brought"
+        assert other.read({1: 2}).letters == {1: letters}, "it was opened anew, and may have forgotten them"
         other.post({}, [], [(1, [(0, 1), (0, 2)])])
-        assert other.look({1: 3}).letters == {1: letters[2:]}
+        assert other.read({1: 3}).letters == {1: letters[2:]}
 
 
 @pytest.mark.slow
 def test_a_worker_that_says_nothing_is_taken_for_dead(address: Address) -> None:
     begin(address, Sharding(2, "list"), lambda: None)
     with closing(WorkerRegistry(address, 2)) as one, closing(WorkerRegistry(address, 2)) as other:
-        one.look({})
-        assert list(other.look({}).workers) == [one.token, other.token]
-        while one.token in other.look({}).workers:
+        one.read({})
+        assert list(other.read({}).workers) == [one.token, other.token]
+        while one.token in other.read({}).workers:
             pass
-        assert list(other.look({}).workers) == [other.token]
-        one.look({})
-        assert one.token in other.look({}).workers
+        assert list(other.read({}).workers) == [other.token]
+        one.read({})
+        assert one.token in other.read({}).workers
         one.leave()
-        assert one.token not in other.look({}).workers
+        assert one.token not in other.read({}).workers
 
 
 def test_what_is_pinned_ends_with_the_run_of_the_server(tmp_path) -> None:
@@ -124,7 +124,7 @@ def test_what_is_pinned_ends_with_the_run_of_the_server(tmp_path) -> None:
         link = connect(address)
         with closing(link), closing(WorkerRegistry(address, 2)) as registry:
             run = link.pin()
-            assert registry.look({}).run == registry.run == run
+            assert registry.read({}).run == registry.run == run
             with redis.Redis.from_url(server.url) as client:
                 client.client_kill_filter(_type="normal", skipme=True)
             assert link.ask((b"PING",)) == [b"PONG"], "a connection that broke is made again"
@@ -139,11 +139,11 @@ def test_what_is_pinned_ends_with_the_run_of_the_server(tmp_path) -> None:
                 with pytest.raises(LostError, match="was restarted"):
                     registry.post({0: state()}, [], [])
             registry.begin_anew()
-            assert registry.look({}).run == registry.run != run
+            assert registry.read({}).run == registry.run != run
             link.unpin()
             assert link.ask((b"PING",)) == [b"PONG"]
             store.close()
-            assert registry.look({}).is_owned == [False, False], "its lock is given back all the same"
+            assert registry.read({}).is_owned == [False, False], "its lock is given back all the same"
 
 
 def test_a_server_that_does_not_say_which_run_it_is_may_be_any(address: Address, server) -> None:
@@ -174,7 +174,7 @@ def test_a_letter_is_brought_again_if_the_connection_broke_before_it_was_read(
 
         monkeypatch.setattr(registry._connection, "ask", breaks)
         with pytest.raises(UnreachableError):
-            registry.look({1: 1})
+            registry.read({1: 1})
         monkeypatch.undo()
-        assert registry.look({1: 1}).letters == {1: [letter]}
-        assert registry.look({1: 1}).letters.get(1, []) == []
+        assert registry.read({1: 1}).letters == {1: [letter]}
+        assert registry.read({1: 1}).letters.get(1, []) == []

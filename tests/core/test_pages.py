@@ -32,9 +32,9 @@ def test_a_queue_row_without_its_page_is_said_to_need_a_repair():
         job.lease()
 
 
-def test_a_time_to_look_at_a_page_that_is_not_there_is_said_to_need_a_repair():
+def test_a_time_at_which_a_page_wakes_that_is_not_there_is_said_to_need_a_repair():
     job = without(Family.PAGES, A.key, recrawl=Recrawl(min_interval=1.0))
-    with pytest.raises(StorageError, match=f"a look row for page {A.key.hex()}, but no such page: {MENDS}"):
+    with pytest.raises(StorageError, match=f"a wake row for page {A.key.hex()}, but no such page: {MENDS}"):
         job.lease()
 
 

@@ -9,7 +9,7 @@ that changes faster than it can be followed, both count for less.
 * :mod:`.rates`: learns D from what the visits find; its uncertainty matters as much as its mean, so D is a distribution,
   and phi its mean over it
 * :mod:`.worth`: multiplies
-* :mod:`.looks`: when the priority is computed again: each time S has grown by half, at instants that the store remembers
+* :mod:`.wake_times`: when a page wakes, to have its priority computed again: each time S has grown by half, at instants that the store remembers
 * :mod:`.due`: pages whose priority was computed wait until a visit is paid for; the frontier has them from then on
 * :mod:`.revisits`: does the computing and the letting in
 * :mod:`.intervals`: how often

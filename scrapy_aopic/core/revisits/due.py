@@ -28,7 +28,7 @@ FOREMOST = OVERDUE - 1
 """Number of the best of the other queues."""
 
 _MAX_DUE = 100_000
-"""Pages that are due or overdue, each: the better half stays when there are more, the others wait for their next look."""
+"""Pages that are due or overdue, each: the better half stays when there are more, the others wait until they wake again."""
 
 _MAX_TOKENS = 100.0
 """Revisits that can be paid for in advance, while no page is due."""
@@ -65,7 +65,7 @@ class DuePages:
         if own.add(key, queue, visited_at):
             self._index.put(DUE + key, pack((queue, visited_at)))
         if len(own) > _MAX_DUE:
-            for worse in own.trim(_MAX_DUE // 2):  # until their next looks
+            for worse in own.trim(_MAX_DUE // 2):  # until they wake again
                 self._index.delete(DUE + worse)
 
     def remove(self, key: bytes) -> None:

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
     from .rates import Rates
 
-_FIRST_LOOK = 0.25
+_FIRST_WAKE = 0.25
 """Part of a page's last interval after which its priority is first looked at: it may change faster than it seemed to."""
 
-_NEXT_LOOK = 1.5
+_NEXT_WAKE = 1.5
 """Factor between the times since the last visit at which the priority is looked at: phi grows by half at most between."""
 
 _FIRST = 1 << 62
@@ -61,11 +61,11 @@ class Recrawl:
         """Whether the longest interval of *page*, which was visited, is over."""
         return now - page.visited_at >= self.max_interval
 
-    def first_look(self, interval: float) -> float:
+    def first_wake(self, interval: float) -> float:
         """Seconds after a visit at which to look at a page that was visited *interval* seconds after the last one."""
-        return max(min(interval * _FIRST_LOOK, self.max_interval), self.min_interval)
+        return max(min(interval * _FIRST_WAKE, self.max_interval), self.min_interval)
 
-    def next_look(self, passed: float) -> float:
+    def next_wake(self, passed: float) -> float:
         """Seconds after a visit at which to look at a page again, *passed* seconds after it."""
-        later = max(passed * _NEXT_LOOK, self.min_interval)
+        later = max(passed * _NEXT_WAKE, self.min_interval)
         return min(later, self.max_interval) if passed < self.max_interval else later

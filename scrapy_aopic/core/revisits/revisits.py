@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from .due import DuePages
     from .intervals import Recrawl
-    from .looks import Looks
     from .rates import Rates, Version
+    from .wake_times import WakeTimes
 
 
 class Revisits:
@@ -35,7 +35,7 @@ class Revisits:
         policy_of: Callable[[bytes], Recrawl],
         *,
         rates: Rates,
-        looks: Looks,
+        wake_times: WakeTimes,
         due: DuePages,
         pages: Pages,
         frontier: Frontier,
@@ -43,7 +43,7 @@ class Revisits:
         self.policy = policy
         self._policy_of = policy_of
         self.rates = rates
-        self._looks = looks
+        self._wake_times = wake_times
         self._due = due
         self._pages = pages
         self._frontier = frontier
@@ -55,17 +55,17 @@ class Revisits:
         known = page.changes
         interval = now - known.seen_at if known is not None and not version.is_missing else 0.0
         changes = self.rates.learn(known, version, now)
-        self._pages.learn(key, page, changes, now + self._policy_of(key).first_look(interval))
+        self._pages.learn(key, page, changes, now + self._policy_of(key).first_wake(interval))
 
     def when(self) -> float:
-        """Instant of the next look; infinite if there is none."""
-        return self._looks.when() if self.policy is not None else inf
+        """Instant at which the next page wakes; infinite if there is none."""
+        return self._wake_times.when() if self.policy is not None else inf
 
     def step(self, now: float) -> bool:
         """Look at the pages whose time has come, and let in the best that are due and paid for; returns whether any is."""
         if self.policy is None:
             return False
-        self._look(now)
+        self._wake(now)
         is_any = False
         while (key := self._due.best()) is not None:
             self._pages.queue_again(key, now)
@@ -84,10 +84,10 @@ class Revisits:
         if self.policy is not None and self._frontier.is_free(host):
             self._due.freed(host)
 
-    def _look(self, now: float) -> None:
-        keys = self._looks.due(now)
+    def _wake(self, now: float) -> None:
+        keys = self._wake_times.due(now)
         self._frontier.preload({key[:HOST_BYTES] for key in keys})
-        for key, page in self._pages.expect_many(keys, "a look row"):
+        for key, page in self._pages.expect_many(keys, "a wake row"):
             passed = now - page.visited_at
-            again_at = page.visited_at + self._policy_of(key).next_look(passed)
-            self._pages.looked_at(key, page, again_at, now)
+            again_at = page.visited_at + self._policy_of(key).next_wake(passed)
+            self._pages.sleep_until(key, page, again_at, now)

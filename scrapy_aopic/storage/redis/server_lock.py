@@ -52,8 +52,8 @@ class InUseError(StorageError):
     """Another process has the store open."""
 
 
-_LOOK = 0.2
-"""Seconds between looks at the lock of another."""
+_POLL = 0.2
+"""Seconds between polls of the lock of another."""
 
 _ATTEMPTS = 20
 """Times that a renewal is tried while commits change the head."""
@@ -132,7 +132,7 @@ class ServerLock:
                     {"store": self._address, "left": left / 1000},
                 )
             before = owner, left
-            time.sleep(min(_LOOK, left / 1000 + 0.001))
+            time.sleep(min(_POLL, left / 1000 + 0.001))
 
     def _in_use(self, data: bytes) -> InUseError:
         try:

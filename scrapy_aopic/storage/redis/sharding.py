@@ -25,8 +25,8 @@ _MADE = "made"
 _BEGIN = 60.0
 """Seconds that a process may take to make a job, with the seeds that it starts from; then another one may try."""
 
-_LOOK = 0.1
-"""Seconds between looks at whether another process has made the job."""
+_POLL = 0.1
+"""Seconds until it is asked again whether another process has made the job."""
 
 
 class Sharding(NamedTuple):
@@ -111,7 +111,7 @@ def begin(
                     break
                 connection.ask((b"DEL", beginning))  # another process has made it since it was looked for
                 return False
-            time.sleep(_LOOK)
+            time.sleep(_POLL)
         try:
             prepare()
             connection.transact(

@@ -4,7 +4,7 @@
    damage one: letters and states are copies of what a commit holds, posted after that commit has landed, and the server
    logs them after it. So whatever the server loses, a letter never outlives the commit that wrote it.
 2. A process that crawls, a *worker*, is alive if it has reported within the lock timeout, by the server's clock.
-3. The *state* of a shard has the figures of its last commit, and names that commit. One look returns the states and heads of
+3. The *state* of a shard has the figures of its last commit, and names that commit. One exchange returns the states and heads of
    all shards as of one moment.
 """
 
@@ -72,7 +72,7 @@ class ShardState(NamedTuple):
 
 
 _SHOWN = 7
-"""Fields of a state that every look reads."""
+"""Fields of a state that every exchange reads."""
 
 
 @dataclass(slots=True)
@@ -268,11 +268,11 @@ class WorkerRegistry:
         self._instant = instant, received_at
         return instant, sent_at, received_at
 
-    def look(self, own: Mapping[int, int], *, joins: bool = True) -> ClusterState:
-        """All shards, with the letters to those in *own* that were not brought before; see :meth:`turn`."""
-        return self.turn({}, (), (), own, joins=joins)
+    def read(self, own: Mapping[int, int], *, joins: bool = True) -> ClusterState:
+        """All shards, with the letters to those in *own* that were not brought before; see :meth:`exchange`."""
+        return self.exchange({}, (), (), own, joins=joins)
 
-    def turn(
+    def exchange(
         self,
         states: Mapping[int, ShardState],
         letters: Iterable[tuple[int, PostedLetter]],
@@ -378,7 +378,7 @@ class WorkerRegistry:
         return alive
 
     def _read_states(self, states: Mapping[bytes, bytes]) -> dict[int, ShardState]:
-        """The states of all shards; most are as they were at the last look."""
+        """The states of all shards; most are as they were in the last reply."""
         known = self._states
         self._states = {
             number: known[number]

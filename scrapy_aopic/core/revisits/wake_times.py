@@ -1,4 +1,4 @@
-"""When the priority of each visited page is looked at again.
+"""When each visited page wakes, which is when its priority is computed again.
 
 Rule: in the store, a page that may be revisited has one row that says when; ``Page.changes.wakes_at`` repeats it.
 The first rows are kept in memory, in a sorted list.
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.tables import RowTable
 
 _AT_ONCE = 100
-"""Looks in one step, so that a step takes milliseconds even after a long pause."""
+"""Pages that wake in one step, so that a step takes milliseconds even after a long pause."""
 
 _IN_MEMORY = 1000
 """Rows read from the store at once; up to twice as many are kept."""
 
 
-class Looks:
-    """Pages by the times at which they are looked at.
+class WakeTimes:
+    """Pages by the times at which they wake.
 
     Args:
         index: Their rows in the store.
@@ -37,7 +37,7 @@ class Looks:
         self._is_whole = False  # whether these are all
 
     def move(self, key: bytes, changes: Changes | None, instant: float) -> Changes:
-        """Look at the page under *key*, with these *changes*, at *instant* (at no time if it is 0), and no more when they say.
+        """Let the page under *key*, with these *changes*, wake at *instant* (never if it is 0), and no more when they say.
 
         Returns:
             The changes, which say *instant* now.
@@ -47,7 +47,7 @@ class Looks:
         """
         if changes is None:
             raise StorageError(
-                f"page {key.hex()} is to be looked at, but nothing is known of its changes: 'scrapy aopic repair' mends "
+                f"page {key.hex()} is to wake, but nothing is known of its changes: 'scrapy aopic repair' mends "
                 "the job"
             )
         first = self._first
@@ -70,21 +70,21 @@ class Looks:
         return changes
 
     def when(self) -> float:
-        """Instant of the next look; infinite if there is none."""
+        """Instant at which the next page wakes; infinite if none does."""
         if not self._first and not self._is_whole:
             rows, self._is_whole = self._index.first(WAKES, _IN_MEMORY)
             self._first = [row for row, _ in rows]
         return _instant(self._first[0]) if self._first else math.inf
 
     def due(self, now: float) -> list[bytes]:
-        """Keys of some pages to look at; the caller sets their next time."""
+        """Keys of some pages that wake by *now*; the caller sets their next time."""
         if self.when() > now:
             return []
         return [row[9:] for row in self._first[:_AT_ONCE] if _instant(row) <= now]
 
 
 def wake_row(instant: float, key: bytes) -> bytes:
-    """Row that says that the page under *key* is looked at at *instant*."""
+    """Row that says that the page under *key* wakes at *instant*."""
     return WAKES + int(instant * 1000).to_bytes(8, "big") + key
 
 
