@@ -36,8 +36,8 @@ from typing import NamedTuple
 
 import edits
 
-from scrapy_aopic.copies.backup import backup
-from scrapy_aopic.copies.repair import repair
+from scrapy_aopic.copies.backing_up import backup
+from scrapy_aopic.copies.repairing import repair
 from scrapy_aopic.core.api import Findings, Lease
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.crawl import Crawl

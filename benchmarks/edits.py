@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from scrapy_aopic.copies.repair import repair_rows
+from scrapy_aopic.copies.repairing import repair_rows
 from scrapy_aopic.core.api import Findings, Lease
 from scrapy_aopic.core.counters import Counters
 from scrapy_aopic.core.crawl import Crawl

@@ -62,11 +62,11 @@ from tqdm import tqdm
 
 import scrapy_aopic
 from scrapy_aopic.addon import Addon
-from scrapy_aopic.copies.backup import backup
+from scrapy_aopic.copies.backing_up import backup
 from scrapy_aopic.core.audit import audit as audit_store
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.job import open_shard
-from scrapy_aopic.job.commit_thread import Commits
+from scrapy_aopic.job.commit_thread import ShardCommits
 from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.scheduler import Scheduler
@@ -166,7 +166,7 @@ WITNESS: list[int] = []
 """Descriptor of the file of this process's witness."""
 
 
-class WitnessedCommits(Commits):
+class WitnessedCommits(ShardCommits):
     """Says when a commit is taken and when it has landed."""
 
     def take(self, *, is_clean: bool = False) -> None:
@@ -198,7 +198,7 @@ class WitnessedScheduler(Scheduler):
 
 
 def crawl(folder: Path, start: str, settings: dict[str, Any], witness: Path) -> None:
-    open_shard.Commits = WitnessedCommits  # type: ignore[attr-defined]
+    open_shard.ShardCommits = WitnessedCommits  # type: ignore[attr-defined]
     WITNESS.append(os.open(witness, os.O_WRONLY | os.O_APPEND | os.O_CREAT))
     process = CrawlerProcess(
         {

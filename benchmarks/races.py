@@ -38,8 +38,8 @@ from scrapy.crawler import CrawlerProcess
 from tqdm import tqdm
 
 from scrapy_aopic.addon import Addon
-from scrapy_aopic.copies import backup as backups
-from scrapy_aopic.copies import repair as repairs
+from scrapy_aopic.copies import backing_up as backups
+from scrapy_aopic.copies import repairing as repairs
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.exceptions import AopicError
 from scrapy_aopic.job.job import Job

@@ -50,7 +50,7 @@ from tqdm import tqdm
 
 from scrapy_aopic.lab.comparison import draw_seed_sets, gather, policy_of
 from scrapy_aopic.lab.graphs import Graph, load_graph, pagerank
-from scrapy_aopic.lab.planted import CHILDREN, DIRECTORIES, PAGES, Planted, Trap, plant
+from scrapy_aopic.lab.planted import CHILDREN, DIRECTORIES, PAGES, Planted, PlantedTrap, plant
 from scrapy_aopic.lab.results import half_width
 from scrapy_aopic.lab.simulation import Simulation
 from scrapy_aopic.lab.url_order import UrlOrder
@@ -84,7 +84,7 @@ class Experiment:
         self._rng = rng
         self._normalise = normalise
 
-    def crawl(self, order: str, number: int, trap: Trap | None) -> tuple[float, float]:
+    def crawl(self, order: str, number: int, trap: PlantedTrap | None) -> tuple[float, float]:
         """Crawl from a set of seeds; returns the part of fetches that the trap took, and the mean of what was gathered."""
         graph, seeds = self.graph, self.seed_sets[number]
         reachable = np.flatnonzero(graph.reachable(seeds))
@@ -115,12 +115,12 @@ class Experiment:
             if each < real or not normalise(planted.url_of(each)).reason
         ]
 
-    def run(self, orders: list[str], traps: list[Trap]) -> Iterator[dict[str, Any]]:
+    def run(self, orders: list[str], traps: list[PlantedTrap]) -> Iterator[dict[str, Any]]:
         """All crawls; yields a row of the table for each order without a trap, and then for each trap."""
         sets = range(len(self.seed_sets))
         with tqdm(total=len(orders) * (1 + len(traps)) * len(sets), unit="crawls", disable=None) as bar:
 
-            def crawl(order: str, number: int, trap: Trap | None) -> tuple[float, float]:
+            def crawl(order: str, number: int, trap: PlantedTrap | None) -> tuple[float, float]:
                 result = self.crawl(order, number, trap)
                 bar.update()
                 return result
@@ -201,7 +201,7 @@ def crawl_beside(case: Beside, order: str, fetches: int) -> tuple[float, float, 
     graph, seeds, entry = honest_web(case.start)
     n = len(graph)
     entries = [(entry + step * SITE_PAGES) % n for step in range(case.entries)]
-    planted = Planted(graph, Trap(case.kind, case.hosts, case.entries), entries, case.size)
+    planted = Planted(graph, PlantedTrap(case.kind, case.hosts, case.entries), entries, case.size)
     policy = policy_of(
         {"AOPIC_DOMAIN_BUDGET": 0} if order == NO_BUDGET else {}, "aopic" if order == NO_BUDGET else order
     )
@@ -428,7 +428,7 @@ def print_tables(graph: Graph, rows: list[dict[str, Any]], seed_sets: list[list[
         change = [with_it - without for with_it, without in zip(row["mean"], clean, strict=True)]
         taken = row["taken"]
         print(
-            f"| {row['order']} | {Trap(**row['trap'])} | {np.mean(taken):.4f}{spread(taken)} | {max(taken):.4f} "
+            f"| {row['order']} | {PlantedTrap(**row['trap'])} | {np.mean(taken):.4f}{spread(taken)} | {max(taken):.4f} "
             f"| {np.mean(change):+.4f}{spread(change)} |"
         )
 
@@ -506,7 +506,7 @@ def main() -> int:
         parser.error("--url-rules needs --urls")
     experiment = Experiment(graph, seed_sets, args.rng, Normaliser() if args.url_rules else None)
     cases = product(args.kinds, args.on, args.entries, args.directories, [args.links_back])
-    rows = list(experiment.run(args.orders, [Trap(*each) for each in cases]))
+    rows = list(experiment.run(args.orders, [PlantedTrap(*each) for each in cases]))
     print_tables(graph, rows, seed_sets)
     if args.json is not None:
         args.json.write_text(json.dumps({"graph": graph.name, "seed_sets": seed_sets, "rows": rows}) + "\n")

@@ -35,7 +35,7 @@ from .session.session import Session, has_session
 from .session.visit import Visit
 from .settings import read
 from .version import __version__
-from .web.warc import Bodies, WarcFile
+from .web.warc import FirstRecords, WarcFile
 
 logger = logging.getLogger(__name__)
 
@@ -151,7 +151,7 @@ class PagesPipeline:
         self._crawler = crawler
         self._template = template
         self._max_bytes = max_bytes
-        self._bodies = Bodies()
+        self._bodies = FirstRecords()
         self._ended: list[int] = []  # descriptors of full files that the disk may not have
         self._path: Path | None = None
         self._file: WarcFile | None = None

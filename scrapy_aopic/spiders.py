@@ -261,7 +261,7 @@ class _Options:
     fields: tuple[str, ...]
 
 
-class _Bounded(Links):
+class _BoundedLinks(Links):
     """Those links of a page that lead to the web, and stay in an area, or lead out of it.
 
     Attributes:
@@ -543,7 +543,7 @@ class BroadSpider(Spider):
         if area is not None and _is_led_out(response, area):
             return None
         deny = (*_patterns(options.pop("deny", ())), *own.deny)
-        links = _Bounded(response, **{"allow": own.allow, **options}, deny=deny)
+        links = _BoundedLinks(response, **{"allow": own.allow, **options}, deny=deny)
         links.area = area
         return links
 

@@ -157,7 +157,7 @@ ASKS_FOR_THE_KIND_OF_A_PLACE = {
     "commands/crawl.py",
     "commands/move.py",
     "commands/restore.py",
-    "copies/repair.py",
+    "copies/repairing.py",
     "view/auditing.py",
     "view/shard_states.py",
 }

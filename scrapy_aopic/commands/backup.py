@@ -23,7 +23,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(opts: argparse.Namespace, _: BaseSettings) -> int:
-    from scrapy_aopic.copies.backup import backup
+    from scrapy_aopic.copies.backing_up import backup
 
     write(f"{backup(opts.jobdir, opts.dest, progress=True):,} rows copied to {opts.dest}.")
     return 0

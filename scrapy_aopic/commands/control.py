@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
 
-    from scrapy_aopic.core.control import Control
+    from scrapy_aopic.core.operator_control import Control
 
 MEANING = (
     "Pause a crawl, leave hosts or domains alone, slow them down, or limit the whole crawl. In force within a second or two, "
@@ -53,7 +53,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(opts: argparse.Namespace, _: BaseSettings) -> int:
-    from scrapy_aopic.core.control import Control
+    from scrapy_aopic.core.operator_control import Control
     from scrapy_aopic.place.stored_control import (
         change_control,
         control_sentences,
@@ -85,7 +85,7 @@ def run(opts: argparse.Namespace, _: BaseSettings) -> int:
 
 def _names(opts: argparse.Namespace) -> list[str]:
     """Names that the action is about; a file with names, one a line, stands for these."""
-    from scrapy_aopic.core.control import checked_name
+    from scrapy_aopic.core.operator_control import checked_name
     from scrapy_aopic.exceptions import SettingError
     from scrapy_aopic.settings.parse import Reason, each_listed
 
@@ -116,7 +116,7 @@ def _unmet(opts: argparse.Namespace, names: list[str]) -> list[str]:
 
 def _change(opts: argparse.Namespace, names: list[str]) -> Callable[[Control], Control]:
     """The change that the action makes to the control settings."""
-    from scrapy_aopic.core.control import Control
+    from scrapy_aopic.core.operator_control import Control
 
     now = datetime.now(timezone.utc).timestamp()
     match opts.action:

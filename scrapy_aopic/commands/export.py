@@ -52,7 +52,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(opts: argparse.Namespace, _: BaseSettings) -> int:
     from scrapy_aopic.exceptions import ExchangeError
-    from scrapy_aopic.view.export import check_export, export_links, export_pages
+    from scrapy_aopic.view.exporting import check_export, export_links, export_pages
     from scrapy_aopic.view.job_view import open_view
 
     if not (opts.pages or opts.links):

@@ -21,7 +21,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(opts: argparse.Namespace, _: BaseSettings) -> int:
-    from scrapy_aopic.copies.repair import repair
+    from scrapy_aopic.copies.repairing import repair
     from scrapy_aopic.view.text_report import format_repair
 
     found = repair(opts.jobdir, progress=True)

@@ -27,7 +27,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
-    from scrapy_aopic.copies.restore import restore
+    from scrapy_aopic.copies.restoring import restore
     from scrapy_aopic.place.server_place import ServerPlace
 
     if not isinstance(opts.target, ServerPlace):  # a folder can only be copied to another one

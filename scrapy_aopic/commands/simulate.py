@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.policy import Policy
     from scrapy_aopic.lab.comparison import Run, Setup
     from scrapy_aopic.lab.graphs import Graph
-    from scrapy_aopic.lab.planted import Trap
+    from scrapy_aopic.lab.planted import PlantedTrap
     from scrapy_aopic.lab.workers import Sharing
 
 MEANING = (
@@ -256,8 +256,8 @@ def _sharing(opts: argparse.Namespace, orders: list[str], given: dict[str, Any])
     }
 
 
-def _traps(opts: argparse.Namespace) -> list[Trap]:
-    from scrapy_aopic.lab.planted import CHILDREN, DIRECTORIES, PAGES, Trap
+def _traps(opts: argparse.Namespace) -> list[PlantedTrap]:
+    from scrapy_aopic.lab.planted import CHILDREN, DIRECTORIES, PAGES, PlantedTrap
 
     for option, value, known in (
         *(("--trap", kind, CHILDREN) for kind in opts.trap or ()),
@@ -267,7 +267,7 @@ def _traps(opts: argparse.Namespace) -> list[Trap]:
         if value not in known:
             raise UsageError(f"{option} ({value}) must be one of {', '.join(known)}")
     how = (opts.trap_on, opts.entries, opts.trap_directories, opts.trap_links_back)
-    return [Trap(kind, *how) for kind in dict.fromkeys(opts.trap or ())]
+    return [PlantedTrap(kind, *how) for kind in dict.fromkeys(opts.trap or ())]
 
 
 def _setup(opts: argparse.Namespace, given: dict[str, Any], sharing: dict[str, Sharing]) -> Setup:

@@ -3,7 +3,7 @@
 Rule 1: the locks of the folders, on the server and on the disk, are taken first, so no worker uses them, and one that was taken for dead can
 show nothing any more.
 
-Rule 2: a shard is copied as a whole (:mod:`.backup`), then the server is told, then the old one is removed. The server's
+Rule 2: a shard is copied as a whole (:mod:`.backing_up`), then the server is told, then the old one is removed. The server's
 word counts: whatever lies in a folder that is not the home is no shard of the job any more, or not yet. So the command may
 be stopped at any moment, and be given again.
 
@@ -27,7 +27,7 @@ from scrapy_aopic.storage.redis.keys import Keys
 from scrapy_aopic.storage.redis.server_lock import ServerLock
 from scrapy_aopic.storage.redis.sharding import read_sharding
 
-from .backup import backup
+from .backing_up import backup
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

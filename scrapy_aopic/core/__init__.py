@@ -9,7 +9,7 @@ What a caller does:
 * :mod:`.crawl`: one crawl on one store, which answers those calls through the owners below
 * :mod:`.policy`: how a crawl spends cash and treats hosts, as one frozen value
 * :mod:`.host_rules`: options of single hosts
-* :mod:`.control`: an operator's orders: pause, block, slow down
+* :mod:`.operator_control`: an operator's orders: pause, block, slow down
 
 Cash:
 

@@ -1,7 +1,7 @@
 """Options of single hosts, and the rules that give them.
 
 A rule is written for a *name* or for a *pattern*. A name stands for the host of that name and for all hosts below it, as in
-:mod:`.control`; a pattern has ``*``, ``?`` or ``[...]``, as file names do. Several rules may hold for a host. Each option then
+:mod:`.operator_control`; a pattern has ``*``, ``?`` or ``[...]``, as file names do. Several rules may hold for a host. Each option then
 comes from the first of these that has it:
 
 1. the rule of the host's own name, that of the nearest name above it, and so on;

@@ -10,12 +10,12 @@ that says what they are the index of:
 ======  ==========================================================================  ======================
 letter  key                                                                         written by
 ======  ==========================================================================  ======================
-``A``   host: active, in memory                                                     ``frontier.hosts``
-``F``   ``\\0`` rank host: shelved and in time                                       ``frontier.hosts``
-..      ``\\1`` domain rank host: shelved, its domain is over its budget             ``frontier.hosts``
-..      ``\\2`` domain rank host: shelved, a link to the domain is over its budget   ``frontier.hosts``
-``P``   milliseconds host: parked until then                                        ``frontier.hosts``
-``D``   milliseconds host: dead until then                                          ``frontier.hosts``
+``A``   host: active, in memory                                                     ``frontier.host_places``
+``F``   ``\\0`` rank host: shelved and in time                                       ``frontier.host_places``
+..      ``\\1`` domain rank host: shelved, its domain is over its budget             ``frontier.host_places``
+..      ``\\2`` domain rank host: shelved, a link to the domain is over its budget   ``frontier.host_places``
+``P``   milliseconds host: parked until then                                        ``frontier.host_places``
+``D``   milliseconds host: dead until then                                          ``frontier.host_places``
 ``C``   host: one without any page in the crawl, whose record is the value          ``frontier.outsiders``
 ``G``   domain or address: a gate that several hosts share                          ``frontier.gates``
 ``W``   milliseconds page: when its place among visited pages is looked at          ``revisits.wake_times``

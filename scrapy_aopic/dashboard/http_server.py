@@ -125,7 +125,7 @@ class _TooLarge(Exception):
     """A request has too many bytes."""
 
 
-class _Bounded(io.RawIOBase):
+class _BoundedReader(io.RawIOBase):
     """Reads from a connection, up to a number of bytes and until a time."""
 
     def __init__(self, connection: socket.socket, n: int, seconds: float) -> None:
@@ -176,7 +176,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.connection = self.request
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
         self.rfile = io.BufferedReader(
-            _Bounded(self.connection, _REQUEST_BYTES, self.server.request_seconds), 4096
+            _BoundedReader(self.connection, _REQUEST_BYTES, self.server.request_seconds), 4096
         )
         self.wfile = _Writer(self.connection)
 
@@ -195,7 +195,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _drain(self) -> None:
         """Read some of the rest of a request: closing without that would take back the answer."""
-        rest, buffer = _Bounded(self.connection, _DRAIN_BYTES, _DRAIN_SECONDS), bytearray(_REQUEST_BYTES)
+        rest, buffer = (
+            _BoundedReader(self.connection, _DRAIN_BYTES, _DRAIN_SECONDS),
+            bytearray(_REQUEST_BYTES),
+        )
         with suppress(OSError, _TooLarge):
             self.connection.shutdown(socket.SHUT_WR)
             while rest.readinto(buffer):

@@ -169,7 +169,7 @@ def _failure(store: Store, batch: Batch) -> Exception | None:
     return None
 
 
-class Commits:
+class ShardCommits:
     """Writes the changes of *crawl*, with the clock and the offsets of seed lists in the same batch.
 
     Args:

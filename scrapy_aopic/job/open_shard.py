@@ -13,7 +13,7 @@ from scrapy_aopic.exceptions import LostError
 from scrapy_aopic.seeds.offsets import read_offsets
 from scrapy_aopic.storage import is_safe
 
-from .commit_thread import Commits, JointCommits, WatchedStore, one_by_one
+from .commit_thread import JointCommits, ShardCommits, WatchedStore, one_by_one
 from .side_files import SideFiles
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class OpenShard:
         name: Its name in messages.
         joint: Writes its commits together with those of other shards, from the second on.
         interval: Seconds between commits.
-        shift: See :class:`~.commit_thread.Commits`.
+        shift: See :class:`~.commit_thread.ShardCommits`.
 
     Attributes:
         number: Which shard it is.
@@ -74,7 +74,7 @@ class OpenShard:
             self.watched = WatchedStore(store)
             self.shard = Shard(self.watched, policy, clock(), shard_id)
             self.offsets = read_offsets(store)
-            self.commits = Commits(
+            self.commits = ShardCommits(
                 store,
                 self.watched,
                 self.shard,

@@ -30,7 +30,7 @@ from scrapy_aopic.settings import read_policy
 from scrapy_aopic.version import __version__
 
 from .graphs import Graph, pagerank
-from .planted import Trap, plant
+from .planted import PlantedTrap, plant
 from .simulation import Simulation
 from .url_order import UrlOrder
 from .workers import SharedSimulation, Sharing
@@ -115,7 +115,7 @@ class Task(NamedTuple):
     order: str
     seed_set: str
     seeds: Sequence[int]
-    trap: Trap | None
+    trap: PlantedTrap | None
 
 
 @dataclass(frozen=True)
@@ -219,7 +219,7 @@ def compare(
     orders: Sequence[str],
     seed_sets: Mapping[str, Sequence[int]],
     *,
-    traps: Sequence[Trap] = (),
+    traps: Sequence[PlantedTrap] = (),
     jobs: int = 1,
     progress: Callable[[int], object] = lambda _: None,
 ) -> Iterator[Run]:

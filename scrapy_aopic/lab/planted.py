@@ -37,7 +37,7 @@ ENTRIES = 3
 _DOMAIN = "endless-trap.com"
 
 
-class Trap(NamedTuple):
+class PlantedTrap(NamedTuple):
     """A trap to plant.
 
     Attributes:
@@ -74,7 +74,7 @@ class Planted:
         size: Hosts of the trap.
     """
 
-    def __init__(self, graph: Graph, trap: Trap, entries: Sequence[int], size: int = 1 << 40) -> None:
+    def __init__(self, graph: Graph, trap: PlantedTrap, entries: Sequence[int], size: int = 1 << 40) -> None:
         self._graph = graph
         self._trap = trap
         self._heads = len(entries) if trap.is_farm else 1
@@ -139,7 +139,7 @@ class Planted:
         return f"/trap/{'/'.join(reversed(steps))}/"
 
 
-def plant(graph: Graph, trap: Trap, seeds: Sequence[int], rng: np.random.Generator) -> Planted:
+def plant(graph: Graph, trap: PlantedTrap, seeds: Sequence[int], rng: np.random.Generator) -> Planted:
     """*graph* with *trap*, linked from random pages that can be reached from *seeds*: those of one host for a real one."""
     pages = np.flatnonzero(graph.reachable(seeds))
     if trap.hosts == REAL:

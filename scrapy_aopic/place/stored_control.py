@@ -15,7 +15,7 @@ from contextlib import closing
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from scrapy_aopic.core.control import Control, unpack_control
+from scrapy_aopic.core.operator_control import Control, unpack_control
 from scrapy_aopic.exceptions import SettingError, StorageError
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What an operator asks of the crawl while it runs, put into force: see :mod:`scrapy_aopic.core.control`."""
+"""What an operator asks of the crawl while it runs, put into force: see :mod:`scrapy_aopic.core.operator_control`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 from math import inf
 from typing import TYPE_CHECKING
 
-from scrapy_aopic.core.control import Control
+from scrapy_aopic.core.operator_control import Control
 from scrapy_aopic.view.snapshot import ControlFigures
 from scrapy_aopic.view.stored import control_figures
 

@@ -111,7 +111,7 @@ class RocksStore:
         self._folder = folder
         self._writing = threading.Lock()  # close() waits for a write in another thread
         self._broken = ""  # why nothing can be written any more
-        self._scans: WeakSet[_Scan] = WeakSet()
+        self._scans: WeakSet[_RocksScan] = WeakSet()
         self._db: Rdict | None = None
         self._families: dict[Family, Rdict] = {}
         self._handles: dict[Family, ColumnFamily] = {}
@@ -163,7 +163,7 @@ class RocksStore:
             cursor.seek(start)
         except Exception as error:
             raise self._error("read", error) from error
-        scan = _Scan(self, cursor, stop)
+        scan = _RocksScan(self, cursor, stop)
         self._scans.add(scan)
         return scan
 
@@ -327,7 +327,7 @@ def repair_files(folder: Path) -> None:
             return
 
 
-class _Scan(Iterator[tuple[bytes, bytes]]):
+class _RocksScan(Iterator[tuple[bytes, bytes]]):
     """The pairs from where *cursor* stands to its upper bound, which is *stop*."""
 
     __slots__ = ("__weakref__", "_cursor", "_stop", "_store")

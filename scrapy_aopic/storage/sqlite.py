@@ -180,7 +180,7 @@ class SqliteStore:
         if len(rows) < _ROWS_AT_ONCE:
             self._give_back(connection)
             return self._each(family, rows)
-        return _Scan(self, connection, cursor, _unsealed(family, chain(rows, cursor)))
+        return _SqliteScan(self, connection, cursor, _unsealed(family, chain(rows, cursor)))
 
     def write(self, batch: Batch, *, sync: bool) -> None:
         with self._writing:
@@ -526,7 +526,7 @@ def _unsealed(family: Family, rows: Iterable[tuple[bytes, bytes]]) -> Iterator[t
         raise sqlite3.DatabaseError(f"a row of {family.name} is damaged") from error
 
 
-class _Scan(Iterator[tuple[bytes, bytes]]):
+class _SqliteScan(Iterator[tuple[bytes, bytes]]):
     """The *pairs*, some of which *cursor* has still to read; gives *connection* back at the end."""
 
     __slots__ = ("_connection", "_cursor", "_pairs", "_store")

@@ -34,7 +34,7 @@ Outputs:
 * :mod:`.text_report`: the report of a job as text
 * :mod:`.html_report`: the report as a page of HTML
 * :mod:`.columns`: rows as Arrow
-* :mod:`.export`: files of pages and links
+* :mod:`.exporting`: files of pages and links
 * :mod:`.prometheus`: Scrapy's stats as metrics for Prometheus
 * :mod:`.opentelemetry`: OpenTelemetry
 * :mod:`.output`: standard output that may be closed or full

@@ -11,11 +11,11 @@ from itertools import chain, groupby, islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from scrapy_aopic.core.control import covering
 from scrapy_aopic.core.crawl_totals import read_totals
 from scrapy_aopic.core.duplicates import digest_of
 from scrapy_aopic.core.kept_links import elsewhere_key, split_links
 from scrapy_aopic.core.layout import BEHIND, LATE, TEXTS, WISHES
+from scrapy_aopic.core.operator_control import covering
 from scrapy_aopic.core.order import relevance_of
 from scrapy_aopic.core.pages import MAX_HEIGHT
 from scrapy_aopic.core.ports import Family, Store

@@ -54,9 +54,9 @@ from .verdict import verdict
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from scrapy_aopic.core.control import Control
     from scrapy_aopic.core.crawl_totals import CrawlTotals
     from scrapy_aopic.core.focus.harvest import Harvest
+    from scrapy_aopic.core.operator_control import Control
     from scrapy_aopic.core.ports import Store
     from scrapy_aopic.core.records import HostRecord
     from scrapy_aopic.place.place import Place

@@ -16,7 +16,7 @@ from .why import Explanation, meant, why
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scrapy_aopic.core.control import Control
+    from scrapy_aopic.core.operator_control import Control
     from scrapy_aopic.core.shards.letters import Letter
 
     from .job_view import View

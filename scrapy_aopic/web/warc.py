@@ -48,7 +48,7 @@ _PROFILES = "http://netpreserve.org/warc/1.1/revisit/"
 Fields = list[tuple[str, str]]
 
 
-class Bodies:
+class FirstRecords:
     """Remembers in which record a body was written first; those that were met least lately are forgotten."""
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ class WarcFile:
         OSError: If the file cannot be made or its first record not be written.
     """
 
-    def __init__(self, path: Path, spider: str, software: str, bodies: Bodies) -> None:
+    def __init__(self, path: Path, spider: str, software: str, bodies: FirstRecords) -> None:
         self.size_bytes = 0
         self.is_torn = False
         self.response_id = ""

@@ -15,7 +15,7 @@ from support import processes
 from support.small_web import check, html
 from support.stored_jobs import make_job, rows
 
-from scrapy_aopic.copies.backup import backup
+from scrapy_aopic.copies.backing_up import backup
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.paths import seeds_folder, store_folder

@@ -18,7 +18,7 @@ from support.small_web import Web, ask_view, crawl
 from warcio.archiveiterator import ArchiveIterator
 
 from scrapy_aopic import Addon, BroadSpider, PagesPipeline
-from scrapy_aopic.view.export import export_pages
+from scrapy_aopic.view.exporting import export_pages
 from scrapy_aopic.web.content_usage import read_statement, read_usage
 from scrapy_aopic.web.robots_parser import Rfc9309RobotParser
 

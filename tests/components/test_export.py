@@ -21,7 +21,7 @@ from scrapy_aopic.core.records import Link, host_key, pack, page_key
 from scrapy_aopic.exceptions import ExchangeError, StorageError
 from scrapy_aopic.storage.memory import MemoryStore
 from scrapy_aopic.version import __version__
-from scrapy_aopic.view.export import export_links, export_pages
+from scrapy_aopic.view.exporting import export_links, export_pages
 from scrapy_aopic.view.job_view import View
 from scrapy_aopic.view.queries import top_pages
 
@@ -88,7 +88,7 @@ def test_a_page_names_the_one_that_stands_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setattr(
-        "scrapy_aopic.view.export.CHUNK", 2
+        "scrapy_aopic.view.exporting.CHUNK", 2
     )  # pages that stand for others are in other chunks
     store = MemoryStore()
     crawl = Crawl(store, Policy(), NOW)

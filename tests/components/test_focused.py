@@ -33,7 +33,7 @@ from scrapy_aopic.focus import read_folder, save_model, train
 from scrapy_aopic.links import Links
 from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.storage import open_store
-from scrapy_aopic.view.export import export_pages
+from scrapy_aopic.view.exporting import export_pages
 from scrapy_aopic.view.job_view import View
 
 Serve = Callable[[dict[str, Any]], Web]

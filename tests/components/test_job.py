@@ -15,7 +15,7 @@ from support.stored_jobs import link, make_job
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.ports import Batch
 from scrapy_aopic.exceptions import StorageError
-from scrapy_aopic.job.commit_thread import Commits
+from scrapy_aopic.job.commit_thread import ShardCommits
 from scrapy_aopic.job.job import Job
 from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.storage import open_store
@@ -157,13 +157,13 @@ async def test_pages_with_many_links_are_committed_although_no_time_has_passed(
     serve: Callable[[dict[str, Any]], Web], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("scrapy_aopic.job.commit_thread.MAX_CHANGED", 40)
-    take, taken = Commits.take, list[int]()
+    take, taken = ShardCommits.take, list[int]()
 
-    def note(self: Commits, **options: bool) -> None:
+    def note(self: ShardCommits, **options: bool) -> None:
         taken.append(self._crawl.n_changed)
         take(self, **options)
 
-    monkeypatch.setattr(Commits, "take", note)
+    monkeypatch.setattr(ShardCommits, "take", note)
     hub = {f"http://a.test/{n}": [f"/{n}-{link}" for link in range(50)] for n in range(4)}
     serve({"http://a.test/": list(hub), **hub})
     settings = {

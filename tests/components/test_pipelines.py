@@ -1075,7 +1075,7 @@ async def test_a_body_is_written_once_and_full_files_are_followed_by_others(
 def archived(tmp_path: Path) -> Path:
     """A file with two pages, the second of which has the body of the first, and one that has not changed."""
     path = tmp_path / "pages.warc.gz"
-    file = warc.WarcFile(path, "walk", "ours", warc.Bodies())
+    file = warc.WarcFile(path, "walk", "ours", warc.FirstRecords())
     for name, status, body in (("one", 200, SAME), ("two", 200, SAME), ("same", 304, b"")):
         response = Response(f"http://a.test/{name}", status=status, body=body, protocol="HTTP/1.1")
         file.add(response, Request(response.url), None)

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from scrapy_aopic.lab.graphs import Graph
-from scrapy_aopic.lab.planted import Planted, Trap
+from scrapy_aopic.lab.planted import Planted, PlantedTrap
 
 URLS = ("http://www.site.org/", "http://www.site.org/a/b")
 
 
 def planted(**how: object) -> Planted:
     graph = Graph("two", np.array([0, 1, 1]), np.array([1]), ["www.site.org"] * 2, URLS)
-    return Planted(graph, Trap("binary-tree", **how), [1])  # type: ignore[arg-type]
+    return Planted(graph, PlantedTrap("binary-tree", **how), [1])  # type: ignore[arg-type]
 
 
 def test_each_page_of_a_binary_tree_links_to_two_new_ones() -> None:

@@ -15,7 +15,7 @@ from support import processes
 from support.small_web import check
 from support.stored_jobs import link, make_job, rows
 
-from scrapy_aopic.copies.repair import repair
+from scrapy_aopic.copies.repairing import repair
 from scrapy_aopic.core.crawl import Crawl
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.ports import Family

@@ -17,7 +17,7 @@ from scrapy.utils.defer import deferred_f_from_coro_f
 from scrapy.utils.misc import load_object
 from support.small_web import Follow, Web, ask_view, check, crawl, html
 
-from scrapy_aopic.copies.repair import repair
+from scrapy_aopic.copies.repairing import repair
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.ports import Batch, Family, Store
 from scrapy_aopic.place.folder_place import FolderPlace

@@ -17,7 +17,7 @@ from support import redis_server
 from support.commands import run_aopic
 from support.small_web import Follow, Web, crawl
 
-from scrapy_aopic.copies.repair import repair
+from scrapy_aopic.copies.repairing import repair
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.shards.cut import Cut, ShardId

@@ -25,12 +25,12 @@ from support import processes, redis_server
 from support.core_crawl import link
 from support.small_web import Follow, Web, crawl
 
-from scrapy_aopic.copies.backup import backup
-from scrapy_aopic.copies.restore import restore
+from scrapy_aopic.copies.backing_up import backup
+from scrapy_aopic.copies.restoring import restore
 from scrapy_aopic.core.api import Ending, Lease
 from scrapy_aopic.core.audit import audit
-from scrapy_aopic.core.control import Control
 from scrapy_aopic.core.frontier.frontier import NotBefore
+from scrapy_aopic.core.operator_control import Control
 from scrapy_aopic.core.order import BreadthFirst, order_name
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.ports import Family

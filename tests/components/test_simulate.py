@@ -27,7 +27,7 @@ from scrapy_aopic.core.politeness import Politeness
 from scrapy_aopic.lab import comparison
 from scrapy_aopic.lab.comparison import MEANS, PARTS, draw_seed_sets
 from scrapy_aopic.lab.graphs import Graph, load_graph, pagerank
-from scrapy_aopic.lab.planted import CHILDREN, Trap
+from scrapy_aopic.lab.planted import CHILDREN, PlantedTrap
 from scrapy_aopic.lab.results import half_width, student_t
 from scrapy_aopic.lab.simulation import Simulation, simulate
 from scrapy_aopic.lab.url_order import UrlOrder
@@ -290,7 +290,7 @@ def test_the_examples_of_the_docs_run(
         [order, f"{n}"] for n in range(10) for order in ("aopic", "opic")
     ]
     near = comparison.Setup(load_graph("GRAPH.npz", urls="urls"))
-    orders, chain = ["near.NearTheRoot", "aopic"], Trap("chain", entries=1)
+    orders, chain = ["near.NearTheRoot", "aopic"], PlantedTrap("chain", entries=1)
     one, trapped, other, _ = comparison.compare(near, orders, {"first": [0]}, traps=[chain])
     assert one.mean != other.mean
     assert trapped.trapped > 0

@@ -19,8 +19,8 @@ from support import redis_server
 from support.small_web import Follow, Web, crawl
 from support.stored_jobs import make_job
 
-from scrapy_aopic.copies.backup import backup
-from scrapy_aopic.core.control import Control
+from scrapy_aopic.copies.backing_up import backup
+from scrapy_aopic.core.operator_control import Control
 from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.place.stored_control import change_control

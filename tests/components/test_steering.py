@@ -19,7 +19,7 @@ from scrapy.utils.defer import deferred_f_from_coro_f
 from support import processes, redis_server
 from support.small_web import Follow, Web, check, crawl
 
-from scrapy_aopic.core.control import Control
+from scrapy_aopic.core.operator_control import Control
 from scrapy_aopic.exceptions import SettingError, StorageError
 from scrapy_aopic.place.folder_place import CONTROL_FILE, FolderPlace
 from scrapy_aopic.place.place import Place

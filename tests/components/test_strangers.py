@@ -23,7 +23,7 @@ from scrapy_aopic.place.file_formats import cell
 from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.request_errors import RedirectedFormError
 from scrapy_aopic.storage import open_snapshot
-from scrapy_aopic.view.export import export_pages
+from scrapy_aopic.view.exporting import export_pages
 from scrapy_aopic.view.job_view import View
 from scrapy_aopic.view.output import write
 

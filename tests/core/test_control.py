@@ -12,10 +12,10 @@ from support.core_crawl import NOW, link
 
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.audit import audit
-from scrapy_aopic.core.control import Control, Slow, checked_name, covering, unpack_control
 from scrapy_aopic.core.crawl import Crawl
-from scrapy_aopic.core.frontier.check import check
 from scrapy_aopic.core.frontier.frontier import Empty, NotBefore
+from scrapy_aopic.core.frontier.invariants import check
+from scrapy_aopic.core.operator_control import Control, Slow, checked_name, covering, unpack_control
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Outcome, Politeness, TransferResult
 from scrapy_aopic.exceptions import SettingError

@@ -20,8 +20,8 @@ from support.short_forms import walks
 
 from scrapy_aopic.core.api import Findings, Lease
 from scrapy_aopic.core.duplicates import text_of
-from scrapy_aopic.core.frontier.check import check
 from scrapy_aopic.core.frontier.frontier import Empty, NotBefore
+from scrapy_aopic.core.frontier.invariants import check
 from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL
 from scrapy_aopic.core.pages import MAX_HEIGHT
 from scrapy_aopic.core.policy import Policy

@@ -22,7 +22,7 @@ from support.short_forms import walks
 from scrapy_aopic.core.api import Findings, Lease
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.crawl_totals import read_totals
-from scrapy_aopic.core.frontier.check import check
+from scrapy_aopic.core.frontier.invariants import check
 from scrapy_aopic.core.ledger import NOWHERE, TOTAL
 from scrapy_aopic.core.order import LARGEST_VALUE, ORDERS
 from scrapy_aopic.core.policy import Policy

@@ -13,8 +13,8 @@ from support.core_crawl import Modelled, by_cash, link
 from support.short_forms import walks
 
 from scrapy_aopic.core.api import Findings, Lease
-from scrapy_aopic.core.frontier.check import check
 from scrapy_aopic.core.frontier.frontier import Empty, NotBefore
+from scrapy_aopic.core.frontier.invariants import check
 from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL
 from scrapy_aopic.core.order import front_queue, host_class
 from scrapy_aopic.core.policy import Policy

@@ -12,7 +12,7 @@ from support import processes
 from support.killed_crawl import N_HOSTS, N_PAGES, answer, command
 from support.small_web import check
 
-from scrapy_aopic.core.control import Control
+from scrapy_aopic.core.operator_control import Control
 from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.stored_control import change_control
 

@@ -4,7 +4,7 @@ In reading order:
 
 * :mod:`.frontier`: pages come, are taken and end; the calls of the rest of the core
 * :mod:`.host_state`: the phases of a host, and the table of what may happen in each
-* :mod:`.hosts`: where a host goes, and what wakes it
+* :mod:`.host_places`: where a host goes, and what wakes it
 * :mod:`.back_queue`: the best pages of a host in memory
 * :mod:`.shelves`: hosts that wait on the disk
 * :mod:`.budgets`: domains and links that have had their part of the fetches
@@ -12,5 +12,5 @@ In reading order:
 * :mod:`.reserve`: connections kept free for fast hosts
 * :mod:`.outsiders`: hosts without a page in the crawl
 * :mod:`.heap`: the heap that all of them use
-* :mod:`.check`: what must be true between two calls
+* :mod:`.invariants`: what must be true between two calls
 """

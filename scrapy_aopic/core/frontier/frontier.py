@@ -1,7 +1,7 @@
 """Mercator's frontier: which host is requested next, and for which of its pages.
 
 A page waits in one of 64 *front queues* of its host, at a place that the :class:`~scrapy_aopic.core.order.Order`
-gives it. Not pages but *hosts* move through the frontier, by the rank of their best page; :mod:`.hosts` decides where a
+gives it. Not pages but *hosts* move through the frontier, by the rank of their best page; :mod:`.host_places` decides where a
 host waits. The best rows of the front queues of a host in memory are its *back queue* (:mod:`.back_queue`).
 
 Of the hosts that may be requested, those within their budgets come first, best rank first, in memory or on the disk
@@ -36,8 +36,8 @@ from . import back_queue
 from .back_queue import BackQueues
 from .budgets import Budgets
 from .gates import Gates
+from .host_places import HostPlaces
 from .host_state import DEAD, DRY, LEASED, LOCATING, WAITING, HostState, leave_alone, pack_state, unpack_state
-from .hosts import HostPlaces
 from .outsiders import Outsiders
 from .shelves import index_bucket, instant_of
 
@@ -283,7 +283,7 @@ class Frontier:
         return self.places.blocked_pages
 
     def block(self, is_blocked: Callable[[str], str] | None, now: float) -> None:
-        """Block the hosts of which *is_blocked* names what has them blocked, and no others; see :meth:`.hosts.HostPlaces.block`."""
+        """Block the hosts of which *is_blocked* names what has them blocked, and no others; see :meth:`.host_places.HostPlaces.block`."""
         self.places.block(is_blocked, now)
 
     @property

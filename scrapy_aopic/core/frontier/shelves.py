@@ -46,7 +46,7 @@ def shelf_of(row: bytes) -> bytes:
 
 
 class Shelves:
-    """The shelved hosts, as the index rows that :class:`~.hosts.HostPlaces` writes.
+    """The shelved hosts, as the index rows that :class:`~.host_places.HostPlaces` writes.
 
     Attributes:
         counts: How many there are in each bucket.
@@ -106,7 +106,7 @@ class Shelves:
 
 
 class Parking:
-    """The hosts that are on the disk under a time, as the index rows that :class:`~.hosts.HostPlaces` writes.
+    """The hosts that are on the disk under a time, as the index rows that :class:`~.host_places.HostPlaces` writes.
 
     Args:
         letter: First byte of their rows.

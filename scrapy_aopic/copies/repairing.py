@@ -52,7 +52,7 @@ from scrapy_aopic.web.request_rows import IN_MEMORY, SLOT, url_of, values_of
 from scrapy_aopic.web.stored_requests import RequestReader
 from scrapy_aopic.web.suffixes import registered_domain
 
-from .restore import ROWS_AT_ONCE
+from .restoring import ROWS_AT_ONCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
