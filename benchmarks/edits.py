@@ -31,6 +31,7 @@ from scrapy_aopic.core.api import Findings, Lease
 from scrapy_aopic.core.counters import Counters
 from scrapy_aopic.core.crawl import Crawl
 from scrapy_aopic.core.duplicates import text_of
+from scrapy_aopic.core.fetched import Fetched
 from scrapy_aopic.core.frontier.frontier import Empty
 from scrapy_aopic.core.layout import CLOCK_KEY, COUNTERS_KEY, DUE, OUTSIDERS, SHARED_GATES, TOTALS_KEY
 from scrapy_aopic.core.policy import Policy
@@ -146,7 +147,9 @@ def crawl_on(
         crawl.transferred(lease.host, TransferResult(0.01, Outcome.ANSWER), now)
         crawl.release(lease, now)
         crawl.judge(lease, text_of(b"the same words" if number % 31 == 5 else b"words of %d" % number))
-        found = Findings("http 404", is_failure=True) if number % 17 == 3 else Findings()
+        found = Findings(fetched=Fetched(200, "text/html", 1000 + number))
+        if number % 17 == 3:
+            found = Findings("http 404", is_failure=True, fetched=Fetched(404, "text/html", number))
         links = [link(each) for each in links_of(number)]
         if number % 40 == 9 and not lease.visits:
             links.append(link(0, again=True))

@@ -20,6 +20,7 @@ Cash:
 Pages:
 
 * :mod:`.records`: the records of a page and of a host, and their bytes
+* :mod:`.fetched`: what a page's last response was, as a number
 * :mod:`.pages`: all pages, and where each waits
 * :mod:`.order`: which page is next, a class for each order
 * :mod:`.settling`: the end of a visit
@@ -71,6 +72,7 @@ from __future__ import annotations
 from .api import Counts, CrawlPort, Ending, Findings, Lease, Settled
 from .audit import audit
 from .crawl import Crawl
+from .fetched import Fetched
 from .frontier.frontier import Empty, NotBefore, Unlocated
 from .host_rules import HostRule, HostRules
 from .policy import Policy
@@ -89,6 +91,7 @@ __all__ = [
     "Empty",
     "Ending",
     "Family",
+    "Fetched",
     "Findings",
     "Gap",
     "HostRule",

@@ -43,6 +43,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from .fetched import Fetched
 from .revisits.rates import Version
 
 if TYPE_CHECKING:
@@ -124,6 +125,7 @@ class Findings(NamedTuple):
         is_relevant: Whether it counts as relevant; only if it has a value.
         expected: Its value before the visit, encoded in the same way; 0 if it had none.
         wishes: What its owner asks of robots, and how it may be used; empty for nothing.
+        fetched: What the response was; ``None`` if there was none, or it only said that nothing has changed.
     """
 
     outcome: str = ""
@@ -138,6 +140,7 @@ class Findings(NamedTuple):
     is_relevant: bool = False
     expected: int = 0
     wishes: tuple[str, str] | tuple[()] = ()
+    fetched: Fetched | None = None
 
 
 ORDINARY = Findings()

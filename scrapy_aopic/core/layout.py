@@ -36,11 +36,11 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-FORMAT = 6
+FORMAT = 7
 """Version of everything written to a store."""
 
-READABLE = frozenset({5, FORMAT})
-"""Versions that are read: of 5 the pages say nothing of clicks, which are none then."""
+READABLE = frozenset({5, 6, FORMAT})
+"""Versions that are read: the pages of 5 have no clicks, and those of 5 and 6 do not say what was fetched."""
 
 
 class Family(IntEnum):

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from .api import Lease
+    from .fetched import Fetched
     from .focus.leads import Leads
     from .frontier.frontier import Frontier, Move
     from .leases import Leases
@@ -339,18 +340,28 @@ class Pages:
         return self._order.place(self.serial, self.clock)
 
     def visited(
-        self, key: bytes, page: Page, outcome: str, value: int = 0, *, is_failure: bool = False
+        self,
+        key: bytes,
+        page: Page,
+        outcome: str,
+        value: int = 0,
+        *,
+        fetched: Fetched | None = None,
+        is_failure: bool = False,
     ) -> None:
         """*page* left the frontier, as its visit is over and ended with *outcome*.
 
         Args:
             value: How relevant it is, as pages hold values; 0 if nobody has read it.
+            fetched: What the response was; ``None`` leaves what is known of the one before.
             is_failure: Whether it is not to be fetched any more.
         """
         if value and self._values_links:
             page.score = revalued(page.score, value)
         page.state = VISITED
         page.outcome = outcome
+        if fetched is not None:
+            page.fetched = fetched.to_number()
         if not is_failure:
             self.n_visited += 1
         else:

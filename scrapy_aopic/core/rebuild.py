@@ -25,6 +25,7 @@ from .crawl_totals import CrawlTotals, read_damaged_totals
 from .damaged import DamagedStore
 from .domain import Domain, domain_key, pack_domain, unpack_domain
 from .duplicates import pages_of
+from .fetched import read_fetched
 from .layout import (
     CLOCK_KEY,
     COUNTERS_KEY,
@@ -276,6 +277,7 @@ class _Rebuild:
             history=max(page.history, 0),
             front_queue=_within(page.front_queue, 0, N_FRONT_QUEUES - 1),
             height=_within(page.height, 0, MAX_HEIGHT),
+            fetched=page.fetched if read_fetched(page.fetched) is not None else 0,
         )
         if page.state != QUEUED or page.visits > 0:
             is_turn = 0 <= page.visited_turn <= limits.turn
@@ -286,7 +288,9 @@ class _Rebuild:
                 visited_turn=page.visited_turn if is_turn else self._ledger.turn,
             )
         else:
-            page = replace(page, visits=0, history=0, visited_at=0.0, visited_turn=0.0, marks=(), outcome="")
+            page = replace(
+                page, visits=0, history=0, visited_at=0.0, visited_turn=0.0, marks=(), outcome="", fetched=0
+            )
         changes = page.changes
         if changes is not None and not 0 <= changes.seen_at <= limits.now:
             changes = changes._replace(seen_at=page.visited_at)

@@ -13,6 +13,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, NamedTuple
 
 from .domain import KEY_BYTES, unpack_domain
+from .fetched import read_fetched
 from .kept_links import split_links
 from .layout import (
     ACTIVE,
@@ -37,7 +38,6 @@ from .politeness import LONGEST_WAIT
 from .records import (
     FAILED,
     LAST_SERIAL,
-    MOST_CLICKS,
     N_FRONT_QUEUES,
     NO_RECORD,
     PAGE_BYTES,
@@ -111,7 +111,7 @@ class Limits(NamedTuple):
         return cls(now, now + LONGEST_WAIT + _DAY, saved.ledger.turn * _A_LITTLE, saved.order)
 
 
-def wrong_page(page: Page, limits: Limits) -> str:  # noqa: PLR0911  # one for each part
+def wrong_page(page: Page, limits: Limits) -> str:  # one for each part
     """The fault of *page*."""
     if not (0 < serial_of(page.place) <= limits.order and 0 < page.place < MOST_PLACES):
         return f"is newer than the last commit, or has no number: {serial_of(page.place)}, of {limits.order}"
@@ -119,8 +119,15 @@ def wrong_page(page: Page, limits: Limits) -> str:  # noqa: PLR0911  # one for e
         return f"is in front queue {page.front_queue}, which there is not"
     if not 0 <= page.height <= MAX_HEIGHT:
         return f"has {page.height} hops of merged pages behind it"
-    if not 0 <= page.clicks <= MOST_CLICKS:
-        return f"has {page.clicks} clicks"
+    if page.fetched and read_fetched(page.fetched) is None:
+        return f"says by {page.fetched} what was fetched, which there is not"
+    if page.state == FAILED and page.cash:
+        return f"failed, but holds {page.cash} units"
+    wrong = _wrong_visits(page, limits)
+    return wrong or (_wrong_changes(page.changes, limits) if page.changes is not None else "")
+
+
+def _wrong_visits(page: Page, limits: Limits) -> str:  # noqa: PLR0911
     if page.visits:
         if page.visits < 0 or page.history < 0:
             return f"has {page.visits} visits and a history of {page.history}"
@@ -130,13 +137,11 @@ def wrong_page(page: Page, limits: Limits) -> str:  # noqa: PLR0911  # one for e
             return f"was visited at turn {page.visited_turn}, and it is turn {limits.turn}"
     elif page.state != QUEUED:
         return "was never visited, but waits no more"
-    elif page.history or page.visited_at or page.visited_turn or page.marks:
+    elif page.history or page.visited_at or page.visited_turn or page.marks or page.fetched:
         return "was never visited, but has a history"
     elif page.outcome:
         return f"was never visited, but has the outcome {page.outcome!r}"
-    if page.state == FAILED and page.cash:
-        return f"failed, but holds {page.cash} units"
-    return _wrong_changes(page.changes, limits) if page.changes is not None else ""
+    return ""
 
 
 def _wrong_changes(changes: Changes, limits: Limits) -> str:

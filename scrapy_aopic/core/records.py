@@ -5,7 +5,7 @@ of one host lies together in a store, and a collision of fingerprints, even a fo
 one host (64 bits: about 3 in 10**8 for a host of a million pages).
 
 Records are MessagePack arrays without what a page of their kind does not need: one that only waits takes some
-17 bytes, one that was visited some 45. Changing a layout means a new :data:`~scrapy_aopic.core.layout.FORMAT`.
+17 bytes, one that was visited some 50. Changing a layout means a new :data:`~scrapy_aopic.core.layout.FORMAT`.
 """
 
 from __future__ import annotations
@@ -103,6 +103,8 @@ class Page(msgspec.Struct, array_like=True, gc=False):
         clicks: How far it is from where the crawl entered its host: those of the page of that host that was first to find it,
             and :data:`LONE_CLICK`, or those of a further one and 1, if that is less; at most :data:`MOST_CLICKS`. Written
             into the number of the state.
+        fetched: The last response for it, as a number (:mod:`.fetched`); 0 before the first. Written into the number of the
+            state.
     """
 
     state: int
@@ -127,6 +129,7 @@ class Page(msgspec.Struct, array_like=True, gc=False):
     is_claimed: bool = False
     height: int = 0
     clicks: int = 0
+    fetched: int = 0
 
 
 class HostRecord(msgspec.Struct, array_like=True, gc=False):
@@ -292,12 +295,14 @@ pages of a real host are linked from several, and these as a rule from nearer to
 MOST_CLICKS = 255
 """Clicks that a page has at most: by then nothing is left of its endowment."""
 
-_STATE_BITS = 3
+# The number of the state: the state, then clicks, then what was fetched.
+_STATE_BITS, _CLICKS_BITS = 3, 8
+_FETCHED_AT = _STATE_BITS + _CLICKS_BITS
 
 
 def pack_page(page: Page) -> bytes:
     """Bytes of *page*."""
-    state = page.state | page.clicks << _STATE_BITS
+    state = page.state | page.clicks << _STATE_BITS | page.fetched << _FETCHED_AT
     is_usual = not (
         page.outcome
         or page.changes
@@ -314,9 +319,9 @@ def pack_page(page: Page) -> bytes:
         if is_usual:
             return _encode((state, page.place, page.cash, page.front_queue, page.handed, page.shift, page.score,
                             page.is_chosen, page.history, page.visits, page.visited_turn, page.visited_at))  # fmt: skip
-        return _encode((state, *msgspec.structs.astuple(page)[1:-1]))
+        return _encode((state, *msgspec.structs.astuple(page)[1:-2]))
     except OverflowError:
-        return _OUTGROWN + pack((state, *msgspec.structs.astuple(page)[1:-1]))
+        return _OUTGROWN + pack((state, *msgspec.structs.astuple(page)[1:-2]))
 
 
 def unpack_page(data: bytes) -> Page:
@@ -329,8 +334,9 @@ def unpack_page(data: bytes) -> Page:
             page.changes = Changes(*page.changes)
     state = page.state
     if state >> _STATE_BITS:
-        page.clicks = state >> _STATE_BITS
         page.state = state & (1 << _STATE_BITS) - 1
+        page.clicks = state >> _STATE_BITS & MOST_CLICKS
+        page.fetched = state >> _FETCHED_AT
     return page
 
 

@@ -130,7 +130,9 @@ class Settling:
             domain_visited=None if found.outcome else self._endowed_before(host, copy),
             is_plain=not found.outcome,
         )
-        pages.visited(key, page, found.outcome, found.value, is_failure=found.is_failure)
+        pages.visited(
+            key, page, found.outcome, found.value, fetched=found.fetched, is_failure=found.is_failure
+        )
         if not found.is_failure:
             self._revisits.visited(key, page, found.version or _NO_VERSION, now)
         is_first = page.visits == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from hashlib import blake2b
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from scrapy import signals
@@ -11,6 +12,7 @@ from scrapy.exceptions import StopDownload
 
 from scrapy_aopic.core.revisits import Version
 from scrapy_aopic.request_errors import AttributesError, CodingsError
+from scrapy_aopic.web.content_types import content_type
 from scrapy_aopic.web.http_dates import changed_at
 from scrapy_aopic.web.meta import PURPOSE, RELOADED, SITEMAP
 from scrapy_aopic.web.page_text import read_text
@@ -138,9 +140,12 @@ class Responses:
         visit.passed_middlewares()
         if request.meta.pop(RELOADED, None) is not None:
             request.meta.pop("dont_redirect", None)
-        is_good = response.status in range(200, 300)
-        if is_good and not (_is_exempt(request) or self._admission.is_read(response)):
-            visit.refused(self._admission.unwanted(response))
+        is_good, kind = response.status in range(200, 300), content_type(response)
+        if not (response.status == HTTPStatus.NOT_MODIFIED and visit.lease.visits):  # as it was
+            is_whole = "download_stopped" not in response.flags
+            visit.fetched(response.status, kind, len(response.body) if is_whole else None)
+        if is_good and not (_is_exempt(request) or self._admission.is_read(kind)):
+            visit.refused(self._admission.unwanted(response.url, kind))
         elif has_too_many_attributes(response):
             self._stats.count("aopic/hostile/attributes")
             error = self._refuse(

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from msgspec import Struct
 
 from scrapy_aopic.core.api import Findings
+from scrapy_aopic.core.fetched import Fetched
 from scrapy_aopic.core.focus.harvest_results import Degrees
 from scrapy_aopic.core.focus.leads import IN_FULL
 from scrapy_aopic.core.focus.topic import LinkText, PageWords
 from scrapy_aopic.core.records import HOST_BYTES
 from scrapy_aopic.core.revisits import Version
+from scrapy_aopic.web.content_types import declared_type
 from scrapy_aopic.web.context import PageContext, path_of
 from scrapy_aopic.web.meta import SLOT, TAG
 
@@ -134,6 +136,7 @@ class Visit:
 
     __slots__ = (
         "_failure",
+        "_fetched",
         "_has_failed",
         "_is_host_down",
         "_is_if_same",
@@ -193,6 +196,7 @@ class Visit:
         self.given_values: dict[bytes, float] | BaseException | None = None
         self._status: int | None = None
         self._failure = ""
+        self._fetched: Fetched | None = None
         self._version: Version | None = None
         self._is_redirect = False
         self._is_host_down = False
@@ -231,6 +235,10 @@ class Visit:
         """The body is here, and may have to wait for others that are read."""
         self.has_arrived = True
 
+    def fetched(self, status: int, content_type: str, size: int | None) -> None:
+        """The response of the page has this status and type, and *size* bytes; ``None`` if its body was not read to its end."""
+        self._fetched = Fetched(status, content_type, size)
+
     def refused(self, error: RefusedError) -> None:
         """The response is not to be read; the errback gets *error*."""
         self.unwanted = error
@@ -254,6 +262,8 @@ class Visit:
     def redirected(self) -> None:
         """The response led elsewhere."""
         self._is_redirect = True
+        if self.answer is not None:  # as it was sent, so that its size would mean something else
+            self.fetched(self.answer.status, declared_type(self.answer.headers).essence, None)
 
     def responded(self, status: int, version: Version | None = None) -> None:
         """A response with *status* goes to the callback.
@@ -356,6 +366,7 @@ class Visit:
             self._is_if_same,
             self._same_host,
             wishes=self._wishes,
+            fetched=self._fetched,
         )
 
     # -- its links

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_aopic.core.crawl_totals import read_totals
 from scrapy_aopic.core.duplicates import digest_of
+from scrapy_aopic.core.fetched import Fetched, read_fetched
 from scrapy_aopic.core.kept_links import elsewhere_key, split_links
 from scrapy_aopic.core.layout import BEHIND, LATE, TEXTS, WISHES
 from scrapy_aopic.core.operator_control import covering
@@ -73,7 +74,9 @@ class PageRow(NamedTuple):
         merged_into: URL of the page that stands for it.
         relevance: How relevant it is to the topic, 0 to 1; only if it was graded.
         visited_at: Time of its last visit, in UTC.
-        status: HTTP status of a page that failed with one; others are not kept.
+        status, content_type, bytes: HTTP status, content type and size of its last response, the body unpacked. The size is
+            not known of redirects, and of what was not read to its end; nothing is of pages that an earlier version fetched,
+            but the status of those that failed with one.
         depth: Links from a seed to it, along the way on which it was found first.
         inlinks: Visits of other pages that found a link to it; only in orders that count them, as ``aopic`` does.
         outlinks: Pages to which it linked at its last visit; only if links are kept (``AOPIC_KEEP_LINKS``).
@@ -97,6 +100,8 @@ class PageRow(NamedTuple):
     relevance: float | None
     visited_at: datetime | None
     status: int | None
+    content_type: str
+    bytes: int | None
     depth: int | None
     inlinks: int | None
     outlinks: int | None
@@ -198,6 +203,7 @@ class _PageReader:
         wishes: tuple[str, str],
     ) -> PageRow:
         changes, outcome = page.changes, page.outcome
+        fetched = read_fetched(page.fetched) or _failed(outcome)
         url, depth = url_and_depth(request or b"")
         return PageRow(
             url=url,
@@ -211,7 +217,9 @@ class _PageReader:
             merged_into=root_url,
             relevance=relevance_of(page) if self._has_values else None,
             visited_at=_utc(page.visited_at),
-            status=int(outcome[5:]) if outcome.startswith("http ") and outcome[5:].isdecimal() else None,
+            status=fetched.status if fetched is not None else None,
+            content_type=fetched.content_type if fetched is not None else "",
+            bytes=fetched.size if fetched is not None else None,
             depth=depth,
             inlinks=page.score // self._one_link if self._one_link else None,
             outlinks=n_links,
@@ -239,6 +247,12 @@ class _PageReader:
                 else len(split_links(key, own or b"")) + len(split_links(elsewhere_key(key), other or b""))
             )
         return counts
+
+
+def _failed(outcome: str) -> Fetched | None:
+    """The response to a page of an earlier format that failed with *outcome*."""
+    status = outcome[5:] if outcome.startswith("http ") else ""
+    return Fetched(int(status), "") if status.isdecimal() else None
 
 
 def _utc(instant: float) -> datetime | None:

@@ -36,6 +36,7 @@ from msgspec.structs import replace
 
 from scrapy_aopic.core.counters import UNREADABLE
 from scrapy_aopic.core.crawl_totals import read_totals
+from scrapy_aopic.core.fetched import read_fetched
 from scrapy_aopic.core.layout import BEHIND, IN_TIME, LATE, Family
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.pages import MAX_HEIGHT
@@ -229,6 +230,7 @@ def why_url(store: Store, url: str, rules: Rules, *, in_flight: Container[bytes]
             store, saved, page, host, said, robots=robots, key=key, is_in_flight=key in in_flight
         )
     kind = _say_outcome(store, key, page, said)
+    _say_response(page, said)
     if not page.canonical:
         _say_cash(store, saved, page, said)
     if page.changes is not None and page.changes.wakes_at:
@@ -287,6 +289,21 @@ def _say_outcome(store: Store, key: bytes, page: Page, said: _Draft) -> str:
     if links is not None:
         said.say(f"It links to {len(links) // len(key):,} pages.", links=len(links) // len(key))
     return "fetched"
+
+
+def _say_response(page: Page, said: _Draft) -> None:
+    """Say what the last response for *page* was, if that is known."""
+    fetched = read_fetched(page.fetched)
+    if fetched is None:
+        return
+    n_bytes = f"{fetched.size:,} bytes" if fetched.size is not None else ""
+    parts = [f"status {fetched.status}", fetched.content_type, n_bytes]
+    said.say(
+        f"Its last response had {', '.join(filter(None, parts))}.",
+        status=fetched.status,
+        content_type=fetched.content_type,
+        bytes=fetched.size,
+    )
 
 
 def _say_wishes(store: Store, key: bytes, said: _Draft) -> None:

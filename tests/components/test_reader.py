@@ -14,6 +14,7 @@ from support.stored_jobs import make_job
 import scrapy_aopic
 from scrapy_aopic.core.api import Findings, Lease
 from scrapy_aopic.core.crawl import Crawl
+from scrapy_aopic.core.fetched import Fetched
 from scrapy_aopic.core.policy import Policy, Recrawl
 from scrapy_aopic.core.records import Link
 from scrapy_aopic.core.revisits import Version
@@ -50,7 +51,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     crawl = Crawl(store, Policy(recrawl=Recrawl(), keep_links=True), NOW)
     home, waits, gone = link(HOME, 0), link(NEXT, 1), replace(link(GONE, 1), shift=9)
     crawl.seed(home, NOW)
-    visit(crawl, home, waits, gone, findings=Findings(version=Version(b"\1" * 8, changed_at=NOW - 86_400)))
+    visit(
+        crawl,
+        home,
+        waits,
+        gone,
+        findings=Findings(
+            version=Version(b"\1" * 8, changed_at=NOW - 86_400), fetched=Fetched(200, size=1234)
+        ),
+    )
     visit(crawl, gone, findings=Findings("http 404", is_failure=True))
     store.write(crawl.take_changes(NOW, is_clean=True), sync=True)
     store.close()
@@ -63,7 +72,8 @@ def test_pages_hosts_and_links_are_typed_records(folder: Path) -> None:
     assert job.top(9, everything=True) == sorted(pages.values(), key=lambda page: -page.importance)
     assert {page.url for page in job.top(9)} == {HOME, NEXT}, "and not the one that failed"
     home, waits, gone = pages[HOME], pages[NEXT], pages[GONE]
-    assert (home.state, home.visits, home.depth, home.status, home.outlinks) == ("visited", 1, 0, None, 2)
+    assert (home.state, home.visits, home.depth, home.outlinks) == ("visited", 1, 0, 2)
+    assert (home.status, home.content_type, home.bytes) == (200, "text/html", 1234)
     assert home.visited_at == datetime.fromtimestamp(NOW, timezone.utc)
     assert (home.digest, home.inlinks) == ("01" * 8, 0)
     assert home.changes_a_day is not None

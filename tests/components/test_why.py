@@ -119,12 +119,32 @@ async def test_there_is_an_answer_for_every_page_of_a_crawl_and_for_every_link_t
     duplicates = [url for url in ("http://a.test/page", "http://a.test/twin") if kind(url)[0] == "duplicate"]
     assert len(duplicates) == 1
     assert "is a duplicate of http://a.test/" in kind(duplicates[0])[1]
-    known = [
-        page.url
-        for chunk in ask(tmp_path, lambda store: list(each_page(View([store]), 100)))
-        for page in chunk
+    pages = [
+        page for chunk in ask(tmp_path, lambda store: list(each_page(View([store]), 100))) for page in chunk
     ]
+    known = [page.url for page in pages]
     assert len(known) >= 10
+    assert {
+        page.url: (page.status, page.content_type, page.bytes) for page in pages if page.host != "b.test"
+    } == {
+        "http://a.test/": (200, "text/html", len(html(WEB["http://a.test/"]))),
+        "http://a.test/page": (200, "text/html", len(html([], "the same words " * 30))),
+        "http://a.test/twin": (200, "text/html", len(html([], "the same words " * 30))),
+        "http://a.test/copy": (200, "text/html", len(html(["http://a.test/page"], ""))),
+        "http://a.test/moved": (301, "", None),
+        "http://a.test/for-now": (302, "", None),
+        "http://a.test/gone": (404, "text/plain", 0),
+        "http://a.test/private/x": (None, "", None),
+        "http://a.test/picture": (200, "image/png", None),
+        "http://c.test/": (500, "text/plain", 0),
+    }
+    response = ask(tmp_path, why, "http://a.test/moved", rules())
+    assert "Its last response had status 301." in response.sentences
+    assert {name: response.facts[name] for name in ("status", "content_type", "bytes")} == {
+        "status": 301,
+        "content_type": "",
+        "bytes": None,
+    }
     assert {kind(url)[0] for url in known} == {"fetched", "redirect", "duplicate", "failed", "forbidden"}
     assert kind("a.test")[0] == "idle"
 

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scrapy_aopic.core.fetched import Fetched, read_fetched
 from scrapy_aopic.core.frontier.heap import LazyHeap
 from scrapy_aopic.core.frontier.host_state import HostState, pack_state, unpack_state
 from scrapy_aopic.core.ledger import TOTAL
@@ -77,7 +78,7 @@ PAGE_FIELDS = {
     "state": PageState.VISITED.value, "place": 7, "cash": 8, "front_queue": 9, "handed": 10, "shift": -3, "score": 11,
     "is_chosen": True, "history": 12, "visits": 13, "visited_turn": 1.5, "visited_at": 2.5, "outcome": "redirect",
     "marks": ((1.0, 2),), "changes": Changes(1.0, 2.0, b"e", b"d", b"t", b"m"), "is_repeat": True, "canonical": b"c",
-    "is_claimed": True, "height": 14, "clicks": 15,
+    "is_claimed": True, "height": 14, "clicks": 15, "fetched": 16,
 }  # fmt: skip
 
 
@@ -121,6 +122,52 @@ def test_visits_of_a_fixed_window_that_outgrow_64_bits_together_are_read_as_they
 def test_a_page_that_only_waits_takes_no_more_bytes_than_promised():
     page = Page(PageState.QUEUED, 1_000_000, cash=TOTAL >> 24, front_queue=30)
     assert len(pack_page(page)) <= 17
+
+
+KINDS = ["", "text/html", "application/pdf", "image/*", "application/*", "*/*"]
+
+
+@given(st.integers(0, 999), st.sampled_from(KINDS), st.none() | st.integers(0, 1 << 33))
+def test_a_response_is_read_as_it_was_written(status: int, content_type: str, size: int | None) -> None:
+    fetched = Fetched(status, content_type, size)
+    page = Page(PageState.VISITED, 1, visits=1, clicks=255, fetched=fetched.to_number())
+    assert unpack_page(pack_page(page)) == page
+    assert read_fetched(page.fetched) == fetched
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        (Fetched(200, "application/vnd.unheard-of", 1), Fetched(200, "application/*", 1)),
+        (Fetched(200, "x" * 10_000, 1), Fetched(200, "*/*", 1)),
+        (Fetched(99_999, "text/html", 1 << 70), Fetched(1023, "text/html", (1 << 34) - 3)),
+        (Fetched(-1, "text/html", None), Fetched(0, "text/html", None)),
+    ],
+)
+def test_what_has_no_place_in_a_record_is_kept_as_the_nearest_that_has(given: Fetched, kept: Fetched) -> None:
+    assert read_fetched(given.to_number()) == kept
+    page = Page(PageState.VISITED, 1, visits=1, fetched=given.to_number())
+    assert unpack_page(pack_page(page)) == page
+
+
+def test_a_number_that_no_response_has_is_none() -> None:
+    assert read_fetched(0) is None
+    assert read_fetched(-1) is None
+    assert read_fetched(2 + (127 << 11)) is None
+
+
+def test_an_ordinary_response_takes_no_more_bytes_than_promised() -> None:
+    visited = Page(PageState.VISITED, 1, visits=1, visited_turn=0.5, clicks=4)
+    before = len(pack_page(visited))
+    for fetched in (
+        Fetched(200, "text/html", (1 << 20) - 1),
+        Fetched(301, "text/html"),
+        Fetched(200, "application/pdf"),
+    ):
+        visited.fetched = fetched.to_number()
+        assert len(pack_page(visited)) - before == 4
+    visited.fetched = Fetched(404, "text/html", 1 << 30).to_number()
+    assert len(pack_page(visited)) - before == 8
 
 
 def test_what_a_page_of_its_kind_does_not_need_is_left_out():

@@ -21,6 +21,7 @@ from scrapy_aopic.core.api import Findings, Lease
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.crawl import Crawl
 from scrapy_aopic.core.duplicates import text_of
+from scrapy_aopic.core.fetched import Fetched
 from scrapy_aopic.core.frontier.frontier import Empty, NotBefore, Unlocated
 from scrapy_aopic.core.layout import FORMAT
 from scrapy_aopic.core.order import ORDERS
@@ -158,6 +159,11 @@ class Journey:
                 digest.ljust(8), b'"tag"', b"Mon", is_same=lease.visits > 0 and dice.random() < 0.3,
                 changed_at=self.now - age if age else 0.0,
             )  # fmt: skip
+        if outcome != "robots.txt":
+            status = int(outcome[5:] or 200) if outcome[:1] != "r" else 301
+            how["fetched"] = Fetched(
+                status, dice.choice(["text/html"] * 5 + ["text/plain"]), dice.randrange(200_000)
+            )
         self.crawl.settle(lease, links, self.now, Findings(n_links=len(links) + dice.randrange(3), **how))
         if dice.random() < 0.02:
             self.crawl.enrich(lease.key, self.now, 2.0)

@@ -12,7 +12,7 @@ from scrapy_aopic.exceptions import ANY_ERROR
 from scrapy_aopic.request_errors import UnwantedTypeError
 from scrapy_aopic.session.stats import FirstOnly
 from scrapy_aopic.settings import read, read_normaliser
-from scrapy_aopic.web.content_types import content_type, declared_type
+from scrapy_aopic.web.content_types import declared_type
 from scrapy_aopic.web.meta import PURPOSE, SEEDED
 from scrapy_aopic.web.networks import Networks
 from scrapy_aopic.web.origins import host_name
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from scrapy import Request
     from scrapy.crawler import Crawler
-    from scrapy.http import Response
     from scrapy.http.headers import Headers
 
 logger = logging.getLogger(__name__)
@@ -167,21 +166,20 @@ class Admission:
         kind = declared_type(headers).essence
         return not kind or self._is_wanted(kind)
 
-    def is_read(self, response: Response) -> bool:
-        """Whether *response* is of a content type that is read."""
-        return self._is_wanted(content_type(response))
+    def is_read(self, content_type: str) -> bool:
+        """Whether a response of *content_type* is read."""
+        return self._is_wanted(content_type)
 
-    def unwanted(self, response: Response) -> UnwantedTypeError:
-        """The error for *response*, which is of a type that is not read; the first one is logged."""
-        kind = content_type(response)
+    def unwanted(self, url: str, content_type: str) -> UnwantedTypeError:
+        """The error for the response from *url*, whose *content_type* is not read; the first one is logged."""
         self._first.warning(
             "content type",
             "Skipped the body of %(url)s: its content type %(kind)s is not in AOPIC_CONTENT_TYPES; later ones are only counted "
             "(aopic/outcomes/content type)",
-            url=response.url,
-            kind=kind,
+            url=url,
+            kind=content_type,
         )
-        return UnwantedTypeError(f"{response.url} is {kind}, which AOPIC_CONTENT_TYPES leaves out")
+        return UnwantedTypeError(f"{url} is {content_type}, which AOPIC_CONTENT_TYPES leaves out")
 
     def note_answer(self, request: Request, headers: Headers) -> None:
         """Warn if the response to *request*, such as a form that logs in, has cookies in its *headers*: they are not kept."""
