@@ -47,11 +47,9 @@ class Seen(Protocol):
 
     def add(self, fingerprint: bytes) -> bool:
         """Add *fingerprint*; whether it was there."""
-        ...
 
     def close(self) -> None:
         """Write what must outlive the process."""
-        ...
 
 
 class DiskSeen:

@@ -172,19 +172,15 @@ class VisitCalls(Protocol):
         Returns:
             False if the page is known and need not be fetched again.
         """
-        ...
 
     def lease(self, now: float) -> Lease | Unlocated | NotBefore | Empty:
         """Hand out the best page whose host may be fetched from at *now*, ask for the address of a host, or say when to call again."""
-        ...
 
     def transferred(self, name: str, result: TransferResult, now: float) -> Gap:
         """Report that a transfer from the host called *name* ended at *now*; returns for how long the host is left alone."""
-        ...
 
     def release(self, lease: Lease, now: float) -> Ending:
         """Report that the transfer of *lease* is over; the page itself may still be in flight."""
-        ...
 
     def settle(
         self,
@@ -202,7 +198,6 @@ class VisitCalls(Protocol):
         Raises:
             CallError: If an argument cannot be right; nothing was changed.
         """
-        ...
 
     def put_back(self, lease: Lease, link: Link, now: float, *, has_failed: bool = False) -> Ending:
         """End a lease without a visit: the page waits again, with its cash, for the request in *link*.
@@ -210,7 +205,6 @@ class VisitCalls(Protocol):
         Args:
             has_failed: Whether the page waits behind the others of its host, for one round of these.
         """
-        ...
 
 
 class Committed(Protocol):
@@ -219,12 +213,10 @@ class Committed(Protocol):
     @property
     def has_changes(self) -> bool:
         """Whether anything happened since the last :meth:`take_changes`."""
-        ...
 
     @property
     def n_changed(self) -> int:
         """Pages that are new or were changed since then: how large the next batch is."""
-        ...
 
     def take_changes(self, now: float, *, is_clean: bool = False) -> Batch:
         """Everything that changed, as one batch that leaves the store in a state of its own.
@@ -232,15 +224,12 @@ class Committed(Protocol):
         The caller writes it and then calls :meth:`changes_landed` or :meth:`changes_failed`; at most one batch is in
         flight. Steps may go on meanwhile.
         """
-        ...
 
     def changes_landed(self) -> None:
         """The batch in flight is in the store."""
-        ...
 
     def changes_failed(self) -> None:
         """The batch in flight did not reach the store; the next one will hold it too."""
-        ...
 
 
 class CrawlPort(VisitCalls, Committed, Protocol):
@@ -249,7 +238,6 @@ class CrawlPort(VisitCalls, Committed, Protocol):
     @property
     def counts(self) -> Counts:
         """Pages by state, and hosts; pages in flight count as queued."""
-        ...
 
 
 class PageCalls(Protocol):
@@ -257,44 +245,34 @@ class PageCalls(Protocol):
 
     def page(self, key: bytes) -> Page | None:
         """The page under *key*, if it is known and its host was named before; not to be changed."""
-        ...
 
     def find(self, key: bytes, host: str, lease: Lease | None = None) -> Page | None:
         """The page under *key*, of the host called *host*, to which the page of *lease* links."""
-        ...
 
     def find_many(self, keys: Sequence[bytes], hosts: Sequence[str], lease: Lease) -> list[Page | None]:
         """The pages under *keys*, of the hosts called *hosts*, to which the page of *lease* links, with one read."""
-        ...
 
     def request(self, key: bytes) -> bytes:
         """The request of the page under *key*; empty if it is not known."""
-        ...
 
     def worth(self, key: bytes, page: Page) -> tuple[float, int]:
         """Estimated importance, 0 to 1, and cash in units of *page*, which is under *key*; all importances add up to 1."""
-        ...
 
     def is_from_before(self, page: Page | None) -> bool:
         """Whether *page*, which a spider starts from, may be a start of another run or process: it was queued there."""
-        ...
 
     @property
     def prefetches(self) -> bool:
         """Whether the store reads what is wanted next while the crawl goes on; if not, the methods below do nothing."""
-        ...
 
     def prefetch_text(self, lease: Lease, text: Text, key: bytes = b"") -> None:
         """Begin to read what :meth:`SamePageCalls.judge` will look at for the same arguments."""
-        ...
 
     def prefetch_links(self, keys: Sequence[bytes], hosts: Sequence[str], lease: Lease) -> int:
         """Begin to read what :meth:`find_many` will look at for the same arguments; returns a number for :meth:`has_come`."""
-        ...
 
     def has_come(self, number: int, lease: Lease) -> bool:
         """Whether what :meth:`prefetch_links` began to read for the page of *lease* is here."""
-        ...
 
 
 class HostCalls(Protocol):
@@ -303,12 +281,10 @@ class HostCalls(Protocol):
     @property
     def politeness(self) -> Politeness:
         """For how long hosts are left alone."""
-        ...
 
     @property
     def paused_until(self) -> float:
         """Instant before which no host at all is requested, because of a crash; 0 if there was none."""
-        ...
 
     def hold(self, host: bytes, origin: str, not_before: float, *, is_for_all: bool) -> None:
         """Let the links to *origin* wait until *not_before*, if not longer.
@@ -316,58 +292,45 @@ class HostCalls(Protocol):
         Args:
             is_for_all: Whether what was requested on purpose waits, too.
         """
-        ...
 
     def set_crawl_delay(self, name: str, seconds: float, now: float) -> None:
         """Have *seconds* between requests to a host, whose robots.txt was just read."""
-        ...
 
     def allow(self, name: str, what: int) -> None:
         """Store with the host called *name*, if it is known, which requests the caller allows: the bits of *what*."""
-        ...
 
     def allowed(self, name: str) -> int:
         """The number that :meth:`allow` has stored with the host called *name*; 0 if there is none."""
-        ...
 
     def locate(self, host: Unlocated, address: str, now: float) -> None:
         """*host* has *address*; empty if that could not be found out."""
-        ...
 
     def not_before(self, host: bytes) -> float:
         """Instant before which a host must be left alone."""
-        ...
 
     def longest_gap(self, name: str) -> float:
         """Longest gap, in seconds, of a host after a transfer that shows nothing special."""
-        ...
 
     def is_dead(self, host: bytes, origin: str = "") -> bool:
         """Whether the crawl does not wait for *origin*."""
-        ...
 
     def silent_until(self, host: bytes, origin: str) -> float:
         """Instant until which links to *origin* wait because it is silent; 0 if it is not."""
-        ...
 
     def down(self, host: bytes, origin: str = "") -> int:
         """Transfers in a row that showed *origin* to be down."""
-        ...
 
     def robots(self, key: bytes) -> bytes | None:
         """The data that :meth:`keep_robots` has stored under *key*."""
-        ...
 
     def keep_robots(self, key: bytes, data: bytes) -> None:
         """Store *data* about a robots.txt under *key* (a page key of its host)."""
-        ...
 
     def block(self, is_blocked: Callable[[str], str] | None, now: float) -> None:
         """Lease no page of blocked hosts: those for whose names *is_blocked* returns a reason. ``None`` blocks none.
 
         Their pages stay queued, keep their cash and get more; the crawl does not wait for them.
         """
-        ...
 
 
 class SamePageCalls(Protocol):
@@ -380,7 +343,6 @@ class SamePageCalls(Protocol):
             text: ``None`` for the text that it had at its last visit.
             key: Key of the page itself, if the lease is of a repeat.
         """
-        ...
 
     def give_way(self, lease: Lease, other: bytes, key: bytes = b"") -> bool:
         """Let a leased page, which was judged and says that it is the one under *other*, be a duplicate of that.
@@ -391,11 +353,9 @@ class SamePageCalls(Protocol):
         Returns:
             False if that one is not known to have the same text.
         """
-        ...
 
     def same_as(self, key: bytes) -> bytes:
         """Key of the page that the one under *key* was found to be the same as, in flight or before; ``b""`` if none."""
-        ...
 
 
 class TopicCalls(Protocol):
@@ -404,19 +364,15 @@ class TopicCalls(Protocol):
     @property
     def harvest(self) -> Harvest:
         """How many pages were relevant, in all runs."""
-        ...
 
     def strategy(self) -> bytes | None:
         """The data that :meth:`keep_strategy` has stored; ``None`` if it has not."""
-        ...
 
     def keep_strategy(self, data: bytes) -> None:
         """Store *data*, the knowledge of a strategy, in the next commit."""
-        ...
 
     def lead(self, key: bytes) -> bytes:
         """The lead of the page under *key*, packed; empty if that is not known."""
-        ...
 
     def revalue(
         self, worth: Callable[[Lead], int | None], now: float, begin: bytes, n: int
@@ -429,15 +385,12 @@ class TopicCalls(Protocol):
         Returns:
             Number of pages that have another value now, and the key to go on with; that is empty at the end.
         """
-        ...
 
     def begin_sample(self, size: int, chance: Chance) -> None:
         """Set aside up to *size* pages for people to label, drawn by *chance*."""
-        ...
 
     def set_aside(self, key: bytes, page: Sampled, text: Callable[[], str]) -> None:
         """Maybe set aside *page*, which was graded and is under *key*, with the result of *text*."""
-        ...
 
 
 class PlacesSeen(Protocol):
@@ -487,78 +440,62 @@ class Figures(Protocol):
     @property
     def counts(self) -> Counts:
         """Pages by state, and hosts; pages in flight count as queued."""
-        ...
 
     def __len__(self) -> int:
         """Pages that wait and are not leased."""
-        ...
 
     @property
     def counters(self) -> Counters:
         """Counts of what was done; middlewares count there, too."""
-        ...
 
     @property
     def totals(self) -> Totals:
         """Sums of cash."""
-        ...
 
     @property
     def frontier(self) -> FrontierSeen:
         """Hosts by where they wait."""
-        ...
 
     @property
     def created_at(self) -> float:
         """When the crawl began."""
-        ...
 
     @property
     def order_name(self) -> str:
         """Name of the class of its order."""
-        ...
 
     @property
     def is_resumed(self) -> bool:
         """Whether it goes on with the work of an earlier run."""
-        ...
 
     @property
     def n_merged(self) -> int:
         """Pages that were merged with another one in this run."""
-        ...
 
     @property
     def cache_hits(self) -> tuple[int, int]:
         """Page look-ups answered from memory, and from the store."""
-        ...
 
     @property
     def dead(self) -> tuple[int, int]:
         """Dead hosts that wait for their time, and their pages."""
-        ...
 
     @property
     def blocked(self) -> tuple[int, int]:
         """Hosts that were put aside because they are blocked, and their pages: as far as their turn has come."""
-        ...
 
     @property
     def stranded(self) -> int:
         """Pages that wait by the counts, but that no queue row leads to: those of a damaged job."""
-        ...
 
     def has_work(self, now: float) -> bool:
         """Whether there is anything to wait for: dead hosts count when their time has come, blocked ones do not."""
-        ...
 
     def when(self) -> NotBefore | Empty:
         """The earliest instant at which a page may be leased; it may be past."""
-        ...
 
     def awaited(self) -> tuple[float, str]:
         """When the first host may be fetched from that is not dead, and its name; ``""`` if no host waits."""
-        ...
 
 
 class SessionPort(VisitCalls, PageCalls, HostCalls, SamePageCalls, TopicCalls, Figures, Protocol):
@@ -571,7 +508,6 @@ class SessionPort(VisitCalls, PageCalls, HostCalls, SamePageCalls, TopicCalls, F
             hold_late: Seconds for which hosts over their budgets, and revisits that are not paid for, are held back if by
                 then another host is free: more if the caller is busy, because they take time that others wait for.
         """
-        ...
 
     def announce(self, lease: Lease, links: Sequence[Link], now: float, n_links: int = 0) -> list[Link]:
         """Queue the pages of *links*, some of those of a leased page, before its visit ends.
@@ -587,4 +523,3 @@ class SessionPort(VisitCalls, PageCalls, HostCalls, SamePageCalls, TopicCalls, F
         Raises:
             CallError: If there cannot be such links; nothing was changed.
         """
-        ...

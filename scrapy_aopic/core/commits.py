@@ -20,15 +20,12 @@ class Table(Protocol):
 
     def take(self) -> dict[bytes, bytes | None]:
         """Move all changes in flight and return them as rows."""
-        ...
 
     def landed(self) -> None:
         """The rows in flight are in the store."""
-        ...
 
     def failed(self) -> None:
         """The rows in flight did not reach the store: they are changes again."""
-        ...
 
 
 class Commits:

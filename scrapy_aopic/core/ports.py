@@ -39,7 +39,6 @@ class Store(Protocol):
         Raises:
             StorageError: If the store is closed, or a value cannot be read.
         """
-        ...
 
     def scan(
         self, family: Family, start: bytes = b"", stop: bytes | None = None
@@ -53,7 +52,6 @@ class Store(Protocol):
             StorageError: If the store is closed: at this call. An iterator from before ``close`` raises it at its next
                 row, or at the first that it has not read yet. If a row cannot be read: here or at that row.
         """
-        ...
 
     def write(self, batch: Batch, *, sync: bool) -> None:
         """Apply *batch* atomically: after a crash of the process, all of it or none of it.
@@ -65,11 +63,9 @@ class Store(Protocol):
             StorageError: If the store is closed or a view, or cannot be written. Nothing of the batch was stored, and
                 the store is still usable for reading.
         """
-        ...
 
     def size_bytes(self) -> int:
         """Bytes that the store takes on disk (in memory, for a store without a disk)."""
-        ...
 
     def verify(self) -> None:
         """Read all that is stored from the disk, and whatever else shows whether the files are whole; may take long.
@@ -77,11 +73,9 @@ class Store(Protocol):
         Raises:
             StorageError: If anything is damaged, with what it is; or if the store is closed.
         """
-        ...
 
     def close(self) -> None:
         """Release every file and lock. Idempotent. Does not write."""
-        ...
 
 
 class Prefetching(Protocol):
@@ -97,11 +91,9 @@ class Prefetching(Protocol):
         Returns:
             Number of the request that brings them.
         """
-        ...
 
     def has_come(self, number: int) -> bool:
         """Whether the values of the request with that *number* are here, or will not come."""
-        ...
 
 
 def prefetching(store: object) -> Prefetching | None:

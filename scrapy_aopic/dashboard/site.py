@@ -77,23 +77,18 @@ class Answerer(Protocol):
 
     def top_pages(self, n: int, /) -> list[dict[str, Any]]:
         """The *n* most important pages."""
-        ...
 
     def top_domains(self, n: int, /, *, has_importance: bool) -> dict[str, Any]:
         """How fetches are spread over domains, the *n* of which most pages were fetched and all others together."""
-        ...
 
     def traps(self) -> list[Trap]:
         """Parts of sites that may be traps."""
-        ...
 
     def hosts(self, kind: str, n: int, part: str, /) -> list[HostRow]:
         """The *n* hosts that come first of a *kind*, of those with *part* in their names."""
-        ...
 
     def why(self, question: str, /) -> object:
         """Why a URL, or a host, is crawled or not, as what becomes an object of JSON."""
-        ...
 
 
 @dataclass(frozen=True)

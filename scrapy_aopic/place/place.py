@@ -38,7 +38,6 @@ class ControlStore(Protocol):
         Raises:
             StorageError: If it cannot be read.
         """
-        ...
 
     def changing(self) -> AbstractContextManager[Callable[[bytes | None], None]]:
         """Lock the settings, or notice that others change them; gives a function that replaces them, or removes them if called with ``None``.
@@ -46,11 +45,9 @@ class ControlStore(Protocol):
         Raises:
             StorageError: If there is no such place, it cannot be written, or others have changed it.
         """
-        ...
 
     def close(self) -> None:
         """Let go of it."""
-        ...
 
 
 class Place(Protocol):
@@ -62,59 +59,45 @@ class Place(Protocol):
     @property
     def folder(self) -> Path | None:
         """The job folder, for files beside the job that are for people; ``None`` if the job is on a server."""
-        ...
 
     def check(self) -> None:
         """Do nothing if a job can be there."""
-        ...
 
     def has_job(self) -> bool:
         """Whether there is a job."""
-        ...
 
     def read_sharding(self) -> Sharding | None:
         """How the job is cut into shards; ``None`` if it is in one piece, or there is none."""
-        ...
 
     def read_suffixes(self) -> bytes:
         """The list of public suffixes by which it is cut; empty if there is none."""
-        ...
 
     def open_snapshots(self) -> list[Store]:
         """Open all stores of the job as of one moment, to be read; one if it is in one piece. A crawl may be using them."""
-        ...
 
     def store_kind(self, number: int) -> Kind | None:
         """The kind of which a copy of the store of shard *number* is made, 0 of a job in one piece; ``None`` for the best."""
-        ...
 
     def open_control(self) -> ControlStore:
         """Open the store of the control settings; the caller closes it."""
-        ...
 
     def adding_seeds(self) -> AbstractContextManager[Path]:
         """A folder where lists of seeds are put that wait for the job from the end of the block on."""
-        ...
 
     def add_seeds(self, paths: Iterable[Path]) -> None:
         """Let the lists of seeds at *paths*, whose rows have been checked, wait for the job."""
-        ...
 
     def copy_beside(self, folder: Path) -> None:
         """Copy what lies beside the stores to the new job folder *folder*: the lists of seeds that wait, for example."""
-        ...
 
     def seed_names(self) -> Collection[str]:
         """Names of the lists of seeds that wait."""
-        ...
 
     def read_earlier(self) -> bytes | None:
         """The pages of an earlier crawl that lie beside the job (:mod:`scrapy_aopic.seeds.earlier_crawl`); ``None`` if none do."""
-        ...
 
     def write_earlier(self, pieces: Iterable[bytes]) -> None:
         """Let *pieces* lie there in their place."""
-        ...
 
 
 def place_of(text: str) -> Place:

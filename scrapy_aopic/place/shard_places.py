@@ -38,12 +38,10 @@ class ShardPlaces(Protocol):
     @property
     def failure(self) -> StorageError | None:
         """Why this worker may go on with no shard at all; ``None`` if it may go on."""
-        ...
 
     @property
     def is_fading(self) -> bool:
         """Whether that may soon be so, so that nothing new should be begun in any shard."""
-        ...
 
     def open_store(self, number: int, cluster: ClusterState | None, clock: Callable[[], float]) -> ShardStore:
         """Open the store of a shard, in a thread; *cluster* is what the last exchange read.
@@ -52,7 +50,6 @@ class ShardPlaces(Protocol):
             InUseError: If another worker has it open.
             StorageError: If it cannot be opened.
         """
-        ...
 
     def write(self, batches: Sequence[tuple[Store, Batch]]) -> Sequence[Exception | None]:
         """Write *batches*, in a thread, each to a store that it has opened.
@@ -60,15 +57,12 @@ class ShardPlaces(Protocol):
         Returns:
             Why each was not stored; ``None`` if it was.
         """
-        ...
 
     def log_unowned(self, numbers: Sequence[int]) -> None:
         """Log where the shards *numbers* are, which no worker has open; in a thread."""
-        ...
 
     def close(self) -> None:
         """Let others have what this worker has, all of which is closed."""
-        ...
 
 
 class OnServer:

@@ -16,12 +16,10 @@ class ShardStore(Store, Protocol):
 
         Empty if its rows are on a disk of this machine.
         """
-        ...
 
     @property
     def head(self) -> bytes:
         """What names its last commit, as no other commit is named."""
-        ...
 
     def check_lock(self) -> None:
         """Do nothing if nobody else may change it, as far as that is known without waiting.
@@ -29,9 +27,7 @@ class ShardStore(Store, Protocol):
         Raises:
             LostError: If it is lost to somebody else.
         """
-        ...
 
     @property
     def is_fading(self) -> bool:
         """Whether it may soon be lost, so that nothing new should be begun."""
-        ...

@@ -64,7 +64,6 @@ class Backend(Protocol):
             StorageError: If there is no store for a view, the store is in use, or it cannot be opened; the message
                 names the folder.
         """
-        ...
 
 
 @runtime_checkable
@@ -73,7 +72,6 @@ class Compacts(Protocol):
 
     def compact(self) -> None:
         """Arrange the rows as they are best read; may take long."""
-        ...
 
 
 @runtime_checkable
@@ -86,7 +84,6 @@ class VerifiesStructure(Protocol):
         Raises:
             StorageError: If there are any.
         """
-        ...
 
 
 @runtime_checkable
@@ -99,12 +96,10 @@ class Locked(Protocol):
         Raises:
             LostError: If it is not.
         """
-        ...
 
     @property
     def is_fading(self) -> bool:
         """Whether it may soon be lost, so that nothing new should be begun; known without waiting."""
-        ...
 
 
 def is_safe(store: Locked) -> bool:
@@ -130,7 +125,6 @@ class Repairs(Protocol):
         Raises:
             StorageError: If nothing is left that can be opened.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)

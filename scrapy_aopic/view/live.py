@@ -425,7 +425,6 @@ class Watched(Protocol):
     @property
     def watch(self) -> Watch:
         """The watch that takes its snapshots."""
-        ...
 
 
 def snapshot(session: Watched) -> Snapshot:

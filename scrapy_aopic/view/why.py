@@ -102,27 +102,21 @@ class Rules(Protocol):
 
     def key_of(self, url: str) -> tuple[str, bytes]:
         """Name of the host of *url*, and its page key."""
-        ...
 
     def normal(self, url: str) -> Normal:
         """Apply the rules on URLs to *url*, found as a link."""
-        ...
 
     def allow(self, host: str, what: int) -> None:
         """A seed of the job has allowed *what* of *host*."""
-        ...
 
     def allows(self, robots_txt: bytes, url: str) -> bool:
         """Whether *robots_txt* lets the crawl fetch *url*."""
-        ...
 
     def origin_of(self, url: str) -> str:
         """The origin whose robots.txt holds for *url*."""
-        ...
 
     def options_of(self, host: str) -> Mapping[str, Source]:
         """The options that the host called *host* has of its own, with where they come from."""
-        ...
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):

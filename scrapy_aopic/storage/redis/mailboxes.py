@@ -47,25 +47,20 @@ class Mailboxes(Protocol):
 
         The same letters may be given again if the outcome is not known.
         """
-        ...
 
     def landed(self) -> None:
         """The last commands of :meth:`written` were carried out."""
-        ...
 
     def questions(self, own: Mapping[int, int]) -> list[Sequence[Argument]]:
         """Commands that read the letters to the shards *own*, each of which was opened so many times."""
-        ...
 
     def bring(
         self, connection: Connection, replies: Sequence[Reply], own: Mapping[int, int]
     ) -> dict[int, list[PostedLetter]]:
         """The letters to the shards *own* that were not brought before, by the *replies* to the questions."""
-        ...
 
     def forget(self) -> None:
         """Nothing was brought: the server is another one."""
-        ...
 
 
 class ShardMail:

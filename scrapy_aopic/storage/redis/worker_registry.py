@@ -137,11 +137,9 @@ class ShardStores(Protocol):
     @property
     def mail(self) -> Mailboxes:
         """Where letters wait."""
-        ...
 
     def questions(self) -> tuple[Sequence[Argument], Sequence[Argument]]:
         """Two questions of which the replies show the heads of all shards, and which of them are open."""
-        ...
 
     def read(
         self, one: Reply, other: Reply, states: Mapping[int, ShardState], alive: Iterable[Mapping[str, Any]]
@@ -154,11 +152,9 @@ class ShardStores(Protocol):
             states: States of the shards at that moment.
             alive: Reports of the workers that are alive.
         """
-        ...
 
     def books(self, states: Mapping[int, ShardState]) -> list[Sequence[Argument]]:
         """Commands that show the books of shards that have *states*."""
-        ...
 
     def turn(
         self,
@@ -172,7 +168,6 @@ class ShardStores(Protocol):
             LostError: If this worker must write nothing any more.
             StorageError: If the server cannot be reached, or refuses.
         """
-        ...
 
 
 class StoresOnServer:
