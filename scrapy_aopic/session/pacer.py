@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from math import inf
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.politeness import Gap, Pace
 from scrapy_aopic.core.records import host_key
@@ -45,29 +45,34 @@ _BLIND = 60.0
 """Seconds for which a host is left alone when the store could not be read; the crawl stops meanwhile."""
 
 
-class Pacer(Protocol):
-    """Remembers the pace of hosts, which have the keys of their download slots."""
+class Pacer:
+    """Remembers the pace of hosts, which have the keys of their download slots; keeps nothing else of them."""
 
     def transferred(self, key: str, result: TransferResult, ago: float) -> Gap:
         """Take note of a transfer that was over *ago* seconds; returns for how long its host is left alone from then on."""
+        raise NotImplementedError
 
     def set_crawl_delay(self, key: str, seconds: float) -> float:
         """Have *seconds* between the requests to a host, whose robots.txt was just read; returns what :meth:`waits` does."""
+        raise NotImplementedError
 
     def waits(self, key: str) -> float:
         """Seconds for which a host must be left alone."""
+        raise NotImplementedError
 
     def longest_gap(self, key: str) -> float:
         """Longest gap of a host after a transfer that shows nothing special."""
+        raise NotImplementedError
 
     def put_back(self, request: Request) -> Request | None:
-        """The request to schedule instead of *request*, whose host must be left alone first."""
+        """The request to schedule instead of *request*, whose host must be left alone first; ``None`` if others schedule."""
 
     def failed(self, request: Request, exception: Exception | None, *, is_proxy: bool = False) -> None:
         """*exception*, or a response that asks for a later request, ended *request*; or the proxy did."""
 
     def is_to_blame(self, request: Request) -> bool:
         """Whether what fails is *request*, and not its host, which answered for others since it failed before."""
+        return False
 
     def answered(self, request: Request, response: Response) -> None:
         """Note that *response* came to *request*, before any middleware looks at it."""
@@ -77,12 +82,15 @@ class Pacer(Protocol):
 
     def allowed(self, key: str) -> int:
         """The exceptions that seeds have made for a host, as far as they are kept."""
+        return 0
 
     def admit(self, request: Request, response: Response) -> Response | Awaitable[Response]:
         """*response* to *request*, once there is room for it in memory."""
+        return response
 
     def n_hosts(self) -> int:
         """Hosts that the crawl knows; 0 if they are not counted."""
+        return 0
 
     def permit(self, key: str, request: Request) -> Callable[[], bool] | None:
         """A function that tells, once *request* has a connection, whether it may still be sent; ``None`` if it always may.
@@ -91,8 +99,10 @@ class Pacer(Protocol):
         """
 
 
-class JobPacer:
+class JobPacer(Pacer):
     """Remembers the pace of hosts in a job, and what their robots.txt said.
+
+    Methods without a docstring are those of :class:`Pacer`, which describes them.
 
     Args:
         bodies: Says when a response may be read.
@@ -116,7 +126,7 @@ class JobPacer:
         self._visits = visits
         self._stats = stats
         self._reloads = reloads
-        self.admit = bodies.admit
+        self._bodies = bodies
         self._gap_of = gap_of
 
     def clock(self) -> float:
@@ -124,7 +134,6 @@ class JobPacer:
         return self._job.clock()
 
     def transferred(self, key: str, result: TransferResult, ago: float) -> Gap:
-        """Take note of a transfer that was over *ago* seconds; returns for how long its host is left alone from then on."""
         if result.retry_after:
             self._job.hurry()  # a crash must not forget it
         if (gap := self._gap_of(key)) > result.at_least:
@@ -146,12 +155,10 @@ class JobPacer:
 
     @guarded(0.0)
     def longest_gap(self, key: str) -> float:
-        """Longest gap of a host after a transfer that shows nothing special."""
         return self._crawl.longest_gap(key)
 
     @guarded(0.0)
     def set_crawl_delay(self, key: str, seconds: float) -> float:
-        """Have *seconds* between the requests to a host, whose robots.txt was just read; returns what :meth:`waits` does."""
         self._crawl.set_crawl_delay(key, seconds, self._job.clock())
         return self.waits(key)
 
@@ -173,21 +180,20 @@ class JobPacer:
 
     @guarded(None)
     def allow(self, key: str, what: int) -> None:
-        """A seed allows *what* of a host, from now on and in later runs."""
         self._crawl.allow(key, what)
 
     @guarded(0)
     def allowed(self, key: str) -> int:
-        """The exceptions that seeds have made for a host."""
         return self._crawl.allowed(key)
 
     def n_hosts(self) -> int:
-        """Hosts that the crawl knows."""
         return self._crawl.counts.hosts
+
+    def admit(self, request: Request, response: Response) -> Response | Awaitable[Response]:
+        return self._bodies.admit(request, response)
 
     @guarded(None)
     def permit(self, key: str, request: Request) -> Callable[[], bool] | None:
-        """A function that tells whether *request* may still be sent; see :meth:`Pacer.permit`."""
         visit = self._visits.get(request)
         return self._job.permit(key, visit.lease if visit is not None else None)
 
@@ -198,7 +204,6 @@ class JobPacer:
         return self._visits.get(request) is not None
 
     def answered(self, request: Request, response: Response) -> None:
-        """Note that *response* came to *request*, before any middleware looks at it."""
         self._reloads.answered(request, response)
 
     def failed(self, request: Request, exception: Exception | None, *, is_proxy: bool = False) -> None:
@@ -218,7 +223,6 @@ class JobPacer:
             request.meta[DOWN] = down
 
     def is_to_blame(self, request: Request) -> bool:
-        """Whether what fails is *request*, and not its host, which answered for others since it failed before."""
         before: int = request.meta.get(DOWN, 0)
         return before < 0 or (before > 0 and self._down(request) < before)
 
@@ -254,8 +258,11 @@ class JobPacer:
         self._crawl.keep_robots(key, data)
 
 
-class MemoryPacer:
-    """Remembers the pace of the hosts that were used last, in this process only."""
+class MemoryPacer(Pacer):
+    """Remembers the pace of the hosts that were used last, in this process only.
+
+    Methods without a docstring are those of :class:`Pacer`, which describes them.
+    """
 
     def __init__(self, politeness: Politeness) -> None:
         self._politeness = politeness
@@ -275,7 +282,6 @@ class MemoryPacer:
         self._not_before[key] = max(self._not_before.get(key, 0.0), time.monotonic() + seconds)
 
     def transferred(self, key: str, result: TransferResult, ago: float) -> Gap:
-        """Take note of a transfer that was over *ago* seconds; returns for how long its host is left alone from then on."""
         # The slot knows the address, and whatever schedules requests tries again when it wants to.
         gap = self._politeness.after(self._pace(key), result.seconds, result.outcome, result.retry_after)
         gap = gap._replace(own=max(gap.own, result.at_least))
@@ -283,46 +289,12 @@ class MemoryPacer:
         return gap
 
     def set_crawl_delay(self, key: str, seconds: float) -> float:
-        """Have *seconds* between the requests to a host, whose robots.txt was just read; returns what :meth:`waits` does."""
         if wait := self._politeness.delay(self._pace(key), seconds):
             self._hold(key, wait)
         return self.waits(key)
 
     def waits(self, key: str) -> float:
-        """Seconds for which a host must be left alone."""
         return self._not_before.get(key, 0.0) - time.monotonic()
 
     def longest_gap(self, key: str) -> float:
-        """Longest gap of a host after a transfer that shows nothing special."""
         return self._politeness.longest(self._paces.get(key) or Pace(key))
-
-    def put_back(self, request: Request) -> None:
-        """Nothing: whatever schedules requests decides."""
-
-    def failed(self, request: Request, exception: Exception | None, *, is_proxy: bool = False) -> None:
-        """It does not matter here."""
-
-    def is_to_blame(self, request: Request) -> bool:
-        """False: failures are not counted."""
-        return False
-
-    def answered(self, request: Request, response: Response) -> None:
-        """It does not matter here."""
-
-    def allow(self, key: str, what: int) -> None:
-        """It is not kept."""
-
-    def allowed(self, key: str) -> int:
-        """Nothing: it is not kept."""
-        return 0
-
-    def admit(self, request: Request, response: Response) -> Response:
-        """Admit at once: bodies are not counted."""
-        return response
-
-    def n_hosts(self) -> int:
-        """0: hosts are not counted."""
-        return 0
-
-    def permit(self, key: str, request: Request) -> None:
-        """Always: no other process has to do with it."""
