@@ -30,6 +30,7 @@ from typing_extensions import Self
 from ._engine.closing import configured
 from .exceptions import StorageError, plainly
 from .job.side_files import SideFiles
+from .request_errors import ContentUsageError
 from .session.estimates import Estimates
 from .session.session import Session, has_session
 from .session.visit import Visit
@@ -129,6 +130,9 @@ class PagesPipeline:
     reason phrase, transfers that failed. Answers from a cache are no transfers. Cookies and ``Authorization``
     headers are in the records, ``Proxy-Authorization`` is not.
 
+    A page that ``AOPIC_CONTENT_USAGE`` skips is not written. What its owner asks may stand in the page, so with such a setting a
+    page is written when it was read, and not when its transfer ended.
+
     Files: ``AOPIC_WARC_FILE``, WARC 1.1, a gzip member per record if the name ends in ``.gz``. An existing
     file is never touched: a name that is taken gets ``-1``, ``-2`` ... before its extension, a resumed
     crawl has a file of its own, and a file of ``AOPIC_WARC_MB`` is followed by the next one. The two records of a transfer are handed to the operating system in one write
@@ -161,6 +165,7 @@ class PagesPipeline:
         self._written: dict[
             int, tuple[str, str]
         ] = {}  # ID of the response and URL, by the number of the visit
+        self._unread: dict[int, tuple[Response, Request]] = {}  # pages that may be skipped, by the same
         self._has_complained = False
 
     @classmethod
@@ -182,6 +187,8 @@ class PagesPipeline:
             self._side_files.add(self._flush)
             self._session = session
             session.listeners.append(self._found_out)
+            if session.page_robots.may_skip:
+                session.page_robots.when_read = self._was_read
         self._write(self._path, None)
 
     def close_spider(self) -> None:
@@ -198,9 +205,35 @@ class PagesPipeline:
         return item
 
     def response_downloaded(self, response: Response, request: Request) -> None:
-        """Write a transfer that has just ended."""
-        if self._path is not None and urlsplit(response.url).scheme in {"http", "https"}:
-            self._write(self._path, (response, request))
+        """Write a transfer that has just ended, or when it is known whether its owner wants that."""
+        if self._path is None or urlsplit(response.url).scheme not in {"http", "https"}:
+            return
+        session = self._session
+        if session is not None and session.page_robots.may_skip and response.status in range(200, 300):
+            visit = session.visits.of(request)
+            if visit is not None:
+                self._write_unread(visit.number)  # which a middleware has made another request of
+                self._unread[visit.number] = response, request
+                return
+        self._write(self._path, (response, request))
+
+    def _was_read(self, visit: Visit) -> None:
+        """The page of *visit* was read: write it, unless it is skipped."""
+        transfer = self._unread.pop(visit.number, None)
+        if (
+            transfer is not None
+            and self._path is not None
+            and not isinstance(visit.unwanted, ContentUsageError)
+        ):
+            self._write(self._path, transfer)
+
+    def _write_unread(self, number: int) -> None:
+        """Write what was transferred for the visit with this *number*, and never read."""
+        transfer = self._unread.pop(number, None)
+        if transfer is None or self._path is None or self._session is None:
+            return
+        if not self._session.page_robots.is_skipped(*transfer):
+            self._write(self._path, transfer)
 
     def _found_out(self, visit: Visit, facts: dict[str, str]) -> None:
         """The page of *visit* is like this: write it, if the page was."""
@@ -241,6 +274,9 @@ class PagesPipeline:
 
     def _flush(self) -> list[tuple[str, int]]:
         """Flush the files to the disk, before a commit."""
+        if self._session is not None:
+            for number in [each for each in self._unread if self._session.visits.numbered(each) is None]:
+                self._write_unread(number)  # of a type that is not wanted, say
         descriptors, self._ended = self._ended, []
         if self._path is not None and self._file is not None:
             try:

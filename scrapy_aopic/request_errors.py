@@ -36,6 +36,12 @@ class UnwantedTypeError(RefusedError):
     reason = "content type"
 
 
+class ContentUsageError(RefusedError):
+    """The owner of the page does not want it to be used as the crawl uses it."""
+
+    reason = "content usage"
+
+
 class ReloadError(RefusedError):
     """The page only redirects to itself, and nothing had changed when it was requested again."""
 

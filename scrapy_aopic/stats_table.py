@@ -87,8 +87,8 @@ OWN = (
     ),
     Stat(
         "aopic/outcomes/<outcome>", "counter", "pages", _SCHEDULER,
-        "settled pages that are not ordinary pages, by reason: `redirect`, `duplicate`, `content type`, `http 404`, "
-        "`robots.txt`, the name of an exception, or `no answer`",
+        "settled pages that are not ordinary pages, by reason: `redirect`, `duplicate`, `content type`, "
+        "`content usage`, `http 404`, `robots.txt`, the name of an exception, or `no answer`",
     ),
     Stat(
         "aopic/errors", "counter", "errors", f"scheduler, {_POLITENESS}",

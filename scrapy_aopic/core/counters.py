@@ -27,8 +27,8 @@ UNREADABLE = "unreadable"
 """Outcome, with the reason after a colon, of a page whose request cannot be made; a request that can revives it."""
 
 OUTCOMES = (
-    "page", "redirect", "duplicate", "content type", "robots.txt", "not found", "other 4xx", "too many requests", "5xx",
-    "no answer", UNREADABLE, "other",
+    "page", "redirect", "duplicate", "content type", "content usage", "robots.txt", "not found", "other 4xx",
+    "too many requests", "5xx", "no answer", UNREADABLE, "other",
 )  # fmt: skip
 """Classes of outcomes of a visit. ``page`` is an ordinary page; ``not found`` is 404 and 410, ``too many requests`` 429;
 ``no answer`` stands for all errors of the network."""
@@ -47,6 +47,7 @@ _NAMED = {
     "duplicate": "duplicate",
     "canonical": "duplicate",
     "content type": "content type",
+    "content usage": "content usage",
     "robots.txt": "robots.txt",
     "robots.txt unreachable": "robots.txt",
     UNREADABLE: UNREADABLE,

@@ -1,4 +1,4 @@
-"""What owners of pages ask, as far as a crawl obeys it: links are not followed, and items are left out.
+"""What owners of pages ask, as far as a crawl obeys it: links are not followed, items are left out, pages are skipped.
 
 A request that a spider makes on purpose (:mod:`.links.purpose`) is its own affair, and so are its items unless it is a
 :class:`scrapy_aopic.BroadSpider`: what the page asks is in ``response.meta["aopic_robots"]``, and how it may be used in
@@ -10,16 +10,17 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from scrapy_aopic.request_errors import ContentUsageError
 from scrapy_aopic.settings import read
-from scrapy_aopic.web.content_usage import POLICY, RESERVATION, USES, read_usage
+from scrapy_aopic.web.content_usage import POLICY, RESERVATION, USES, Usage, read_usage
 from scrapy_aopic.web.link_extraction import rels_of
 from scrapy_aopic.web.meta import CONTENT_USAGE, ROBOTS_MARKS, SITEMAP, STATED_USAGE
-from scrapy_aopic.web.robots_marks import joined, metas_of, read_marks, robot_name
+from scrapy_aopic.web.robots_marks import Rules, joined, metas_of, read_marks, robot_name
 
 from .stats import FirstOnly
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from scrapy import Request
     from scrapy.crawler import Crawler
@@ -60,6 +61,11 @@ class PageRobots:
         clock: Gives the seconds since the epoch.
         listeners: Told what pages ask, as texts by name.
 
+    Attributes:
+        may_skip: Whether there are pages that no callback gets because their owners ask for that.
+        when_read: Called when a page was read and before *listeners* are, if anything needs to know: whether it is skipped
+            then shows in its visit.
+
     Raises:
         SettingError: If one of its settings cannot be used.
     """
@@ -76,7 +82,11 @@ class PageRobots:
         obeyed: tuple[str, ...] = read(settings, "AOPIC_PAGE_ROBOTS")
         self._has_nofollow = "nofollow" in obeyed
         self._has_noindex = "noindex" in obeyed
-        self._uses: frozenset[str] = read(settings, "AOPIC_CONTENT_USAGE")
+        uses: dict[str, str] = read(settings, "AOPIC_CONTENT_USAGE")
+        self._obeyed = sorted(uses)
+        self._skipped = sorted(use for use, way in uses.items() if way == "skip")
+        self.may_skip = bool(self._skipped)
+        self.when_read: Callable[[Visit], None] | None = None
         self._rels = {name.removeprefix("rel=") for name in obeyed if name.startswith("rel=")}
         self._user_agent: str | None = settings["ROBOTSTXT_USER_AGENT"]
         self._default_user_agent: str = settings["USER_AGENT"]
@@ -87,35 +97,51 @@ class PageRobots:
         self._first = FirstOnly(logger, crawler)
 
     def read(self, response: Response, request: Request, visit: Visit | None) -> None:
-        """Read what the page of *response* asks, for the callback to see and for the methods below."""
+        """Read what the page of *response* asks, for the callback to see and for the methods below.
+
+        Raises:
+            ContentUsageError: If no callback is to get the page.
+        """
+        rules, usage = self._note(response, request)
+        error = self._skip(response, rules, usage) if self.may_skip else None
+        if visit is not None:
+            if error is not None:
+                visit.refused(error)
+            if self.when_read is not None:
+                self.when_read(visit)
+            if rules or usage:
+                self._tell(visit, joined(rules), joined(usage))
+        if error is not None:
+            raise error
+
+    def _tell(self, visit: Visit, robots: str, usage: str) -> None:
+        """The page of *visit* asks *robots*, and says its *usage*."""
+        visit.wishes(robots, usage)
+        facts = {"aopic-robots": robots, "aopic-content-usage": usage}
+        for listener in self._listeners:
+            listener(visit, {name: text for name, text in facts.items() if text})
+
+    def _note(self, response: Response, request: Request) -> tuple[Rules, Usage]:
+        """What the page of *response* asks, counted, and put where its callback sees it."""
         meta = request.meta
         meta.pop(ROBOTS_MARKS, None)  # a callback may have copied it from another page
         meta.pop(CONTENT_USAGE, None)
         stated = meta.pop(STATED_USAGE, ())
         if SITEMAP in meta:  # which is no page: that search engines should not show it is usual
-            return
-        agent = self._user_agent or request.headers.get("User-Agent") or self._default_user_agent
-        robot, headers = robot_name(agent), response.headers
-        metas = metas_of(response, ("robots", robot, RESERVATION, POLICY))
-        if not metas and not stated and _HEADERS.isdisjoint(headers):  # as of most pages
-            return
-        if rules := read_marks(headers, metas, robot, self._clock()):
+            return {}, {}
+        found = self._find(response, request, stated)
+        if found is None:
+            return {}, {}
+        rules, usage, malformed = found
+        if rules:
             meta[ROBOTS_MARKS] = rules
             for name in _COUNTED & rules.keys():
                 self._stats.count(f"aopic/robots/pages/{name}")
-        usage, malformed = read_usage(headers, metas, stated)
         if usage:
             meta[CONTENT_USAGE] = usage
-            for use in USES:
-                if usage.get(use) == "n":
+            for use in (*USES, "tdm"):
+                if _is_unwanted(use, {}, usage):
                     self._stats.count(f"aopic/content_usage/pages/{use}")
-            if usage.get(RESERVATION) == "1":
-                self._stats.count("aopic/content_usage/pages/tdm")
-        if visit is not None and (rules or usage):
-            facts = {"aopic-robots": joined(rules), "aopic-content-usage": joined(usage)}
-            visit.wishes(*facts.values())
-            for listener in self._listeners:
-                listener(visit, {name: text for name, text in facts.items() if text})
         for text in malformed:
             self._stats.count("aopic/content_usage/malformed")
             self._first.warning(
@@ -125,6 +151,38 @@ class PageRobots:
                 page=response.url,
                 text=text,
             )
+        return rules, usage
+
+    def _find(
+        self, response: Response, request: Request, stated: Sequence[bytes]
+    ) -> tuple[Rules, Usage, list[str]] | None:
+        """What the page of *response* asks of robots, how it may be used, what means nothing; ``None`` if it asks nothing."""
+        agent = self._user_agent or request.headers.get("User-Agent") or self._default_user_agent
+        robot, headers = robot_name(agent), response.headers
+        metas = metas_of(response, ("robots", robot, RESERVATION, POLICY))
+        if not metas and not stated and _HEADERS.isdisjoint(headers):  # as of most pages
+            return None
+        return read_marks(headers, metas, robot, self._clock()), *read_usage(headers, metas, stated)
+
+    def _skip(self, response: Response, rules: Rules, usage: Usage) -> ContentUsageError | None:
+        """The error for the errback, if no callback is to get the page of *response*; the first one is logged."""
+        use = _first_unwanted(self._skipped, rules, usage)
+        if not use:
+            return None
+        self._first.warning(
+            "skip",
+            "%(page)s asks not to be used for %(use)s, so that no callback gets it, and no archive: set AOPIC_CONTENT_USAGE to "
+            '{"%(use)s": "obey"} to follow its links. Further such pages are not logged (aopic/outcomes/content usage '
+            "counts them)",
+            page=response.url,
+            use=use,
+        )
+        return ContentUsageError(f"{response.url} asks not to be used for {use} (AOPIC_CONTENT_USAGE)")
+
+    def is_skipped(self, response: Response, request: Request) -> bool:
+        """Whether no callback is to get the page of *response*, as far as that shows before it is unpacked."""
+        found = self._find(response, request, request.meta.get(STATED_USAGE, ()))
+        return found is not None and bool(_first_unwanted(self._skipped, found[0], found[1]))
 
     def keeps(self, response: Response) -> bool:
         """Whether there may be an item of the page of *response*; if not, that is counted, and the first one is logged."""
@@ -132,7 +190,7 @@ class PageRobots:
         rules, usage = meta.get(ROBOTS_MARKS, {}), meta.get(CONTENT_USAGE, {})
         if self._has_noindex and "noindex" in rules:
             why, name, value = "robots not to index it", "AOPIC_PAGE_ROBOTS", "noindex"
-        elif use := next((use for use in sorted(self._uses) if _is_unwanted(use, rules, usage)), ""):
+        elif use := _first_unwanted(self._obeyed, rules, usage):
             why, name, value = f"not to be used for {use}", "AOPIC_CONTENT_USAGE", use
         else:
             return True
@@ -187,6 +245,11 @@ class PageRobots:
             link=link.url,
             rels=", ".join(sorted(self._rels)),
         )
+
+
+def _first_unwanted(uses: Iterable[str], rules: Mapping[str, str], usage: Mapping[str, str]) -> str:
+    """The first of *uses* that the owner of a page with these *rules* and this *usage* does not want; ``""`` for none."""
+    return next((use for use in uses if _is_unwanted(use, rules, usage)), "")
 
 
 def _is_unwanted(use: str, rules: Mapping[str, str], usage: Mapping[str, str]) -> bool:

@@ -157,7 +157,6 @@ class Responses:
             )
             visit.refused(error)
         if visit.unwanted is not None:
-            visit.failed(visit.unwanted.reason)
             return
         visit.responded(response.status, self._version(visit, response, request) if self._recrawls else None)
         if self._seen != "off" and is_good and self._crawl.prefetches:

@@ -242,6 +242,7 @@ class Visit:
     def refused(self, error: RefusedError) -> None:
         """The response is not to be read; the errback gets *error*."""
         self.unwanted = error
+        self._status, self._failure = None, error.reason
 
     def failed(self, reason: str, *, is_host_down: bool | None = None) -> None:
         """The callback gets no response.

@@ -761,9 +761,9 @@ def networks(value: Any) -> Allowed | None:
     return Allowed(tuple(found), frozenset(hosts), frozenset(ports))
 
 
-def uses(value: Any) -> frozenset[str]:
-    """The uses of content for which wishes are obeyed."""
-    return frozenset(_by_name(value, one_of("obey"), (*USES, "tdm")))
+def uses(value: Any) -> dict[str, str]:
+    """How wishes are obeyed by the uses of content that they are about: ``obey`` or ``skip``."""
+    return _by_name(value, one_of("obey", "skip"), (*USES, "tdm"))
 
 
 def url_rules(value: Any, base: Iterable[str] = PLAIN_RULES) -> frozenset[str]:

@@ -343,10 +343,11 @@ _ROBOTS = (
         "AOPIC_CONTENT_USAGE",
         {},
         Check(
-            'a mapping such as {"train-ai": "obey", "tdm": "obey"}, of train-ai, search or tdm', parse.uses
+            'a mapping such as {"train-ai": "obey", "tdm": "skip"}, of train-ai, search or tdm', parse.uses
         ),
-        "For which [uses](robots.md#use-of-content) of content the wishes of its owners are obeyed: `scrapy_aopic.BroadSpider` "
-        "yields no item of a page that is not to be used so.",
+        "For which [uses](robots.md#use-of-content) of content the wishes of its owners are obeyed. `obey`: "
+        "`scrapy_aopic.BroadSpider` yields no item of a page that is not to be used so; `skip`: no callback of any spider gets "
+        "the page, and `scrapy_aopic.PagesPipeline` does not write it.",
     ),
     Setting(
         "AOPIC_SITEMAPS",

@@ -273,6 +273,7 @@ def _say_outcome(store: Store, key: bytes, page: Page, said: _Draft) -> str:
     if page.state == FAILED:
         what = _reason(page.outcome)
         said.say(f"It failed {when}{times}: {what}. It will not be fetched again.")
+        _say_wishes(store, key, said)
         return "failed"
     if page.outcome:
         said.say(f"It was fetched {when}{times}: {_reason(page.outcome)}.")
@@ -313,6 +314,7 @@ def _say_wishes(store: Store, key: bytes, said: _Draft) -> None:
 
 _SENTENCES = {
     "content type": "it is of a content type that is not read (AOPIC_CONTENT_TYPES)",
+    "content usage": "its owner does not want it to be used as this crawl uses it, so that no callback got it (AOPIC_CONTENT_USAGE)",
     "robots.txt unreachable": "its robots.txt is unreachable, so nothing is allowed (AOPIC_ROBOTS_TRIES)",
     "redirect to itself": "it redirects to itself, and nothing had changed when it was asked for again",
     "network": "its host is not on the Internet, or resolves to what is not (AOPIC_ALLOW_NETWORKS)",

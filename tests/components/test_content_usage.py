@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import csv
+import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from demo_web.server import Answer
-from scrapy import signals
+from scrapy import Request, Spider, signals
+from scrapy.cmdline import execute
 from scrapy.http import Response
 from scrapy.http.headers import Headers
+from scrapy.settings import Settings
 from scrapy.utils.defer import deferred_f_from_coro_f
-from support.small_web import Web, ask_view, crawl
+from support.small_web import Web, ask_view, check, crawl
 from warcio.archiveiterator import ArchiveIterator
 
 from scrapy_aopic import Addon, BroadSpider, PagesPipeline
+from scrapy_aopic.core.ledger import TOTAL
+from scrapy_aopic.request_errors import ContentUsageError, UnwantedTypeError
 from scrapy_aopic.view.exporting import export_pages
 from scrapy_aopic.web.content_usage import read_statement, read_usage
 from scrapy_aopic.web.robots_parser import Rfc9309RobotParser
@@ -259,3 +264,79 @@ async def test_items_are_left_out_for_the_uses_that_are_named(
     messages = [record.getMessage() for record in caplog.records]
     assert sum("train-ai: no" in text for text in messages) == 1
     assert sum("AOPIC_CONTENT_USAGE" in text for text in messages) == bool(left_out)
+
+
+UNREAD = Answer(headers={"Content-Type": "application/pdf", "Content-Usage": "train-ai=n"}, body=b"%PDF-")
+
+
+class Reads(Spider):
+    """A spider that knows nothing of wishes: it keeps the texts of pages, and follows their links."""
+
+    name = "reads"
+    start_urls = ("http://a.test/",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read: set[str] = set()
+        self.errors: list[BaseException] = []
+
+    def parse(self, response: Response) -> Iterator[Any]:
+        self.read.add(response.url)
+        yield {"url": response.url}
+        for link in response.css("a::attr(href)"):
+            yield Request(response.urljoin(link.get()), errback=self.note)
+
+    def note(self, failure: Any) -> None:
+        self.errors.append(failure.value)
+
+
+@deferred_f_from_coro_f
+async def test_pages_are_skipped_for_the_uses_that_are_named(
+    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    skipped = {"http://a.test/unwanted", "http://a.test/noai", "http://b.test/"}
+    pages = {
+        **WEB,
+        "http://a.test/noai": page('<meta name="robots" content="noai, noimageai"><a href=/behind>x</a>'),
+        "http://a.test/file": UNREAD,
+    }
+    pages["http://a.test/"] = [*WEB["http://a.test/"], "http://a.test/file"]
+    web = serve(pages)
+    settings = {
+        "ADDONS": {Addon: 500},
+        "USER_AGENT": "ourbot/1.0",
+        "JOBDIR": str(tmp_path),
+        "AOPIC_STORE": "sqlite",
+        "AOPIC_CONTENT_SEEN": "off",
+        "AOPIC_CONTENT_USAGE": "train-ai=skip, search=obey",
+        "ITEM_PIPELINES": {PagesPipeline: 800},
+        "AOPIC_WARC_FILE": tmp_path / "pages.warc",
+    }
+    with caplog.at_level(logging.WARNING):
+        crawler = await crawl(Reads, settings)
+    spider: Any = crawler.spider
+    assert spider.read == {"http://a.test/", *PAGES} - skipped, (
+        "what is only obeyed is up to a spider of one's own"
+    )
+    assert {type(error) for error in spider.errors} == {ContentUsageError, UnwantedTypeError}
+    assert sum(isinstance(error, ContentUsageError) for error in spider.errors) == len(skipped)
+    assert "http://a.test/behind" not in web.asked
+    with (tmp_path / "pages.warc").open("rb") as file:
+        records = {
+            (record.rec_type, record.rec_headers["WARC-Target-URI"]) for record in ArchiveIterator(file)
+        }
+    archived = {url for kind, url in records if kind == "response" and not url.endswith("/robots.txt")}
+    assert archived == {url for url in web.asked if url not in skipped and not url.endswith("/file")}
+    assert {url for kind, url in records if kind == "metadata"} & skipped == set()
+    assert crawler.stats is not None
+    assert crawler.stats.get_value("aopic/outcomes/content usage") == len(skipped)
+    assert sum('"train-ai": "obey"' in record.getMessage() for record in caplog.records) == 1
+    audit = check(tmp_path)
+    assert audit.violations == []
+    assert audit.cash + audit.virtual == TOTAL
+    capsys.readouterr()
+    with pytest.raises(SystemExit):
+        execute(["scrapy", "aopic", "why", "--json", str(tmp_path), "http://a.test/noai"], Settings())
+    (answer,) = json.loads(capsys.readouterr().out)
+    assert any("AOPIC_CONTENT_USAGE" in text and "no callback got it" in text for text in answer["sentences"])
+    assert answer["facts"]["robots"] == "noai, noimageai"

@@ -105,7 +105,7 @@ WRONG: dict[str, list[Any]] = {
     "AOPIC_CONTENT_TYPES": ["html", ["text/html; charset=utf-8"], 7],
     "AOPIC_LINK_FLOOD": [-1, 0.5, "many"],
     "AOPIC_PAGE_ROBOTS": ["none", ["rel=me"], 7],
-    "AOPIC_CONTENT_USAGE": ["train-ai", {"train-ai": True}, {"train-a": "obey"}, 7],
+    "AOPIC_CONTENT_USAGE": ["train-ai", {"train-ai": True}, {"train-a": "obey"}, {"tdm": "drop"}, 7],
     "AOPIC_CONTENT_SEEN": ["fuzzy", True],
     "AOPIC_FOLLOW_DUPLICATES": ["maybe", 2],
     "AOPIC_SAME_WORDS": [-1, 0.5],
