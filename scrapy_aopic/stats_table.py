@@ -87,7 +87,7 @@ OWN = (
     ),
     Stat(
         "aopic/outcomes/<outcome>", "counter", "pages", _SCHEDULER,
-        "settled pages that are not ordinary pages, by reason: `redirect`, `duplicate`, `content type`, "
+        "settled pages that are not ordinary pages, by reason: `nofollow` and `noindex` (they ask that of robots), `redirect`, `duplicate`, `content type`, "
         "`content usage`, `http 404`, `robots.txt`, the name of an exception, or `no answer`",
     ),
     Stat(

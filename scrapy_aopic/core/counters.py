@@ -26,8 +26,11 @@ if TYPE_CHECKING:
 UNREADABLE = "unreadable"
 """Outcome, with the reason after a colon, of a page whose request cannot be made; a request that can revives it."""
 
+MARKS = ("nofollow", "noindex")
+"""Classes of ordinary pages whose owners ask robots for that, obeyed or not; a page that asks for both is of the first."""
+
 OUTCOMES = (
-    "page", "redirect", "duplicate", "content type", "content usage", "robots.txt", "not found", "other 4xx",
+    "page", *MARKS, "redirect", "duplicate", "content type", "content usage", "robots.txt", "not found", "other 4xx",
     "too many requests", "5xx", "no answer", UNREADABLE, "other",
 )  # fmt: skip
 """Classes of outcomes of a visit. ``page`` is an ordinary page; ``not found`` is 404 and 410, ``too many requests`` 429;
@@ -68,6 +71,12 @@ def class_of_outcome(outcome: str) -> str:
     if outcome.startswith(UNREADABLE):
         return UNREADABLE
     return "no answer" if outcome.endswith(("Error", "Exception", "Lost", "Failed", "Timeout")) else "other"
+
+
+def mark_of(wishes: tuple[str, str] | tuple[()]) -> str:
+    """The first of :data:`MARKS` that the owner of a page with these *wishes* asks for; ``""`` if for none."""
+    rules = wishes[0].split(", ") if wishes else ()
+    return next((mark for mark in MARKS if mark in rules), "")
 
 
 class Counters(msgspec.Struct):
@@ -121,9 +130,11 @@ class Counters(msgspec.Struct):
         """Average time that pages waited in the queue; ``None`` if none has."""
         return self.waited_seconds / self.waited if self.waited else None
 
-    def settled(self, outcome: str) -> None:
-        """A visit ended with *outcome*, that of the page."""
+    def settled(self, outcome: str, wishes: tuple[str, str] | tuple[()] = ()) -> None:
+        """A visit ended with *outcome*, that of the page, whose owner has these *wishes*."""
         name = class_of_outcome(outcome)
+        if name == "page":
+            name = mark_of(wishes) or name
         self.outcomes[name] = self.outcomes.get(name, 0) + 1
 
     def transferred(self, result: TransferResult) -> None:

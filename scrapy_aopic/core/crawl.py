@@ -512,7 +512,7 @@ class Crawl:
         settled = self._settling.settle(lease, links, now, found)
         if settled.ending == Ending.OK:
             self._commits.has_changes = True
-            self.counters.settled(found.outcome)
+            self.counters.settled(found.outcome, found.wishes)
             if self._policy.order.values_links:
                 self._leads.drop(lease.key)
             if found.value:

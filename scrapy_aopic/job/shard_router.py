@@ -394,7 +394,7 @@ class ShardRouter:
         held.touch()
         settled = held.shard.settle(lease, links, now, found)
         if settled.ending == Ending.OK:
-            self.counters.settled(found.outcome)
+            self.counters.settled(found.outcome, found.wishes)
             if found.value:
                 self.harvest.note(is_relevant=found.is_relevant, expected=found.expected)
         return settled

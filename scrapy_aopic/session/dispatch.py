@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from scrapy_aopic._engine.in_work import InWork
 from scrapy_aopic.core.api import Findings
-from scrapy_aopic.core.counters import UNREADABLE
+from scrapy_aopic.core.counters import UNREADABLE, mark_of
 from scrapy_aopic.core.frontier.frontier import Empty, NotBefore, Unlocated
 from scrapy_aopic.core.walk import is_set_aside
 from scrapy_aopic.web.request_codec import UnreadableError
@@ -225,8 +225,8 @@ class Dispatch:
         if found.is_failure:
             self._failures.note(visit, now)
         self._stats.count(f"aopic/pages/{'failed' if found.is_failure else 'visited'}")
-        if found.outcome:
-            self._stats.count(f"aopic/outcomes/{found.outcome}")
+        if outcome := found.outcome or mark_of(found.wishes):
+            self._stats.count(f"aopic/outcomes/{outcome}")
 
     def _count_repeated(self, visit: Visit, found: Findings) -> None:
         """Count what a repeated visit has shown."""

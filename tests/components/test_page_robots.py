@@ -26,6 +26,7 @@ from scrapy_aopic.core.shards.all_shards import audit_shards
 from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.storage import Address
 from scrapy_aopic.view.queries import each_page, top_pages
+from scrapy_aopic.view.stored import snapshot_of
 from scrapy_aopic.web.robots_marks import MOST_RULES, joined, robot_name
 from scrapy_aopic.web.suffixes import registered_domain
 
@@ -243,6 +244,7 @@ async def test_marks_are_obeyed_with_a_job_folder(
     with caplog.at_level(logging.WARNING):
         crawler, kept = await run(ByLinks, {"JOBDIR": str(tmp_path), "AOPIC_STORE": "sqlite"})
     judge(web, crawler, kept)
+    stats = crawler.stats.get_stats()
     audit = check(tmp_path)
     assert audit.violations == []
     assert audit.cash + audit.virtual == TOTAL
@@ -253,6 +255,11 @@ async def test_marks_are_obeyed_with_a_job_folder(
     assert {case: wishes[url] for case, url in urls().items()} == {
         case: (joined(marks), "") for case, (_, marks) in CASES.items()
     }
+    outcomes = {name: sum(name in marks for _, marks in CASES.values()) for name in ("nofollow", "noindex")}
+    outcomes["noindex"] -= sum(marks.keys() >= {"nofollow", "noindex"} for _, marks in CASES.values())
+    seen = ask_view(tmp_path, snapshot_of).outcomes
+    assert {name: seen[name] for name in outcomes} == outcomes
+    assert {name: stats[f"aopic/outcomes/{name}"] for name in outcomes} == outcomes
     said = [record.getMessage() for record in caplog.records if "AOPIC_PAGE_ROBOTS" in record.getMessage()]
     assert len(said) == 2, "the first of each kind"
     assert any("follow its links" in text for text in said)

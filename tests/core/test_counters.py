@@ -53,6 +53,21 @@ def test_the_names_of_classes_are_bounded(outcome: str) -> None:
     assert class_of_outcome(outcome) in OUTCOMES
 
 
+def test_pages_whose_owners_ask_something_are_classes_of_their_own() -> None:
+    job = Job()
+    wishes = [("", "train-ai=n"), ("noarchive, noindex", ""), ("nofollow, noindex", ""), ()]
+    job.seed(*(link("a", n) for n in range(len(wishes) + 1)))
+    for each in wishes:
+        job.visit(wishes=each)
+        job.now += 100
+    job.visit(outcome="duplicate", wishes=("nofollow", ""))
+    job.commit()
+    counted = counters_of(job)
+    assert counted is not None
+    assert counted.outcomes == {"page": 2, "noindex": 1, "nofollow": 1, "duplicate": 1}
+    assert audit(job.store).violations == []
+
+
 def test_what_was_counted_outlives_the_run_and_is_audited() -> None:
     job = Job()
     job.seed(*(link("a", n) for n in range(6)))

@@ -536,7 +536,7 @@ function showTopic({ topic }) {
   ]);
 }
 
-const GOOD = ["page", "redirect", "duplicate", "not modified"];
+const GOOD = ["page", "nofollow", "noindex", "redirect", "duplicate", "not modified"];
 
 function showOutcomes(now) {
   const rows = (object) => Object.entries(object).sort((a, b) => b[1] - a[1]);
