@@ -48,6 +48,7 @@ from scrapy_aopic.web.robots_marks import metas_of, read_marks
 from scrapy_aopic.web.robots_parser import Rfc9309RobotParser, parse
 from scrapy_aopic.web.sitemaps import Sitemap, sitemaps_in
 from scrapy_aopic.web.suffixes import registered_domain
+from scrapy_aopic.web.tdmrep import TdmRules
 from scrapy_aopic.web.url_keys import key_of_url
 from scrapy_aopic.web.urls import Normaliser
 
@@ -242,6 +243,10 @@ MARKS = (
 STATEMENT = (
     b"train-ai", b"=", b"n", b"y", b",", b" ", b"\t", b";", b"a", b"a=(", b"(", b")", b'"', b"\\", b":", b"?1", b"@1", b'%"', b"%20", b"1", b".", b"{n}", b"*",
 )  # fmt: skip
+RULES = (
+    b"[", b"]", b"{", b"}", b",", b":", b'"', b'"location"', b'"tdm-reservation"', b'{"location":"/', b'","tdm-reservation":1},', b"/", b"*", b"$", b"a",
+    b"%41", b"%e9", b"{n}", b"1", b"0", b" ", b"\\", b"\\u00fc", b"null", b"-", b"e9", b'{"location":"*a*b{n}","tdm-reservation":1},',
+)  # fmt: skip
 MARK = b"<meta name=robots content=nofollow>"
 DATE = (
     b"Mon", b", ", b"1 ", b"Jan ", b"2030 ", b"00:00:00", b":", b"GMT", b"+0000", b"-", b"(", b")", b"\\", b'"', b" ", b"\t", b"9", b"a", b".", b"{n}",
@@ -269,6 +274,7 @@ OURS = {
     "marks for robots, in headers": Parser(header_of_marks, MARKS, HEADERS),
     "rel of links": Parser(html(rels_of), HTML, BODY),
     "use of content": Parser(read_statement, STATEMENT, HEADER),
+    "tdmrep.json": Parser(lambda text: TdmRules(b"[" + text.strip(b",") + b"]").find(URL), RULES, MAX_BYTES),
     "canonical headers": Parser(link_header, HEAD, HEADERS),
     "links of a page": Parser(html(lambda page: list(EXTRACTIONS[0].urls(page))), HTML, BODY),
     "links of a page, but nofollow": Parser(html(lambda page: list(EXTRACTIONS[1].urls(page))), HTML, BODY),

@@ -434,6 +434,19 @@ OWN = (
         "statements on the use of pages that mean nothing, and are taken as not said; the first is in the log",
     ),
     Stat(
+        "aopic/tdmrep/requests", "counter", "requests", _ROBOTS,
+        "requests for a [`tdmrep.json`](robots.md#use-of-content), redirected ones included",
+    ),
+    Stat("aopic/tdmrep/files", "counter", "files", _ROBOTS, "of these files, those that were there"),
+    Stat(
+        "aopic/tdmrep/unreachable", "counter", "files", _ROBOTS,
+        "of these files, those that could not be had, for another reason than a status of 4xx; the first is in the log",
+    ),
+    Stat(
+        "aopic/tdmrep/malformed", "counter", "files", _ROBOTS,
+        "of these files, those with something that means nothing, and is taken as not said; the first is in the log",
+    ),
+    Stat(
         "aopic/robots/from_store", "counter", "files", _ROBOTS,
         "times that a robots.txt was not in memory, but in the store of the job",
     ),

@@ -467,7 +467,7 @@ class _Received:
     """Counts the responses of a crawl, and closes the spider after *most*; ``CLOSESPIDER_PAGECOUNT`` also counts each robots.txt.
 
     Attributes:
-        n: Responses so far, without robots.txt.
+        n: Responses so far, without robots.txt and the like.
     """
 
     def __init__(self, crawler: Crawler, most: int | None) -> None:
@@ -481,8 +481,8 @@ class _Received:
         crawler.signals.connect(self._received, signal=signals.response_received)
 
     def _received(self, request: Request) -> None:
-        from scrapy_aopic.web.origins import origin_of_robots_txt
+        from scrapy_aopic.web.origins import FILES, origin_of_file
 
-        self.n += origin_of_robots_txt(request.url) is None
+        self.n += origin_of_file(request.url, *FILES) is None
         if self.n == self._most:
             self._closing.close("closespider_pagecount")

@@ -1,5 +1,8 @@
 """Refuses what a robots.txt forbids, by RFC 9309: downloads each robots.txt, and asks the core what follows from it.
 
+If ``AOPIC_CONTENT_USAGE`` says so, the ``tdmrep.json`` of an origin is fetched in the same way, before the first page that
+robots.txt allows.
+
 What is known is one row per origin in the store of the job, and is part of its commits
 (:mod:`scrapy_aopic.core.robots.state`). In memory are the parsed rules of the origins that were used last.
 
@@ -14,7 +17,7 @@ import logging
 from functools import partial
 from math import ceil, inf
 from typing import Any, cast
-from urllib.parse import urljoin
+from urllib.parse import urljoin, urlsplit
 
 from scrapy import Request, signals
 from scrapy.crawler import Crawler
@@ -48,11 +51,14 @@ from scrapy_aopic.job.clock import JobClock
 from scrapy_aopic.request_errors import ForbiddenError, NothingAllowedError
 from scrapy_aopic.session.pacer import JobPacer
 from scrapy_aopic.session.sitemap_requests import Sitemaps
+from scrapy_aopic.session.stats import FirstOnly
 from scrapy_aopic.session.time_slices import in_time_slices
 from scrapy_aopic.settings import read
+from scrapy_aopic.web.content_usage import NOTHING, TDMREP, Stated
 from scrapy_aopic.web.meta import OWN_SLOT, RECEIVED, SLOT, STATED_USAGE, slot_key
-from scrapy_aopic.web.origins import host_name, origin_of, origin_of_robots_txt
+from scrapy_aopic.web.origins import TDMREP_JSON, host_name, origin_of, origin_of_file
 from scrapy_aopic.web.robots_parser import Rfc9309RobotParser, crawl_delay_of, parse
+from scrapy_aopic.web.tdmrep import TdmRules
 
 from .politeness import LeftAloneError, PolitenessMiddleware
 
@@ -97,6 +103,11 @@ class RobotsMiddleware:
         self._tries = refetching.tries
         self._known = KnownRobots(refetching, MOST_KNOWN, self._load, self._keep)
         self._fetches = RobotsFetches(self._known)
+        self._tdm_fetches: RobotsFetches | None = None
+        if TDMREP in read(settings, "AOPIC_CONTENT_USAGE"):
+            known = KnownRobots(refetching, MOST_KNOWN, self._load_tdm, self._keep_tdm)
+            self._tdm_fetches = RobotsFetches(known, TDMREP_JSON)
+        self._first = FirstOnly(logger, crawler)
         self._takes_sitemaps: bool = read(settings, "AOPIC_SITEMAPS")
         self._sitemaps = Sitemaps(crawler)
         self._has_complained = self._has_forbidden = self._has_unreachable = False
@@ -132,11 +143,16 @@ class RobotsMiddleware:
         robots, goes_back = self._known.get_current(origin, self.clock()), False
         if robots is None:
             robots, goes_back = await self._learn(origin, request), True
-        pacer = self.pacer
+        pacer, tdm = self.pacer, None
         if pacer is not None and not pacer.is_leased(request):
             pacer = None  # it does not wait for this request
         if self._known.has_rules(robots, self.clock()):
             await self._judge(robots, request)
+            if pacer is not None and self._tdm_fetches is not None:
+                tdm = self._tdm_fetches.known.get_current(origin, self.clock())
+                if tdm is None:
+                    tdm, goes_back = await self._learn_tdm(self._tdm_fetches, origin, request), True
+                self._state_tdm(tdm, request)
         elif pacer is not None and isinstance(robots.error, Exception) and not pacer.is_link(request):
             raise robots.error.with_traceback(None)  # what ended one request ends the other
         elif pacer is None or (self._known.is_given_up(robots) and not pacer.is_dead(request)):
@@ -150,6 +166,8 @@ class RobotsMiddleware:
             pacer.wait_for_robots()
             return request.copy()
         robots.is_unused = False
+        if tdm is not None:
+            tdm.is_unused = False
         return None
 
     async def _judge(self, robots: RobotsTxt, request: Request) -> None:
@@ -157,14 +175,14 @@ class RobotsMiddleware:
         if not robots.text:
             self._pace(robots, request, 0.0)
             return
-        user_agent = self._user_agent or request.headers.get(b"User-Agent") or self._default_user_agent
+        user_agent = self._agent_of(request)
         parser = self._parser(robots)
         if isinstance(parser, Rfc9309RobotParser):
             await self._read(parser, user_agent, request)
         self._pace(robots, request, crawl_delay_of(parser, user_agent) or 0.0)
         if parser.allowed(request.url, user_agent):
             if isinstance(parser, Rfc9309RobotParser) and (stated := parser.usage(request.url, user_agent)):
-                request.meta[STATED_USAGE] = stated
+                request.meta[STATED_USAGE] = Stated(stated)
             return
         robots.is_unused = False
         logger.log(
@@ -181,6 +199,10 @@ class RobotsMiddleware:
         self._has_forbidden = True
         self._count("robotstxt/forbidden")
         raise ForbiddenError("Forbidden by robots.txt")
+
+    def _agent_of(self, request: Request) -> str | bytes:
+        """The user agent that *request* is judged by."""
+        return self._user_agent or request.headers.get(b"User-Agent") or self._default_user_agent
 
     def _parser(self, robots: RobotsTxt) -> RobotParser:
         """The text of *robots*, parsed when it is first needed."""
@@ -227,18 +249,22 @@ class RobotsMiddleware:
         if self.pacer is not None:
             self.pacer.keep_robots(_key(origin), data)
 
+    def _load_tdm(self, origin: str) -> bytes | None:
+        return self.pacer.robots(_key(origin, TDMREP_JSON)) if self.pacer is not None else None
+
+    def _keep_tdm(self, origin: str, data: bytes) -> None:
+        if self.pacer is not None:
+            self.pacer.keep_robots(_key(origin, TDMREP_JSON), data)
+
     # -- robots.txt is fetched
 
     async def _learn(self, origin: str, request: Request) -> RobotsTxt:
         """Fetch the robots.txt of *origin* for *request*, or wait for the fetch that is under way."""
-        while (fetch := self._fetches.get(origin)) is not None:
-            await _ended(fetch)
-            robots = self._known.get_current(origin, self.clock())
-            if robots is not None:
-                return robots
+        if (found := await self._found_by_others(self._fetches, origin)) is not None:
+            return found
         fetch = self._fetches.begin(origin)
         try:
-            text, reason = await self._fetch(fetch, request)
+            text, reason = await self._fetch(self._fetches, fetch, request)
             robots = self._fetches.learn(fetch, text, self.clock())
             robots.error = reason if isinstance(reason, Exception) else None
             if (
@@ -282,20 +308,30 @@ class RobotsMiddleware:
         politeness = self._crawler.get_downloader_middleware(PolitenessMiddleware)
         return wait if politeness is None else max(wait, politeness.wait(slot_key(request)))
 
-    async def _fetch(self, fetch: Fetch, page: Request) -> tuple[bytes | None, str | Exception]:
+    async def _found_by_others(self, fetches: RobotsFetches, origin: str) -> RobotsTxt | None:
+        """What a fetch for *origin* that is under way finds; ``None`` if there is none, or it found nothing that holds."""
+        while (fetch := fetches.get(origin)) is not None:
+            await _ended(fetch)
+            if (found := fetches.known.get_current(origin, self.clock())) is not None:
+                return found
+        return None
+
+    async def _fetch(
+        self, fetches: RobotsFetches, fetch: Fetch, page: Request
+    ) -> tuple[bytes | None, str | Exception]:
         """The text that *fetch* finds, empty if there is no such file; or ``None``, and why it is unreachable."""
         try:
             step: Step = Download(fetch.url)
             while True:
                 if isinstance(step, Download):
-                    response = await self._download(step.url, page)
-                    target = _target(step.url, response)
-                    step = self._fetches.responded(
-                        fetch, response.status, response.body, target, self.clock()
-                    )
+                    if fetches is not self._fetches and not await self._may_fetch(step.url, page):
+                        return b"", ""
+                    response = await self._download(step.url, page, is_robots=fetches is self._fetches)
+                    target = _target(step.url, response, fetches.path)
+                    step = fetches.responded(fetch, response.status, response.body, target, self.clock())
                 elif isinstance(step, Wait):
                     await _ended(step.fetch)
-                    step = self._fetches.resumed(fetch, self.clock())
+                    step = fetches.resumed(fetch, self.clock())
                 elif isinstance(step, RobotsText):
                     return step.text, ""
                 else:
@@ -305,10 +341,11 @@ class RobotsMiddleware:
         except IgnoreRequest:  # a middleware of the user's does not want it to be fetched
             return b"", ""
         except Exception as error:  # noqa: BLE001  # whatever went wrong, there is no response
-            self._count(f"robotstxt/exception_count/{type(error)}")
+            if fetches is self._fetches:
+                self._count(f"robotstxt/exception_count/{type(error)}")
             return None, error
 
-    async def _download(self, url: str, page: Request) -> Response:
+    async def _download(self, url: str, page: Request, *, is_robots: bool) -> Response:
         meta: dict[str, Any] = {
             "dont_obey_robotstxt": True,
             "dont_redirect": True,
@@ -321,7 +358,7 @@ class RobotsMiddleware:
         is_chosen = page.meta.get(SLOT) not in (None, page.meta.get(OWN_SLOT))
         if is_chosen and host_name(url) == urlparse_cached(page).hostname:
             meta[SLOT] = page.meta[SLOT]
-        self._count("robotstxt/request_count")
+        self._count("robotstxt/request_count" if is_robots else "aopic/tdmrep/requests")
         assert self._crawler.engine is not None
         request = Request(url, meta=meta, priority=_PRIORITY, callback=NO_CALLBACK)
         try:
@@ -330,8 +367,9 @@ class RobotsMiddleware:
             if request.meta[RECEIVED]:  # such as a little that unpacks to very much
                 raise _DroppedError(f"it was dropped: {error}") from error
             raise
-        self._count("robotstxt/response_count")
-        self._count(f"robotstxt/response_status_count/{response.status}")
+        if is_robots:
+            self._count("robotstxt/response_count")
+            self._count(f"robotstxt/response_status_count/{response.status}")
         return response
 
     def _bytes_received(self, data: bytes, request: Request) -> None:
@@ -341,6 +379,68 @@ class RobotsMiddleware:
             request.meta[RECEIVED] += len(data)
             if request.meta[RECEIVED] > MAX_BYTES:
                 raise StopDownload(fail=False)
+
+    # -- and so is tdmrep.json, which is where robots.txt allows it
+
+    async def _learn_tdm(self, fetches: RobotsFetches, origin: str, request: Request) -> RobotsTxt:
+        """Fetch the tdmrep.json of *origin* for *request*, or wait for the fetch that is under way.
+
+        One that cannot be had says nothing, as the protocol has it, until it expires.
+        """
+        if (found := await self._found_by_others(fetches, origin)) is not None:
+            return found
+        fetch = fetches.begin(origin)
+        try:
+            text, reason = await self._fetch(fetches, fetch, request)
+            tdm = fetches.learn(fetch, text or b"", self.clock())
+        finally:
+            fetches.end(fetch)
+        if text is None:
+            self._count("aopic/tdmrep/unreachable")
+            self._first.warning(
+                "unreachable",
+                "%(url)s cannot be had (%(reason)s), and is taken as not there until it expires (AOPIC_ROBOTS_EXPIRY). Further "
+                "ones are not logged (aopic/tdmrep/unreachable counts them)",
+                url=fetch.url,
+                reason=_in_words(reason) if isinstance(reason, Exception) else reason,
+            )
+        elif text:
+            self._count("aopic/tdmrep/files")
+        if malformed := self._tdm_rules(tdm).malformed:
+            self._count("aopic/tdmrep/malformed")
+            self._first.warning(
+                "malformed",
+                "%(url)s has what means nothing (%(malformed)s), and is taken as not said (docs/robots.md). Further such files "
+                "are not logged (aopic/tdmrep/malformed counts them)",
+                url=fetch.url,
+                malformed=malformed,
+            )
+        return tdm
+
+    @staticmethod
+    def _tdm_rules(tdm: RobotsTxt) -> TdmRules:
+        """The text of *tdm*, parsed when it is first needed."""
+        if not isinstance(tdm.parser, TdmRules):
+            tdm.parser = TdmRules(tdm.text or b"")
+        return tdm.parser
+
+    def _state_tdm(self, tdm: RobotsTxt, request: Request) -> None:
+        """Note what *tdm* says of the page of *request*."""
+        if tdm.text and (said := self._tdm_rules(tdm).find(request.url)):
+            stated: Stated = request.meta.get(STATED_USAGE, NOTHING)
+            request.meta[STATED_USAGE] = stated._replace(file=said)
+
+    async def _may_fetch(self, url: str, page: Request) -> bool:
+        """Whether robots.txt allows the tdmrep.json at *url* to be fetched for *page*."""
+        parts = urlsplit(url)
+        origin = origin_of(parts.scheme, parts.netloc)
+        robots = self._known.get_current(origin, self.clock()) or await self._learn(origin, page)
+        if not self._known.has_rules(robots, self.clock()):
+            return False
+        parser, user_agent = self._parser(robots), self._agent_of(page)
+        if isinstance(parser, Rfc9309RobotParser):
+            await self._read(parser, user_agent, page)
+        return parser.allowed(url, user_agent)
 
     async def _announce(self, url: str, robots: RobotsTxt, request: Request) -> None:
         """Say that the robots.txt at *url* was read, and queue the sitemaps that it names."""
@@ -388,19 +488,19 @@ def _in_words(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
-def _target(url: str, response: Response) -> RobotsTarget | None:
-    """Where *response*, which came from *url*, redirects to, if that is in the web."""
+def _target(url: str, response: Response, path: str) -> RobotsTarget | None:
+    """Where *response* for the file at *path*, which came from *url*, redirects to, if that is in the web."""
     location = response.headers.get(b"Location")
     if location is None or not 300 <= response.status < 400:
         return None
     try:
         to = urljoin(url, safe_url_string(to_unicode(location, errors="replace")))
-        origin = origin_of_robots_txt(to)
+        origin = origin_of_file(to, path)
     except ValueError:
         return None
     return RobotsTarget(to, origin) if to.startswith(("http://", "https://")) else None
 
 
-def _key(origin: str) -> bytes:
-    """Key of what is kept of *origin*, beside all else of its host."""
-    return page_key(host_key(host_name(origin)), origin.encode())
+def _key(origin: str, path: str = "") -> bytes:
+    """Key of what is kept of *origin*, or of its file at *path*, beside all else of its host."""
+    return page_key(host_key(host_name(origin)), f"{origin}{path}".encode())

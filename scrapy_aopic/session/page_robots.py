@@ -10,9 +10,20 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from scrapy_aopic.exceptions import SettingError
 from scrapy_aopic.request_errors import ContentUsageError
 from scrapy_aopic.settings import read
-from scrapy_aopic.web.content_usage import POLICY, RESERVATION, USES, Usage, read_usage
+from scrapy_aopic.web.content_usage import (
+    NOTHING,
+    POLICY,
+    RESERVATION,
+    TDM,
+    TDMREP,
+    USES,
+    Stated,
+    Usage,
+    read_usage,
+)
 from scrapy_aopic.web.link_extraction import rels_of
 from scrapy_aopic.web.meta import CONTENT_USAGE, ROBOTS_MARKS, SITEMAP, STATED_USAGE
 from scrapy_aopic.web.robots_marks import Rules, joined, metas_of, read_marks, robot_name
@@ -83,7 +94,11 @@ class PageRobots:
         self._has_nofollow = "nofollow" in obeyed
         self._has_noindex = "noindex" in obeyed
         uses: dict[str, str] = read(settings, "AOPIC_CONTENT_USAGE")
-        self._obeyed = sorted(uses)
+        if uses.get(TDMREP) and not settings.getbool("ROBOTSTXT_OBEY"):
+            raise SettingError(
+                f"AOPIC_CONTENT_USAGE: {TDMREP} is fetched only where robots.txt is: set ROBOTSTXT_OBEY = True, or leave it out."
+            )
+        self._obeyed = sorted(uses.keys() - {TDMREP})
         self._skipped = sorted(use for use, way in uses.items() if way == "skip")
         self.may_skip = bool(self._skipped)
         self.when_read: Callable[[Visit], None] | None = None
@@ -126,7 +141,7 @@ class PageRobots:
         meta = request.meta
         meta.pop(ROBOTS_MARKS, None)  # a callback may have copied it from another page
         meta.pop(CONTENT_USAGE, None)
-        stated = meta.pop(STATED_USAGE, ())
+        stated = meta.pop(STATED_USAGE, NOTHING)
         if SITEMAP in meta:  # which is no page: that search engines should not show it is usual
             return {}, {}
         found = self._find(response, request, stated)
@@ -139,7 +154,7 @@ class PageRobots:
                 self._stats.count(f"aopic/robots/pages/{name}")
         if usage:
             meta[CONTENT_USAGE] = usage
-            for use in (*USES, "tdm"):
+            for use in (*USES, TDM):
                 if _is_unwanted(use, {}, usage):
                     self._stats.count(f"aopic/content_usage/pages/{use}")
         for text in malformed:
@@ -154,13 +169,13 @@ class PageRobots:
         return rules, usage
 
     def _find(
-        self, response: Response, request: Request, stated: Sequence[bytes]
+        self, response: Response, request: Request, stated: Stated
     ) -> tuple[Rules, Usage, list[str]] | None:
         """What the page of *response* asks of robots, how it may be used, what means nothing; ``None`` if it asks nothing."""
         agent = self._user_agent or request.headers.get("User-Agent") or self._default_user_agent
         robot, headers = robot_name(agent), response.headers
         metas = metas_of(response, ("robots", robot, RESERVATION, POLICY))
-        if not metas and not stated and _HEADERS.isdisjoint(headers):  # as of most pages
+        if not metas and stated is NOTHING and _HEADERS.isdisjoint(headers):  # as of most pages
             return None
         return read_marks(headers, metas, robot, self._clock()), *read_usage(headers, metas, stated)
 
@@ -181,7 +196,7 @@ class PageRobots:
 
     def is_skipped(self, response: Response, request: Request) -> bool:
         """Whether no callback is to get the page of *response*, as far as that shows before it is unpacked."""
-        found = self._find(response, request, request.meta.get(STATED_USAGE, ()))
+        found = self._find(response, request, request.meta.get(STATED_USAGE, NOTHING))
         return found is not None and bool(_first_unwanted(self._skipped, found[0], found[1]))
 
     def keeps(self, response: Response) -> bool:
@@ -254,6 +269,6 @@ def _first_unwanted(uses: Iterable[str], rules: Mapping[str, str], usage: Mappin
 
 def _is_unwanted(use: str, rules: Mapping[str, str], usage: Mapping[str, str]) -> bool:
     """Whether the owner of a page with these *rules* and this *usage* does not want it to be used so."""
-    if use == "tdm":
+    if use == TDM:
         return usage.get(RESERVATION) == "1"
     return usage.get(use) == "n" or (use == "train-ai" and "noai" in rules)

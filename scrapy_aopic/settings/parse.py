@@ -33,7 +33,7 @@ from scrapy_aopic.exceptions import ANY_ERROR, AopicError, ExchangeError, plainl
 from scrapy_aopic.storage.named_files import is_file, is_list, read_entries, read_given
 from scrapy_aopic.storage.registry import NAMES as KINDS_OF_STORE
 from scrapy_aopic.storage.registry import load_backend
-from scrapy_aopic.web.content_usage import USES
+from scrapy_aopic.web.content_usage import TDM, TDMREP, USES
 from scrapy_aopic.web.networks import Allowed
 from scrapy_aopic.web.scope import Scope
 from scrapy_aopic.web.suffixes import has_public_suffix, registered_domain
@@ -762,8 +762,14 @@ def networks(value: Any) -> Allowed | None:
 
 
 def uses(value: Any) -> dict[str, str]:
-    """How wishes are obeyed by the uses of content that they are about: ``obey`` or ``skip``."""
-    return _by_name(value, one_of("obey", "skip"), (*USES, "tdm"))
+    """How wishes are obeyed, by the uses of content that they are about: ``obey`` or ``skip``; and whether a file is fetched."""
+    result = _by_name(value, one_of("obey", "skip", "fetch"), (*USES, TDM, TDMREP))
+    for name, way in result.items():
+        if (way == "fetch") != (name == TDMREP):
+            raise Reason(
+                f"{TDMREP} can be fetched, and uses are to be obeyed or pages skipped, but not {name}={way}"
+            )
+    return result
 
 
 def url_rules(value: Any, base: Iterable[str] = PLAIN_RULES) -> frozenset[str]:

@@ -347,7 +347,7 @@ _ROBOTS = (
         ),
         "For which [uses](robots.md#use-of-content) of content the wishes of its owners are obeyed. `obey`: "
         "`scrapy_aopic.BroadSpider` yields no item of a page that is not to be used so; `skip`: no callback of any spider gets "
-        "the page, and `scrapy_aopic.PagesPipeline` does not write it.",
+        "the page, and `scrapy_aopic.PagesPipeline` does not write it. With `tdmrep.json` as a name and `fetch` as its value this file of each host is read.",
     ),
     Setting(
         "AOPIC_SITEMAPS",

@@ -4,8 +4,9 @@
    rule of its robots.txt are statements of their own: if one of several does not want a use, it is not wanted.
 2. A statement is a dictionary of structured fields (RFC 9651). One that is none states nothing, and so does a value that is
    neither of these tokens.
-3. ``TDM-Reservation`` is ``1`` or ``0``; anything else is as if it were not said. A meta element supersedes the header, and
-   what is not said changes nothing. ``TDM-Policy`` counts only where rights are reserved.
+3. ``TDM-Reservation`` is ``1`` or ``0``; anything else is as if it were not said. The header supersedes the file of the host
+   (:mod:`.tdmrep`), a meta element supersedes both, and what is not said changes nothing. ``TDM-Policy`` counts only where
+   rights are reserved.
 4. Marks for robots such as ``noai`` are in :mod:`.robots_marks`.
 
 Sources: draft-ietf-aipref-vocab-07 and draft-ietf-aipref-attach-05, which are drafts: what they say is read here, and in
@@ -17,13 +18,12 @@ are dictionaries, and of values only two tokens matter.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from scrapy_aopic.core.printable import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from scrapy.http.headers import Headers
 
 Usage: TypeAlias = dict[str, str]
@@ -31,6 +31,12 @@ Usage: TypeAlias = dict[str, str]
 
 USES = ("train-ai", "search")
 """The uses that the draft names."""
+
+TDM = "tdm"
+"""The use that ``TDM-Reservation`` is about."""
+
+TDMREP = "tdmrep.json"
+"""The file that an origin may have for it."""
 
 RESERVATION, POLICY = "tdm-reservation", "tdm-policy"
 """Names of headers and of meta elements."""
@@ -55,6 +61,21 @@ _MEMBER = re.compile(rf"({_KEY})(?:=((?:{_INNER}|{_ITEM})))?{_PARAMETERS}")
 _COMMA = re.compile(r"[ \t]*,[ \t]*")
 
 
+class Stated(NamedTuple):
+    """What an origin states on the use of a page.
+
+    Attributes:
+        robots_txt: Statements of its robots.txt.
+        file: What its ``tdmrep.json`` says, by the names of headers.
+    """
+
+    robots_txt: Sequence[bytes] = ()
+    file: Mapping[str, str] = {}
+
+
+NOTHING = Stated()
+
+
 class Read(NamedTuple):
     """What was read of a response.
 
@@ -66,30 +87,34 @@ class Read(NamedTuple):
     malformed: list[str]
 
 
-def read_usage(headers: Headers, metas: Iterable[tuple[str, str]], robots_txt: Sequence[bytes] = ()) -> Read:
+def read_usage(headers: Headers, metas: Iterable[tuple[str, str]], stated: Stated = NOTHING) -> Read:
     """How the content of a response may be used.
 
     Args:
         metas: Names and contents of its meta elements.
-        robots_txt: Statements of its robots.txt.
+        stated: What its origin states.
     """
     usage: Usage = {}
     malformed: list[str] = []
-    statements = list(robots_txt)
+    statements = list(stated.robots_txt)
     if "Content-Usage" in headers:
         statements.append(b", ".join(headers.getlist("Content-Usage")))
     for statement in statements:
-        stated = read_statement(statement)
-        if stated is None:
+        wishes = read_statement(statement)
+        if wishes is None:
             malformed.append(f"Content-Usage: {statement[:_LONGEST].decode('latin-1')}")
             continue
-        for use, wanted in stated.items():
+        for use, wanted in wishes.items():
             if wanted == "n" or use not in usage:
                 usage[use] = wanted
     said: dict[str, str] = {}
-    if RESERVATION in headers:
-        given = {name: b", ".join(headers.getlist(name)).decode("latin-1") for name in (RESERVATION, POLICY)}
-        _reserve(said, given, malformed)
+    _reserve(said, stated.file, malformed)
+    given = {
+        name: b", ".join(headers.getlist(name)).decode("latin-1")
+        for name in (RESERVATION, POLICY)
+        if name in headers
+    }
+    _reserve(said, given, malformed)
     _reserve(said, dict(metas), malformed)
     return Read(usage | said, malformed)
 

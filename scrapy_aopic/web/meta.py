@@ -59,7 +59,7 @@ CONTENT_USAGE = "aopic_content_usage"
 """Key of ``Response.meta`` that holds how the owner wants the page to be used, as it is said; never written."""
 
 STATED_USAGE = "_aopic_usage"
-"""Key of ``Request.meta`` that holds what the robots.txt states on the use of the page, while it is fetched; never written."""
+"""Key of ``Request.meta`` that holds what the origin states on the use of the page, while it is fetched; never written."""
 
 SITEMAP = "_aopic_sitemap"
 """Key of ``Request.meta`` of a sitemap: the domain whose pages it may name, and how many indexes are above it."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
+FILES = ROBOTS_TXT, TDMREP_JSON = "/robots.txt", "/.well-known/tdmrep.json"
+"""Paths of the files of an origin that a crawl fetches for itself."""
+
 _DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 
 
@@ -13,14 +16,14 @@ def origin_of(scheme: str, netloc: str) -> str:
     return f"{scheme}://{name.removesuffix(_DEFAULT_PORTS.get(scheme, ':80'))}"
 
 
-def origin_of_robots_txt(url: str) -> str | None:
-    """The origin whose robots.txt *url* is; ``None`` if it is another file.
+def origin_of_file(url: str, *paths: str) -> str | None:
+    """The origin whose file at one of *paths*, such as ``/robots.txt``, *url* is; ``None`` if it is another file.
 
     Raises:
         ValueError: If *url* is not a URL.
     """
     parts = urlsplit(url)
-    is_one = parts.path == "/robots.txt" and not parts.query
+    is_one = parts.path in paths and not parts.query
     return origin_of(parts.scheme, parts.netloc) if is_one else None
 
 

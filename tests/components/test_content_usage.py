@@ -6,11 +6,13 @@ import csv
 import json
 import logging
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pytest
 from demo_web.server import Answer
+from demo_web.server_log import audit
 from scrapy import Request, Spider, signals
 from scrapy.cmdline import execute
 from scrapy.http import Response
@@ -24,8 +26,10 @@ from scrapy_aopic import Addon, BroadSpider, PagesPipeline
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.request_errors import ContentUsageError, UnwantedTypeError
 from scrapy_aopic.view.exporting import export_pages
-from scrapy_aopic.web.content_usage import read_statement, read_usage
+from scrapy_aopic.view.queries import each_page
+from scrapy_aopic.web.content_usage import Stated, read_statement, read_usage
 from scrapy_aopic.web.robots_parser import Rfc9309RobotParser
+from scrapy_aopic.web.tdmrep import TdmRules
 
 Serve = Callable[[dict[str, Any]], Web]
 
@@ -110,7 +114,7 @@ def test_a_statement_is_a_dictionary_of_structured_fields(statement: bytes, stat
 def test_what_is_said_in_several_places_is_put_together(
     headers: Any, metas: Any, robots_txt: list[bytes], usage: dict[str, str], n_malformed: int
 ) -> None:
-    found = read_usage(Headers(headers), metas, robots_txt)
+    found = read_usage(Headers(headers), metas, Stated(robots_txt))
     assert found.usage == usage
     assert len(found.malformed) == n_malformed
 
@@ -290,6 +294,7 @@ class Reads(Spider):
         self.errors.append(failure.value)
 
 
+@pytest.mark.slow
 @deferred_f_from_coro_f
 async def test_pages_are_skipped_for_the_uses_that_are_named(
     serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
@@ -331,12 +336,204 @@ async def test_pages_are_skipped_for_the_uses_that_are_named(
     assert crawler.stats is not None
     assert crawler.stats.get_value("aopic/outcomes/content usage") == len(skipped)
     assert sum('"train-ai": "obey"' in record.getMessage() for record in caplog.records) == 1
-    audit = check(tmp_path)
-    assert audit.violations == []
-    assert audit.cash + audit.virtual == TOTAL
+    found = check(tmp_path)
+    assert found.violations == []
+    assert found.cash + found.virtual == TOTAL
     capsys.readouterr()
     with pytest.raises(SystemExit):
         execute(["scrapy", "aopic", "why", "--json", str(tmp_path), "http://a.test/noai"], Settings())
     (answer,) = json.loads(capsys.readouterr().out)
     assert any("AOPIC_CONTENT_USAGE" in text and "no callback got it" in text for text in answer["sentences"])
     assert answer["facts"]["robots"] == "noai, noimageai"
+
+
+# -- the tdmrep.json of a host
+
+RESERVED_1, RESERVED_0 = {"tdm-reservation": "1"}, {"tdm-reservation": "0"}
+
+
+def rule(location: Any, reservation: Any = 1, **more: Any) -> dict[str, Any]:
+    return {"location": location, "tdm-reservation": reservation, **more}
+
+
+@pytest.mark.parametrize(
+    ("rules", "path", "said"),
+    [
+        # As in the report: all, groups, and the first that matches
+        ([rule("/")], "/any/page", RESERVED_1),
+        (
+            [rule("/a/"), rule("/b/html/", **{"tdm-policy": "/p"})],
+            "/b/html/x",
+            {**RESERVED_1, "tdm-policy": "/p"},
+        ),
+        ([rule("/a/"), rule("/b/images/*.jpg", 0)], "/b/images/deep/x.jpg", RESERVED_0),
+        ([rule("/a/")], "/b/", {}),
+        ([rule("/a/", 0), rule("/a/b/")], "/a/b/", RESERVED_0),
+        ([rule("/a/b/"), rule("/a/", 0)], "/a/c", RESERVED_0),
+        # Patterns, as those of a robots.txt
+        ([rule("/a$")], "/a", RESERVED_1),
+        ([rule("/a$")], "/ab", {}),
+        ([rule("*.pdf")], "/x.pdf", RESERVED_1),
+        ([rule("/A")], "/a", {}),
+        ([rule("/foo-%24")], "/foo-$", RESERVED_1),
+        ([rule("/%7Eu/")], "/~u/", RESERVED_1),
+        ([rule("/\u00fc")], "/%C3%BC", RESERVED_1),
+        ([rule("/a?x=")], "/a?x=1", RESERVED_1),
+        # Values
+        ([rule("/", "1")], "/", RESERVED_1),
+        ([rule("/", 0, **{"tdm-policy": "/p"})], "/", {**RESERVED_0, "tdm-policy": "/p"}),
+        ([rule("/", 1, **{"tdm-policy": 7})], "/", RESERVED_1),
+    ],
+)
+def test_a_tdmrep_json_says_it_by_path(rules: Any, path: str, said: dict[str, str]) -> None:
+    found = TdmRules(json.dumps(rules).encode())
+    assert found.find(f"http://a.test{path}") == said
+    assert found.malformed == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b"<html>", {}),
+        (b'{"location": "/", "tdm-reservation": 1}', {}),
+        (b'[{"location": "/", "tdm-reservation": 1}', {}),
+        (b'[1, {"location": "/", "tdm-reservation": 1}]', RESERVED_1),
+        (b'[{"tdm-reservation": 0}, {"location": "x"}, {"location": "/", "tdm-reservation": 1}]', RESERVED_1),
+        # It matches, so no further one counts.
+        (b'[{"location": "/", "tdm-reservation": 2}, {"location": "/", "tdm-reservation": 1}]', {}),
+        (b'[{"location": "/", "tdm-reservation": true}]', {}),
+        (b'[{"location": "/"}]', {}),
+        (b"[" * 500_000, {}),
+        (b"[" + b"1" * 400_000 + b"]", {}),
+        (b"[" + b'{"location": "/x", "tdm-reservation": 1},' * 10_000 + b'{"location": "/"}]', {}),
+    ],
+    ids=lambda text: text[:40] if isinstance(text, bytes) else "",
+)
+def test_what_means_nothing_in_a_tdmrep_json_is_taken_as_not_said(text: bytes, said: dict[str, str]) -> None:
+    found = TdmRules(text)
+    assert found.find("http://a.test/page") == said
+    assert found.malformed
+
+
+def test_there_may_be_no_tdmrep_json() -> None:
+    assert TdmRules(b"").find("http://a.test/") == {}
+    assert TdmRules(b"").malformed == ""
+    assert TdmRules(b"\xef\xbb\xbf[]").malformed == ""
+
+
+@pytest.mark.parametrize(
+    ("headers", "metas", "usage"),
+    [
+        ({}, [], {**RESERVED_1, "tdm-policy": "/file"}),
+        ({"TDM-Reservation": "0"}, [], RESERVED_0),
+        ({"TDM-Reservation": "1"}, [], RESERVED_1),
+        ({"TDM-Policy": "/header"}, [], {**RESERVED_1, "tdm-policy": "/header"}),
+        ({}, [("tdm-reservation", "0")], RESERVED_0),
+        ({"TDM-Reservation": "0"}, [("tdm-reservation", "1")], RESERVED_1),
+        ({"TDM-Reservation": "?"}, [], {**RESERVED_1, "tdm-policy": "/file"}),
+    ],
+)
+def test_a_header_and_a_meta_element_come_before_the_file(
+    headers: Any, metas: Any, usage: dict[str, str]
+) -> None:
+    stated = Stated(file={**RESERVED_1, "tdm-policy": "/file"})
+    assert read_usage(Headers(headers), metas, stated).usage == usage
+
+
+def tdm(*rules: dict[str, Any]) -> Answer:
+    return Answer(headers={"Content-Type": "application/json"}, body=json.dumps(rules).encode())
+
+
+FILE = "/.well-known/tdmrep.json"
+HOSTS = [f"http://{name}.test/" for name in "abcdefg"]
+TDM_WEB: dict[str, Any] = {
+    "http://a.test/": [*HOSTS[1:], "/p/1", "/p/2", "/p/lifted", "/q"],
+    "http://a.test/p/1": page(),
+    "http://a.test/p/2": page(),
+    "http://a.test/p/lifted": page("<meta name=tdm-reservation content=0>"),
+    "http://a.test/q": page(**RESERVED),
+    f"http://a.test{FILE}": tdm(rule("/p/", **{"tdm-policy": "http://a.test/terms"})),
+    "http://b.test/": page(),
+    f"http://c.test{FILE}": page(),  # as many servers answer whatever is asked for
+    "http://c.test/": page(),
+    "http://d.test/robots.txt": Answer(body=b"User-agent: *\nDisallow: /.well-known/\n"),
+    f"http://d.test{FILE}": tdm(rule("/")),
+    "http://d.test/": page(),
+    f"http://e.test{FILE}": Answer(301, {"Location": f"http://g.test{FILE}"}),
+    "http://e.test/": page(),
+    f"http://f.test{FILE}": Answer(503),
+    "http://f.test/": page(),
+    f"http://g.test{FILE}": tdm(rule("/")),
+    "http://g.test/": page(),
+}
+
+
+@pytest.mark.slow
+@deferred_f_from_coro_f
+async def test_a_tdmrep_json_is_fetched_once_a_host_in_its_turn(
+    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    web = serve(TDM_WEB)
+    settings = {
+        "ADDONS": {Addon: 500},
+        "USER_AGENT": "ourbot/1.0",
+        "JOBDIR": str(tmp_path),
+        "AOPIC_STORE": "sqlite",
+        "AOPIC_CONTENT_SEEN": "off",
+        "AOPIC_CONTENT_USAGE": "tdm=obey, tdmrep.json=fetch",
+        "AOPIC_POLITENESS_FACTOR": 10,
+        "AOPIC_MIN_GAP": 0.05,
+    }
+    kept: dict[str, str] = {}
+
+    def keep(item: dict[str, str]) -> None:
+        kept[item["url"]] = item["content_usage"]
+
+    async def run(*seeds: str) -> Any:
+        return await crawl(
+            BroadSpider,
+            settings,
+            told={signals.item_scraped: keep},
+            seeds=list(seeds),
+            fields="url,content_usage",
+        )
+
+    with caplog.at_level(logging.WARNING):
+        crawler = await run("http://a.test/")
+    asked = [url for url in web.asked if url.endswith(FILE)]
+    assert sorted(asked) == [f"{host}{FILE[1:]}" for host in HOSTS if host != "http://d.test/"]
+    assert audit(web.log, 10).is_polite
+    assert kept == {
+        "http://a.test/": "",
+        "http://a.test/p/lifted": "tdm-reservation=0",
+        **dict.fromkeys(["http://b.test/", "http://c.test/", "http://d.test/", "http://f.test/"], ""),
+    }
+    assert sorted(web.asked) == sorted(
+        [*asked, *(url for url in TDM_WEB if "/robots.txt" not in url and FILE not in url)]
+    )
+    rows = {
+        row.url: row.content_usage
+        for row in chain(*ask_view(tmp_path, lambda view: list(each_page(view, 50))))
+    }
+    assert rows["http://a.test/p/1"] == "tdm-policy=http://a.test/terms, tdm-reservation=1"
+    assert rows["http://e.test/"] == rows["http://g.test/"] == "tdm-reservation=1"
+    stats = crawler.stats.get_stats()
+    assert stats["aopic/tdmrep/malformed"] == stats["aopic/tdmrep/unreachable"] == 1
+    assert stats["aopic/content_usage/pages/tdm"] == 5
+    messages = [record.getMessage() for record in caplog.records]
+    assert sum("c.test" in text and "means nothing" in text for text in messages) == 1
+    assert sum("f.test" in text and "cannot be had" in text for text in messages) == 1
+    assert check(tmp_path).violations == []
+    # Another run knows what they say.
+    web.pages.update({"http://g.test/new": page(), "http://b.test/new": page()})
+    await run("http://g.test/new", "http://b.test/new")
+    assert len([url for url in web.asked if url.endswith(FILE)]) == len(asked)
+    assert kept["http://b.test/new"] == ""
+    assert "http://g.test/new" not in kept
+
+
+@deferred_f_from_coro_f
+async def test_a_tdmrep_json_is_not_fetched_unless_that_is_wanted(serve: Serve) -> None:
+    web = serve(TDM_WEB)
+    await crawl(BroadSpider, {"ADDONS": {Addon: 500}, "AOPIC_CONTENT_USAGE": "tdm=obey"}, seeds=HOSTS)
+    assert not any(FILE in url for url in web.asked)

@@ -1,4 +1,5 @@
-"""Fetches of robots.txt in progress: redirects between origins, and fetches that wait for each other.
+"""Fetches in progress of a file that each origin has one of, such as robots.txt: redirects between origins, and fetches that
+wait for each other.
 
 1. An origin has at most one fetch in progress. Requests that need its robots.txt wait for the end of that fetch.
 2. Up to :data:`MAX_REDIRECTS` redirects are followed, to other hosts too (RFC 9309, 2.3.1.2). The result holds for every
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
     from .state import KnownRobots, RobotsTxt
 
+ROBOTS_TXT = "/robots.txt"
+
 MAX_REDIRECTS = 5
 """Redirects that are followed, as RFC 9309 asks for at least."""
 
@@ -32,16 +35,17 @@ MAX_BYTES = 500 * 1024
 
 
 class Fetch:
-    """The fetch of a robots.txt.
+    """The fetch of the file at *path* of an *origin*.
 
     Attributes:
-        origins: Those whose robots.txt it came by; the first one is that for which it was begun.
+        origins: Those whose file it came by; the first one is that for which it was begun.
         follows: The fetch of another origin that it waits for.
     """
 
-    __slots__ = ("_waiting", "follows", "n_redirects", "origins", "target")
+    __slots__ = ("_path", "_waiting", "follows", "n_redirects", "origins", "target")
 
-    def __init__(self, origin: str) -> None:
+    def __init__(self, origin: str, path: str) -> None:
+        self._path = path
         self.origins = [origin]
         self.follows: Fetch | None = None
         self.target: RobotsTarget | None = None
@@ -51,7 +55,7 @@ class Fetch:
     @property
     def url(self) -> str:
         """The first URL to download."""
-        return f"{self.origins[0]}/robots.txt"
+        return f"{self.origins[0]}{self._path}"
 
     def when_ended(self, call: Callable[[], None]) -> None:
         """Have *call* called at its end."""
@@ -74,7 +78,7 @@ class RobotsTarget(NamedTuple):
     """Where a redirect leads.
 
     Attributes:
-        origin: The origin whose robots.txt *url* is; ``None`` if it is another file.
+        origin: The origin whose file of the same path *url* is; ``None`` if it is another file.
     """
 
     url: str
@@ -111,16 +115,18 @@ Step = Download | Wait | RobotsText | Unreachable
 class RobotsFetches:
     """All fetches that are under way.
 
-    Args:
+    Attributes:
         known: What is known of all origins.
+        path: Path of the file that is fetched.
     """
 
-    def __init__(self, known: KnownRobots) -> None:
-        self._known = known
+    def __init__(self, known: KnownRobots, path: str = ROBOTS_TXT) -> None:
+        self.known = known
+        self.path = path
         self._of_origin: dict[str, Fetch] = {}
 
     def __len__(self) -> int:
-        """Origins whose robots.txt is being fetched."""
+        """Origins whose file is being fetched."""
         return len(self._of_origin)
 
     def get(self, origin: str) -> Fetch | None:
@@ -135,9 +141,9 @@ class RobotsFetches:
         """
         if origin in self._of_origin:
             raise CallError(
-                f"The robots.txt of {origin} is being fetched already: wait for the end of that fetch."
+                f"The {self.path} of {origin} is being fetched already: wait for the end of that fetch."
             )
-        fetch = self._of_origin[origin] = Fetch(origin)
+        fetch = self._of_origin[origin] = Fetch(origin, self.path)
         return fetch
 
     def responded(
@@ -169,9 +175,9 @@ class RobotsFetches:
             if other is not None:
                 fetch.follows = other
                 return Wait(other)
-            known = self._known.get_current(target.origin, now)
+            known = self.known.get_current(target.origin, now)
             if known is not None:
-                if known.text is None or not self._known.has_rules(known, now):
+                if known.text is None or not self.known.has_rules(known, now):
                     return Unreachable(f"so is that of {target.origin}")
                 return RobotsText(known.text)
             fetch.origins.append(target.origin)
@@ -191,7 +197,7 @@ class RobotsFetches:
         Returns:
             What is now known of the origin for which the fetch was begun.
         """
-        robots, *_ = [self._known.learn(origin, text, now) for origin in fetch.origins]
+        robots, *_ = [self.known.learn(origin, text, now) for origin in fetch.origins]
         return robots
 
     def end(self, fetch: Fetch) -> None:

@@ -38,8 +38,8 @@ WILDCARDS = 65_536
 """Bytes of the rules with wildcards that are kept whole, each counted with 32 more: some 1,300 rules of 16 bytes. Of
 4,231 real files the one with the most has 574, of 24,306 bytes, which counts 42,674."""
 
-_WILDCARD = 32
-"""Bytes that a rule with wildcards counts in addition to its own, so that many short ones are bounded, too."""
+PER_RULE = 32
+"""Bytes that a rule counts in addition to its own, so that many short ones are bounded, too."""
 
 LONGEST_RULE = 16_664
 """Bytes of a rule that are read: eight times the longest URL of some browsers, 2,083, as in Google's parser."""
@@ -83,8 +83,8 @@ _ITSELF = "/robots.txt"
 _INDEX = ("/index.html", "/index.htm")
 
 
-class _Wildcard(NamedTuple):
-    """A rule that may have wildcards.
+class Pattern(NamedTuple):
+    """What the path of a rule matches; it may have wildcards.
 
     Attributes:
         rank: Twice its length, and one more if it allows; of two rules, the one with the higher rank counts.
@@ -129,8 +129,8 @@ class AgentRules:
         self.n_cut = 0
         self._parts: dict[str, int] = {}  # ranks by the beginning of a path
         self._wholes: dict[str, int] = {}  # and by all of it
-        self._wildcards: list[_Wildcard] = []
-        self._usages: list[tuple[_Wildcard, bytes]] = []
+        self._wildcards: list[Pattern] = []
+        self._usages: list[tuple[Pattern, bytes]] = []
         self._lengths: list[int] = []
         self._budget = WILDCARDS
 
@@ -169,16 +169,12 @@ class AgentRules:
         path, statement = b"", value.strip()
         if statement.startswith(b"/"):
             path, _, statement = statement.replace(b"\t", b" ").partition(b" ")
-        cost = len(path) + len(statement) + _WILDCARD
+        cost = len(path) + len(statement) + PER_RULE
         if cost > self._budget:
             self.n_cut += 1
             return
         self._budget -= cost
-        text = path.decode("latin-1")
-        pattern = _form(text.removesuffix("$"))
-        is_whole = text.endswith("$")
-        pieces = _STARS.split(pattern if is_whole else pattern.rstrip("*"))
-        self._usages.append((_Wildcard(2 * (len(pattern) + is_whole), pieces, is_whole), statement.strip()))
+        self._usages.append((pattern_of(path.decode("latin-1")), statement.strip()))
 
     def add(self, value: bytes, *, allows: bool) -> None:
         """Take up the rule written as *value*."""
@@ -206,10 +202,10 @@ class AgentRules:
         if "*" not in pattern:
             self._keep(self._wholes if is_whole else self._parts, pattern, rank)
             return
-        cost = len(pattern) + _WILDCARD
+        cost = len(pattern) + PER_RULE
         if cost <= self._budget:
             self._budget -= cost
-            self._wildcards.append(_Wildcard(rank, _STARS.split(pattern), is_whole))
+            self._wildcards.append(Pattern(rank, _STARS.split(pattern), is_whole))
             return
         self.n_cut += 1
         if not allows:
@@ -237,6 +233,14 @@ def path_of(url: str) -> str:
     if not path.isascii():
         path = path.encode("utf-8", "surrogatepass").decode("latin-1")
     return _IN_URLS.sub(_normal, path)
+
+
+def pattern_of(path: str) -> Pattern:
+    """What the *path* of a rule matches, of which each character is a byte."""
+    is_whole = path.endswith("$")
+    pattern = _form(path.removesuffix("$"))
+    pieces = _STARS.split(pattern if is_whole else pattern.rstrip("*"))
+    return Pattern(2 * (len(pattern) + is_whole), pieces, is_whole)
 
 
 def finish(steps: Generator[None, None, T]) -> T:

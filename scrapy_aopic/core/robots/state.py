@@ -1,4 +1,4 @@
-"""The robots.txt of each origin: its text, how long that holds, and when to fetch it again.
+"""The robots.txt of each origin, or another file of which each has one: its text, how long that holds, when to fetch it again.
 
 1. A text, or the fact that there is none (404 and the like), holds for :attr:`Refetching.expiry` seconds.
 2. If a fetch fails after that (a time-out, 5xx, 429), the old text holds until the next try, but for no longer than
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import zlib
 from collections import OrderedDict
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_aopic.core.records import NO_RECORD, pack, unpack
 
@@ -50,13 +50,6 @@ class Refetching(NamedTuple):
         return min(self.retry * 2.0 ** min(failures - 1, _MAX_DOUBLINGS), self.expiry)
 
 
-class Parser(Protocol):
-    """A parsed robots.txt."""
-
-    def allowed(self, url: str | bytes, user_agent: str | bytes) -> bool:
-        """Whether *user_agent* may fetch *url*."""
-
-
 class RobotsTxt:
     """The robots.txt of one origin, as far as it is known. Instants are in seconds since the epoch.
 
@@ -68,7 +61,7 @@ class RobotsTxt:
         is_unused: Whether the text has not been used since it was fetched (rule 4). In memory only.
         was_slow: Whether the text before this one may have had a crawl delay. In memory only.
         paced: Download slot whose pacing knows of the crawl delay. In memory only.
-        parser: The parsed text, if it was parsed. In memory only.
+        parser: The parsed text; ``None`` if it was not parsed. In memory only.
         error: The error that ended the last fetch, if it had no response. In memory only.
     """
 
@@ -94,7 +87,7 @@ class RobotsTxt:
         self.is_unused = False
         self.was_slow = False
         self.paced: str | None = None
-        self.parser: Parser | None = None
+        self.parser: object = None
         self.error: object = None
 
     @property
