@@ -24,6 +24,7 @@ from warcio.archiveiterator import ArchiveIterator
 
 from scrapy_aopic import Addon, BroadSpider, PagesPipeline
 from scrapy_aopic.core.ledger import TOTAL
+from scrapy_aopic.exceptions import SettingError
 from scrapy_aopic.request_errors import ContentUsageError, UnwantedTypeError
 from scrapy_aopic.view.exporting import export_pages
 from scrapy_aopic.view.queries import each_page
@@ -445,7 +446,7 @@ def tdm(*rules: dict[str, Any]) -> Answer:
 
 
 FILE = "/.well-known/tdmrep.json"
-HOSTS = [f"http://{name}.test/" for name in "abcdefg"]
+HOSTS = [f"http://{name}.test/" for name in "abcdefgh"]
 TDM_WEB: dict[str, Any] = {
     "http://a.test/": [*HOSTS[1:], "/p/1", "/p/2", "/p/lifted", "/q"],
     "http://a.test/p/1": page(),
@@ -464,6 +465,8 @@ TDM_WEB: dict[str, Any] = {
     f"http://f.test{FILE}": Answer(503),
     "http://f.test/": page(),
     f"http://g.test{FILE}": tdm(rule("/")),
+    f"http://h.test{FILE}": Answer(301, {"Location": f"http://d.test{FILE}"}),  # where robots.txt forbids it
+    "http://h.test/": page(),
     "http://g.test/": page(),
 }
 
@@ -506,7 +509,7 @@ async def test_a_tdmrep_json_is_fetched_once_a_host_in_its_turn(
     assert kept == {
         "http://a.test/": "",
         "http://a.test/p/lifted": "tdm-reservation=0",
-        **dict.fromkeys(["http://b.test/", "http://c.test/", "http://d.test/", "http://f.test/"], ""),
+        **dict.fromkeys([f"http://{name}.test/" for name in "bcdfh"], ""),
     }
     assert sorted(web.asked) == sorted(
         [*asked, *(url for url in TDM_WEB if "/robots.txt" not in url and FILE not in url)]
@@ -530,6 +533,20 @@ async def test_a_tdmrep_json_is_fetched_once_a_host_in_its_turn(
     assert len([url for url in web.asked if url.endswith(FILE)]) == len(asked)
     assert kept["http://b.test/new"] == ""
     assert "http://g.test/new" not in kept
+
+
+@deferred_f_from_coro_f
+async def test_a_tdmrep_json_is_fetched_only_where_robots_txt_is() -> None:
+    with pytest.raises(SettingError, match=r"AOPIC_CONTENT_USAGE: tdmrep\.json.* set ROBOTSTXT_OBEY = True"):
+        await crawl(
+            BroadSpider,
+            {
+                "SCHEDULER": "scrapy_aopic.Scheduler",
+                "AOPIC_CONTENT_USAGE": "tdmrep.json=fetch",
+                "ROBOTSTXT_OBEY": False,
+            },
+            seeds=HOSTS,
+        )
 
 
 @deferred_f_from_coro_f

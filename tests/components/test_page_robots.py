@@ -25,6 +25,7 @@ from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.shards.all_shards import audit_shards
 from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.storage import Address
+from scrapy_aopic.view.auditing import audit_store
 from scrapy_aopic.view.queries import each_page, top_pages
 from scrapy_aopic.view.stored import snapshot_of
 from scrapy_aopic.web.robots_marks import MOST_RULES, joined, robot_name
@@ -235,14 +236,18 @@ def judge(web: Web, crawler: Any, kept: set[str]) -> None:
     assert stats["aopic/robots/items_dropped"] == stats["aopic/robots/pages/noindex"]
 
 
+EITHER = pytest.mark.parametrize("spider", [ByLinks, ByRequests])
+
+
+@EITHER
 @deferred_f_from_coro_f
 async def test_marks_are_obeyed_with_a_job_folder(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture, spider: type[BroadSpider]
 ) -> None:
     assert len(CASES) >= 60
     web = serve(web_of_cases())
     with caplog.at_level(logging.WARNING):
-        crawler, kept = await run(ByLinks, {"JOBDIR": str(tmp_path), "AOPIC_STORE": "sqlite"})
+        crawler, kept = await run(spider, {"JOBDIR": str(tmp_path), "AOPIC_STORE": "sqlite"})
     judge(web, crawler, kept)
     stats = crawler.stats.get_stats()
     audit = check(tmp_path)
@@ -266,22 +271,28 @@ async def test_marks_are_obeyed_with_a_job_folder(
     assert any("index it" in text for text in said)
 
 
+@EITHER
 @deferred_f_from_coro_f
-async def test_marks_are_obeyed_in_memory_with_plain_requests(serve: Serve) -> None:
+async def test_marks_are_obeyed_in_memory(serve: Serve, spider: type[BroadSpider]) -> None:
     web = serve(web_of_cases())
-    judge(web, *await run(ByRequests, {}))
+    judge(web, *await run(spider, {}))
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(redis_server.find_server() is None, reason=redis_server.WHY_NOT)
+@EITHER
 @deferred_f_from_coro_f
-async def test_marks_are_obeyed_in_a_shared_job(serve: Serve, server: Any) -> None:
-    shared = {"AOPIC_STORE": "redis", "AOPIC_SHARDS": 4, "REDIS_URL": server.url, "AOPIC_REDIS_KEY": "robots"}
+async def test_marks_are_obeyed_in_a_shared_job(serve: Serve, server: Any, spider: type[BroadSpider]) -> None:
+    key = f"robots-{spider.__name__}"
+    shared = {"AOPIC_STORE": "redis", "AOPIC_SHARDS": 4, "REDIS_URL": server.url, "AOPIC_REDIS_KEY": key}
     web = serve(web_of_cases())
-    judge(web, *await run(ByLinks, shared))
-    views = ServerPlace(Address("robots", server.url)).open_snapshots()
+    judge(web, *await run(spider, shared))
+    views = ServerPlace(Address(key, server.url)).open_snapshots()
     try:
-        assert audit_shards(views, registered_domain).violations == []
+        between = audit_shards(views, registered_domain)
+        assert between.violations == []
+        assert between.cash + between.in_transit == len(views) * TOTAL
+        assert [audit_store(view).violations for view in views] == [[]] * len(views)
     finally:
         for view in views:
             view.close()
