@@ -20,8 +20,7 @@ from time import process_time
 from scrapy.http import HtmlResponse
 
 from scrapy_aopic.core.duplicates import ALIKE, alike, sketch
-from scrapy_aopic.web.page_text import MIN_TEXT, read_canonical, read_text
-from scrapy_aopic.web.skim import skim
+from scrapy_aopic.web.page_text import MIN_TEXT, read_canonical, read_text, skim
 
 SIMHASH_BITS = 3
 CHANGES = ("date", 0.0, 0.005, 0.01, 0.02, 0.05)  # parts of the words; 0 for one word

@@ -12,6 +12,5 @@
 * :mod:`.commit_thread`: writes changes to the stores, batch by batch
 * :mod:`.side_files`: feeds and archives that are flushed before each commit
 * :mod:`.clock`: a crawl's time, which outlives its processes
-* :mod:`.rescoring`: scores on the whole graph, computed beside the crawl
 * :mod:`.shared_learning`: what workers learn from each other
 """

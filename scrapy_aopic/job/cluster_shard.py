@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.policy import Policy
     from scrapy_aopic.core.ports import Batch
     from scrapy_aopic.core.shard import ShardId
-    from scrapy_aopic.place.shard_store import ShardStore
+    from scrapy_aopic.place.shard_places import ShardStore
 
     from .clock import JobClock
     from .commit_thread import JointCommits
@@ -67,7 +67,7 @@ class ClusterShard(OpenShard):
         wakes_at: Nothing can be leased from it before this instant, unless something changes.
         steps: Steps of its crawl that its commits have not been told of.
         state: Its state at its last commit.
-        run: See :class:`~scrapy_aopic.place.shard_store.ShardStore`.
+        run: See :class:`~scrapy_aopic.place.shard_places.ShardStore`.
 
     Raises:
         StorageError: If it cannot be opened; the store is closed then.

@@ -48,8 +48,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.api import Lease
     from scrapy_aopic.core.policy import Policy
     from scrapy_aopic.core.ports import Store
-    from scrapy_aopic.place.shard_places import ShardPlaces
-    from scrapy_aopic.place.shard_store import ShardStore
+    from scrapy_aopic.place.shard_places import ShardPlaces, ShardStore
     from scrapy_aopic.seeds.server_seeds import ServerSeeds
     from scrapy_aopic.storage import Address
     from scrapy_aopic.storage.redis.worker_registry import ClusterState, ShardState

@@ -8,7 +8,6 @@
 * :mod:`.stored_control`: the control settings, kept beside the store
 * :mod:`.cutting`: how many shards a job was cut into
 * :mod:`.shard_places`: where the shards of a job are
-* :mod:`.shard_store`: what a process needs of a shard's store
 * :mod:`.file_formats`: formats of files by the ends of their names
 * :mod:`.remote_files`: files that are sent to a URL
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from scrapy_aopic.core.ports import Store
 from scrapy_aopic.storage import note_server
 from scrapy_aopic.storage.opening import open_store_at
 from scrapy_aopic.storage.redis.worker_registry import WorkerRegistry
@@ -14,12 +15,36 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from scrapy_aopic.core.ports import Batch, Store
+    from scrapy_aopic.core.ports import Batch
     from scrapy_aopic.exceptions import StorageError
     from scrapy_aopic.storage import Address
     from scrapy_aopic.storage.redis.worker_registry import ClusterState
 
-    from .shard_store import ShardStore
+
+class ShardStore(Store, Protocol):
+    """The store of a shard, which nobody else may change."""
+
+    @property
+    def run(self) -> bytes:
+        """The run of the server that has its rows: it is lost after that, and what other runs have said of it does not count.
+
+        Empty if its rows are on a disk of this machine.
+        """
+
+    @property
+    def head(self) -> bytes:
+        """What names its last commit, as no other commit is named."""
+
+    def check_lock(self) -> None:
+        """Do nothing if nobody else may change it, as far as that is known without waiting.
+
+        Raises:
+            LostError: If it is lost to somebody else.
+        """
+
+    @property
+    def is_fading(self) -> bool:
+        """Whether it may soon be lost, so that nothing new should be begun."""
 
 
 class ShardPlaces(Protocol):

@@ -17,7 +17,6 @@ Responses:
 * :mod:`.parse_limits`: limits on responses that are decoded and parsed
 * :mod:`.main_text`: the main text of a page, for items
 * :mod:`.page_text`: the visible text of a page, and its canonical URL
-* :mod:`.skim`: text and links of HTML without a parser
 * :mod:`.link_extraction`: the URLs that a page links to
 * :mod:`.context`: the text of a link, and the text around it
 * :mod:`.http_dates`: dates and waits in headers

@@ -22,12 +22,12 @@ from scrapy_aopic.view.queries import top_pages
 from scrapy_aopic.view.stored import count
 from scrapy_aopic.web.page_text import (
     MAX_SKIMMED,
+    MAX_SPECIAL,
     MIN_TEXT,
     read_canonical,
     read_text,
 )
 from scrapy_aopic.web.request_rows import url_of
-from scrapy_aopic.web.skim import MAX_SPECIAL
 
 Serve = Callable[[dict[str, Any]], Web]
 

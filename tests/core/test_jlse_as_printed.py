@@ -12,8 +12,14 @@ from hypothesis import strategies as st
 from scrapy_aopic.core.focus.bm25 import Index, Match
 from scrapy_aopic.core.focus.harvest_results import Degrees, SupportVectors, degrees, degrees_of
 from scrapy_aopic.core.focus.jlse import FIELDS, NO_EVIDENCE
-from scrapy_aopic.core.focus.jlse_as_printed import AtaAsPrinted, JlseAsPrinted, best_score, idf, unit_vector
-from scrapy_aopic.core.focus.naive_bayes import NaiveBayes
+from scrapy_aopic.core.focus.jlse_as_printed import (
+    AtaAsPrinted,
+    JlseAsPrinted,
+    NaiveBayes,
+    best_score,
+    idf,
+    unit_vector,
+)
 from scrapy_aopic.core.focus.result_pages import RESULT_PAGES
 from scrapy_aopic.core.focus.strategy import PageSeen
 from scrapy_aopic.core.focus.topic import LinkText, Samples, Topic

@@ -22,7 +22,7 @@ from scrapy.utils.defer import deferred_f_from_coro_f
 from support.redis_server import free_port
 from support.small_web import Follow, check, crawl
 
-from scrapy_aopic.core.focus.stand_in import StandIn
+from scrapy_aopic.core.focus.contextual import StandIn
 from scrapy_aopic.core.focus.strategy import PageSeen
 from scrapy_aopic.core.focus.topic import LinkText, Topic
 from scrapy_aopic.core.ledger import TOTAL

@@ -5,7 +5,6 @@ Text and topics:
 * :mod:`.words`: text as features, for any script
 * :mod:`.topic`: grades pages, and says how well a link's text fits
 * :mod:`.classifier`: logistic regression, one example at a time
-* :mod:`.naive_bayes`: naive Bayes for two classes
 * :mod:`.bm25`: which of some short documents is most like a query
 * :mod:`.model_weights`: a weight for each feature, by AdaGrad
 
@@ -13,11 +12,9 @@ Strategies, which value links:
 
 * :mod:`.strategy`: the base class, and what a strategy may do
 * :mod:`.strategies`: the strategies by name
-* :mod:`.first_guess`: the value of a link before anything was learned
 * :mod:`.fixed`: by a fixed formula
 * :mod:`.learned`: learns from what became of earlier links
 * :mod:`.contextual`: the same, with weights that depend on the page
-* :mod:`.stand_in`: learns to stand in for a user's function
 * :mod:`.portfolio`: several strategies, the better ones more often
 * :mod:`.context_graph`: by the number of links to a relevant page
 * :mod:`.otie`: on-line topical importance

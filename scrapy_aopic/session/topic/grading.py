@@ -22,13 +22,13 @@ from scrapy.utils.asyncio import is_asyncio_available
 from scrapy.utils.misc import build_from_crawler
 from scrapy.utils.response import get_base_url
 
+from scrapy_aopic.core.focus.contextual import StandIn
 from scrapy_aopic.core.focus.fixed import FocusedStrategy
 from scrapy_aopic.core.focus.harvest import LATELY
 from scrapy_aopic.core.focus.harvest_results import degrees_of
 from scrapy_aopic.core.focus.leads import SIDE, LeadsOfPage, all_bounded, bounded_path, is_led
 from scrapy_aopic.core.focus.sample import EXCERPT_CHARACTERS, Sampled
 from scrapy_aopic.core.focus.shares import UNIT, shares
-from scrapy_aopic.core.focus.stand_in import StandIn
 from scrapy_aopic.core.focus.strategies import STRATEGIES, needs_samples
 from scrapy_aopic.core.focus.strategy import FLOOR, ByFunction, PageSeen, Strategy, WithMemos, known_value
 from scrapy_aopic.core.focus.topic import RELEVANT, LinkText, Topic
