@@ -94,7 +94,7 @@ class Experiment:
             planted = plant(graph, trap, seeds, np.random.default_rng([self._rng, number, trap.entries]))
             out_links, host_of, url_of = self._admitted(planted), planted.host_of, planted.url_of
         settings = {"AOPIC_DOMAIN_BUDGET": 0} if order == NO_BUDGET else {}
-        policy = policy_of(settings, "aopic" if order == NO_BUDGET else order)
+        policy = policy_of(settings, "aopic" if order == NO_BUDGET else order, url_of)
         n = len(reachable)
         simulation = Simulation(out_links, host_of, seeds, n, policy)
         if isinstance(policy.order, UrlOrder):

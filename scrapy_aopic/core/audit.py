@@ -21,6 +21,7 @@ from .layout import (
     CLOCK_KEY,
     COUNTERS_KEY,
     DEAD,
+    DIRECTORIES,
     DUE,
     HOST_ROWS,
     INDEXES,
@@ -37,6 +38,7 @@ from .record_checks import (
     wrong_clock,
     wrong_content,
     wrong_counters,
+    wrong_directory,
     wrong_domain,
     wrong_host,
     wrong_instant,
@@ -436,6 +438,8 @@ class _Auditor:
                 self._report_wrong(f"host {host.name!r}", key[1:], wrong)
             elif letter == SHARED_GATES:
                 self._report_wrong("the gate", key, wrong_instant(value, self._limits))
+            elif letter == DIRECTORIES:
+                self._report_wrong("the directory", key, wrong_directory(key, value))
             elif letter.isupper():
                 self._expect(letter in INDEXES, "row {} is of no index", key)
 

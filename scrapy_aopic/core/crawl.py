@@ -33,6 +33,7 @@ from .api import ORDINARY, Counts, Ending, Lease, Settled
 from .commits import Commits, Table
 from .counters import Counters, QueueTimes, read_counters
 from .crawl_totals import CrawlTotals, open_totals, read_totals
+from .directories import Directories
 from .domain_links import DomainLinks
 from .domains import Domains
 from .duplicates import Duplicates
@@ -81,6 +82,12 @@ if TYPE_CHECKING:
 
 _NEARLY = 5
 """Binary digits within which a page's value is what it was, 3 %: less than a front queue."""
+
+_PAGES_A_DIRECTORY = 4
+"""Page records in memory for each count of a directory there, which takes half as much."""
+
+_MOST_LOWERED = 16
+"""Pages that are lowered for one lease, at most, each in some 30 microseconds; the next one is leased as it is."""
 
 
 def _new_keys(store: Store, policy: Policy, *, is_new: bool) -> bytes:
@@ -175,6 +182,9 @@ class Crawl:
             worth=Worth(self._recrawl_of, rates, self.ledger, order) if recrawl is not None else None,
             is_chosen=policy.is_chosen if policy.chosen else None,
             leads=self._leads,
+            directories=Directories(
+                store, policy.directory_of, order.directory_pages, policy.page_cache // _PAGES_A_DIRECTORY
+            ),
             capacity=policy.page_cache,
             mail=mail,
             bonus_of=self._bonus_of if "worth" in policy.rules.options else None,
@@ -278,6 +288,7 @@ class Crawl:
         return [
             *further,
             (Family.META, self.mail),
+            (Family.META, self.pages.directories.table),
             (Family.CONTENT, self._remote),
             (Family.CONTENT, self._wishes),
         ]
@@ -442,27 +453,39 @@ class Crawl:
             return self.when()
         if self._revisits.step(now):
             self._commits.has_changes = True
+        left = _MOST_LOWERED
+        while True:
+            taken = self._take(now, hold_late)
+            if isinstance(taken, Unlocated):
+                return taken
+            if not isinstance(taken, Taken):
+                return self._later(taken)
+            self._commits.has_changes = True
+            if self._ahead:
+                behind = self.frontier.next_of(taken.host, self._ahead)
+                self.pages.read_ahead((taken.page, *behind))
+                if self._prefetching is not None:
+                    self.pages.foresee(behind)
+            request = self.pages.request(taken.page)
+            if not left or not self.pages.lower(taken.page, request, now):
+                break
+            left -= 1
+            page = self.pages.expect(taken.page, "a queue row")
+            self.frontier.put_back(taken.page, page.front_queue, page.place, now)
+            self.frontier.release(taken.host, now)
+        page = self.pages.lease(taken.page, now)
+        self._note_wait(page, now)
+        self._due.fetched()
+        host = self.frontier.active[taken.host]
+        return self._leases.begin(taken.page, host.name, request, page.cash, page.visits)
+
+    def _take(self, now: float, hold_late: float) -> Taken | Unlocated | NotBefore | Empty:
+        """Take a page from the frontier, or one that is to be revisited if there is time for that."""
         taken = self.frontier.take(now, hold_late)
         while self._is_free_for_revisits(taken, now, hold_late) and self._revisits.let_in_one(now):
             self._commits.has_changes = True
             taken = self.frontier.take(now, hold_late)
-        if isinstance(taken, Unlocated):
-            return taken
-        if not isinstance(taken, Taken):
-            return self._later(taken)
-        if self._ahead:
-            behind = self.frontier.next_of(taken.host, self._ahead)
-            self.pages.read_ahead((taken.page, *behind))
-            if self._prefetching is not None:
-                self.pages.foresee(behind)
-        page = self.pages.lease(taken.page, now)
-        self._note_wait(page, now)
-        self._due.fetched()
-        self._commits.has_changes = True
-        host = self.frontier.active[taken.host]
-        return self._leases.begin(
-            taken.page, host.name, self.pages.request(taken.page), page.cash, page.visits
-        )
+        return taken
 
     def expects(self, now: float, within: float) -> bool:
         """Whether a host in its budget is free, or may be, *within* so many seconds."""

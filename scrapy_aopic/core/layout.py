@@ -21,6 +21,7 @@ letter  key                                                                     
 ``W``   milliseconds page: when its place among visited pages is looked at          ``revisits.wake_times``
 ``O``   page: a visited page that is due; its queue and last visit are the value    ``revisits.due``
 ``H``   number: a page that was set aside for people to label                       ``focus.sample``
+``L``   host directory: how many of its pages were fetched, up to a few             ``directories``
 ``N``   nothing: which shard of its job the store holds, if the job has several     ``shards.mail``
 ``M``   shard number: a letter to a shard that it has not acknowledged              ``shards.mail``
 ``S``   shard: counts of the letters to it                                          ``shards.mail``
@@ -40,7 +41,7 @@ FORMAT = 7
 """Version of everything written to a store."""
 
 READABLE = frozenset({5, 6, FORMAT})
-"""Versions that are read: the pages of 5 have no clicks, and those of 5 and 6 do not say what was fetched."""
+"""Versions that are read: the pages of 5 have no clicks; those of 5 and 6 do not say what was fetched, and none is lowered."""
 
 
 class Family(IntEnum):
@@ -109,10 +110,25 @@ WAKES, DUE = b"W", b"O"
 SAMPLED = b"H"
 """Pages that were set aside for people to label."""
 
+DIRECTORIES = b"L"
+"""Directories of hosts, with the number of their pages that were fetched (:mod:`.directories`)."""
+
 SHARD, OUTBOX, SENT, RECEIVED = b"N", b"M", b"S", b"R"
 """Which shard of its job a store holds, letters to other shards, and counts of those sent and received."""
 
-INDEXES = (*HOST_ROWS, OUTSIDERS, SHARED_GATES, WAKES, DUE, SAMPLED, SHARD, OUTBOX, SENT, RECEIVED)
+INDEXES = (
+    *HOST_ROWS,
+    OUTSIDERS,
+    SHARED_GATES,
+    WAKES,
+    DUE,
+    SAMPLED,
+    DIRECTORIES,
+    SHARD,
+    OUTBOX,
+    SENT,
+    RECEIVED,
+)
 """All letters of the table above."""
 
 # Indexes in CONTENT.

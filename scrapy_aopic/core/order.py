@@ -67,6 +67,7 @@ class PageView(Protocol):
         score: Visits that found a link to it if the order ``counts_links``; its score, in units of 2**-16 of the
             mean, for a :class:`BatchOrder`; for an order that ``values_links``, see :func:`value_of`.
         visits: Visits so far.
+        is_lowered: Whether its directory was full when its turn came, if the order counts directories.
     """
 
     @property
@@ -77,6 +78,8 @@ class PageView(Protocol):
     def score(self) -> int: ...
     @property
     def visits(self) -> int: ...
+    @property
+    def is_lowered(self) -> bool: ...
 
 
 class HostView(Protocol):
@@ -156,6 +159,8 @@ class Order:
         budget: Part of all fetches that a registered domain with one supporter may take, and a fifth of what may
             go behind a link to one; 0 for no such bound.
         allowance: Fetches of a registered domain with one supporter that are free of the budget.
+        directory_pages: Fetched pages of a directory at which it is full: each further one is lowered when its turn comes
+            (``page.is_lowered``), and waits where :meth:`front_queue` says then; 0 if directories are not counted.
     """
 
     uses_endowments: ClassVar[bool] = False
@@ -166,6 +171,7 @@ class Order:
     ranks_by_front_queue: ClassVar[bool] = False
     budget: float = 0.0
     allowance: float = 0.0
+    directory_pages: int = 0
 
     def front_queue(self, page: PageView, cash: int) -> int:
         """Front queue of *page*, which holds *cash* units (or is worth them, at a repeated visit).
@@ -317,6 +323,9 @@ BUDGET = 0.004
 ALLOWANCE = 20.0
 """Fetches of such a domain that are free of the budget, in the order ``aopic``."""
 
+DIRECTORY_PAGES = 3
+"""Fetched pages at which a directory is full, in the order ``aopic``."""
+
 
 class Aopic(Order):
     """The default: cash and links, with endowments, a discount for large sites, and budgets by support.
@@ -331,6 +340,8 @@ class Aopic(Order):
        when nothing else can be.
     5. What lies behind a link from one domain to another, whatever the number of domains, may take five times what
        a domain with one supporter may (see :mod:`.sponsors`).
+    6. A page waits one front queue lower if three pages of its directory have been fetched when its turn comes: what a
+       host has in other directories comes first (see :mod:`.directories`).
     """
 
     uses_endowments = True
@@ -339,11 +350,12 @@ class Aopic(Order):
     ranks_by_front_queue = True
     budget = BUDGET
     allowance = ALLOWANCE
+    directory_pages = DIRECTORY_PAGES
 
     def front_queue(self, page: PageView, cash: int) -> int:
         if page.score > 1:
             cash = cash * math.isqrt(page.score << 16) >> 8
-        number = cash.bit_length() + page.shift  # front_queue, without a call for each link
+        number = cash.bit_length() + page.shift - page.is_lowered  # front_queue, without a call for each link
         return number if 0 <= number < N_FRONT_QUEUES else 0 if number < 0 else N_FRONT_QUEUES - 1
 
     def revisit_queue(self, page: PageView, worth: int) -> int:
@@ -373,6 +385,7 @@ class Focused(Aopic):
 
     values_links = True
     one_link = 1 << VALUE_BITS
+    directory_pages = 0
 
     def __init__(self, focus: float = FOCUS, budget: float = BUDGET) -> None:
         self.focus = focus

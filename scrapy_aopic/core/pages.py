@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from .api import Lease
+    from .directories import Directories
     from .fetched import Fetched
     from .focus.leads import Leads
     from .frontier.frontier import Frontier, Move
@@ -82,6 +83,7 @@ class Pages:
         n_visited, n_failed: Pages by state; the frontier counts those that are queued.
         serial: Number of the page that was queued last in this job.
         clock: What the order remembers.
+        directories: How many pages of each directory were fetched.
     """
 
     def __init__(
@@ -97,6 +99,7 @@ class Pages:
         worth: Worth | None = None,
         is_chosen: Callable[[str], bool] | None = None,
         leads: Leads,
+        directories: Directories,
         capacity: int = 100_000,
         mail: Mail,
         bonus_of: Callable[[str], float] | None = None,
@@ -118,6 +121,7 @@ class Pages:
         self._mail = mail
         self._bonus_of = bonus_of
         self._leads = leads
+        self.directories = directories
         self._foreseen: set[bytes] = set()
 
     def resume(self, *, visited: int, failed: int, serial: int, clock: int) -> None:
@@ -163,6 +167,7 @@ class Pages:
             self.table.get_many(keys)
             self.requests.read_ahead(keys)
             self._leads.read_ahead(keys)
+            self.directories.read_ahead(keys, map(self.requests.peek, keys))
 
     def foresee(self, keys: Sequence[bytes]) -> None:
         """Begin to read the pages under *keys*, and their requests, unless that was done for the first one; see :meth:`read_ahead`."""
@@ -324,6 +329,23 @@ class Pages:
         self._replace(key, page, now)
         return page
 
+    def lower(self, key: bytes, request: bytes, now: float) -> bool:
+        """Let the page under *key*, which was taken from the frontier, wait lower if its directory is full.
+
+        Args:
+            request: Its request.
+
+        Returns:
+            Whether it does from now on, and may be there no more where it was taken from; once in the life of a page.
+        """
+        page = self.expect(key, "a queue row")
+        if page.is_lowered or page.visits or not self.directories.is_full(key, request):
+            return False
+        self._ledger.catch_up(page)
+        page.is_lowered = True
+        self._replace(key, page, now)
+        return True
+
     def put_back(self, lease: Lease, link: Link, now: float, *, has_failed: bool) -> None:
         """Let the page of *lease*, which is over, wait again for the request in *link*."""
         key = lease.key
@@ -359,6 +381,7 @@ class Pages:
         if value and self._values_links:
             page.score = revalued(page.score, value)
         page.state = VISITED
+        page.is_lowered = False
         page.outcome = outcome
         if fetched is not None:
             page.fetched = fetched.to_number()

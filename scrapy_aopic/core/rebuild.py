@@ -30,6 +30,7 @@ from .layout import (
     CLOCK_KEY,
     COUNTERS_KEY,
     DEAD,
+    DIRECTORIES,
     DUE,
     FORMAT,
     HOST_ROWS,
@@ -51,6 +52,7 @@ from .record_checks import (
     Limits,
     wrong_clock,
     wrong_content,
+    wrong_directory,
     wrong_domain,
     wrong_instant,
     wrong_links,
@@ -283,6 +285,7 @@ class _Rebuild:
             is_turn = 0 <= page.visited_turn <= limits.turn
             page = replace(
                 page,
+                is_lowered=False,
                 visits=max(page.visits, 1),
                 visited_at=page.visited_at if 0 <= page.visited_at <= limits.now else self._saved_at,
                 visited_turn=page.visited_turn if is_turn else self._ledger.turn,
@@ -306,6 +309,7 @@ class _Rebuild:
                     outcome=f"{UNREADABLE}: it {wrong}"[:_MAX_OUTCOME],
                     visits=max(page.visits, 1),
                     canonical=b"",
+                    is_lowered=False,
                     visited_at=page.visited_at or self._saved_at,
                     is_claimed=False,
                 )
@@ -459,6 +463,8 @@ class _Rebuild:
             return host is not None and not wrong_outsider(key[1:], host, self._limits)
         if letter == SHARED_GATES:
             return not wrong_instant(value, self._limits)
+        if letter == DIRECTORIES:
+            return not wrong_directory(key, value)
         if key == CLOCK_KEY:
             return not wrong_clock(value, self._saved_at)
         is_known = letter in INDEXES or not letter.isupper()

@@ -12,6 +12,7 @@ import zlib
 from math import isfinite
 from typing import TYPE_CHECKING, NamedTuple
 
+from .directories import DIRECTORY_BYTES
 from .domain import KEY_BYTES, unpack_domain
 from .fetched import read_fetched
 from .kept_links import split_links
@@ -37,6 +38,7 @@ from .pages import MAX_HEIGHT
 from .politeness import LONGEST_WAIT
 from .records import (
     FAILED,
+    HOST_BYTES,
     LAST_SERIAL,
     N_FRONT_QUEUES,
     NO_RECORD,
@@ -111,7 +113,7 @@ class Limits(NamedTuple):
         return cls(now, now + LONGEST_WAIT + _DAY, saved.ledger.turn * _A_LITTLE, saved.order)
 
 
-def wrong_page(page: Page, limits: Limits) -> str:  # one for each part
+def wrong_page(page: Page, limits: Limits) -> str:  # noqa: PLR0911  # one for each part
     """The fault of *page*."""
     if not (0 < serial_of(page.place) <= limits.order and 0 < page.place < MOST_PLACES):
         return f"is newer than the last commit, or has no number: {serial_of(page.place)}, of {limits.order}"
@@ -123,6 +125,8 @@ def wrong_page(page: Page, limits: Limits) -> str:  # one for each part
         return f"says by {page.fetched} what was fetched, which there is not"
     if page.state == FAILED and page.cash:
         return f"failed, but holds {page.cash} units"
+    if page.is_lowered and (page.visits or page.state != QUEUED):
+        return "was visited, but waits lower because of its directory"
     wrong = _wrong_visits(page, limits)
     return wrong or (_wrong_changes(page.changes, limits) if page.changes is not None else "")
 
@@ -239,6 +243,13 @@ def wrong_robots(key: bytes, data: bytes, limits: Limits) -> str:
         and (robots.retry_at > 0) == (robots.failures > 0)
     )
     return "" if is_right else "has times that there cannot be"
+
+
+def wrong_directory(key: bytes, data: bytes) -> str:
+    """The fault of the row of a directory."""
+    if len(key) != 1 + HOST_BYTES + DIRECTORY_BYTES:
+        return "is of no host"
+    return "" if len(data) == 1 and data[0] else "has a count that there cannot be"
 
 
 def wrong_links(key: bytes, data: bytes) -> str:

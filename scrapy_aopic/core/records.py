@@ -105,6 +105,8 @@ class Page(msgspec.Struct, array_like=True, gc=False):
             into the number of the state.
         fetched: The last response for it, as a number (:mod:`.fetched`); 0 before the first. Written into the number of the
             state.
+        is_lowered: Whether it waits one front queue lower, as its directory was full when its turn came (:mod:`.directories`);
+            only of a page that waits and was never visited. Written into the number of the state, too.
     """
 
     state: int
@@ -130,6 +132,7 @@ class Page(msgspec.Struct, array_like=True, gc=False):
     height: int = 0
     clicks: int = 0
     fetched: int = 0
+    is_lowered: bool = False
 
 
 class HostRecord(msgspec.Struct, array_like=True, gc=False):
@@ -295,14 +298,17 @@ pages of a real host are linked from several, and these as a rule from nearer to
 MOST_CLICKS = 255
 """Clicks that a page has at most: by then nothing is left of its endowment."""
 
-# The number of the state: the state, then clicks, then what was fetched.
+# The number of the state: the state, a bit for a page that is lowered, then clicks, then what was fetched.
 _STATE_BITS, _CLICKS_BITS = 3, 8
+_LOWERED = 1 << _STATE_BITS - 1
 _FETCHED_AT = _STATE_BITS + _CLICKS_BITS
 
 
 def pack_page(page: Page) -> bytes:
     """Bytes of *page*."""
     state = page.state | page.clicks << _STATE_BITS | page.fetched << _FETCHED_AT
+    if page.is_lowered:
+        state |= _LOWERED
     is_usual = not (
         page.outcome
         or page.changes
@@ -319,9 +325,9 @@ def pack_page(page: Page) -> bytes:
         if is_usual:
             return _encode((state, page.place, page.cash, page.front_queue, page.handed, page.shift, page.score,
                             page.is_chosen, page.history, page.visits, page.visited_turn, page.visited_at))  # fmt: skip
-        return _encode((state, *msgspec.structs.astuple(page)[1:-2]))
+        return _encode((state, *msgspec.structs.astuple(page)[1:-3]))
     except OverflowError:
-        return _OUTGROWN + pack((state, *msgspec.structs.astuple(page)[1:-2]))
+        return _OUTGROWN + pack((state, *msgspec.structs.astuple(page)[1:-3]))
 
 
 def unpack_page(data: bytes) -> Page:
@@ -333,8 +339,9 @@ def unpack_page(data: bytes) -> Page:
         if page.changes is not None:
             page.changes = Changes(*page.changes)
     state = page.state
-    if state >> _STATE_BITS:
-        page.state = state & (1 << _STATE_BITS) - 1
+    if state >= _LOWERED:
+        page.state = state & _LOWERED - 1
+        page.is_lowered = bool(state & _LOWERED)
         page.clicks = state >> _STATE_BITS & MOST_CLICKS
         page.fetched = state >> _FETCHED_AT
     return page

@@ -146,6 +146,7 @@ class Settling:
             self._wishes.delete(WISHES + key)  # it may have had some
         if is_first:
             frontier.count(host)
+            pages.directories.count(key, lease.request)
         self._let_down(lease, to)
         n_found = self._n_found if is_first else 0
         if to.away:

@@ -220,6 +220,10 @@ class BlobTable:
             return self._ahead.pop(key)
         return self._store.get_many(self._family, (key,))[0]
 
+    def peek(self, key: bytes) -> bytes:
+        """The value under *key* if it was read ahead, which :meth:`get` still gives; else empty."""
+        return self._ahead.get(key) or b""
+
     def is_at_hand(self, key: bytes) -> bool:
         """Whether the value under *key* is in memory."""
         return key in self._ahead or key in self._fresh or key in self._in_flight

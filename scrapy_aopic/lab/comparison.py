@@ -28,10 +28,11 @@ from numpy.typing import NDArray
 from scrapy_aopic.core.order import ORDERS
 from scrapy_aopic.settings import read_policy
 from scrapy_aopic.version import __version__
+from scrapy_aopic.web.request_rows import directory_of
 
 from .graphs import Graph, pagerank
 from .planted import PlantedTrap, plant
-from .simulation import Simulation
+from .simulation import Simulation, page_of
 from .url_order import UrlOrder
 from .workers import SharedSimulation, Sharing
 
@@ -178,14 +179,21 @@ def draw_transfers(pages: int, median: float, rng: int) -> NDArray[np.float64]:
     return median * np.exp(_SIGMA * np.random.default_rng(rng).standard_normal(pages))
 
 
-def policy_of(settings: Mapping[str, Any], order: str) -> Policy:
+def policy_of(settings: Mapping[str, Any], order: str, url_of: Callable[[int], str] = lambda _: "") -> Policy:
     """The policy of a crawl in *order*, a new one for each crawl, since an order may have state.
+
+    Args:
+        url_of: URL of a page by its number, by which pages are in directories; ``""`` if it is not known.
 
     Raises:
         SettingError: If *order* is not an order, or a setting cannot be used.
     """
     policy = read_policy({**settings, "AOPIC_ORDER": order})
-    return replace(policy, connections=0)  # orders are compared without room kept for fast hosts
+    return replace(
+        policy,
+        connections=0,  # orders are compared without room kept for fast hosts
+        directory_of=lambda request: directory_of(url_of(page_of(request)).encode()),
+    )
 
 
 def gather(
@@ -283,7 +291,7 @@ def run(setup: Setup, task: Task, progress: Callable[[int], object] = lambda _: 
         if order == "true-pagerank":
             pages = best_known_first(graph, true, seeds)
         elif (sharing := setup.sharing.get(order)) is not None:
-            policy = partial(policy_of, setup.settings, sharing.order)
+            policy = partial(policy_of, setup.settings, sharing.order, web.url_of)
             shared = SharedSimulation(web.out_links, web.host_of, seeds, n, policy=policy, sharing=sharing)
             pages = shared.run()
         else:
@@ -293,7 +301,7 @@ def run(setup: Setup, task: Task, progress: Callable[[int], object] = lambda _: 
                 web.host_of,
                 seeds,
                 n,
-                policy_of(setup.settings, order),
+                policy_of(setup.settings, order, web.url_of),
                 transfer=transfer,
                 connections=pacing.connections if pacing is not None else 1,
             )

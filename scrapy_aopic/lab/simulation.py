@@ -109,7 +109,7 @@ class Simulation:
                 break
             taken = 0.0
             if self.transfer is not None and self._hosts is not None:
-                taken = self.transfer(_page_of(lease))
+                taken = self.transfer(page_of(lease.request))
                 self._hosts.begin(lease.host, self.now)
             heapq.heappush(self._under_way, _Transfer(self.now + taken, self._begun, self.now, lease))
             self._begun += 1
@@ -128,7 +128,7 @@ class Simulation:
             self.crawl.defer(lease.key[:HOST_BYTES], not_before, end - begin)
             self._hosts.end(lease.host, not_before, end)
         self.crawl.release(lease, self.now)
-        page = _page_of(lease)
+        page = page_of(lease.request)
         self._settle(page, lease)
         self._done += 1
         if self._done % _COMMIT == 0:
@@ -223,5 +223,6 @@ def simulate(
         yield visit.page
 
 
-def _page_of(lease: Lease) -> int:
-    return int.from_bytes(lease.request, "big")
+def page_of(request: bytes) -> int:
+    """Number of the page of the graph that *request* is for."""
+    return int.from_bytes(request, "big")

@@ -28,7 +28,7 @@ from scrapy_aopic.core.window import Window, WindowKind
 from scrapy_aopic.exceptions import ANY_ERROR, SettingError
 from scrapy_aopic.storage.address import Address
 from scrapy_aopic.web.networks import Networks
-from scrapy_aopic.web.request_rows import waits_for
+from scrapy_aopic.web.request_rows import directory_of, waits_for
 from scrapy_aopic.web.suffixes import registered_domain
 from scrapy_aopic.web.url_rules import LIMITS
 from scrapy_aopic.web.urls import Normaliser
@@ -345,6 +345,7 @@ def _make_order(values: dict[str, Any], settings: Mapping[Any, Any]) -> Order:
     order: Order = kind()
     if isinstance(order, Aopic):
         order.budget = values["AOPIC_DOMAIN_BUDGET"]
+        order.directory_pages = values["AOPIC_DIRECTORY_PAGES"]
     return order
 
 
@@ -372,6 +373,7 @@ def read_policy(settings: Mapping[Any, Any], spider: object = None) -> Policy:
         order=order,
         domain_of=registered_domain,
         waits_for=waits_for,
+        directory_of=directory_of,
         chosen=values["AOPIC_VIRTUAL_DOMAINS"],
         keep_links=values["AOPIC_KEEP_LINKS"],
         is_near=values["AOPIC_CONTENT_SEEN"] == "near",

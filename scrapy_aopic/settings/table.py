@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from scrapy_aopic.core.directories import MOST_COUNTED
 from scrapy_aopic.core.focus.sample import MOST_PAGES
 from scrapy_aopic.core.focus.strategies import STRATEGIES
 from scrapy_aopic.core.order import FOCUS, ORDERS, Aopic
@@ -106,6 +107,16 @@ _ORDER = (
         "Pages over the budget are deferred, not dropped. 0 for no budgets. "
         'Only for the orders "aopic" and "focused", where it is divided by 1 - `AOPIC_FOCUS`.',
         "part",
+    ),
+    Setting(
+        "AOPIC_DIRECTORY_PAGES",
+        Aopic.directory_pages,
+        whole(0, MOST_COUNTED, of="pages"),
+        "Fetched pages of a directory, which is a URL up to its last slash, at which further ones wait one front queue "
+        "lower, so that other directories of the host come first; see [Directories](order.md#directories). "
+        "0 for no such rule. "
+        'Only for the order "aopic".',
+        "pages",
     ),
     Setting(
         "AOPIC_VIRTUAL_SHARE",

@@ -378,6 +378,11 @@ def _why_queued(
         front_queue=page.front_queue,
         queued_on_host=host.queued if host is not None else None,
     )
+    if page.is_lowered:
+        said.say(
+            "It waits one front queue lower, because so many pages of its directory were fetched (AOPIC_DIRECTORY_PAGES).",
+            is_lowered=True,
+        )
     if page.visits:
         said.say(f"It was visited {page.visits:,} times, the last time at {_time(page.visited_at)}.")
     if robots is not None:

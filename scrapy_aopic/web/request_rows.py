@@ -135,6 +135,18 @@ def is_patient(meta: Mapping[str, Any], errback: object) -> bool:
     return bool(meta.get(PURPOSE, SEEDED) == SEEDED and not errback)
 
 
+def directory_of(data: bytes) -> bytes:
+    """The directory that the request written as *data* is for: the path of its URL from the first to the last slash.
+
+    Empty for the root of a host, which is no directory but where all are in, and if there is no such URL.
+    """
+    is_line = bool(data) and not is_packed(data)
+    url = data.partition(b"\n")[0] if is_line else url_of(data).encode("utf-8", "surrogatepass")
+    path = url.partition(b"?")[0].partition(b"#")[0]
+    begin = path.find(b"/", path.find(b"://") + 3)
+    return path[begin + 1 : path.rfind(b"/")] if begin >= 0 else b""
+
+
 def waits_for(data: bytes) -> tuple[str, bool]:
     """Name of the origin that the request written as *data* is for, and whether it waits while that is silent.
 

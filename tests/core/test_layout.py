@@ -14,7 +14,7 @@ from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.storage.memory import MemoryStore
 
 META = (layout.ACTIVE, layout.SHELVED, layout.PARKED, layout.DEAD, layout.OUTSIDERS, layout.SHARED_GATES,
-        layout.WAKES, layout.DUE)  # fmt: skip
+        layout.WAKES, layout.DUE, layout.SAMPLED, layout.DIRECTORIES)  # fmt: skip
 CONTENT = (
     layout.TEXTS,
     layout.FIRST_OF_TEXT,

@@ -42,9 +42,14 @@ def domain_of(host: str) -> str:
     return ".".join(host.split(".")[-2:])
 
 
+def directory_of(request: bytes) -> bytes:
+    """One of three on each host, by the last digit of the number of a page."""
+    return b"" if request.endswith(b"/0") else b"%d" % (request[-1] % 3)
+
+
 def policies() -> dict[str, Policy]:
     """A policy for each kind of job, by its name; together they use every optional part of a record."""
-    plain = Policy(domain_of=domain_of, max_active=12, page_cache=50)
+    plain = Policy(domain_of=domain_of, directory_of=directory_of, max_active=12, page_cache=50)
     often = Recrawl(min_interval=600.0, max_interval=86_400.0)
     return {
         "plain": plain,
