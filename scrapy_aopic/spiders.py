@@ -43,6 +43,7 @@ from .spidermiddlewares import LinkMiddleware
 from .storage.named_files import is_file, is_list, read_entries
 from .storage.registry import SERVER
 from .web.content_types import declared_type
+from .web.languages import declared_language
 from .web.main_text import HOW_TO_INSTALL, has_extractor, main_text
 from .web.meta import CONTENT_USAGE, ROBOTS_MARKS
 from .web.origins import host_name
@@ -69,13 +70,6 @@ def _title(response: Response) -> str:
     return " ".join(printable("".join(title.itertext())).split()) if title is not None else ""
 
 
-def _language(response: Response) -> str:
-    """The language that the page declares: ``<html lang>`` or ``xml:lang``, or else ``Content-Language``."""
-    root = _root(response)
-    stated: str = (root.get("lang") or root.get("xml:lang") or "") if root is not None else ""
-    return printable(stated.strip() or _header(response, "Content-Language").strip())
-
-
 def _root(response: Response) -> Any:
     """Root of the tree of a page, or of its beginning; ``None`` if it is no HTML, or in an encoding that does not exist."""
     if not isinstance(response, HtmlResponse):
@@ -84,10 +78,6 @@ def _root(response: Response) -> Any:
         return root_of(response)
     except (LookupError, ValueError):
         return None
-
-
-def _header(response: Response, name: str) -> str:
-    return (response.headers.get(name) or b"").decode("latin-1")
 
 
 def _meta(response: Response) -> dict[str, Any]:
@@ -112,7 +102,7 @@ def _main_text(response: Response) -> str:
 FIELDS: dict[str, Callable[[Response], str | int | dict[str, str]]] = {
     "url": lambda response: response.url,
     "title": _title,
-    "language": _language,
+    "language": declared_language,
     "type": lambda response: declared_type(response.headers).essence,
     "status": lambda response: response.status,
     "depth": lambda response: _meta(response).get("depth", 0),
@@ -499,7 +489,7 @@ class BroadSpider(Spider):
             It may have more parameters than the page, if something passes arguments for them: see :meth:`parse`.
 
             Unless overridden: an item with :attr:`fields`, but none of a page whose owner asks for that
-            (``AOPIC_PAGE_ROBOTS``, ``AOPIC_CONTENT_USAGE``).
+            (``AOPIC_PAGE_ROBOTS``, ``AOPIC_CONTENT_USAGE``), or that is in another language than those of ``AOPIC_SCOPE``.
             """
             fields = self._options.fields
             if not fields or not self._keeps(response):
@@ -509,9 +499,11 @@ class BroadSpider(Spider):
             return {name: FIELDS[name](response) for name in fields}
 
     def _keeps(self, response: Response) -> bool:
-        """Whether there may be an item of the page of *response*, by what its owner asks."""
+        """Whether there may be an item of the page of *response*, by what its owner asks, and its language."""
         session = Session.of(self.crawler)
-        return session is None or session.page_robots.keeps(response)  # without one nothing has read it
+        if session is None:  # so that nothing has read it
+            return True
+        return session.page_robots.keeps(response) and session.page_languages.keeps(response)
 
     async def _item_from_thread(self, response: Response, fields: tuple[str, ...]) -> dict[str, Any]:
         """An item with *fields*, of which one is found in a thread, page by page."""

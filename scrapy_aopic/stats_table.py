@@ -425,6 +425,18 @@ OWN = (
         "pages without an item, because their owners ask for that (`AOPIC_PAGE_ROBOTS`, `AOPIC_CONTENT_USAGE`)",
     ),
     Stat(
+        "aopic/scope/links_dropped", "counter", "links", _LINKS,
+        "links that were dropped because their page is in another [language](urls.md#languages) than those of `AOPIC_SCOPE`",
+    ),
+    Stat(
+        "aopic/scope/items_dropped", "counter", "items", "`BroadSpider`",
+        "pages without an item, because they are in another language than those of `AOPIC_SCOPE`",
+    ),
+    Stat(
+        "aopic/scope/undeclared", "counter", "pages", _LINKS,
+        "pages that declare no language, and are taken for one of those of `AOPIC_SCOPE`; only if it has `languages`",
+    ),
+    Stat(
         "aopic/content_usage/pages/<use>", "counter", "pages", _LINKS,
         "pages whose owners do not want [this use](robots.md#use-of-content), `train-ai`, `search` or `tdm`, whether that is "
         "obeyed or not; of those with a mark such as `noai`, `aopic/robots/pages/<rule>` tells",

@@ -30,8 +30,8 @@ MARKS = ("nofollow", "noindex")
 """Classes of ordinary pages whose owners ask robots for that, obeyed or not; a page that asks for both is of the first."""
 
 OUTCOMES = (
-    "page", *MARKS, "redirect", "duplicate", "content type", "content usage", "robots.txt", "not found", "other 4xx",
-    "too many requests", "5xx", "no answer", UNREADABLE, "other",
+    "page", *MARKS, "redirect", "duplicate", "content type", "content usage", "language", "robots.txt", "not found",
+    "other 4xx", "too many requests", "5xx", "no answer", UNREADABLE, "other",
 )  # fmt: skip
 """Classes of outcomes of a visit. ``page`` is an ordinary page; ``not found`` is 404 and 410, ``too many requests`` 429;
 ``no answer`` stands for all errors of the network."""
@@ -51,6 +51,7 @@ _NAMED = {
     "canonical": "duplicate",
     "content type": "content type",
     "content usage": "content usage",
+    "language": "language",
     "robots.txt": "robots.txt",
     "robots.txt unreachable": "robots.txt",
     UNREADABLE: UNREADABLE,

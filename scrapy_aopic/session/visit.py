@@ -138,6 +138,7 @@ class Visit:
         "_failure",
         "_fetched",
         "_has_failed",
+        "_has_other_language",
         "_is_host_down",
         "_is_if_same",
         "_is_redirect",
@@ -199,6 +200,7 @@ class Visit:
         self._fetched: Fetched | None = None
         self._version: Version | None = None
         self._is_redirect = False
+        self._has_other_language = False
         self._is_host_down = False
         self._has_failed = False
         self._same_as = b""
@@ -305,6 +307,10 @@ class Visit:
         """Its owner asks *robots*, and says its *usage*; both are texts, empty for nothing."""
         self._wishes = (robots, usage) if robots or usage else ()
 
+    def is_out_of_language(self) -> None:
+        """It is in none of the languages that the crawl is for."""
+        self._has_other_language = True
+
     def read(self, reading: PageReading) -> None:
         """The page was read for the topic."""
         self.reading = reading
@@ -352,6 +358,8 @@ class Visit:
             outcome, is_failure = f"http {status}", True
         if self.is_duplicate:
             outcome = outcome or "duplicate"
+        if self._has_other_language:
+            outcome = outcome or "language"
         version = self._version
         if recrawls and self.lease.visits:
             version = version or Version()

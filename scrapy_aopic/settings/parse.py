@@ -35,7 +35,7 @@ from scrapy_aopic.storage.registry import NAMES as KINDS_OF_STORE
 from scrapy_aopic.storage.registry import load_backend
 from scrapy_aopic.web.content_usage import TDM, TDMREP, USES
 from scrapy_aopic.web.networks import Allowed
-from scrapy_aopic.web.scope import Scope
+from scrapy_aopic.web.scope import LANGUAGE, Scope
 from scrapy_aopic.web.suffixes import has_public_suffix, registered_domain
 from scrapy_aopic.web.url_rules import CHANGES, LIMITS, PLAIN_RULES, REFUSALS
 
@@ -670,11 +670,20 @@ def scope(value: Any) -> Scope | None:
     return Scope(**parts) if parts else None
 
 
-_SCOPE = ("allow", "deny", "allow_urls", "deny_urls")
+_SCOPE = ("allow", "deny", "allow_urls", "deny_urls", "languages")
 
 
 def _part_of_scope(name: str, value: Any) -> Any:
-    """The names of hosts, or the patterns, that a scope has under *name*."""
+    """The names of hosts, the patterns or the languages that a scope has under *name*."""
+    if name == "languages":
+        found = [
+            each.lower().replace("_", "-") for each in texts([value] if isinstance(value, str) else value)
+        ]
+        wrong = next((each for each in found if not LANGUAGE.fullmatch(each)), None)
+        if wrong is not None or not found:
+            what = shown(wrong)[:_BRIEF] if wrong is not None else "nothing"
+            raise Reason(f'languages: {what} is no language, such as "de" or "pt-BR"')
+        return frozenset(found)
     if name in ("allow", "deny"):
         return frozenset(_each(where or name, each, domain) for where, each in listed(value))
     try:

@@ -477,8 +477,8 @@ _LINKS = (
             "with one as JSON",
             parse.scope,
         ),
-        "Which links are followed, by names of hosts and patterns of URLs; see [Scope](urls.md#scope). Seeds are fetched in any "
-        "case.",
+        "Which links are followed, by names of hosts, patterns of URLs and languages of pages; see [Scope](urls.md#scope). Seeds "
+        "are fetched in any case.",
     ),
     Setting(
         "AOPIC_SKIP_EXTENSIONS",

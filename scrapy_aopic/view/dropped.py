@@ -38,6 +38,7 @@ _LONGEST = 500
 REASONS = {
     "duplicate": "that page is the same as another one, whose links are followed (AOPIC_FOLLOW_DUPLICATES)",
     "nofollow": "that page asks robots not to follow its links (AOPIC_PAGE_ROBOTS)",
+    "language": "that page is in a language that is out of scope (AOPIC_SCOPE)",
     "rel": "that page says by its rel that it does not stand for it (AOPIC_PAGE_ROBOTS)",
     "flood": "that page has more links than are followed (AOPIC_LINK_FLOOD)",
     "offsite": "its host is none of the spider's allowed_domains",
@@ -54,6 +55,7 @@ REASONS = {
 BRIEFLY = {
     "duplicate": "on duplicates (AOPIC_FOLLOW_DUPLICATES)",
     "nofollow": "on pages that ask robots not to follow links (AOPIC_PAGE_ROBOTS)",
+    "language": "on pages in other languages (AOPIC_SCOPE)",
     "rel": "with a rel that is not followed (AOPIC_PAGE_ROBOTS)",
     "flood": "beyond AOPIC_LINK_FLOOD",
     "offsite": "to hosts that are none of the allowed_domains",

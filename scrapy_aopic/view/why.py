@@ -313,6 +313,7 @@ def _say_wishes(store: Store, key: bytes, said: _Draft) -> None:
 
 
 _SENTENCES = {
+    "language": "its language is none of those in AOPIC_SCOPE, so that its links are not followed, and it has no item",
     "content type": "it is of a content type that is not read (AOPIC_CONTENT_TYPES)",
     "content usage": "its owner does not want it to be used as this crawl uses it, so that no callback got it (AOPIC_CONTENT_USAGE)",
     "robots.txt unreachable": "its robots.txt is unreachable, so nothing is allowed (AOPIC_ROBOTS_TRIES)",

@@ -21,6 +21,7 @@ __all__ = [
     "COPY_OF",
     "DOWN",
     "DUPLICATE_OF",
+    "OTHER_LANGUAGE",
     "OWN_SLOT",
     "PURPOSE",
     "RECEIVED",
@@ -57,6 +58,9 @@ ROBOTS_MARKS = "aopic_robots"
 
 CONTENT_USAGE = "aopic_content_usage"
 """Key of ``Response.meta`` that holds how the owner wants the page to be used, as it is said; never written."""
+
+OTHER_LANGUAGE = "aopic_other_language"
+"""Key of ``Response.meta`` that holds the language of a page that is in none of those that are wanted; never written."""
 
 STATED_USAGE = "_aopic_usage"
 """Key of ``Request.meta`` that holds what the origin states on the use of the page, while it is fetched; never written."""

@@ -180,13 +180,13 @@ def metas_of(response: Response, names: Iterable[str]) -> list[tuple[str, str]]:
         return []
     html = response.body
     is_ascii = b"\0" not in html[:_BEGINNING]  # else it is UTF-16 or UTF-32
-    head = _head_of(html if is_ascii else _in_utf8(response, html))
+    head = _head_of(html if is_ascii else in_utf8(response, html))
     lower = head.lower()
     wanted = {name for name in names if name and name.encode() in lower}
     if not wanted:
         return []
     found = _Metas()
-    look_at_all(_in_utf8(response, head) if is_ascii else head, found)
+    look_at_all(in_utf8(response, head) if is_ascii else head, found)
     return [(name, content) for name, content in found.metas if name in wanted]
 
 
@@ -198,7 +198,7 @@ def _head_of(html: bytes) -> bytes:
     return html[:LONGEST_HEAD]
 
 
-def _in_utf8(response: HtmlResponse, data: bytes) -> bytes:
+def in_utf8(response: HtmlResponse, data: bytes) -> bytes:
     """*data*, of the body of *response*, in another charset."""
     try:
         text = data.decode(response.encoding, "replace")

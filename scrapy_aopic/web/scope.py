@@ -1,15 +1,18 @@
-"""Which links a crawl follows, by lists of hosts and by patterns: one look into a dictionary for each host, however many there are."""
+"""Which links a crawl follows, by lists of hosts, by patterns and by the languages of pages: one look into a dictionary for each host, however many there are."""
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from .origins import host_name
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import Collection, Sequence
+
+LANGUAGE = re.compile(r"[a-z]{2,8}(-[a-z0-9]{1,8})*")
+"""A language in lower case, such as ``de`` or ``pt-br``."""
 
 _REMEMBERED = 50_000
 """Hosts whose answer is remembered, some 9 MB."""
@@ -24,6 +27,7 @@ class Scope:
         allow, deny: Names of hosts.
         allow_urls: Patterns of which one must be found in a URL, if there are any.
         deny_urls: Patterns of which none may be found.
+        languages: Languages of pages, in lower case; none for any.
     """
 
     def __init__(
@@ -32,7 +36,9 @@ class Scope:
         deny: Collection[str] = (),
         allow_urls: Sequence[re.Pattern[str]] = (),
         deny_urls: Sequence[re.Pattern[str]] = (),
+        languages: Collection[str] = (),
     ) -> None:
+        self.languages = frozenset(languages)
         self._allow, self._deny = frozenset(allow), frozenset(deny)
         self._allow_urls, self._deny_urls = allow_urls, deny_urls
         self._has_patterns = bool(allow_urls or deny_urls)
@@ -57,6 +63,19 @@ class Scope:
         if self._allow_urls and not any(pattern.search(url) for pattern in self._allow_urls):
             return True
         return any(pattern.search(url) for pattern in self._deny_urls)
+
+    def is_foreign(self, declared: str) -> bool:
+        """Whether none of the languages in *declared*, such as ``de-AT, en``, is wanted; a wanted one stands for all kinds of it.
+
+        RFC 5646 has the tags, RFC 4647 (basic filtering) says which are kinds of another.
+        """
+        for each in declared.lower().replace("_", "-").split(","):
+            tag = each.strip()
+            while tag:
+                if tag in self.languages:
+                    return False
+                tag = tag.rpartition("-")[0]
+        return bool(self.languages)
 
     def why(self, url: str) -> str:
         """Why *url*, in normal form, is out of scope, as a clause; empty if it is not."""

@@ -15,7 +15,7 @@ from ada_url import normalize_url
 from demo_web.server import Answer, Exchange
 from hypothesis import example, given
 from hypothesis import strategies as st
-from scrapy import Request, Spider
+from scrapy import Request, Spider, signals
 from scrapy.crawler import Crawler
 from scrapy.http import Response
 from scrapy.settings import Settings
@@ -28,7 +28,7 @@ from support.small_web import Follow, Web, ask_view, check, crawl
 from twisted.web.client import URI
 from w3lib.url import canonicalize_url
 
-from scrapy_aopic import Addon, open_job
+from scrapy_aopic import Addon, BroadSpider, open_job
 from scrapy_aopic.core.records import host_key, page_key
 from scrapy_aopic.exceptions import SettingError
 from scrapy_aopic.settings import read, read_normaliser
@@ -906,3 +906,86 @@ async def test_links_and_redirects_out_of_scope_are_counted_and_explained(
     assert "(AOPIC_SCOPE): \"deny_urls\" has '/login'." in said["http://b.test/login"]
     assert '(AOPIC_SCOPE): "allow" has no name that covers c.test.' in said["http://c.test/"]
     assert "was fetched" in said["http://b.test/"]
+
+
+@pytest.mark.parametrize(
+    ("scope", "host"),
+    [({"allow": [f"d{n}.example" for n in range(100_000)]}, "www.d99999.example"), ({"allow": ["a.test"]}, "www.a.test")],
+    ids=["100,000 domains", "one"],
+)  # fmt: skip
+def test_a_link_costs_a_look_up_for_each_label_of_its_host_and_for_a_known_host_one(
+    scope: dict[str, Any], host: str
+) -> None:
+    parsed = read({"AOPIC_SCOPE": scope}, "AOPIC_SCOPE")
+    asked: list[str] = []
+
+    class Noting(frozenset[str]):
+        def __contains__(self, name: object) -> bool:
+            asked.append(str(name))
+            return super().__contains__(name)
+
+    parsed._allow = Noting(parsed._allow)
+    assert not parsed.is_outside(host)
+    assert asked == [host, host.partition(".")[2]]
+    assert not any(parsed.is_outside(host) for _ in range(9))
+    assert len(asked) == 2
+    assert parsed.is_outside("a.other.example")
+    assert len(asked) == 5
+
+
+def in_language(language: str, *links: str, header: str = "") -> Answer:
+    body = f"<!-- <html lang=xx> --><html{language and f' lang={language}'}>" + "".join(
+        f"<a href={each}>" for each in links
+    )
+    headers = {"Content-Type": "text/html"} | ({"Content-Language": header} if header else {})
+    return Answer(headers=headers, body=body.encode())
+
+
+LANGUAGES: dict[str, Any] = {
+    HOME: in_language("en", "/de", "/at", "/none", "/header", "/two", "/fr", "/old", "/dev"),
+    f"{HOME}de": in_language("DE", "/from-de"),
+    f"{HOME}from-de": in_language("de"),
+    f"{HOME}at": in_language("de_AT"),
+    f"{HOME}none": in_language("", "/from-none"),
+    f"{HOME}from-none": in_language("''"),
+    f"{HOME}header": in_language("", header="de-CH"),
+    f"{HOME}two": in_language("", header="en, de"),
+    f"{HOME}fr": in_language("fr", "/from-fr", "/also-from-fr"),
+    f"{HOME}old": in_language("fr", header="de"),
+    f"{HOME}dev": in_language("dev"),
+}
+
+
+class Languages(BroadSpider):
+    name = "languages"
+    seeds = HOME
+
+
+@deferred_f_from_coro_f
+async def test_a_page_in_another_language_leads_nowhere_and_has_no_item(
+    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    web = serve(LANGUAGES)
+    settings = {"AOPIC_SCOPE": {"languages": ["de", "nl"]}, "USER_AGENT": "tester"}
+    items: list[Any] = []
+    crawler = await crawl(
+        Languages,
+        {**BROAD, **settings, "JOBDIR": str(tmp_path / "job"), "AOPIC_STORE": "sqlite"},
+        told={signals.item_scraped: lambda item, response, spider: items.append(item)},
+    )
+    assert set(web.asked) == LANGUAGES.keys(), "and no page that is linked from one in French alone"
+    inside = {f"{HOME}{name}" for name in ("de", "from-de", "at", "none", "from-none", "header", "two")}
+    assert {item["url"] for item in items} == inside
+    assert crawler.stats is not None
+    stats = crawler.stats.get_stats()
+    assert stats["aopic/outcomes/language"] == 4
+    assert (stats["aopic/scope/links_dropped"], stats["aopic/scope/items_dropped"]) == (2, 4)
+    assert stats["aopic/scope/undeclared"] == 2
+    warnings = [each.getMessage() for each in caplog.records if "languages" in each.getMessage()]
+    assert len(warnings) == 2
+    job = open_job(tmp_path / "job", settings)
+    assert {page.url for page in job.top(99)} == inside
+    page, link, seed = (job.why(f"{HOME}{name}") for name in ("fr", "from-fr", ""))
+    assert "its language is none of those in AOPIC_SCOPE" in " ".join(page.sentences)
+    assert "is in a language that is out of scope (AOPIC_SCOPE)" in " ".join(link.sentences)
+    assert seed.kind == "fetched"

@@ -61,6 +61,8 @@ class PageRules:
         """What drops the links of the page of *response*, which *visit* has: duplicates mostly have none that are followed."""
         if not session.page_robots.follows(response):
             return session.page_robots.drop
+        if not session.page_languages.follows(response):
+            return session.page_languages.drop
         if visit is not None and visit.is_duplicate and not self._follows_duplicates:
             return partial(self._drop_of_duplicate, visit, session)
         return None
