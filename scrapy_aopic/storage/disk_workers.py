@@ -32,8 +32,7 @@ from .disk_shard import number_of
 from .redis.connect import connect
 from .redis.keys import Keys
 from .redis.mailboxes import HomeMail, read_bundle
-from .redis.sharding import read_sharding
-from .redis.worker_registry import ShardState, WorkerRegistry
+from .redis.worker_registry import ShardState, WorkerRegistry, pairs_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -89,7 +88,7 @@ def _homes(keys: Keys, connection: Connection) -> Homes:
     )
     return Homes(
         {number: name.decode() for number, name in _numbered(keys, of).items()},
-        {name.decode(): place.decode("utf-8", "replace") for name, place in _pairs(folders)},
+        {name.decode(): place.decode("utf-8", "replace") for name, place in pairs_of(folders).items()},
         {number: int(last) for number, last in _numbered(keys, anew).items()},
     )
 
@@ -371,24 +370,9 @@ def registry_of(address: Address, sharding: Sharding) -> WorkerRegistry:
     )
 
 
-def has_homes(address: Address) -> bool:
-    """Whether the job at *address* is one in shards on disks.
-
-    Raises:
-        StorageError: If the server cannot be reached.
-    """
-    sharding = read_sharding(address)
-    return sharding is not None and sharding.disks > 0
-
-
-def _pairs(reply: Reply) -> Iterable[tuple[bytes, bytes]]:
-    parts = iter(reply)
-    return list(zip(parts, parts, strict=True))
-
-
 def _numbered(keys: Keys, reply: Reply) -> dict[int, bytes]:
     try:
-        return {int(number): value for number, value in _pairs(reply)}
+        return {int(number): value for number, value in pairs_of(reply).items()}
     except ValueError:
         raise keys.damaged("a shard has no number") from None
 

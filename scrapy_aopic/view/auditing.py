@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tqdm import tqdm
@@ -40,8 +40,8 @@ def audit_store(store: Store, progress: Callable[[int], object] = lambda _: None
     return audit(store, progress=progress, wrong_request=RequestReader.of(store))
 
 
-@dataclass(slots=True)
-class JobAudit:
+@dataclass(slots=True, kw_only=True)
+class JobAudit(Audit):
     """The counts and violations that an audit of a job found, as of one moment.
 
     Attributes:
@@ -59,24 +59,10 @@ class JobAudit:
     """
 
     shards: int
-    pages: int = 0
-    queued: int = 0
-    visited: int = 0
-    failed: int = 0
-    hosts: int = 0
-    cash: int = 0
-    virtual: int = 0
     in_transit: int = 0
     letters: int = 0
     total: int = 0
-    violations: list[str] = field(default_factory=list)
-    n_violations: int = 0
     is_of_books: bool = False
-
-    @property
-    def holds(self) -> bool:
-        """Whether every invariant holds."""
-        return not self.n_violations
 
     def add(self, shard: int, found: Audit) -> None:
         """Take up what was *found* in *shard*."""
@@ -110,7 +96,7 @@ def audit_job(job: Place, *, progress: bool = False) -> JobAudit:
         stores = job.open_snapshots()
         for store in stores:
             opened.callback(store.close)
-        result = JobAudit(len(stores), total=len(stores) * TOTAL)
+        result = JobAudit(shards=len(stores), total=len(stores) * TOTAL)
         line = opened.enter_context(
             tqdm(unit=" pages", unit_scale=True, leave=False, disable=None if progress else True)
         )
@@ -147,7 +133,7 @@ def audit_books(states: Mapping[int, ShardState], shards: int) -> JobAudit:
     Args:
         shards: How many there are; those without a state were never open.
     """
-    result = JobAudit(shards, total=shards * TOTAL, is_of_books=True)
+    result = JobAudit(shards=shards, total=shards * TOTAL, is_of_books=True)
     never = ShardState("", "", is_idle=True, sums=Sums(virtual=TOTAL), sent={}, got={}, counts=(0, 0, 0, 0))
     for number in range(shards):
         state = states.get(number, never)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from scrapy_aopic.core.ledger import TOTAL
+from scrapy_aopic.place.stored_control import time_of
 from scrapy_aopic.version import DOCS
 
 from .auditing import audit_store
@@ -77,7 +77,7 @@ def format_snapshot(now: Snapshot) -> str:
     """A line for each figure that is known and not 0, under its name in a snapshot."""
     figures: dict[str, Any] = msgspec.to_builtins(now, str_keys=True)
     for name in ("at", "created_at", "not_before", "counted_since"):
-        figures[name] = _time(figures[name]) if figures[name] else None
+        figures[name] = time_of(figures[name]) if figures[name] else None
     if now.counted is not None:  # lists of all hosts, and not only of those in memory
         figures.update(slow=None, failing=None, waiting=None)
     if now.shards.n == 1:
@@ -140,10 +140,6 @@ def _row(row: str | dict[str, Any]) -> str:
     parts += [f"{row['down']:,} of them without a response"] if row["down"] else []
     parts += [f"waits {duration(row['wait'])}: {row['why']}"] if row["wait"] else []
     return f"{row['name']}: {', '.join(parts)}"
-
-
-def _time(instant: float) -> str:
-    return datetime.fromtimestamp(instant, timezone.utc).isoformat(" ", "seconds")
 
 
 def format_audit(result: JobAudit) -> str:

@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
@@ -54,6 +53,7 @@ from scrapy_aopic.core.records import (
     unpack_page,
 )
 from scrapy_aopic.core.robots.state import RobotsTxt
+from scrapy_aopic.place.stored_control import time_of
 from scrapy_aopic.web.origins import host_name
 from scrapy_aopic.web.request_rows import url_of
 
@@ -229,7 +229,9 @@ def why_url(store: Store, url: str, rules: Rules, *, in_flight: Container[bytes]
         _say_cash(store, saved, page, said)
     if page.changes is not None and page.changes.wakes_at:
         instant = page.changes.wakes_at
-        said.say(f"Whether to visit it again is decided at {_time(instant)} (AOPIC_RECRAWL).", again=instant)
+        said.say(
+            f"Whether to visit it again is decided at {time_of(instant)} (AOPIC_RECRAWL).", again=instant
+        )
     return said.answer(kind)
 
 
@@ -250,7 +252,7 @@ def _find(store: Store, url: str, normal: str, rules: Rules) -> tuple[str, bytes
 def _say_outcome(store: Store, key: bytes, page: Page, said: _Draft) -> str:
     """Say what the last visit has shown; returns the kind of the answer."""
     times = f", for the {_nth(page.visits)} time" if page.visits > 1 else ""
-    when = f"at {_time(page.visited_at)}" if page.visited_at else "at an unknown time"
+    when = f"at {time_of(page.visited_at)}" if page.visited_at else "at an unknown time"
     said.facts.update(visits=page.visits, visited_at=page.visited_at, outcome=page.outcome)
     root = _root(store, page)
     if page.outcome == "redirect":
@@ -363,9 +365,9 @@ def _why_queued(
     rank = _rank(store, key, page)
     is_first = rank == 1 and host is not None and host.leased_at > 0
     if is_in_flight or is_first:
-        when = f"at {_time(host.leased_at)}" if host is not None and host.leased_at else "just now"
+        when = f"at {time_of(host.leased_at)}" if host is not None and host.leased_at else "just now"
         said.say(
-            f"It was handed out {when}, and was not settled as of the last commit ({_time(saved.saved_at)})."
+            f"It was handed out {when}, and was not settled as of the last commit ({time_of(saved.saved_at)})."
         )
         if not saved.is_clean:
             said.say("If the crawl died since, it waits again.")
@@ -385,7 +387,7 @@ def _why_queued(
             is_lowered=True,
         )
     if page.visits:
-        said.say(f"It was visited {page.visits:,} times, the last time at {_time(page.visited_at)}.")
+        said.say(f"It was visited {page.visits:,} times, the last time at {time_of(page.visited_at)}.")
     if robots is not None:
         _say_unreachable(robots, "Its robots.txt", host, said)
     if host is not None:
@@ -398,7 +400,7 @@ def _say_closed(saved: CrawlTotals, said: _Draft) -> None:
     """Say it if no crawl can be using the job."""
     if saved.is_clean:
         said.say(
-            f"No crawl uses the job now: it was closed at {_time(saved.saved_at)}, and what waits then waits until a crawl goes "
+            f"No crawl uses the job now: it was closed at {time_of(saved.saved_at)}, and what waits then waits until a crawl goes "
             "on with it."
         )
 
@@ -439,7 +441,7 @@ def _why_unknown(store: Store, saved: CrawlTotals, normal: Normal, rules: Rules,
         said.say(
             f"It is not known: {_NO_PAGE} links to it; if one did, its robots.txt would forbid it (ROBOTSTXT_OBEY)."
         )
-        said.say(f"That robots.txt was fetched at {_time(robots.fetched_at)}.")
+        said.say(f"That robots.txt was fetched at {time_of(robots.fetched_at)}.")
         return said.answer("robots")
     if host is None:
         said.say(
@@ -448,7 +450,7 @@ def _why_unknown(store: Store, saved: CrawlTotals, normal: Normal, rules: Rules,
         )
     else:
         said.say(
-            f"It is not known: {_NO_PAGE} as of {_time(saved.saved_at)} links to it.",
+            f"It is not known: {_NO_PAGE} as of {time_of(saved.saved_at)} links to it.",
             host=name,
         )
         said.say(f"Of its host {host.visited:,} pages were fetched and {host.queued:,} are queued.")
@@ -472,7 +474,7 @@ def _why_robots(robots: RobotsTxt | None, host: HostRecord | None, said: _Draft)
     if robots.text is None:
         return said.answer("failed")
     what = "" if robots.text else ", and there is none, or an empty one: everything is allowed"
-    said.say(f"It was fetched at {_time(robots.fetched_at)}{what}.")
+    said.say(f"It was fetched at {time_of(robots.fetched_at)}{what}.")
     return said.answer("fetched")
 
 
@@ -599,7 +601,7 @@ def _say_host(store: Store, host: HostRecord, saved: CrawlTotals, said: _Draft) 
     elif state == "dead":
         said.say(
             f"{counts}; it is dead: {host.unanswered:,} transfers in a row got no response, and the crawl does not wait for it "
-            f"(AOPIC_DEAD_AFTER). It is tried again at {_time(host.opens_at)}."
+            f"(AOPIC_DEAD_AFTER). It is tried again at {time_of(host.opens_at)}."
         )
     elif host.row[:2] in (LATE, BEHIND):
         said.say(f"{counts}; its domain is over its budget, so others come first ({_BUDGET}).")
@@ -608,7 +610,7 @@ def _say_host(store: Store, host: HostRecord, saved: CrawlTotals, said: _Draft) 
         said.say(f"{counts}; hosts with better pages come first.")
     elif wait > 0:
         said.say(
-            f"{counts}; from the last commit on, at {_time(now)}, it must be left alone for {duration(max(wait, 1))}: "
+            f"{counts}; from the last commit on, at {time_of(now)}, it must be left alone for {duration(max(wait, 1))}: "
             f"{_WAITS[why_it_waits(host)]}."
         )
     else:
@@ -624,7 +626,7 @@ def _say_host(store: Store, host: HostRecord, saved: CrawlTotals, said: _Draft) 
     if host.crawl_delay:
         said.say(f"Its robots.txt has a crawl delay of {host.crawl_delay:g} s.", crawl_delay=host.crawl_delay)
     if saved.not_before > now:
-        said.say(f"After a crash no request at all is made before {_time(saved.not_before)}.")
+        said.say(f"After a crash no request at all is made before {time_of(saved.not_before)}.")
     return state
 
 
@@ -660,7 +662,7 @@ def _say_unreachable(robots: RobotsTxt, what: str, host: HostRecord | None, said
     # Its own pause may end before its host may be requested again.
     retry_at = max(robots.retry_at, host.opens_at if host is not None else 0.0)
     said.say(
-        f"{what} was unreachable{times}, so {so}; it is tried again at {_time(retry_at)}.",
+        f"{what} was unreachable{times}, so {so}; it is tried again at {time_of(retry_at)}.",
         robots_failures=robots.failures,
     )
 
@@ -698,10 +700,6 @@ def _root(store: Store, page: Page) -> str:
             break
         page = unpack_page(data)
     return url_of(store.get_many(Family.REQUESTS, (key,))[0] or b"") if key else ""
-
-
-def _time(instant: float) -> str:
-    return datetime.fromtimestamp(instant, timezone.utc).isoformat(" ", "seconds")
 
 
 def _short(url: str) -> str:

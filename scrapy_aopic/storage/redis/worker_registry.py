@@ -320,12 +320,12 @@ class WorkerRegistry:
         now = _seconds(time_)
         self._instant = now, received_at
         self._reported = reported
-        alive = self._alive(_pairs(workers), now)
+        alive = self._alive(pairs_of(workers), now)
         if joins:
             if self.token not in alive:
                 self._reported = -inf  # the server has lost it
             alive.setdefault(self.token, self._process)
-        seen = self._read_states(_pairs(shown))
+        seen = self._read_states(pairs_of(shown))
         heads, is_owned = stores.read(one, other, seen, alive.values())
         return ClusterState(
             now,
@@ -433,7 +433,8 @@ class WorkerRegistry:
         self._connection.close()
 
 
-def _pairs(reply: Reply) -> dict[bytes, bytes]:
+def pairs_of(reply: Reply) -> dict[bytes, bytes]:
+    """The names and values in *reply*, which has them one after the other."""
     parts = iter(reply)
     return dict(zip(parts, parts, strict=True))
 
