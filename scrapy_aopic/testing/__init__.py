@@ -2,7 +2,6 @@
 
 * :mod:`.contracts`: the promises of a store, as tests
 * :mod:`.crawls`: the promises of a frontier, as tests
-* :mod:`.faults`: a store that fails on demand
 
 Import the modules one by one: some need pytest and Hypothesis, which are not dependencies of the package.
 """

@@ -15,11 +15,11 @@ from scrapy import Spider, signals
 from scrapy.crawler import AsyncCrawlerRunner
 from scrapy.utils.defer import deferred_f_from_coro_f
 from support import processes
+from support.faulty_store import Fault, FaultyStore
 from support.small_web import Follow, Web
 
 from scrapy_aopic._engine.closing import Closing
 from scrapy_aopic.storage.memory import MemoryStore
-from scrapy_aopic.testing.faults import Fault, FaultyStore
 
 pytestmark = pytest.mark.slow
 

@@ -11,12 +11,12 @@ from scrapy import signals
 from scrapy.crawler import Crawler
 from scrapy.utils.defer import deferred_f_from_coro_f
 from scrapy.utils.test import get_crawler
+from support.faulty_store import Fault, FaultyStore
 from support.short_forms import some_of
 from support.small_web import Follow, Web
 
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.storage.memory import MemoryStore
-from scrapy_aopic.testing.faults import Fault, FaultyStore
 
 pytestmark = pytest.mark.slow
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from support.core_crawl import NOW
+from support.faulty_store import Fault, FaultyStore
 from support.twelve_pages import LINKS, crawl_twelve_pages
 
 from scrapy_aopic.core.audit import audit
@@ -16,7 +17,6 @@ from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.revisits import Recrawl
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.storage.memory import MemoryStore
-from scrapy_aopic.testing.faults import Fault, FaultyStore
 
 
 @pytest.mark.slow

@@ -20,6 +20,8 @@ from itertools import count
 from pathlib import Path
 from threading import Thread
 
+from support.faulty_store import Fault, FaultyStore
+
 from scrapy_aopic.core.api import Findings, Lease
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.crawl import Crawl
@@ -33,7 +35,6 @@ from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.ports import Batch, Family, Store
 from scrapy_aopic.core.records import QUEUED, VISITED, Link, host_key, page_key, unpack_page
 from scrapy_aopic.storage import open_store
-from scrapy_aopic.testing.faults import Fault, FaultyStore
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from crash.kill_points import in_a_fork, opened

@@ -61,7 +61,6 @@ from scrapy_aopic.storage import Backend, Compacts, open_snapshot, open_store
 from scrapy_aopic.storage.memory import MemoryStore
 from scrapy_aopic.testing.contracts import StoreContract
 from scrapy_aopic.testing.crawls import CrawlContract
-from scrapy_aopic.testing.faults import Fault, FaultyStore
 
 # Settings: classes may stand for import paths.
 
@@ -264,7 +263,7 @@ wrong_store: Store = Half()  # type: ignore[assignment]
 def stores_are_opened(folder: Path) -> None:
     for store in (open_store(folder, "sqlite"), open_snapshot(folder), MemoryStore()):
         port = a_crawl_is_a_port(store)
-        crawl(port, FaultyStore(store, Fault("fail", 3)), 0.0)
+        crawl(port, store, 0.0)
         assert_type(audit(store).violations, list[str])
 
 
