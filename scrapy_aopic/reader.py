@@ -17,9 +17,9 @@ from .view.queries import (
     PageRow,
     SiteRow,
     each_link,
-    each_page,
     each_site,
     facts_of,
+    pages_in,
     top_pages,
 )
 from .view.questions import Questions
@@ -83,7 +83,7 @@ class JobReader:
 
     def pages(self) -> Rows[PageRow]:
         """All pages that it knows, host by host."""
-        return self._rows(PageRow, each_page)
+        return self._rows(PageRow, pages_in)
 
     def hosts(self) -> Rows[SiteRow]:
         """All hosts, with what their pages have together."""

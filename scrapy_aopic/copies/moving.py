@@ -22,7 +22,7 @@ from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.paths import read_home, shard_folder, store_folder
 from scrapy_aopic.storage import exists, lock_job
 from scrapy_aopic.storage.disk_shard import number_of
-from scrapy_aopic.storage.disk_workers import assign, place_of, read_heads, read_homes
+from scrapy_aopic.storage.disk_workers import assign, machine_path, read_heads, read_homes
 from scrapy_aopic.storage.redis.keys import Keys
 from scrapy_aopic.storage.redis.server_lock import ServerLock
 from scrapy_aopic.storage.redis.sharding import read_sharding
@@ -78,7 +78,7 @@ def move(
             old, new = shard_folder(source, number), shard_folder(target, number)
             if homes.of[number] != name:
                 _copy(old, new, progress=progress)
-                assign(address, [number], name, place_of(target))
+                assign(address, [number], name, machine_path(target))
             shutil.rmtree(old, ignore_errors=True)
     return moved
 
@@ -111,7 +111,7 @@ def begin_anew(target: Path, address: Address, numbers: Sequence[int]) -> Homes:
                 )
         for other in sorted({homes.of[number] for number in numbers} - {name}):
             _take_lock(address, other, opened)
-        assign(address, numbers, name, place_of(target), anew=True)
+        assign(address, numbers, name, machine_path(target), anew=True)
     return homes
 
 

@@ -24,8 +24,7 @@ from tqdm import tqdm
 
 from scrapy_aopic.core.crawl_totals import read_totals
 from scrapy_aopic.core.damaged import DamagedStore
-from scrapy_aopic.core.rebuild import Repaired
-from scrapy_aopic.core.rebuild import repair as repair_store
+from scrapy_aopic.core.rebuild import Repaired, rebuild
 from scrapy_aopic.core.shards.mending import mend_mail
 from scrapy_aopic.exceptions import ANY_ERROR, StorageError, storage_errors
 from scrapy_aopic.place.cutting import check_suffixes
@@ -235,7 +234,7 @@ def repair_rows(
     damaged: Store, target: Store, progress: Callable[[int], object] = lambda _: None
 ) -> Repaired:
     """Write a whole job made of what is left in *damaged* to *target*, which is empty."""
-    return repair_store(
+    return rebuild(
         damaged,
         target,
         host_of,

@@ -68,7 +68,6 @@ from .walk import (
     each_host,
     each_page,
     find_order,
-    front_queue_of,
     has_claims,
     has_root,
     index_rows,
@@ -76,6 +75,7 @@ from .walk import (
     is_emptied,
     is_set_aside,
     read_page,
+    right_front_queue,
 )
 
 if TYPE_CHECKING:
@@ -300,7 +300,7 @@ class _Auditor:
             expect(is_emptied(page), "page {} was merged into another one, but is not visited and empty", key)
             expect(has_root(self._store, page), "page {} was merged, but no page stands for it", key)
         if state == QUEUED:
-            right = front_queue_of(page, self._order)
+            right = right_front_queue(page, self._order)
             if page.front_queue != right:
                 expect(False, "page {} waits in front queue {}, not {}", key, page.front_queue, right)
         elif state == FAILED:

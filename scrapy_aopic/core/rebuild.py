@@ -88,7 +88,6 @@ from .walk import (
     each_host,
     each_page,
     find_order,
-    front_queue_of,
     has_claims,
     has_root,
     index_rows,
@@ -97,6 +96,7 @@ from .walk import (
     is_set_aside,
     read_host,
     read_page,
+    right_front_queue,
 )
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class Repaired:
     reason: str = ""
 
 
-def repair(
+def rebuild(
     damaged: Store,
     target: Store,
     host_of: Callable[[bytes], str],
@@ -356,7 +356,7 @@ class _Rebuild:
         page = replace(page, cash=page.cash - cut)
         self._excess -= cut
         if page.state == QUEUED:
-            page = replace(page, front_queue=front_queue_of(page, self._order))
+            page = replace(page, front_queue=right_front_queue(page, self._order))
         for family, row, value in index_rows(stored.key, page):
             self._rows.put(family, row, value)
         self._rows.put(Family.PAGES, stored.key, pack_page(page))

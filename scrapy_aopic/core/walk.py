@@ -4,7 +4,7 @@ Rule 1: hosts, pages and requests are read side by side, each family once, in th
 memory of a chunk of pages, however many pages a host has.
 
 Rule 2: only this module derives rows and sums from a page: its index rows (:func:`index_rows`), its front queue
-(:func:`front_queue_of`), and its part of the sums (:class:`Tally`, :class:`HostTally`). :mod:`.audit` compares them with
+(:func:`right_front_queue`), and its part of the sums (:class:`Tally`, :class:`HostTally`). :mod:`.audit` compares them with
 the stored ones, :mod:`.rebuild` writes them.
 
 Rule 3: a record that is not valid is ``None``, never an error.
@@ -200,7 +200,7 @@ def index_rows(key: bytes, page: Page) -> list[tuple[Family, bytes, bytes]]:
     return rows
 
 
-def front_queue_of(page: Page, order: Order | None) -> int:
+def right_front_queue(page: Page, order: Order | None) -> int:
     """Front queue in which *page*, which is queued, has to wait in *order*; the one it is in if *order* is not known."""
     if order is None or (page.visits and page.changes):  # a revisit is queued by more than the page's cash
         return page.front_queue

@@ -22,7 +22,7 @@ from scrapy_aopic.exceptions import LostError, StorageError
 from scrapy_aopic.place.paths import Home, read_home, shard_folder, shards_on_disk, store_folder, write_home
 from scrapy_aopic.storage import exists
 from scrapy_aopic.storage.disk_shard import DiskShard, number_of
-from scrapy_aopic.storage.disk_workers import InHomes, claim, new_name, place_of, read_homes, read_traces
+from scrapy_aopic.storage.disk_workers import InHomes, claim, machine_path, new_name, read_homes, read_traces
 from scrapy_aopic.storage.redis.keys import Keys
 from scrapy_aopic.storage.redis.server_lock import InUseError, ServerLock
 from scrapy_aopic.storage.redis.worker_registry import WorkerRegistry
@@ -93,7 +93,7 @@ class OnDisk:
     def _claim(self, name: str) -> tuple[Homes, Sequence[int]]:
         """Where all shards are, and which of them are in the folder."""
         folder, on_disk = self._folder, shards_on_disk(self._folder)
-        homes = claim(self._address, self._sharding, name, place_of(folder), on_disk)
+        homes = claim(self._address, self._sharding, name, machine_path(folder), on_disk)
         own = sorted(number for number, each in homes.of.items() if each == name)
         elsewhere = [number for number in on_disk if number not in own]
         if not own:

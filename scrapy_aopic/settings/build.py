@@ -271,7 +271,7 @@ def page_cache(settings: Mapping[Any, Any]) -> int:
     return _PAGES_A_MB * memory_mb
 
 
-def active_hosts(settings: Mapping[Any, Any]) -> int:
+def max_active_of(settings: Mapping[Any, Any]) -> int:
     """Hosts whose back queues are kept in memory."""
     memory_mb: int = read(settings, "AOPIC_MEMORY_MB")
     return _HOSTS_A_MB * memory_mb
@@ -388,7 +388,7 @@ def read_policy(settings: Mapping[Any, Any], spider: object = None) -> Policy:
         share=values["AOPIC_VIRTUAL_SHARE"],
         endowment=values["AOPIC_ENDOWMENT"],
         spending=values["AOPIC_VIRTUAL_SPENDING"],
-        max_active=active_hosts(settings),
+        max_active=max_active_of(settings),
         page_cache=page_cache(settings),
         commit_within=max(_LEAST_COMMIT_WITHIN, 2 * values["AOPIC_DURABILITY"]),
     )

@@ -358,7 +358,7 @@ def _book(state: ShardState) -> str:
     return json.dumps({"sent": state.sent_units, "got": state.got_units}, separators=(",", ":"))
 
 
-def place_of(folder: object) -> str:
+def machine_path(folder: object) -> str:
     """Where *folder* is, for people on other machines."""
     return f"{socket.gethostname()}:{os.path.abspath(str(folder))}"  # noqa: PTH100 (of a path that may be on no disk)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from scrapy_aopic.place.file_formats import CHUNK
 from scrapy_aopic.web.suffixes import registered_domain
 
-from .queries import each_host, each_site
+from .queries import each_site, hosts_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,7 +27,7 @@ def top_domains(view: View, n: int, *, has_importance: bool = False) -> dict[str
         pages together, which is ``None`` unless *has_importance*.
     """
     found: dict[str, list[int]] = {}
-    for host in each_host(view):
+    for host in hosts_in(view):
         sums = found.setdefault(registered_domain(host.name), [0, 0, 0])
         sums[0] += 1
         sums[1] += host.visited

@@ -25,7 +25,7 @@ from scrapy_aopic.storage.store_folder import replacing
 from scrapy_aopic.web.warc_index import NOT_THERE, WarcPlace, find_records
 
 from .columns import ArrowTable, Row, Rows, columns_of
-from .queries import LinkRow, PageRow, count_pages, each_link, each_page, facts_of, top_pages
+from .queries import LinkRow, PageRow, count_pages, each_link, facts_of, pages_in, top_pages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -46,7 +46,7 @@ def export_pages(
         ExchangeError: If *target* cannot be written, or *index* not be read.
     """
     if not top:
-        rows = Rows(columns_of(PageRow), lambda: each_page(view, CHUNK), lambda: facts_of(view))
+        rows = Rows(columns_of(PageRow), lambda: pages_in(view, CHUNK), lambda: facts_of(view))
         return _export(target, rows, unit="pages", total=count_pages(view), progress=progress)
     best = top_pages(view, top)
     pages: Sequence[tuple[Any, ...]] = best

@@ -371,7 +371,7 @@ def count_pages(view: View) -> int:
     return sum(saved.pages for saved in view.saved if saved is not None)
 
 
-def each_page(view: View, n: int) -> Iterator[list[PageRow]]:
+def pages_in(view: View, n: int) -> Iterator[list[PageRow]]:
     """All pages, shard by shard and host by host, at most *n* at a time."""
     return chain.from_iterable(_each_page(store, n) for store in view.stores)
 
@@ -487,13 +487,13 @@ class HostLists:
 def hosts_by(view: View, kind: str, n: int, part: str = "") -> list[HostRow]:
     """The *n* hosts that come first of a *kind*, of those with *part* in their names; see :class:`HostLists`."""
     lists = HostLists([kind], n, view.at)
-    for host in each_host(view):
+    for host in hosts_in(view):
         if part in host.name:
             lists.offer(host)
     return lists.rows(kind)
 
 
-def each_host(view: View) -> Iterator[HostRecord]:
+def hosts_in(view: View) -> Iterator[HostRecord]:
     """All hosts, shard by shard."""
     for store in view.stores:
         for _, data in store.scan(Family.HOSTS):
@@ -508,7 +508,7 @@ def unmet(view: View, names: Iterable[str]) -> list[str]:
         if not any(store.get_many(Family.HOSTS, (host_key(name),))[0] for store in view.stores)
     }
     if left:
-        for looked, host in enumerate(each_host(view)):
+        for looked, host in enumerate(hosts_in(view)):
             if looked == _MOST_HOSTS:
                 return []
             while name := covering(left, host.name):

@@ -23,7 +23,7 @@ from .history import FILE_NAME as HISTORY
 from .history import read_history, with_last_row
 from .host_walk import HostWalk, why_it_waits
 from .job_view import open_view
-from .queries import HostLists, each_host, urls_of
+from .queries import HostLists, hosts_in, urls_of
 from .shard_states import (
     letters_on_the_way,
     read_states,
@@ -323,7 +323,7 @@ def count(view: View) -> Counted:
                 set_aside[reason] = (n + 1, example if n else urls_of(store, [key])[key])
     waits: dict[str, int] = {}
     lists = HostLists(("slow", "failing", "waiting"), N_LISTED, view.at)
-    for host in each_host(view):
+    for host in hosts_in(view):
         lists.offer(host)
         if host.row and host.opens_at > view.at:
             why = why_it_waits(host)

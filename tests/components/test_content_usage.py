@@ -27,7 +27,7 @@ from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.exceptions import SettingError
 from scrapy_aopic.request_errors import ContentUsageError, UnwantedTypeError
 from scrapy_aopic.view.exporting import export_pages
-from scrapy_aopic.view.queries import each_page
+from scrapy_aopic.view.queries import pages_in
 from scrapy_aopic.web.content_usage import Stated, read_statement, read_usage
 from scrapy_aopic.web.robots_parser import Rfc9309RobotParser
 from scrapy_aopic.web.tdmrep import TdmRules
@@ -516,7 +516,7 @@ async def test_a_tdmrep_json_is_fetched_once_a_host_in_its_turn(
     )
     rows = {
         row.url: row.content_usage
-        for row in chain(*ask_view(tmp_path, lambda view: list(each_page(view, 50))))
+        for row in chain(*ask_view(tmp_path, lambda view: list(pages_in(view, 50))))
     }
     assert rows["http://a.test/p/1"] == "tdm-policy=http://a.test/terms, tdm-reservation=1"
     assert rows["http://e.test/"] == rows["http://g.test/"] == "tdm-reservation=1"

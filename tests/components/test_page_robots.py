@@ -26,7 +26,7 @@ from scrapy_aopic.core.shards.all_shards import audit_shards
 from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.storage import Address
 from scrapy_aopic.view.auditing import audit_store
-from scrapy_aopic.view.queries import each_page, top_pages
+from scrapy_aopic.view.queries import pages_in, top_pages
 from scrapy_aopic.view.stored import snapshot_of
 from scrapy_aopic.web.robots_marks import MOST_RULES, joined, robot_name
 from scrapy_aopic.web.suffixes import registered_domain
@@ -255,7 +255,7 @@ async def test_marks_are_obeyed_with_a_job_folder(
     assert audit.cash + audit.virtual == TOTAL
     wishes = ask_view(
         tmp_path,
-        lambda view: {page.url: (page.robots, page.content_usage) for page in chain(*each_page(view, 50))},
+        lambda view: {page.url: (page.robots, page.content_usage) for page in chain(*pages_in(view, 50))},
     )
     assert {case: wishes[url] for case, url in urls().items()} == {
         case: (joined(marks), "") for case, (_, marks) in CASES.items()

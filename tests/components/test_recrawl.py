@@ -37,7 +37,7 @@ from scrapy_aopic.job import clock as job_clock
 from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.view.domain_spread import top_domains
 from scrapy_aopic.view.job_view import open_view
-from scrapy_aopic.view.queries import each_page, top_hosts, top_pages
+from scrapy_aopic.view.queries import pages_in, top_hosts, top_pages
 from scrapy_aopic.view.stored import snapshot_of
 from scrapy_aopic.view.url_settings import CrawlRules
 from scrapy_aopic.view.why import why
@@ -538,7 +538,7 @@ async def test_the_importances_of_all_pages_add_up_to_one_and_are_the_same_every
     asked = {url: ask(tmp_path, why, url, CrawlRules(addon)).facts.get("importance") for url in listed}
     assert asked == {**listed, "http://a.test/moved": None}, "of which the new one is told"
     with open_view(FolderPlace(tmp_path)) as view:
-        assert {page.url: page.importance for [*some] in each_page(view, 2) for page in some} == listed
+        assert {page.url: page.importance for [*some] in pages_in(view, 2) for page in some} == listed
         hosts = {row.host: row.importance for row in top_hosts(view, 9)}
         assert fsum(hosts.values()) == pytest.approx(1, abs=1e-15)
         domains = top_domains(view, 1, has_importance=True)["domains"]

@@ -41,7 +41,7 @@ async def crawl_on(store: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[Crawler
     """Crawl with *store*; returns the reason why the spider was closed, too."""
     reasons: list[str] = []
     monkeypatch.setattr("scrapy_aopic.job.job.open_store", lambda *_, **__: store)
-    monkeypatch.setattr("scrapy_aopic.settings.build.active_hosts", lambda _: 1)
+    monkeypatch.setattr("scrapy_aopic.settings.build.max_active_of", lambda _: 1)
     settings = {
         "SCHEDULER": "scrapy_aopic.Scheduler",
         "AOPIC_STORE": "memory",

@@ -23,7 +23,7 @@ from scrapy_aopic.core.politeness import Outcome, Politeness, TransferResult
 from scrapy_aopic.core.records import Link, host_key, pack_host, page_key, unpack_host
 from scrapy_aopic.core.robots.state import RobotsTxt
 from scrapy_aopic.view.job_view import View
-from scrapy_aopic.view.queries import each_page
+from scrapy_aopic.view.queries import pages_in
 from scrapy_aopic.view.url_settings import CrawlRules
 from scrapy_aopic.view.why import Explanation, why
 from scrapy_aopic.web.request_rows import encode_url
@@ -120,7 +120,7 @@ async def test_there_is_an_answer_for_every_page_of_a_crawl_and_for_every_link_t
     assert len(duplicates) == 1
     assert "is a duplicate of http://a.test/" in kind(duplicates[0])[1]
     pages = [
-        page for chunk in ask(tmp_path, lambda store: list(each_page(View([store]), 100))) for page in chunk
+        page for chunk in ask(tmp_path, lambda store: list(pages_in(View([store]), 100))) for page in chunk
     ]
     known = [page.url for page in pages]
     assert len(known) >= 10

@@ -12,7 +12,7 @@ from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.layout import DIRECTORIES
 from scrapy_aopic.core.order import Aopic, Focused
 from scrapy_aopic.core.ports import Family
-from scrapy_aopic.core.rebuild import repair
+from scrapy_aopic.core.rebuild import rebuild
 from scrapy_aopic.core.records import pack_page, unpack_page
 from scrapy_aopic.storage.memory import MemoryStore
 
@@ -185,7 +185,7 @@ def test_check_finds_what_no_crawl_writes_and_a_repair_mends_it():
         for fault in ("of no host", "a count that there cannot be", "was visited, but waits lower")
     )
     mended = MemoryStore()
-    repair(web.store, mended, lambda request: request.split(b"/")[0].decode(), web.now)
+    rebuild(web.store, mended, lambda request: request.split(b"/")[0].decode(), web.now)
     assert audit(mended).violations == []
     lowered = {key for key, data in web.store.scan(Family.PAGES) if unpack_page(data).is_lowered}
     assert {key for key, data in mended.scan(Family.PAGES) if unpack_page(data).is_lowered} == lowered - {

@@ -19,7 +19,7 @@ from scrapy_aopic.core.layout import TOTALS_KEY
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.ports import Family, Store
-from scrapy_aopic.core.rebuild import Repaired, repair
+from scrapy_aopic.core.rebuild import Repaired, rebuild
 from scrapy_aopic.core.records import PageState, pack_page, unpack_page
 from scrapy_aopic.core.revisits import Recrawl, Version
 from scrapy_aopic.exceptions import StorageError
@@ -88,7 +88,7 @@ DAMAGES: dict[str, Callable[[MemoryStore], None]] = {
 
 def repaired(damaged: Store) -> tuple[MemoryStore, Repaired]:
     target = MemoryStore()
-    result = repair(damaged, target, lambda request: request.split(b"/")[0].decode(), NOW)
+    result = rebuild(damaged, target, lambda request: request.split(b"/")[0].decode(), NOW)
     return target, result
 
 

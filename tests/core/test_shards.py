@@ -23,7 +23,7 @@ from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL, Sums
 from scrapy_aopic.core.order import LARGEST_VALUE, ORDERS
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.ports import Family
-from scrapy_aopic.core.rebuild import repair
+from scrapy_aopic.core.rebuild import rebuild
 from scrapy_aopic.core.records import HOST_BYTES, PAGE_BYTES, Link, PageState, host_key, pack, page_key
 from scrapy_aopic.core.revisits import Recrawl, Version
 from scrapy_aopic.core.shard import Received, Shard, ShardId
@@ -253,7 +253,7 @@ def test_a_repaired_shard_keeps_its_mail_and_its_balance():
         if not is_whole:
             job.stores[0].write({Family.META: {b"totals": b"damaged"}}, sync=True)
         target = MemoryStore()
-        repair(job.stores[0], target, lambda _: HERE[0], job.now)
+        rebuild(job.stores[0], target, lambda _: HERE[0], job.now)
         assert audit(target).violations == []
         assert audit_shards([target, job.stores[1]], str).violations == []
     job.stores[0] = target

@@ -37,7 +37,7 @@ def look(address: Address, folder: Path) -> int:
     with open_view(ServerPlace(address)) as view:
         audited = audit_shards(view.stores, registered_domain)
         assert audited.violations == []
-        pages = [page for chunk in queries.each_page(view, 100) for page in chunk]
+        pages = [page for chunk in queries.pages_in(view, 100) for page in chunk]
         now = snapshot_of(view)
         best = queries.top_pages(view, 5, everything=True)
     assert now is not None

@@ -37,7 +37,7 @@ from scrapy_aopic.place.stored_control import read_control
 from scrapy_aopic.seeds.adding import add_seeds
 from scrapy_aopic.seeds.earlier_crawl import SCHEMES, read_earlier_crawl
 from scrapy_aopic.storage import Address, open_snapshot, open_store
-from scrapy_aopic.storage.disk_workers import claim, place_of, read_homes
+from scrapy_aopic.storage.disk_workers import claim, machine_path, read_homes
 from scrapy_aopic.storage.redis.frozen_view import RedisView
 from scrapy_aopic.storage.redis.keys import Keys
 from scrapy_aopic.storage.redis.sharding import Sharding, begin
@@ -151,7 +151,7 @@ def _make_shards(place: Place) -> None:
     cut = Sharding(2, "", 1)
     begin(place.address, cut, lambda: None)
     home = open_home(place.job, place.address, 2)
-    claim(place.address, cut, home.name, place_of(place.job), [])
+    claim(place.address, cut, home.name, machine_path(place.job), [])
     for number in range(2):
         make_job(shard_folder(place.job, number), "sqlite", N_PAGES // 2)
 

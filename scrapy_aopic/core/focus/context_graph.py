@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from scrapy_aopic.exceptions import StorageError
 
 from .strategy import Strategy
-from .words import place_of
+from .words import word_place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -169,4 +169,4 @@ class ContextGraph(Strategy):
     def _places(self, text: str) -> array[int]:
         found = self._cut(text)
         step = max(len(found) // _MOST_WORDS, 1)
-        return array("H", [place_of("page", word) % _PLACES for word in found[::step][:_MOST_WORDS]])
+        return array("H", [word_place("page", word) % _PLACES for word in found[::step][:_MOST_WORDS]])

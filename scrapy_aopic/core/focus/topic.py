@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from zlib import crc32
 
 from .classifier import Classifier
-from .words import LINK_CHARACTERS, all_words, features, place_of, url_words, words
+from .words import LINK_CHARACTERS, all_words, features, url_words, word_place, words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -137,7 +137,7 @@ class Topic:
         """The learned log odds that each word of a page with this *text* adds, the largest first."""
         found = self.words(text)
         values = features([("page", found)])
-        parts = {word: self.pages.part(values, place_of("page", word)) for word in set(found)}
+        parts = {word: self.pages.part(values, word_place("page", word)) for word in set(found)}
         return sorted(parts.items(), key=lambda part: (-abs(part[1]), part[0]))
 
     def match(self, link: LinkText) -> float:

@@ -186,7 +186,7 @@ places_in = lru_cache(_FIELDS)(WordPlaces)
 """The places of words in a field, as they are remembered."""
 
 
-def place_of(field: str, word: str) -> int:
+def word_place(field: str, word: str) -> int:
     """Place of a *word* in a *field*; other words may have the same."""
     return places_in(field)[word]
 
