@@ -108,10 +108,14 @@ class Closing:
         if self._crawler in _refused:
             return
         _refused.add(self._crawler)
-        more = f" See {DOCS}/settings.html." if isinstance(error, SettingError) else ""
+        page = (
+            "settings.html"
+            if isinstance(error, SettingError)
+            else "troubleshooting.html#the-crawl-does-not-start"
+        )
         logger.error(
-            "%(error)s%(more)s The crawl does not start.",
-            {"error": error, "more": more},
+            "%(error)s See %(docs)s/%(page)s. The crawl does not start.",
+            {"error": error, "docs": DOCS, "page": page},
             extra={"spider": self._crawler.spider},
         )
         self._refusal = "aopic_setting" if isinstance(error, SettingError) else "aopic_storage"

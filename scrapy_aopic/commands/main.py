@@ -10,12 +10,13 @@ from contextlib import suppress
 from difflib import get_close_matches
 from functools import partial
 from os import strerror
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, cast
 
+from scrapy.cmdline import ScrapyArgumentParser
 from scrapy.commands import ScrapyCommand, ScrapyHelpFormatter
 from scrapy.exceptions import UsageError
 
-from scrapy_aopic.exceptions import AopicError, plainly
+from scrapy_aopic.exceptions import AopicError, SettingError, plainly
 from scrapy_aopic.version import DOCS, __version__
 from scrapy_aopic.view.output import OutputError, drop, flush
 
@@ -100,9 +101,13 @@ class AopicCommand(ScrapyCommand):
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """Add a parser for each subcommand; Scrapy's own options come after the subcommand, too."""
         parser.add_argument("--version", action="version", version=f"scrapy-aopic {__version__}")
-        self._parsers: dict[str, argparse.ArgumentParser] = {}
+        self._parsers: dict[str, _Parser] = {}
         parsers = parser.add_subparsers(
-            dest="subcommand", required=True, metavar="SUBCOMMAND", prog="scrapy aopic"
+            dest="subcommand",
+            required=True,
+            metavar="SUBCOMMAND",
+            prog="scrapy aopic",
+            parser_class=_Parser,
         )
         parsers.choices = cast("Any", _Names(SUBCOMMANDS))
         for name, subcommand in SUBCOMMANDS.items():
@@ -110,10 +115,11 @@ class AopicCommand(ScrapyCommand):
                 name,
                 help=subcommand.MEANING.partition(". ")[0],
                 description=subcommand.MEANING,
-                epilog=f"Docs: {DOCS}/commands.html#{name}",
+                epilog=f"Docs: {(docs := f'{DOCS}/commands.html#{name}')}",
                 formatter_class=ScrapyHelpFormatter,
                 conflict_handler="resolve",
             )
+            own.docs = docs
             subcommand.add_options(own)
             super().add_options(own)
             self._parsers[name] = own
@@ -126,9 +132,22 @@ class AopicCommand(ScrapyCommand):
         assert self.settings is not None
         run = partial(_run_on_stores, SUBCOMMANDS[opts.subcommand], opts, self.settings)
         try:
-            self.exitcode = _run(run)
+            self.exitcode = _run(run, parser.docs)
         except UsageError as error:
             parser.error(str(error))  # shows the usage of this subcommand
+
+
+class _Parser(ScrapyArgumentParser):
+    """Of a subcommand: its errors end with the address of its docs, as its help does.
+
+    Attributes:
+        docs: The address.
+    """
+
+    docs = ""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(f"{message}. See {self.docs}")
 
 
 class _Names(dict[str, Subcommand]):
@@ -158,8 +177,8 @@ def _run_on_stores(subcommand: Subcommand, opts: argparse.Namespace, settings: B
     return subcommand.run(opts, settings)
 
 
-def _run(run: Callable[[], int]) -> int:
-    """Exit code of *run*; every error is one sentence."""
+def _run(run: Callable[[], int], docs: str) -> int:
+    """Exit code of *run*; every error is one sentence, and the address of the *docs*."""
     logging.getLogger("scrapy_aopic").addHandler(
         logging.NullHandler()
     )  # otherwise warnings would go to standard error
@@ -172,11 +191,11 @@ def _run(run: Callable[[], int]) -> int:
             _say(f"The output cannot be written: {error}.")
         return 1
     except AopicError as error:
-        _say(str(error))
+        _say(f"{error} See {f'{DOCS}/settings.html' if isinstance(error, SettingError) else docs}")
         return 1 if _is_full(error) else 2
     except OSError as error:
         about = " and ".join(str(name) for name in (error.filename, error.filename2) if name is not None)
-        _say(f"This cannot be done{f' with {about}' if about else ''}: {plainly(error)}.")
+        _say(f"This cannot be done{f' with {about}' if about else ''}: {plainly(error)}. See {docs}")
         return 1 if _is_full(error) else 2
     except KeyboardInterrupt:
         return 130  # as a shell says of a process that SIGINT ended

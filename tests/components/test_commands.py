@@ -27,6 +27,7 @@ from scrapy_aopic.commands import SUBCOMMANDS
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.storage import open_store
+from scrapy_aopic.version import DOCS
 
 pytestmark = pytest.mark.slow
 
@@ -171,6 +172,7 @@ def test_a_folder_without_a_job_is_refused_with_one_sentence(tmp_path: Path) -> 
     assert answer.returncode == 2
     assert str(tmp_path / "nothing") in answer.stderr
     assert len(answer.stderr.strip().splitlines()) == 1
+    assert answer.stderr.endswith(f" See {DOCS}/commands.html#top\n")
 
 
 ANEW = {
@@ -389,6 +391,7 @@ def test_wrong_usage_shows_the_usage_of_that_subcommand(
     assert f"scrapy aopic {arguments[0]} [-h]" in shown
     assert f"scrapy aopic {arguments[0]}: error: " in shown
     assert said in shown
+    assert shown.endswith(f" See {DOCS}/commands.html#{arguments[0]}\n")
 
 
 @pytest.mark.parametrize(

@@ -184,7 +184,7 @@ async def test_a_job_keeps_its_order_and_refuses_another(
     assert text == (
         "This job was crawled in the order scrapy_aopic.core.order.DepthFirst, and AOPIC_ORDER is now "
         f"{__name__}.ByPriority: set AOPIC_ORDER back, or use a new job folder. Nothing was changed. "
-        "The crawl does not start."
+        f"See {DOCS}/troubleshooting.html#the-crawl-does-not-start. The crawl does not start."
     )
     assert crawler.stats is not None
     assert crawler.stats.get_value("finish_reason") == "aopic_storage"

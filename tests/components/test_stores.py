@@ -20,6 +20,7 @@ from scrapy_aopic.settings import read
 from scrapy_aopic.storage import exists, open_snapshot, open_store, registry
 from scrapy_aopic.storage.memory import MemoryStore
 from scrapy_aopic.testing.contracts import check_transfers, write_transfers
+from scrapy_aopic.version import DOCS
 
 Serve = Callable[[dict[str, Any]], Web]
 
@@ -68,7 +69,7 @@ async def test_what_a_folder_names_is_imported_only_if_the_user_names_it(
     assert done.returncode == 2
     assert done.stderr == (
         f"The store in {store_folder(tmp_path)} was made by {JOURNAL}, which is imported only if you name it, too: set "
-        f"AOPIC_STORE to it (on the command line -s AOPIC_STORE={JOURNAL}).\n"
+        f"AOPIC_STORE to it (on the command line -s AOPIC_STORE={JOURNAL}). See {DOCS}/commands.html#status\n"
     )
     registry._USED.clear()
     with pytest.raises(StorageError, match="imported only if you name it"):
