@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from contextlib import suppress
-from time import monotonic
+from shutil import get_terminal_size
 
 from scrapy import signals
 from scrapy.crawler import Crawler
@@ -17,16 +17,16 @@ from typing_extensions import Self
 from ._engine.closing import configured
 from .session.session import Session
 from .settings import read
-from .view.text import summary
+from .view.text import short_summary, summary
 
 logger = logging.getLogger(__name__)
 
-_EVERY = 0.5
-"""Seconds between updates of the line."""
+_EVERY = 1.0
+"""Seconds between updates of the line: its figures take about 2 ms."""
 
 
 class Progress:
-    """A progress line on a terminal: pages, hosts, pages per second, queued; elsewhere a line in the log now and then."""
+    """A progress line on a terminal: how far the crawl is, and what limits it; elsewhere a line in the log now and then."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
@@ -51,7 +51,6 @@ class Progress:
             self._loop.start(self._log_every, now=False)
             return
         self._line = tqdm(bar_format="{desc}", leave=False, file=sys.stderr)
-        self._last: tuple[float, int] | None = None
         self._loop = create_looping_call(self._show)
         self._loop.start(_EVERY, now=False)
 
@@ -59,16 +58,9 @@ class Progress:
         session = Session.of(self._crawler)
         if session is None or self._line is None:
             return
-        counts = session.job.crawl.counts
-        done, now = counts.visited + counts.failed, monotonic()
-        since, before = self._last or (now, done)  # a job that goes on did not do its earlier pages now
-        rate = (done - before) / (now - since) if now > since else 0.0
-        if self._last is None or now - since > 4:
-            self._last = (now, done)
+        line = short_summary(session.watch.snapshot(), get_terminal_size().columns - 1)
         try:
-            self._line.set_description_str(
-                f"{done:,} pages · {counts.hosts:,} hosts · {rate:,.1f} pages/s · {counts.queued:,} queued"
-            )
+            self._line.set_description_str(line)
         except OSError:  # the terminal is gone
             self.stop()
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
+from argparse import ArgumentTypeError
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
 
     from scrapy.settings import BaseSettings
 
@@ -99,6 +102,45 @@ def complete_address(given: Address, settings: BaseSettings) -> Address:
 def add_json(parser: argparse.ArgumentParser) -> None:
     """Add the option of a subcommand that can also write JSON."""
     parser.add_argument("--json", action="store_true", help="write JSON instead of text")
+
+
+_LONGEST = 86_400.0
+"""Seconds between two looks: a day, as a wrong unit is more likely than a longer wait."""
+
+
+def add_watch(parser: argparse.ArgumentParser) -> None:
+    """Add the option of a subcommand that can look at the job again and again."""
+    parser.add_argument(
+        "--watch",
+        metavar="SECONDS",
+        nargs="?",
+        type=_seconds,
+        const=2.0,
+        help="again and again, this many seconds apart (2 without a number), until Ctrl-C",
+    )
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError as error:
+        raise ArgumentTypeError(f"{text!r} is no number of seconds; JOBDIR comes before --watch") from error
+    if not 0 < seconds <= _LONGEST:
+        raise ArgumentTypeError(f"{text} must be a number of seconds above 0, and at most a day")
+    return seconds
+
+
+def write_or_watch(opts: argparse.Namespace, look: Callable[[], str]) -> None:
+    """Write what *look* gives; with ``--watch`` again and again, on a terminal each time in the place of the last one."""
+    from scrapy_aopic.view.output import flush, is_terminal, write
+
+    erases = opts.watch is not None and is_terminal()
+    while True:
+        write(look(), erases=erases)
+        flush()
+        if opts.watch is None:
+            return
+        time.sleep(opts.watch)
 
 
 def crawl_settings(settings: BaseSettings) -> BaseSettings:

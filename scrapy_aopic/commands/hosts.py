@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING
 
 from scrapy.exceptions import UsageError
 
-from scrapy_aopic.view.output import write
-
-from .common import add_jobdir, add_json
+from .common import add_jobdir, add_json, add_watch, write_or_watch
 
 if TYPE_CHECKING:
     import argparse
@@ -22,6 +21,7 @@ MEANING = "The slow, failing or waiting hosts of a job, those over a budget, or 
 def add_options(parser: argparse.ArgumentParser) -> None:
     add_jobdir(parser)
     add_json(parser)
+    add_watch(parser)
     parser.add_argument("-n", "--number", type=int, default=20, help="rows (default: 20)")
     parser.add_argument(
         "--find", dest="part", metavar="PART", default="", help="only those with PART in their names"
@@ -39,15 +39,22 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(opts: argparse.Namespace, _: BaseSettings) -> int:
+    if opts.number < 1:
+        raise UsageError(f"--number ({opts.number}) must be at least 1")
+    write_or_watch(opts, partial(_look, opts))
+    return 0
+
+
+def _look(opts: argparse.Namespace) -> str:
     import msgspec
 
     from scrapy_aopic.view.job_view import open_view
+    from scrapy_aopic.view.output import n_columns
     from scrapy_aopic.view.queries import hosts_by
     from scrapy_aopic.view.text_report import format_host_rows
 
-    if opts.number < 1:
-        raise UsageError(f"--number ({opts.number}) must be at least 1")
     with open_view(opts.jobdir) as view:
         rows = hosts_by(view, opts.kind, opts.number, opts.part)
-    write(json.dumps(msgspec.to_builtins(rows), indent=1) if opts.json else format_host_rows(rows))
-    return 0
+    if opts.json:
+        return json.dumps(msgspec.to_builtins(rows), indent=1)
+    return format_host_rows(rows, width=n_columns())

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING
 
-from scrapy_aopic.view.output import write
-
-from .common import add_jobdir, add_json
+from .common import add_jobdir, add_json, add_watch, write_or_watch
 
 if TYPE_CHECKING:
     import argparse
 
     from scrapy.settings import BaseSettings
 
+    from scrapy_aopic.view.stored_watch import Speeds
 
 MEANING = (
     "Counts, front and back queues and the ledger of a job. Also while the crawl runs, as of its last commit."
@@ -23,6 +23,7 @@ MEANING = (
 def add_options(parser: argparse.ArgumentParser) -> None:
     add_jobdir(parser)
     add_json(parser)
+    add_watch(parser)
     parser.add_argument(
         "--totals",
         action="store_true",
@@ -31,13 +32,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(opts: argparse.Namespace, _: BaseSettings) -> int:
+    from scrapy_aopic.view.stored_watch import Speeds
+
+    write_or_watch(opts, partial(_look, opts, Speeds()))
+    return 0
+
+
+def _look(opts: argparse.Namespace, speeds: Speeds) -> str:
     import msgspec
 
     from scrapy_aopic.view.stored import read_snapshot
     from scrapy_aopic.view.text_report import format_snapshot
 
-    now = read_snapshot(opts.jobdir, counts=not opts.totals)
-    write(
-        json.dumps(msgspec.to_builtins(now, str_keys=True), indent=1) if opts.json else format_snapshot(now)
-    )
-    return 0
+    now = speeds.added_to(read_snapshot(opts.jobdir, counts=not opts.totals))
+    if opts.json:
+        return json.dumps(msgspec.to_builtins(now, str_keys=True), indent=1)
+    return format_snapshot(now)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
-import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 from scrapy.exceptions import UsageError
 
-from scrapy_aopic.view.output import flush, write
-
-from .common import add_jobdir, add_json
+from .common import add_jobdir, add_json, add_watch, write_or_watch
 
 if TYPE_CHECKING:
     import argparse
@@ -19,6 +16,7 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from scrapy_aopic.view.queries import PageRow, SiteRow
+    from scrapy_aopic.view.stored_watch import Speeds
 
 MEANING = (
     "The most important pages (or hosts) of a job. With importance, cash and history; also while the crawl runs, as of "
@@ -26,54 +24,43 @@ MEANING = (
 )
 
 
-_LONGEST = 86_400.0
-"""Seconds between two lists: a day, as a wrong unit is more likely than a longer wait."""
-
-
 def add_options(parser: argparse.ArgumentParser) -> None:
     add_jobdir(parser)
     add_json(parser)
     parser.add_argument("-n", "--number", type=int, default=20, help="rows (default: 20)")
     parser.add_argument("--hosts", action="store_true", help="hosts instead of pages")
-    parser.add_argument(
-        "--watch",
-        metavar="SECONDS",
-        type=float,
-        help="again and again, this many seconds apart, until Ctrl-C",
-    )
+    add_watch(parser)
     parser.add_argument("--all", action="store_true", help="also redirects and pages that failed")
 
 
 def run(opts: argparse.Namespace, _: BaseSettings) -> int:
+    from scrapy_aopic.view.stored_watch import Speeds
+
     if opts.number < 1:
         raise UsageError(f"--number ({opts.number}) must be at least 1")
-    if opts.watch is not None and not 0 < opts.watch < _LONGEST:
-        raise UsageError(f"--watch ({opts.watch:g}) must be a number of seconds above 0, and at most a day")
-    _show(opts)
-    while opts.watch is not None:
-        time.sleep(opts.watch)
-        if sys.stdout is not None and sys.stdout.isatty():
-            write("", erases=True)
-        _show(opts)
+    write_or_watch(opts, partial(_look, opts, Speeds()))
     return 0
 
 
-def _show(opts: argparse.Namespace) -> None:
+def _look(opts: argparse.Namespace, speeds: Speeds) -> str:
     import msgspec
 
     from scrapy_aopic.view.job_view import open_view
+    from scrapy_aopic.view.output import n_columns
     from scrapy_aopic.view.queries import top_hosts, top_pages
-    from scrapy_aopic.view.text_report import format_hosts, format_pages
+    from scrapy_aopic.view.stored import read_snapshot
+    from scrapy_aopic.view.text_report import format_hosts, format_pages, headline
 
     rows: list[SiteRow] | list[PageRow]
     with open_view(opts.jobdir) as view:
         if opts.hosts:
             rows = sites = top_hosts(view, opts.number)
-            text = format_hosts(sites)
+            text = format_hosts(sites, width=n_columns())
         else:
             rows = pages = top_pages(view, opts.number, everything=opts.all)
-            text = format_pages(pages, total=view.total)
-    if opts.json:
-        text = json.dumps(msgspec.to_builtins([row._asdict() for row in rows]), indent=1)
-    write(text)
-    flush()
+            text = format_pages(pages, total=view.total, width=n_columns())
+        if opts.json:
+            return json.dumps(msgspec.to_builtins([row._asdict() for row in rows]), indent=1)
+        if opts.watch is None:
+            return text
+        return f"{headline(speeds.added_to(read_snapshot(opts.jobdir, view=view)), n_columns() or 1000)}\n\n{text}"

@@ -32,12 +32,13 @@ Outputs:
 
 * :mod:`.text`: the progress line; durations and sizes as text
 * :mod:`.text_report`: the report of a job as text
+* :mod:`.text_table`: tables that fit the width of a terminal
 * :mod:`.html_report`: the report as a page of HTML
 * :mod:`.columns`: rows as Arrow
 * :mod:`.exporting`: files of pages and links
 * :mod:`.prometheus`: Scrapy's stats as metrics for Prometheus
 * :mod:`.opentelemetry`: OpenTelemetry
-* :mod:`.output`: standard output that may be closed or full
+* :mod:`.output`: standard output that may be closed or full, and its colours
 
 Rule 1: a snapshot is plain data, and the only place that names figures: every output shows one.
 

@@ -31,6 +31,43 @@ def summary(now: Snapshot) -> str:
     return " · ".join(parts)
 
 
+def short_summary(now: Snapshot, width: int) -> str:
+    """The same in as few words as a line of a terminal has room for, of a crawl that runs or of the store of one.
+
+    Args:
+        width: Characters of a line; what matters least is left out first.
+    """
+    pages, hosts, rate = now.pages, now.hosts, now.rate
+    done = pages.visited + pages.failed
+    limit = now.verdict.limit if now.is_live else now.limit
+    growth = rate.growth if rate is not None else None
+    queued = f"{pages.queued:,} queued"
+    parts = [
+        f"{done:,} pages",
+        f"{rate.pages:,.1f}/s" if rate is not None else "",
+        f"limited by {_LIMITED_BY[limit]}" if limit in _LIMITED_BY else "",
+        queued if growth is None else f"{queued}, {'growing' if growth >= 0 else 'shrinking'}",
+        f"{100 * pages.failed / done:.1f} % failed" if pages.failed else "",
+        f"{hosts.ready:,} of {hosts.known:,} hosts ready",
+        duration(now.at - now.started_at) if now.started_at is not None else "",
+    ]
+    parts = [part for part in parts if part]
+    while len(line := " · ".join(parts)) > width and len(parts) > 1:
+        parts.pop()
+    return line
+
+
+_LIMITED_BY = {
+    "politeness": "politeness",
+    "connections": "connections",
+    "spider": "the spider",
+    "disk": "the disk",
+    "machine": "the machine",
+    "network": "the network",
+    "control": "an operator",
+}
+
+
 def duration(seconds: float) -> str:
     """*seconds* in words: the two largest units."""
     units = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from shlex import quote
+from time import time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,10 +14,11 @@ from scrapy_aopic.version import DOCS
 
 from .auditing import audit_store
 from .job_view import View
-from .output import flush, write
+from .output import Colour, flush, n_columns, painted, write
 from .queries import top_pages
-from .stored import snapshot_of
-from .text import duration
+from .stored import snapshot_of, with_surroundings
+from .text import duration, short_summary
+from .text_table import Column, bars, format_table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,45 +34,102 @@ if TYPE_CHECKING:
 _AUDITED = 300_000
 """Pages up to which the report of a crawl that ends includes the audit, which reads them all: some seconds."""
 
+_OLD = 60.0
+"""Seconds after which a crawl that runs would have committed: ``AOPIC_DURABILITY`` is rarely more than a few."""
 
-def format_pages(rows: list[PageRow], *, total: int = TOTAL) -> str:
-    """A table of :func:`top_pages`; *total* is all cash, in units."""
-    lines = [f"{'':>4}  {'importance':>10}  {'cash':>8}  {'history':>8}  visits  page"]
-    lines += [
-        f"{number:>4}  {row.importance:>10.6f}  {row.cash / total:>8.1e}  {row.history / total:>8.1e}  "
-        f"{row.visits:>6}  {row.url}{_remark(row)}"
-        for number, row in enumerate(rows, 1)
+
+def format_pages(rows: list[PageRow], *, total: int = TOTAL, width: int | None = None) -> str:
+    """A table of :func:`~.queries.top_pages`.
+
+    Args:
+        total: All cash, in units.
+        width: Characters of a line of the terminal; ``None`` if it is shown on none.
+    """
+    states = [page.outcome or page.state for page in rows]
+    return format_table(
+        [
+            *_ranks([page.importance for page in rows], width),
+            Column("cash", [f"{page.cash / total:.1e}" for page in rows], goes=2),
+            Column("history", [f"{page.history / total:.1e}" for page in rows], goes=1),
+            Column("visits", [f"{page.visits:,}" for page in rows], goes=4),
+            Column(
+                "state",
+                ["" if state == "visited" else state for state in states],
+                is_left=True,
+                paints=colour_of,
+            ),
+            Column("page", [page.url for page in rows], is_left=True),
+        ],
+        width,
+    )
+
+
+def _ranks(importances: list[float], width: int | None) -> list[Column]:
+    """The place of each row, its importance, and on a terminal a bar as long as that."""
+    bar = Column("", bars(importances), is_left=True, goes=3, paints=lambda _: Colour.FETCHED)
+    return [
+        Column("", [f"{number:>4}" for number in range(1, len(importances) + 1)]),
+        Column("importance", [f"{each:.6f}" for each in importances]),
+        *([bar] if width is not None else ()),
     ]
-    return "\n".join(lines)
 
 
-def _remark(page: PageRow) -> str:
-    """What is said behind the URL of a *page* that is no ordinary visited one."""
-    state = page.outcome or page.state
-    return "" if state == "visited" else f"  ({state})"
+def colour_of(state: str) -> Colour | None:
+    """The colour of what a page or a host does now, as the dashboard has it."""
+    if state in {"ready", "visited"}:
+        return Colour.READY if state == "ready" else None
+    if state in {"idle", "redirect"}:
+        return Colour.FAINT
+    if state in {"in flight", "fetched"}:
+        return Colour.FETCHED
+    return Colour.WAITING if state in _WAITING else Colour.FAILED
 
 
-def format_hosts(rows: list[SiteRow]) -> str:
-    """A table of :func:`~.queries.top_hosts`."""
-    lines = [f"{'':>4}  {'importance':>10}  {'visited':>8}  {'queued':>8}  host"]
-    lines += [
-        f"{number:>4}  {row.importance:>10.6f}  {row.visited:>8,}  {row.queued:>8,}  {row.host}"
-        for number, row in enumerate(rows, 1)
-    ]
-    return "\n".join(lines)
+_WAITING = {"queued", "waiting", "gated", "locating", "late", "dry", "shelved", "parked"}
 
 
-def format_host_rows(rows: list[HostRow]) -> str:
-    """A table of :func:`~.queries.hosts_by`."""
-    lines = [
-        f"{'transfer':>9}  {'errors':>6}  {'queued':>8}  {'fetched':>8}  {'state':<9}  {'waits':<24}  host"
-    ]
-    lines += [
-        f"{row.transfer:>7.2f} s  {row.errors:>6,}  {row.queued:>8,}  {row.visited:>8,}  {row.state:<9}  "
-        f"{f'{duration(row.wait)}, {row.why}' if row.why else '':<24}  {row.name}"
-        for row in rows
-    ]
-    return "\n".join(lines)
+def format_hosts(rows: list[SiteRow], *, width: int | None = None) -> str:
+    """A table of :func:`~.queries.top_hosts`; *width* as of :func:`format_pages`."""
+    return format_table(
+        [
+            *_ranks([host.importance for host in rows], width),
+            Column("visited", [f"{host.visited:,}" for host in rows]),
+            Column("queued", [f"{host.queued:,}" for host in rows]),
+            Column("state", [host.state for host in rows], is_left=True, paints=colour_of),
+            Column("host", [host.host for host in rows], is_left=True),
+        ],
+        width,
+    )
+
+
+def format_host_rows(rows: list[HostRow], *, width: int | None = None) -> str:
+    """A table of :func:`~.queries.hosts_by`; *width* as of :func:`format_pages`."""
+    return format_table(
+        [
+            Column("transfer", [f"{row.transfer:.2f} s" for row in rows]),
+            Column("errors", [f"{row.errors:,}" for row in rows], goes=1),
+            Column("queued", [f"{row.queued:,}" for row in rows]),
+            Column("fetched", [f"{row.visited:,}" for row in rows], goes=2),
+            Column("state", [row.state for row in rows], is_left=True, paints=colour_of),
+            Column(
+                "waits",
+                [f"{duration(row.wait)}, {row.why}" if row.why else "" for row in rows],
+                is_left=True,
+                goes=3,
+            ),
+            Column("host", [row.name for row in rows], is_left=True),
+        ],
+        width,
+    )
+
+
+def headline(now: Snapshot, width: int) -> str:
+    """How a job is, in a line of a terminal: how it ended, or how far it was at its last commit."""
+    age = time() - now.at
+    line = now.verdict.headline if now.is_closed else short_summary(now, width)
+    if not now.is_closed and age > _OLD:
+        line = f"No commit for {duration(age)}: {line}"
+    return painted(line, Colour.STRONG)
 
 
 def format_snapshot(now: Snapshot) -> str:
@@ -97,7 +156,7 @@ def _lines(figures: dict[str, Any], path: str = "") -> list[str]:
     indent = "  " * (path.count(".") + 1 if path else 0)
     lines: list[str] = []
     for name, value in figures.items():
-        label = f"{indent}{name.replace('_', ' ')}"
+        label = f"{indent}{painted(name.replace('_', ' '), Colour.FAINT)}"
         if (
             value is None
             or (not value and name not in _EVEN_IF_0)
@@ -187,15 +246,16 @@ def print_report(place: Place | None, store: Store) -> None:
     now = snapshot_of(view)
     if now is None:
         return
+    if place is not None:
+        now = with_surroundings(now, place)
     pages = now.pages
     lines = [
         "",
-        "The most important pages, from the cash that flowed to them:",
-        format_pages(top_pages(view, 20)),
+        painted(now.verdict.headline, Colour.STRONG),
         "",
         (
             f"{pages.visited:,} pages visited and {pages.failed:,} failed on {now.hosts.known:,} hosts, "
-            f"{pages.queued:,} queued; {now.mean_rate or 0.0:.1f} pages/s since the job began"
+            f"{now.mean_rate or 0.0:.1f} a second since the job began."
         ),
     ]
     if pages.known <= _AUDITED:
@@ -203,8 +263,12 @@ def print_report(place: Place | None, store: Store) -> None:
         lines.append(
             "Audit: every invariant holds."
             if result.holds
-            else f"Audit: {result.n_violations} VIOLATIONS, first: {result.violations[0]}"
+            else painted(
+                f"Audit: {result.n_violations} VIOLATIONS, first: {result.violations[0]}", Colour.FAILED
+            )
         )
+    best = format_pages(top_pages(view, 20), width=n_columns())
+    lines += ["", "The most important pages, from the cash that flowed to them:", best]
     if place is not None:
         lines += ["", "What to do next:", *_next_steps(quote(str(place)))]
     write("\n".join(lines))

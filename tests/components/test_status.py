@@ -184,7 +184,7 @@ def test_the_command_lists_hosts_and_wants_a_kind(tmp_path: Path, capsys: pytest
         with pytest.raises(SystemExit) as ended:
             execute(["scrapy", "aopic", "hosts", str(tmp_path / "job"), *options], Settings())
         assert ended.value.code == code
-    assert capsys.readouterr().out.startswith("[]\n transfer")
+    assert capsys.readouterr().out.startswith("[]\ntransfer")
 
 
 def test_the_last_row_of_the_history_says_what_the_crawl_was_like(
@@ -201,23 +201,3 @@ def test_the_last_row_of_the_history_says_what_the_crawl_was_like(
     machines = [each["machine"] for each in said]
     assert machines[0] is None
     assert (machines[1]["memory"], machines[1]["memory_limit"]) == (200, 600)
-
-
-def test_top_is_shown_again_and_again_until_it_is_interrupted(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    slept: list[float] = []
-
-    def sleep(seconds: float) -> None:
-        slept.append(seconds)
-        if len(slept) == 3:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr("time.sleep", sleep)
-    make_job(tmp_path / "job", "sqlite", 3)
-    for options, code in ((["--watch", "2"], 130), (["--watch", "0"], 2)):
-        with pytest.raises(SystemExit) as ended:
-            execute(["scrapy", "aopic", "top", str(tmp_path / "job"), "-n", "1", *options], Settings())
-        assert ended.value.code == code
-    assert slept == [2.0] * 3
-    assert capsys.readouterr().out.count("importance") == 3

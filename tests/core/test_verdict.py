@@ -24,7 +24,7 @@ from scrapy_aopic.view.snapshot import (
     Verdict,
 )
 from scrapy_aopic.view.snapshot_stats import stats_of
-from scrapy_aopic.view.text import duration, size, summary
+from scrapy_aopic.view.text import duration, short_summary, size, summary
 from scrapy_aopic.view.verdict import LIMITS, verdict
 
 BEFORE = Snapshot(
@@ -283,6 +283,18 @@ def test_a_line_has_progress_and_verdict() -> None:
     focused = replace(now, topic=TopicFigures(pages=1000, relevant=400, harvest=0.4, lately=0.25))
     line = summary(replace(focused, verdict=now.verdict))
     assert "waiting · 25 % relevant lately, 40 % of all · Politeness" in line
+
+
+def test_a_short_line_leaves_out_what_matters_least() -> None:
+    now = ten_seconds_later(hosts=POLITE, started_at=910.0)
+    now = replace(now, is_live=True, verdict=Verdict("politeness"))
+    line = "600 pages · 20.0/s · limited by politeness · 500 queued · 4.2 % failed · 0 of 60 hosts ready · 1 min 40 s"
+    assert short_summary(now, len(line)) == line
+    assert short_summary(now, len(line) - 1) == line.removesuffix(" · 1 min 40 s")
+    assert short_summary(now, 20) == "600 pages · 20.0/s"
+    assert short_summary(now, 1) == "600 pages"
+    stored = replace(now, is_live=False, started_at=None, limit="disk")
+    assert " · limited by the disk · " in short_summary(stored, 100)
 
 
 @pytest.mark.parametrize(
