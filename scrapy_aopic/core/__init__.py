@@ -23,6 +23,7 @@ Pages:
 * :mod:`.fetched`: what a page's last response was, as a number
 * :mod:`.pages`: all pages, and where each waits
 * :mod:`.order`: which page is next, a class for each order
+* :mod:`.directories`: how many pages of each directory were fetched
 * :mod:`.settling`: the end of a visit
 * :mod:`.leases`: which leases are out
 * :mod:`.duplicates`: pages with the same text, or nearly

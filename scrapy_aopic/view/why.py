@@ -383,7 +383,8 @@ def _why_queued(
     )
     if page.is_lowered:
         said.say(
-            "It waits one front queue lower, because so many pages of its directory were fetched (AOPIC_DIRECTORY_PAGES).",
+            "It waits one front queue lower, because enough pages of its directory had been fetched when its turn came "
+            "(AOPIC_DIRECTORY_PAGES).",
             is_lowered=True,
         )
     if page.visits:

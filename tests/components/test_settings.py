@@ -34,6 +34,7 @@ WRONG: dict[str, list[Any]] = {
     "AOPIC_WINDOW": [0, -1, "often", "3 moons", True, "1 2", float("inf"), [8]],
     "AOPIC_WINDOW_KIND": ["sliding", None.__class__, 1],
     "AOPIC_ORDER": ["best", "", 7, None.__class__, "scrapy.Request", "scrapy_aopic.core.order.none"],
+    "AOPIC_DIRECTORY_PAGES": [-1, 256, 1.5, "some"],
     "AOPIC_DOMAIN_BUDGET": [-0.1, 1.1, "some", float("nan")],
     "AOPIC_VIRTUAL_SHARE": [-0.1, 1.1, "some", True, float("nan")],
     "AOPIC_VIRTUAL_SPENDING": ["all", 1],
