@@ -6,6 +6,8 @@
     python benchmarks/traps.py --beside [--sizes 400 100000] [--fetches 1000] [--orders aopic ...]
     python benchmarks/traps.py --loopback [--honest 20 200] [--links 20 60] [--factors 0 1 10] [--connections 100]
         [--fetches 1000] [--gap 0] [--orders aopic ...]
+    python benchmarks/traps.py --loopback GRAPH.npz [--hosts FILE.npy | --urls FILE] [the options of a trap on a graph]
+        [--factors 0 1 10] [--connections 100] [--gap 0]
 
 Traps have no end; scrapy_aopic/lab/planted.py describes their kinds, and where their pages are.
 They are entered from one or from several random pages that the seeds lead to, a farm by another domain from each.
@@ -26,6 +28,10 @@ With ``--loopback``, Scrapy with the add-on crawls such a farm of 400 domains be
 sites, from a server of its own process, so that the CPU is the limit and not the web. The log of the server is judged:
 the table has the part of the fetches that the farm took, of all and of those made while an honest site might be asked,
 and the fetches a second.
+
+With ``--loopback`` and a graph, Scrapy with the add-on crawls that graph from such a server, under its URLs if they are known,
+with the same traps at the same places as without ``--loopback``. The table has the part of the fetches that the trap took by
+the log of the server; the rules on URLs are those of the add-on.
 """
 
 from __future__ import annotations
@@ -34,9 +40,12 @@ import argparse
 import json
 import multiprocessing
 import os
+import random
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from html import escape
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -138,6 +147,9 @@ class Experiment:
 
 
 SITES, SITE_PAGES = 20, 40
+FETCHES = 1000
+"""Fetches of a crawl beside honest sites, unless another number is given."""
+
 STARTS = ("seeds", "directory", "behind a link")
 """The sites are seeds; or a directory that links to them is; or one that is linked from the seed."""
 
@@ -285,7 +297,7 @@ def beside(args: argparse.Namespace) -> list[str]:
     )
     print("|---|---|---|---|---|---|---|---|---|")
     for order, case in tqdm(list(product(args.orders, cases)), unit="crawls", disable=None):
-        taken, contested, found = crawl_beside(case, order, args.fetches)
+        taken, contested, found = crawl_beside(case, order, args.fetches or FETCHES)
         print(f"| {order} | {case} | {taken:.3f} | {contested:.3f} |")
         violations += found
     return violations
@@ -304,16 +316,12 @@ class Loopback(NamedTuple):
     Attributes:
         honest: Honest sites.
         links: Links of a page.
-        factor: AOPIC_POLITENESS_FACTOR.
-        connections: CONCURRENT_REQUESTS.
-        gap: AOPIC_MIN_GAP.
+        speed: How fast it is crawled.
     """
 
     honest: int
     links: int
-    factor: float
-    connections: int
-    gap: float
+    speed: Speed
 
     def links_of(self, host: str, number: int) -> list[str]:
         """Links of page *number* of *host*: the home page of the first site leads into the farm."""
@@ -356,34 +364,50 @@ class Follows(Spider):
             yield Request(link.url)
 
 
-def crawl_loopback(case: Loopback, order: str, fetches: int) -> list[Entry]:
-    """Crawl, and return what the server has seen."""
+class Speed(NamedTuple):
+    """How fast Scrapy may crawl.
+
+    Attributes:
+        factor: AOPIC_POLITENESS_FACTOR.
+        connections: CONCURRENT_REQUESTS.
+        gap: AOPIC_MIN_GAP.
+    """
+
+    factor: float
+    connections: int
+    gap: float
+
+
+def crawl_loopback(
+    answer: Callable[[Exchange], Answer], seeds: list[str], speed: Speed, order: str, fetches: int
+) -> list[Entry]:
+    """Crawl the web that *answer* is from the URLs *seeds*, and return the fetches of pages that the server has seen."""
     settings: dict[str, Any] = {
-        "ADDONS": {"scrapy_aopic.Addon": 500}, "AOPIC_STORE": "memory", "AOPIC_POLITENESS_FACTOR": case.factor, "AOPIC_MIN_GAP": case.gap,
-        "CONCURRENT_REQUESTS": case.connections, "CLOSESPIDER_PAGECOUNT": fetches, "LOG_LEVEL": "ERROR", "TELNETCONSOLE_ENABLED": False,
+        "ADDONS": {"scrapy_aopic.Addon": 500}, "AOPIC_STORE": "memory", "AOPIC_POLITENESS_FACTOR": speed.factor, "AOPIC_MIN_GAP": speed.gap,
+        "CONCURRENT_REQUESTS": speed.connections, "CLOSESPIDER_PAGECOUNT": fetches, "LOG_LEVEL": "ERROR", "TELNETCONSOLE_ENABLED": False,
         "AOPIC_PROGRESS": 0, **({"AOPIC_DOMAIN_BUDGET": 0} if order == NO_BUDGET else {"AOPIC_ORDER": order}),
     }  # fmt: skip
-    server = Server(case.answer)
+    server = Server(answer)
     with server.run_in_thread() as running:
         process = multiprocessing.get_context("spawn").Process(
-            target=follow, args=(settings, case.sites, running.url)
+            target=follow, args=(settings, seeds, running.url)
         )
         process.start()
         process.join()
-    return list(server.entries)
+    pages = [entry for entry in server.entries if entry.target != "/robots.txt"]
+    return sorted(pages, key=lambda entry: entry.start)
 
 
-def follow(settings: dict[str, Any], sites: list[str], proxy: str) -> None:
-    """Crawl from the home pages of *sites*, in a process of its own."""
+def follow(settings: dict[str, Any], seeds: list[str], proxy: str) -> None:
+    """Crawl from *seeds*, in a process of its own."""
     os.environ["http_proxy"] = proxy
     process = AsyncCrawlerProcess(settings)
-    process.crawl(Follows, start_urls=[f"http://{site}/0" for site in sites])
+    process.crawl(Follows, start_urls=seeds)
     process.start()
 
 
-def judge(case: Loopback, log: list[Entry]) -> tuple[float, float, float]:
+def judge(case: Loopback, pages: list[Entry]) -> tuple[float, float, float]:
     """The part of the fetches that the farm took, the same while an honest site might be asked, and fetches a second."""
-    pages = sorted((entry for entry in log if entry.target != "/robots.txt"), key=lambda entry: entry.start)
     known = {site: {0: 0.0} for site in case.sites}
     for entry in sorted(pages, key=lambda entry: entry.end):
         for url in case.links_of(entry.host, int(entry.target[1:])):
@@ -393,7 +417,8 @@ def judge(case: Loopback, log: list[Entry]) -> tuple[float, float, float]:
     fetches = [Fetch(page.start, page.end, page.host if page.host in known else "") for page in pages]
     seconds = pages[-1].end - pages[0].start
     found = {site: list(instants.values()) for site, instants in known.items()}
-    return *shares(fetches, found, lambda took: max(case.factor * took, case.gap)), len(pages) / seconds
+    gap = case.speed.gap
+    return *shares(fetches, found, lambda took: max(case.speed.factor * took, gap)), len(pages) / seconds
 
 
 def loopback(orders: list[str], cases: list[Loopback], fetches: int) -> None:
@@ -401,9 +426,81 @@ def loopback(orders: list[str], cases: list[Loopback], fetches: int) -> None:
     print("| order | honest sites | links | factor | connections | shortest gap | farm, of all fetches | while honest sites might be asked | fetches a second |")  # fmt: skip
     print("|---|---|---|---|---|---|---|---|---|", flush=True)
     for order, case in product(orders, cases):
-        taken, contested, pace = judge(case, crawl_loopback(case, order, fetches))
+        seeds = [f"http://{site}/0" for site in case.sites]
+        log = crawl_loopback(case.answer, seeds, case.speed, order, fetches)
+        taken, contested, pace = judge(case, log)
         print(
-            f"| {order} | {' | '.join(map(str, case))} | {taken:.3f} | {contested:.3f} | {pace:.0f} |",
+            f"| {order} | {case.honest} | {case.links} | {' | '.join(map(str, case.speed))} | {taken:.3f} | {contested:.3f} "
+            f"| {pace:.0f} |",
+            flush=True,
+        )
+
+
+# -- on a graph, by Scrapy
+
+
+WORDS = 60
+"""Words of a page, drawn for each, so that none is taken for a copy of another one."""
+
+
+def with_urls(graph: Graph) -> Graph:
+    """*graph* with a URL in normal form for each page: its own, unless that is refused, is another one's, too, or has a port."""
+    normalise, urls = Normaliser(), dict[str, int]()
+    for page, host in enumerate(graph.hosts):
+        known = normalise(graph.url_of(page))
+        is_plain = known.url.startswith(f"http://{host}/") and not known.reason and known.url not in urls
+        urls[known.url if is_plain else f"http://{host}/page/{page}"] = page
+    return replace(graph, urls=list(urls))
+
+
+class ServedGraph:
+    """A graph with a trap as a web; it gets to know the URLs of the trap as it links to them.
+
+    Attributes:
+        page_of: Pages by their URLs without the scheme.
+    """
+
+    def __init__(self, graph: Graph, planted: Planted) -> None:
+        self._planted = planted
+        self.page_of = {url.removeprefix("http://"): page for page, url in enumerate(graph.urls)}
+
+    def answer(self, exchange: Exchange) -> Answer:
+        """Answer as the web."""
+        page = self.page_of.get(exchange.host + exchange.target)
+        if page is None:
+            return Answer(404)
+        dice = random.Random(page)
+        words = " ".join(f"word{dice.randrange(5000)}" for _ in range(WORDS))
+        urls = {link: self._planted.url_of(link) for link in self._planted.out_links(page)}
+        self.page_of.update((url.removeprefix("http://"), link) for link, url in urls.items())
+        anchors = "".join(f'<a href="{escape(url)}"></a>' for url in urls.values())
+        body = f"<html><title>{page}</title><p>{words}</p>{anchors}</html>"
+        return Answer(headers={"Content-Type": "text/html; charset=utf-8"}, body=body.encode())
+
+
+def loopback_graph(
+    graph: Graph,
+    seed_sets: list[list[int]],
+    traps: list[PlantedTrap],
+    speeds: list[Speed],
+    args: argparse.Namespace,
+) -> None:
+    """Crawl *graph* with each trap from each set of seeds, and print a table."""
+    graph = with_urls(graph)
+    print(f"{graph.name}: {len(graph):,} pages; {len(seed_sets)} sets of {len(seed_sets[0])} seeds\n")
+    print("| order | trap | hosts | entries | factor | connections | shortest gap | part of the fetches | at most |")  # fmt: skip
+    print("|---|---|---|---|---|---|---|---|---|", flush=True)
+    for order, trap, speed in product(args.orders, traps, speeds):
+        taken = []
+        for number, seeds in enumerate(tqdm(seed_sets, unit="crawls", disable=None)):
+            planted = plant(graph, trap, seeds, np.random.default_rng([args.rng, number, trap.entries]))
+            web = ServedGraph(graph, planted)
+            n = args.fetches or int(graph.reachable(seeds).sum())
+            log = crawl_loopback(web.answer, [graph.urls[seed] for seed in seeds], speed, order, n)[:n]
+            pages = [web.page_of[entry.host + entry.target] for entry in log]
+            taken.append(sum(page >= len(graph) for page in pages) / len(pages))
+        print(
+            f"| {order} | {trap} | {' | '.join(map(str, speed))} | {np.mean(taken):.4f}{spread(taken)} | {max(taken):.4f} |",
             flush=True,
         )
 
@@ -479,9 +576,13 @@ def main() -> int:
         "--beside", action="store_true", help="crawl farms beside honest sites; no graph is needed"
     )
     parser.add_argument("--sizes", type=int, nargs="+", default=[400, 100_000], help="domains of such farms")
-    parser.add_argument("--fetches", type=int, default=1000, help="fetches of such crawls (1000)")
     parser.add_argument(
-        "--loopback", action="store_true", help="crawl a farm beside honest sites with Scrapy"
+        "--fetches",
+        type=int,
+        help="fetches of such crawls (1000), or of a graph by Scrapy (all that can be reached)",
+    )
+    parser.add_argument(
+        "--loopback", action="store_true", help="crawl the graph, or a farm beside honest sites, with Scrapy"
     )
     parser.add_argument("--honest", type=int, nargs="+", default=[20, 200], help="honest sites (20 200)")
     parser.add_argument("--links", type=int, nargs="+", default=[20, 60], help="links of a page (20 60)")
@@ -494,9 +595,10 @@ def main() -> int:
         violations = beside(args)
         print(*violations, sep="\n", file=sys.stderr)
         return 1 if violations else 0
-    if args.loopback:
-        cases = product(args.honest, args.links, args.factors, args.connections, [args.gap])
-        loopback(args.orders, [Loopback(*case) for case in cases], args.fetches)
+    speeds = [Speed(*each) for each in product(args.factors, args.connections, [args.gap])]
+    if args.loopback and args.graph is None:
+        webs = [Loopback(*web) for web in product(args.honest, args.links, speeds)]
+        loopback(args.orders, webs, args.fetches or FETCHES)
         return 0
     if args.graph is None:
         parser.error("a graph, --beside or --loopback is needed")
@@ -504,9 +606,13 @@ def main() -> int:
     seed_sets = list(draw_seed_sets(graph, args.seeds, args.sets, args.rng).values())
     if args.url_rules and args.urls is None:
         parser.error("--url-rules needs --urls")
-    experiment = Experiment(graph, seed_sets, args.rng, Normaliser() if args.url_rules else None)
     cases = product(args.kinds, args.on, args.entries, args.directories, [args.links_back])
-    rows = list(experiment.run(args.orders, [PlantedTrap(*each) for each in cases]))
+    traps = [PlantedTrap(*each) for each in cases]
+    if args.loopback:
+        loopback_graph(graph, seed_sets, traps, speeds, args)
+        return 0
+    experiment = Experiment(graph, seed_sets, args.rng, Normaliser() if args.url_rules else None)
+    rows = list(experiment.run(args.orders, traps))
     print_tables(graph, rows, seed_sets)
     if args.json is not None:
         args.json.write_text(json.dumps({"graph": graph.name, "seed_sets": seed_sets, "rows": rows}) + "\n")
