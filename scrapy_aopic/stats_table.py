@@ -451,8 +451,8 @@ OWN = (
     ),
     Stat("aopic/tdmrep/files", "counter", "files", _ROBOTS, "of these files, those that were there"),
     Stat(
-        "aopic/tdmrep/unreachable", "counter", "files", _ROBOTS,
-        "of these files, those that could not be had, for another reason than a status of 4xx; the first is in the log",
+        "aopic/tdmrep/unreachable", "counter", "tries", _ROBOTS,
+        "tries that found such a file unreachable; the first is in the log",
     ),
     Stat(
         "aopic/tdmrep/malformed", "counter", "files", _ROBOTS,

@@ -151,7 +151,8 @@ class RobotsMiddleware:
             if pacer is not None and self._tdm_fetches is not None:
                 tdm = self._tdm_fetches.known.get_current(origin, self.clock())
                 if tdm is None:
-                    tdm, goes_back = await self._learn_tdm(self._tdm_fetches, origin, request), True
+                    tdm = await self._learn_tdm(self._tdm_fetches, origin, request)
+                    goes_back |= not tdm.failures  # a page does not wait for one that cannot be had
                 self._state_tdm(tdm, request)
         elif pacer is not None and isinstance(robots.error, Exception) and not pacer.is_link(request):
             raise robots.error.with_traceback(None)  # what ended one request ends the other
@@ -253,7 +254,8 @@ class RobotsMiddleware:
         return self.pacer.robots(_key(origin, TDMREP_JSON)) if self.pacer is not None else None
 
     def _keep_tdm(self, origin: str, data: bytes) -> None:
-        if self.pacer is not None:
+        # What failed is tried again by the next run, and would look like a robots.txt that is unreachable.
+        if self.pacer is not None and not RobotsTxt.from_bytes(data).failures:
             self.pacer.keep_robots(_key(origin, TDMREP_JSON), data)
 
     # -- robots.txt is fetched
@@ -385,26 +387,27 @@ class RobotsMiddleware:
     async def _learn_tdm(self, fetches: RobotsFetches, origin: str, request: Request) -> RobotsTxt:
         """Fetch the tdmrep.json of *origin* for *request*, or wait for the fetch that is under way.
 
-        One that cannot be had says nothing, as the protocol has it, until it expires.
+        One that cannot be had says nothing, as the protocol has it, or what it said before.
         """
         if (found := await self._found_by_others(fetches, origin)) is not None:
             return found
         fetch = fetches.begin(origin)
         try:
             text, reason = await self._fetch(fetches, fetch, request)
-            tdm = fetches.learn(fetch, text or b"", self.clock())
+            tdm = fetches.learn(fetch, text, self.clock())
         finally:
             fetches.end(fetch)
         if text is None:
             self._count("aopic/tdmrep/unreachable")
             self._first.warning(
                 "unreachable",
-                "%(url)s cannot be had (%(reason)s), and is taken as not there until it expires (AOPIC_ROBOTS_EXPIRY). Further "
-                "ones are not logged (aopic/tdmrep/unreachable counts them)",
+                "%(url)s cannot be had (%(reason)s), and says nothing until it can, or what it said before; it is tried again "
+                "(AOPIC_ROBOTS_RETRY). Further ones are not logged (aopic/tdmrep/unreachable counts them)",
                 url=fetch.url,
                 reason=_in_words(reason) if isinstance(reason, Exception) else reason,
             )
-        elif text:
+            return tdm
+        if text:
             self._count("aopic/tdmrep/files")
         if malformed := self._tdm_rules(tdm).malformed:
             self._count("aopic/tdmrep/malformed")
