@@ -1,4 +1,4 @@
-"""Counts the Python calls inside the package for one page: its links come, its transfer ends, it is settled.
+"""Counts the Python calls inside the package for one page: it is read, its links come, its transfer ends, it is settled.
 
     python benchmarks/calls.py                 # a page of 40 requests, half of them to pages that are known
     python benchmarks/calls.py --kind links    # the same as one object, scrapy_aopic.Links
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _INSIDE = str(Path(scrapy_aopic.__file__).parent)
 _HOSTS = 13
+_PARTS = ("page", "links", "transfer", "settle and next")
 _WARM_UP = 60
 """Pages crawled before the one that is counted."""
 
@@ -106,6 +107,8 @@ class Pages:
         found: list[Any] = [stage.request(url) for url in urls]
         if self._kind == "links":
             found = [Links(response, callback=stage.spider.parse)]
+        with parts["page"]:
+            self._links.process_spider_input(response)
         with parts["links"]:
             for link in _now(self._links.process_spider_output(response, _each(found))):
                 stage.scheduler.enqueue_request(link)
@@ -127,8 +130,8 @@ def main() -> None:
     options = parser.parse_args()
     pages = Pages(options.links, options.kind)
     for _ in range(_WARM_UP):
-        pages.crawl({"links": Calls(), "transfer": Calls(), "settle and next": Calls()})
-    parts = {"links": Calls(), "transfer": Calls(), "settle and next": Calls()}
+        pages.crawl({part: Calls() for part in _PARTS})
+    parts = {part: Calls() for part in _PARTS}
     pages.crawl(parts)
     for part, calls in parts.items():
         print(f"{calls.of.total():>6} {part}")

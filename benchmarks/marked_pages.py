@@ -1,4 +1,4 @@
-"""How much of a web asks robots for something, and what obeying it changes of the order.
+"""How much of a web asks robots for something, or not to be used for something, and what obeying it changes of the order.
 
     python benchmarks/marked_pages.py GRAPH [--urls FILE --pages FOLDER] [--sets 10] [--part 0.05]
 
@@ -27,6 +27,7 @@ from scrapy_aopic.lab.comparison import draw_seed_sets, gather, policy_of
 from scrapy_aopic.lab.graphs import Graph, load_graph, pagerank
 from scrapy_aopic.lab.simulation import simulate
 from scrapy_aopic.storage.named_files import read_lines
+from scrapy_aopic.web.content_usage import RESERVATION, read_usage
 from scrapy_aopic.web.link_extraction import rels_of
 from scrapy_aopic.web.robots_marks import metas_of, read_marks
 
@@ -55,9 +56,13 @@ def judge(graph: Graph, urls: list[str], folder: Path) -> tuple[dict[int, set[st
     n = n_rels = 0
     for number, response in pages_of(urls, folder):
         n += 1
-        marks = read_marks(response.headers, metas_of(response, ("robots",)), "", time.time())
+        metas = metas_of(response, ("robots", RESERVATION))
+        usage = read_usage(response.headers, metas).usage
+        marks = set(read_marks(response.headers, metas, "", time.time())) | {
+            f"{use}={value}" for use, value in usage.items()
+        }
         if marks:
-            rules[number] = set(marks)
+            rules[number] = marks
         if b"rel=" in response.body:
             marked = [url for url, words in rels_of(response).items() if words & RELS]
             n_rels += len(marked)
@@ -66,7 +71,7 @@ def judge(graph: Graph, urls: list[str], folder: Path) -> tuple[dict[int, set[st
     print(f"{n:,} of {len(urls):,} pages were found\n")
     print("| of all pages | pages | part | PageRank |\n|---|--:|--:|--:|")
     counts = Counter(rule for each in rules.values() for rule in each)
-    for rule in dict.fromkeys(("nofollow", "noindex", *sorted(counts))):
+    for rule in dict.fromkeys(("nofollow", "noindex", "noai", f"{RESERVATION}=1", *sorted(counts))):
         have = [number for number, each in rules.items() if rule in each]
         print(f"| `{rule}` | {len(have):,} | {len(have) / max(n, 1):.3%} | {rank[have].sum():.3%} |")
     print(

@@ -34,6 +34,7 @@ PARTS = {
     "uvloop": "eventloops",
     "upstream": "upstream",
     "work": "work",
+    "owners": "owners",
     "redis": "on_server",
     "memory": "memory",
     "seen": "seen",

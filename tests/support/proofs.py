@@ -25,6 +25,7 @@ import record
 SMALL = {
     "bench": "--most 20 --repeats 1 --sizes 1000 --pages 20",
     "caches.py": "--seeds 2",
+    "calls.py": "--links 6",
     "capacity.py": "--shards 2 --hosts 4 --pages 2 --links 3",
     "capacity.py --topic": "--shards 2 --hosts 4 --pages 2 --links 3 --topic graded",
     "content.py": "",
@@ -83,7 +84,6 @@ ELSEWHERE = {
 """Scripts that other tests run in a small form of their own."""
 
 NOT_OF_THE_DOCS = {
-    "calls.py": "--links 6",
     "mutants.py": "core --each 1",
     "pictures.py": "",
     "record.py": "make order",
