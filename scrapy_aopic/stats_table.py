@@ -197,7 +197,7 @@ OWN = (
     ),
     Stat(
         "aopic/live/blocked_pages", "gauge", "pages", _LIVE,
-        "pages queued on hosts that an operator has blocked, as far as these had their turn",
+        "pages queued on hosts that an operator has blocked, or that have had all of their pages, as far as these had their turn",
         figure="pages.blocked",
     ),
     Stat(
@@ -423,6 +423,15 @@ OWN = (
     Stat(
         "aopic/robots/items_dropped", "counter", "items", "`BroadSpider`",
         "pages without an item, because their owners ask for that (`AOPIC_PAGE_ROBOTS`, `AOPIC_CONTENT_USAGE`)",
+    ),
+    Stat(
+        "aopic/hosts/full", "counter", "hosts", _SCHEDULER,
+        "hosts that have had all the pages that they may have (`pages` of [single hosts](politeness.md#options-of-single-hosts))",
+    ),
+    Stat(
+        "aopic/scope/too_deep", "counter", "links", _LINKS,
+        "links that were dropped because they are deeper than their host may go (`depth` of "
+        "[single hosts](politeness.md#options-of-single-hosts))",
     ),
     Stat(
         "aopic/scope/links_dropped", "counter", "links", _LINKS,

@@ -308,6 +308,10 @@ class HostCalls(Protocol):
     def not_before(self, host: bytes) -> float:
         """Instant before which a host must be left alone."""
 
+    def pages_left(self, name: str) -> int | None:
+        """Pages that the host called *name* may still have; ``None`` for any number, or if it is not known."""
+        ...
+
     def longest_gap(self, name: str) -> float:
         """Longest gap, in seconds, of a host after a transfer that shows nothing special."""
 
@@ -482,7 +486,7 @@ class Figures(Protocol):
 
     @property
     def blocked(self) -> tuple[int, int]:
-        """Hosts that were put aside because they are blocked, and their pages: as far as their turn has come."""
+        """Hosts that were put aside because they are blocked or have had all of their pages, and the pages that wait: as far as their turn has come."""
 
     @property
     def stranded(self) -> int:

@@ -155,6 +155,7 @@ class Crawl:
             uses_addresses=policy.by_address,
             connections=policy.connections,
             max_active=policy.max_active,
+            most_pages=self._most_pages if "pages" in policy.rules.options else None,
             waits_for=lambda key: policy.waits_for(self.pages.request(key)),
         )
         self.ledger = Ledger(
@@ -279,6 +280,11 @@ class Crawl:
         """Seeds' cash that the first page of *host* is granted."""
         rule = self._policy.rules.of(host)
         return (rule.worth or 0.0) if rule is not None else 0.0
+
+    def _most_pages(self, host: str) -> int | None:
+        """Pages of *host* that are visited at most; ``None`` for any number."""
+        rule = self._policy.rules.of(host)
+        return rule.pages if rule is not None else None
 
     def _further_tables(self) -> list[tuple[Family, Table]]:
         """Tables of families that others are of, too."""
@@ -592,6 +598,9 @@ class Crawl:
     @property
     def paused_until(self) -> float:
         return self._not_before
+
+    def pages_left(self, name: str) -> int | None:
+        return self.frontier.pages_left(host_key(name))
 
     def longest_gap(self, name: str) -> float:
         return self._policy.politeness.longest(self.frontier.host(host_key(name)) or Pace(name))

@@ -33,6 +33,8 @@ class HostRule(NamedTuple):
         revisit: Shortest and longest time between two visits of a page, in seconds.
         budget: Part of all fetches that a registered domain may take.
         worth: Seeds' cash that the first page of the host gets when the crawl learns of it.
+        pages: Pages of the host that are visited at most, failed ones included.
+        depth: Links from a seed to a page of the host, at most.
     """
 
     factor: float | None = None
@@ -42,6 +44,8 @@ class HostRule(NamedTuple):
     revisit: tuple[float, float] | None = None
     budget: float | None = None
     worth: float | None = None
+    pages: int | None = None
+    depth: int | None = None
 
     @property
     def options(self) -> dict[str, Any]:

@@ -485,6 +485,11 @@ class ShardRouter:
         return min((shard.paused_until for shard in self._each()), default=0.0)
 
     @_watched
+    def pages_left(self, name: str) -> int | None:
+        held = self._of_name(name)
+        return held.shard.pages_left(name) if held is not None else None
+
+    @_watched
     def longest_gap(self, name: str) -> float:
         held = self._of_name(name)
         return held.shard.longest_gap(name) if held is not None else self.politeness.longest(Pace(name))

@@ -218,6 +218,8 @@ class Dispatch:
             found, links = self._focus.value(visit, found, links)
         crawl.settle(visit.lease, links, now, found)
         self._requests.drop_unqueued(links, crawl)
+        if not visit.lease.visits and crawl.pages_left(visit.lease.host) == 0:
+            self._note_last_page(visit.lease.host)
         if self._focus is not None:
             self._focus.settled(visit, found)
         if self._job.is_full:  # of pages with thousands of links; the engine may request none for a second
@@ -227,6 +229,16 @@ class Dispatch:
         self._stats.count(f"aopic/pages/{'failed' if found.is_failure else 'visited'}")
         if outcome := found.outcome or mark_of(found.wishes):
             self._stats.count(f"aopic/outcomes/{outcome}")
+
+    def _note_last_page(self, host: str) -> None:
+        """Count that *host* has had all of its pages; the first one is logged."""
+        self._stats.count("aopic/hosts/full")
+        self._first.warning(
+            "full",
+            "%(host)s has had all the pages that AOPIC_HOST_RULES lets it have (pages); what else is queued of it stays queued, "
+            "and is not requested. Further such hosts are only counted (aopic/hosts/full)",
+            host=host,
+        )
 
     def _count_repeated(self, visit: Visit, found: Findings) -> None:
         """Count what a repeated visit has shown."""

@@ -407,7 +407,9 @@ class Session:
                 {
                     "queued": queued,
                     "dead": dead,
-                    "blocked": f", and {blocked} on hosts that were blocked" if blocked else "",
+                    "blocked": f", and {blocked} on hosts that were blocked or have had all of their pages"
+                    if blocked
+                    else "",
                 },
                 extra=self._extra,
             )

@@ -577,6 +577,8 @@ _HOST_OPTIONS = {
     "revisit": Check('seconds, a time such as "1 hour", or the shortest and the longest of two', intervals),
     "budget": number(0, 1),
     "worth": number(0, 1_000_000),
+    "pages": whole(1, _MANY),
+    "depth": whole(0, _MANY),
 }
 """All options of a host, which are those of :class:`~scrapy_aopic.core.host_rules.HostRule`."""
 

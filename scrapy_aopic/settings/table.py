@@ -283,7 +283,7 @@ _POLITE = (
             parse.host_rules,
         ),
         "[Options of single hosts](politeness.md#options-of-single-hosts), by name, domain or pattern: gaps, bytes a second, "
-        "revisits, budget, and cash at the start.",
+        "revisits, budget, pages, depth, and cash at the start.",
     ),
     Setting(
         "AOPIC_BACKOFF",

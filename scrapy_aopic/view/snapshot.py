@@ -33,7 +33,7 @@ class PageCounts(msgspec.Struct, frozen=True, kw_only=True):
         queued: Pages that wait, including those in flight.
         visited: Visited pages, including redirects.
         dead: Queued on dead hosts, as far as these are on the disk.
-        blocked: Queued on hosts that are blocked, as far as these had their turn; 0 of a stored job.
+        blocked: Queued on hosts that are blocked or have had all of their pages, as far as these had their turn; 0 of a stored job.
         in_flight: Handed out to the engine and not settled; ``None`` of a stored job.
         merged: Merged with another page in this run.
     """

@@ -186,8 +186,9 @@ def _ended(_: Snapshot, now: Snapshot) -> Verdict | None:
     if pages.blocked and pages.queued <= pages.dead + pages.blocked:
         return Verdict(
             "done",
-            f"Only hosts that are blocked ({pages.blocked:,} pages) or dead ({pages.dead:,}) have pages left.",
-            "Done: only blocked or dead hosts have pages left.",
+            f"Only hosts that are blocked or have had all of their pages ({pages.blocked:,} pages), or are dead ({pages.dead:,}), "
+            "have pages left.",
+            "Done: only blocked, full or dead hosts have pages left.",
         )
     return None
 

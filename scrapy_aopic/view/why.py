@@ -162,14 +162,14 @@ def why(store: Store, question: str, rules: Rules, *, in_flight: Container[bytes
     """
     question = meant(question)
     if "://" not in question:
-        return _with_options(why_host(store, question, rules), rules, _host_name(question))
+        return _with_options(store, why_host(store, question, rules), rules, _host_name(question))
     answer = why_url(store, question, rules, in_flight=in_flight)
     with suppress(ValueError):
-        return _with_options(answer, rules, rules.key_of(rules.normal(question).url)[0])
+        return _with_options(store, answer, rules, rules.key_of(rules.normal(question).url)[0])
     return answer
 
 
-def _with_options(answer: Explanation, rules: Rules, host: str) -> Explanation:
+def _with_options(store: Store, answer: Explanation, rules: Rules, host: str) -> Explanation:
     """*answer*, with the options that *host* has of its own."""
     options = rules.options_of(host)
     if not options:
@@ -177,8 +177,16 @@ def _with_options(answer: Explanation, rules: Rules, host: str) -> Explanation:
     texts = [f"{name} {_value(source.value)} (by {source.name})" for name, source in options.items()]
     sentence = f"AOPIC_HOST_RULES gives {host} options of its own: {', '.join(texts)}."
     facts = {name: {"value": source.value, "by": source.name} for name, source in options.items()}
+    first = []
+    if "pages" in options and (known := _host(store, host_key(host))) is not None:
+        by, most = options["pages"]
+        if known.visited >= most:
+            first.append(
+                f"{host} has had {known.visited:,} pages, and {by} of AOPIC_HOST_RULES lets it have {most:,}: what is queued of "
+                "it stays queued, and is not requested."
+            )
     return replace(
-        answer, sentences=[*answer.sentences, sentence], facts={**answer.facts, "host_options": facts}
+        answer, sentences=[*first, *answer.sentences, sentence], facts={**answer.facts, "host_options": facts}
     )
 
 

@@ -383,6 +383,10 @@ def test_any_value_is_taken_or_refused_in_one_sentence(value: Any) -> None:
         ({"AOPIC_HOST_RULES": {"www.a.test": {"budget": 0.1}}}, "www.a.test is no registered domain"),
         ({"AOPIC_HOST_RULES": {"gov": {"budget": 0.1}}}, "gov is no registered domain"),
         ({"AOPIC_HOST_RULES": {"a.test": {"connections": 2}}}, "AOPIC_POLITENESS_KEY"),
+        (
+            {"AOPIC_HOST_RULES": {"a.test": {"pages": 0}}},
+            "a.test: pages is 0, and must be a whole number from 1",
+        ),
         ({"AOPIC_HOST_RULES": {"a.test": {}, "A.TEST.": {}}}, "a.test stands there twice"),
         ({"AOPIC_HOST_RULES": {"a b": {}}}, "rules: 'a b': no host has such a name"),
         ({"AOPIC_HOST_RULES": {"*.é.test": {}}}, "patterns must be written in ASCII"),

@@ -146,3 +146,64 @@ async def test_why_says_which_options_a_host_has_and_by_which_rule(serve: Serve,
     other = ask(tmp_path, why, "other.test", rules)  # before the crawl knows of it
     assert "other.test options of its own: bytes_per_second" in other.sentences[-1]
     assert "host_options" not in ask(tmp_path, why, "www.a.test", CrawlRules({})).facts
+
+
+async def limited(serve: Serve, folder: Path, **options: Any) -> tuple[list[str], Crawler]:
+    """URLs that a crawl asked for with these options of ``a.test``, and the crawl: of a chain, and of pages of two hosts."""
+    names = "bcdefg"
+    web = serve(
+        {
+            "http://a.test/": [*[f"http://a.test/{name}" for name in names], "http://z.test/1"],
+            **{f"http://a.test/{name}": [f"http://a.test/{name}/1"] for name in names},
+            **{f"http://a.test/{name}/1": [f"http://a.test/{name}/2"] for name in names},
+            **{f"http://a.test/{name}/2": [] for name in names},
+            **{f"http://z.test/{n}": [f"http://z.test/{n + 1}"] for n in range(9)},
+            "http://z.test/9": [],
+        }
+    )
+    rules = {"AOPIC_HOST_RULES": {"a.test": options}}
+    crawler = await crawl(
+        Follow, {**ADDON, **rules, "AOPIC_STORE": "sqlite", "JOBDIR": folder, "USER_AGENT": "tester"}
+    )
+    return web.asked, crawler
+
+
+@deferred_f_from_coro_f
+async def test_a_host_has_no_more_pages_than_it_may_have_and_the_others_wait(
+    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked, crawler = await limited(serve, tmp_path, pages=4)
+    hosts = Counter(url.split("/")[2] for url in asked)
+    assert hosts == {"a.test": 4, "z.test": 9}
+    assert stat(crawler, "finish_reason") == "finished"
+    assert stat(crawler, "aopic/hosts/full") == 1
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert [
+        each for each in warnings if "a.test has had all the pages that AOPIC_HOST_RULES lets it have" in each
+    ]
+    assert check(tmp_path).violations == []
+    rules = CrawlRules({"AOPIC_HOST_RULES": {"a.test": {"pages": 4}}})
+    waits = next(f"http://a.test/{name}" for name in "bcdefg" if f"http://a.test/{name}" not in asked)
+    for question in ("a.test", waits):
+        answer = ask(tmp_path, why, question, rules)
+        assert answer.sentences[0].startswith(
+            "a.test has had 4 pages, and a.test of AOPIC_HOST_RULES lets it have 4:"
+        )
+    more, _ = await limited(serve, tmp_path, pages=6)
+    assert [url.split("/")[2] for url in more] == ["a.test"] * 2
+    assert set(more).isdisjoint(asked)
+
+
+@deferred_f_from_coro_f
+async def test_links_that_are_deeper_than_their_host_may_go_are_not_followed(
+    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked, crawler = await limited(serve, tmp_path, depth=2)
+    assert {url for url in asked if "a.test" in url} == {
+        "http://a.test/",
+        *(f"http://a.test/{name}" for name in "bcdefg"),
+        *(f"http://a.test/{name}/1" for name in "bcdefg"),
+    }
+    assert sum("z.test" in url for url in asked) == 9
+    assert stat(crawler, "aopic/scope/too_deep") == 6
+    assert sum("(aopic/scope/too_deep counts them)" in record.getMessage() for record in caplog.records) == 1

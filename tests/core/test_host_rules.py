@@ -13,6 +13,7 @@ from support.core_crawl import Job, link
 from support.core_shards import ShardedJob
 
 from scrapy_aopic.core.api import Lease
+from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.host_rules import NO_RULES, HostRule, HostRules
 from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL
 from scrapy_aopic.core.order import ALLOWANCE, Aopic
@@ -213,3 +214,26 @@ def test_a_host_of_another_shard_gets_its_cash_there_and_none_is_lost() -> None:
     job.exchange()
     assert job.cash(page) >= 999 * (TOTAL >> SEED_SHIFT)
     job.commit()
+
+
+def test_a_host_with_all_of_its_pages_is_put_aside_until_one_of_them_comes_back() -> None:
+    job = Job(rules=HostRules({"a.test": HostRule(pages=2)}))
+    pages = {each.key: each for each in (link("a.test", number) for number in range(4))}
+    job.seed(*pages.values())
+    first = job.lease()
+    job.release(first)
+    second = job.lease()
+    job.release(second)
+    assert not isinstance(job.crawl.lease(job.now), Lease), "two are in flight"
+    assert job.crawl.blocked == (1, 2)
+    job.settle(first)
+    job.crawl.put_back(second, pages[second.key], job.now)
+    third = job.lease()
+    job.release(third)
+    job.settle(third)
+    assert job.crawl.pages_left("a.test") == 0
+    assert not isinstance(job.crawl.lease(job.now), Lease)
+    assert job.crawl.blocked == (1, 2)
+    assert not job.crawl.has_work(job.now), "the crawl does not wait for it"
+    job.commit()
+    assert audit(job.store).violations == []

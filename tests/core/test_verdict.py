@@ -67,7 +67,7 @@ CASES: list[tuple[Limit, dict[str, Any], str]] = [
     (
         "done",
         {"pages": PageCounts(known=9, queued=9, dead=2, blocked=7)},
-        "Only hosts that are blocked (7 pages) or dead (2) have pages left.",
+        "Only hosts that are blocked or have had all of their pages (7 pages), or are dead (2), have pages left.",
     ),
     (
         "control",

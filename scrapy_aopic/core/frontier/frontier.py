@@ -121,6 +121,7 @@ class Frontier:
         max_active: Hosts kept in memory when more could be.
         host_cache: Records of other hosts kept in memory.
         waits_for: See :class:`.back_queue.BackQueues`.
+        most_pages: See :class:`.host_places.HostPlaces`.
 
     Attributes:
         n_hosts: Hosts of which the crawl knows a page.
@@ -144,6 +145,7 @@ class Frontier:
         max_active: int = 10_000,
         host_cache: int = 50_000,
         waits_for: Callable[[bytes], tuple[str, bool]] = lambda _: ("", True),
+        most_pages: Callable[[str], int | None] | None = None,
     ) -> None:
         self.hosts = RecordTable(store, Family.HOSTS, pack_state, unpack_state, host_cache)
         self.rows = RowTable(store, Family.QUEUE, lambda row: row[:HOST_BYTES])
@@ -163,6 +165,7 @@ class Frontier:
             order=order,
             politeness=self._politeness,
             max_active=max_active,
+            most_pages=most_pages,
         )
         self.active = self.places.active
         # Instants of the leases in time, by page, until that has ended.
@@ -274,13 +277,18 @@ class Frontier:
 
     @property
     def n_blocked(self) -> int:
-        """Hosts that were put aside because they are blocked."""
+        """Hosts that were put aside because they are blocked, or have had all of their pages."""
         return len(self.places.blocked)
 
     @property
     def blocked_pages(self) -> int:
         """Pages that could be taken of these."""
         return self.places.blocked_pages
+
+    def pages_left(self, key: bytes) -> int | None:
+        """Pages that the host under *key* may still have; ``None`` for any number, or if it is not known."""
+        host = self.host(key)
+        return self.places.pages_left(host) if host is not None else None
 
     def block(self, is_blocked: Callable[[str], str] | None, now: float) -> None:
         """Block the hosts of which *is_blocked* names what has them blocked, and no others; see :meth:`.host_places.HostPlaces.block`."""
@@ -443,7 +451,7 @@ class Frontier:
             taken = self._lease(key, shelf, now)
             if taken is not None:
                 return taken
-            if places.is_blocked is not None and places.is_turning_away:
+            if places.may_bar and places.is_turning_away:
                 return NotBefore(now + _SOON)
 
     def _lease(self, key: bytes, shelf: bytes, now: float) -> Taken | Unlocated | None:
@@ -458,7 +466,7 @@ class Frontier:
             or host.opens_at > now
             or self.places.is_worse(host, shelf)
             or (gates.are_used and gates.shut(host, now))
-            or (self.places.is_blocked is not None and self.places.is_blocked(host.name))
+            or (self.places.may_bar and self.places.bar(host))
         ):
             self.places.turn_away(key, host, now)
             return None

@@ -7,7 +7,7 @@ table), its entry in a heap, and its row in the index. Callers only report what 
 1. Nothing of it can be taken: it leaves the memory if nothing is queued, else it waits for its pages in flight (DRY).
 2. It must be left alone: it waits in memory (WAITING), or on the disk if the memory is full or the host is dead
    (PARKED, DEAD).
-3. It is blocked: it is put aside on the disk for a while (PARKED), or in memory if a page of it is in flight (WAITING).
+3. It is blocked, or has had all of its pages: it is put aside on the disk for a while (PARKED), or in memory if a page of it is in flight (WAITING).
 4. A gate that it shares is shut: it waits there (GATED), or on the disk if the memory is full (PARKED).
 5. It is over its budget: it waits on its shelf (LATE).
 6. It may be requested (READY).
@@ -114,6 +114,7 @@ class HostPlaces:
         hosts: Records of hosts.
         index: Rows that say where each host waits.
         max_active: Hosts kept in memory when more could be.
+        most_pages: Pages that the host of a name may have, ``None`` for any number; ``None`` if that is so for all.
 
     Attributes:
         active: Hosts in memory that have a page queued or in flight, by key.
@@ -127,7 +128,8 @@ class HostPlaces:
         crashed_at: When the job was last opened after a crash, in seconds since the epoch; 0 if never. Before it, any host
             may have been requested without a record of it.
         is_blocked: Gives the blocked name that covers a host, empty if there is none; ``None`` if no name is blocked.
-        blocked: The hosts that were put aside because they are blocked, by key.
+        may_bar: Whether :meth:`bar` may bar any host.
+        blocked: The hosts that were put aside because they are barred, by key.
         blocked_pages: Pages of these that could be taken.
     """
 
@@ -142,8 +144,10 @@ class HostPlaces:
         order: Order,
         politeness: Politeness,
         max_active: int,
+        most_pages: Callable[[str], int | None] | None = None,
     ) -> None:
         self._hosts = hosts
+        self._most_pages = most_pages
         self._index = index
         self._back_queues = back_queues
         self._gates = gates
@@ -161,6 +165,7 @@ class HostPlaces:
         self.crashed_at = 0.0
         self.dead_pages = 0
         self.is_blocked: Callable[[str], str] | None = None
+        self.may_bar = most_pages is not None
         self.blocked: dict[bytes, Aside] = {}
         self.blocked_pages = 0
         # Hosts of equal rank come in the order in which they got their places.
@@ -215,7 +220,7 @@ class HostPlaces:
             self.settle(key, host, now)
         elif host.opens_at > now:
             self._park(key, host, host.opens_at)
-        elif self.is_blocked is not None and (name := self.is_blocked(host.name)):
+        elif self.may_bar and (name := self.bar(host)):
             self._put_aside(key, host, name, now)
         else:
             self._shelve(key, host)
@@ -251,7 +256,7 @@ class HostPlaces:
                 go(host, IS_TOO_SOON)
                 self.waiting.push(key, host.opens_at)
                 host.heap = self.waiting
-        elif self.is_blocked is not None and (name := self.is_blocked(host.name)):
+        elif self.may_bar and (name := self.bar(host)):
             self._put_aside(key, host, name, now)
         elif self._gates.are_used and (gate := self._gates.shut(host, now)):
             self._turned_away += 1
@@ -282,8 +287,20 @@ class HostPlaces:
         if self._gates.are_used and host.phase != READY:
             self._gates.look_again(host)
 
+    def bar(self, host: HostState) -> str:
+        """The blocked name that covers *host*, or its own name if it has had all of its pages; empty if it may have more."""
+        if self.is_blocked is not None and (name := self.is_blocked(host.name)):
+            return name
+        left = self.pages_left(host)
+        return host.name if left is not None and left <= len(host.in_flight) else ""
+
+    def pages_left(self, host: HostState) -> int | None:
+        """Pages that *host* may still have, those in flight included; ``None`` for any number."""
+        most = self._most_pages(host.name) if self._most_pages is not None else None
+        return max(most - host.visited, 0) if most is not None else None
+
     def _put_aside(self, key: bytes, host: HostState, name: str, now: float) -> None:
-        """Leave *host*, which is MOVING and which *name* has blocked, alone for a while, on the disk if that is possible."""
+        """Leave *host*, which is MOVING and which *name* bars, alone for a while, on the disk if that is possible."""
         self._turned_away += 1
         # Not all at once again: the key is as good as random.
         until = now + _BLOCKED_FOR * (1 + key[0] / 256)
@@ -311,6 +328,7 @@ class HostPlaces:
         blocked ones are put aside when their turn comes.
         """
         self.is_blocked = is_blocked
+        self.may_bar = is_blocked is not None or self._most_pages is not None
         free = (
             key for key, aside in self.blocked.items() if is_blocked is None or not is_blocked(aside.name)
         )

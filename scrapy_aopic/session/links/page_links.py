@@ -188,6 +188,11 @@ class PageLinks:
             if not link.is_refused:
                 link.is_refused = True
                 self._session.page_robots.drop_by_rel(link, response)
+        if rules.limits_depth and response.request is not None:
+            for link in found:
+                if link.is_link and not link.is_refused and rules.is_too_deep(link, response):
+                    link.is_refused = True
+                    rules.drop_too_deep(link, response, self._session)
         if self._writer is not None:
             self._writer.write(found)
         self._send(found)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from scrapy import Request
 
+from scrapy_aopic.core.host_rules import NO_RULES
 from scrapy_aopic.session.stats import FirstOnly
 from scrapy_aopic.settings import read
 from scrapy_aopic.web.meta import DUPLICATE_OF
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
+    from scrapy_aopic.core.host_rules import HostRules
     from scrapy_aopic.session.session import Session
     from scrapy_aopic.session.visit import Visit
 
@@ -46,6 +48,7 @@ class PageRules:
 
     Attributes:
         flood: Links of a page that are followed; 0 for all.
+        limits_depth: Whether the pages of a host may be too deep.
         weights: The weights of links; ``None`` if they do not differ.
     """
 
@@ -54,6 +57,9 @@ class PageRules:
         self._follows_duplicates: bool = read(crawler.settings, "AOPIC_FOLLOW_DUPLICATES")
         self._canonical: str = read(crawler.settings, "AOPIC_CANONICAL")
         self.flood: int = read(crawler.settings, "AOPIC_LINK_FLOOD")
+        hosts: HostRules = read(crawler.settings, "AOPIC_HOST_RULES")
+        self.limits_depth = "depth" in hosts.options
+        self._hosts = hosts if self.limits_depth else NO_RULES
         self._first = FirstOnly(logger, crawler)
         self.weights = LinkWeights(weigh, self._first) if weigh is not None else None
 
@@ -101,6 +107,23 @@ class PageRules:
             "the links)",
             page=response.url,
             n=self.flood,
+        )
+
+    def is_too_deep(self, link: FoundLink, response: Response) -> bool:
+        """Whether *link*, which has its host and leads to another page, is more links from a seed than its host allows."""
+        rule = self._hosts.of(link.host)
+        return rule is not None and rule.depth is not None and response.meta.get("depth", 0) >= rule.depth
+
+    def drop_too_deep(self, link: FoundLink, response: Response, session: Session) -> None:
+        """Count that *link* is dropped because it is too deep; the first one is logged."""
+        session.stats.count("aopic/scope/too_deep")
+        session.dropped.note("host depth", link.url, response.url)
+        self._first.warning(
+            "depth",
+            "%(link)s on %(page)s is not queued, because it is more links from a seed than AOPIC_HOST_RULES allows its host "
+            "(depth). Further such links are not logged (aopic/scope/too_deep counts them)",
+            page=response.url,
+            link=link.url,
         )
 
     def named(self, response: Response, session: Session) -> Request | None:
