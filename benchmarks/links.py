@@ -89,7 +89,7 @@ def differences(page: HtmlResponse) -> list[str]:
 
 def lexbor() -> Callable[[HtmlResponse], list[str]]:
     """Links found with lexbor's parser, joined as ours are, without filters; the page needs no tree of lxml."""
-    from selectolax.lexbor import LexborHTMLParser  # type: ignore[import-not-found]  # optional
+    from selectolax.lexbor import LexborHTMLParser  # optional
 
     def find(page: HtmlResponse) -> list[str]:
         joiner = LinkJoiner(page.url, get_base_url(page), page.encoding)

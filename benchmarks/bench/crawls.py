@@ -13,7 +13,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import spiders
-from measure import HERE, Runner, samples
+from measure import HERE, Runner, Samples, samples
 from scrapy.crawler import CrawlerProcess
 from stage import OURS, STOCK
 from tqdm import tqdm
@@ -60,6 +60,7 @@ KINDS = {
     "addon-download-only": Kind({**ADDON, **ALIKE, "AOPIC_CONTENT_SEEN": "off"}, spiders.Download, True),
     "stock": Kind(STOCK, spiders.Broad, False),
     "jobdir": Kind(STOCK, spiders.Broad, True),
+    "stock-download": Kind(STOCK, spiders.Download, False),
     "stock-fast": Kind(STOCK, spiders.FastBroad, False),
     "null-download": Kind(
         {"SCHEDULER": "null.NullScheduler", "ROBOTSTXT_OBEY": False}, spiders.Download, False
@@ -92,8 +93,12 @@ def crawl(
     has_queries: bool = False,
     settings: dict[str, Any] | None = None,
     watches: bool = False,
+    profiles: bool = False,
 ) -> dict[str, Any]:
-    """CPU milliseconds a page of a crawl of this *kind* (:data:`KINDS`)."""
+    """CPU milliseconds a page of a crawl of this *kind* (:data:`KINDS`).
+
+    With *profiles* also ``own_ms``, those of the main thread, and where they go: ``samples`` (:attr:`Samples.of`).
+    """
     own, spider, is_durable = KINDS[kind]
     web = {"hosts": hosts, "links": links, "kilobytes": kilobytes, "new": new, "has_queries": has_queries}
     with tempfile.TemporaryDirectory() as folder, served(**web):
@@ -116,15 +121,18 @@ def crawl(
             times = watch()
         arguments = {"pages": pages} if spider is spiders.Download else {"has_queries": has_queries}
         process.crawl(crawler, hosts=hosts, **arguments)
-        began, wall = time.process_time(), time.perf_counter()
-        with samples():
+        began, main, wall = time.process_time(), time.thread_time(), time.perf_counter()
+        with Samples() if profiles else samples() as looked:
             process.start()
         cpu, seconds = time.process_time() - began, time.perf_counter() - wall
+        main = time.thread_time() - main
     assert crawler.stats is not None
     n = crawler.stats.get_value("downloader/response_status_count/200", 0)
     assert n >= pages, f"only {n} pages were fetched"
     assert not crawler.stats.get_value("log_count/ERROR"), "there were errors"
-    found = {"ms": cpu / n * 1000, "rate": n / seconds, "pages": n}
+    found: dict[str, Any] = {"ms": cpu / n * 1000, "rate": n / seconds, "pages": n}
+    if looked is not None:
+        found |= {"samples": [[*of, n] for of, n in looked.of.items()], "own_ms": main / n * 1000}
     return {**found, **times.found()} if watches else found
 
 

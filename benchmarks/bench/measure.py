@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import json
 import os
 import signal
@@ -9,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -23,6 +24,8 @@ from scrapy_aopic.job.clock import JobClock
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
+
+    from typing_extensions import Self
 
 _MORE = {"rate", "pages"}
 """What is better if there is more of it."""
@@ -161,6 +164,10 @@ def number(value: float | None) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
+def with_spread(value: float | None, spread: tuple[float, float] | None) -> str:
+    return number(value) + (f" ({number(spread[0])} to {number(spread[1])})" if spread else "")
+
+
 HEAD = "| part | what | unit | ours | peer | ratio | wanted | |\n|---|---|---|---:|---:|---:|---:|---|"
 
 
@@ -174,7 +181,7 @@ def line(row: Row) -> str:
         row.unit,
         number(row.ours),
         number(row.peer),
-        number(row.ratio) + (f" ({number(row.spread[0])} to {number(row.spread[1])})" if row.spread else ""),
+        with_spread(row.ratio, row.spread),
         wanted,
         said,
     ]
@@ -188,38 +195,57 @@ def as_json(row: Row) -> dict[str, Any]:
 # -- inside a task
 
 
+_CALLS = {
+    dis.opmap[name]
+    for name in ("CALL", "CALL_FUNCTION", "CALL_FUNCTION_EX", "CALL_FUNCTION_KW", "CALL_KW", "CALL_METHOD")
+    if name in dis.opmap
+}
+
+
 class Samples:
     """Where the CPU time of the main thread goes: looked at once in a millisecond of it, which disturbs little.
 
-    cProfile would count Python's calls several times over, and what they do inside of C once.
+    cProfile would count Python's calls several times over, and what they do inside of C once. Python calls a signal's
+    function when a call of C returns, when a function of Python's begins, or when a loop begins anew; so a sample that stands
+    at a call was in C.
+
+    Attributes:
+        of: Samples by the package of the innermost frame that is not of the standard library (asyncio is one of its own),
+            and whether they were in C.
     """
 
     def __init__(self) -> None:
-        self._n = 0
         self._within: Counter[str] = Counter()
-        self._of: Counter[str] = Counter()  # by package, the standard library counted with who calls it
+        self.of: Counter[tuple[str, bool]] = Counter()
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Self:
         signal.signal(signal.SIGPROF, self._look)
         signal.setitimer(signal.ITIMER_PROF, 0.001, 0.001)
+        return self
 
     def __exit__(self, *_: object) -> None:
         signal.setitimer(signal.ITIMER_PROF, 0)
-        for title, counts in (("by package", self._of), ("within", self._within)):
+
+    def show(self) -> None:
+        """Print them."""
+        packages: Counter[str] = Counter()
+        for (package, _), n in self.of.items():
+            packages[package or "Python"] += n
+        for title, counts in (("by package", packages), ("within", self._within)):
             print(title, file=sys.stderr)
             for name, n in counts.most_common(40):
-                print(f"{100 * n / self._n:5.1f} %  {name}", file=sys.stderr)
+                print(f"{100 * n / self.of.total():5.1f} %  {name}", file=sys.stderr)
 
     def _look(self, _: int, frame: FrameType | None) -> None:
-        self._n += 1
         names, package = set(), ""
+        is_in_c = frame is not None and frame.f_code.co_code[frame.f_lasti] in _CALLS
         while frame is not None:
             code = frame.f_code
             package = package or _package(Path(code.co_filename))
             names.add(f"{'/'.join(Path(code.co_filename).parts[-3:])}:{code.co_name}")
             frame = frame.f_back
         self._within.update(names)
-        self._of[package or "Python"] += 1
+        self.of[package, is_in_c] += 1
 
 
 def _package(file: Path) -> str:
@@ -227,12 +253,18 @@ def _package(file: Path) -> str:
     parts = file.parts
     if "site-packages" in parts:
         return parts[parts.index("site-packages") + 1]
-    return "scrapy_aopic" if "scrapy_aopic" in parts else "the benchmark" if "bench" in parts else ""
+    return next((name for name in ("scrapy_aopic", "bench", "asyncio") if name in parts), "")
 
 
-def samples() -> AbstractContextManager[object]:
+@contextmanager
+def samples() -> Iterator[None]:
     """Show where the time of the block goes, if that was asked for."""
-    return Samples() if os.environ.get(PROFILE) else nullcontext()
+    if not os.environ.get(PROFILE):
+        yield
+        return
+    with Samples() as found:
+        yield
+    found.show()
 
 
 @contextmanager

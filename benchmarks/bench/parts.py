@@ -28,6 +28,7 @@ from tqdm import tqdm
 PARTS = {
     "queue": "queues",
     "crawl": "crawls",
+    "peers": "other_crawlers",
     "download": "null",
     "loop": "loop",
     "defaults": "defaults",

@@ -20,10 +20,12 @@ class Broad(Spider):
     name = "broad"
     extractor_class: type = LinkExtractor
 
-    def __init__(self, hosts: int = 1, *, has_queries: bool = False, **kwargs: Any) -> None:
+    def __init__(
+        self, hosts: int = 1, *, has_queries: bool = False, site: str = "http://h{}.test", **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         front = page_path(0, has_queries=has_queries)
-        self.start_urls = [f"http://h{host}.test{front}" for host in range(hosts)]
+        self.start_urls = [f"{site.format(host)}{front}" for host in range(hosts)]
         self.extract = self.extractor_class()
 
     def parse(self, response: Any) -> Any:

@@ -31,14 +31,26 @@ class Web:
         kilobytes: Size of a page, text with the markup of an article; 0 for links and a little text.
         new: How many of the links of a page are on no other page; ``None`` for most of them early in a crawl, and few later.
         has_queries: Whether the URLs of pages have queries of three parameters.
+        site: What URLs begin with, with the number of the host.
+        each: Pages of a host, if *new* is ``None``.
     """
 
     def __init__(
-        self, hosts: int, links: int, kilobytes: int = 0, new: int | None = None, *, has_queries: bool = False
+        self,
+        hosts: int,
+        links: int,
+        kilobytes: int = 0,
+        new: int | None = None,
+        *,
+        has_queries: bool = False,
+        site: str = "http://h{}.test",
+        each: int = 5000,
     ) -> None:
         self.hosts = hosts
         self.links = links
         self._new = new
+        self._site = site
+        self._each = each
         self._page = partial(page_path, has_queries=has_queries)
         draw = random.Random(1)
         words = [
@@ -53,21 +65,24 @@ class Web:
         number = _NUMBER.match(exchange.target)
         if number is None:
             return Answer(404)
-        host, page = int(exchange.host[1:-5]), int(number[1])
+        body = self.body(int(exchange.host[1:-5]), int(number[1]))
+        return Answer(headers={"Content-Type": "text/html; charset=utf-8"}, body=body)
+
+    def body(self, host: int, page: int) -> bytes:
+        """The HTML of a page."""
         links = self._mixed(host, page) if self._new is None else self._divided(host, page, self._new)
         anchors = [f'<a href="{link}">Link {link}</a>' for link in links]
         text = self._article(host, page, anchors) if self._bytes else self._short(host, page, anchors)
-        body = f"<html><head><title>Page {page}</title></head><body>{text}</body></html>"
-        return Answer(headers={"Content-Type": "text/html; charset=utf-8"}, body=body.encode())
+        return f"<html><head><title>Page {page}</title></head><body>{text}</body></html>".encode()
 
     def _mixed(self, host: int, page: int) -> list[str]:
         links = []
         for n in range(self.links):
             mixed = (host * 7919 + page * 104729 + n * 1299709) * 2654435761 >> 7
             if n % 5:
-                links.append(f"/p/{n if n < self.links // 4 else mixed % 5000}")
+                links.append(f"/p/{n if n < self.links // 4 else mixed % self._each}")
             else:
-                links.append(f"http://h{mixed % self.hosts}.test/p/{mixed // self.hosts % 50}")
+                links.append(f"{self._site.format(mixed % self.hosts)}/p/{mixed // self.hosts % 50}")
         return links
 
     def _divided(self, host: int, page: int, new: int) -> list[str]:
@@ -76,7 +91,7 @@ class Web:
         links = [self._page(self.links * (page + 1) + n) for n in range(new)]
         links += [self._page(n) for n in range(min(known, _NAVIGATION))]
         fronts = ((host + n) % self.hosts for n in range(1, known - _NAVIGATION + 1))
-        return links + [f"http://h{other}.test{self._page(0)}" for other in fronts]
+        return links + [f"{self._site.format(other)}{self._page(0)}" for other in fronts]
 
     def _draw(self, host: int, page: int) -> random.Random:
         return random.Random(host * 1_000_003 + page)
