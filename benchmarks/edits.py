@@ -89,6 +89,11 @@ def domain_of(host: str) -> str:
     return f"d{int(host[1:].partition('.')[0]) // 2}.test" if host[1:2].isdigit() else host
 
 
+def directory_of(request: bytes) -> bytes:
+    """One of two on each host, by the last digit of the number of a page."""
+    return b"%d" % (ord(url_of(request)[-1:] or "0") % 2)
+
+
 def policy(**others: Any) -> Policy:
     values: dict[str, Any] = {
         "keep_links": True,
@@ -97,6 +102,7 @@ def policy(**others: Any) -> Policy:
         "domain_of": domain_of,
         "max_active": 6,
         "waits_for": waits_for,
+        "directory_of": directory_of,
         "politeness": Politeness(dead_after=2),
         **others,
     }

@@ -74,6 +74,11 @@ NOT_FOUND: list[tuple[str, str, str]] = [
         "any number, and any time that a setting can lead to, is possible",
     ),
     (
+        "a directory: how many of its pages were fetched, and none at all",
+        r"meta L",
+        "the URLs of pages are in their requests alone; what no crawl counts is found",
+    ),
+    (
         "a gate that several hosts share",
         r"meta G(\.opens_at)?",
         "any time that a setting can lead to is possible, and none at all",

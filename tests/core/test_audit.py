@@ -205,7 +205,7 @@ CORRUPTIONS: dict[str, tuple[Callable[[MemoryStore], None], str]] = {
         "2 visited are recorded, but 1 are stored",
     ),
     "a visit that is forgotten": (lambda store: change_page(store, VISITED, visits=0), "classes have"),
-    "a state that is none": (lambda store: change_page(store, VISITED, state=7), "has state 7"),
+    "a state that is none": (lambda store: change_page(store, VISITED, state=0), "has state 0"),
     "the count of queued pages": (
         lambda store: change_totals(store, queued=4),
         "4 queued are recorded, but 3",
