@@ -34,7 +34,6 @@ from typing_extensions import Self
 from w3lib.url import safe_url_string
 
 from scrapy_aopic._engine.closing import configured
-from scrapy_aopic.core.records import host_key, page_key
 from scrapy_aopic.core.robots.fetches import (
     MAX_BYTES,
     Download,
@@ -56,7 +55,7 @@ from scrapy_aopic.session.time_slices import in_time_slices
 from scrapy_aopic.settings import read
 from scrapy_aopic.web.content_usage import NOTHING, TDMREP, Stated
 from scrapy_aopic.web.meta import OWN_SLOT, RECEIVED, SLOT, STATED_USAGE, slot_key
-from scrapy_aopic.web.origins import TDMREP_JSON, host_name, origin_of, origin_of_file
+from scrapy_aopic.web.origins import TDMREP_JSON, file_key, host_name, origin_of, origin_of_file
 from scrapy_aopic.web.robots_parser import Rfc9309RobotParser, crawl_delay_of, parse
 from scrapy_aopic.web.tdmrep import TdmRules
 
@@ -241,22 +240,22 @@ class RobotsMiddleware:
     # -- what is known is kept in the store of the job, if there is one
 
     def _load(self, origin: str) -> bytes | None:
-        data = self.pacer.robots(_key(origin)) if self.pacer is not None else None
+        data = self.pacer.robots(file_key(origin)) if self.pacer is not None else None
         if data is not None:
             self._count("aopic/robots/from_store")
         return data
 
     def _keep(self, origin: str, data: bytes) -> None:
         if self.pacer is not None:
-            self.pacer.keep_robots(_key(origin), data)
+            self.pacer.keep_robots(file_key(origin), data)
 
     def _load_tdm(self, origin: str) -> bytes | None:
-        return self.pacer.robots(_key(origin, TDMREP_JSON)) if self.pacer is not None else None
+        return self.pacer.robots(file_key(origin, TDMREP_JSON)) if self.pacer is not None else None
 
     def _keep_tdm(self, origin: str, data: bytes) -> None:
         # What failed is tried again by the next run, and would look like a robots.txt that is unreachable.
         if self.pacer is not None and not RobotsTxt.from_bytes(data).failures:
-            self.pacer.keep_robots(_key(origin, TDMREP_JSON), data)
+            self.pacer.keep_robots(file_key(origin, TDMREP_JSON), data)
 
     # -- robots.txt is fetched
 
@@ -502,8 +501,3 @@ def _target(url: str, response: Response, path: str) -> RobotsTarget | None:
     except ValueError:
         return None
     return RobotsTarget(to, origin) if to.startswith(("http://", "https://")) else None
-
-
-def _key(origin: str, path: str = "") -> bytes:
-    """Key of what is kept of *origin*, or of its file at *path*, beside all else of its host."""
-    return page_key(host_key(host_name(origin)), f"{origin}{path}".encode())

@@ -47,15 +47,15 @@ from scrapy_aopic.core.records import (
     VISITED,
     front_queue_of,
     host_key,
-    page_key,
     queue_row,
     unpack_host,
     unpack_page,
 )
 from scrapy_aopic.core.robots.state import RobotsTxt
 from scrapy_aopic.place.stored_control import time_of
-from scrapy_aopic.web.origins import host_name
+from scrapy_aopic.web.origins import ROBOTS_TXT, TDMREP_JSON, file_key, host_name
 from scrapy_aopic.web.request_rows import url_of
+from scrapy_aopic.web.tdmrep import TdmRules
 
 from .dropped import BRIEFLY, REASONS, find
 from .host_walk import state_of, why_it_waits
@@ -444,8 +444,10 @@ def _why_unknown(store: Store, saved: CrawlTotals, normal: Normal, rules: Rules,
     host = _host(store, key[:HOST_BYTES])
     origin = rules.origin_of(normal.url)
     robots = _robots(store, origin)
-    if normal.url == f"{origin}/robots.txt":
+    if normal.url == f"{origin}{ROBOTS_TXT}":
         return _why_robots(robots, host, said)
+    if normal.url == f"{origin}{TDMREP_JSON}" and (tdm := _robots(store, origin, TDMREP_JSON)) is not None:
+        return _why_tdmrep(tdm, said)
     if robots is not None and robots.text and not rules.allows(robots.text, normal.url):
         said.say(
             f"It is not known: {_NO_PAGE} links to it; if one did, its robots.txt would forbid it (ROBOTSTXT_OBEY)."
@@ -484,6 +486,17 @@ def _why_robots(robots: RobotsTxt | None, host: HostRecord | None, said: _Draft)
         return said.answer("failed")
     what = "" if robots.text else ", and there is none, or an empty one: everything is allowed"
     said.say(f"It was fetched at {time_of(robots.fetched_at)}{what}.")
+    return said.answer("fetched")
+
+
+def _why_tdmrep(tdm: RobotsTxt, said: _Draft) -> Explanation:
+    """Answer for the URL of a tdmrep.json that was read."""
+    said.say("The crawl reads it by itself, and not as a page (AOPIC_CONTENT_USAGE).")
+    rules = TdmRules(tdm.text or b"")
+    what = f"has {len(rules):,} rules that count" if len(rules) else "says nothing of any page"
+    said.say(f"It was fetched at {time_of(tdm.fetched_at)}, and {what}.", rules=len(rules))
+    if rules.malformed:
+        said.say(f"Something in it means nothing: {rules.malformed}.")
     return said.answer("fetched")
 
 
@@ -690,10 +703,9 @@ def _host(store: Store, key: bytes) -> HostRecord | None:
     return unpack_host(data) if data is not None else None
 
 
-def _robots(store: Store, origin: str) -> RobotsTxt | None:
-    """The robots.txt of *origin* that the job has; ``None`` if it has none."""
-    key = page_key(host_key(host_name(origin)), origin.encode())
-    data = store.get_many(Family.ROBOTS, (key,))[0]
+def _robots(store: Store, origin: str, path: str = ROBOTS_TXT) -> RobotsTxt | None:
+    """The robots.txt of *origin* that the job has, or its file at another *path*; ``None`` if it has none."""
+    data = store.get_many(Family.ROBOTS, (file_key(origin, path),))[0]
     return RobotsTxt.from_bytes(data) if data is not None else None
 
 

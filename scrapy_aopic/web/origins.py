@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
+from scrapy_aopic.core.records import host_key, page_key
+
 FILES = ROBOTS_TXT, TDMREP_JSON = "/robots.txt", "/.well-known/tdmrep.json"
 """Paths of the files of an origin that a crawl fetches for itself."""
 
@@ -25,6 +27,12 @@ def origin_of_file(url: str, *paths: str) -> str | None:
     parts = urlsplit(url)
     is_one = parts.path in paths and not parts.query
     return origin_of(parts.scheme, parts.netloc) if is_one else None
+
+
+def file_key(origin: str, path: str = ROBOTS_TXT) -> bytes:
+    """Key of what a job keeps of the file of *origin* at *path*, beside all else of its host."""
+    name = origin if path == ROBOTS_TXT else f"{origin}{path}"
+    return page_key(host_key(host_name(origin)), name.encode())
 
 
 def host_name(url: str) -> str:

@@ -48,6 +48,10 @@ class TdmRules:
         self.malformed = ""
         self._rules = list(self._read(text.removeprefix(_BYTE_ORDER_MARK)))
 
+    def __len__(self) -> int:
+        """Rules that count."""
+        return len(self._rules)
+
     def find(self, url: str) -> Mapping[str, str]:
         """What is said of *url*, by the name of the header that would say the same; empty for nothing."""
         if not self._rules:  # as of most origins

@@ -474,7 +474,7 @@ TDM_WEB: dict[str, Any] = {
 @pytest.mark.slow
 @deferred_f_from_coro_f
 async def test_a_tdmrep_json_is_fetched_once_a_host_in_its_turn(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     web = serve(TDM_WEB)
     settings = {
@@ -527,6 +527,11 @@ async def test_a_tdmrep_json_is_fetched_once_a_host_in_its_turn(
     assert sum("c.test" in text and "means nothing" in text for text in messages) == 1
     assert sum("f.test" in text and "cannot be had" in text for text in messages) == 1
     assert check(tmp_path).violations == []
+    capsys.readouterr()
+    with pytest.raises(SystemExit):
+        execute(["scrapy", "aopic", "why", "--json", str(tmp_path), f"http://a.test{FILE}"], Settings())
+    (answer,) = json.loads(capsys.readouterr().out)
+    assert (answer["kind"], answer["facts"]["rules"]) == ("fetched", 1)
     # Another run knows what they say, and asks again for what could not be had.
     new = [f"http://{name}.test/new" for name in "bfg"]
     web.pages.update(dict.fromkeys(new, page()))
