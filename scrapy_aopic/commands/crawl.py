@@ -54,7 +54,7 @@ _CONTACT = re.compile(r"(https?://)?[!-~]+\.[!-~]+")
 _LONGEST_CONTACT = 200
 """Characters of a contact address: some servers refuse headers that are much longer."""
 
-NOTHING_FETCHED = 3
+_NOTHING_FETCHED = 3
 """Exit code of a crawl that could run, and got no response at all."""
 
 _LONGEST_NAME = 60
@@ -172,7 +172,7 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
     if not why:
         return 0
     job.say(f"Nothing was fetched: {why}. 'scrapy aopic why {job.place} URL' says why a page was not.")
-    return NOTHING_FETCHED
+    return _NOTHING_FETCHED
 
 
 def _why_nothing(stats: Mapping[str, Any], *, is_shared: bool) -> str:

@@ -41,7 +41,7 @@ ENDOWMENT = 6.0
 SEED_SHIFT = 24
 """A seed gets 2**-24 of the virtual page: the reserve halves only after some ten million seeds or visits."""
 
-ENDOWMENT_HALF_LIFE = 10
+_ENDOWMENT_HALF_LIFE = 10
 """Visited pages of a registered domain after which its pages are endowed with half as much."""
 
 ENDOWMENT_CLICKS = 8
@@ -368,7 +368,7 @@ class Ledger:
 
     def _endowment(self, visited: int, clicks: int) -> int:
         """Units of the endowment of a page with so many *clicks*; *visited* pages of the domain had one before."""
-        whole = (self.totals.virtual >> SEED_SHIFT) * self.endowment / (1 + visited / ENDOWMENT_HALF_LIFE)
+        whole = (self.totals.virtual >> SEED_SHIFT) * self.endowment / (1 + visited / _ENDOWMENT_HALF_LIFE)
         return int(whole * 0.5 ** (clicks / ENDOWMENT_CLICKS))
 
     def _endow(self, visited: int, clicks: int) -> int:

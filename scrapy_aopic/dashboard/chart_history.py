@@ -39,14 +39,14 @@ class ChartHistory:
         """Points, oldest first."""
         with self._lock:
             if self._path is not None and monotonic() >= self._until:
-                self._written = _thinned(points_in(self._path))
+                self._written = _thinned(_points_in(self._path))
                 self._until = monotonic() + _EVERY
             written = self._written
         last = written[-1]["at"] or 0.0 if written else 0.0
         return [*written, *(point for point in self._seen() if (point.get("at") or 0.0) > last)]
 
 
-def points_in(path: Path) -> list[Point]:
+def _points_in(path: Path) -> list[Point]:
     """The points in the history at *path*, without those that have no instant; none if it cannot be read."""
     try:
         rows = read_history(path)

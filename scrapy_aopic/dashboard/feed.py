@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 EVERY = 1.0
 """Seconds between snapshots while a client waits for them: as fast as an eye can read."""
 
-POINT_EVERY = 10.0
+_POINT_EVERY = 10.0
 """Seconds between points of the history, which are taken whether a client waits or not."""
 
-N_POINTS = 2160
+_N_POINTS = 2160
 """Points that are kept: six hours, some 400 kB."""
 
 _NEARLY = 0.8
@@ -83,8 +83,8 @@ class Feed:
         self._changed = Condition()
         self._n_waiting = 0
         self._frame: Frame | None = None
-        self._points: deque[Point] = deque(maxlen=N_POINTS)
-        self._point_at = -POINT_EVERY
+        self._points: deque[Point] = deque(maxlen=_N_POINTS)
+        self._point_at = -_POINT_EVERY
         self._looked_at = -every
         self._beat_at = monotonic()
         self.reason = ""
@@ -95,7 +95,7 @@ class Feed:
         """Take a snapshot, if a client waits or a point of the history is due."""
         now = monotonic()
         is_wanted = self._n_waiting and now - self._looked_at >= _NEARLY * self._every
-        if is_wanted or now - self._point_at >= POINT_EVERY:
+        if is_wanted or now - self._point_at >= _POINT_EVERY:
             self._look(now)
         self._beat_at = monotonic()
 
@@ -107,7 +107,7 @@ class Feed:
         number = self._frame.number + 1 if self._frame is not None else 1
         frame = Frame(number, now, seen, _encode(seen.now))
         with self._changed:
-            if now - self._point_at >= POINT_EVERY:
+            if now - self._point_at >= _POINT_EVERY:
                 self._point_at = now
                 self._points.append(point_of(seen.now))
             self._frame = frame
@@ -157,7 +157,7 @@ class Feed:
         frame = self._frame
         if frame is None:
             return self.after(0, patience)
-        return frame if monotonic() - min(self._beat_at, frame.instant + POINT_EVERY) < patience else None
+        return frame if monotonic() - min(self._beat_at, frame.instant + _POINT_EVERY) < patience else None
 
     def points(self) -> list[Point]:
         """Points of the history, oldest first."""

@@ -41,7 +41,7 @@ def new_token() -> str:
     return token_urlsafe(_TOKEN_BYTES)
 
 
-def is_wildcard(host: str) -> bool:
+def _is_wildcard(host: str) -> bool:
     """Whether *host* stands for all addresses of this machine."""
     try:
         return ip_address(host.strip("[]")).is_unspecified
@@ -60,7 +60,7 @@ class Guard:
 
     def __init__(self, token: str, host: str, *, port: int = 0) -> None:
         self._token = token.encode("ascii")
-        self._takes_addresses = is_wildcard(host)
+        self._takes_addresses = _is_wildcard(host)
         self._names = {host.lower()}
         if is_loopback(host) or self._takes_addresses:
             self._names.update(_LOOPBACK_NAMES)

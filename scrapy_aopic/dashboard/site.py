@@ -60,13 +60,13 @@ _ROWS = 50
 _TOP_EVERY = 60.0
 """Seconds for which the list of pages is remembered, as it takes a look at all of them."""
 
-MOST_LISTED = 300_000
+_MOST_LISTED = 300_000
 """Known pages up to which the most important are listed: a look at all of them takes about a third of a second of CPU."""
 
 _DOMAINS = 30
 """Domains that are drawn: as many as can be seen apart."""
 
-MOST_HOSTS = 200_000
+_MOST_HOSTS = 200_000
 """Known hosts up to which domains are listed: a look at all of them takes about a second of CPU."""
 
 _json = msgspec.json.Encoder().encode
@@ -214,21 +214,21 @@ def _why(questions: Answerer | None, query: Mapping[str, str]) -> HttpAnswer:
 def _top_pages(feed: Feed, questions: Answerer | None) -> dict[str, Any]:
     if questions is None:
         return {"problem": "They cannot be listed for a job without a folder."}
-    if _known(feed, "pages.known") > MOST_LISTED:
-        return {"problem": f"The job has more than {MOST_LISTED:,} pages: 'scrapy aopic top' lists them."}
+    if _known(feed, "pages.known") > _MOST_LISTED:
+        return {"problem": f"The job has more than {_MOST_LISTED:,} pages: 'scrapy aopic top' lists them."}
     return {"pages": questions.top_pages(_TOP)}
 
 
 def _top_domains(feed: Feed, questions: Answerer | None) -> dict[str, Any]:
     if questions is None:
         return {"problem": "They cannot be listed for a job without a folder."}
-    if _known(feed, "hosts.known") > MOST_HOSTS:
-        return {"problem": f"The job has more than {MOST_HOSTS:,} hosts, too many to look at all of them."}
-    return questions.top_domains(_DOMAINS, has_importance=_known(feed, "pages.known") <= MOST_LISTED)
+    if _known(feed, "hosts.known") > _MOST_HOSTS:
+        return {"problem": f"The job has more than {_MOST_HOSTS:,} hosts, too many to look at all of them."}
+    return questions.top_domains(_DOMAINS, has_importance=_known(feed, "pages.known") <= _MOST_LISTED)
 
 
 def _traps(feed: Feed, questions: Answerer | None) -> dict[str, Any]:
-    if questions is None or _known(feed, "hosts.known") > MOST_HOSTS:
+    if questions is None or _known(feed, "hosts.known") > _MOST_HOSTS:
         return {"traps": []}
     return {"traps": questions.traps()}
 
@@ -254,11 +254,11 @@ class _Hosts:
             return HttpAnswer(_json({"problem": "They cannot be listed for a job without a folder."}))
         if kind not in KINDS:
             return HttpAnswer(_json({"problem": f"Hosts are listed by {', '.join(KINDS)}."}))
-        if _known(self._feed, "hosts.known") > MOST_HOSTS:
+        if _known(self._feed, "hosts.known") > _MOST_HOSTS:
             return HttpAnswer(
                 _json(
                     {
-                        "problem": f"The job has more than {MOST_HOSTS:,} hosts: 'scrapy aopic hosts' lists them."
+                        "problem": f"The job has more than {_MOST_HOSTS:,} hosts: 'scrapy aopic hosts' lists them."
                     }
                 )
             )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from scrapy_aopic.core.focus.topic import CutText
 
-ROUNDS = 5
+_ROUNDS = 5
 """Times that each example is learned from: with a few dozen, once is not enough to use what they say."""
 
 _MOST_BYTES = 2_000_000
@@ -101,7 +101,7 @@ def train(
     topic = Topic(cut=cut, cut_url=cut_url)
     chance = random.Random(0)  # noqa: S311 - an order to be repeated, not a secret
     examples = [*_graded(positive, 1.0), *_graded(negative, 0.0)]
-    for _ in range(ROUNDS):
+    for _ in range(_ROUNDS):
         chance.shuffle(examples)
         for text, grade in examples:
             topic.learn_page(text, grade)

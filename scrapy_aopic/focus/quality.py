@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from .folders import ExamplePage
 
-FOLDS = 5
+_FOLDS = 5
 """Parts that examples are cut into to grade each by a classifier that has learned from the others."""
 
 
@@ -66,15 +66,15 @@ def cross_validated(
     positive: Sequence[ExamplePage], negative: Sequence[ExamplePage], cut: CutText = words
 ) -> Quality | None:
     """Quality of topics that have learned from four fifths of the pages, on the rest; ``None`` if there are too few."""
-    if min(len(positive), len(negative)) < FOLDS:
+    if min(len(positive), len(negative)) < _FOLDS:
         return None
     grades: tuple[list[float], list[float]] = ([], [])
-    for fold in range(FOLDS):
+    for fold in range(_FOLDS):
         rest, others = (
-            [page for number, page in enumerate(pages) if number % FOLDS != fold]
+            [page for number, page in enumerate(pages) if number % _FOLDS != fold]
             for pages in (positive, negative)
         )
         topic = train(rest, others, cut)
         for found, pages in zip(grades, (positive, negative), strict=True):
-            found += [topic.grade(page.text) for page in pages[fold::FOLDS]]
+            found += [topic.grade(page.text) for page in pages[fold::_FOLDS]]
     return quality(*grades)

@@ -33,7 +33,7 @@ _AT_ONCE = 500
 """Pages that get a new score in one step, some milliseconds of work."""
 
 
-class Rescoring:
+class _Rescoring:
     """Computes scores for the pages of *crawl*, whose order looks at the whole graph, in a thread, and gives them out bit by bit."""
 
     def __init__(self, crawl: Crawl, clock: Callable[[], float]) -> None:
@@ -128,7 +128,7 @@ class OnlyWorker:
         )
         self.crawl: Shard = shard.shard
         self.shards = {shard.number: shard}
-        self._rescoring = Rescoring(self.crawl, self.clock)
+        self._rescoring = _Rescoring(self.crawl, self.clock)
         if self.crawl.is_resumed:
             self._say_how_it_goes_on(name)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from scrapy.utils.asyncio import CallLaterResult
 
-HOLD = 1.0
+_HOLD = 1.0
 """Seconds for which a busy loop holds pages back for a host that is free by then."""
 
 _SHORTEST, _LONGEST = 0.005, 0.1
@@ -44,7 +44,7 @@ class Leisure:
 
     def hold(self) -> float:
         """Seconds for which pages are held back for a host that is free by then: what a page takes, in a pause."""
-        return self._page() if self._is_found else HOLD
+        return self._page() if self._is_found else _HOLD
 
     def used(self) -> None:
         """A page goes out: the pause is over."""

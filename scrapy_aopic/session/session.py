@@ -103,10 +103,10 @@ logger = logging.getLogger(__name__)
 UNREACHABLE = "aopic_unreachable"
 """Reason of a spider that is closed with nothing left to fetch but pages of dead hosts."""
 
-SET_ASIDE = "aopic_unreadable"
+_SET_ASIDE = "aopic_unreadable"
 """Reason of a spider that has nothing left to fetch, and pages of which the requests could not be made."""
 
-STRANDED = "aopic_stranded"
+_STRANDED = "aopic_stranded"
 """Reason of a spider that is closed with pages that are said to wait, and that nothing in the job leads to."""
 
 _BEAT = 0.25
@@ -354,7 +354,7 @@ class Session:
                 extra=self._extra,
             )
         finally:
-            if reason in (SET_ASIDE, STRANDED):
+            if reason in (_SET_ASIDE, _STRANDED):
                 self._closing.fail()
             self.visits.clear()
             if self._seeding is not None:
@@ -380,7 +380,7 @@ class Session:
                 },
                 extra=self._extra,
             )
-        if reason == STRANDED:
+        if reason == _STRANDED:
             logger.warning(
                 "%(pages)d pages are said to wait, and nothing in the job leads to them: 'scrapy aopic check' says what is "
                 "wrong, and 'scrapy aopic repair' mends it",
@@ -489,9 +489,9 @@ class Session:
         if not self.is_open:
             return
         if self._n_set_aside():
-            raise CloseSpider(SET_ASIDE)
+            raise CloseSpider(_SET_ASIDE)
         if self.job.crawl.stranded:
-            raise CloseSpider(STRANDED)
+            raise CloseSpider(_STRANDED)
         if self.job.crawl.dead[1]:
             raise CloseSpider(UNREACHABLE)
 

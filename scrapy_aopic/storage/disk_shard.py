@@ -45,7 +45,7 @@ class DiskShard:
         try:
             self._store: Store = open_store(folder, kind, memory_mb=memory_mb)
             try:
-                self.number = read_number(self._store)
+                self.number = _read_number(self._store)
             except BaseException:
                 self._store.close()
                 raise
@@ -91,7 +91,7 @@ class DiskShard:
         self._lock.release()
 
 
-def read_number(store: Store) -> int:
+def _read_number(store: Store) -> int:
     """Number of the last commit of the shard in *store*; 0 if there was none.
 
     Raises:

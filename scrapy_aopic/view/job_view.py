@@ -88,7 +88,7 @@ class ShardView:
         if shard not in self._in_letters:
             self._in_letters[shard] = {
                 link.key: link.request
-                for letter in on_their_way(self._siblings, shard)
+                for letter in _on_their_way(self._siblings, shard)
                 for target in (
                     *(each.target for each in letter.payments),
                     *(each.target for each in letter.seeds),
@@ -130,7 +130,7 @@ def _with_address(row: bytes | None, shard: int) -> bytes | None:
     return pack_page(replace(page, canonical=address(page.canonical, shard)))
 
 
-def on_their_way(stores: Sequence[Store], to: int) -> Iterator[Letter]:
+def _on_their_way(stores: Sequence[Store], to: int) -> Iterator[Letter]:
     """Letters to the shard *to* that it has not applied, of those in *stores*, which are of all shards.
 
     Raises:
@@ -182,7 +182,7 @@ class View:
         Raises:
             StorageError: If a store or a letter cannot be read.
         """
-        return on_their_way(self.stores, shard)
+        return _on_their_way(self.stores, shard)
 
 
 def _note_sums(stores: Sequence[Store], saved: Sequence[CrawlTotals | None]) -> None:

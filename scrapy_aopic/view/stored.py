@@ -150,7 +150,7 @@ def snapshot_of(view: View, *, name: str = "", counts: bool = False) -> Snapshot
     sizes = [store.size_bytes() for store in view.stores]
     return replace(
         snapshot_of_sums(
-            sum_of(counters),
+            _sum_of(counters),
             [saved.ledger if saved is not None else Totals() for saved in view.saved],
             [read_harvest(store) for store in view.stores],
         ),
@@ -271,7 +271,7 @@ def _topic(harvests: Sequence[Harvest]) -> TopicFigures | None:
     )
 
 
-def sum_of(counters: Sequence[Counters]) -> Counters:
+def _sum_of(counters: Sequence[Counters]) -> Counters:
     """The *counters* of all shards together."""
     if len(counters) == 1:
         return counters[0]
@@ -348,7 +348,7 @@ def with_surroundings(now: Snapshot, job: Place, history: Sequence[dict[str, str
     Args:
         history: See :func:`read_snapshot`.
     """
-    now = replace(now, control=read_control_figures(job))
+    now = replace(now, control=_read_control_figures(job))
     if job.folder is not None:
         samples = read_dropped(job.folder / DROPPED) or {}
         now = replace(now, dropped={reason: sample.n for reason, sample in samples.items()})
@@ -356,7 +356,7 @@ def with_surroundings(now: Snapshot, job: Place, history: Sequence[dict[str, str
     return replace(now, verdict=verdict(now, now))
 
 
-def read_control_figures(job: Place) -> ControlFigures:
+def _read_control_figures(job: Place) -> ControlFigures:
     """The control settings of *job*; an error instead of sentences if they cannot be read."""
     try:
         return control_figures(read_control(job))

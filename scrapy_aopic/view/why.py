@@ -1,6 +1,6 @@
 """Why a URL, or a host, is crawled or not, in sentences, from the store of a job.
 
-:func:`why_url` says, in this order, and ends with the first of these that holds:
+:func:`_why_url` says, in this order, and ends with the first of these that holds:
 
 ==============  =====================================================================================
 kind            the page
@@ -21,7 +21,7 @@ kind            the page
 Dropped links are known from samples (:mod:`.dropped`), which :func:`with_dropped` searches. Links that a spider does not yield
 are not recorded anywhere.
 
-:func:`why_host` does the same for a host.
+:func:`_why_host` does the same for a host.
 """
 
 from __future__ import annotations
@@ -162,8 +162,8 @@ def why(store: Store, question: str, rules: Rules, *, in_flight: Container[bytes
     """
     question = meant(question)
     if "://" not in question:
-        return _with_options(store, why_host(store, question, rules), rules, _host_name(question))
-    answer = why_url(store, question, rules, in_flight=in_flight)
+        return _with_options(store, _why_host(store, question, rules), rules, _host_name(question))
+    answer = _why_url(store, question, rules, in_flight=in_flight)
     with suppress(ValueError):
         return _with_options(store, answer, rules, rules.key_of(rules.normal(question).url)[0])
     return answer
@@ -207,7 +207,7 @@ def meant(question: str) -> str:
 # -- URLs
 
 
-def why_url(store: Store, url: str, rules: Rules, *, in_flight: Container[bytes] = ()) -> Explanation:
+def _why_url(store: Store, url: str, rules: Rules, *, in_flight: Container[bytes] = ()) -> Explanation:
     """Why *url* is crawled or not; see :func:`why`."""
     said = _Draft(url)
     saved = read_totals(store)
@@ -557,7 +557,7 @@ def _variants(url: str) -> list[str]:
 # -- hosts
 
 
-def why_host(store: Store, name: str, rules: Rules) -> Explanation:
+def _why_host(store: Store, name: str, rules: Rules) -> Explanation:
     """Why the host called *name* is requested or not; see :func:`why`."""
     said = _Draft(name)
     saved = read_totals(store)

@@ -31,7 +31,7 @@ Element: TypeAlias = Any
 Cut: TypeAlias = Callable[[Sequence[str]], list[list[str]]]
 """Cuts several texts into words."""
 
-AROUND = 5
+_AROUND = 5
 """Pieces of text on each side that count as around a link (leaf offsets: Chakrabarti, Punera and Subramanyam, WWW 2002)."""
 
 MOST_LINKS = 2_000
@@ -40,7 +40,7 @@ MOST_LINKS = 2_000
 MOST_TAGS = 40_000
 """Tags of a page that are looked at, a fiftieth of a second: ten times as many as an ordinary page has."""
 
-MOST_CHARACTERS = 2 * PAGE_CHARACTERS
+_MOST_CHARACTERS = 2 * PAGE_CHARACTERS
 """Characters of a page in which links have a context; links after them have only their URL."""
 
 _SIDE = LINK_CHARACTERS // 2
@@ -329,8 +329,8 @@ class _PageText:
         self._headings: dict[tuple[int, int], str] = {}
         self.words: list[str] | None = None
         if cut is not None:
-            if sum(map(len, pieces)) > MOST_CHARACTERS:
-                pieces = list(_first(pieces, MOST_CHARACTERS))
+            if sum(map(len, pieces)) > _MOST_CHARACTERS:
+                pieces = list(_first(pieces, _MOST_CHARACTERS))
             found = cut(pieces)
             self.words = list(chain.from_iterable(found))
             # Where the words of each piece begin, and behind the last one its end.
@@ -365,7 +365,7 @@ class _PageText:
             if number >= n_in_full:
                 said.append((left, left, right, right, 0, 0))
                 continue
-            first, behind = begins[max(begin - AROUND, 0)], begins[min(end + AROUND, last)]
+            first, behind = begins[max(begin - _AROUND, 0)], begins[min(end + _AROUND, last)]
             around = max(first, left - n), left, right, min(behind, right + n)
             said.append((*around, begins[above], begins[below]))
         return PageWords(self.words, said, titles)
@@ -386,8 +386,8 @@ class _PageText:
             anchor = _clean(f"{title} {anchor}")[:LINK_CHARACTERS]
         if has_around:
             pieces, side = self._pieces, self._side
-            before = " ".join([piece[-side:] for piece in pieces[max(begin - AROUND, 0) : begin]])[-side:]
-            behind = " ".join([piece[:side] for piece in pieces[end : end + AROUND]])[:side]
+            before = " ".join([piece[-side:] for piece in pieces[max(begin - _AROUND, 0) : begin]])[-side:]
+            behind = " ".join([piece[:side] for piece in pieces[end : end + _AROUND]])[:side]
             around = _clean(f"{before} {behind}")[: 2 * side]
         said_above = self._headings.get(heading)
         if said_above is None:

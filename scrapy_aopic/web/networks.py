@@ -53,7 +53,7 @@ _INSIDE = tuple(
 _TRANSLATED = (IPv6Network("64:ff9b::/96"), IPv6Network("::/96"), IPv6Network("::ffff:0:0:0/96"))
 """Addresses of IPv4 in the last 32 bits: NAT64 (RFC 6052), IPv4-compatible, and translated (RFC 2765)."""
 
-SERVICE_PORTS = frozenset(
+_SERVICE_PORTS = frozenset(
     (
         # Those that browsers block (https://fetch.spec.whatwg.org/#port-blocking).
         0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103, 104, 109,
@@ -80,7 +80,7 @@ class Allowed(NamedTuple):
     Attributes:
         networks: Addresses.
         names: Hosts, with all below them, whatever they resolve to.
-        ports: Ports of :data:`SERVICE_PORTS`.
+        ports: Ports of :data:`_SERVICE_PORTS`.
     """
 
     networks: tuple[IPv4Network | IPv6Network, ...] = ()
@@ -143,7 +143,7 @@ def _is_public(address: Address) -> bool:
     )
 
 
-def is_local_name(host: str) -> bool:
+def _is_local_name(host: str) -> bool:
     """Whether *host* is a name that means something else to each network: one without a dot, or below ``.internal`` ..."""
     name = host.rstrip(".").lower()
     return "." not in name or name.rpartition(".")[2] in _LOCAL_DOMAINS or name.endswith(_LOCAL_SUFFIX)
@@ -180,7 +180,7 @@ class Networks:
             return 0
         host = _plain(match[1])
         needs = 0 if _is_public_host(host) else ADDRESS
-        if match[2] and int(match[2]) in SERVICE_PORTS:
+        if match[2] and int(match[2]) in _SERVICE_PORTS:
             needs |= PORT
         self.admit(host, needs)
         return needs
@@ -206,7 +206,7 @@ class Networks:
         if self._allowed is None or (match := _AUTHORITY.match(url)) is None:
             return ""
         host, port = match[1], int(match[2] or 80)
-        if port not in SERVICE_PORTS and _is_public_host(host):
+        if port not in _SERVICE_PORTS and _is_public_host(host):
             return ""
         if self.refuses_host(host) or (is_by_others and self._refuses_name(host)):
             return "network"
@@ -219,7 +219,7 @@ class Networks:
     def refuses_port(self, host: str, port: int) -> bool:
         """Whether *port* of *host* is refused."""
         return (
-            port in SERVICE_PORTS
+            port in _SERVICE_PORTS
             and self._allowed is not None
             and port not in self._allowed.ports
             and not self._is_named(host, PORT)
@@ -252,7 +252,7 @@ class Networks:
         return not self._allowed.networks  # with networks of one's own, a local name is what it resolves to
 
     def _refuses_name(self, host: str) -> bool:
-        return literal_address(host) is None and is_local_name(host) and not self._is_named(host, ADDRESS)
+        return literal_address(host) is None and _is_local_name(host) and not self._is_named(host, ADDRESS)
 
     def _is_named(self, host: str, what: int) -> bool:
         """Whether an operator has allowed *what* of *host*, by a seed or by its name."""
@@ -277,4 +277,4 @@ def _plain(host: str) -> str:
 def _is_public_host(host: str) -> bool:
     """Whether *host* is public as far as its text shows."""
     address = literal_address(host)
-    return not is_local_name(host) if address is None else is_public(address)
+    return not _is_local_name(host) if address is None else is_public(address)

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from .strategy import Chance, PageSeen
     from .topic import LinkText, Topic
 
-LEVELS = 3
+_LEVELS = 3
 """Degrees of relevance of a page that are distinguished."""
 
-HOST_WEIGHT = 3
+_HOST_WEIGHT = 3
 """Weight of the host's feature, in words."""
 
 DISCOUNT = 0.8
@@ -43,14 +43,14 @@ class Contextual(Learned):
     """Values links by what became of earlier ones with the same words on pages as relevant, and on the same host."""
 
     discount: ClassVar[float] = DISCOUNT
-    n_levels: ClassVar[int] = LEVELS
-    host_weight: ClassVar[int] = HOST_WEIGHT
+    n_levels: ClassVar[int] = _LEVELS
+    host_weight: ClassVar[int] = _HOST_WEIGHT
 
     def _worth(self, grade: float) -> float:
         return grade * grade if self.has_examples else grade
 
     def _where(self, grade: float, page: bytes) -> Where:
-        return Where(min(int(grade * LEVELS), LEVELS - 1) + 1, crc32(page[:HOST_BYTES]) & _LAST)
+        return Where(min(int(grade * _LEVELS), _LEVELS - 1) + 1, crc32(page[:HOST_BYTES]) & _LAST)
 
 
 MOST_PAGES = 20_000

@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from .strategy import Chance, PageSeen
     from .topic import LinkText, Topic
 
-PAGE_PART = 0.8
+_PAGE_PART = 0.8
 """Part of a link's value that is the grade of its page; the rest is the match of its text (benchmarks/focused.py)."""
 
-DECAY = 0.5
+_DECAY = 0.5
 """Part of what it inherited that an irrelevant page passes on (delta of Shark-Search)."""
 
-INHERITED_PART = 0.5
+_INHERITED_PART = 0.5
 """Part of a link's potential that is inherited (gamma of Shark-Search)."""
 
-ANCHOR_PART = 0.8
+_ANCHOR_PART = 0.8
 """Part of a link's own score that is its text; the rest is the text around it (beta of Shark-Search)."""
 
 
@@ -36,7 +36,7 @@ class FocusedStrategy(Strategy):
 
     def values(self, page: PageSeen, links: Sequence[LinkText]) -> list[float]:
         match = self._topic.match
-        return [PAGE_PART * page.grade + (1.0 - PAGE_PART) * match(link) for link in links]
+        return [_PAGE_PART * page.grade + (1.0 - _PAGE_PART) * match(link) for link in links]
 
 
 class BestFirst(Strategy):
@@ -62,11 +62,11 @@ class SharkSearch(Strategy):
         self._topic = topic
 
     def values(self, page: PageSeen, links: Sequence[LinkText]) -> list[float]:
-        inherited = DECAY * (page.grade if page.is_relevant else page.value)
-        return [INHERITED_PART * inherited + (1.0 - INHERITED_PART) * self._own(link) for link in links]
+        inherited = _DECAY * (page.grade if page.is_relevant else page.value)
+        return [_INHERITED_PART * inherited + (1.0 - _INHERITED_PART) * self._own(link) for link in links]
 
     def _own(self, link: LinkText) -> float:
         match = self._topic.match
         anchor = match(link)
         around = 1.0 if anchor > 0.5 else match(link._replace(anchor=f"{link.around} {link.heading}"))
-        return ANCHOR_PART * anchor + (1.0 - ANCHOR_PART) * around
+        return _ANCHOR_PART * anchor + (1.0 - _ANCHOR_PART) * around

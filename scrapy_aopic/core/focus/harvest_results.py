@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 
-TEXT_UNIT = 100
+_TEXT_UNIT = 100
 """Words beside links at which the text degree is 0 (k, an empirical constant that the paper does not give)."""
 
 
@@ -21,7 +21,7 @@ class Degrees(NamedTuple):
     """The three quantities that distinguish results from lists of links.
 
     Attributes:
-        text: Binary logarithm of the words beside links, in :data:`TEXT_UNIT`.
+        text: Binary logarithm of the words beside links, in :data:`_TEXT_UNIT`.
         link: Binary logarithm of the number of links a word.
         aggregation: How much text stands together. The paper only says that it follows from the number and the size of
             blocks; here it is the binary logarithm of the mean size, in words, of the block that a word is in, and a block
@@ -41,7 +41,7 @@ def degrees(blocks: Sequence[int], n_words: int, n_links: int) -> Degrees:
     plain = sum(blocks)
     size = sum([each * each for each in blocks]) / plain if plain else 0.0
     return Degrees(
-        math.log2(max(plain, 1) / TEXT_UNIT),
+        math.log2(max(plain, 1) / _TEXT_UNIT),
         math.log2(max(n_links, 1) / max(n_words, 1)),
         math.log2(1.0 + size),
     )

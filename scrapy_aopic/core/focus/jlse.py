@@ -49,10 +49,10 @@ LEAST_PAGE = 0.02
 LONGEST_CONTEXT = 80
 """Words around a link that count."""
 
-MOST_CACHED = 20_000
+_MOST_CACHED = 20_000
 """Links whose indirect evidence is kept until the next index: four of five links of a site's pages are on its other ones too."""
 
-MOST_KEPT = 1_000
+_MOST_KEPT = 1_000
 """Links that are kept with the job, of some 300 bytes each."""
 
 MOST_BYTES = 8 << 20
@@ -130,8 +130,8 @@ class Memory:
         return next(iter(index.nearest(query)), None)
 
     def pack(self) -> bytes:
-        """The :data:`MOST_KEPT` best of what it knows."""
-        known = [(*link, worth) for link, worth in self.graph.successes(MOST_KEPT)]
+        """The :data:`_MOST_KEPT` best of what it knows."""
+        known = [(*link, worth) for link, worth in self.graph.successes(_MOST_KEPT)]
         return zlib.compress(pack((self.graph.n_results, known)), 1) if known else b""
 
     def restore(self, data: bytes) -> None:
@@ -147,7 +147,7 @@ class Memory:
             n, known = unpack(opener.decompress(data, MOST_BYTES))
             links = [
                 (LinkText(*[str(text) for text in texts]), float(worth))
-                for *texts, worth in known[:MOST_KEPT]
+                for *texts, worth in known[:_MOST_KEPT]
             ]
             if not all(0.0 < worth <= 1.0 for _, worth in links) or int(n) < 0:
                 raise ValueError("a worth is not from 0 to 1")
@@ -168,7 +168,7 @@ class Memory:
         if value is None:
             best = self._nearest(self._index, self._document(link))
             value = best.score * self._worth[best.number] if best is not None else 0.0
-            if len(self._cache) >= MOST_CACHED:
+            if len(self._cache) >= _MOST_CACHED:
                 self._cache.clear()
             self._cache[link] = value
         return value
@@ -206,7 +206,7 @@ class Jlse(Strategy):
 
     def _evidence(self, link: LinkText) -> float:
         """The evidence for a *link* (equation 3), 0 to 1."""
-        return max(direct_evidence(self._topic, link), self.memory.predict(link))
+        return max(_direct_evidence(self._topic, link), self.memory.predict(link))
 
     def pack(self) -> bytes:
         return self.memory.pack()
@@ -224,10 +224,10 @@ class Ata(Strategy):
 
     def values(self, page: PageSeen, links: Sequence[LinkText]) -> list[float]:
         factor = max(page.grade, LEAST_PAGE)
-        return [math.sqrt(factor * direct_evidence(self._topic, link)) for link in links]
+        return [math.sqrt(factor * _direct_evidence(self._topic, link)) for link in links]
 
 
-def direct_evidence(topic: Topic, link: LinkText) -> float:
+def _direct_evidence(topic: Topic, link: LinkText) -> float:
     """How well the text of a *link* matches the topic, or :data:`NO_EVIDENCE` (algorithm 1 of the paper)."""
     fit = topic.match(link._replace(path=""))
     return fit if fit >= RELEVANT else NO_EVIDENCE

@@ -73,12 +73,12 @@ class FirstGuess(NamedTuple):
         return math.log(part / (1.0 - part))
 
 
-BY_EXAMPLES = FirstGuess(text=0.3, around=0.3, page=0.4, quoted=0.0, least=0.001, inertia=1.0)
+_BY_EXAMPLES = FirstGuess(text=0.3, around=0.3, page=0.4, quoted=0.0, least=0.001, inertia=1.0)
 """For topics by examples. Around most links there is either something of the topic or nothing, so the text around says more
 together with the link's own than alone: from a portal that quotes the first lines of sites, the right ones are entered
 sooner."""
 
-BY_KEYWORDS = FirstGuess(text=0.2, around=0.0, page=0.8, quoted=0.24, least=0.05, inertia=300.0)
+_BY_KEYWORDS = FirstGuess(text=0.2, around=0.0, page=0.8, quoted=0.24, least=0.05, inertia=300.0)
 """Keywords judge a page better than a link: with the weights for examples, a word somewhere around a link on an irrelevant page was
 worth as much as a link on a relevant page, and a crawl of some hundred pages was over before it had learned better.
 
@@ -112,7 +112,7 @@ GROWTH = 1.25
 ANCHOR_WORDS, HEADING_WORDS = 13, 10
 """Words of the link and of the heading above it that count: as many as a lead keeps of them."""
 
-OFTENEST = 200
+_OFTENEST = 200
 """Most examples between two such times."""
 
 _CACHE = 5_000
@@ -215,7 +215,7 @@ class Learned(WithMemos[Said]):
         self._topic = topic
         self._chance = chance
         self.has_examples = topic.has_examples
-        self._guess = BY_EXAMPLES if topic.has_examples else BY_KEYWORDS
+        self._guess = _BY_EXAMPLES if topic.has_examples else _BY_KEYWORDS
         self._said: dict[LinkText, Said] = {}
         words = topic.words
         self._anchors = _Texts(topic, words, "anchor")
@@ -502,4 +502,4 @@ class Learned(WithMemos[Said]):
 
 def _until(n: int) -> int:
     """Examples after the *n*-th until waiting links are valued again."""
-    return min(max(int(n * (GROWTH - 1.0)), FIRST), OFTENEST)
+    return min(max(int(n * (GROWTH - 1.0)), FIRST), _OFTENEST)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 BITS = 16
 """Places of features are numbers below 2**16, which an array of 16 bits holds."""
 
-RATE = 0.1
+_RATE = 0.1
 """Size of the first step of each weight, in log odds."""
 
 _HEAD = struct.Struct("<I")
@@ -41,7 +41,7 @@ class WordWeights:
     def descend(self, places: Iterable[int], slope: float) -> None:
         """Take one step down the *slope* with all *places*; it must not be 0."""
         values, squares, root = self.values, self._squares, math.sqrt
-        square, step = slope * slope, RATE * slope
+        square, step = slope * slope, _RATE * slope
         for place in places:
             before = squares[place]
             if not before:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .strategy import Chance, PageSeen
     from .topic import LinkText, Topic
 
-CONTEXT_PART = 0.5
+_CONTEXT_PART = 0.5
 """Part of a link's relevance that is that of its text and context; the rest is its page's."""
 
 
@@ -33,8 +33,8 @@ class Otie(Strategy):
 
     def values(self, page: PageSeen, links: Sequence[LinkText]) -> list[float]:
         match = self._topic.match
-        rest = (1.0 - CONTEXT_PART) * page.grade
-        return [rest + CONTEXT_PART * match(_with_context(link)) for link in links]
+        rest = (1.0 - _CONTEXT_PART) * page.grade
+        return [rest + _CONTEXT_PART * match(_with_context(link)) for link in links]
 
 
 def _with_context(link: LinkText) -> LinkText:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 DISCOUNT = 0.99
 """Weight of a verdict relative to the next one: some hundred count in all."""
 
-LEAST_CHANCE = 0.02
+_LEAST_CHANCE = 0.02
 """Least probability of each arm."""
 
 MOST_PAGES = 20_000
@@ -80,7 +80,7 @@ class Portfolio(Strategy):
 
     def _draw(self) -> int:
         n = len(self._arms)
-        if self._chance.random() < n * LEAST_CHANCE:
+        if self._chance.random() < n * _LEAST_CHANCE:
             return self._chance.randrange(n)
         draw = self._chance.betavariate
         drawn = [

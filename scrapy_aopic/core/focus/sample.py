@@ -113,7 +113,7 @@ class LabelSample:
                     page.grade,
                     page.counts,
                     page.is_duplicate,
-                    excerpt(page.text if text is None else text()),
+                    _excerpt(page.text if text is None else text()),
                 )
             ),
         )
@@ -166,7 +166,7 @@ def _drawn(n: int, size: int, chance: Chance) -> list[int]:
     return [numbers.pop(chance.randrange(len(numbers))) for _ in range(size)]
 
 
-def excerpt(text: str) -> str:
+def _excerpt(text: str) -> str:
     """The beginning of *text*, with single spaces and without what a terminal would obey."""
     return printable(" ".join(text[: 2 * EXCERPT_CHARACTERS].split()))[:EXCERPT_CHARACTERS]
 

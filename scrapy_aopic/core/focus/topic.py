@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 RELEVANT = 0.5
 """Grade from which on a page counts as relevant: what a classifier finds more likely than not."""
 
-DENSE = 100
+_DENSE = 100
 """Words among which one keyword makes a page half relevant; a shorter page counts as having this many."""
 
 
@@ -157,13 +157,13 @@ class Topic:
         return (self.has_examples and not self._any_word) or not self._any_word.isdisjoint(found)
 
     def _density(self, found: Sequence[str]) -> float:
-        """Grade by keywords: 1/2 if they are one word in :data:`DENSE`."""
+        """Grade by keywords: 1/2 if they are one word in :data:`_DENSE`."""
         if self._any_word.isdisjoint(found):  # as on most pages
             return 0.0
         n = sum(map(self._keywords.__contains__, found)) + sum(
             [_count(phrase, found) for phrase in self._phrases]
         )
-        density = DENSE * n / max(len(found), DENSE)
+        density = _DENSE * n / max(len(found), _DENSE)
         return density / (1.0 + density)
 
 

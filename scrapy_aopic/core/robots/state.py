@@ -2,7 +2,7 @@
 
 1. A text, or the fact that there is none (404 and the like), holds for :attr:`Refetching.expiry` seconds.
 2. If a fetch fails after that (a time-out, 5xx, 429), the old text holds until the next try, but for no longer than
-   :data:`MAX_AGE` in all (RFC 9309, 2.3.1.4). Without an old text nothing is allowed.
+   :data:`_MAX_AGE` in all (RFC 9309, 2.3.1.4). Without an old text nothing is allowed.
 3. The pause between tries doubles, up to the expiry; after :attr:`Refetching.tries` failures it is the expiry.
 4. A text that has not been used yet holds however old it is: the request for which it was fetched had to wait.
 """
@@ -18,7 +18,7 @@ from scrapy_aopic.core.records import NO_RECORD, pack, unpack
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-MAX_AGE = 30 * 86_400
+_MAX_AGE = 30 * 86_400
 """Seconds for which old rules are obeyed while robots.txt is unreachable. The RFC suggests 24 hours unless it stays
 unreachable; after 30 days Google, too, takes it that nothing is known."""
 
@@ -106,7 +106,7 @@ class RobotsTxt:
             return False
         age = now - self.fetched_at
         is_new = self.is_unused or 0 <= age <= expiry
-        return is_new or (self.failures > 0 and now < self.retry_at and age <= MAX_AGE)
+        return is_new or (self.failures > 0 and now < self.retry_at and age <= _MAX_AGE)
 
     def is_due(self, now: float, expiry: float) -> bool:
         """Whether it is time to fetch it again."""

@@ -36,7 +36,7 @@ VERSION = 1
 MAX_REQUEST = 16 << 20
 """Most bytes of a request to a page of another shard, so that every letter can be read."""
 
-MAX_LETTER = 4 * MAX_REQUEST
+_MAX_LETTER = 4 * MAX_REQUEST
 """Most bytes of an unpacked letter: a bound on the memory that bytes from outside can take."""
 
 MAX_WORTH = 1e12
@@ -239,9 +239,9 @@ def _inflate(data: bytes) -> bytes:
         ValueError: If it is cut short, too long, or followed by anything.
     """
     inflater = zlib.decompressobj()
-    whole = inflater.decompress(data, MAX_LETTER)
+    whole = inflater.decompress(data, _MAX_LETTER)
     if not inflater.eof or inflater.unused_data:
-        raise ValueError(f"it is cut short, or longer than {MAX_LETTER} bytes")
+        raise ValueError(f"it is cut short, or longer than {_MAX_LETTER} bytes")
     return whole
 
 

@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-HARVEST = "aopic_harvest"
+_HARVEST = "aopic_harvest"
 """Reason of a spider that is closed because too few of the last pages were relevant."""
 
 _RARELY = 10
@@ -560,7 +560,7 @@ class Focus:
                 "closes. Set it lower to go on",
                 {"lately": 100 * lately, "n": LATELY, "least": 100 * self._min_harvest},
             )
-            self._closing.close(HARVEST)
+            self._closing.close(_HARVEST)
 
 
 def _make(scorer: Given, topic: Topic) -> Strategy:

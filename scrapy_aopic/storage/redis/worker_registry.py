@@ -170,7 +170,7 @@ class ShardStores(Protocol):
         """
 
 
-class StoresOnServer:
+class _StoresOnServer:
     """The stores of *shards* shards are at *address*, too."""
 
     about: Mapping[str, Any] = {}
@@ -230,7 +230,7 @@ class WorkerRegistry:
         self._address = address
         self._keys = Keys(address)
         self._lock_timeout = address.lock_timeout
-        self._stores = stores or StoresOnServer(address, shards)
+        self._stores = stores or _StoresOnServer(address, shards)
         self._sharding: bytes | None = None
         self._dead: list[bytes] = []
         self._reported = -inf
