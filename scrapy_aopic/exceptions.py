@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 class AopicError(Exception):
@@ -126,6 +126,16 @@ def storage_errors(failure: str) -> Iterator[None]:
         raise
     except OSError as error:
         raise StorageError(f"{failure}: {plainly(error)}.") from error
+
+
+@contextmanager
+def closed_on_error(close: Callable[[], object]) -> Iterator[None]:
+    """Call *close*, of what was opened before, if the block raises, whatever it raises."""
+    try:
+        yield
+    except BaseException:
+        close()
+        raise
 
 
 def _unknown(error: OSError) -> str:

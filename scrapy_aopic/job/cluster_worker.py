@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.ledger import NOWHERE, Sums
 from scrapy_aopic.core.shard import ShardId
-from scrapy_aopic.exceptions import GoneError, LostError, StorageError, UnreachableError
+from scrapy_aopic.exceptions import GoneError, LostError, StorageError, UnreachableError, closed_on_error
 from scrapy_aopic.place.shard_places import OnServer
 from scrapy_aopic.storage.redis.server_lock import InUseError
 
@@ -403,22 +403,16 @@ class ClusterWorker:
             )
         except (InUseError, LostError):
             return None
-        try:
+        with closed_on_error(held.close):
             if number == 0 and self._server_seeds is not None:
                 self._server_seeds.begin_anew()
-        except BaseException:
-            held.close()
-            raise
         return held
 
     def _advance_clock(self, store: ShardStore) -> None:
         """The clock is no earlier than at the last commit of *store*, which is closed if it cannot be read."""
-        try:
+        with closed_on_error(store.close):
             if mark := read_mark(store):
                 self.clock.advance(mark[0])
-        except BaseException:
-            store.close()
-            raise
 
     def _phase(self, number: int) -> float:
         """Part of the interval by which the commits of a shard are shifted.

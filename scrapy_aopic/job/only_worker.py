@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.shards.cut import WHOLE
+from scrapy_aopic.exceptions import closed_on_error
 from scrapy_aopic.storage import Locked
 
 from .clock import JobClock, read_mark
@@ -109,12 +110,9 @@ class OnlyWorker:
     ) -> None:
         self._check = check
         self._can_be_lost = isinstance(store, Locked)
-        try:
+        with closed_on_error(store.close):
             self.clock = _clock_of(store, name)
             check()
-        except BaseException:
-            store.close()
-            raise
         self._joint = JointCommits(executor.submit, self._write, side_files)
         self._shard = shard = OpenShard(
             store,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.shard import Shard
-from scrapy_aopic.exceptions import LostError
+from scrapy_aopic.exceptions import LostError, closed_on_error
 from scrapy_aopic.seeds.offsets import read_offsets
 from scrapy_aopic.storage import is_safe
 
@@ -70,7 +70,7 @@ class OpenShard:
         self.is_leaving = False
         self.store = store
         self._owner = owner
-        try:
+        with closed_on_error(store.close):
             self.watched = WatchedStore(store)
             self.shard = Shard(self.watched, policy, clock(), shard_id)
             self.offsets = read_offsets(store)
@@ -89,9 +89,6 @@ class OpenShard:
             self.commits.commit()
             if self.commits.failure is not None:
                 raise self.commits.failure
-        except BaseException:
-            store.close()
-            raise
         self.commits.joint = joint
 
     @property

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.shard import ShardId
 from scrapy_aopic.core.shards.rebuilt_mail import LostShard, start_lost_shard
-from scrapy_aopic.exceptions import LostError, StorageError
+from scrapy_aopic.exceptions import LostError, StorageError, closed_on_error
 from scrapy_aopic.place.paths import Home, read_home, shard_folder, shards_on_disk, store_folder, write_home
 from scrapy_aopic.storage import exists
 from scrapy_aopic.storage.disk_shard import DiskShard, number_of
@@ -80,15 +80,12 @@ class OnDisk:
         home = open_home(folder, address, sharding.shards)
         where = address.of_home(home.name)
         self._lock = ServerLock(where, Keys(where), task="crawl")
-        try:
+        with closed_on_error(self._lock.close):
             self._homes, own = self._claim(home.name)
             self.own: Sequence[int] | None = own
             self._memory_mb = max(memory_mb // len(own), _LEAST_MB)
             places = InHomes(address, sharding.shards, self._lock, home.name)
             self.registry = WorkerRegistry(address, sharding.shards, places)
-        except BaseException:
-            self._lock.close()
-            raise
 
     def _claim(self, name: str) -> tuple[Homes, Sequence[int]]:
         """Where all shards are, and which of them are in the folder."""
@@ -139,7 +136,7 @@ class OnDisk:
                 f"{job} back, or, if it is lost, let it begin anew with 'scrapy aopic move --lost'. Nothing was changed."
             )
         store = DiskShard(store_folder(job), self._kind, memory_mb=self._memory_mb)
-        try:
+        with closed_on_error(store.close):
             if is_lost and store.number == 0:
                 self._begin_anew(number, store, seen, clock(), cluster.workers if cluster is not None else ())
             elif store.number < seen:
@@ -148,9 +145,6 @@ class OnDisk:
                     "older copy. Put the last one back, or, if that is lost, remove this one and let the shard begin anew "
                     "with 'scrapy aopic move --lost'. Nothing was changed."
                 )
-        except BaseException:
-            store.close()
-            raise
         return store
 
     def _begin_anew(

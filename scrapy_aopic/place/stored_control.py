@@ -16,7 +16,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.operator_control import Control, unpack_control
-from scrapy_aopic.exceptions import SettingError, StorageError
+from scrapy_aopic.exceptions import SettingError, StorageError, closed_on_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,12 +106,9 @@ class ControlWatch:
     def __init__(self, place: Place) -> None:
         self._place = place
         self._kept = place.open_control()
-        try:
+        with closed_on_error(self._kept.close):
             self._data = self._kept.read()
             self.control = _unpack(self._data, self._kept, place)
-        except BaseException:
-            self._kept.close()
-            raise
         self.problem: StorageError | None = None
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._keep_looking, name="aopic-control", daemon=True)

@@ -9,7 +9,7 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from scrapy_aopic.exceptions import StorageError, storage_errors
+from scrapy_aopic.exceptions import StorageError, closed_on_error, storage_errors
 from scrapy_aopic.place.seed_files import ServerLists, lists
 
 if TYPE_CHECKING:
@@ -40,11 +40,8 @@ class ServerSeeds:
         self._brought: set[str] = set()
         self._heard = False
         self._ended = threading.Event()
-        try:
+        with closed_on_error(self._server.close):
             self._look()
-        except BaseException:
-            self._server.close()
-            raise
         threading.Thread(target=self._keep_looking, name="aopic-seeds", daemon=True).start()
 
     def _keep_looking(self) -> None:

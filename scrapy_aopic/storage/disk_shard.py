@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.layout import COMMIT_KEY, Family
 from scrapy_aopic.core.records import NO_RECORD, pack, unpack
-from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.exceptions import StorageError, closed_on_error
 
 from .lock import lock_job
 from .opening import open_store
@@ -42,16 +42,10 @@ class DiskShard:
     def __init__(self, folder: Path, kind: str = "auto", *, memory_mb: int) -> None:
         self._token = secrets.token_hex(4)
         self._lock = lock_job(folder, "crawl")
-        try:
+        with closed_on_error(self._lock.release):
             self._store: Store = open_store(folder, kind, memory_mb=memory_mb)
-            try:
+            with closed_on_error(self._store.close):
                 self.number = _read_number(self._store)
-            except BaseException:
-                self._store.close()
-                raise
-        except BaseException:
-            self._lock.release()
-            raise
 
     @property
     def head(self) -> bytes:

@@ -16,7 +16,7 @@ from itertools import count
 from typing import IO, TYPE_CHECKING
 
 from scrapy_aopic.core.layout import FORMAT, READABLE
-from scrapy_aopic.exceptions import StorageError, plainly
+from scrapy_aopic.exceptions import StorageError, closed_on_error, plainly
 
 from .lock import lock_file, sync_folder
 from .named_files import is_special, open_given, read_given
@@ -179,14 +179,11 @@ def _open_beside(path: Path) -> tuple[IO[bytes], Path]:
     for n in count(1):
         temporary = path.parent / f"{path.name}.new{n if n > 1 else ''}"
         file = open(temporary, "wb", opener=_keeping)  # noqa: SIM115
-        try:
-            with suppress(FileNotFoundError):  # somebody else has just put it in its place
-                if lock_file(file.fileno()) and os.path.samestat(temporary.stat(), os.fstat(file.fileno())):
-                    file.truncate(0)
-                    return file, temporary
-        except BaseException:
-            file.close()
-            raise
+        # It is not there if somebody else has just put it in its place.
+        with closed_on_error(file.close), suppress(FileNotFoundError):
+            if lock_file(file.fileno()) and os.path.samestat(temporary.stat(), os.fstat(file.fileno())):
+                file.truncate(0)
+                return file, temporary
         file.close()
     raise AssertionError
 

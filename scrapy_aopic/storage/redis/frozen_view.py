@@ -16,7 +16,7 @@ from contextlib import suppress
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
-from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.exceptions import StorageError, closed_on_error
 
 from .connect import connect
 from .keys import Keys, leaf_name
@@ -56,7 +56,7 @@ class RedisView:
         self._ended = threading.Event()
         self._leaves: dict[Family, Leaves] = {}
         self._connection = connect(address)
-        try:
+        with closed_on_error(self._connection.close):
             head, cut = self._connection.ask((b"GET", keys.head), (b"EXISTS", keys.of_job(b"cut")))
             if keys.read_head(head) is None:
                 if cut and address.shard < 0:
@@ -67,9 +67,6 @@ class RedisView:
                 raise StorageError(f"There is no store in {address}; start a crawl with it first.")
             if begins:
                 _begin([self])
-        except BaseException:
-            self._connection.close()
-            raise
 
     @classmethod
     def of_shards(cls, address: Address, shards: int) -> list[RedisView]:

@@ -23,7 +23,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.layout import FORMAT
-from scrapy_aopic.exceptions import GoneError, LostError, StorageError
+from scrapy_aopic.exceptions import GoneError, LostError, StorageError, closed_on_error
 from scrapy_aopic.storage.address import MAX_SHARDS
 
 from .connect import connect
@@ -97,14 +97,11 @@ class ServerLock:
         self._why_lost = ""
         self._ended = threading.Event()
         self._connection = connect(address)
-        try:
+        with closed_on_error(self._connection.close):
             self.run = self._connection.pin() if is_pinned else b""
             self._wait(waits=waits)
             self.head, self.is_new = self._fence()
             self._number = self.head.number
-        except BaseException:
-            self._connection.close()
-            raise
         self._thread = threading.Thread(target=self._keep, name="aopic-lock", daemon=True)
         self._thread.start()
 
