@@ -5,29 +5,29 @@
     seeding ----+                                   +---> engine, downloader, callback
     callback ---+--> intake --> crawl --> dispatch --+         |
     retries ----+     (job)                ^                   v
-                                           +---- outcome <-- visit <-- links, responses, pacer
+                                           +---- settle <--- visit <-- links, responses, pacer
 
-============  =========================================================================================
-room          what happens there
-============  =========================================================================================
-`intake`      requests come in: links, retries and redirects, and what the spider requests by itself
-`seeding`     seeds come in that wait beside the job
-`dispatch`    requests go out, and end
-`leisure`     whether the event loop has time to spare
-`visit`       what is known of a page in work
-`bodies`      which pages are in memory
-`footprint`   what the process takes of the machine's memory
-`responses`   what responses show of a page in work
-`reloads`     pages that lead to themselves
-`outcome`     how a visit ended
-`pacer`       what the downloader's middlewares need
-`focus`       how relevant pages are, and what their links are worth for a topic
-`queued`      requests as bytes
-`stats`       what is counted, and logged once
-`steering`    what an operator asks of the crawl while it runs
-`convergence` when the estimates are good enough
-`errors`      what goes wrong
-============  =========================================================================================
+=============== =========================================================================================
+file            what happens there
+=============== =========================================================================================
+`intake`        requests come in: links, retries and redirects, and what the spider requests by itself
+`seeding`       seeds come in that wait beside the job
+`dispatch`      requests go out, and end
+`leisure`       whether the event loop has time to spare
+`visit`         what is known of a page in work, and how its visit ended
+`bodies`        which pages are in memory
+`footprint`     what the process takes of the machine's memory
+`responses`     what responses show of a page in work
+`page_robots`   what pages ask of robots
+`reloads`       pages that lead to themselves
+`pacer`         what the downloader's middlewares need
+`topic`         how relevant pages are, and what their links are worth for a topic
+`queued`        requests as bytes
+`stats`         what is counted, and logged once
+`steering`      what an operator asks of the crawl while it runs
+`convergence`   when the estimates are good enough
+`error_handler` what goes wrong
+=============== =========================================================================================
 
 Rule 1: a session is an open job. It is made when the job is opened, and not there if that could not be done.
 
