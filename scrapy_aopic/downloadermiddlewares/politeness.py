@@ -42,8 +42,8 @@ from scrapy_aopic.request_errors import (
 )
 from scrapy_aopic.session.lateness import Lateness
 from scrapy_aopic.session.links.admission import is_of_seed, networks_of
+from scrapy_aopic.session.outage_detector import OutageDetector
 from scrapy_aopic.session.pacer import MemoryPacer, Pacer
-from scrapy_aopic.session.reachable import Reach
 from scrapy_aopic.session.stats import FirstOnly
 from scrapy_aopic.settings import read, read_politeness
 from scrapy_aopic.web.http_dates import read_retry_after
@@ -124,7 +124,7 @@ class PolitenessMiddleware:
         self._rules = rules
         self._lateness = Lateness(crawler)
         self.addresses = Addresses()
-        self._reach = Reach(crawler)
+        self._outages = OutageDetector(crawler)
         self._networks = networks_of(crawler)
         self._first = FirstOnly(logger, crawler)
 
@@ -162,7 +162,7 @@ class PolitenessMiddleware:
             self._note_silence(request, "the proxy does not know who asks")
             self.pacer.failed(request, None, is_proxy=True)
             return
-        self._reach.answered()
+        self._outages.answered()
         if self._read(request, response)[0] == Outcome.DOWN:
             self.pacer.failed(request, None)
 
@@ -239,7 +239,7 @@ class PolitenessMiddleware:
         return self._allowed if codes is None else codes
 
     def _note_silence(self, request: Request, why: str) -> None:
-        self._reach.failed(slot_key(request), request, why, self.pacer.n_hosts())
+        self._outages.failed(slot_key(request), request, why, self.pacer.n_hosts())
 
     def serve(self, pacer: Pacer | None) -> None:
         """Have *pacer* remember the pace of hosts from now on; ``None`` for the middleware itself."""
@@ -284,7 +284,7 @@ class PolitenessMiddleware:
             outcome = _outcome_of(transfer.request, transfer.error) if is_down else Outcome.OTHER
             if outcome == Outcome.SILENT and self.pacer.is_to_blame(transfer.request):
                 outcome = Outcome.OTHER
-            elif is_down and outcome == Outcome.OTHER and self._reach.tries >= _PROXY_TRIES:
+            elif is_down and outcome == Outcome.OTHER and self._outages.tries >= _PROXY_TRIES:
                 outcome = Outcome.SILENT  # a crawl that gets nothing at all must not go on for ever
         else:
             outcome, retry_after = self._read(transfer.request, transfer.response, transfer.ago)

@@ -18,10 +18,10 @@ It stands between Scrapy's classes (the scheduler, the middlewares) and the job.
 * :mod:`.topic`: grades pages, values links
 * :mod:`.pacer`: how long each host is left alone
 * :mod:`.reloads`: pages that lead to themselves
-* :mod:`.reachable`: whether any host can be reached
-* :mod:`.patience`: how long a crawl waits with nothing else to do
+* :mod:`.outage_detector`: whether any host can be reached
+* :mod:`.wait_limit`: how long a crawl waits with nothing else to do
 * :mod:`.lateness`: how late the event loop is
-* :mod:`.leisure`: whether the event loop has time to spare
+* :mod:`.idle_time`: whether the event loop has time to spare
 * :mod:`.time_slices`: long work in short slices of time
 * :mod:`.bodies`: which bodies and pages are in memory
 * :mod:`.footprint`: the memory of the process

@@ -17,7 +17,7 @@ from scrapy_aopic.web.request_codec import UnreadableError
 from scrapy_aopic.web.request_rows import url_of
 
 from .error_handler import guarded
-from .leisure import Leisure
+from .idle_time import IdleTime
 from .stats import FirstOnly
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Dispatch:
         self._failures = failures
         self._first = FirstOnly(logger, crawler)
         self._is_closed = False
-        self._leisure = Leisure(engine.wake)
+        self._idle_time = IdleTime(engine.wake)
         self._in_work = InWork(crawler, self._transferred, self._finished)
 
     def next(self) -> Request | None:
@@ -104,18 +104,18 @@ class Dispatch:
         crawl, clock = self._job.crawl, self._job.clock
         while True:
             now = clock()
-            lease = crawl.lease(now, self._leisure.hold())
+            lease = crawl.lease(now, self._idle_time.hold())
             if isinstance(lease, Unlocated):
                 self._look_up(lease.name, partial(self._located, lease))
                 continue
             if isinstance(lease, NotBefore):
                 if lease.is_held:
-                    self._leisure.seek()
+                    self._idle_time.seek()
                 self._engine.wake_in(lease.instant - now)
                 return None
             if isinstance(lease, Empty):
                 return None
-            self._leisure.used()
+            self._idle_time.used()
             try:
                 request = self._requests.request(lease.request)
             except UnreadableError as error:
@@ -167,7 +167,7 @@ class Dispatch:
     def close(self) -> None:
         """End all visits, as far as the store can be read."""
         self._is_closed = True
-        self._leisure.close()
+        self._idle_time.close()
         for visit in self._visits:
             if not self._job.is_broken:
                 self.end(visit, self._job.clock())

@@ -13,7 +13,7 @@ file            what happens there
 `intake`        requests come in: links, retries and redirects, and what the spider requests by itself
 `seeding`       seeds come in that wait beside the job
 `dispatch`      requests go out, and end
-`leisure`       whether the event loop has time to spare
+`idle_time`     whether the event loop has time to spare
 `visit`         what is known of a page in work, and how its visit ended
 `bodies`        which pages are in memory
 `footprint`     what the process takes of the machine's memory
@@ -75,7 +75,6 @@ from .links.link_targets import LinkTargets
 from .pacer import JobPacer
 from .page_languages import PageLanguages
 from .page_robots import PageRobots
-from .patience import WAITING, Patience
 from .queued import QueuedRequests
 from .reloads import Reloads
 from .responses import Responses
@@ -84,6 +83,7 @@ from .stats import Stats
 from .steering import Steering
 from .topic.grading import Focus
 from .visit import Visits
+from .wait_limit import WAITING, WaitLimit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -292,7 +292,7 @@ class Session:
             history=opened.history,
             dropped=opened.dropped,
         )
-        self._patience = Patience(crawler, opened.max_wait, persists=opened.persists)
+        self._wait_limit = WaitLimit(crawler, opened.max_wait, persists=opened.persists)
         self._convergence = Convergence(crawler, opened.min_convergence)
         self.steering = Steering(spider, job, self.visits, opened.control)
         self.pacer = JobPacer(
@@ -476,7 +476,7 @@ class Session:
 
     @guarded(False)
     def _is_impatient(self) -> bool:
-        return not self.steering.control.paused_since and self._patience.ends(
+        return not self.steering.control.paused_since and self._wait_limit.ends(
             self.job.crawl, self.job.clock()
         )
 

@@ -24,7 +24,7 @@ _TRIES = 2
 """Requests that must have failed if the crawl knows fewer hosts than that."""
 
 
-class Reach:
+class OutageDetector:
     """Counts the hosts that have not responded since the last response, and warns when they are too many for chance.
 
     Args:

@@ -19,7 +19,7 @@ from scrapy.utils.test import get_crawler
 from support.small_web import Web, ask_view, crawl
 
 from scrapy_aopic.commands import AopicCommand
-from scrapy_aopic.session.reachable import Reach
+from scrapy_aopic.session.outage_detector import OutageDetector
 from scrapy_aopic.view.stored import count
 
 Serve = Callable[[dict[str, Any]], Web]
@@ -40,17 +40,19 @@ def nobody() -> Iterator[str]:
 
 def said(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [
-        record.getMessage() for record in caplog.records if record.name == "scrapy_aopic.session.reachable"
+        record.getMessage()
+        for record in caplog.records
+        if record.name == "scrapy_aopic.session.outage_detector"
     ]
 
 
-def ask_in_vain(reach: Reach, hosts: range, n_hosts: int = 1000) -> None:
+def ask_in_vain(reach: OutageDetector, hosts: range, n_hosts: int = 1000) -> None:
     for n in hosts:
         reach.failed(f"h{n}.test", Request(f"http://h{n}.test/"), "DNSLookupError: no such name", n_hosts)
 
 
 def test_ten_silent_hosts_at_first_are_told_once(crawler: Crawler, caplog: pytest.LogCaptureFixture) -> None:
-    reach = Reach(crawler)
+    reach = OutageDetector(crawler)
     ask_in_vain(reach, range(9))
     assert said(caplog) == []
     ask_in_vain(reach, range(9, 100))
@@ -62,7 +64,7 @@ def test_ten_silent_hosts_at_first_are_told_once(crawler: Crawler, caplog: pytes
 
 
 def test_the_same_host_again_is_no_further_host(crawler: Crawler, caplog: pytest.LogCaptureFixture) -> None:
-    reach = Reach(crawler)
+    reach = OutageDetector(crawler)
     for _ in range(20):
         ask_in_vain(reach, range(3))
     assert said(caplog) == []
@@ -71,7 +73,7 @@ def test_the_same_host_again_is_no_further_host(crawler: Crawler, caplog: pytest
 def test_of_a_crawl_of_few_hosts_all_must_be_silent(
     crawler: Crawler, caplog: pytest.LogCaptureFixture
 ) -> None:
-    reach = Reach(crawler)
+    reach = OutageDetector(crawler)
     ask_in_vain(reach, range(1), n_hosts=1)
     assert said(caplog) == []
     ask_in_vain(reach, range(1), n_hosts=1)
@@ -82,7 +84,7 @@ def test_an_answer_ends_it_and_later_it_takes_more(
     crawler: Crawler, caplog: pytest.LogCaptureFixture
 ) -> None:
     now = 0.0
-    reach = Reach(crawler, lambda: now)
+    reach = OutageDetector(crawler, lambda: now)
     with caplog.at_level("INFO"):
         for _ in range(5):
             ask_in_vain(reach, range(9))

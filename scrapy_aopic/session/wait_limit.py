@@ -20,7 +20,7 @@ _WORTH_SAYING = 60.0
 """Seconds of a wait that is worth a line in the log: the longest ordinary gap (``AOPIC_MAX_GAP``)."""
 
 
-class Patience:
+class WaitLimit:
     """Says which host a crawl waits for, and when that takes too long.
 
     Args:

@@ -28,7 +28,7 @@ _BUSY = 0.5
 """Part of a pause in which the thread may work."""
 
 
-class Leisure:
+class IdleTime:
     """Looks for pauses of the event loop, while a request waits for one.
 
     Args:
