@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from scrapy.logformatter import LogFormatter
-
-if TYPE_CHECKING:
-    from scrapy.logformatter import LogFormatterResult
+from scrapy.logformatter import LogFormatter, LogFormatterResult
 
 
 class QuietLogFormatter(LogFormatter):

@@ -11,7 +11,7 @@ from scrapy.utils.project import get_project_settings
 from .commands.common import complete, crawl_settings, job_place
 from .place.file_formats import CHUNK
 from .view.columns import Row, Rows, columns_of
-from .view.job_view import open_view
+from .view.job_view import View, open_view
 from .view.queries import (
     LinkRow,
     PageRow,
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from .place.place import Place
-    from .view.job_view import View
     from .view.snapshot import Snapshot
     from .view.why import Explanation
 

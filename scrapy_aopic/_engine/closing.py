@@ -10,9 +10,9 @@ from weakref import WeakSet
 
 from scrapy import signals
 from scrapy.exceptions import CloseSpider, NotConfigured
-from scrapy.utils.asyncio import call_later
+from scrapy.utils.asyncio import CallLaterResult, call_later
 
-from scrapy_aopic.exceptions import SettingError
+from scrapy_aopic.exceptions import SettingError, StorageError
 from scrapy_aopic.settings import check_names
 from scrapy_aopic.version import DOCS
 
@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from scrapy.crawler import Crawler
-    from scrapy.utils.asyncio import CallLaterResult
 
-    from scrapy_aopic.exceptions import StorageError
 
 logger = logging.getLogger(__name__)
 

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING
 from pydispatch.dispatcher import getAllReceivers, liveReceivers
 from scrapy import signals
 from scrapy.downloadermiddlewares.offsite import OffsiteMiddleware
-from scrapy.utils.asyncio import call_later
+from scrapy.utils.asyncio import CallLaterResult, call_later
 
 from .private import downloader_of, engine_slot_of
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
-    from scrapy.utils.asyncio import CallLaterResult
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ import csv
 import json
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from io import UnsupportedOperation
 from pathlib import Path
@@ -24,20 +24,16 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 from itemadapter import ItemAdapter
 from pydispatch.errors import DispatcherError
-from scrapy import exporters, signals
+from scrapy import Spider, exporters, signals
 from scrapy.extensions.feedexport import FeedExporter, FileFeedStorage, StdoutFeedStorage
 
-from .private import feed_slots_of
+from .private import FeedSlot, feed_slots_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from scrapy import Spider
     from scrapy.crawler import Crawler
 
     from scrapy_aopic.job.side_files import SideFiles
 
-    from .private import FeedSlot
 
 logger = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from .private import downloader_of, engine_of, spider_middlewares_of
+from .private import Middlewares, downloader_of, engine_of, spider_middlewares_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from .private import Middlewares
 
 T = TypeVar("T")
 

@@ -19,27 +19,24 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from scrapy import signals
+from scrapy import Request, signals
 from scrapy.core.downloader import Slot
 
 from scrapy_aopic.core.politeness import Gap
 from scrapy_aopic.web.meta import OWN_SLOT, SLOT, slot_key
 
 from .addresses import guard_resolver
-from .clocks import Clocks
+from .clocks import Clock, Clocks
 from .connections import watch_connections
-from .private import downloader_of
+from .private import Downloader, downloader_of
 from .transfers import SlotTransfers, Transfer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from .clocks import Clock
-    from .private import Downloader
 
 logger = logging.getLogger(__name__)
 

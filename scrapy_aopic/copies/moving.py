@@ -20,9 +20,9 @@ from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.job.worker_disks import open_home
 from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.paths import read_home, shard_folder, store_folder
-from scrapy_aopic.storage import exists, lock_job
+from scrapy_aopic.storage import Address, exists, lock_job
 from scrapy_aopic.storage.disk_shard import number_of
-from scrapy_aopic.storage.disk_workers import assign, machine_path, read_heads, read_homes
+from scrapy_aopic.storage.disk_workers import Homes, assign, machine_path, read_heads, read_homes
 from scrapy_aopic.storage.redis.keys import Keys
 from scrapy_aopic.storage.redis.server_lock import ServerLock
 from scrapy_aopic.storage.redis.sharding import read_sharding
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from scrapy_aopic.storage import Address
-    from scrapy_aopic.storage.disk_workers import Homes
 
 _TASK = "move"
 

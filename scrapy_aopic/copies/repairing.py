@@ -30,7 +30,15 @@ from scrapy_aopic.exceptions import ANY_ERROR, StorageError, storage_errors
 from scrapy_aopic.place.cutting import check_suffixes
 from scrapy_aopic.place.paths import named_as_given, store_folder
 from scrapy_aopic.place.server_place import ServerPlace
-from scrapy_aopic.storage import arrange, finish_store, is_finished, lock_job, make_store, open_for_repair
+from scrapy_aopic.storage import (
+    Address,
+    arrange,
+    finish_store,
+    is_finished,
+    lock_job,
+    make_store,
+    open_for_repair,
+)
 from scrapy_aopic.storage.copying import copy_rows
 from scrapy_aopic.storage.lock import sync_folder
 from scrapy_aopic.storage.opening import open_store_at
@@ -58,7 +66,6 @@ if TYPE_CHECKING:
 
     from scrapy_aopic.core.ports import Family, Store
     from scrapy_aopic.place.place import Place
-    from scrapy_aopic.storage import Address
 
 
 class RepairedStore(NamedTuple):

@@ -25,7 +25,7 @@ from scrapy_aopic.storage.opening import open_store_at
 from scrapy_aopic.storage.redis.connect import connect, exists_at
 from scrapy_aopic.storage.redis.replacing import Move, beside, put_in_place, remove_store
 from scrapy_aopic.storage.redis.server_checks import check_server
-from scrapy_aopic.storage.redis.sharding import begin, read_sharding
+from scrapy_aopic.storage.redis.sharding import Sharding, begin, read_sharding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from scrapy_aopic.core.ports import Store
     from scrapy_aopic.storage import Address
-    from scrapy_aopic.storage.redis.sharding import Sharding
 
 ROWS_AT_ONCE = 2_000
 """Rows in a transaction: some milliseconds of the server, on which others may crawl."""

@@ -39,7 +39,7 @@ Rule 6: nothing is on the disk before the caller has written the batch of ``take
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -47,8 +47,6 @@ from .fetched import Fetched
 from .revisits.rates import Version
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sized
-
     from .counters import Counters
     from .duplicates import Judgement, Text
     from .focus.harvest import Harvest

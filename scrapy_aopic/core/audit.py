@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from .counters import MARKS, OUTCOMES, class_of_outcome, read_counters
-from .crawl_totals import read_totals
+from .crawl_totals import CrawlTotals, read_totals
 from .duplicates import pages_of
 from .frontier.shelves import index_bucket
 from .layout import (
@@ -48,21 +48,15 @@ from .record_checks import (
     wrong_robots,
     wrong_totals,
 )
-from .records import (
-    FAILED,
-    HOST_BYTES,
-    NO_RECORD,
-    PAGE_BYTES,
-    QUEUED,
-    VISITED,
-    HostRecord,
-    unpack_host,
-)
+from .records import FAILED, HOST_BYTES, NO_RECORD, PAGE_BYTES, QUEUED, VISITED, HostRecord, Page, unpack_host
 from .shards.mail import balance_of
 from .walk import (
     CHUNK,
     HostTally,
+    StoredHost,
+    StoredPage,
     Tally,
+    WrongRequest,
     chunks,
     due_page,
     each_host,
@@ -81,10 +75,7 @@ from .walk import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from .crawl_totals import CrawlTotals
     from .order import Order
-    from .records import Page
-    from .walk import StoredHost, StoredPage, WrongRequest
 
 _MAX_SHOWN = 20
 """Violations that are kept as sentences."""

@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from .layout import COUNTERS_KEY, Family
-from .politeness import Outcome
+from .politeness import Outcome, TransferResult
 
 if TYPE_CHECKING:
-    from .politeness import TransferResult
     from .ports import Store
 
 UNREADABLE = "unreadable"

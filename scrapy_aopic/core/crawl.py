@@ -29,18 +29,18 @@ from typing import TYPE_CHECKING
 
 from scrapy_aopic.exceptions import StorageError
 
-from .api import ORDINARY, Counts, Ending, Lease, Settled
+from .api import ORDINARY, Counts, Ending, Findings, Lease, Settled
 from .commits import Commits, Table
 from .counters import Counters, QueueTimes, read_counters
 from .crawl_totals import CrawlTotals, open_totals, read_totals
 from .directories import Directories
 from .domain_links import DomainLinks
 from .domains import Domains
-from .duplicates import Duplicates
+from .duplicates import Duplicates, Judgement, Text
 from .focus.harvest import read_harvest
-from .focus.leads import Leads, unpack_lead
-from .focus.sample import LabelSample
-from .frontier.frontier import Empty, Frontier, NotBefore, Taken, Unlocated
+from .focus.leads import Lead, Leads, unpack_lead
+from .focus.sample import LabelSample, Sampled
+from .frontier.frontier import Empty, Frontier, NotBefore, Standing, Taken, Unlocated
 from .kept_links import KeptLinks, Scores
 from .layout import COUNTERS_KEY, HARVEST_KEY, KEYS_KEY, TOTALS_KEY, URL_KEYS
 from .leases import Leases
@@ -48,9 +48,9 @@ from .ledger import Ledger, Totals
 from .merging import Merging
 from .order import LARGEST_VALUE, order_name
 from .pages import Pages
-from .politeness import Pace, Silence
-from .ports import Family, prefetching
-from .records import HOST_BYTES, QUEUED, host_key, serial_of
+from .politeness import Gap, Pace, Silence, TransferResult
+from .ports import Family, Store, prefetching
+from .records import HOST_BYTES, QUEUED, Link, Page, host_key, serial_of
 from .revisits.due import DuePages
 from .revisits.rates import Rates
 from .revisits.revisits import Revisits
@@ -66,17 +66,9 @@ from .tables import BlobTable
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from .api import Findings
-    from .duplicates import Judgement, Text
-    from .focus.leads import Lead
-    from .focus.sample import Sampled
     from .focus.strategy import Chance
-    from .frontier.frontier import Standing
     from .graph import Ranking
     from .policy import Policy
-    from .politeness import Gap, TransferResult
-    from .ports import Store
-    from .records import Link, Page
     from .revisits.intervals import Recrawl
 
 

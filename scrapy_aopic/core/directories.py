@@ -15,14 +15,13 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from .layout import DIRECTORIES
-from .ports import Family
+from .ports import Family, Store
 from .records import HOST_BYTES
 from .tables import RecordTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from .ports import Store
 
 DIRECTORY_BYTES = 4
 """Bytes of the digest of a directory."""

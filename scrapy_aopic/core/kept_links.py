@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .graph import KnownGraph
-from .order import BatchOrder
-from .ports import Family
+from .graph import KnownGraph, Ranking
+from .order import BatchOrder, Order
+from .ports import Family, Store
 from .records import PAGE_BYTES
 from .shards.cut import ADDRESS_BYTES
 from .tables import BlobTable
@@ -22,10 +22,7 @@ from .tables import BlobTable
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from .graph import Ranking
-    from .order import Order
     from .pages import Pages
-    from .ports import Store
 
 
 _ELSEWHERE = b"\0"

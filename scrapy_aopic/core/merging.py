@@ -20,19 +20,15 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from .api import Ending
-from .duplicates import Claim, Judgement
-from .pages import MAX_HEIGHT
-from .records import FAILED, PAGE_BYTES, VISITED
+from .api import Ending, Lease
+from .duplicates import Claim, Duplicates, Judgement, Text
+from .pages import MAX_HEIGHT, Pages
+from .records import FAILED, PAGE_BYTES, VISITED, Page
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .api import Lease
-    from .duplicates import Duplicates, Text
     from .leases import Leases
-    from .pages import Pages
-    from .records import Page
     from .shards.remote_pages import RemotePages
 
 _UNJUDGED = Judgement()

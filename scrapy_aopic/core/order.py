@@ -28,13 +28,12 @@ import math
 import struct
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from .records import LAST_SERIAL, N_FRONT_QUEUES, VISITED
+from .records import LAST_SERIAL, N_FRONT_QUEUES, VISITED, Page
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .graph import KnownGraph, Ranking
-    from .records import Page
 
 N_CLASSES = 2 * N_FRONT_QUEUES
 """Classes of hosts: half front queues, as the root of a number of pages has half as many binary digits."""

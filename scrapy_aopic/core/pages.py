@@ -23,8 +23,8 @@ from msgspec.structs import replace
 
 from scrapy_aopic.exceptions import StorageError
 
-from .order import LARGEST_VALUE, revalued
-from .ports import Family
+from .order import LARGEST_VALUE, Order, revalued
+from .ports import Family, Store
 from .records import (
     FAILED,
     HOST_BYTES,
@@ -33,6 +33,8 @@ from .records import (
     PAGE_BYTES,
     QUEUED,
     VISITED,
+    Changes,
+    Link,
     Page,
     pack_page,
     queue_row,
@@ -52,9 +54,6 @@ if TYPE_CHECKING:
     from .frontier.frontier import Frontier, Move
     from .leases import Leases
     from .ledger import Ledger
-    from .order import Order
-    from .ports import Store
-    from .records import Changes, Link
     from .revisits.due import DuePages
     from .revisits.wake_times import WakeTimes
     from .revisits.worth import Worth

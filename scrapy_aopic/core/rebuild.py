@@ -82,7 +82,10 @@ from .spending import class_of, is_member
 from .walk import (
     CHUNK,
     HostTally,
+    StoredHost,
+    StoredPage,
     Tally,
+    WrongRequest,
     chunks,
     due_page,
     each_host,
@@ -102,7 +105,6 @@ from .walk import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .walk import StoredHost, StoredPage, WrongRequest
 
 _PAUSE = 60.0
 """Seconds for which a host is left alone that may have got a request just before the damage."""

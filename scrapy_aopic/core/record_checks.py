@@ -44,6 +44,9 @@ from .records import (
     NO_RECORD,
     PAGE_BYTES,
     QUEUED,
+    Changes,
+    HostRecord,
+    Page,
     host_key,
     read_wishes,
     serial_of,
@@ -55,7 +58,6 @@ from .shards.cut import ADDRESS_BYTES
 if TYPE_CHECKING:
     from .counters import Counters
     from .crawl_totals import CrawlTotals
-    from .records import Changes, HostRecord, Page
 
 _ROUNDED = 1.0
 """Seconds, at least, by which a time that was rounded may be later."""

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from scrapy_aopic.exceptions import CallError
 
-from .api import Ending, Settled
+from .api import Ending, Findings, Lease, Settled
 from .duplicates import Claim
 from .layout import WISHES
 from .records import FAILED, HOST_BYTES, PAGE_BYTES, QUEUED, Link, Page, host_key, pack
@@ -26,7 +26,6 @@ from .shards.cut import address, shard_of_address
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from .api import Findings, Lease
     from .domain_links import DomainLinks
     from .frontier.frontier import Frontier
     from .frontier.host_state import HostState

@@ -41,7 +41,7 @@ from scrapy_aopic.exceptions import CallError
 
 from .crawl import Crawl
 from .ledger import Sums
-from .records import HOST_BYTES
+from .records import HOST_BYTES, Link
 from .settling import check_links
 from .shards.cut import WHOLE, ShardId
 from .shards.letters import MAX_WORTH
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 
     from .policy import Policy
     from .ports import Store
-    from .records import Link
 
 __all__ = ["Received", "Shard", "ShardId", "Sums"]
 

@@ -14,12 +14,8 @@ A policy that distinguishes pages by something else needs more classes, and so a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from .records import FAILED
-
-if TYPE_CHECKING:
-    from .records import Page
+from .records import FAILED, Page
 
 N_PAGE_CLASSES = 4
 """Classes of pages: visited or not, times of a chosen domain or not."""

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from scrapy_aopic.exceptions import StorageError
 
 from .caches import ClockCache
-from .ports import prefetching
+from .ports import Family, Store, prefetching
 from .records import NO_RECORD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from .ports import Family, Store
 
 T = TypeVar("T")
 

@@ -12,16 +12,16 @@ Rule 3: a record that is not valid is ``None``, never an error.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, islice
 from struct import error as struct_error
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from .counters import UNREADABLE
 from .layout import CLAIMS, FOREIGN_CLAIMS, Family
 from .ledger import NewPages, Totals
-from .order import ORDERS, order_name
+from .order import ORDERS, Order, order_name
 from .pages import MAX_HEIGHT
 from .records import (
     FAILED,
@@ -40,11 +40,6 @@ from .records import (
 from .revisits.wake_times import wake_row
 from .shards.cut import ADDRESS_BYTES
 from .spending import N_PAGE_CLASSES, class_of, is_member
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from .order import Order
 
 WrongRequest = Callable[[bytes, bytes, "Page"], str]
 """Says what is wrong with a stored request that has a page key and belongs to a page; ``""`` for nothing."""

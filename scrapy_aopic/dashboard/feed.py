@@ -8,20 +8,15 @@ Rule 2: a snapshot is never changed after it was taken, so threads read it witho
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from threading import Condition
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
-from scrapy_aopic.view.history import point_of
+from scrapy_aopic.view.history import Point, point_of
 from scrapy_aopic.view.snapshot import Snapshot
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from scrapy_aopic.view.history import Point
 
 EVERY = 1.0
 """Seconds between snapshots while a client waits for them: as fast as an eye can read."""

@@ -6,13 +6,13 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scrapy import signals
+from scrapy import Spider, signals
 from scrapy.utils.asyncio import create_looping_call
 
 from scrapy_aopic.exceptions import plainly
 from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.server_place import ServerPlace
-from scrapy_aopic.settings import read, read_address
+from scrapy_aopic.settings import Listen, read, read_address
 from scrapy_aopic.view.history import FILE_NAME
 from scrapy_aopic.view.questions import Questions
 from scrapy_aopic.view.snapshot_stats import stats_of
@@ -25,12 +25,10 @@ from .site import Shown
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scrapy import Spider
     from scrapy.crawler import Crawler
 
     from scrapy_aopic.place.place import Place
     from scrapy_aopic.session.session import Session
-    from scrapy_aopic.settings import Listen
     from scrapy_aopic.view.snapshot import Snapshot
 
     from .http_server import Server

@@ -5,18 +5,15 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from scrapy_aopic.settings import read
+from scrapy_aopic.settings import Listen, read
 
 from .guard import Guard, new_token
 from .http_server import Server
-from .site import make_site
+from .site import Shown, make_site
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scrapy_aopic.settings import Listen
-
-    from .site import Shown
 
 BEAT = 0.25
 """Seconds between looks at whether a client waits."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
@@ -17,16 +17,13 @@ import msgspec
 from scrapy_aopic.exceptions import AopicError, plainly
 from scrapy_aopic.view.prometheus import CONTENT_TYPE, exposition
 from scrapy_aopic.view.queries import KINDS
-from scrapy_aopic.view.snapshot import Snapshot, figure
+from scrapy_aopic.view.snapshot import HostRow, Snapshot, figure
 
 from .chart_history import ChartHistory
 from .feed import Feed
 from .http_server import HttpAnswer, Site, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from scrapy_aopic.view.snapshot import HostRow
     from scrapy_aopic.view.traps import Trap
 
 _FILES = {

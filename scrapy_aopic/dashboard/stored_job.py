@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from scrapy_aopic.settings import read_dashboard
+from scrapy_aopic.settings import Listen, read_dashboard
 from scrapy_aopic.view.history import FILE_NAME
 from scrapy_aopic.view.questions import Questions
 from scrapy_aopic.view.snapshot_stats import stats_of
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from scrapy_aopic.place.place import Place
-    from scrapy_aopic.settings import Listen
 
 
 def serve(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy.http import HtmlResponse
 
-from scrapy_aopic.core.focus.topic import Samples, Topic
+from scrapy_aopic.core.focus.topic import CutText, Samples, Topic
 from scrapy_aopic.core.focus.words import LINK_CHARACTERS, url_words, words
 from scrapy_aopic.exceptions import TopicError, plainly
 from scrapy_aopic.storage.named_files import open_given
@@ -17,7 +17,6 @@ from scrapy_aopic.web.context import page_context
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from scrapy_aopic.core.focus.topic import CutText
 
 _ROUNDS = 5
 """Times that each example is learned from: with a few dozen, once is not enough to use what they say."""

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from scrapy_aopic.core.focus.topic import RELEVANT
+from scrapy_aopic.core.focus.topic import RELEVANT, CutText, Topic
 from scrapy_aopic.core.focus.words import words
 
-from .folders import train
+from .folders import ExamplePage, train
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scrapy_aopic.core.focus.topic import CutText, Topic
-
-    from .folders import ExamplePage
 
 _FOLDS = 5
 """Parts that examples are cut into to grade each by a classifier that has learned from the others."""

@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from copy import copy
 from dataclasses import replace
@@ -29,11 +29,11 @@ from typing import TYPE_CHECKING
 from scrapy_aopic.core.ledger import NOWHERE, Sums
 from scrapy_aopic.core.shard import ShardId
 from scrapy_aopic.exceptions import GoneError, LostError, StorageError, UnreachableError, closed_on_error
-from scrapy_aopic.place.shard_places import OnServer
+from scrapy_aopic.place.shard_places import OnServer, ShardPlaces, ShardStore
 from scrapy_aopic.storage.redis.server_lock import InUseError
 
 from .clock import ServerTime, SharedClock, read_mark
-from .cluster_shard import ClusterShard
+from .cluster_shard import ClusterShard, Post
 from .commit_thread import JointCommits
 from .exchange import Exchange
 from .shard_router import ShardRouter
@@ -42,18 +42,15 @@ from .worker import PartOfJob
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from concurrent.futures import Executor, Future
     from pathlib import Path
 
     from scrapy_aopic.core.api import Lease
     from scrapy_aopic.core.policy import Policy
     from scrapy_aopic.core.ports import Store
-    from scrapy_aopic.place.shard_places import ShardPlaces, ShardStore
     from scrapy_aopic.seeds.server_seeds import ServerSeeds
     from scrapy_aopic.storage import Address
     from scrapy_aopic.storage.redis.worker_registry import ClusterState, ShardState
 
-    from .cluster_shard import Post
     from .side_files import SideFiles
 
 logger = logging.getLogger(__name__)

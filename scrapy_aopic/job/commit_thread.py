@@ -20,7 +20,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, TypeAlias
 
 from scrapy_aopic.core.layout import CLOCK_KEY, SEEDS_KEY, Family
-from scrapy_aopic.core.ports import prefetching
+from scrapy_aopic.core.ports import Batch, Store, prefetching
 from scrapy_aopic.core.records import pack
 from scrapy_aopic.exceptions import StorageError, plainly
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from scrapy_aopic.core.api import Committed
-    from scrapy_aopic.core.ports import Batch, Store
     from scrapy_aopic.seeds.offsets import Offsets
 
     from .clock import JobClock

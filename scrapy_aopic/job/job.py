@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.seeds.offsets import Offsets
-from scrapy_aopic.storage import lock_job, note_server, open_store
+from scrapy_aopic.storage import Address, lock_job, note_server, open_store
 from scrapy_aopic.storage.opening import open_store_at
 
 from .cluster_worker import ClusterWorker
@@ -25,7 +25,6 @@ from .side_files import SideFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from concurrent.futures import Future
 
     from scrapy_aopic.core.api import Lease, SessionPort
     from scrapy_aopic.core.policy import Policy
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from scrapy_aopic.exceptions import StorageError
     from scrapy_aopic.place.shard_places import ShardPlaces
     from scrapy_aopic.seeds.server_seeds import ServerSeeds
-    from scrapy_aopic.storage import Address
     from scrapy_aopic.storage.lock import Lock
 
     from .open_shard import OpenShard

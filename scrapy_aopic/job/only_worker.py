@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import logging
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.shards.cut import WHOLE
-from scrapy_aopic.exceptions import closed_on_error
+from scrapy_aopic.exceptions import StorageError, closed_on_error
 from scrapy_aopic.storage import Locked
 
 from .clock import JobClock, read_mark
-from .commit_thread import JointCommits, one_by_one
+from .commit_thread import Batches, JointCommits, one_by_one
 from .open_shard import OpenShard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from concurrent.futures import Executor
 
     from scrapy_aopic.core.api import Lease
     from scrapy_aopic.core.crawl import Crawl
@@ -25,9 +24,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.policy import Policy
     from scrapy_aopic.core.ports import Store
     from scrapy_aopic.core.shard import Shard
-    from scrapy_aopic.exceptions import StorageError
 
-    from .commit_thread import Batches
     from .side_files import SideFiles
 
 _AT_ONCE = 500

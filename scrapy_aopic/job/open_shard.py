@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scrapy_aopic.core.shard import Shard
-from scrapy_aopic.exceptions import LostError, closed_on_error
+from scrapy_aopic.core.shard import Shard, ShardId
+from scrapy_aopic.exceptions import LostError, StorageError, closed_on_error
 from scrapy_aopic.seeds.offsets import read_offsets
-from scrapy_aopic.storage import is_safe
+from scrapy_aopic.storage import Locked, is_safe
 
 from .commit_thread import JointCommits, ShardCommits, WatchedStore, one_by_one
 from .side_files import SideFiles
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.api import Lease
     from scrapy_aopic.core.policy import Policy
     from scrapy_aopic.core.ports import Store
-    from scrapy_aopic.core.shard import ShardId
-    from scrapy_aopic.exceptions import StorageError
-    from scrapy_aopic.storage import Locked
 
     from .clock import JobClock
 

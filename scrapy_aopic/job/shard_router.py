@@ -23,13 +23,13 @@ from functools import partial, wraps
 from math import inf
 from typing import TYPE_CHECKING, Concatenate, NamedTuple, ParamSpec, TypeVar
 
-from scrapy_aopic.core.api import ORDINARY, Counts, Ending, Lease, Settled
+from scrapy_aopic.core.api import ORDINARY, Counts, Ending, Findings, Lease, Settled
 from scrapy_aopic.core.counters import Counters
-from scrapy_aopic.core.duplicates import Judgement
-from scrapy_aopic.core.frontier.frontier import Empty, NotBefore
+from scrapy_aopic.core.duplicates import Judgement, Text
+from scrapy_aopic.core.frontier.frontier import Empty, Frontier, NotBefore, Standing, Unlocated
 from scrapy_aopic.core.ledger import TOTAL, Totals
-from scrapy_aopic.core.politeness import Pace
-from scrapy_aopic.core.records import HOST_BYTES, host_key
+from scrapy_aopic.core.politeness import Gap, Pace, TransferResult
+from scrapy_aopic.core.records import HOST_BYTES, Link, Page, host_key
 from scrapy_aopic.core.shards.cut import Cut, ShardId
 from scrapy_aopic.exceptions import StorageError
 
@@ -38,16 +38,11 @@ from .shared_learning import HarvestOfJob
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from scrapy_aopic.core.api import Findings
-    from scrapy_aopic.core.duplicates import Text
     from scrapy_aopic.core.focus.leads import Lead
     from scrapy_aopic.core.focus.sample import Sampled
     from scrapy_aopic.core.focus.strategy import Chance
-    from scrapy_aopic.core.frontier.frontier import Frontier, Standing, Unlocated
     from scrapy_aopic.core.frontier.host_state import HostState
     from scrapy_aopic.core.policy import Policy
-    from scrapy_aopic.core.politeness import Gap, TransferResult
-    from scrapy_aopic.core.records import Link, Page
     from scrapy_aopic.core.shard import Shard
 
     from .clock import SharedClock

@@ -20,26 +20,30 @@ from scrapy_aopic.core.shard import ShardId
 from scrapy_aopic.core.shards.rebuilt_mail import LostShard, start_lost_shard
 from scrapy_aopic.exceptions import LostError, StorageError, closed_on_error
 from scrapy_aopic.place.paths import Home, read_home, shard_folder, shards_on_disk, store_folder, write_home
-from scrapy_aopic.storage import exists
+from scrapy_aopic.storage import Address, exists
 from scrapy_aopic.storage.disk_shard import DiskShard, number_of
-from scrapy_aopic.storage.disk_workers import InHomes, claim, machine_path, new_name, read_homes, read_traces
+from scrapy_aopic.storage.disk_workers import (
+    Homes,
+    InHomes,
+    claim,
+    machine_path,
+    new_name,
+    read_homes,
+    read_traces,
+)
 from scrapy_aopic.storage.redis.keys import Keys
 from scrapy_aopic.storage.redis.server_lock import InUseError, ServerLock
-from scrapy_aopic.storage.redis.worker_registry import WorkerRegistry
+from scrapy_aopic.storage.redis.worker_registry import ClusterState, WorkerRegistry
 
-from .commit_thread import one_by_one
+from .commit_thread import Batches, one_by_one
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
     from pathlib import Path
 
     from scrapy_aopic.core.policy import Policy
-    from scrapy_aopic.storage import Address
-    from scrapy_aopic.storage.disk_workers import Homes
     from scrapy_aopic.storage.redis.sharding import Sharding
-    from scrapy_aopic.storage.redis.worker_registry import ClusterState
 
-    from .commit_thread import Batches
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -37,8 +37,6 @@ from .url_order import UrlOrder
 from .workers import SharedSimulation, Sharing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from scrapy_aopic.core.policy import Policy
 
 

@@ -12,13 +12,12 @@ import numpy as np
 from scrapy_aopic.exceptions import AopicError, plainly
 from scrapy_aopic.storage.named_files import read_lines
 
-from .comparison import CURVE, MEANS, PARTS, Run
+from .comparison import CURVE, MEANS, PARTS, Run, Setup
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from .comparison import Setup
 
 _DASHES: tuple[Literal["-", "-.", ":"], ...] = ("-", "-.", ":")
 """Styles of lines, each for ten orders: there are ten colours."""

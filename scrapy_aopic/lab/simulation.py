@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.audit import audit
@@ -22,12 +22,7 @@ from scrapy_aopic.core.ports import Store
 from scrapy_aopic.core.records import HOST_BYTES, Link, host_key, page_key
 from scrapy_aopic.storage.memory import MemoryStore
 
-from .books import CashBook, HostBook
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from .books import Account
+from .books import Account, CashBook, HostBook
 
 _COMMIT = 1000
 """Visits between two commits."""

@@ -20,7 +20,7 @@ from scrapy_aopic.storage.address import MAX_SHARDS
 from scrapy_aopic.storage.lock import lock_briefly, sync_folder
 from scrapy_aopic.storage.named_files import read_given
 from scrapy_aopic.storage.redis.sharding import Sharding
-from scrapy_aopic.storage.registry import kind_in
+from scrapy_aopic.storage.registry import Kind, kind_in
 from scrapy_aopic.storage.store_folder import replace_file, replacing
 
 from .paths import STATE_FILE, check_job_folder, read_home, seeds_folder, store_folder
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from scrapy_aopic.core.ports import Store
-    from scrapy_aopic.storage.registry import Kind
 
 CONTROL_FILE = "aopic-control.json"
 """The file with the control settings."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_aopic.exceptions import StorageError, plainly, storage_errors
 from scrapy_aopic.storage import exists
-from scrapy_aopic.storage.lock import sync_names
+from scrapy_aopic.storage.lock import Lock, sync_names
 from scrapy_aopic.storage.named_files import read_given
 from scrapy_aopic.storage.store_folder import replace_file
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from scrapy_aopic.storage.lock import Lock
 
 _HOME = "aopic-home"
 _HOME_FILE = "home.json"

@@ -14,7 +14,7 @@ from scrapy_aopic.storage.redis.connect import connect, exists_at
 from scrapy_aopic.storage.redis.frozen_view import RedisView
 from scrapy_aopic.storage.redis.keys import Keys
 from scrapy_aopic.storage.redis.replacing import put_pieces
-from scrapy_aopic.storage.redis.sharding import read_sharding, read_suffixes
+from scrapy_aopic.storage.redis.sharding import Sharding, read_sharding, read_suffixes
 
 from .paths import seeds_folder
 from .seed_files import ServerLists, lists
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from scrapy_aopic.core.ports import Store
-    from scrapy_aopic.storage.redis.sharding import Sharding
 
 _EARLIER = b"former"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from scrapy_aopic.core.ports import Store
-from scrapy_aopic.storage import note_server
+from scrapy_aopic.core.ports import Batch, Store
+from scrapy_aopic.storage import Address, note_server
 from scrapy_aopic.storage.opening import open_store_at
-from scrapy_aopic.storage.redis.worker_registry import WorkerRegistry
+from scrapy_aopic.storage.redis.worker_registry import ClusterState, WorkerRegistry
 
 from .paths import store_folder
 
@@ -15,10 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from scrapy_aopic.core.ports import Batch
     from scrapy_aopic.exceptions import StorageError
-    from scrapy_aopic.storage import Address
-    from scrapy_aopic.storage.redis.worker_registry import ClusterState
 
 
 class ShardStore(Store, Protocol):

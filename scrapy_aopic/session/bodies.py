@@ -26,8 +26,8 @@ from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import Deferred
 
-from .stats import FirstOnly
-from .visit import Visit
+from .stats import FirstOnly, Stats
+from .visit import Visit, Visits
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from .stats import Stats
-    from .visit import Visits
 
 logger = logging.getLogger(__name__)
 

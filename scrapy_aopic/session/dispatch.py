@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from scrapy_aopic._engine.in_work import InWork
-from scrapy_aopic.core.api import Findings
+from scrapy_aopic.core.api import Findings, Lease
 from scrapy_aopic.core.counters import UNREADABLE, mark_of
 from scrapy_aopic.core.frontier.frontier import Empty, NotBefore, Unlocated
 from scrapy_aopic.core.walk import is_set_aside
 from scrapy_aopic.web.request_codec import UnreadableError
 from scrapy_aopic.web.request_rows import url_of
 
-from .error_handler import guarded
+from .error_handler import ErrorHandler, guarded
 from .idle_time import IdleTime
-from .stats import FirstOnly
+from .stats import FirstOnly, Stats
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,16 +27,13 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
     from scrapy_aopic._engine.engine import Engine
-    from scrapy_aopic.core.api import Lease
     from scrapy_aopic.job.job import Job
     from scrapy_aopic.view.dropped import Dropped
 
     from .bodies import Bodies
-    from .error_handler import ErrorHandler
     from .intake import Intake
     from .latest_failures import LatestFailures
     from .queued import QueuedRequests
-    from .stats import Stats
     from .topic.grading import Focus
     from .visit import Visit, Visits
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 
 from scrapy_aopic.exceptions import ANY_ERROR, ComponentError, GoneError, LostError, StorageError
 
-from .stats import FirstOnly
+from .stats import FirstOnly, Stats
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from scrapy_aopic._engine.closing import Closing
     from scrapy_aopic.job.job import Job
-
-    from .stats import Stats
 
     class _HasErrorHandler(Protocol):
         """Whose methods are guarded."""

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING
 
 from scrapy_aopic._engine.process_memory import give_back, resident, return_large_blocks
 
-from .stats import FirstOnly
+from .stats import FirstOnly, Stats
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
     from .bodies import Bodies
-    from .stats import Stats
 
 logger = logging.getLogger(__name__)
 

@@ -11,12 +11,11 @@ from __future__ import annotations
 from time import monotonic, thread_time
 from typing import TYPE_CHECKING
 
-from scrapy.utils.asyncio import call_later
+from scrapy.utils.asyncio import CallLaterResult, call_later
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scrapy.utils.asyncio import CallLaterResult
 
 _HOLD = 1.0
 """Seconds for which a busy loop holds pages back for a host that is free by then."""

@@ -20,7 +20,7 @@ from scrapy_aopic.web.meta import SEED, SLOT, TAG
 from scrapy_aopic.web.request_codec import decode, forget_transfer
 from scrapy_aopic.web.request_rows import IN_MEMORY
 
-from .error_handler import guarded
+from .error_handler import ErrorHandler, guarded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from scrapy_aopic.job.job import Job
     from scrapy_aopic.web.page_keys import PageKeys
 
-    from .error_handler import ErrorHandler
     from .links.admission import Admission
     from .links.found_link import FoundLink
     from .links.known_pages import KnownPages

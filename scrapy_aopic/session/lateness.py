@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, ClassVar
 from weakref import ReferenceType, WeakKeyDictionary, ref
 
 from scrapy import signals
-from scrapy.utils.asyncio import call_later
+from scrapy.utils.asyncio import CallLaterResult, call_later
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
-    from scrapy.utils.asyncio import CallLaterResult
 
 logger = logging.getLogger(__name__)
 

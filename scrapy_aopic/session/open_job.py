@@ -25,7 +25,7 @@ from scrapy_aopic.seeds.adding import add_seeds
 from scrapy_aopic.seeds.earlier_crawl import read_earlier_crawl
 from scrapy_aopic.seeds.server_seeds import ServerSeeds
 from scrapy_aopic.settings import idle_options, read, read_address, read_policy, store_memory
-from scrapy_aopic.storage import lock_job
+from scrapy_aopic.storage import Address, lock_job
 from scrapy_aopic.storage.redis.sharding import Sharding
 from scrapy_aopic.storage.registry import SERVER
 from scrapy_aopic.view.dropped import FILE_NAME as DROPPED
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from scrapy_aopic.place.place import Place
     from scrapy_aopic.place.shard_places import ShardPlaces
     from scrapy_aopic.settings.parse import TopicGiven
-    from scrapy_aopic.storage import Address
     from scrapy_aopic.storage.lock import Lock
 
 logger = logging.getLogger(__name__)

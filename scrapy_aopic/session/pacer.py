@@ -14,14 +14,14 @@ from collections import OrderedDict
 from math import inf
 from typing import TYPE_CHECKING
 
-from scrapy_aopic.core.politeness import Gap, Pace
+from scrapy_aopic.core.politeness import Gap, Pace, Politeness, TransferResult
 from scrapy_aopic.core.records import host_key
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.request_errors import reason_of
 from scrapy_aopic.web.meta import DOWN, request_origin, slot_key
 from scrapy_aopic.web.request_rows import waits_for
 
-from .error_handler import guarded
+from .error_handler import ErrorHandler, guarded
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -29,11 +29,9 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.http import Response
 
-    from scrapy_aopic.core.politeness import Politeness, TransferResult
     from scrapy_aopic.job.job import Job
 
     from .bodies import Bodies
-    from .error_handler import ErrorHandler
     from .reloads import Reloads
     from .stats import Stats
     from .visit import Visits

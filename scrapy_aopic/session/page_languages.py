@@ -14,7 +14,7 @@ from scrapy_aopic.settings import read
 from scrapy_aopic.web.languages import declared_language
 from scrapy_aopic.web.meta import OTHER_LANGUAGE, PURPOSE, SITEMAP
 
-from .stats import FirstOnly
+from .stats import FirstOnly, Stats
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from scrapy_aopic.web.scope import Scope
 
     from .links.found_link import FoundLink
-    from .stats import Stats
     from .visit import Visit
 
 logger = logging.getLogger(__name__)

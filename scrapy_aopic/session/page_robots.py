@@ -28,7 +28,7 @@ from scrapy_aopic.web.link_extraction import rels_of
 from scrapy_aopic.web.meta import CONTENT_USAGE, ROBOTS_MARKS, SITEMAP, STATED_USAGE
 from scrapy_aopic.web.robots_marks import Rules, joined, metas_of, read_marks, robot_name
 
-from .stats import FirstOnly
+from .stats import FirstOnly, Stats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from scrapy_aopic.view.dropped import Dropped
 
     from .links.found_link import FoundLink
-    from .stats import Stats
     from .visit import Visit
 
 logger = logging.getLogger(__name__)

@@ -25,7 +25,7 @@ from scrapy_aopic.web.request_codec import (
 )
 from scrapy_aopic.web.request_rows import IN_MEMORY, is_packed, is_patient, stand_in, waits_for
 
-from .stats import FirstOnly
+from .stats import FirstOnly, Stats
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from scrapy_aopic.core.api import PageCalls
 
-    from .stats import Stats
     from .visit import Visit
 
 logger = logging.getLogger(__name__)

@@ -7,11 +7,11 @@ from hashlib import blake2b
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from scrapy import signals
+from scrapy import Request, signals
 from scrapy.exceptions import StopDownload
 
 from scrapy_aopic.core.revisits import Version
-from scrapy_aopic.request_errors import AttributesError, CodingsError
+from scrapy_aopic.request_errors import AttributesError, CodingsError, RefusedError
 from scrapy_aopic.web.content_types import content_type
 from scrapy_aopic.web.http_dates import changed_at
 from scrapy_aopic.web.meta import PURPOSE, RELOADED, SITEMAP
@@ -24,27 +24,23 @@ from scrapy_aopic.web.parse_limits import (
 )
 from scrapy_aopic.web.request_rows import url_of
 
-from .error_handler import guarded
-from .stats import FirstOnly
+from .error_handler import ErrorHandler, guarded
+from .stats import FirstOnly, Stats
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.http import Response
     from scrapy.http.headers import Headers
 
     from scrapy_aopic.core.duplicates import Text
     from scrapy_aopic.job.job import Job
-    from scrapy_aopic.request_errors import RefusedError
     from scrapy_aopic.web.page_keys import PageKeys
 
     from .bodies import Bodies
-    from .error_handler import ErrorHandler
     from .intake import Intake
     from .links.admission import Admission
-    from .stats import Stats
     from .visit import Visit, Visits
 
 logger = logging.getLogger(__name__)

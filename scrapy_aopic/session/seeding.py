@@ -6,35 +6,31 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from scrapy import Request
+from scrapy import Request, Spider
 from scrapy.utils.url import url_is_from_any_domain
 
-from scrapy_aopic.core.records import Link
+from scrapy_aopic.core.records import Link, Page
 from scrapy_aopic.exceptions import ANY_ERROR, StorageError
 from scrapy_aopic.seeds.inbox import Inbox
-from scrapy_aopic.view.dropped import REASONS
+from scrapy_aopic.view.dropped import REASONS, Dropped
 from scrapy_aopic.web.meta import PURPOSE, SEED, SEEDED
 from scrapy_aopic.web.request_codec import UnreadableError, decode
 from scrapy_aopic.web.request_rows import encode_url
 
-from .stats import FirstOnly
+from .stats import FirstOnly, Stats
 
 if TYPE_CHECKING:
-    from scrapy import Spider
     from scrapy.crawler import Crawler
 
     from scrapy_aopic._engine.engine import Engine
-    from scrapy_aopic.core.records import Page
     from scrapy_aopic.job.job import Job
     from scrapy_aopic.place.folder_place import FolderPlace
     from scrapy_aopic.seeds.adding import Seed
-    from scrapy_aopic.view.dropped import Dropped
     from scrapy_aopic.web.page_keys import PageKeys
 
     from .links.admission import Admission
     from .links.known_pages import KnownPages
     from .queued import QueuedRequests
-    from .stats import Stats
 
 logger = logging.getLogger(__name__)
 

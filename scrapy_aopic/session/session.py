@@ -47,7 +47,7 @@ from math import inf
 from typing import TYPE_CHECKING, ClassVar
 from weakref import ReferenceType, WeakKeyDictionary, ref
 
-from scrapy import signals
+from scrapy import Request, Spider, signals
 from scrapy.exceptions import CloseSpider
 from scrapy.utils.asyncio import create_looping_call
 from scrapy.utils.misc import load_object
@@ -82,13 +82,12 @@ from .seeding import SOON, Seeding
 from .stats import Stats
 from .steering import Steering
 from .topic.grading import Focus
-from .visit import Visits
+from .visit import Visit, Visits
 from .wait_limit import WAITING, WaitLimit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scrapy import Request, Spider
     from scrapy.crawler import Crawler
     from twisted.internet.defer import Deferred
 
@@ -96,7 +95,6 @@ if TYPE_CHECKING:
     from scrapy_aopic._engine.closing import Closing
 
     from .open_job import OpenJob
-    from .visit import Visit
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scrapy import signals
+from scrapy import Spider, signals
 from scrapy.extensions.spiderstate import SpiderState
 
 from scrapy_aopic.exceptions import ANY_ERROR, plainly
@@ -20,7 +20,6 @@ from scrapy_aopic.place.paths import STATE_FILE
 from scrapy_aopic.storage.store_folder import replacing
 
 if TYPE_CHECKING:
-    from scrapy import Spider
     from scrapy.crawler import Crawler
 
     from scrapy_aopic.storage.lock import Lock

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
 
-from scrapy_aopic.core.api import Findings
+from scrapy_aopic.core.api import Findings, Lease
 from scrapy_aopic.core.fetched import Fetched
 from scrapy_aopic.core.focus.harvest_results import Degrees
 from scrapy_aopic.core.focus.leads import IN_FULL
 from scrapy_aopic.core.focus.topic import LinkText, PageWords
-from scrapy_aopic.core.records import HOST_BYTES
+from scrapy_aopic.core.records import HOST_BYTES, Link
 from scrapy_aopic.core.revisits import Version
 from scrapy_aopic.web.content_types import declared_type
 from scrapy_aopic.web.context import PageContext, path_of
 from scrapy_aopic.web.meta import SLOT, TAG
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
     from scrapy import Request
     from scrapy.http import Response
 
-    from scrapy_aopic.core.api import Lease
     from scrapy_aopic.core.duplicates import Text
-    from scrapy_aopic.core.records import Link
     from scrapy_aopic.request_errors import RefusedError
 
     from .links.found_link import FoundLink

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakValueDictionary
 
 from scrapy_aopic.core.focus.strategies import STRATEGIES, needs_samples
-from scrapy_aopic.core.order import Aopic, BatchOrder, Focused
+from scrapy_aopic.core.order import Aopic, BatchOrder, Focused, Order
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Politeness
 from scrapy_aopic.core.revisits import Recrawl
@@ -33,17 +33,14 @@ from scrapy_aopic.web.suffixes import registered_domain
 from scrapy_aopic.web.url_rules import LIMITS
 from scrapy_aopic.web.urls import Normaliser
 
+from .parse import Listen, TopicGiven, similar, whole
 from .parse import pace as parse_pace
-from .parse import similar, whole
 from .table import SETTINGS, read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from scrapy_aopic.core.host_rules import HostRule, HostRules
-    from scrapy_aopic.core.order import Order
-
-    from .parse import Listen, TopicGiven
 
 
 logger = logging.getLogger(__name__)

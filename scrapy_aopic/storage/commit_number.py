@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 from zlib import crc32
 
 from .named_files import read_given
@@ -16,7 +16,6 @@ from .store_folder import damaged
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from typing import BinaryIO
 
 _FILE = "landed"
 """Its line has 20 digits and the CRC-32 of these."""

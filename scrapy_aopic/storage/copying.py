@@ -10,21 +10,18 @@ from itertools import islice
 from operator import lt
 from typing import TYPE_CHECKING
 
-from scrapy_aopic.core.ports import Family
+from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.exceptions import StorageError
 
 from .lock import sync_folder
 from .opening import COPY_MB, best_kind, exists
-from .registry import Compacts, VerifiesStructure, make, note_kind
+from .registry import Compacts, Kind, VerifiesStructure, make, note_kind
 from .store_folder import check_format, write_format
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from scrapy_aopic.core.ports import Store
-
-    from .registry import Kind
 
 _ROWS_AT_ONCE = 5_000
 """Rows in a batch of a copy: some megabyte."""

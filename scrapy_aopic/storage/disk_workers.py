@@ -21,7 +21,7 @@ import json
 import os
 import secrets
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -35,8 +35,6 @@ from .redis.mailboxes import HomeMail, read_bundle
 from .redis.worker_registry import ShardState, WorkerRegistry, pairs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from .address import Address
     from .redis.connection import Argument, Connection, Reply
     from .redis.server_lock import ServerLock

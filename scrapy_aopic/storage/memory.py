@@ -14,13 +14,12 @@ from itertools import islice
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from scrapy_aopic.core.ports import Family
+from scrapy_aopic.core.ports import Batch, Family
 from scrapy_aopic.exceptions import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Sequence
 
-    from scrapy_aopic.core.ports import Batch
 
 _CHUNK_KEYS = 1_000
 """Keys in a chunk of the order. One flat list would move half of its keys at each insertion; a chunk moves a few KB."""

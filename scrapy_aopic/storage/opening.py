@@ -16,7 +16,7 @@ from .commit_number import forget_landed, read_landed
 from .lock import sync_names
 from .named_files import read_given
 from .redis.connect import needs_library
-from .registry import KINDS, SERVER, Repairs, backend_of, find, kind_in, kind_of, make, note_kind
+from .registry import KINDS, SERVER, Kind, Repairs, backend_of, find, kind_in, kind_of, make, note_kind
 from .store_folder import check_format, forget_sizes, format_of, replace_file, write_format
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from .address import Address
     from .redis.store import RedisStore
-    from .registry import Kind
 
 logger = logging.getLogger(__name__)
 

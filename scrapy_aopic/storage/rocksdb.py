@@ -22,11 +22,11 @@ import shutil
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from errno import EAGAIN
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TypeVar, cast
 from weakref import WeakSet
 
 from rocksdict import (
@@ -35,29 +35,24 @@ from rocksdict import (
     BlockBasedOptions,
     BottommostLevelCompaction,
     Cache,
+    ColumnFamily,
     CompactOptions,
     DBCompressionType,
     DBRecoveryMode,
     Options,
     Rdict,
+    RdictIter,
     ReadOptions,
     WriteBatch,
 )
 
-from scrapy_aopic.core.ports import Family
+from scrapy_aopic.core.ports import Batch, Family
 from scrapy_aopic.exceptions import StorageError, plainly_said
 
 from .commit_number import Landed, read_landed
 from .lock import lock_store, open_folder
 from .rocksdb_log import check_logs, find_end
 from .store_folder import check_sizes, damaged, in_use, not_made, note_sizes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from rocksdict import ColumnFamily, RdictIter
-
-    from scrapy_aopic.core.ports import Batch
 
 _View = TypeVar("_View")
 

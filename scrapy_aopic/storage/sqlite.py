@@ -21,24 +21,19 @@ import sys
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 from zlib import crc32
 
-from scrapy_aopic.core.ports import Family
+from scrapy_aopic.core.ports import Batch, Family
 from scrapy_aopic.exceptions import StorageError, plainly
 
 from .commit_number import Landed, check_landed, read_landed
 from .lock import lock_store, open_folder
 from .store_folder import check_sizes, damaged, forget_sizes, not_made, note_sizes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from scrapy_aopic.core.ports import Batch
 
 FILE_NAME = "store.sqlite3"
 

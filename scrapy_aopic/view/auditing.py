@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from tqdm import tqdm
 
@@ -22,7 +22,6 @@ from scrapy_aopic.web.suffixes import registered_domain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from typing import NoReturn
 
     from scrapy_aopic.core.ports import Store
     from scrapy_aopic.place.place import Place

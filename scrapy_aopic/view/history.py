@@ -24,13 +24,12 @@ from scrapy_aopic.exceptions import plainly
 from scrapy_aopic.storage.named_files import read_given
 from scrapy_aopic.storage.store_folder import replace_file
 
-from .snapshot import Machine, Rate, figure
+from .snapshot import Figure, Machine, Rate, Snapshot, figure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from .snapshot import Figure, Snapshot
 
 logger = logging.getLogger(__name__)
 

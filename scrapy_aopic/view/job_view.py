@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from scrapy_aopic.core.crawl_totals import open_totals, read_totals
+from scrapy_aopic.core.crawl_totals import CrawlTotals, open_totals, read_totals
 from scrapy_aopic.core.layout import TOTALS_KEY, Family
 from scrapy_aopic.core.ledger import TOTAL, Sums
 from scrapy_aopic.core.records import PAGE_BYTES, pack_page, unpack_page
 from scrapy_aopic.core.shards.cut import ADDRESS_BYTES, Cut, ShardId, address, shard_of_address
-from scrapy_aopic.core.shards.letters import read_letter
+from scrapy_aopic.core.shards.letters import Letter, read_letter
 from scrapy_aopic.core.shards.mail import Got, read_counts, read_outbox
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.web.suffixes import registered_domain
@@ -25,9 +25,7 @@ from scrapy_aopic.web.suffixes import registered_domain
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from scrapy_aopic.core.crawl_totals import CrawlTotals
     from scrapy_aopic.core.ports import Batch, Store
-    from scrapy_aopic.core.shards.letters import Letter
     from scrapy_aopic.place.place import Place
 
 _WITH_ADDRESSES = (Family.PAGES, Family.REQUESTS)

@@ -22,15 +22,19 @@ from scrapy_aopic._engine.process_memory import resident
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.settings import read
 
-from .history import row_of
+from .history import History, row_of
 from .host_walk import HostWalk
 from .snapshot import (
     Connections,
+    ControlFigures,
+    FailureRow,
+    Forecast,
     HostCounts,
     Machine,
     PageCounts,
     Rate,
     ShardFigures,
+    Snapshot,
     StoreState,
     forecast,
     mean_rate,
@@ -50,8 +54,6 @@ if TYPE_CHECKING:
     from scrapy_aopic.session.visit import Visits
 
     from .dropped import Dropped
-    from .history import History
-    from .snapshot import ControlFigures, FailureRow, Forecast, Snapshot
 
 logger = logging.getLogger(__name__)
 

@@ -16,8 +16,8 @@ from threading import Lock
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from opentelemetry.metrics import Observation, get_meter
-from scrapy import signals
+from opentelemetry.metrics import CallbackOptions, Meter, Observation, get_meter
+from scrapy import Spider, signals
 
 from scrapy_aopic.stats_table import STATS, Stat, find, metrics_of
 from scrapy_aopic.version import __version__
@@ -25,8 +25,6 @@ from scrapy_aopic.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from opentelemetry.metrics import CallbackOptions, Meter
-    from scrapy import Spider
     from scrapy.crawler import Crawler
 
 

@@ -11,7 +11,7 @@ from itertools import chain, groupby, islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from scrapy_aopic.core.crawl_totals import read_totals
+from scrapy_aopic.core.crawl_totals import CrawlTotals, read_totals
 from scrapy_aopic.core.duplicates import digest_of
 from scrapy_aopic.core.fetched import Fetched, read_fetched
 from scrapy_aopic.core.kept_links import elsewhere_key, split_links
@@ -43,7 +43,6 @@ from .host_walk import Largest, state_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from scrapy_aopic.core.crawl_totals import CrawlTotals
     from scrapy_aopic.core.ledger import Estimate, Totals
 
     from .job_view import View

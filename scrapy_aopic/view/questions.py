@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 from scrapy_aopic.place.stored_control import read_control
 
 from .domain_spread import top_domains
-from .dropped import FILE_NAME, read_dropped
+from .dropped import FILE_NAME, Sample, read_dropped
 from .job_view import open_view
 from .queries import hosts_by, top_pages
 from .shard_states import read_states
-from .traps import find_traps
+from .traps import Trap, find_traps
 from .url_settings import CrawlRules
-from .why import with_dropped
+from .why import Explanation, with_dropped
 from .why_in_shards import why_in_shards, with_control
 
 if TYPE_CHECKING:
@@ -21,10 +21,7 @@ if TYPE_CHECKING:
 
     from scrapy_aopic.place.place import Place
 
-    from .dropped import Sample
     from .snapshot import HostRow
-    from .traps import Trap
-    from .why import Explanation
 
 _LONGEST = 8192
 """Characters of a question: more than a URL that is crawled has."""

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from scrapy_aopic.stats_table import OWN
 
-from .snapshot import figure
+from .snapshot import Figure, Snapshot, figure
 from .verdict import LIMITS
-
-if TYPE_CHECKING:
-    from .snapshot import Figure, Snapshot
 
 _STATES = ("ready", "waiting", "in_flight", "gated", "late", "shelved", "parked", "dead")
 """Hosts that are counted by state."""

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec.structs import replace
 
 from scrapy_aopic.core.counters import UNREADABLE, Counters, read_counters
-from scrapy_aopic.core.focus.harvest import read_harvest
+from scrapy_aopic.core.focus.harvest import Harvest, read_harvest
 from scrapy_aopic.core.layout import ACTIVE, Family
 from scrapy_aopic.core.ledger import Totals
-from scrapy_aopic.core.records import HOST_BYTES, front_queue_of, unpack_host, unpack_page
+from scrapy_aopic.core.records import HOST_BYTES, HostRecord, front_queue_of, unpack_host, unpack_page
 from scrapy_aopic.core.shards.mail import read_counts
 from scrapy_aopic.exceptions import AopicError, StorageError
 from scrapy_aopic.place.stored_control import control_sentences, read_control
@@ -22,9 +22,10 @@ from .dropped import read_dropped
 from .history import FILE_NAME as HISTORY
 from .history import read_history, with_last_row
 from .host_walk import HostWalk, why_it_waits
-from .job_view import open_view
+from .job_view import View, open_view
 from .queries import HostLists, hosts_in, urls_of
 from .shard_states import (
+    ShardStates,
     letters_on_the_way,
     read_states,
     shard_figures,
@@ -55,14 +56,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from scrapy_aopic.core.crawl_totals import CrawlTotals
-    from scrapy_aopic.core.focus.harvest import Harvest
     from scrapy_aopic.core.operator_control import Control
     from scrapy_aopic.core.ports import Store
-    from scrapy_aopic.core.records import HostRecord
     from scrapy_aopic.place.place import Place
 
-    from .job_view import View
-    from .shard_states import ShardStates
 
 _Key = TypeVar("_Key", str, int)
 

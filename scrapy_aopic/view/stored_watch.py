@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from scrapy_aopic.exceptions import AopicError
 
-from .shard_states import read_states, with_states
+from .shard_states import ShardStates, read_states, with_states
 from .snapshot import Rate, Snapshot, forecast
 from .stored import read_stores, with_surroundings
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from scrapy_aopic.place.place import Place
 
-    from .shard_states import ShardStates
 
 EVERY = 2.0
 """Seconds for which a snapshot is remembered: to open a store takes some 20 ms, and to ask a server a few."""

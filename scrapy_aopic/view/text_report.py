@@ -12,10 +12,10 @@ from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.place.stored_control import time_of
 from scrapy_aopic.version import DOCS
 
-from .auditing import audit_store
+from .auditing import JobAudit, audit_store
 from .job_view import View
 from .output import Colour, flush, n_columns, painted, write
-from .queries import top_pages
+from .queries import PageRow, SiteRow, top_pages
 from .stored import snapshot_of, with_surroundings
 from .text import duration, short_summary
 from .text_table import Column, bars, format_table
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.rebuild import Repaired
     from scrapy_aopic.place.place import Place
 
-    from .auditing import JobAudit
-    from .queries import PageRow, SiteRow
     from .snapshot import HostRow, Snapshot
 
 _AUDITED = 300_000

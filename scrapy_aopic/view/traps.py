@@ -19,13 +19,12 @@ from urllib.parse import urlsplit
 import msgspec
 
 from scrapy_aopic.core.layout import Family
-from scrapy_aopic.core.records import HOST_BYTES, host_key, unpack_host, unpack_page
+from scrapy_aopic.core.records import HOST_BYTES, HostRecord, Page, host_key, unpack_host, unpack_page
 
 from .queries import urls_of
 
 if TYPE_CHECKING:
     from scrapy_aopic.core.ports import Store
-    from scrapy_aopic.core.records import HostRecord, Page
 
     from .job_view import View
 

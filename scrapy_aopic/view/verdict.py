@@ -29,15 +29,10 @@ No sentence has a speed: a snapshot has one, over the last minute, and the few s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from msgspec.structs import replace
 
-from .snapshot import Limit, Verdict
+from .snapshot import HostCounts, Limit, Snapshot, Verdict
 from .text import duration
-
-if TYPE_CHECKING:
-    from .snapshot import HostCounts, Snapshot
 
 LIMITS: tuple[Limit, ...] = ("politeness", "connections", "spider", "disk", "machine", "network")
 """Those that a user can do something about."""

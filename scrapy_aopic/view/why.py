@@ -34,7 +34,7 @@ import msgspec
 from msgspec.structs import replace
 
 from scrapy_aopic.core.counters import UNREADABLE
-from scrapy_aopic.core.crawl_totals import read_totals
+from scrapy_aopic.core.crawl_totals import CrawlTotals, read_totals
 from scrapy_aopic.core.fetched import read_fetched
 from scrapy_aopic.core.layout import BEHIND, IN_TIME, LATE, Family
 from scrapy_aopic.core.ledger import TOTAL
@@ -45,6 +45,8 @@ from scrapy_aopic.core.records import (
     NO_RECORD,
     QUEUED,
     VISITED,
+    HostRecord,
+    Page,
     front_queue_of,
     host_key,
     queue_row,
@@ -57,7 +59,7 @@ from scrapy_aopic.web.origins import ROBOTS_TXT, TDMREP_JSON, file_key, host_nam
 from scrapy_aopic.web.request_rows import url_of
 from scrapy_aopic.web.tdmrep import TdmRules
 
-from .dropped import BRIEFLY, REASONS, find
+from .dropped import BRIEFLY, REASONS, Sample, find
 from .host_walk import state_of, why_it_waits
 from .queries import wishes_of
 from .stored import active_hosts
@@ -66,12 +68,9 @@ from .text import duration
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping
 
-    from scrapy_aopic.core.crawl_totals import CrawlTotals
     from scrapy_aopic.core.host_rules import Source
     from scrapy_aopic.core.ports import Store
-    from scrapy_aopic.core.records import HostRecord, Page
 
-    from .dropped import Sample
 
 _MOST_ROWS = 100_000
 """Rows of a host that are read to find out the rank of a page, at most: some tenths of a second."""

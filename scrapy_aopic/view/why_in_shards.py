@@ -7,20 +7,18 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from scrapy_aopic.core.shards.cut import Cut, ShardId
-from scrapy_aopic.core.shards.letters import host_bytes
+from scrapy_aopic.core.shards.letters import Letter, host_bytes
 from scrapy_aopic.place.stored_control import time_of
 from scrapy_aopic.web.suffixes import registered_domain
 
-from .why import Explanation, meant, why
+from .why import Explanation, Rules, meant, why
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from scrapy_aopic.core.operator_control import Control
-    from scrapy_aopic.core.shards.letters import Letter
 
     from .job_view import View
-    from .why import Rules
 
 
 class _LettersFound:

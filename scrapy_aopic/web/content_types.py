@@ -11,10 +11,9 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from scrapy.http import HtmlResponse
+from scrapy.http import HtmlResponse, Response
 
 if TYPE_CHECKING:
-    from scrapy.http import Response
     from scrapy.http.headers import Headers
 
 _SHORT = 200

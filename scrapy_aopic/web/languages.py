@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from scrapy.http import HtmlResponse
+from scrapy.http import HtmlResponse, Response
 
 from scrapy_aopic.core.printable import printable
 
 from .parse_limits import MAX_ATTRIBUTES, Attributes, look_at_all
 from .robots_marks import in_utf8
-
-if TYPE_CHECKING:
-    from scrapy.http import Response
 
 _BEGINNING = 8192
 """Bytes of a page among which its ``html`` element begins; comments may stand before it."""

@@ -26,7 +26,7 @@ from lxml import etree  # type: ignore[import-untyped]  # has no types
 from parsel import Selector
 from parsel.csstranslator import HTMLTranslator
 from scrapy import Request
-from scrapy.http import HtmlResponse, TextResponse, XmlResponse
+from scrapy.http import HtmlResponse, Response, TextResponse, XmlResponse
 from scrapy.linkextractors import IGNORED_EXTENSIONS
 from scrapy.utils.misc import arg_to_iter, rel_has_nofollow
 from scrapy.utils.response import get_base_url
@@ -40,7 +40,6 @@ from .urls import PORT
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-    from scrapy.http import Response
 
 logger = logging.getLogger(__name__)
 

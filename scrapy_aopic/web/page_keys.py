@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from scrapy import Request
 from scrapy.utils.python import global_object_name
-from scrapy.utils.request import RequestFingerprinter
+from scrapy.utils.request import RequestFingerprinter, RequestFingerprinterProtocol
 
 from scrapy_aopic.core.records import host_key, page_key
 from scrapy_aopic.exceptions import ANY_ERROR, ComponentError
@@ -26,7 +26,6 @@ from .urls import REMEMBERED, SHORT, plain_host
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scrapy.utils.request import RequestFingerprinterProtocol
 
 _PROBES = (
     "http://host.example/a/page",

@@ -18,7 +18,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
-from scrapy.http import HtmlResponse
+from scrapy.http import HtmlResponse, Response
 
 from scrapy_aopic.core.duplicates import WHITE, Text, text_of
 
@@ -28,7 +28,6 @@ from .urls import is_parsable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from scrapy.http import Response
 
 MAX_SPECIAL = 10_000
 """Comments, scripts, styles, templates, forms, frames and elements of the head of a page that are looked at by themselves, which

@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lxml import etree  # type: ignore[import-untyped]  # has no types
 from parsel import Selector
-from scrapy.http import HtmlResponse
+from scrapy.http import HtmlResponse, Response
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from scrapy.http import Response
     from scrapy.http.headers import Headers
 
 MAX_CODINGS = 5

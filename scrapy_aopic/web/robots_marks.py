@@ -21,7 +21,7 @@ from datetime import datetime, timezone
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
-from scrapy.http import HtmlResponse
+from scrapy.http import HtmlResponse, Response
 
 from scrapy_aopic.core.printable import printable
 
@@ -31,7 +31,6 @@ from .parse_limits import MAX_ATTRIBUTES, Attributes, look_at_all
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from scrapy.http import Response
     from scrapy.http.headers import Headers
 
 Rules: TypeAlias = dict[str, str]

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from scrapy_aopic.core.layout import KEYS_KEY, URL_KEYS, Family
-from scrapy_aopic.core.records import HOST_BYTES, host_key, repeat_key
+from scrapy_aopic.core.records import HOST_BYTES, Page, host_key, repeat_key
 from scrapy_aopic.exceptions import ANY_ERROR
 
 from .request_rows import IN_MEMORY, SEEDED_LINE, SLOT, is_packed, url_of, values_of
 from .url_keys import key_of_parts, key_of_url
 
 if TYPE_CHECKING:
-    from scrapy_aopic.core.records import Page
     from scrapy_aopic.core.walk import Reader
 
 _ATTRIBUTES = frozenset(

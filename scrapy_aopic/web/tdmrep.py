@@ -14,17 +14,14 @@ Sources: "TDM Reservation Protocol", final report of the W3C community group, 20
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import msgspec
 
 from scrapy_aopic.core.robots.rules import LONGEST_RULE, PER_RULE, WILDCARDS, Pattern, path_of, pattern_of
 
 from .content_usage import POLICY, RESERVATION
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _BYTE_ORDER_MARK = "\ufeff".encode()
 

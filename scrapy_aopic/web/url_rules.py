@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import idna
 
-from .networks import LOCAL_ENDS
+from .networks import LOCAL_ENDS, Networks
 
 if TYPE_CHECKING:
-    from .networks import Networks
     from .scope import Scope
 
 

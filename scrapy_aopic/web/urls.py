@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ada_url import normalize_url
 
-from .url_rules import BROAD_RULES, RULES, Default, Part, is_drawn, is_long
+from .url_rules import BROAD_RULES, RULES, Default, Part, Rule, is_drawn, is_long
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from .networks import Networks
     from .scope import Scope
-    from .url_rules import Rule
 
     Test = tuple[str, int, Callable[[str], bool]]
     """A fault to look for: the reason that it is, the number of the part that it may be in, and whether it is in it."""

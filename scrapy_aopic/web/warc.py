@@ -16,7 +16,7 @@ from collections import OrderedDict
 from contextlib import suppress
 from datetime import datetime, timezone
 from http import HTTPStatus
-from io import BytesIO
+from io import BytesIO, FileIO
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +25,6 @@ from uuid import uuid4
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from io import FileIO
 
     from scrapy import Request
     from scrapy.http import Headers, Response

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 
 from scrapy_aopic.exceptions import StorageError
 
-from .words import BITS, places_in
+from .words import BITS, Features, places_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from .words import Features
 
 _RATE = 0.5
 """Size of the first step, for vectors of length 1."""

@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_aopic.exceptions import StorageError
 
-from .strategy import Strategy
+from .strategy import Chance, PageSeen, Strategy
 from .words import word_place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .strategy import Chance, PageSeen
     from .topic import LinkText, Topic
 
 LAYERS = 5

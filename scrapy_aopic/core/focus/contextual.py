@@ -16,13 +16,12 @@ from zlib import crc32
 
 from scrapy_aopic.core.records import HOST_BYTES
 
-from .learned import Learned, Where
+from .learned import Learned, Said, Where
 from .model_weights import BITS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .learned import Said
     from .strategy import Chance, PageSeen
     from .topic import LinkText, Topic
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from .strategy import Strategy
+from .strategy import Chance, PageSeen, Strategy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .strategy import Chance, PageSeen
     from .topic import LinkText, Topic
 
 _PAGE_PART = 0.8

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from math import isqrt
-from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.layout import HARVEST_KEY
-from scrapy_aopic.core.ports import Family
+from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import NO_RECORD, pack, unpack
-
-if TYPE_CHECKING:
-    from scrapy_aopic.core.ports import Store
 
 LATELY = 500
 """Pages whose part that is relevant says how a crawl goes now: enough for two digits, and few enough to notice its end."""

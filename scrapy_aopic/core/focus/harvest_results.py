@@ -6,12 +6,8 @@ A support vector machine tells them apart by three numbers.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 _TEXT_UNIT = 100
 """Words beside links at which the text degree is 0 (k, an empirical constant that the paper does not give)."""

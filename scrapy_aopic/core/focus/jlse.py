@@ -23,18 +23,15 @@ from typing import TYPE_CHECKING
 from scrapy_aopic.core.records import NO_RECORD, pack, unpack
 from scrapy_aopic.exceptions import StorageError
 
-from .bm25 import MOST_DOCUMENTS, Index
-from .strategy import Strategy
+from .bm25 import MOST_DOCUMENTS, Document, Index, Match
+from .strategy import Chance, PageSeen, Strategy
 from .success_graph import GAMMA, Step, SuccessGraph
-from .topic import RELEVANT, LinkText
+from .topic import RELEVANT, LinkText, Topic
 from .words import LINK_CHARACTERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from .bm25 import Document, Match
-    from .strategy import Chance, PageSeen
-    from .topic import Topic
 
 NO_EVIDENCE = 0.01
 """Direct evidence of a link whose text does not fit, or which has none (algorithm 1 of the paper). Links of equal value come in

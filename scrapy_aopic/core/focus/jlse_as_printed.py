@@ -12,7 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from .bm25 import Document, Index, Match
 from .classifier import logistic
@@ -23,9 +23,6 @@ from .strategy import Chance, PageSeen, Strategy
 from .success_graph import GAMMA
 from .topic import LinkText, Topic
 from .words import LINK_CHARACTERS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 class NaiveBayes:

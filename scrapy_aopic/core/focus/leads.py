@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_aopic.core.layout import LEADS, STRATEGY_KEY
 from scrapy_aopic.core.order import LARGEST_VALUE
-from scrapy_aopic.core.ports import Family
-from scrapy_aopic.core.records import NO_RECORD, PAGE_BYTES, QUEUED, pack, unpack
+from scrapy_aopic.core.ports import Family, Store
+from scrapy_aopic.core.records import NO_RECORD, PAGE_BYTES, QUEUED, Page, pack, unpack
 from scrapy_aopic.core.tables import BlobTable
 
 from .topic import LinkText
@@ -25,8 +25,6 @@ from .topic import LinkText
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scrapy_aopic.core.ports import Store
-    from scrapy_aopic.core.records import Page
 
 _ANCHOR, _AROUND, _HEADING, _PATH = 80, 200, 60, 100
 """Characters of a link's texts that are kept: some 13 words of its own, 30 around it, 10 of its heading."""

@@ -27,15 +27,12 @@ from scrapy_aopic.exceptions import StorageError
 from .classifier import logistic
 from .leads import bounded
 from .model_weights import BITS, WordWeights
-from .strategy import MOST_OF_MEMO, WithMemos
-from .topic import RELEVANT
+from .strategy import MOST_OF_MEMO, Chance, PageSeen, WithMemos
+from .topic import RELEVANT, LinkText, PageWords, Topic
 from .words import WordPlaces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-
-    from .strategy import Chance, PageSeen
-    from .topic import LinkText, PageWords, Topic
 
 
 class FirstGuess(NamedTuple):

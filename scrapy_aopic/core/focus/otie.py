@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .strategy import Strategy
+from .strategy import Chance, PageSeen, Strategy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .strategy import Chance, PageSeen
     from .topic import LinkText, Topic
 
 _CONTEXT_PART = 0.5

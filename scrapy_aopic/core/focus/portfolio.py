@@ -15,12 +15,11 @@ from scrapy_aopic.exceptions import StorageError, plainly
 from .contextual import Contextual
 from .fixed import FocusedStrategy
 from .jlse import Jlse
-from .strategy import Strategy
+from .strategy import Chance, PageSeen, Strategy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .strategy import Chance, PageSeen
     from .topic import LinkText, Topic
 
 DISCOUNT = 0.99

@@ -15,15 +15,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_aopic.core.layout import SAMPLE_KEY, SAMPLED
-from scrapy_aopic.core.ports import Family
+from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.printable import printable
 from scrapy_aopic.core.records import NO_RECORD, pack, unpack
 from scrapy_aopic.core.tables import BlobTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from scrapy_aopic.core.ports import Store
 
     from .strategy import Chance
 

@@ -13,19 +13,14 @@ may run in any thread, and its result is adopted between two calls.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import ClassVar, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from scrapy_aopic.core.order import LARGEST_VALUE, value_of
-from scrapy_aopic.core.records import QUEUED
+from scrapy_aopic.core.records import QUEUED, Page
 
 from .harvest_results import Degrees
 from .shares import NULL_MASS, POWER
-from .topic import LinkText, PageWords
-
-if TYPE_CHECKING:
-    from scrapy_aopic.core.records import Page
-
-    from .topic import Topic
+from .topic import LinkText, PageWords, Topic
 
 FLOOR = 0.01
 """Least value of a link. Links of this value come in the order in which they were found, which is exploration."""

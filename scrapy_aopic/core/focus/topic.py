@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 from zlib import crc32
 
 from .classifier import Classifier
 from .words import LINK_CHARACTERS, all_words, features, url_words, word_place, words
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 RELEVANT = 0.5
 """Grade from which on a page counts as relevant: what a classifier finds more likely than not."""

@@ -15,20 +15,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_aopic.core.layout import BEHIND, LATE
-from scrapy_aopic.core.order import ALLOWANCE
+from scrapy_aopic.core.order import ALLOWANCE, Order
 from scrapy_aopic.core.records import HOST_BYTES
 from scrapy_aopic.core.sponsors import FAMILY, SMALL
 from scrapy_aopic.exceptions import CallError
 
 from .heap import LazyHeap, RisingHeap
-from .shelves import SHELF_BYTES
+from .shelves import SHELF_BYTES, Shelves
 
 if TYPE_CHECKING:
     from scrapy_aopic.core.domains import Domains
-    from scrapy_aopic.core.order import Order
 
     from .host_state import HostState
-    from .shelves import Shelves
 
 
 class UnderWay(NamedTuple):

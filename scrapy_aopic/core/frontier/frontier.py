@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from scrapy_aopic.core.layout import BEHIND, IN_TIME
 from scrapy_aopic.core.layout import LATE as LATE_ROWS
 from scrapy_aopic.core.order import Aopic, Order
-from scrapy_aopic.core.politeness import Outcome, Politeness, Silence
+from scrapy_aopic.core.politeness import Gap, Outcome, Politeness, Silence, TransferResult
 from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import HOST_BYTES, ROW_BYTES, front_queue_of, queue_row
 from scrapy_aopic.core.tables import RecordTable, RowTable
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
     from scrapy_aopic.core.crawl_totals import CrawlTotals
     from scrapy_aopic.core.domains import Domains
-    from scrapy_aopic.core.politeness import Gap, TransferResult
 
 _SOON = 0.01
 """Seconds after which a :meth:`Frontier.take` that has turned many hosts away is to be repeated."""

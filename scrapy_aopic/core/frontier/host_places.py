@@ -26,8 +26,8 @@ from scrapy_aopic.core.layout import ACTIVE, BEHIND, IN_TIME
 from scrapy_aopic.core.records import HOST_BYTES, N_FRONT_QUEUES
 from scrapy_aopic.exceptions import StorageError
 
-from .back_queue import best_row, raise_best, refresh_best
-from .budgets import LateHosts
+from .back_queue import BackQueues, best_row, raise_best, refresh_best
+from .budgets import Budgets, LateHosts
 from .heap import LazyHeap
 from .host_state import (
     DEAD,
@@ -68,8 +68,6 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.politeness import Politeness
     from scrapy_aopic.core.tables import RecordTable, RowTable
 
-    from .back_queue import BackQueues
-    from .budgets import Budgets
     from .gates import Gates
 
 _AT_ONCE = 32

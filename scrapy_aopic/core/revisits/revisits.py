@@ -5,14 +5,13 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
-from scrapy_aopic.core.records import HOST_BYTES
+from scrapy_aopic.core.records import HOST_BYTES, Page
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scrapy_aopic.core.frontier.frontier import Frontier
     from scrapy_aopic.core.pages import Pages
-    from scrapy_aopic.core.records import Page
 
     from .due import DuePages
     from .intervals import Recrawl

@@ -22,15 +22,13 @@ from scrapy_aopic.core.order import order_name
 from scrapy_aopic.core.records import pack
 from scrapy_aopic.exceptions import StorageError
 
-from .cut import Cut
+from .cut import Cut, ShardId
 from .letters import read_letter
 from .mail import Got, Posted, row_of
 
 if TYPE_CHECKING:
     from scrapy_aopic.core.policy import Policy
     from scrapy_aopic.core.ports import Batch
-
-    from .cut import ShardId
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from scrapy_aopic.core.records import FAILED, HOST_BYTES, Link
 from scrapy_aopic.exceptions import StorageError
 
-from .letters import Payment, read_letter
+from .letters import Letter, Payment, read_letter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.merging import Merging
     from scrapy_aopic.core.pages import Pages
 
-    from .letters import Letter
     from .mail import Mail
     from .remote_pages import RemotePages
 

@@ -20,22 +20,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scrapy_aopic.core.duplicates import Claim, Text
+from scrapy_aopic.core.duplicates import Claim, Duplicates, Text
 from scrapy_aopic.core.layout import FOREIGN_CLAIMS, OWN_CLAIMS
-from scrapy_aopic.core.pages import MAX_HEIGHT
-from scrapy_aopic.core.ports import Family
-from scrapy_aopic.core.records import FAILED, PAGE_BYTES, VISITED, pack, unpack
+from scrapy_aopic.core.pages import MAX_HEIGHT, Pages
+from scrapy_aopic.core.ports import Family, Store
+from scrapy_aopic.core.records import FAILED, PAGE_BYTES, VISITED, Page, pack, unpack
 from scrapy_aopic.core.tables import BlobTable, RowTable
 
 from .cut import address, shard_of_address
 from .letters import Bequest, Grant, PageClaim
 
 if TYPE_CHECKING:
-    from scrapy_aopic.core.duplicates import Duplicates
     from scrapy_aopic.core.ledger import Ledger
-    from scrapy_aopic.core.pages import Pages
-    from scrapy_aopic.core.ports import Store
-    from scrapy_aopic.core.records import Page
 
     from .mail import Mail
 

@@ -6,7 +6,7 @@ Most links are. Nothing happens to them on their way to the scheduler that is no
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from scrapy_aopic.web.request_codec import name_of
@@ -15,8 +15,6 @@ from scrapy_aopic.web.request_rows import tail_of
 from .link_targets import is_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from scrapy import Spider
 
     from scrapy_aopic._engine.direct_requests import Shortcut

@@ -20,7 +20,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
-from scrapy import Request
+from scrapy import Request, Spider
 
 from scrapy_aopic._engine.loop import soon
 from scrapy_aopic.exceptions import ComponentError
@@ -35,7 +35,6 @@ from .purpose import link_test
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from scrapy import Spider
     from scrapy.http import Response
 
     from scrapy_aopic._engine.direct_requests import Shortcuts

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from scrapy import Request
 
-from scrapy_aopic.core.host_rules import NO_RULES
+from scrapy_aopic.core.host_rules import NO_RULES, HostRules
 from scrapy_aopic.session.stats import FirstOnly
 from scrapy_aopic.settings import read
 from scrapy_aopic.web.meta import DUPLICATE_OF
@@ -19,7 +19,7 @@ from scrapy_aopic.web.page_text import read_canonical
 from scrapy_aopic.web.request_codec import decode
 from scrapy_aopic.web.request_rows import IN_MEMORY
 
-from .link_weights import LinkWeights, is_internal
+from .link_weights import LinkWeights, Weigh, is_internal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,12 +27,10 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from scrapy_aopic.core.host_rules import HostRules
     from scrapy_aopic.session.session import Session
     from scrapy_aopic.session.visit import Visit
 
     from .found_link import FoundLink
-    from .link_weights import Weigh
 
     Drop: TypeAlias = Callable[[FoundLink, Response], None]
     """Counts, and once logs, that a link of a page is dropped."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from scrapy.http import HtmlResponse, JsonResponse, TextResponse
+from scrapy.http import HtmlResponse, JsonResponse, Response, TextResponse
 from scrapy.spiders import CrawlSpider
 
 from scrapy_aopic.web.meta import SITEMAP
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scrapy import Request, Spider
-    from scrapy.http import Response
 
 _HAS_ANCHOR = re.compile(r"<(?:[a-z]\w*:)?(?:a|area)\s", re.IGNORECASE).search
 

@@ -17,7 +17,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from msgspec.structs import replace
-from scrapy.http import TextResponse
+from scrapy.http import Response, TextResponse
 from scrapy.utils.asyncio import is_asyncio_available
 from scrapy.utils.misc import build_from_crawler
 from scrapy.utils.response import get_base_url
@@ -30,19 +30,27 @@ from scrapy_aopic.core.focus.leads import SIDE, LeadsOfPage, all_bounded, bounde
 from scrapy_aopic.core.focus.sample import EXCERPT_CHARACTERS, Sampled
 from scrapy_aopic.core.focus.shares import UNIT, shares
 from scrapy_aopic.core.focus.strategies import STRATEGIES, needs_samples
-from scrapy_aopic.core.focus.strategy import FLOOR, ByFunction, PageSeen, Strategy, WithMemos, known_value
+from scrapy_aopic.core.focus.strategy import (
+    FLOOR,
+    ByFunction,
+    MakeStrategy,
+    PageSeen,
+    Strategy,
+    WithMemos,
+    known_value,
+)
 from scrapy_aopic.core.focus.topic import RELEVANT, LinkText, Topic
 from scrapy_aopic.core.focus.words import LINK_CHARACTERS, PAGE_CHARACTERS
 from scrapy_aopic.core.order import LARGEST_VALUE, value_of, whole_value
-from scrapy_aopic.core.records import HOST_BYTES, Link
+from scrapy_aopic.core.records import HOST_BYTES, Link, Page
 from scrapy_aopic.exceptions import ANY_ERROR, SettingError, TopicError
-from scrapy_aopic.focus import load_model, read_folder, train
+from scrapy_aopic.focus import LinkScorer, PageScorer, load_model, read_folder, train
 from scrapy_aopic.focus.folders import samples
 from scrapy_aopic.focus.tokenizers import Words
-from scrapy_aopic.session.stats import FirstOnly
-from scrapy_aopic.session.visit import PageReading
+from scrapy_aopic.session.stats import FirstOnly, Stats
+from scrapy_aopic.session.visit import PageReading, Visit, Visits
 from scrapy_aopic.settings import read
-from scrapy_aopic.settings.parse import is_awaited, is_class_of_functions
+from scrapy_aopic.settings.parse import TopicGiven, is_awaited, is_class_of_functions
 from scrapy_aopic.web.context import PageContext, page_context, text_context
 from scrapy_aopic.web.link_extraction import note_joined
 from scrapy_aopic.web.meta import RELEVANCE
@@ -54,18 +62,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from scrapy.crawler import Crawler
-    from scrapy.http import Response
 
     from scrapy_aopic._engine.closing import Closing
     from scrapy_aopic.core.api import Findings
-    from scrapy_aopic.core.focus.strategy import MakeStrategy
-    from scrapy_aopic.core.records import Page
-    from scrapy_aopic.focus import LinkScorer, PageScorer
     from scrapy_aopic.job.job import Job
     from scrapy_aopic.session.links.link_targets import LinkTargets
-    from scrapy_aopic.session.stats import Stats
-    from scrapy_aopic.session.visit import Visit, Visits
-    from scrapy_aopic.settings.parse import TopicGiven
 
 logger = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ from random import Random
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from scrapy_aopic.core.focus.leads import unpack_lead
-from scrapy_aopic.core.focus.strategy import FLOOR, REVALUED, WithMemos
+from scrapy_aopic.core.focus.leads import Lead, unpack_lead
+from scrapy_aopic.core.focus.strategy import FLOOR, REVALUED, PageSeen, Strategy, WithMemos
 from scrapy_aopic.core.order import whole_value
 from scrapy_aopic.core.records import NO_RECORD, pack, unpack
 from scrapy_aopic.exceptions import ANY_ERROR, StorageError, plainly
@@ -26,8 +26,6 @@ from scrapy_aopic.exceptions import ANY_ERROR, StorageError, plainly
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scrapy_aopic.core.focus.leads import Lead
-    from scrapy_aopic.core.focus.strategy import PageSeen, Strategy
     from scrapy_aopic.job.job import Job
     from scrapy_aopic.job.shared_learning import SharedLearning
     from scrapy_aopic.session.stats import FirstOnly, Stats

@@ -13,17 +13,14 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from scrapy_aopic.core.ports import Family
+from scrapy_aopic.core.ports import Batch, Family
 
-from .connection import ReplyError
+from .connection import Connection, Reply, ReplyError
 from .rows import unseal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from scrapy_aopic.core.ports import Batch
-
-    from .connection import Connection, Reply
     from .keys import Keys
     from .leaves import Leaves
 

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 from scrapy_aopic.core.ports import Family
 
-from .leaves import Leaves
+from .leaves import Leaves, Rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from .connection import Argument, Connection, Reply
     from .keys import Keys
-    from .leaves import Rows
 
 _T = TypeVar("_T")
 

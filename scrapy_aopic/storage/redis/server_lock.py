@@ -20,19 +20,13 @@ import threading
 import time
 from contextlib import suppress
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.layout import FORMAT
 from scrapy_aopic.exceptions import GoneError, LostError, StorageError, closed_on_error
-from scrapy_aopic.storage.address import MAX_SHARDS
+from scrapy_aopic.storage.address import MAX_SHARDS, Address
 
 from .connect import connect
-from .keys import Head
-
-if TYPE_CHECKING:
-    from scrapy_aopic.storage.address import Address
-
-    from .keys import Keys
+from .keys import Head, Keys
 
 logger = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from scrapy_aopic.exceptions import StorageError
 
 from .connect import connect
 from .keys import Keys
-from .leaves import Leaves
+from .leaves import Leaves, Rows
 from .rows import AT_ONCE, ask_for_leaves, chunks, measure, read_leaves, read_values
 from .scan import Scan
 from .server_checks import check_server
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from scrapy_aopic.storage.address import Address
 
     from .connection import Connection
-    from .leaves import Rows
 
 
 class RedisStore(RedisStoreState):

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from scrapy_aopic.exceptions import StorageError, plainly
 
-from .connection import ReplyError
+from .connection import Argument, Connection, Reply, ReplyError
 from .frozen_view import forget_view
 from .keys import leaf_name
 from .rows import AT_ONCE, chunks, read_rows, seal
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from scrapy_aopic.core.ports import Batch, Family
 
-    from .connection import Argument, Connection, Reply
     from .leaves import Change, Plan, Rows
     from .scan import Scan
     from .store_state import RedisStoreState

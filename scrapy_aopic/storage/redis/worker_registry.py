@@ -15,23 +15,20 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from .connect import connect
 from .keys import Keys
-from .mailboxes import PostedLetter, ShardMail
+from .mailboxes import Mailboxes, PostedLetter, ShardMail
 from .server_lock import job_gone
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from scrapy_aopic.storage.address import Address
 
     from .connection import Argument, Connection, Reply
-    from .mailboxes import Mailboxes
 
 _REPORT = 0.2
 """Part of the lock timeout after which a worker reports again."""
