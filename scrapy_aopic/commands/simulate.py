@@ -32,7 +32,10 @@ MEANING = (
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "graph", metavar="GRAPH", type=Path, help=".npz file with indptr, indices and maybe host"
+        "graph",
+        metavar="GRAPH",
+        type=Path,
+        help="list of links (.txt, .tsv), WebGraph in ASCII (.graph-txt), or .npz file with indptr, indices and maybe host",
     )
     known = parser.add_mutually_exclusive_group()
     known.add_argument(
@@ -361,7 +364,7 @@ def _pages(given: str, graph: Graph) -> list[int]:
     for _, text in entries:
         if text not in by_url and not (text.isdecimal() and len(text) < 20 and int(text) < len(graph)):
             raise UsageError(
-                f"--seed-pages ({given}): {shown(text)} is neither a number of a page, 0 to {len(graph) - 1}, nor a URL that --urls has"
+                f"--seed-pages ({given}): {shown(text)} is neither a number of a page, 0 to {len(graph) - 1}, nor the URL of one"
             )
         page = by_url[text] if text in by_url else int(text)
         if not graph.hosts[page]:

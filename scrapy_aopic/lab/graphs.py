@@ -1,15 +1,16 @@
-"""Link graphs as files, and their PageRank."""
+"""Link graphs from files and from objects in memory, and their PageRank."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from array import array
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from scrapy_aopic.core.graph import FrozenGraph
 from scrapy_aopic.exceptions import AopicError, plainly
@@ -69,13 +70,95 @@ class Graph:
         return known
 
 
+class Directed(Protocol):
+    """A graph in memory with these two, as ``networkx.DiGraph`` has them."""
+
+    @property
+    def nodes(self) -> Iterable[Any]:
+        """All pages."""
+
+    def successors(self, page: Any, /) -> Iterable[Any]:
+        """The pages that *page* links to."""
+
+
+def graph_of(links: Mapping[Any, Iterable[Any]] | Directed, name: str = "graph") -> Graph:
+    """The graph of *links*.
+
+    Args:
+        links: The pages that each page links to, or a graph such as ``networkx.DiGraph``. Pages are numbered as they come:
+            first the keys of *links*, or the nodes, then others. If they are URLs, hosts are known, and a page whose URL has
+            no host has no links, to it or from it; otherwise all pages are on one host.
+        name: What it is called in results.
+
+    Raises:
+        AopicError: If it has no pages, or is no such graph.
+    """
+    if not isinstance(links, Mapping):
+        if not hasattr(links, "nodes") or not hasattr(links, "successors"):
+            raise AopicError(
+                f"{type(links).__name__} is no directed graph: give a mapping from each page to those that it links to, or "
+                "something with nodes and successors, as networkx.DiGraph and the to_directed() of other graphs."
+            )
+        links = {page: links.successors(page) for page in links.nodes}
+    numbers = _Numbers()
+    for page in links:
+        numbers.of(page)
+    source, target = array("q"), array("q")
+    for page, targets in links.items():
+        for other in targets:
+            source.append(numbers.of(page))
+            target.append(numbers.of(other))
+    return _of_names(name, numbers, source, target)
+
+
+class _Numbers(dict[Hashable, int]):
+    """Numbers of pages, by whatever they are called."""
+
+    def of(self, page: Hashable) -> int:
+        """The number of *page*: the next one, if it is new."""
+        return self.setdefault(page, len(self))
+
+
+def _of_names(name: str, numbers: _Numbers, source: array[int], target: array[int]) -> Graph:
+    """The graph with a link from each page in *source* to the one in *target*; their hosts are known if they are URLs."""
+    if not numbers:
+        raise AopicError(f"{name} has no pages.")
+    indptr, indices = _csr(len(numbers), source, target)
+    hosts = [host_name(page) if isinstance(page, str) else "" for page in numbers]
+    if not any(hosts):
+        return Graph(name, indptr, indices, [_host(0)] * len(numbers))
+    indptr, indices = _without(indptr, indices, np.fromiter(map(bool, hosts), bool, len(hosts)))
+    return Graph(name, indptr, indices, hosts, list(map(str, numbers)))
+
+
+def _csr(n: int, source: ArrayLike, target: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """``indptr`` and ``indices`` of *n* pages with a link from each page in *source* to the one in *target*."""
+    sources = np.asarray(source, np.int64)
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(sources, minlength=n))])
+    return indptr, np.asarray(target, np.int64)[np.argsort(sources, kind="stable")]
+
+
+def _host(number: int) -> str:
+    """The name of a host that is known by its *number*: a registered domain of its own, whatever splits names into domains."""
+    return f"host{number}.com"
+
+
 def load_graph(path: str | Path, *, hosts: str | Path | None = None, urls: str | Path | None = None) -> Graph:
     """Read a graph.
 
     Args:
-        path: An ``.npz`` file with the arrays ``indptr``, ``indices`` and, if hosts are known, ``host``: the number
-            of the host of each page. Without any hosts all pages are on one.
-        hosts: An ``.npy`` file with such an array.
+        path: By the end of its name, in front of a ``.gz``:
+
+            * ``.npz``: the arrays ``indptr``, ``indices`` and, if hosts are known, ``host``: the number of the host of each
+              page;
+            * ``.graph-txt``: a WebGraph in ASCII: the number of pages, and then a line for each, with the numbers of the pages
+              that it links to;
+            * anything else: a link a line, from one page to another, with blanks or a tab between them. What stands behind them
+              does not count, nor do lines that begin with ``#`` or ``%``. Pages are numbers from 0 on, or names, as for
+              :func:`graph_of`.
+
+            Without any hosts all pages are on one.
+        hosts: An ``.npy`` file with the number of the host of each page.
         urls: A text file, which may be gzipped, with the URL of each page, one a line. A page whose URL has no host has
             no links, to it or from it.
 
@@ -83,10 +166,24 @@ def load_graph(path: str | Path, *, hosts: str | Path | None = None, urls: str |
         AopicError: If something in the files cannot be used.
     """
     path = Path(path)
-    arrays = _read_arrays(path)
+    text = path.name.removesuffix(".gz")
+    if text.endswith(".graph-txt"):
+        arrays = _read_adjacency(path)
+    elif text.endswith(".npz"):
+        arrays = _read_arrays(path)
+    else:
+        read = _read_links(path)
+        if isinstance(read, Graph):
+            if hosts or urls:
+                raise AopicError(
+                    f"{path} has pages with names, and hosts and URLs can be given only for numbers."
+                )
+            return read
+        arrays = read
     indptr, indices = arrays["indptr"], arrays["indices"]
     _check_links(path, indptr, indices)
     n = len(indptr) - 1
+    name = Path(text).stem
     if urls is not None:
         urls = Path(urls)
         lines = [line.strip() for line in read_lines(urls)]
@@ -95,13 +192,74 @@ def load_graph(path: str | Path, *, hosts: str | Path | None = None, urls: str |
         if not any(names):
             raise AopicError(f"{urls} has no URL with a host; line 1 is {repr(lines[0][:_SHOWN])[:_SHOWN]}.")
         indptr, indices = _without(indptr, indices, np.fromiter(map(bool, names), bool, n))
-        return Graph(path.stem, indptr, indices, names, lines)
-    where, name = (path, "host") if hosts is None else (Path(hosts), "the array")
+        return Graph(name, indptr, indices, names, lines)
+    where, what = (path, "host") if hosts is None else (Path(hosts), "the array")
     numbers = arrays.get("host", np.zeros(n, int)) if hosts is None else _read_numbers(where)
-    _check_integers(where, name, numbers)
-    _check_length(where, f"numbers in {name}", len(numbers), n)
-    # Each is a registered domain of its own, whatever splits names into domains.
-    return Graph(path.stem, indptr, indices, [f"host{number}.com" for number in numbers.tolist()])
+    _check_integers(where, what, numbers)
+    _check_length(where, f"numbers in {what}", len(numbers), n)
+    return Graph(name, indptr, indices, list(map(_host, numbers.tolist())))
+
+
+_LONGEST_ROW = 100_000_000
+"""Bytes of a line of a WebGraph: some ten million links of a page."""
+
+_SPARSE = 100
+"""Numbers for each link that a list of links may skip: a larger number is rather a name, and takes memory for all below it."""
+
+
+def _read_adjacency(path: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of a WebGraph in ASCII; see http://webgraph.di.unimi.it/docs/it/unimi/dsi/webgraph/ASCIIGraph.html."""
+    target, indptr = array("q"), array("q", [0])
+    lines = read_lines(path, _LONGEST_ROW)
+    first = next(lines, "").strip()
+    if not first.isdecimal() or not 0 < len(first) < _DIGITS:
+        raise AopicError(f"{path}: line 1 is {first[:_SHOWN]!r}, and must be the number of pages.")
+    for number, line in enumerate(lines, 2):
+        if len(indptr) > int(first):
+            if not line.strip():
+                continue
+            raise AopicError(f"{path} has more lines than the {first} pages of line 1.")
+        try:
+            target.extend(map(int, line.split()))
+        except (ValueError, OverflowError) as error:
+            raise AopicError(
+                f"{path}, line {number} must be numbers of pages; it is {line[:_SHOWN]!r}."
+            ) from error
+        indptr.append(len(target))
+    if len(indptr) - 1 != int(first):
+        raise AopicError(f"{path} ends after {len(indptr) - 1} of the {first} pages of line 1.")
+    return {"indptr": np.asarray(indptr, np.int64), "indices": np.asarray(target, np.int64)}
+
+
+_DIGITS = 19
+"""Digits from which on a number does not fit into an array."""
+
+
+def _read_links(path: Path) -> dict[str, NDArray[Any]] | Graph:
+    """The arrays of a list of links between numbers; if there are any other names, their graph."""
+    numbers, source, target = _Numbers(), array("q"), array("q")
+    for at, line in enumerate(read_lines(path), 1):
+        cells = line.split("\t") if "\t" in line else line.split()
+        if not line.strip() or line.startswith(("#", "%")):
+            continue
+        if len(cells) < 2:
+            raise AopicError(
+                f"{path}, line {at} must be two pages with blanks or a tab between them; it is {line.strip()[:_SHOWN]!r}."
+            )
+        source.append(numbers.of(cells[0].strip()))
+        target.append(numbers.of(cells[1].strip()))
+    are_numbers = all(str(page).isdecimal() and len(str(page)) < _DIGITS for page in numbers)
+    if not numbers or not are_numbers:
+        return _of_names(Path(path.name.removesuffix(".gz")).stem, numbers, source, target)
+    values = np.fromiter(map(int, map(str, numbers)), np.int64, len(numbers))
+    n = int(values.max(initial=-1)) + 1
+    if n > _SPARSE * (len(source) + 1):
+        raise AopicError(
+            f"{path} has {len(numbers)} pages, and the highest of their numbers is {n - 1}; number pages from 0 on, or put a "
+            "letter in front, which makes names of them."
+        )
+    indptr, indices = _csr(n, values[source], values[target])
+    return {"indptr": indptr, "indices": indices}
 
 
 _SHOWN = 200

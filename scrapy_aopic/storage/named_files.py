@@ -45,10 +45,13 @@ def read_given(path: Path) -> bytes:
         return file.read()
 
 
-def read_lines(path: Path) -> Iterator[str]:
+def read_lines(path: Path, longest: int = _LONGEST_LINE) -> Iterator[str]:
     """The lines of the text at *path*, which may be compressed (``.gz``), with their ends.
 
     What is not UTF-8 comes as lone surrogates, which no name and no URL may have: one bad line, not a bad file.
+
+    Args:
+        longest: Bytes that a line may have.
 
     Raises:
         ExchangeError: If it cannot be read, or has a line that is longer than any of a list.
@@ -59,11 +62,11 @@ def read_lines(path: Path) -> Iterator[str]:
             gzip.open(file) if path.name.lower().endswith(".gz") else nullcontext(file) as lines,
         ):
             number = 0
-            while line := lines.readline(_LONGEST_LINE + 1):
+            while line := lines.readline(longest + 1):
                 number += 1
-                if len(line) > _LONGEST_LINE:
+                if len(line) > longest:
                     raise ExchangeError(
-                        f"{path} cannot be read: line {number} has more than {_LONGEST_LINE:,} bytes, so it is no list."
+                        f"{path} cannot be read: line {number} has more than {longest:,} bytes, so it is no list."
                     )
                 text = line.decode("utf-8", "surrogateescape")
                 yield text.removeprefix("\ufeff") if number == 1 else text

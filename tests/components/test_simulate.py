@@ -24,9 +24,10 @@ from scrapy_aopic.core.ledger import Ledger
 from scrapy_aopic.core.order import ORDERS, Opic, PageView
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Politeness
+from scrapy_aopic.exceptions import AopicError
 from scrapy_aopic.lab import comparison
 from scrapy_aopic.lab.comparison import MEANS, PARTS, draw_seed_sets
-from scrapy_aopic.lab.graphs import Graph, load_graph, pagerank
+from scrapy_aopic.lab.graphs import Graph, graph_of, load_graph, pagerank
 from scrapy_aopic.lab.planted import CHILDREN, PlantedTrap
 from scrapy_aopic.lab.results import half_width, student_t
 from scrapy_aopic.lab.simulation import Simulation, simulate
@@ -115,6 +116,93 @@ def test_hosts_come_from_the_graph_from_an_array_or_from_urls(tmp_path: Path) ->
     for name in ("urls", "urls.gz"):
         assert load_graph(graph, urls=tmp_path / name).hosts == ["a.test", "b.test", "a.test"]
     assert len(set(load_graph(save(tmp_path / "without.npz", PAIR)).hosts)) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("list.txt", "# Nodes: 4\n0\t1\textra\n0\t3\n\n3\t0\n% one more\n1\t0\n"),
+        ("list.edges", "3 0 {}\n1 0 {'weight': 2}\n0 1\n0 3\n"),
+        ("web.graph-txt", "4\n1 3\n0\n\n0\n\n"),
+    ],
+)
+@pytest.mark.parametrize("is_compressed", [False, True])
+def test_graphs_are_read_from_text(tmp_path: Path, name: str, text: str, *, is_compressed: bool) -> None:
+    path = tmp_path / (f"{name}.gz" if is_compressed else name)
+    path.write_bytes(gzip.compress(text.encode()) if is_compressed else text.encode())
+    graph = load_graph(path)
+    assert graph.name == name.partition(".")[0]
+    assert [graph.out_links(page) for page in range(len(graph))] == [[1, 3], [0], [], [0]]
+    np.save(tmp_path / "hosts.npy", np.array([0, 1, 2, 0]))
+    assert len(set(load_graph(path, hosts=tmp_path / "hosts.npy").hosts)) == 3
+
+
+WEB = {"http://a.test/": ["http://b.test/", "mailto:b@b.test"], "http://b.test/": ["http://a.test/"]}
+
+
+class Directed:
+    """A graph as networkx has it."""
+
+    nodes = list(WEB)
+    successors = staticmethod(WEB.__getitem__)
+
+
+def test_pages_that_are_urls_are_on_their_hosts(tmp_path: Path, command: Command) -> None:
+    path = tmp_path / "links.txt"
+    path.write_text("".join(f"{page} {other}\n" for page, others in WEB.items() for other in others))
+    for graph in (load_graph(path), graph_of(WEB), graph_of(Directed())):
+        assert dict(zip(graph.urls, graph.hosts, strict=True)) == {
+            "http://a.test/": "a.test",
+            "http://b.test/": "b.test",
+            "mailto:b@b.test": "",
+        }
+        assert [graph.out_links(page) for page in range(3)] == [[1], [0], []]
+    code, out, err = command(path, "--seed-pages", "http://b.test/", "--policy", "opic")
+    assert code == 0, err
+    assert "3 pages, 2 links, skipped without a host: 1" in out
+    code, _, err = command(path, "--urls", path)
+    assert code == 2
+    assert "has pages with names" in err
+
+
+def test_pages_may_be_called_anything() -> None:
+    graph = graph_of({"news": [("a", 1), "home"], "home": ["news"], ("a", 1): []}, "mine")
+    assert graph.name == "mine"
+    assert [graph.out_links(page) for page in range(3)] == [[2, 1], [0], []]
+    assert set(graph.hosts) == {"host0.com"}
+    (run,) = comparison.compare(comparison.Setup(graph), ["aopic"], {"first": [0]})
+    assert (run.fetches, run.violations) == (3, [])
+
+
+@pytest.mark.parametrize(
+    ("links", "message"),
+    [({}, "graph has no pages"), (["a", "b"], "list is no directed graph"), (42, "as networkx.DiGraph")],
+)
+def test_what_is_no_graph_is_refused(links: Any, message: str) -> None:
+    with pytest.raises(AopicError, match=message):
+        graph_of(links)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("links.txt", "# nothing\n", "links has no pages"),
+        ("links.txt", "0 1\n2\n", "line 2 must be two pages with blanks or a tab between them; it is '2'"),
+        ("links.txt", "0 9999\n", "the highest of their numbers is 9999; number pages from 0 on"),
+        ("web.graph-txt", "many\n", "line 1 is 'many', and must be the number of pages"),
+        ("web.graph-txt", "2\n1\n", "ends after 1 of the 2 pages of line 1"),
+        ("web.graph-txt", "1\n0\n0\n", "has more lines than the 1 pages of line 1"),
+        ("web.graph-txt", "1\nx\n", "line 2 must be numbers of pages; it is 'x"),
+        ("web.graph-txt", f"1\n{'9' * 30}\n", "line 2 must be numbers of pages"),
+        ("web.graph-txt", "1\n7\n", "holds page 7, but pages are numbered from 0 to 0"),
+    ],
+)
+def test_a_text_that_is_no_graph_is_refused_with_the_reason(
+    tmp_path: Path, name: str, text: str, message: str
+) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(AopicError, match=re.escape(message)):
+        load_graph(tmp_path / name)
 
 
 @pytest.mark.parametrize("seeds", [[0], [3], [0, 7], [9, 9]])
@@ -282,7 +370,7 @@ def test_the_examples_of_the_docs_run(
     (tmp_path / "near.py").write_text(example("order.md", "class NearTheRoot"), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    code = example("commands.md", "compare(setup")
+    code = example("commands.md", 'load_graph("GRAPH.npz")')
     assert len([line for line in code.splitlines() if line]) == 5
     exec(code, {})
     lines = capsys.readouterr().out.splitlines()
@@ -295,6 +383,18 @@ def test_the_examples_of_the_docs_run(
     assert one.mean != other.mean
     assert trapped.trapped > 0
     assert one.violations == trapped.violations == []
+
+
+def test_a_graph_of_networkx_is_compared_as_the_docs_show(capsys: pytest.CaptureFixture[str]) -> None:
+    networkx = pytest.importorskip("networkx")
+    exec(example("commands.md", "import networkx"), {})
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [
+        "aopic",
+        "breadth-first",
+        "bound",
+    ]
+    with pytest.raises(AopicError, match="Graph is no directed graph"):
+        graph_of(networkx.path_graph(3))
 
 
 def test_orders_are_compared_from_python_with_records(tmp_path: Path) -> None:
@@ -316,7 +416,10 @@ def test_orders_are_compared_from_python_with_records(tmp_path: Path) -> None:
         (["--seeds", "0"], "--seeds (0) must be at least 1"),
         (["--seeds", "4"], "--seeds (4) must be at most the pages of the graph, 3"),
         (["--seed-sets", "0"], "--seed-sets (0) must be at least 1"),
-        (["--seed-pages", "0,3"], "--seed-pages (0,3): '3' is neither a number of a page, 0 to 2, nor a URL"),
+        (
+            ["--seed-pages", "0,3"],
+            "--seed-pages (0,3): '3' is neither a number of a page, 0 to 2, nor the URL of one",
+        ),
         (["--seed-pages", "1=0", "--seed-pages", "2"], "there are two seed sets called 1"),
         (["--seed-pages", "0,x"], "--seed-pages (0,x): 'x' is neither"),
         (["--seed-pages", "nowhere.txt"], "--seed-pages (nowhere.txt) cannot be used"),
