@@ -1,4 +1,4 @@
-"""The documentation as a site: ``make docs`` builds it with Sphinx from the Markdown files beside this one.
+"""The documentation as a site: ``make docs`` builds it with Sphinx from the Markdown files and notebooks beside this one.
 
 What these files have is made so that it can also be read as it is, in any viewer of Markdown, so that three things are
 done here while they are read: links to files that are no pages lead to the source, the lists of ``index.md`` become the
@@ -34,7 +34,7 @@ html_theme_options = {"source_view_link": f"{_SOURCE}/docs/{{filename}}"}
 root_doc = "index"
 exclude_patterns = ["_build"]
 extensions = [
-    "myst_parser",
+    "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx.ext.intersphinx",
     "sphinx.ext.napoleon",
@@ -42,6 +42,7 @@ extensions = [
     "sphinxcontrib.mermaid",
 ]
 
+nb_execution_mode = "off"  # notebooks have what they show; a test runs them
 myst_heading_anchors = 4
 myst_fence_as_directive = ["mermaid"]
 
@@ -89,7 +90,7 @@ def _menu(text: str) -> str:
     """Tables of contents, one for each section of ``index.md`` that lists pages."""
     found = []
     for title, _, section in (part.partition("\n") for part in text.split("\n## ")[1:]):
-        pages = re.findall(r"^- \[[^\]]+\]\(([\w-]+)\.md\):", section, re.MULTILINE)
+        pages = re.findall(r"^- \[[^\]]+\]\(([\w/-]+)\.(?:md|ipynb)\):", section, re.MULTILINE)
         found += ["", "```{toctree}", ":hidden:", f":caption: {title}", "", *pages, "```"] if pages else []
     return "\n".join([*found, ""])
 
@@ -100,7 +101,8 @@ def _read(_: Sphinx, page: str, source: list[str]) -> None:
         text += _menu(text)
     if page == "api-reference":
         text += _reference()
-    text = re.sub(r"\]\(\.\./([\w./-]+)", rf"]({_SOURCE}/\1", text)
+    if "/" not in page:  # from a notebook, .. is this folder
+        text = re.sub(r"\]\(\.\./([\w./-]+)", rf"]({_SOURCE}/\1", text)
     text = re.sub(r"\[([^\]]+)\]\((opic/index\.html)\)", r'<a href="\2">\1</a>', text)
     source[0] = text
 
