@@ -211,7 +211,7 @@ class Fuzz(Spider):
             self.n_scheduled += 1
         self.pages.add(fingerprint(request))
         try:
-            uri = URI.fromBytes(url.encode("ascii"))  # type: ignore[no-untyped-call]
+            uri = URI.fromBytes(url.encode("ascii"))
             is_good = HostnameEndpoint._hostAsBytesAndText(uri.host)[0] is False and 0 < uri.port < 65536
             is_good = is_good and re.fullmatch(rb"[\x21-\x7e]+", uri.toBytes()) is not None
         except ValueError as error:

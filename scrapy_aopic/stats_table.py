@@ -373,6 +373,11 @@ OWN = (
         "the longest time that an event may have waited",
     ),
     Stat(
+        "aopic/downloads/slow", "counter", "requests", _POLITENESS,
+        "requests that Scrapy's own download handler made although `AOPIC_FAST_DOWNLOADS` is set, because they are "
+        "[not plain](speed.md#fast-downloads)",
+    ),
+    Stat(
         "aopic/urls/changed", "counter", "URLs", f"scheduler, {_LINKS}",
         "URLs of requests and of rows of seed lists that were not in [normal form](urls.md) and were changed",
     ),

@@ -33,6 +33,7 @@ PARTS = {
     "loop": "loop",
     "defaults": "defaults",
     "uvloop": "eventloops",
+    "fast": "fast",
     "upstream": "upstream",
     "work": "work",
     "owners": "owners",

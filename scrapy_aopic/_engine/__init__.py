@@ -15,6 +15,7 @@ Scrapy 2.16 to 2.19 do not offer these in public:
 * :mod:`.clocks`: what slots of several crawls in a process share
 * :mod:`.network`: when data of a transfer came and went
 * :mod:`.connections`: the connections that report this
+* :mod:`.fast_downloads`: a download handler for plain requests on these connections
 * :mod:`.addresses`: the resolver of host names
 * :mod:`.loop`: coroutines and calls in the event loop that Scrapy runs
 * :mod:`.process_memory`: memory that is given back to the system

@@ -49,15 +49,21 @@ class _TwistedParser(Protocol):
     state: str
 
 
-class _TwistedTransport(Protocol):
-    def abortConnection(self) -> None: ...
+class TwistedProtocol(Protocol):
+    """``twisted.web._newclient.HTTP11ClientProtocol``.
 
+    Attributes:
+        _state: ``QUIESCENT`` if it is free, ``WAITING`` if a request was sent.
+        _parser: Is given the data and the end of the connection; what it raises ends that.
+        _transportProxy: Stands between the parser and the transport.
+        _quiescentCallback: Puts it back into its pool.
+    """
 
-class _TwistedProtocol(Protocol):
-    """``twisted.web._newclient.HTTP11ClientProtocol``."""
-
+    _state: str
     _parser: _TwistedParser | None
-    transport: _TwistedTransport
+    _transportProxy: object
+    _quiescentCallback: Callable[[object], None]
+    transport: Any
     dataReceived: Callable[[bytes], None]
     request: Callable[..., Any]
 
@@ -92,7 +98,7 @@ class _AiohttpWire(Wire):
 class _TwistedWire(Wire):
     """A connection of Twisted's, which is closed if the header of a response is too long."""
 
-    def __init__(self, protocol: _TwistedProtocol) -> None:
+    def __init__(self, protocol: TwistedProtocol) -> None:
         super().__init__(protocol.dataReceived, self._socket)
         self._protocol = protocol
         self._connection: _TwistedConnection | None = None
@@ -175,17 +181,17 @@ def _make_wired(make: Callable[..., Any], *args: Any) -> Any:
     factory = make(*args)
     build = factory.buildProtocol
 
-    def build_wired(address: object) -> _TwistedProtocol:
-        protocol: _TwistedProtocol = build(address)
+    def build_wired(address: object) -> TwistedProtocol:
+        protocol: TwistedProtocol = build(address)
         protocol.dataReceived = _TwistedWire(protocol)
-        protocol.request = partial(_send_at_once, protocol, protocol.request)
+        protocol.request = partial(send_at_once, protocol, protocol.request)
         return protocol
 
     factory.buildProtocol = build_wired
     return factory
 
 
-def _send_at_once(protocol: _TwistedProtocol, request: Callable[..., Any], *args: Any) -> Any:
+def send_at_once(protocol: TwistedProtocol, request: Callable[..., Any], *args: Any) -> Any:
     """Call *request*, send at once what it has written, and return its result.
 
     Twisted would send it in the next turn of the event loop. A process that is frozen before that would send the requests of
@@ -200,15 +206,15 @@ def _send_at_once(protocol: _TwistedProtocol, request: Callable[..., Any], *args
 
 
 def _get_connection(
-    get: Callable[..., Deferred[_TwistedProtocol]], *args: Any, **kwargs: Any
-) -> Deferred[_TwistedProtocol]:
+    get: Callable[..., Deferred[TwistedProtocol]], *args: Any, **kwargs: Any
+) -> Deferred[TwistedProtocol]:
     deferred, watch = get(*args, **kwargs), TransferWatch.current.get()
     if watch is None:
         return deferred
     return deferred.addCallbacks(partial(_got, watch), partial(_got_none, watch))
 
 
-def _got(watch: TransferWatch, protocol: _TwistedProtocol) -> _TwistedProtocol:
+def _got(watch: TransferWatch, protocol: TwistedProtocol) -> TwistedProtocol:
     try:
         watch.connected(protocol.dataReceived)
     except BaseException:

@@ -62,7 +62,13 @@ class Middlewares(Protocol):
 
 
 class Handlers(Protocol):
-    """``downloader.handlers``."""
+    """``downloader.handlers``.
+
+    Attributes:
+        _handlers: Download handlers that were made, by their scheme.
+    """
+
+    _handlers: dict[str, object]
 
     def _get_handler(self, scheme: str) -> object:
         """The download handler for *scheme*; ``None`` if there is none."""

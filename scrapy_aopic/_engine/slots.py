@@ -152,6 +152,7 @@ class Slots:
             ``None`` if it always may.
         door: Gives what says of an address whether a request may be sent there; ``None`` if it may be sent anywhere.
         default: Gap in seconds if *ended* fails.
+        is_fast: Whether plain requests are made without Scrapy's download handler.
 
     Attributes:
         unguarded: Schemes whose download handler does not ask that, once a request was governed.
@@ -167,8 +168,10 @@ class Slots:
         *,
         door: Callable[[Request], Callable[[str], bool] | None],
         default: float,
+        is_fast: bool,
     ) -> None:
         self._crawler = crawler
+        self._is_fast = is_fast
         self._ended = ended
         self._default = Gap(default, default)
         self._waits = waits
@@ -196,6 +199,8 @@ class Slots:
             self.unguarded = watch_connections(
                 downloader, at_once=self._crawler.settings.getint("CONCURRENT_REQUESTS")
             )
+            if self._is_fast:
+                self._make_fast()
             self._crawler.signals.connect(self._downloaded, signal=signals.response_downloaded)
         key = slot_key(request)
         if request.meta.get(SLOT) in (None, request.meta.get(OWN_SLOT)):
@@ -208,6 +213,19 @@ class Slots:
             downloader._start_slot_gc()
         if not slot.is_busy:
             slot.clocks = (self._clocks.get(f"host {key}"), *map(self._clocks.get, self._shares(key)))
+
+    def _make_fast(self) -> None:
+        """Make plain requests without Scrapy's download handler, where it can be known what that would do."""
+        from .fast_downloads import make_fast  # noqa: PLC0415  # to import a download handler takes a tenth of a second
+
+        others = make_fast(self._crawler, self._downloader)
+        if others:
+            logger.warning(
+                "AOPIC_FAST_DOWNLOADS changes nothing for %(schemes)s, since the download handler is not Scrapy's own for "
+                "HTTP/1.1. Set DOWNLOAD_HANDLERS back to its default to make these downloads faster.",
+                {"schemes": " and ".join(sorted(others))},
+                extra={"spider": self._crawler.spider},
+            )
 
     def _leave(self) -> None:
         if self._clocks is not None:

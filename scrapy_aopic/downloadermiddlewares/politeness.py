@@ -114,6 +114,7 @@ class PolitenessMiddleware:
             self._permit,
             door=self._door,
             default=max(politeness.max_gap, politeness.min_gap),
+            is_fast=read(settings, "AOPIC_FAST_DOWNLOADS"),
         )
         self._received: WeakKeyDictionary[Request, int] = WeakKeyDictionary()
         self._long_gaps: dict[str, float] = {}  # of hosts that have sent many bytes for their rule

@@ -269,6 +269,13 @@ _POLITE = (
         "seconds",
     ),
     Setting(
+        "AOPIC_FAST_DOWNLOADS",
+        False,
+        FLAG,
+        "Make plain requests (`GET` and `HEAD` over HTTP/1.1) without most of what Scrapy and Twisted do for each, over the same "
+        "connections ([fast downloads](speed.md#fast-downloads)).",
+    ),
+    Setting(
         "AOPIC_POLITENESS_KEY",
         "host",
         Check('some of host, domain, address, such as "host+address"', parse.keys),

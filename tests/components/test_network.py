@@ -27,6 +27,7 @@ Serve = Callable[[dict[str, Any]], Web]
 
 TICK = 0.01
 NO_BODY = Request("http://a.test/")
+AIOHTTP = "scrapy.core.downloader.handlers._aiohttp"
 BODY = Request("http://a.test/", method="POST", body=b"much")
 
 
@@ -157,9 +158,10 @@ def test_the_next_transfer_on_a_connection_does_not_count_for_the_last(connectio
     check(following.span(103.0, NO_BODY, answer()), 0.5 + TICK, 104.0 + TICK)
 
 
-HANDLERS = {
-    "Twisted": "scrapy.core.downloader.handlers.http11.HTTP11DownloadHandler",
-    "aiohttp": "scrapy.core.downloader.handlers._aiohttp.AiohttpDownloadHandler",
+HANDLERS: dict[str, dict[str, Any]] = {
+    "Twisted": {},
+    "fast": {"AOPIC_FAST_DOWNLOADS": True},
+    "aiohttp": {"DOWNLOAD_HANDLERS": {"http": f"{AIOHTTP}.AiohttpDownloadHandler"}},
 }
 
 
@@ -169,7 +171,7 @@ HANDLERS = {
 @deferred_f_from_coro_f
 async def test_a_host_does_not_wait_for_the_callbacks_of_others(serve: Serve, handler: str) -> None:
     if handler == "aiohttp":
-        pytest.importorskip(HANDLERS[handler].rpartition(".")[0])
+        pytest.importorskip(AIOHTTP)
 
     class Blocking(Spider):
         name = "blocking"
@@ -190,7 +192,7 @@ async def test_a_host_does_not_wait_for_the_callbacks_of_others(serve: Serve, ha
         "SCHEDULER": "scrapy_aopic.Scheduler",
         "AOPIC_POLITENESS_FACTOR": 3,
         "AOPIC_HOST_RULES": {"busy.test": {"factor": 0, "min_gap": 1}},
-        "DOWNLOAD_HANDLERS": {"http": HANDLERS[handler]},
+        **HANDLERS[handler],
     }
     await asyncio.wait_for(crawl(Blocking, settings), 60)
     # By the loop's clock it took 2 seconds, and had to be left alone for 6.
@@ -207,7 +209,7 @@ async def test_what_may_no_longer_be_sent_when_its_connection_is_at_hand_waits_a
 ) -> None:
     """As when the process was frozen meanwhile, and others may have its hosts; on new connections and on kept ones."""
     if handler == "aiohttp":
-        pytest.importorskip(HANDLERS[handler].rpartition(".")[0])
+        pytest.importorskip(AIOHTTP)
     web = serve({f"http://a.test/{n}": Answer() for n in range(8)})
     refused: list[str] = []
 
@@ -235,7 +237,7 @@ async def test_what_may_no_longer_be_sent_when_its_connection_is_at_hand_waits_a
     settings = {
         "SCHEDULER": "scrapy_aopic.Scheduler",
         "AOPIC_MIN_GAP": 0,
-        "DOWNLOAD_HANDLERS": {"http": HANDLERS[handler]},
+        **HANDLERS[handler],
     }
     crawler = await asyncio.wait_for(crawl(Few, settings), 60)
     assert sorted(refused) == [f"http://a.test/{n}" for n in (0, 3, 6)]
@@ -247,9 +249,10 @@ async def test_what_may_no_longer_be_sent_when_its_connection_is_at_hand_waits_a
     assert not crawler.stats.get_value("aopic/errors")
 
 
+@pytest.mark.parametrize("handler", ["Twisted", "fast"])
 @deferred_f_from_coro_f
 async def test_what_may_be_sent_is_sent_before_anything_else_happens(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, handler: str
 ) -> None:
     """A process that is frozen then has sent it before, and not when it goes on; on new connections and on kept ones."""
     web = serve({f"http://a.test/{n}": Answer() for n in range(3)})
@@ -280,7 +283,7 @@ async def test_what_may_be_sent_is_sent_before_anything_else_happens(
     settings = {
         "SCHEDULER": "scrapy_aopic.Scheduler",
         "AOPIC_MIN_GAP": 0,
-        "DOWNLOAD_HANDLERS": {"http": HANDLERS["Twisted"]},
+        **HANDLERS[handler],
     }
     await asyncio.wait_for(crawl(Few, settings), 60)
     assert sent == [True] * 3
@@ -340,8 +343,9 @@ async def test_a_crawl_tells_how_late_its_loop_was(serve: Serve) -> None:
     assert 0 < crawler.stats.get_value("aopic/loop/late_seconds/mean") < 0.6
 
 
+@pytest.mark.parametrize("handler", ["Twisted", "fast"])
 @deferred_f_from_coro_f
-async def test_connections_to_a_proxy_serve_one_host_after_the_other(serve: Serve) -> None:
+async def test_connections_to_a_proxy_serve_one_host_after_the_other(serve: Serve, handler: str) -> None:
     class Many(Spider):
         name = "many"
         start_urls = [f"http://h{n % 20}.test/{n}" for n in range(200)]
@@ -356,7 +360,10 @@ async def test_connections_to_a_proxy_serve_one_host_after_the_other(serve: Serv
         "AOPIC_MIN_GAP": 0,
         "CONCURRENT_REQUESTS": 8,
         "ROBOTSTXT_OBEY": False,
+        **HANDLERS[handler],
     }
-    await crawl(Many, settings)
+    crawler = await crawl(Many, settings)
+    assert crawler.stats is not None
+    assert "aopic/downloads/slow" not in crawler.stats.get_stats()
     assert len(web.asked) == 200
     assert web.n_connections <= 8

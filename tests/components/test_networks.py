@@ -229,8 +229,9 @@ async def test_a_download_inside_of_a_callback_is_refused(world: World) -> None:
     assert world.inside.n_accepted == 0
 
 
+@pytest.mark.parametrize("is_fast", [False, True])
 @deferred_f_from_coro_f
-async def test_other_connections_of_the_process_go_where_they_like(world: World) -> None:
+async def test_other_connections_of_the_process_go_where_they_like(world: World, is_fast: bool) -> None:
     """Also those that are made where a transfer has just ended, in its context."""
     made: list[Any] = []
 
@@ -247,7 +248,7 @@ async def test_other_connections_of_the_process_go_where_they_like(world: World)
     world.pages = {"/": []}
     await crawl(
         Connects,
-        {**ADDON, "ROBOTSTXT_OBEY": False},
+        {**ADDON, "ROBOTSTXT_OBEY": False, "AOPIC_FAST_DOWNLOADS": is_fast},
         start_urls=[world.home],
         told={signals.request_left_downloader: connect},
     )
@@ -258,14 +259,18 @@ async def test_other_connections_of_the_process_go_where_they_like(world: World)
         protocol.transport.abortConnection()
 
 
+@pytest.mark.parametrize("is_fast", [False, True])
 @deferred_f_from_coro_f
-async def test_a_name_that_says_something_else_the_next_time_gains_nothing(world: World) -> None:
+async def test_a_name_that_says_something_else_the_next_time_gains_nothing(
+    world: World, is_fast: bool
+) -> None:
     """The first answer may have been looked at before; the connection is made to the second."""
     port = world.public.port
     world.pages = {"/": [f"http://{name}.test:{port}/{name}" for name in ("both", "later")]}
     world.pages |= {"/both": [f"http://both.test:{world.inside.port}/"]}
     world.pages |= {"/later": [f"http://later.test:{world.inside.port}/"]}
-    crawler = await crawl(Errors, {**ADDON, "ROBOTSTXT_OBEY": False}, start_urls=[world.home])
+    settings = {**ADDON, "ROBOTSTXT_OBEY": False, "AOPIC_FAST_DOWNLOADS": is_fast}
+    crawler = await crawl(Errors, settings, start_urls=[world.home])
     spider: Any = crawler.spider
     assert {f"http://both.test:{port}/both", f"http://later.test:{port}/later"} <= set(spider.seen)
     assert world.inside.n_accepted == 0
@@ -367,9 +372,12 @@ class Foreign(HTTP11DownloadHandler):
 
 
 @deferred_f_from_coro_f
-async def test_a_handler_that_asks_nobody_gets_no_request_for_a_name_that_leads_inside(world: World) -> None:
+async def test_a_handler_that_asks_nobody_gets_no_request_for_a_name_that_leads_inside(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
     world.pages = {"/": [world.secret("inside.test")]}
     settings = {**ADDON, "ROBOTSTXT_OBEY": False, "DOWNLOAD_HANDLERS": {"http": Foreign}}
+    settings |= {"AOPIC_FAST_DOWNLOADS": True}
     reached: list[str] = []
     crawler = await crawl(
         Errors,
@@ -380,6 +388,7 @@ async def test_a_handler_that_asks_nobody_gets_no_request_for_a_name_that_leads_
     assert reached == [world.home]
     assert world.inside.n_accepted == 0
     assert crawler.stats.get_value("aopic/safety/refused") == 1
+    assert "AOPIC_FAST_DOWNLOADS changes nothing for http," in caplog.text
 
 
 WITHOUT_REACTOR = """

@@ -1,0 +1,297 @@
+"""Fast downloads: what comes of a request is what comes of it with Scrapy's own download handler."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from scrapy import Request, Spider, signals
+from scrapy.core.downloader.handlers.http11 import HTTP11DownloadHandler
+from scrapy.exceptions import DownloadCancelledError, StopDownload
+from scrapy.http import Response
+from scrapy.utils.defer import deferred_f_from_coro_f
+from scrapy.utils.test import get_crawler
+from support.certificate import tls_of
+from twisted.internet.address import IPv4Address
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.error import ConnectionDone, ConnectionLost
+from twisted.internet.testing import StringTransport
+from twisted.python.failure import Failure
+
+from scrapy_aopic._engine.fast_downloads import FastHandler
+
+PAGE = b"<html>A page</html>"
+SIZED = b"Content-Type: text/html\r\nContent-Length: 19\r\n\r\n" + PAGE
+
+
+class Wire(StringTransport):
+    """A connection of which it is noted what became of it."""
+
+    def __init__(self) -> None:
+        super().__init__(peerAddress=IPv4Address("TCP", "192.0.2.7", 80))
+        self.fate = ""
+
+    def abortConnection(self) -> None:
+        self.fate = self.fate or "aborted"
+
+    def loseConnection(self) -> None:
+        self.fate = self.fate or "closed"
+
+    def stopProducing(self) -> None:
+        self.loseConnection()
+
+
+class Outcome:
+    """What came of a request."""
+
+    __hash__ = None
+
+    def __init__(
+        self, found: Response | BaseException, request: Request, wire: Wire, keys: list[Any], *, is_kept: bool
+    ) -> None:
+        self.sent = (keys, wire.value())
+        self.is_plain = False
+        self.connection = "kept" if is_kept else wire.fate
+        if isinstance(found, BaseException):
+            cause = "" if isinstance(found, DownloadCancelledError) else type(found.__cause__).__name__
+            self.what: tuple[Any, ...] = (type(found).__name__, cause)
+            found = getattr(found, "response", None) or Response(request.url)
+        else:
+            self.what = ("response",)
+        self.what += (
+            type(found),
+            found.url,
+            found.status,
+            list(found.headers.items()),
+            found.body,
+            found.flags,
+        )
+        self.what += (found.ip_address, found.certificate, found.protocol, "download_latency" in request.meta)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Outcome) and vars(self) == vars(other)
+
+    def __repr__(self) -> str:
+        return f"{self.what} {self.connection} {self.sent}"
+
+
+class Client:
+    """A download handler whose connections get what a test says."""
+
+    def __init__(self, *, is_fast: bool, **settings: Any) -> None:
+        self.crawler = get_crawler(Spider, settings)
+        self.crawler.spider = self.crawler._create_spider("client")
+        handler = HTTP11DownloadHandler(self.crawler)
+        self._pool: Any = handler._pool
+        self.handler: Any = FastHandler(self.crawler, handler) if is_fast else handler
+
+    async def fetch(
+        self,
+        request: Request,
+        pieces: list[bytes],
+        reason: type[Exception],
+        *,
+        is_left_open: bool,
+        is_cancelled: bool,
+    ) -> Outcome:
+        """What comes of *request* if the response comes in these *pieces*, and then the connection ends for *reason*."""
+        wire, kept, keys = Wire(), [], []
+        protocol = self._pool._factory(kept.append, "").buildProtocol(None)
+        protocol.makeConnection(wire)
+
+        def connect(key: tuple[Any, ...], endpoint: object) -> Deferred[Any]:
+            keys.append(key[:3])
+            return succeed(protocol)
+
+        self._pool.getConnection = connect
+        fetching = asyncio.ensure_future(self.handler.download_request(request))
+        await asyncio.sleep(0)
+        for piece in pieces:
+            if wire.fate or kept:
+                break
+            protocol.dataReceived(piece)
+        if is_cancelled:
+            fetching.cancel()
+        is_kept = bool(kept) and not wire.fate
+        if not (is_left_open or is_cancelled):
+            protocol.connectionLost(Failure(reason()))
+        (found,) = await asyncio.gather(fetching, return_exceptions=True)
+        return Outcome(found, request, wire, keys, is_kept=is_kept)
+
+
+@cache
+def client(*, is_fast: bool, **settings: Any) -> Client:
+    return Client(is_fast=is_fast, **settings)
+
+
+async def compare(
+    pieces: list[bytes],
+    *,
+    reason: type[Exception] = ConnectionDone,
+    told: dict[object, Callable[..., Any]] | None = None,
+    settings: dict[str, Any] | None = None,
+    is_left_open: bool = False,
+    is_cancelled: bool = False,
+    **request: Any,
+) -> Outcome:
+    """What came of a *request*, which is the same both ways."""
+    outcomes = []
+    for is_fast in (False, True):
+        one = client(is_fast=is_fast, **(settings or {}))
+        stats: Any = one.crawler.stats
+        n_slow = stats.get_value("aopic/downloads/slow", 0)
+        for signal, receiver in (told or {}).items():
+            one.crawler.signals.connect(receiver, signal=signal)
+        asked = Request(**{"url": "http://a.test/page?n=1#top", **request})
+        outcome = await one.fetch(asked, pieces, reason, is_left_open=is_left_open, is_cancelled=is_cancelled)
+        for signal, receiver in (told or {}).items():
+            one.crawler.signals.disconnect(receiver, signal=signal)
+        outcomes.append(outcome)
+    assert outcomes[0] == outcomes[1], (pieces, request, outcomes)
+    outcomes[1].is_plain = stats.get_value("aopic/downloads/slow", 0) == n_slow
+    return outcomes[1]
+
+
+# -- whatever is received
+
+
+HEADS = (
+    b"HTTP/1.1 200 OK\r\n" + SIZED,
+    b"HTTP/1.0 200 OK\r\n" + SIZED,
+    b"HTTP/1.1 200\r\n" + SIZED,
+    b"HTTP/1.1 200 OK\n" + SIZED.replace(b"\r", b""),
+    b"HTTP/1.1 404 Not Found\r\nConnection: close\r\n" + SIZED,
+    b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\n" + SIZED,
+    b"HTTP/1.1 204 No Content\r\nETag: x\r\n\r\nand more",
+    b"HTTP/1.1 304 Not Modified\r\nContent-Length: 19\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\n" + SIZED + b"HTTP/1.1 200 OK\r\n",
+    b"HTTP/1.1 200 OK\r\n" + SIZED[:-4],
+    b"HTTP/1.1 200 OK\r\n\r\n" + PAGE,
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\nContent-Length: 3\r\n\r\n5;a=b\r\nhello\r\n0\r\nX: y\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhelloX",
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nContent-Length: 19\r\nContent-Length: 5\r\n\r\n" + PAGE,
+    b"HTTP/1.1 200 OK\r\nContent-Length: 19, 19\r\n\r\n" + PAGE,
+    b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n" + PAGE,
+    b"HTTP/1.1 200 OK\r\nSet-Cookie: a=1\r\nset-cookie: b=2\r\nno colon\r\nX: a\rb\r\n\tc\r\nY:\r\nWWW-Authenticate: \xff\r\n"
+    + SIZED,
+    b"HTTP/1.1 200 OK\r\n folded: x\r\n" + SIZED,
+    b"HTTP/1.1 200 OK\r\nX Y: z\r\n" + SIZED,
+    b"HTTP/1.1 200 OK\r\nX: " + 16_400 * b"y" + b"\r\n" + SIZED,
+    b"HTTP/1.1 200 OK\r\nX: " + 16_400 * b"y",
+    b"ICY 200 OK\r\n" + SIZED,
+    b"HTTP/1.-1 200 OK\r\n" + SIZED,
+    b"\xff/1.1 200 OK\r\n" + SIZED,
+    b"HTTP/1.1 many OK\r\n" + SIZED,
+    b"SSH-2.0-OpenSSH\r\n",
+    b"HTTP/1.1 200 OK\r\nX: y",
+    b"",
+)
+
+HOWS: tuple[dict[str, Any], ...] = (
+    {},
+    {"method": "HEAD"},
+    {"reason": ConnectionLost},
+    {"meta": {"download_maxsize": 7}},
+    {"meta": {"download_warnsize": 7}},
+    {"settings": {"DOWNLOAD_FAIL_ON_DATALOSS": False}},
+)
+
+
+@pytest.mark.parametrize("how", HOWS, ids=str)
+@deferred_f_from_coro_f
+async def test_what_a_host_sends_has_the_same_outcome(how: dict[str, Any]) -> None:
+    for head in HEADS:
+        await compare([head], **how)
+        await compare([bytes([byte]) for byte in head[:100]] + [head[100:]], **how)
+
+
+@deferred_f_from_coro_f
+async def test_what_a_host_sends_by_chance_has_the_same_outcome() -> None:
+    chance = Random(35)
+    lines = sorted({line for head in HEADS for line in head.splitlines(keepends=True) if len(line) < 1000})
+    for _ in range(300):
+        data = b"".join([chance.choice(HEADS[:5])[:17], *chance.choices(lines, k=4), chance.choice(lines)])
+        where = chance.randrange(len(data))
+        data = data[:where] + bytes([chance.choice([10, 13, 32, 48, 58, 255])]) + data[where + 1 :]
+        await compare([data[:where], data[where:]], **chance.choice(HOWS))
+
+
+@pytest.mark.parametrize("signal", [signals.headers_received, signals.bytes_received])
+@pytest.mark.parametrize("fail", [True, False])
+@deferred_f_from_coro_f
+async def test_a_receiver_of_a_signal_stops_the_same_downloads(signal: object, fail: bool) -> None:
+    def stop(**what: Any) -> None:
+        raise StopDownload(fail=fail)
+
+    for head in HEADS:
+        await compare([head], told={signal: stop})
+
+
+@deferred_f_from_coro_f
+async def test_what_takes_too_long_or_is_no_longer_wanted_is_given_up() -> None:
+    for pieces in ([], [HEADS[0][:30]], [HEADS[0][:-1]]):
+        late = await compare(pieces, meta={"download_timeout": 0.01}, is_left_open=True)
+        assert (late.what[0], late.connection) == ("DownloadTimeoutError", "aborted")
+        given_up = await compare(pieces, is_cancelled=True)
+        assert (given_up.what[0], given_up.connection) == ("CancelledError", "aborted")
+
+
+# -- what is sent
+
+
+@deferred_f_from_coro_f
+async def test_a_request_is_sent_as_it_was() -> None:
+    """Byte by byte, whether or not it is plain."""
+    headers = {"X-Many": ["a", "b"], "dnt": "1", "Referer": "http://b.test/", "X-Empty": ""}
+    plain: list[dict[str, Any]] = [
+        {"url": "http://a.test"},
+        {"url": "http://a.test/a;b?c=d;e=%20#f", "headers": headers},
+        {"url": "http://a.test:80/", "headers": {"Host": "b.test"}},
+        {"url": "https://A.test:8443/~a/%7e?b=/?&c=[]"},
+        {"url": "https://a.test:443/"},
+        {"url": "http://a.test/b?c#d", "meta": {"proxy": "http://p.test:8080"}},
+    ]
+    others: list[dict[str, Any]] = [
+        {"url": "http://a.test/b;?c"},
+        {"url": "http://a.test//b"},
+        {"url": "http://a.test/b;"},
+        {"url": "http://u:p@a.test/"},
+        {"url": "http://a.test/", "method": "POST", "body": "b"},
+        {"url": "http://a.test/", "body": "b"},
+        {"url": "http://a.test/", "headers": {"X": "a\r\nY: b"}},
+        {"url": "http://a.test/", "headers": {"Host": ["a", "b"]}},
+        {"url": "http://a.test/", "headers": {"A b": "c"}},
+        {"url": "https://a.test/", "meta": {"proxy": "http://p.test"}},
+        {"url": "http://a.test/", "meta": {"bindaddress": "127.0.0.1"}},
+    ]
+    for number, request in enumerate([*plain, *others]):
+        outcome = await compare([HEADS[0]], **request)
+        assert outcome.is_plain == (number < len(plain)), request
+
+
+@deferred_f_from_coro_f
+async def test_a_site_with_tls_shows_its_certificate(tmp_path: Path) -> None:
+    tls, _ = tls_of(tmp_path)
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(HEADS[4])
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=tls)
+    url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+    found = []
+    for is_fast in (False, True):
+        response = await Client(is_fast=is_fast).handler.download_request(Request(url))
+        assert response.certificate is not None
+        found.append((response.status, response.ip_address, response.certificate.digest(), response.body))
+    server.close()
+    assert found[0] == found[1]
