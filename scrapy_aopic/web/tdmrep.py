@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from scrapy_aopic.core.printable import printable
 from scrapy_aopic.core.robots.rules import LONGEST_RULE, PER_RULE, WILDCARDS, Pattern, path_of, pattern_of
 
 from .content_usage import POLICY, RESERVATION
@@ -26,7 +27,7 @@ from .content_usage import POLICY, RESERVATION
 _BYTE_ORDER_MARK = "\ufeff".encode()
 
 _SHOWN = 100
-"""Characters that are shown of what means nothing."""
+"""Characters that are shown of a location."""
 
 
 class _Rule(NamedTuple):
@@ -79,12 +80,17 @@ class TdmRules:
             path = location.encode("utf-8", "surrogatepass").decode("latin-1")
             budget -= len(path) + PER_RULE
             if budget < 0:
-                self.malformed = f"more rules than are read, from {location}"[:_SHOWN]
+                self.malformed = f"more rules than are read, from {_shown(location)}"
                 return
             said = _said(rule)
             if not said:
-                self.malformed = f"a {RESERVATION} that is neither 1 nor 0, of {location}"[:_SHOWN]
+                self.malformed = f"a {RESERVATION} that is neither 1 nor 0, of {_shown(location)}"
             yield _Rule(pattern_of(path), said)
+
+
+def _shown(location: str) -> str:
+    """*location* as it may be shown on a terminal."""
+    return printable(location[:_SHOWN])
 
 
 def _said(rule: Mapping[str, Any]) -> Mapping[str, str]:
