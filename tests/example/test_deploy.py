@@ -6,7 +6,9 @@ import argparse
 import os
 import re
 import shlex
+import shutil
 import signal
+import subprocess
 import sys
 import time
 import urllib.request
@@ -132,6 +134,37 @@ def test_the_unit_of_systemd_has_a_command_that_is_one() -> None:
     home = re.findall(r"^WorkingDirectory=(.+)$", text, re.MULTILINE)
     assert home == [f"/var/lib/{name}" for name in re.findall(r"^StateDirectory=(.+)$", text, re.MULTILINE)]
     assert re.findall(r"aopic status (\S+)", text) == [f"{home[0]}/{options.job}"]
+
+
+def test_kubernetes_would_accept_each_resource() -> None:
+    validator = pytest.importorskip("kubernetes_validate")
+    kinds = []
+    for path in sorted((DEPLOY / "kubernetes").glob("*.yaml")):
+        for document in yaml.safe_load_all(path.read_text(encoding="utf-8")):
+            validator.validate(document, validator.latest_version(), strict=True)
+            kinds.append(document["kind"])
+    assert sorted(kinds) == ["Deployment", "Service", "Service", "StatefulSet", "StatefulSet"]
+
+
+def test_compose_would_accept_its_file() -> None:
+    compose = pytest.importorskip("compose_spec").PyCompose
+    text = (DEPLOY / "compose.yaml").read_text(encoding="utf-8")
+    read = compose.from_yaml(text)
+    read.validate()
+    assert set(read.service_names()) == {"server", "worker", "aopic"}
+    with pytest.raises(ValueError, match="restart"):
+        compose.from_yaml(text.replace("restart: unless-stopped", "restart: perhaps"))
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd here")
+def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
+    text = (DEPLOY / "systemd" / "broad-crawl.service").read_text(encoding="utf-8")
+    unit = tmp_path / "broad-crawl.service"
+    unit.write_text(text.replace("/opt/crawl/bin/scrapy", sys.executable), encoding="utf-8")
+    done = subprocess.run(
+        ["systemd-analyze", "verify", unit], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 needs_server = pytest.mark.skipif(redis_server.find_server() is None, reason=redis_server.WHY_NOT)
