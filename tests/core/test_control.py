@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from contextlib import suppress
 
 import pytest
@@ -15,9 +16,11 @@ from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.crawl import Crawl
 from scrapy_aopic.core.frontier.frontier import Empty, NotBefore
 from scrapy_aopic.core.frontier.invariants import check
+from scrapy_aopic.core.host_rules import NO_RULES, HostRule, HostRules
 from scrapy_aopic.core.operator_control import Control, Slow, checked_name, covering, unpack_control
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Outcome, Politeness, TransferResult
+from scrapy_aopic.core.records import Link
 from scrapy_aopic.exceptions import SettingError
 from scrapy_aopic.storage.memory import MemoryStore
 
@@ -127,9 +130,10 @@ def test_no_bytes_do_anything_else(data: bytes):
 class Blocking:
     """A crawl of hosts that link to one another, some of which are blocked."""
 
-    def __init__(self, max_active: int = 100) -> None:
+    def __init__(self, max_active: int = 100, rules: HostRules = NO_RULES) -> None:
         self.store = MemoryStore()
-        self.policy = Policy(share=0.25, politeness=Politeness(factor=0, min_gap=1.0), max_active=max_active)
+        pace = Politeness(factor=0, min_gap=1.0)
+        self.policy = Policy(share=0.25, politeness=pace, max_active=max_active, rules=rules)
         self.crawl = Crawl(self.store, self.policy, NOW)
         self.now = NOW
         self.control = Control()
@@ -259,4 +263,36 @@ def test_whatever_is_blocked_when_no_page_is_lost(seed: int):
     blocking.block()
     blocking.run()
     assert sorted(blocking.visited) == sorted(wanted)
+    blocking.commit()
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_whatever_is_blocked_when_a_host_has_the_pages_that_it_may_have(seed: int):
+    chance = random.Random(seed)
+    rules = HostRules(
+        {"x.test": HostRule(pages=3), "h1.x.test": HostRule(pages=1)}, [("h2*", HostRule(pages=2))]
+    )
+    blocking = Blocking(max_active=chance.choice([3, 20]), rules=rules)
+    hosts = [f"h{n}.{chance.choice('xyz')}.test" for n in range(30)]
+    wanted = Counter[str]()
+    for n in range(300):
+        host = chance.choice(hosts)
+        wanted[host] += 1
+        blocking.crawl.seed(link(host, n), blocking.now)
+        if chance.random() < 0.1:
+            blocking.block(*chance.sample(["x.test", "y.test", hosts[0], hosts[1]], chance.randrange(4)))
+        if chance.random() < 0.02:
+            blocking.restart()
+        if chance.random() < 0.3 and isinstance(lease := blocking.crawl.lease(blocking.now), Lease):
+            blocking.crawl.release(lease, blocking.now)
+            blocking.crawl.put_back(lease, Link(lease.key, lease.host, lease.request), blocking.now)
+        for _ in range(chance.randrange(3)):
+            blocking.step()
+        assert check(blocking.crawl.frontier) == []
+    blocking.block()
+    blocking.run()
+    may = {host: rule.pages if (rule := rules.of(host)) is not None else None for host in hosts}
+    left = {host: max(n - (may[host] or n), 0) for host, n in wanted.items()}
+    assert Counter(blocking.visited) == {host: n - left[host] for host, n in wanted.items()}
+    assert blocking.crawl.blocked[1] == blocking.crawl.counts.queued == sum(left.values()) > 0
     blocking.commit()
