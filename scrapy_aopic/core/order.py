@@ -67,6 +67,7 @@ class PageView(Protocol):
             mean, for a :class:`BatchOrder`; for an order that ``values_links``, see :func:`value_of`.
         visits: Visits so far.
         is_lowered: Whether its directory was full when its turn came, if the order counts directories.
+        clicks: How far it is from where the crawl entered its host (:class:`~scrapy_aopic.core.records.Page`).
     """
 
     @property
@@ -79,6 +80,8 @@ class PageView(Protocol):
     def visits(self) -> int: ...
     @property
     def is_lowered(self) -> bool: ...
+    @property
+    def clicks(self) -> int: ...
 
 
 class HostView(Protocol):
@@ -326,6 +329,21 @@ DIRECTORY_PAGES = 3
 """Fetched pages at which a directory is full, in the order ``aopic``."""
 
 
+NEAR_CLICKS = 36
+"""Clicks inside a host up to which a page waits where its cash says, in the order ``aopic``; one front queue lower for each
+further one.
+
+That starves an endless binary tree, each page of which has less than half of the cash of the one that leads to it, as fading
+endowments starve a chain. Real pages are that far away only behind nine links in a row each of which is the only one known.
+From 16 clicks on, order would lose .008 of its mean on a graph with large hosts.
+"""
+
+
+def clicks_lower(clicks: int) -> int:
+    """Front queues by which a page with so many *clicks* waits lower in the order ``aopic``."""
+    return clicks - NEAR_CLICKS if clicks > NEAR_CLICKS else 0
+
+
 class Aopic(Order):
     """The default: cash and links, with endowments, a discount for large sites, and budgets by support.
 
@@ -341,6 +359,8 @@ class Aopic(Order):
        a domain with one supporter may (see :mod:`.sponsors`).
     6. A page waits one front queue lower if three pages of its directory have been fetched when its turn comes: what a
        host has in other directories comes first (see :mod:`.directories`).
+    7. A page that is more than 36 clicks from where the crawl entered its host waits a front queue lower for each further
+       one.
     """
 
     uses_endowments = True
@@ -355,6 +375,8 @@ class Aopic(Order):
         if page.score > 1:
             cash = cash * math.isqrt(page.score << 16) >> 8
         number = cash.bit_length() + page.shift - page.is_lowered  # front_queue, without a call for each link
+        if page.clicks > NEAR_CLICKS:
+            number -= page.clicks - NEAR_CLICKS
         return number if 0 <= number < N_FRONT_QUEUES else 0 if number < 0 else N_FRONT_QUEUES - 1
 
     def revisit_queue(self, page: PageView, worth: int) -> int:
@@ -405,7 +427,8 @@ class Focused(Aopic):
         links, value = page.score >> VALUE_BITS, page.score & LARGEST_VALUE or LARGEST_VALUE
         if links > 1:
             cash = cash * math.isqrt(links << 16) >> 8
-        number = int(self._queues[value - 1] + self._rest * cash.bit_length()) + page.shift
+        bits = max(cash.bit_length() - clicks_lower(page.clicks), 0)
+        number = int(self._queues[value - 1] + self._rest * bits) + page.shift
         return number if 0 <= number < N_FRONT_QUEUES else 0 if number < 0 else N_FRONT_QUEUES - 1
 
     def rank(self, row: bytes, host: HostView, visited: int) -> bytes:

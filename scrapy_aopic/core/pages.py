@@ -467,9 +467,9 @@ class Pages:
             key = link.key
             if page is None:
                 page = self._admit(link, units, found)  # noqa: PLW2901
-                page.front_queue = number = front_queue(page, units)
                 at = key[:HOST_BYTES]
                 page.clicks = min(clicks + LONE_CLICK, MOST_CLICKS) if at == host else 0
+                page.front_queue = number = front_queue(page, units)
                 requests[key] = link.request
                 keep(key, page)
                 if at not in new:

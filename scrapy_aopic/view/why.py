@@ -38,6 +38,7 @@ from scrapy_aopic.core.crawl_totals import CrawlTotals, read_totals
 from scrapy_aopic.core.fetched import read_fetched
 from scrapy_aopic.core.layout import BEHIND, IN_TIME, LATE, Family
 from scrapy_aopic.core.ledger import TOTAL
+from scrapy_aopic.core.order import Aopic, clicks_lower
 from scrapy_aopic.core.pages import MAX_HEIGHT
 from scrapy_aopic.core.records import (
     FAILED,
@@ -54,6 +55,7 @@ from scrapy_aopic.core.records import (
     unpack_page,
 )
 from scrapy_aopic.core.robots.state import RobotsTxt
+from scrapy_aopic.core.walk import find_order
 from scrapy_aopic.place.stored_control import time_of
 from scrapy_aopic.web.origins import ROBOTS_TXT, TDMREP_JSON, file_key, host_name
 from scrapy_aopic.web.request_rows import url_of
@@ -393,6 +395,12 @@ def _why_queued(
             "It waits one front queue lower, because enough pages of its directory had been fetched when its turn came "
             "(AOPIC_DIRECTORY_PAGES).",
             is_lowered=True,
+        )
+    lower = 0 if page.visits else clicks_lower(page.clicks)
+    if lower and isinstance(find_order(saved.order_name), Aopic):
+        said.say(
+            f"It waits {lower} front queues lower, because it is {page.clicks} clicks from where the crawl entered its host.",
+            clicks=page.clicks,
         )
     if page.visits:
         said.say(f"It was visited {page.visits:,} times, the last time at {time_of(page.visited_at)}.")

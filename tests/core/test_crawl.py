@@ -24,7 +24,7 @@ from scrapy_aopic.core.order import (
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Politeness
 from scrapy_aopic.core.ports import Family
-from scrapy_aopic.core.records import HOST_BYTES, Link, PageState, repeat_key
+from scrapy_aopic.core.records import HOST_BYTES, Link, Page, PageState, repeat_key
 from scrapy_aopic.core.spending import SPENDING
 from scrapy_aopic.core.window import Window
 from scrapy_aopic.exceptions import StorageError
@@ -255,6 +255,27 @@ def test_and_one_from_another_host_does_not():
     job.seed(B)
     assert job.visit(far).key == B.key
     assert job.page(far).clicks == 8
+
+
+def test_a_page_waits_a_front_queue_lower_for_each_click_beyond_36_until_one_from_nearer_links_to_it():
+    job = Job(order=Aopic())
+    chain = [link("a", number) for number in range(1, 12)]
+    job.seed(A)
+    clicks, lower = [], []
+    for target in chain:
+        job.visit(target)
+        clicks.append(job.page(target).clicks)
+        lower.append(front_queue(job.cash(target)) - job.page(target).front_queue)
+    assert clicks[-4:] == [32, 36, 40, 44]
+    assert lower == [0] * 9 + [4, 8]
+    job.commit()
+    second = link("a", 50)
+    job.seed(second)
+    assert job.visit(chain[-1]).key == second.key
+    page = job.page(chain[-1])
+    assert (page.clicks, page.score) == (1, 2)
+    assert page.front_queue == Aopic().front_queue(Page(PageState.QUEUED, 1, score=2), page.cash)
+    job.commit()
 
 
 def test_a_second_visit_of_a_page_counts_once_for_its_host():
