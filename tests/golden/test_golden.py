@@ -157,3 +157,18 @@ def test_old_pages_and_hosts_have_every_field_that_is_stored() -> None:
         "held_until",
         "allowed",
     ]  # which hosts have that do not respond, or are not on the Internet; they came without a new format
+
+
+def test_a_job_says_what_was_fetched_since_it_was_of_format_7(file: Path) -> None:
+    rows = top_pages(View([golden(file, MemoryStore())]), 10**6, everything=True)
+    visited = [row for row in rows if row.visits]
+    assert {(row.status, row.content_type, row.bytes) for row in rows if not row.visits} == {(None, "", None)}
+    if int(file.stem[0]) < 7:
+        assert {(row.outcome if row.status else "", row.status) for row in visited} == {
+            ("", None),
+            ("http 404", 404),
+        }
+        assert {(row.content_type, row.bytes) for row in visited} == {("", None)}
+    else:
+        assert {row.content_type for row in visited} >= {"", "text/html", "text/plain"}
+        assert {200, 301, 404, None} == {row.status for row in visited}
