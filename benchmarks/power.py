@@ -62,7 +62,7 @@ CALLS = (
 
 def land(job: Job) -> None:
     while not job.shards[0].commits.is_over:
-        job.hurry()
+        job.commit_soon()
         job.tick()
         time.sleep(0.0005)
 

@@ -463,7 +463,7 @@ class Crawl:
                 behind = self.frontier.next_of(taken.host, self._ahead)
                 self.pages.read_ahead((taken.page, *behind))
                 if self._prefetching is not None:
-                    self.pages.foresee(behind)
+                    self.pages.prefetch(behind)
             request = self.pages.request(taken.page)
             if not left or not self.pages.lower(taken.page, request, now):
                 break

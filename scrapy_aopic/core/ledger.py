@@ -360,7 +360,7 @@ class Ledger:
         in_turn += self._in_turn_elsewhere
         totals.turn += units / in_turn if in_turn else 0.0
 
-    def foresee(self, spent: int, n_links: int, domain_visited: int | None, clicks: int) -> int:
+    def units_a_link(self, spent: int, n_links: int, domain_visited: int | None, clicks: int) -> int:
         """Units that each of *n_links* would be paid by a visit now; the other arguments are those of :meth:`visit`."""
         amount = spent + (self._endowment(domain_visited, clicks) if domain_visited is not None else 0)
         share = self.share if self.share is not None else 1 / (n_links + 1)

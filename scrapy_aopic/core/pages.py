@@ -63,7 +63,7 @@ MAX_HEIGHT = 32
 """Hops from a page to the one that stands for it: more than the redirects that Scrapy follows."""
 
 
-_MOST_FORESEEN = 10_000
+_MOST_PREFETCHED = 10_000
 """Pages that are known to have been prefetched, at most; of others all that come next are read together."""
 
 
@@ -121,7 +121,7 @@ class Pages:
         self._bonus_of = bonus_of
         self._leads = leads
         self.directories = directories
-        self._foreseen: set[bytes] = set()
+        self._prefetched: set[bytes] = set()
 
     def resume(self, *, visited: int, failed: int, serial: int, clock: int) -> None:
         """Go on counting where an earlier run stopped."""
@@ -156,9 +156,9 @@ class Pages:
     def read_ahead(self, keys: Sequence[bytes]) -> None:
         """Read the pages under *keys*, and their requests, the first of which is wanted now, with one read each."""
         if not self.requests.is_at_hand(keys[0]):
-            if keys[0] in self._foreseen:  # the others would have to be waited for
-                keys = [key for key in keys if key in self._foreseen]
-                self._foreseen.difference_update(keys)
+            if keys[0] in self._prefetched:  # the others would have to be waited for
+                keys = [key for key in keys if key in self._prefetched]
+                self._prefetched.difference_update(keys)
             else:  # all of it at once, if that can be
                 self.table.prefetch(keys)
                 self.requests.prefetch(keys)
@@ -168,12 +168,12 @@ class Pages:
             self._leads.read_ahead(keys)
             self.directories.read_ahead(keys, map(self.requests.peek, keys))
 
-    def foresee(self, keys: Sequence[bytes]) -> None:
+    def prefetch(self, keys: Sequence[bytes]) -> None:
         """Begin to read the pages under *keys*, and their requests, unless that was done for the first one; see :meth:`read_ahead`."""
-        if keys and keys[0] not in self._foreseen and not self.requests.is_at_hand(keys[0]):
-            if len(self._foreseen) > _MOST_FORESEEN:
-                self._foreseen.clear()
-            self._foreseen.update(keys)
+        if keys and keys[0] not in self._prefetched and not self.requests.is_at_hand(keys[0]):
+            if len(self._prefetched) > _MOST_PREFETCHED:
+                self._prefetched.clear()
+            self._prefetched.update(keys)
             self.table.prefetch(keys)
             self.requests.prefetch(keys)
             self._leads.prefetch(keys)

@@ -224,7 +224,9 @@ class Settling:
         if not links:
             return links
         copy = self._merging.verdict(lease.key).copy
-        units = self._ledger.foresee(lease.cash, n_links, self._endowed_before(host, copy), finder.clicks)
+        units = self._ledger.units_a_link(
+            lease.cash, n_links, self._endowed_before(host, copy), finder.clicks
+        )
         shifts, lifted = self._shifts.setdefault(lease.number, {}), []
         for link, page in zip(links, known, strict=True):
             alone = Page(QUEUED, 0, shift=link.shift, score=link.value)

@@ -290,7 +290,7 @@ class ShardCommits:
         if self._write is not None and self._write.done():
             self.land()
 
-    def hurry(self) -> None:
+    def commit_soon(self) -> None:
         """Let the next commit begin as soon as none is under way, unless there is to be none before the end."""
         self._is_urgent = self._interval != math.inf
 

@@ -267,10 +267,10 @@ class Job:
         """
         return self._worker.tick(steps)
 
-    def hurry(self) -> None:
+    def commit_soon(self) -> None:
         """Let the next commit of each shard begin as soon as none is under way, unless there is to be none before the end."""
         for shard in self.shards.values():
-            shard.commits.hurry()
+            shard.commits.commit_soon()
 
     def run(self, task: Callable[[], object]) -> Future[object]:
         """Run *task*, which may wait for the disk, between two commits."""

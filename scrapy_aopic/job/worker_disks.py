@@ -29,7 +29,7 @@ from scrapy_aopic.storage.disk_workers import (
     machine_path,
     new_name,
     read_homes,
-    read_traces,
+    read_lost_shard,
 )
 from scrapy_aopic.storage.redis.keys import Keys
 from scrapy_aopic.storage.redis.server_lock import InUseError, ServerLock
@@ -154,18 +154,18 @@ class OnDisk:
     def _begin_anew(
         self, number: int, store: DiskShard, seen: int, now: float, alive: Collection[str]
     ) -> None:
-        traces = read_traces(self._address, self._sharding, number)
-        ended = traces.state.worker if traces.state is not None else ""
-        awaited = [n for n, worker in traces.unsure.items() if worker == ended or worker not in alive]
+        record = read_lost_shard(self._address, self._sharding, number)
+        ended = record.state.worker if record.state is not None else ""
+        awaited = [n for n, worker in record.unsure.items() if worker == ended or worker not in alive]
         if awaited:
             self._say_awaited(number, awaited)
             raise InUseError(f"Shard {number} waits for others.")
-        known = LostShard(traces.got, traces.sent, traces.letters)
+        known = LostShard(record.got, record.sent, record.letters)
         store.number = seen
         store.write(
             start_lost_shard(ShardId(number, self._sharding.shards), known, self._policy, now), sync=True
         )
-        counts = traces.state.counts if traces.state is not None else (0, 0, 0, 0)
+        counts = record.state.counts if record.state is not None else (0, 0, 0, 0)
         logger.warning(
             "Shard %(number)d of the crawl in %(folder)s begins anew, because its disk is lost: its %(pages)d pages, %(visited)d "
             "of them visited, are found again as links and seeds lead to them; their cash is with the virtual page",

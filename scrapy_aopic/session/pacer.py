@@ -133,7 +133,7 @@ class JobPacer(Pacer):
 
     def transferred(self, key: str, result: TransferResult, ago: float) -> Gap:
         if result.retry_after:
-            self._job.hurry()  # a crash must not forget it
+            self._job.commit_soon()  # a crash must not forget it
         if (gap := self._gap_of(key)) > result.at_least:
             result = result._replace(at_least=gap)
         try:

@@ -188,7 +188,7 @@ def _by_number(said: Mapping[str, int]) -> dict[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Traces:
+class LostShardRecord:
     """The server's knowledge of a shard whose disk is lost.
 
     Attributes:
@@ -207,7 +207,7 @@ class Traces:
     unsure: Mapping[int, str] = field(default_factory=dict)
 
 
-def read_traces(address: Address, sharding: Sharding, number: int) -> Traces:
+def read_lost_shard(address: Address, sharding: Sharding, number: int) -> LostShardRecord:
     """The server's knowledge of the shard *number* of the job at *address*, as of one moment.
 
     Raises:
@@ -246,7 +246,7 @@ def read_traces(address: Address, sharding: Sharding, number: int) -> Traces:
             last += 1
         known[other] = last
     if own is None:
-        return Traces(None, got, sent, letters)
+        return LostShardRecord(None, got, sent, letters)
     lost = {other: int(commit) for other, commit in _numbered(keys, anew).items()}
     heads = _read(keys, before) if before is not None else {}
     unsure = {
@@ -258,7 +258,7 @@ def read_traces(address: Address, sharding: Sharding, number: int) -> Traces:
         # Of those that are lost, too, nobody will ever know more.
         and lost.get(int(other)) != number_of(head)
     }
-    return Traces(ShardState(**own), got, sent, letters, unsure)
+    return LostShardRecord(ShardState(**own), got, sent, letters, unsure)
 
 
 def _letters_of(keys: Keys, number: int, boxes: Iterable[Reply]) -> dict[tuple[int, int], bytes]:

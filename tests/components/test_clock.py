@@ -84,11 +84,11 @@ def drain(job: Job, machine: Machine) -> dict[str, list[float]]:
 
 def killed(job: Job, folder: Path) -> Path:
     """The job's folder as it is after a commit and a kill."""
-    job.hurry()
+    job.commit_soon()
     commits = job.commits
     while job.commits < commits + 2:  # one may have been under way
         job.crawl.defer(host_key("a"), 0.0, 0.5)
-        job.hurry()
+        job.commit_soon()
         job.tick()
         time.sleep(0.001)
     shutil.copytree(folder, copy := folder.with_name("copy"))

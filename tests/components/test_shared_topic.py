@@ -218,7 +218,7 @@ def test_waiting_pages_of_all_shards_are_valued_anew_a_few_at_a_time(server, cli
     shards.release(lease, job.clock())
     shards.settle(lease, found, job.clock())
     tick_until(lambda: shards.counts.queued == 40)
-    job.hurry()
+    job.commit_soon()
     tick_until(
         lambda: not any(held.shard.has_changes or held.commits.is_writing for held in shards.held.values())
     )

@@ -11,7 +11,7 @@ from support import redis_server
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.exceptions import LostError, StorageError
 from scrapy_aopic.storage import Address
-from scrapy_aopic.storage.disk_workers import InHomes, assign, claim, read_homes, read_traces, registry_of
+from scrapy_aopic.storage.disk_workers import InHomes, assign, claim, read_homes, read_lost_shard, registry_of
 from scrapy_aopic.storage.redis.connection import Connection
 from scrapy_aopic.storage.redis.keys import Keys
 from scrapy_aopic.storage.redis.mailboxes import PostedLetter
@@ -106,7 +106,7 @@ def test_only_the_lease_that_was_taken_last_shows_anything(address: Address) -> 
         assert registry.read({}, joins=False).heads[0] == "token 7"
         with pytest.raises(StorageError, match="Only a worker with a lock"):
             registry.post({0: state(9)}, [], [])
-    assert [*read_traces(address, CUT, 0).letters.values()] == [[b"x"]]
+    assert [*read_lost_shard(address, CUT, 0).letters.values()] == [[b"x"]]
 
 
 def test_traces_of_a_lost_shard_are_what_others_have_heard(address: Address) -> None:
@@ -120,13 +120,13 @@ def test_traces_of_a_lost_shard_are_what_others_have_heard(address: Address) -> 
         with closing(WorkerRegistry(address, 5, InHomes(address, 5, other, "b"))) as registry:
             registry.read({})
             registry.post({3: state(9, got={0: 30})}, [(0, PostedLetter(3, 1, b"z"))], [])
-    traces = read_traces(address, CUT, 0)
-    assert traces.got == {4: (1, 40)}
-    assert traces.sent == {3: (1, 30)}
-    assert traces.letters == {3: [b"2", b"3"]}
-    assert traces.state is not None
-    assert traces.state.counts == [1, 2, 3, 4]
-    assert read_traces(address, CUT, 2).state is None
+    record = read_lost_shard(address, CUT, 0)
+    assert record.got == {4: (1, 40)}
+    assert record.sent == {3: (1, 30)}
+    assert record.letters == {3: [b"2", b"3"]}
+    assert record.state is not None
+    assert record.state.counts == [1, 2, 3, 4]
+    assert read_lost_shard(address, CUT, 2).state is None
 
 
 def test_who_may_have_heard_more_of_a_lost_shard_is_awaited(address: Address) -> None:
@@ -143,12 +143,12 @@ def test_who_may_have_heard_more_of_a_lost_shard_is_awaited(address: Address) ->
         registry.post({0: state(7, sent=sent), **states}, letters, [])
         assign(address, [0], "c", "m:/c", anew=True)
         # Of 3 the server has what it may have heard, and 4 was never open.
-        assert read_traces(address, CUT, 0).unsure == {1: "worker", 2: "worker"}
+        assert read_lost_shard(address, CUT, 0).unsure == {1: "worker", 2: "worker"}
         registry.post({1: state(8, got={0: 50})}, [], [])
-        traces = read_traces(address, CUT, 0)
-        assert (traces.unsure, traces.sent[1]) == ({2: "worker"}, (1, 50))
+        record = read_lost_shard(address, CUT, 0)
+        assert (record.unsure, record.sent[1]) == ({2: "worker"}, (1, 50))
     assign(address, [2], "c", "m:/c", anew=True)
-    assert read_traces(address, CUT, 0).unsure == {}, "nobody will ever know more"
+    assert read_lost_shard(address, CUT, 0).unsure == {}, "nobody will ever know more"
 
 
 def test_a_shard_is_assigned_and_may_begin_anew(address: Address) -> None:
