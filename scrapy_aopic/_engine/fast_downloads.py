@@ -16,14 +16,19 @@ from __future__ import annotations
 import logging
 import re
 from functools import lru_cache, partial
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from scrapy import signals
+from scrapy import Request, signals
 from scrapy.core.downloader.handlers.http11 import HTTP11DownloadHandler
-from scrapy.exceptions import DownloadCancelledError, DownloadTimeoutError, ResponseDataLossError
-from scrapy.http import Headers
+from scrapy.exceptions import (
+    DownloadCancelledError,
+    DownloadTimeoutError,
+    ResponseDataLossError,
+    StopDownload,
+)
+from scrapy.http import Headers, Response
 from scrapy.utils._download_handlers import (
     check_stop_download,
     get_dataloss_msg,
@@ -45,18 +50,13 @@ from twisted.web.http import PotentialDataLoss, _ChunkedTransferDecoder, _DataLo
 from twisted.web.http_headers import Headers as TwistedHeaders
 from twisted.web.iweb import UNKNOWN_LENGTH
 
-from .connections import send_at_once
+from .connections import TwistedProtocol, send_at_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from ipaddress import IPv4Address, IPv6Address
 
-    from scrapy import Request
     from scrapy.crawler import Crawler
-    from scrapy.exceptions import StopDownload
-    from scrapy.http import Response
 
-    from .connections import TwistedProtocol
     from .private import Downloader
 
 logger = logging.getLogger(__name__)

@@ -308,7 +308,6 @@ class HostCalls(Protocol):
 
     def pages_left(self, name: str) -> int | None:
         """Pages that the host called *name* may still have; ``None`` for any number, or if it is not known."""
-        ...
 
     def longest_gap(self, name: str) -> float:
         """Longest gap, in seconds, of a host after a transfer that shows nothing special."""
