@@ -29,6 +29,7 @@ PARTS = {
     "queue": "queues",
     "crawl": "crawls",
     "peers": "other_crawlers",
+    "page": "page_costs",
     "download": "null",
     "loop": "loop",
     "defaults": "defaults",
