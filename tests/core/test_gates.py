@@ -10,8 +10,8 @@ import pytest
 from support.core_crawl import NOW, Job, link
 
 from scrapy_aopic.core.api import Lease
+from scrapy_aopic.core.frontier.free_connections import FreeConnections
 from scrapy_aopic.core.frontier.frontier import Empty, NotBefore, Unlocated
-from scrapy_aopic.core.frontier.reserve import ConnectionReserve
 from scrapy_aopic.core.politeness import Outcome, Politeness, TransferResult
 from scrapy_aopic.core.records import HOST_BYTES, host_key
 
@@ -379,90 +379,90 @@ def test_without_a_number_of_connections_nobody_waits_for_others():
 
 
 def test_a_host_is_classed_by_the_time_that_it_took():
-    classes = [ConnectionReserve.class_of(seconds) for seconds in (0.0, 0.1, 0.99, 1.0, 15.9, 16.0, 1e9)]
+    classes = [FreeConnections.class_of(seconds) for seconds in (0.0, 0.1, 0.99, 1.0, 15.9, 16.0, 1e9)]
     assert classes == [0, 0, 0, 1, 1, 2, 2]
 
 
-def some_reserve(connections: int, *, needed: int) -> ConnectionReserve:
-    """A reserve in which fast hosts need as many connections as *needed*."""
-    reserve = ConnectionReserve(connections)
+def free_connections(connections: int, *, needed: int) -> FreeConnections:
+    """Connections of which fast hosts need as many connections as *needed*."""
+    free = FreeConnections(connections)
     for number in range(11 * needed):
-        reserve.note(b"fast %d" % number, 0.5, 5.0)
-    return reserve
+        free.note(b"fast %d" % number, 0.5, 5.0)
+    return free
 
 
 def test_slow_hosts_leave_free_what_fast_ones_need_and_some_more():
-    reserve = some_reserve(20, needed=4)
+    free = free_connections(20, needed=4)
     for number in range(20 - 4 - 4):  # four, and twice the root of it
-        assert not reserve.full_class(30.0, 0.0)
-        reserve.begin(b"%d" % number, 30.0, 0.0)
-    assert reserve.full_class(30.0, 0.0) == 2
-    assert not reserve.full_class(0.5, 0.0)
-    reserve.end(b"1", 30.0)
-    assert not reserve.full_class(30.0, 0.0)
+        assert not free.full_class(30.0, 0.0)
+        free.begin(b"%d" % number, 30.0, 0.0)
+    assert free.full_class(30.0, 0.0) == 2
+    assert not free.full_class(0.5, 0.0)
+    free.end(b"1", 30.0)
+    assert not free.full_class(30.0, 0.0)
 
 
 def test_hosts_without_pages_need_no_connection():
-    reserve = some_reserve(20, needed=4)
+    free = free_connections(20, needed=4)
     for number in range(44):
-        reserve.forget(b"fast %d" % number)
+        free.forget(b"fast %d" % number)
     for number in range(19):
-        reserve.begin(b"%d" % number, 30.0, 0.0)
-    assert not reserve.full_class(30.0, 0.0)
+        free.begin(b"%d" % number, 30.0, 0.0)
+    assert not free.full_class(30.0, 0.0)
 
 
 def test_a_quarter_of_the_connections_is_for_slow_hosts_whatever_fast_ones_need():
-    reserve = some_reserve(8, needed=100)
-    reserve.begin(b"slow", 30.0, 0.0)
-    assert not reserve.full_class(30.0, 0.0)
-    reserve.begin(b"slower", 30.0, 0.0)
-    assert reserve.full_class(30.0, 0.0)
+    free = free_connections(8, needed=100)
+    free.begin(b"slow", 30.0, 0.0)
+    assert not free.full_class(30.0, 0.0)
+    free.begin(b"slower", 30.0, 0.0)
+    assert free.full_class(30.0, 0.0)
 
 
 def test_a_transfer_that_takes_long_counts_as_slow_before_it_ends():
-    reserve = some_reserve(8, needed=2)
+    free = free_connections(8, needed=2)
     for number in range(3):
-        reserve.begin(b"%d" % number, 0.5, 0.0)
-    assert not reserve.full_class(30.0, 0.9)
-    assert not reserve.full_class(5.0, 0.9)
-    assert reserve.full_class(5.0, 1.0) == 1
-    assert reserve.full_class(30.0, 1.0) == 1
-    assert reserve.full_class(30.0, 16.0) == 2
+        free.begin(b"%d" % number, 0.5, 0.0)
+    assert not free.full_class(30.0, 0.9)
+    assert not free.full_class(5.0, 0.9)
+    assert free.full_class(5.0, 1.0) == 1
+    assert free.full_class(30.0, 1.0) == 1
+    assert free.full_class(30.0, 16.0) == 2
     for number in range(3):
-        reserve.end(b"%d" % number, 16.0)
-    assert not reserve.full_class(30.0, 16.0)
+        free.end(b"%d" % number, 16.0)
+    assert not free.full_class(30.0, 16.0)
 
 
-def fill_with_unknown_hosts(reserve: ConnectionReserve, now: float) -> int:
+def fill_with_unknown_hosts(free: FreeConnections, now: float) -> int:
     """Lease hosts that were never asked as long as there is room; returns how many there were."""
     for number in range(20):
-        if reserve.full_class(0.0, now):
+        if free.full_class(0.0, now):
             return number
-        reserve.begin(b"unknown %d" % number, 0.0, now)
+        free.begin(b"unknown %d" % number, 0.0, now)
     return 20
 
 
 def test_hosts_that_were_never_asked_wait_with_the_slow_ones_until_such_hosts_turn_out_to_be_fast():
-    reserve = some_reserve(20, needed=4)
-    assert fill_with_unknown_hosts(reserve, 0.0) == 12
+    free = free_connections(20, needed=4)
+    assert fill_with_unknown_hosts(free, 0.0) == 12
     for number in range(12):
-        reserve.end(b"unknown %d" % number, 0.9)
+        free.end(b"unknown %d" % number, 0.9)
     for number in range(200):
-        reserve.begin(b"new", 0.0, 2.0 * number)
-        reserve.end(b"new", 2.0 * number + 0.9)
-    assert fill_with_unknown_hosts(reserve, 400.0) == 20
+        free.begin(b"new", 0.0, 2.0 * number)
+        free.end(b"new", 2.0 * number + 0.9)
+    assert fill_with_unknown_hosts(free, 400.0) == 20
 
 
 def test_a_few_slow_hosts_among_the_never_asked_count_for_the_time_that_they_hold_connections():
-    reserve = some_reserve(20, needed=4)
+    free = free_connections(20, needed=4)
     for number in range(100):
         for fast in range(10):
-            reserve.begin(b"fast %d" % fast, 0.0, 40.0 * number)
-            reserve.end(b"fast %d" % fast, 40.0 * number + 0.2)
-        reserve.begin(b"slow", 0.0, 40.0 * number)
-        reserve.full_class(0.0, 40.0 * number + 30.0)
-        reserve.end(b"slow", 40.0 * number + 30.0)
-    assert fill_with_unknown_hosts(reserve, 4000.0) == 17  # instead of the 12 if all were slow
+            free.begin(b"fast %d" % fast, 0.0, 40.0 * number)
+            free.end(b"fast %d" % fast, 40.0 * number + 0.2)
+        free.begin(b"slow", 0.0, 40.0 * number)
+        free.full_class(0.0, 40.0 * number + 30.0)
+        free.end(b"slow", 40.0 * number + 30.0)
+    assert fill_with_unknown_hosts(free, 4000.0) == 17  # instead of the 12 if all were slow
 
 
 def test_the_address_of_a_leased_host_is_kept_with_it():

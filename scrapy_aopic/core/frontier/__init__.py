@@ -9,7 +9,7 @@ In reading order:
 * :mod:`.shelves`: hosts that wait on the disk
 * :mod:`.budgets`: domains and links that have had their part of the fetches
 * :mod:`.gates`: limits that several hosts share
-* :mod:`.reserve`: connections kept free for fast hosts
+* :mod:`.free_connections`: connections kept free for fast hosts
 * :mod:`.outsiders`: hosts without a page in the crawl
 * :mod:`.heap`: the heap that all of them use
 * :mod:`.invariants`: what must be true between two calls

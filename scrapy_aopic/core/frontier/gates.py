@@ -2,7 +2,7 @@
 
 The gate of a registered domain or of a network address lets one host in at a time, and stays shut for the gap after
 each transfer. Two other kinds let in as many hosts as there is room for: slow hosts, so that fast ones find a free
-connection (:mod:`.reserve`), and hosts whose address must be looked up.
+connection (:mod:`.free_connections`), and hosts whose address must be looked up.
 
 Hosts wait at a gate by their rank, and the best one is let in when it opens. A host that was let in is ready like any
 other, and is stopped again if another host of the gate is leased first. So an open gate at which hosts wait must be
@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 from scrapy_aopic.core.layout import SHARED_GATES
 from scrapy_aopic.core.records import pack, unpack
 
+from .free_connections import N_CLASSES, FreeConnections
 from .heap import LazyHeap
-from .reserve import N_CLASSES, ConnectionReserve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -59,7 +59,7 @@ class Gates:
         are_used: Whether there is any gate.
         waiting: Hosts that wait, by rank, by gate.
         holders: Hosts whose leases keep gates shut, by gate.
-        reserve: Connections kept free for fast hosts, if there is a number of connections.
+        free: Connections kept free for fast hosts, if there is a number of connections.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Gates:
         self._index = index
         self._domain_of = domain_of
         self._uses_addresses = uses_addresses
-        self.reserve = ConnectionReserve(connections) if connections else None
+        self.free = FreeConnections(connections) if connections else None
         self.holders: dict[bytes, bytes] = {}
         self._opens_at: dict[bytes, float] = {}  # by gate
         self._sweep_at = _SWEEP
@@ -109,8 +109,8 @@ class Gates:
         for gate in host.gates if host.gates is not None else self.of(host):
             if gate in self.holders or self._opens_at.get(gate, 0.0) > now:
                 return gate
-        if self.reserve is not None:
-            number = self.reserve.full_class(host.transfer, now)
+        if self.free is not None:
+            number = self.free.full_class(host.transfer, now)
             if number:
                 return _SLOW[number]
         if self._uses_addresses and not host.is_located and self._look_ups >= _MAX_LOOK_UPS:
@@ -131,8 +131,8 @@ class Gates:
         host.entered = gates = self.of(host)
         for gate in gates:
             self.holders[gate] = key
-        if self.reserve is not None:
-            self.reserve.begin(key, host.transfer, now)
+        if self.free is not None:
+            self.free.begin(key, host.transfer, now)
 
     def leave(self, key: bytes, host: HostState, now: float) -> None:
         """The lease of the host under *key* is over."""
@@ -141,8 +141,8 @@ class Gates:
                 del self.holders[gate]
                 self._watch(gate)
         host.entered = ()
-        if self.reserve is not None:
-            self.reserve.end(key, now)
+        if self.free is not None:
+            self.free.end(key, now)
         if len(self._opens_at) > self._sweep_at:
             for gate in [gate for gate, instant in self._opens_at.items() if instant <= now]:
                 del self._opens_at[gate]
@@ -158,13 +158,13 @@ class Gates:
 
     def note_pace(self, key: bytes, host: HostState, gap: float) -> None:
         """The host under *key*, which has pages waiting in memory, is left alone for *gap* after each transfer."""
-        if self.reserve is not None:
-            self.reserve.note(key, host.transfer, gap)
+        if self.free is not None:
+            self.free.note(key, host.transfer, gap)
 
     def forget_pace(self, key: bytes) -> None:
         """The host under *key* has no pages waiting in memory any more."""
-        if self.reserve is not None:
-            self.reserve.forget(key)
+        if self.free is not None:
+            self.free.forget(key)
 
     def not_before(self, host: HostState) -> float:
         """Instant before which the gates of *host* stay shut."""
@@ -235,9 +235,9 @@ class Gates:
                 found.append(gate)
             elif self._opens_at.get(gate, 0.0) > now:
                 self._watch(gate)  # it was deferred meanwhile
-        if self.reserve is not None:
+        if self.free is not None:
             waited_at = [number for number in range(1, N_CLASSES) if self.waiting.get(_SLOW[number])]
-            found += [_SLOW[number] for number in waited_at if self.reserve.has_room(number, now)]
+            found += [_SLOW[number] for number in waited_at if self.free.has_room(number, now)]
         return found
 
     def best_up_to(self, instant: float) -> Iterator[bytes]:

@@ -119,9 +119,9 @@ def _wrong_gates(frontier: Frontier) -> Iterator[str]:
     for gate, key in frontier.gates.holders.items():
         if key not in leased or gate not in frontier.active[key].entered:
             yield f"the host {key.hex()} keeps the gate {gate!r} shut and is not leased"
-    reserve = frontier.gates.reserve
-    if reserve is not None and reserve.under_way.keys() != leased:
-        yield f"{len(leased)} hosts are leased, and {len(reserve.under_way)} hold connections"
+    free = frontier.gates.free
+    if free is not None and free.under_way.keys() != leased:
+        yield f"{len(leased)} hosts are leased, and {len(free.under_way)} hold connections"
 
 
 def _wrong_rows(frontier: Frontier) -> Iterator[str]:

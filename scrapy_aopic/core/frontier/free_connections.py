@@ -49,7 +49,7 @@ _MEMORY = 20.0
 """Averaging time of the share of new hosts that turn out to be slow, in seconds of connections held by such hosts."""
 
 
-class ConnectionReserve:
+class FreeConnections:
     """The connections that are kept free for hosts faster than the one that asks.
 
     Args:
