@@ -68,6 +68,7 @@ SMALL = {
     "tab_memory.py": "--minutes 0.05",
     "theft.py": "--sets 1 --copies 1 --mirrors 0 --attacks copy --sites 3",
     "traps.py": "--sets 1 --seeds 2 --entries 1 --kinds chain --on domains --sizes 10 --fetches 50",
+    "traps.py --loopback": "--honest 20 --links 20 --sets 1 --seeds 2 --entries 1 --kinds chain --on real-host --fetches 50 --factors 0 --gap 0",
     "workers.py": "--shards 2 --workers 1 --hosts 6 --pages 2 --links 3 --rounds 1",
     "simulate": "--seeds 2 --seed-sets 1",
 }
