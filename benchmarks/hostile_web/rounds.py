@@ -111,7 +111,10 @@ def tracebacks(log: Path) -> Counter[str]:
         if re.match(r"\d{4}-\d\d-\d\d |2$", line):
             frames = [each.strip() for each in block if each.strip().startswith('File "')]
             last: str = next((each for each in reversed(frames) if _OURS_OR_SPIDER(each)), "")
-            if re.search(r"[/\\]scrapy_aopic[/\\]", last):
+            is_download = bool(block) and block[-1].startswith(
+                "scrapy.exceptions."
+            )  # passes through a fast handler
+            if re.search(r"[/\\]scrapy_aopic[/\\]", last) and not is_download:
                 found[f"{block[-1].strip()[:200]} in {last}"] += 1
             block = []
         elif block or line.startswith("Traceback"):

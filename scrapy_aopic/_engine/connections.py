@@ -27,7 +27,7 @@ _MAX_HEADER = 256 * 1024
 _DELIMITED = frozenset({b"Content-Length", b"Transfer-Encoding"})
 """Headers of which a response has one, unless its end is that of its connection or it has no body (RFC 9112, 6.3)."""
 
-_BODILESS = (204, 304)
+BODILESS = (204, 304)
 """Statuses of responses without a body (RFC 9112, 6.3)."""
 
 
@@ -88,7 +88,7 @@ class _AiohttpWire(Wire):
         protocol.eof_received = partial(self.lose, protocol.eof_received)
 
     def is_told_of_end(self, response: Response) -> bool:
-        return response.status in _BODILESS or not _DELIMITED.isdisjoint(response.headers)
+        return response.status in BODILESS or not _DELIMITED.isdisjoint(response.headers)
 
     def _socket(self) -> Socket | None:
         transport = self._protocol.transport

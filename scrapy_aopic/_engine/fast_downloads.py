@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import re
-from functools import lru_cache, partial
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -50,11 +50,9 @@ from twisted.web.http import PotentialDataLoss, _ChunkedTransferDecoder, _DataLo
 from twisted.web.http_headers import Headers as TwistedHeaders
 from twisted.web.iweb import UNKNOWN_LENGTH
 
-from .connections import TwistedProtocol, send_at_once
+from .connections import BODILESS, TwistedProtocol, send_at_once
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from scrapy.crawler import Crawler
 
     from .private import Downloader
@@ -70,20 +68,11 @@ _PORTS = {"http": 80, "https": 443}
 _LONGEST_LINE = 16_384
 """Bytes of a line before the body (``LineReceiver.MAX_LENGTH``); all lines together are bounded by :mod:`.connections`."""
 
-_BODILESS = (204, 304)
-"""Statuses of responses without a body (RFC 9112, 6.3)."""
+_REMEMBERED = 250
+"""Names of headers that are remembered: the names of a hostile host may have 16 kB each."""
 
 _OF_CONNECTION = frozenset(
-    {
-        b"Connection",
-        b"Content-Length",
-        b"Keep-Alive",
-        b"Proxy-Connection",
-        b"Te",
-        b"Trailers",
-        b"Transfer-Encoding",
-        b"Upgrade",
-    }
+    b"Connection Content-Length Keep-Alive Proxy-Connection Te Trailers Transfer-Encoding Upgrade".split()
 )
 """Headers that are about the transfer: no spider sees them, but for the length if it is known."""
 
@@ -118,7 +107,7 @@ class _Endpoint:
         return connecting
 
 
-@lru_cache(1000)
+@lru_cache(_REMEMBERED)
 def _written(name: bytes) -> bytes:
     """The name of a header as Twisted writes it.
 
@@ -129,7 +118,7 @@ def _written(name: bytes) -> bytes:
     return written
 
 
-@lru_cache(1000)
+@lru_cache(_REMEMBERED)
 def _shown(name: bytes) -> bytes:
     """The name of a header as responses have it.
 
@@ -139,7 +128,7 @@ def _shown(name: bytes) -> bytes:
     return _written(name.lower()).title()
 
 
-@lru_cache(1000)
+@lru_cache(_REMEMBERED)
 def _proxy(url: str) -> tuple[bytes, tuple[object, ...]]:
     """The URI of a proxy, and the key of its connections."""
     uri = add_http_if_no_scheme(url).encode("ascii")
@@ -165,13 +154,11 @@ class FastHandler:
             return response
         timeout: float = request.meta.get("download_timeout") or 10
         exchange = HttpExchange(self.crawler, self.handler, request, plan.head)
-        connect = partial(
-            self.handler._pool.getConnection, plan.key, _Endpoint(self.handler, plan.uri, timeout)
-        )
+        endpoint = _Endpoint(self.handler, plan.uri, timeout)
         timer = call_later(timeout, exchange.expire, timeout)
         try:
             with wrap_twisted_exceptions():
-                exchange.begin(connect)
+                exchange.begin(self.handler._pool.getConnection(plan.key, endpoint))
                 await maybe_deferred_to_future(exchange.done)
         except ResponseDataLossError:
             if not self.handler._fail_on_dataloss_warned:
@@ -271,10 +258,10 @@ class HttpExchange:
 
     # -- its beginning and its end
 
-    def begin(self, connect: Callable[[], Deferred[Any]]) -> None:
-        """Send the request as soon as *connect* has a connection."""
-        self._connecting = connect()
-        self._connecting.addCallback(self._send).addErrback(self._fail)
+    def begin(self, connecting: Deferred[Any]) -> None:
+        """Send the request as soon as *connecting* has a connection."""
+        self._connecting = connecting
+        connecting.addCallback(self._send).addErrback(self._fail)
 
     def expire(self, timeout: float) -> None:
         """Give up after *timeout* seconds."""
@@ -414,7 +401,7 @@ class HttpExchange:
     def _read_field(self, field: bytes) -> None:
         name, colon, value = field.partition(b":")
         if not colon:
-            logger.debug("Skipping the bad response header line %r, as it has no colon.", field)
+            logger.debug("A header line without a colon is left out: %r", field)
             return
         name = _shown(name)
         is_of_connection = name in _OF_CONNECTION and not (
@@ -456,7 +443,7 @@ class HttpExchange:
         Raises:
             KeyError, ValueError: If the headers cannot be understood.
         """
-        if self._status in _BODILESS or self._request.method == "HEAD":
+        if self._status in BODILESS or self._request.method == "HEAD":
             return 0, None
         codings = self._of_connection.get(b"Transfer-Encoding")
         if codings:

@@ -216,14 +216,21 @@ class Slots:
 
     def _make_fast(self) -> None:
         """Make plain requests without Scrapy's download handler, where it can be known what that would do."""
-        from .fast_downloads import make_fast  # noqa: PLC0415  # to import a download handler takes a tenth of a second
+        why = (
+            "the download handler is not Scrapy's own for HTTP/1.1 on Twisted; it is if DOWNLOAD_HANDLERS and "
+            "TWISTED_REACTOR_ENABLED are left at their defaults"
+        )
+        others = frozenset({"http", "https"})
+        try:
+            from .fast_downloads import make_fast  # noqa: PLC0415  # to import a download handler takes a tenth of a second
 
-        others = make_fast(self._crawler, self._downloader)
+            others = make_fast(self._crawler, self._downloader)
+        except ImportError as error:
+            why = f"this Scrapy or Twisted lacks what it needs ({error})"
         if others:
             logger.warning(
-                "AOPIC_FAST_DOWNLOADS changes nothing for %(schemes)s, since the download handler is not Scrapy's own for "
-                "HTTP/1.1. Set DOWNLOAD_HANDLERS back to its default to make these downloads faster.",
-                {"schemes": " and ".join(sorted(others))},
+                "AOPIC_FAST_DOWNLOADS changes nothing for %(schemes)s: %(why)s.",
+                {"schemes": " and ".join(sorted(others)), "why": why},
                 extra={"spider": self._crawler.spider},
             )
 

@@ -388,7 +388,7 @@ async def test_a_handler_that_asks_nobody_gets_no_request_for_a_name_that_leads_
     assert reached == [world.home]
     assert world.inside.n_accepted == 0
     assert crawler.stats.get_value("aopic/safety/refused") == 1
-    assert "AOPIC_FAST_DOWNLOADS changes nothing for http," in caplog.text
+    assert "AOPIC_FAST_DOWNLOADS changes nothing for http: " in caplog.text
 
 
 WITHOUT_REACTOR = """

@@ -43,6 +43,7 @@ WRONG: dict[str, list[Any]] = {
     "AOPIC_POLITENESS_FACTOR": [-1, "ten", float("nan")],
     "AOPIC_MIN_GAP": [-1, 1e9],
     "AOPIC_MAX_GAP": [-1, "minute"],
+    "AOPIC_FAST_DOWNLOADS": ["fast", 2],
     "AOPIC_POLITENESS_KEY": ["site", 7],
     "AOPIC_HOST_RULES": [
         7,
