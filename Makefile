@@ -39,8 +39,9 @@ test-long: $(STAMP) browser plugins  ## the same with the long forms of crash te
 tests: $(STAMP)  ## the tests with the markers of WHICH="slow and not long", for example
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "$(WHICH)"
 
-test-min: $(MIN)/.installed  ## run all tests with the lowest versions that pyproject.toml allows
-	$(MIN)/bin/python -m pytest $(SIDE_BY_SIDE)
+# Benchmarks are left out: they compare with what the newest Scrapy has.
+test-min: $(MIN)/.installed  ## run the tests with the lowest versions that pyproject.toml allows
+	$(MIN)/bin/python -m pytest $(SIDE_BY_SIDE) --ignore=tests/benchmarks
 
 test-web: browser  ## drive the dashboard of a live crawl, and the explainer, with a headless Chromium, if there is one
 	$(BIN)/python -m pytest -q tests/web

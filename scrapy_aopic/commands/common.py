@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from argparse import ArgumentTypeError
 from dataclasses import replace
+from time import sleep
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def write_or_watch(opts: argparse.Namespace, look: Callable[[], str]) -> None:
         flush()
         if opts.watch is None:
             return
-        time.sleep(opts.watch)
+        sleep(opts.watch)
 
 
 def crawl_settings(settings: BaseSettings) -> BaseSettings:

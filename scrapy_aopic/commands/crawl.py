@@ -171,7 +171,8 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
     why = "" if received.n else _why_nothing(crawler.stats.get_stats(), is_shared=is_shared)
     if not why:
         return 0
-    job.say(f"Nothing was fetched: {why}. 'scrapy aopic why {job.place} URL' says why a page was not.")
+    url = job.urls[0] if job.urls else "URL"
+    job.say(f"Nothing was fetched: {why}. 'scrapy aopic why {job.place} {url}' says why a page was not.")
     return _NOTHING_FETCHED
 
 

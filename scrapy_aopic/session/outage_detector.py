@@ -71,12 +71,13 @@ class OutageDetector:
         self._has_complained = True
         proxy = request.meta.get("proxy")
         logger.warning(
-            "No host can be reached: the %(what)s %(silent)d hosts that were asked gave no answer, at last %(host)s "
+            "No host can be reached: %(asked)s gave no answer, at last %(host)s "
             "(%(why)s). %(question)s They are asked again, later and later; 'scrapy aopic status' says which hosts "
             "wait, and why.",
             {
-                "what": "last" if self._n_answered else "first",
-                "silent": n_silent,
+                "asked": "the only host that was asked"
+                if n_silent == 1
+                else f"the {'last' if self._n_answered else 'first'} {n_silent} hosts that were asked",
                 "host": host,
                 "why": why,
                 "question": f"Is the proxy {proxy} in order?" if proxy else "Is there a network?",

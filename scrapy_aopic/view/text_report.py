@@ -252,8 +252,8 @@ def print_report(place: Place | None, store: Store) -> None:
         painted(now.verdict.headline, Colour.STRONG),
         "",
         (
-            f"{pages.visited:,} pages visited and {pages.failed:,} failed on {now.hosts.known:,} hosts, "
-            f"{now.mean_rate or 0.0:.1f} a second since the job began."
+            f"{pages.visited:,} pages visited and {pages.failed:,} failed; {now.hosts.known:,} hosts known; "
+            f"{now.mean_rate or 0.0:.1f} pages a second since the job began."
         ),
     ]
     if pages.known <= _AUDITED:
@@ -265,22 +265,28 @@ def print_report(place: Place | None, store: Store) -> None:
                 f"Audit: {result.n_violations} VIOLATIONS, first: {result.violations[0]}", Colour.FAILED
             )
         )
-    best = format_pages(top_pages(view, 20), width=n_columns())
-    lines += ["", "The most important pages, from the cash that flowed to them:", best]
+    best = top_pages(view, 20)
+    table = format_pages(best, width=n_columns())
+    lines += ["", "The most important pages, from the cash that flowed to them:", table]
     if place is not None:
-        lines += ["", "What to do next:", *_next_steps(quote(str(place)))]
+        lines += [
+            "",
+            "What to do next:",
+            *_next_steps(quote(str(place)), quote(best[0].url) if best else "URL"),
+        ]
     write("\n".join(lines))
     flush()
 
 
-def _next_steps(job: str) -> list[str]:
-    """Commands for the *job*, each with what it is good for."""
+def _next_steps(job: str, url: str) -> list[str]:
+    """What one may want to know of the *job* and one of its pages, each with its command."""
     steps = {
-        f"scrapy aopic status {job}": "what limited the crawl, and what became of its pages",
-        f"scrapy aopic why {job} URL": "why a page was fetched, waits or was not",
-        f"scrapy aopic dashboard {job}": "all of it in the browser",
-        f"scrapy aopic export {job} --pages pages.csv": "every page with its importance",
+        "what limited the crawl": f"scrapy aopic status {job}",
+        "why a page was fetched or not": f"scrapy aopic why {job} {url}",
+        "all of it in the browser": f"scrapy aopic dashboard {job}",
+        "every page with its importance": f"scrapy aopic export {job} --pages pages.csv",
+        "to go on": "the same command again",
+        "more": f"{DOCS}/first-crawl.html",
     }
     width = max(map(len, steps))
-    lines = [f"  {command:<{width}}  {what}" for command, what in steps.items()]
-    return [*lines, f"  The command that began the crawl goes on with it. Docs: {DOCS}"]
+    return [f"  {painted(f'{what:<{width}}', Colour.FAINT)}  {step}" for what, step in steps.items()]

@@ -214,12 +214,12 @@ def _sentence(text: str) -> str:
 _ENDED = {
     "finished": "the spider had nothing to do",
     "shutdown": "a signal stopped it",
-    "closespider_timeout": "CLOSESPIDER_TIMEOUT was reached",
-    "closespider_pagecount": "CLOSESPIDER_PAGECOUNT was reached",
-    "closespider_itemcount": "CLOSESPIDER_ITEMCOUNT was reached",
-    "closespider_errorcount": "CLOSESPIDER_ERRORCOUNT was reached",
+    "closespider_timeout": "its time was up",
+    "closespider_pagecount": "enough pages were fetched",
+    "closespider_itemcount": "there were enough items",
+    "closespider_errorcount": "there were too many errors",
 }
-"""Why a run ended, by Scrapy's word for it, in five words at most."""
+"""Why a run ended, by Scrapy's word for it, in five words at most; the sentence beside it has that word."""
 
 
 def _ended_in_shards(now: Snapshot) -> Verdict:

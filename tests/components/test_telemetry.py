@@ -73,7 +73,8 @@ async def test_a_crawl_is_observed_while_it_runs_and_counted_when_it_is_over(
 
     serve(PAGES)
     crawler = await crawl(Looking, SCHEDULER)
-    assert seen["aopic.politeness.transfers"] == {of("follow"): 2}  # this page and the one before
+    # This page and the one before; Scrapy 2.16 has had the third one's response, too, when it calls back.
+    assert seen["aopic.politeness.transfers"] in ({of("follow"): 2}, {of("follow"): 3})
     stats = crawler.stats.get_stats()
     after = reading()
     assert after["aopic.pages.visited"] == {of("follow"): 2} == {of("follow"): stats["aopic/pages/visited"]}

@@ -87,7 +87,7 @@ def test_a_job_is_watched_on_one_screen(
         if len(slept) == 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("time.sleep", sleep)
+    monkeypatch.setattr("scrapy_aopic.commands.common.sleep", sleep)
     assert aopic(*command, job, "--watch", shown=terminal) == 130
     assert slept == [2.0] * 3
     _, *screens = terminal.getvalue().split("\x1b[H")

@@ -211,7 +211,7 @@ def test_the_headline_has_twelve_words_at_most(
         ("", "Ended. 500 pages wait."),
         ("finished", "Ended: the spider had nothing to do. 500 pages wait."),
         ("shutdown", "Ended: a signal stopped it. 500 pages wait."),
-        ("closespider_timeout", "Ended: CLOSESPIDER_TIMEOUT was reached. 500 pages wait."),
+        ("closespider_timeout", "Ended: its time was up. 500 pages wait."),
         ("out_of_money", "Ended: out_of_money. 500 pages wait."),
     ],
 )
