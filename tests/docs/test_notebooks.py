@@ -38,7 +38,7 @@ def test_a_notebook_prints_what_it_shows(
         if "varies" in cell["metadata"].get("tags", ()):
             assert len(printed.splitlines()) >= 3
         else:
-            assert printed == shown
+            assert printed == shown, "if that is meant: python docs/run_notebooks.py"
         assert bool(pyplot.get_fignums()) == any(
             "image/png" in each.get("data", ()) for each in cell["outputs"]
         )
