@@ -631,8 +631,8 @@ _COMPONENTS = (
         "AOPIC_REPORT",
         False,
         FLAG,
-        "Whether the most important pages are printed when the crawl closes, and an audit if there are at most 300,000 "
-        "pages.",
+        "Whether a report is printed when the crawl closes: how it ended, the most important pages, what to do next, and "
+        "an audit if there are at most 300,000 pages.",
     ),
 )
 
