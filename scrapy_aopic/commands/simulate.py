@@ -332,7 +332,7 @@ def _seed_sets(opts: argparse.Namespace, graph: Graph) -> dict[str, list[int]]:
     if opts.seed_pages is None:
         if opts.seeds > len(graph.known):
             raise UsageError(
-                f"--seeds ({opts.seeds}) must be at most the pages of the graph, {len(graph.known)}"
+                f"--seeds ({opts.seeds}) must be at most the pages of the graph in {opts.graph}, {len(graph.known)}"
             )
         return draw_seed_sets(graph, opts.seeds, opts.seed_sets, opts.rng)
     sets: dict[str, list[int]] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -213,7 +214,9 @@ def _read_adjacency(path: Path) -> dict[str, NDArray[Any]]:
     lines = read_lines(path, _LONGEST_ROW)
     first = next(lines, "").strip()
     if not first.isdecimal() or not 0 < len(first) < _DIGITS:
-        raise AopicError(f"{path}: line 1 is {first[:_SHOWN]!r}, and must be the number of pages.")
+        raise AopicError(
+            f"{path}: line 1 is {repr(first[:_SHOWN])[:_SHOWN]}, and must be the number of pages."
+        )
     for number, line in enumerate(lines, 2):
         if len(indptr) > int(first):
             if not line.strip():
@@ -223,7 +226,7 @@ def _read_adjacency(path: Path) -> dict[str, NDArray[Any]]:
             target.extend(map(int, line.split()))
         except (ValueError, OverflowError) as error:
             raise AopicError(
-                f"{path}, line {number} must be numbers of pages; it is {line[:_SHOWN]!r}."
+                f"{path}, line {number} must be numbers of pages; it is {repr(line[:_SHOWN])[:_SHOWN]}."
             ) from error
         indptr.append(len(target))
     if len(indptr) - 1 != int(first):
@@ -235,6 +238,10 @@ _DIGITS = 19
 """Digits from which on a number does not fit into an array."""
 
 
+_NO_TEXT = re.compile("[\x00-\x08\x0e-\x1f\x7f\ud800-\udfff]")
+"""What no list of links has, but other files: control characters, and bytes that are not UTF-8."""
+
+
 def _read_links(path: Path) -> dict[str, NDArray[Any]] | Graph:
     """The arrays of a list of links between numbers; if there are any other names, their graph."""
     numbers, source, target = _Numbers(), array("q"), array("q")
@@ -242,14 +249,18 @@ def _read_links(path: Path) -> dict[str, NDArray[Any]] | Graph:
         cells = line.split("\t") if "\t" in line else line.split()
         if not line.strip() or line.startswith(("#", "%")):
             continue
-        if len(cells) < 2:
+        if len(cells) < 2 or _NO_TEXT.search(line):
             raise AopicError(
-                f"{path}, line {at} must be two pages with blanks or a tab between them; it is {line.strip()[:_SHOWN]!r}."
+                f"{path}, line {at} must be two pages with blanks or a tab between them; it is {repr(line.strip()[:_SHOWN])[:_SHOWN]}."
             )
         source.append(numbers.of(cells[0].strip()))
         target.append(numbers.of(cells[1].strip()))
     are_numbers = all(str(page).isdecimal() and len(str(page)) < _DIGITS for page in numbers)
     if not numbers or not are_numbers:
+        if not numbers:
+            raise AopicError(
+                f"{path} has no links; it must have one a line, two pages with blanks or a tab between them."
+            )
         return _of_names(Path(path.name.removesuffix(".gz")).stem, numbers, source, target)
     values = np.fromiter(map(int, map(str, numbers)), np.int64, len(numbers))
     n = int(values.max(initial=-1)) + 1
