@@ -78,9 +78,6 @@ _NEARLY = 5
 _PAGES_A_DIRECTORY = 4
 """Page records in memory for each count of a directory there, which takes half as much."""
 
-_MOST_LOWERED = 16
-"""Pages that are lowered for one lease, at most, each in some 30 microseconds; the next one is leased as it is."""
-
 
 def _new_keys(store: Store, policy: Policy, *, is_new: bool) -> bytes:
     """The mark on page keys that *store* lacks; empty if it lacks none, or if the kind of its keys is not known."""
@@ -149,6 +146,7 @@ class Crawl:
             max_active=policy.max_active,
             most_pages=self._most_pages if "pages" in policy.rules.options else None,
             waits_for=lambda key: policy.waits_for(self.pages.request(key)),
+            lower=self._lower,
         )
         self.ledger = Ledger(
             totals,
@@ -451,39 +449,34 @@ class Crawl:
             return self.when()
         if self._revisits.step(now):
             self._commits.has_changes = True
-        left = _MOST_LOWERED
-        while True:
-            taken = self._take(now, hold_late)
-            if isinstance(taken, Unlocated):
-                return taken
-            if not isinstance(taken, Taken):
-                return self._later(taken)
-            self._commits.has_changes = True
-            if self._ahead:
-                behind = self.frontier.next_of(taken.host, self._ahead)
-                self.pages.read_ahead((taken.page, *behind))
-                if self._prefetching is not None:
-                    self.pages.prefetch(behind)
-            request = self.pages.request(taken.page)
-            if not left or not self.pages.lower(taken.page, request, now):
-                break
-            left -= 1
-            page = self.pages.expect(taken.page, "a queue row")
-            self.frontier.put_back(taken.page, page.front_queue, page.place, now)
-            self.frontier.release(taken.host, now)
-        page = self.pages.lease(taken.page, now)
-        self._note_wait(page, now)
-        self._due.fetched()
-        host = self.frontier.active[taken.host]
-        return self._leases.begin(taken.page, host.name, request, page.cash, page.visits)
-
-    def _take(self, now: float, hold_late: float) -> Taken | Unlocated | NotBefore | Empty:
-        """Take a page from the frontier, or one that is to be revisited if there is time for that."""
         taken = self.frontier.take(now, hold_late)
         while self._is_free_for_revisits(taken, now, hold_late) and self._revisits.let_in_one(now):
             self._commits.has_changes = True
             taken = self.frontier.take(now, hold_late)
-        return taken
+        if isinstance(taken, Unlocated):
+            return taken
+        if not isinstance(taken, Taken):
+            return self._later(taken)
+        page = self.pages.lease(taken.page, now)
+        self._note_wait(page, now)
+        self._due.fetched()
+        self._commits.has_changes = True
+        host = self.frontier.active[taken.host]
+        return self._leases.begin(
+            taken.page, host.name, self.pages.request(taken.page), page.cash, page.visits
+        )
+
+    def _lower(self, key: bytes, now: float) -> bool:
+        """Let the page under *key*, which is next, wait lower if its directory is full; whether it does from now on."""
+        if self._ahead:
+            behind = self.frontier.next_of(key[:HOST_BYTES], self._ahead + 1)
+            behind = [each for each in behind if each != key][: self._ahead]
+            self.pages.read_ahead((key, *behind))
+            if self._prefetching is not None:
+                self.pages.prefetch(behind)
+        is_lowered = self.pages.lower(key, now)
+        self._commits.has_changes |= is_lowered
+        return is_lowered
 
     def expects(self, now: float, within: float) -> bool:
         """Whether a host in its budget is free, or may be, *within* so many seconds."""

@@ -37,6 +37,9 @@ class Directories:
         directory_of: The directory of a request, as bytes; empty for none.
         full: Fetched pages at which a directory is full, at most :data:`MOST_COUNTED`; 0 if none ever is.
         capacity: Counts kept in memory.
+
+    Attributes:
+        full: The same.
     """
 
     def __init__(
@@ -45,11 +48,11 @@ class Directories:
         # Bytearrays, since a record of a table is changed in place.
         self.table = RecordTable(store, Family.META, bytes, _unpack, capacity)
         self._directory_of = directory_of
-        self._full = full
+        self.full = full
 
     def _row(self, page: bytes, request: bytes) -> bytes:
         """Key of the row of the directory of *request*; empty if it is in none that is counted."""
-        directory = self._directory_of(request) if self._full else b""
+        directory = self._directory_of(request) if self.full else b""
         if not directory:
             return b""
         digest = blake2b(directory, digest_size=DIRECTORY_BYTES).digest()
@@ -59,7 +62,7 @@ class Directories:
         """Whether the directory of *request*, which is that of the page under the key *page*, is full."""
         row = self._row(page, request)
         fetched = self.table.get(row) if row else None
-        return fetched is not None and fetched[0] >= self._full
+        return fetched is not None and fetched[0] >= self.full
 
     def count(self, page: bytes, request: bytes) -> None:
         """Count the page under the key *page*, which was fetched by *request* for the first time."""
@@ -67,7 +70,7 @@ class Directories:
         if not row:
             return
         fetched = self.table.get(row) or bytearray(1)
-        if fetched[0] < self._full:
+        if fetched[0] < self.full:
             fetched[0] += 1
             self.table.put(row, fetched)
 

@@ -328,17 +328,19 @@ class Pages:
         self._replace(key, page, now)
         return page
 
-    def lower(self, key: bytes, request: bytes, now: float) -> bool:
-        """Let the page under *key*, which was taken from the frontier, wait lower if its directory is full.
-
-        Args:
-            request: Its request.
+    def lower(self, key: bytes, now: float) -> bool:
+        """Let the page under *key*, which is the next of its host, wait lower if its directory is full.
 
         Returns:
-            Whether it does from now on, and may be there no more where it was taken from; once in the life of a page.
+            Whether it does from now on; this happens once to a page.
         """
+        if not self.directories.full:
+            return False
         page = self.expect(key, "a queue row")
-        if page.is_lowered or page.visits or not self.directories.is_full(key, request):
+        if page.is_lowered or page.visits:
+            return False
+        self.requests.read_ahead((key,))  # as it is wanted again when the page is leased
+        if not self.directories.is_full(key, self.requests.peek(key)):
             return False
         self._ledger.catch_up(page)
         page.is_lowered = True

@@ -220,8 +220,11 @@ class BlobTable:
         return self._store.get_many(self._family, (key,))[0]
 
     def peek(self, key: bytes) -> bytes:
-        """The value under *key* if it was read ahead, which :meth:`get` still gives; else empty."""
-        return self._ahead.get(key) or b""
+        """The value under *key* if it is in memory, where it stays; empty if it is not, or there is none."""
+        for layer in (self._fresh, self._in_flight, self._ahead):
+            if key in layer:
+                return layer[key] or b""
+        return b""
 
     def is_at_hand(self, key: bytes) -> bool:
         """Whether the value under *key* is in memory."""
