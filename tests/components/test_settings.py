@@ -563,6 +563,14 @@ def test_the_budget_is_that_of_the_default_order() -> None:
     assert not isinstance(read_policy(Settings({"AOPIC_ORDER": "opic"})).order, Aopic)
 
 
+def test_the_pages_of_a_directory_are_those_of_the_default_order_alone() -> None:
+    assert read_policy(Settings()).order.directory_pages == 3
+    assert read_policy(Settings({"AOPIC_DIRECTORY_PAGES": 0})).order.directory_pages == 0
+    topic = {"AOPIC_TOPIC": {"keywords": ["database"]}}
+    for order in ("focused", "opic"):
+        assert read_policy(Settings({"AOPIC_ORDER": order, **topic})).order.directory_pages == 0
+
+
 def test_a_spider_has_its_own_window() -> None:
     class Weekly(Spider):
         name = "weekly"

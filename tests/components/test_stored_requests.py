@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from scrapy import FormRequest, Request, Spider
 from scrapy.http import JsonRequest
@@ -11,7 +13,7 @@ from scrapy.utils.test import get_crawler
 from scrapy_aopic.core.records import QUEUED, Page, repeat_key
 from scrapy_aopic.web.page_keys import PageKeys
 from scrapy_aopic.web.request_codec import encode
-from scrapy_aopic.web.request_rows import encode_url, stand_in
+from scrapy_aopic.web.request_rows import directory_of, encode_url, pack_values, stand_in
 from scrapy_aopic.web.stored_requests import RequestReader
 
 KEYS = PageKeys(RequestFingerprinter.from_crawler(get_crawler()))
@@ -79,3 +81,33 @@ def test_a_seed_and_what_had_to_stay_in_memory_are_requests() -> None:
     assert READ(key, encode_url("http://a.test/"), PAGE) == ""
     assert READ(key, stand_in("http://a.test/", 3), PAGE) == ""
     assert READ(key, stand_in("", 3), PAGE)
+
+
+@pytest.mark.parametrize(
+    ("path", "directory"),
+    [
+        ("/a/b/c", b"a/b"),
+        ("/a/b/", b"a/b"),
+        ("/a/b/c?page=/d/e/", b"a/b"),
+        ("/a/#/b/", b"a"),
+        ("/a", b""),
+        ("/?a=/b/", b""),
+        ("/", b""),
+        ("", b""),
+        ("//a", b""),
+    ],
+)
+@pytest.mark.parametrize(
+    "write",
+    [encode_url, lambda url: pack_values({"url": url, "method": "POST"}), lambda url: stand_in(url, 1)],
+    ids=["line", "packed", "stand-in"],
+)
+def test_the_directory_of_a_request_is_the_path_of_its_url_up_to_the_last_slash(
+    write: Callable[[str], bytes], path: str, directory: bytes
+) -> None:
+    assert directory_of(write(f"http://a.test:8000{path}")) == directory
+
+
+@pytest.mark.parametrize("data", [b"", b"\xc1", b"\x80", b"\xff\xff", b"no url", b"\n\n\n", stand_in("", 1)])
+def test_what_is_no_request_is_in_no_directory(data: bytes) -> None:
+    assert directory_of(data) == b""

@@ -19,6 +19,7 @@ from support.small_web import Follow, Web, ask, crawl, html
 from scrapy_aopic.addon import Addon
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.layout import LATE, Family
+from scrapy_aopic.core.order import Aopic
 from scrapy_aopic.core.politeness import Outcome, Politeness, TransferResult
 from scrapy_aopic.core.records import Link, host_key, pack_host, page_key, unpack_host
 from scrapy_aopic.core.robots.state import RobotsTxt
@@ -26,7 +27,7 @@ from scrapy_aopic.view.job_view import View
 from scrapy_aopic.view.queries import pages_in
 from scrapy_aopic.view.url_settings import CrawlRules
 from scrapy_aopic.view.why import Explanation, why
-from scrapy_aopic.web.request_rows import encode_url
+from scrapy_aopic.web.request_rows import directory_of, encode_url, url_of
 from scrapy_aopic.web.url_keys import key_of_url
 
 
@@ -206,6 +207,15 @@ def test_a_host_says_why_it_waits(
     answer = asked(job, "a.test")
     assert answer.kind == kind
     assert words in " ".join(answer.sentences)
+
+
+def test_a_page_that_waits_lower_because_of_its_directory_says_so() -> None:
+    job = Job(order=Aopic(), directory_of=directory_of, politeness=Politeness(factor=0.0))
+    job.seed(*(link(f"http://a.test/d/{n}") for n in range(5)), link("http://a.test/e/0"))
+    assert [url_of(fetch(job).request)[-3:] for _ in range(4)] == ["d/0", "d/1", "d/2", "e/0"]
+    answer = asked(job, "http://a.test/d/3")
+    assert (answer.kind, answer.facts["is_lowered"]) == ("queued", True)
+    assert "one front queue lower, because enough pages of its directory" in " ".join(answer.sentences)
 
 
 def test_a_job_that_was_closed_waits_for_a_crawl() -> None:
