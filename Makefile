@@ -64,9 +64,9 @@ bench: $(STAMP)  ## how fast it is beside its peers; some of it with PARTS="queu
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --group bench
 	$(BIN)/python benchmarks/bench $(PARTS)
 
-docs: $(STAMP)  ## build the documentation as a site, docs/_build/index.html; a warning is an error
+docs: $(STAMP)  ## build the documentation as a site, docs/_build/html/index.html; a warning is an error
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --group docs
-	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs docs/_build
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs docs/_build/html
 
 dist: $(TOOLS)/.installed  ## build what is released, and check it as a package index does
 	rm -rf dist
