@@ -69,7 +69,7 @@ def test_the_wheel_alone_serves_and_crawls_the_demo_web(wheel: Path, tmp_path: P
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(str(tmp_path / "site"))
     assert "every invariant holds" in done.stdout
-    assert "scrapy aopic why crawls/demo URL" in done.stdout
+    assert "scrapy aopic why crawls/demo http" in done.stdout
     assert len((tmp_path / "items.csv").read_text(encoding="utf-8").splitlines()) > 5
     assert list((tmp_path / "site").rglob("example/demo_web/grammar.py"))
 

@@ -226,7 +226,7 @@ class Slots:
 
             others = make_fast(self._crawler, self._downloader)
         except ImportError as error:
-            why = f"this Scrapy or Twisted lacks what it needs ({error})"
+            why = f"this Scrapy or Twisted has no {error.name or 'such parts'} as it is needed"
         if others:
             logger.warning(
                 "AOPIC_FAST_DOWNLOADS changes nothing for %(schemes)s: %(why)s.",

@@ -15,8 +15,6 @@ from contextlib import closing, suppress
 from itertools import count
 from pathlib import Path
 
-from support.faulty_store import Fault, FaultyStore
-
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.ports import Store
@@ -24,6 +22,7 @@ from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.storage import exists, open_snapshot, open_store
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+from support.faulty_store import Fault, FaultyStore
 from support.twelve_pages import PAGES, crawl_twelve_pages
 
 STEPS = 18

@@ -20,8 +20,6 @@ from itertools import count
 from pathlib import Path
 from threading import Thread
 
-from support.faulty_store import Fault, FaultyStore
-
 from scrapy_aopic.core.api import Findings, Lease
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.crawl import Crawl
@@ -38,6 +36,7 @@ from scrapy_aopic.storage import open_store
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from crash.kill_points import in_a_fork, opened
+from support.faulty_store import Fault, FaultyStore
 from support.twelve_pages import LINKS, PAGES, links_of
 
 STEPS = 18
