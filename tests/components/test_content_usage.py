@@ -37,6 +37,17 @@ Serve = Callable[[dict[str, Any]], Web]
 NOT_TRAIN, TRAIN = {"train-ai": "n"}, {"train-ai": "y"}
 
 
+def kept_in(folder: Path) -> dict[str, Any]:
+    """Settings of a crawl with the add-on whose job is in *folder*, where copies of a page count as pages."""
+    return {
+        "ADDONS": {Addon: 500},
+        "USER_AGENT": "ourbot/1.0",
+        "JOBDIR": str(folder),
+        "AOPIC_STORE": "sqlite",
+        "AOPIC_CONTENT_SEEN": "off",
+    }
+
+
 @pytest.mark.parametrize(
     ("statement", "stated"),
     [
@@ -215,11 +226,7 @@ async def test_items_are_left_out_for_the_uses_that_are_named(
         items[item["url"]] = item
 
     settings = {
-        "ADDONS": {Addon: 500},
-        "USER_AGENT": "ourbot/1.0",
-        "JOBDIR": str(tmp_path),
-        "AOPIC_STORE": "sqlite",
-        "AOPIC_CONTENT_SEEN": "off",
+        **kept_in(tmp_path),
         "AOPIC_CONTENT_USAGE": obeyed,
         "ITEM_PIPELINES": {PagesPipeline: 800},
         "AOPIC_WARC_FILE": tmp_path / "pages.warc",
@@ -309,11 +316,7 @@ async def test_pages_are_skipped_for_the_uses_that_are_named(
     pages["http://a.test/"] = [*WEB["http://a.test/"], "http://a.test/file"]
     web = serve(pages)
     settings = {
-        "ADDONS": {Addon: 500},
-        "USER_AGENT": "ourbot/1.0",
-        "JOBDIR": str(tmp_path),
-        "AOPIC_STORE": "sqlite",
-        "AOPIC_CONTENT_SEEN": "off",
+        **kept_in(tmp_path),
         "AOPIC_CONTENT_USAGE": "train-ai=skip, search=obey",
         "ITEM_PIPELINES": {PagesPipeline: 800},
         "AOPIC_WARC_FILE": tmp_path / "pages.warc",
@@ -480,11 +483,7 @@ async def test_a_tdmrep_json_is_fetched_once_a_host_in_its_turn(
 ) -> None:
     web = serve(TDM_WEB)
     settings = {
-        "ADDONS": {Addon: 500},
-        "USER_AGENT": "ourbot/1.0",
-        "JOBDIR": str(tmp_path),
-        "AOPIC_STORE": "sqlite",
-        "AOPIC_CONTENT_SEEN": "off",
+        **kept_in(tmp_path),
         "AOPIC_CONTENT_USAGE": "tdm=obey, tdmrep.json=fetch",
         "AOPIC_POLITENESS_FACTOR": 10,
         "AOPIC_MIN_GAP": 0.05,
