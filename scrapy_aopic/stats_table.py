@@ -388,7 +388,7 @@ OWN = (
     ),
     Stat(
         "aopic/urls/slow", "counter", "URLs", _SCHEDULER,
-        "URLs of links and requests that are of no [common form](speed.md#the-forms-of-urls), or whose requests depend on more "
+        "URLs of links and requests that are of no [common form](measurements.md#the-forms-of-urls), or whose requests depend on more "
         "than their URL, so that Scrapy's own functions find their pages, in 20 microseconds or more; one that is "
         "among the last 20,000 is not counted again",
     ),

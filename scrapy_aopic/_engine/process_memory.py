@@ -12,7 +12,7 @@ this was the larger half of the process.
 
 After that, little garbage is in cycles, and the collector need not run after every 700 new objects, which is Python's
 default until 3.12. Every few runs it goes through all live objects: with Scrapy and Twisted a hundred thousand, which was
-a fifth of the CPU time of a crawl (docs/speed.md).
+a fifth of the CPU time of a crawl (docs/measurements.md).
 
 The C library keeps freed memory, unless it is at the end of its heap. After a burst of large pages it has gigabytes that are
 unused, and returns them only on request. Blocks above a threshold come from the system and go back to it at once; but when
