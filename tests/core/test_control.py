@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.core_crawl import NOW, link
+from support.frontier_invariants import check
 
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.crawl import Crawl
 from scrapy_aopic.core.frontier.frontier import Empty, NotBefore
-from scrapy_aopic.core.frontier.invariants import check
 from scrapy_aopic.core.host_rules import NO_RULES, HostRule, HostRules
 from scrapy_aopic.core.operator_control import Control, Slow, checked_name, covering, unpack_control
 from scrapy_aopic.core.policy import Policy

@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import pytest
 from support.core_crawl import saved_of
+from support.frontier_invariants import check
 
 from scrapy_aopic.core.domains import Domains
 from scrapy_aopic.core.frontier.back_queue import BACK_QUEUE_ROWS
@@ -15,7 +16,6 @@ from scrapy_aopic.core.frontier.frontier import (
     Taken,
 )
 from scrapy_aopic.core.frontier.host_state import HostState, Phase
-from scrapy_aopic.core.frontier.invariants import check
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.order import Aopic, DepthFirst, LargerSites, PageRank, front_queue, host_class
 from scrapy_aopic.core.ports import Family

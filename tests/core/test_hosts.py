@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support.core_crawl import saved_of
+from support.frontier_invariants import check
 
 from scrapy_aopic.core.crawl_totals import CrawlTotals
 from scrapy_aopic.core.domains import Domains
 from scrapy_aopic.core.frontier.frontier import Frontier, NotBefore, Taken, Unlocated
 from scrapy_aopic.core.frontier.host_state import TRANSITIONS, Event, HostState, Phase, go, unpack_state
-from scrapy_aopic.core.frontier.invariants import check
 from scrapy_aopic.core.order import Aopic, DepthFirst, LargerSites
 from scrapy_aopic.core.politeness import Outcome, Politeness, TransferResult
 from scrapy_aopic.core.ports import Family

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 from msgspec import structs
 from support.core_crawl import ROUNDING, Modelled, by_cash, link
+from support.frontier_invariants import check
 from support.short_forms import walks
 
 from scrapy_aopic.core.api import Findings, Lease
 from scrapy_aopic.core.duplicates import text_of
 from scrapy_aopic.core.frontier.frontier import Empty, NotBefore
-from scrapy_aopic.core.frontier.invariants import check
 from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL
 from scrapy_aopic.core.pages import MAX_HEIGHT
 from scrapy_aopic.core.policy import Policy

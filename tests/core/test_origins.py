@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from support.core_crawl import NOW, Job, link
+from support.frontier_invariants import check
 
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.frontier.back_queue import BACK_QUEUE_ROWS
 from scrapy_aopic.core.frontier.frontier import Empty, NotBefore, Unlocated
-from scrapy_aopic.core.frontier.invariants import check
 from scrapy_aopic.core.politeness import Outcome, Politeness, TransferResult
 from scrapy_aopic.core.records import Link, host_key
 

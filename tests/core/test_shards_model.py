@@ -17,12 +17,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from msgspec.structs import replace
 from support.core_crawl import NOW, ROUNDING, by_cash, link
 from support.core_shards import hosts_of, lead
+from support.frontier_invariants import check
 from support.short_forms import walks
 
 from scrapy_aopic.core.api import Findings, Lease
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.crawl_totals import read_totals
-from scrapy_aopic.core.frontier.invariants import check
 from scrapy_aopic.core.ledger import NOWHERE, TOTAL
 from scrapy_aopic.core.order import LARGEST_VALUE, ORDERS
 from scrapy_aopic.core.policy import Policy

@@ -12,5 +12,4 @@ In reading order:
 * :mod:`.free_connections`: connections kept free for fast hosts
 * :mod:`.outsiders`: hosts without a page in the crawl
 * :mod:`.heap`: the heap that all of them use
-* :mod:`.invariants`: what must be true between two calls
 """

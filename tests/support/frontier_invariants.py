@@ -1,4 +1,4 @@
-"""Checks the invariants of a frontier between two calls, over all that it holds in memory, for tests and debugging.
+"""Checks the invariants of a frontier between two calls, over all that it holds in memory.
 
 :mod:`scrapy_aopic.core.audit` checks a store; this checks what is only in memory, and that it agrees with the index.
 """
@@ -10,10 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.core import layout
-from scrapy_aopic.core.layout import ACTIVE, IN_TIME, SHELVED
-from scrapy_aopic.core.records import HOST_BYTES, ROW_BYTES, front_queue_of
-
-from .host_state import (
+from scrapy_aopic.core.frontier.host_state import (
     DEAD,
     DRY,
     GATED,
@@ -27,13 +24,15 @@ from .host_state import (
     HostState,
     Phase,
 )
-from .shelves import index_bucket
+from scrapy_aopic.core.frontier.shelves import index_bucket
+from scrapy_aopic.core.layout import ACTIVE, IN_TIME, SHELVED
+from scrapy_aopic.core.records import HOST_BYTES, ROW_BYTES, front_queue_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .frontier import Frontier
-    from .heap import LazyHeap
+    from scrapy_aopic.core.frontier.frontier import Frontier
+    from scrapy_aopic.core.frontier.heap import LazyHeap
 
 _IN_MEMORY = (DRY, READY, LATE, WAITING, GATED, LOCATING, LEASED)
 
