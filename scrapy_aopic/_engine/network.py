@@ -181,19 +181,6 @@ class TransferWatch:
         lost: What was known at the end of its connection, if that has ended.
     """
 
-    __slots__ = (
-        "_began",
-        "_first",
-        "_last",
-        "_lets_some",
-        "_n_resent",
-        "_permit",
-        "_wire",
-        "door",
-        "lost",
-        "refused",
-    )
-
     current: ContextVar[TransferWatch | None] = ContextVar("aopic_watch", default=None)
     """The watch over the transfer that is started in this context."""
 

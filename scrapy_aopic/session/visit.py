@@ -6,25 +6,23 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
+from scrapy import Request
+from scrapy.http import Response
 
 from scrapy_aopic.core.api import Findings, Lease
+from scrapy_aopic.core.duplicates import Text
 from scrapy_aopic.core.fetched import Fetched
 from scrapy_aopic.core.focus.harvest_results import Degrees
 from scrapy_aopic.core.focus.leads import IN_FULL
 from scrapy_aopic.core.focus.topic import LinkText, PageWords
 from scrapy_aopic.core.records import HOST_BYTES, Link
 from scrapy_aopic.core.revisits import Version
+from scrapy_aopic.request_errors import RefusedError
 from scrapy_aopic.web.content_types import declared_type
 from scrapy_aopic.web.context import PageContext, path_of
 from scrapy_aopic.web.meta import SLOT, TAG
 
 if TYPE_CHECKING:
-    from scrapy import Request
-    from scrapy.http import Response
-
-    from scrapy_aopic.core.duplicates import Text
-    from scrapy_aopic.request_errors import RefusedError
-
     from .links.found_link import FoundLink
 
     PageKeyOf: TypeAlias = Callable[[Request], tuple[str, bytes]]
@@ -101,7 +99,7 @@ class PageReading(Struct):
         return self.context.cut(list(map(self.urls.get, pages)), IN_FULL)
 
 
-class Visit:
+class Visit(Struct, eq=False):
     """The visit of a page: a request that the engine has, and what has happened to it so far.
 
     Rule: only this file changes a visit. Others report events by the methods named after them, and :meth:`findings` alone
@@ -130,86 +128,46 @@ class Visit:
             not called.
     """
 
-    __slots__ = (
-        "_failure",
-        "_fetched",
-        "_has_failed",
-        "_has_other_language",
-        "_is_host_down",
-        "_is_if_same",
-        "_is_redirect",
-        "_keys",
-        "_max_links",
-        "_n_beats",
-        "_own",
-        "_passed",
-        "_same_as",
-        "_same_host",
-        "_seen",
-        "_status",
-        "_text",
-        "_version",
-        "_wishes",
-        "announced",
-        "answer",
-        "flush",
-        "given_grade",
-        "given_values",
-        "has_arrived",
-        "is_conditional",
-        "is_downloading",
-        "is_duplicate",
-        "is_excess",
-        "is_waiting",
-        "lease",
-        "links",
-        "number",
-        "reading",
-        "request",
-        "retry",
-        "unwanted",
-        "weight",
-    )  # fmt: skip
+    request: Request
+    lease: Lease
+    number: int
+    _keys: PageKeyOf
+    _max_links: int
+    links: list[Link] = []
+    announced: dict[bytes, Link] = {}
+    is_waiting: bool = False
+    flush: Callable[[], None] | None = None
+    retry: Link | None = None
+    weight: int = 0
+    is_downloading: bool = True
+    has_arrived: bool = False
+    answer: Response | None = None
+    unwanted: RefusedError | None = None
+    is_conditional: bool = False
+    is_duplicate: bool = False
+    is_excess: bool = False
+    reading: PageReading | None = None
+    given_grade: float | BaseException | None = None
+    given_values: dict[bytes, float] | BaseException | None = None
+    _status: int | None = None
+    _failure: str = ""
+    _fetched: Fetched | None = None
+    _version: Version | None = None
+    _is_redirect: bool = False
+    _has_other_language: bool = False
+    _is_host_down: bool = False
+    _has_failed: bool = False
+    _same_as: bytes = b""
+    _same_host: str = ""
+    _is_if_same: bool = False
+    _text: tuple[Response, Text | None] | None = None
+    _wishes: tuple[str, str] | tuple[()] = ()
+    _n_beats: int = 0
+    _passed: dict[int, tuple[Mark, str]] | None = None
+    _seen: set[bytes] = set()
 
-    def __init__(self, request: Request, lease: Lease, number: int, keys: PageKeyOf, max_links: int) -> None:
-        self.request = request
-        self.lease = lease
-        self.number = number
-        self.links: list[Link] = []
-        self.announced: dict[bytes, Link] = {}
-        self.is_waiting = False
-        self.flush: Callable[[], None] | None = None
-        self.retry: Link | None = None
-        self.weight = 0
-        self.is_downloading = True
-        self.has_arrived = False
-        self.answer: Response | None = None
-        self.unwanted: RefusedError | None = None
-        self.is_conditional = False
-        self.is_duplicate = False
-        self.is_excess = False
-        self.reading: PageReading | None = None
-        self.given_grade: float | BaseException | None = None
-        self.given_values: dict[bytes, float] | BaseException | None = None
-        self._status: int | None = None
-        self._failure = ""
-        self._fetched: Fetched | None = None
-        self._version: Version | None = None
-        self._is_redirect = False
-        self._has_other_language = False
-        self._is_host_down = False
-        self._has_failed = False
-        self._same_as = b""
-        self._same_host = ""
-        self._is_if_same = False
-        self._text: tuple[Response, Text | None] | None = None
-        self._wishes: tuple[str, str] | tuple[()] = ()
-        self._n_beats = 0
-        self._passed: dict[int, tuple[Mark, str]] | None = None
-        self._own = lease.key[HOST_BYTES:]
-        self._seen: set[bytes] = set()
-        self._keys = keys
-        self._max_links = max_links
+    def __repr__(self) -> str:
+        return f"<visit {self.number} of {self.request}>"
 
     # -- its request and the response
 
@@ -424,7 +382,7 @@ class Visit:
 
         A page's link to itself is none, and of several links to one page the first counts.
         """
-        seen, own, most = self._seen, self._own, self._max_links
+        seen, own, most = self._seen, self.lease.key[HOST_BYTES:], self._max_links
         for link in found:
             page = link.key[HOST_BYTES:]
             if page not in seen and page != own and page and len(seen) < most:
@@ -458,7 +416,7 @@ class Visit:
 
     def is_itself(self, request: Request) -> bool:
         """Whether *request* is for the page itself, whatever counts as its host."""
-        return self._keys(request)[1][HOST_BYTES:] == self._own
+        return self._keys(request)[1][HOST_BYTES:] == self.lease.key[HOST_BYTES:]
 
 
 class Visits:

@@ -62,28 +62,6 @@ class PageLinks:
         shortcuts: The changes that middlewares make to links on their way to the scheduler.
     """
 
-    __slots__ = (
-        "_adds_canonical",
-        "_dropping",
-        "_found",
-        "_is_asked",
-        "_is_link",
-        "_is_waiting",
-        "_is_watched",
-        "_keeps_requests",
-        "_n_lines",
-        "_n_links",
-        "_response",
-        "_rules",
-        "_session",
-        "_shortcut",
-        "_to_engine",
-        "_unfollowed",
-        "_visit",
-        "_waiting",
-        "_writer",
-    )
-
     def __init__(
         self, response: Response, session: Session, rules: PageRules, shortcuts: Shortcuts, spider: Spider
     ) -> None:
