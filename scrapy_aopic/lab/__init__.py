@@ -3,6 +3,7 @@
 ``scrapy aopic simulate`` does all of it.
 
 * :mod:`.graphs`: link graphs in files, and their PageRank
+* :mod:`.bvgraph`: reads the compressed form in which large ones are published
 * :mod:`.planted`: endless traps, planted on one
 * :mod:`.simulation`: a crawl of one with the production ledger and frontier
 * :mod:`.url_order`: a base of orders that see the URLs of a graph

@@ -18,6 +18,8 @@ from scrapy_aopic.exceptions import AopicError, plainly
 from scrapy_aopic.storage.named_files import open_given, read_lines
 from scrapy_aopic.web.origins import host_name
 
+from .bvgraph import read_bvgraph
+
 
 @dataclass(frozen=True)
 class Graph:
@@ -154,6 +156,7 @@ def load_graph(path: str | Path, *, hosts: str | Path | None = None, urls: str |
               page;
             * ``.graph-txt``: a WebGraph in ASCII: the number of pages, and then a line for each, with the numbers of the pages
               that it links to;
+            * ``.graph``: a WebGraph in compressed form (BVGraph), with its ``.properties`` beside it;
             * anything else: a link a line, from one page to another, with blanks or a tab between them. What stands behind them
               does not count, nor do lines that begin with ``#`` or ``%``. Pages are numbers from 0 on, or names, as for
               :func:`graph_of`.
@@ -168,7 +171,9 @@ def load_graph(path: str | Path, *, hosts: str | Path | None = None, urls: str |
     """
     path = Path(path)
     text = path.name.removesuffix(".gz")
-    if text.endswith(".graph-txt"):
+    if path.name.endswith(".graph"):
+        arrays = read_bvgraph(path)
+    elif text.endswith(".graph-txt"):
         arrays = _read_adjacency(path)
     elif text.endswith(".npz"):
         arrays = _read_arrays(path)
