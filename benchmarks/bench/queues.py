@@ -12,6 +12,7 @@ from scrapy.pqueues import DownloaderAwarePriorityQueue
 from stage import OURS, STOCK, Stage
 from world import BEGIN, fingerprint, host_name, page_url, policy
 
+from scrapy_aopic.core.commits import Commits
 from scrapy_aopic.core.domains import Domains
 from scrapy_aopic.core.frontier.frontier import Frontier, Taken
 from scrapy_aopic.core.order import Aopic
@@ -77,6 +78,7 @@ class Alone:
         self._domains = Domains(store, registered_domain)
         self._frontier = Frontier(store, Aopic(), self._domains, politeness=policy().politeness)
         self._written = BlobTable(store, Family.REQUESTS)
+        self._commits = Commits([*self._frontier.tables, self._domains.table, self._written])
         self._live: dict[bytes, Request] = {}
         self._number = 0
         self._numbers: dict[bytes, int] = {}
@@ -93,13 +95,8 @@ class Alone:
         self._numbers[key] = self._number
         self._frontier.insert(key, name, _LEVEL, self._number, BEGIN)
         if self._number % _COMMIT == 0:
-            batch = self._frontier.take_changes()
-            batch[Family.DOMAINS] = self._domains.table.take()
-            batch[Family.REQUESTS] = self._written.take()
-            self._store.write(batch, sync=True)
-            self._frontier.changes_landed()
-            self._domains.table.landed()
-            self._written.landed()
+            self._store.write(self._commits.take({}), sync=True)
+            self._commits.landed()
 
     def pop(self) -> Request:
         taken = self._frontier.take(BEGIN)

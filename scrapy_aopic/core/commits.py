@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Protocol
 from .ports import Family
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from .frontier.frontier import Frontier
+    from collections.abc import Mapping, Sequence
 
 
 class Table(Protocol):
     """Rows of a family that are written behind."""
+
+    family: Family
 
     def take(self) -> dict[bytes, bytes | None]:
         """Move all changes in flight and return them as rows."""
@@ -32,49 +32,33 @@ class Commits:
     """Takes the changes of all tables of a crawl.
 
     Args:
-        frontier: The owner of some families.
-        tables: The tables of the other families.
-        further: More tables of families that have others already.
+        tables: Those with rows of one family share no key.
 
     Attributes:
         has_changes: Whether anything happened since the last batch was taken; set by whoever changes something.
     """
 
-    def __init__(
-        self,
-        frontier: Frontier,
-        tables: Mapping[Family, Table],
-        further: Sequence[tuple[Family, Table]] = (),
-    ) -> None:
+    def __init__(self, tables: Sequence[Table]) -> None:
         self.has_changes = False
-        self._frontier = frontier
         self._tables = tables
-        self._further = further
 
     def take(self, totals: Mapping[bytes, bytes]) -> dict[Family, dict[bytes, bytes | None]]:
         """All changes as one batch, with the rows *totals* of the ``META`` family."""
         self.has_changes = False
-        batch = self._frontier.take_changes()
-        for family, table in self._tables.items():
-            batch[family] = table.take()
-        for family, table in self._further:
-            batch[family] = {**batch[family], **table.take()}
-        batch[Family.META] = {**batch[Family.META], **totals}
+        batch: dict[Family, dict[bytes, bytes | None]] = {Family.META: {**totals}}
+        for table in self._tables:
+            rows = table.take()
+            if (before := batch.setdefault(table.family, rows)) is not rows:
+                before.update(rows)
         return batch
 
     def landed(self) -> None:
         """The batch in flight is in the store."""
-        self._frontier.changes_landed()
-        for table in self._all():
+        for table in self._tables:
             table.landed()
 
     def failed(self) -> None:
         """The batch in flight did not reach the store; the next one will hold it too."""
-        self._frontier.changes_failed()
-        for table in self._all():
+        for table in self._tables:
             table.failed()
         self.has_changes = True
-
-    def _all(self) -> Iterator[Table]:
-        yield from self._tables.values()
-        yield from (table for _, table in self._further)

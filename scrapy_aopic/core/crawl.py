@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 from scrapy_aopic.exceptions import StorageError
 
 from .api import ORDINARY, Counts, Ending, Findings, Lease, Settled
-from .commits import Commits, Table
+from .commits import Commits
 from .counters import Counters, QueueTimes, read_counters
 from .crawl_totals import CrawlTotals, open_totals, read_totals
 from .directories import Directories
@@ -235,16 +235,23 @@ class Crawl:
         self._ahead, self._prefetching = getattr(store, "read_ahead", 0), prefetching(store)
         # Data about robots.txt files is only stored here, so that it is in the same commits.
         self._robots = BlobTable(store, Family.ROBOTS)
-        tables: dict[Family, Table] = {
-            Family.PAGES: self.pages.table,
-            Family.REQUESTS: self.pages.requests,
-            Family.LINKS: links.table,
-            Family.ROBOTS: self._robots,
-            Family.CONTENT: duplicates,
-        }
-        if self.domains is not None:
-            tables[Family.DOMAINS] = self.domains.table
-        self._commits = Commits(self.frontier, tables, self._further_tables())
+        self._commits = Commits(
+            [
+                *self.frontier.tables,
+                self.pages.table,
+                self.pages.requests,
+                self.pages.directories.table,
+                *([self.domains.table] if self.domains is not None else []),
+                links.table,
+                self._robots,
+                self._wishes,
+                self.sample.table,
+                *self._leads.tables,
+                self.mail,
+                *duplicates.tables,
+                *self._remote.tables,
+            ]
+        )
         self.started_at = self.created_at = now
         self.is_resumed = saved is not None
         self.was_clean = True
@@ -275,19 +282,6 @@ class Crawl:
         """Pages of *host* that are visited at most; ``None`` for any number."""
         rule = self._policy.rules.of(host)
         return rule.pages if rule is not None else None
-
-    def _further_tables(self) -> list[tuple[Family, Table]]:
-        """Tables of families that others are of, too."""
-        further: list[tuple[Family, Table]] = [(Family.META, self.sample.table)]
-        if self._policy.order.values_links:
-            further += self._leads.tables
-        return [
-            *further,
-            (Family.META, self.mail),
-            (Family.META, self.pages.directories.table),
-            (Family.CONTENT, self._remote),
-            (Family.CONTENT, self._wishes),
-        ]
 
     def _resume(self, saved: CrawlTotals, now: float) -> None:
         """Go on where the run that wrote *saved* stopped, or died."""

@@ -186,6 +186,9 @@ class Duplicates:
         site_of: Key of the site of the page under a key, 8 bytes: its registered domain.
         most: Pages of one site with the same words and other links that count as different ones, 0 for any number: a
             site that makes them up can make any number.
+
+    Attributes:
+        tables: Its rows, with those that wait for a commit.
     """
 
     def __init__(
@@ -193,6 +196,7 @@ class Duplicates:
     ) -> None:
         self._rows = BlobTable(store, Family.CONTENT)
         self._claims = RowTable(store, Family.CONTENT, lambda key: key[: 1 + PAGE_BYTES])
+        self.tables = (self._rows, self._claims)
         self._is_near = is_near
         self._site_of = site_of
         self._most = most
@@ -341,19 +345,3 @@ class Duplicates:
     def drop_claim(self, other: bytes, claim: Claim) -> None:
         """*claim* to be the page under key *other* waits no more."""
         self._claims.delete(CLAIMS + other + claim.page)
-
-    # -- commits
-
-    def take(self) -> dict[bytes, bytes | None]:
-        """Move all changes in flight and return them as rows."""
-        return {**self._rows.take(), **self._claims.take()}
-
-    def landed(self) -> None:
-        """The rows in flight are in the store."""
-        self._rows.landed()
-        self._claims.landed()
-
-    def failed(self) -> None:
-        """The rows in flight did not reach the store: they are changes again."""
-        self._rows.failed()
-        self._claims.failed()

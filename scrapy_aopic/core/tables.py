@@ -50,7 +50,7 @@ class RecordTable(Generic[T]):
     ) -> None:
         self._store = store
         self._ahead = prefetching(store)
-        self._family = family
+        self.family = family
         self._pack = pack
         self._unpack = unpack
         self._capacity = capacity
@@ -87,7 +87,7 @@ class RecordTable(Generic[T]):
             self.hits += 1
         else:
             self.misses += 1
-            value = self._store.get_many(self._family, (key,))[0]
+            value = self._store.get_many(self.family, (key,))[0]
             if value is None:
                 self._miss((key,))
             else:
@@ -128,12 +128,12 @@ class RecordTable(Generic[T]):
             return 0
         layers = (self._records, self._fresh, self._in_flight, self._absent)
         missing = [key for key in keys if not any(key in layer for layer in layers)]
-        return self._ahead.prefetch(self._family, missing) if missing else 0
+        return self._ahead.prefetch(self.family, missing) if missing else 0
 
     def _read(self, keys: Sequence[bytes]) -> list[T | None]:
         """Bring the records under *keys*, none of them in memory, into it."""
         self.misses += len(keys)
-        unpack, values = self._unpack, self._store.get_many(self._family, keys)
+        unpack, values = self._unpack, self._store.get_many(self.family, keys)
         try:
             new = {key: unpack(value) for key, value in zip(keys, values, strict=True) if value is not None}
         except NO_RECORD:
@@ -158,7 +158,7 @@ class RecordTable(Generic[T]):
             return self._unpack(value)
         except NO_RECORD as error:
             raise StorageError(
-                f"The row {key.hex()} of the store's {self._family.name} cannot be understood: 'scrapy aopic repair' mends "
+                f"The row {key.hex()} of the store's {self.family.name} cannot be understood: 'scrapy aopic repair' mends "
                 "the job."
             ) from error
 
@@ -205,7 +205,7 @@ class BlobTable:
     def __init__(self, store: Store, family: Family) -> None:
         self._store = store
         self._prefetching = prefetching(store)
-        self._family = family
+        self.family = family
         self._ahead: dict[bytes, bytes | None] = {}
         self._fresh: dict[bytes, bytes | None] = {}
         self._in_flight: dict[bytes, bytes | None] = {}
@@ -217,7 +217,7 @@ class BlobTable:
                 return layer[key]
         if key in self._ahead:
             return self._ahead.pop(key)
-        return self._store.get_many(self._family, (key,))[0]
+        return self._store.get_many(self.family, (key,))[0]
 
     def peek(self, key: bytes) -> bytes:
         """The value under *key* if it is in memory, where it stays; empty if it is not, or there is none."""
@@ -235,13 +235,13 @@ class BlobTable:
         if self._prefetching is not None:
             missing = [key for key in keys if not self.is_at_hand(key)]
             if missing:
-                self._prefetching.prefetch(self._family, missing)
+                self._prefetching.prefetch(self.family, missing)
 
     def read_ahead(self, keys: Sequence[bytes]) -> None:
         """Read the values under *keys*, so that each can be got once without a read."""
         wanted = [key for key in keys if not self.is_at_hand(key)]
         if wanted:
-            self._ahead.update(zip(wanted, self._store.get_many(self._family, wanted), strict=True))
+            self._ahead.update(zip(wanted, self._store.get_many(self.family, wanted), strict=True))
             while len(self._ahead) > _MOST_AHEAD:
                 del self._ahead[next(iter(self._ahead))]
 
@@ -255,7 +255,7 @@ class BlobTable:
                 missing.append(position)
             found.append(layer.get(key))
         if missing:
-            values = self._store.get_many(self._family, [keys[position] for position in missing])
+            values = self._store.get_many(self.family, [keys[position] for position in missing])
             for position, value in zip(missing, values, strict=True):
                 found[position] = value
         return found
@@ -303,7 +303,7 @@ class RowTable:
 
     def __init__(self, store: Store, family: Family, bucket_of: Callable[[bytes], bytes]) -> None:
         self._store = store
-        self._family = family
+        self.family = family
         self._bucket_of = bucket_of
         self._fresh: dict[bytes, dict[bytes, bytes | None]] = {}
         self._in_flight: dict[bytes, dict[bytes, bytes | None]] = {}
@@ -338,7 +338,7 @@ class RowTable:
         # Only deletions can eat up what the store gives, so ask for that many more.
         spare = sum(value is None for layer in layers for value in layer.values())
         begin = behind + b"\0" if behind else self._begins.get(bucket, bucket)
-        stored = list(islice(self._store.scan(self._family, begin, _after(bucket)), n + spare + 1))
+        stored = list(islice(self._store.scan(self.family, begin, _after(bucket)), n + spare + 1))
         whole = len(stored) <= n + spare
         rows: dict[bytes, bytes | None] = dict(stored)
         end = None if whole else stored[-1][0]

@@ -4,9 +4,10 @@ import random
 from itertools import pairwise
 
 import pytest
-from support.core_crawl import saved_of
+from support.core_crawl import saved_of, write_changes
 from support.frontier_invariants import check
 
+from scrapy_aopic.core.commits import Commits
 from scrapy_aopic.core.domains import Domains
 from scrapy_aopic.core.frontier.back_queue import BACK_QUEUE_ROWS
 from scrapy_aopic.core.frontier.frontier import (
@@ -99,8 +100,7 @@ class Desk:
         return pages
 
     def commit(self) -> None:
-        self.store.write(self.frontier.take_changes(), sync=True)
-        self.frontier.changes_landed()
+        write_changes(self.frontier.tables, self.store)
 
     def reopen(self, max_active: int = 100) -> list[tuple[bytes, float]]:
         old = self.frontier
@@ -619,7 +619,7 @@ def test_a_back_queue_is_filled_again_and_again_in_the_order_of_all_rows(n, comm
         desk.commit()
         desk.reopen()
     elif commit == "in flight":
-        desk.frontier.take_changes()
+        Commits(desk.frontier.tables).take({})
     assert [page[1] for page in desk.drain()] == [
         number for number, _ in sorted(pages, key=lambda page: (-page[1], page[0]))
     ]
@@ -658,9 +658,9 @@ def test_rows_that_come_and_move_while_the_back_queue_is_used_are_taken_in_order
             else:
                 desk.finish(page)
         if number % 40 == 0:
-            desk.frontier.take_changes()  # in flight for a while
+            Commits(desk.frontier.tables).take({})  # in flight for a while
         elif number % 40 == 20:
-            desk.frontier.changes_failed()
+            Commits(desk.frontier.tables).failed()
         elif number % 40 == 21:
             desk.commit()
     for page in in_work:
@@ -795,11 +795,7 @@ class BudgetDesk(Desk):
             assert self.fetch()[0] == "others"
 
     def commit(self) -> None:
-        self.store.write(
-            {**self.frontier.take_changes(), Family.DOMAINS: self.domains.table.take()}, sync=True
-        )
-        self.frontier.changes_landed()
-        self.domains.table.landed()
+        write_changes([*self.frontier.tables, self.domains.table], self.store)
 
     def reopen(self, max_active: int = 100) -> list[tuple[bytes, float]]:
         old, seeds = self.frontier, self.domains.seeds

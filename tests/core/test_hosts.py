@@ -6,7 +6,7 @@ import random
 from typing import TYPE_CHECKING
 
 import pytest
-from support.core_crawl import saved_of
+from support.core_crawl import saved_of, write_changes
 from support.frontier_invariants import check
 
 from scrapy_aopic.core.crawl_totals import CrawlTotals
@@ -310,12 +310,8 @@ class Walk:
         assert self.frontier.not_before(key) >= self.now + seconds
 
     def commit(self) -> None:
-        batch = self.frontier.take_changes()
-        if self.domains is not None:
-            batch[Family.DOMAINS] = self.domains.table.take()
-            self.domains.table.landed()
-        self.store.write(batch, sync=True)
-        self.frontier.changes_landed()
+        tables = [*self.frontier.tables, *([self.domains.table] if self.domains is not None else [])]
+        write_changes(tables, self.store)
 
     def reopen(self) -> None:
         self.commit()

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.core_crawl import write_changes
 
 from scrapy_aopic.core.domains import Domains
 from scrapy_aopic.core.frontier.host_state import HostState
@@ -54,8 +55,7 @@ class Desk:
         return dict(zip(domain.sponsors, domain.charges, strict=True))
 
     def commit(self) -> None:
-        self.store.write({Family.DOMAINS: self.domains.table.take()}, sync=True)
-        self.domains.table.landed()
+        write_changes([self.domains.table], self.store)
 
     def reopen(self) -> None:
         self.commit()

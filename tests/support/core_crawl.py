@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -11,13 +11,14 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from scrapy_aopic.core.api import Findings, Lease
 from scrapy_aopic.core.audit import audit
+from scrapy_aopic.core.commits import Commits, Table
 from scrapy_aopic.core.crawl import Crawl
 from scrapy_aopic.core.crawl_totals import CrawlTotals
 from scrapy_aopic.core.frontier.frontier import Frontier
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.order import Aopic
 from scrapy_aopic.core.policy import Policy
-from scrapy_aopic.core.ports import Batch
+from scrapy_aopic.core.ports import Batch, Store
 from scrapy_aopic.core.records import HOST_BYTES, Link, Page, PageState, host_key, page_key
 from scrapy_aopic.storage.memory import MemoryStore
 
@@ -54,6 +55,13 @@ def saved_of(frontier: Frontier) -> CrawlTotals:
         dead=frontier.n_dead,
         dead_pages=frontier.dead_pages,
     )
+
+
+def write_changes(tables: Sequence[Table], store: Store) -> None:
+    """Write what has changed in *tables* to *store*."""
+    commits = Commits(tables)
+    store.write(commits.take({}), sync=True)
+    commits.landed()
 
 
 class Job:

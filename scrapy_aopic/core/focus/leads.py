@@ -138,7 +138,7 @@ class Leads:
     """The leads of all waiting pages, and what a strategy has learned from them, in the store.
 
     Attributes:
-        tables: What of it waits for a commit.
+        tables: Its rows, with those that wait for a commit.
     """
 
     def __init__(self, store: Store) -> None:
@@ -146,10 +146,7 @@ class Leads:
         self._table = BlobTable(store, Family.CONTENT)
         self._learned = BlobTable(store, Family.META)
         self._is_used = False
-        self.tables: list[tuple[Family, BlobTable]] = [
-            (Family.CONTENT, self._table),
-            (Family.META, self._learned),
-        ]
+        self.tables = (self._table, self._learned)
 
     @property
     def learned(self) -> bytes | None:

@@ -114,7 +114,7 @@ class Frontier:
     """Hosts and their queues.
 
     Args:
-        store: Where rows and hosts are read; written by :meth:`take_changes`.
+        store: Where rows and hosts are read.
         order: Which host is served first.
         domains: Registered domains, if the order uses them.
         politeness: When a host is dead, and how often it may be requested.
@@ -134,6 +134,7 @@ class Frontier:
         places: Where each host waits.
         active: Hosts in memory.
         gates: Limits that hosts share.
+        tables: Its rows, with those that wait for a commit.
     """
 
     def __init__(
@@ -155,6 +156,7 @@ class Frontier:
         self.hosts = RecordTable(store, Family.HOSTS, pack_state, unpack_state, host_cache)
         self.rows = RowTable(store, Family.QUEUE, lambda row: row[:HOST_BYTES])
         self.index = RowTable(store, Family.META, index_bucket)
+        self.tables = (self.hosts, self.rows, self.index)
         self._politeness = politeness if politeness is not None else Politeness()
         order = order if order is not None else Aopic()
         self._back_queues = BackQueues(self.rows, waits_for)
@@ -685,26 +687,6 @@ class Frontier:
         host = self.host(key)
         if host is not None:
             self.places.look_again(key, host, now)
-
-    # -- commits
-
-    def take_changes(self) -> dict[Family, dict[bytes, bytes | None]]:
-        """Move all changes in flight and return them as rows."""
-        return {
-            Family.HOSTS: self.hosts.take(),
-            Family.QUEUE: self.rows.take(),
-            Family.META: self.index.take(),
-        }
-
-    def changes_landed(self) -> None:
-        """The changes in flight are in the store."""
-        for table in (self.hosts, self.rows, self.index):
-            table.landed()
-
-    def changes_failed(self) -> None:
-        """The changes in flight did not reach the store."""
-        for table in (self.hosts, self.rows, self.index):
-            table.failed()
 
 
 def _choose(host: HostState, queue: list[bytes]) -> int:

@@ -121,7 +121,10 @@ class Mail:
 
     Attributes:
         way_of: Gives the key of a domain and those of its discoverers; set by the owner of the domains.
+        family: That of its rows.
     """
+
+    family = Family.META
 
     def __init__(self, store: Store, cut: Cut, totals: Totals) -> None:
         self.cut = cut

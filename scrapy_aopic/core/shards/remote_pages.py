@@ -47,6 +47,7 @@ class RemotePages:
 
     Attributes:
         n_merged: Pages of this shard that forward since this run.
+        tables: Its rows, with those that wait for a commit.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class RemotePages:
         self._adds_scores = adds_scores
         self._own = BlobTable(store, Family.CONTENT)
         self._foreign = RowTable(store, Family.CONTENT, lambda row: row[: 1 + PAGE_BYTES])
+        self.tables = (self._own, self._foreign)
 
     # -- pages of this shard that are pages of others
 
@@ -209,19 +211,3 @@ class RemotePages:
             return False
         self.stays(key, page)
         return True
-
-    # -- commits
-
-    def take(self) -> dict[bytes, bytes | None]:
-        """Move all changes in flight and return them as rows."""
-        return {**self._own.take(), **self._foreign.take()}
-
-    def landed(self) -> None:
-        """The rows in flight are in the store."""
-        self._own.landed()
-        self._foreign.landed()
-
-    def failed(self) -> None:
-        """The rows in flight did not reach the store: they are changes again."""
-        self._own.failed()
-        self._foreign.failed()
