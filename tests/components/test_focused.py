@@ -557,7 +557,7 @@ class Slow(Strategy):
 async def test_a_strategy_may_work_in_a_thread_and_fail_there(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setitem(STRATEGIES, "learned", lambda topic, chance: Slow())
+    monkeypatch.setitem(STRATEGIES, "learned", Slow)
     web = serve(SIGNED)
     crawler = await crawl(Follow, focused(**LEARNED))
     assert sorted(web.asked) == sorted(SIGNED)
@@ -585,7 +585,7 @@ class Broken(Strategy):
 async def test_a_strategy_that_cannot_learn_loses_no_page(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(STRATEGIES, "learned", lambda topic, chance: Broken())
+    monkeypatch.setitem(STRATEGIES, "learned", Broken)
     web = serve(WEB)
     crawler = await crawl(Follow, focused(**LEARNED))
     assert sorted(web.asked) == sorted(WEB)

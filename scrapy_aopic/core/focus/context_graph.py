@@ -125,8 +125,7 @@ class ContextGraph(Strategy):
     reads_text = True
 
     def __init__(self, topic: Topic, chance: Chance) -> None:
-        del chance
-        self._cut = topic.words
+        super().__init__(topic, chance)
         self.layers = Layers()
         self._known: dict[bytes, _SeenPage] = {}
 
@@ -166,6 +165,6 @@ class ContextGraph(Strategy):
         self.layers.restore(data)
 
     def _places(self, text: str) -> array[int]:
-        found = self._cut(text)
+        found = self._topic.words(text)
         step = max(len(found) // _MOST_WORDS, 1)
         return array("H", [word_place("page", word) % _PLACES for word in found[::step][:_MOST_WORDS]])

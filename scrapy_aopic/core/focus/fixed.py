@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from .strategy import Chance, PageSeen, Strategy
+from .strategy import PageSeen, Strategy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .topic import LinkText, Topic
+    from .topic import LinkText
 
 _PAGE_PART = 0.8
 """Part of a link's value that is the grade of its page; the rest is the match of its text (benchmarks/focused.py)."""
@@ -29,10 +29,6 @@ class FocusedStrategy(Strategy):
 
     reads_names_only: ClassVar[bool] = True
 
-    def __init__(self, topic: Topic, chance: Chance) -> None:
-        del chance
-        self._topic = topic
-
     def values(self, page: PageSeen, links: Sequence[LinkText]) -> list[float]:
         match = self._topic.match
         return [_PAGE_PART * page.grade + (1.0 - _PAGE_PART) * match(link) for link in links]
@@ -43,9 +39,6 @@ class BestFirst(Strategy):
 
     reads_names_only: ClassVar[bool] = True
 
-    def __init__(self, topic: Topic, chance: Chance) -> None:
-        del topic, chance
-
     def values(self, page: PageSeen, links: Sequence[LinkText]) -> list[float]:
         return [page.grade] * len(links)
 
@@ -55,10 +48,6 @@ class SharkSearch(Strategy):
 
     What the page itself had inherited is read from its own value, which holds its text's score, too.
     """
-
-    def __init__(self, topic: Topic, chance: Chance) -> None:
-        del chance
-        self._topic = topic
 
     def values(self, page: PageSeen, links: Sequence[LinkText]) -> list[float]:
         inherited = _DECAY * (page.grade if page.is_relevant else page.value)

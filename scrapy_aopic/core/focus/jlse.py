@@ -184,8 +184,7 @@ class Jlse(Strategy):
     learns = True
 
     def __init__(self, topic: Topic, chance: Chance, memory: Memory | None = None) -> None:
-        del chance
-        self._topic = topic
+        super().__init__(topic, chance)
         self.memory = memory if memory is not None else Memory(topic)
 
     @property
@@ -214,10 +213,6 @@ class Jlse(Strategy):
 
 class Ata(Strategy):
     """Match of the link's text times the grade of its page: JLSE without indirect evidence."""
-
-    def __init__(self, topic: Topic, chance: Chance) -> None:
-        del chance
-        self._topic = topic
 
     def values(self, page: PageSeen, links: Sequence[LinkText]) -> list[float]:
         factor = max(page.grade, LEAST_PAGE)

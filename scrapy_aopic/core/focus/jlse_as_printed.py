@@ -155,10 +155,9 @@ class AtaAsPrinted(Strategy):
     results: ClassVar[SupportVectors] = RESULT_PAGES
 
     def __init__(self, topic: Topic, chance: Chance) -> None:
-        del chance
+        super().__init__(topic, chance)
         if topic.samples is None:
             raise ValueError("JLSE as printed learns from samples, and this topic has none")
-        self._topic = topic
         self._stop = frozenset(chain.from_iterable(map(topic.words, topic.samples.stop_words)))
         self._pages, self._anchors = (
             NaiveBayes([(self._words(topic.words(text)), is_relevant) for text, is_relevant in texts])

@@ -209,7 +209,7 @@ class Learned(WithMemos[Said]):
     host_weight: ClassVar[int] = 0
 
     def __init__(self, topic: Topic, chance: Chance) -> None:
-        self._topic = topic
+        super().__init__(topic, chance)
         self._chance = chance
         self.has_examples = topic.has_examples
         self._guess = _BY_EXAMPLES if topic.has_examples else _BY_KEYWORDS

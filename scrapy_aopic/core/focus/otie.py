@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .strategy import Chance, PageSeen, Strategy
+from .strategy import PageSeen, Strategy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .topic import LinkText, Topic
+    from .topic import LinkText
 
 _CONTEXT_PART = 0.5
 """Part of a link's relevance that is that of its text and context; the rest is its page's."""
@@ -25,10 +25,6 @@ class Otie(Strategy):
     by_cash = True
     power = 1.0
     null_mass = 0.0
-
-    def __init__(self, topic: Topic, chance: Chance) -> None:
-        del chance
-        self._topic = topic
 
     def values(self, page: PageSeen, links: Sequence[LinkText]) -> list[float]:
         match = self._topic.match

@@ -38,7 +38,7 @@ class Portfolio(Strategy):
     learns: ClassVar[bool] = True
 
     def __init__(self, topic: Topic, chance: Chance) -> None:
-        self._topic = topic
+        super().__init__(topic, chance)
         self._chance = chance
         self._begin()
 

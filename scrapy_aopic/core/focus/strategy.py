@@ -81,6 +81,10 @@ Refit: TypeAlias = Callable[[], object]
 class Strategy:
     """Values links for a topic. The base of all strategies: one that never learns.
 
+    Args:
+        topic: Kept as ``_topic``.
+        chance: Where a strategy takes its random numbers from, if it needs any.
+
     Attributes:
         learns: Whether it learns from links: their texts are then kept while they wait.
         reads_text: Whether it reads the text of pages.
@@ -102,6 +106,10 @@ class Strategy:
     by_cash: ClassVar[bool] = False
     power: ClassVar[float] = POWER
     null_mass: ClassVar[float] = NULL_MASS
+
+    def __init__(self, topic: Topic, chance: Chance) -> None:
+        del chance
+        self._topic = topic
 
     def values(self, page: PageSeen, links: Sequence[LinkText]) -> Sequence[float]:
         """The value, 0 to 1, of each of the *links* of *page*."""
