@@ -6,7 +6,7 @@ from scrapy.http import HtmlResponse, Response
 
 from scrapy_aopic.core.printable import printable
 
-from .parse_limits import MAX_ATTRIBUTES, Attributes, look_at_all
+from .parse_limits import attributes_of
 from .robots_marks import in_utf8
 
 _BEGINNING = 8192
@@ -23,26 +23,7 @@ def declared_language(response: Response) -> str:
     """
     stated = ""
     if isinstance(response, HtmlResponse):
-        root = _Root()
-        look_at_all(in_utf8(response, response.body[:_BEGINNING]), root)
-        stated = root.language.strip()
+        root = next(attributes_of(in_utf8(response, response.body[:_BEGINNING]), "html"), {})
+        stated = (root.get("lang") or root.get("xml:lang") or "").strip()
     header = response.headers.get("Content-Language") or b""
     return printable(stated or header.decode("latin-1").strip())[:_LONGEST]
-
-
-class _Root(Attributes):
-    """Takes the language of the first ``html`` element.
-
-    Attributes:
-        language: As it stands there.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(MAX_ATTRIBUTES)
-        self.language = ""
-
-    def start(self, tag: str, attributes: dict[str, str]) -> None:
-        super().start(tag, attributes)
-        if not self.is_over and tag == "html":
-            self.language = attributes.get("lang") or attributes.get("xml:lang") or ""
-        self.is_over = True  # an element that stands before it is inside of it

@@ -34,7 +34,7 @@ from scrapy.utils.url import url_has_any_extension
 from w3lib.html import strip_html5_whitespace
 from w3lib.url import safe_url_string
 
-from .parse_limits import HUGE, Attributes, html_of, is_huge, look_at, look_at_all
+from .parse_limits import HUGE, attributes_of, html_of, is_huge
 from .urls import PORT
 
 if TYPE_CHECKING:
@@ -466,10 +466,9 @@ class Extraction:
     def _skimmed(self, response: HtmlResponse) -> Iterator[str]:
         """Links of a page, not yet absolute, without a tree of it."""
         (only,) = self._attrs
-        values = _Values(self._tags, only)
-        for _ in look_at(html_of(response), values):
-            yield from values.take()
-        yield from values.take()
+        for attributes in attributes_of(html_of(response), *self._tags, most=sys.maxsize):
+            if (link := attributes.get(only)) is not None:
+                yield link
 
     def _links_in(self, region: Element, tree: Tree) -> Iterable[str]:
         """Links in *region*, not yet absolute."""
@@ -514,31 +513,6 @@ def _is_within(element: Element, within: dict[Element, bool]) -> bool:
     within.update(dict.fromkeys(path, is_within))
     within[element] = True
     return is_within
-
-
-class _Values(Attributes):
-    """Takes the values of an attribute from a page without a tree.
-
-    Args:
-        tags: Names of the elements that have it.
-        name: Its name.
-    """
-
-    def __init__(self, tags: frozenset[str], name: str) -> None:
-        super().__init__(sys.maxsize)
-        self._tags = tags
-        self._name = name
-        self._found: list[str] = []
-
-    def start(self, tag: str, attributes: dict[str, str]) -> None:
-        super().start(tag, attributes)
-        if tag in self._tags and not self.is_over and (value := attributes.get(self._name)) is not None:
-            self._found.append(value)
-
-    def take(self) -> list[str]:
-        """The links found since the last call."""
-        found, self._found = self._found, []
-        return found
 
 
 class Tree(NamedTuple):
@@ -594,34 +568,18 @@ def rels_of(response: Response) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     if not isinstance(response, HtmlResponse):
         return found
-    rels = _Rels()
     try:
-        look_at_all(html_of(response)[:HUGE], rels)
+        html = html_of(response)[:HUGE]
         page = LinkJoiner(response.url, _base_of(response), response.encoding)
     except (LookupError, ValueError):  # its charset does not exist
         return found
-    for link, words in rels.found:
-        if (url := page.join(link)) is not None:
+    for attributes in attributes_of(html, "a", "area", most=sys.maxsize):
+        link = attributes.get("href")
+        if link is not None and (url := page.join(link)) is not None:
             url = url.partition("#")[0]
+            words = set((attributes.get("rel") or "").lower().split())
             found[url] = found[url] & words if url in found else words
     return found
-
-
-class _Rels(Attributes):
-    """Takes the links of a page with the words of their ``rel``, without a tree.
-
-    Attributes:
-        found: Links, not yet absolute, and words.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(sys.maxsize)
-        self.found: list[tuple[str, set[str]]] = []
-
-    def start(self, tag: str, attributes: dict[str, str]) -> None:
-        super().start(tag, attributes)
-        if tag in {"a", "area"} and not self.is_over and (link := attributes.get("href")) is not None:
-            self.found.append((link, set((attributes.get("rel") or "").lower().split())))
 
 
 def _local(tag: str) -> str:

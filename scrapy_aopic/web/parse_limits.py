@@ -19,7 +19,7 @@ from parsel import Selector
 from scrapy.http import HtmlResponse, Response
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from scrapy.http.headers import Headers
 
@@ -77,6 +77,25 @@ class Attributes:
         pass
 
 
+class _Elements(Attributes):
+    """Keeps the attributes of elements that have one of the names *tags*."""
+
+    def __init__(self, tags: Collection[str], most: int) -> None:
+        super().__init__(most)
+        self._tags = frozenset(tags)
+        self._found: list[dict[str, str]] = []
+
+    def start(self, tag: str, attributes: dict[str, str]) -> None:
+        super().start(tag, attributes)
+        if tag in self._tags and not self.is_over:
+            self._found.append(attributes)
+
+    def take(self) -> list[dict[str, str]]:
+        """What was found since the last call."""
+        found, self._found = self._found, []
+        return found
+
+
 def is_packed_too_often(headers: Headers) -> bool:
     """Whether a response with *headers* has more than :data:`MAX_CODINGS`."""
     return sum(value.count(b",") + 1 for value in headers.getlist("Content-Encoding")) > MAX_CODINGS
@@ -120,6 +139,17 @@ def root_of(response: HtmlResponse) -> Any:
     if is_huge(response):
         return Selector(response.text[:HUGE], type="html").root
     return response.selector.root
+
+
+def attributes_of(html: bytes, *tags: str, most: int = MAX_ATTRIBUTES) -> Iterator[dict[str, str]]:
+    """The attributes of each element with one of the names *tags* in *html*, read step by step, and without a tree.
+
+    The rest of a page is left out from an element on that has more than *most* attributes, or that is too deep.
+    """
+    elements = _Elements(tags, most)
+    for _ in look_at(html, elements):
+        yield from elements.take()
+    yield from elements.take()
 
 
 def look_at_all(html: bytes, attributes: Attributes) -> None:

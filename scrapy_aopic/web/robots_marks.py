@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 from datetime import datetime, timezone
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
 
 from scrapy.http import HtmlResponse, Response
@@ -26,7 +27,7 @@ from scrapy.http import HtmlResponse, Response
 from scrapy_aopic.core.printable import printable
 
 from .http_dates import read_date
-from .parse_limits import MAX_ATTRIBUTES, Attributes, look_at_all
+from .parse_limits import attributes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -184,9 +185,11 @@ def metas_of(response: Response, names: Iterable[str]) -> list[tuple[str, str]]:
     wanted = {name for name in names if name and name.encode() in lower}
     if not wanted:
         return []
-    found = _Metas()
-    look_at_all(in_utf8(response, head) if is_ascii else head, found)
-    return [(name, content) for name, content in found.metas if name in wanted]
+    metas = attributes_of(in_utf8(response, head) if is_ascii else head, "meta")
+    pairs = (
+        (each.get("name", "").strip().lower(), each.get("content")) for each in islice(metas, _MOST_METAS)
+    )
+    return [(name, content) for name, content in pairs if content and name in wanted]
 
 
 def _head_of(html: bytes) -> bytes:
@@ -205,21 +208,3 @@ def in_utf8(response: HtmlResponse, data: bytes) -> bytes:
         # Its charset does not exist; marks are ASCII, and so are most charsets as far as that.
         text = data.decode("latin-1")
     return text.replace("\0", "").encode("utf-8", "replace")
-
-
-class _Metas(Attributes):
-    """Takes the ``meta`` elements that have a name and a content.
-
-    Attributes:
-        metas: Names, in lower case, and contents.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(MAX_ATTRIBUTES)
-        self.metas: list[tuple[str, str]] = []
-
-    def start(self, tag: str, attributes: dict[str, str]) -> None:
-        super().start(tag, attributes)
-        if tag == "meta" and (name := attributes.get("name")) and (content := attributes.get("content")):
-            self.metas.append((name.strip().lower(), content))
-            self.is_over |= len(self.metas) >= _MOST_METAS
