@@ -89,7 +89,6 @@ class LinkMiddleware:
         if visit is not None:
             visit.accepted()
         session.page_robots.read(response, request, visit)
-        session.page_languages.read(response, request, visit)
         response.meta.pop(DUPLICATE_OF, None)  # a callback may have copied it from another page
         response.meta.pop(COPY_OF, None)
         response.meta.pop(RELEVANCE, None)

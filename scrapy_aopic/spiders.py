@@ -501,9 +501,7 @@ class BroadSpider(Spider):
     def _keeps(self, response: Response) -> bool:
         """Whether there may be an item of the page of *response*, by what its owner asks, and its language."""
         session = Session.of(self.crawler)
-        if session is None:  # so that nothing has read it
-            return True
-        return session.page_robots.keeps(response) and session.page_languages.keeps(response)
+        return session is None or session.page_robots.keeps(response)  # without one, nothing has read it
 
     async def _item_from_thread(self, response: Response, fields: tuple[str, ...]) -> dict[str, Any]:
         """An item with *fields*, of which one is found in a thread, page by page."""

@@ -13,8 +13,7 @@ It stands between Scrapy's classes (the scheduler, the middlewares) and the job.
 * :mod:`.visit`: a page in work, and how its visit ended
 * :mod:`.latest_failures`: the visits that failed last
 * :mod:`.responses`: reads what a response says of its page
-* :mod:`.page_languages`: leaves out pages in other languages
-* :mod:`.page_robots`: obeys what pages ask of robots
+* :mod:`.page_robots`: obeys what pages ask of robots, and leaves out pages in other languages
 * :mod:`.topic`: grades pages, values links
 * :mod:`.pacer`: how long each host is left alone
 * :mod:`.reloads`: pages that lead to themselves

@@ -1,8 +1,14 @@
-"""What owners of pages ask, as far as a crawl obeys it: links are not followed, items are left out, pages are skipped.
+"""What pages say of themselves, as far as a crawl goes by it: links are not followed, items are left out, pages are skipped.
+
+Their owners ask robots not to follow or to index them, say how they may be used, and declare a language.
 
 A request that a spider makes on purpose (:mod:`.links.purpose`) is its own affair, and so are its items unless it is a
 :class:`scrapy_aopic.BroadSpider`: what the page asks is in ``response.meta["aopic_robots"]``, and how it may be used in
 ``response.meta["aopic_content_usage"]``.
+
+A page in another language than those of ``AOPIC_SCOPE`` has it in ``response.meta["aopic_other_language"]``. One that declares
+none is taken for one of those that are wanted: many do not. What was requested on purpose, such as a seed, leads on in any
+language.
 """
 
 from __future__ import annotations
@@ -24,8 +30,9 @@ from scrapy_aopic.web.content_usage import (
     Usage,
     read_usage,
 )
+from scrapy_aopic.web.languages import declared_language
 from scrapy_aopic.web.link_extraction import rels_of
-from scrapy_aopic.web.meta import CONTENT_USAGE, ROBOTS_MARKS, SITEMAP, STATED_USAGE
+from scrapy_aopic.web.meta import CONTENT_USAGE, OTHER_LANGUAGE, PURPOSE, ROBOTS_MARKS, SITEMAP, STATED_USAGE
 from scrapy_aopic.web.robots_marks import Rules, joined, metas_of, read_marks, robot_name
 
 from .stats import FirstOnly, Stats
@@ -38,8 +45,10 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
     from scrapy_aopic.view.dropped import Dropped
+    from scrapy_aopic.web.scope import Scope
 
     from .links.found_link import FoundLink
+    from .links.page_rules import Drop
     from .visit import Visit
 
 logger = logging.getLogger(__name__)
@@ -101,6 +110,8 @@ class PageRobots:
         self._skipped = sorted(use for use, way in uses.items() if way == "skip")
         self.may_skip = bool(self._skipped)
         self.when_read: Callable[[Visit], None] | None = None
+        scope: Scope | None = read(settings, "AOPIC_SCOPE")
+        self._scope = scope if scope is not None and scope.languages else None
         self._rels = {name.removeprefix("rel=") for name in obeyed if name.startswith("rel=")}
         self._user_agent: str | None = settings["ROBOTSTXT_USER_AGENT"]
         self._default_user_agent: str = settings["USER_AGENT"]
@@ -127,6 +138,20 @@ class PageRobots:
                 self._tell(visit, joined(rules), joined(usage))
         if error is not None:
             raise error
+        self._read_language(response, request, visit)
+
+    def _read_language(self, response: Response, request: Request, visit: Visit | None) -> None:
+        """Read in which language the page of *response* is, if that matters."""
+        request.meta.pop(OTHER_LANGUAGE, None)  # a callback may have copied it from another page
+        if self._scope is None or SITEMAP in request.meta:
+            return
+        language = declared_language(response)
+        if not language:
+            self._stats.count("aopic/scope/undeclared")
+        elif self._scope.is_foreign(language):
+            request.meta[OTHER_LANGUAGE] = language
+            if visit is not None:
+                visit.is_out_of_language()
 
     def _tell(self, visit: Visit, robots: str, usage: str) -> None:
         """The page of *visit* asks *robots*, and says its *usage*."""
@@ -207,7 +232,7 @@ class PageRobots:
         elif use := _first_unwanted(self._obeyed, rules, usage):
             why, name, value = f"not to be used for {use}", "AOPIC_CONTENT_USAGE", use
         else:
-            return True
+            return self._keeps_language(response.url, meta.get(OTHER_LANGUAGE, ""))
         self._stats.count("aopic/robots/items_dropped")
         self._first.warning(
             name,
@@ -220,15 +245,40 @@ class PageRobots:
         )
         return False
 
-    def follows(self, response: Response) -> bool:
-        """Whether links of the page of *response* are followed."""
-        return not (
-            self._has_nofollow
-            and response.request is not None
-            and "nofollow" in response.meta.get(ROBOTS_MARKS, ())
+    def _keeps_language(self, page: str, other: str) -> bool:
+        """Whether there may be an item of a *page* in the language *other*, empty if it is one that is wanted."""
+        if other:
+            self._stats.count("aopic/scope/items_dropped")
+            self._first.warning(
+                "language of items",
+                '%(page)s is in another language (%(language)s) than "languages" of AOPIC_SCOPE has, so that there is no item of '
+                "it. Further such pages are not logged (aopic/scope/items_dropped counts them)",
+                page=page,
+                language=other,
+            )
+        return not other
+
+    def dropping(self, response: Response) -> Drop | None:
+        """Drops links of the page of *response*; ``None`` if they are followed."""
+        meta = response.meta if response.request is not None else {}
+        if self._has_nofollow and "nofollow" in meta.get(ROBOTS_MARKS, ()):
+            return self._drop
+        return self._drop_of_language if OTHER_LANGUAGE in meta and PURPOSE not in meta else None
+
+    def _drop_of_language(self, link: FoundLink, response: Response) -> None:
+        """Count that *link* is dropped because its page is in another language; the first one is logged."""
+        self._stats.count("aopic/scope/links_dropped")
+        self._dropped.note("language", link.url, response.url)
+        self._first.warning(
+            "language of links",
+            '%(page)s is in another language (%(language)s) than "languages" of AOPIC_SCOPE has, so that its links are not '
+            "followed, the first of them %(link)s. Further such links are not logged (aopic/scope/links_dropped counts them)",
+            page=response.url,
+            language=response.meta[OTHER_LANGUAGE],
+            link=link.url,
         )
 
-    def drop(self, link: FoundLink, response: Response) -> None:
+    def _drop(self, link: FoundLink, response: Response) -> None:
         """Count that *link* is dropped because its page asks for that; the first one is logged."""
         self._stats.count("aopic/robots/links_dropped")
         self._dropped.note("nofollow", link.url, response.url)

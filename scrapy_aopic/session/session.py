@@ -73,7 +73,6 @@ from .latest_failures import LatestFailures
 from .links.known_pages import KnownPages
 from .links.link_targets import LinkTargets
 from .pacer import JobPacer
-from .page_languages import PageLanguages
 from .page_robots import PageRobots
 from .queued import QueuedRequests
 from .reloads import Reloads
@@ -143,7 +142,6 @@ class Session:
         stats: Counts.
         errors: Deals with errors.
         page_robots: Reads what owners of pages ask.
-        page_languages: Reads in which languages pages are.
         focus: Grades pages and values links for a topic; ``None`` if there is none.
         watch: Takes snapshots.
         dropped: Notes links that do not reach the queue.
@@ -230,7 +228,6 @@ class Session:
         )
         self.listeners: list[Callable[[Visit, dict[str, str]], None]] = []
         self.page_robots = PageRobots(crawler, job.clock, self.stats, self.dropped, self.listeners)
-        self.page_languages = PageLanguages(crawler, self.stats, self.dropped)
         self.focus: Focus | None = None
         if opened.topic is not None:
             self.focus = Focus(

@@ -63,13 +63,10 @@ class PageRules:
 
     def dropping(self, response: Response, visit: Visit | None, session: Session) -> Drop | None:
         """What drops the links of the page of *response*, which *visit* has: duplicates mostly have none that are followed."""
-        if not session.page_robots.follows(response):
-            return session.page_robots.drop
-        if not session.page_languages.follows(response):
-            return session.page_languages.drop
-        if visit is not None and visit.is_duplicate and not self._follows_duplicates:
+        drop = session.page_robots.dropping(response)
+        if drop is None and visit is not None and visit.is_duplicate and not self._follows_duplicates:
             return partial(self._drop_of_duplicate, visit, session)
-        return None
+        return drop
 
     def has_canonical(self, visit: Visit | None) -> bool:
         """Whether the page of *visit* may have a canonical page that is to be looked up."""
