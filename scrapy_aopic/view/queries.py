@@ -170,7 +170,7 @@ class _PageReader:
     def rows(self, pages: dict[bytes, Page]) -> list[PageRow]:
         """One for each of *pages*, by their keys."""
         keys = list(pages)
-        roots = _roots(self._store, pages)
+        roots = roots_of(self._store, pages)
         urls = urls_of(self._store, list(roots.values()))
         requests = self._store.get_many(Family.REQUESTS, keys)
         hosts = _hosts(self._store, {key[:HOST_BYTES] for key in keys})
@@ -385,7 +385,7 @@ def _each_page(store: Store, n: int) -> Iterator[list[PageRow]]:
         yield reader.rows({key: unpack_page(data) for key, data in chunk})
 
 
-def _roots(store: Store, pages: dict[bytes, Page]) -> dict[bytes, bytes]:
+def roots_of(store: Store, pages: dict[bytes, Page]) -> dict[bytes, bytes]:
     """Keys of the pages that stand for *pages*, by the keys of those that were merged into others."""
     roots = {key: page.canonical for key, page in pages.items() if page.canonical}
     for _ in range(MAX_HEIGHT):

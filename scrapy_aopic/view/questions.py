@@ -13,8 +13,8 @@ from .queries import hosts_by, top_pages
 from .shard_states import read_states
 from .traps import Trap, find_traps
 from .url_settings import CrawlRules
-from .why import Explanation, with_dropped
-from .why_in_shards import why_in_shards, with_control
+from .why import Explanation, say_dropped
+from .why_in_shards import say_control, why_in_shards
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -99,5 +99,6 @@ class Questions:
             found = why_in_shards(view, question[:_LONGEST], rules, states.workers() if states else None)
         samples = self._dropped()
         if samples is not None:
-            found = with_dropped(found, samples, rules)
-        return with_control(found, rules, read_control(self._job))
+            say_dropped(found, samples, rules)
+        say_control(found, rules, read_control(self._job))
+        return found

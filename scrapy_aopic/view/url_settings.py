@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy_aopic.settings import read, read_normaliser
 from scrapy_aopic.web.networks import Networks
@@ -12,13 +12,25 @@ from scrapy_aopic.web.robots_parser import Rfc9309RobotParser
 from scrapy_aopic.web.url_keys import key_of_url
 from scrapy_aopic.web.url_rules import FAULTS
 
-from .why import Normal
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from scrapy_aopic.core.host_rules import HostRules, Source
     from scrapy_aopic.web.scope import Scope
+
+
+class Normal(NamedTuple):
+    """The result of the rules on URLs for one URL.
+
+    Attributes:
+        url: Its normal form.
+        refused: Why it is not queued, as a clause with the setting; empty if it is queued.
+        is_for_all: Whether it is refused also if a spider requests it on purpose.
+    """
+
+    url: str
+    refused: str = ""
+    is_for_all: bool = False
 
 
 class CrawlRules:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from scrapy_aopic.core.shards.cut import Cut, ShardId
 from scrapy_aopic.core.shards.letters import Letter, host_bytes
 from scrapy_aopic.place.stored_control import time_of
 from scrapy_aopic.web.suffixes import registered_domain
 
-from .why import Explanation, Rules, meant, why
+from .why import Explanation, meant, why
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,6 +17,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.operator_control import Control
 
     from .job_view import View
+    from .url_settings import CrawlRules
 
 
 class _LettersFound:
@@ -35,7 +34,7 @@ class _LettersFound:
 
 
 def why_in_shards(
-    view: View, question: str, rules: Rules, workers: Sequence[str] | None = None
+    view: View, question: str, rules: CrawlRules, workers: Sequence[str] | None = None
 ) -> Explanation:
     """Answer *question*, a URL or the name of a host, for the job in *view*; for one store it is :func:`scrapy_aopic.view.why.why`.
 
@@ -55,34 +54,31 @@ def why_in_shards(
     found = _LettersFound()
     for letter in view.letters_to(number):
         _find_in(letter, host, keys, found)
-    sentences, kind = list(answer.sentences), answer.kind
-    facts = {**answer.facts, "shard": number, "letters": found.letters}
+    answer.facts.update(shard=number, letters=found.letters)
     if found.letters:
         ways = _ways(found.letters, number)
+        answer.facts["units"] = found.units
         if answer.kind == "unknown":
-            kind, what = "in a letter", "It" if keys else "A page of it"
-            sentences = [
+            answer.kind, what = "in a letter", "It" if keys else "A page of it"
+            answer.sentences = [
                 f"{what} is {ways}: a page that was settled links to it, and its shard knows it when it has read that."
             ]
         elif keys:
-            sentences.append(f"More cash for it, {found.units / view.total:.2g} of all, is {ways}.")
-        facts["units"] = found.units
-    if kind == "unknown" and keys:
-        sentences.append(
-            "Links that were dropped are known to the dashboard of the worker that dropped them."
-        )
+            answer.say(f"More cash for it, {found.units / view.total:.2g} of all, is {ways}.")
+    if answer.kind == "unknown" and keys:
+        answer.say("Links that were dropped are known to the dashboard of the worker that dropped them.")
     where = f"Its registered domain, {registered_domain(host)}, is in shard {number} of {len(stores)}"
     if workers is None:
-        sentences.append(f"{where}.")
+        answer.say(f"{where}.")
     elif workers[number]:
-        sentences.append(f"{where}, which {workers[number]} crawls.")
+        answer.say(f"{where}, which {workers[number]} crawls.")
     else:
-        sentences.append(f"{where}, which no worker crawls now.")
-    return replace(answer, kind=kind, sentences=sentences, facts=facts)
+        answer.say(f"{where}, which no worker crawls now.")
+    return answer
 
 
-def with_control(answer: Explanation, rules: Rules, control: Control) -> Explanation:
-    """*answer*, with what an operator asks of the crawl if that concerns it."""
+def say_control(answer: Explanation, rules: CrawlRules, control: Control) -> None:
+    """Say first what an operator asks of the crawl, if that concerns *answer*."""
     host, _ = _subject(answer.about, rules)
     sentences = []
     if control.paused_since:
@@ -94,12 +90,10 @@ def with_control(answer: Explanation, rules: Rules, control: Control) -> Explana
         )
     if gap := control.gap(host):
         sentences.append(f"An operator asked for at least {gap:g} s between requests to it.")
-    if not sentences:
-        return answer
-    return replace(answer, sentences=[*sentences, *answer.sentences])
+    answer.sentences[:0] = sentences
 
 
-def _subject(question: str, rules: Rules) -> tuple[str, set[bytes]]:
+def _subject(question: str, rules: CrawlRules) -> tuple[str, set[bytes]]:
     """Name of the host in *question*, and the keys of the page, as given and in its normal form."""
     if "://" not in question:
         return question.strip().lower(), set()
