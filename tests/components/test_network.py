@@ -259,9 +259,9 @@ async def test_what_may_be_sent_is_sent_before_anything_else_happens(
     sent: list[bool] = []
 
     def wait_for(url: str) -> None:
-        until = time.monotonic() + 2
+        until = time.monotonic() + 30
         while url not in web.asked and time.monotonic() < until:
-            pass
+            time.sleep(0.001)
         sent.append(url in web.asked)
 
     def permit(self: JobPacer, key: str, request: Request) -> Callable[[], bool]:
@@ -339,8 +339,9 @@ async def test_a_crawl_tells_how_late_its_loop_was(serve: Serve) -> None:
     serve({"http://a.test/": [], "http://a.test/1": []})
     crawler = await crawl(Blocking, {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_MIN_GAP": 0.2})
     assert crawler.stats is not None
-    assert crawler.stats.get_value("aopic/loop/late_seconds/max") >= 0.3
-    assert 0 < crawler.stats.get_value("aopic/loop/late_seconds/mean") < 0.6
+    longest = crawler.stats.get_value("aopic/loop/late_seconds/max")
+    assert longest >= 0.3
+    assert 0 < crawler.stats.get_value("aopic/loop/late_seconds/mean") < longest
 
 
 @pytest.mark.parametrize("handler", ["Twisted", "fast"])

@@ -391,14 +391,14 @@ def test_the_verdict_is_said_again_only_when_what_limits_changes(
     spoken = "return document.getElementById('spoken').textContent"
     headline = "Politeness limits this crawl, and its queue lasts 9 h."
     served.figures["verdict"] = {"limit": "politeness", "sentence": "40 hosts.", "headline": headline}
-    wait_for(browser, f"document.getElementById('headline').textContent === '{headline}'", 3)
+    wait_for(browser, f"document.getElementById('headline').textContent === '{headline}'")
     assert browser.execute_script(spoken) == "Politeness limits this crawl."
     assert (
         browser.execute_script("return document.querySelector('#headline em.waiting').textContent")
         == "Politeness"
     )
     served.figures["verdict"] = {"limit": "network", "sentence": "x", "headline": "Nothing answers: 3 hosts."}
-    wait_for(browser, "document.getElementById('spoken').textContent === 'Nothing answers: 3 hosts.'", 3)
+    wait_for(browser, "document.getElementById('spoken').textContent === 'Nothing answers: 3 hosts.'")
     assert (
         browser.execute_script("return document.querySelector('#headline em.failed').textContent")
         == "Nothing answers"
@@ -552,7 +552,7 @@ def test_one_speed_stands_everywhere_and_no_host_is_counted_twice(
     resize(browser, 1000, "light")
     served = page()
     served.figures |= {"at": served.figures["at"] + 10}
-    wait_for(browser, "document.querySelector('#plot polyline.fetched')", 5)
+    wait_for(browser, "document.querySelector('#plot polyline.fetched')")
     label = browser.execute_script("return document.querySelector('#plot svg').getAttribute('aria-label')")
     assert "Now: 12.5 pages a second of 20 that politeness allowed" in label
     four = text(browser, "four")
@@ -604,7 +604,7 @@ def test_what_an_operator_asks_and_how_relevant_pages_are(
         "control": {"sentences": ["paused since noon: no page is requested", f"blocked: {HOSTILE[0]}"]},
         "topic": {"pages": 1000, "relevant": 400, "harvest": 0.4, "lately": 0.123},
     }
-    wait_for(browser, "document.querySelectorAll('#orders li').length === 2", 5)
+    wait_for(browser, "document.querySelectorAll('#orders li').length === 2")
     assert HOSTILE[0] in text(browser, "orders")
     assert "12.3 %" in text(browser, "totals")
     open_sections(browser)
@@ -615,5 +615,5 @@ def test_what_an_operator_asks_and_how_relevant_pages_are(
     assert browser.execute_script("return document.documentElement.scrollWidth") == 400
     assert_accessible(browser)
     served.figures["control"] = {}
-    wait_for(browser, "!document.getElementById('orders').childNodes.length", 5)
+    wait_for(browser, "!document.getElementById('orders').childNodes.length")
     assert_clean(browser)
