@@ -203,15 +203,13 @@ ANEW = {
 
 
 @pytest.mark.parametrize("subcommand", SUBCOMMANDS)
-def test_each_subcommand_runs_in_a_process_that_was_started_anew(
-    closed_job: Path, tmp_path: Path, subcommand: str
-) -> None:
-    """The other tests fork it off one that has imported everything."""
+def test_each_subcommand_imports_what_it_needs(closed_job: Path, tmp_path: Path, subcommand: str) -> None:
+    """The other tests fork it off a process that has imported everything."""
     arguments, code = ANEW[subcommand]
     job = shutil.copytree(closed_job, tmp_path / "job")
     line = [part.format(job=job, new=tmp_path / "new") for part in arguments]
     command = [sys.executable, "-m", "scrapy", "aopic", *line]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    done = processes.run(command, imported="scrapy.cmdline", capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == code, done.stderr
     assert bool(done.stderr) == bool(code)
     assert "Traceback" not in done.stderr

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import json
 import os
-import subprocess
 import sys
 from argparse import Namespace
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -23,6 +22,7 @@ from scrapy.linkextractors import LinkExtractor
 from scrapy.spiders import CrawlSpider, Rule
 from scrapy.utils.defer import deferred_f_from_coro_f
 from scrapy.utils.test import get_crawler
+from support import processes
 from support.small_web import Web, crawl
 
 from scrapy_aopic import BroadSpider, Links, links
@@ -337,11 +337,10 @@ class Broad(BroadSpider):
 @pytest.mark.slow
 def test_contracts_hold_and_shell_and_fetch_get_pages_without_seeds(tmp_path: Path):
     def run(*arguments: str) -> str:
-        done = subprocess.run(
+        done = processes.run(
             [sys.executable, "-m", "scrapy", *arguments],
             capture_output=True,
             text=True,
-            check=False,
             cwd=tmp_path,
             env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
             timeout=300,

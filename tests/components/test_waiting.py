@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from scrapy import Request, Spider, signals
 from scrapy.http import JsonRequest, Response
 from scrapy.utils.defer import deferred_f_from_coro_f
+from support import processes
 from support.small_web import Follow, Web, check, crawl
 
 from scrapy_aopic import LinkMiddleware, Links
@@ -357,7 +357,7 @@ def test_a_process_that_is_killed_while_one_waits_loses_nothing(serve: Serve, tm
     for waits in (True, False):
         (tmp_path / "killed.py").write_text(KILLED.format(settings=settings, waits=waits))
         line = [sys.executable, "-m", "scrapy", "runspider", "killed.py"]
-        codes.append(subprocess.run(line, cwd=tmp_path, check=False, timeout=120).returncode)
+        codes.append(processes.run(line, cwd=tmp_path, timeout=120).returncode)
         audit = check(tmp_path / "job")
         assert audit.violations == []
         assert audit.cash + audit.virtual == TOTAL

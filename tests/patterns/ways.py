@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from itemadapter import ItemAdapter
 from scrapy import Spider, signals
 from scrapy.crawler import Crawler
 from scrapy.utils.test import get_crawler
+from support import processes
 from twisted.internet.abstract import isIPAddress
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.error import DNSLookupError
@@ -125,7 +125,7 @@ def _run_command(pattern: Pattern, settings: dict[str, Any], folder: Path) -> di
     project = {**settings, "SPIDER_MODULES": [pattern.spider.__module__], "REMOTE_CONTROL_ENABLED": False}
     lines = [f"{name} = {value!r}" for name, value in project.items()]
     (folder / "project_settings.py").write_text("\n".join(lines))
-    done = subprocess.run(
+    done = processes.run(
         [sys.executable, "-m", "scrapy", *pattern.command],
         cwd=folder,
         env={
@@ -135,7 +135,6 @@ def _run_command(pattern: Pattern, settings: dict[str, Any], folder: Path) -> di
         },
         capture_output=True,
         text=True,
-        check=False,
     )
     return {
         "items": list(filter(None, done.stdout.splitlines())),

@@ -1,6 +1,6 @@
 """A process that has imported what a crawl needs, and becomes the processes that tests start, by forking.
 
-``python fork_server.py FD PATH...`` imports along that path, and takes orders at that socket: one byte, with the standard
+``python fork_server.py FD MODULE PATH...`` imports along that path, only MODULE if it is not empty, and takes orders at that socket: one byte, with the standard
 output, the standard error and a socket of the new process. By the latter, the order is read, and the process id and the
 exit code are told. It ends with the process at the other end. :mod:`support.processes` gives the orders.
 """
@@ -150,8 +150,12 @@ def main() -> None:
     That would take more time than all the rest, as nothing of it is shared any more.
     """
     of_python = sys.path[1:]
-    sys.path[:] = [*sys.argv[2:], *of_python]
-    import_all()
+    module, path = sys.argv[2], sys.argv[3:]
+    sys.path[:] = [*path, *of_python]
+    if module:
+        import_module(module)
+    else:
+        import_all()
     code = be(next_order(socket.socket(fileno=int(sys.argv[1]))), of_python)
     threading._shutdown()  # type: ignore[attr-defined]  # as in ``multiprocessing``
     atexit._run_exitfuncs()

@@ -28,11 +28,11 @@ FORKS = hasattr(os, "fork") and os.environ.get("AOPIC_FORK") != "0"
 class _ForkServer:
     """The process that forks; it ends with this one, which is why its end of the socket is never closed."""
 
-    def __init__(self) -> None:
+    def __init__(self, module: str) -> None:
         self._orders, its_end = socket.socketpair()
         self._lock = Lock()
         script = Path(__file__).with_name("fork_server.py")
-        command = [sys.executable, str(script), str(its_end.fileno()), *sys.path]
+        command = [sys.executable, str(script), str(its_end.fileno()), module, *sys.path]
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         with its_end:
             self._process = subprocess.Popen(
@@ -53,7 +53,8 @@ class _ForkServer:
         return mine
 
 
-_server: list[_ForkServer] = []
+_servers: dict[str, _ForkServer] = {}
+"""By the module that they have imported; that of all others has the name ``""``."""
 
 
 def _of_python(environment: dict[str, str]) -> dict[str, str]:
@@ -172,7 +173,12 @@ class Process:
 
 
 def start(
-    line: list[str], *, cwd: str | Path = ".", env: dict[str, str] | None = None, **options: Any
+    line: list[str],
+    *,
+    cwd: str | Path = ".",
+    env: dict[str, str] | None = None,
+    imported: str = "",
+    **options: Any,
 ) -> Process:
     """A new process of Python, a ``subprocess.Popen`` or what can be used as one.
 
@@ -180,6 +186,8 @@ def start(
         line: The interpreter of this process, and a module after ``-m``, code after ``-c``, or the path of a script.
         cwd: Its folder.
         env: Its environment; that of this process, if none is given.
+        imported: The only module that it has when it begins, so that it must import all else by itself, as one that is
+            started anew does.
         options: ``stdout``, ``stderr`` and ``text`` of ``subprocess.Popen``; and ``limit``, a limit of the system by the
             name that it has in ``resource``, with its value.
     """
@@ -190,9 +198,9 @@ def start(
         if limit := options.pop("limit", None):
             options["preexec_fn"] = lambda: _set(limit)
         return cast("Process", subprocess.Popen(line, cwd=cwd, env=env, **options))
-    if not _server:
-        _server.append(_ForkServer())
-    return Process(_server[0], line, cwd=cwd, env=env, **options)
+    if imported not in _servers:
+        _servers[imported] = _ForkServer(imported)
+    return Process(_servers[imported], line, cwd=cwd, env=env, **options)
 
 
 def run(
