@@ -113,6 +113,27 @@ async def test_a_crawl_of_all_shards_goes_on_where_it_was_stopped(serve: Serve, 
 
 @pytest.mark.slow
 @deferred_f_from_coro_f
+async def test_directories_are_counted_by_all_workers_of_a_job(serve: Serve, settings) -> None:
+    """Two workers fetch from one host, one after the other; without what the first has counted, news would come last."""
+    docs = [f"/docs/{number}" for number in range(11)]
+    web = serve(
+        {
+            "http://a.test/": [*docs, "/news/1"],
+            "http://a.test/news/1": [],
+            **{f"http://a.test{path}": [] for path in docs},
+        }
+    )
+    settings = {**settings, "AOPIC_POLITENESS_FACTOR": 0, "AOPIC_MIN_GAP": 0}
+    await crawl(Follow, {**settings, "AOPIC_DIRECTORY_PAGES": 8, "CLOSESPIDER_PAGECOUNT": 4})
+    assert "http://a.test/news/1" not in web.asked
+    await crawl(Follow, {**settings, "AOPIC_DIRECTORY_PAGES": 8})
+    assert sorted(web.asked) == sorted(web.pages)
+    assert web.asked.index("http://a.test/news/1") < len(web.asked) - 1
+    assert check(settings["REDIS_URL"]) == len(web.pages)
+
+
+@pytest.mark.slow
+@deferred_f_from_coro_f
 async def test_a_crawl_of_shards_ends_when_the_estimates_of_the_job_hardly_change(
     serve: Serve, settings
 ) -> None:

@@ -134,6 +134,25 @@ def test_what_was_counted_is_known_to_the_next_run_and_of_a_job_of_before_nothin
     assert fetched(web) == ["a/one/3", "a/one/4", "a/two/0"]
 
 
+def test_after_a_kill_what_had_landed_is_counted_and_pages_are_lowered_once_more():
+    web = job()
+    links = numbered("a", "one", 5)
+    seed(web, *links, *numbered("a", "two", 1))
+    web.visit()
+    web.visit()
+    web.commit()
+    web.visit()
+    lease = web.lease()
+    assert (lease.request, web.page(links[3]).is_lowered) == (b"a/two/0", True)
+    web.crawl.take_changes(web.now)  # and is killed before any of it is written
+    web.reopen()
+    web.now += 1000.0  # the pause after a crash
+    assert not web.page(links[3]).is_lowered
+    assert fetched(web) == ["a/one/2", "a/two/0", "a/one/3", "a/one/4"]
+    web.commit()
+    assert sorted(rows(web).values()) == [b"\1", b"\3"]
+
+
 def test_a_few_pages_at_most_are_lowered_before_one_is_leased_and_none_is_lost():
     web = job()
     links = numbered("a", "one", 100)

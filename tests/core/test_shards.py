@@ -18,7 +18,7 @@ from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.crawl import Crawl
 from scrapy_aopic.core.duplicates import text_of
 from scrapy_aopic.core.frontier.frontier import NotBefore
-from scrapy_aopic.core.layout import OUTBOX, RECEIVED, SENT, SHARD
+from scrapy_aopic.core.layout import DIRECTORIES, OUTBOX, RECEIVED, SENT, SHARD
 from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL, Sums
 from scrapy_aopic.core.order import LARGEST_VALUE, ORDERS
 from scrapy_aopic.core.policy import Policy
@@ -535,6 +535,29 @@ def test_what_is_behind_a_link_is_bounded_though_it_is_spread_over_all_shards():
                 job.exchange()
         taken[of] = n
     assert taken[4] <= 1.5 * taken[1] + 20
+
+
+def test_a_directory_is_in_the_shard_of_its_host_and_is_counted_for_all_who_link_there():
+    """Pages of one directory that two shards link to; the shard that has them changes hands after two visits."""
+    job = a_job(endowment=0.0, order=by_cash(), directory_of=lambda request: request.rpartition(b"/")[0])
+    job.shards[1].seed(B, job.now)
+    docs = [link(THERE[1], number, b"docs/%d" % number) for number in range(5)]
+    news = link(THERE[1], 9, b"news/9")
+    job.visit(0, *docs[:3])
+    job.exchange()
+    job.visit(1, *docs[3:], news)
+    requests = [job.visit(1)[0].request for _ in range(2)]
+    job.commit()
+    job.reopen(1)
+    requests += [job.visit(1)[0].request for _ in range(4)]
+    job.commit()
+    assert requests == [*(b"docs/%d" % number for number in range(3)), b"news/9", b"docs/3", b"docs/4"]
+    begin = DIRECTORIES + news.key[:HOST_BYTES]
+    counts = [
+        sorted(value for key, value in rows_of(store)[Family.META].items() if key.startswith(begin))
+        for store in job.stores
+    ]
+    assert counts == [[], [b"\1", b"\3"]]
 
 
 # -- letters from outside

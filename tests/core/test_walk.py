@@ -1,8 +1,12 @@
-"""A crawl does what a small model in plain dictionaries does, in whatever order things happen to it."""
+"""A crawl does what a small model in plain dictionaries does, in whatever order things happen to it.
+
+The model knows every reason why a page waits where it does: its cash, its priority, and its directory.
+"""
 
 from __future__ import annotations
 
 import random
+from collections import Counter
 from dataclasses import dataclass, field
 
 import pytest
@@ -15,6 +19,7 @@ from support.short_forms import walks
 
 from scrapy_aopic.core.api import Findings, Lease
 from scrapy_aopic.core.frontier.frontier import Empty, NotBefore
+from scrapy_aopic.core.layout import DIRECTORIES
 from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL
 from scrapy_aopic.core.order import front_queue, host_class
 from scrapy_aopic.core.policy import Policy
@@ -30,6 +35,12 @@ CHOSEN = frozenset("bd")
 COMMIT_WITHIN = 1.25
 # With whole seconds for the steps, no time that a host waits for ends at a step.
 POLITENESS = Politeness(10.0, 0.5, 30.5)
+MOST_LOWERED = 16
+
+
+def directory_of(request: bytes) -> bytes:
+    """One of two directories, or none; a page whose request changes may move to another."""
+    return (b"", b"one", b"two")[request[-1] % 3]
 
 
 @dataclass
@@ -45,6 +56,7 @@ class Account:
     state: PageState = PageState.QUEUED
     visits: int = 0
     is_chosen: bool = False
+    is_lowered: bool = False
     clicks: int = 0
 
     @property
@@ -57,6 +69,7 @@ class Model:
     """Every page has its cash in full; the virtual page pays each page of a class one by one."""
 
     spending: str
+    full: int = 0
     virtual: int = TOTAL
     order: int = 0
     pages: dict[bytes, Account] = field(default_factory=dict)
@@ -66,12 +79,14 @@ class Model:
     asked: dict[bytes, float] = field(default_factory=dict)  # leased hosts, and since when
     not_before: dict[bytes, float] = field(default_factory=dict)
     visited: dict[bytes, int] = field(default_factory=dict)  # per host
+    fetched: Counter[tuple[bytes, bytes]] = field(default_factory=Counter)  # per host and directory
+    left_to_lower: int = MOST_LOWERED
 
     def touch(self, key: bytes, cash: int = 0) -> Account:
         """Add *cash* to that of a page, which becomes known to its queue."""
         page = self.pages[key]
         page.cash = page.settled_cash = page.cash + cash
-        page.front_queue = front_queue(page.cash, page.shift)
+        page.front_queue = front_queue(page.cash, page.shift - page.is_lowered)
         return page
 
     def admit(self, of: Link, cash: int, finder: bytes = b"") -> None:
@@ -126,7 +141,36 @@ class Model:
     def class_of(self, key: bytes) -> int:
         return host_class(self.pages[key].front_queue, self.visited.get(key[:HOST_BYTES], 0))
 
+    def is_full(self, key: bytes) -> bool:
+        """Whether the page is in a directory of which enough pages were fetched."""
+        directory = directory_of(self.pages[key].request)
+        return bool(directory and self.full) and self.fetched[key[:HOST_BYTES], directory] >= self.full
+
+    def may_be_lowered(self, key: bytes) -> bool:
+        page = self.pages[key]
+        return not (page.is_lowered or page.visits) and self.is_full(key)
+
+    def lowered(self) -> set[bytes]:
+        return {key for key, page in self.pages.items() if page.is_lowered}
+
+    def lower(self, keys: set[bytes], now: float) -> None:
+        """Lower the pages under *keys*, each when it is the best page of one of the best hosts."""
+        assert len(keys) <= self.left_to_lower
+        while keys:
+            due = self.due(now)
+            best = max(self.class_of(pages[0]) for pages in due.values())
+            key = next(
+                pages[0] for pages in due.values() if pages[0] in keys and self.class_of(pages[0]) == best
+            )
+            assert self.may_be_lowered(key)
+            self.pages[key].is_lowered = True
+            self.touch(key)
+            self.left_to_lower -= 1
+            keys = keys - {key}
+
     def lease(self, key: bytes, now: float) -> None:
+        assert not (self.left_to_lower and self.may_be_lowered(key))
+        self.left_to_lower = min(self.left_to_lower + 1, MOST_LOWERED)
         alive = [page for page in self.pages.values() if page.state != PageState.FAILED]
         members = [page for page in alive if page.page_class in SPENDING[self.spending].classes]
         if self.virtual > self.pages[key].cash and members:
@@ -152,7 +196,12 @@ class Model:
         if is_failure:
             self.virtual += page.cash
             page.cash = 0
-        self.visited[host] = self.visited.get(host, 0) + (page.visits == 0)
+        page.is_lowered = False
+        if not page.visits:
+            self.visited[host] = self.visited.get(host, 0) + 1
+            directory = directory_of(page.request)
+            if directory and self.fetched[host, directory] < self.full:
+                self.fetched[host, directory] += 1
         page.visits += 1
         once_more = []
         for each in links:
@@ -170,7 +219,7 @@ class Model:
     def put_back(self, of: Link) -> None:
         page = self.pages[of.key]
         page.request, page.shift = of.request, of.shift
-        page.front_queue = front_queue(page.settled_cash, of.shift)
+        page.front_queue = front_queue(page.settled_cash, of.shift - page.is_lowered)
         del self.leased[of.key]
 
     def state(self, key: bytes) -> PageState | None:
@@ -193,25 +242,28 @@ class Walk(Modelled):
 
     @initialize(
         spending=st.sampled_from(list(SPENDING)),
+        full=st.sampled_from([0, 1, 2]),
         max_active=st.sampled_from([1, 2, 100]),
         page_cache=st.sampled_from([1, 4, 1000]),
         seeds=st.lists(LINKS, min_size=3, max_size=6),
     )
-    def begin(self, spending, max_active, page_cache, seeds):
+    def begin(self, spending, full, max_active, page_cache, seeds):
         order = by_cash()
         order.budget = 0.0  # the sketches of supporters are no part of the model
+        order.directory_pages = full
         policy = Policy(
             order=order,
             politeness=POLITENESS,
             share=0.25,
             endowment=4.0,
             spending=spending,
+            directory_of=directory_of,
             chosen=CHOSEN,
             max_active=max_active,
             page_cache=page_cache,
             commit_within=COMMIT_WITHIN,
         )
-        self.start(policy, Model(spending))
+        self.start(policy, Model(spending, full))
         for of in seeds:
             self.seed(of, is_endowed=True)
 
@@ -223,6 +275,7 @@ class Walk(Modelled):
             for host, leased_at in model.asked.items():
                 self.postpone(host, self.now + POLITENESS.gap(seen - leased_at))
         model.asked = {}
+        model.left_to_lower = MOST_LOWERED  # a process begins with all
 
     def postpone(self, host: bytes, instant: float) -> None:
         self.model.not_before[host] = max(instant, self.model.not_before.get(host, 0.0))
@@ -260,6 +313,8 @@ class Walk(Modelled):
                 assert self.now < lease.instant <= min(waits) + 0.001
             return
         assert isinstance(lease, Lease)
+        self.model.lower(self.lowered() - self.model.lowered(), self.now)
+        due = self.model.due(self.now)
         pages = due[lease.key[:HOST_BYTES]]
         assert lease.key == pages[0]
         assert self.model.class_of(lease.key) == max(self.model.class_of(pages[0]) for pages in due.values())
@@ -268,6 +323,10 @@ class Walk(Modelled):
         assert (lease.cash, lease.request, lease.visits) == (page.cash, page.request, page.visits)
         self.to_release.append(lease)
         self.to_settle.append(lease)
+
+    def lowered(self) -> set[bytes]:
+        """Pages that wait lower; one that is leased may."""
+        return {key for key in self.model.pages if self.crawl.page(key).is_lowered}
 
     @precondition(lambda self: self.to_release)
     @rule(pick=PICK, gap=st.sampled_from([None, 0.5, 2.5, 7.5]))
@@ -326,6 +385,9 @@ class Walk(Modelled):
             for key, page in model.pages.items()
             if page.state == PageState.QUEUED
         }
+        rows = self.store.scan(Family.META, DIRECTORIES, bytes((DIRECTORIES[0] + 1,)))
+        counted = Counter((key[1 : 1 + HOST_BYTES], value[0]) for key, value in rows)
+        assert counted == Counter((host, n) for (host, _), n in model.fetched.items() if n)
 
     @precondition(lambda self: self.steps > 12)
     @rule(later=st.integers(0, 40), is_written=st.booleans())
@@ -342,7 +404,11 @@ class Walk(Modelled):
     @invariant()
     def everything_is_as_in_the_model(self):
         self.steps += 1
-        self.compare()
+        pages = self.compare()
+        assert {key for key, page in pages.items() if page.is_lowered} == self.model.lowered()
+        directories = self.crawl.pages.directories
+        full = {key for key, page in self.model.pages.items() if directories.is_full(key, page.request)}
+        assert full == set(filter(self.model.is_full, self.model.pages))
         assert check(self.crawl.frontier) == []
         assert self.crawl.frontier.n_hosts == len({key[:HOST_BYTES] for key in self.model.pages})
 
@@ -366,7 +432,7 @@ def test_a_long_walk_by_dice(spending, max_active):
         return [some_link() for _ in range(dice.randrange(9))]
 
     walk = Walk()
-    walk.begin(spending, max_active, dice.choice((1, 4, 1000)), links())
+    walk.begin(spending, dice.randrange(1, 4), max_active, dice.choice((1, 4, 1000)), links())
     for _ in range(700):
         step = dice.randrange(100)
         if step < 16:

@@ -16,8 +16,10 @@ from itertools import count
 from pathlib import Path
 
 from scrapy_aopic.core.audit import audit
+from scrapy_aopic.core.layout import DIRECTORIES
+from scrapy_aopic.core.order import Aopic
 from scrapy_aopic.core.policy import Policy
-from scrapy_aopic.core.ports import Store
+from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.storage import exists, open_snapshot, open_store
 
@@ -26,12 +28,25 @@ from support.faulty_store import Fault, FaultyStore
 from support.twelve_pages import PAGES, crawl_twelve_pages
 
 STEPS = 18
+HOSTS = 3
+
+
+def directory_of(request: bytes) -> bytes:
+    """Of each host three pages are in one directory, and one is in another."""
+    return b"one" if int(request) < 9 else b"two"
+
+
+def policy() -> Policy:
+    """A small memory, and directories that are full after two pages, so that the third one waits lower."""
+    order = Aopic()
+    order.directory_pages = 2
+    return Policy(order=order, directory_of=directory_of, max_active=2, page_cache=3)
 
 
 def crawl(kind: str, folder: Path, steps: int, now: float, kill_at: int = 0) -> None:
     faults = [Fault("kill", kill_at)] if kill_at else []
     with closing(FaultyStore(open_store(folder, kind), *faults)) as store:
-        crawl_twelve_pages(store, Policy(max_active=2, page_cache=3), now, steps=steps, n_hosts=7)
+        crawl_twelve_pages(store, policy(), now, steps=steps, n_hosts=HOSTS)
 
 
 def opened(folder: Path) -> Store | None:
@@ -45,15 +60,19 @@ def opened(folder: Path) -> Store | None:
 
 
 def check(folder: Path, visited: int = 0) -> None:
-    """Fail unless what is stored is whole, and *visited* pages were, if that is given."""
+    """Fail unless what is stored is whole, and *visited* pages were, if that is given: each counted once in its directory."""
     store = opened(folder)
     if store is None:
         return
     with closing(store):
         store.verify()
         result = audit(store)
+        rows = store.scan(Family.META, DIRECTORIES, bytes((DIRECTORIES[0] + 1,)))
+        counts = sorted(value[0] for _, value in rows)
     if result.violations or (visited and result.visited != visited):
         raise SystemExit(f"{folder.name}: {result}")
+    if visited and counts != [1] * HOSTS + [2] * HOSTS:
+        raise SystemExit(f"{folder.name}: {counts} pages of directories were counted")
 
 
 def in_a_fork(work: Callable[[], None]) -> int:
