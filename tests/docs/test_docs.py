@@ -242,15 +242,16 @@ def test_python_in_the_documents_compiles(name: str) -> None:
         compile(source, name, "exec")
 
 
-def test_the_crawler_without_scrapy_runs_as_it_is_shown(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [0, 1], ids=["crawler", "directories"])
+def test_the_crawlers_without_scrapy_run_as_they_are_shown(number: int, tmp_path: Path) -> None:
     text = TEXTS["docs/library.md"]
-    code = fenced(text, "python")[0]
+    code = fenced(text, "python")[number]
     (tmp_path / "crawler.py").write_text(
         f"import sys\n{code}assert 'scrapy' not in sys.modules", encoding="utf-8"
     )
     command = [sys.executable, str(tmp_path / "crawler.py")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout == fenced(text, "text")[0]
+    assert done.stdout == fenced(text, "text")[number]
 
 
 def test_every_document_can_be_reached_from_the_readme() -> None:
