@@ -39,7 +39,7 @@ Rule 6: nothing is on the disk before the caller has written the batch of ``take
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -152,6 +152,26 @@ class Counts(NamedTuple):
     visited: int
     failed: int
     hosts: int
+
+
+class HostsByPlace(NamedTuple):
+    """Numbers of hosts.
+
+    Attributes:
+        known: Of which the crawl knows a page.
+        ready: That may be fetched from.
+        waiting: That wait in memory for their time.
+        shelved: That are on shelves.
+        parked: That wait on the disk for their time, without dead ones.
+        dead: Dead hosts that wait on the disk for their time.
+    """
+
+    known: int
+    ready: int
+    waiting: int
+    shelved: int
+    parked: int
+    dead: int
 
 
 class VisitCalls(Protocol):
@@ -394,47 +414,6 @@ class TopicCalls(Protocol):
         """Maybe set aside *page*, which was graded and is under *key*, with the result of *text*."""
 
 
-class PlacesSeen(Protocol):
-    """How many hosts are ready, and how many wait for their time."""
-
-    @property
-    def ready(self) -> Sized: ...
-
-    @property
-    def waiting(self) -> Sized: ...
-
-
-class FrontierSeen(Protocol):
-    """A frontier, as far as :mod:`scrapy_aopic.view` reads it.
-
-    Attributes:
-        active: Hosts in memory, by key.
-        places: Ready and waiting hosts.
-        n_hosts: Hosts of which the crawl knows a page.
-        n_shelved: Shelved hosts by the beginning of their index rows.
-        n_parked: Hosts that wait on the disk for their time, without dead ones.
-        n_dead: Dead hosts that wait on the disk for their time.
-    """
-
-    @property
-    def active(self) -> Mapping[bytes, HostState]: ...
-
-    @property
-    def places(self) -> PlacesSeen: ...
-
-    @property
-    def n_hosts(self) -> int: ...
-
-    @property
-    def n_shelved(self) -> Mapping[bytes, int]: ...
-
-    @property
-    def n_parked(self) -> int: ...
-
-    @property
-    def n_dead(self) -> int: ...
-
-
 class Figures(Protocol):
     """Figures of a crawl, for views and for the decision whether it goes on."""
 
@@ -454,8 +433,12 @@ class Figures(Protocol):
         """Sums of cash."""
 
     @property
-    def frontier(self) -> FrontierSeen:
-        """Hosts by where they wait."""
+    def active_hosts(self) -> Collection[HostState]:
+        """Hosts in memory."""
+
+    @property
+    def hosts_by_place(self) -> HostsByPlace:
+        """How many hosts wait where."""
 
     @property
     def created_at(self) -> float:

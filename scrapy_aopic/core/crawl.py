@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 
 from scrapy_aopic.exceptions import StorageError
 
-from .api import ORDINARY, Counts, Ending, Findings, Lease, Settled
+from .api import ORDINARY, Counts, Ending, Findings, HostsByPlace, Lease, Settled
 from .commits import Commits
 from .counters import Counters, QueueTimes, read_counters
 from .crawl_totals import CrawlTotals, open_totals, read_totals
@@ -64,9 +64,10 @@ from .shards.remote_pages import RemotePages
 from .tables import BlobTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from .focus.strategy import Chance
+    from .frontier.host_state import HostState
     from .graph import Ranking
     from .policy import Policy
     from .revisits.intervals import Recrawl
@@ -599,6 +600,22 @@ class Crawl:
             return 0
         silence = known.silent.get(origin) if known.silent else None
         return max(known.down, silence.n if silence is not None else 0)
+
+    @property
+    def active_hosts(self) -> Collection[HostState]:
+        return self.frontier.active.values()
+
+    @property
+    def hosts_by_place(self) -> HostsByPlace:
+        frontier = self.frontier
+        return HostsByPlace(
+            frontier.n_hosts,
+            len(frontier.places.ready),
+            len(frontier.places.waiting),
+            sum(frontier.n_shelved.values()),
+            frontier.n_parked,
+            frontier.n_dead,
+        )
 
     @property
     def dead(self) -> tuple[int, int]:

@@ -21,12 +21,12 @@ from __future__ import annotations
 import time
 from functools import partial, wraps
 from math import inf
-from typing import TYPE_CHECKING, Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
-from scrapy_aopic.core.api import ORDINARY, Counts, Ending, Findings, Lease, Settled
+from scrapy_aopic.core.api import ORDINARY, Counts, Ending, Findings, HostsByPlace, Lease, Settled
 from scrapy_aopic.core.counters import Counters
 from scrapy_aopic.core.duplicates import Judgement, Text
-from scrapy_aopic.core.frontier.frontier import Empty, Frontier, NotBefore, Standing, Unlocated
+from scrapy_aopic.core.frontier.frontier import Empty, NotBefore, Standing, Unlocated
 from scrapy_aopic.core.ledger import TOTAL, Totals
 from scrapy_aopic.core.politeness import Gap, Pace, TransferResult
 from scrapy_aopic.core.records import HOST_BYTES, Link, Page, host_key
@@ -212,9 +212,14 @@ class ShardRouter:
         )
 
     @property
-    def frontier(self) -> Fronts:
-        """The frontiers of all shards that are held."""
-        return Fronts([shard.frontier for shard in self._each()])
+    def active_hosts(self) -> list[HostState]:
+        return [host for shard in self._each() for host in shard.active_hosts]
+
+    @property
+    def hosts_by_place(self) -> HostsByPlace:
+        nowhere = HostsByPlace(0, 0, 0, 0, 0, 0)
+        each = (shard.hosts_by_place for shard in self._each())
+        return HostsByPlace(*map(sum, zip(nowhere, *each, strict=True)))
 
     @_watched
     def find(self, key: bytes, host: str, lease: Lease | None = None) -> Page | None:
@@ -597,45 +602,3 @@ class ShardRouter:
         if held is not None:
             held.touch()
             held.shard.keep_robots(key, data)
-
-
-class Fronts:
-    """Several frontiers as one, as far as :mod:`scrapy_aopic.view` reads them.
-
-    Attributes:
-        places: Hosts that are ready, and that wait.
-        n_hosts: Hosts that are known.
-        n_parked: Hosts that wait on the disk for their time, without dead ones.
-        n_dead: Dead hosts that wait on the disk for their time.
-    """
-
-    def __init__(self, frontiers: Sequence[Frontier]) -> None:
-        self._frontiers = frontiers
-        self.places = Numbers(
-            range(sum(len(each.places.ready) for each in frontiers)),
-            range(sum(len(each.places.waiting) for each in frontiers)),
-        )
-        self.n_hosts = sum(each.n_hosts for each in frontiers)
-        self.n_parked = sum(each.n_parked for each in frontiers)
-        self.n_dead = sum(each.n_dead for each in frontiers)
-
-    @property
-    def active(self) -> dict[bytes, HostState]:
-        """Hosts in memory."""
-        return {key: host for each in self._frontiers for key, host in each.active.items()}
-
-    @property
-    def n_shelved(self) -> dict[bytes, int]:
-        """Shelved hosts by the beginning of their index rows."""
-        shelved: dict[bytes, int] = {}
-        for each in self._frontiers:
-            for row, n in each.n_shelved.items():
-                shelved[row] = shelved.get(row, 0) + n
-        return shelved
-
-
-class Numbers(NamedTuple):
-    """How many hosts there are, as something that has so many: that is all anybody asks."""
-
-    ready: range
-    waiting: range

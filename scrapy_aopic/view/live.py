@@ -198,7 +198,7 @@ class Watch:
         seen = None
         if self._n_beats % _PUBLISH_EVERY == 0:
             seen = self._publish()
-        elif len(self._job.crawl.frontier.active) > _AT_ONCE:
+        elif len(self._job.crawl.active_hosts) > _AT_ONCE:
             self._step()
         if self._n_beats % _DROPPED_EVERY == 0:
             self._keep_dropped()
@@ -258,7 +258,7 @@ class Watch:
 
     def _begin_walk(self) -> HostWalk:
         crawl = self._job.crawl
-        return HostWalk(list(crawl.frontier.active.values()), crawl.politeness)
+        return HostWalk(list(crawl.active_hosts), crawl.politeness)
 
     def _step(self) -> None:
         """Look at some more hosts of many."""
@@ -268,7 +268,7 @@ class Watch:
 
     def _walked(self) -> HostWalk:
         """A walk over the hosts in memory: a new one, or of many hosts the last that was completed."""
-        if len(self._job.crawl.frontier.active) <= _AT_ONCE:
+        if len(self._job.crawl.active_hosts) <= _AT_ONCE:
             walk = self._begin_walk()
             walk.step(_AT_ONCE + 1, self._job.clock())
             self._last_walk, self._walk = walk, None
@@ -351,23 +351,17 @@ class Watch:
         return forecast(pages, rate, left=left, time_left=time_left)
 
     def _hosts(self, walk: HostWalk, rate: Rate | None) -> HostCounts:
-        frontier = self._job.crawl.frontier
         states = walk.states
         # Looked at each second or every ten: the notes weight each look by its time.
         unused = sum([note.unused for note in self._notes]) / max(len(self._notes), 1)
         return replace(
             walk.hosts(),
-            known=frontier.n_hosts,
-            ready=len(frontier.places.ready),
-            waiting=len(frontier.places.waiting),
+            **self._job.crawl.hosts_by_place._asdict(),
             in_flight=states.get("in flight", 0),
             gated=states.get("gated", 0),
             locating=states.get("locating", 0),
             late=states.get("late", 0),
             dry=states.get("dry", 0),
-            shelved=sum(frontier.n_shelved.values()),
-            parked=frontier.n_parked,
-            dead=frontier.n_dead,
             ceiling=rate.pages + unused if rate is not None else None,
         )
 
