@@ -15,6 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 crawl: $(STAMP)  ## crawl the embedded demo web, about a minute
 	rm -rf example_project/crawls/demo
 	cd example_project && ../$(BIN)/scrapy crawl broad
+	@echo "Run these commands in example_project, with ../$(BIN)/scrapy in place of scrapy."
 
 cluster: $(STAMP)  ## three workers share a crawl of the demo web, and one is killed
 	$(BIN)/python example_project/cluster.py

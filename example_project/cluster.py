@@ -1,14 +1,15 @@
 """Three workers share a crawl of the demo web, one is killed in the middle: ``make cluster``, about a minute.
 
 It starts a Valkey or Redis server of its own, the demo web, and three times ``scrapy crawl broad``; after a third of the time
-one of them is killed. At the end the others are stopped as Ctrl-C does. Then it shows the shards and the workers, audits
-the whole job, and judges the politeness of all workers together by the log of the crawled hosts.
+one of them is killed. At the end the others are stopped as Ctrl-C does. Before either it shows who has how many shards; then it
+audits the whole job, and judges the politeness of all workers together by the log of the crawled hosts.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
+import json
 import os
 import shutil
 import signal
@@ -111,17 +112,19 @@ def run(seconds: float) -> int:
             f"{WORKERS} workers share {SHARDS} shards in {url}: {', '.join(str(each.pid) for each in workers)}"
         )
         time.sleep(seconds / 3)
-        show(aopic("status", url))
+        for line in who_crawls(url):
+            say(line)
         workers[0].kill()
         say(f"worker {workers[0].pid} was killed; its shards are taken over within {LOCK_TIMEOUT} s")
         time.sleep(2 * seconds / 3)
-        show(aopic("status", url))
+        for line in who_crawls(url):
+            say(line)
         say("the others are stopped, and settle what is in flight")
         for worker in workers[1:]:
             worker.send_signal(signal.SIGINT)
         ended = [worker.wait(120) for worker in workers[1:]]
         checked = aopic("check", url)
-        show(checked)
+        say(f"{checked.stdout}{checked.stderr}".strip())
         entries = read_log(log)
         fetched = Counter((entry.host, entry.target) for entry in entries if entry.target != "/robots.txt")
         polite = audit(entries, FACTOR, cap=LONGEST_GAP)
@@ -135,16 +138,23 @@ def run(seconds: float) -> int:
         return 0 if is_good and not (polite.n_overlaps or polite.n_short_gaps) else 1
 
 
-def aopic(word: str, url: str) -> subprocess.CompletedProcess[str]:
+def who_crawls(url: str) -> list[str]:
+    """How far the job is, and how many shards each worker has, from ``scrapy aopic status``, which says more."""
+    done = aopic("status", url, "--json")
+    if done.returncode:
+        return [done.stderr.strip()]  # on a busy machine no worker may have begun yet
+    now = json.loads(done.stdout)
+    pages, shards = now["pages"], now["shards"]
+    return [
+        f"{now['verdict']['headline']} Pages: {pages['visited']:,} visited, {pages['queued']:,} queued.",
+        *(f"  worker {each['worker']}: {each['shards']} shards" for each in shards["workers"]),
+    ]
+
+
+def aopic(*words: str) -> subprocess.CompletedProcess[str]:
     """What ``scrapy aopic`` says."""
-    command = [sys.executable, "-m", "scrapy", "aopic", word, url]
+    command = [sys.executable, "-m", "scrapy", "aopic", *words]
     return subprocess.run(command, cwd=HERE, check=False, capture_output=True, text=True)  # noqa: S603 (our own words)
-
-
-def show(done: subprocess.CompletedProcess[str]) -> None:
-    """Print what a command said."""
-    sys.stdout.write(f"\n{done.stdout}{done.stderr}\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":
