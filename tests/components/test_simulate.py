@@ -371,7 +371,7 @@ def test_the_examples_of_the_docs_run(
     (tmp_path / "near.py").write_text(example("order.md", "class NearTheRoot"), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    code = example("commands.md", 'load_graph("GRAPH.npz")')
+    code = example("simulate.md", 'load_graph("GRAPH.npz")')
     assert len([line for line in code.splitlines() if line]) == 5
     exec(code, {})
     lines = capsys.readouterr().out.splitlines()
@@ -388,7 +388,7 @@ def test_the_examples_of_the_docs_run(
 
 def test_a_graph_of_networkx_is_compared_as_the_docs_show(capsys: pytest.CaptureFixture[str]) -> None:
     networkx = pytest.importorskip("networkx")
-    exec(example("commands.md", "import networkx"), {})
+    exec(example("simulate.md", "import networkx"), {})
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [
         "aopic",
         "breadth-first",
