@@ -32,6 +32,7 @@ from .records import (
     MOST_CLICKS,
     PAGE_BYTES,
     QUEUED,
+    ROW_STARTS,
     VISITED,
     Changes,
     Link,
@@ -457,9 +458,8 @@ class Pages:
             host: Key of the host of the visited page.
             clicks: Those of the visited page; new pages of other hosts are where the crawl enters these.
         """
-        values_links = self._values_links
+        values_links, keep, front_queue = self._values_links, self.table.put, self._order.front_queue
         catch_up = self._ledger.catch_up if self._ledger.has_handed else None
-        keep, front_queue = self.table.put, self._order.front_queue
         requests: dict[bytes, bytes] = {}
         merged: list[tuple[bytes, int]] = []
         to_new = 0
@@ -476,7 +476,8 @@ class Pages:
                 keep(key, page)
                 if at not in new:
                     new[at] = (link.host, {})
-                new[at][1][queue_row(number, page.place)] = key[HOST_BYTES:]
+                # queue_row, without a call for each link
+                new[at][1][ROW_STARTS[number] + page.place.to_bytes(8, "big")] = key[HOST_BYTES:]
             elif link.again:
                 page.score += found
                 self.repeat(link, page, now, units)
@@ -499,11 +500,8 @@ class Pages:
                 is_new = self._worth is None or page.changes is None
                 number = front_queue(page, page.cash) if is_new else self._front_queue(key, page, now)
                 if number != page.front_queue:
-                    move = (
-                        queue_row(page.front_queue, page.place),
-                        queue_row(number, page.place),
-                        key[HOST_BYTES:],
-                    )
+                    place = page.place.to_bytes(8, "big")
+                    move = ROW_STARTS[page.front_queue] + place, ROW_STARTS[number] + place, key[HOST_BYTES:]
                     page.front_queue = number
                     moves.setdefault(key[:HOST_BYTES], []).append(move)
         self.requests.put_all(requests)

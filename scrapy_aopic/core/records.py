@@ -10,7 +10,6 @@ Records are MessagePack arrays without what a page of their kind does not need: 
 
 from __future__ import annotations
 
-import struct
 from enum import IntEnum
 from functools import lru_cache
 from hashlib import blake2b
@@ -226,12 +225,13 @@ def repeat_key(page: bytes, place: int) -> bytes:
     return page_key(page[:HOST_BYTES], page + place.to_bytes(8, "big"))
 
 
-_pack_row = struct.Struct(">BQ").pack
+ROW_STARTS = [bytes((N_FRONT_QUEUES - 1 - number,)) for number in range(N_FRONT_QUEUES)]
+"""How the queue rows of each front queue begin."""
 
 
 def queue_row(front_queue: int, place: int) -> bytes:
     """Key of a queue row inside its host: best front queue first, then in the order's places."""
-    return _pack_row(N_FRONT_QUEUES - 1 - front_queue, place)
+    return ROW_STARTS[front_queue] + place.to_bytes(8, "big")
 
 
 def front_queue_of(row: bytes) -> int:

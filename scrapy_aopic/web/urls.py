@@ -184,7 +184,12 @@ class Normaliser:
         if 0 < self._max_length < len(url) and is_long(self._max_length, url):
             return JudgedUrl(url, "length")
         plain = _PLAIN.fullmatch(url)
-        if plain is not None and plain.lastindex == _PATH + 1 and not _may_change(url):
+        if (
+            plain is not None
+            and plain.lastindex == _PATH + 1
+            # What the URL Standard or a rule may change if there is neither query nor fragment.
+            and not ("%" in url or "(" in url or "/." in url or "xn--" in url)
+        ):
             parts, is_plain, tests = [*plain.groups("")], True, self._bare_tests
         else:
             parsed = self._parse(url, plain)
@@ -260,11 +265,6 @@ def _first(tests: Sequence[Test], parts: Sequence[str]) -> str:
         if text and is_in(text):
             return reason
     return ""
-
-
-def _may_change(url: str) -> bool:
-    """Whether the URL Standard or a rule may change something of *url*, which is plain and has neither query nor fragment."""
-    return "%" in url or "(" in url or "/." in url or "xn--" in url
 
 
 def is_parsable(url: str) -> bool:

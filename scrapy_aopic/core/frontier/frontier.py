@@ -316,7 +316,7 @@ class Frontier:
 
     def insert_all(self, key: bytes, name: str, pages: dict[bytes, bytes], now: float) -> None:
         """Queue *pages*, by their queue rows, none of them queued, of the host under *key* called *name*."""
-        host = self.host(key)
+        host = self.active.get(key) or self.hosts.get(key)
         if host is None:
             host = self._outsiders.pop(key) or HostState(name)
             self.n_hosts += 1
@@ -353,7 +353,7 @@ class Frontier:
 
     def move(self, key: bytes, moves: list[Move], now: float) -> None:
         """Move queued pages of the host under *key* from one queue row to another; they keep their place in time."""
-        host = self.places.expect(key, "a queued page")
+        host = self.active.get(key) or self.places.expect(key, "a queued page")
         rows: dict[bytes, bytes | None] = {}
         for old, new, page in moves:
             rows[key + old] = None
