@@ -1,6 +1,6 @@
 """Kill hundreds of real crawls with SIGKILL at random moments, and judge what the server and a witness saw.
 
-    python benchmarks/kills.py [--kills 1000] [--parallel 2] [--seed 1]
+    python benchmarks/kills.py [--kills 1000] [--parallel 2] [--seed 1] [--set AOPIC_FAST_DOWNLOADS=True]
 
 Each job crawls a web of its own, a tree: a page is linked to from one other page only, so that a link that is lost is
 a branch that is never seen. Jobs take turns in the kind of store and in AOPIC_DURABILITY. A run of a job is a forked
@@ -333,7 +333,8 @@ class Report:
 class Worker:
     """Crawls a *job* whose every process it forks, kills and checks."""
 
-    def __init__(self, job: int, seed: str, folder: Path) -> None:
+    def __init__(self, job: int, seed: str, folder: Path, settings: dict[str, str]) -> None:
+        self.settings = settings
         self.report = Report(job, ("rocksdb", "sqlite")[job % 2], ("500", "page")[job // 2 % 2])
         self.rng = random.Random(f"{seed} {job}")
         self.place = folder / f"job{job}"
@@ -344,7 +345,7 @@ class Worker:
         """Crawl until the run ends or is killed in a way; whether the crawl has come to its end."""
         report = self.report
         witness = self.place / f"witness{len(report.runs)}"
-        settings = {"AOPIC_STORE": report.store, "AOPIC_DURABILITY": report.durability}
+        settings = {"AOPIC_STORE": report.store, "AOPIC_DURABILITY": report.durability, **self.settings}
         run = Run(kind, time.monotonic())
         report.runs.append(run)
         process = fork(self.log, crawl, self.job, name(report.job, 0), settings, witness)
@@ -415,11 +416,11 @@ class Worker:
         self.report.wrong.append(f"run {len(self.report.runs)}: {text}; the end of the log: {log}")
 
 
-def live(job: int, seed: str, proxy: str, folder: Path, n_kills: int) -> Report:
+def live(job: int, seed: str, proxy: str, folder: Path, n_kills: int, *, settings: dict[str, str]) -> Report:
     """Crawl a job, killing it *n_kills* times."""
     os.environ["http_proxy"] = proxy
     preload()
-    worker = Worker(job, seed, folder)
+    worker = Worker(job, seed, folder, settings)
     report = worker.report
     is_over = False
     while not is_over and not report.wrong:
@@ -535,7 +536,9 @@ def main() -> int:
     parser.add_argument("--pages", type=int, default=1500, help="of the web of each job")
     parser.add_argument("--parallel", type=int, default=2, help="jobs at once")
     parser.add_argument("--seed", default="1")
+    parser.add_argument("--set", action="append", default=[], help="more settings, NAME=VALUE")
     args = parser.parse_args()
+    settings = dict(pair.split("=", 1) for pair in args.set)
 
     sums: dict[tuple[str, str], Sums] = defaultdict(Sums)
     wrong: list[str] = []
@@ -549,7 +552,9 @@ def main() -> int:
             planned = killed + len(working) * args.kills_per_job
             while len(working) < args.parallel and planned < args.kills and not wrong:
                 n_kills = min(args.kills_per_job, args.kills - planned)
-                working.add(pool.submit(live, jobs, args.seed, running.url, folder, n_kills))
+                working.add(
+                    pool.submit(live, jobs, args.seed, running.url, folder, n_kills, settings=settings)
+                )
                 jobs, planned = jobs + 1, planned + n_kills
             if not working:
                 break

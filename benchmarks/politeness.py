@@ -1,6 +1,6 @@
 """How politely a crawl asks, seen by the servers, and how little of its time it gives away for that.
 
-    python benchmarks/politeness.py audit [--kills 3] [--after 25] [--size 1]
+    python benchmarks/politeness.py audit [--kills 3] [--after 25] [--size 1] [--set AOPIC_FAST_DOWNLOADS=True]
     python benchmarks/politeness.py stalls [--seconds 60] [--delay 2]
     python benchmarks/politeness.py use
     python benchmarks/politeness.py backlog [--seconds 30]
@@ -307,6 +307,7 @@ def run_audit(options: argparse.Namespace, folder: Path) -> int:
         "AOPIC_BACKOFF": BACKOFF,
         "AOPIC_ROBOTS_RETRY": 2,
         "DOWNLOAD_TIMEOUT": TIMEOUT,
+        **dict(pair.split("=", 1) for pair in options.set),
     }
     began = time.monotonic()
     with server.run_in_thread() as running:
@@ -720,6 +721,7 @@ def main() -> int:
     part.add_argument(
         "--size", type=float, default=1, help="pages of each host, in parts of the usual number"
     )
+    part.add_argument("--set", action="append", default=[], help="more settings, NAME=VALUE")
     part = parts.add_parser("stalls")
     part.set_defaults(run=run_stalls)
     part.add_argument("--seconds", type=float, default=60)

@@ -26,14 +26,26 @@ from scrapy_aopic.storage import use
 from scrapy_aopic.view.queries import top_pages
 
 
-@pytest.mark.parametrize("store", some_of(["rocksdb", "sqlite", "support.journal_store.JournalStore"]))
-def test_a_killed_crawl_goes_on_and_loses_nothing(tmp_path: Path, store: str) -> None:
+@pytest.mark.parametrize(
+    ("store", "is_fast"),
+    some_of(
+        [
+            ("rocksdb", False),
+            ("sqlite", True),
+            ("sqlite", False),
+            ("rocksdb", True),
+            ("support.journal_store.JournalStore", False),
+        ],
+        2,
+    ),
+)
+def test_a_killed_crawl_goes_on_and_loses_nothing(tmp_path: Path, store: str, is_fast: bool) -> None:
     use(store)
     job = tmp_path / "job"
     rng = random.Random(store)
     kills: list[float] = []
     with Server(answer).run_in_thread() as running:
-        line, environment = command(job, running.url, AOPIC_STORE=store)
+        line, environment = command(job, running.url, AOPIC_STORE=store, AOPIC_FAST_DOWNLOADS=is_fast)
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             before = len(running.log)
