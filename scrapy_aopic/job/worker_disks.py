@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.shard import ShardId
-from scrapy_aopic.core.shards.rebuilt_mail import LostShard, start_lost_shard
+from scrapy_aopic.core.shards.rebuilt_mail import start_lost_shard
 from scrapy_aopic.exceptions import LostError, StorageError, closed_on_error
 from scrapy_aopic.place.paths import Home, read_home, shard_folder, shards_on_disk, store_folder, write_home
 from scrapy_aopic.storage import Address, exists
@@ -160,10 +160,9 @@ class OnDisk:
         if awaited:
             self._say_awaited(number, awaited)
             raise InUseError(f"Shard {number} waits for others.")
-        known = LostShard(record.got, record.sent, record.letters)
         store.number = seen
         store.write(
-            start_lost_shard(ShardId(number, self._sharding.shards), known, self._policy, now), sync=True
+            start_lost_shard(ShardId(number, self._sharding.shards), record, self._policy, now), sync=True
         )
         counts = record.state.counts if record.state is not None else (0, 0, 0, 0)
         logger.warning(

@@ -26,13 +26,14 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from scrapy_aopic.core.shards.rebuilt_mail import LostShard
 from scrapy_aopic.exceptions import StorageError
 
 from .disk_shard import number_of
 from .redis.connect import connect
 from .redis.keys import Keys
 from .redis.mailboxes import HomeMail, read_bundle
-from .redis.worker_registry import ShardState, WorkerRegistry, pairs_of
+from .redis.worker_registry import ShardState, WorkerRegistry, by_number, pairs_of
 
 if TYPE_CHECKING:
     from .address import Address
@@ -129,7 +130,7 @@ def read_heads(address: Address) -> dict[int, str]:
     keys = Keys(address)
     with closing(connect(address)) as connection:
         states = _numbered(keys, connection.ask((b"HGETALL", keys.of_job(b"states")))[0])
-    return {number: _head(keys, state) for number, state in states.items()}
+    return {number: ShardState.unpack(data, keys).head for number, data in states.items()}
 
 
 def assign(address: Address, numbers: Iterable[int], name: str, place: str, *, anew: bool = False) -> None:
@@ -166,44 +167,36 @@ def read_books(address: Address, sharding: Sharding) -> dict[int, ShardState]:
             (b"HGETALL", keys.of_job(b"states")), (b"HGETALL", keys.of_job(b"books"))
         )
     assert replies is not None, "nothing is watched"
-    states, books = (
-        {number: _read(keys, data) for number, data in _numbered(keys, reply).items()} for reply in replies
-    )
+    states = _with_books(keys, *replies)
+    return {number: state for number, state in states.items() if number < sharding.shards}
+
+
+def _with_books(keys: Keys, shown: Reply, books: Reply) -> dict[int, ShardState]:
+    """The states of all shards, with their counts."""
+    found = {number: ShardState.unpack(data, keys) for number, data in _numbered(keys, shown).items()}
+    counts = {number: _read(keys, data) for number, data in _numbered(keys, books).items()}
     try:
         return {
-            number: ShardState(
-                **{**state, "sent": _by_number(state["sent"]), "got": _by_number(state["got"])},
-                sent_units=_by_number(books[number]["sent"]),
-                got_units=_by_number(books[number]["got"]),
+            number: state._replace(
+                sent_units=by_number(counts[number]["sent"]), got_units=by_number(counts[number]["got"])
             )
-            for number, state in states.items()
-            if number < sharding.shards
+            for number, state in found.items()
         }
-    except (LookupError, TypeError, ValueError):
-        raise keys.damaged("the state or the book of a shard is not whole") from None
-
-
-def _by_number(said: Mapping[str, int]) -> dict[int, int]:
-    return {int(number): value for number, value in said.items()}
+    except (LookupError, TypeError, ValueError, AttributeError):
+        raise keys.damaged("the book of a shard is not whole") from None
 
 
 @dataclass(frozen=True, slots=True)
-class LostShardRecord:
+class LostShardRecord(LostShard):
     """The server's knowledge of a shard whose disk is lost.
 
     Attributes:
         state: Its state as of the last commit that was shown; ``None`` if none was.
-        got: The last letter that it had applied of each other shard then, and the units of all of them.
-        sent: The last letter of it that each other shard has applied, and the units of all of them.
-        letters: Its letters on the server that come next, by receiver, in their order.
         unsure: Shards that may have applied more of its letters than was shown when it was declared lost, and have shown
             nothing since; and the workers that had them open then.
     """
 
-    state: ShardState | None
-    got: Mapping[int, tuple[int, int]]
-    sent: Mapping[int, tuple[int, int]]
-    letters: Mapping[int, Sequence[bytes]]
+    state: ShardState | None = None
     unsure: Mapping[int, str] = field(default_factory=dict)
 
 
@@ -227,38 +220,34 @@ def read_lost_shard(address: Address, sharding: Sharding, number: int) -> LostSh
     assert replies is not None, "nothing is watched"
     shown, books, anew, before, *boxes = replies
     posted = _letters_of(keys, number, boxes)
-    states = {other: _read(keys, data) for other, data in _numbered(keys, shown).items()}
-    units = {other: _read(keys, data) for other, data in _numbered(keys, books).items()}
-    got: dict[int, tuple[int, int]] = {}
+    states = _with_books(keys, shown, books)
     sent: dict[int, tuple[int, int]] = {}
     letters: dict[int, list[bytes]] = {}
     known: dict[int, int] = {}
-    own = states.get(number)
-    if own is not None:
-        for other, last in own["got"].items():
-            got[int(other)] = last, units[number]["got"][other]
     for other in range(sharding.shards):
-        last = states[other]["got"].get(str(number), 0) if other in states else 0
+        last = states[other].got.get(number, 0) if other in states else 0
         if last:
-            sent[other] = last, units[other]["got"][str(number)]
+            sent[other] = last, states[other].got_units[number]
         while (data := posted.get((other, last + 1))) is not None:
             letters.setdefault(other, []).append(data)
             last += 1
         known[other] = last
+    own = states.get(number)
     if own is None:
-        return LostShardRecord(None, got, sent, letters)
+        return LostShardRecord({}, sent, letters)
     lost = {other: int(commit) for other, commit in _numbered(keys, anew).items()}
     heads = _read(keys, before) if before is not None else {}
     unsure = {
-        int(other): states[int(other)]["worker"]
-        for other, last in own["sent"].items()
-        if last > known.get(int(other), 0)
-        and int(other) in states
-        and (head := states[int(other)]["head"]) == heads.get(other)
+        other: states[other].worker
+        for other, last in own.sent.items()
+        if last > known.get(other, 0)
+        and other in states
+        and (head := states[other].head) == heads.get(str(other))
         # Of those that are lost, too, nobody will ever know more.
-        and lost.get(int(other)) != number_of(head)
+        and lost.get(other) != number_of(head)
     }
-    return LostShardRecord(ShardState(**own), got, sent, letters, unsure)
+    got = {other: (last, own.got_units[other]) for other, last in own.got.items()}
+    return LostShardRecord(got, sent, letters, own, unsure)
 
 
 def _letters_of(keys: Keys, number: int, boxes: Iterable[Reply]) -> dict[tuple[int, int], bytes]:
@@ -375,12 +364,8 @@ def _numbered(keys: Keys, reply: Reply) -> dict[int, bytes]:
         raise keys.damaged("a shard has no number") from None
 
 
-def _head(keys: Keys, state: bytes) -> str:
-    return str(_read(keys, state).get("head", ""))
-
-
 def _read(keys: Keys, data: bytes) -> dict[str, Any]:
     try:
         return dict(json.loads(data))
     except (ValueError, TypeError):
-        raise keys.damaged(f"the state or the book of a shard is {data[:50]!r}") from None
+        raise keys.damaged(f"the book of a shard is {data[:50]!r}") from None

@@ -62,6 +62,20 @@ class ShardState(NamedTuple):
     sent_units: Mapping[int, int] = {}
     got_units: Mapping[int, int] = {}
 
+    @classmethod
+    def unpack(cls, data: bytes, keys: Keys) -> ShardState:
+        """A state as the server of a job with *keys* has it.
+
+        Raises:
+            StorageError: If it is damaged.
+        """
+        try:
+            fields = json.loads(data)
+            lasts = {name: by_number(fields[name]) for name in ("sent", "got")}
+            return cls(**{**fields, **lasts})
+        except (ValueError, TypeError, LookupError, AttributeError):
+            raise keys.damaged(f"the state of a shard is {data[:50]!r}") from None
+
     def packed(self) -> bytes:
         """As the server has it."""
         fields = dict(zip(self._fields[:_SHOWN], self[:_SHOWN], strict=True))
@@ -375,18 +389,10 @@ class WorkerRegistry:
         self._states = {
             number: known[number]
             if number in known and known[number][0] == data
-            else (data, self._state(data))
+            else (data, ShardState.unpack(data, self._keys))
             for number, data in states.items()
         }
         return {int(number): state for number, (_, state) in self._states.items()}
-
-    def _state(self, data: bytes) -> ShardState:
-        try:
-            state = ShardState(**json.loads(data))
-            sent, got = ({int(n): last for n, last in each.items()} for each in (state.sent, state.got))
-        except (ValueError, TypeError, AttributeError):
-            raise self._keys.damaged(f"the state of a shard is {data[:50]!r}") from None
-        return state._replace(sent=sent, got=got)
 
     def _posted(
         self,
@@ -428,6 +434,11 @@ class WorkerRegistry:
     def close(self) -> None:
         """Close the connection. Idempotent."""
         self._connection.close()
+
+
+def by_number(counts: Mapping[str, int]) -> dict[int, int]:
+    """*counts* by shards, as JSON has them."""
+    return {int(number): n for number, n in counts.items()}
 
 
 def pairs_of(reply: Reply) -> dict[bytes, bytes]:
