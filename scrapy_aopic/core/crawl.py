@@ -370,10 +370,10 @@ class Crawl:
     # -- waiting
 
     def has_work(self, now: float) -> bool:
-        frontier = self.frontier
-        nobody_waits_for = frontier.dead_pages + frontier.blocked_pages
-        waits = len(self) > nobody_waits_for and not frontier.n_stranded
-        return waits or frontier.dead_due <= max(now, self._not_before)
+        places = self.frontier.places
+        nobody_waits_for = places.dead_pages + places.blocked_pages
+        waits = len(self) > nobody_waits_for and not self.frontier.n_stranded
+        return waits or places.dead.opens_at <= max(now, self._not_before)
 
     def when(self) -> NotBefore | Empty:
         return self._later(self.frontier.when())
@@ -607,19 +607,20 @@ class Crawl:
 
     @property
     def hosts_by_place(self) -> HostsByPlace:
-        frontier = self.frontier
+        places = self.frontier.places
         return HostsByPlace(
-            frontier.n_hosts,
-            len(frontier.places.ready),
-            len(frontier.places.waiting),
-            sum(frontier.n_shelved.values()),
-            frontier.n_parked,
-            frontier.n_dead,
+            self.frontier.n_hosts,
+            len(places.ready),
+            len(places.waiting),
+            sum(places.shelves.counts.values()),
+            places.parked.n,
+            places.dead.n,
         )
 
     @property
     def dead(self) -> tuple[int, int]:
-        return self.frontier.n_dead, self.frontier.dead_pages
+        places = self.frontier.places
+        return places.dead.n, places.dead_pages
 
     @property
     def stranded(self) -> int:
@@ -627,11 +628,12 @@ class Crawl:
 
     @property
     def blocked(self) -> tuple[int, int]:
-        return self.frontier.n_blocked, self.frontier.blocked_pages
+        places = self.frontier.places
+        return len(places.blocked), places.blocked_pages
 
     def block(self, is_blocked: Callable[[str], str] | None, now: float) -> None:
         self._commits.has_changes = True
-        self.frontier.block(is_blocked, now)
+        self.frontier.places.block(is_blocked, now)
 
     def _site_of(self, key: bytes) -> bytes:
         """Key of the registered domain of the page under *key*."""
@@ -738,6 +740,7 @@ class Crawl:
 
     def _saved(self, now: float, *, is_clean: bool) -> CrawlTotals:
         policy, frontier, pages = self._policy, self.frontier, self.pages
+        places = frontier.places
         return CrawlTotals(
             order_name=order_name(policy.order),
             created_at=self.created_at,
@@ -753,12 +756,12 @@ class Crawl:
             visits=frontier.own_visits,
             rates=self._revisits.rates.counts,
             seeds=self.domains.seeds if self.domains is not None else 0,
-            shelved=frontier.n_shelved,
-            parked=frontier.n_parked,
-            dead=frontier.n_dead,
-            dead_pages=frontier.dead_pages,
+            shelved=places.shelves.counts,
+            parked=places.parked.n,
+            dead=places.dead.n,
+            dead_pages=places.dead_pages,
             commit_within=policy.commit_within,
             is_clean=is_clean,
-            crashed_at=frontier.crashed_at,
+            crashed_at=places.crashed_at,
             not_before=self._not_before,
         )

@@ -490,7 +490,7 @@ def test_with_more_hosts_than_may_be_active_the_best_page_of_all_still_comes_fir
     for number in range(600):
         desk.insert(f"host{number % 200}", number, dice.randrange(64))
     assert len(desk.frontier.active) == 5
-    assert sum(desk.frontier.n_shelved.values()) == 195
+    assert sum(desk.frontier.places.shelves.counts.values()) == 195
     expected = sorted(desk.levels.values(), reverse=True)
     taken = []
     while not isinstance(page := desk.try_to_take(), Empty):
@@ -548,11 +548,15 @@ def test_hosts_are_parked_while_they_must_wait_and_none_is_forgotten(ends_first)
         else:
             desk.now = page.instant
         most_active = max(most_active, len(desk.frontier.active) - len(in_work))
-        most_parked = max(most_parked, desk.frontier.n_parked)
+        most_parked = max(most_parked, desk.frontier.places.parked.n)
         if len(seen) % 50 == 0:
             desk.commit()
     assert sorted(seen) == sorted(desk.levels)
-    assert (sum(desk.frontier.n_shelved.values()), desk.frontier.n_parked, len(desk.frontier.active)) == (
+    assert (
+        sum(desk.frontier.places.shelves.counts.values()),
+        desk.frontier.places.parked.n,
+        len(desk.frontier.active),
+    ) == (
         0,
         0,
         0,
@@ -571,7 +575,7 @@ def test_a_host_that_must_wait_leaves_the_memory_when_its_last_page_in_work_ends
     for page in pages:
         desk.finish(page)
     assert len(desk.frontier.active) <= 2
-    assert desk.frontier.n_parked >= 8
+    assert desk.frontier.places.parked.n >= 8
 
 
 def test_a_shelved_host_takes_the_place_of_the_worst_that_is_ready():
@@ -1084,7 +1088,7 @@ def test_what_is_remembered_of_domains_is_forgotten_when_they_are_late_no_more()
     desk.drain()
     frontier = desk.frontier
     places = frontier.places
-    assert not any((places.late, places.ready, places.ready.n_void, frontier.n_shelved))
+    assert not any((places.late, places.ready, places.ready.n_void, frontier.places.shelves.counts))
     assert len(places.shelves) <= 1
 
 

@@ -50,10 +50,10 @@ def saved_of(frontier: Frontier) -> CrawlTotals:
         queued=frontier.queued,
         hosts=frontier.n_hosts,
         visits=frontier.visits,
-        shelved=frontier.n_shelved,
-        parked=frontier.n_parked,
-        dead=frontier.n_dead,
-        dead_pages=frontier.dead_pages,
+        shelved=frontier.places.shelves.counts,
+        parked=frontier.places.parked.n,
+        dead=frontier.places.dead.n,
+        dead_pages=frontier.places.dead_pages,
     )
 
 

@@ -107,7 +107,7 @@ def _wrong_heaps(frontier: Frontier) -> Iterator[str]:
 
 def _forgotten_shelves(frontier: Frontier) -> Iterator[str]:
     late = frontier.places.late
-    on_disk = {bucket for bucket in frontier.n_shelved if bucket[:2] != IN_TIME}
+    on_disk = {bucket for bucket in frontier.places.shelves.counts if bucket[:2] != IN_TIME}
     for shelf in on_disk | {shelf for shelf, heap in late.in_memory.items() if heap}:
         if not late.is_noted(shelf):
             yield f"no look is due at the late hosts of {shelf!r}"
@@ -124,7 +124,7 @@ def _wrong_gates(frontier: Frontier) -> Iterator[str]:
 
 
 def _wrong_rows(frontier: Frontier) -> Iterator[str]:
-    buckets = [ACTIVE, layout.PARKED, layout.DEAD, *frontier.n_shelved]
+    buckets = [ACTIVE, layout.PARKED, layout.DEAD, *frontier.places.shelves.counts]
     rows = [row for bucket in buckets for row, _ in frontier.index.first(bucket, 1 << 60)[0]]
     hosts = Counter(row[-HOST_BYTES:] for row in rows)
     yield from (f"the host {key.hex()} has {n} index rows" for key, n in hosts.items() if n > 1)
@@ -145,17 +145,17 @@ def _wrong_rows(frontier: Frontier) -> Iterator[str]:
         yield f"the hosts have {queued} pages queued, and the frontier {frontier.queued}"
     shelved = Counter(index_bucket(row) for row in rows if row[:1] == SHELVED)
     counted = Counter(row[:1] for row in rows)
-    said = (frontier.n_parked, frontier.n_dead, frontier.dead_pages)
+    said = (frontier.places.parked.n, frontier.places.dead.n, frontier.places.dead_pages)
     found = (counted[layout.PARKED], counted[layout.DEAD], dead_pages)
-    if dict(shelved) != frontier.n_shelved or said != found:
-        yield f"{said} hosts are said to be parked and dead, not {found}; on shelves {frontier.n_shelved}, not {shelved}"
+    if dict(shelved) != frontier.places.shelves.counts or said != found:
+        yield f"{said} hosts are said to be parked and dead, not {found}; on shelves {frontier.places.shelves.counts}, not {shelved}"
 
 
 def _wrong_counts_of_blocked(frontier: Frontier) -> Iterator[str]:
     blocked = frontier.places.blocked
     found = sum(aside.pages for aside in blocked.values())
-    if frontier.blocked_pages != found:
-        yield f"{frontier.blocked_pages} pages are said to be blocked, and {found} are"
+    if frontier.places.blocked_pages != found:
+        yield f"{frontier.places.blocked_pages} pages are said to be blocked, and {found} are"
     for key, (n, _) in blocked.items():
         host = frontier.host(key)
         if host is None or host.phase not in (WAITING, PARKED) or n != host.queued - len(host.in_flight):

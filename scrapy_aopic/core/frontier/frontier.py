@@ -259,54 +259,10 @@ class Frontier:
         """Other shards have made *elsewhere* visits by now: late hosts may be due."""
         self._budgets.learn(elsewhere)
 
-    @property
-    def crashed_at(self) -> float:
-        """When the job was last opened after a crash, 0 if never."""
-        return self.places.crashed_at
-
-    @property
-    def n_shelved(self) -> dict[bytes, int]:
-        """Shelved hosts by the beginning of their index rows."""
-        return self.places.shelves.counts
-
-    @property
-    def n_parked(self) -> int:
-        """Hosts on the disk that must be left alone for a while."""
-        return self.places.parked.n
-
-    @property
-    def n_dead(self) -> int:
-        """Dead hosts on the disk."""
-        return self.places.dead.n
-
-    @property
-    def dead_pages(self) -> int:
-        """Pages queued of these."""
-        return self.places.dead_pages
-
-    @property
-    def n_blocked(self) -> int:
-        """Hosts that were put aside because they are blocked, or have had all of their pages."""
-        return len(self.places.blocked)
-
-    @property
-    def blocked_pages(self) -> int:
-        """Pages that could be taken of these."""
-        return self.places.blocked_pages
-
     def pages_left(self, key: bytes) -> int | None:
         """Pages that the host under *key* may still have; ``None`` for any number, or if it is not known."""
         host = self.host(key)
         return self.places.pages_left(host) if host is not None else None
-
-    def block(self, is_blocked: Callable[[str], str] | None, now: float) -> None:
-        """Block the hosts of which *is_blocked* names what has them blocked, and no others; see :meth:`.host_places.HostPlaces.block`."""
-        self.places.block(is_blocked, now)
-
-    @property
-    def dead_due(self) -> float:
-        """Instant at which a dead host may be requested, infinite if there is none."""
-        return self.places.dead.opens_at
 
     # -- pages come, move up and go
 
