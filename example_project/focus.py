@@ -69,6 +69,7 @@ def main() -> None:
         f"{all_relevant:,} of {web.n_urls:,} pages are about {TOPIC}; of the first N that were fetched:\n\n"
     )
     sys.stdout.write(f"{'':24}" + "".join(f"{f'N = {step}':>12}" for step in steps) + "     seconds\n")
+    is_short = False
     for name, settings in CRAWLS.items():
         began = time.monotonic()
         found = crawl(settings, options.pages, options.seconds)
@@ -78,6 +79,11 @@ def main() -> None:
         )
         sys.stdout.write(f"{name:24}{shown}{time.monotonic() - began:>12.0f}\n")
         sys.stdout.flush()
+        is_short = is_short or "-" in shown
+    if is_short:
+        sys.stdout.write(
+            f"\n- : the crawl fetched fewer pages in {options.seconds:g} s, on a busy machine for example.\n"
+        )
 
 
 if __name__ == "__main__":
