@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
 
+_DOCS = f"{DOCS}/commands.html"
+
 SUBCOMMANDS: dict[str, Subcommand] = {
     "demo": demo,
     "crawl": crawl,
@@ -102,12 +104,9 @@ class AopicCommand(ScrapyCommand):
         """Add a parser for each subcommand; Scrapy's own options come after the subcommand, too."""
         parser.add_argument("--version", action="version", version=f"scrapy-aopic {__version__}")
         self._parsers: dict[str, _Parser] = {}
+        parser.epilog = f"Docs: {_DOCS}"
         parsers = parser.add_subparsers(
-            dest="subcommand",
-            required=True,
-            metavar="SUBCOMMAND",
-            prog="scrapy aopic",
-            parser_class=_Parser,
+            dest="subcommand", metavar="SUBCOMMAND", prog="scrapy aopic", parser_class=_Parser
         )
         parsers.choices = cast("Any", _Names(SUBCOMMANDS))
         for name, subcommand in SUBCOMMANDS.items():
@@ -115,7 +114,7 @@ class AopicCommand(ScrapyCommand):
                 name,
                 help=subcommand.MEANING.partition(". ")[0],
                 description=subcommand.MEANING,
-                epilog=f"Docs: {(docs := f'{DOCS}/commands.html#{name}')}",
+                epilog=f"Docs: {(docs := f'{_DOCS}#{name}')}",
                 formatter_class=ScrapyHelpFormatter,
                 conflict_handler="resolve",
             )
@@ -123,6 +122,12 @@ class AopicCommand(ScrapyCommand):
             subcommand.add_options(own)
             super().add_options(own)
             self._parsers[name] = own
+
+    def process_options(self, args: list[str], opts: argparse.Namespace) -> None:
+        """Refuse a call without a subcommand, and read Scrapy's own options."""
+        if opts.subcommand is None:
+            raise UsageError(f"name a subcommand: {', '.join(SUBCOMMANDS)}. See {_DOCS}")
+        super().process_options(args, opts)
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         """Run the subcommand; *args* is what no parser knew."""
@@ -157,8 +162,8 @@ class _Names(dict[str, Subcommand]):
         if super().__contains__(word):
             return True
         similar = get_close_matches(str(word), self, n=1)
-        hint = f'; did you mean "{similar[0]}"?' if similar else f": they are {', '.join(self)}"
-        raise ArgumentError(None, f'there is no subcommand "{word}"{hint}')
+        hint = f'; did you mean "{similar[0]}"?' if similar else f": they are {', '.join(self)}."
+        raise ArgumentError(None, f'there is no subcommand "{word}"{hint} See {_DOCS}')
 
 
 def _run_on_stores(subcommand: Subcommand, opts: argparse.Namespace, settings: BaseSettings) -> int:

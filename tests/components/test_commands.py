@@ -393,23 +393,26 @@ def test_wrong_usage_shows_the_usage_of_that_subcommand(
 
 
 @pytest.mark.parametrize(
-    ("word", "said"),
+    ("words", "said"),
     [
-        ("statsu", 'there is no subcommand "statsu"; did you mean "status"?'),
-        ("tpo", 'there is no subcommand "tpo"; did you mean "top"?'),
+        (["statsu", "x"], 'there is no subcommand "statsu"; did you mean "status"?'),
+        (["tpo", "x"], 'there is no subcommand "tpo"; did you mean "top"?'),
+        ([], "name a subcommand: demo, crawl, top, status"),
         (
-            "nothing",
+            ["nothing", "x"],
             'there is no subcommand "nothing": they are demo, crawl, top, status, hosts, why, report, check',
         ),
     ],
 )
 def test_a_word_that_is_no_subcommand_is_met_with_a_question(
-    word: str, said: str, capsys: pytest.CaptureFixture[str]
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as exited:
-        execute(["scrapy", "aopic", word, "x"], Settings())
+        execute(["scrapy", "aopic", *words], Settings())
     assert exited.value.code == 2
-    assert said in capsys.readouterr().err
+    shown = capsys.readouterr().err
+    assert said in shown
+    assert shown.endswith(f" See {DOCS}/commands.html\n")
 
 
 @pytest.mark.parametrize("arguments", [[], ["top"], ["best", "x"], ["top", "x", "-n", "0"]])
