@@ -12,65 +12,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from . import layout, record_checks, walk
 from .counters import MARKS, OUTCOMES, class_of_outcome, read_counters
 from .crawl_totals import CrawlTotals, read_totals
 from .duplicates import pages_of
 from .frontier.shelves import index_bucket
-from .layout import (
-    ACTIVE,
-    CLOCK_KEY,
-    COUNTERS_KEY,
-    DEAD,
-    DIRECTORIES,
-    DUE,
-    HOST_ROWS,
-    INDEXES,
-    OUTSIDERS,
-    PARKED,
-    SHARED_GATES,
-    SHELVED,
-    WAKES,
-)
 from .ledger import TOTAL
 from .ports import Family, Store
-from .record_checks import (
-    Limits,
-    wrong_clock,
-    wrong_content,
-    wrong_counters,
-    wrong_directory,
-    wrong_domain,
-    wrong_host,
-    wrong_instant,
-    wrong_links,
-    wrong_outsider,
-    wrong_page,
-    wrong_robots,
-    wrong_totals,
-)
 from .records import FAILED, HOST_BYTES, NO_RECORD, PAGE_BYTES, QUEUED, VISITED, HostRecord, Page, unpack_host
 from .shards.mail import balance_of
-from .walk import (
-    CHUNK,
-    HostTally,
-    StoredHost,
-    StoredPage,
-    Tally,
-    WrongRequest,
-    chunks,
-    due_page,
-    each_host,
-    each_page,
-    find_order,
-    has_claims,
-    has_root,
-    index_rows,
-    is_due,
-    is_emptied,
-    is_set_aside,
-    read_page,
-    right_front_queue,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -125,7 +75,7 @@ def audit(
     store: Store,
     order: Order | None = None,
     progress: Callable[[int], object] = lambda _: None,
-    wrong_request: WrongRequest | None = None,
+    wrong_request: walk.WrongRequest | None = None,
 ) -> Audit:
     """Check every invariant of the crawl in *store*.
 
@@ -144,7 +94,7 @@ def audit(
         result.expect(not any(True for _ in store.scan(Family.PAGES)), "there are pages but no totals")
         result.virtual = TOTAL
         return result
-    _Auditor(store, saved, find_order(saved.order_name, order), wrong_request, result).run(progress)
+    _Auditor(store, saved, walk.find_order(saved.order_name, order), wrong_request, result).run(progress)
     return result
 
 
@@ -161,7 +111,7 @@ class _Auditor:
         store: Store,
         saved: CrawlTotals,
         order: Order | None,
-        wrong_request: WrongRequest | None,
+        wrong_request: walk.WrongRequest | None,
         result: Audit,
     ) -> None:
         self._store = store
@@ -169,10 +119,10 @@ class _Auditor:
         self._order = order
         self._result = result
         self._expect = result.expect
-        self.tally = Tally(saved.ledger)
+        self.tally = walk.Tally(saved.ledger)
         self.indexed = {Family.QUEUE: 0, Family.META: 0}
         self._wrong_request = wrong_request
-        self._limits = Limits.of(saved)
+        self._limits = record_checks.Limits.of(saved)
         self._visits = 0
         self._outcomes = dict.fromkeys(OUTCOMES, 0)
         self._queued_hosts = 0
@@ -182,7 +132,7 @@ class _Auditor:
     def run(self, progress: Callable[[int], object]) -> None:
         """Check everything."""
         with self._understood("pages and hosts"):
-            for host in each_host(self._store, self._in_index(each_page(self._store, progress))):
+            for host in walk.each_host(self._store, self._in_index(walk.each_page(self._store, progress))):
                 self._check_host(host)
             self._check_places()
         self._report()
@@ -216,13 +166,13 @@ class _Auditor:
 
     # -- pages and hosts, one by one
 
-    def _in_index(self, pages: Iterable[StoredPage]) -> Iterator[StoredPage]:
+    def _in_index(self, pages: Iterable[walk.StoredPage]) -> Iterator[walk.StoredPage]:
         """All of *pages*, after their index rows have been looked up, those of many at once."""
-        for chunk in chunks(pages):
+        for chunk in walk.chunks(pages):
             wanted: dict[Family, list[tuple[bytes, bytes, bytes]]] = {Family.QUEUE: [], Family.META: []}
             for each in chunk:
                 if each.page is not None:
-                    for family, row, value in index_rows(each.key, each.page):
+                    for family, row, value in walk.index_rows(each.key, each.page):
                         wanted[family].append((row, value, each.key))
             for family, rows in wanted.items():
                 found = self._store.get_many(family, [row for row, _, _ in rows])
@@ -233,8 +183,8 @@ class _Auditor:
                         self._expect(False, _LACKS_ROW[family], key)
             yield from chunk
 
-    def _check_host(self, stored: StoredHost) -> None:
-        counted = HostTally()
+    def _check_host(self, stored: walk.StoredHost) -> None:
+        counted = walk.HostTally()
         for each in stored.pages:
             if each.page is not None:
                 self._check_page(each.key, each.page, each.request)
@@ -262,7 +212,7 @@ class _Auditor:
             self._report_wrong(
                 f"host {host.name!r}",
                 stored.key,
-                wrong_host(stored.key, host, self._limits),
+                record_checks.wrong_host(stored.key, host, self._limits),
             )
             self._check_place(stored.key, host, counted.best)
 
@@ -275,23 +225,27 @@ class _Auditor:
                 self._outcomes[class_of_outcome(page.outcome)] += 1
         if cash < 0:
             expect(False, "page {} holds {} units", key, cash)
-        if wrong := wrong_page(page, self._limits):
+        if wrong := record_checks.wrong_page(page, self._limits):
             expect(False, "page {} {}", key, wrong)
         if request is None:
             expect(False, "page {} has no request", key)
         elif (
             self._wrong_request is not None
             and (wrong := self._wrong_request(key, request, page))
-            and not is_set_aside(page)
+            and not walk.is_set_aside(page)
         ):
             expect(False, "the request of page {} {}", key, wrong)
-        if page.is_claimed and not page.visits and not has_claims(self._store, key):
+        if page.is_claimed and not page.visits and not walk.has_claims(self._store, key):
             expect(False, "page {} waits for pages that are to be merged with it, and there are none", key)
         if page.canonical:
-            expect(is_emptied(page), "page {} was merged into another one, but is not visited and empty", key)
-            expect(has_root(self._store, page), "page {} was merged, but no page stands for it", key)
+            expect(
+                walk.is_emptied(page),
+                "page {} was merged into another one, but is not visited and empty",
+                key,
+            )
+            expect(walk.has_root(self._store, page), "page {} was merged, but no page stands for it", key)
         if state == QUEUED:
-            right = right_front_queue(page, self._order)
+            right = walk.right_front_queue(page, self._order)
             if page.front_queue != right:
                 expect(False, "page {} waits in front queue {}, not {}", key, page.front_queue, right)
         elif state == FAILED:
@@ -309,11 +263,11 @@ class _Auditor:
             self._expect(not host.row, "host {} has nothing queued, but an index row", host.name)
             return
         self._queued_hosts += 1
-        self._dead_pages += host.queued if host.row[:1] == DEAD else 0
+        self._dead_pages += host.queued if host.row[:1] == layout.DEAD else 0
         self._places.append((host.name, host.row + key))
-        if len(self._places) == CHUNK:
+        if len(self._places) == walk.CHUNK:
             self._check_places()
-        if host.row[:1] != ACTIVE:
+        if host.row[:1] != layout.ACTIVE:
             self._expect(host.best >= best, "host {} is shelved below its best page", host.name)
 
     def _check_places(self) -> None:
@@ -361,19 +315,21 @@ class _Auditor:
             newcomers,
             tally.again,
         )
-        if wrong := wrong_totals(self._saved):
+        if wrong := record_checks.wrong_totals(self._saved):
             expect(False, "the totals {}", wrong)
-        clock = self._store.get_many(Family.META, (CLOCK_KEY,))[0]
+        clock = self._store.get_many(Family.META, (layout.CLOCK_KEY,))[0]
         if clock is not None:
-            self._report_wrong("the clock", CLOCK_KEY, wrong_clock(clock, self._saved.saved_at))
+            self._report_wrong(
+                "the clock", layout.CLOCK_KEY, record_checks.wrong_clock(clock, self._saved.saved_at)
+            )
 
     def _check_counters(self) -> None:
         counters = read_counters(self._store, self._saved.saved_at)
         if counters is None:
-            is_there = self._store.get_many(Family.META, (COUNTERS_KEY,))[0] is not None
+            is_there = self._store.get_many(Family.META, (layout.COUNTERS_KEY,))[0] is not None
             self._expect(not is_there, "the counters of all runs cannot be understood")
             return
-        if wrong := wrong_counters(counters, self._saved):
+        if wrong := record_checks.wrong_counters(counters, self._saved):
             self._expect(False, "the counters of all runs {}", wrong)
         if not counters.is_whole:
             return
@@ -399,45 +355,45 @@ class _Auditor:
         self._expect(n == self.tally.queued, "{} queue rows for {} queued pages", n, self.tally.queued)
         if n == self.indexed[Family.QUEUE]:  # each belongs to a page
             return
-        for chunk in chunks(self._store.scan(Family.QUEUE)):
+        for chunk in walk.chunks(self._store.scan(Family.QUEUE)):
             keys = [row[:HOST_BYTES] + rest for row, rest in chunk]
             for (row, rest), key, page in zip(chunk, keys, self._pages(keys), strict=True):
-                is_right = page is not None and (Family.QUEUE, row, rest) in index_rows(key, page)
+                is_right = page is not None and (Family.QUEUE, row, rest) in walk.index_rows(key, page)
                 self._expect(is_right, "queue row {} belongs to no queued page", row)
 
     def _check_rows_of_hosts(self) -> None:
         saved, expect = self._saved, self._expect
         rows: dict[bytes, int] = {}
         for row, _ in self._store.scan(Family.META):
-            if row[:1] in HOST_ROWS:
+            if row[:1] in layout.HOST_ROWS:
                 bucket = index_bucket(row)
                 rows[bucket] = rows.get(bucket, 0) + 1
         n = sum(rows.values())
         expect(n == self._queued_hosts, "{} places for {} hosts", n, self._queued_hosts)
-        shelved = {bucket: n for bucket, n in rows.items() if bucket[:1] == SHELVED}
+        shelved = {bucket: n for bucket, n in rows.items() if bucket[:1] == layout.SHELVED}
         expect(saved.shelved == shelved, "{} hosts are said to be shelved, not {}", saved.shelved, shelved)
-        expect(saved.parked == rows.get(PARKED, 0), "{} hosts are said to be parked", saved.parked)
-        said, dead = (saved.dead, saved.dead_pages), (rows.get(DEAD, 0), self._dead_pages)
+        expect(saved.parked == rows.get(layout.PARKED, 0), "{} hosts are said to be parked", saved.parked)
+        said, dead = (saved.dead, saved.dead_pages), (rows.get(layout.DEAD, 0), self._dead_pages)
         expect(said == dead, "{} hosts with {} pages are said to be dead, not {} with {}", *said, *dead)
 
     def _check_index(self) -> None:
         for key, value in self._store.scan(Family.META):
             letter = key[:1]
-            if letter == OUTSIDERS:
+            if letter == layout.OUTSIDERS:
                 host = unpack_host(value)
-                wrong = wrong_outsider(key[1:], host, self._limits)
+                wrong = record_checks.wrong_outsider(key[1:], host, self._limits)
                 self._report_wrong(f"host {host.name!r}", key[1:], wrong)
-            elif letter == SHARED_GATES:
-                self._report_wrong("the gate", key, wrong_instant(value, self._limits))
-            elif letter == DIRECTORIES:
-                self._report_wrong("the directory", key, wrong_directory(key, value))
+            elif letter == layout.SHARED_GATES:
+                self._report_wrong("the gate", key, record_checks.wrong_instant(value, self._limits))
+            elif letter == layout.DIRECTORIES:
+                self._report_wrong("the directory", key, record_checks.wrong_directory(key, value))
             elif letter.isupper():
-                self._expect(letter in INDEXES, "row {} is of no index", key)
+                self._expect(letter in layout.INDEXES, "row {} is of no index", key)
 
     def _check_domains(self) -> None:
         visited = seeds = 0
         for key, value in self._store.scan(Family.DOMAINS):
-            wrong, n_visited, n_seeds = wrong_domain(key, value)
+            wrong, n_visited, n_seeds = record_checks.wrong_domain(key, value)
             self._report_wrong("domain", key, wrong)
             visited += n_visited
             seeds += n_seeds
@@ -450,38 +406,40 @@ class _Auditor:
         if self._wrong_request is None:  # the caller may keep there what it likes
             return
         for key, value in self._store.scan(Family.ROBOTS):
-            self._report_wrong("robots.txt", key, wrong_robots(key, value, self._limits))
+            self._report_wrong("robots.txt", key, record_checks.wrong_robots(key, value, self._limits))
 
     def _check_links(self) -> None:
-        for chunk in chunks(self._store.scan(Family.LINKS)):
+        for chunk in walk.chunks(self._store.scan(Family.LINKS)):
             pages = self._pages([key[:PAGE_BYTES] for key, _ in chunk])
             for (key, value), page in zip(chunk, pages, strict=True):
                 was_visited = page is not None and page.visits
-                wrong = wrong_links(key, value) or ("" if was_visited else "are of no page that was visited")
+                wrong = record_checks.wrong_links(key, value) or (
+                    "" if was_visited else "are of no page that was visited"
+                )
                 self._report_wrong("the links of page", key[:PAGE_BYTES], wrong)
 
     def _check_content(self) -> None:
-        for chunk in chunks(self._store.scan(Family.CONTENT)):
+        for chunk in walk.chunks(self._store.scan(Family.CONTENT)):
             keys = list({page for row in chunk for page in pages_of(*row)})
             known = dict(zip(keys, self._store.get_many(Family.PAGES, keys), strict=True))
             for key, value in chunk:
-                if wrong := wrong_content(key, value):
+                if wrong := record_checks.wrong_content(key, value):
                     self._expect(False, "content row {} {}", key, wrong)
                 is_known = all(known[page] is not None for page in pages_of(key, value))
                 self._expect(is_known, "content row {} is of a page that is not known", key)
 
     def _check_times(self) -> None:
-        if sum(1 for _ in self._meta(WAKES)) != self.indexed[Family.META]:
-            for chunk in chunks(self._meta(WAKES)):
-                keys = [due_page(row) for row, _ in chunk]
+        if sum(1 for _ in self._meta(layout.WAKES)) != self.indexed[Family.META]:
+            for chunk in walk.chunks(self._meta(layout.WAKES)):
+                keys = [walk.due_page(row) for row, _ in chunk]
                 for (row, value), key, page in zip(chunk, keys, self._pages(keys), strict=True):
-                    is_right = page is not None and (Family.META, row, value) in index_rows(key, page)
+                    is_right = page is not None and (Family.META, row, value) in walk.index_rows(key, page)
                     self._expect(is_right, "time row {} belongs to no page that is revisited then", row)
-        for chunk in chunks(self._meta(DUE)):
-            pages = self._pages([due_page(row) for row, _ in chunk])
+        for chunk in walk.chunks(self._meta(layout.DUE)):
+            pages = self._pages([walk.due_page(row) for row, _ in chunk])
             for (row, value), page in zip(chunk, pages, strict=True):
                 self._expect(
-                    is_due(page, value), "due row {} belongs to no page that waits for a revisit", row
+                    walk.is_due(page, value), "due row {} belongs to no page that waits for a revisit", row
                 )
 
     def _meta(self, letter: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -489,4 +447,4 @@ class _Auditor:
         return self._store.scan(Family.META, letter, bytes((letter[0] + 1,)))
 
     def _pages(self, keys: list[bytes]) -> list[Page | None]:
-        return [read_page(data) for data in self._store.get_many(Family.PAGES, keys)]
+        return [walk.read_page(data) for data in self._store.get_many(Family.PAGES, keys)]

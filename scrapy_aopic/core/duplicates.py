@@ -24,18 +24,7 @@ from hashlib import blake2b
 from struct import unpack as unpack_struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from .layout import (
-    BANDS,
-    CLAIMS,
-    FIRST_OF_TEXT,
-    FOREIGN_CLAIMS,
-    LEADS,
-    OWN_CLAIMS,
-    SITE_TEXTS,
-    TEXTS,
-    VARIETIES,
-    WISHES,
-)
+from . import layout
 from .ports import Family, Store
 from .records import PAGE_BYTES, pack, unpack
 from .tables import BlobTable, RowTable
@@ -164,13 +153,13 @@ def sketch(words: Sequence[bytes]) -> bytes:
 
 def pages_of(row: bytes, value: bytes) -> list[bytes]:
     """Keys of the pages that a row of the content family is about."""
-    if row[:1] in (OWN_CLAIMS, FOREIGN_CLAIMS):
+    if row[:1] in (layout.OWN_CLAIMS, layout.FOREIGN_CLAIMS):
         return [row[1 : 1 + PAGE_BYTES]]
-    if row[:1] == CLAIMS:
+    if row[:1] == layout.CLAIMS:
         return [row[1 : 1 + PAGE_BYTES], row[1 + PAGE_BYTES :]]
-    if row[:1] in (LEADS, WISHES):  # the page with the link of a lead may be of another shard
+    if row[:1] in (layout.LEADS, layout.WISHES):  # the page with the link of a lead may be of another shard
         return [row[1:]]
-    return [row[1:] if row[:1] == TEXTS else value[:PAGE_BYTES]]
+    return [row[1:] if row[:1] == layout.TEXTS else value[:PAGE_BYTES]]
 
 
 def alike(one: bytes, two: bytes) -> int:
@@ -203,12 +192,12 @@ class Duplicates:
 
     def text(self, page: bytes) -> Text | None:
         """The text that the page under key *page* had at its last visit."""
-        data = self._rows.get(TEXTS + page)
+        data = self._rows.get(layout.TEXTS + page)
         return _unpacked(data) if data is not None else None
 
     def prefetch(self, page: bytes, text: Text) -> None:
         """Begin to read what :meth:`judge` will look at, if the store can do that."""
-        self._rows.prefetch([TEXTS + page, *(self._names(text) if text.digest else ())])
+        self._rows.prefetch([layout.TEXTS + page, *(self._names(text) if text.digest else ())])
 
     def judge(self, page: bytes, text: Text, is_other: Callable[[bytes], bool]) -> Judgement:
         """Keep *text* as that of the page under key *page*, and find out which page it is the same as.
@@ -217,14 +206,14 @@ class Duplicates:
             is_other: Whether the page under a key is there and another one than this.
         """
         names = self._names(text) if text.digest else []
-        data, *owners = self._rows.get_many([TEXTS + page, *names])
+        data, *owners = self._rows.get_many([layout.TEXTS + page, *names])
         if data is not None and _unpacked(data) != text:
             self.drop(page)
             owners = self._rows.get_many(names)  # some of them may have led to this page
         if not names:
             return Judgement()
         found = self._find(page, text, owners, is_other) if any(owners) else Judgement()
-        self._rows.put(TEXTS + page, text.digest + text.sketch)
+        self._rows.put(layout.TEXTS + page, text.digest + text.sketch)
         if found.first:
             return found
         self._own(page, names, self._rows.get_many(names) if any(owners) else owners)  # some may be forgotten
@@ -283,7 +272,7 @@ class Duplicates:
         self, page: bytes, site: bytes, text: Text, words: bytes, is_other: Callable[[bytes], bool]
     ) -> bytes:
         """The page that stands for further ones of *site* with the words of *text*, if there were enough; else ``b""``."""
-        name = VARIETIES + text.words + site
+        name = layout.VARIETIES + text.words + site
         row = self._rows.get(name)
         first, n = (
             (row[:PAGE_BYTES], int.from_bytes(row[PAGE_BYTES:], "big")) if row is not None else (words, 1)
@@ -317,15 +306,15 @@ class Duplicates:
     def drop(self, page: bytes) -> None:
         """Keep nothing of the page under key *page*."""
         self.forget(page)
-        self._rows.delete(TEXTS + page)
+        self._rows.delete(layout.TEXTS + page)
 
     def _names(self, text: Text, site: bytes = b"") -> list[bytes]:
         """Keys under which the first page with the words of *text* is found, that with its links, too, and like ones."""
-        begin = SITE_TEXTS + site if site else b""
-        names = [begin + FIRST_OF_TEXT + text.words, begin + FIRST_OF_TEXT + text.digest]
+        begin = layout.SITE_TEXTS + site if site else b""
+        names = [begin + layout.FIRST_OF_TEXT + text.words, begin + layout.FIRST_OF_TEXT + text.digest]
         if self._is_near and text.sketch:
             names += [
-                begin + BANDS + bytes((at,)) + text.sketch[at : at + _BAND] + text.links
+                begin + layout.BANDS + bytes((at,)) + text.sketch[at : at + _BAND] + text.links
                 for at in range(0, _BINS, _BAND)
             ]
         return names
@@ -334,14 +323,16 @@ class Duplicates:
 
     def claim(self, other: bytes, claim: Claim) -> None:
         """Let a page wait to be merged with the one under key *other*."""
-        self._claims.put(CLAIMS + other + claim.page, pack(claim[1:] if claim.is_if_same else claim[1:3]))
+        self._claims.put(
+            layout.CLAIMS + other + claim.page, pack(claim[1:] if claim.is_if_same else claim[1:3])
+        )
 
     def claims(self, other: bytes) -> list[Claim]:
         """Pages that wait to be merged with the one under key *other*; 10,000 at once if there are more."""
-        rows, _ = self._claims.first(CLAIMS + other, _MAX_CLAIMS)
-        self._claims.forget(CLAIMS + other)
+        rows, _ = self._claims.first(layout.CLAIMS + other, _MAX_CLAIMS)
+        self._claims.forget(layout.CLAIMS + other)
         return [Claim(row[1 + PAGE_BYTES :], *unpack(value)) for row, value in rows]
 
     def drop_claim(self, other: bytes, claim: Claim) -> None:
         """*claim* to be the page under key *other* waits no more."""
-        self._claims.delete(CLAIMS + other + claim.page)
+        self._claims.delete(layout.CLAIMS + other + claim.page)

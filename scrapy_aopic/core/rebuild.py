@@ -20,46 +20,18 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from . import layout, record_checks, walk
 from .counters import UNREADABLE
 from .crawl_totals import CrawlTotals, read_damaged_totals
 from .damaged import DamagedStore
 from .domain import Domain, domain_key, pack_domain, unpack_domain
 from .duplicates import pages_of
 from .fetched import read_fetched
-from .layout import (
-    CLOCK_KEY,
-    COUNTERS_KEY,
-    DEAD,
-    DIRECTORIES,
-    DUE,
-    FORMAT,
-    HOST_ROWS,
-    INDEXES,
-    OUTSIDERS,
-    PARKED,
-    SHARED_GATES,
-    TOTALS_KEY,
-    WAKES,
-)
 from .ledger import NOWHERE, Totals
 from .order import Aopic, order_name
 from .pages import MAX_HEIGHT
 from .politeness import LONGEST_WAIT
 from .ports import Family, Store
-from .record_checks import (
-    MOST_PLACES,
-    MOST_SECONDS,
-    Limits,
-    wrong_clock,
-    wrong_content,
-    wrong_directory,
-    wrong_domain,
-    wrong_instant,
-    wrong_links,
-    wrong_outsider,
-    wrong_place,
-    wrong_robots,
-)
 from .records import (
     FAILED,
     LAST_SERIAL,
@@ -79,28 +51,6 @@ from .records import (
 from .revisits import Rates
 from .shards.mail import balance_of_rows
 from .spending import class_of, is_member
-from .walk import (
-    CHUNK,
-    HostTally,
-    StoredHost,
-    StoredPage,
-    Tally,
-    WrongRequest,
-    chunks,
-    due_page,
-    each_host,
-    each_page,
-    find_order,
-    has_claims,
-    has_root,
-    index_rows,
-    is_due,
-    is_emptied,
-    is_set_aside,
-    read_host,
-    read_page,
-    right_front_queue,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -115,7 +65,7 @@ _MOST_TURNS = 1e15
 _MAX_OUTCOME = 100
 """Characters of why a request was set aside."""
 
-_MADE_ANEW = (*HOST_ROWS, WAKES, DUE)
+_MADE_ANEW = (*layout.HOST_ROWS, layout.WAKES, layout.DUE)
 """Letters of the rows in ``META`` that are not copied."""
 
 _STATES = frozenset(map(int, PageState))
@@ -157,7 +107,7 @@ def rebuild(
     progress: Callable[[int], object] = lambda _: None,
     *,
     domain_of: Callable[[str], str] = str,
-    wrong_request: WrongRequest | None = None,
+    wrong_request: walk.WrongRequest | None = None,
 ) -> Repaired:
     """Write a whole job made of what is left in *damaged* to *target*, which is empty.
 
@@ -169,14 +119,14 @@ def rebuild(
         wrong_request: Reads the stored requests; without it they, and robots.txt files, are kept as they are.
     """
     source = DamagedStore(damaged)
-    saved = read_damaged_totals(source.get_many(Family.META, (TOTALS_KEY,))[0])
+    saved = read_damaged_totals(source.get_many(Family.META, (layout.TOTALS_KEY,))[0])
     rebuild = _Rebuild(
         source, target, saved, now, host_of=host_of, domain_of=domain_of, wrong_request=wrong_request
     )
     rebuild.take_stock()
     rebuild.copy_domains()
     source.gaps.clear()  # they are met once more
-    for host in each_host(source, each_page(source, progress)):
+    for host in walk.each_host(source, walk.each_page(source, progress)):
         rebuild.add_host(host)
     rebuild.copy_rest()
     rebuild.part_from_lost_roots()
@@ -194,7 +144,7 @@ class _Rows:
     def put(self, family: Family, key: bytes, value: bytes) -> None:
         self._batch.setdefault(family, {})[key] = value
         self._n += 1
-        if self._n >= 5 * CHUNK:
+        if self._n >= 5 * walk.CHUNK:
             self.flush()
 
     def flush(self, *, sync: bool = False) -> None:
@@ -219,7 +169,7 @@ class _Rebuild:
         *,
         host_of: Callable[[bytes], str],
         domain_of: Callable[[str], str],
-        wrong_request: WrongRequest | None,
+        wrong_request: walk.WrongRequest | None,
     ) -> None:
         self._source = source
         self._target = target
@@ -229,14 +179,14 @@ class _Rebuild:
         self._wrong_request = wrong_request
         self._rows = _Rows(target)
         if saved is not None:
-            _make_possible(saved, now, source.get_many(Family.META, (CLOCK_KEY,))[0])
+            _make_possible(saved, now, source.get_many(Family.META, (layout.CLOCK_KEY,))[0])
         self._saved_at = saved.saved_at if saved is not None else now
         # In a job that has been at rest for longer than any host is left alone, none has to be.
         self._now = min(now, self._saved_at + LONGEST_WAIT)
-        limits = Limits.of(saved or CrawlTotals("", now, now))
+        limits = record_checks.Limits.of(saved or CrawlTotals("", now, now))
         self._limits = limits if saved is not None else limits._replace(turn=_MOST_TURNS)
         # Pages stay in their front queues if the order is not one of this package.
-        self._order = find_order(saved.order_name) if saved is not None else Aopic()
+        self._order = walk.find_order(saved.order_name) if saved is not None else Aopic()
         self._clock = saved.clock if saved is not None else 0
         self._ledger = saved.ledger if saved is not None else Totals()
         self._excess = 0
@@ -245,13 +195,13 @@ class _Rebuild:
         self._seeds = 0
         counts_domains = self._order is not None and self._order.uses_domains
         self._visited_of: dict[bytes, int] | None = {} if counts_domains else None
-        self.tally = Tally(self._ledger)
+        self.tally = walk.Tally(self._ledger)
         self.result = Repaired(has_totals=saved is not None)
 
     def take_stock(self) -> None:
         """Find how much cash pages hold too much, and the serial number that the next page must be above."""
         held, turn = 0, 0.0
-        for stored in each_page(self._source):
+        for stored in walk.each_page(self._source):
             page = self._sound(stored)
             if page is not None and self._saved is None:
                 turn = max(turn, page.visited_turn)
@@ -263,7 +213,7 @@ class _Rebuild:
             self._ledger.turn = turn
         self._excess = max(held - self._ledger.whole, 0)
 
-    def _sound(self, stored: StoredPage) -> Page | None:
+    def _sound(self, stored: walk.StoredPage) -> Page | None:
         """The page of *stored* with all faults corrected; ``None`` if there is no page, or its state is not valid.
 
         A merged page that is not in the state of one stands for itself again.
@@ -272,7 +222,7 @@ class _Rebuild:
         if (
             page is None
             or page.state not in _STATES
-            or not 0 < serial_of(page.place) <= page.place < MOST_PLACES
+            or not 0 < serial_of(page.place) <= page.place < record_checks.MOST_PLACES
         ):
             return None
         page = replace(
@@ -299,10 +249,10 @@ class _Rebuild:
         changes = page.changes
         if changes is not None and not 0 <= changes.seen_at <= limits.now:
             changes = changes._replace(seen_at=page.visited_at)
-        if changes is not None and not 0 <= changes.wakes_at < MOST_SECONDS:
+        if changes is not None and not 0 <= changes.wakes_at < record_checks.MOST_SECONDS:
             changes = changes._replace(wakes_at=self._saved_at)
         page = replace(page, changes=changes)
-        if stored.request is not None and self._wrong_request is not None and not is_set_aside(page):
+        if stored.request is not None and self._wrong_request is not None and not walk.is_set_aside(page):
             wrong = self._wrong_request(stored.key, stored.request, page)
             if wrong:
                 page = replace(
@@ -317,7 +267,7 @@ class _Rebuild:
                 )
         if page.state == FAILED:
             page = replace(page, cash=0, changes=None)
-        if page.canonical and not is_emptied(page):
+        if page.canonical and not walk.is_emptied(page):
             page = self._parted(page)
         return replace(page, handed=min(page.handed, self._ledger.handed[class_of(page)]))
 
@@ -325,9 +275,9 @@ class _Rebuild:
         """*page*, which was merged, as it stands for itself."""
         return replace(page, canonical=b"", height=0, handed=self._ledger.handed[class_of(page)])
 
-    def add_host(self, stored: StoredHost) -> None:
+    def add_host(self, stored: walk.StoredHost) -> None:
         """Write the pages of a host, the rows that follow from them, and the host itself."""
-        host, counted = stored.host, HostTally()
+        host, counted = stored.host, walk.HostTally()
         if host is not None and host_key(host.name) != stored.key:
             host = None
         for each in stored.pages:
@@ -350,7 +300,7 @@ class _Rebuild:
         self.result.hosts += 1
         self._rows.put(Family.HOSTS, stored.key, pack_host(host))
 
-    def _add_page(self, stored: StoredPage, request: bytes) -> Page:
+    def _add_page(self, stored: walk.StoredPage, request: bytes) -> Page:
         page = self._sound(stored) or self._requeued()
         if page.state == FAILED and stored.page is not None and stored.page.state != FAILED:
             self.result.set_aside += 1
@@ -358,8 +308,8 @@ class _Rebuild:
         page = replace(page, cash=page.cash - cut)
         self._excess -= cut
         if page.state == QUEUED:
-            page = replace(page, front_queue=right_front_queue(page, self._order))
-        for family, row, value in index_rows(stored.key, page):
+            page = replace(page, front_queue=walk.right_front_queue(page, self._order))
+        for family, row, value in walk.index_rows(stored.key, page):
             self._rows.put(family, row, value)
         self._rows.put(Family.PAGES, stored.key, pack_page(page))
         self._rows.put(Family.REQUESTS, stored.key, request)
@@ -388,7 +338,7 @@ class _Rebuild:
         """Copy the records of domains, without their visited pages, which are counted again."""
         for key, value in self._source.scan(Family.DOMAINS):
             self._visited_of = self._visited_of or {}
-            wrong, _, seeds = wrong_domain(key, value)
+            wrong, _, seeds = record_checks.wrong_domain(key, value)
             if not wrong:
                 self._seeds += seeds
                 self._rows.put(Family.DOMAINS, key, _with_visits(value, 0))
@@ -400,7 +350,7 @@ class _Rebuild:
             return
         key = domain_key(self._domain_of(host.name))
         self._visited_of[key] = self._visited_of.get(key, 0) + visited
-        if len(self._visited_of) == CHUNK:
+        if len(self._visited_of) == walk.CHUNK:
             self._write_visits()
 
     def _write_visits(self) -> None:
@@ -424,32 +374,32 @@ class _Rebuild:
         """The index row, without its key, of *host*, whose pages have been counted."""
         if not host.queued:
             return b""
-        if host.row[:1] == DEAD and not wrong_place(host.row, host, self._limits):
+        if host.row[:1] == layout.DEAD and not record_checks.wrong_place(host.row, host, self._limits):
             self._dead += 1
             self._dead_pages += host.queued
             return host.row
         self._parked += 1
-        if host.row[:1] == PARKED and not wrong_place(host.row, host, self._limits):
+        if host.row[:1] == layout.PARKED and not record_checks.wrong_place(host.row, host, self._limits):
             return host.row
         # It may have been leased. The frontier wakes it after the pause and finds its place.
-        return PARKED + int((self._now + _PAUSE) * 1000).to_bytes(8, "big")
+        return layout.PARKED + int((self._now + _PAUSE) * 1000).to_bytes(8, "big")
 
     def copy_rest(self) -> None:
         """Copy what is not made of pages, as far as its pages are there and it can be."""
         self._rows.flush()
-        for chunk in chunks(self._source.scan(Family.LINKS)):
+        for chunk in walk.chunks(self._source.scan(Family.LINKS)):
             pages = self._target.get_many(Family.PAGES, [key[:PAGE_BYTES] for key, _ in chunk])
             for (key, value), data in zip(chunk, pages, strict=True):
-                page = read_page(data)
-                if page is not None and page.visits and not wrong_links(key, value):
+                page = walk.read_page(data)
+                if page is not None and page.visits and not record_checks.wrong_links(key, value):
                     self._rows.put(Family.LINKS, key, value)
         for key, value in self._source.scan(Family.ROBOTS):
-            if self._wrong_request is None or not wrong_robots(key, value, self._limits):
+            if self._wrong_request is None or not record_checks.wrong_robots(key, value, self._limits):
                 self._rows.put(Family.ROBOTS, key, value)
-        for chunk in chunks(self._source.scan(Family.CONTENT)):
+        for chunk in walk.chunks(self._source.scan(Family.CONTENT)):
             for key, value in chunk:
                 is_known = all(self._target.get_many(Family.PAGES, pages_of(key, value)))
-                if is_known and not wrong_content(key, value):
+                if is_known and not record_checks.wrong_content(key, value):
                     self._rows.put(Family.CONTENT, key, value)
         for key, value in self._source.scan(Family.META):
             if self._is_kept(key, value):
@@ -458,31 +408,33 @@ class _Rebuild:
     def _is_kept(self, key: bytes, value: bytes) -> bool:
         """Whether a row of ``META`` is copied as it is."""
         letter = key[:1]
-        if letter == DUE:
-            return is_due(read_page(self._target.get_many(Family.PAGES, (due_page(key),))[0]), value)
-        if letter == OUTSIDERS:
-            host = read_host(value)
-            return host is not None and not wrong_outsider(key[1:], host, self._limits)
-        if letter == SHARED_GATES:
-            return not wrong_instant(value, self._limits)
-        if letter == DIRECTORIES:
-            return not wrong_directory(key, value)
-        if key == CLOCK_KEY:
-            return not wrong_clock(value, self._saved_at)
-        is_known = letter in INDEXES or not letter.isupper()
-        return is_known and letter not in _MADE_ANEW and key not in (TOTALS_KEY, COUNTERS_KEY)
+        if letter == layout.DUE:
+            return walk.is_due(
+                walk.read_page(self._target.get_many(Family.PAGES, (walk.due_page(key),))[0]), value
+            )
+        if letter == layout.OUTSIDERS:
+            host = walk.read_host(value)
+            return host is not None and not record_checks.wrong_outsider(key[1:], host, self._limits)
+        if letter == layout.SHARED_GATES:
+            return not record_checks.wrong_instant(value, self._limits)
+        if letter == layout.DIRECTORIES:
+            return not record_checks.wrong_directory(key, value)
+        if key == layout.CLOCK_KEY:
+            return not record_checks.wrong_clock(value, self._saved_at)
+        is_known = letter in layout.INDEXES or not letter.isupper()
+        return is_known and letter not in _MADE_ANEW and key not in (layout.TOTALS_KEY, layout.COUNTERS_KEY)
 
     def part_from_lost_roots(self) -> None:
         """Let pages stand for themselves that were merged into one that is not there, and wait for none that is not."""
         self._rows.flush()
         for key, data in self._target.scan(Family.PAGES):
-            page = read_page(data)
+            page = walk.read_page(data)
             if page is None:
                 continue
-            if page.is_claimed and not has_claims(self._target, key):
+            if page.is_claimed and not walk.has_claims(self._target, key):
                 page = replace(page, is_claimed=False)
                 self._rows.put(Family.PAGES, key, pack_page(page))
-            if not page.canonical or has_root(self._target, page):
+            if not page.canonical or walk.has_root(self._target, page):
                 continue
             page = self._parted(page)
             self.tally.members[class_of(page)] += is_member(page)
@@ -525,9 +477,9 @@ class _Rebuild:
             dead=self._dead,
             dead_pages=self._dead_pages,
             is_clean=False,
-            format=FORMAT,
+            format=layout.FORMAT,
         )
-        self._rows.put(Family.META, TOTALS_KEY, totals.pack())
+        self._rows.put(Family.META, layout.TOTALS_KEY, totals.pack())
         self._rows.flush(sync=True)
         return result
 

@@ -12,28 +12,11 @@ import zlib
 from math import isfinite
 from typing import TYPE_CHECKING, NamedTuple
 
+from . import layout
 from .directories import DIRECTORY_BYTES
 from .domain import KEY_BYTES, unpack_domain
 from .fetched import read_fetched
 from .kept_links import split_links
-from .layout import (
-    ACTIVE,
-    BANDS,
-    CLAIMS,
-    DEAD,
-    FIRST_OF_TEXT,
-    FOREIGN_CLAIMS,
-    HOST_ROWS,
-    IN_TIME,
-    LEADS,
-    OWN_CLAIMS,
-    PARKED,
-    SHELVED,
-    SITE_TEXTS,
-    TEXTS,
-    VARIETIES,
-    WISHES,
-)
 from .pages import MAX_HEIGHT
 from .politeness import LONGEST_WAIT
 from .records import (
@@ -182,14 +165,14 @@ def wrong_host(key: bytes, host: HostRecord, limits: Limits) -> str:  # noqa: PL
 def wrong_place(row: bytes, host: HostRecord, limits: Limits) -> str:
     """The fault of *row*, the place where *host* waits."""
     letter = row[:1]
-    if letter not in HOST_ROWS or (letter == ACTIVE) != (row == ACTIVE):
+    if letter not in layout.HOST_ROWS or (letter == layout.ACTIVE) != (row == layout.ACTIVE):
         return f"waits at {row!r}, and there is no such place"
-    if letter in (PARKED, DEAD):
+    if letter in (layout.PARKED, layout.DEAD):
         if len(row) != _TIME_ROW or int.from_bytes(row[1:], "big") / 1000 > limits.latest:
             return "waits for an instant that no setting allows"
-        if letter == DEAD and not host.unanswered:
+        if letter == layout.DEAD and not host.unanswered:
             return "is said to be dead, but has answered"
-    elif letter == SHELVED and len(row) <= len(IN_TIME):
+    elif letter == layout.SHELVED and len(row) <= len(layout.IN_TIME):
         return f"waits at {row!r}, and there is no such place"
     return ""
 
@@ -266,22 +249,22 @@ def wrong_links(key: bytes, data: bytes) -> str:
 def wrong_content(key: bytes, data: bytes) -> str:
     """The fault of a row of the content family."""
     letter, size = key[:1], len(data)
-    if letter == CLAIMS:
+    if letter == layout.CLAIMS:
         try:
             outcome, visits, *_ = unpack(data)
             is_right = isinstance(outcome, str) and isinstance(visits, int)
         except NO_RECORD:
             is_right = False
         return "" if is_right and len(key) == 1 + 2 * PAGE_BYTES else "cannot be understood"
-    if letter == WISHES:
+    if letter == layout.WISHES:
         return "" if read_wishes(data) is not None else "cannot be understood"
-    if letter == TEXTS:
+    if letter == layout.TEXTS:
         return "" if size in _TEXTS else f"has {size} bytes"
-    if letter in (FIRST_OF_TEXT, SITE_TEXTS, BANDS):
+    if letter in (layout.FIRST_OF_TEXT, layout.SITE_TEXTS, layout.BANDS):
         return "" if size == PAGE_BYTES else f"has {size} bytes"
-    if letter == VARIETIES:
+    if letter == layout.VARIETIES:
         return "" if size == PAGE_BYTES + _COUNT else f"has {size} bytes"
-    return "" if letter in (LEADS, OWN_CLAIMS, FOREIGN_CLAIMS) else "is of no index"
+    return "" if letter in (layout.LEADS, layout.OWN_CLAIMS, layout.FOREIGN_CLAIMS) else "is of no index"
 
 
 def wrong_instant(data: bytes, limits: Limits) -> str:
