@@ -6,7 +6,7 @@
    snapshot names that here instead. ``tests/docs`` compares all names in the code with this table, and the test suite all
    that are set in any crawl of a test.
 
-To add one: a :class:`Stat` in :data:`OWN`, its name where it is counted (in a session ``stats.count``), and
+To add one: a :func:`counter` or a :func:`gauge` in :data:`OWN`, its name where it is counted (in a session ``stats.count``), and
 ``python docs/generate.py``.
 """
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 Kind: TypeAlias = Literal["counter", "gauge"]
-"""A counter begins at 0 in each run and only grows; a gauge is as it is."""
 
 
 @dataclass(frozen=True)
@@ -71,501 +70,262 @@ _LINKS = "`LinkMiddleware`"
 _POLITENESS = "`PolitenessMiddleware`"
 _ROBOTS = "`RobotsMiddleware`"
 
+
+def counter(name: str, unit: str, meaning: str, by: str = _SCHEDULER) -> Stat:
+    """A stat that begins at 0 in each run, and only grows."""
+    return Stat(name, "counter", unit, by, meaning)
+
+
+def gauge(name: str, unit: str, meaning: str, by: str = _SCHEDULER, figure: str = "") -> Stat:
+    """A stat that is as it is, maybe that of a *figure* of a snapshot."""
+    return Stat(name, "gauge", unit, by, meaning, figure)
+
+
 OWN = (
-    Stat(
-        "aopic/pages/visited", "counter", "pages", _SCHEDULER,
-        "settled as visited, redirects included",
-    ),
-    Stat(
-        "aopic/pages/failed", "counter", "pages", _SCHEDULER,
-        "settled as failed: errors, dead links, forbidden by robots.txt",
-    ),
-    Stat(
-        "aopic/pages/unreadable", "counter", "pages", _SCHEDULER,
+    counter("aopic/pages/visited", "pages", "settled as visited, redirects included"),
+    counter("aopic/pages/failed", "pages", "settled as failed: errors, dead links, forbidden by robots.txt"),
+    counter("aopic/pages/unreadable", "pages",
         "queued requests that could not be restored and were set aside as failed; they also count in "
-        "`aopic/pages/failed`",
-    ),
-    Stat(
-        "aopic/outcomes/<outcome>", "counter", "pages", _SCHEDULER,
+        "`aopic/pages/failed`"),
+    counter("aopic/outcomes/<outcome>", "pages",
         "settled pages that are not ordinary pages, by reason: `nofollow` and `noindex` (they ask that of robots), `redirect`, `duplicate`, `content type`, "
-        "`content usage`, `http 404`, `robots.txt`, the name of an exception, or `no answer`",
-    ),
-    Stat(
-        "aopic/errors", "counter", "errors", f"scheduler, {_POLITENESS}",
+        "`content usage`, `http 404`, `robots.txt`, the name of an exception, or `no answer`"),
+    counter("aopic/errors", "errors",
         "errors inside the scheduler, those of the store excepted, and at the end of a transfer; the first of each kind "
         "is in the log. A request that caused an error of the scheduler may be lost; a host whose transfer could not be "
-        "interpreted is left alone for `AOPIC_MAX_GAP`",
-    ),
-    Stat(
-        "aopic/topic/pages", "counter", "pages", _SCHEDULER,
-        "pages that were read for the [topic](focused.md); redirects and failures are not",
-    ),
-    Stat(
-        "aopic/topic/relevant", "counter", "pages", _SCHEDULER,
-        "of these, those that are relevant; duplicates are not",
-    ),
-    Stat(
-        "aopic/topic/harvest", "gauge", "part", _SCHEDULER,
-        "part of the pages read that are relevant, over all runs of the job",
-    ),
-    Stat("aopic/topic/harvest_lately", "gauge", "part", _SCHEDULER, "the same of the last 500 pages"),
-    Stat(
-        "aopic/topic/ungraded", "counter", "pages", _SCHEDULER,
-        "pages for which the function of `AOPIC_TOPIC` gave no number from 0 to 1; they count as irrelevant",
-    ),
-    Stat(
-        "aopic/topic/unvalued", "counter", "pages", _SCHEDULER,
+        "interpreted is left alone for `AOPIC_MAX_GAP`", f"scheduler, {_POLITENESS}"),
+    counter("aopic/topic/pages", "pages", "pages that were read for the [topic](focused.md); redirects and failures are not"),
+    counter("aopic/topic/relevant", "pages", "of these, those that are relevant; duplicates are not"),
+    gauge("aopic/topic/harvest", "part", "part of the pages read that are relevant, over all runs of the job"),
+    gauge("aopic/topic/harvest_lately", "part", "the same of the last 500 pages"),
+    counter("aopic/topic/ungraded", "pages",
+        "pages for which the function of `AOPIC_TOPIC` gave no number from 0 to 1; they count as irrelevant"),
+    counter("aopic/topic/unvalued", "pages",
         "pages with links for which `AOPIC_LINK_SCORER` gave no numbers from 0 to 1, or none in time; they are valued "
-        "[without it](focused.md#a-judge-of-your-own)",
-    ),
-    Stat(
-        "aopic/topic/unlearned", "counter", "pages", _SCHEDULER,
-        "pages that a strategy failed to learn from",
-    ),
-    Stat(
-        "aopic/topic/lessons", "counter", "pages", _SCHEDULER,
-        "pages of [other workers](focused.md#several-workers) that a strategy has learned from",
-    ),
-    Stat(
-        "aopic/topic/link_auc", "gauge", "part", _SCHEDULER,
+        "[without it](focused.md#a-judge-of-your-own)"),
+    counter("aopic/topic/unlearned", "pages", "pages that a strategy failed to learn from"),
+    counter("aopic/topic/lessons", "pages",
+        "pages of [other workers](focused.md#several-workers) that a strategy has learned from"),
+    gauge("aopic/topic/link_auc", "part",
         "how well the values of links foretold which pages are relevant, of some thousand pages lately: 0.5 if not at all "
-        "([Learning](focused.md#learning))",
-    ),
-    Stat(
-        "aopic/topic/version", "gauge", "versions", _SCHEDULER,
-        "of what the strategy has learned; with each, waiting pages are valued anew",
-    ),
-    Stat("aopic/topic/revalued", "counter", "pages", _SCHEDULER, "waiting pages that got another value from that"),
-    Stat(
-        "aopic/topic/refits", "counter", "refits", _SCHEDULER,
-        "of strategies that learn in a thread; failed ones are counted, too",
-    ),
-    Stat("aopic/topic/refit_seconds", "gauge", "seconds", _SCHEDULER, "what the last of them took"),
-    Stat(
-        "aopic/live/pages_per_second", "gauge", "pages/s", _LIVE,
-        "pages settled in the last minute; `None` in the first half second of a run, as for the next one",
-        figure="rate.pages",
-    ),
-    Stat(
-        "aopic/live/bytes_per_second", "gauge", "bytes/s", _LIVE,
-        "bytes of response bodies, as transferred", figure="rate.bytes",
-    ),
-    Stat(
-        "aopic/live/ceiling_pages_per_second", "gauge", "pages/s", _LIVE,
+        "([Learning](focused.md#learning))"),
+    gauge("aopic/topic/version", "versions", "of what the strategy has learned; with each, waiting pages are valued anew"),
+    counter("aopic/topic/revalued", "pages", "waiting pages that got another value from that"),
+    counter("aopic/topic/refits", "refits", "of strategies that learn in a thread; failed ones are counted, too"),
+    gauge("aopic/topic/refit_seconds", "seconds", "what the last of them took"),
+    gauge("aopic/live/pages_per_second", "pages/s",
+        "pages settled in the last minute; `None` in the first half second of a run, as for the next one", _LIVE, "rate.pages"),
+    gauge("aopic/live/bytes_per_second", "bytes/s", "bytes of response bodies, as transferred", _LIVE, "rate.bytes"),
+    gauge("aopic/live/ceiling_pages_per_second", "pages/s",
         "what politeness allowed in the last minute: the pages that were settled, and those that hosts could have had while they "
-        "were ready",
-        figure="hosts.ceiling",
-    ),
-    Stat(
-        "aopic/live/forecast_seconds", "gauge", "seconds", _LIVE,
-        "until the crawl ends; `None` if nothing says when, as for a queue that grows",
-        figure="forecast.seconds",
-    ),
-    Stat(
-        "aopic/live/connections", "gauge", "requests", _LIVE,
-        "pages that the downloader has in work", figure="connections.in_use",
-    ),
-    Stat(
-        "aopic/live/callbacks", "gauge", "pages", _LIVE,
-        "pages whose transfer is over, and whose callback, items or links are not",
-        figure="connections.callbacks",
-    ),
-    Stat(
-        "aopic/live/hosts/<state>", "gauge", "hosts", _LIVE,
-        "hosts by state: `ready`, `waiting`, `in_flight`, `gated`, `late`, `shelved`, `parked`, `dead`",
-        figure="hosts",
-    ),
-    Stat(
-        "aopic/live/limits/<limit>", "gauge", "1", _LIVE,
+        "were ready", _LIVE, "hosts.ceiling"),
+    gauge("aopic/live/forecast_seconds", "seconds",
+        "until the crawl ends; `None` if nothing says when, as for a queue that grows", _LIVE, "forecast.seconds"),
+    gauge("aopic/live/connections", "requests", "pages that the downloader has in work", _LIVE, "connections.in_use"),
+    gauge("aopic/live/callbacks", "pages",
+        "pages whose transfer is over, and whose callback, items or links are not", _LIVE, "connections.callbacks"),
+    gauge("aopic/live/hosts/<state>", "hosts",
+        "hosts by state: `ready`, `waiting`, `in_flight`, `gated`, `late`, `shelved`, `parked`, `dead`", _LIVE, "hosts"),
+    gauge("aopic/live/limits/<limit>", "1",
         "1 for [what limits the crawl](commands.md#what-limits-a-crawl), 0 for the others: `politeness`, "
-        "`connections`, `spider`, `disk`, `machine`, `network`",
-    ),
-    Stat(
-        "aopic/live/queue_seconds", "gauge", "seconds", _LIVE,
-        "average time that pages waited in the queue; `None` before the first one",
-        figure="queue_seconds",
-    ),
-    Stat(
-        "aopic/live/order_regret", "gauge", "front queues", _LIVE,
+        "`connections`, `spider`, `disk`, `machine`, `network`", _LIVE),
+    gauge("aopic/live/queue_seconds", "seconds",
+        "average time that pages waited in the queue; `None` before the first one", _LIVE, "queue_seconds"),
+    gauge("aopic/live/order_regret", "front queues",
         "how far pages in flight were below the best page that waited in memory, over about a thousand of them: what "
-        "politeness costs the [order](order.md)",
-        figure="regret",
-    ),
-    Stat(
-        "aopic/live/paused", "gauge", "1", _LIVE,
-        "1 while an operator has [paused](commands.md#control) the crawl, else 0",
-    ),
-    Stat(
-        "aopic/live/blocked_pages", "gauge", "pages", _LIVE,
+        "politeness costs the [order](order.md)", _LIVE, "regret"),
+    gauge("aopic/live/paused", "1", "1 while an operator has [paused](commands.md#control) the crawl, else 0", _LIVE),
+    gauge("aopic/live/blocked_pages", "pages",
         "pages queued on hosts that an operator has blocked, or that have had all of their pages, as far as these had their turn",
-        figure="pages.blocked",
-    ),
-    Stat(
-        "aopic/live/commit_age_seconds", "gauge", "seconds", _LIVE,
-        "age of the last commit that landed", figure="store.commit_age",
-    ),
-    Stat(
-        "aopic/live/store_bytes", "gauge", "bytes", _LIVE,
-        "size of the store; `None` on a server", figure="store.size_bytes",
-    ),
-    Stat(
-        "aopic/live/loop_late_seconds", "gauge", "seconds", _LIVE,
+        _LIVE, "pages.blocked"),
+    gauge("aopic/live/commit_age_seconds", "seconds", "age of the last commit that landed", _LIVE, "store.commit_age"),
+    gauge("aopic/live/store_bytes", "bytes", "size of the store; `None` on a server", _LIVE, "store.size_bytes"),
+    gauge("aopic/live/loop_late_seconds", "seconds",
         "average time that an event waited for the loop in the last minute; `None` without `PolitenessMiddleware`",
-        figure="machine.loop_lag",
-    ),
-    Stat(
-        "aopic/live/cpu", "gauge", "CPU s/s", _LIVE,
-        "processor time of this process in the last minute", figure="machine.cpu",
-    ),
-    Stat("aopic/live/memory_bytes", "gauge", "bytes", _LIVE, "memory of this process", figure="machine.memory"),
-    Stat(
-        "aopic/memory/limit_bytes", "gauge", "bytes", _SCHEDULER,
-        "what the process should not exceed: [`AOPIC_MEMORY_MB` and 340 MB](settings.md#memory)",
-    ),
-    Stat(
-        "aopic/memory/most_bytes", "gauge", "bytes", _SCHEDULER,
-        "the most that it had, looked at once a second",
-    ),
-    Stat(
-        "aopic/memory/over", "counter", "seconds", _SCHEDULER,
-        "for which it had more than that; the first time is a warning that names the largest page",
-    ),
-    Stat(
-        "aopic/memory/waited", "counter", "pages", _SCHEDULER,
-        "that waited until [others were read](settings.md#memory)",
-    ),
-    Stat(
-        "aopic/memory/overtaken", "counter", "pages", _SCHEDULER,
+        _LIVE, "machine.loop_lag"),
+    gauge("aopic/live/cpu", "CPU s/s", "processor time of this process in the last minute", _LIVE, "machine.cpu"),
+    gauge("aopic/live/memory_bytes", "bytes", "memory of this process", _LIVE, "machine.memory"),
+    gauge("aopic/memory/limit_bytes", "bytes",
+        "what the process should not exceed: [`AOPIC_MEMORY_MB` and 340 MB](settings.md#memory)"),
+    gauge("aopic/memory/most_bytes", "bytes", "the most that it had, looked at once a second"),
+    counter("aopic/memory/over", "seconds",
+        "for which it had more than that; the first time is a warning that names the largest page"),
+    counter("aopic/memory/waited", "pages", "that waited until [others were read](settings.md#memory)"),
+    counter("aopic/memory/overtaken", "pages",
         "of these, that were read beside the others after 20 seconds in which no callback went on; the first time is a "
-        "warning that names the largest page",
-    ),
-    Stat(
-        "aopic/memory/given_back", "counter", "times", _SCHEDULER,
-        "that garbage was collected and memory given back to the system (`malloc_trim` of glibc)",
-    ),
-    Stat(
-        "aopic/shards/held", "gauge", "shards", _LIVE,
+        "warning that names the largest page"),
+    counter("aopic/memory/given_back", "times",
+        "that garbage was collected and memory given back to the system (`malloc_trim` of glibc)"),
+    gauge("aopic/shards/held", "shards",
         "of a job in [shards](many-machines.md#several-workers): those that this worker holds; in the dashboard of the "
-        "whole job, those that any worker holds",
-        figure="shards.held",
-    ),
-    Stat(
-        "aopic/shards/workers", "gauge", "workers", _LIVE,
-        "workers of such a job that are alive", figure="shards.alive",
-    ),
-    Stat(
-        "aopic/shards/letters", "gauge", "letters", "the dashboard of the whole job",
-        "letters between the shards of such a job that are on their way",
-        figure="shards.on_the_way",
-    ),
-    Stat("aopic/job/queued", "gauge", "pages", _CLOSING, "pages that wait, in the whole job", figure="pages.queued"),
-    Stat(
-        "aopic/job/visited", "gauge", "pages", _CLOSING,
-        "visited in the whole job, redirects included", figure="pages.visited",
-    ),
-    Stat(
-        "aopic/job/failed", "gauge", "pages", _CLOSING,
-        "failed in the whole job, unreadable ones included", figure="pages.failed",
-    ),
-    Stat("aopic/job/hosts", "gauge", "hosts", _CLOSING, "hosts that the job knows", figure="hosts.known"),
-    Stat("aopic/job/dead_hosts", "gauge", "hosts", _CLOSING, "hosts that no longer respond", figure="hosts.dead"),
-    Stat("aopic/job/dead_pages", "gauge", "pages", _CLOSING, "pages that wait for dead hosts", figure="pages.dead"),
-    Stat(
-        "aopic/cash/virtual", "gauge", "units", _CLOSING,
-        "cash of the virtual page, of the 2**53 - 1 units that there are",
-        figure="ledger.virtual",
-    ),
-    Stat(
-        "aopic/cash/turns", "gauge", "turns", _CLOSING,
-        "virtual time |H|: all cash ever distributed, divided by the cash that pages hold",
-        figure="ledger.turns",
-    ),
-    Stat(
-        "aopic/cash/convergence", "gauge", "1/turns", _CLOSING,
-        "1/|H|: a bound of the error of each page's importance; `None` if no cash was distributed",
-        figure="ledger.convergence",
-    ),
-    Stat("aopic/cache/hits", "counter", "page records", _CLOSING, "looked up in memory"),
-    Stat("aopic/cache/misses", "counter", "page records", _CLOSING, "looked up in the store, new pages included"),
-    Stat("aopic/commits", "counter", "commits", _CLOSING, "commits that landed, without the last one"),
-    Stat(
-        "aopic/commits/slowest_seconds", "gauge", "seconds", _CLOSING,
-        "longest time from the start of a commit until the crawl noticed that it had landed",
-    ),
-    Stat(
-        "aopic/links/unweighed", "counter", "links", _LINKS,
-        "links that the function of `AOPIC_LINK_WEIGHTS` gave no weight, so that they weigh 1; the first is in the log",
-    ),
-    Stat(
-        "aopic/links/dropped", "counter", "links", _LINKS,
-        "links beyond `AOPIC_LINK_FLOOD` on one page, which were dropped",
-    ),
-    Stat(
-        "aopic/content/copies", "counter", "pages", _SCHEDULER,
+        "whole job, those that any worker holds", _LIVE, "shards.held"),
+    gauge("aopic/shards/workers", "workers", "workers of such a job that are alive", _LIVE, "shards.alive"),
+    gauge("aopic/shards/letters", "letters",
+        "letters between the shards of such a job that are on their way", "the dashboard of the whole job", "shards.on_the_way"),
+    gauge("aopic/job/queued", "pages", "pages that wait, in the whole job", _CLOSING, "pages.queued"),
+    gauge("aopic/job/visited", "pages", "visited in the whole job, redirects included", _CLOSING, "pages.visited"),
+    gauge("aopic/job/failed", "pages", "failed in the whole job, unreadable ones included", _CLOSING, "pages.failed"),
+    gauge("aopic/job/hosts", "hosts", "hosts that the job knows", _CLOSING, "hosts.known"),
+    gauge("aopic/job/dead_hosts", "hosts", "hosts that no longer respond", _CLOSING, "hosts.dead"),
+    gauge("aopic/job/dead_pages", "pages", "pages that wait for dead hosts", _CLOSING, "pages.dead"),
+    gauge("aopic/cash/virtual", "units",
+        "cash of the virtual page, of the 2**53 - 1 units that there are", _CLOSING, "ledger.virtual"),
+    gauge("aopic/cash/turns", "turns",
+        "virtual time |H|: all cash ever distributed, divided by the cash that pages hold", _CLOSING, "ledger.turns"),
+    gauge("aopic/cash/convergence", "1/turns",
+        "1/|H|: a bound of the error of each page's importance; `None` if no cash was distributed", _CLOSING, "ledger.convergence"),
+    counter("aopic/cache/hits", "page records", "looked up in memory", _CLOSING),
+    counter("aopic/cache/misses", "page records", "looked up in the store, new pages included", _CLOSING),
+    counter("aopic/commits", "commits", "commits that landed, without the last one", _CLOSING),
+    gauge("aopic/commits/slowest_seconds", "seconds",
+        "longest time from the start of a commit until the crawl noticed that it had landed", _CLOSING),
+    counter("aopic/links/unweighed", "links",
+        "links that the function of `AOPIC_LINK_WEIGHTS` gave no weight, so that they weigh 1; the first is in the log", _LINKS),
+    counter("aopic/links/dropped", "links", "links beyond `AOPIC_LINK_FLOOD` on one page, which were dropped", _LINKS),
+    counter("aopic/content/copies", "pages",
         "pages with the text and the links of a page of [another domain](content.md#copies-on-other-domains), whichever "
-        "of them is the copy",
-    ),
-    Stat(
-        "aopic/content/links_dropped", "counter", "links", _LINKS,
-        "requests of [duplicates](content.md) that were dropped",
-    ),
-    Stat(
-        "aopic/content/merged", "counter", "pages", _CLOSING,
-        "pages that were merged with others: duplicates, permanent redirects, pages with a canonical page",
-    ),
-    Stat(
-        "aopic/recrawl/visits", "counter", "visits", _SCHEDULER,
+        "of them is the copy"),
+    counter("aopic/content/links_dropped", "links", "requests of [duplicates](content.md) that were dropped", _LINKS),
+    counter("aopic/content/merged", "pages",
+        "pages that were merged with others: duplicates, permanent redirects, pages with a canonical page", _CLOSING),
+    counter("aopic/recrawl/visits", "visits",
         "revisits that showed something of the page, with `AOPIC_RECRAWL`; they also count in `aopic/pages/visited`, or "
-        "in `aopic/pages/failed` if the page was retired",
-    ),
-    Stat("aopic/recrawl/not_modified", "counter", "visits", _SCHEDULER, "of these, with the response 304"),
-    Stat("aopic/recrawl/unchanged", "counter", "visits", _SCHEDULER, "of these, with the same body as before"),
-    Stat(
-        "aopic/recrawl/changed", "counter", "visits", _SCHEDULER,
-        "of these, with another body, or with a redirect instead of a page",
-    ),
-    Stat(
-        "aopic/recrawl/retired", "counter", "visits", _SCHEDULER,
-        "of these, to pages that are gone (404, 410) and will not be revisited",
-    ),
-    Stat(
-        "aopic/recrawl/errors", "counter", "visits", _SCHEDULER,
+        "in `aopic/pages/failed` if the page was retired"),
+    counter("aopic/recrawl/not_modified", "visits", "of these, with the response 304"),
+    counter("aopic/recrawl/unchanged", "visits", "of these, with the same body as before"),
+    counter("aopic/recrawl/changed", "visits", "of these, with another body, or with a redirect instead of a page"),
+    counter("aopic/recrawl/retired", "visits", "of these, to pages that are gone (404, 410) and will not be revisited"),
+    counter("aopic/recrawl/errors", "visits",
         "revisits that showed nothing (other errors, no response); the pages will be revisited, and also count in "
-        "`aopic/pages/visited`",
-    ),
-    Stat(
-        "aopic/politeness/transfers", "counter", "transfers", _POLITENESS,
-        "transfers that ended, successful or not, by whatever component requested; robots.txt included",
-    ),
-    Stat("aopic/politeness/errors", "counter", "transfers", _POLITENESS, "that ended with a status of 500 or more"),
-    Stat(
-        "aopic/politeness/down", "counter", "transfers", _POLITENESS,
-        "that ended without a response, or with one that asks to come later",
-    ),
-    Stat(
-        "aopic/politeness/under_rules", "counter", "transfers", _POLITENESS,
+        "`aopic/pages/visited`"),
+    counter("aopic/politeness/transfers", "transfers",
+        "transfers that ended, successful or not, by whatever component requested; robots.txt included", _POLITENESS),
+    counter("aopic/politeness/errors", "transfers", "that ended with a status of 500 or more", _POLITENESS),
+    counter("aopic/politeness/down", "transfers",
+        "that ended without a response, or with one that asks to come later", _POLITENESS),
+    counter("aopic/politeness/under_rules", "transfers",
         "of these, from hosts with [options of their own](politeness.md#options-of-single-hosts), by `AOPIC_HOST_RULES`",
-    ),
-    Stat(
-        "aopic/politeness/retry_after", "counter", "responses", _POLITENESS,
-        "responses with a `Retry-After` that was understood",
-    ),
-    Stat(
-        "aopic/politeness/refused", "counter", "requests", _POLITENESS,
+        _POLITENESS),
+    counter("aopic/politeness/retry_after", "responses", "responses with a `Retry-After` that was understood", _POLITENESS),
+    counter("aopic/politeness/refused", "requests",
         "requests that were not sent, because their host must be left alone for long, or because another process may have it by now",
-    ),
-    Stat(
-        "aopic/safety/refused", "counter", "requests", _POLITENESS,
+        _POLITENESS),
+    counter("aopic/safety/refused", "requests",
         "requests that were not sent, because their host is not on the Internet, their port is not of the web, or a redirect "
-        "would have sent a form to another site ([Safety](safety.md))",
-    ),
-    Stat(
-        "aopic/politeness/put_back", "counter", "pages", _SCHEDULER,
-        "pages that wait for their host after all retries, or whose request was refused",
-    ),
-    Stat(
-        "aopic/loop/late_seconds/mean", "gauge", "seconds", _POLITENESS,
+        "would have sent a form to another site ([Safety](safety.md))", _POLITENESS),
+    counter("aopic/politeness/put_back", "pages",
+        "pages that wait for their host after all retries, or whose request was refused"),
+    gauge("aopic/loop/late_seconds/mean", "seconds",
         "average time that events waited for the crawl because the event loop was busy ([this machine as the "
-        "bottleneck](politeness.md#this-machine-as-the-bottleneck))",
-    ),
-    Stat(
-        "aopic/loop/late_seconds/max", "gauge", "seconds", _POLITENESS,
-        "the longest time that an event may have waited",
-    ),
-    Stat(
-        "aopic/downloads/slow", "counter", "requests", _POLITENESS,
+        "bottleneck](politeness.md#this-machine-as-the-bottleneck))", _POLITENESS),
+    gauge("aopic/loop/late_seconds/max", "seconds", "the longest time that an event may have waited", _POLITENESS),
+    counter("aopic/downloads/slow", "requests",
         "requests that Scrapy's own download handler made although `AOPIC_FAST_DOWNLOADS` is set, because they are "
-        "[not plain](speed.md#fast-downloads)",
-    ),
-    Stat(
-        "aopic/urls/changed", "counter", "URLs", f"scheduler, {_LINKS}",
+        "[not plain](speed.md#fast-downloads)", _POLITENESS),
+    counter("aopic/urls/changed", "URLs",
         "URLs of requests and of rows of seed lists that were not in [normal form](urls.md) and were changed",
-    ),
-    Stat(
-        "aopic/urls/refused/<reason>", "counter", "URLs", f"scheduler, {_LINKS}",
+        f"scheduler, {_LINKS}"),
+    counter("aopic/urls/refused/<reason>", "URLs",
         "requests and rows of seed lists that were not queued because of their URL, by "
-        "[reason](urls.md#why-a-url-is-refused)",
-    ),
-    Stat(
-        "aopic/urls/slow", "counter", "URLs", _SCHEDULER,
+        "[reason](urls.md#why-a-url-is-refused)", f"scheduler, {_LINKS}"),
+    counter("aopic/urls/slow", "URLs",
         "URLs of links and requests that are of no [common form](measurements.md#the-forms-of-urls), or whose requests depend on more "
         "than their URL, so that Scrapy's own functions find their pages, in 20 microseconds or more; one that is "
-        "among the last 20,000 is not counted again",
-    ),
-    Stat(
-        "aopic/urls/unrewritten", "counter", "URLs", f"scheduler, {_LINKS}",
+        "among the last 20,000 is not counted again"),
+    counter("aopic/urls/unrewritten", "URLs",
         "URLs that were not rewritten because the function of `AOPIC_URL_REWRITE` failed; the first is in the log",
-    ),
-    Stat(
-        "aopic/hostile/codings", "counter", "responses", _SCHEDULER,
-        "responses that were not read, because they are [compressed too many times](content.md#responses-that-never-end)",
-    ),
-    Stat(
-        "aopic/hostile/attributes", "counter", "pages", _SCHEDULER,
-        "pages that were not read, because an element has [too many attributes](content.md#responses-that-never-end)",
-    ),
-    Stat(
-        "aopic/robots/put_back", "counter", "pages", _ROBOTS,
-        "times that a page went back to the scheduler, because its robots.txt was fetched first or is unreachable",
-    ),
-    Stat("aopic/robots/unreachable", "counter", "tries", _ROBOTS, "tries that found a robots.txt unreachable"),
-    Stat(
-        "aopic/robots/refused", "counter", "requests", _ROBOTS,
-        "requests that failed because their robots.txt is unreachable",
-    ),
-    Stat(
-        "aopic/robots/cut", "counter", "files", _ROBOTS,
-        "times that a robots.txt had [more, or longer, rules with wildcards](robots.md#how-it-is-parsed) than are kept",
-    ),
-    Stat(
-        "aopic/robots/pages/<rule>", "counter", "pages", _LINKS,
+        f"scheduler, {_LINKS}"),
+    counter("aopic/hostile/codings", "responses",
+        "responses that were not read, because they are [compressed too many times](content.md#responses-that-never-end)"),
+    counter("aopic/hostile/attributes", "pages",
+        "pages that were not read, because an element has [too many attributes](content.md#responses-that-never-end)"),
+    counter("aopic/robots/put_back", "pages",
+        "times that a page went back to the scheduler, because its robots.txt was fetched first or is unreachable", _ROBOTS),
+    counter("aopic/robots/unreachable", "tries", "tries that found a robots.txt unreachable", _ROBOTS),
+    counter("aopic/robots/refused", "requests", "requests that failed because their robots.txt is unreachable", _ROBOTS),
+    counter("aopic/robots/cut", "files",
+        "times that a robots.txt had [more, or longer, rules with wildcards](robots.md#how-it-is-parsed) than are kept", _ROBOTS),
+    counter("aopic/robots/pages/<rule>", "pages",
         "pages that [ask robots](robots.md#marks-on-pages) for `noindex`, `nofollow` and the like, whether that is obeyed or not",
-    ),
-    Stat(
-        "aopic/robots/links_dropped", "counter", "links", _LINKS,
-        "links that were dropped because their page asks for that, or because of their `rel` (`AOPIC_PAGE_ROBOTS`)",
-    ),
-    Stat(
-        "aopic/robots/items_dropped", "counter", "items", "`BroadSpider`",
-        "pages without an item, because their owners ask for that (`AOPIC_PAGE_ROBOTS`, `AOPIC_CONTENT_USAGE`)",
-    ),
-    Stat(
-        "aopic/hosts/full", "counter", "hosts", _SCHEDULER,
-        "hosts that have had all the pages that they may have (`pages` of [single hosts](politeness.md#options-of-single-hosts))",
-    ),
-    Stat(
-        "aopic/scope/too_deep", "counter", "links", _LINKS,
+        _LINKS),
+    counter("aopic/robots/links_dropped", "links",
+        "links that were dropped because their page asks for that, or because of their `rel` (`AOPIC_PAGE_ROBOTS`)", _LINKS),
+    counter("aopic/robots/items_dropped", "items",
+        "pages without an item, because their owners ask for that (`AOPIC_PAGE_ROBOTS`, `AOPIC_CONTENT_USAGE`)", "`BroadSpider`"),
+    counter("aopic/hosts/full", "hosts",
+        "hosts that have had all the pages that they may have (`pages` of [single hosts](politeness.md#options-of-single-hosts))"),
+    counter("aopic/scope/too_deep", "links",
         "links that were dropped because they are deeper than their host may go (`depth` of "
-        "[single hosts](politeness.md#options-of-single-hosts))",
-    ),
-    Stat(
-        "aopic/scope/links_dropped", "counter", "links", _LINKS,
-        "links that were dropped because their page is in another [language](urls.md#languages) than those of `AOPIC_SCOPE`",
-    ),
-    Stat(
-        "aopic/scope/items_dropped", "counter", "items", "`BroadSpider`",
-        "pages without an item, because they are in another language than those of `AOPIC_SCOPE`",
-    ),
-    Stat(
-        "aopic/scope/undeclared", "counter", "pages", _LINKS,
-        "pages that declare no language, and are taken for one of those of `AOPIC_SCOPE`; only if it has `languages`",
-    ),
-    Stat(
-        "aopic/content_usage/pages/<use>", "counter", "pages", _LINKS,
+        "[single hosts](politeness.md#options-of-single-hosts))", _LINKS),
+    counter("aopic/scope/links_dropped", "links",
+        "links that were dropped because their page is in another [language](urls.md#languages) than those of `AOPIC_SCOPE`", _LINKS),
+    counter("aopic/scope/items_dropped", "items",
+        "pages without an item, because they are in another language than those of `AOPIC_SCOPE`", "`BroadSpider`"),
+    counter("aopic/scope/undeclared", "pages",
+        "pages that declare no language, and are taken for one of those of `AOPIC_SCOPE`; only if it has `languages`", _LINKS),
+    counter("aopic/content_usage/pages/<use>", "pages",
         "pages whose owners do not want [this use](robots.md#use-of-content), `train-ai`, `search` or `tdm`, whether that is "
-        "obeyed or not; of those with a mark such as `noai`, `aopic/robots/pages/<rule>` tells",
-    ),
-    Stat(
-        "aopic/content_usage/malformed", "counter", "statements", _LINKS,
-        "statements on the use of pages that mean nothing, and are taken as not said; the first is in the log",
-    ),
-    Stat(
-        "aopic/tdmrep/requests", "counter", "requests", _ROBOTS,
-        "requests for a [`tdmrep.json`](robots.md#use-of-content), redirected ones included",
-    ),
-    Stat("aopic/tdmrep/files", "counter", "files", _ROBOTS, "of these files, those that were there"),
-    Stat(
-        "aopic/tdmrep/unreachable", "counter", "tries", _ROBOTS,
-        "tries that found such a file unreachable; the first is in the log",
-    ),
-    Stat(
-        "aopic/tdmrep/malformed", "counter", "files", _ROBOTS,
-        "of these files, those with something that means nothing, and is taken as not said; the first is in the log",
-    ),
-    Stat(
-        "aopic/robots/from_store", "counter", "files", _ROBOTS,
-        "times that a robots.txt was not in memory, but in the store of the job",
-    ),
-    Stat(
-        "aopic/types/guessed", "counter", "responses", "`ContentTypeMiddleware`",
+        "obeyed or not; of those with a mark such as `noai`, `aopic/robots/pages/<rule>` tells", _LINKS),
+    counter("aopic/content_usage/malformed", "statements",
+        "statements on the use of pages that mean nothing, and are taken as not said; the first is in the log", _LINKS),
+    counter("aopic/tdmrep/requests", "requests",
+        "requests for a [`tdmrep.json`](robots.md#use-of-content), redirected ones included", _ROBOTS),
+    counter("aopic/tdmrep/files", "files", "of these files, those that were there", _ROBOTS),
+    counter("aopic/tdmrep/unreachable", "tries", "tries that found such a file unreachable; the first is in the log", _ROBOTS),
+    counter("aopic/tdmrep/malformed", "files",
+        "of these files, those with something that means nothing, and is taken as not said; the first is in the log", _ROBOTS),
+    counter("aopic/robots/from_store", "files",
+        "times that a robots.txt was not in memory, but in the store of the job", _ROBOTS),
+    counter("aopic/types/guessed", "responses",
         "responses whose `Content-Type` is a list, none at all, or says nothing, and that are read as "
         "[browsers](urls.md#types-as-browsers-read-them) do; those without the header only if Scrapy would do otherwise",
-    ),
-    Stat("aopic/sitemaps/read", "counter", "sitemaps", _ROBOTS, "sitemaps that were read, indexes included"),
-    Stat(
-        "aopic/sitemaps/pages", "counter", "pages", _ROBOTS,
-        "pages in them that were taken as links, known ones included",
-    ),
-    Stat(
-        "aopic/sitemaps/left_out/<reason>", "counter", "entries", _ROBOTS,
+        "`ContentTypeMiddleware`"),
+    counter("aopic/sitemaps/read", "sitemaps", "sitemaps that were read, indexes included", _ROBOTS),
+    counter("aopic/sitemaps/pages", "pages", "pages in them that were taken as links, known ones included", _ROBOTS),
+    counter("aopic/sitemaps/left_out/<reason>", "entries",
         "what of [sitemaps](robots.md#sitemaps) is not taken: of another `domain`, no `url`, `lines` of a text that are no "
         "URLs, `too long`, `entries`, `alternates` and `sitemaps` beyond the bounds, beyond the `depth` of indexes; and the "
-        "`rest` of those that are too large or end in the middle, one each",
-    ),
-    Stat("aopic/sitemaps/bad", "counter", "sitemaps", _ROBOTS, "sitemaps that could not be read"),
-    Stat(
-        "aopic/seeds/rows", "counter", "rows", _SCHEDULER,
-        "rows of seed lists that were taken up, from `AOPIC_SEEDS` and `scrapy aopic seed`",
-    ),
-    Stat("aopic/seeds/queued", "counter", "rows", _SCHEDULER, "of these, new pages, which wait now"),
-    Stat(
-        "aopic/seeds/known", "counter", "rows", _SCHEDULER,
-        "of these, pages that the job, or a duplicate filter of your own, knew",
-    ),
-    Stat(
-        "aopic/seeds/dropped", "counter", "seeds", _SCHEDULER,
+        "`rest` of those that are too large or end in the middle, one each", _ROBOTS),
+    counter("aopic/sitemaps/bad", "sitemaps", "sitemaps that could not be read", _ROBOTS),
+    counter("aopic/seeds/rows", "rows", "rows of seed lists that were taken up, from `AOPIC_SEEDS` and `scrapy aopic seed`"),
+    counter("aopic/seeds/queued", "rows", "of these, new pages, which wait now"),
+    counter("aopic/seeds/known", "rows", "of these, pages that the job, or a duplicate filter of your own, knew"),
+    counter("aopic/seeds/dropped", "seeds",
         "seeds that were dropped on their way to the queue, and are in none of the other numbers: to hosts that are none of "
         "`allowed_domains`, by a handler of the signal `request_scheduled`, or lost to an error; the first of each kind is in "
-        "the log, and `scrapy aopic why` knows them. A seed whose URL is refused counts in `aopic/urls/refused/<reason>` instead",
-    ),
-    Stat(
-        "aopic/seeds/unreadable", "counter", "rows", _SCHEDULER,
-        "[imported](commands.md#import-redis) requests that the spider cannot make, for example because it has no such callback",
-    ),
-    Stat("aopic/seeds/files", "counter", "lists", _SCHEDULER, "lists that were taken up to their end"),
-    Stat(
-        "aopic/seeds/bad_files", "counter", "lists", _SCHEDULER,
-        "waiting lists that could not be read to their end and were renamed to `.bad`; the log says which",
-    ),
-    Stat(
-        "aopic/items/without_page", "counter", "items", "`ImportancePipeline`",
-        "items whose page is not known, which pass unchanged",
-    ),
-    Stat("aopic/warc/records", "counter", "records", "`PagesPipeline`", "records written"),
-    Stat("aopic/warc/bytes", "counter", "bytes", "`PagesPipeline`", "bytes written, after compression"),
-    Stat(
-        "aopic/warc/errors", "counter", "errors", "`PagesPipeline`",
-        "times that the file could not be opened or written",
-    ),
+        "the log, and `scrapy aopic why` knows them. A seed whose URL is refused counts in `aopic/urls/refused/<reason>` instead"),
+    counter("aopic/seeds/unreadable", "rows",
+        "[imported](commands.md#import-redis) requests that the spider cannot make, for example because it has no such callback"),
+    counter("aopic/seeds/files", "lists", "lists that were taken up to their end"),
+    counter("aopic/seeds/bad_files", "lists",
+        "waiting lists that could not be read to their end and were renamed to `.bad`; the log says which"),
+    counter("aopic/items/without_page", "items", "items whose page is not known, which pass unchanged", "`ImportancePipeline`"),
+    counter("aopic/warc/records", "records", "records written", "`PagesPipeline`"),
+    counter("aopic/warc/bytes", "bytes", "bytes written, after compression", "`PagesPipeline`"),
+    counter("aopic/warc/errors", "errors", "times that the file could not be opened or written", "`PagesPipeline`"),
 )  # fmt: skip
 """Stats of this package."""
 
 SCRAPY = (
-    Stat(
-        "scheduler/enqueued", "counter", "requests", _SCHEDULER,
-        "requests accepted: new pages, retries, and known pages with `dont_filter`",
-    ),
-    Stat(
-        "scheduler/enqueued/disk", "counter", "requests", _SCHEDULER,
-        "of these, written as bytes, with a `JOBDIR`; duplicates of a link that is not settled yet are counted, too",
-    ),
-    Stat(
-        "scheduler/enqueued/memory", "counter", "requests", _SCHEDULER,
-        "the same without `JOBDIR`, and requests that cannot be written",
-    ),
-    Stat("scheduler/dequeued", "counter", "requests", _SCHEDULER, "requests handed to the engine"),
-    Stat("scheduler/dequeued/disk", "counter", "requests", _SCHEDULER, "of these, with a `JOBDIR`"),
-    Stat("scheduler/dequeued/memory", "counter", "requests", _SCHEDULER, "of these, without one"),
-    Stat(
-        "scheduler/unserializable", "counter", "requests", _SCHEDULER,
+    counter("scheduler/enqueued", "requests", "requests accepted: new pages, retries, and known pages with `dont_filter`"),
+    counter("scheduler/enqueued/disk", "requests",
+        "of these, written as bytes, with a `JOBDIR`; duplicates of a link that is not settled yet are counted, too"),
+    counter("scheduler/enqueued/memory", "requests", "the same without `JOBDIR`, and requests that cannot be written"),
+    counter("scheduler/dequeued", "requests", "requests handed to the engine"),
+    counter("scheduler/dequeued/disk", "requests", "of these, with a `JOBDIR`"),
+    counter("scheduler/dequeued/memory", "requests", "of these, without one"),
+    counter("scheduler/unserializable", "requests",
         "requests that cannot be written (a lambda as callback, an object in `meta`) and are kept in memory; they are "
-        "lost when the process ends",
-    ),
-    Stat(
-        "robotstxt/request_count", "counter", "requests", _ROBOTS,
-        "requests for robots.txt, redirected ones and failed tries included",
-    ),
-    Stat("robotstxt/response_count", "counter", "responses", _ROBOTS, "responses to these"),
-    Stat("robotstxt/response_status_count/<status>", "counter", "responses", _ROBOTS, "of these, by status"),
-    Stat(
-        "robotstxt/exception_count/<class>", "counter", "requests", _ROBOTS,
-        "requests for robots.txt without a response, by exception",
-    ),
-    Stat("robotstxt/forbidden", "counter", "requests", _ROBOTS, "requests that robots.txt forbids"),
-    Stat(
-        "dupefilter/filtered", "counter", "requests", "scheduler, `DupeFilter`",
-        "requests whose page was known; as links they still receive cash",
-    ),
+        "lost when the process ends"),
+    counter("robotstxt/request_count", "requests",
+        "requests for robots.txt, redirected ones and failed tries included", _ROBOTS),
+    counter("robotstxt/response_count", "responses", "responses to these", _ROBOTS),
+    counter("robotstxt/response_status_count/<status>", "responses", "of these, by status", _ROBOTS),
+    counter("robotstxt/exception_count/<class>", "requests",
+        "requests for robots.txt without a response, by exception", _ROBOTS),
+    counter("robotstxt/forbidden", "requests", "requests that robots.txt forbids", _ROBOTS),
+    counter("dupefilter/filtered", "requests",
+        "requests whose page was known; as links they still receive cash", "scheduler, `DupeFilter`"),
 )  # fmt: skip
 """Scrapy's stats that this package sets in the place of Scrapy's components."""
 
