@@ -47,8 +47,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.view.dropped import Dropped
     from scrapy_aopic.web.scope import Scope
 
-    from .links.found_link import FoundLink
-    from .links.page_rules import Drop
+    from .links.found_link import Drop, FoundLink
     from .visit import Visit
 
 logger = logging.getLogger(__name__)

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, TypeAlias
 from weakref import ref
 
 from msgspec import Struct
 from scrapy import Request
 
 from scrapy_aopic.links import Links
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scrapy.http import Response
+
+Drop: TypeAlias = "Callable[[FoundLink, Response], None]"
+"""Counts and logs that a link of a page is dropped."""
 
 
 class FoundLink(Struct, gc=False):

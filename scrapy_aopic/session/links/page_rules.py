@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from scrapy import Request
 
@@ -22,17 +22,14 @@ from scrapy_aopic.web.request_rows import IN_MEMORY
 from .link_weights import LinkWeights, Weigh, is_internal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
     from scrapy_aopic.session.session import Session
     from scrapy_aopic.session.visit import Visit
 
-    from .found_link import FoundLink
+    from .found_link import Drop, FoundLink
 
-    Drop: TypeAlias = Callable[[FoundLink, Response], None]
     """Counts, and once logs, that a link of a page is dropped."""
 
 logger = logging.getLogger(__name__)
