@@ -95,10 +95,12 @@ class Check:
     Attributes:
         must: What a value must be, as the end of the sentence "... must be".
         parse: Makes the value of what the user gave; raises an exception, of any kind, if it cannot.
+        unit: Of a number; empty if it has none.
     """
 
     must: str
     parse: Callable[[Any], Any]
+    unit: str = ""
 
 
 def reason(error: BaseException) -> str:
@@ -127,14 +129,15 @@ def similar(name: str, known: Iterable[str]) -> str:
 # Numbers
 
 
-def number(low: float, high: float, of: str = "") -> Check:
-    """A number from *low* to *high*, *of* some unit."""
+def number(low: float, high: float, of: str = "", unit: str = "") -> Check:
+    """A number from *low* to *high*, *of* a unit that messages name, too, or in a *unit* that only the docs name."""
     noun = f"a number of {of}" if of else "a number"
-    return Check(f"{noun} from {_written(low)} to {_written(high)}", lambda value: _number(value, low, high))
+    must = f"{noun} from {_written(low)} to {_written(high)}"
+    return Check(must, lambda value: _number(value, low, high), unit or of)
 
 
-def whole(low: int, high: int = _MANY, of: str = "") -> Check:
-    """A whole number from *low* to *high*, *of* some unit."""
+def whole(low: int, high: int = _MANY, of: str = "", unit: str = "") -> Check:
+    """A whole number from *low* to *high*, with units as those of :func:`number`."""
 
     def parse(value: Any) -> int:
         result = int(value)
@@ -143,7 +146,7 @@ def whole(low: int, high: int = _MANY, of: str = "") -> Check:
         return result
 
     noun = f"a whole number of {of}" if of else "a whole number"
-    return Check(f"{noun} from {_written(low)} to {_written(high)}", parse)
+    return Check(f"{noun} from {_written(low)} to {_written(high)}", parse, unit or of)
 
 
 def share(value: Any) -> float | None:

@@ -37,7 +37,6 @@ class Setting:
         default: What holds in a broad crawl, as the user would write it.
         check: What a value must be, and what it then means.
         meaning: For the documentation, in Markdown as a page in docs/ has it.
-        unit: Of a number; empty if it has none.
         alone: What holds without the add-on, if it is not the default: a spider of stock Scrapy then gets what it asks for,
             so nothing is refused that Scrapy does not refuse, and no request is added.
     """
@@ -46,8 +45,12 @@ class Setting:
     default: Any
     check: Check
     meaning: str
-    unit: str = ""
     alone: Any = None
+
+    @property
+    def unit(self) -> str:
+        """The unit of a number; empty if it has none."""
+        return self.check.unit
 
     @property
     def must(self) -> str:
@@ -99,14 +102,13 @@ _ORDER = (
     Setting(
         "AOPIC_DOMAIN_BUDGET",
         Aopic.budget,
-        number(0, 1),
+        number(0, 1, unit="part"),
         "Part of all fetches that a registered domain may take if one other domain links to it. "
         "It grows with the number of such domains to the power of 1.5. "
         "Pages behind a single link between domains, on however many domains they are, may take five times as much. "
         "A domain may also take its part of all seeds. "
         "Pages over the budget are deferred, not dropped. 0 for no budgets. "
         'Only for the orders "aopic" and "focused", where it is divided by 1 - `AOPIC_FOCUS`.',
-        "part",
     ),
     Setting(
         "AOPIC_DIRECTORY_PAGES",
@@ -116,15 +118,13 @@ _ORDER = (
         "lower, so that other directories of the host come first; see [Directories](order.md#directories). "
         "0 for no such rule. "
         'Only for the order "aopic".',
-        "pages",
     ),
     Setting(
         "AOPIC_VIRTUAL_SHARE",
         _POLICY.share,
-        Check('a number from 0 to 1, or "equal" for 1/(links + 1)', parse.share),
+        Check('a number from 0 to 1, or "equal" for 1/(links + 1)', parse.share, unit="part"),
         "Part of each distribution that goes to the virtual page. "
         'With 0.15, importance tends to PageRank with a damping factor of 0.85; "equal" is the share of the paper.',
-        "part",
     ),
     Setting(
         "AOPIC_VIRTUAL_SPENDING",
@@ -147,12 +147,11 @@ _ORDER = (
     Setting(
         "AOPIC_ENDOWMENT",
         _POLICY.endowment,
-        number(0, 1_000_000),
+        number(0, 1_000_000, unit="seeds' cash"),
         "Cash that the virtual page adds to what a visited page distributes. "
         "It falls with the number of visited pages of the registered domain, and with the clicks from where the crawl entered the host. "
         "0 for none, as in plain OPIC; without effect unless `AOPIC_ORDER` is "
         f"{_ENDOWING_ORDERS} and `AOPIC_VIRTUAL_SPENDING` is {_ENDOWING}.",
-        "seeds' cash",
     ),
     Setting(
         "AOPIC_LINK_WEIGHTS",
@@ -167,18 +166,20 @@ _ORDER = (
     Setting(
         "AOPIC_MAX_LINKS",
         10_000,
-        whole(1),
+        whole(1, unit="links"),
         "Distinct links of one page that share its cash. Further ones are queued at once, without any.",
-        "links",
     ),
     Setting(
         "AOPIC_WINDOW",
         int(_WINDOW.size),
-        Check('a number of turns of |H| such as 8, or a time such as "36 hours" or "4 months"', parse.window),
+        Check(
+            'a number of turns of |H| such as 8, or a time such as "36 hours" or "4 months"',
+            parse.window,
+            unit="turns, time or visits",
+        ),
         "How much of a page's past counts as its history: virtual time by a number (in one turn, as much cash is "
         "distributed as all pages hold), wall-clock time by a number with a unit from seconds to years (a month "
         "has 30 days, a year 365), and for the variable window a whole number of visits; see [windows](how-it-works.md#windows).",
-        "turns, time or visits",
     ),
     Setting(
         "AOPIC_WINDOW_KIND",
@@ -216,7 +217,6 @@ _RECRAWLING = (
         _RECRAWL.min_interval,
         number(1, FOR_EVER, of="seconds"),
         "Shortest time between two visits of a page.",
-        "seconds",
     ),
     Setting(
         "AOPIC_RECRAWL_MAX_INTERVAL",
@@ -225,23 +225,20 @@ _RECRAWLING = (
         "A page that was not visited for this long is overdue. "
         "Overdue pages get a tenth of all revisits, however little cash they hold. "
         "At least `AOPIC_RECRAWL_MIN_INTERVAL`.",
-        "seconds",
     ),
     Setting(
         "AOPIC_RECRAWL_SHARE",
         _RECRAWL.share,
-        number(0, 1),
+        number(0, 1, unit="part"),
         "Part of the fetches that are revisits while new pages wait.",
-        "part",
     ),
     Setting(
         "AOPIC_MIN_CONVERGENCE",
         0.0,
-        number(0, 1),
+        number(0, 1, unit="1/turns"),
         "The crawl ends (`aopic_convergence`) when `aopic/cash/convergence`, 1/|H|, is less than this: 0.01 is after 100 "
         "turns. The job remembers its pages, and goes on with a smaller one. 0 for no such end; see "
         "[windows](how-it-works.md#windows).",
-        "1/turns",
     ),
 )
 
@@ -249,9 +246,8 @@ _POLITE = (
     Setting(
         "AOPIC_POLITENESS_FACTOR",
         _POLITENESS.factor,
-        number(0, 1_000_000),
+        number(0, 1_000_000, unit="times"),
         "The gap after a transfer, as a multiple of the time that the transfer took.",
-        "times",
     ),
     Setting(
         "AOPIC_MIN_GAP",
@@ -259,14 +255,12 @@ _POLITE = (
         number(0, 86_400, of="seconds"),
         "Shortest gap: the time between the end of a transfer from a host and the next request to it. "
         "`DOWNLOAD_DELAY` is a lower bound, too.",
-        "seconds",
     ),
     Setting(
         "AOPIC_MAX_GAP",
         _POLITENESS.max_gap,
         number(0, 86_400, of="seconds"),
         "Longest gap that a slow transfer causes. `AOPIC_MIN_GAP` holds even if it is longer.",
-        "seconds",
     ),
     Setting(
         "AOPIC_FAST_DOWNLOADS",
@@ -298,22 +292,19 @@ _POLITE = (
         number(0, 86_400, of="seconds"),
         "Shortest gap after an error of a host, and shortest wait for an origin that does not respond. It doubles with each further "
         "one in a row. 0 to ignore errors ([politeness](politeness.md#failures)).",
-        "seconds",
     ),
     Setting(
         "AOPIC_MAX_BACKOFF",
         _POLITENESS.max_backoff,
         number(0, LONGEST_WAIT, of="seconds"),
         "Longest gap, or wait, that errors cause, or that a host asks for by `Retry-After` or `Crawl-delay`.",
-        "seconds",
     ),
     Setting(
         "AOPIC_DEAD_AFTER",
         _POLITENESS.dead_after,
-        whole(2, 1_000_000),
+        whole(2, 1_000_000, unit="requests"),
         "Requests in a row without a response of an origin, or with one of a host that asks to come later, after which it counts as "
         "dead: the crawl no longer waits for it.",
-        "requests",
     ),
     Setting(
         "AOPIC_MAX_WAIT",
@@ -322,7 +313,6 @@ _POLITE = (
         "Longest time that a crawl waits when every host that has pages is in its gap. "
         "If it would be longer, the crawl [closes](politeness.md#nothing-else-to-do). "
         "0 for any time; without effect on `AOPIC_RECRAWL`.",
-        "seconds",
     ),
 )
 
@@ -332,21 +322,18 @@ _ROBOTS = (
         86_400,
         number(1, 2_592_000, of="seconds"),
         "Age at which a [robots.txt](robots.md) is fetched again.",
-        "seconds",
     ),
     Setting(
         "AOPIC_ROBOTS_RETRY",
         60,
         number(0, 86_400, of="seconds"),
         "Time until an unreachable robots.txt is tried again. It doubles with each try, up to `AOPIC_ROBOTS_EXPIRY`.",
-        "seconds",
     ),
     Setting(
         "AOPIC_ROBOTS_TRIES",
         8,
-        whole(1),
+        whole(1, unit="tries"),
         "Tries in a row that find a robots.txt unreachable before the pages that wait for it fail.",
-        "tries",
     ),
     Setting(
         "AOPIC_PAGE_ROBOTS",
@@ -421,16 +408,18 @@ _STORAGE = (
         "How soon the lock on a job in Redis expires if the process that has it does not renew it: how long the job stays with "
         "a process that has died, and how long the server may be out of reach before a crawl stops. "
         "The next crawl waits that long at most.",
-        "seconds",
     ),
     Setting(
         "AOPIC_DURABILITY",
         500,
-        Check('"page", "close" or a number of milliseconds from 1 to 60,000', parse.durability),
+        Check(
+            '"page", "close" or a number of milliseconds from 1 to 60,000',
+            parse.durability,
+            unit="milliseconds",
+        ),
         "How soon finished work is on the disk: one commit right after another, within about this time (group commit), "
         "or when the crawl closes; see [below](#durability). "
         "Work that a crash undoes is done again; no page is lost.",
-        "milliseconds",
     ),
     Setting(
         "AOPIC_MEMORY_MB",
@@ -439,7 +428,6 @@ _STORAGE = (
         "Memory for the state of the crawl, however much of it is on the disk: a quarter each for the store's cache, its "
         "write buffers, page records (400 a megabyte) and back queues (of 40 hosts a megabyte). The process should take at most 340 MB more, whatever the pages are; "
         "see [below](#memory).",
-        "megabytes",
     ),
 )
 
@@ -507,10 +495,9 @@ _LINKS = (
     Setting(
         "AOPIC_LINK_FLOOD",
         50_000,
-        whole(0),
+        whole(0, unit="links"),
         "Links of one page beyond which further ones are dropped; 0 to drop none. "
         "The first such page is in the log, and `aopic/links/dropped` counts the links.",
-        "links",
         alone=0,
     ),
 )
@@ -550,10 +537,9 @@ _CONTENT = (
     Setting(
         "AOPIC_SAME_WORDS",
         1000,
-        whole(0),
+        whole(0, unit="pages"),
         "Pages of a registered domain that have the same text but other links, and still count as pages of their own. "
         "Further ones are duplicates, because a site can generate them without end. 0 for any number.",
-        "pages",
     ),
     Setting(
         "AOPIC_CANONICAL",
@@ -577,9 +563,8 @@ _COMPONENTS = (
     Setting(
         "AOPIC_BLOOM_CAPACITY",
         1_000_000,
-        whole(1000, 10_000_000_000),
+        whole(1000, 10_000_000_000, unit="URLs"),
         "URLs for which the Bloom filter is first laid out. It grows beyond that, and then loses more.",
-        "URLs",
     ),
     Setting(
         "AOPIC_ITEM_FIELDS",
@@ -609,23 +594,20 @@ _COMPONENTS = (
         1000,
         whole(1, 10_000_000, of="megabytes"),
         "Size of a WARC file from which on the next one is begun: the same name with `-1`, `-2` ... before the ending.",
-        "megabytes",
     ),
     Setting(
         "AOPIC_PROGRESS",
         60,
-        number(0, FOR_EVER),
+        number(0, FOR_EVER, unit="seconds"),
         "How often the log gets a line with the progress and [what limits the crawl](commands.md#what-limits-a-crawl); a "
         "terminal shows a line of its own instead, all the time. 0 for neither.",
-        "seconds",
     ),
     Setting(
         "AOPIC_HISTORY_SECONDS",
         10,
-        number(0, FOR_EVER),
+        number(0, FOR_EVER, unit="seconds"),
         "How often a line of figures is added to `aopic-history.csv` in the job folder ([report](commands.md#report)); 0 for "
         "never.",
-        "seconds",
     ),
     Setting(
         "AOPIC_REPORT",
@@ -682,9 +664,8 @@ _TOPIC = (
     Setting(
         "AOPIC_FOCUS",
         FOCUS,
-        number(0, 1),
+        number(0, 1, unit="part"),
         'How much the topic counts in the order "focused": 0 for the order of "aopic", 1 for nothing but the topic.',
-        "part",
     ),
     Setting(
         "AOPIC_LINK_SCORER",
@@ -700,10 +681,9 @@ _TOPIC = (
     Setting(
         "AOPIC_MIN_HARVEST",
         0.0,
-        number(0, 1),
+        number(0, 1, unit="part"),
         "The crawl ends (`aopic_harvest`) when a smaller part of the last 500 pages is relevant to the topic. "
         "Queued pages stay queued, so that it can be resumed. 0 to never end for this.",
-        "part",
     ),
     Setting(
         "AOPIC_AUDIT_PAGES",
@@ -711,7 +691,6 @@ _TOPIC = (
         whole(0, MOST_PAGES, of="pages"),
         "Graded pages that are set aside at random for `scrapy aopic label`, with some 1 kB of text each. A job that has "
         "begun keeps the number that it began with, unless it is given a smaller one. 0 for none.",
-        "pages",
     ),
 )
 
