@@ -68,19 +68,20 @@ from typing import TYPE_CHECKING, Any
 from .version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from .addon import Addon
-    from .downloadermiddlewares.content_type import ContentTypeMiddleware
-    from .downloadermiddlewares.politeness import PolitenessMiddleware
-    from .downloadermiddlewares.robots import RobotsMiddleware
-    from .dupefilter import DupeFilter
-    from .extensions import Progress
-    from .linkextractors import LinkExtractor
-    from .links import Links
-    from .pipelines import ImportancePipeline, PagesPipeline
-    from .reader import open_job
-    from .scheduler import Scheduler
-    from .spidermiddlewares import LinkMiddleware
-    from .spiders import BroadSpider
+    from .addon import Addon as Addon
+    from .downloadermiddlewares.content_type import ContentTypeMiddleware as ContentTypeMiddleware
+    from .downloadermiddlewares.politeness import PolitenessMiddleware as PolitenessMiddleware
+    from .downloadermiddlewares.robots import RobotsMiddleware as RobotsMiddleware
+    from .dupefilter import DupeFilter as DupeFilter
+    from .extensions import Progress as Progress
+    from .linkextractors import LinkExtractor as LinkExtractor
+    from .links import Links as Links
+    from .pipelines import ImportancePipeline as ImportancePipeline
+    from .pipelines import PagesPipeline as PagesPipeline
+    from .reader import open_job as open_job
+    from .scheduler import Scheduler as Scheduler
+    from .spidermiddlewares import LinkMiddleware as LinkMiddleware
+    from .spiders import BroadSpider as BroadSpider
 
 _WHERE = {
     "Addon": "addon",
@@ -99,22 +100,7 @@ _WHERE = {
     "open_job": "reader",
 }
 
-__all__ = [
-    "Addon",
-    "BroadSpider",
-    "ContentTypeMiddleware",
-    "DupeFilter",
-    "ImportancePipeline",
-    "LinkExtractor",
-    "LinkMiddleware",
-    "Links",
-    "PagesPipeline",
-    "PolitenessMiddleware",
-    "Progress",
-    "RobotsMiddleware",
-    "Scheduler",
-    "open_job",
-]
+__all__ = list(_WHERE)
 
 
 def __getattr__(name: str) -> Any:
