@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.view.output import write
 
-from .common import add_jobdir, add_json
+from .common import add_jobdir, add_json, as_json
 
 if TYPE_CHECKING:
     import argparse
@@ -33,7 +32,7 @@ def run(opts: argparse.Namespace, _: BaseSettings) -> int:
 
     result = audit_job(opts.jobdir, progress=True)
     if opts.json:
-        write(json.dumps({**asdict(result), "holds": result.holds}, indent=1))
+        write(as_json({**asdict(result), "holds": result.holds}))
     else:
         write(format_audit(result))
     return 0 if result.holds else 1

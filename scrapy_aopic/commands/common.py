@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from argparse import ArgumentTypeError
 from dataclasses import replace
 from time import sleep
 from typing import TYPE_CHECKING, Protocol
+
+from scrapy.exceptions import UsageError
 
 if TYPE_CHECKING:
     import argparse
@@ -102,6 +105,26 @@ def complete_address(given: Address, settings: BaseSettings) -> Address:
 def add_json(parser: argparse.ArgumentParser) -> None:
     """Add the option of a subcommand that can also write JSON."""
     parser.add_argument("--json", action="store_true", help="write JSON instead of text")
+
+
+def as_json(value: object, *, is_ascii: bool = True) -> str:
+    """*value* as ``--json`` writes it: built of records, lists and dictionaries."""
+    import msgspec
+
+    return json.dumps(msgspec.to_builtins(value, str_keys=True), indent=1, ensure_ascii=is_ascii)
+
+
+def check_counts(opts: argparse.Namespace, *names: str) -> None:
+    """Check options that are numbers from 1 on, or are left out.
+
+    Raises:
+        UsageError: If one is smaller.
+    """
+    for name in names:
+        value = getattr(opts, name)
+        least = min(value, default=None) if isinstance(value, list) else value
+        if least is not None and least < 1:
+            raise UsageError(f"--{name.replace('_', '-')} ({least}) must be at least 1")
 
 
 _LONGEST = 86_400.0

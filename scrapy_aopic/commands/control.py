@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from scrapy_aopic.view.output import write
 
-from .common import add_jobdir, add_json
+from .common import add_jobdir, add_json, as_json
 
 if TYPE_CHECKING:
     import argparse
@@ -72,7 +72,7 @@ def run(opts: argparse.Namespace, _: BaseSettings) -> int:
     else:
         control = change_control(opts.jobdir, _change(opts, names))
     if opts.json:
-        write(json.dumps(json.loads(control.packed()), indent=1))
+        write(as_json(json.loads(control.packed())))
         return 0
     sentences = control_sentences(control)
     write("\n".join(sentences) if sentences else f"Nothing is asked of the crawl of {opts.jobdir}.")

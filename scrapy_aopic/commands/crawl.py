@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from scrapy.exceptions import UsageError
 
-from .common import job_place
+from .common import check_counts, job_place
 
 if TYPE_CHECKING:
     import argparse
@@ -219,10 +219,7 @@ def _check_arguments(opts: argparse.Namespace) -> dict[str, Any]:
         BroadSpider(**arguments, seeds=[seed for seed in opts.seeds if "://" in seed]).check()
     except SettingError as error:
         raise UsageError(str(error).removesuffix(".")) from error
-    for name in ("pages", "seconds"):
-        value = getattr(opts, name)
-        if value is not None and value < 1:
-            raise UsageError(f"--{name} ({value}) must be at least 1")
+    check_counts(opts, "pages", "seconds")
     return arguments
 
 

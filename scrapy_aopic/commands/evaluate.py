@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.view.output import write
 
-from .common import add_json
+from .common import add_json, as_json
 from .train import in_words
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
     model = load_model(opts.model, Words(read(settings, "AOPIC_TOKENIZER")))
     quality = measure(model.topic, read_folder(opts.positive), read_folder(opts.negative))
     if opts.json:
-        write(json.dumps({"version": model.version, **quality._asdict()}, indent=1))
+        write(as_json({"version": model.version, **quality._asdict()}))
     else:
         write(
             f"{opts.model}, version {model.version}: {quality.relevant} relevant pages, {quality.others} others"

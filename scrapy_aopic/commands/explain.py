@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.view.output import write
 
-from .common import add_json
+from .common import add_json, as_json
 
 if TYPE_CHECKING:
     import argparse
@@ -39,11 +38,7 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
     text = read_page(opts.page).text
     grade, parts = topic.grade(text), topic.explain(text)[:_WORDS]
     if opts.json:
-        write(
-            json.dumps(
-                {"version": version, "grade": grade, "words": dict(parts)}, indent=1, ensure_ascii=False
-            )
-        )
+        write(as_json({"version": version, "grade": grade, "words": dict(parts)}, is_ascii=False))
         return 0
     write(f"{opts.page}: {grade:.3f} by {opts.model}, version {version}")
     write(

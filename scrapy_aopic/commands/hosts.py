@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from typing import TYPE_CHECKING
 
-from scrapy.exceptions import UsageError
-
-from .common import add_jobdir, add_json, add_watch, write_or_watch
+from .common import add_jobdir, add_json, add_watch, as_json, check_counts, write_or_watch
 
 if TYPE_CHECKING:
     import argparse
@@ -39,15 +36,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(opts: argparse.Namespace, _: BaseSettings) -> int:
-    if opts.number < 1:
-        raise UsageError(f"--number ({opts.number}) must be at least 1")
+    check_counts(opts, "number")
     write_or_watch(opts, partial(_look, opts))
     return 0
 
 
 def _look(opts: argparse.Namespace) -> str:
-    import msgspec
-
     from scrapy_aopic.view.job_view import open_view
     from scrapy_aopic.view.output import n_columns
     from scrapy_aopic.view.queries import hosts_by
@@ -56,5 +50,5 @@ def _look(opts: argparse.Namespace) -> str:
     with open_view(opts.jobdir) as view:
         rows = hosts_by(view, opts.kind, opts.number, opts.part)
     if opts.json:
-        return json.dumps(msgspec.to_builtins(rows), indent=1)
+        return as_json(rows)
     return format_host_rows(rows, width=n_columns())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from random import Random
@@ -13,7 +12,7 @@ from scrapy.exceptions import UsageError
 
 from scrapy_aopic.view.output import flush, write
 
-from .common import add_jobdir, add_json
+from .common import add_jobdir, add_json, as_json
 
 if TYPE_CHECKING:
     import argparse
@@ -82,7 +81,7 @@ def run(opts: argparse.Namespace, _: BaseSettings) -> int:
         _ask([page for page in wanted if page.url not in labels], labels, kept)
     judged = judge(pages, sample, labels)
     if opts.json:
-        write(json.dumps(judged._asdict(), indent=1))
+        write(as_json(judged._asdict()))
     else:
         write("\n".join(in_words(judged)))
     return 0

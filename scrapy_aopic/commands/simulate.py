@@ -12,6 +12,8 @@ from scrapy.exceptions import UsageError
 
 from scrapy_aopic.view.output import write
 
+from .common import check_counts
+
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
@@ -299,22 +301,8 @@ def _say_violations(runs: list[Run]) -> int:
 
 
 def _check_options(opts: argparse.Namespace) -> None:
-    for name in (
-        "fetches",
-        "seeds",
-        "seed_sets",
-        "entries",
-        "connections",
-        "shards",
-        "late",
-        "workers",
-        "jobs",
-    ):
-        value = getattr(opts, name)
-        if name == "workers":
-            value = min(value or (1,))
-        if value is not None and value < 1:
-            raise UsageError(f"--{name.replace('_', '-')} ({value}) must be at least 1")
+    counts = ("fetches", "seeds", "seed_sets", "entries", "connections", "shards", "late", "workers", "jobs")
+    check_counts(opts, *counts)
     if opts.rng < 0:
         raise UsageError(f"--rng ({opts.rng}) must be at least 0")
     if not 0 < opts.transfer < 86400:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from typing import TYPE_CHECKING
 
-from .common import add_jobdir, add_json, add_watch, write_or_watch
+from .common import add_jobdir, add_json, add_watch, as_json, write_or_watch
 
 if TYPE_CHECKING:
     import argparse
@@ -39,12 +38,10 @@ def run(opts: argparse.Namespace, _: BaseSettings) -> int:
 
 
 def _look(opts: argparse.Namespace, speeds: Speeds) -> str:
-    import msgspec
-
     from scrapy_aopic.view.stored import read_snapshot
     from scrapy_aopic.view.text_report import format_snapshot
 
     now = speeds.added_to(read_snapshot(opts.jobdir, counts=not opts.totals))
     if opts.json:
-        return json.dumps(msgspec.to_builtins(now, str_keys=True), indent=1)
+        return as_json(now)
     return format_snapshot(now)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from typing import TYPE_CHECKING
 
-from scrapy.exceptions import UsageError
-
-from .common import add_jobdir, add_json, add_watch, write_or_watch
+from .common import add_jobdir, add_json, add_watch, as_json, check_counts, write_or_watch
 
 if TYPE_CHECKING:
     import argparse
@@ -36,15 +33,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(opts: argparse.Namespace, _: BaseSettings) -> int:
     from scrapy_aopic.view.stored_watch import Speeds
 
-    if opts.number < 1:
-        raise UsageError(f"--number ({opts.number}) must be at least 1")
+    check_counts(opts, "number")
     write_or_watch(opts, partial(_look, opts, Speeds()))
     return 0
 
 
 def _look(opts: argparse.Namespace, speeds: Speeds) -> str:
-    import msgspec
-
     from scrapy_aopic.view.job_view import open_view
     from scrapy_aopic.view.output import n_columns
     from scrapy_aopic.view.queries import top_hosts, top_pages
@@ -60,7 +54,7 @@ def _look(opts: argparse.Namespace, speeds: Speeds) -> str:
             rows = pages = top_pages(view, opts.number, everything=opts.all)
             text = format_pages(pages, total=view.total, width=n_columns())
         if opts.json:
-            return json.dumps(msgspec.to_builtins([row._asdict() for row in rows]), indent=1)
+            return as_json([row._asdict() for row in rows])
         if opts.watch is None:
             return text
         return f"{headline(speeds.added_to(read_snapshot(opts.jobdir, view=view)), n_columns() or 1000)}\n\n{text}"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.view.output import write
 
-from .common import add_json
+from .common import add_json, as_json
 
 if TYPE_CHECKING:
     import argparse
@@ -58,19 +57,14 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
     speaking_for = [word for word in by_part[:_WORDS] if parts[word] > 0]
     speaking_against = [word for word in by_part[: -_WORDS - 1 : -1] if parts[word] < 0]
     if opts.json:
-        write(
-            json.dumps(
-                {
-                    "model": str(opts.model),
-                    "version": version,
-                    "quality": quality._asdict() if quality is not None else None,
-                    "for": speaking_for,
-                    "against": speaking_against,
-                },
-                indent=1,
-                ensure_ascii=False,
-            )
-        )
+        found = {
+            "model": str(opts.model),
+            "version": version,
+            "quality": quality._asdict() if quality is not None else None,
+            "for": speaking_for,
+            "against": speaking_against,
+        }
+        write(as_json(found, is_ascii=False))
         return 0
     write(f"{opts.model}, version {version}: {len(positive)} relevant pages, {len(negative)} others")
     if quality is None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.view.output import write
 
-from .common import add_jobdir, add_json, crawl_settings
+from .common import add_jobdir, add_json, as_json, crawl_settings
 
 if TYPE_CHECKING:
     import argparse
@@ -24,14 +23,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
-    import msgspec
-
     from scrapy_aopic.view.questions import Questions
 
     questions = Questions(opts.jobdir, crawl_settings(settings))
     answers = [questions.why(question) for question in opts.questions]
     if opts.json:
-        write(json.dumps(msgspec.to_builtins(answers), indent=1))
+        write(as_json(answers))
     else:
         texts = ["\n  ".join((f"{answer.about}: {answer.kind}", *answer.sentences)) for answer in answers]
         write("\n".join(texts))
