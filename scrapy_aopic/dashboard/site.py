@@ -10,21 +10,22 @@ from math import inf
 from pathlib import Path
 from threading import Lock
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from scrapy_aopic.exceptions import AopicError, plainly
 from scrapy_aopic.view.prometheus import CONTENT_TYPE, exposition
 from scrapy_aopic.view.queries import KINDS
-from scrapy_aopic.view.snapshot import HostRow, Snapshot, figure
+from scrapy_aopic.view.questions import Questions
+from scrapy_aopic.view.snapshot import Snapshot, figure
 
 from .chart_history import ChartHistory
 from .feed import Feed
 from .http_server import HttpAnswer, Site, sentence
 
 if TYPE_CHECKING:
-    from scrapy_aopic.view.traps import Trap
+    from scrapy_aopic.view.why import Explanation
 
 _FILES = {
     "/": ("index.html", "text/html; charset=utf-8"),
@@ -69,25 +70,6 @@ _MOST_HOSTS = 200_000
 _json = msgspec.json.Encoder().encode
 
 
-class Answerer(Protocol):
-    """Answers questions; an AopicError or OSError that it raises becomes the answer."""
-
-    def top_pages(self, n: int, /) -> list[dict[str, Any]]:
-        """The *n* most important pages."""
-
-    def top_domains(self, n: int, /, *, has_importance: bool) -> dict[str, Any]:
-        """How fetches are spread over domains, the *n* of which most pages were fetched and all others together."""
-
-    def traps(self) -> list[Trap]:
-        """Parts of sites that may be traps."""
-
-    def hosts(self, kind: str, n: int, part: str, /) -> list[HostRow]:
-        """The *n* hosts that come first of a *kind*, of those with *part* in their names."""
-
-    def why(self, question: str, /) -> object:
-        """Why a URL, or a host, is crawled or not, as what becomes an object of JSON."""
-
-
 @dataclass(frozen=True)
 class Shown:
     """The crawl that a dashboard shows.
@@ -106,7 +88,7 @@ class Shown:
     spider: str = ""
     history: Path | None = None
     job: Callable[[], Snapshot] | None = None
-    questions: Answerer | None = None
+    questions: Questions | None = None
 
 
 def make_site(shown: Shown) -> Site:
@@ -117,15 +99,16 @@ def make_site(shown: Shown) -> Site:
         path: partial(_file, *file) for path, file in _FILES.items()
     }
     paths.update({path: partial(_explainer, *file) for path, file in EXPLAINER.items()})
+    lists = _Lists(feed, questions)
     paths["/api/v1/snapshot"] = lambda _: _snapshot(feed)
     paths["/api/v1/history"] = lambda _: HttpAnswer(_json(history.points()))
     paths["/metrics"] = lambda _: _metrics(feed, shown.spider)
-    paths["/api/v1/top"] = _Listed(partial(_top_pages, feed, questions)).show
-    paths["/api/v1/domains"] = _Listed(partial(_top_domains, feed, questions)).show
-    paths["/api/v1/traps"] = _Listed(partial(_traps, feed, questions)).show
-    paths["/api/v1/hosts"] = _Hosts(feed, questions).show
+    paths["/api/v1/top"] = _OneAtATime(lists.pages, _TOP_EVERY).show
+    paths["/api/v1/domains"] = _OneAtATime(lists.domains, _TOP_EVERY).show
+    paths["/api/v1/traps"] = _OneAtATime(lists.traps, _TOP_EVERY).show
+    paths["/api/v1/hosts"] = _OneAtATime(lists.hosts).show
     paths["/api/v1/job"] = lambda _: _job(feed, shown.job)
-    paths["/api/v1/why"] = partial(_why, questions)
+    paths["/api/v1/why"] = lambda query: HttpAnswer(_answered(partial(_why, questions, query)))
     return Site(
         feed,
         paths,
@@ -188,101 +171,90 @@ def readiness(feed: Feed) -> HttpAnswer:
 
 
 def _job(feed: Feed, look: Callable[[], Snapshot] | None) -> HttpAnswer:
-    if look is None:
-        return _snapshot(feed)
+    """The snapshot of the whole job: that of the process, unless it has but a part."""
+    return _snapshot(feed) if look is None else HttpAnswer(_answered(look))
+
+
+def _answered(look: Callable[[], object]) -> bytes:
+    """What *look* finds, as JSON, or the error that it raises, as a problem."""
     try:
-        return HttpAnswer(_json(look()))
+        return _json(look())
     except (AopicError, OSError) as error:
-        return HttpAnswer(_json({"problem": f"{plainly(error)}."}))
+        return _json({"problem": f"{plainly(error)}."})
 
 
-def _why(questions: Answerer | None, query: Mapping[str, str]) -> HttpAnswer:
+def _why(questions: Questions | None, query: Mapping[str, str]) -> Explanation:
     question = query.get("of", "").strip()
     if questions is None:
-        return HttpAnswer(_json({"problem": "This cannot be answered for a job without a folder."}))
+        raise AopicError("This cannot be answered for a job without a folder.")
     if not question:
-        return HttpAnswer(_json({"problem": "A URL or the name of a host is needed."}))
-    try:
-        return HttpAnswer(_json(questions.why(question)))
-    except (AopicError, OSError) as error:
-        return HttpAnswer(_json({"problem": f"{plainly(error)}."}))
+        raise AopicError("A URL or the name of a host is needed.")
+    return questions.why(question)
 
 
-def _top_pages(feed: Feed, questions: Answerer | None) -> dict[str, Any]:
-    if questions is None:
-        return {"problem": "They cannot be listed for a job without a folder."}
-    if _known(feed, "pages.known") > _MOST_LISTED:
-        return {"problem": f"The job has more than {_MOST_LISTED:,} pages: 'scrapy aopic top' lists them."}
-    return {"pages": questions.top_pages(_TOP)}
+class _Lists:
+    """Lists that take a look at the whole store, of a job that is not too large for that.
 
+    Raises:
+        AopicError: From each of them, if there is no store, or if it cannot be read.
+        OSError: The same.
+    """
 
-def _top_domains(feed: Feed, questions: Answerer | None) -> dict[str, Any]:
-    if questions is None:
-        return {"problem": "They cannot be listed for a job without a folder."}
-    if _known(feed, "hosts.known") > _MOST_HOSTS:
-        return {"problem": f"The job has more than {_MOST_HOSTS:,} hosts, too many to look at all of them."}
-    return questions.top_domains(_DOMAINS, has_importance=_known(feed, "pages.known") <= _MOST_LISTED)
-
-
-def _traps(feed: Feed, questions: Answerer | None) -> dict[str, Any]:
-    if questions is None or _known(feed, "hosts.known") > _MOST_HOSTS:
-        return {"traps": []}
-    return {"traps": questions.traps()}
-
-
-def _known(feed: Feed, path: str) -> int:
-    """How many pages, or hosts, the job knows."""
-    frame = feed.fresh(_PATIENCE)
-    return int(figure(frame.seen.now, path) or 0) if frame is not None else 0
-
-
-class _Hosts:
-    """Hosts of a kind, or with a part in their names, looked up for one client at a time."""
-
-    def __init__(self, feed: Feed, questions: Answerer | None) -> None:
+    def __init__(self, feed: Feed, questions: Questions | None) -> None:
         self._feed = feed
         self._questions = questions
-        self._lock = Lock()
 
-    def show(self, query: Mapping[str, str]) -> HttpAnswer:
-        """The first :data:`_ROWS` of them."""
-        kind, part = query.get("by", "queued"), query.get("find", "").strip().lower()
+    def _asked(self) -> Questions:
         if self._questions is None:
-            return HttpAnswer(_json({"problem": "They cannot be listed for a job without a folder."}))
+            raise AopicError("They cannot be listed for a job without a folder.")
+        return self._questions
+
+    def _known(self, path: str) -> int:
+        """How many pages, or hosts, the job knows."""
+        frame = self._feed.fresh(_PATIENCE)
+        return int(figure(frame.seen.now, path) or 0) if frame is not None else 0
+
+    def pages(self, _: Mapping[str, str]) -> dict[str, Any]:
+        questions = self._asked()
+        if self._known("pages.known") > _MOST_LISTED:
+            raise AopicError(f"The job has more than {_MOST_LISTED:,} pages: 'scrapy aopic top' lists them.")
+        return {"pages": questions.top_pages(_TOP)}
+
+    def domains(self, _: Mapping[str, str]) -> dict[str, Any]:
+        questions = self._asked()
+        if self._known("hosts.known") > _MOST_HOSTS:
+            raise AopicError(f"The job has more than {_MOST_HOSTS:,} hosts, too many to look at all of them.")
+        return questions.top_domains(_DOMAINS, has_importance=self._known("pages.known") <= _MOST_LISTED)
+
+    def traps(self, _: Mapping[str, str]) -> dict[str, Any]:
+        if self._questions is None or self._known("hosts.known") > _MOST_HOSTS:
+            return {"traps": []}
+        return {"traps": self._questions.traps()}
+
+    def hosts(self, query: Mapping[str, str]) -> dict[str, Any]:
+        """The first :data:`_ROWS` of a kind, or with a part in their names."""
+        kind, part = query.get("by", "queued"), query.get("find", "").strip().lower()
+        questions = self._asked()
         if kind not in KINDS:
-            return HttpAnswer(_json({"problem": f"Hosts are listed by {', '.join(KINDS)}."}))
-        if _known(self._feed, "hosts.known") > _MOST_HOSTS:
-            return HttpAnswer(
-                _json(
-                    {
-                        "problem": f"The job has more than {_MOST_HOSTS:,} hosts: 'scrapy aopic hosts' lists them."
-                    }
-                )
-            )
-        with self._lock:
-            try:
-                return HttpAnswer(_json({"hosts": self._questions.hosts(kind, _ROWS, part)}))
-            except (AopicError, OSError) as error:
-                return HttpAnswer(_json({"problem": f"{plainly(error)}."}))
+            raise AopicError(f"Hosts are listed by {', '.join(KINDS)}.")
+        if self._known("hosts.known") > _MOST_HOSTS:
+            raise AopicError(f"The job has more than {_MOST_HOSTS:,} hosts: 'scrapy aopic hosts' lists them.")
+        return {"hosts": questions.hosts(kind, _ROWS, part)}
 
 
-class _Listed:
-    """A list that takes a look at the whole store, made for one client at a time; *look* may raise AopicError or OSError."""
+class _OneAtATime:
+    """Takes a look for one client at a time, and not again for *seconds*."""
 
-    def __init__(self, look: Callable[[], dict[str, Any]]) -> None:
+    def __init__(self, look: Callable[[Mapping[str, str]], object], seconds: float = 0.0) -> None:
         self._look = look
+        self._seconds = seconds
         self._lock = Lock()
         self._until = 0.0
         self._body = b""
 
-    def show(self, _: Mapping[str, str]) -> HttpAnswer:
-        """The list, as of at most :data:`_TOP_EVERY` ago."""
+    def show(self, query: Mapping[str, str]) -> HttpAnswer:
         with self._lock:
             if monotonic() >= self._until:
-                try:
-                    found = self._look()
-                except (AopicError, OSError) as error:
-                    found = {"problem": f"{plainly(error)}."}
-                self._body = _json(found)
-                self._until = monotonic() + _TOP_EVERY
+                self._body = _answered(partial(self._look, query))
+                self._until = monotonic() + self._seconds
             return HttpAnswer(self._body)
