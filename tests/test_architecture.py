@@ -403,7 +403,6 @@ def test_a_crawl_needs_no_extra():
         "storage.redis.store",
         "storage.redis.read_ahead",
         "storage.redis.transaction",
-        "storage.redis.store_state",
         "storage.redis.connection",
         "storage.rocksdb",
         "testing.contracts",

@@ -12,13 +12,12 @@ from scrapy.pqueues import DownloaderAwarePriorityQueue
 from stage import OURS, STOCK, Stage
 from world import BEGIN, fingerprint, host_name, page_url, policy
 
-from scrapy_aopic.core.commits import Commits
 from scrapy_aopic.core.domains import Domains
 from scrapy_aopic.core.frontier.frontier import Frontier, Taken
 from scrapy_aopic.core.order import Aopic
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import Link, host_key, page_key
-from scrapy_aopic.core.tables import BlobTable
+from scrapy_aopic.core.tables import BlobTable, Commits
 from scrapy_aopic.storage.memory import MemoryStore
 from scrapy_aopic.storage.rocksdb import RocksStore
 from scrapy_aopic.web.request_codec import decode, encode

@@ -46,12 +46,12 @@ from scrapy_aopic.storage.redis.keys import Keys
 from scrapy_aopic.storage.redis.replacing import (
     Move,
     beside,
+    copy_remains,
     has_store,
     kept_beside,
     put_in_place,
     remove_store,
 )
-from scrapy_aopic.storage.redis.salvage import copy_remains
 from scrapy_aopic.storage.redis.server_lock import ServerLock
 from scrapy_aopic.storage.registry import kind_in
 from scrapy_aopic.view.auditing import audit_store

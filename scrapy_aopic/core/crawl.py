@@ -10,7 +10,6 @@
 :mod:`.revisits`      visited pages that are visited again
 :mod:`.domain_links`  registered domains that link to each other
 :mod:`.kept_links`    links that are kept, and scores on the known graph
-:mod:`.commits`       what changed since the last commit
 :mod:`.counters`      what the job has done, which decides nothing
 ====================  ====================================================================================
 
@@ -30,7 +29,6 @@ from typing import TYPE_CHECKING
 from scrapy_aopic.exceptions import StorageError
 
 from .api import ORDINARY, Counts, Ending, Findings, HostsByPlace, Lease, Settled
-from .commits import Commits
 from .counters import Counters, QueueTimes, read_counters
 from .crawl_totals import CrawlTotals, open_totals, read_totals
 from .directories import Directories
@@ -61,7 +59,7 @@ from .shards.cut import WHOLE, ShardId
 from .shards.mail import Mail, open_cut
 from .shards.receiving import Receiver
 from .shards.remote_pages import RemotePages
-from .tables import BlobTable
+from .tables import BlobTable, Commits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence

@@ -7,7 +7,6 @@ import pytest
 from support.core_crawl import saved_of, write_changes
 from support.frontier_invariants import check
 
-from scrapy_aopic.core.commits import Commits
 from scrapy_aopic.core.domains import Domains
 from scrapy_aopic.core.frontier.back_queue import BACK_QUEUE_ROWS
 from scrapy_aopic.core.frontier.frontier import (
@@ -21,6 +20,7 @@ from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.order import Aopic, DepthFirst, LargerSites, PageRank, front_queue, host_class
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import HOST_BYTES, front_queue_of, host_key, page_key, queue_row
+from scrapy_aopic.core.tables import Commits
 from scrapy_aopic.storage.memory import MemoryStore
 
 Named = tuple[str, int]

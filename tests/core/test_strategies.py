@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from scrapy_aopic.core.focus.context_graph import CONFIDENT, LAYERS, MOST_OF_LAYER, ContextGraph, Layers
 from scrapy_aopic.core.focus.contextual import Contextual
+from scrapy_aopic.core.focus.fixed import Otie
 from scrapy_aopic.core.focus.harvest_results import Degrees
 from scrapy_aopic.core.focus.learned import ANCHOR_WORDS, HEADING_WORDS
-from scrapy_aopic.core.focus.otie import Otie
 from scrapy_aopic.core.focus.portfolio import Portfolio
 from scrapy_aopic.core.focus.shares import UNIT, shares
 from scrapy_aopic.core.focus.strategies import STRATEGIES

@@ -11,7 +11,6 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from scrapy_aopic.core.api import Findings, Lease
 from scrapy_aopic.core.audit import audit
-from scrapy_aopic.core.commits import Commits, Table
 from scrapy_aopic.core.crawl import Crawl
 from scrapy_aopic.core.crawl_totals import CrawlTotals
 from scrapy_aopic.core.frontier.frontier import Frontier
@@ -20,6 +19,7 @@ from scrapy_aopic.core.order import Aopic
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.ports import Batch, Store
 from scrapy_aopic.core.records import HOST_BYTES, Link, Page, PageState, host_key, page_key
+from scrapy_aopic.core.tables import Commits, Table
 from scrapy_aopic.storage.memory import MemoryStore
 
 NOW = 1_000_000_000.0

@@ -17,7 +17,6 @@ Strategies, which value links:
 * :mod:`.contextual`: the same, with weights that depend on the page
 * :mod:`.portfolio`: several strategies, the better ones more often
 * :mod:`.context_graph`: by the number of links to a relevant page
-* :mod:`.otie`: on-line topical importance
 * :mod:`.jlse`: joint link similarity, corrected
 * :mod:`.jlse_as_printed`: joint link similarity as its paper prints it
 * :mod:`.success_graph`: which pages led to results, for both of these

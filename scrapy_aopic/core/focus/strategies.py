@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 from .context_graph import ContextGraph
 from .contextual import Contextual
-from .fixed import BestFirst, FocusedStrategy, SharkSearch
+from .fixed import BestFirst, FocusedStrategy, Otie, SharkSearch
 from .jlse import Ata, Jlse
 from .jlse_as_printed import AtaAsPrinted, JlseAsPrinted
 from .learned import Learned
-from .otie import Otie
 from .portfolio import Portfolio
 
 if TYPE_CHECKING:

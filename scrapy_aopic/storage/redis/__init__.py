@@ -1,7 +1,6 @@
 """A job's rows, shards and letters on a Redis or Valkey server.
 
 * :mod:`.store`: the store, and commits to several
-* :mod:`.store_state`: the part of a store that a process keeps in memory
 * :mod:`.transaction`: commits, of one store or several
 * :mod:`.keys`: names of keys
 * :mod:`.leaves`: rows in hashes, like the lowest level of a B+ tree
@@ -10,7 +9,6 @@
 * :mod:`.read_ahead`: reads rows before they are wanted
 * :mod:`.frozen_view`: a view of the store as of one commit
 * :mod:`.replacing`: puts a whole store in the place of another
-* :mod:`.salvage`: reads the rest of a damaged store
 * :mod:`.connect`: imports the Redis library and connects; finds jobs
 * :mod:`.connection`: one connection
 * :mod:`.server_checks`: whether the server is set to keep data

@@ -24,8 +24,7 @@ from .rows import AT_ONCE, ask_for_leaves, chunks, measure, read_leaves, read_va
 from .scan import Scan
 from .server_checks import check_server
 from .server_lock import ServerLock
-from .store_state import RedisStoreState
-from .transaction import StoreWatch, write_batches
+from .transaction import RedisStoreState, StoreWatch, write_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
