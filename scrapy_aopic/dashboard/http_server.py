@@ -150,20 +150,6 @@ class _BoundedReader(io.RawIOBase):
         return n
 
 
-class _Writer(io.BufferedIOBase):
-    """Writes all of what it is given to a connection, or fails after the time that the connection has."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        self._connection.sendall(data)
-        return len(data)
-
-
 class _Handler(BaseHTTPRequestHandler):
     """Answers one request and closes the connection."""
 
@@ -173,12 +159,12 @@ class _Handler(BaseHTTPRequestHandler):
     # -- the connection
 
     def setup(self) -> None:
-        self.connection = self.request
+        super().setup()
+        self.rfile.close()  # which has no bounds
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
         self.rfile = io.BufferedReader(
             _BoundedReader(self.connection, _REQUEST_BYTES, self.server.request_seconds), 4096
         )
-        self.wfile = _Writer(self.connection)
 
     def handle(self) -> None:
         self.close_connection = True
@@ -204,9 +190,6 @@ class _Handler(BaseHTTPRequestHandler):
             while rest.readinto(buffer):
                 pass
 
-    def finish(self) -> None:
-        self.rfile.close()
-
     def log_message(self, *_: object) -> None:
         """Requests are not logged: their addresses may have the token in them."""
 
@@ -224,12 +207,6 @@ class _Handler(BaseHTTPRequestHandler):
     def handle_expect_100(self) -> bool:
         """No body is wanted, so nothing says that it may come."""
         return True
-
-    def do_GET(self) -> None:
-        self._answer()
-
-    def do_HEAD(self) -> None:
-        self._answer()
 
     def _refuse(self) -> None:
         self._has_rest = True
@@ -274,6 +251,8 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._send(sentence(404, "There is no such page."))
 
+    do_GET = do_HEAD = _answer
+
     def _show(self, show: Callable[[Mapping[str, str]], HttpAnswer], query: Mapping[str, str]) -> None:
         try:
             answer = show(query)
@@ -294,15 +273,16 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._send(sentence(401, "The token is not that of this run; the log shows the address with it."))
 
+    def _send_head(self, status: int, headers: Mapping[str, str]) -> None:
+        self.send_response_only(status)
+        for name, value in {**HEADERS, **headers, "Connection": "close"}.items():
+            self.send_header(name, value)
+        self.end_headers()
+
     def _send(self, answer: HttpAnswer, headers: Mapping[str, str] | None = None) -> None:
         self.connection.settimeout(_SEND_SECONDS)
-        self.send_response_only(answer.status)
-        for name, value in {**HEADERS, **(headers or {})}.items():
-            self.send_header(name, value)
-        self.send_header("Content-Type", answer.content_type)
-        self.send_header("Content-Length", str(len(answer.body)))
-        self.send_header("Connection", "close")
-        self.end_headers()
+        length = {"Content-Length": str(len(answer.body))}
+        self._send_head(answer.status, {"Content-Type": answer.content_type, **length, **(headers or {})})
         if self.command != "HEAD":
             self.wfile.write(answer.body)
 
@@ -322,12 +302,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         try:
             self.connection.settimeout(server.send_seconds)
-            self.send_response_only(200)
-            for name, value in HEADERS.items():
-                self.send_header(name, value)
-            self.send_header("Content-Type", "text/event-stream")
-            self.send_header("Connection", "close")
-            self.end_headers()
+            self._send_head(200, {"Content-Type": "text/event-stream"})
             self.wfile.write(b"retry: 2000\n\n")
             number = 0
             while True:
