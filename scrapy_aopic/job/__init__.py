@@ -1,7 +1,6 @@
 """Runs a job on its stores; nothing here needs Scrapy.
 
 * :mod:`.job`: N shards of a crawl, one for a job in one piece, from their opening to their last commits
-* :mod:`.worker`: what decides which shards are open in this process
 * :mod:`.only_worker`: the worker of a job in one piece
 * :mod:`.cluster_worker`: a worker of a job in several shards, some of which it holds
 * :mod:`.shard_router`: the shards that such a worker holds, as one crawl: each call goes to the shard that it is about

@@ -24,7 +24,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from copy import copy
 from dataclasses import replace
 from functools import partial, reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_aopic.core.ledger import NOWHERE, Sums
 from scrapy_aopic.core.shard import ShardId
@@ -38,7 +38,6 @@ from .commit_thread import JointCommits
 from .exchange import Exchange
 from .shard_router import ShardRouter
 from .shared_learning import SharedLearning
-from .worker import PartOfJob
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -78,8 +77,22 @@ _PAUSE = 0.005
 """Seconds between polls of the shards, which cost a few microseconds each."""
 
 
+class PartOfJob(NamedTuple):
+    """The part of a job in shards that a process has.
+
+    Attributes:
+        shards: Number of shards of the job.
+        held: Number of those that this process has.
+        workers: Number of processes that crawl the job.
+    """
+
+    shards: int
+    held: int
+    workers: int
+
+
 class ClusterWorker:
-    """This worker's part of the job at *address*.
+    """This worker's part of the job at *address*. It has the calls of :class:`.only_worker.OnlyWorker`.
 
     Args:
         folder: Job folder of the worker, if it has one.

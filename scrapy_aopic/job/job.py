@@ -1,6 +1,6 @@
 """A job: N shards of a crawl, one for a job in one piece, from their opening to their last commits.
 
-It has the lock of its folder and a worker that opens its shards here (:mod:`.worker`); each open shard has a store, a crawl, and
+It has the lock of its folder and a worker that opens its shards here (:mod:`.only_worker` or :mod:`.cluster_worker`); each open shard has a store, a crawl, and
 the commits that bring the changes of the crawl to the store (:mod:`.open_shard`).
 """
 
@@ -19,7 +19,7 @@ from scrapy_aopic.seeds.offsets import Offsets
 from scrapy_aopic.storage import Address, lock_job, note_server, open_store
 from scrapy_aopic.storage.opening import open_store_at
 
-from .cluster_worker import ClusterWorker
+from .cluster_worker import ClusterWorker, PartOfJob
 from .only_worker import OnlyWorker
 from .side_files import SideFiles
 
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     from .open_shard import OpenShard
     from .shared_learning import SharedLearning
-    from .worker import PartOfJob, Worker
 
 
 class Job:
@@ -98,7 +97,7 @@ class Job:
             self._lock = lock
             self.name = str(address or folder)
             self._executor = ThreadPoolExecutor(1, "aopic-commit")
-            worker: Worker
+            worker: OnlyWorker | ClusterWorker
             if address is not None and shards > 1:
                 worker = ClusterWorker(
                     folder,

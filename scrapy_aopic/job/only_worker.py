@@ -84,6 +84,16 @@ class OnlyWorker:
         check: Raises an error if the job is no longer ours; called before each write, in the thread that writes.
         interval: Seconds between commits.
 
+    Attributes:
+        part: The part of the job that is open in this process; ``None``, as it is in one piece.
+        learning: Exchange with other workers of lessons about the topic; ``None``, as there are no others.
+        is_quiet: Whether no shard of the job has anything to do, wherever it is, beside what :meth:`SessionPort.has_work` says.
+        n_landed: Commits that landed of shards that are no longer open here.
+        slowest: Seconds that the slowest of these took.
+        clock: The time of the crawl.
+        crawl: The shards that are open here, as one crawl.
+        shards: These shards by number.
+
     Raises:
         StorageError: If the store cannot be read, or does not take the first commit.
     """

@@ -37,8 +37,8 @@ from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import PAGE_BYTES, unpack_page
 from scrapy_aopic.core.shards.all_shards import audit_shards
 from scrapy_aopic.exceptions import StorageError, UnreachableError
+from scrapy_aopic.job.cluster_worker import PartOfJob
 from scrapy_aopic.job.job import Job
-from scrapy_aopic.job.worker import PartOfJob
 from scrapy_aopic.place.cutting import begin_cut
 from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.seeds.adding import add_seeds
