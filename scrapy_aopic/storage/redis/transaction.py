@@ -30,7 +30,7 @@ from scrapy_aopic.exceptions import StorageError, plainly
 
 from .connection import Argument, Connection, Reply, ReplyError
 from .frozen_view import forget_view
-from .keys import leaf_name
+from .keys import Keys, leaf_name
 from .read_ahead import ReadAhead
 from .rows import AT_ONCE, chunks, read_rows, seal
 
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.ports import Batch, Family
     from scrapy_aopic.storage.address import Address
 
-    from .connection import Connection
-    from .keys import Keys
     from .leaves import Change, Leaves, Plan, Rows
     from .scan import Scan
     from .server_lock import ServerLock
