@@ -165,6 +165,6 @@ class ContextGraph(Strategy):
         self.layers.restore(data)
 
     def _places(self, text: str) -> array[int]:
-        found = self._topic.words(text)
+        found = self.topic.words(text)
         step = max(len(found) // _MOST_WORDS, 1)
         return array("H", [word_place("page", word) % _PLACES for word in found[::step][:_MOST_WORDS]])

@@ -30,7 +30,7 @@ class FocusedStrategy(Strategy):
     reads_names_only: ClassVar[bool] = True
 
     def values(self, page: PageSeen, links: Sequence[LinkText]) -> list[float]:
-        match = self._topic.match
+        match = self.topic.match
         return [_PAGE_PART * page.grade + (1.0 - _PAGE_PART) * match(link) for link in links]
 
 
@@ -54,7 +54,7 @@ class SharkSearch(Strategy):
         return [_INHERITED_PART * inherited + (1.0 - _INHERITED_PART) * self._own(link) for link in links]
 
     def _own(self, link: LinkText) -> float:
-        match = self._topic.match
+        match = self.topic.match
         anchor = match(link)
         around = 1.0 if anchor > 0.5 else match(link._replace(anchor=f"{link.around} {link.heading}"))
         return _ANCHOR_PART * anchor + (1.0 - _ANCHOR_PART) * around
@@ -78,7 +78,7 @@ class Otie(Strategy):
     null_mass = 0.0
 
     def values(self, page: PageSeen, links: Sequence[LinkText]) -> list[float]:
-        match = self._topic.match
+        match = self.topic.match
         rest = (1.0 - _CONTEXT_PART) * page.grade
         return [rest + _CONTEXT_PART * match(_with_context(link)) for link in links]
 

@@ -83,7 +83,7 @@ class Memory:
     """
 
     def __init__(self, topic: Topic, next_at: Callable[[int], int] = growing, gamma: float = GAMMA) -> None:
-        self._topic = topic
+        self.topic = topic
         self.graph = SuccessGraph(gamma)
         self.version = 0
         self._next_at = next_at
@@ -112,10 +112,10 @@ class Memory:
 
     def _document(self, link: LinkText) -> Document:
         """The terms of a *link*, by the tokeniser of the topic: anchor, URL and context."""
-        around = self._topic.words(f"{link.heading} {link.around}", 2 * LINK_CHARACTERS)
+        around = self.topic.words(f"{link.heading} {link.around}", 2 * LINK_CHARACTERS)
         return (
-            self._topic.words(link.anchor, LINK_CHARACTERS)[:_LONGEST_ANCHOR],
-            self._topic.url_words(link.path),
+            self.topic.words(link.anchor, LINK_CHARACTERS)[:_LONGEST_ANCHOR],
+            self.topic.url_words(link.path),
             around[:LONGEST_CONTEXT],
         )
 
@@ -202,7 +202,7 @@ class Jlse(Strategy):
 
     def _evidence(self, link: LinkText) -> float:
         """The evidence for a *link* (equation 3), 0 to 1."""
-        return max(_direct_evidence(self._topic, link), self.memory.predict(link))
+        return max(_direct_evidence(self.topic, link), self.memory.predict(link))
 
     def pack(self) -> bytes:
         return self.memory.pack()
@@ -216,7 +216,7 @@ class Ata(Strategy):
 
     def values(self, page: PageSeen, links: Sequence[LinkText]) -> list[float]:
         factor = max(page.grade, LEAST_PAGE)
-        return [math.sqrt(factor * _direct_evidence(self._topic, link)) for link in links]
+        return [math.sqrt(factor * _direct_evidence(self.topic, link)) for link in links]
 
 
 def _direct_evidence(topic: Topic, link: LinkText) -> float:

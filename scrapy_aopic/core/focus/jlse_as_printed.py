@@ -126,10 +126,10 @@ class MemoryAsPrinted(Memory):
         The context is what stands in the five pieces of text on each side of it, as a distance of 4 to 6 nodes in the tree, which
         is printed, is that of all links of a list; and of the URL it is path and query, without numbers.
         """
-        cut = self._topic.words
+        cut = self.topic.words
         return (
             self._words(cut(link.anchor, LINK_CHARACTERS)),
-            self._words(self._topic.url_words(link.path)),
+            self._words(self.topic.url_words(link.path)),
             self._words(cut(link.around, 2 * LINK_CHARACTERS))[:LONGEST_CONTEXT],
         )
 
@@ -180,7 +180,7 @@ class AtaAsPrinted(Strategy):
         """P(relevant | page) (equation 1)."""
         text, probability = self._judged
         if page.text != text:
-            probability = self._pages.probability(self._words(self._topic.words(page.text)))
+            probability = self._pages.probability(self._words(self.topic.words(page.text)))
             self._judged = page.text, probability
         return probability
 
@@ -202,7 +202,7 @@ class AtaAsPrinted(Strategy):
         In the paper, all texts of links to the samples of a class are one document; here each is a document, so that
         P(class) is the part of the texts that are of the class.
         """
-        words = self._words(self._topic.words(link.anchor, LINK_CHARACTERS))
+        words = self._words(self.topic.words(link.anchor, LINK_CHARACTERS))
         probability = self._anchors.probability(words)
         return probability if probability > RELEVANT else NO_EVIDENCE
 

@@ -293,7 +293,7 @@ class Learned(WithMemos[Said]):
         new = {number: bounded(links[number]) for number, said in enumerate(found) if said is None}
         if len(self._said) + len(new) > _CACHE:
             self._said.clear()
-        all_around = self._topic.all_words([text.around for text in new.values()])
+        all_around = self.topic.all_words([text.around for text in new.values()])
         for (number, text), around in zip(new.items(), all_around, strict=True):
             found[number] = self._said[links[number]] = self._said_by(text, around)
         return cast("list[Said]", found)
@@ -313,13 +313,13 @@ class Learned(WithMemos[Said]):
             self._anchors.places.__getitem__,
             self._headings.places.__getitem__,
         )
-        may_fit = self._topic.fits_by(words)
+        may_fit = self.topic.fits_by(words)
         headings: dict[tuple[int, int], list[int]] = {}
         read: list[Said] = []
         for number, (before, begin, end, behind, above, below) in enumerate(links):
             own = words[begin : min(end, begin + ANCHOR_WORDS)]
             if number in titles:
-                own = [*self._topic.words(titles[number]), *own][:ANCHOR_WORDS]
+                own = [*self.topic.words(titles[number]), *own][:ANCHOR_WORDS]
             of_heading = headings.get((above, below))
             if of_heading is None:
                 of_heading = list(
@@ -343,8 +343,8 @@ class Learned(WithMemos[Said]):
     def _fits(self, words: list[str], path: str, around: list[str]) -> Fits:
         """How well a link with this *path*, with *words* in its text and words *around* it, matches the topic."""
         of_path, _, fit_of_path = self._paths[path]
-        fit = self._topic.fit
-        if self._topic.is_by_keywords:
+        fit = self.topic.fit
+        if self.topic.is_by_keywords:
             own = max(fit(words), fit_of_path)
             return own, max(own, fit(around))
         words = words + of_path

@@ -44,7 +44,7 @@ class Portfolio(Strategy):
 
     def _begin(self) -> None:
         """Know nothing."""
-        topic, chance = self._topic, self._chance
+        topic, chance = self.topic, self._chance
         self._arms: tuple[Strategy, ...] = (
             Contextual(topic, chance),
             Jlse(topic, chance),

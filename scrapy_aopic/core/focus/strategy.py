@@ -82,7 +82,7 @@ class Strategy:
     """Values links for a topic. The base of all strategies: one that never learns.
 
     Args:
-        topic: Kept as ``_topic``.
+        topic: Kept as an attribute.
         chance: Where a strategy takes its random numbers from, if it needs any.
 
     Attributes:
@@ -109,7 +109,7 @@ class Strategy:
 
     def __init__(self, topic: Topic, chance: Chance) -> None:
         del chance
-        self._topic = topic
+        self.topic = topic
 
     def values(self, page: PageSeen, links: Sequence[LinkText]) -> Sequence[float]:
         """The value, 0 to 1, of each of the *links* of *page*."""
