@@ -109,7 +109,6 @@ class RobotsMiddleware:
         self._first = FirstOnly(logger, crawler)
         self._takes_sitemaps: bool = read(settings, "AOPIC_SITEMAPS")
         self._sitemaps = Sitemaps(crawler)
-        self._has_complained = self._has_forbidden = self._has_unreachable = False
         self._own_clock = JobClock()
         self.pacer: JobPacer | None = None
         crawler.signals.connect(self._bytes_received, signal=signals.bytes_received)
@@ -185,18 +184,13 @@ class RobotsMiddleware:
                 request.meta[STATED_USAGE] = Stated(stated)
             return
         robots.is_unused = False
-        logger.log(
-            logging.DEBUG if self._has_forbidden else logging.WARNING,
-            "Forbidden by robots.txt: %(request)s%(more)s",
-            {
-                "request": request,
-                "more": ""
-                if self._has_forbidden
-                else " (ROBOTSTXT_OBEY); further ones are logged at level DEBUG (robotstxt/forbidden counts them)",
-            },
-            extra={"spider": self._crawler.spider},
+        self._first.each(
+            logging.DEBUG,
+            "forbidden",
+            "Forbidden by robots.txt: %(request)s",
+            " (ROBOTSTXT_OBEY); further ones are logged at level DEBUG (robotstxt/forbidden counts them)",
+            request=request,
         )
-        self._has_forbidden = True
         self._count("robotstxt/forbidden")
         raise ForbiddenError("Forbidden by robots.txt")
 
@@ -217,15 +211,14 @@ class RobotsMiddleware:
         rules = await in_time_slices(parser.read(user_agent))
         if rules.n_cut:
             self._count("aopic/robots/cut")
-            if not self._has_complained:
-                self._has_complained = True
-                logger.warning(
-                    "The robots.txt for %(url)s has more rules with wildcards, or longer ones, than are compared with "
-                    "every URL: of %(n)d only what is before the first wildcard counts if they forbid, and nothing if "
-                    "they allow. Further such files are only counted (aopic/robots/cut)",
-                    {"url": request.url, "n": rules.n_cut},
-                    extra={"spider": self._crawler.spider},
-                )
+            self._first.warning(
+                "cut",
+                "The robots.txt for %(url)s has more rules with wildcards, or longer ones, than are compared with "
+                "every URL: of %(n)d only what is before the first wildcard counts if they forbid, and nothing if "
+                "they allow. Further such files are only counted (aopic/robots/cut)",
+                url=request.url,
+                n=rules.n_cut,
+            )
 
     def _pace(self, robots: RobotsTxt, request: Request, delay: float) -> None:
         """Have the host of *request* paced by its crawl delay of *delay* seconds, or no longer by one."""
@@ -279,24 +272,19 @@ class RobotsMiddleware:
         if text is None:
             self._count("aopic/robots/unreachable")
             wait = self._wait(robots, request)  # infinite if the store has failed
-            logger.log(
-                logging.INFO if self._has_unreachable else logging.WARNING,
+            self._first.each(
+                logging.INFO,
+                "unreachable robots.txt",
                 "The robots.txt of %(origin)s is unreachable (%(reason)s), try %(n)d of %(tries)d; the next one is due "
-                "%(when)s%(more)s",
-                {
-                    "origin": origin,
-                    "reason": _in_words(reason) if isinstance(reason, Exception) else reason,
-                    "n": robots.failures,
-                    "tries": self._tries,
-                    "when": f"in {ceil(wait)} s" if wait < inf else "in the next run",
-                    "more": ""
-                    if self._has_unreachable
-                    else " (AOPIC_ROBOTS_TRIES, AOPIC_ROBOTS_RETRY), and until then its pages wait; further ones are logged "
-                    "at level INFO (aopic/robots/unreachable counts them)",
-                },
-                extra={"spider": self._crawler.spider},
+                "%(when)s",
+                " (AOPIC_ROBOTS_TRIES, AOPIC_ROBOTS_RETRY), and until then its pages wait; further ones are logged "
+                "at level INFO (aopic/robots/unreachable counts them)",
+                origin=origin,
+                reason=_in_words(reason) if isinstance(reason, Exception) else reason,
+                n=robots.failures,
+                tries=self._tries,
+                when=f"in {ceil(wait)} s" if wait < inf else "in the next run",
             )
-            self._has_unreachable = True
         else:
             await self._announce(fetch.url, robots, request)
         return robots

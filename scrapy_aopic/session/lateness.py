@@ -10,6 +10,8 @@ from weakref import ReferenceType, WeakKeyDictionary, ref
 from scrapy import signals
 from scrapy.utils.asyncio import CallLaterResult, call_later
 
+from .stats import FirstOnly
+
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
@@ -45,7 +47,7 @@ class Lateness:
         self._due = 0.0
         self.total = self._sum_before = self.longest = 0.0
         self.n = self._n_before = 0
-        self._is_said = False
+        self._first = FirstOnly(logger, crawler)
         self._of[crawler] = ref(self)  # it keeps its crawler, the key
         crawler.signals.connect(self._start, signal=signals.spider_opened)
         crawler.signals.connect(self._stop, signal=signals.spider_closed)
@@ -75,7 +77,7 @@ class Lateness:
         if self.n - self._n_before >= _WINDOW:
             mean = (self.total - self._sum_before) / (self.n - self._n_before)
             self._sum_before, self._n_before = self.total, self.n
-            if mean >= _LATE and not self._is_said:
+            if mean >= _LATE:
                 self._say(mean)
         if self._crawler.stats is not None:
             self._crawler.stats.set_value("aopic/loop/late_seconds/mean", round(self.total / self.n, 6))
@@ -83,14 +85,14 @@ class Lateness:
         return n
 
     def _say(self, mean: float) -> None:
-        self._is_said = True
-        logger.warning(
+        self._first.warning(
+            "late",
             "This machine is slower than the web that it crawls: in the last %(window).0f s, what happened waited for "
             "%(mean).2f s on average until the crawl got to it. Hosts are asked later than they may be. What "
             "helps is less work in callbacks and pipelines, fewer CONCURRENT_REQUESTS, or a faster or less busy "
             "processor (aopic/loop/late_seconds)",
-            {"window": _WINDOW * _BEAT, "mean": mean},
-            extra={"spider": self._crawler.spider},
+            window=_WINDOW * _BEAT,
+            mean=mean,
         )
 
     def _stop(self) -> None:

@@ -5,6 +5,7 @@ The list of all stats is :mod:`scrapy_aopic.stats_table`.
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections import defaultdict
 from time import perf_counter
@@ -13,8 +14,6 @@ from typing import TYPE_CHECKING
 from scrapy_aopic.core.printable import printable
 
 if TYPE_CHECKING:
-    from logging import Logger
-
     from scrapy.crawler import Crawler
     from scrapy.statscollectors import StatsCollector
 
@@ -85,7 +84,7 @@ class FirstOnly:
         logger: Logger of the module that logs.
     """
 
-    def __init__(self, logger: Logger, crawler: Crawler) -> None:
+    def __init__(self, logger: logging.Logger, crawler: Crawler) -> None:
         self._logger = logger
         self._crawler = crawler
         self._logged: set[str] = set()
@@ -100,6 +99,12 @@ class FirstOnly:
         """Log *text* about *what*, if it is the first of its *kind*."""
         if self.is_new(kind):
             self._logger.warning(text, _shown(what), extra={"spider": self._crawler.spider})
+
+    def each(self, later: int, kind: str, text: str, more: str, /, **what: object) -> None:
+        """Log all of a *kind*: the first one as a warning with *more* behind the *text*, and others at the level *later*."""
+        is_new = self.is_new(kind)
+        level, text = (logging.WARNING, text + more) if is_new else (later, text)
+        self._logger.log(level, text, _shown(what), extra={"spider": self._crawler.spider})
 
     def exception(self, kind: str, text: str, /, **what: object) -> None:
         """Log an error once, with the traceback of the exception that is being handled."""
