@@ -384,8 +384,8 @@ class Session:
             )
         if reason == UNREACHABLE:
             logger.warning(
-                "The crawl ends with %(dead)d pages that it could not fetch, of %(hosts)d hosts that do not answer "
-                "(AOPIC_DEAD_AFTER); %(rest)s",
+                "The crawl ends with pages that it could not fetch (%(dead)d), as their hosts do not answer (%(hosts)d; "
+                "AOPIC_DEAD_AFTER); %(rest)s",
                 {
                     "dead": dead,
                     "hosts": n_dead,

@@ -252,7 +252,7 @@ def print_report(place: Place | None, store: Store) -> None:
         painted(now.verdict.headline, Colour.STRONG),
         "",
         (
-            f"{pages.visited:,} pages visited and {pages.failed:,} failed; {now.hosts.known:,} hosts known; "
+            f"{pages.visited:,} pages visited and {pages.failed:,} failed; hosts known: {now.hosts.known:,}; "
             f"{now.mean_rate or 0.0:.1f} pages a second since the job began."
         ),
     ]

@@ -218,8 +218,16 @@ _ENDED = {
     "closespider_pagecount": "enough pages were fetched",
     "closespider_itemcount": "there were enough items",
     "closespider_errorcount": "there were too many errors",
+    "aopic_convergence": "the estimates have settled",
+    "aopic_gone": "its job was taken away",
+    "aopic_harvest": "hardly anything relevant was found",
+    "aopic_storage": "its store failed",
+    "aopic_stranded": "nothing leads to the rest",
+    "aopic_unreachable": "hosts do not answer",
+    "aopic_unreadable": "some requests cannot be read",
+    "aopic_waiting": "hosts must be left alone",
 }
-"""Why a run ended, by Scrapy's word for it, in five words at most; the sentence beside it has that word."""
+"""Why a run ended, by the reason that it gives, in five words at most; the sentence beside it has that word."""
 
 
 def _ended_in_shards(now: Snapshot) -> Verdict:

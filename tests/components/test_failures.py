@@ -190,7 +190,7 @@ async def test_links_to_a_closed_port_keep_no_page_of_their_host(
     assert stat(crawler, "aopic/job/dead_pages") == 9
     assert stat(crawler, "aopic/job/failed") == 0
     (warning,) = [record for record in caplog.records if "that it could not fetch" in record.getMessage()]
-    assert "9 pages" in warning.getMessage()
+    assert "could not fetch (9)" in warning.getMessage()
     assert warning.levelname == "WARNING"
     assert ask_view(tmp_path, snapshot_of).hosts.dead == 1
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -212,6 +214,7 @@ def test_the_headline_has_twelve_words_at_most(
         ("finished", "Ended: the spider had nothing to do. 500 pages wait."),
         ("shutdown", "Ended: a signal stopped it. 500 pages wait."),
         ("closespider_timeout", "Ended: its time was up. 500 pages wait."),
+        ("aopic_unreachable", "Ended: hosts do not answer. 500 pages wait."),
         ("out_of_money", "Ended: out_of_money. 500 pages wait."),
     ],
 )
@@ -224,6 +227,17 @@ def test_a_crawl_that_was_closed_says_why_what_waits_and_how_to_go_on(reason: st
         "The command that started it, with the same job folder, goes on where it was: 500 pages"
         in found.sentence
     )
+
+
+def test_every_reason_of_ours_that_the_docs_name_has_words_but_that_of_a_setting_which_lets_no_crawl_begin() -> (
+    None
+):
+    docs = (Path(__file__).parents[2] / "docs" / "stats.md").read_text(encoding="utf-8")
+    reasons = set(re.findall(r"`(aopic_[a-z]+)`", docs)) - {"aopic_setting"}
+    assert len(reasons) > 7
+    for reason in reasons:
+        closed = replace(BEFORE, is_live=False, is_closed=True, reason=reason)
+        assert reason not in verdict(closed, closed).headline
 
 
 def test_every_limit_has_a_case() -> None:
