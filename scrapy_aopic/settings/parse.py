@@ -382,6 +382,13 @@ def load(value: Any) -> Any:
         raise Reason(f"{type(error).__name__}: {error}") from error
 
 
+def _is_named(value: Any, known: Collection[str]) -> bool:
+    """Whether *value* is one of the names *known*, and not what :func:`load` takes, such as an import path."""
+    if isinstance(value, str) and "." not in value and value not in known:
+        raise Reason(similar(value, known))
+    return isinstance(value, str) and value in known
+
+
 def function(value: Any, n: int, *, or_class: bool = False) -> Any:
     """A function of *n* arguments, or a class whose instances are one if that will do, or its import path."""
     found = load(value)
@@ -475,19 +482,13 @@ def topic(value: Any) -> TopicGiven | None:
 
 def link_scorer(value: Any) -> Any:
     """Name of a strategy, or a function of a page and its links."""
-    if isinstance(value, str) and value in STRATEGIES:
-        return value
-    if isinstance(value, str) and "." not in value:
-        raise Reason(similar(value, STRATEGIES))
-    return function(value, 2, or_class=True)
+    return value if _is_named(value, STRATEGIES) else function(value, 2, or_class=True)
 
 
 def order(value: Any) -> type[Order]:
     """Class of an order, from its name or its import path."""
-    if isinstance(value, str) and value in ORDERS:
+    if _is_named(value, ORDERS):
         return ORDERS[value]
-    if isinstance(value, str) and "." not in value:
-        raise Reason(similar(value, ORDERS))
     found = load(value)
     if not (isinstance(found, type) and issubclass(found, Order)):
         raise TypeError
@@ -500,9 +501,7 @@ def order(value: Any) -> type[Order]:
 
 def store(value: Any) -> str:
     """Name of a kind of store, or the import path of a backend, by which a job folder remembers it."""
-    if isinstance(value, str) and "." not in value:
-        if value not in KINDS_OF_STORE:
-            raise Reason(similar(value, KINDS_OF_STORE))
+    if _is_named(value, KINDS_OF_STORE):
         return str(value)
     if isinstance(value, str) and not _IMPORT_PATH.fullmatch(value):
         raise ValueError
@@ -804,14 +803,11 @@ def url_rules(value: Any, base: Iterable[str] = PLAIN_RULES) -> frozenset[str]:
 
 def rewrite(value: Any) -> Callable[[str], str | None] | None:
     """A function on URLs, from its import path or from pairs of a regular expression and its replacement."""
-    if isinstance(value, str):
-        if not value.strip():
-            return None
-        if value.lstrip()[0] != "[":
-            return cast("Callable[[str], str | None]", function(value, 1))
-        value = json.loads(value)
-    if callable(value):
+    if isinstance(value, str) and not value.strip():
+        return None
+    if callable(value) or (isinstance(value, str) and value.lstrip()[0] != "["):
         return cast("Callable[[str], str | None]", function(value, 1))
+    value = json.loads(value) if isinstance(value, str) else value
     if not isinstance(value, (list, tuple)) or not all(isinstance(pair, (list, tuple)) for pair in value):
         raise TypeError
     pairs = [_pair(*pair) for pair in value]
