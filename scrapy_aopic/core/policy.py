@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from .host_rules import NO_RULES, HostRules
 from .ledger import ENDOWMENT, SHARE
-from .order import Aopic, Order
+from .order import Aopic, BatchOrder, Order, order_name
 from .politeness import Politeness
 from .revisits.intervals import Recrawl
 from .window import Window
@@ -68,6 +68,21 @@ class Policy:
     page_cache: int = 100_000
     has_url_keys: bool = False
     commit_within: float = 1.0
+
+    @property
+    def why_not_in_shards(self) -> str:
+        """Why no job in shards can be crawled by it; empty if one can."""
+        if self.by_address:
+            return (
+                "AOPIC_POLITENESS_KEY has 'address', but hosts of one address may be in several shards, which cannot wait for "
+                "each other: leave it out, or set AOPIC_SHARDS = 1."
+            )
+        if isinstance(self.order, BatchOrder):
+            return (
+                f"AOPIC_ORDER ({order_name(self.order)}) looks at the whole graph, of which a shard has a part: use another order, "
+                "or AOPIC_SHARDS = 1."
+            )
+        return ""
 
     def is_chosen(self, host: str) -> bool:
         """Whether the virtual page spends on the pages of *host* if it spends on chosen domains."""

@@ -6,7 +6,7 @@ import logging
 import math
 from typing import TYPE_CHECKING
 
-from scrapy_aopic.core.order import BatchOrder, order_name
+from scrapy_aopic.core.order import order_name
 from scrapy_aopic.exceptions import SettingError, StorageError
 from scrapy_aopic.storage.redis.sharding import Sharding, begin, read_sharding
 from scrapy_aopic.web.suffixes import list_name, packed_list, use_list
@@ -52,16 +52,8 @@ def check_cut(
         )
     if shards == 1:
         return
-    if policy.by_address:
-        raise SettingError(
-            "AOPIC_POLITENESS_KEY has 'address', but hosts of one address may be in several shards, which cannot wait for "
-            "each other: leave it out, or set AOPIC_SHARDS = 1."
-        )
-    if isinstance(policy.order, BatchOrder):
-        raise SettingError(
-            f"AOPIC_ORDER ({order_name(policy.order)}) looks at the whole graph, of which a shard has a part: use another order, "
-            "or AOPIC_SHARDS = 1."
-        )
+    if why := policy.why_not_in_shards:
+        raise SettingError(why)
     if interval == math.inf:
         raise SettingError(
             'AOPIC_DURABILITY = "close" stores nothing before the end, so that no shard would hear of another: set a number '

@@ -30,7 +30,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from scrapy_aopic.core.layout import OUTBOX, RECEIVED, SENT, SHARD, Family
-from scrapy_aopic.core.order import BatchOrder, order_name
 from scrapy_aopic.core.records import HOST_BYTES, NO_RECORD, PAGE_BYTES, Link, pack, unpack
 from scrapy_aopic.core.tables import BlobTable
 from scrapy_aopic.exceptions import CallError, StorageError
@@ -410,18 +409,8 @@ def open_cut(store: Store, policy: Policy, shard: ShardId, *, is_new: bool) -> C
             f"This store holds {stored}, and was opened as {shard}: the number of shards of a job is fixed when it begins, and "
             "each shard has a store of its own. Nothing was changed."
         )
-    if not cut.has_others:
-        return cut
-    if isinstance(policy.order, BatchOrder):
-        raise CallError(
-            f"The order {order_name(policy.order)} looks at the whole graph, of which a shard has a part: use another AOPIC_ORDER, "
-            "or one shard."
-        )
-    if policy.by_address:
-        raise CallError(
-            "Hosts of one address may be in several shards, which cannot wait for each other: leave 'address' out of "
-            "AOPIC_POLITENESS_KEY, or use one shard."
-        )
+    if cut.has_others and (why := policy.why_not_in_shards):
+        raise CallError(why)
     return cut
 
 
