@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from scrapy_aopic.storage.lock import lock_briefly, sync_names
 from scrapy_aopic.storage.redis.connect import connect
 from scrapy_aopic.storage.redis.keys import Keys
-from scrapy_aopic.storage.redis.replacing import put_pieces
+from scrapy_aopic.storage.redis.replacing import put_pieces, read_pieces
 from scrapy_aopic.storage.store_folder import replacing, unfinished
 
 if TYPE_CHECKING:
@@ -105,10 +105,7 @@ class ServerLists:
             OSError: If it cannot be written there.
         """
         with replacing(folder / Path(name).name) as file:
-            n = 0
-            while piece := self._link.ask((b"LINDEX", self._keys.seed_list(name.encode()), n))[0]:
-                file.write(piece)
-                n += 1
+            file.writelines(read_pieces(self._link, self._keys.seed_list(name.encode())))
 
     def remove(self, names: Iterable[str]) -> None:
         """Remove the lists *names*."""

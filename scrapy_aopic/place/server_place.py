@@ -13,7 +13,7 @@ from scrapy_aopic.storage.address import Address
 from scrapy_aopic.storage.redis.connect import connect, exists_at
 from scrapy_aopic.storage.redis.frozen_view import RedisView
 from scrapy_aopic.storage.redis.keys import Keys
-from scrapy_aopic.storage.redis.replacing import put_pieces
+from scrapy_aopic.storage.redis.replacing import put_pieces, read_pieces
 from scrapy_aopic.storage.redis.sharding import Sharding, read_sharding, read_suffixes
 
 from .paths import seeds_folder
@@ -104,11 +104,8 @@ class ServerPlace:
 
     def read_earlier(self) -> bytes | None:
         """All pieces of a list."""
-        pieces: list[bytes] = []
         with closing(connect(self.address)) as link:
-            while piece := link.ask((b"LINDEX", self._earlier, len(pieces)))[0]:
-                pieces.append(piece)
-        return b"".join(pieces) or None
+            return b"".join(read_pieces(link, self._earlier)) or None
 
     def write_earlier(self, pieces: Iterable[bytes]) -> None:
         """Replace the list in one transaction."""

@@ -14,6 +14,7 @@ import json
 import re
 from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -160,14 +161,11 @@ def _read_fingerprints(link: Connection, key: str, *, progress: bool) -> set[int
     if kind != "set":
         raise ExchangeError(f"The key {key} holds a {kind}, and not a set of fingerprints.")
     found: set[int] = set()
-    cursor = b"0"
     with tqdm(unit=" fingerprints", unit_scale=True, disable=None if progress else True, leave=False) as line:
-        while True:
-            ((cursor, members),) = link.ask((b"SSCAN", key.encode(), cursor, b"COUNT", 2 * _AT_ONCE))
+        for members in link.walk((b"SSCAN", key.encode()), (b"COUNT", 2 * _AT_ONCE)):
             found |= {_number(member, key) for member in members}
             line.update(len(members))
-            if cursor == b"0":
-                return found
+    return found
 
 
 def _number(member: bytes, key: str) -> int:
@@ -237,13 +235,9 @@ def _members(link: Connection, key: str) -> Iterator[bytes]:
     if kind == "none":
         return
     if kind == "set":
-        cursor, seen = b"0", set[bytes]()
-        while True:
-            ((cursor, members),) = link.ask((b"SSCAN", name, cursor, b"COUNT", _AT_ONCE))
-            seen |= {*members}
-            if cursor == b"0":
-                yield from sorted(seen)  # the same order each time: see :mod:`scrapy_aopic.place.seed_files`
-                return
+        seen = set(chain.from_iterable(link.walk((b"SSCAN", name), (b"COUNT", _AT_ONCE))))
+        yield from sorted(seen)  # the same order each time: see :mod:`scrapy_aopic.place.seed_files`
+        return
     words = {"list": b"LRANGE", "zset": b"ZRANGE"}
     if kind not in words:
         raise ExchangeError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.exceptions import StorageError, plainly
@@ -46,13 +47,10 @@ def find_jobs(address: Address) -> list[str]:
         StorageError: If the server cannot be reached.
     """
     found: set[bytes] = set()
-    cursor = b"0"
     with closing(connect(address)) as connection:
-        for _ in range(_MOST_SCANS):
-            ((cursor, names),) = connection.ask((b"SCAN", cursor, b"MATCH", b"{*}:[ch]*", b"COUNT", 1_000))
+        parts = connection.walk((b"SCAN",), (b"MATCH", b"{*}:[ch]*", b"COUNT", 1_000))
+        for names in islice(parts, _MOST_SCANS):
             found |= {name.rpartition(b"}:")[0] for name in names if name.endswith((b"}:head", b"}:cut"))}
-            if cursor == b"0":
-                break
     return sorted(name[1:].decode("utf-8", "replace") for name in found)
 
 

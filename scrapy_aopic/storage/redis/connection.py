@@ -26,7 +26,7 @@ from redis.retry import Retry
 from scrapy_aopic.exceptions import LostError, SettingError, StorageError, UnreachableError, plainly
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from socket import socket
 
     from scrapy_aopic.storage.address import Address
@@ -186,6 +186,19 @@ class Connection:
             StorageError: If the server cannot be reached, or replies with an error.
         """
         return self.checked(self.inquire(*commands))
+
+    def walk(self, begin: Sequence[Argument], end: Sequence[Argument]) -> Iterator[list[bytes]]:
+        """The parts of what ``SCAN`` or ``SSCAN`` finds: a command of *begin*, a cursor and *end*; some may come twice.
+
+        Raises:
+            StorageError: As :meth:`ask` does.
+        """
+        cursor = b"0"
+        while True:
+            ((cursor, found),) = self.ask((*begin, cursor, *end))
+            yield found
+            if cursor == b"0":
+                return
 
     def inquire(self, *commands: Sequence[Argument]) -> list[Reply]:
         """Like :meth:`ask`, but return errors among the replies.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import secrets
 from contextlib import closing
+from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_aopic.core.layout import Family
@@ -129,6 +130,14 @@ def put_pieces(
             return
 
 
+def read_pieces(connection: Connection, key: bytes) -> Iterator[bytes]:
+    """The list that :func:`put_pieces` has stored under *key*."""
+    for number in count():
+        if not (piece := connection.ask((b"LINDEX", key, number))[0]):
+            return
+        yield piece
+
+
 def remove_store(place: Address) -> None:
     """Remove all rows, and the head, of a store that no process has open.
 
@@ -175,15 +184,11 @@ def _keys_of(connection: Connection, keys: Keys) -> set[bytes]:
 def _keys_like(connection: Connection, start: bytes) -> Iterator[bytes]:
     """All keys that begin with *start*."""
     pattern = b"".join(b"\\" + bytes((each,)) if each in b"*?[]\\^-" else bytes((each,)) for each in start)
-    cursor = b"0"
-    while True:
-        ((cursor, names),) = connection.ask((b"SCAN", cursor, b"MATCH", pattern + b"*", b"COUNT", _AT_ONCE))
+    for names in connection.walk((b"SCAN",), (b"MATCH", pattern + b"*", b"COUNT", _AT_ONCE)):
         yield from names
-        if cursor == b"0":
-            return
 
 
-_AT_ONCE = 100
+_LEAVES_AT_ONCE = 100
 """Leaves that are read at once: a megabyte at most, mostly."""
 
 
@@ -204,9 +209,9 @@ def copy_remains(place: Address, write: Callable[[Family, dict[bytes, bytes]], o
             expected = {keys.leaf(family, each) for each in reply} if isinstance(reply, list) else set()
             leaves = sorted(found[family])
             gaps[family] = len(expected ^ {*leaves})
-            for begin in range(0, len(leaves), _AT_ONCE):
+            for begin in range(0, len(leaves), _LEAVES_AT_ONCE):
                 replies = connection.inquire(
-                    *((b"HGETALL", leaf) for leaf in leaves[begin : begin + _AT_ONCE])
+                    *((b"HGETALL", leaf) for leaf in leaves[begin : begin + _LEAVES_AT_ONCE])
                 )
                 for reply in replies:
                     rows, bad = _rows(family, reply)
