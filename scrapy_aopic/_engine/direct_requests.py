@@ -16,6 +16,7 @@ a callback.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import cached_property
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,9 @@ from scrapy import Request, signals
 from scrapy.core.engine import ExecutionEngine
 from scrapy.downloadermiddlewares.offsite import OffsiteMiddleware
 from scrapy.exceptions import IgnoreRequest
+from scrapy.http import Response
 from scrapy.spidermiddlewares import referer
+from scrapy.spidermiddlewares.base import BaseSpiderMiddleware
 from scrapy.spidermiddlewares.depth import DepthMiddleware
 from scrapy.spidermiddlewares.referer import RefererMiddleware
 from scrapy.spidermiddlewares.start import StartSpiderMiddleware
@@ -37,8 +40,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scrapy.crawler import Crawler
-    from scrapy.http import Response
-    from scrapy.spidermiddlewares.base import BaseSpiderMiddleware
 
 _DEPTH = ("maxdepth", "prio", "stats", "verbose_stats")
 _OFFSITE = ("domains_seen", "stats", "request_scheduled")
@@ -118,12 +119,13 @@ class Shortcuts:
         return Shortcut(
             response,
             self._all,
-            is_uniform=is_uniform,
+            self._depth,
+            self._referer,
+            offsite,
             depth=depth,
-            counts=self._depth,
+            is_uniform=is_uniform,
             longest=self._length.maxlength if self._length is not None else 0,
-            referer=self._referer,
-            offsite=offsite,
+            has_domains=offsite is not None,
         )
 
     def _look(self) -> bool:
@@ -170,45 +172,37 @@ class Shortcuts:
         return True, offsite if getattr(crawler.spider, "allowed_domains", None) else None
 
 
+@dataclass(eq=False)
 class Shortcut:
-    """The effects of Scrapy's middlewares on the links of *response*."""
+    """The effects of Scrapy's middlewares on the links of *response*.
 
-    def __init__(
-        self,
-        response: Response,
-        middlewares: list[BaseSpiderMiddleware],
-        *,
-        is_uniform: bool,
-        depth: int,
-        counts: DepthMiddleware | None,
-        longest: int,
-        referer: RefererMiddleware | None,
-        offsite: OffsiteMiddleware | None,
-    ) -> None:
-        self.depth = depth
-        """Depth of the links; 0 if none is kept."""
-        self._response = response
-        self._middlewares = middlewares
-        self.is_uniform = is_uniform
-        """Whether the same happens to all links that are not too long."""
-        self._counts = counts
-        self.longest = longest
-        """Characters of the longest URL that is not dropped; 0 for any. A longer one is for :meth:`send`."""
-        self._referer = referer
-        self._offsite = offsite
-        self.has_domains = offsite is not None
-        """Whether any link can be :meth:`is_offsite`."""
-        self._own: str | None = None
-        self._is_offsite: dict[str, bool] = {}
-        self.dropped_for = ""
-        """Why the last request that :meth:`send` dropped was: ``depth``, ``length``, ``offsite`` or ``middleware``."""
+    Attributes:
+        depth: Depth of the links; 0 if none is kept.
+        is_uniform: Whether the same happens to all links that are not too long.
+        longest: Characters of the longest URL that is not dropped; 0 for any. A longer one is for :meth:`send`.
+        has_domains: Whether any link can be :meth:`is_offsite`.
+        dropped_for: Why the last request that :meth:`send` dropped was: ``depth``, ``length``, ``offsite`` or ``middleware``.
+    """
+
+    _response: Response
+    _middlewares: list[BaseSpiderMiddleware]
+    _counts: DepthMiddleware | None
+    _referer: RefererMiddleware | None
+    _offsite: OffsiteMiddleware | None
+    depth: int
+    is_uniform: bool
+    longest: int
+    has_domains: bool
+    dropped_for: str = ""
+    _own: str | None = None
+    _known: dict[str, bool] = field(default_factory=dict)
 
     def is_offsite(self, url: str, host: str) -> bool:
         """Whether a link with *url*, to *host*, is outside ``allowed_domains``, if there are any; it is counted then."""
         offsite = self._offsite
         if offsite is None:
             return False
-        known = self._is_offsite.get(host)
+        known = self._known.get(host)
         if known:
             offsite.stats.inc_value("offsite/filtered")
         elif known is None:
@@ -216,10 +210,10 @@ class Shortcut:
             try:
                 assert offsite.crawler.spider is not None
                 offsite.request_scheduled(Request(url), offsite.crawler.spider)
-                self._is_offsite[host] = False
+                self._known[host] = False
             except IgnoreRequest:
-                self._is_offsite[host] = True
-        return self._is_offsite[host]
+                self._known[host] = True
+        return self._known[host]
 
     @cached_property
     def _policy(self) -> Any:

@@ -539,7 +539,3 @@ class Session:
     def _learn(self) -> None:
         if self.focus is not None:
             self.focus.step()
-
-    def note_canonical(self, visit: Visit, request: Request) -> None:
-        """The page of *visit* says that it is the one of *request*, which counts if they have the same text."""
-        visit.claim(*self.keys(request), is_if_same=True)

@@ -148,7 +148,7 @@ class PageRules:
         ):
             # A copy of a page with its head claims that, too, and the other page need not be fetched for it.
             if not visit.is_itself(request):
-                session.note_canonical(visit, request)
+                visit.claim(*session.keys(request), is_if_same=True)
             return None
         admitted = session.admission.admit_link(request, response.url)
         return None if admitted is None or visit.is_itself(admitted) else admitted
