@@ -66,8 +66,8 @@ SENTENCES = (
     r"is not made yet",
     r"exists; remove it",
     r"changes too fast for a snapshot",
-    r"cannot be (repaired|written|put into .*): .*No such file or directory",
-    r"Cannot open the store in .*(No such file or directory|unable to open database file)",
+    r"cannot be (repaired|written|put into .*|added to .*): .*(No such file or directory|no such file or folder)",
+    r"Cannot open the store in .*(No such file or directory|no such file or folder|unable to open database file)",
 )
 
 
@@ -199,9 +199,10 @@ class Races:
         self.run(self.other, Actor("crawl", 0.0, 1.5, is_killed=False))
 
     def run(self, job: Path, actor: Actor) -> None:
-        """Let a single process do what it does to its end."""
+        """Let a single process do what it does to its end, which is counted from when there is a job, however busy it is."""
         process = self.fork(job, actor, 0)
-        if wait_for(process, actor.end) is not None:
+        begun = wait_for(process, STUCK, lambda: exists(store_folder(job)))
+        if begun is not None or wait_for(process, actor.end) is not None:
             return
         with suppress(ProcessLookupError):
             os.kill(process, signal.SIGTERM)

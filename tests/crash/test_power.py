@@ -114,6 +114,6 @@ def test_whatever_blocks_names_and_sizes_are_missing_what_had_landed_is_there(ki
     script = Path(__file__).parents[2] / "benchmarks" / "power.py"
     command = [sys.executable, str(script), "--states", str(states), "--stores", kind]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
-    assert (done.returncode, done.stderr) == (0, ""), done
+    assert (done.returncode, done.stderr) == (0, ""), f"{done.stdout}\n{done.stderr}"
     assert f"{states} power failures" in done.stdout
     assert "0 wrong" in done.stdout
