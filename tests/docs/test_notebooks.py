@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from matplotlib import pyplot
 
 NOTEBOOKS = sorted(Path(__file__).parents[2].joinpath("docs", "notebooks").glob("*.ipynb"))
 SHORT = {"--seconds 20": "--seconds 3"}
@@ -25,6 +24,8 @@ def cells(notebook: Path, kind: str) -> list[dict[str, Any]]:
 def test_a_notebook_prints_what_it_shows(
     notebook: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    from matplotlib import pyplot  # every process imports this file, and one draws
+
     monkeypatch.chdir(tmp_path)
     pyplot.switch_backend("agg")
     names: dict[str, Any] = {}
