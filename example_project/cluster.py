@@ -111,6 +111,12 @@ def run(seconds: float) -> int:
         say(
             f"{WORKERS} workers share {SHARDS} shards in {url}: {', '.join(str(each.pid) for each in workers)}"
         )
+        while (
+            not log.exists() or not log.stat().st_size
+        ):  # on a busy machine it takes a while until they begin
+            if any(worker.poll() is not None for worker in workers):
+                return 1
+            time.sleep(0.1)
         time.sleep(seconds / 3)
         for line in who_crawls(url):
             say(line)
@@ -140,10 +146,7 @@ def run(seconds: float) -> int:
 
 def who_crawls(url: str) -> list[str]:
     """How far the job is, and how many shards each worker has, from ``scrapy aopic status``, which says more."""
-    done = aopic("status", url, "--json")
-    if done.returncode:
-        return [done.stderr.strip()]  # on a busy machine no worker may have begun yet
-    now = json.loads(done.stdout)
+    now = json.loads(aopic("status", url, "--json").stdout)
     pages, shards = now["pages"], now["shards"]
     return [
         f"{now['verdict']['headline']} Pages: {pages['visited']:,} visited, {pages['queued']:,} queued.",
