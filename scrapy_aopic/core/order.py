@@ -353,8 +353,8 @@ class Aopic(Order):
     3. Hosts are ranked by what their best page counts for, over the root of the visited pages of their domain.
     4. A domain may take a part of all fetches that grows with the number of distinct domains that link to it
        (STAR of IRLbot: Lee, Leonard, Wang and Loguinov, WWW 2008), and the part of all seeds that it has. What is
-       over that budget is deferred until the crawl has grown (BEAST), and fetched, least overdrawn domain first,
-       when nothing else can be.
+       over that budget is deferred until the crawl has grown (BEAST), and fetched when nothing else can be: the best
+       page first, lowered by how far its budgets are overdrawn (see :mod:`.frontier.budgets`).
     5. What lies behind a link from one domain to another, whatever the number of domains, may take five times what
        a domain with one supporter may (see :mod:`.sponsors`).
     6. A page waits one front queue lower if three pages of its directory have been fetched when its turn comes: what a

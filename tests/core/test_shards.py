@@ -448,7 +448,7 @@ def test_budgets_count_the_visits_of_all_shards():
         shard.learn(Sums(visits=-1))
 
 
-def test_the_best_shard_is_the_one_with_the_best_page_and_of_late_ones_the_least_overdrawn():
+def test_the_best_shard_is_the_one_with_the_best_page_and_of_late_ones_that_as_well():
     job = ShardedJob(2)
     one, other = job.shards
     assert one.best(job.now) is None
@@ -474,8 +474,8 @@ def test_the_best_shard_is_the_one_with_the_best_page_and_of_late_ones_the_least
         job.visit(number)
     late = [shard.best(job.now) for shard in job.shards]
     assert [each.is_late for each in late] == [True, True]
-    assert late[0] < late[1]
-    assert standings[1] < late[0]
+    assert late[1] < late[0]  # the other one was given 64 times as much to share out
+    assert max(standings) < min(late)
 
 
 def test_importance_is_a_part_of_the_whole_job():

@@ -5,7 +5,7 @@ gives it. Not pages but *hosts* move through the frontier, by the rank of their 
 host waits. The best rows of the front queues of a host in memory are its *back queue* (:mod:`.back_queue`).
 
 Of the hosts that may be requested, those within their budgets come first, best rank first, in memory or on the disk
-(:mod:`.shelves`). If there is none, and none is about to be free, the best late host of the least overdrawn shelf is
+(:mod:`.shelves`). If there is none, and none is about to be free, the best late host of the shelf that stands first is
 served (:mod:`.budgets`). A limit that several hosts share (a domain, an address, the connections for slow hosts) is a
 *gate*, at which a host may have to wait (:mod:`.gates`).
 
@@ -67,12 +67,12 @@ class Standing(NamedTuple):
 
     Attributes:
         is_late: Whether no host is within its budgets.
-        excess: If so, by how much the least overdrawn host is over them; see :meth:`.budgets.Budgets.excess`.
+        late: If so, where the first shelf of late hosts stands; see :meth:`.budgets.LateHosts.standing`.
         rank: Otherwise, the rank of the best host.
     """
 
     is_late: bool
-    excess: tuple[float, ...]
+    late: float
     rank: bytes
 
 
@@ -382,7 +382,7 @@ class Frontier:
 
         1. A shelved host that is in time ranks before all ready ones: it comes into the memory.
         2. A host is ready.
-        3. All are late: the best one of the least overdrawn shelf counts as ready once it is in memory, unless a host in time
+        3. All are late: the best one of the shelf that stands first counts as ready once it is in memory, unless a host in time
            is free soon.
         4. There is no host.
 
@@ -602,11 +602,11 @@ class Frontier:
         if shelved is not None:
             ranks.append(shelved[len(IN_TIME) : -HOST_BYTES])
         if ranks:
-            return Standing(is_late=False, excess=(), rank=min(ranks))
+            return Standing(is_late=False, late=0.0, rank=min(ranks))
         late = places.late.first()
         if late is None:
             return None
-        return Standing(is_late=True, excess=tuple(self._budgets.excess(late.shelf)), rank=b"")
+        return Standing(is_late=True, late=places.late.standing(late.shelf), rank=b"")
 
     def awaited(self) -> tuple[float, str]:
         """The instant at which the first host that is not dead may be requested, and its name; ``""`` if there is none.

@@ -157,7 +157,7 @@ class HostPlaces:
         self.ready: LazyHeap[bytes] = LazyHeap()
         self.waiting: LazyHeap[float] = LazyHeap()
         self.shelves = Shelves(index)
-        self.late = LateHosts(budgets, self.shelves)
+        self.late = LateHosts(budgets, self.shelves, self._front_queue_of)
         self.parked = Parking(index, layout.PARKED)
         self.dead = Parking(index, layout.DEAD)
         self.crashed_at = 0.0
@@ -182,6 +182,10 @@ class HostPlaces:
                 f"The store has {what} of host {key.hex()}, but no such host: 'scrapy aopic repair' mends the job."
             )
         return host
+
+    def _front_queue_of(self, key: bytes) -> int:
+        """Front queue of the best page of the late host under *key*, as far as it is known."""
+        return self.expect(key, "an index row").best
 
     # -- where a host goes
 
@@ -450,6 +454,8 @@ class HostPlaces:
             if place < host.row:
                 self.leave(key, host)
                 self._put_on_shelf(key, host, place)
+                if place[: len(IN_TIME)] != IN_TIME:
+                    self.late.note(shelf_of(place))
 
     def ended(self, key: bytes, host: HostState) -> None:
         """A page of *host* that was in flight has ended for good."""
