@@ -52,7 +52,7 @@ _HIGH = "(?![89A-F][0-9A-F])"
 """Goes behind a "%" where escapes of no ASCII are passed over, which stay as they are: most are."""
 
 _ESCAPE = re.compile(f"%{_HIGH}..")
-_UNSAFE = re.compile(f"[^{_SAFE}&=+%]|%{_HIGH}(?:[0-9A-Fa-f]{{2}})?")
+_UNSAFE = re.compile(f"[^{_SAFE}&=+%/:]|%{_HIGH}(?:[0-9A-Fa-f]{{2}})?")
 _MEANS_OTHER = re.compile(r"%..|\+")
 
 
@@ -69,6 +69,7 @@ def _canonical(url: str) -> str:
             query = "&".join(sorted(query.replace("=", "!").split("&"))).replace("!", "=")
         return f"{path}?{query}"
     query = _UNSAFE.sub(lambda unsafe: _IN_QUERIES[unsafe[0]], query)
+    query = query.replace("/", "%2F").replace(":", "%3A")  # most are of URLs
     parameters = [parameter.partition("=") for parameter in query.split("&") if parameter]
     if len(parameters) > 1:
         names = {name for name, _, _ in parameters}

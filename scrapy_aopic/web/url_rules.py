@@ -227,12 +227,15 @@ def _is_no_port(port: str) -> bool:
     return port == _NO_PORT
 
 
-def _is_inside(networks: Networks, host: str) -> bool:
+@lru_cache(maxsize=10_000)
+def _may_be_inside(host: str) -> bool:
+    """Whether *host* does not end as the name of a public one; nearly all do."""
     last = host[host.rfind(".") + 1 :]
-    # Nearly all are public, and a look at their ends is enough.
-    return (len(last) == len(host) or last in LOCAL_ENDS or not last.isalpha()) and networks.refuses_host(
-        host
-    )
+    return len(last) == len(host) or last in LOCAL_ENDS or not last.isalpha()
+
+
+def _is_inside(networks: Networks, host: str) -> bool:
+    return _may_be_inside(host) and networks.refuses_host(host)
 
 
 def _is_service(networks: Networks, host_and_port: str) -> bool:
@@ -276,8 +279,15 @@ def _has_many_parameters(most: int, query: str) -> bool:
     return query.count("&") >= most
 
 
+@lru_cache(maxsize=100)
+def _last_parts(extensions: frozenset[str]) -> frozenset[str]:
+    return frozenset(extension.rpartition(".")[2] for extension in extensions)
+
+
 def _has_extension(extensions: frozenset[str], path: str) -> bool:
     """Whether the last segment of *path* ends in one of *extensions*, such as ``gz`` or ``tar.gz``."""
+    if ";" not in path and path.rpartition(".")[2].lower() not in _last_parts(extensions):
+        return False  # as of nearly all
     name = path[path.rfind("/") + 1 :]
     if ";" in name:
         name = name[: name.index(";")]
