@@ -229,14 +229,13 @@ class Pages:
                 self._frontier.move(key[:HOST_BYTES], [move], now)
         self.table.put(key, page)
 
-    def add(self, link: Link, now: float, *, cash: int = 0, worth: float = 0.0) -> None:
+    def add(self, link: Link, now: float, *, worth: float = 0.0) -> None:
         """Let the page of *link*, which is not known, wait.
 
         Args:
-            cash: Units that it holds.
-            worth: Seeds' cash that the virtual page grants it on top of that.
+            worth: Seeds' cash that the virtual page grants it.
         """
-        page = self._admit(link, cash)
+        page = self._admit(link, 0)
         if worth:
             self._ledger.grant(page, worth)
         self._queue(link, page, now)

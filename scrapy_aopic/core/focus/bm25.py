@@ -18,7 +18,6 @@ from array import array
 from bisect import bisect_left
 from collections import Counter
 from functools import partial
-from heapq import nlargest
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
@@ -113,8 +112,8 @@ class Index:
             found.append(scores)
         return found
 
-    def nearest(self, query: Document, k: int = 1) -> list[Match]:
-        """Up to *k* documents that share a term with *query*, the most similar first, and of equals the earliest.
+    def nearest(self, query: Document) -> Match | None:
+        """The document that is most like *query*, and of equals the earliest; ``None`` if none shares a term with it.
 
         Only for an idf that is never negative."""
         terms = self._terms(query)
@@ -123,20 +122,16 @@ class Index:
             rest.append(rest[-1] + gain)
         rest.reverse()
         scores: dict[int, float] = {}
-        bar = 0.0  # what a document needs to be among the k best
+        bar = 0.0  # the best score so far
         done = 0
         for _, weight, postings in terms:
-            if len(scores) >= k and rest[done] <= bar:
+            if scores and rest[done] <= bar:
                 break
             get = scores.get
             for number, gain in zip(postings.numbers, postings.gains, strict=True):
                 scores[number] = get(number, 0.0) + weight * gain
             done += 1
-            bar = (
-                (max(scores.values()) if k == 1 else nlargest(k, scores.values())[-1])
-                if len(scores) >= k
-                else 0.0
-            )
+            bar = max(scores.values())
         if done < len(terms):
             slack = rest[done] * (1.0 + 1e-9)  # sums in another order differ in the last digits
             close = [number for number, score in scores.items() if score + slack >= bar]
@@ -147,8 +142,10 @@ class Index:
                     if at < len(numbers) and numbers[at] == number:
                         scores[number] += weight * gains[at]
             scores = {number: scores[number] for number in close}
-        best = nlargest(k, scores.items(), key=lambda item: (item[1], -item[0]))
-        return [Match(number, min(score, 1.0)) for number, score in best]
+        if not scores:
+            return None
+        number = max(scores, key=lambda number: (scores[number], -number))
+        return Match(number, min(scores[number], 1.0))
 
     def _terms(self, query: Document) -> list[tuple[float, float, _Postings]]:
         """For each term of *query* in the index: the most it can add, its weight and its postings; the largest first."""

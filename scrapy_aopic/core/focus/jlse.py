@@ -124,7 +124,7 @@ class Memory:
 
     def _nearest(self, index: Index, query: Document) -> Match | None:
         """Which document of *index* is most like *query*, and how much."""
-        return next(iter(index.nearest(query)), None)
+        return index.nearest(query)
 
     def pack(self) -> bytes:
         """The :data:`_MOST_KEPT` best of what it knows."""
