@@ -16,6 +16,7 @@ It stands between Scrapy's classes (the scheduler, the middlewares) and the job.
 * :mod:`.page_robots`: obeys what pages ask of robots, and leaves out pages in other languages
 * :mod:`.topic`: grades pages, values links
 * :mod:`.pacer`: how long each host is left alone
+* :mod:`.parts`: what the parts of a session share
 * :mod:`.reloads`: pages that lead to themselves
 * :mod:`.outage_detector`: whether any host can be reached
 * :mod:`.wait_limit`: how long a crawl waits with nothing else to do

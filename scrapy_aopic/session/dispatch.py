@@ -16,26 +16,20 @@ from scrapy_aopic.core.walk import is_set_aside
 from scrapy_aopic.web.request_codec import UnreadableError
 from scrapy_aopic.web.request_rows import url_of
 
-from .error_handler import ErrorHandler, guarded
+from .error_handler import guarded
 from .idle_time import IdleTime
-from .stats import FirstOnly, Stats
+from .stats import FirstOnly
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scrapy import Request
-    from scrapy.crawler import Crawler
 
-    from scrapy_aopic._engine.engine import Engine
-    from scrapy_aopic.job.job import Job
-    from scrapy_aopic.view.dropped import Dropped
-
-    from .bodies import Bodies
     from .intake import Intake
     from .latest_failures import LatestFailures
-    from .queued import QueuedRequests
+    from .parts import SessionParts
     from .topic.grading import Focus
-    from .visit import Visit, Visits
+    from .visit import Visit
 
 logger = logging.getLogger(__name__)
 
@@ -60,41 +54,32 @@ class Dispatch:
 
     def __init__(
         self,
-        crawler: Crawler,
-        engine: Engine,
-        job: Job,
+        parts: SessionParts,
         *,
-        visits: Visits,
-        requests: QueuedRequests,
         intake: Intake,
-        stats: Stats,
-        errors: ErrorHandler,
         look_up: Callable[[str, Callable[[str], None]], None],
-        recrawls: bool,
-        dropped: Dropped,
         failures: LatestFailures,
         focus: Focus | None,
-        bodies: Bodies,
     ) -> None:
-        self.errors = errors
+        self.errors = parts.errors
         self._set_aside_lately: list[bytes] = []
         self._n_set_aside = 0
         self._focus = focus
-        self._bodies = bodies
-        self._engine = engine
-        self._job = job
-        self._visits = visits
-        self._requests = requests
+        self._bodies = parts.bodies
+        self._engine = parts.engine
+        self._job = parts.job
+        self._visits = parts.visits
+        self._requests = parts.requests
         self._intake = intake
-        self._stats = stats
+        self._stats = parts.stats
         self._look_up = look_up
-        self._recrawls = recrawls
-        self._dropped = dropped
+        self._recrawls = parts.recrawls
+        self._dropped = parts.dropped
         self._failures = failures
-        self._first = FirstOnly(logger, crawler)
+        self._first = FirstOnly(logger, parts.crawler)
         self._is_closed = False
-        self._idle_time = IdleTime(engine.wake)
-        self._in_work = InWork(crawler, self._transferred, self._finished)
+        self._idle_time = IdleTime(parts.engine.wake)
+        self._in_work = InWork(parts.crawler, self._transferred, self._finished)
 
     def next(self) -> Request | None:
         """The best request that may be made now; ``None`` if there is none, and then the engine is woken in time."""

@@ -20,23 +20,18 @@ from scrapy_aopic.web.meta import SEED, SLOT, TAG
 from scrapy_aopic.web.request_codec import decode, forget_transfer
 from scrapy_aopic.web.request_rows import IN_MEMORY
 
-from .error_handler import ErrorHandler, guarded
+from .error_handler import guarded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from scrapy import Request, Spider
+    from scrapy import Request
 
-    from scrapy_aopic.job.job import Job
-    from scrapy_aopic.web.page_keys import PageKeys
-
-    from .links.admission import Admission
     from .links.found_link import FoundLink
     from .links.known_pages import KnownPages
-    from .queued import QueuedRequests
-    from .reloads import Reloads
+    from .parts import SessionParts
     from .seeding import Seeding
-    from .visit import Mark, Visit, Visits
+    from .visit import Mark, Visit
 
 _PERMANENT = (301, 308)
 """Statuses of redirects that make source and target one page."""
@@ -56,37 +51,24 @@ class Intake:
     """
 
     def __init__(
-        self,
-        job: Job,
-        spider: Spider,
-        *,
-        keys: PageKeys,
-        visits: Visits,
-        reloads: Reloads,
-        requests: QueuedRequests,
-        admission: Admission,
-        duplicates: KnownPages,
-        seeding: Seeding | None,
-        errors: ErrorHandler,
-        wake: Callable[[], None],
-        max_links: int,
+        self, parts: SessionParts, *, duplicates: KnownPages, seeding: Seeding | None, max_links: int
     ) -> None:
-        self.errors = errors
-        self._job = job
-        self._crawl = job.crawl
-        self._spider = spider
-        self._keys = keys
-        self._visits = visits
-        self._reloads = reloads
-        self._requests = requests
-        self._admission = admission
+        self.errors = parts.errors
+        self._job = parts.job
+        self._crawl = parts.job.crawl
+        self._spider = parts.spider
+        self._keys = parts.keys
+        self._visits = parts.visits
+        self._reloads = parts.reloads
+        self._requests = parts.requests
+        self._admission = parts.admission
         self._duplicates = duplicates
         self._seeding = seeding
         self._decides_by_page = not duplicates.are_users
-        self._wake = wake
+        self._wake = parts.engine.wake
         self._max_links = max_links
         self._waiting: dict[bytes, int] = {}
-        self.keeps_requests = requests.keeps_objects
+        self.keeps_requests = parts.requests.keeps_objects
         self.value: Callable[[Visit, list[Link]], list[Link]] | None = None
 
     @property

@@ -21,7 +21,7 @@ from scrapy_aopic.request_errors import reason_of
 from scrapy_aopic.web.meta import DOWN, request_origin, slot_key
 from scrapy_aopic.web.request_rows import waits_for
 
-from .error_handler import ErrorHandler, guarded
+from .error_handler import guarded
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -29,12 +29,7 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.http import Response
 
-    from scrapy_aopic.job.job import Job
-
-    from .bodies import Bodies
-    from .reloads import Reloads
-    from .stats import Stats
-    from .visit import Visits
+    from .parts import SessionParts
 
 _REMEMBERED = 10_000
 """Hosts whose pace is remembered in memory: some 5 MB; a host's slot is gone a minute after its last transfer."""
@@ -107,24 +102,14 @@ class JobPacer(Pacer):
         gap_of: Least seconds between requests to a host that an operator has set; 0 if none.
     """
 
-    def __init__(
-        self,
-        job: Job,
-        visits: Visits,
-        stats: Stats,
-        errors: ErrorHandler,
-        *,
-        reloads: Reloads,
-        bodies: Bodies,
-        gap_of: Callable[[str], float],
-    ) -> None:
-        self.errors = errors
-        self._job = job
-        self._crawl = job.crawl
-        self._visits = visits
-        self._stats = stats
-        self._reloads = reloads
-        self._bodies = bodies
+    def __init__(self, parts: SessionParts, gap_of: Callable[[str], float]) -> None:
+        self.errors = parts.errors
+        self._job = parts.job
+        self._crawl = parts.job.crawl
+        self._visits = parts.visits
+        self._stats = parts.stats
+        self._reloads = parts.reloads
+        self._bodies = parts.bodies
         self._gap_of = gap_of
 
     def clock(self) -> float:

@@ -35,19 +35,18 @@ from scrapy_aopic.web.link_extraction import rels_of
 from scrapy_aopic.web.meta import CONTENT_USAGE, OTHER_LANGUAGE, PURPOSE, ROBOTS_MARKS, SITEMAP, STATED_USAGE
 from scrapy_aopic.web.robots_marks import Rules, joined, metas_of, read_marks, robot_name
 
-from .stats import FirstOnly, Stats
+from .stats import FirstOnly
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from scrapy import Request
-    from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from scrapy_aopic.view.dropped import Dropped
     from scrapy_aopic.web.scope import Scope
 
     from .links.found_link import Drop, FoundLink
+    from .parts import SessionParts
     from .visit import Visit
 
 logger = logging.getLogger(__name__)
@@ -89,14 +88,9 @@ class PageRobots:
     """
 
     def __init__(
-        self,
-        crawler: Crawler,
-        clock: Callable[[], float],
-        stats: Stats,
-        dropped: Dropped,
-        listeners: Sequence[Callable[[Visit, dict[str, str]], None]],
+        self, parts: SessionParts, listeners: Sequence[Callable[[Visit, dict[str, str]], None]]
     ) -> None:
-        settings = crawler.settings
+        settings = parts.crawler.settings
         obeyed: tuple[str, ...] = read(settings, "AOPIC_PAGE_ROBOTS")
         self._has_nofollow = "nofollow" in obeyed
         self._has_noindex = "noindex" in obeyed
@@ -114,11 +108,11 @@ class PageRobots:
         self._rels = {name.removeprefix("rel=") for name in obeyed if name.startswith("rel=")}
         self._user_agent: str | None = settings["ROBOTSTXT_USER_AGENT"]
         self._default_user_agent: str = settings["USER_AGENT"]
-        self._clock = clock
-        self._stats = stats
-        self._dropped = dropped
+        self._clock = parts.job.clock
+        self._stats = parts.stats
+        self._dropped = parts.dropped
         self._listeners = listeners
-        self._first = FirstOnly(logger, crawler)
+        self._first = FirstOnly(logger, parts.crawler)
 
     def read(self, response: Response, request: Request, visit: Visit | None) -> None:
         """Read what the page of *response* asks, for the callback to see and for the methods below.

@@ -24,24 +24,20 @@ from scrapy_aopic.web.parse_limits import (
 )
 from scrapy_aopic.web.request_rows import url_of
 
-from .error_handler import ErrorHandler, guarded
-from .stats import FirstOnly, Stats
+from .error_handler import guarded
+from .stats import FirstOnly
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scrapy.crawler import Crawler
     from scrapy.http import Response
     from scrapy.http.headers import Headers
 
     from scrapy_aopic.core.duplicates import Text
-    from scrapy_aopic.job.job import Job
-    from scrapy_aopic.web.page_keys import PageKeys
 
-    from .bodies import Bodies
     from .intake import Intake
-    from .links.admission import Admission
-    from .visit import Visit, Visits
+    from .parts import SessionParts
+    from .visit import Visit
 
 logger = logging.getLogger(__name__)
 
@@ -64,37 +60,23 @@ class Responses:
         recrawls: Whether pages are visited again.
     """
 
-    def __init__(
-        self,
-        crawler: Crawler,
-        job: Job,
-        *,
-        visits: Visits,
-        keys: PageKeys,
-        admission: Admission,
-        intake: Intake,
-        bodies: Bodies,
-        stats: Stats,
-        errors: ErrorHandler,
-        seen: str,
-        recrawls: bool,
-    ) -> None:
-        self.errors = errors
-        self._job = job
-        self._crawl = job.crawl
-        self._visits = visits
-        self._keys = keys
-        self._admission = admission
+    def __init__(self, parts: SessionParts, *, intake: Intake, seen: str) -> None:
+        self.errors = parts.errors
+        self._job = parts.job
+        self._crawl = parts.job.crawl
+        self._visits = parts.visits
+        self._keys = parts.keys
+        self._admission = parts.admission
         self._intake = intake
-        self._bodies = bodies
-        self._stats = stats
+        self._bodies = parts.bodies
+        self._stats = parts.stats
         self._seen = seen
-        self._recrawls = recrawls
-        self._first = FirstOnly(logger, crawler)
-        connect = crawler.signals.connect
+        self._recrawls = parts.recrawls
+        self._first = FirstOnly(logger, parts.crawler)
+        connect = parts.crawler.signals.connect
         connect(self._headers_received, signal=signals.headers_received)
         connect(self._response_received, signal=signals.response_received)
-        if recrawls:
+        if parts.recrawls:
             connect(self._set_conditions, signal=signals.request_reached_downloader)
             connect(self._drop_conditions, signal=signals.request_left_downloader)
 

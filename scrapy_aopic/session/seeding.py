@@ -6,31 +6,25 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from scrapy import Request, Spider
+from scrapy import Request
 from scrapy.utils.url import url_is_from_any_domain
 
 from scrapy_aopic.core.records import Link, Page
 from scrapy_aopic.exceptions import ANY_ERROR, StorageError
 from scrapy_aopic.seeds.inbox import Inbox
-from scrapy_aopic.view.dropped import REASONS, Dropped
+from scrapy_aopic.view.dropped import REASONS
 from scrapy_aopic.web.meta import PURPOSE, SEED, SEEDED
 from scrapy_aopic.web.request_codec import UnreadableError, decode
 from scrapy_aopic.web.request_rows import encode_url
 
-from .stats import FirstOnly, Stats
+from .stats import FirstOnly
 
 if TYPE_CHECKING:
-    from scrapy.crawler import Crawler
-
-    from scrapy_aopic._engine.engine import Engine
-    from scrapy_aopic.job.job import Job
     from scrapy_aopic.place.folder_place import FolderPlace
     from scrapy_aopic.seeds.adding import Seed
-    from scrapy_aopic.web.page_keys import PageKeys
 
-    from .links.admission import Admission
     from .links.known_pages import KnownPages
-    from .queued import QueuedRequests
+    from .parts import SessionParts
 
 logger = logging.getLogger(__name__)
 
@@ -50,34 +44,21 @@ class Seeding:
         place: The job folder in which they wait.
     """
 
-    def __init__(
-        self,
-        crawler: Crawler,
-        spider: Spider,
-        engine: Engine,
-        job: Job,
-        *,
-        place: FolderPlace,
-        keys: PageKeys,
-        requests: QueuedRequests,
-        admission: Admission,
-        duplicates: KnownPages,
-        dropped: Dropped,
-        stats: Stats,
-    ) -> None:
-        self._crawler = crawler
-        self._spider = spider
-        self._engine = engine
+    def __init__(self, parts: SessionParts, place: FolderPlace, duplicates: KnownPages) -> None:
+        job = parts.job
+        self._crawler = parts.crawler
+        self._spider = parts.spider
+        self._engine = parts.engine
         self._job = job
-        self._keys = keys
-        self._requests = requests
-        self._admission = admission
+        self._keys = parts.keys
+        self._requests = parts.requests
+        self._admission = parts.admission
         self._duplicates = duplicates
-        self._dropped = dropped
-        self._stats = stats
-        self._first = FirstOnly(logger, crawler)
+        self._dropped = parts.dropped
+        self._stats = parts.stats
+        self._first = FirstOnly(logger, parts.crawler)
         self._are_seen: bool | None = None
-        self._open_inbox = partial(Inbox, place, job, self._request, stats.count)
+        self._open_inbox = partial(Inbox, place, job, self._request, parts.stats.count)
         self._inbox: Inbox | None = self._open_inbox() if job.takes_seeds else None
         self._offsets = job.offsets
 

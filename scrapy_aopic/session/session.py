@@ -74,6 +74,7 @@ from .links.known_pages import KnownPages
 from .links.link_targets import LinkTargets
 from .pacer import JobPacer
 from .page_robots import PageRobots
+from .parts import SessionParts
 from .queued import QueuedRequests
 from .reloads import Reloads
 from .responses import Responses
@@ -196,85 +197,45 @@ class Session:
         requests = QueuedRequests(
             crawler, spider, self.stats, persists=opened.persists, recrawls=opened.recrawls
         )
+        self.bodies = Bodies(crawler, self.visits, self.stats)
+        parts = SessionParts(
+            crawler,
+            spider,
+            self._engine,
+            job,
+            self.stats,
+            self.errors,
+            keys,
+            self.admission,
+            self.dropped,
+            self.visits,
+            requests,
+            Reloads(self.visits, keeps_cookies=crawler.settings.getbool("COOKIES_ENABLED")),
+            self.bodies,
+            recrawls=opened.recrawls,
+        )
         self._seeding: Seeding | None = None
         if opened.seeds is not None:
-            self._seeding = Seeding(
-                crawler,
-                spider,
-                self._engine,
-                job,
-                place=opened.seeds,
-                keys=keys,
-                requests=requests,
-                admission=self.admission,
-                duplicates=self._duplicates,
-                dropped=opened.dropped,
-                stats=self.stats,
-            )
-        reloads = Reloads(self.visits, keeps_cookies=crawler.settings.getbool("COOKIES_ENABLED"))
+            self._seeding = Seeding(parts, opened.seeds, self._duplicates)
         self.intake = Intake(
-            job,
-            spider,
-            keys=keys,
-            visits=self.visits,
-            reloads=reloads,
-            requests=requests,
-            admission=self.admission,
-            duplicates=self._duplicates,
-            seeding=self._seeding,
-            errors=self.errors,
-            wake=self._engine.wake,
-            max_links=opened.max_links,
+            parts, duplicates=self._duplicates, seeding=self._seeding, max_links=opened.max_links
         )
         self.listeners: list[Callable[[Visit, dict[str, str]], None]] = []
-        self.page_robots = PageRobots(crawler, job.clock, self.stats, self.dropped, self.listeners)
+        self.page_robots = PageRobots(parts, self.listeners)
         self.focus: Focus | None = None
         if opened.topic is not None:
             self.focus = Focus(
-                crawler,
-                job,
-                opened.topic,
-                visits=self.visits,
-                targets=self.targets,
-                stats=self.stats,
-                closing=closing,
-                listeners=self.listeners,
+                parts, opened.topic, targets=self.targets, closing=closing, listeners=self.listeners
             )
             self.intake.value = self.focus.value_early
-        self.bodies = Bodies(crawler, self.visits, self.stats)
         self.footprint = Footprint(
             crawler, self.bodies, self.stats, read(crawler.settings, "AOPIC_MEMORY_MB")
         )
         failures = LatestFailures()
         self._dispatch = self.dispatch_class(
-            crawler,
-            self._engine,
-            job,
-            visits=self.visits,
-            requests=requests,
-            intake=self.intake,
-            stats=self.stats,
-            errors=self.errors,
-            look_up=addresses.look_up,
-            recrawls=opened.recrawls,
-            dropped=opened.dropped,
-            failures=failures,
-            focus=self.focus,
-            bodies=self.bodies,
+            parts, intake=self.intake, look_up=addresses.look_up, failures=failures, focus=self.focus
         )
-        self.responses = Responses(
-            crawler,
-            job,
-            visits=self.visits,
-            keys=keys,
-            admission=self.admission,
-            intake=self.intake,
-            bodies=self.bodies,
-            stats=self.stats,
-            errors=self.errors,
-            seen=opened.content_seen,
-            recrawls=opened.recrawls,
-        )
+        self.responses = Responses(parts, intake=self.intake, seen=opened.content_seen)
         self.watch = Watch(
             crawler,
             job,
@@ -290,15 +251,7 @@ class Session:
         self._wait_limit = WaitLimit(crawler, opened.max_wait, persists=opened.persists)
         self._convergence = Convergence(crawler, opened.min_convergence)
         self.steering = Steering(spider, job, self.visits, opened.control)
-        self.pacer = JobPacer(
-            job,
-            self.visits,
-            self.stats,
-            self.errors,
-            reloads=reloads,
-            bodies=self.bodies,
-            gap_of=self.steering.gap,
-        )
+        self.pacer = JobPacer(parts, self.steering.gap)
         self._beats = create_looping_call(self._beat_alone)
         crawler.signals.connect(self._idle, signal=signals.spider_idle)
         self._of[crawler] = ref(self)  # a session keeps its crawler, the key: it would be kept for ever

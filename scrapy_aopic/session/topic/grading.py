@@ -47,8 +47,8 @@ from scrapy_aopic.exceptions import ANY_ERROR, SettingError, TopicError
 from scrapy_aopic.focus import LinkScorer, PageScorer, load_model, read_folder, train
 from scrapy_aopic.focus.folders import samples
 from scrapy_aopic.focus.tokenizers import Words
-from scrapy_aopic.session.stats import FirstOnly, Stats
-from scrapy_aopic.session.visit import PageReading, Visit, Visits
+from scrapy_aopic.session.stats import FirstOnly
+from scrapy_aopic.session.visit import PageReading, Visit
 from scrapy_aopic.settings import read
 from scrapy_aopic.settings.parse import TopicGiven, is_awaited, is_class_of_functions
 from scrapy_aopic.web.context import PageContext, page_context, text_context
@@ -65,8 +65,8 @@ if TYPE_CHECKING:
 
     from scrapy_aopic._engine.closing import Closing
     from scrapy_aopic.core.api import Findings
-    from scrapy_aopic.job.job import Job
     from scrapy_aopic.session.links.link_targets import LinkTargets
+    from scrapy_aopic.session.parts import SessionParts
 
 logger = logging.getLogger(__name__)
 
@@ -147,16 +147,14 @@ class Focus:
 
     def __init__(
         self,
-        crawler: Crawler,
-        job: Job,
+        parts: SessionParts,
         given: GivenTopic,
         *,
-        visits: Visits,
         targets: LinkTargets,
-        stats: Stats,
         closing: Closing,
         listeners: Sequence[Callable[[Visit, dict[str, str]], None]],
     ) -> None:
+        crawler, job, visits, stats = parts.crawler, parts.job, parts.visits, parts.stats
         assert crawler.stats is not None
         settings = crawler.settings
         self._collector = crawler.stats

@@ -1,0 +1,48 @@
+"""What the parts of a session share, so that each is given it at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from scrapy import Spider
+from scrapy.crawler import Crawler
+
+from scrapy_aopic._engine.engine import Engine
+from scrapy_aopic.job.job import Job
+from scrapy_aopic.view.dropped import Dropped
+from scrapy_aopic.web.page_keys import PageKeys
+
+from .bodies import Bodies
+from .error_handler import ErrorHandler
+from .links.admission import Admission
+from .queued import QueuedRequests
+from .reloads import Reloads
+from .stats import Stats
+from .visit import Visits
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SessionParts:
+    """The objects that most parts of a session work with; the attributes of a session that have these names are the same.
+
+    Attributes:
+        engine: Wakes the engine.
+        requests: Makes requests of bytes, and bytes of requests.
+        reloads: Knows pages that lead to themselves.
+        recrawls: Whether pages are revisited.
+    """
+
+    crawler: Crawler
+    spider: Spider
+    engine: Engine
+    job: Job
+    stats: Stats
+    errors: ErrorHandler
+    keys: PageKeys
+    admission: Admission
+    dropped: Dropped
+    visits: Visits
+    requests: QueuedRequests
+    reloads: Reloads
+    bodies: Bodies
+    recrawls: bool
