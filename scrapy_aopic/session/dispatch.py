@@ -45,11 +45,8 @@ class Dispatch:
 
     Args:
         look_up: Calls back with the address of a host, empty if it has none.
-        recrawls: Whether pages are visited again.
-        dropped: Notes links that do not arrive.
         failures: Notes visits that fail.
         focus: Values links for the topic; ``None`` if there is none.
-        bodies: Which pages are in memory.
     """
 
     def __init__(

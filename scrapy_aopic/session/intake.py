@@ -42,7 +42,6 @@ class Intake:
 
     Args:
         seeding: Takes the seeds that wait beside the job, if any can.
-        wake: Has the engine request more; called when a page is queued that no visit has to end for.
         max_links: Links of a page that are paid; further ones are queued without cash.
 
     Attributes:

@@ -98,7 +98,6 @@ class JobPacer(Pacer):
     Methods without a docstring are those of :class:`Pacer`, which describes them.
 
     Args:
-        bodies: Says when a response may be read.
         gap_of: Least seconds between requests to a host that an operator has set; 0 if none.
     """
 

@@ -75,7 +75,6 @@ class PageRobots:
     """Reads what owners of pages ask, and says which links are followed and which items are kept.
 
     Args:
-        clock: Gives the seconds since the epoch.
         listeners: Told what pages ask, as texts by name.
 
     Attributes:

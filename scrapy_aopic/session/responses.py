@@ -57,7 +57,6 @@ class Responses:
 
     Args:
         seen: When texts count as the same (``AOPIC_CONTENT_SEEN``).
-        recrawls: Whether pages are visited again.
     """
 
     def __init__(self, parts: SessionParts, *, intake: Intake, seen: str) -> None:

@@ -24,6 +24,7 @@ file            what happens there
 `topic`         how relevant pages are, and what their links are worth for a topic
 `queued`        requests as bytes
 `stats`         what is counted, and logged once
+`parts`         what most of these work with
 `steering`      what an operator asks of the crawl while it runs
 `convergence`   when the estimates are good enough
 `error_handler` what goes wrong
