@@ -27,6 +27,7 @@ class Subcommand(Protocol):
         MEANING: What it does; its first sentence also stands in the list of subcommands.
     """
 
+    __name__: str
     MEANING: str
 
     def add_options(self, parser: argparse.ArgumentParser, /) -> None:

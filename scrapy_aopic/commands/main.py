@@ -54,30 +54,12 @@ if TYPE_CHECKING:
 
 _DOCS = f"{DOCS}/commands.html"
 
-SUBCOMMANDS: dict[str, Subcommand] = {
-    "demo": demo,
-    "crawl": crawl,
-    "top": top,
-    "status": status,
-    "hosts": hosts,
-    "why": why,
-    "report": report,
-    "check": check,
-    "dashboard": dashboard,
-    "control": control,
-    "backup": backup,
-    "restore": restore,
-    "move": move,
-    "repair": repair,
-    "seed": seed,
-    "export": export,
-    "import-redis": import_redis,
-    "train": train,
-    "evaluate": evaluate,
-    "explain": explain,
-    "label": label,
-    "simulate": simulate,
-}
+_MODULES: tuple[Subcommand, ...] = (
+    demo, crawl, top, status, hosts, why, report, check, dashboard, control, backup, restore, move, repair, seed, export,
+    import_redis, train, evaluate, explain, label, simulate,
+)  # fmt: skip
+
+SUBCOMMANDS = {each.__name__.rpartition(".")[2].replace("_", "-"): each for each in _MODULES}
 """The subcommands of ``scrapy aopic``, in the order of its help."""
 
 
