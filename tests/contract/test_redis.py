@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from support.proxy import Proxy
 from support.redis_server import WHY_NOT, Server, find_server
+from support.short_forms import some_of
 
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.exceptions import LostError, SettingError, StorageError
@@ -114,7 +115,7 @@ class TestRedisStore(StoreContract):
             assert check_transfers(store) == before + 20
 
     @pytest.mark.slow
-    @pytest.mark.parametrize("most_rows", [2, 5])
+    @pytest.mark.parametrize("most_rows", some_of([2, 5]))
     def test_leaves_are_cut_and_joined(self, folder: Path, monkeypatch, most_rows: int) -> None:
         """A random walk over leaves so small that nearly every batch changes which there are."""
         from scrapy_aopic.storage.redis import leaves
