@@ -130,11 +130,11 @@ def test_the_same_command_goes_on(serve: Serve, tmp_path: Path, how: signal.Sign
         "my",
     )
     with processes.start(again, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        until = time.monotonic() + 30
+        until = time.monotonic() + 60
         while len(web.asked) < 20 and time.monotonic() < until:
             time.sleep(0.02)
         process.send_signal(how)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=60)
     first = len(web.asked)
     assert first < 60
     if how == signal.SIGINT:

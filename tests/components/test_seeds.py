@@ -132,7 +132,7 @@ class Intake:
 
     def land(self) -> None:
         """Wait until all is committed that was taken up."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while not self.job.offsets.has_landed or self.job.crawl.has_changes:
             assert time.monotonic() < deadline
             self.job.tick()

@@ -73,7 +73,7 @@ class Waits(Spider):
     async def parse(self, response: Response) -> AsyncIterator[Any]:
         async for each in self.found(response):
             yield each
-        await asyncio.wait_for(self.done.wait(), 20)
+        await asyncio.wait_for(self.done.wait(), 60)
         yield {"url": "whole"}
         for url in OTHERS:
             yield Request(url, self.other)
@@ -131,7 +131,7 @@ class WaitsForManyInTurn(Waits):
             for url in (PART, OTHERS[n], f"{PART}?{n}"):
                 self.done.clear()
                 yield Request(url, self.part, dont_filter=url == PART)
-                await asyncio.wait_for(self.done.wait(), 20)
+                await asyncio.wait_for(self.done.wait(), 60)
 
 
 class WaitsInAnErrback(Waits):
@@ -142,7 +142,7 @@ class WaitsInAnErrback(Waits):
 
     async def failed(self, failure: Any) -> AsyncIterator[Any]:
         yield Request(PART, self.part)
-        await asyncio.wait_for(self.done.wait(), 20)
+        await asyncio.wait_for(self.done.wait(), 60)
         yield {"url": "whole"}
 
 
@@ -152,14 +152,14 @@ class WaitsForItsOwnRetry(Waits):
 
     async def failed(self, failure: Any) -> AsyncIterator[Any]:
         yield failure.request.replace(url=PART, callback=self.part)
-        await asyncio.wait_for(self.done.wait(), 20)
+        await asyncio.wait_for(self.done.wait(), 60)
         yield {"url": "whole"}
 
 
 class WaitsInStart(Waits):
     async def start(self) -> AsyncIterator[Any]:
         yield Request(PART, self.part)
-        await asyncio.wait_for(self.done.wait(), 20)
+        await asyncio.wait_for(self.done.wait(), 60)
         yield Request(HOME, self.parse)
 
 
@@ -174,7 +174,7 @@ class Patient:
         return cls(crawler)
 
     async def process_item(self, item: Any) -> Any:
-        await asyncio.wait_for(self.crawler.spider.done.wait(), 20)
+        await asyncio.wait_for(self.crawler.spider.done.wait(), 60)
         return item
 
 
@@ -187,7 +187,7 @@ class PatientMiddleware(Patient):
         async for each in result:
             yield each
             if response.url == HOME:
-                await asyncio.wait_for(self.crawler.spider.done.wait(), 20)
+                await asyncio.wait_for(self.crawler.spider.done.wait(), 60)
 
 
 class WaitsInAPipeline(Waits):
@@ -288,7 +288,7 @@ async def test_one_that_pages_for_long_keeps_no_more_than_the_links_that_are_pai
                 yield Request(f"{PART}?{n}", self.part)
                 yield Request(f"{PART}?{n}", self.part)  # a duplicate
                 yield Request(PART, self.part, dont_filter=True)
-                await asyncio.wait_for(self.done.wait(), 20)
+                await asyncio.wait_for(self.done.wait(), 60)
                 kept.append(len(visit.links) + len(visit.announced))
 
     serve({**PAGES, **{f"{PART}?{n}": [] for n in range(30)}})

@@ -78,7 +78,7 @@ class Served:
 
     def get(self, path: str, *, token: str | None = TOKEN, method: str = "GET", **headers: str) -> Got:
         """The answer to a request; underscores in names of *headers* stand for hyphens."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         given = {name.replace("_", "-"): value for name, value in headers.items()}
         if token is not None:
             given.setdefault("Authorization", f"Bearer {token}")
@@ -89,7 +89,7 @@ class Served:
 
     @contextmanager
     def connect(self) -> Iterator[socket.socket]:
-        with socket.create_connection(("127.0.0.1", self.port), timeout=10) as connection:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=60) as connection:
             yield connection
 
     def ask_for_stream(self, connection: socket.socket) -> None:
@@ -99,7 +99,7 @@ class Served:
 
 def get(port: int, path: str) -> Got:
     """The answer of a dashboard on *port*."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     with closing(connection):
         connection.request("GET", path, headers={"Authorization": f"Bearer {TOKEN}"})
         response = connection.getresponse()

@@ -26,7 +26,7 @@ from scrapy_aopic.settings import is_loopback
 Serve = Callable[..., Served]
 
 
-def wait_until(is_true: Callable[[], bool], seconds: float = 20.0) -> None:
+def wait_until(is_true: Callable[[], bool], seconds: float = 60.0) -> None:
     until = time.monotonic() + seconds
     while not is_true():
         assert time.monotonic() < until

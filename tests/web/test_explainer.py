@@ -82,7 +82,7 @@ class Explainer:
         return self._actions(self.driver, duration=50)
 
     def wait_for(self, condition: str) -> None:
-        until = time.monotonic() + 20
+        until = time.monotonic() + 60
         while not self.run(f"return {condition}"):
             assert time.monotonic() < until, condition
             time.sleep(0.05)

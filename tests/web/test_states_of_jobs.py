@@ -187,7 +187,7 @@ def test_a_job_that_is_damaged_while_it_is_shown_stays_on_the_page(
     with serve_job(FolderPlace(job)) as port:
         assert not json.loads(get(port, "/api/v1/snapshot").text)["problem"]
         damage(job, store)
-        until = time.monotonic() + 20
+        until = time.monotonic() + 60
         while not (now := json.loads(get(port, "/api/v1/snapshot").text))["problem"]:
             assert time.monotonic() < until
             time.sleep(0.1)
