@@ -19,7 +19,7 @@ def test_no_damage_makes_a_wrong_ledger_that_is_accepted(store: str, sample: int
     if store == "rocksdb":
         pytest.importorskip("rocksdict")
     command = [sys.executable, str(SCRIPT), "--stores", store, "--sample", str(sample), "--pages", "300"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=590)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     assert "WRONG" not in done.stdout
     for state in ("closed", "killed", "resumed"):

@@ -19,7 +19,7 @@ def test_a_kill_at_any_operation_loses_nothing(store: str, each: int, tmp_path: 
     if store == "rocksdb":
         pytest.importorskip("rocksdict")
     command = [sys.executable, str(SCRIPT), store, str(tmp_path), str(each)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=590)
     assert (done.returncode, done.stderr) == (0, ""), f"{done.stdout}\n{done.stderr}"
     n_points = int(done.stdout.split()[0])
     assert n_points > 50 - each

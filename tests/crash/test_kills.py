@@ -16,6 +16,6 @@ SCRIPT = Path(__file__).parents[2] / "benchmarks" / "kills.py"
 def test_kills_at_random_moments_lose_nothing_and_repeat_nothing_that_was_committed(kills: int) -> None:
     pytest.importorskip("rocksdict")
     command = [sys.executable, str(SCRIPT), "--kills", str(kills), "--kills-per-job", "4", "--pages", "300"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=590)
     assert (done.returncode, done.stderr) == (0, ""), f"{done.stdout}\n{done.stderr}"
     assert "0 wrong" in done.stdout.splitlines()[-1]

@@ -113,7 +113,7 @@ def test_whatever_blocks_names_and_sizes_are_missing_what_had_landed_is_there(ki
         pytest.importorskip("rocksdict")
     script = Path(__file__).parents[2] / "benchmarks" / "power.py"
     command = [sys.executable, str(script), "--states", str(states), "--stores", kind]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=590)
     assert (done.returncode, done.stderr) == (0, ""), f"{done.stdout}\n{done.stderr}"
     assert f"{states} power failures" in done.stdout
     assert "0 wrong" in done.stdout
