@@ -302,6 +302,7 @@ function showControl({ control: { sentences } }) {
 }
 
 const hostsWithPages = (hosts) => STATES.reduce((sum, [key]) => sum + hosts[key], 0);
+const hostsOf = (n) => `${count(n)} ${n === 1 ? "host" : "hosts"}`;
 const waitsOf = (hosts) => Object.entries(hosts.waits).sort((a, b) => b[1] - a[1]);
 
 function showFour(now) {
@@ -339,7 +340,7 @@ function showTotals(now) {
   const rows = [
     ["visited", count(pages.visited)],
     ["failed", count(pages.failed)],
-    ["hosts", count(hosts.known)],
+    [hosts.known === 1 ? "host" : "hosts", count(hosts.known)],
   ];
   if (connections) rows.push(["downloads", `${count(connections.in_use)} of ${count(connections.limit)}`], ["in callbacks", count(connections.callbacks)]);
   if (rate && rate.bytes !== null) rows.push(["traffic", `${bytes(rate.bytes)}/s`]);
@@ -378,7 +379,7 @@ function showFronts(now) {
     const n = fronts[level] || 0;
     cell.className = `${n ? "some" : ""} ${ready[level] ? "ready" : ""} ${level === best ? "best" : ""}`;
     cell.style.setProperty("--shade", (0.3 + (0.7 * Math.log10(1 + n)) / most).toFixed(2));
-    cell.title = `front queue ${level}: ${count(n)} hosts, ${count(ready[level] || 0)} ready`;
+    cell.title = `front queue ${level}: ${hostsOf(n)}, ${count(ready[level] || 0)} ready`;
   });
   place.setAttribute("aria-label", Object.keys(fronts).length ? `Hosts by front queue: ${Object.entries(fronts).map(([level, n]) => [Number(level), n]).sort((a, b) => b[0] - a[0]).map(([level, n]) => `${level}: ${n}`).join(", ")}` : "No host in memory has pages");
   const worse = (queues) => (queues < 0.5 ? "worth about as much as" : `worth ${number(2 ** queues)} times less than`);
@@ -420,8 +421,8 @@ function showHosts(now) {
   setText(
     "waits",
     n
-      ? `Of ${count(all)} hosts with pages, ${count(n)} in memory must be left alone: ${reasons.map(([why, each]) => `${count(each)} ${WAITS[why] || why}`).join(", ")}. The same ${count(n)} by time: ${due.map(([each, until]) => (until === "longer" ? `${count(each)} for longer` : `${count(each)} for up to ${until}`)).join(", ")}.`
-      : `Of ${count(all)} hosts with pages, none in memory must be left alone.`,
+      ? `Of ${hostsOf(all)} with pages, ${count(n)} in memory must be left alone: ${reasons.map(([why, each]) => `${count(each)} ${WAITS[why] || why}`).join(", ")}. The same ${count(n)} by time: ${due.map(([each, until]) => (until === "longer" ? `${count(each)} for longer` : `${count(each)} for up to ${until}`)).join(", ")}.`
+      : `Of ${hostsOf(all)} with pages, none in memory must be left alone.`,
   );
   if (!isAsked()) listHosts(now[$("by").value] || [], ofMemory());
 }
