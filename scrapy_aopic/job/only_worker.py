@@ -87,7 +87,7 @@ class OnlyWorker:
     Attributes:
         part: The part of the job that is open in this process; ``None``, as it is in one piece.
         learning: Exchange with other workers of lessons about the topic; ``None``, as there are no others.
-        is_quiet: Whether no shard of the job has anything to do, wherever it is, beside what :meth:`SessionPort.has_work` says.
+        is_quiet: Whether no shard of the job has anything to do, wherever it is, beside what :meth:`~scrapy_aopic.core.api.Figures.has_work` says.
         n_landed: Commits that landed of shards that are no longer open here.
         slowest: Seconds that the slowest of these took.
         clock: The time of the crawl.
