@@ -109,10 +109,10 @@ class Dropped:
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
         found = read_dropped(path) if path is not None else None
-        self._samples = found or {}
+        self.samples = found or {}
         self._heaps = {
             reason: sorted((-crc32(url.encode()), url) for url in sample.pages)
-            for reason, sample in self._samples.items()
+            for reason, sample in self.samples.items()
         }
         self._n_saved = self.n if found is not None else -1
         self._has_failed = False
@@ -120,19 +120,19 @@ class Dropped:
     @property
     def counts(self) -> dict[str, int]:
         """Links that were dropped, by reason."""
-        return {reason: sample.n for reason, sample in self._samples.items()}
+        return {reason: sample.n for reason, sample in self.samples.items()}
 
     @property
     def n(self) -> int:
         """Links that were dropped."""
-        return sum(sample.n for sample in self._samples.values())
+        return sum(sample.n for sample in self.samples.values())
 
     def note(self, reason: str, url: str, page: str) -> None:
         """A link with *url* on the *page*, or with ``""`` a seed, was dropped for a *reason* of :data:`REASONS`."""
-        sample = self._samples.get(reason)
+        sample = self.samples.get(reason)
         if sample is None:
             self._heaps[reason] = []
-            sample = self._samples[reason] = Sample()
+            sample = self.samples[reason] = Sample()
         sample.n += 1
         url = url.partition("#")[0]  # which no request has
         if url in sample.pages:
@@ -151,22 +151,13 @@ class Dropped:
             del sample.pages[heapreplace(heap, entry)[1]]
         sample.pages[url] = page[:_LONGEST]
 
-    def find(self, urls: Iterable[str]) -> Drop | None:
-        """Why the link with one of *urls* was dropped; ``None`` if it was not, or is not in a sample."""
-        return find(self._samples, urls)
-
-    @property
-    def samples(self) -> dict[str, Sample]:
-        """By reason."""
-        return self._samples
-
     def packed(self) -> bytes | None:
         """The samples to write; ``None`` if there is nothing new, or no file."""
         n = self.n
         if self._path is None or n == self._n_saved:
             return None
         self._n_saved = n
-        return _encode(self._samples)
+        return _encode(self.samples)
 
     def write(self, data: bytes) -> None:
         """Write *data*, of :meth:`packed`; waits for the disk, so it is called in a thread."""

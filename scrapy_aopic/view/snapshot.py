@@ -545,12 +545,6 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     failures: list[FailureRow] = []
 
 
-State = Literal[
-    "ready", "waiting", "in flight", "gated", "locating", "late", "dry", "shelved", "parked", "dead", "idle"
-]
-"""Words for where a host is."""
-
-
 Figure: TypeAlias = float | str | None
 """A number or a word of a snapshot."""
 

@@ -21,7 +21,7 @@ from support.small_web import Follow, Web, crawl, html
 from scrapy_aopic import Links
 from scrapy_aopic.addon import Addon
 from scrapy_aopic.view import dropped
-from scrapy_aopic.view.dropped import FILE_NAME, REASONS, Drop, Dropped, read_dropped
+from scrapy_aopic.view.dropped import FILE_NAME, REASONS, Drop, Dropped, find, read_dropped
 
 Serve = Callable[[dict[str, Any]], Web]
 
@@ -209,9 +209,9 @@ def test_a_url_that_is_very_long_is_counted_and_not_kept() -> None:
     assert made.samples["length"].n == 1
     assert made.samples["length"].pages == {}
     assert not made.samples["length"].is_whole
-    assert made.find(["http://a.test/"]) is None
+    assert find(made.samples, ["http://a.test/"]) is None
     made.note("length", "http://a.test/\udcff", "http://a.test/")
-    assert made.find(["http://a.test/\udcff"]) == Drop("length", "http://a.test/")
+    assert find(made.samples, ["http://a.test/\udcff"]) == Drop("length", "http://a.test/")
 
 
 def test_a_file_that_is_damaged_or_cannot_be_written_costs_a_warning(
