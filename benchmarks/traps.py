@@ -103,7 +103,8 @@ class Experiment:
             planted = plant(graph, trap, seeds, np.random.default_rng([self._rng, number, trap.entries]))
             out_links, host_of, url_of = self._admitted(planted), planted.host_of, planted.url_of
         settings = {"AOPIC_DOMAIN_BUDGET": 0} if order == NO_BUDGET else {}
-        policy = policy_of(settings, "aopic" if order == NO_BUDGET else order, url_of)
+        urls = url_of if graph.urls else None
+        policy = policy_of(settings, "aopic" if order == NO_BUDGET else order, urls)
         n = len(reachable)
         simulation = Simulation(out_links, host_of, seeds, n, policy)
         if isinstance(policy.order, UrlOrder):

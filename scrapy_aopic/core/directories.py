@@ -1,7 +1,7 @@
 """How many pages of each directory of a host were fetched, up to the number at which a directory is full.
 
 A page of a full directory waits one front queue lower (:meth:`.pages.Pages.lower`), so that a crawl does not finish one
-directory of a host before it begins others. A directory is what :attr:`.policy.Policy.directory_of` gives for a request.
+directory of a host before it begins others; one that is far inside its host does so in any directory. A directory is what :attr:`.policy.Policy.directory_of` gives for a request.
 
 Rule 1: a count never falls, and is written no more once the directory is full.
 
@@ -34,25 +34,25 @@ class Directories:
     """The counts of fetched pages of directories.
 
     Args:
-        directory_of: The directory of a request, as bytes; empty for none.
+        directory_of: The directory of a request, as bytes, empty for none; ``None`` to count nothing.
         full: Fetched pages at which a directory is full, at most :data:`MOST_COUNTED`; 0 if none ever is.
         capacity: Counts kept in memory.
 
     Attributes:
-        full: The same.
+        full: The same; 0 if nothing is counted.
     """
 
     def __init__(
-        self, store: Store, directory_of: Callable[[bytes], bytes], full: int, capacity: int
+        self, store: Store, directory_of: Callable[[bytes], bytes] | None, full: int, capacity: int
     ) -> None:
         # Bytearrays, since a record of a table is changed in place.
         self.table = RecordTable(store, Family.META, bytes, _unpack, capacity)
         self._directory_of = directory_of
-        self.full = full
+        self.full = full if directory_of is not None else 0
 
     def _row(self, page: bytes, request: bytes) -> bytes:
         """Key of the row of the directory of *request*; empty if it is in none that is counted."""
-        directory = self._directory_of(request) if self.full else b""
+        directory = self._directory_of(request) if self.full and self._directory_of is not None else b""
         if not directory:
             return b""
         digest = blake2b(directory, digest_size=DIRECTORY_BYTES).digest()

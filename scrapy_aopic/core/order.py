@@ -162,7 +162,8 @@ class Order:
             go behind a link to one; 0 for no such bound.
         allowance: Fetches of a registered domain with one supporter that are free of the budget.
         directory_pages: Fetched pages of a directory at which it is full: each further one is lowered when its turn comes
-            (``page.is_lowered``), and waits where :meth:`front_queue` says then; 0 if directories are not counted.
+            (``page.is_lowered``), and waits where :meth:`front_queue` says then, and so is a page of any directory that one
+            link is known to, :data:`LONELY_CLICKS` from where the crawl entered its host; 0 if directories are not counted.
     """
 
     uses_endowments: ClassVar[bool] = False
@@ -328,6 +329,13 @@ ALLOWANCE = 20.0
 DIRECTORY_PAGES = 3
 """Fetched pages at which a directory is full, in the order ``aopic``."""
 
+LONELY_CLICKS = 16
+"""Clicks inside a host from which on a page that one link is known to counts as one of a full directory: four links in a row
+each of which is the only one known.
+
+Each page of an endless tree with directories of its own is in a directory that nothing was fetched from, so the rule on
+directories would feed it (docs/decisions.md). From 12 clicks on, order would lose .001 of its mean on a graph of small hosts.
+"""
 
 NEAR_CLICKS = 36
 """Clicks inside a host up to which a page waits where its cash says, in the order ``aopic``; one front queue lower for each
@@ -358,7 +366,8 @@ class Aopic(Order):
     5. What lies behind a link from one domain to another, whatever the number of domains, may take five times what
        a domain with one supporter may (see :mod:`.sponsors`).
     6. A page waits one front queue lower if three pages of its directory have been fetched when its turn comes: what a
-       host has in other directories comes first (see :mod:`.directories`).
+       host has in other directories comes first (see :mod:`.directories`). So does a page that is 16 clicks inside its host
+       and that one link is known to, whatever directory it is in.
     7. A page that is more than 36 clicks from where the crawl entered its host waits a front queue lower for each further
        one.
     """

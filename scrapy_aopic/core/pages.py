@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from scrapy_aopic.exceptions import StorageError
 
-from .order import LARGEST_VALUE, Order, revalued
+from .order import LARGEST_VALUE, LONELY_CLICKS, Order, revalued
 from .ports import Family, Store
 from .records import (
     FAILED,
@@ -329,7 +329,7 @@ class Pages:
         return page
 
     def lower(self, key: bytes, now: float) -> bool:
-        """Let the page under *key*, which is the next of its host, wait lower if its directory is full.
+        """Let the page under *key*, which is the next of its host, wait lower if its directory is full, or counts as full.
 
         Returns:
             Whether it does from now on; this happens once to a page.
@@ -339,9 +339,11 @@ class Pages:
         page = self.expect(key, "a queue row")
         if page.is_lowered or page.visits:
             return False
-        self.requests.read_ahead((key,))  # as it is wanted again when the page is leased
-        if not self.directories.is_full(key, self.requests.peek(key)):
-            return False
+        is_lonely = page.clicks >= LONELY_CLICKS and page.score < 2 * self._order.one_link
+        if not is_lonely:
+            self.requests.read_ahead((key,))  # as it is wanted again when the page is leased
+            if not self.directories.is_full(key, self.requests.peek(key)):
+                return False
         self._ledger.catch_up(page)
         page.is_lowered = True
         self._replace(key, page, now)

@@ -30,7 +30,7 @@ class Policy:
         waits_for: Name of the origin (scheme, name and port) that a request, as bytes, is for; and whether it is a link, which
             waits while that is silent, and was not made on purpose.
         directory_of: The directory, inside its host, that a request, as bytes, is for; empty if it is in none. Orders with
-            ``directory_pages`` count fetched pages by it.
+            ``directory_pages`` count fetched pages by it; ``None`` to count none.
         chosen: Registered domains, or hosts, that the virtual page spends on if *spending* needs them (``needs_chosen``).
         keep_links: Whether the links of each visited page are kept.
         is_near: Whether pages with nearly the same text count as the same, too.
@@ -56,7 +56,7 @@ class Policy:
     rules: HostRules = NO_RULES
     domain_of: Callable[[str], str] = str
     waits_for: Callable[[bytes], tuple[str, bool]] = lambda _: ("", True)
-    directory_of: Callable[[bytes], bytes] = lambda _: b""
+    directory_of: Callable[[bytes], bytes] | None = None
     chosen: frozenset[str] = frozenset()
     keep_links: bool = False
     is_near: bool = False

@@ -104,8 +104,8 @@ class Page(msgspec.Struct, array_like=True, gc=False):
             into the number of the state.
         fetched: The last response for it, as a number (:mod:`.fetched`); 0 before the first. Written into the number of the
             state.
-        is_lowered: Whether it waits one front queue lower, as its directory was full when its turn came (:mod:`.directories`);
-            only of a page that waits and was never visited. Written into the number of the state, too.
+        is_lowered: Whether it waits one front queue lower, as its directory was full, or counted as full, when its turn came
+            (:mod:`.directories`); only of a page that waits and was never visited. Written into the number of the state, too.
     """
 
     state: int

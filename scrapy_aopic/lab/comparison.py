@@ -177,20 +177,23 @@ def draw_transfers(pages: int, median: float, rng: int) -> NDArray[np.float64]:
     return median * np.exp(_SIGMA * np.random.default_rng(rng).standard_normal(pages))
 
 
-def policy_of(settings: Mapping[str, Any], order: str, url_of: Callable[[int], str] = lambda _: "") -> Policy:
+def policy_of(settings: Mapping[str, Any], order: str, url_of: Callable[[int], str] | None = None) -> Policy:
     """The policy of a crawl in *order*, a new one for each crawl, since an order may have state.
 
     Args:
-        url_of: URL of a page by its number, by which pages are in directories; ``""`` if it is not known.
+        url_of: URL of a page by its number, by which pages are in directories; ``None`` to count no directories.
 
     Raises:
         SettingError: If *order* is not an order, or a setting cannot be used.
     """
     policy = read_policy({**settings, "AOPIC_ORDER": order})
+    of_page = (
+        (lambda request: directory_of(url_of(page_of(request)).encode())) if url_of is not None else None
+    )
     return replace(
         policy,
         connections=0,  # orders are compared without room kept for fast hosts
-        directory_of=lambda request: directory_of(url_of(page_of(request)).encode()),
+        directory_of=of_page,
     )
 
 
@@ -276,6 +279,7 @@ def run(setup: Setup, task: Task, progress: Callable[[int], object] = lambda _: 
     order, seed_set, seeds, trap = task
     graph, pacing = setup.graph, setup.pacing
     web = plant(graph, trap, seeds, np.random.default_rng(list(seeds))) if trap is not None else graph
+    url_of = web.url_of if graph.urls else None
     reachable = graph.reachable(seeds)
     true = np.where(reachable, setup.rank, 0.0)
     true /= true.sum()
@@ -289,7 +293,7 @@ def run(setup: Setup, task: Task, progress: Callable[[int], object] = lambda _: 
         if order == "true-pagerank":
             pages = best_known_first(graph, true, seeds)
         elif (sharing := setup.sharing.get(order)) is not None:
-            policy = partial(policy_of, setup.settings, sharing.order, web.url_of)
+            policy = partial(policy_of, setup.settings, sharing.order, url_of)
             shared = SharedSimulation(web.out_links, web.host_of, seeds, n, policy=policy, sharing=sharing)
             pages = shared.run()
         else:
@@ -299,7 +303,7 @@ def run(setup: Setup, task: Task, progress: Callable[[int], object] = lambda _: 
                 web.host_of,
                 seeds,
                 n,
-                policy_of(setup.settings, order, web.url_of),
+                policy_of(setup.settings, order, url_of),
                 transfer=transfer,
                 connections=pacing.connections if pacing is not None else 1,
             )

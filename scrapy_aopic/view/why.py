@@ -37,7 +37,7 @@ from scrapy_aopic.core.crawl_totals import CrawlTotals, read_totals
 from scrapy_aopic.core.fetched import read_fetched
 from scrapy_aopic.core.layout import BEHIND, IN_TIME, LATE, Family
 from scrapy_aopic.core.ledger import TOTAL
-from scrapy_aopic.core.order import Aopic, clicks_lower
+from scrapy_aopic.core.order import LONELY_CLICKS, Aopic, clicks_lower
 from scrapy_aopic.core.records import (
     FAILED,
     HOST_BYTES,
@@ -316,9 +316,10 @@ class _Question:
             queued_on_host=host.queued if host is not None else None,
         )
         if page.is_lowered:
+            far = f", or it was one link's, {page.clicks} clicks from where the crawl entered its host,"
             self._say(
-                "It waits one front queue lower, because enough pages of its directory had been fetched when its turn came "
-                "(AOPIC_DIRECTORY_PAGES).",
+                "It waits one front queue lower, because enough pages of its directory had been fetched"
+                f"{far if page.clicks >= LONELY_CLICKS else ''} when its turn came (AOPIC_DIRECTORY_PAGES).",
                 is_lowered=True,
             )
         lower = 0 if page.visits else clicks_lower(page.clicks)

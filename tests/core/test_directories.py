@@ -67,6 +67,41 @@ def test_after_three_pages_of_a_directory_others_come_first_and_then_the_rest():
     web.commit()
 
 
+def far_pages(web: Job, *ends: Link) -> None:
+    """Visit a page of a host, which leads to one that leads to another one, and so on to the fourth, which leads to *ends*."""
+    steps = [link("a", number, f"a/{number}/".encode()) for number in range(4)]
+    web.seed(steps[0])
+    for step in (*steps[1:], None):
+        web.visit(*([step] if step is not None else ends))
+
+
+def test_what_is_four_single_links_deep_in_a_host_counts_as_in_a_full_directory():
+    ends = [link("a", number, f"a/own-{number}/".encode()) for number in range(10, 12)]
+    web = job()
+    far_pages(web, *ends)
+    web.seed(link("a", 20, b"a/near/"), is_endowed=False)
+    web.lease()
+    assert [web.page(each).is_lowered for each in ends] == [True, True]
+    web.commit()
+    for other in (
+        job(full=0),
+        Job(order=Aopic()),
+    ):  # without the rule, and where nobody says what a directory is
+        far_pages(other, *ends)
+        other.lease()
+        assert not any(other.page(each).is_lowered for each in ends)
+
+
+def test_a_second_link_to_a_page_that_is_deep_in_a_host_shows_that_it_is_no_trap():
+    end = link("a", 10, b"a/own-10/")
+    web = job()
+    far_pages(web, end)
+    web.seed(link("b", 1, b"b/1"))
+    web.visit(end)
+    web.lease()
+    assert not web.page(end).is_lowered
+
+
 def test_on_other_hosts_and_in_the_root_nothing_is_counted_for_it():
     web = job()
     seed(web, *numbered("a", "one", 4), link("a", 9, b"a/root"), *numbered("b", "one", 3))

@@ -21,7 +21,7 @@ from scrapy_aopic.core.api import Findings, Lease
 from scrapy_aopic.core.frontier.frontier import Empty, NotBefore
 from scrapy_aopic.core.layout import DIRECTORIES
 from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL
-from scrapy_aopic.core.order import front_queue, host_class
+from scrapy_aopic.core.order import LONELY_CLICKS, front_queue, host_class
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Politeness
 from scrapy_aopic.core.ports import Family
@@ -148,7 +148,9 @@ class Model:
 
     def may_be_lowered(self, key: bytes) -> bool:
         page = self.pages[key]
-        return not (page.is_lowered or page.visits) and self.is_full(key)
+        if page.is_lowered or page.visits or not self.full:
+            return False
+        return page.clicks >= LONELY_CLICKS or self.is_full(key)
 
     def lowered(self) -> set[bytes]:
         return {key for key, page in self.pages.items() if page.is_lowered}
