@@ -96,6 +96,9 @@ class FreeConnections:
 
     def begin(self, key: bytes, seconds: float, now: float) -> None:
         """The host under *key*, which took *seconds* the last time (0 if never requested), is leased."""
+        self._look(
+            now
+        )  # here, too: a crawl of fast hosts never asks for room, and a look is kept for each lease
         self._hold(key, now, self.class_of(seconds))
         if not seconds:
             self._unknown.add(key)
@@ -129,8 +132,7 @@ class FreeConnections:
 
     def has_room(self, number: int, now: float) -> bool:
         """Whether another host of class *number* may be leased."""
-        if self._looks and self._looks[0][0] <= now:
-            self._look(now)
+        self._look(now)
         need = max(sum(self._needed[:number]), 0.0)
         kept_free = min(round(need + _DEVIATIONS * sqrt(need)), int(_MOST_KEPT_FREE * self._connections))
         unknown = min(2 * self._slow_share, 1.0) * len(self._unknown)
