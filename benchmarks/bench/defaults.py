@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from measure import Runner
 
 WITHOUT: dict[str, dict[str, Any]] = {
+    "AOPIC_DIRECTORY_PAGES = 0": {"AOPIC_DIRECTORY_PAGES": 0},
     "AOPIC_CONTENT_SEEN = off": {"AOPIC_CONTENT_SEEN": "off"},
     "AOPIC_CONTENT_SEEN = near": {"AOPIC_CONTENT_SEEN": "near"},
     "AOPIC_CANONICAL = off": {"AOPIC_CANONICAL": "off"},

@@ -30,7 +30,7 @@ SMALL = {
     "capacity.py --topic": "--shards 2 --hosts 4 --pages 2 --links 3 --topic graded",
     "content.py": "",
     "dashboard.py": "--repeats 1 --pages 20 --hosts 20",
-    "directories.py": "--sets 1 --seeds 2 --fetches 30",
+    "directories.py": "--sets 1 --seeds 2 --fetches 30 --stores sqlite --repeats 1",
     "disks.py": "--shards 2 --workers 1 --hosts 6 --pages 2 --links 3",
     "faults.py": "freeze --times 1",
     "focus_webs/pictures.py": "",
