@@ -12,7 +12,6 @@ from scrapy.utils.asyncio import create_looping_call
 from scrapy_aopic.exceptions import plainly
 from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.server_place import ServerPlace
-from scrapy_aopic.session.stats import FirstOnly
 from scrapy_aopic.settings import Listen, read, read_address
 from scrapy_aopic.view.history import FILE_NAME
 from scrapy_aopic.view.questions import Questions
@@ -54,7 +53,7 @@ class Dashboard:
         self._crawler = crawler
         self._session = session
         self._where = where
-        self._first = FirstOnly(logger, crawler)
+        self._has_failed = False
         self._feed = Feed(self._look)
         self._beats = create_looping_call(self._feed.beat)
         self._server: Server | None = None
@@ -115,10 +114,13 @@ class Dashboard:
             return None
         try:
             now = self._session.watch.snapshot()
-        except Exception:  # noqa: BLE001 - logged; what only looks must not end the crawl
-            self._first.exception(
-                "look", "The dashboard cannot see the crawl, which goes on. Further errors are not logged"
-            )
+        except Exception:  # what only looks must not end the crawl
+            if not self._has_failed:
+                self._has_failed = True
+                logger.exception(
+                    "The dashboard cannot see the crawl, which goes on. Further errors are not logged",
+                    extra={"spider": self._crawler.spider},
+                )
             return None
         stats = self._crawler.stats.get_stats() if self._crawler.stats is not None else {}
         return FeedItem(now, {**stats, **stats_of(now)})

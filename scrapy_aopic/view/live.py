@@ -20,7 +20,6 @@ from scrapy.utils.asyncio import create_looping_call
 
 from scrapy_aopic._engine.process_memory import resident
 from scrapy_aopic.exceptions import StorageError
-from scrapy_aopic.session.stats import FirstOnly, Stats
 from scrapy_aopic.settings import read
 
 from .history import History, row_of
@@ -51,6 +50,7 @@ if TYPE_CHECKING:
 
     from scrapy_aopic.job.job import Job
     from scrapy_aopic.session.lateness import Lateness
+    from scrapy_aopic.session.stats import Stats
     from scrapy_aopic.session.visit import Visits
 
     from .dropped import Dropped
@@ -146,7 +146,7 @@ class Watch:
         self._earlier: deque[Snapshot] = deque(maxlen=2)
         self._regrets: deque[tuple[int, int]] = deque()
         self._n_beats = 0
-        self._first = FirstOnly(logger, crawler)
+        self._has_failed = False
         self._reason = ""
         self._size: tuple[float, int | None] = (-_SIZE_EVERY, None)
         self._began = monotonic()
@@ -248,11 +248,13 @@ class Watch:
             method()
         except StorageError:
             pass  # the crawl notices by itself, and ends with one sentence
-        except Exception:  # noqa: BLE001 - logged
-            self._first.exception(
-                "figures",
-                "The figures of the crawl cannot be updated; the crawl goes on. Further errors are not logged",
-            )
+        except Exception:
+            if not self._has_failed:
+                self._has_failed = True
+                logger.exception(
+                    "The figures of the crawl cannot be updated; the crawl goes on. Further errors are not logged",
+                    extra={"spider": self._crawler.spider},
+                )
 
     def _begin_walk(self) -> HostWalk:
         crawl = self._job.crawl
