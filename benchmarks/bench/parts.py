@@ -35,6 +35,7 @@ PARTS = {
     "defaults": "defaults",
     "uvloop": "eventloops",
     "fast": "fast",
+    "request": "handlers",
     "upstream": "upstream",
     "work": "work",
     "owners": "owners",
