@@ -25,7 +25,7 @@
 * :mod:`.explain`: why a page is graded as it is
 * :mod:`.label`: asks people for labels of sampled pages
 
-To add one: a file with a :class:`.common.Subcommand`, a line in :data:`.main.SUBCOMMANDS`, a line above, and a section
+To add one: a file with a :class:`.common.Subcommand`, a line of ``_MODULES`` in :mod:`.main`, a line above, and a section
 in ``docs/commands.md``.
 
 Rule: Scrapy loads these files at every call of any of its commands, so whatever takes time to load is imported by the

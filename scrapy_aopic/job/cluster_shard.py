@@ -40,7 +40,7 @@ _EXPECTED_SECONDS = 0.1
 _SEND_AGAIN = 30.0
 """Seconds after which letters are sent again of which none was acknowledged: many times what a commit takes."""
 
-_RETRY = 0.2
+_COMMIT_RETRY = 0.2
 """Seconds between tries to make a commit that has failed."""
 
 _AT_ONCE = 16
@@ -164,7 +164,7 @@ class ClusterShard(OpenShard):
         if self.commits.is_writing:
             self.commits.look()
         elif time.monotonic() > self._retry_at:
-            self._retry_at = time.monotonic() + _RETRY
+            self._retry_at = time.monotonic() + _COMMIT_RETRY
             self.commits.take(is_clean=self.has_ended)
 
     # -- mail

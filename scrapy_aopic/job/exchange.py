@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from .cluster_shard import Post
 
-_RETRY = 0.2
+_SERVER_RETRY = 0.2
 """Seconds after which a server that did not reply is tried again."""
 
 
@@ -93,7 +93,7 @@ class Exchange:
             self._error = error
             with self._using:
                 self._failed += posts
-            time.sleep(_RETRY)
+            time.sleep(_SERVER_RETRY)
             return
         self._reached_at = time.monotonic()
         with self._using:

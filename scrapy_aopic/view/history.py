@@ -24,7 +24,7 @@ from scrapy_aopic.exceptions import plainly
 from scrapy_aopic.storage.named_files import read_given
 from scrapy_aopic.storage.store_folder import replace_file
 
-from .snapshot import Figure, Machine, Rate, Snapshot, figure
+from .snapshot import RATE_SECONDS, Figure, Machine, Rate, Snapshot, figure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -158,14 +158,10 @@ def _number(text: str) -> float | None:
         return None
 
 
-_RECENT = 60.0
-"""Seconds before a commit from which on a row says what the crawl was like then, and that its speeds are of."""
-
-
 def with_last_row(now: Snapshot, rows: Sequence[dict[str, str]]) -> Snapshot:
     """*now*, of a stored job, with what the last of *rows* says of the minute before its commit, if it is no older."""
     at = _number(rows[-1].get("at", "")) if rows else None
-    if at is None or now.at - at > _RECENT:
+    if at is None or now.at - at > RATE_SECONDS:
         return now
     row = {name: _number(value) for name, value in rows[-1].items()}
     pages, memory = row.get("rate.pages"), row.get("machine.memory")
@@ -173,7 +169,7 @@ def with_last_row(now: Snapshot, rows: Sequence[dict[str, str]]) -> Snapshot:
         now = replace(
             now,
             rate=Rate(
-                seconds=_RECENT, pages=pages, failed=row.get("rate.failed"), bytes=row.get("rate.bytes")
+                seconds=RATE_SECONDS, pages=pages, failed=row.get("rate.failed"), bytes=row.get("rate.bytes")
             ),
         )
     if memory:

@@ -170,7 +170,7 @@ class HostWalk:
         if politeness is None:
             return max(host.crawl_delay, 0.0)
         own = politeness.of(host.name) if politeness.rule is not None else politeness
-        return max(own.gap(host.transfer), host.crawl_delay)
+        return max(own.gap(host.transfer), politeness.crawl_delay(host))
 
     def hosts(self) -> HostCounts:
         """The figures of the hosts for a snapshot, except their numbers by state."""

@@ -25,6 +25,7 @@ from scrapy_aopic.settings import read
 from .history import History, row_of
 from .host_walk import HostWalk
 from .snapshot import (
+    RATE_SECONDS,
     Connections,
     ControlFigures,
     FailureRow,
@@ -60,8 +61,8 @@ logger = logging.getLogger(__name__)
 _BEAT = 1.0
 """Seconds between notes."""
 
-_NOTES = 61
-"""Notes that are kept: rates are over the last minute."""
+_NOTES = int(RATE_SECONDS) + 1
+"""Notes that are kept: one a second."""
 
 _PUBLISH_EVERY = 10
 """Notes between two updates of the stats, which are also what a verdict compares with."""

@@ -48,6 +48,10 @@ class PageCounts(msgspec.Struct, frozen=True, kw_only=True):
     merged: int | None = None
 
 
+RATE_SECONDS = 60.0
+"""Seconds that speeds are of, at most: what a running crawl notes, and what is compared of a stored job."""
+
+
 class Rate(msgspec.Struct, frozen=True, kw_only=True):
     """Speeds over the last minute, or since the crawl began if that is less.
 
