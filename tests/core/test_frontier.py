@@ -908,7 +908,7 @@ def test_what_lies_behind_an_overdrawn_link_waits_for_other_late_domains_whateve
     desk.insert("x.head", 1001, 59)
     desk.insert("x.a", 1002, 20)
     desk.insert("y.a", 1003, 10)
-    assert [host for host, _ in desk.drain()] == ["x.a", "y.a", "www.farm", "x.head"]
+    assert [host for host, _ in desk.drain()] == ["x.a", "y.a", "x.head", "www.farm"]
 
 
 @pytest.mark.parametrize("place", ["late", "shelved"])

@@ -7,23 +7,22 @@ shelf (:mod:`.shelves`), on the disk and in memory. All that is kept of a shelf 
 go on, and how far behind it is; so an endless farm takes little memory. If each domain may take a part b of all
 fetches or more, fewer than 1/b of them are late at once.
 
-When only late hosts are left, the best page of each shelf counts, lowered by how far its budgets are overdrawn: by one
-front queue for each doubling of what its domain may take, but by :data:`LINK_QUEUES` for each doubling of what a link may
-carry. A farm makes pages of high value as it pleases, but no link to itself from a domain that is not its own. Real sites,
-by the value of their pages, come early enough then.
+When only late hosts are left, real sites come by the value of their pages, lowered by how far they are overdrawn. What is
+behind an overdrawn link comes after them, and by the overdraft alone: a farm makes pages of high value as it pleases, but
+no link to itself from a domain that is not its own.
 
 Source: Lee, Leonard, Wang and Loguinov, "IRLbot: Scaling to 6 Billion Pages and Beyond", WWW 2008.
 """
 
 from __future__ import annotations
 
-from math import inf, log2
+from math import log2
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_aopic.core.layout import BEHIND, LATE
 from scrapy_aopic.core.order import ALLOWANCE, Order
 from scrapy_aopic.core.records import HOST_BYTES
-from scrapy_aopic.core.sponsors import SMALL
+from scrapy_aopic.core.sponsors import FAMILY, SMALL
 from scrapy_aopic.exceptions import CallError
 
 from .heap import LazyHeap, RisingHeap
@@ -37,15 +36,11 @@ if TYPE_CHECKING:
     from .host_state import HostState
 
 
-LINK_QUEUES = 32
-"""Front queues by which a late page is lowered for each doubling of what a link between domains may carry.
-
-Where only late hosts are left, a farm behind three links takes 9 % of a crawl; with a single queue 13 %. Where it is as many for
-what a domain may take, real sites lose half of what order gains by values (docs/decisions.md).
-"""
-
 _GROWTH = 64
 """One part in so many by which the crawl grows before all shelves are compared anew."""
+
+_FIRST = [-1.0]
+"""Before all that a shelf can have in :meth:`Budgets.excess`."""
 
 
 class UnderWay(NamedTuple):
@@ -150,14 +145,18 @@ class Budgets:
         own, behind = self._overdraft(shelf, more)
         return max(own, *behind, 0.0)
 
-    def lag(self, shelf: bytes) -> float:
-        """Front queues by which the pages of *shelf* are lowered because its budgets are overdrawn, 0 or more."""
-        own, behind = self._overdraft(shelf)
-        links = max(behind, default=0.0)
-        return max(self._doublings(own), LINK_QUEUES * self._doublings(links))
+    def excess(self, shelf: bytes, best: int) -> list[float]:
+        """Where *shelf*, whose best page is in the front queue *best*, stands among late ones, the smallest first.
 
-    def _doublings(self, due: float) -> float:
-        return log2(due / max(self.visits, 1)) if due > self.visits else 0.0
+        What no link to it holds back comes first, by its best page, lowered by one front queue for each doubling of what its
+        domain may take. Behind links, the least overdrawn comes first, whatever its pages are worth; of two shelves behind
+        the same link it depends on the rest of their ways.
+        """
+        own, behind = self._overdraft(shelf)
+        if max(behind, default=0.0) <= self.visits:
+            return [0.0, log2(max(own, 1.0)) - best]
+        nearest, *others = behind
+        return [1.0, *sorted([max(own, FAMILY * nearest), *[FAMILY * due for due in others]], reverse=True)]
 
     def _overdraft(self, shelf: bytes, more: int = 0) -> tuple[float, list[float]]:
         """Visits of the crawl at which *more* pages are within the budget of the domain, and of each link to it."""
@@ -202,7 +201,7 @@ class LateHosts:
         self.in_memory: dict[bytes, LazyHeap[bytes]] = {}
         # By the visits of the crawl at which the budgets allow a page more, and by how far it is behind other shelves.
         self._by_due: RisingHeap[float] = RisingHeap()
-        self._by_standing: RisingHeap[float] = RisingHeap()
+        self._by_standing: RisingHeap[list[float]] = RisingHeap()
         self._compared_at = 0
 
     def __len__(self) -> int:
@@ -219,7 +218,7 @@ class LateHosts:
     def note(self, shelf: bytes) -> None:
         """*shelf* has a late host, or its budgets have grown: look at it when they allow, or it stands first."""
         self._by_due.note(shelf, self._budgets.due(shelf))
-        self._by_standing.note(shelf, -inf)  # how it stands matters only where nothing is in time
+        self._by_standing.note(shelf, _FIRST)  # how it stands matters only where nothing is in time
 
     def note_again(self, shelf: bytes) -> None:
         """The budgets of *shelf* have grown, if it has late hosts."""
@@ -239,10 +238,10 @@ class LateHosts:
     def first(self) -> Late | None:
         """The shelf with late hosts that stands first, ``None`` if there is none."""
         if self._budgets.visits > self._compared_at + self._compared_at // _GROWTH:
-            # Links are less overdrawn the larger the crawl is, and their shelves rise among others.
+            # As the crawl grows, links hold back less.
             self._compared_at = self._budgets.visits
             for shelf in list(self._by_standing.keys()):
-                self._by_standing.note(shelf, -inf)
+                self._by_standing.note(shelf, _FIRST)
         while (entry := self._by_standing.first_by(self.standing)) is not None:
             shelf = entry[2]
             best = self.best(shelf)
@@ -251,10 +250,10 @@ class LateHosts:
             self.forget(shelf)
         return None
 
-    def standing(self, shelf: bytes) -> float:
-        """Where *shelf* stands among others, the lowest number first, in front queues."""
+    def standing(self, shelf: bytes) -> list[float]:
+        """Where *shelf* stands among others, the smallest first; see :meth:`Budgets.excess`."""
         best = self.best(shelf)
-        return self._budgets.lag(shelf) - self._front_queue_of(best) if best is not None else -inf
+        return self._budgets.excess(shelf, self._front_queue_of(best)) if best is not None else _FIRST
 
     def best(self, shelf: bytes) -> bytes | None:
         """Key of the best late host of *shelf*, in memory or on the disk."""

@@ -72,7 +72,7 @@ class Standing(NamedTuple):
     """
 
     is_late: bool
-    late: float
+    late: tuple[float, ...]
     rank: bytes
 
 
@@ -602,11 +602,11 @@ class Frontier:
         if shelved is not None:
             ranks.append(shelved[len(IN_TIME) : -HOST_BYTES])
         if ranks:
-            return Standing(is_late=False, late=0.0, rank=min(ranks))
+            return Standing(is_late=False, late=(), rank=min(ranks))
         late = places.late.first()
         if late is None:
             return None
-        return Standing(is_late=True, late=places.late.standing(late.shelf), rank=b"")
+        return Standing(is_late=True, late=tuple(places.late.standing(late.shelf)), rank=b"")
 
     def awaited(self) -> tuple[float, str]:
         """The instant at which the first host that is not dead may be requested, and its name; ``""`` if there is none.

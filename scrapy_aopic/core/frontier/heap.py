@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, KeysView
 
-V = TypeVar("V", bytes, float)
+V = TypeVar("V", bytes, float, list[float])
 
 _MAY_BE_VOID = 100
 """Void entries that may stay however few others there are, so that short heaps are not rebuilt all the time."""
