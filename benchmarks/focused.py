@@ -71,6 +71,9 @@ POLICIES: dict[str, Policy] = {
 }
 """Focus 1 for what the literature knows without cash; the default focus for what is this package's own."""
 
+DIRECTORIES = {f"directories {lower}": Policy("contextual", lower=lower) for lower in (1, 2, 4)}
+"""Only with ``--only``: the default with the rule on directories of the order ``aopic``, by so many front queues."""
+
 HALF_ORACLES = {"host oracle": Policy("contextual"), "page oracle": Policy("contextual")}
 """Only with ``--only``: what the default lacks of what the one-step oracle knows."""
 
@@ -409,7 +412,7 @@ def main() -> None:
     if options.dial:
         policies = {f"focus {focus:g}": Policy("contextual", focus) for focus in DIAL}
     if options.only:
-        known = POLICIES_OF_PAPER | HALF_ORACLES
+        known = POLICIES_OF_PAPER | HALF_ORACLES | DIRECTORIES
         policies = {name: known.get(name) or Policy(name) for name in options.only.split(",")}
     peer = options.peer or next(name for name in ("jlse", "focus 0.9", *policies) if name in policies)
     found = run(options, policies)
