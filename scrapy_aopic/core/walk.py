@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, islice
-from struct import error as struct_error
 from typing import NamedTuple, Protocol, TypeVar
 
 from msgspec.structs import replace
@@ -192,7 +191,7 @@ def index_rows(key: bytes, page: Page) -> list[tuple[Family, bytes, bytes]]:
             rows.append((Family.QUEUE, row, key[HOST_BYTES:]))
         if page.changes is not None:
             rows.append((Family.META, wake_row(page.changes.wakes_at, key), b""))
-    except (ArithmeticError, ValueError, struct_error):
+    except (ArithmeticError, LookupError, ValueError):
         return []
     return rows
 

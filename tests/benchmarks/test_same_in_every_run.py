@@ -48,7 +48,7 @@ def test_farms_beside_honest_sites_take_what_the_docs_say():
     three = {row[0]: float(row[3]) for row in published("order.md", command)[1:]}
     assert found.keys() == three.keys()
     assert found["seeds"] <= three["seeds"]
-    assert found["behind a link"] == three["behind a link"]
+    assert three["behind a link"] - 0.001 <= found["behind a link"] <= three["behind a link"]
     assert found["directory"] == three["directory"]
 
 
