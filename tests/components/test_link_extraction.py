@@ -10,8 +10,10 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import scrapy
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
+from packaging.version import Version
 from scrapy import Request
 from scrapy.http import HtmlResponse, JsonResponse, Response, TextResponse, XmlResponse
 from scrapy.linkextractors import LinkExtractor as ScrapyLinkExtractor
@@ -293,7 +295,13 @@ def test_they_are_the_same_in_other_trees(response: TextResponse, options: dict[
     "response",
     [
         Response("http://h.test/i", body=b"GIF89a"),
-        JsonResponse("http://h.test/j", body=b'{"a": "<a href=b>"}'),
+        pytest.param(
+            JsonResponse("http://h.test/j", body=b'{"a": "<a href=b>"}'),
+            marks=pytest.mark.skipif(
+                Version(scrapy.__version__) < Version("2.19"),
+                reason="older ones may find links in JSON, as Scrapy's do",
+            ),
+        ),
     ],
     ids=["bytes", "json"],
 )

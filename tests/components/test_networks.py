@@ -12,7 +12,9 @@ from subprocess import PIPE
 from typing import Any
 
 import pytest
+import scrapy
 from demo_web.server import Answer, Exchange, Server
+from packaging.version import Version
 from scrapy import Request, Spider, signals
 from scrapy.core.downloader.handlers.http11 import HTTP11DownloadHandler
 from scrapy.exceptions import IgnoreRequest
@@ -416,6 +418,7 @@ process.start()
 """
 
 
+@pytest.mark.skipif(Version(scrapy.__version__) < Version("2.19"), reason="its handler is of Scrapy 2.19")
 @pytest.mark.slow
 def test_without_a_reactor_it_is_decided_by_the_address_too(world: World) -> None:
     world.pages = {"/": [], "/2": []}
