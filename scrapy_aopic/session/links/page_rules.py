@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from .found_link import Drop, FoundLink
 
-    """Counts, and once logs, that a link of a page is dropped."""
-
 logger = logging.getLogger(__name__)
 
 
