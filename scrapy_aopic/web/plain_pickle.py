@@ -21,6 +21,9 @@ _MOST_VALUES = 100_000
 _DEEPEST = 50
 """Values inside one another: far less than Python and MessagePack take."""
 
+_MOST_IN_KEY = 100
+"""Values in a key: Python goes through all of a tuple each time that it is one, and too deep a tuple ends the process."""
+
 _MARK = object()
 
 _SHOWN = 100
@@ -66,21 +69,32 @@ def read_pickle(data: bytes) -> Any:
     return value
 
 
-def _check_size(value: Any) -> None:
-    """Raise an error if *value*, written out, is too large or too deep, or contains itself."""
-    left = _MOST_VALUES
+def _check_size(value: Any, most: int = _MOST_VALUES, what: str = "it stands for") -> None:
+    """Raise an error if *value*, written out, is more than *most* values, or is too deep, or contains itself."""
+    left = most - 1
     waiting = [(value, 0)]
     while waiting:
         each, depth = waiting.pop()
-        left -= 1
-        if left < 0 or depth > _DEEPEST:
-            raise NotPlainError(
-                f"it stands for more than {_MOST_VALUES:,} values, or for {_DEEPEST} inside one another"
-            )
+        if each is _MARK:
+            raise NotPlainError("it is damaged")
         if isinstance(each, dict):
-            waiting += [(one, depth + 1) for pair in each.items() for one in pair]
+            left -= 2 * len(each)
         elif isinstance(each, list | tuple | set | frozenset):
-            waiting += [(one, depth + 1) for one in each]
+            left -= len(each)
+        else:
+            continue
+        if left < 0 or (each and depth == _DEEPEST):
+            raise NotPlainError(f"{what} more than {most:,} values, or for {_DEEPEST} inside one another")
+        parts = (one for pair in each.items() for one in pair) if isinstance(each, dict) else each
+        waiting += [(one, depth + 1) for one in parts]
+
+
+def _as_keys(values: list[Any]) -> list[Any]:
+    """*values*, after a look at their size, which a key must not exceed."""
+    for value in values:
+        if isinstance(value, tuple):
+            _check_size(value, _MOST_IN_KEY, "it has a key for")
+    return values
 
 
 def _value_of(data: bytes) -> Any:
@@ -96,13 +110,13 @@ def _value_of(data: bytes) -> Any:
         elif name.startswith("TUPLE"):
             stack.append(tuple(_taken(stack, int(name[5:])) if name[5:] else _since_mark(stack)))
         elif name == "FROZENSET":
-            stack.append(frozenset(_since_mark(stack)))
+            stack.append(frozenset(_as_keys(_since_mark(stack))))
         elif name in _EXTENDS:
             values = _taken(stack, 1) if name == "APPEND" else _since_mark(stack)
-            getattr(stack[-1], _EXTENDS[name])(values)
+            getattr(stack[-1], _EXTENDS[name])(_as_keys(values) if name == "ADDITEMS" else values)
         elif name in ("SETITEM", "SETITEMS"):
             values = _taken(stack, 2) if name == "SETITEM" else _since_mark(stack)
-            stack[-1].update(zip(values[::2], values[1::2], strict=True))
+            stack[-1].update(zip(_as_keys(values[::2]), values[1::2], strict=True))
         elif name in ("MEMOIZE", "BINPUT", "LONG_BINPUT"):
             memo[len(memo) if name == "MEMOIZE" else argument] = stack[-1]
         elif name in ("BINGET", "LONG_BINGET"):

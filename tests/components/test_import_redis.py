@@ -335,6 +335,29 @@ def test_a_pickle_that_lacks_a_value_is_said_to_be_damaged(data: bytes) -> None:
         read_pickle(data)
 
 
+@pytest.mark.parametrize(
+    "key",
+    [
+        b")" + b"\x85" * 1_000_000,  # (((...),),): Python's hash would end the process
+        b")"
+        + b"".join(
+            b"\x94h" + bytes((n,)) + b"\x86" for n in range(40)
+        ),  # of two that are the same, 2^40 in all
+    ],
+    ids=["deep", "doubled"],
+)
+def test_a_key_is_looked_at_before_it_is_hashed(key: bytes) -> None:
+    for data in (b"}" + key + b"Ns.", b"(" + key + b"\x91.", b"\x8f(" + key + b"\x90."):
+        with pytest.raises(NotPlainError, match="it has a key for more than 100 values"):
+            read_pickle(b"\x80\x04" + data)
+
+
+def test_a_mark_that_nothing_closes_is_damage() -> None:
+    for data in (b"\x80\x04((.", b"\x80\x04](a."):
+        with pytest.raises(NotPlainError, match="damaged"):
+            read_pickle(data)
+
+
 def test_a_pickle_that_stands_for_too_much_is_refused() -> None:
     many: list[Any] = []
     for _ in range(40):
