@@ -70,6 +70,25 @@ def test_a_silent_origin_keeps_no_other_one_of_its_host():
     assert job.crawl.counts.visited == 6
 
 
+def test_a_silent_origin_is_remembered_while_its_only_page_is_in_flight():
+    job = job_of()
+    job.seed(on("443", 0, shift=9), on("80", 1), on("80", 2))
+    lease = job.lease()
+    job.crawl.transferred(lease.host, TransferResult(0.0, SILENT, origin="443"), job.now)
+    job.crawl.release(lease, job.now)  # what reads the failure takes its time
+    end(job, job.lease(), SILENT)
+    job.now += 5.0
+    end(job, job.lease(), SILENT)  # the other origin waits longer
+    assert isinstance(job.crawl.lease(job.now), NotBefore)
+    assert job.crawl.down(host_key("a"), "443") == 1
+    job.crawl.put_back(lease, Link(lease.key, lease.host, lease.request), job.now, has_failed=True)
+    assert run(job, silent()) == ["443/0"]
+    job.now += 10.0
+    assert sorted(run(job, silent())) == ["80/1", "80/2"]
+    assert job.crawl.counts.visited == 3
+    assert check(job.crawl.frontier) == []
+
+
 def test_each_silence_doubles_the_wait_until_the_origin_is_dead_and_answers_again():
     job = job_of(dead_after=3)
     job.seed(on("443", 0), on("443", 1))

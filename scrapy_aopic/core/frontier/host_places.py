@@ -372,11 +372,10 @@ class HostPlaces:
         """Let *host* wait, because all rows examined so far wait for silent origins, and were passed over."""
         silent = host.silent or {}
         if host.is_whole and host.passed_over:
-            # Of an origin that is due nothing is left.
-            self._politeness.forget(
-                host,
-                [name for name, each in silent.items() if name not in host.passed_over and each.until <= now],
-            )
+            # Of an origin that is due nothing is left, unless a page of it is in flight, which may come back.
+            if not host.in_flight:
+                due = {name for name, each in silent.items() if each.until <= now}
+                self._politeness.forget(host, due.difference(host.passed_over))
             host.held_until = min(silent[name].until for name in host.passed_over)
         elif not host.is_whole:
             host.held_until = now + _SOON
