@@ -714,6 +714,7 @@ async def test_hostile_pages_cost_neither_pages_nor_cash_nor_room(
             AOPIC_STORE="sqlite",
             AOPIC_LINK_SCORER=scorer,
             CLOSESPIDER_PAGECOUNT=200,
+            CONCURRENT_REQUESTS=2,  # so that no host has to wait for the other, however slow the machine is
             HTTPERROR_ALLOW_ALL=True,
         ),
     )
