@@ -5,8 +5,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 MIN := .venv-min
 TOOLS := .venv-tools
-# More processes than cores: many tests wait. Whoever has none left takes some of the others'.
-SIDE_BY_SIDE := -q --numprocesses=4 --dist=worksteal --durations=20
+# More processes than cores: many tests wait. One that has no tests left takes some of another's.
+PROCESSES := 6
+SIDE_BY_SIDE = -q --numprocesses=$(PROCESSES) --dist=worksteal --durations=20
 # Tests start Python some hundred times, and it need not compile the package each time.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -28,8 +29,9 @@ lint: $(STAMP)  ## style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# The fast tests do not wait, and each process collects them all.
 check: $(STAMP)  ## style, types and the fast tests, side by side: less than a minute on two cores
-	$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint tests WHICH="not slow"
+	$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint tests WHICH="not slow" PROCESSES=3
 
 test: $(STAMP) browser plugins  ## style, types and the tests, those in a headless Chromium included if there is one: ten minutes on two cores
 	$(MAKE) --no-print-directory --jobs=2 lint tests WHICH="not long"
@@ -37,8 +39,13 @@ test: $(STAMP) browser plugins  ## style, types and the tests, those in a headle
 test-long: $(STAMP) browser plugins  ## the same with the long forms of crash tests and random walks
 	$(MAKE) --no-print-directory --jobs=2 lint tests WHICH=
 
-tests: $(STAMP)  ## the tests with the markers of WHICH="slow and not long", for example
+tests: $(STAMP) $(VENV)/.compiled  ## the tests with the markers of WHICH="slow and not long", for example
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "$(WHICH)"
+
+# Without this, each process of the first run compiles all tests. If they cannot be collected, the run says why.
+$(VENV)/.compiled: $(STAMP)
+	$(BIN)/python -m pytest -q --collect-only > /dev/null 2>&1 || true
+	touch $@
 
 # Benchmarks are left out: they compare with what the newest Scrapy has.
 test-min: $(MIN)/.installed  ## run the tests with the lowest versions that pyproject.toml allows

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +40,29 @@ SLOW_PROMISES = {
 """Tests of ``scrapy_aopic.testing``, which other projects run: they cannot bear a marker of ours."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     for item in items:
         is_slow = CRASH in item.path.parents or getattr(item, "originalname", "") in SLOW_PROMISES
         if is_slow or item.get_closest_marker("long") is not None:
             item.add_marker(pytest.mark.slow)
+    yield  # those that are not wanted are taken out
+    items[:] = spread(items)
+
+
+def spread(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Spread the tests that wait for processes evenly among the files of the others, which need a core all the time.
+
+    The processes that run tests side by side begin with equal parts of them. If all that wait were in one part, the other
+    processes would take them over at the end, when there is nothing else to do while they wait.
+    """
+    waiting = [item for item in items if CRASH in item.path.parents]
+    others = [item for item in items if CRASH not in item.path.parents]
+    place = {item: (number + 0.5) / len(waiting) for number, item in enumerate(waiting)}
+    for _, of_file in groupby(enumerate(others), key=lambda numbered: numbered[1].path):
+        numbered = list(of_file)
+        place.update((item, numbered[0][0] / len(others)) for _, item in numbered)
+    return sorted(items, key=place.__getitem__)
 
 
 def pytest_collection_finish() -> None:
