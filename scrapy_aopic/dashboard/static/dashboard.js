@@ -280,7 +280,7 @@ function showHead(now) {
   if (kind !== limit) setText("spoken", text); // a screen reader is not interrupted by each new figure
   limit = kind;
   const { forecast, rate } = now;
-  const end = forecast.seconds === null ? "No end in sight" : `About ${seconds(forecast.seconds)} to go`;
+  const end = forecast.seconds === null ? "No end in sight" : `About ${seconds(Math.round(forecast.seconds))} to go`;
   const growth = rate && rate.growth !== null ? ` The queue ${grows(rate.growth)}.` : "";
   setText("forecast", now.is_live ? `${end}: ${forecast.because}.${forecast.because.includes("queue grows") ? "" : growth}` : "");
 }
@@ -313,7 +313,7 @@ function showFour(now) {
   const rows = [
     ["pages a second", number(rate && rate.pages), rate ? `${minute}${hosts.ceiling === null ? "" : `; politeness allowed ${number(hosts.ceiling)}`}` : "no crawl runs", (point) => point["rate.pages"], "fetched"],
     ["pages queued", count(pages.queued), rate && rate.growth !== null ? grows(rate.growth) : "", (point) => point["pages.queued"], "queued"],
-    ["hosts have pages", count(hostsWithPages(hosts)), `${count(hosts.in_flight)} in flight, ${count(hosts.ready)} ready, ${count(hosts.waiting)} waiting${reasons ? ` (${reasons})` : ""}`, withPages, "waiting"],
+    ["hosts have pages", count(hostsWithPages(hosts)), `${count(hosts.in_flight)} in flight, ${count(hosts.ready)} ready, ${count(hosts.waiting)} waiting${reasons ? ` (${reasons})` : ""}`, withPages, "queued"],
     ["failed", rate && rate.failed !== null ? percent(rate.failed, rate.pages) : percent(pages.failed, done), rate && rate.failed !== null ? `${minute}; ${percent(pages.failed, done)} of all` : "of all pages fetched", (point) => (point["rate.pages"] ? (100 * point["rate.failed"]) / point["rate.pages"] : NaN), "failed"],
   ];
   const place = $("four");
@@ -597,8 +597,8 @@ function showStore(now) {
   if (machine) {
     rows.push(
       ["memory of the process", `${bytes(machine.memory)}, ${bytes(machine.memory_limit)} at most`],
-      ["processor", `${few.format(100 * machine.cpu)} % of a core${machine.starved >= 0.1 ? `; waits for one ${whole.format(100 * machine.starved)} % of the time, as others use it` : ""}`],
-      ["event loop late by", `${seconds(machine.loop_lag)} on average, ${seconds(machine.loop_lag_max)} at most`],
+      ["processor, over a minute", `${few.format(100 * machine.cpu)} % of a core${machine.starved >= 0.1 ? `; waits for one ${whole.format(100 * machine.starved)} % of the time, as others use it` : ""}`],
+      ["event loop late by", `${seconds(machine.loop_lag)} on average over a minute, ${seconds(machine.loop_lag_max)} at most in this run`],
     );
   }
   facts("facts", "Store and machine", rows);
