@@ -82,6 +82,14 @@ def duration(seconds: float) -> str:
     return " ".join(word for word in words if not word.startswith("0 ")) or "0 s"
 
 
+def roughly(seconds: float) -> str:
+    """*seconds* in words: one unit, in the ranges that the dashboard has for each, so that the two never disagree."""
+    for size_, unit in ((86400, "days"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size_:
+            return f"{seconds / size_:,.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
 def size(n: float) -> str:
     """*n* bytes in words."""
     for unit in ("B", "kB", "MB", "GB"):

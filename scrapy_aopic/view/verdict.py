@@ -15,8 +15,9 @@ network       most transfers since the first snapshot failed, or none of many th
 control       hosts are ready, and an operator allows no more transfers or pages a second
 disk          no page is leased until a commit has landed, or the last commit took long
 machine       the process uses a whole core, or would if others did not; or the event loop is late and the
-              processor is busy; or it is busy and callbacks hold many pages; or, when nothing below holds,
-              hosts stay ready while the processor is busy, or more of them than half of the free connections
+              processor is busy, or others have it; or it is busy and callbacks hold many pages; or, when nothing
+              below holds, hosts stay ready while the processor is busy, or more of them than half of the free
+              connections
 spider        the event loop is late though the processor is not busy; or callbacks hold as many pages as
               half of the connections; or nothing but callbacks is at work
 connections   the downloader has as many requests as it takes
@@ -32,7 +33,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from .snapshot import HostCounts, Limit, Snapshot, Verdict
-from .text import duration
+from .text import roughly
 
 LIMITS: tuple[Limit, ...] = ("politeness", "connections", "spider", "disk", "machine", "network")
 """Those that a user can do something about."""
@@ -60,6 +61,9 @@ _NEARLY = 0.8
 
 _STARVED = 0.1
 """Part of the time that the process waits for the processor from which on it is worth saying."""
+
+_HUNGRY = 0.25
+"""Part of the time that it waits for the processor from which on that makes the event loop late, and no callback does."""
 
 _ALMOST = 0.9
 """Part of the connections that is as good as all, and so are all but one: some are always between two requests."""
@@ -136,12 +140,7 @@ def _queue(now: Snapshot) -> str:
         return ""
     if growth >= 0:
         return ", and its queue grows"
-    return f", and its queue lasts {_roughly(now.pages.queued / (now.rate.pages * -growth))}"
-
-
-def _roughly(seconds: float) -> str:
-    """*seconds* in one unit."""
-    return " ".join(duration(seconds).split()[:2])
+    return f", and its queue lasts {roughly(now.pages.queued / (now.rate.pages * -growth))}"
 
 
 def _stuck(before: Snapshot, now: Snapshot) -> Verdict | None:
@@ -357,11 +356,12 @@ def _load(before: Snapshot, now: Snapshot) -> tuple[float, float]:
 
 def _machine(before: Snapshot, now: Snapshot) -> Verdict | None:
     late, cpu = _load(before, now)
-    wanted = cpu + _starved(before, now)
-    if wanted < _WHOLE_CORE and (late < _LATE or wanted < _BUSY):
+    starved = _starved(before, now)
+    wanted = cpu + starved
+    if wanted < _WHOLE_CORE and (late < _LATE or (wanted < _BUSY and starved < _HUNGRY)):
         return None
     behind = f", and the event loop is {late:.2f} s late" if late >= _LATE else ""
-    help_ = "A less busy machine" if wanted - cpu >= _STARVED else "Less work in callbacks"
+    help_ = "A less busy machine" if starved >= _STARVED else "Less work in callbacks"
     return Verdict(
         "machine", f"This machine is the bottleneck: {_uses(before, now)}{behind}. {help_} would help."
     )

@@ -26,7 +26,7 @@ from scrapy_aopic.view.snapshot import (
     Verdict,
 )
 from scrapy_aopic.view.snapshot_stats import stats_of
-from scrapy_aopic.view.text import duration, short_summary, size, summary
+from scrapy_aopic.view.text import duration, roughly, short_summary, size, summary
 from scrapy_aopic.view.verdict import LIMITS, verdict
 
 BEFORE = Snapshot(
@@ -115,6 +115,11 @@ CASES: list[tuple[Limit, dict[str, Any], str]] = [
         },
         "block the event loop, which is 0.90 s late",
     ),
+    (
+        "machine",  # others have the processor: nothing blocks the loop
+        {"machine": Machine(late_seconds=21, late_samples=200, cpu_seconds=11.5, starved_seconds=3.3)},
+        "uses 0.15 of a core and waits for one 33 % of the time, as others use it, and the event loop is 0.20 s late. A less",
+    ),
     ("machine", {"machine": Machine(late_seconds=1, late_samples=200, cpu_seconds=19.6)}, "uses 0.96 of a core."),
     (
         "machine",
@@ -194,7 +199,7 @@ def test_each_limit_is_named_with_its_figures(limit: Limit, changes: dict[str, A
 @pytest.mark.parametrize(("limit", "changes"), [case[:2] for case in CASES])
 @pytest.mark.parametrize(
     ("growth", "queue"),
-    [(None, ""), (0.5, ", and its queue grows"), (-0.001, ", and its queue lasts 6 h")],
+    [(None, ""), (0.5, ", and its queue grows"), (-0.001, ", and its queue lasts 7 h")],
 )
 def test_the_headline_has_twelve_words_at_most(
     limit: Limit, changes: dict[str, Any], growth: float | None, queue: str
@@ -317,6 +322,13 @@ def test_a_short_line_leaves_out_what_matters_least() -> None:
 )
 def test_durations_in_words(seconds: float, words: str) -> None:
     assert duration(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(84.1, "84 s"), (643, "11 min"), (25e3, "7 h"), (2e5, "2 days")]
+)
+def test_how_long_a_queue_lasts_is_rounded_as_on_the_dashboard(seconds: float, words: str) -> None:
+    assert roughly(seconds) == words
 
 
 @pytest.mark.parametrize(
