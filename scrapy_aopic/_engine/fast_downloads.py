@@ -44,7 +44,7 @@ from scrapy.utils.url import add_http_if_no_scheme
 from twisted.internet import ssl
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
-from twisted.web._newclient import ResponseNeverReceived, _contentLength
+from twisted.web._newclient import BadResponseVersion, ParseError, ResponseNeverReceived, _contentLength
 from twisted.web.client import URI, Agent, ResponseFailed
 from twisted.web.http import PotentialDataLoss, _ChunkedTransferDecoder, _DataLoss, _IdentityTransferDecoder
 from twisted.web.http_headers import Headers as TwistedHeaders
@@ -382,8 +382,14 @@ class HttpExchange:
 
     def _read_line(self, line: bytes) -> None:
         if self.state == "STATUS":
-            version, status = line.split(b" ", 2)[:2]
-            self._status = int(status)
+            parts = line.split(b" ", 2)
+            if len(parts) < 2:
+                raise ParseError("wrong number of parts", line)
+            version, status = parts[:2]
+            try:
+                self._status = int(status)
+            except ValueError:
+                raise ParseError("non-integer status code", line) from None
             if version != b"HTTP/1.1":
                 self._version = _read_version(version)
             self.state = "HEADER"
@@ -507,12 +513,15 @@ def _read_version(version: bytes) -> tuple[bytes, int, int]:
     """Protocol and version of a status line.
 
     Raises:
-        ValueError: If it is none.
+        BadResponseVersion: If it is none.
     """
-    protocol, number = version.split(b"/")
-    major, minor = map(int, number.split(b"."))
+    try:
+        protocol, number = version.split(b"/")
+        major, minor = map(int, number.split(b"."))
+    except ValueError as error:
+        raise BadResponseVersion(str(error), version) from None
     if major < 0 or minor < 0:
-        raise ValueError(f"{version!r} has a negative number")
+        raise BadResponseVersion("version may not be negative", version)
     return protocol, major, minor
 
 

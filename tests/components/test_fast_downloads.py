@@ -22,6 +22,7 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.error import ConnectionDone, ConnectionLost
 from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
+from twisted.web._newclient import ParseError
 
 from scrapy_aopic._engine.fast_downloads import FastHandler
 
@@ -64,7 +65,9 @@ class Outcome:
         self.connection = "kept" if is_kept else wire.fate
         if isinstance(found, BaseException):
             cause = "" if isinstance(found, DownloadCancelledError) else type(found.__cause__).__name__
-            self.what: tuple[Any, ...] = (type(found).__name__, cause)
+            reasons = [each.value for each in getattr(found.__cause__, "reasons", ())]
+            unread = [str(reason) for reason in reasons if isinstance(reason, ParseError)]
+            self.what: tuple[Any, ...] = (type(found).__name__, cause, unread)
             found = getattr(found, "response", None) or Response(request.url)
         else:
             self.what = ("response",)
@@ -195,6 +198,8 @@ HEADS = (
     b"HTTP/1.-1 200 OK\r\n" + SIZED,
     b"\xff/1.1 200 OK\r\n" + SIZED,
     b"HTTP/1.1 many OK\r\n" + SIZED,
+    b"HTTP/2 200\r\n" + SIZED,
+    b"HTTP/1.x 200 OK\r\n" + SIZED,
     b"SSH-2.0-OpenSSH\r\n",
     b"HTTP/1.1 200 OK\r\nX: y",
     b"",
