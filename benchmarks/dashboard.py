@@ -182,7 +182,7 @@ def _count_hosts(crawler: Any, active: list[int]) -> None:
     n = crawler.stats.get_value("response_received_count", 0)
     session = Session.of(crawler)
     if n % 500 == 0 and session is not None:
-        active.append(len(session.job.crawl.active_hosts))
+        active.append(sum(map(len, session.job.crawl.active_hosts)))
 
 
 def answer(hosts: int, exchange: Any) -> Any:

@@ -433,8 +433,8 @@ class Figures(Protocol):
         """Sums of cash."""
 
     @property
-    def active_hosts(self) -> Collection[HostState]:
-        """Hosts in memory."""
+    def active_hosts(self) -> list[Collection[HostState]]:
+        """Hosts in memory, of each shard."""
 
     @property
     def hosts_by_place(self) -> HostsByPlace:

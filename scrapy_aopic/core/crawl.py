@@ -600,8 +600,8 @@ class Crawl:
         return max(known.down, silence.n if silence is not None else 0)
 
     @property
-    def active_hosts(self) -> Collection[HostState]:
-        return self.frontier.active.values()
+    def active_hosts(self) -> list[Collection[HostState]]:
+        return [self.frontier.active.values()]
 
     @property
     def hosts_by_place(self) -> HostsByPlace:

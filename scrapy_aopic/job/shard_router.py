@@ -36,7 +36,7 @@ from scrapy_aopic.exceptions import StorageError
 from .shared_learning import HarvestOfJob
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from scrapy_aopic.core.focus.leads import Lead
     from scrapy_aopic.core.focus.sample import Sampled
@@ -212,8 +212,8 @@ class ShardRouter:
         )
 
     @property
-    def active_hosts(self) -> list[HostState]:
-        return [host for shard in self._each() for host in shard.active_hosts]
+    def active_hosts(self) -> list[Collection[HostState]]:
+        return [hosts for shard in self._each() for hosts in shard.active_hosts]
 
     @property
     def hosts_by_place(self) -> HostsByPlace:

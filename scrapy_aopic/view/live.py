@@ -11,6 +11,7 @@ import os
 from collections import deque
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from time import monotonic, process_time
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -199,7 +200,7 @@ class Watch:
         seen = None
         if self._n_beats % _PUBLISH_EVERY == 0:
             seen = self._publish()
-        elif len(self._job.crawl.active_hosts) > _AT_ONCE:
+        elif self._has_many_hosts():
             self._step()
         if self._n_beats % _DROPPED_EVERY == 0:
             self._keep_dropped()
@@ -257,9 +258,12 @@ class Watch:
                     extra={"spider": self._crawler.spider},
                 )
 
+    def _has_many_hosts(self) -> bool:
+        return sum(map(len, self._job.crawl.active_hosts)) > _AT_ONCE
+
     def _begin_walk(self) -> HostWalk:
         crawl = self._job.crawl
-        return HostWalk(list(crawl.active_hosts), crawl.politeness)
+        return HostWalk(list(chain.from_iterable(crawl.active_hosts)), crawl.politeness)
 
     def _step(self) -> None:
         """Look at some more hosts of many."""
@@ -269,7 +273,7 @@ class Watch:
 
     def _walked(self) -> HostWalk:
         """A walk over the hosts in memory: a new one, or of many hosts the last that was completed."""
-        if len(self._job.crawl.active_hosts) <= _AT_ONCE:
+        if not self._has_many_hosts():
             walk = self._begin_walk()
             walk.step(_AT_ONCE + 1, self._job.clock())
             self._last_walk, self._walk = walk, None

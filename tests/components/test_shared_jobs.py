@@ -348,7 +348,7 @@ async def test_status_check_and_seed_take_the_whole_job(serve: Serve, settings, 
     assert done.returncode == 0
     assert "every invariant holds" in done.stdout
     assert json.loads(run("check", "--json", where).stdout)["holds"]
-    assert "1 seeds wait" in run("seed", where, "http://e.test/").stdout
+    assert "1 seed added" in run("seed", where, "http://e.test/").stdout
     await crawl(Follow, settings)
     assert web.asked[len(PAGES) :] == ["http://e.test/"]
     with redis.Redis.from_url(settings["REDIS_URL"]) as client:
@@ -575,6 +575,19 @@ def test_no_page_is_leased_whose_transfer_another_worker_may_not_wait_for(settin
         assert found.instant > now
         assert job.failure is None
     assert isinstance(shards.lease(job.clock()), Lease)
+    job.close()
+
+
+def test_hosts_in_memory_are_counted_without_a_list_of_them(settings) -> None:
+    address = Address("aopic:follow", settings["REDIS_URL"], lock_timeout=30.0)
+    begin_cut(address, 2, lambda: None)
+    job = Job(None, Policy(), address=address, shards=2, interval=0.05)
+    shards = cast("ShardRouter", job.crawl)
+    tick_until(job, lambda: len(shards.held) == 2)
+    hosts = shards.active_hosts
+    for n in range(20):
+        shards.seed(link(f"host{n}.test", n), job.clock())
+    tick_until(job, lambda: sum(map(len, hosts)) == 20)  # not a copy: those of now
     job.close()
 
 
