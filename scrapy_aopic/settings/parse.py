@@ -454,7 +454,7 @@ def topic(value: Any) -> TopicGiven | None:
     if isinstance(value, str) and value == "items":
         return TopicGiven(by_items=True)
     if isinstance(value, str):
-        value = json.loads(value)
+        value = json.loads(value, object_pairs_hook=_Pairs)
     given = dict(value)
     if set(given) not in _TOPIC_KEYS:
         raise ValueError
@@ -540,11 +540,8 @@ def _by_name(value: Any, check: Check, names: Collection[str]) -> dict[str, Any]
     """Values by some of *names*: a mapping, one in JSON, or text such as "depth=30, repeats=0"."""
     if isinstance(value, str):
         is_json = value.lstrip()[:1] == "{"
-        value = (
-            json.loads(value)
-            if is_json
-            else dict(part.split("=") for part in value.split(",") if part.strip())
-        )
+        parts = [part.partition("=") for part in value.split(",") if part.strip()]
+        value = _from_json(value) if is_json else _Pairs([(name.strip(), each) for name, _, each in parts])
     if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
         raise TypeError
     result = {name.strip(): check.parse(each) for name, each in value.items()}
@@ -688,16 +685,21 @@ def _part_of_scope(name: str, value: Any) -> Any:
             what = shown(wrong)[:_BRIEF] if wrong is not None else "nothing"
             raise Reason(f'languages: {what} is no language, such as "de" or "pt-BR"')
         return frozenset(found)
+    parts: Any
     if name in ("allow", "deny"):
-        return frozenset(_each(where or name, each, domain) for where, each in listed(value))
-    try:
-        return tuple(re.compile(each) for each in texts([value] if isinstance(value, str) else value))
-    except re.error as error:
-        raise Reason(f"{name}: {error}") from error
+        parts = frozenset(_each(where or name, each, domain) for where, each in listed(value))
+    else:
+        try:
+            parts = tuple(re.compile(each) for each in texts([value] if isinstance(value, str) else value))
+        except re.error as error:
+            raise Reason(f"{name}: {error}") from error
+    if name.startswith("allow") and not parts:
+        raise Reason(f"{name} lists nothing: leave it out to allow all")
+    return parts
 
 
 class _Pairs(dict[str, Any]):
-    """An object of JSON in which no name stands twice."""
+    """An object of JSON, or the like, in which no name stands twice."""
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         super().__init__(pairs)
