@@ -21,18 +21,18 @@ PATIENCE = 60
 """Seconds that no crawl takes."""
 
 
-def row(name: str, way: str, *more: Any) -> Any:
+def row(name: str, way: str) -> Any:
     # `make check` has some of them, and `make test` each in two ways: all take two minutes.
     marks = [] if (PATTERNS[name].group, way) == ("Callbacks", "add-on") else [pytest.mark.slow]
     if PATTERNS[name].ways == ALL and PATTERNS[name].group != "Callbacks" and way in ("alone, job", "add-on"):
         marks.append(pytest.mark.long)
-    return pytest.param(name, *more, id=f"{name}, {way}", marks=marks)
+    return pytest.param(name, way, id=f"{name}, {way}", marks=marks)
 
 
 def rows() -> Iterator[Any]:
     for name, pattern in PATTERNS.items():
         for way in pattern.ways:
-            yield row(name, way, way)
+            yield row(name, way)
 
 
 @pytest.fixture(scope="module")
@@ -58,25 +58,22 @@ def stock(site: Site) -> Stock:
 pytestmark = pytest.mark.filterwarnings("ignore:.*:scrapy.exceptions.ScrapyDeprecationWarning")
 
 
-@pytest.mark.parametrize("name", [row(name, "stock") for name in PATTERNS])
-@deferred_f_from_coro_f
-async def test_a_pattern_gives_with_stock_scrapy_what_it_says(name: str, stock: Stock) -> None:
-    pattern = PATTERNS[name]
-    given = await stock(name, "stock")
-    assert (given["items"], given["noted"], given["reason"]) == (
-        sorted(pattern.gives, key=repr),
-        dict(pattern.noted),
-        given["reason"] if pattern.reason is None else pattern.reason,
-    )
-
-
 @pytest.mark.parametrize(("name", "way"), list(rows()))
 @deferred_f_from_coro_f
-async def test_a_pattern_gives_the_same(name: str, way: str, site: Site, stock: Stock) -> None:
+async def test_a_pattern_gives_what_it_says_and_the_same_in_each_way(
+    name: str, way: str, site: Site, stock: Stock
+) -> None:
     pattern = PATTERNS[name]
+    wanted = await stock(name, "stock")
+    assert (wanted["items"], wanted["noted"], wanted["reason"]) == (
+        sorted(pattern.gives, key=repr),
+        dict(pattern.noted),
+        wanted["reason"] if pattern.reason is None else pattern.reason,
+    )
     difference = pattern.difference(way)
-    wanted = await stock(name, "stock, job" if difference and difference.instead is None else "stock")
-    if difference and difference.instead:
+    if difference and difference.instead is None:
+        wanted = await stock(name, "stock, job")
+    elif difference and difference.instead:
         wanted = {**wanted, **difference.instead}
     with TemporaryDirectory() as folder:
         assert await run(pattern, way, site, Path(folder), PATIENCE) == wanted
