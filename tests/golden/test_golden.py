@@ -33,7 +33,8 @@ from scrapy_aopic.view.job_view import View
 from scrapy_aopic.view.queries import top_pages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+    from typing import Any
 
     from scrapy_aopic.core.ports import Store
 
@@ -61,15 +62,23 @@ def test_there_are_jobs_of_the_format_of_today() -> None:
     assert names >= {f"{FORMAT}-{name}-{ending}" for name in policies() for ending in ("clean", "killed")}
 
 
+def in_each_store() -> Iterator[Any]:
+    """Each job in memory, and those of today's format in each store, which does not know of formats; all else is long."""
+    makers: dict[str, Callable[[Path], Store]] = {
+        "memory": lambda _: MemoryStore(),
+        "sqlite": lambda folder: SqliteStore(folder, memory_mb=8),
+        "rocksdb": make_rocksdb,
+    }
+    for name, make in makers.items():
+        for file in FILES:
+            is_short = name == "memory" or file.stem.startswith(f"{FORMAT}-")
+            yield pytest.param(
+                file, make, id=f"{file.stem}-{name}", marks=() if is_short else pytest.mark.long
+            )
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "make",
-    [
-        pytest.param(lambda _: MemoryStore(), id="memory"),
-        pytest.param(lambda folder: SqliteStore(folder, memory_mb=8), id="sqlite"),
-        pytest.param(make_rocksdb, id="rocksdb"),
-    ],
-)
+@pytest.mark.parametrize(("file", "make"), list(in_each_store()))
 def test_an_old_job_holds_every_invariant_and_is_crawled_on(
     file: Path, make: Callable[[Path], Store], tmp_path: Path
 ) -> None:
