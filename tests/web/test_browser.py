@@ -245,54 +245,6 @@ def open_sections(browser: Browser) -> None:
     browser.execute_script("for (const each of document.querySelectorAll('main > details')) each.open = true")
 
 
-N_HOSTS = 40
-
-
-class Stalling:
-    """A web of which every page is an ordinary one until it stalls, and then takes as long as that lasts."""
-
-    def __init__(self) -> None:
-        self.goes_on = Event()
-        self.goes_on.set()
-
-    def answer(self, exchange: Exchange) -> Answer:
-        host = int(exchange.host.removeprefix("h").partition(".")[0])
-        time.sleep(0.1)
-        self.goes_on.wait(60)
-        links = [f"http://h{(host + n) % N_HOSTS}.test/{time.monotonic_ns()}" for n in range(1, 5)]
-        return Answer(headers={"Content-Type": "text/html"}, body=html(links))
-
-
-def test_the_verdict_changes_when_the_web_stalls(browser: Browser, tmp_path: Path) -> None:
-    web = Stalling()
-    resize(browser, 1400, "light")
-    with (
-        Server(web.answer).run_in_thread() as server,
-        run_with_dashboard(
-            ["runspider", str(Path(__file__).parents[1] / "support" / "follow_spider.py")],
-            {
-                "SCHEDULER": "scrapy_aopic.Scheduler",
-                "AOPIC_POLITENESS_FACTOR": 2,
-                "ROBOTSTXT_OBEY": False,
-            },
-            folder=tmp_path,
-            http_proxy=server.url,
-        ) as (_, port),
-    ):
-        open_page(browser, port)
-        hosts = "Number(document.querySelectorAll('#totals dd')[2].textContent.replaceAll(',', ''))"
-        wait_for(browser, f"{hosts} === {N_HOSTS}")
-        assert "transfers under way" not in text(browser, "verdict")
-        web.goes_on.clear()
-        said = wait_for(
-            browser, "document.getElementById('verdict').textContent.match(/none of .* for ([0-9]+) s/)"
-        )
-        assert int(said[1]) <= 5  # 2 or 3 of a process that gets its time
-        web.goes_on.set()
-        wait_for(browser, "!/none of/.test(document.getElementById('verdict').textContent)")
-        assert_clean(browser)
-
-
 def test_figures_move_while_it_runs_and_stay_when_it_ends(
     browser: Browser, crawl: tuple[Any, int, Path]
 ) -> None:
@@ -343,6 +295,54 @@ def test_figures_move_while_it_runs_and_stay_when_it_ends(
     finally:
         over.set()
         server.join()
+
+
+N_HOSTS = 40
+
+
+class Stalling:
+    """A web of which every page is an ordinary one until it stalls, and then takes as long as that lasts."""
+
+    def __init__(self) -> None:
+        self.goes_on = Event()
+        self.goes_on.set()
+
+    def answer(self, exchange: Exchange) -> Answer:
+        host = int(exchange.host.removeprefix("h").partition(".")[0])
+        time.sleep(0.1)
+        self.goes_on.wait(60)
+        links = [f"http://h{(host + n) % N_HOSTS}.test/{time.monotonic_ns()}" for n in range(1, 5)]
+        return Answer(headers={"Content-Type": "text/html"}, body=html(links))
+
+
+def test_the_verdict_changes_when_the_web_stalls(browser: Browser, tmp_path: Path) -> None:
+    web = Stalling()
+    resize(browser, 1400, "light")
+    with (
+        Server(web.answer).run_in_thread() as server,
+        run_with_dashboard(
+            ["runspider", str(Path(__file__).parents[1] / "support" / "follow_spider.py")],
+            {
+                "SCHEDULER": "scrapy_aopic.Scheduler",
+                "AOPIC_POLITENESS_FACTOR": 2,
+                "ROBOTSTXT_OBEY": False,
+            },
+            folder=tmp_path,
+            http_proxy=server.url,
+        ) as (_, port),
+    ):
+        open_page(browser, port)
+        hosts = "Number(document.querySelectorAll('#totals dd')[2].textContent.replaceAll(',', ''))"
+        wait_for(browser, f"{hosts} === {N_HOSTS}")
+        assert "transfers under way" not in text(browser, "verdict")
+        web.goes_on.clear()
+        said = wait_for(
+            browser, "document.getElementById('verdict').textContent.match(/none of .* for ([0-9]+) s/)"
+        )
+        assert int(said[1]) <= 5  # 2 or 3 of a process that gets its time
+        web.goes_on.set()
+        wait_for(browser, "!/none of/.test(document.getElementById('verdict').textContent)")
+        assert_clean(browser)
 
 
 @pytest.fixture
