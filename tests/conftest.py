@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,16 @@ SLOW_PROMISES = {
     "test_whatever_is_said_of_whatever_lease_no_cash_and_no_page_is_lost",
 }
 """Tests of ``scrapy_aopic.testing``, which other projects run: they cannot bear a marker of ours."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Search for no garbage while tests are collected: there is hardly any, and it takes a fifth of the time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)
