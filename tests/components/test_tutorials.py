@@ -1,0 +1,111 @@
+"""The commands of the README and of docs/first-crawl.md, run as they stand there, one after the other, on loopback.
+
+The tutorial's are those of its way up to a project; test_pipelines.py makes an index of an archive as it says.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import PIPE
+from typing import Any
+
+import pytest
+from support import processes
+from support.small_web import Web
+
+Serve = Callable[[dict[str, Any]], Web]
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+
+WEB: dict[str, Any] = {
+    "http://example.org/": ["/1", "/login", "http://example.com/"],
+    "http://example.org/1": ["http://example.net/"],
+    "http://example.org/login": [],
+    "http://example.com/": ["http://example.org/"],
+    "http://example.net/": [],
+}
+
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+
+def blocks(text: str) -> list[tuple[str, str]]:
+    """The language and the text of each block of *text*, whose hosts are reached over HTTP: they are on loopback."""
+    return BLOCK.findall(re.sub(r"https://(example\.(?:org|com|net)/)", r"http://\1", text))
+
+
+def run(text: str, folder: Path, files: dict[str, str]) -> list[str]:
+    """Do in *folder* what *text* says, without gaps and without installing anything; returns what the commands print.
+
+    Args:
+        files: By what a block begins with, the file that a reader makes of it.
+    """
+    printed = []
+    for language, block in blocks(text):
+        for start, name in files.items():
+            if block.startswith(start):
+                (folder / name).write_text(block, encoding="utf-8")
+        for line in block.splitlines() if language == "sh" else ():
+            words = shlex.split(line, comments=True)
+            if words[0] == "scrapy":
+                printed.append(_print(words, folder))
+            elif words[0] == "make":
+                assert f"\n{words[1]}: " in (ROOT / "Makefile").read_text(encoding="utf-8")
+            else:
+                assert words[0] == "pip", line
+    return printed
+
+
+def _print(words: list[str], folder: Path) -> str:
+    """What the command of *words* prints in *folder*; the dashboard is ended when it has said where it is."""
+    options = ["--seconds", "2"] if words[2] == "demo" else []
+    command = [sys.executable, "-m", *words, *options, "-s", "AOPIC_POLITENESS_FACTOR=0"]
+    if words[2] == "dashboard":
+        with processes.start(command, cwd=folder, stdout=PIPE, text=True) as server:
+            assert server.stdout is not None
+            line: str = server.stdout.readline()
+            server.terminate()
+        return line
+    done = processes.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, (words, done.stderr)
+    return str(done.stdout)
+
+
+def items(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "items.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def test_the_readme_can_be_followed(serve: Serve, tmp_path: Path) -> None:
+    serve(WEB)
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    printed = run(text, tmp_path, {"from scrapy_aopic import": "news.py"})
+    assert "What to do next:" in printed[0]
+    headlines = {item["url"] for item in items(tmp_path) if "headline" in item}
+    assert headlines == WEB.keys() - {"http://example.org/login"}
+    assert "http://example.org/" in printed[-1]  # of top
+
+
+def test_the_tutorial_can_be_followed(serve: Serve, tmp_path: Path) -> None:
+    serve(WEB)
+    (tmp_path / "seeds.txt").write_text("http://example.org/\n")
+    (tmp_path / "more.csv").write_text("url\nhttp://example.net/more\n")
+    text = (ROOT / "docs" / "first-crawl.md").read_text(encoding="utf-8")
+    alone = text.partition("\n## Use it in your own project\n")[0]
+    demo, top, hosts, status, dashboard, check, *_ = run(
+        alone, tmp_path, {"from scrapy_aopic import": "news.py", "url,score": "scores.csv"}
+    )
+    assert "What to do next:" in demo
+    assert len(top.splitlines()) == 1 + 5
+    assert "host" in hosts
+    assert "headline: Ended: its time was up." in status
+    assert dashboard.startswith("http://127.0.0.1:")
+    assert check.endswith(": every invariant holds\n")
+    assert "http://example.org/login" not in [item["url"] for item in items(tmp_path) if "headline" in item]
+    assert (tmp_path / "pages.csv").read_text(encoding="utf-8").count("\nhttp://") == len(WEB)
+    assert len(list((tmp_path / "crawls").iterdir())) == 6
