@@ -94,7 +94,7 @@ class AopicCommand(ScrapyCommand):
         for name, subcommand in SUBCOMMANDS.items():
             own = parsers.add_parser(
                 name,
-                help=subcommand.MEANING.partition(". ")[0],
+                help=subcommand.MEANING.partition(". ")[0].rstrip("."),
                 description=subcommand.MEANING,
                 epilog=f"Docs: {(docs := f'{_DOCS}#{name}')}",
                 formatter_class=ScrapyHelpFormatter,

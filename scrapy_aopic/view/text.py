@@ -45,7 +45,7 @@ def short_summary(now: Snapshot, width: int) -> str:
     parts = [
         f"{done:,} pages",
         f"{rate.pages:,.1f}/s" if rate is not None else "",
-        f"limited by {_LIMITED_BY[limit]}" if limit in _LIMITED_BY else "",
+        f"limited by {LIMITED_BY[limit]}" if limit in LIMITED_BY else "",
         queued if growth is None else f"{queued}, {'growing' if growth >= 0 else 'shrinking'}",
         f"{100 * pages.failed / done:.1f} % failed" if pages.failed else "",
         f"{hosts.ready:,} of {hosts.known:,} hosts ready",
@@ -57,7 +57,7 @@ def short_summary(now: Snapshot, width: int) -> str:
     return line
 
 
-_LIMITED_BY = {
+LIMITED_BY = {
     "politeness": "politeness",
     "connections": "connections",
     "spider": "the spider",
@@ -66,6 +66,7 @@ _LIMITED_BY = {
     "network": "the network",
     "control": "an operator",
 }
+"""What limits a crawl, in a sentence, by the word for it."""
 
 
 def duration(seconds: float) -> str:

@@ -17,7 +17,7 @@ from .job_view import View
 from .output import Colour, flush, n_columns, painted, write
 from .queries import PageRow, SiteRow, top_pages
 from .stored import snapshot_of, with_surroundings
-from .text import duration, short_summary
+from .text import LIMITED_BY, duration, short_summary
 from .text_table import Column, bars, format_table
 
 if TYPE_CHECKING:
@@ -247,13 +247,14 @@ def print_report(place: Place | None, store: Store) -> None:
     if place is not None:
         now = with_surroundings(now, place)
     pages = now.pages
+    limit = f"; at the end {LIMITED_BY[now.limit]} limited it" if now.limit in LIMITED_BY else ""
     lines = [
         "",
         painted(now.verdict.headline, Colour.STRONG),
         "",
         (
             f"{pages.visited:,} pages visited and {pages.failed:,} failed; hosts known: {now.hosts.known:,}; "
-            f"{now.mean_rate or 0.0:.1f} pages a second since the job began."
+            f"{now.mean_rate or 0.0:.1f} pages a second since the job began{limit}."
         ),
     ]
     if pages.known <= _AUDITED:
@@ -281,7 +282,7 @@ def print_report(place: Place | None, store: Store) -> None:
 def _next_steps(job: str, url: str) -> list[str]:
     """What one may want to know of the *job* and one of its pages, each with its command."""
     steps = {
-        "what limited the crawl": f"scrapy aopic status {job}",
+        "all figures of the crawl": f"scrapy aopic status {job}",
         "why a page was fetched or not": f"scrapy aopic why {job} {url}",
         "all of it in the browser": f"scrapy aopic dashboard {job}",
         "every page with its importance": f"scrapy aopic export {job} --pages pages.csv",

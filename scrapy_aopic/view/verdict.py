@@ -33,7 +33,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from .snapshot import HostCounts, Limit, Snapshot, Verdict
-from .text import roughly
+from .text import LIMITED_BY, roughly
 
 LIMITS: tuple[Limit, ...] = ("politeness", "connections", "spider", "disk", "machine", "network")
 """Those that a user can do something about."""
@@ -198,10 +198,11 @@ def _stopped(now: Snapshot) -> Verdict:
             f"Not closed: it runs elsewhere, or died. {_sentence(wait)}",
         )
     why = _ENDED.get(now.reason, now.reason)
+    limit = f", when {LIMITED_BY[now.limit]} limited it" if now.limit in LIMITED_BY else ""
     return Verdict(
         "stopped",
-        f"As of the last commit; the crawl was closed{f' ({now.reason})' if now.reason else ''}. The command that started it, "
-        f"with the same job folder, goes on where it was: {wait}.",
+        f"As of the last commit; the crawl was closed{f' ({now.reason})' if now.reason else ''}{limit}. The command "
+        f"that started it, with the same job folder, goes on where it was: {wait}.",
         f"Ended{f': {why}' if why else ''}. {_sentence(wait)}",
     )
 

@@ -232,6 +232,9 @@ def test_a_crawl_that_was_closed_says_why_what_waits_and_how_to_go_on(reason: st
         "The command that started it, with the same job folder, goes on where it was: 500 pages"
         in found.sentence
     )
+    assert "limited" not in found.sentence
+    by_disk = replace(closed, limit="disk")
+    assert ", when the disk limited it. " in verdict(by_disk, by_disk).sentence
 
 
 def test_every_reason_of_ours_that_the_docs_name_has_words_but_that_of_a_setting_which_lets_no_crawl_begin() -> (

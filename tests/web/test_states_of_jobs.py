@@ -106,7 +106,7 @@ def run(*arguments: object) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("state", "said"),
     [
-        ("stopped", "was closed (shutdown). The command"),
+        ("stopped", "was closed (shutdown)"),
         ("killed", "runs elsewhere, or its process died. If it"),
     ],
 )
