@@ -406,14 +406,18 @@ class _Job:
         return self.place.folder is None or self.place.folder.exists()
 
     def begin(self) -> None:
-        """Let the lists of seeds wait for it.
+        """Make its folder, if it is in one, and let the lists of seeds wait in it.
 
         Raises:
-            ExchangeError, StorageError: If one of them cannot be used, or they cannot be put there.
+            ExchangeError, StorageError: If there can be no such folder, or one of the lists cannot be used or put there.
         """
+        from scrapy_aopic.exceptions import storage_errors
         from scrapy_aopic.place.seed_files import START
         from scrapy_aopic.seeds.adding import add_seeds
 
+        if (folder := self.place.folder) is not None:
+            with storage_errors(f"The job folder {folder} cannot be made"):
+                folder.mkdir(parents=True, exist_ok=True)
         if self.lists:
             add_seeds(self.place, self.lists, name=START, progress=True)
 

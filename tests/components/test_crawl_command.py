@@ -379,6 +379,11 @@ def test_a_wrong_setting_and_a_job_in_use_are_a_crawl_that_does_not_start(
     done = crawl(tmp_path, HOME, *CONTACT, "--job", "file")
     assert done.returncode == 2
     assert "file is a file, and no job folder" in done.stderr
+    if sys.platform == "linux":  # where root cannot make a folder, either
+        done = crawl(tmp_path, HOME, *CONTACT, "--job", "/proc/job")
+        assert done.returncode == 2
+        assert "The job folder /proc/job cannot be made: " in done.stderr
+        assert "Traceback" not in done.stderr
     with processes.start(
         command(HOME, *CONTACT, "--job", "my"), cwd=tmp_path, stderr=subprocess.DEVNULL
     ) as other:

@@ -113,11 +113,23 @@ def test_what_is_referred_to_is_there(path: Path) -> None:
         assert [*DEPLOY.rglob(name)], name
 
 
-def test_what_the_image_copies_is_there() -> None:
-    lines = (DEPLOY / "Dockerfile").read_text(encoding="utf-8").splitlines()
-    copied = [line.split()[1] for line in lines if line.startswith("COPY ")]
-    assert len(copied) == 4
+def test_the_image_has_what_the_workers_name() -> None:
+    text = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
+    copied = re.findall(r"^COPY (\S+) ", text, re.MULTILINE)
+    assert len(copied) == 3
     assert all((ROOT / "example_project" / each).exists() for each in copied)
+    ignored = (ROOT / "example_project" / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    assert {each.removeprefix("!") for each in ignored if each.startswith("!")} == {*copied}
+    user = re.findall(r"^RUN useradd --uid (\d+) ", text, re.MULTILINE)
+    assert user == re.findall(r"^USER (.+)$", text, re.MULTILINE), "a number: Kubernetes cannot look names up"
+    disks = (DEPLOY / "kubernetes" / "workers-on-disks.yaml").read_text(encoding="utf-8")
+    assert user == re.findall(r"fsGroup: (\d+)", disks)
+    (folder,) = re.findall(r"mountPath: (\S+)", disks)
+    assert f"mkdir {folder} && chown crawler {folder}" in text
+    assert f"WORKDIR {folder}" in text.splitlines()
+    assert set(re.findall(r"seeds=(\S+)", "".join(each.read_text(encoding="utf-8") for each in FILES))) == {
+        "/crawl/seeds.txt"
+    }
 
 
 def test_the_unit_of_systemd_has_a_command_that_is_one() -> None:
@@ -209,7 +221,7 @@ def test_a_worker_starts_by_its_command_and_is_healthy(
             "@server:6379": f"@127.0.0.1:{server.port}",
             "0.0.0.0:6810": f"0.0.0.0:{port}",
             "/data/job": str(tmp_path / "job"),
-            "seeds=seeds.txt": f"seeds={DEPLOY / 'seeds.txt'}",
+            "seeds=/crawl/seeds.txt": f"seeds={DEPLOY / 'seeds.txt'}",
         }
         line = list(worker[2])
         for old, new in changes.items():
