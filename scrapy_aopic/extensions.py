@@ -32,6 +32,7 @@ class Progress:
         self._crawler = crawler
         self._log_every: float = read(crawler.settings, "AOPIC_PROGRESS")
         self._line: tqdm[None] | None = None
+        self._logs: list[logging.Handler] = []
         self._loop: AsyncioLoopingCall | LoopingCall | None = None
 
     @classmethod
@@ -51,6 +52,14 @@ class Progress:
             self._loop.start(self._log_every, now=False)
             return
         self._line = tqdm(bar_format="{desc}", leave=False, file=sys.stderr)
+        # logging_redirect_tqdm() does this, too, but shows records below the level of the handler that it replaces.
+        self._logs = [
+            each
+            for each in logging.root.handlers
+            if isinstance(each, logging.StreamHandler) and each.stream is sys.stderr
+        ]
+        for each in self._logs:
+            each.addFilter(self._make_room)
         self._loop = create_looping_call(self._show)
         self._loop.start(_EVERY, now=False)
 
@@ -63,6 +72,13 @@ class Progress:
             self._line.set_description_str(line)
         except OSError:  # the terminal is gone
             self.stop()
+
+    def _make_room(self, _: logging.LogRecord) -> bool:
+        """Remove the line before something is logged in its place; the next update shows it again, below."""
+        if self._line is not None:
+            with suppress(OSError):
+                self._line.clear()
+        return True
 
     def _log(self) -> None:
         session = Session.of(self._crawler)
@@ -77,7 +93,9 @@ class Progress:
         """Remove the line."""
         if self._loop is not None and self._loop.running:
             self._loop.stop()
-        line, self._line, self._loop = self._line, None, None
+        for each in self._logs:
+            each.removeFilter(self._make_room)
+        line, self._line, self._loop, self._logs = self._line, None, None, []
         if line is not None:
             with suppress(OSError):
                 line.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import logging
 import re
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -55,6 +56,28 @@ async def test_a_line_is_shown_on_a_terminal_if_it_is_wanted(
     await crawl(Slow, {**SCHEDULER, "AOPIC_PROGRESS": 60 if wanted else 0, "LOG_ENABLED": False})
     assert ("0 pages · " in shown.getvalue()) == (is_terminal and wanted)
     assert ("limited by politeness" in shown.getvalue()) == (is_terminal and wanted)
+
+
+@deferred_f_from_coro_f
+async def test_what_is_logged_meanwhile_has_a_line_of_its_own(
+    serve: Callable[[dict[str, Any]], Web], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Logging(Slow):
+        async def done(self, response: Response) -> None:
+            await super().done(response)
+            logging.getLogger("a").warning("A warning")
+
+    monkeypatch.setattr(extensions, "_EVERY", 0.01)
+    monkeypatch.setattr(sys, "stderr", shown := Terminal())
+    monkeypatch.setattr(logging.root, "handlers", [*logging.root.handlers, log := logging.StreamHandler()])
+    serve({"http://a.test/": [], "http://b.test/": []})
+    await crawl(Logging, {**SCHEDULER, "LOG_ENABLED": False})
+    before, found, _ = shown.getvalue().partition("A warning\n")
+    assert found
+    assert " pages · " in before
+    assert before.endswith("\r")  # of the line that was there, nothing is left but blanks
+    assert before.split("\r")[-2].isspace()
+    assert log.filters == []
 
 
 @deferred_f_from_coro_f
