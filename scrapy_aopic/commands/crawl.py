@@ -177,12 +177,12 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
 
 
 def _why_nothing(stats: Mapping[str, Any], *, is_shared: bool) -> str:
-    """Why a run with these *stats* has fetched nothing; ``""`` if it was interrupted, or the job was complete.
+    """Why a run with these *stats* has fetched nothing; ``""`` if it was interrupted, even at its start, or the job was complete.
 
     Args:
         is_shared: Whether other workers may have fetched all that there was.
     """
-    if stats.get("finish_reason") == "shutdown":
+    if stats.get("finish_reason", "shutdown") == "shutdown":
         return ""
     refused = "aopic/urls/refused/"
     counts = {
