@@ -24,6 +24,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(opts: argparse.Namespace, _: BaseSettings) -> int:
     from scrapy_aopic.copies.backing_up import backup
+    from scrapy_aopic.view.text import n_of
 
-    write(f"{backup(opts.jobdir, opts.dest, progress=True):,} rows copied to {opts.dest}.")
+    write(f"{n_of(backup(opts.jobdir, opts.dest, progress=True), 'row')} copied to {opts.dest}.")
     return 0

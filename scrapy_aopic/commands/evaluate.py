@@ -35,6 +35,7 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
     from scrapy_aopic.focus.quality import measure
     from scrapy_aopic.focus.tokenizers import Words
     from scrapy_aopic.settings import read
+    from scrapy_aopic.view.text import n_of
 
     model = load_model(opts.model, Words(read(settings, "AOPIC_TOKENIZER")))
     quality = measure(model.topic, read_folder(opts.positive), read_folder(opts.negative))
@@ -42,7 +43,7 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
         write(as_json({"version": model.version, **quality._asdict()}))
     else:
         write(
-            f"{opts.model}, version {model.version}: {quality.relevant} relevant pages, {quality.others} others"
+            f"{opts.model}, version {model.version}: {n_of(quality.relevant, 'relevant page')}, {n_of(quality.others, 'other')}"
         )
         write(in_words(quality).capitalize())
     return 0

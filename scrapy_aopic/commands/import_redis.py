@@ -59,6 +59,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
     from scrapy_aopic.seeds.scrapy_redis import OldCrawl, import_crawl
     from scrapy_aopic.storage.address import Address
+    from scrapy_aopic.view.text import n_of
 
     source = complete_address(Address("scrapy-redis", opts.source or "redis://"), settings)
     keys = {}
@@ -70,7 +71,7 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
     done = import_crawl(old, opts.jobdir, scheme=opts.fingerprints, skip_bad=opts.skip_bad, progress=True)
     left = f" Left out: {done.bad:,}. The first: {done.first_bad}." if done.bad else ""
     write(
-        f"{done.requests:,} requests and {done.start_urls:,} start URLs of {opts.spider} wait for the crawl of {opts.jobdir}; "
-        f"{done.fetched:,} pages that it has fetched are not fetched again.{left}"
+        f"{n_of(done.requests, 'request')} and {n_of(done.start_urls, 'start URL')} of {opts.spider} added to the crawl of "
+        f"{opts.jobdir}, and {n_of(done.fetched, 'page')} that it has fetched, not to be fetched again.{left}"
     )
     return 0

@@ -27,7 +27,7 @@ def run(opts: argparse.Namespace, _: BaseSettings) -> int:
     found = repair(opts.jobdir, progress=True)
     for each in found:
         if each.shard >= 0:
-            letters = f"; {each.letters:,} letters of it are lost" if each.letters else ""
+            letters = f"; letters of it that are lost: {each.letters:,}" if each.letters else ""
             write(f"Shard {each.shard} was repaired{letters}.")
         keys = "" if opts.jobdir.folder is not None else "the keys that begin with "
         write(format_repair(each.done, f"{keys}{each.kept}"))

@@ -29,6 +29,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
     from scrapy_aopic.copies.restoring import restore
     from scrapy_aopic.place.server_place import ServerPlace
+    from scrapy_aopic.view.text import n_of
 
     if not isinstance(opts.target, ServerPlace):  # a folder can only be copied to another one
         raise UsageError(
@@ -38,5 +39,5 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
     if not address.key:
         raise UsageError("the target needs the key of the job: redis://HOST:PORT/DATABASE#KEY")
     target = complete_address(address, settings)
-    write(f"{restore(opts.source, target, progress=True):,} rows of {opts.source} are in {target}.")
+    write(f"{n_of(restore(opts.source, target, progress=True), 'row')} of {opts.source} copied to {target}.")
     return 0

@@ -33,10 +33,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(opts: argparse.Namespace, _: BaseSettings) -> int:
     from scrapy_aopic.seeds.adding import add_seeds
+    from scrapy_aopic.view.text import n_of
 
     added = add_seeds(opts.jobdir, opts.sources, skip_bad=opts.skip_bad, progress=True)
     if added.bad:
-        sys.stderr.write(f"Left out: {added.bad:,} bad rows. The first: {added.first_bad}\n")
+        sys.stderr.write(f"Left out: {n_of(added.bad, 'bad row')}. The first: {added.first_bad}\n")
     begun = "" if opts.jobdir.has_job() else ", which has not begun"
-    write(f"{added.rows:,} seeds wait for the crawl of {opts.jobdir}{begun}.")
+    write(f"{n_of(added.rows, 'seed')} added to the crawl of {opts.jobdir}{begun}.")
     return 0

@@ -43,6 +43,7 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
     from scrapy_aopic.focus.quality import cross_validated
     from scrapy_aopic.focus.tokenizers import Words
     from scrapy_aopic.settings import read
+    from scrapy_aopic.view.text import n_of
 
     positive, negative = read_folder(opts.positive), read_folder(opts.negative)
     cut = Words(read(settings, "AOPIC_TOKENIZER"))
@@ -66,7 +67,9 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
         }
         write(as_json(found, is_ascii=False))
         return 0
-    write(f"{opts.model}, version {version}: {len(positive)} relevant pages, {len(negative)} others")
+    write(
+        f"{opts.model}, version {version}: {n_of(len(positive), 'relevant page')}, {n_of(len(negative), 'other')}"
+    )
     if quality is None:
         write("Too few pages to say how good it is: five of each kind are needed.")
     else:

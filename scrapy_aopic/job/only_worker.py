@@ -144,7 +144,7 @@ class OnlyWorker:
     def _say_how_it_goes_on(self, name: str) -> None:
         counts, pause = self.crawl.counts, max(self.crawl.paused_until - self.clock(), 0.0)
         logger.info(
-            "Resuming the crawl in %(folder)s%(how)s: %(queued)d pages queued, %(visited)d visited, %(hosts)d hosts",
+            "Resuming the crawl in %(folder)s%(how)s: pages queued: %(queued)d, visited: %(visited)d, hosts: %(hosts)d",
             {
                 "folder": name,
                 "how": ""

@@ -31,6 +31,7 @@ from scrapy_aopic.storage.registry import SERVER
 from scrapy_aopic.view.dropped import FILE_NAME as DROPPED
 from scrapy_aopic.view.dropped import Dropped
 from scrapy_aopic.view.history import FILE_NAME, History
+from scrapy_aopic.view.text import n_of
 from scrapy_aopic.web.page_keys import PageKeys
 from scrapy_aopic.web.suffixes import list_name
 
@@ -203,8 +204,8 @@ class OpenJob:
         except ExchangeError as error:
             raise SettingError(f"AOPIC_SEEDS ({source!r}) cannot be used: {error}") from error
         logger.info(
-            "The crawl starts from %(rows)d seeds of %(source)s",
-            {"rows": added.rows, "source": source},
+            "The crawl starts from %(rows)s of %(source)s",
+            {"rows": n_of(added.rows, "seed"), "source": source},
             extra=self._extra,
         )
 

@@ -318,7 +318,7 @@ class Session:
         queued, blocked, (n_dead, dead) = crawl.counts.queued, crawl.blocked[1], crawl.dead
         if set_aside:
             logger.warning(
-                "%(pages)d pages were set aside, because their queued requests could not be made (aopic/pages/unreadable), and "
+                "Pages set aside: %(pages)d, because their queued requests could not be made (aopic/pages/unreadable), and "
                 "with them what lies behind them; %(rest)s",
                 {
                     "pages": set_aside,
@@ -331,7 +331,7 @@ class Session:
             )
         if reason == _STRANDED:
             logger.warning(
-                "%(pages)d pages are said to wait, and nothing in the job leads to them: 'scrapy aopic check' says what is "
+                "Pages said to wait: %(pages)d, and nothing in the job leads to them: 'scrapy aopic check' says what is "
                 "wrong, and 'scrapy aopic repair' mends it",
                 {"pages": queued - dead},
                 extra=self._extra,
@@ -351,7 +351,7 @@ class Session:
             )
         elif queued and persists:
             logger.info(
-                "%(queued)d pages are queued, %(dead)d of them on hosts that do not answer%(blocked)s; run the same command "
+                "Pages queued: %(queued)d, %(dead)d of them on hosts that do not answer%(blocked)s; run the same command "
                 "to go on",
                 {
                     "queued": queued,

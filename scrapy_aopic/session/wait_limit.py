@@ -50,15 +50,15 @@ class WaitLimit:
             )
             logger.warning(
                 "No host may be asked before %(until)s, when %(name)s may be, and AOPIC_MAX_WAIT is %(limit)g s: the "
-                "crawl closes. %(queued)d pages are queued; %(rest)s",
+                "crawl closes. Pages queued: %(queued)d; %(rest)s",
                 {**told, "rest": rest},
                 extra=extra,
             )
         elif name != self._awaited:
             self._awaited = name
             logger.info(
-                "No host may be asked before %(until)s: the crawl waits for %(name)s, and has %(queued)d pages "
-                "queued",
+                "No host may be asked before %(until)s: the crawl waits for %(name)s; pages queued: "
+                "%(queued)d",
                 told,
                 extra=extra,
             )

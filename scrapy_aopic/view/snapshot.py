@@ -434,6 +434,7 @@ class Counted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Limit = Literal[
+    "elsewhere",
     "stopped",
     "done",
     "paused",

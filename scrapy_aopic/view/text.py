@@ -1,4 +1,4 @@
-"""The progress line, and durations and sizes as text."""
+"""The progress line, and numbers, durations and sizes as text."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ def summary(now: Snapshot) -> str:
     """The progress line: how far the crawl is, and what limits it."""
     pages, hosts, rate = now.pages, now.hosts, now.rate
     done = pages.visited + pages.failed
-    parts = [f"{done:,} pages"]
+    parts = [n_of(done, "page")]
     if rate is not None:
         parts[0] += f" ({rate.pages * rate.seconds:+,.0f} in {rate.seconds:.0f} s, {rate.pages:,.1f}/s)"
     if pages.failed:
         parts.append(f"{100 * pages.failed / done:.0f} % failed")
-    on = f"{hosts.known:,} host{'s' * (hosts.known != 1)}"
-    parts.append(f"{pages.queued:,} queued, {on}: {hosts.ready:,} ready, {hosts.waiting:,} waiting")
+    parts.append(
+        f"{pages.queued:,} queued, {n_of(hosts.known, 'host')}: {hosts.ready:,} ready, {hosts.waiting:,} waiting"
+    )
     if hosts.dead:
         parts[-1] += f", {hosts.dead:,} dead"
     if now.topic is not None:
@@ -43,12 +44,12 @@ def short_summary(now: Snapshot, width: int) -> str:
     growth = rate.growth if rate is not None else None
     queued = f"{pages.queued:,} queued"
     parts = [
-        f"{done:,} pages",
+        n_of(done, "page"),
         f"{rate.pages:,.1f}/s" if rate is not None else "",
         f"limited by {LIMITED_BY[limit]}" if limit in LIMITED_BY else "",
         queued if growth is None else f"{queued}, {'growing' if growth >= 0 else 'shrinking'}",
         f"{100 * pages.failed / done:.1f} % failed" if pages.failed else "",
-        f"{hosts.ready:,} of {hosts.known:,} hosts ready",
+        f"{hosts.ready:,} of {n_of(hosts.known, 'host')} ready",
         duration(now.at - now.started_at) if now.started_at is not None else "",
     ]
     parts = [part for part in parts if part]
@@ -67,6 +68,11 @@ LIMITED_BY = {
     "control": "an operator",
 }
 """What limits a crawl, in a sentence, by the word for it."""
+
+
+def n_of(number: int, name: str) -> str:
+    """*number* with its noun."""
+    return f"{number:,} {name}{'s' * (number != 1)}"
 
 
 def duration(seconds: float) -> str:

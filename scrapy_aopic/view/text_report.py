@@ -17,7 +17,7 @@ from .job_view import View
 from .output import Colour, flush, n_columns, painted, write
 from .queries import PageRow, SiteRow, top_pages
 from .stored import snapshot_of, with_surroundings
-from .text import LIMITED_BY, duration, short_summary
+from .text import LIMITED_BY, duration, n_of, short_summary
 from .text_table import Column, bars, format_table
 
 if TYPE_CHECKING:
@@ -184,16 +184,16 @@ def _row(row: str | dict[str, Any]) -> str:
     if "example" in row:
         return f"{row['pages']:,}, for example {row['example']}: {row['reason']}"
     if "seconds" in row:
-        return f"{row['worker']}: {row['shards']:,} shards, for {row['seconds']:,.0f} s"
+        return f"{row['worker']}: {n_of(row['shards'], 'shard')}, for {row['seconds']:,.0f} s"
     if "shard" in row:
         worker = row["worker"] or ("" if row["worker"] is None else "nobody")
         return (
             f"{row['shard']:>3}: {row['queued']:,} queued, {row['visited']:,} visited, {row['failed']:,} failed, "
-            f"{row['hosts']:,} hosts, {row['letters']:,} letters"
+            f"{n_of(row['hosts'], 'host')}, {n_of(row['letters'], 'letter')}"
             f"{', ' + worker if worker else ''}{' (idle)' if row['is_idle'] else ''}"
         )
     parts = [f"{row['transfer']:.2f} s"] if row["transfer"] else []
-    parts += [f"{row['errors']:,} error{'s' * (row['errors'] != 1)} in a row"] if row["errors"] else []
+    parts += [f"{n_of(row['errors'], 'error')} in a row"] if row["errors"] else []
     parts += [f"{row['down']:,} of them without a response"] if row["down"] else []
     parts += [f"waits {duration(row['wait'])}: {row['why']}"] if row["wait"] else []
     return f"{row['name']}: {', '.join(parts)}"
@@ -204,12 +204,12 @@ def format_audit(result: JobAudit) -> str:
     n = result.n_violations
     holds = "the books hold" if result.is_of_books else "every invariant holds"
     several = f"{result.shards} shards: " if result.shards > 1 else ""
-    letters = f" + {result.in_transit:,} in {result.letters:,} letters" if result.shards > 1 else ""
+    letters = f" + {result.in_transit:,} in {n_of(result.letters, 'letter')}" if result.shards > 1 else ""
     summary = (
-        f"{several}{result.pages:,} pages ({result.queued:,} queued, {result.visited:,} visited, {result.failed:,} failed) on "
-        f"{result.hosts:,} hosts; cash of pages {result.cash:,} + virtual page{'s' * (result.shards > 1)} {result.virtual:,}"
+        f"{several}{n_of(result.pages, 'page')} ({result.queued:,} queued, {result.visited:,} visited, {result.failed:,} failed) on "
+        f"{n_of(result.hosts, 'host')}; cash of pages {result.cash:,} + virtual page{'s' * (result.shards > 1)} {result.virtual:,}"
         f"{letters} = {result.cash + result.virtual + result.in_transit:,} units: "
-        f"{holds if result.holds else f'{n:,} violation' + 's' * (n != 1)}"
+        f"{holds if result.holds else n_of(n, 'violation')}"
     )
     note = "Pages were not looked at: 'scrapy aopic check JOBDIR/aopic-home/N' audits those of shard N on its disk."
     return "\n".join([*result.violations, summary, *([note] if result.is_of_books else [])])
@@ -222,10 +222,10 @@ def format_repair(done: Repaired, kept: Path | str | None) -> str:
     if not done.has_totals:
         lines.append("The totals are lost: the job begins with a new ledger, in the default order.")
     lines.append(
-        f"{done.pages:,} pages on {done.hosts:,} hosts are kept, {done.forgotten:,} are forgotten, "
-        f"{done.requeued:,} wait to be visited again because only their requests are left, "
-        f"{done.set_aside:,} have failed because their requests cannot be read or are those of others, "
-        f"{done.unmerged:,} stand for themselves again; the virtual page took up {done.cash:,} units. "
+        f"Pages kept: {done.pages:,}, on {n_of(done.hosts, 'host')}. Forgotten: {done.forgotten:,}. "
+        f"Waiting to be visited again, because only their requests are left: {done.requeued:,}. "
+        f"Failed, because their requests cannot be read or are those of others: {done.set_aside:,}. "
+        f"Standing for themselves again: {done.unmerged:,}. The virtual page took up {done.cash:,} units. "
         f"The damaged store is in {kept}; remove it when you do not need it any more."
     )
     return "\n".join(lines)
@@ -253,7 +253,7 @@ def print_report(place: Place | None, store: Store) -> None:
         painted(now.verdict.headline, Colour.STRONG),
         "",
         (
-            f"{pages.visited:,} pages visited and {pages.failed:,} failed; hosts known: {now.hosts.known:,}; "
+            f"{n_of(pages.visited, 'page')} visited and {pages.failed:,} failed; hosts known: {now.hosts.known:,}; "
             f"{now.mean_rate or 0.0:.1f} pages a second since the job began{limit}."
         ),
     ]
@@ -263,7 +263,8 @@ def print_report(place: Place | None, store: Store) -> None:
             "Audit: every invariant holds."
             if result.holds
             else painted(
-                f"Audit: {result.n_violations} VIOLATIONS, first: {result.violations[0]}", Colour.FAILED
+                f"Audit: {n_of(result.n_violations, 'violation').upper()}, first: {result.violations[0]}",
+                Colour.FAILED,
             )
         )
     best = top_pages(view, 20)

@@ -6,7 +6,8 @@ network. :func:`verdict` says which, of two snapshots some seconds apart; of sev
 ============  ========================================================================================
 limit         when
 ============  ========================================================================================
-stopped       the snapshot is of a store
+elsewhere     the snapshot is of the stores of a job in shards, which workers crawl
+stopped       the snapshot is of another store
 done          nothing is queued, or only dead or blocked hosts have pages
 paused        an operator has paused the crawl
 pause         a crash has left a time before which no request is made
@@ -33,7 +34,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from .snapshot import HostCounts, Limit, Snapshot, Verdict
-from .text import LIMITED_BY, roughly
+from .text import LIMITED_BY, n_of, roughly
 
 LIMITS: tuple[Limit, ...] = ("politeness", "connections", "spider", "disk", "machine", "network")
 """Those that a user can do something about."""
@@ -110,7 +111,7 @@ def verdict(before: Snapshot, now: Snapshot) -> Verdict:
 
 def _nothing(now: Snapshot) -> Verdict:
     work, n = now.connections, now.hosts.ready
-    ready = f"{_n(n, 'host')} {'is' if n == 1 else 'are'} ready"
+    ready = f"{n_of(n, 'host')} {'is' if n == 1 else 'are'} ready"
     free = f", and {work.limit - work.in_use:,} of {work.limit:,} connections are free" if work else ""
     return Verdict("none", f"Nothing limits the crawl: {ready}{free}.")
 
@@ -155,14 +156,14 @@ def _stuck(before: Snapshot, now: Snapshot) -> Verdict | None:
             return None
         return Verdict(
             "machine",
-            f"This machine is the bottleneck: {_n(now.hosts.ready, 'host')} could be requested and "
-            f"{_n(free, 'connection')} {'is' if free == 1 else 'are'} free, but the process, which uses {cpu:.2f} of a core, does not get "
+            f"This machine is the bottleneck: {n_of(now.hosts.ready, 'host')} could be requested and "
+            f"{n_of(free, 'connection')} {'is' if free == 1 else 'are'} free, but the process, which uses {cpu:.2f} of a core, does not get "
             "to them. Do others take the processor, or is the engine paused?",
         )
     return Verdict(
         "machine",
         f"This machine is the bottleneck: {_uses(before, now)}, and does not get to "
-        f"{_n(now.hosts.ready, 'host')} that could be requested.",
+        f"{n_of(now.hosts.ready, 'host')} that could be requested.",
     )
 
 
@@ -175,7 +176,7 @@ def _ended(_: Snapshot, now: Snapshot) -> Verdict | None:
     if not now.is_live:
         return _stopped(now)
     if pages.queued <= pages.dead:
-        hosts = f"{_n(now.hosts.dead, 'dead host')} {'has' if now.hosts.dead == 1 else 'have'}"
+        hosts = f"{n_of(now.hosts.dead, 'dead host')} {'has' if now.hosts.dead == 1 else 'have'}"
         return Verdict("done", f"Only {hosts} pages left: {pages.dead:,}.", f"Done: only {hosts} pages left.")
     if pages.blocked and pages.queued <= pages.dead + pages.blocked:
         return Verdict(
@@ -189,7 +190,7 @@ def _ended(_: Snapshot, now: Snapshot) -> Verdict | None:
 
 def _stopped(now: Snapshot) -> Verdict:
     """Why the last run ended, what waits, and how to go on."""
-    wait = f"{_n(now.pages.queued, 'page')} wait{'s' * (now.pages.queued == 1)}"
+    wait = f"{n_of(now.pages.queued, 'page')} wait{'s' * (now.pages.queued == 1)}"
     if not now.is_closed:
         return Verdict(
             "stopped",
@@ -249,10 +250,10 @@ def _ended_in_shards(now: Snapshot) -> Verdict:
         )
     letters = shards.on_the_way or 0
     return Verdict(
-        "stopped",
-        f"{_n(shards.alive, 'worker')} crawl{'s' * (shards.alive == 1)} {shards.held:,} of {shards.n:,} shards; what limits each "
-        f"of them its own dashboard shows. {_n(letters, 'letter')} between shards {'is' if letters == 1 else 'are'} on the way.",
-        f"{_n(shards.alive, 'worker')} crawl{'s' * (shards.alive == 1)} {shards.held:,} of {shards.n:,} shards.",
+        "elsewhere",
+        f"{n_of(shards.alive, 'worker')} crawl{'s' * (shards.alive == 1)} {shards.held:,} of {shards.n:,} shards; what limits each "
+        f"of them its own dashboard shows. {n_of(letters, 'letter')} between shards {'is' if letters == 1 else 'are'} on the way.",
+        f"{n_of(shards.alive, 'worker')} crawl{'s' * (shards.alive == 1)} {shards.held:,} of {shards.n:,} shards.",
     )
 
 
@@ -297,8 +298,8 @@ def _network(before: Snapshot, now: Snapshot) -> Verdict | None:
         wait = min((row.wait for row in now.waiting), default=0.0)
         return Verdict(
             "network",
-            f"Nothing answers: {_n(n_down, 'host')} with pages did not respond. Next try in {wait:.0f} s.",
-            f"Nothing answers: {_n(n_down, 'host')} did not respond.",
+            f"Nothing answers: {n_of(n_down, 'host')} with pages did not respond. Next try in {wait:.0f} s.",
+            f"Nothing answers: {n_of(n_down, 'host')} did not respond.",
         )
     return None
 
@@ -307,11 +308,11 @@ def _control(before: Snapshot, now: Snapshot) -> Verdict | None:
     work, connections = now.connections, now.control.connections
     if not now.hosts.ready:
         return None
-    could = f"{_n(now.hosts.ready, 'host')} could be requested. 'scrapy aopic control JOBDIR' changes that."
+    could = f"{n_of(now.hosts.ready, 'host')} could be requested. 'scrapy aopic control JOBDIR' changes that."
     if work is not None and 0 < connections < work.limit and work.in_use >= max(1, connections - 1):
         return Verdict(
             "control",
-            f"An operator's limit holds: at most {_n(connections, 'transfer')} at once, and {could}",
+            f"An operator's limit holds: at most {n_of(connections, 'transfer')} at once, and {could}",
         )
     rate = _settled(before, now)
     if now.control.rate and rate >= _NEARLY * now.control.rate:
@@ -403,13 +404,13 @@ def _spider(before: Snapshot, now: Snapshot) -> Verdict | None:
     if now.at > before.at and callbacks > work.limit / 2 and cpu + _starved(before, now) >= _MOSTLY:
         return Verdict(
             "machine",
-            f"This machine is the bottleneck: {_uses(before, now)}, and {_n(work.callbacks, 'page')} wait "
+            f"This machine is the bottleneck: {_uses(before, now)}, and {n_of(work.callbacks, 'page')} wait "
             "for their callbacks, items or links.",
         )
     if now.at > before.at and (callbacks > work.limit / 2 or (callbacks and is_alone)):
         return Verdict(
             "spider",
-            f"The spider is the bottleneck: {_n(work.callbacks, 'page')} wait for callbacks, items or links.",
+            f"The spider is the bottleneck: {n_of(work.callbacks, 'page')} wait for callbacks, items or links.",
         )
     return None
 
@@ -423,7 +424,7 @@ def _connections(_: Snapshot, now: Snapshot) -> Verdict | None:
     is_all = work.in_use >= work.limit
     busy = f"all {work.limit:,}" if is_all else f"{work.in_use:,} of {work.limit:,}"
     n = hosts.ready + hosts.gated
-    could = f", and {_n(n, 'more host')} wait{'s' * (n == 1)} for one" if n else ""
+    could = f", and {n_of(n, 'more host')} wait{'s' * (n == 1)} for one" if n else ""
     return Verdict(
         "connections",
         f"Connections are the bottleneck: {busy} are busy{could}. Raise CONCURRENT_REQUESTS.",
@@ -451,7 +452,7 @@ def _who_waits(hosts: HostCounts, left_alone: int) -> str:
     if not left_alone:
         return f"every host that has pages is at work, and {requested}"
     reasons = sorted((n, why) for why, n in hosts.waits.items() if n)
-    alone = f"{_n(left_alone, 'host')} must be left alone"
+    alone = f"{n_of(left_alone, 'host')} must be left alone"
     if len(reasons) > 1:
         return f"{alone}, {', '.join(f'{n:,} {_WHY[why]}' for n, why in reversed(reasons))}; {requested}"
     return f"{alone}{' ' + _WHY[reasons[0][1]] if reasons else ''}, and {requested}"
@@ -464,8 +465,3 @@ _WHY = {
     "down": "after transfers without a response (AOPIC_BACKOFF)",
 }
 """Why hosts wait, by :func:`.host_walk.why_it_waits`."""
-
-
-def _n(number: int, name: str) -> str:
-    """*number* with its noun."""
-    return f"{number:,} {name}{'s' * (number != 1)}"

@@ -63,7 +63,7 @@ from .dropped import BRIEFLY, REASONS, Sample, find
 from .host_walk import state_of, why_it_waits
 from .queries import roots_of, urls_of, wishes_of
 from .stored import active_hosts
-from .text import duration
+from .text import duration, n_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -252,7 +252,7 @@ class _Question:
         self._say_wishes(key)
         links = self._store.get_many(Family.LINKS, (key,))[0]
         if links is not None:
-            self._say(f"It links to {len(links) // len(key):,} pages.", links=len(links) // len(key))
+            self._say(f"It links to {n_of(len(links) // len(key), 'page')}.", links=len(links) // len(key))
         return "fetched"
 
     def _say_response(self, page: Page) -> None:
@@ -398,7 +398,7 @@ class _Question:
                 f"It is not known: {_NO_PAGE} as of {time_of(self._saved.saved_at)} links to it.",
                 host=name,
             )
-            self._say(f"Of its host {host.visited:,} pages were fetched and {host.queued:,} are queued.")
+            self._say(f"Pages of its host: {host.visited:,} fetched, {host.queued:,} queued.")
         for other in _variants(normal.url):
             found = self._find(other)
             if found is not None:
@@ -425,7 +425,7 @@ class _Question:
         """Answer for the URL of a tdmrep.json that was read."""
         self._say("The crawl reads it by itself, and not as a page (AOPIC_CONTENT_USAGE).")
         rules = TdmRules(tdm.text or b"")
-        what = f"has {len(rules):,} rules that count" if len(rules) else "says nothing of any page"
+        what = f"has {n_of(len(rules), 'valid rule')}" if len(rules) else "says nothing of any page"
         self._say(f"It was fetched at {time_of(tdm.fetched_at)}, and {what}.", rules=len(rules))
         if rules.malformed:
             self._say(f"Something in it means nothing: {rules.malformed}.")

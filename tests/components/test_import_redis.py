@@ -132,7 +132,7 @@ async def test_what_waits_is_fetched_once_and_what_was_fetched_is_not(
     job = f"{server.url}#aopic:shop" if shards else "job"
     done = run(tmp_path, job, "shop", "--from", server.url)
     assert done.returncode == 0, done.stderr
-    assert f"4 requests and 1 start URLs of shop wait for the crawl of {job}; 1 pages" in done.stdout
+    assert f"4 requests and 1 start URL of shop added to the crawl of {job}, and 1 page that" in done.stdout
     assert {name: client.dump(name) for name in before} == before, "the old crawl's keys are only read"
     of_store: dict[str, Any] = {"JOBDIR": str(tmp_path / "job")}
     if shards:
@@ -254,7 +254,7 @@ def test_nothing_is_unpickled(server, client, tmp_path: Path, protocol: int) -> 
     assert not (tmp_path / "job").exists(), "all or nothing"
     taken = run(tmp_path, "job", "shop", "--from", server.url, "--skip-bad")
     assert taken.returncode == 0
-    assert "1 requests" in taken.stdout
+    assert "1 request and" in taken.stdout
     assert "Left out: 1." in taken.stdout
     assert not (tmp_path / "made").exists()
 

@@ -585,7 +585,7 @@ async def test_a_crawl_does_not_wait_for_ever_for_a_single_host(
         assert len(said) == run + 1
         assert said[-1].levelname == "WARNING"
         assert "when slow.test may be" in said[-1].getMessage()
-        assert f"{queued} pages are queued; run the same command" in said[-1].getMessage()
+        assert f"Pages queued: {queued}; run the same command" in said[-1].getMessage()
     assert {"http://b.test/1"} <= set(web.asked)
     assert check(tmp_path).violations == []
 
@@ -599,7 +599,7 @@ async def test_the_log_says_whom_a_crawl_waits_for(serve: Serve, caplog: pytest.
     assert crawler.stats is not None
     assert crawler.stats.get_value("finish_reason") == "closespider_timeout"
     (record,) = [record for record in caplog.records if "the crawl waits for" in record.getMessage()]
-    assert "the crawl waits for a.test, and has 1 pages queued" in record.getMessage()
+    assert "the crawl waits for a.test; pages queued: 1" in record.getMessage()
 
 
 # -- other keys, and rules

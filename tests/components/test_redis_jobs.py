@@ -102,7 +102,7 @@ async def test_a_crawl_without_a_folder_goes_on_and_is_asked_seeded_and_copied(
     assert json.loads(run("check", "--json", where))["holds"]
     run("export", where, "--pages", "pages.csv")
     assert (tmp_path / "pages.csv").read_text().count("\n") == len(PAGES) + 1
-    assert f"1 seeds wait for the crawl of {where}." in run("seed", where, "http://c.test/")
+    assert f"1 seed added to the crawl of {where}." in run("seed", where, "http://c.test/")
     run("backup", where, "copy")
     for then in (settings, {**settings, "AOPIC_STORE": "auto", "JOBDIR": str(tmp_path / "copy")}):
         await crawl(Follow, then)

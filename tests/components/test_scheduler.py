@@ -511,7 +511,7 @@ async def test_a_callback_that_is_gone_sets_its_requests_aside(
     assert "the spider 'one' has no callback 'gone'" in caplog.text
     assert crawler.stats is not None
     assert crawler.stats.get_value("finish_reason") == "aopic_unreadable"
-    assert "1 pages were set aside" in caplog.text
+    assert "Pages set aside: 1, " in caplog.text
     assert crawler.spider is None  # exit code 1
     counted = ask_view(tmp_path, count)
     assert counted.outcomes == {"unreadable": 1}
@@ -594,7 +594,7 @@ async def test_a_crawl_that_lost_its_requests_is_no_success(
     assert crawler.stats is not None
     assert crawler.stats.get_value("finish_reason") == "aopic_unreadable"
     assert crawler.spider is None  # exit code 1
-    assert "9 pages were set aside" in caplog.text
+    assert "Pages set aside: 9, " in caplog.text
     assert check(tmp_path).n_violations == 1  # that of the visited page; of the others it is known
     repair(FolderPlace(tmp_path))
     assert check(tmp_path).violations == []
@@ -613,7 +613,7 @@ async def test_a_crawl_with_pages_that_nothing_leads_to_ends_and_says_so(
     assert crawler.stats is not None
     assert crawler.stats.get_value("finish_reason") == "aopic_stranded"
     assert crawler.spider is None
-    assert "9 pages are said to wait" in caplog.text
+    assert "Pages said to wait: 9," in caplog.text
     repair(FolderPlace(tmp_path))
     assert check(tmp_path).violations == []
 

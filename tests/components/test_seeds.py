@@ -516,7 +516,7 @@ async def test_what_one_crawl_learned_another_starts_from(serve: Serve, tmp_path
     )
     web = serve(pages)
     assert run_aopic("seed", "two", "pages.csv", folder=tmp_path).stdout == (
-        "5 seeds wait for the crawl of two, which has not begun.\n"
+        "5 seeds added to the crawl of two, which has not begun.\n"
     )
     await crawl(NoStart, alone(tmp_path / "two"))
     assert sorted(web.asked) == sorted([*pages, "http://a.test/gone"])
@@ -548,7 +548,7 @@ async def test_seeds_are_added_from_the_command_line_while_the_crawl_runs(
     web = serve({"http://a.test/": [], "http://b.test/": [], "http://c.test/": []})
     await crawl(Waits, alone(tmp_path / "job", AOPIC_DURABILITY="page"))
     assert [answer.returncode for answer in answers] == [0, 0], answers
-    assert answers[0].stdout == "2 seeds wait for the crawl of job.\n"
+    assert answers[0].stdout == "2 seeds added to the crawl of job.\n"
     assert answers[0].stderr == (
         "Left out: 1 bad rows. The first: bad.txt, line 2: 'c.test' is no http or https URL with a host\n"
     )

@@ -136,7 +136,7 @@ async def test_blocked_hosts_are_left_alone_and_keep_their_pages(
     assert audit.holds
     assert audit.queued == 10
     assert (
-        "10 pages are queued, 0 of them on hosts that do not answer, and 10 on hosts that were blocked or have had all of their pages"
+        "Pages queued: 10, 0 of them on hosts that do not answer, and 10 on hosts that were blocked or have had all of their pages"
         in caplog.text
     )
     answer = await asyncio.to_thread(aopic, "why", tmp_path, "http://www.c.test/1")

@@ -19,6 +19,7 @@ from scrapy_aopic.view.snapshot import (
     Machine,
     PageCounts,
     Rate,
+    ShardFigures,
     Snapshot,
     StoreState,
     TopicFigures,
@@ -65,6 +66,12 @@ CASES: list[tuple[Limit, dict[str, Any], str]] = [
     ("done", {"pages": PageCounts(queued=7, dead=7), "hosts": HostCounts(dead=1)}, "Only 1 dead host has pages left: 7."),
     ("stopped", {"is_live": False}, "runs elsewhere, or its process died"),
     ("stopped", {"is_live": False, "is_closed": True}, "the crawl was closed"),
+    (
+        "elsewhere",
+        {"is_live": False, "shards": ShardFigures(n=4, held=3, alive=1, on_the_way=1)},
+        "1 worker crawls 3 of 4 shards; what limits each of them its own dashboard shows. 1 letter between shards is on the way.",
+    ),
+    ("stopped", {"is_live": False, "shards": ShardFigures(n=4, held=0, alive=0)}, "No worker crawls this job now"),
     ("paused", {"control": ControlFigures(paused_since=950.0)}, "Paused by an operator 60 s ago: 'scrapy aopic control JOBDIR resume'"),
     (
         "done",
