@@ -110,7 +110,7 @@ def read_usage(headers: Headers, metas: Iterable[tuple[str, str]], stated: State
     said: dict[str, str] = {}
     _reserve(said, stated.file, malformed)
     given = {
-        name: b", ".join(headers.getlist(name)).decode("latin-1")
+        name: b", ".join(dict.fromkeys(headers.getlist(name))).decode("latin-1")  # a proxy may say it again
         for name in (RESERVATION, POLICY)
         if name in headers
     }

@@ -102,6 +102,13 @@ def test_a_statement_is_a_dictionary_of_structured_fields(statement: bytes, stat
             0,
         ),
         ({"TDM-Reservation": ["1", "0"]}, [], [], {}, 1),
+        (
+            {"TDM-Reservation": ["1", "1"], "TDM-Policy": 2 * ["http://x/"]},
+            [],
+            [],
+            {"tdm-reservation": "1", "tdm-policy": "http://x/"},
+            0,
+        ),
         ({}, [("tdm-reservation", "1")], [], {"tdm-reservation": "1"}, 0),
         # A page's own word supersedes its header's, and what it does not say changes nothing.
         ({"TDM-Reservation": "1"}, [("tdm-reservation", "0")], [], {"tdm-reservation": "0"}, 0),
