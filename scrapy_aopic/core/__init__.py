@@ -24,6 +24,7 @@ Pages:
 * :mod:`.pages`: all pages, and where each waits
 * :mod:`.order`: which page is next, a class for each order
 * :mod:`.directories`: how many pages of each directory were fetched
+* :mod:`.branches`: how many pages were fetched that single links lead to from one page
 * :mod:`.settling`: the end of a visit
 * :mod:`.leases`: which leases are out
 * :mod:`.duplicates`: pages with the same text, or nearly

@@ -385,8 +385,8 @@ class _Auditor:
                 self._report_wrong(f"host {host.name!r}", key[1:], wrong)
             elif letter == layout.SHARED_GATES:
                 self._report_wrong("the gate", key, record_checks.wrong_instant(value, self._limits))
-            elif letter == layout.DIRECTORIES:
-                self._report_wrong("the directory", key, record_checks.wrong_directory(key, value))
+            elif letter in (layout.DIRECTORIES, layout.BRANCHES):
+                self._report_wrong("the part of a host", key, record_checks.wrong_count(key, value))
             elif letter.isupper():
                 self._expect(letter in layout.INDEXES, "row {} is of no index", key)
 

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 from scrapy_aopic.exceptions import StorageError
 
 from .api import ORDINARY, Counts, Ending, Findings, HostsByPlace, Lease, Settled
+from .branches import Branches
 from .counters import Counters, QueueTimes, read_counters
 from .crawl_totals import CrawlTotals, open_totals, read_totals
 from .directories import Directories
@@ -175,6 +176,7 @@ class Crawl:
             directories=Directories(
                 store, policy.directory_of, order.directory_pages, policy.page_cache // _PAGES_A_DIRECTORY
             ),
+            branches=Branches(store, order, policy.page_cache // _PAGES_A_DIRECTORY),
             capacity=policy.page_cache,
             mail=mail,
             bonus_of=self._bonus_of if "worth" in policy.rules.options else None,
@@ -240,6 +242,7 @@ class Crawl:
                 self.pages.table,
                 self.pages.requests,
                 self.pages.directories.table,
+                self.pages.branches.table,
                 *([self.domains.table] if self.domains is not None else []),
                 links.table,
                 self._robots,
@@ -460,7 +463,7 @@ class Crawl:
         )
 
     def _lower(self, key: bytes, now: float) -> bool:
-        """Let the page under *key*, which is next, wait lower if its directory is full; whether it does from now on."""
+        """Let the page under *key*, which is next, wait lower if there is a reason; whether it does from now on."""
         if self._ahead:
             behind = self.frontier.next_of(key[:HOST_BYTES], self._ahead + 1)
             behind = [each for each in behind if each != key][: self._ahead]

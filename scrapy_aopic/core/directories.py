@@ -1,7 +1,7 @@
 """How many pages of each directory of a host were fetched, up to the number at which a directory is full.
 
 A page of a full directory waits one front queue lower (:meth:`.pages.Pages.lower`), so that a crawl does not finish one
-directory of a host before it begins others; one that is far inside its host does so in any directory. A directory is what :attr:`.policy.Policy.directory_of` gives for a request.
+directory of a host before it begins others. A directory is what :attr:`.policy.Policy.directory_of` gives for a request.
 
 Rule 1: a count never falls, and is written no more once the directory is full.
 
@@ -16,15 +16,12 @@ from typing import TYPE_CHECKING
 
 from .layout import DIRECTORIES
 from .ports import Family, Store
-from .records import HOST_BYTES
+from .records import HOST_BYTES, PART_BYTES
 from .tables import RecordTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-
-DIRECTORY_BYTES = 4
-"""Bytes of the digest of a directory."""
 
 MOST_COUNTED = 255
 """Largest number of pages at which a directory can be full: a count is one byte."""
@@ -55,7 +52,7 @@ class Directories:
         directory = self._directory_of(request) if self.full and self._directory_of is not None else b""
         if not directory:
             return b""
-        digest = blake2b(directory, digest_size=DIRECTORY_BYTES).digest()
+        digest = blake2b(directory, digest_size=PART_BYTES).digest()
         return DIRECTORIES + page[:HOST_BYTES] + digest
 
     def is_full(self, page: bytes, request: bytes) -> bool:

@@ -22,6 +22,7 @@ letter  key                                                                     
 ``O``   page: a visited page that is due; its queue and last visit are the value    ``revisits.due``
 ``H``   number: a page that was set aside for people to label                       ``focus.sample``
 ``L``   host directory: how many of its pages were fetched, up to a few             ``directories``
+``B``   host branch: how many of its pages were fetched, and have another link      ``branches``
 ``N``   nothing: which shard of its job the store holds, if the job has several     ``shards.mail``
 ``M``   shard number: a letter to a shard that it has not acknowledged              ``shards.mail``
 ``S``   shard: counts of the letters to it                                          ``shards.mail``
@@ -37,11 +38,12 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-FORMAT = 7
+FORMAT = 8
 """Version of everything written to a store."""
 
-READABLE = frozenset({5, 6, FORMAT})
-"""Versions that are read: the pages of 5 have no clicks; those of 5 and 6 do not say what was fetched, and none is lowered."""
+READABLE = frozenset({5, 6, 7, FORMAT})
+"""Versions that are read: the pages of 5 have no clicks; those of 5 and 6 do not say what was fetched, and none is lowered;
+those of 5 to 7 are in no branch."""
 
 
 class Family(IntEnum):
@@ -113,6 +115,9 @@ SAMPLED = b"H"
 DIRECTORIES = b"L"
 """Directories of hosts, with the number of their pages that were fetched (:mod:`.directories`)."""
 
+BRANCHES = b"B"
+"""Branches of hosts, with what was fetched of them (:mod:`.branches`)."""
+
 SHARD, OUTBOX, SENT, RECEIVED = b"N", b"M", b"S", b"R"
 """Which shard of its job a store holds, letters to other shards, and counts of those sent and received."""
 
@@ -124,6 +129,7 @@ INDEXES = (
     DUE,
     SAMPLED,
     DIRECTORIES,
+    BRANCHES,
     SHARD,
     OUTBOX,
     SENT,

@@ -66,7 +66,7 @@ class PageView(Protocol):
         score: Visits that found a link to it if the order ``counts_links``; its score, in units of 2**-16 of the
             mean, for a :class:`BatchOrder`; for an order that ``values_links``, see :func:`value_of`.
         visits: Visits so far.
-        is_lowered: Whether its directory was full when its turn came, if the order counts directories.
+        lowered: Front queues by which it waits lower, if the order counts directories or bounds branches.
         clicks: How far it is from where the crawl entered its host (:class:`~scrapy_aopic.core.records.Page`).
     """
 
@@ -79,7 +79,7 @@ class PageView(Protocol):
     @property
     def visits(self) -> int: ...
     @property
-    def is_lowered(self) -> bool: ...
+    def lowered(self) -> int: ...
     @property
     def clicks(self) -> int: ...
 
@@ -162,8 +162,9 @@ class Order:
             go behind a link to one; 0 for no such bound.
         allowance: Fetches of a registered domain with one supporter that are free of the budget.
         directory_pages: Fetched pages of a directory at which it is full: each further one is lowered when its turn comes
-            (``page.is_lowered``), and waits where :meth:`front_queue` says then, and so is a page of any directory that one
-            link is known to, :data:`LONELY_CLICKS` from where the crawl entered its host; 0 if directories are not counted.
+            (``page.lowered``), and waits where :meth:`front_queue` says then; 0 if directories are not counted.
+        branch_pages: Fetched pages of a branch from which on it may be crowded (:mod:`.branches`), and its pages are lowered;
+            0 if branches are not bounded. The order must count links.
     """
 
     uses_endowments: ClassVar[bool] = False
@@ -175,6 +176,7 @@ class Order:
     budget: float = 0.0
     allowance: float = 0.0
     directory_pages: int = 0
+    branch_pages: int = 0
 
     def front_queue(self, page: PageView, cash: int) -> int:
         """Front queue of *page*, which holds *cash* units (or is worth them, at a repeated visit).
@@ -329,13 +331,8 @@ ALLOWANCE = 20.0
 DIRECTORY_PAGES = 3
 """Fetched pages at which a directory is full, in the order ``aopic``."""
 
-LONELY_CLICKS = 16
-"""Clicks inside a host from which on a page that one link is known to counts as one of a full directory: four links in a row
-each of which is the only one known.
-
-Each page of an endless tree with directories of its own is in a directory that nothing was fetched from, so the rule on
-directories would feed it (docs/decisions.md). From 12 clicks on, order would lose .001 of its mean on a graph of small hosts.
-"""
+BRANCH_PAGES = 64
+"""Fetched pages from which on a branch may be crowded, in the order ``aopic``: of smaller hosts, most parts are smaller."""
 
 NEAR_CLICKS = 36
 """Clicks inside a host up to which a page waits where its cash says, in the order ``aopic``; one front queue lower for each
@@ -366,9 +363,10 @@ class Aopic(Order):
     5. What lies behind a link from one domain to another, whatever the number of domains, may take five times what
        a domain with one supporter may (see :mod:`.sponsors`).
     6. A page waits one front queue lower if three pages of its directory have been fetched when its turn comes: what a
-       host has in other directories comes first (see :mod:`.directories`). So does a page that is 16 clicks inside its host
-       and that one link is known to, whatever directory it is in.
-    7. A page that is more than 36 clicks from where the crawl entered its host waits a front queue lower for each further
+       host has in other directories comes first (see :mod:`.directories`).
+    7. A page waits sixteen front queues lower if one link leads to it, and a hundredth of what was fetched of its host, and 64
+       pages, were reached by such links alone from the same page: an endless tree is like that (see :mod:`.branches`).
+    8. A page that is more than 36 clicks from where the crawl entered its host waits a front queue lower for each further
        one.
     """
 
@@ -379,11 +377,12 @@ class Aopic(Order):
     budget = BUDGET
     allowance = ALLOWANCE
     directory_pages = DIRECTORY_PAGES
+    branch_pages = BRANCH_PAGES
 
     def front_queue(self, page: PageView, cash: int) -> int:
         if page.score > 1:
             cash = cash * math.isqrt(page.score << 16) >> 8
-        number = cash.bit_length() + page.shift - page.is_lowered  # front_queue, without a call for each link
+        number = cash.bit_length() + page.shift - page.lowered  # front_queue, without a call for each link
         if page.clicks > NEAR_CLICKS:
             number -= page.clicks - NEAR_CLICKS
         return number if 0 <= number < N_FRONT_QUEUES else 0 if number < 0 else N_FRONT_QUEUES - 1

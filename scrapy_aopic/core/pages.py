@@ -17,13 +17,13 @@ Rule 5: a page's record is changed by :class:`Pages`, which keeps what it change
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
 from scrapy_aopic.exceptions import StorageError
 
-from .order import LARGEST_VALUE, LONELY_CLICKS, Order, revalued
+from .order import LARGEST_VALUE, Order, revalued
 from .ports import Family, Store
 from .records import (
     FAILED,
@@ -46,9 +46,10 @@ from .records import (
 from .tables import BlobTable, RecordTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from .api import Lease
+    from .branches import Branches
     from .directories import Directories
     from .fetched import Fetched
     from .focus.leads import Leads
@@ -68,6 +69,26 @@ _MOST_PREFETCHED = 10_000
 """Pages that are known to have been prefetched, at most; of others all that come next are read together."""
 
 
+class Finder(NamedTuple):
+    """What pages that a visited page links to take from it.
+
+    Attributes:
+        host: Key of its host; new pages of other hosts are where the crawl enters these.
+        clicks: Its own.
+        branch: Number of the branch that new pages of its host are in.
+        lowered: Front queues by which these wait lower.
+    """
+
+    host: bytes = b""
+    clicks: int = 0
+    branch: int = 0
+    lowered: int = 0
+
+
+ELSEWHERE = Finder()
+"""A page that nothing is known of here."""
+
+
 class Pages:
     """Page records, requests and queue rows.
 
@@ -83,7 +104,7 @@ class Pages:
         n_visited, n_failed: Pages by state; the frontier counts those that are queued.
         serial: Number of the page that was queued last in this job.
         clock: What the order remembers.
-        directories: How many pages of each directory were fetched.
+        directories, branches: How many pages of each were fetched.
     """
 
     def __init__(
@@ -100,6 +121,7 @@ class Pages:
         is_chosen: Callable[[str], bool] | None = None,
         leads: Leads,
         directories: Directories,
+        branches: Branches,
         capacity: int = 100_000,
         mail: Mail,
         bonus_of: Callable[[str], float] | None = None,
@@ -122,6 +144,7 @@ class Pages:
         self._bonus_of = bonus_of
         self._leads = leads
         self.directories = directories
+        self.branches = branches
         self._prefetched: set[bytes] = set()
 
     def resume(self, *, visited: int, failed: int, serial: int, clock: int) -> None:
@@ -164,7 +187,7 @@ class Pages:
                 self.table.prefetch(keys)
                 self.requests.prefetch(keys)
                 self._leads.prefetch(keys)
-            self.table.get_many(keys)
+            self.branches.read_ahead(keys, self.table.get_many(keys))
             self.requests.read_ahead(keys)
             self._leads.read_ahead(keys)
             self.directories.read_ahead(keys, map(self.requests.peek, keys))
@@ -329,23 +352,27 @@ class Pages:
         return page
 
     def lower(self, key: bytes, now: float) -> bool:
-        """Let the page under *key*, which is the next of its host, wait lower if its directory is full, or counts as full.
+        """Let the page under *key*, which is the next of its host, wait lower if its branch is crowded, or its directory full.
 
         Returns:
-            Whether it does from now on; this happens once to a page.
+            Whether it does from now on; each of both happens once to a page.
         """
-        if not self.directories.full:
+        if not (self.directories.full or self.branches.are_bounded):
             return False
         page = self.expect(key, "a queue row")
-        if page.is_lowered or page.visits:
+        if page.visits or page.lowered > 1:
             return False
-        is_lonely = page.clicks >= LONELY_CLICKS and page.score < 2 * self._order.one_link
-        if not is_lonely:
+        lowered = 0
+        if page.branch:
+            host = self._frontier.expect(key[:HOST_BYTES], "a page")
+            lowered = self.branches.lowered(key, page.branch, host.visited)
+        if not lowered and self.directories.full and not page.lowered:
             self.requests.read_ahead((key,))  # as it is wanted again when the page is leased
-            if not self.directories.is_full(key, self.requests.peek(key)):
-                return False
+            lowered = int(self.directories.is_full(key, self.requests.peek(key)))
+        if not lowered:
+            return False
         self._ledger.catch_up(page)
-        page.is_lowered = True
+        page.lowered = lowered
         self._replace(key, page, now)
         return True
 
@@ -358,6 +385,11 @@ class Pages:
         self._frontier.put_back(key, page.front_queue, page.place, now, has_failed=has_failed)
         page.shift = link.shift
         self._replace(key, page, now)
+
+    def finder(self, key: bytes, page: Page, visited: int) -> Finder:
+        """What links of *page*, which is under *key* and not visited yet, make known of it; *visited* pages of its host are."""
+        branch = self.branches.behind(key, page)
+        return Finder(key[:HOST_BYTES], page.clicks, branch, self.branches.lowered(key, branch, visited))
 
     def next_place(self) -> int:
         """Place of a page that is queued now."""
@@ -384,7 +416,7 @@ class Pages:
         if value and self._values_links:
             page.score = revalued(page.score, value)
         page.state = VISITED
-        page.is_lowered = False
+        page.lowered = page.branch = 0
         page.outcome = outcome
         if fetched is not None:
             page.fetched = fetched.to_number()
@@ -438,16 +470,15 @@ class Pages:
 
     # -- payments
 
-    def pay(
+    def pay(  # noqa: PLR0912, PLR0915  # calls for each link would cost more than all of it
         self,
-        links: Iterable[Link],
+        links: Collection[Link],
         targets: Sequence[Page | None],
         paid: Sequence[int],
         now: float,
         *,
         found: int,
-        host: bytes = b"",
-        clicks: int = 0,
+        finder: Finder = ELSEWHERE,
     ) -> None:
         """Pay the pages that a visited page links to, and let those wait that are new.
 
@@ -456,9 +487,9 @@ class Pages:
             targets: Those pages, ``None`` if they are not known.
             paid: Units for each.
             found: What the visit adds to their scores.
-            host: Key of the host of the visited page.
-            clicks: Those of the visited page; new pages of other hosts are where the crawl enters these.
+            finder: The visited page; :data:`ELSEWHERE` for one of another shard.
         """
+        host, clicks, branch, _ = finder
         values_links, keep, front_queue = self._values_links, self.table.put, self._order.front_queue
         catch_up = self._ledger.catch_up if self._ledger.has_handed else None
         requests: dict[bytes, bytes] = {}
@@ -466,12 +497,12 @@ class Pages:
         to_new = 0
         new: dict[bytes, tuple[str, dict[bytes, bytes]]] = {}  # by key of the host, with its name
         moves: dict[bytes, list[Move]] = {}  # by key of the host
+        self.branches.read_ahead([link.key for link in links], targets)
         for link, page, units in zip(links, targets, paid, strict=True):
             key = link.key
             if page is None:
-                page = self._admit(link, units, found)  # noqa: PLW2901
+                page = self._admit(link, units, found, finder)  # noqa: PLW2901
                 at = key[:HOST_BYTES]
-                page.clicks = min(clicks + LONE_CLICK, MOST_CLICKS) if at == host else 0
                 page.front_queue = number = front_queue(page, units)
                 requests[key] = link.request
                 keep(key, page)
@@ -488,6 +519,8 @@ class Pages:
                 # Announced pages were found by nobody yet.
                 is_nearer = page.clicks > clicks + 1 and 0 < found <= page.score and key[:HOST_BYTES] == host
                 page.clicks = clicks + 1 if is_nearer else page.clicks
+                if page.branch and (page.branch != branch or key[:HOST_BYTES] != host):
+                    self.branches.leave(key, page)
                 page.score += found
                 page.score = self._valued(page, link) if values_links else page.score
                 if catch_up is not None:
@@ -552,10 +585,13 @@ class Pages:
             page, page.cash if worth is None or page.changes is None else worth.of(key, page, now)
         )
 
-    def _admit(self, link: Link, cash: int, score: int = 0) -> Page:
-        """A new page with *cash*, in its class."""
+    def _admit(self, link: Link, cash: int, score: int = 0, finder: Finder = ELSEWHERE) -> Page:
+        """A new page with *cash*, in its class, found by a link of *finder*."""
         self.serial = number = self.serial + 1
         page = Page(QUEUED, self._order.place(number, self.clock), shift=link.shift, score=score)
+        if link.key[:HOST_BYTES] == finder.host:
+            page.clicks = min(finder.clicks + LONE_CLICK, MOST_CLICKS)
+            page.branch, page.lowered = finder.branch, finder.lowered
         if self._values_links:
             page.score |= link.value
             if link.lead:

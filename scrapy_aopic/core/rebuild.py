@@ -231,13 +231,15 @@ class _Rebuild:
             history=max(page.history, 0),
             front_queue=_within(page.front_queue, 0, N_FRONT_QUEUES - 1),
             height=_within(page.height, 0, MAX_HEIGHT),
+            lowered=page.lowered if page.lowered < N_FRONT_QUEUES else 0,
             fetched=page.fetched if read_fetched(page.fetched) is not None else 0,
         )
         if page.state != QUEUED or page.visits > 0:
             is_turn = 0 <= page.visited_turn <= limits.turn
             page = replace(
                 page,
-                is_lowered=False,
+                lowered=0,
+                branch=0,
                 visits=max(page.visits, 1),
                 visited_at=page.visited_at if 0 <= page.visited_at <= limits.now else self._saved_at,
                 visited_turn=page.visited_turn if is_turn else self._ledger.turn,
@@ -261,7 +263,8 @@ class _Rebuild:
                     outcome=f"{UNREADABLE}: it {wrong}"[:_MAX_OUTCOME],
                     visits=max(page.visits, 1),
                     canonical=b"",
-                    is_lowered=False,
+                    lowered=0,
+                    branch=0,
                     visited_at=page.visited_at or self._saved_at,
                     is_claimed=False,
                 )
@@ -417,8 +420,8 @@ class _Rebuild:
             return host is not None and not record_checks.wrong_outsider(key[1:], host, self._limits)
         if letter == layout.SHARED_GATES:
             return not record_checks.wrong_instant(value, self._limits)
-        if letter == layout.DIRECTORIES:
-            return not record_checks.wrong_directory(key, value)
+        if letter in (layout.DIRECTORIES, layout.BRANCHES):
+            return not record_checks.wrong_count(key, value)
         if key == layout.CLOCK_KEY:
             return not record_checks.wrong_clock(value, self._saved_at)
         is_known = letter in layout.INDEXES or not letter.isupper()

@@ -13,7 +13,6 @@ from math import isfinite
 from typing import TYPE_CHECKING, NamedTuple
 
 from . import layout
-from .directories import DIRECTORY_BYTES
 from .domain import KEY_BYTES, unpack_domain
 from .fetched import read_fetched
 from .kept_links import split_links
@@ -26,6 +25,7 @@ from .records import (
     N_FRONT_QUEUES,
     NO_RECORD,
     PAGE_BYTES,
+    PART_BYTES,
     QUEUED,
     Changes,
     HostRecord,
@@ -110,8 +110,10 @@ def wrong_page(page: Page, limits: Limits) -> str:  # noqa: PLR0911  # one for e
         return f"says by {page.fetched} what was fetched, which there is not"
     if page.state == FAILED and page.cash:
         return f"failed, but holds {page.cash} units"
-    if page.is_lowered and (page.visits or page.state != QUEUED):
-        return "was visited, but waits lower because of its directory"
+    if page.lowered >= N_FRONT_QUEUES:
+        return f"waits {page.lowered} front queues lower, which there are not"
+    if (page.lowered or page.branch) and (page.visits or page.state != QUEUED):
+        return "was visited, but waits lower because of its directory, or is in a branch"
     wrong = _wrong_visits(page, limits)
     return wrong or (_wrong_changes(page.changes, limits) if page.changes is not None else "")
 
@@ -230,11 +232,18 @@ def wrong_robots(key: bytes, data: bytes, limits: Limits) -> str:
     return "" if is_right else "has times that there cannot be"
 
 
-def wrong_directory(key: bytes, data: bytes) -> str:
-    """The fault of the row of a directory."""
-    if len(key) != 1 + HOST_BYTES + DIRECTORY_BYTES:
+def wrong_count(key: bytes, data: bytes) -> str:
+    """The fault of the row of a directory or a branch."""
+    if len(key) != 1 + HOST_BYTES + PART_BYTES:
         return "is of no host"
-    return "" if len(data) == 1 and data[0] else "has a count that there cannot be"
+    if key[:1] == layout.DIRECTORIES:
+        return "" if len(data) == 1 and data[0] else "has a count that there cannot be"
+    try:
+        fetched, supported = unpack(data)
+        is_right = fetched > 0 <= supported
+    except NO_RECORD:
+        is_right = False
+    return "" if is_right else "has a count that there cannot be"
 
 
 def wrong_links(key: bytes, data: bytes) -> str:

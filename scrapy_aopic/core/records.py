@@ -30,6 +30,9 @@ HOST_BYTES = 8
 PAGE_BYTES = 2 * HOST_BYTES
 """Bytes of the key of a page."""
 
+PART_BYTES = 4
+"""Bytes that tell a directory or a branch from others of its host."""
+
 ROW_BYTES = 9
 """Bytes of a queue row without its host: a front queue and a place in it."""
 
@@ -104,8 +107,11 @@ class Page(msgspec.Struct, array_like=True, gc=False):
             into the number of the state.
         fetched: The last response for it, as a number (:mod:`.fetched`); 0 before the first. Written into the number of the
             state.
-        is_lowered: Whether it waits one front queue lower, as its directory was full, or counted as full, when its turn came
-            (:mod:`.directories`); only of a page that waits and was never visited. Written into the number of the state, too.
+        lowered: Front queues by which it waits lower, as its directory was full when its turn came (:mod:`.directories`), or its
+            branch crowded (:mod:`.branches`); only of a page that waits and was never visited. Written into the number of the
+            state.
+        branch: Number of the branch of its host that it is in (:mod:`.branches`), of 32 bits; 0 if it is in none, as once it was
+            visited. Written into the number of the state.
     """
 
     state: int
@@ -131,7 +137,8 @@ class Page(msgspec.Struct, array_like=True, gc=False):
     height: int = 0
     clicks: int = 0
     fetched: int = 0
-    is_lowered: bool = False
+    lowered: int = 0
+    branch: int = 0
 
 
 class HostRecord(msgspec.Struct, array_like=True, gc=False):
@@ -298,16 +305,21 @@ pages of a real host are linked from several, and these as a rule from nearer to
 MOST_CLICKS = 255
 """Clicks that a page has at most: by then nothing is left of its endowment."""
 
-# The number of the state: the state, a bit for a page that is lowered, then clicks, then what was fetched.
-_STATE_BITS, _CLICKS_BITS = 3, 8
+# The number of the state: the state, 0 of a page that waits in a branch; a bit for one that waits one front queue lower; then
+# clicks; then what was fetched, or in a branch its number, and by how many front queues it waits lower if that is more.
+_STATE_BITS, _CLICKS_BITS, _BRANCH_BITS = 3, 8, 8 * PART_BYTES
 _LOWERED = 1 << _STATE_BITS - 1
-_FETCHED_AT = _STATE_BITS + _CLICKS_BITS
+_REST_AT = _STATE_BITS + _CLICKS_BITS
 
 
 def pack_page(page: Page) -> bytes:
     """Bytes of *page*."""
-    state = page.state | page.clicks << _STATE_BITS | page.fetched << _FETCHED_AT
-    if page.is_lowered:
+    if page.branch and page.state == QUEUED:
+        higher = page.lowered if page.lowered > 1 else 0
+        state = page.clicks << _STATE_BITS | (page.branch | higher << _BRANCH_BITS) << _REST_AT
+    else:
+        state = page.state | page.clicks << _STATE_BITS | page.fetched << _REST_AT
+    if page.lowered == 1:
         state |= _LOWERED
     is_usual = not (
         page.outcome
@@ -325,9 +337,9 @@ def pack_page(page: Page) -> bytes:
         if is_usual:
             return _encode((state, page.place, page.cash, page.front_queue, page.handed, page.shift, page.score,
                             page.is_chosen, page.history, page.visits, page.visited_turn, page.visited_at))  # fmt: skip
-        return _encode((state, *msgspec.structs.astuple(page)[1:-3]))
+        return _encode((state, *msgspec.structs.astuple(page)[1:-4]))
     except OverflowError:
-        return _OUTGROWN + pack((state, *msgspec.structs.astuple(page)[1:-3]))
+        return _OUTGROWN + pack((state, *msgspec.structs.astuple(page)[1:-4]))
 
 
 def unpack_page(data: bytes) -> Page:
@@ -340,10 +352,18 @@ def unpack_page(data: bytes) -> Page:
             page.changes = Changes(*page.changes)
     state = page.state
     if state >= _LOWERED:
-        page.state = state & _LOWERED - 1
-        page.is_lowered = bool(state & _LOWERED)
         page.clicks = state >> _STATE_BITS & MOST_CLICKS
-        page.fetched = state >> _FETCHED_AT
+        page.state, rest = state & _LOWERED - 1, state >> _REST_AT
+        if page.state:
+            page.fetched = rest
+        else:
+            page.state, page.branch, page.lowered = (
+                QUEUED,
+                rest & (1 << _BRANCH_BITS) - 1,
+                rest >> _BRANCH_BITS,
+            )
+        if state & _LOWERED:
+            page.lowered = 1
     return page
 
 

@@ -129,6 +129,8 @@ class Settling:
             domain_visited=None if found.outcome else self._endowed_before(host, copy),
             is_plain=not found.outcome,
         )
+        pages.branches.count(key, page)
+        finder = pages.finder(key, page, host.visited)
         pages.visited(
             key, page, found.outcome, found.value, fetched=found.fetched, is_failure=found.is_failure
         )
@@ -150,9 +152,7 @@ class Settling:
         n_found = self._n_found if is_first else 0
         if to.away:
             paid = self._pay_away(to, paid, host, found=n_found)
-        pages.pay(
-            to.links.values(), to.pages, paid, now, found=n_found, host=key[:HOST_BYTES], clicks=page.clicks
-        )
+        pages.pay(to.links.values(), to.pages, paid, now, found=n_found, finder=finder)
         for link in to.repeats:
             if link.key not in to.away:
                 pages.repeat(link, pages.expect(link.key, "a link"), now)
@@ -189,9 +189,8 @@ class Settling:
         if self._domain_links is not None:
             self._domain_links.preload(host, hosts)
         here = self._lifted(lease, finder, here, known, host, n_links=max(n_links, len(targets)))
-        pages.pay(
-            here, known, [0] * len(here), now, found=0, host=lease.key[:HOST_BYTES], clicks=finder.clicks
-        )
+        paid = [0] * len(here)
+        pages.pay(here, known, paid, now, found=0, finder=pages.finder(lease.key, finder, host.visited))
         for link in repeats:
             if link.key not in away:
                 pages.repeat(link, pages.expect(link.key, "a link"), now)

@@ -115,8 +115,7 @@ _ORDER = (
         Aopic.directory_pages,
         whole(0, MOST_COUNTED, of="pages"),
         "Fetched pages of a directory, which is a URL up to its last slash, at which further ones wait one front queue "
-        "lower, so that other directories of the host come first; pages far inside a host do so, too; see "
-        "[Directories](order.md#directories). "
+        "lower, so that other directories of the host come first; see [Directories](order.md#directories). "
         "0 for no such rule. "
         'Only for the order "aopic".',
     ),

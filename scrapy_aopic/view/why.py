@@ -37,7 +37,7 @@ from scrapy_aopic.core.crawl_totals import CrawlTotals, read_totals
 from scrapy_aopic.core.fetched import read_fetched
 from scrapy_aopic.core.layout import BEHIND, IN_TIME, LATE, Family
 from scrapy_aopic.core.ledger import TOTAL
-from scrapy_aopic.core.order import LONELY_CLICKS, Aopic, clicks_lower
+from scrapy_aopic.core.order import Aopic, clicks_lower
 from scrapy_aopic.core.records import (
     FAILED,
     HOST_BYTES,
@@ -315,12 +315,17 @@ class _Question:
             front_queue=page.front_queue,
             queued_on_host=host.queued if host is not None else None,
         )
-        if page.is_lowered:
-            far = f", or it was one link's, {page.clicks} clicks from where the crawl entered its host,"
+        if page.lowered == 1:
             self._say(
-                "It waits one front queue lower, because enough pages of its directory had been fetched"
-                f"{far if page.clicks >= LONELY_CLICKS else ''} when its turn came (AOPIC_DIRECTORY_PAGES).",
-                is_lowered=True,
+                "It waits one front queue lower, because enough pages of its directory had been fetched when its turn came "
+                "(AOPIC_DIRECTORY_PAGES).",
+                lowered=1,
+            )
+        elif page.lowered:
+            self._say(
+                f"It waits {page.lowered} front queues lower, because many pages of its host were fetched that nothing but single "
+                "links leads to from the same page, as in an endless tree; a link from elsewhere moves it up again.",
+                lowered=page.lowered,
             )
         lower = 0 if page.visits else clicks_lower(page.clicks)
         if lower and isinstance(find_order(self._saved.order_name), Aopic):

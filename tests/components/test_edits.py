@@ -54,6 +54,11 @@ NOT_FOUND: list[tuple[str, str, str]] = [
         "the pages that link to it are in no row",
     ),
     (
+        "a page: its branch",
+        r"pages, queued\.branch",
+        "the page that it is behind is in no row",
+    ),
+    (
         "a page: the response to its last visit",
         r"pages, (queued|visited|failed)\.fetched",
         "any response is possible; one of a page that was never visited is found",
@@ -74,8 +79,8 @@ NOT_FOUND: list[tuple[str, str, str]] = [
         "any number, and any time that a setting can lead to, is possible",
     ),
     (
-        "a directory: how many of its pages were fetched, and none at all",
-        r"meta L",
+        "a directory, a branch: how many of its pages were fetched, and none at all",
+        r"meta [LB]",
         "the URLs of pages are in their requests alone; what no crawl counts is found",
     ),
     (

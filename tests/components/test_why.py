@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from support.small_web import Follow, Web, ask, crawl, html
 
 from scrapy_aopic.addon import Addon
 from scrapy_aopic.core.api import Lease
+from scrapy_aopic.core.branches import QUEUES
 from scrapy_aopic.core.layout import LATE, Family
 from scrapy_aopic.core.order import Aopic
 from scrapy_aopic.core.politeness import Outcome, Politeness, TransferResult
@@ -157,12 +158,14 @@ def waiting_job(**politeness: Any) -> Job:
     return job
 
 
-def fetch(job: Job, outcome: Outcome = Outcome.ANSWER, seconds: float = 2.0) -> Lease:
+def fetch(
+    job: Job, outcome: Outcome = Outcome.ANSWER, seconds: float = 2.0, links: Sequence[Link] = ()
+) -> Lease:
     lease = job.crawl.lease(job.now)
     assert isinstance(lease, Lease)
     job.crawl.transferred(lease.host, TransferResult(seconds, outcome), job.now)
     job.crawl.release(lease, job.now)
-    job.settle(lease)
+    job.settle(lease, *links)
     return lease
 
 
@@ -214,8 +217,20 @@ def test_a_page_that_waits_lower_because_of_its_directory_says_so() -> None:
     job.seed(*(link(f"http://a.test/d/{n}") for n in range(5)), link("http://a.test/e/0"))
     assert [url_of(fetch(job).request)[-3:] for _ in range(4)] == ["d/0", "d/1", "d/2", "e/0"]
     answer = asked(job, "http://a.test/d/3")
-    assert (answer.kind, answer.facts["is_lowered"]) == ("queued", True)
+    assert (answer.kind, answer.facts["lowered"]) == ("queued", 1)
     assert "one front queue lower, because enough pages of its directory" in " ".join(answer.sentences)
+
+
+def test_a_page_that_waits_lower_because_of_its_branch_says_so() -> None:
+    order = Aopic()
+    order.branch_pages = 2
+    job = Job(order=order, politeness=Politeness(factor=0.0))
+    job.seed(link("http://a.test/"))
+    for number in range(4):  # each leads to the next two of a tree
+        fetch(job, links=[link(f"http://a.test/{2 * number + each}") for each in (1, 2)])
+    answer = asked(job, "http://a.test/8")
+    assert (answer.kind, answer.facts["lowered"]) == ("queued", QUEUES)
+    assert f"It waits {QUEUES} front queues lower" in " ".join(answer.sentences)
 
 
 def test_a_job_that_was_closed_waits_for_a_crawl() -> None:

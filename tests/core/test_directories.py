@@ -67,41 +67,6 @@ def test_after_three_pages_of_a_directory_others_come_first_and_then_the_rest():
     web.commit()
 
 
-def far_pages(web: Job, *ends: Link) -> None:
-    """Visit a page of a host, which leads to one that leads to another one, and so on to the fourth, which leads to *ends*."""
-    steps = [link("a", number, f"a/{number}/".encode()) for number in range(4)]
-    web.seed(steps[0])
-    for step in (*steps[1:], None):
-        web.visit(*([step] if step is not None else ends))
-
-
-def test_what_is_four_single_links_deep_in_a_host_counts_as_in_a_full_directory():
-    ends = [link("a", number, f"a/own-{number}/".encode()) for number in range(10, 12)]
-    web = job()
-    far_pages(web, *ends)
-    web.seed(link("a", 20, b"a/near/"), is_endowed=False)
-    web.lease()
-    assert [web.page(each).is_lowered for each in ends] == [True, True]
-    web.commit()
-    for other in (
-        job(full=0),
-        Job(order=Aopic()),
-    ):  # without the rule, and where nobody says what a directory is
-        far_pages(other, *ends)
-        other.lease()
-        assert not any(other.page(each).is_lowered for each in ends)
-
-
-def test_a_second_link_to_a_page_that_is_deep_in_a_host_shows_that_it_is_no_trap():
-    end = link("a", 10, b"a/own-10/")
-    web = job()
-    far_pages(web, end)
-    web.seed(link("b", 1, b"b/1"))
-    web.visit(end)
-    web.lease()
-    assert not web.page(end).is_lowered
-
-
 def test_on_other_hosts_and_in_the_root_nothing_is_counted_for_it():
     web = job()
     seed(web, *numbered("a", "one", 4), link("a", 9, b"a/root"), *numbered("b", "one", 3))
@@ -134,7 +99,7 @@ def test_a_directory_has_one_small_row_which_is_written_no_more_when_it_is_full(
     assert not any(key[:1] == DIRECTORIES for key in web.crawl.take_changes(web.now)[Family.META])
 
 
-def test_a_page_is_lowered_once_by_one_front_queue_and_no_more_when_it_was_visited():
+def test_a_page_lowered_once_by_one_front_queue_and_no_more_when_it_was_visited():
     web = job()
     links = numbered("a", "one", 4)
     seed(web, *links, *numbered("a", "two", 1))
@@ -142,15 +107,15 @@ def test_a_page_is_lowered_once_by_one_front_queue_and_no_more_when_it_was_visit
     for _ in range(4):
         web.visit()
     page = web.page(links[-1])
-    assert (page.is_lowered, page.front_queue) == (True, before - 1)
+    assert (page.lowered, page.front_queue) == (1, before - 1)
     web.commit(is_clean=True)
     web.reopen()
-    assert web.page(links[-1]).is_lowered
+    assert web.page(links[-1]).lowered
     lease = web.visit()
     assert lease.key == links[-1].key
-    assert not web.page(links[-1]).is_lowered
+    assert not web.page(links[-1]).lowered
     web.commit()
-    assert not any(unpack_page(data).is_lowered for _, data in web.store.scan(Family.PAGES))
+    assert not any(unpack_page(data).lowered for _, data in web.store.scan(Family.PAGES))
 
 
 def test_what_was_counted_is_known_to_the_next_run_and_of_a_job_of_before_nothing_is():
@@ -178,11 +143,11 @@ def test_after_a_kill_what_had_landed_is_counted_and_pages_are_lowered_once_more
     web.commit()
     web.visit()
     lease = web.lease()
-    assert (lease.request, web.page(links[3]).is_lowered) == (b"a/two/0", True)
+    assert (lease.request, web.page(links[3]).lowered) == (b"a/two/0", 1)
     web.crawl.take_changes(web.now)  # and is killed before any of it is written
     web.reopen()
     web.now += 1000.0  # the pause after a crash
-    assert not web.page(links[3]).is_lowered
+    assert not web.page(links[3]).lowered
     assert fetched(web) == ["a/one/2", "a/two/0", "a/one/3", "a/one/4"]
     web.commit()
     assert sorted(rows(web).values()) == [b"\1", b"\3"]
@@ -196,15 +161,15 @@ def test_a_few_pages_at_most_are_lowered_before_one_is_leased_and_none_is_lost()
         web.visit()
     lease = web.visit()
     assert lease.request == b"a/one/19"  # those before it wait lower
-    assert [number for number, each in enumerate(links) if web.page(each).is_lowered] == list(range(3, 19))
+    assert [number for number, each in enumerate(links) if web.page(each).lowered] == list(range(3, 19))
     web.commit()
     order = fetched(web)
-    assert order.index("a/two/0") < len(links) / 2  # one more is lowered before each
+    assert order.index("a/two/0") < len(links) / 2  # four more are lowered before each
     assert len(order) == len(links) + 1 - 4
     web.commit()
 
 
-def test_a_page_that_a_failed_transfer_put_back_is_lowered_like_any():
+def test_a_page_that_a_failed_transfer_put_back_lowered_like_any():
     web = job()
     links = numbered("a", "one", 4)
     seed(web, *links, *numbered("a", "two", 1))
@@ -225,7 +190,7 @@ def test_check_finds_what_no_crawl_writes_and_a_repair_mends_it():
     web.commit()
     (one,) = [key for key, value in rows(web).items() if value == b"\3"]
     page = web.page(links[0])
-    page.is_lowered = True
+    page.lowered = 1
     web.store.write(
         {
             Family.PAGES: {links[0].key: pack_page(page)},
@@ -241,8 +206,8 @@ def test_check_finds_what_no_crawl_writes_and_a_repair_mends_it():
     mended = MemoryStore()
     rebuild(web.store, mended, lambda request: request.split(b"/")[0].decode(), web.now)
     assert audit(mended).violations == []
-    lowered = {key for key, data in web.store.scan(Family.PAGES) if unpack_page(data).is_lowered}
-    assert {key for key, data in mended.scan(Family.PAGES) if unpack_page(data).is_lowered} == lowered - {
+    lowered = {key for key, data in web.store.scan(Family.PAGES) if unpack_page(data).lowered}
+    assert {key for key, data in mended.scan(Family.PAGES) if unpack_page(data).lowered} == lowered - {
         links[0].key
     }
     assert list(mended.scan(Family.QUEUE)) == list(web.store.scan(Family.QUEUE))

@@ -78,7 +78,8 @@ PAGE_FIELDS = {
     "state": PageState.VISITED.value, "place": 7, "cash": 8, "front_queue": 9, "handed": 10, "shift": -3, "score": 11,
     "is_chosen": True, "history": 12, "visits": 13, "visited_turn": 1.5, "visited_at": 2.5, "outcome": "redirect",
     "marks": ((1.0, 2),), "changes": Changes(1.0, 2.0, b"e", b"d", b"t", b"m"), "is_repeat": True, "canonical": b"c",
-    "is_claimed": True, "height": 14, "clicks": 15, "fetched": 16, "is_lowered": True,
+    "is_claimed": True, "height": 14, "clicks": 15, "fetched": 16, "lowered": 1,
+    "branch": 17,
 }  # fmt: skip
 
 
@@ -93,6 +94,8 @@ def test_no_field_of_a_page_is_lost_when_it_is_the_only_one_that_is_not_usual(na
 @given(st.sets(st.sampled_from(Page.__struct_fields__)))
 def test_no_field_of_a_page_is_lost_beside_others(names):
     page = Page(PageState.QUEUED, 1)
+    if "branch" in names:  # it waits, and was never visited
+        names -= {"state", "fetched"}
     for name in names:
         setattr(page, name, PAGE_FIELDS[name])
     assert unpack_page(pack_page(page)) == page
@@ -116,6 +119,14 @@ def test_units_that_outgrow_64_bits_in_a_long_crawl_of_a_few_pages_are_read_as_t
 def test_visits_of_a_fixed_window_that_outgrow_64_bits_together_are_read_as_they_were_written():
     marks = tuple((float(turn), TOTAL) for turn in range(5000))
     page = Page(PageState.VISITED, 1, history=5000 * TOTAL, visits=5000, marks=marks)
+    assert unpack_page(pack_page(page)) == page
+
+
+@given(st.integers(1, (1 << 32) - 1), st.integers(0, 63), st.integers(0, 255))
+def test_the_branch_of_a_page_and_how_much_lower_it_waits_are_read_as_they_were_written(
+    branch: int, lowered: int, clicks: int
+) -> None:
+    page = Page(PageState.QUEUED, 1, clicks=clicks, lowered=lowered, branch=branch)
     assert unpack_page(pack_page(page)) == page
 
 

@@ -330,7 +330,8 @@ def test_what_is_remembered_of_late_farms_does_not_grow_with_their_domains():
 class HubWeb:
     """Three large sites, the first of which links to a hub with links to 400 young sites of five pages each.
 
-    Of these, the second half of the other large sites links to every second, one from each page.
+    Of these, the second half of the other large sites links to every second, one from each page. A page of a large site links
+    to two new ones and to the third next one: if one link led to each, it would be a tree (:mod:`scrapy_aopic.core.branches`).
     """
 
     large, young = 1000, 400
@@ -339,7 +340,8 @@ class HubWeb:
     def out_links(self, page: int) -> list[int]:
         if page < self.hub:
             site, number = divmod(page, self.large)
-            own = [site * self.large + each for each in (2 * number + 1, 2 * number + 2) if each < self.large]
+            near = 2 * number + 1, 2 * number + 2, number + 3
+            own = [site * self.large + each for each in near if each < self.large]
             if site == 0:
                 return [*own, *([self.hub] if number == 0 else [])]
             return [*own, *([self.home(2 * (number * 2 + site - 1) % self.young)] if number > 250 else [])]

@@ -18,14 +18,15 @@ from support.frontier_invariants import check
 from support.short_forms import walks
 
 from scrapy_aopic.core.api import Findings, Lease
+from scrapy_aopic.core.branches import QUEUES
 from scrapy_aopic.core.frontier.frontier import Empty, NotBefore
-from scrapy_aopic.core.layout import DIRECTORIES
+from scrapy_aopic.core.layout import BRANCHES, DIRECTORIES
 from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL
-from scrapy_aopic.core.order import LONELY_CLICKS, front_queue, host_class
+from scrapy_aopic.core.order import front_queue, host_class
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Politeness
 from scrapy_aopic.core.ports import Family
-from scrapy_aopic.core.records import HOST_BYTES, Link, PageState, queue_row, repeat_key
+from scrapy_aopic.core.records import HOST_BYTES, Link, PageState, queue_row, repeat_key, unpack
 from scrapy_aopic.core.spending import SPENDING, page_class
 
 pytestmark = pytest.mark.slow
@@ -35,7 +36,7 @@ CHOSEN = frozenset("bd")
 COMMIT_WITHIN = 1.25
 # With whole seconds for the steps, no time that a host waits for ends at a step.
 POLITENESS = Politeness(10.0, 0.5, 30.5)
-MOST_LOWERED = 16
+MOST_LOWERED, MEAN_LOWERED = 16, 4
 
 
 def directory_of(request: bytes) -> bytes:
@@ -56,7 +57,8 @@ class Account:
     state: PageState = PageState.QUEUED
     visits: int = 0
     is_chosen: bool = False
-    is_lowered: bool = False
+    lowered: int = 0
+    branch: bytes = b""
     clicks: int = 0
 
     @property
@@ -70,6 +72,7 @@ class Model:
 
     spending: str
     full: int = 0
+    crowd: int = 0
     virtual: int = TOTAL
     order: int = 0
     pages: dict[bytes, Account] = field(default_factory=dict)
@@ -80,25 +83,26 @@ class Model:
     not_before: dict[bytes, float] = field(default_factory=dict)
     visited: dict[bytes, int] = field(default_factory=dict)  # per host
     fetched: Counter[tuple[bytes, bytes]] = field(default_factory=Counter)  # per host and directory
+    inside: Counter[bytes] = field(default_factory=Counter)  # fetched pages by the head of their branch
+    left: Counter[bytes] = field(
+        default_factory=Counter
+    )  # waiting pages of it that were linked to from elsewhere
     left_to_lower: int = MOST_LOWERED
 
     def touch(self, key: bytes, cash: int = 0) -> Account:
         """Add *cash* to that of a page, which becomes known to its queue."""
         page = self.pages[key]
         page.cash = page.settled_cash = page.cash + cash
-        page.front_queue = front_queue(page.cash, page.shift - page.is_lowered)
+        page.front_queue = front_queue(page.cash, page.shift - page.lowered)
         return page
 
     def admit(self, of: Link, cash: int, finder: bytes = b"") -> None:
         self.order += 1
-        is_inside = finder[:HOST_BYTES] == of.key[:HOST_BYTES]
-        self.pages[of.key] = Account(
-            self.order,
-            of.request,
-            of.shift,
-            is_chosen=of.host in CHOSEN,
-            clicks=min(self.pages[finder].clicks + 4, 255) if is_inside else 0,
-        )
+        page = self.pages[of.key] = Account(self.order, of.request, of.shift, is_chosen=of.host in CHOSEN)
+        if finder[:HOST_BYTES] == of.key[:HOST_BYTES]:
+            page.clicks = min(self.pages[finder].clicks + 4, 255)
+            page.branch = self.behind(finder)
+            page.lowered = QUEUES * self.is_crowded(page.branch)
         self.touch(of.key, cash)
 
     def again(self, of: Link, cash: int = 0) -> None:
@@ -146,33 +150,47 @@ class Model:
         directory = directory_of(self.pages[key].request)
         return bool(directory and self.full) and self.fetched[key[:HOST_BYTES], directory] >= self.full
 
+    def behind(self, key: bytes) -> bytes:
+        """The head of the branch of what a page links to; a page has no score here, so only one without a branch is a head."""
+        return (self.pages[key].branch or key) if self.crowd else b""
+
+    def is_crowded(self, head: bytes) -> bool:
+        """Whether enough pages behind *head* were fetched; hosts are small here."""
+        return bool(self.inside[head]) and self.inside[head] >= self.crowd * (1 + 0.02 * self.left[head])
+
+    def lowering(self, key: bytes) -> int:
+        """Front queues by which a page is to wait lower, if its turn comes now."""
+        page = self.pages[key]
+        return max(QUEUES * self.is_crowded(page.branch), int(self.is_full(key)))
+
     def may_be_lowered(self, key: bytes) -> bool:
         page = self.pages[key]
-        if page.is_lowered or page.visits or not self.full:
-            return False
-        return page.clicks >= LONELY_CLICKS or self.is_full(key)
+        return not page.visits and self.lowering(key) > page.lowered
 
-    def lowered(self) -> set[bytes]:
-        return {key for key, page in self.pages.items() if page.is_lowered}
+    def lowered(self) -> dict[bytes, int]:
+        return {key: page.lowered for key, page in self.pages.items() if page.lowered}
 
-    def lower(self, keys: set[bytes], now: float) -> None:
-        """Lower the pages under *keys*, each when it is the best page of one of the best hosts."""
-        assert len(keys) <= self.left_to_lower
-        while keys:
+    def lower(self, pages: dict[bytes, int], now: float) -> None:
+        """Lower *pages* so much, each when it is the best page of one of the best hosts, by one reason after the other."""
+        while pages != self.lowered():
             due = self.due(now)
-            best = max(self.class_of(pages[0]) for pages in due.values())
-            key = next(
-                pages[0] for pages in due.values() if pages[0] in keys and self.class_of(pages[0]) == best
-            )
+            best = max(self.class_of(found[0]) for found in due.values())
+            keys = [
+                found[0]
+                for found in due.values()
+                if self.class_of(found[0]) == best and self.pages[found[0]].lowered < pages.get(found[0], 0)
+            ]
+            # One that catches up with its cash may rise all the same; it is leased then, so it was the last.
+            key = min(keys, key=lambda key: self.pages[key].cash.bit_length())
+            assert self.left_to_lower
             assert self.may_be_lowered(key)
-            self.pages[key].is_lowered = True
+            self.pages[key].lowered = self.lowering(key)
             self.touch(key)
             self.left_to_lower -= 1
-            keys = keys - {key}
 
     def lease(self, key: bytes, now: float) -> None:
         assert not (self.left_to_lower and self.may_be_lowered(key))
-        self.left_to_lower = min(self.left_to_lower + 1, MOST_LOWERED)
+        self.left_to_lower = min(self.left_to_lower + MEAN_LOWERED, MOST_LOWERED)
         alive = [page for page in self.pages.values() if page.state != PageState.FAILED]
         members = [page for page in alive if page.page_class in SPENDING[self.spending].classes]
         if self.virtual > self.pages[key].cash and members:
@@ -198,13 +216,14 @@ class Model:
         if is_failure:
             self.virtual += page.cash
             page.cash = 0
-        page.is_lowered = False
+        head = self.behind(key)
+        if page.branch:
+            self.inside[head] += 1
         if not page.visits:
             self.visited[host] = self.visited.get(host, 0) + 1
             directory = directory_of(page.request)
             if directory and self.fetched[host, directory] < self.full:
                 self.fetched[host, directory] += 1
-        page.visits += 1
         once_more = []
         for each in links:
             if first.pop(each.key, None) is None:
@@ -214,14 +233,22 @@ class Model:
             elif each.again:
                 self.again(each, paid)
             elif self.state(each.key) != PageState.FAILED:
+                self.meet(self.pages[each.key], head if each.key[:HOST_BYTES] == host else b"")
                 self.touch(each.key, paid)
+        page.visits, page.branch, page.lowered = page.visits + 1, b"", 0
         for each in once_more:
             self.again(each)
+
+    def meet(self, page: Account, head: bytes) -> None:
+        """A page behind *head*, or of another host, links to *page*."""
+        if page.branch and page.branch != head:
+            self.left[page.branch] += self.inside[page.branch] > 0
+            page.branch, page.lowered = b"", 0
 
     def put_back(self, of: Link) -> None:
         page = self.pages[of.key]
         page.request, page.shift = of.request, of.shift
-        page.front_queue = front_queue(page.settled_cash, of.shift - page.is_lowered)
+        page.front_queue = front_queue(page.settled_cash, of.shift - page.lowered)
         del self.leased[of.key]
 
     def state(self, key: bytes) -> PageState | None:
@@ -244,15 +271,15 @@ class Walk(Modelled):
 
     @initialize(
         spending=st.sampled_from(list(SPENDING)),
-        full=st.sampled_from([0, 1, 2]),
+        bounds=st.tuples(st.sampled_from([0, 1, 2]), st.sampled_from([0, 1, 2])),
         max_active=st.sampled_from([1, 2, 100]),
         page_cache=st.sampled_from([1, 4, 1000]),
         seeds=st.lists(LINKS, min_size=3, max_size=6),
     )
-    def begin(self, spending, full, max_active, page_cache, seeds):
+    def begin(self, spending, bounds, max_active, page_cache, seeds):
         order = by_cash()
         order.budget = 0.0  # the sketches of supporters are no part of the model
-        order.directory_pages = full
+        order.directory_pages, order.branch_pages = bounds
         policy = Policy(
             order=order,
             politeness=POLITENESS,
@@ -265,7 +292,7 @@ class Walk(Modelled):
             page_cache=page_cache,
             commit_within=COMMIT_WITHIN,
         )
-        self.start(policy, Model(spending, full))
+        self.start(policy, Model(spending, *bounds))
         for of in seeds:
             self.seed(of, is_endowed=True)
 
@@ -315,7 +342,7 @@ class Walk(Modelled):
                 assert self.now < lease.instant <= min(waits) + 0.001
             return
         assert isinstance(lease, Lease)
-        self.model.lower(self.lowered() - self.model.lowered(), self.now)
+        self.model.lower(self.lowered(), self.now)
         due = self.model.due(self.now)
         pages = due[lease.key[:HOST_BYTES]]
         assert lease.key == pages[0]
@@ -326,9 +353,9 @@ class Walk(Modelled):
         self.to_release.append(lease)
         self.to_settle.append(lease)
 
-    def lowered(self) -> set[bytes]:
-        """Pages that wait lower; one that is leased may."""
-        return {key for key in self.model.pages if self.crawl.page(key).is_lowered}
+    def lowered(self) -> dict[bytes, int]:
+        """Pages that wait lower, and by how much; one that is leased may."""
+        return {key: page.lowered for key in self.model.pages if (page := self.crawl.page(key)).lowered}
 
     @precondition(lambda self: self.to_release)
     @rule(pick=PICK, gap=st.sampled_from([None, 0.5, 2.5, 7.5]))
@@ -390,6 +417,10 @@ class Walk(Modelled):
         rows = self.store.scan(Family.META, DIRECTORIES, bytes((DIRECTORIES[0] + 1,)))
         counted = Counter((key[1 : 1 + HOST_BYTES], value[0]) for key, value in rows)
         assert counted == Counter((host, n) for (host, _), n in model.fetched.items() if n)
+        branches = self.store.scan(Family.META, BRANCHES, bytes((BRANCHES[0] + 1,)))
+        assert {key[1:]: unpack(value) for key, value in branches} == {
+            head[:HOST_BYTES] + head[-4:]: (n, model.left[head]) for head, n in model.inside.items() if n
+        }
 
     @precondition(lambda self: self.steps > 12)
     @rule(later=st.integers(0, 40), is_written=st.booleans())
@@ -407,7 +438,7 @@ class Walk(Modelled):
     def everything_is_as_in_the_model(self):
         self.steps += 1
         pages = self.compare()
-        assert {key for key, page in pages.items() if page.is_lowered} == self.model.lowered()
+        assert {key: page.lowered for key, page in pages.items() if page.lowered} == self.model.lowered()
         directories = self.crawl.pages.directories
         full = {key for key, page in self.model.pages.items() if directories.is_full(key, page.request)}
         assert full == set(filter(self.model.is_full, self.model.pages))
@@ -434,7 +465,8 @@ def test_a_long_walk_by_dice(spending, max_active):
         return [some_link() for _ in range(dice.randrange(9))]
 
     walk = Walk()
-    walk.begin(spending, dice.randrange(1, 4), max_active, dice.choice((1, 4, 1000)), links())
+    bounds = dice.randrange(1, 4), dice.randrange(1, 4)
+    walk.begin(spending, bounds, max_active, dice.choice((1, 4, 1000)), links())
     for _ in range(700):
         step = dice.randrange(100)
         if step < 16:

@@ -49,7 +49,9 @@ def directory_of(request: bytes) -> bytes:
 
 def policies() -> dict[str, Policy]:
     """A policy for each kind of job, by its name; together they use every optional part of a record."""
-    plain = Policy(domain_of=domain_of, directory_of=directory_of, max_active=12, page_cache=50)
+    order = ORDERS["aopic"]()
+    order.branch_pages = 2
+    plain = Policy(order=order, domain_of=domain_of, directory_of=directory_of, max_active=12, page_cache=50)
     often = Recrawl(min_interval=600.0, max_interval=86_400.0)
     return {
         "plain": plain,

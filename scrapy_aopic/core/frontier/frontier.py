@@ -54,8 +54,8 @@ _OVERDUE = 1.0
 """Seconds that a transfer may exceed the last one of its host before the host is no longer expected: what a busy machine
 adds. A host that was never requested is expected for as long, from the beginning of its transfer."""
 
-_MOST_LOWERED = 16
-"""Pages that are lowered before one is taken, at most, and one a page taken in the mean: each costs some 50 microseconds. The
+_MOST_LOWERED, _MEAN_LOWERED = 16, 4
+"""Pages that are lowered before one is taken, at most, and for each page taken in the mean: each costs some 50 microseconds. The
 next one is taken as it is."""
 
 _MOST_EXPECTED = 100
@@ -442,7 +442,7 @@ class Frontier:
         if self._left_to_lower and self._lower(key + queue[number][ROW_BYTES:], now):
             self._left_to_lower -= 1
             return None
-        self._left_to_lower = min(self._left_to_lower + 1, _MOST_LOWERED)
+        self._left_to_lower = min(self._left_to_lower + _MEAN_LOWERED, _MOST_LOWERED)
         best = queue.pop(number)
         row, page = best[:ROW_BYTES], best[ROW_BYTES:]
         self._budgets.begin(key + page, host)

@@ -1,0 +1,108 @@
+"""How many pages of each branch of a host were fetched: what bounds an endless tree on a real host.
+
+A *branch* is what lies behind a page, its *head*, by links each of which is the only one that is known. A page is found by
+one link of its host, and is in the branch of the page with this link until a page of another branch, or of another host,
+links to it. At its visit it becomes the head of a branch of its own if two links or more are known to it, or if it is in
+none; else what it links to is in its own branch, too. The pages of a trap have one link each, so all of it is one branch; most
+pages of a real host are linked from elsewhere, too.
+
+A branch is *crowded* once a hundredth of the fetched pages of its host, and :attr:`.order.Order.branch_pages`, are of it; for
+each of its pages that got a link from elsewhere while it waited that is a fiftieth more, as nothing links into a trap. What waits
+of a crowded branch waits :data:`QUEUES` front queues lower (:meth:`.pages.Pages.lower`, :meth:`.pages.Pages.pay`).
+
+Rule 1: a branch has a row from the first fetched page that is not its head. Nothing of it is counted before, and pages of
+other branches that link to it later are counted only as long as its pages wait.
+
+Rule 2: branches of a host whose numbers are equal count as one; so 32 bits are enough.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .layout import BRANCHES
+from .ports import Family, Store
+from .records import HOST_BYTES, PART_BYTES, pack, unpack
+from .tables import RecordTable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from .order import Order
+    from .records import Page
+
+QUEUES = 16
+"""Front queues by which a page of a crowded branch waits lower: behind most that its host has, but not behind all that any
+host has. With 8, single traps take twice as much; with 2 or 4, a tree of ten does in the mean (docs/decisions.md)."""
+
+_PART = 0.01
+"""Part of the fetched pages of a host that a branch may have."""
+
+_SUPPORT = 0.02
+"""What each page that got a link from elsewhere adds to that, as a part of it."""
+
+
+class Branches:
+    """The counts of fetched pages of branches.
+
+    Args:
+        order: Which says how large a branch may be, and what a link is.
+        capacity: Counts kept in memory.
+
+    Attributes:
+        are_bounded: Whether the order bounds them; else all pages are in none.
+    """
+
+    def __init__(self, store: Store, order: Order, capacity: int) -> None:
+        # Fetched pages, and pages with a link from elsewhere: a list, since a record of a table is changed in place.
+        self.table = RecordTable(store, Family.META, pack, _unpack, capacity)
+        self._pages = order.branch_pages
+        self._two_links = 2 * order.one_link
+        self.are_bounded = order.branch_pages > 0
+
+    def behind(self, key: bytes, page: Page) -> int:
+        """Number of the branch of what *page*, which is visited, links to."""
+        if page.branch and page.score < self._two_links:
+            return page.branch
+        return (int.from_bytes(key[-PART_BYTES:], "big") or 1) if self.are_bounded else 0
+
+    def count(self, key: bytes, page: Page) -> None:
+        """Count *page*, under *key*, which was fetched for the first time, if it is not a head."""
+        if page.branch and page.score < self._two_links:
+            row = _row(key, page.branch)
+            counts = self.table.get(row) or [0, 0]
+            counts[0] += 1
+            self.table.put(row, counts)
+
+    def leave(self, key: bytes, page: Page) -> None:
+        """*page*, which waits, is linked to from elsewhere: it is in no branch any more."""
+        row = _row(key, page.branch)
+        page.branch = page.lowered = 0
+        counts = self.table.get(row)
+        if counts is not None:
+            counts[1] += 1
+            self.table.put(row, counts)
+
+    def lowered(self, key: bytes, branch: int, visited: int) -> int:
+        """Front queues by which pages of *branch* wait lower; *visited* pages of the host, that of *key*, were fetched."""
+        counts = self.table.get(_row(key, branch)) if branch else None
+        if counts is None or counts[0] < max(self._pages, _PART * visited) * (1 + _SUPPORT * counts[1]):
+            return 0
+        return QUEUES
+
+    def read_ahead(self, keys: Iterable[bytes], pages: Iterable[Page | None]) -> None:
+        """Read the counts for *pages*, under their *keys*, with one read of the store."""
+        inside = zip(keys, pages, strict=True)
+        rows = {_row(key, page.branch): None for key, page in inside if page is not None and page.branch}
+        if rows:
+            self.table.get_many(list(rows))
+
+
+def _row(key: bytes, branch: int) -> bytes:
+    """Key of the row of *branch* of the host of the page under *key*."""
+    return BRANCHES + key[:HOST_BYTES] + branch.to_bytes(PART_BYTES, "big")
+
+
+def _unpack(data: bytes) -> list[int]:
+    fetched, supported = unpack(data)
+    return [fetched, supported]

@@ -1,0 +1,212 @@
+"""An endless tree on a host waits behind what else the host has, and pages that are linked from elsewhere do not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from support.core_crawl import Job, link
+
+from scrapy_aopic.core.audit import audit
+from scrapy_aopic.core.branches import QUEUES
+from scrapy_aopic.core.layout import BRANCHES
+from scrapy_aopic.core.order import Aopic
+from scrapy_aopic.core.ports import Family
+from scrapy_aopic.core.rebuild import rebuild
+from scrapy_aopic.core.records import pack, pack_page, unpack, unpack_page
+from scrapy_aopic.storage.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from scrapy_aopic.core.records import Link
+
+ROOT, FIRST = link("a", 1), 1000
+
+
+class Web(Job):
+    """A crawl in which a branch is crowded after so many fetched *pages*.
+
+    Attributes:
+        number: That of the last page of a tree.
+    """
+
+    def __init__(self, pages: int = 3) -> None:
+        order = Aopic()
+        order.branch_pages = pages
+        super().__init__(order=order)
+        self.number = 0
+
+
+def tree(web: Web, width: int = 2) -> list[Link]:
+    """Begin an endless tree on host ``a``: its root is visited; returns what that links to."""
+    web.seed(ROOT)
+    children = [link("a", FIRST + number) for number in range(width)]
+    web.visit(*children)
+    return children
+
+
+def grow(web: Web, n: int, width: int = 2) -> list[Link]:
+    """Visit *n* pages, each of which links to *width* new ones of the tree; returns these."""
+    grown: list[Link] = []
+    for _ in range(n):
+        web.number += width
+        new = [link("a", 10 * FIRST + web.number + number) for number in range(width)]
+        assert web.visit(*new).host == "a"
+        grown += new
+    return grown
+
+
+def rows(web: Web) -> list[tuple[int, int]]:
+    """What the store has counted: fetched pages of each branch, and those that were linked to from elsewhere."""
+    found = web.store.scan(Family.META, BRANCHES, bytes((BRANCHES[0] + 1,)))
+    return [unpack(value) for _, value in found]
+
+
+def test_pages_of_a_tree_wait_lower_once_enough_of_it_was_fetched_and_others_come_first():
+    web = Web()
+    tree(web)
+    before = grow(web, 3)
+    honest = link("a", 2)
+    web.seed(honest, is_endowed=False)
+    page = web.page(honest)
+    page.shift = 20  # below the tree, until this waits lower
+    web.crawl.pages.rescore(honest.key, page, page.score, web.now)
+    assert not any(web.page(each).lowered for each in before[:4])  # they find out when their turn comes
+    assert web.visit().key == honest.key
+    assert QUEUES in {web.page(each).lowered for each in before}
+    (after,) = {web.page(each).lowered for each in grow(web, 1)}
+    assert after == QUEUES  # at once, as it is known by then
+    web.commit()
+    assert rows(web) == [(4, 0)]
+
+
+def test_nothing_of_it_is_lost_and_all_of_it_is_fetched_in_the_end():
+    web = Web()
+    children = tree(web)
+    waiting = {each.key for each in (*children, *grow(web, 6))}
+    assert len(web.drain()) == len(waiting) - 6
+    web.commit(is_clean=True)
+
+
+@pytest.mark.parametrize("host", ["a", "b"])
+def test_a_link_from_elsewhere_moves_a_page_up_again(host: str):
+    web = Web()
+    tree(web)
+    grow(web, 3)
+    (page, *others) = grow(web, 1)
+    assert web.page(page).lowered == QUEUES
+    before = web.page(page).front_queue
+    finder = link(host, 7)
+    web.seed(finder)
+    assert web.visit(page).key == finder.key
+    assert (web.page(page).lowered, web.page(page).branch) == (0, 0)
+    assert web.page(page).front_queue > before
+    assert {web.page(each).lowered for each in others} == {QUEUES}
+    web.commit()
+    assert rows(web) == [(4, 1)]
+    grown = link("a", 50)
+    assert web.visit(grown).key == page.key
+    assert web.page(grown).lowered == 0  # behind another head, as two links lead to that
+
+
+def test_links_inside_the_branch_change_nothing():
+    web = Web()
+    tree(web)
+    grow(web, 3)
+    grown = grow(web, 1)
+    lease = web.visit(*grown)
+    assert {web.page(each).lowered for each in grown if each.key != lease.key} == {QUEUES}
+
+
+def test_pages_that_were_linked_to_from_elsewhere_let_a_branch_be_larger():
+    web = Web(4)
+    children = tree(web, width=60)
+    web.visit()
+    web.seed(link("b", 7))
+    web.visit(*children[5:])
+    web.commit()
+    ((fetched, supported),) = rows(web)
+    assert (fetched, supported) == (1, len(children[5:]))
+    of = web.crawl.pages.branches
+    for n, crowded in ((8, 0), (9, QUEUES)):  # 4 pages, and 55 times a fiftieth of that
+        of.table.put(BRANCHES + ROOT.key[:8] + (9).to_bytes(4, "big"), [n, supported])
+        assert of.lowered(ROOT.key, 9, 10) == crowded
+        of.table.take()
+
+
+def test_a_branch_may_have_a_hundredth_of_what_was_fetched_of_its_host():
+    web = Web(4)
+    tree(web)
+    of = web.crawl.pages.branches
+    of.table.put(BRANCHES + ROOT.key[:8] + (9).to_bytes(4, "big"), [50, 0])
+    assert [of.lowered(ROOT.key, 9, visited) for visited in (100, 5000, 5001, 10_000)] == [
+        QUEUES,
+        QUEUES,
+        0,
+        0,
+    ]
+
+
+def test_an_order_that_does_not_bound_branches_writes_nothing_of_them():
+    web = Web(0)
+    tree(web)
+    grown = grow(web, 5)
+    assert {web.page(each).branch for each in grown} == {0}
+    web.commit()
+    assert rows(web) == []
+
+
+def test_what_was_counted_is_known_to_the_next_run_and_after_a_kill_as_of_the_last_commit():
+    web = Web()
+    tree(web)
+    grow(web, 2)
+    web.commit()
+    grow(web, 1)
+    assert web.page(grow(web, 1)[0]).lowered == QUEUES
+    web.reopen()
+    web.now += 1000.0  # the pause after a crash
+    assert rows(web) == [(2, 0)]
+    assert web.page(grow(web, 1)[0]).lowered == QUEUES
+    web.commit(is_clean=True)
+    web.reopen()
+    assert web.page(grow(web, 1)[0]).lowered == QUEUES
+    web.commit()
+
+
+def test_a_page_that_was_visited_is_in_no_branch_and_what_it_links_to_later_is_behind_it():
+    web = Web()
+    children = tree(web)
+    lease = web.visit()
+    page = web.crawl.page(lease.key)
+    assert page is not None
+    assert (page.branch, page.lowered) == (0, 0)
+    assert lease.key in {each.key for each in children}
+    web.commit()
+    assert not any(
+        found.branch for _, data in web.store.scan(Family.PAGES) if (found := unpack_page(data)).visits
+    )
+
+
+def test_check_finds_what_no_crawl_writes_and_a_repair_mends_it():
+    web = Web()
+    tree(web)
+    grow(web, 4)
+    web.commit()
+    assert audit(web.store).violations == []
+    page = web.page(ROOT)
+    page.branch = 5
+    (row,) = [key for key, _ in web.store.scan(Family.META, BRANCHES, bytes((BRANCHES[0] + 1,)))]
+    bad = {
+        row[:-1]: pack([1, 0]),
+        row[:-1] + b"x": b"\xc1",
+        row[:-1] + b"y": pack([0, 0]),
+        row[:-1] + b"z": pack(3),
+    }
+    web.store.write({Family.PAGES: {ROOT.key: pack_page(page)}, Family.META: bad}, sync=True)
+    found = audit(web.store).violations
+    assert sum("has a count that there cannot be" in each for each in found) == 3
+    assert sum("is of no host" in each for each in found) == 1
+    mended = MemoryStore()
+    rebuild(web.store, mended, lambda request: request.split(b"/")[0].decode(), web.now)
+    assert audit(mended).violations == []
+    kept = [key for key, _ in mended.scan(Family.META, BRANCHES, bytes((BRANCHES[0] + 1,)))]
+    assert kept == [row]
