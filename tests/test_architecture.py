@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 PACKAGE = Path(scrapy_aopic.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
+FOLDERS = sorted({path.parent for path in FILES})
 LAYERS = {"core": {"core", "exceptions"}, "storage": {"core", "exceptions", "storage"}}
 
 # No clock, no randomness, no files, no threads: time is an argument, and bytes go through the port.
@@ -129,10 +130,11 @@ def test_storage_imports_nothing_but_python_and_in_its_own_file_each_backend():
             assert top in sys.stdlib_module_names or top in OF_ONE_BACKEND, f"{name_of(path)} imports {top}"
 
 
-@pytest.mark.parametrize("path", [path for path in FILES if path.parent != OF_PRIVATE_MATTERS], ids=name_of)
-def test_private_names_of_scrapy_are_touched_in_one_folder_only(path: Path):
-    allowed = PRIVATE_IN_OTHERS.get(path.name, set())
-    assert private_names_used(path.read_text(encoding="utf-8")) == allowed
+@pytest.mark.parametrize("folder", [each for each in FOLDERS if each != OF_PRIVATE_MATTERS], ids=name_of)
+def test_private_names_of_scrapy_are_touched_in_one_folder_only(folder: Path):
+    used = {path.name: private_names_used(path.read_text(encoding="utf-8")) for path in folder.glob("*.py")}
+    allowed = {name: names for name, names in PRIVATE_IN_OTHERS.items() if name in used}
+    assert {name: names for name, names in used.items() if names} == allowed
 
 
 @pytest.mark.parametrize(
@@ -237,22 +239,25 @@ ROOT = PACKAGE.parent
 
 
 @pytest.mark.parametrize(
-    "path",
-    [
-        path
-        for folder in ("benchmarks", "example_project", "tests")
-        for path in sorted((ROOT / folder).rglob("*.py"))
-    ],
-    ids=lambda path: path.relative_to(ROOT).as_posix(),
+    "folder",
+    sorted(
+        {
+            path.parent
+            for top in ("benchmarks", "example_project", "tests")
+            for path in (ROOT / top).rglob("*.py")
+        }
+    ),
+    ids=lambda folder: folder.relative_to(ROOT).as_posix(),
 )
-def test_what_is_imported_of_the_package_is_there(path: Path):
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "scrapy_aopic":
-            module = importlib.import_module(node.module or "")
-            for alias in node.names:
-                assert hasattr(module, alias.name) or importlib.util.find_spec(
-                    f"{node.module}.{alias.name}"
-                ), alias.name
+def test_what_is_imported_of_the_package_is_there(folder: Path):
+    for path in sorted(folder.glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "scrapy_aopic":
+                module = importlib.import_module(node.module or "")
+                for alias in node.names:
+                    assert hasattr(module, alias.name) or importlib.util.find_spec(
+                        f"{node.module}.{alias.name}"
+                    ), f"{path.name}: {node.module}.{alias.name}"
 
 
 def test_no_two_modules_of_tests_have_one_name():
