@@ -50,6 +50,7 @@ def crawl(folder: Path, disks: int) -> Counter[str]:
     return Counter({name.removeprefix("cmdstat_"): each["calls"] for name, each in stats.items()})
 
 
+@pytest.mark.slow
 def test_a_worker_that_has_all_shards_sends_itself_no_letters(tmp_path: Path) -> None:
     did = crawl(tmp_path, 1)
     assert did["xadd"] + did["xdel"] == 0
