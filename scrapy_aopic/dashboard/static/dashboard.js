@@ -598,7 +598,7 @@ function showStore(now) {
     rows.push(
       ["memory of the process", `${bytes(machine.memory)}, ${bytes(machine.memory_limit)} at most`],
       ["processor, over a minute", `${few.format(100 * machine.cpu)} % of a core${machine.starved >= 0.1 ? `; waits for one ${whole.format(100 * machine.starved)} % of the time, as others use it` : ""}`],
-      ["event loop late by", `${seconds(machine.loop_lag)} on average over a minute, ${seconds(machine.loop_lag_max)} at most in this run`],
+      ["event loop late by", `${seconds(machine.loop_lag)} on average over a minute${machine.loop_lag_max === null ? "" : `, ${seconds(machine.loop_lag_max)} at most in this run`}`],
     );
   }
   facts("facts", "Store and machine", rows);
