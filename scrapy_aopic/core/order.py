@@ -414,7 +414,7 @@ class Focused(Aopic):
 
     values_links = True
     one_link = 1 << VALUE_BITS
-    directory_pages = 0
+    directory_pages = branch_pages = 0
 
     def __init__(self, focus: float = FOCUS, budget: float = BUDGET) -> None:
         self.focus = focus
