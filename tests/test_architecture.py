@@ -7,6 +7,7 @@ import importlib.util
 import subprocess
 import sys
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -289,22 +290,23 @@ def test_modules_of_tests_share_nothing_but_what_is_in_support():
                     ] == []
 
 
-def assigned(source: str) -> Iterator[ast.Attribute]:
-    """Attributes that *source* assigns or deletes, but not those of ``self``."""
-    for node in ast.walk(ast.parse(source)):
-        if (
-            isinstance(node, ast.Attribute)
-            and not isinstance(node.ctx, ast.Load)
-            and getattr(node.value, "id", "") != "self"
-        ):
-            yield node
+@cache
+def assigned(path: Path) -> list[ast.Attribute]:
+    """Attributes that the file at *path* assigns or deletes, but not those of ``self``."""
+    return [
+        node
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute)
+        and not isinstance(node.ctx, ast.Load)
+        and getattr(node.value, "id", "") != "self"
+    ]
 
 
 def test_what_happens_to_a_visit_is_told_to_it_by_methods():
     assert [
         f"{name_of(path)}:{node.lineno}"
         for path in FILES
-        for node in assigned(path.read_text(encoding="utf-8"))
+        for node in assigned(path)
         if ast.unparse(node.value).endswith("visit") and path.stem != "visit"
     ] == []
 
@@ -319,7 +321,7 @@ def test_a_record_of_a_page_is_changed_by_its_owners():
     assert [
         f"{name_of(path)}:{node.lineno}"
         for path in FILES
-        for node in assigned(path.read_text(encoding="utf-8"))
+        for node in assigned(path)
         if node.attr in fields and ast.unparse(node.value) not in NOT_PAGES and path.stem not in owners
     ] == []
 
@@ -360,7 +362,7 @@ def test_each_field_of_a_host_has_one_owner():
     fields = set(HostState.__struct_fields__)
     owners: dict[str, set[str]] = {}
     for path in FILES:
-        for node in assigned(path.read_text(encoding="utf-8")):
+        for node in assigned(path):
             if node.attr in fields and ast.unparse(node.value) in {"host", "pace"}:
                 owners.setdefault(node.attr, set()).add(path.stem)
     assert owners == {field: {owner} for field, owner in OWNERS_OF_HOSTS.items()}
