@@ -218,23 +218,24 @@ class RocksStore:
             if self._lock is not None and not self._opened.is_followed and self._opened.is_lost:
                 self._abandon(db)
                 return
-            is_closed = True
+            failed: Exception | None = None
             for part in (*self._families.values(), db):
                 try:
                     part.close()
                 except Exception as error:  # noqa: BLE001, PERF203 (rocksdict raises nothing narrower; few parts)
-                    # Closing moves rows from the log into tables; what cannot be moved stays in the log.
-                    is_closed = False
-                    logger.warning(
-                        "The store in %(folder)s was closed without tidying up: %(cause)s",
-                        {"folder": self._folder, "cause": self._named(_in_words(_cause(error)))},
-                    )
+                    failed = failed or error
+            if failed is not None:
+                # Closing moves rows from the log into tables; what cannot be moved stays in the log.
+                logger.warning(
+                    "The store in %(folder)s was closed without tidying up: %(cause)s",
+                    {"folder": self._folder, "cause": self._named(_in_words(_cause(failed)))},
+                )
             self._families.clear()
             if self._lock is not None:
                 where = self._opened.where
                 with suppress(OSError):
                     note_sizes(where, _generation(where), _file_sizes(where))
-            if is_closed:  # else it may go on using the number of the open folder
+            if failed is None:  # else it may go on using the number of the open folder
                 self._release()
 
     def _abandon(self, db: Rdict) -> None:

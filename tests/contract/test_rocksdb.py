@@ -44,6 +44,18 @@ def test_a_store_that_could_not_sync_takes_no_more_writes(tmp_path):
     store.close()
 
 
+class FamilyThatCannotClose:
+    def close(self):
+        raise OSError("the disk is full")
+
+
+def test_a_store_that_could_not_tidy_up_says_so_once(tmp_path, caplog):
+    store = rocksdb.RocksStore(tmp_path)
+    store._families = dict.fromkeys(store._families, FamilyThatCannotClose())
+    store.close()
+    assert caplog.text.count("closed without tidying up: the disk is full") == 1
+
+
 class Dangerous:
     """Unpickled, it leaves a file behind."""
 
