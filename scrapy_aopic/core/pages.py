@@ -274,6 +274,8 @@ class Pages:
             self._mail.enrich_at(key, worth)
         if page is None or page.state == FAILED:
             return 0
+        if page.branch:  # who seeds it wants it
+            self.branches.leave(key, page)
         self._ledger.catch_up(page)
         units = self._ledger.grant(page, worth)
         self._replace(key, page, now)

@@ -108,6 +108,18 @@ def test_a_link_from_elsewhere_moves_a_page_up_again(host: str):
     assert web.page(grown).lowered == 0  # behind another head, as two links lead to that
 
 
+def test_a_page_that_is_a_seed_by_now_waits_lower_no_more():
+    web = Web()
+    tree(web)
+    grow(web, 3)
+    page, _ = grow(web, 1)
+    assert web.page(page).lowered == QUEUES
+    web.crawl.enrich(page.key, web.now, 1.0)
+    assert (web.page(page).lowered, web.page(page).branch) == (0, 0)
+    web.commit()
+    assert web.visit().key == page.key
+
+
 def test_links_inside_the_branch_change_nothing():
     web = Web()
     tree(web)
