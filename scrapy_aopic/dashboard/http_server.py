@@ -29,6 +29,8 @@ from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
+from scrapy_aopic.view.verdict import why_ended
+
 from .feed import Feed
 
 if TYPE_CHECKING:
@@ -311,8 +313,9 @@ class _Handler(BaseHTTPRequestHandler):
                     number = frame.number
                     self.wfile.write(b"event: snapshot\ndata: " + frame.json + b"\n\n")
                 if server.site.feed.reason:
-                    reason = json.dumps({"reason": server.site.feed.reason})
-                    self.wfile.write(f"event: bye\ndata: {reason}\n\n".encode())
+                    reason = server.site.feed.reason
+                    over = json.dumps({"reason": reason, "why": why_ended(reason)})
+                    self.wfile.write(f"event: bye\ndata: {over}\n\n".encode())
                     return
                 if frame is None:
                     self.wfile.write(b": nothing new\n\n")

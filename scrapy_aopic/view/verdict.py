@@ -198,7 +198,7 @@ def _stopped(now: Snapshot) -> Verdict:
             f"on where it was: {wait}.",
             f"Not closed: it runs elsewhere, or died. {_sentence(wait)}",
         )
-    why = _ENDED.get(now.reason, now.reason)
+    why = why_ended(now.reason)
     limit = f", when {LIMITED_BY[now.limit]} limited it" if now.limit in LIMITED_BY else ""
     return Verdict(
         "stopped",
@@ -210,6 +210,11 @@ def _stopped(now: Snapshot) -> Verdict:
 
 def _sentence(text: str) -> str:
     return f"{text[0].upper()}{text[1:]}."
+
+
+def why_ended(reason: str) -> str:
+    """The *reason* that a spider was closed with, in words; *reason* itself if it is of somebody else's making."""
+    return _ENDED.get(reason, reason)
 
 
 _ENDED = {

@@ -436,7 +436,7 @@ def test_it_says_when_the_crawl_is_gone(browser: Browser, page: Callable[..., Se
         browser, "document.getElementById('state').textContent.startsWith('The crawl is over: finished')"
     )
     assert json.dumps(served.figures["pages"]["visited"]) in text(browser, "totals")
-    assert text(browser, "headline") == "Ended: finished. 10 pages wait."
+    assert text(browser, "headline") == "Ended: the spider had nothing to do. 10 pages wait."
     assert "The job was in memory" in text(browser, "verdict")
 
 

@@ -783,12 +783,13 @@ async function begin() {
   source.addEventListener("bye", (event) => {
     source.close();
     clearInterval(looks);
-    const { reason } = JSON.parse(event.data);
+    const { reason, why } = JSON.parse(event.data);
     $("state").classList.remove("live");
     setText("state", `The crawl is over: ${reason}. These are its last figures.`);
     if (!latest || !latest.is_live) return;
     const job = latest.store.name;
-    setText("headline", `Ended: ${reason}. ${count(latest.pages.queued)} pages wait.`);
+    const { queued } = latest.pages;
+    setText("headline", queued ? `Ended: ${why}. ${count(queued)} ${queued === 1 ? "page waits" : "pages wait"}.` : "Done: nothing is queued.");
     setText("spoken", $("headline").textContent);
     setText("forecast", "");
     setText("verdict", job ? `The command that started it, with the same job folder, goes on where it was. To look at it meanwhile: scrapy aopic dashboard ${job}` : "The job was in memory, and is gone.");
