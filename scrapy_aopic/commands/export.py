@@ -54,6 +54,7 @@ def run(opts: argparse.Namespace, _: BaseSettings) -> int:
     from scrapy_aopic.exceptions import ExchangeError
     from scrapy_aopic.view.exporting import check_export, export_links, export_pages
     from scrapy_aopic.view.job_view import open_view
+    from scrapy_aopic.view.text import n_of
 
     if not (opts.pages or opts.links):
         raise UsageError("give --pages FILE, --links FILE or both")
@@ -64,8 +65,8 @@ def run(opts: argparse.Namespace, _: BaseSettings) -> int:
     if opts.cdxj and opts.top is None:
         raise UsageError("--cdxj needs --top N")
     outputs: dict[str, tuple[str | None, Callable[..., int]]] = {
-        "links": (opts.links, export_links),
-        "pages": (opts.pages, partial(export_pages, top=opts.top or 0, index=opts.cdxj)),
+        "link": (opts.links, export_links),
+        "page": (opts.pages, partial(export_pages, top=opts.top or 0, index=opts.cdxj)),
     }
     failed: list[ExchangeError] = []
     for what, (path, _export) in list(outputs.items()):
@@ -78,7 +79,7 @@ def run(opts: argparse.Namespace, _: BaseSettings) -> int:
         with open_view(opts.jobdir) as view:
             for what, (path, export) in outputs.items():  # what is possible is written all the same
                 with _collecting(failed):
-                    write(f"{export(view, path, progress=True):,} {what} in {path}")
+                    write(f"{n_of(export(view, path, progress=True), what)} in {path}")
     if failed:
         raise ExchangeError(" ".join(map(str, failed))) from failed[0]
     return 0
