@@ -62,7 +62,7 @@ class TdmRules:
             return
         try:
             rules: Any = msgspec.json.decode(text)
-        except (ValueError, RecursionError):
+        except (msgspec.MsgspecError, ValueError, RecursionError):
             rules = None
         if not isinstance(rules, list):
             self.malformed = "no list of rules"
