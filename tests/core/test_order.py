@@ -89,7 +89,7 @@ def test_levels_places_and_ranks_are_within_their_bounds(cash, score, shift, num
 @given(cash=st.integers(0, 1 << 53), score=st.integers(0, 1 << 45))
 def test_a_priority_never_moves_a_page_down(cash, score):
     for order in (cls() for cls in ORDERS.values()):
-        levels = [order.front_queue(page(score, shift=shift), cash) for shift in range(-70, 71, 5)]
+        levels = [order.front_queue(page(score, shift=shift), cash) for shift in range(-80, 81, 5)]
         assert levels == sorted(levels)
         assert levels[-1] == 63
 
@@ -373,7 +373,7 @@ def test_the_host_with_the_most_waiting_pages_is_asked_first():
 def test_a_page_counts_for_its_cash_times_the_root_of_its_links(cash, score, shift):
     worth = cash * math.sqrt(max(score, 1))
     level = Aopic().front_queue(page(score, shift=shift), cash)
-    assert 2.0 ** (level - shift - 1) <= worth * 1.01
+    assert level == 0 or 2.0 ** (level - shift - 1) <= worth * 1.01  # below the lowest one there is none
     assert worth * 0.99 - 1 <= 2.0 ** (level - shift)
 
 
