@@ -5,6 +5,11 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 MIN := .venv-min
 TOOLS := .venv-tools
+LOWEST := scrapy==2.16.0 ada-url==1.26.0 idna==3.7 msgpack==1.0.8 msgspec==0.19.0 publicsuffixlist==1.0.2.20260723 \
+  rocksdict==0.3.28 tqdm==4.66.1 typing-extensions==4.13.2 pybloom-live==4.0.0 fsspec==2024.2.0 stopwordsiso==0.6.1 \
+  opentelemetry-api==1.30.0 pyarrow==16.0.0 hiredis==2.3.2 redis==5.0.2 numpy==1.26.0 matplotlib==3.8.0 \
+  lxml-html-clean==0.4.0 trafilatura==2.0.0 uvloop==0.21.0 warcio==1.7.4 \
+  hypothesis==6.151.0 opentelemetry-sdk==1.30.0 prometheus-client==0.20.0 pytest==8.2.0 pytest-timeout==2.3.1 pytest-xdist==3.6.1
 # More processes than cores: many tests wait. One that has no tests left takes some of another's.
 PROCESSES := 6
 SIDE_BY_SIDE = -q --numprocesses=$(PROCESSES) --dist=worksteal --durations=20
@@ -100,11 +105,10 @@ $(STAMP): pyproject.toml
 	touch $@
 
 # The lowest release of each dependency; a wheel must exist for the Python that runs it.
-$(MIN)/.installed: pyproject.toml
+$(MIN)/.installed: pyproject.toml Makefile
 	test -x $(MIN)/bin/python || $$(command -v $(PYTHON) || command -v python3) -m venv $(MIN)
 	$(MIN)/bin/python -m pip install --quiet --disable-pip-version-check 'pip>=25.1'
-	$(MIN)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[all]' --group dev \
-	  scrapy==2.16.0 ada-url==1.26.0 msgpack==1.0.8 publicsuffixlist==1.0.2.20260723 rocksdict==0.3.28 tqdm==4.66.1 pyarrow==16.0.0 pybloom-live==4.0.0 warcio==1.7.4 pytest==8.2.0 pytest-timeout==2.3.1 pytest-xdist==3.6.1
+	$(MIN)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[all]' --group dev $(LOWEST)
 	touch $@
 
 $(TOOLS)/.installed: pyproject.toml

@@ -67,3 +67,23 @@ def test_the_address_that_is_not_chosen_yet_stands_where_the_guide_says() -> Non
     }
     outside = {name for name in named if not name.startswith(".github/")}
     assert outside == {"pyproject.toml", "CITATION.cff", "docs/releasing.md", "scrapy_aopic/version.py"}
+
+
+def test_the_lowest_version_of_each_dependency_is_tested() -> None:
+    """Of those that users get: ``make test-min`` installs exactly the versions that are the least allowed."""
+    needed = PROJECT.partition("[dependency-groups]")[0].partition("\ndependencies = ")[2]
+    least = dict(re.findall(r'"([a-z][\w-]*)>=([\d.]+)', needed))
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    tested = dict(re.findall(r"(?<=\s)([a-z][\w-]*)==([\d.]+)", makefile))
+    assert len(least) > 20
+    wrong = {
+        name: (version, tested.get(name))
+        for name, version in least.items()
+        if not is_same(version, tested.get(name, ""))
+    }
+    assert wrong == {}
+
+
+def is_same(version: str, other: str) -> bool:
+    """Whether two versions differ by nothing but zeros at the end: 3 is 3.0."""
+    return re.sub(r"(\.0)+$", "", version) == re.sub(r"(\.0)+$", "", other)
