@@ -58,12 +58,18 @@ if sys.platform == "win32":
     _LOCKED_BYTE = 1 << 30  # far behind what other processes must be able to read
 
     def _lock(descriptor: int) -> None:
-        os.lseek(descriptor, _LOCKED_BYTE, os.SEEK_SET)
-        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        _change_lock(descriptor, msvcrt.LK_NBLCK)
 
     def _unlock(descriptor: int) -> None:
+        _change_lock(descriptor, msvcrt.LK_UNLCK)
+
+    def _change_lock(descriptor: int, mode: int) -> None:
+        position = os.lseek(descriptor, 0, os.SEEK_CUR)
         os.lseek(descriptor, _LOCKED_BYTE, os.SEEK_SET)
-        msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
+        try:
+            msvcrt.locking(descriptor, mode, 1)
+        finally:
+            os.lseek(descriptor, position, os.SEEK_SET)  # else what is written next begins a gigabyte further on
 
 else:
     import fcntl
