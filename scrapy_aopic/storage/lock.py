@@ -69,7 +69,7 @@ if sys.platform == "win32":
         try:
             msvcrt.locking(descriptor, mode, 1)
         finally:
-            os.lseek(descriptor, position, os.SEEK_SET)  # else what is written next begins a gigabyte further on
+            os.lseek(descriptor, position, os.SEEK_SET)  # else the next write begins a gigabyte further on
 
 else:
     import fcntl
