@@ -74,10 +74,9 @@ class Branches:
             counts[0] += 1
             self.table.put(row, counts)
 
-    def leave(self, key: bytes, page: Page) -> None:
-        """*page*, which waits, is linked to from elsewhere: it is in no branch any more."""
-        row = _row(key, page.branch)
-        page.branch = page.lowered = 0
+    def left(self, key: bytes, branch: int) -> None:
+        """The page under *key*, which waits, is linked to from elsewhere, and was in *branch* until now."""
+        row = _row(key, branch)
         counts = self.table.get(row)
         if counts is not None:
             counts[1] += 1

@@ -275,7 +275,7 @@ class Pages:
         if page is None or page.state == FAILED:
             return 0
         if page.branch:  # who seeds it wants it
-            self.branches.leave(key, page)
+            self._leave_branch(key, page)
         self._ledger.catch_up(page)
         units = self._ledger.grant(page, worth)
         self._replace(key, page, now)
@@ -522,7 +522,7 @@ class Pages:
                 is_nearer = page.clicks > clicks + 1 and 0 < found <= page.score and key[:HOST_BYTES] == host
                 page.clicks = clicks + 1 if is_nearer else page.clicks
                 if page.branch and (page.branch != branch or key[:HOST_BYTES] != host):
-                    self.branches.leave(key, page)
+                    self._leave_branch(key, page)
                 page.score += found
                 page.score = self._valued(page, link) if values_links else page.score
                 if catch_up is not None:
@@ -549,6 +549,11 @@ class Pages:
             self._frontier.move(at, moved, now)
         for key, units in merged:
             self._pay_root(key, units, now, found=found)
+
+    def _leave_branch(self, key: bytes, page: Page) -> None:
+        """Let *page*, which waits, be in no branch any more."""
+        self.branches.left(key, page.branch)
+        page.branch = page.lowered = 0
 
     def _let_in(self, host: bytes, name: str, rows: dict[bytes, bytes], now: float) -> None:
         """Queue new pages of the host under key *host*, called *name*, by their queue rows."""
