@@ -550,7 +550,7 @@ async def test_seeds_are_added_from_the_command_line_while_the_crawl_runs(
     assert [answer.returncode for answer in answers] == [0, 0], answers
     assert answers[0].stdout == "2 seeds added to the crawl of job.\n"
     assert answers[0].stderr == (
-        "Left out: 1 bad rows. The first: bad.txt, line 2: 'c.test' is no http or https URL with a host\n"
+        "Left out: 1 bad row. The first: bad.txt, line 2: 'c.test' is no http or https URL with a host\n"
     )
     assert "http://a.test/,a.test," in (tmp_path / "now.csv").read_text(encoding="utf-8")
     assert sorted(web.asked) == ["http://a.test/", "http://b.test/", "http://c.test/"]

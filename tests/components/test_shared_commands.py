@@ -208,7 +208,7 @@ async def test_a_restored_job_goes_on_where_its_copy_was(
     assert refused.returncode == 2
     assert "There is a job in" in refused.stderr
     client.flushall()
-    assert f"{rows:,} rows of copy are in {address}" in said(tmp_path, "restore", "copy", str(address))
+    assert f"{rows:,} rows of copy copied to {address}" in said(tmp_path, "restore", "copy", str(address))
     after = audit_job(ServerPlace(address))
     assert after.holds
     assert after == before
