@@ -60,11 +60,20 @@ class Branches:
         self._two_links = 2 * order.one_link
         self.are_bounded = order.branch_pages > 0
 
-    def behind(self, key: bytes, page: Page) -> int:
-        """Number of the branch of what *page*, which is visited, links to."""
+    def behind(self, key: bytes, page: Page, *, is_new: bool) -> int:
+        """Number of the branch of what *page*, under *key*, which is visited, links to.
+
+        Args:
+            is_new: Whether nothing is known of its links before; then nothing is counted behind it if it is a head.
+        """
         if page.branch and page.score < self._two_links:
             return page.branch
-        return (int.from_bytes(key[-PART_BYTES:], "big") or 1) if self.are_bounded else 0
+        if not self.are_bounded:
+            return 0
+        branch = int.from_bytes(key[-PART_BYTES:], "big") or 1
+        if is_new:
+            self.table.begin(_row(key, branch))
+        return branch
 
     def count(self, key: bytes, page: Page) -> None:
         """Count *page*, under *key*, which was fetched for the first time, if it is not a head."""

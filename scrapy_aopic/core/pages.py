@@ -388,10 +388,16 @@ class Pages:
         page.shift = link.shift
         self._replace(key, page, now)
 
-    def finder(self, key: bytes, page: Page, visited: int) -> Finder:
-        """What links of *page*, which is under *key* and not visited yet, make known of it; *visited* pages of its host are."""
-        branch = self.branches.behind(key, page)
-        return Finder(key[:HOST_BYTES], page.clicks, branch, self.branches.lowered(key, branch, visited))
+    def finder(self, key: bytes, page: Page, visited: int, *, is_new: bool) -> Finder:
+        """What pages take from *page*, which is under *key* and in flight, by its links.
+
+        Args:
+            visited: Pages of its host that were visited.
+            is_new: Whether none of its links is known yet, from an earlier visit or announced.
+        """
+        branch = self.branches.behind(key, page, is_new=is_new)
+        lowered = 0 if is_new and branch != page.branch else self.branches.lowered(key, branch, visited)
+        return Finder(key[:HOST_BYTES], page.clicks, branch, lowered)
 
     def next_place(self) -> int:
         """Place of a page that is queued now."""

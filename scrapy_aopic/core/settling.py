@@ -119,6 +119,9 @@ class Settling:
         host = frontier.finish(key, page.front_queue, page.place)
         if self._domain_links is not None:
             self._domain_links.preload(host, hosts)
+        pages.branches.count(key, page)
+        is_new = not page.visits and lease.number not in self._shifts
+        finder = pages.finder(key, page, host.visited, is_new=is_new)
         paid = self._ledger.visit(
             page,
             0 if first and not to.n else lease.cash,  # a duplicate hands its cash on whole
@@ -129,8 +132,6 @@ class Settling:
             domain_visited=None if found.outcome else self._endowed_before(host, copy),
             is_plain=not found.outcome,
         )
-        pages.branches.count(key, page)
-        finder = pages.finder(key, page, host.visited)
         pages.visited(
             key, page, found.outcome, found.value, fetched=found.fetched, is_failure=found.is_failure
         )
@@ -188,9 +189,17 @@ class Settling:
         host = frontier.expect(lease.key[:HOST_BYTES], "a lease")
         if self._domain_links is not None:
             self._domain_links.preload(host, hosts)
+        is_new = not finder.visits and lease.number not in self._shifts
         here = self._lifted(lease, finder, here, known, host, n_links=max(n_links, len(targets)))
         paid = [0] * len(here)
-        pages.pay(here, known, paid, now, found=0, finder=pages.finder(lease.key, finder, host.visited))
+        pages.pay(
+            here,
+            known,
+            paid,
+            now,
+            found=0,
+            finder=pages.finder(lease.key, finder, host.visited, is_new=is_new),
+        )
         for link in repeats:
             if link.key not in away:
                 pages.repeat(link, pages.expect(link.key, "a link"), now)

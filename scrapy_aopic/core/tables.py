@@ -161,6 +161,11 @@ class RecordTable(Generic[T]):
                 "the job."
             ) from error
 
+    def begin(self, key: bytes) -> None:
+        """*key* is new: the store has nothing under it, and need not be asked."""
+        if key not in self._fresh and key not in self._in_flight:
+            self._miss((key,))
+
     def _miss(self, keys: Sequence[bytes]) -> None:
         """Remember that the store has nothing under *keys*."""
         self._absent.update(keys)
