@@ -218,7 +218,7 @@ def format_audit(result: JobAudit) -> str:
 def format_repair(done: Repaired, kept: Path | str | None) -> str:
     """Report the repair of a damaged job; *kept* is the folder of the damaged store, or its name on a server."""
     lines = [done.reason] if done.reason else []
-    lines += [f"Rows of {family} could not be read in {n:,} places." for family, n in done.gaps.items()]
+    lines += [f"Rows of {family} could not be read in {n_of(n, 'place')}." for family, n in done.gaps.items()]
     if not done.has_totals:
         lines.append("The totals are lost: the job begins with a new ledger, in the default order.")
     lines.append(

@@ -54,15 +54,15 @@ def test_a_damaged_job_is_repaired_and_goes_on(tmp_path: Path, store: str) -> No
     done = repair_command(job)
     assert done.returncode == 0, done.stderr
     result = check(job)
-    assert f"{result.pages:,} pages on" in done.stdout
+    assert f"Pages kept: {result.pages:,}, on" in done.stdout
     assert "units. The damaged store is in" in done.stdout
     assert result.violations == []
     if store == "rocksdb":  # it was a table of pages or of requests
         assert result.pages == 3_000
-        assert "0 wait to be visited again" not in done.stdout
+        assert "because only their requests are left: 0." not in done.stdout
     else:
         assert 2_000 < result.pages < 3_000
-        assert f"{3_000 - result.pages:,} are forgotten" in done.stdout
+        assert f"Forgotten: {3_000 - result.pages:,}." in done.stdout
     assert {path.name: path.read_bytes() for path in (job / "aopic.damaged-1").iterdir()} == damaged
     assert sorted(path.name for path in job.iterdir()) == ["aopic", "aopic.damaged-1", "aopic.lock"]
     before = rows(job)
