@@ -1,6 +1,7 @@
-"""The commands of the README and of docs/first-crawl.md, run as they stand there, one after the other, on loopback.
+"""The commands of the README and of the two tutorials, run as they stand there, one after the other, on loopback.
 
-The tutorial's are those of its way up to a project; test_pipelines.py makes an index of an archive as it says.
+Those of docs/first-crawl.md are its way up to a project; test_pipelines.py makes an index of an archive as it says. Those of
+docs/first-topic.md are the ones of Scrapy, with fewer pages.
 """
 
 from __future__ import annotations
@@ -8,13 +9,16 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from subprocess import PIPE
+from subprocess import DEVNULL, PIPE
 from typing import Any
 
 import pytest
+from demo_web import DemoWeb
+from demo_web.command import served
 from support import processes
 from support.small_web import Web
 
@@ -109,3 +113,44 @@ def test_the_tutorial_can_be_followed(serve: Serve, tmp_path: Path) -> None:
     assert "http://example.org/login" not in [item["url"] for item in items(tmp_path) if "headline" in item]
     assert (tmp_path / "pages.csv").read_text(encoding="utf-8").count("\nhttp://") == len(WEB)
     assert len(list((tmp_path / "crawls").iterdir())) == 6
+
+
+@pytest.mark.long
+def test_the_tutorial_on_topics_can_be_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "seeds.txt").write_text("\n".join(DemoWeb(has_topics=True).seeds))
+    text = (ROOT / "docs" / "first-topic.md").read_text(encoding="utf-8")
+    (spider,) = [block for language, block in blocks(text) if language == "python"]
+    lines = [line for language, block in blocks(text) if language == "sh" for line in block.splitlines()]
+    (tmp_path / "topic.py").write_text(spider, encoding="utf-8")
+    printed = []
+    with served(has_topics=True) as proxy:
+        monkeypatch.setenv("http_proxy", proxy)
+        for line in lines:
+            if not line.startswith("scrapy"):  # how the web is served
+                continue
+            words = shlex.split(line)
+            if "JOBDIR=job2" in words:
+                model = spider.replace(
+                    '{"keywords": ["comet", "galaxy", "stars", "telescope"]}', '{"model": "topic.aopic"}'
+                )
+                assert model != spider
+                (tmp_path / "topic.py").write_text(model, encoding="utf-8")
+            if words[1] == "runspider":
+                words += ["-s", "CLOSESPIDER_PAGECOUNT=500", "-s", "AOPIC_POLITENESS_FACTOR=0"]
+            if words[2] == "explain":
+                words[-1] = str(next((tmp_path / "pages" / "yes").iterdir()))
+            done = subprocess.run(
+                [sys.executable, "-m", *words],
+                cwd=tmp_path,
+                stdin=DEVNULL,  # label ends where its input does
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=120,
+            )
+            assert done.returncode == 0, (words, done.stderr)
+            printed.append((words[2], str(done.stdout)))
+    said = dict(printed)
+    assert "harvest: 0." in said["status"]
+    assert re.match(r"topic\.aopic, version [0-9a-f]{12}: \d+ relevant pages?, \d+ others?\n", said["train"])
+    assert "telescope" in said["explain"]
