@@ -354,14 +354,11 @@ def unpack_page(data: bytes) -> Page:
     if state >= _LOWERED:
         page.clicks = state >> _STATE_BITS & MOST_CLICKS
         page.state, rest = state & _LOWERED - 1, state >> _REST_AT
-        if page.state:
+        branch = rest & (1 << _BRANCH_BITS) - 1
+        if page.state or not branch:
             page.fetched = rest
         else:
-            page.state, page.branch, page.lowered = (
-                QUEUED,
-                rest & (1 << _BRANCH_BITS) - 1,
-                rest >> _BRANCH_BITS,
-            )
+            page.state, page.branch, page.lowered = QUEUED, branch, rest >> _BRANCH_BITS
         if state & _LOWERED:
             page.lowered = 1
     return page

@@ -396,7 +396,7 @@ def large_and_responses() -> list[object]:
         each
         for each in values + gc.get_objects()
         if isinstance(each, HtmlResponse)
-        or (isinstance(each, io.BytesIO) and each.getbuffer().nbytes > LARGE)
+        or (isinstance(each, io.BytesIO) and not each.closed and each.getbuffer().nbytes > LARGE)
     ]
 
 

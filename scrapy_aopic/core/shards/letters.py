@@ -23,7 +23,7 @@ from msgspec import Meta, Struct
 from scrapy_aopic.core.domain import KEY_BYTES
 from scrapy_aopic.core.focus.leads import MOST_BYTES
 from scrapy_aopic.core.order import LARGEST_VALUE
-from scrapy_aopic.core.records import HOST_BYTES, PAGE_BYTES, Link, host_key
+from scrapy_aopic.core.records import HOST_BYTES, NO_RECORD, PAGE_BYTES, Link, host_key
 from scrapy_aopic.core.sponsors import MAX_LEVEL
 from scrapy_aopic.exceptions import StorageError
 
@@ -222,7 +222,7 @@ def read_letter(data: bytes, cut: Cut) -> Letter:
     try:
         letter = _decode(_inflate(data))
         hosts = [_host_name(host) for host in letter.hosts]
-    except (zlib.error, ValueError, RecursionError) as error:
+    except (zlib.error, *NO_RECORD, RecursionError) as error:
         raise StorageError(
             f"A letter to {cut.own} cannot be read: its sender still has it, and sends it again. "
             "Nothing was changed."
