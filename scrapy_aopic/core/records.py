@@ -314,7 +314,7 @@ _REST_AT = _STATE_BITS + _CLICKS_BITS
 
 def pack_page(page: Page) -> bytes:
     """Bytes of *page*."""
-    if page.branch and page.state == QUEUED:
+    if page.branch and page.clicks and page.state == QUEUED:
         higher = page.lowered if page.lowered > 1 else 0
         state = page.clicks << _STATE_BITS | (page.branch | higher << _BRANCH_BITS) << _REST_AT
     else:
@@ -354,11 +354,14 @@ def unpack_page(data: bytes) -> Page:
     if state >= _LOWERED:
         page.clicks = state >> _STATE_BITS & MOST_CLICKS
         page.state, rest = state & _LOWERED - 1, state >> _REST_AT
-        branch = rest & (1 << _BRANCH_BITS) - 1
-        if page.state or not branch:
+        if page.state or not page.clicks:  # in a branch it has some
             page.fetched = rest
         else:
-            page.state, page.branch, page.lowered = QUEUED, branch, rest >> _BRANCH_BITS
+            page.state, page.branch, page.lowered = (
+                QUEUED,
+                rest & (1 << _BRANCH_BITS) - 1,
+                rest >> _BRANCH_BITS,
+            )
         if state & _LOWERED:
             page.lowered = 1
     return page

@@ -28,6 +28,7 @@ def test_a_notebook_prints_what_it_shows(
 
     monkeypatch.chdir(tmp_path)
     pyplot.switch_backend("agg")
+    pyplot.close("all")  # the oldest matplotlib opens one
     names: dict[str, Any] = {}
     for cell in cells(notebook, "code"):
         code = "".join(cell["source"])
