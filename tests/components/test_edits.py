@@ -55,7 +55,7 @@ NOT_FOUND: list[tuple[str, str, str]] = [
     ),
     (
         "a page: its branch",
-        r"pages, queued\.branch",
+        r"pages, queued\.(branch|state)",  # which are one number
         "the page that it is behind is in no row",
     ),
     (
