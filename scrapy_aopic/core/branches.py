@@ -72,7 +72,7 @@ class Branches:
             return 0
         branch = int.from_bytes(key[-PART_BYTES:], "big") or 1
         if is_new:
-            self.table.begin(_row(key, branch))
+            self.table.expect_none(_row(key, branch))
         return branch
 
     def count(self, key: bytes, page: Page) -> None:

@@ -161,9 +161,9 @@ class RecordTable(Generic[T]):
                 "the job."
             ) from error
 
-    def begin(self, key: bytes) -> None:
+    def expect_none(self, key: bytes) -> None:
         """*key* is new: the store has nothing under it, and need not be asked."""
-        if key not in self._fresh and key not in self._in_flight:
+        if not any(key in layer for layer in (self._records, self._fresh, self._in_flight)):
             self._miss((key,))
 
     def _miss(self, keys: Sequence[bytes]) -> None:
