@@ -66,7 +66,7 @@ class Branches:
         Args:
             is_new: Whether nothing is known of its links before; then nothing is counted behind it if it is a head.
         """
-        if page.branch and page.score < self._two_links:
+        if self._is_inside(page):
             return page.branch
         if not self.are_bounded:
             return 0
@@ -77,11 +77,15 @@ class Branches:
 
     def count(self, key: bytes, page: Page) -> None:
         """Count *page*, under *key*, which was fetched for the first time, if it is not a head."""
-        if page.branch and page.score < self._two_links:
+        if self._is_inside(page):
             row = _row(key, page.branch)
             counts = self.table.get(row) or [0, 0]
             counts[0] += 1
             self.table.put(row, counts)
+
+    def _is_inside(self, page: Page) -> bool:
+        """Whether *page* is in a branch, and no head of its own."""
+        return page.branch > 0 and page.score < self._two_links
 
     def left(self, key: bytes, branch: int) -> None:
         """The page under *key*, which waits, is linked to from elsewhere, and was in *branch* until now."""
@@ -100,6 +104,8 @@ class Branches:
 
     def read_ahead(self, keys: Iterable[bytes], pages: Iterable[Page | None]) -> None:
         """Read the counts for *pages*, under their *keys*, with one read of the store."""
+        if not self.are_bounded:
+            return
         inside = zip(keys, pages, strict=True)
         rows = {_row(key, page.branch): None for key, page in inside if page is not None and page.branch}
         if rows:

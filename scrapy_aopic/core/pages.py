@@ -396,8 +396,7 @@ class Pages:
             is_new: Whether none of its links is known yet, from an earlier visit or announced.
         """
         branch = self.branches.behind(key, page, is_new=is_new)
-        lowered = 0 if is_new and branch != page.branch else self.branches.lowered(key, branch, visited)
-        return Finder(key[:HOST_BYTES], page.clicks, branch, lowered)
+        return Finder(key[:HOST_BYTES], page.clicks, branch, self.branches.lowered(key, branch, visited))
 
     def next_place(self) -> int:
         """Place of a page that is queued now."""
@@ -505,7 +504,7 @@ class Pages:
         to_new = 0
         new: dict[bytes, tuple[str, dict[bytes, bytes]]] = {}  # by key of the host, with its name
         moves: dict[bytes, list[Move]] = {}  # by key of the host
-        self.branches.read_ahead([link.key for link in links], targets)
+        self.branches.read_ahead((link.key for link in links), targets)
         for link, page, units in zip(links, targets, paid, strict=True):
             key = link.key
             if page is None:

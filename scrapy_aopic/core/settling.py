@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from .ledger import Ledger
     from .merging import Merging
     from .order import Order
-    from .pages import Pages
+    from .pages import Finder, Pages
     from .revisits.revisits import Revisits
     from .shards.mail import Mail
     from .tables import BlobTable
@@ -120,8 +120,7 @@ class Settling:
         if self._domain_links is not None:
             self._domain_links.preload(host, hosts)
         pages.branches.count(key, page)
-        is_new = not page.visits and lease.number not in self._shifts
-        finder = pages.finder(key, page, host.visited, is_new=is_new)
+        finder = self._as_finder(lease, page, host)
         paid = self._ledger.visit(
             page,
             0 if first and not to.n else lease.cash,  # a duplicate hands its cash on whole
@@ -189,17 +188,9 @@ class Settling:
         host = frontier.expect(lease.key[:HOST_BYTES], "a lease")
         if self._domain_links is not None:
             self._domain_links.preload(host, hosts)
-        is_new = not finder.visits and lease.number not in self._shifts
+        as_finder = self._as_finder(lease, finder, host)
         here = self._lifted(lease, finder, here, known, host, n_links=max(n_links, len(targets)))
-        paid = [0] * len(here)
-        pages.pay(
-            here,
-            known,
-            paid,
-            now,
-            found=0,
-            finder=pages.finder(lease.key, finder, host.visited, is_new=is_new),
-        )
+        pages.pay(here, known, [0] * len(here), now, found=0, finder=as_finder)
         for link in repeats:
             if link.key not in away:
                 pages.repeat(link, pages.expect(link.key, "a link"), now)
@@ -214,6 +205,11 @@ class Settling:
         return [
             replace(link, again=False, request=link.request if link.key in away else b"") for link in links
         ]
+
+    def _as_finder(self, lease: Lease, page: Page, host: HostState) -> Finder:
+        """What pages take from the leased *page* of *host* by its links."""
+        is_new = not page.visits and lease.number not in self._shifts
+        return self._pages.finder(lease.key, page, host.visited, is_new=is_new)
 
     def _lifted(
         self,
