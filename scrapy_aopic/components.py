@@ -85,7 +85,6 @@ class Components:
             self._robots.pacer = session.pacer if session is not None else None
         if session is not None:
             middlewares.add_response_middleware(self._crawler, session.bodies)
-            self._observe()
         if session is not None and session.focus is not None and session.focus.judging is not None:
             middlewares.add_response_middleware(self._crawler, session.focus.judging)
         if session is not None and (where := read_dashboard(self._crawler.settings)) is not None:
@@ -93,11 +92,3 @@ class Components:
 
             self._dashboard = Dashboard(self._crawler, session, where)
             self._dashboard.start()
-
-    def _observe(self) -> None:
-        """Show the crawl to OpenTelemetry, if that is installed."""
-        try:
-            from .view.opentelemetry import observe  # noqa: PLC0415  # few crawls have it
-        except ImportError:
-            return
-        observe(self._crawler)

@@ -216,7 +216,7 @@ def test_commands_of_scrapy_do_not_load_the_package():
     }
 
 
-INSIDE_A_CRAWL = {"live", "opentelemetry", "questions", "url_settings"}
+INSIDE_A_CRAWL = {"live", "questions", "url_settings"}
 """Files of ``view`` that look at a crawl of this process, or read what it would be set to."""
 
 
@@ -394,7 +394,6 @@ def test_a_crawl_needs_no_extra():
         "hypothesis",
         "matplotlib",
         "numpy",
-        "opentelemetry",
         "pyarrow",
         "pybloom_live",
         "pytest",
@@ -414,5 +413,4 @@ def test_a_crawl_needs_no_extra():
         "storage.rocksdb",
         "testing.contracts",
         "testing.crawls",
-        "view.opentelemetry",
     }

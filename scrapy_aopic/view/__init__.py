@@ -37,12 +37,11 @@ Outputs:
 * :mod:`.columns`: rows as Arrow
 * :mod:`.exporting`: files of pages and links
 * :mod:`.prometheus`: Scrapy's stats as metrics for Prometheus
-* :mod:`.opentelemetry`: OpenTelemetry
 * :mod:`.output`: standard output that may be closed or full, and its colours
 
 Rule 1: a snapshot is plain data, and the only place that names figures: every output shows one.
 
 Rule 2: nothing here changes a crawl, or keeps its event loop for more than about 2 ms.
 
-Rule 3: only :mod:`.live`, :mod:`.opentelemetry`, :mod:`.url_settings` and :mod:`.questions` need Scrapy.
+Rule 3: only :mod:`.live`, :mod:`.url_settings` and :mod:`.questions` need Scrapy.
 """
