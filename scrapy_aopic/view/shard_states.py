@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import closing
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -48,16 +49,13 @@ class ShardStates(NamedTuple):
 
     def workers(self) -> list[str]:
         """The worker of each shard; empty for one that no worker has."""
-        named = self._named()
+        names = {token: _name_of(worker) for token, worker in self.cluster.workers.items()}
         found = []
-        for number in range(self.sharding.shards):
+        for number, is_owned in enumerate(self.cluster.is_owned):
             state = self.cluster.states.get(number)
-            owner = named.get(state.worker, "a worker that has died") if state is not None else "a worker"
-            found.append(owner if self.cluster.is_owned[number] else "")
+            owner = names.get(state.worker, "a worker that has died") if state is not None else "a worker"
+            found.append(owner if is_owned else "")
         return found
-
-    def _named(self) -> dict[str, str]:
-        return {token: f"{worker['host']}:{worker['pid']}" for token, worker in self.cluster.workers.items()}
 
     def rows(self) -> list[ShardRow]:
         """The shards, with their figures as of their last commits."""
@@ -86,15 +84,20 @@ class ShardStates(NamedTuple):
 
     def worker_rows(self) -> list[WorkerRow]:
         """The workers that are alive."""
-        named, crawled = self._named(), self.workers()
+        owned = self.cluster.is_owned
+        shards = Counter(state.worker for number, state in self.cluster.states.items() if owned[number])
         return [
             WorkerRow(
-                worker=named[token],
-                shards=crawled.count(named[token]),
+                worker=_name_of(worker),
+                shards=shards[token],  # two workers, each in a container, may have one name
                 seconds=round(self.cluster.now - worker["since"]),
             )
             for token, worker in self.cluster.workers.items()
         ]
+
+
+def _name_of(worker: Mapping[str, Any]) -> str:
+    return f"{worker['host']}:{worker['pid']}"
 
 
 def read_states(job: Place) -> ShardStates | None:

@@ -17,6 +17,7 @@ from scrapy_aopic.storage.redis.connect import connect
 from scrapy_aopic.storage.redis.mailboxes import PostedLetter
 from scrapy_aopic.storage.redis.sharding import Sharding, begin, read_sharding
 from scrapy_aopic.storage.redis.worker_registry import ClusterState, ShardState, WorkerRegistry
+from scrapy_aopic.view.shard_states import ShardStates
 
 if redis_server.find_server() is None:
     pytest.skip(redis_server.WHY_NOT, allow_module_level=True)
@@ -59,6 +60,21 @@ def test_a_job_is_quiet_when_no_shard_has_work_and_no_letter_is_on_its_way(
     states: dict[int, ShardState], is_quiet: bool
 ) -> None:
     assert ClusterState(0.0, {}, states, ["h", "h"], [True, True]).is_quiet is is_quiet
+
+
+def test_shards_of_workers_with_one_name_are_counted_by_worker() -> None:
+    """Containers may have the same host name and the same number of the process."""
+    workers = {token: {"host": "crawler", "pid": 1, "since": 0.0} for token in ("a", "b", "c")}
+    states = {number: state()._replace(worker=token) for number, token in enumerate("aabab")}
+    is_owned = [True, True, True, True, False, True]  # the last one was never committed
+    cluster = ClusterState(9.0, workers, states, ["h"] * 6, is_owned)
+    shown = ShardStates(Address("job"), Sharding(6, "list"), cluster)
+    assert [(row.worker, row.shards, row.seconds) for row in shown.worker_rows()] == [
+        ("crawler:1", 3, 9),
+        ("crawler:1", 1, 9),
+        ("crawler:1", 0, 9),
+    ]
+    assert shown.workers() == [*["crawler:1"] * 4, "", "a worker"]
 
 
 def test_one_of_several_processes_makes_a_job(address: Address) -> None:
