@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection
 from typing import Protocol
 
-from scrapy_aopic.core.caches import ClockCache
+from scrapy_aopic.core.tables import ClockCache
 
 Draw = Callable[[], float]
 """A number from 0 to 1, without 1, at random."""

@@ -7,7 +7,7 @@ that these lead to. The stream of a crawl has, for each page in the order of the
 the order in which they are stored; links of a page to itself are left out. A cache of 2^0, 2^1, ... keys is asked for
 each of them, until it is large enough for all.
 
-* CLOCK is that of ``scrapy_aopic.core.caches``, LRU, RANDOM and STATIC those of ``cache_policies.py``. CLOCK, RANDOM and STATIC are run at each
+* CLOCK is that of ``scrapy_aopic.core.tables``, LRU, RANDOM and STATIC those of ``cache_policies.py``. CLOCK, RANDOM and STATIC are run at each
   size; LRU is computed for all sizes in one pass, and so is MIN (tests/components/test_cache_misses.py compares both with
   runs at one size).
 * MIN is the bound of Belady: of the keys in the cache and the one that was asked for, it drops that which is asked for

@@ -48,8 +48,7 @@ Storage:
 
 * :mod:`.ports`: what the core needs of a store
 * :mod:`.layout`: every family, key and row letter, and the version of the format
-* :mod:`.tables`: rows in memory: read through, written behind, all changes as one batch
-* :mod:`.caches`: which row leaves memory next
+* :mod:`.tables`: rows in memory: read through, written behind, all changes as one batch; and which row leaves memory next
 * :mod:`.crawl_totals`: the totals that each commit writes
 * :mod:`.counters`: what a job has done, over all runs
 * :mod:`.printable`: text of strangers, made safe to show

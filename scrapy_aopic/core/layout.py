@@ -16,7 +16,7 @@ letter  key                                                                     
 ..      ``\\2`` domain rank host: shelved, a link to the domain is over its budget   ``frontier.host_places``
 ``P``   milliseconds host: parked until then                                        ``frontier.host_places``
 ``D``   milliseconds host: dead until then                                          ``frontier.host_places``
-``C``   host: one without any page in the crawl, whose record is the value          ``frontier.outsiders``
+``C``   host: one without any page in the crawl, whose record is the value          ``frontier.frontier``
 ``G``   domain or address: a gate that several hosts share                          ``frontier.gates``
 ``W``   milliseconds page: when its place among visited pages is looked at          ``revisits.wake_times``
 ``O``   page: a visited page that is due; its queue and last visit are the value    ``revisits.due``

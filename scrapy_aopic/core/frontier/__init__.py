@@ -10,6 +10,5 @@ In reading order:
 * :mod:`.budgets`: domains and links that have had their part of the fetches
 * :mod:`.gates`: limits that several hosts share
 * :mod:`.free_connections`: connections kept free for fast hosts
-* :mod:`.outsiders`: hosts without a page in the crawl
 * :mod:`.heap`: the heap that all of them use
 """

@@ -19,18 +19,19 @@ Sources: Heydon and Najork, "Mercator: A Scalable, Extensible Web Crawler", 1999
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from itertools import chain, islice
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from scrapy_aopic.core.layout import BEHIND, IN_TIME
+from scrapy_aopic.core.layout import BEHIND, IN_TIME, OUTSIDERS
 from scrapy_aopic.core.layout import LATE as LATE_ROWS
 from scrapy_aopic.core.order import Aopic, Order
 from scrapy_aopic.core.politeness import Gap, Outcome, Politeness, Silence, TransferResult
 from scrapy_aopic.core.ports import Family, Store
-from scrapy_aopic.core.records import HOST_BYTES, ROW_BYTES, front_queue_of, queue_row
+from scrapy_aopic.core.records import HOST_BYTES, NO_RECORD, ROW_BYTES, front_queue_of, queue_row
 from scrapy_aopic.core.tables import RecordTable, RowTable
-from scrapy_aopic.exceptions import CallError
+from scrapy_aopic.exceptions import CallError, StorageError
 
 from . import back_queue
 from .back_queue import BackQueues
@@ -38,7 +39,6 @@ from .budgets import Budgets
 from .gates import Gates
 from .host_places import HostPlaces
 from .host_state import DEAD, DRY, LEASED, LOCATING, WAITING, HostState, leave_alone, pack_state, unpack_state
-from .outsiders import Outsiders
 from .shelves import index_bucket, instant_of
 
 if TYPE_CHECKING:
@@ -60,6 +60,9 @@ next one is taken as it is."""
 
 _MOST_EXPECTED = 100
 """Most hosts waiting for an instant for which one step determines whether they are in time."""
+
+_MOST_OUTSIDERS = 10_000
+"""Most outsiders that are kept, some 2 MB; the least recently used one is dropped first."""
 
 
 class Standing(NamedTuple):
@@ -108,6 +111,60 @@ class NotBefore(NamedTuple):
 
 class Empty(NamedTuple):
     """Nothing is queued that may be requested before something in flight has ended."""
+
+
+class _Outsiders:
+    """Hosts of which the crawl has no page, on the *index* of the store: they still get requests, and these are polite.
+
+    Such a host has a robots.txt after a redirect, an image, or a page that a callback downloads. Its pace is kept like that
+    of any other host, in a record in the index, so that it survives a restart.
+    """
+
+    def __init__(self, index: RowTable) -> None:
+        self._index = index
+        self._hosts: OrderedDict[bytes, HostState] = OrderedDict()
+
+    def __contains__(self, key: bytes) -> bool:
+        return key in self._hosts
+
+    def load(self) -> None:
+        """Take up those that the store holds.
+
+        Raises:
+            StorageError: If a record is not valid.
+        """
+        rows, _ = self._index.first(OUTSIDERS, 1 << 60)
+        try:
+            self._hosts.update((row[1:], unpack_state(value)) for row, value in rows)
+        except NO_RECORD as error:
+            raise StorageError(
+                "What is known of a host without pages cannot be understood: 'scrapy aopic repair' mends the job."
+            ) from error
+
+    def find(self, key: bytes) -> HostState | None:
+        """The outsider under *key*, if there is one."""
+        return self._hosts.get(key)
+
+    def get(self, key: bytes, name: str) -> HostState:
+        """The outsider under *key* called *name*, to be changed and given to :meth:`put`."""
+        host = self._hosts.get(key)
+        if host is None:
+            host = self._hosts[key] = HostState(name)
+        self._hosts.move_to_end(key)
+        if len(self._hosts) > _MOST_OUTSIDERS:
+            self._index.delete(OUTSIDERS + self._hosts.popitem(last=False)[0])
+        return host
+
+    def put(self, key: bytes, host: HostState) -> None:
+        """Write what changed of the outsider under *key*."""
+        self._index.put(OUTSIDERS + key, pack_state(host))
+
+    def pop(self, key: bytes) -> HostState | None:
+        """The host under *key*, which is no outsider any more if it was one."""
+        host = self._hosts.pop(key, None)
+        if host is not None:
+            self._index.delete(OUTSIDERS + key)
+        return host
 
 
 class Frontier:
@@ -164,7 +221,7 @@ class Frontier:
         self._left_to_lower = _MOST_LOWERED
         self._budgets = Budgets(order, domains)
         self.gates = Gates(self.index, domain_of, uses_addresses=uses_addresses, connections=connections)
-        self._outsiders = Outsiders(self.index)
+        self._outsiders = _Outsiders(self.index)
         self.places = HostPlaces(
             self.hosts,
             self.index,
