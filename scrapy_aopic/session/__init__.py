@@ -13,20 +13,19 @@ It stands between Scrapy's classes (the scheduler, the middlewares) and the job.
 * :mod:`.visit`: a page in work, and how its visit ended
 * :mod:`.latest_failures`: the visits that failed last
 * :mod:`.responses`: reads what a response says of its page
+* :mod:`.conditional`: requests that ask only for what has changed
 * :mod:`.page_robots`: obeys what pages ask of robots, and leaves out pages in other languages
 * :mod:`.topic`: grades pages, values links
 * :mod:`.pacer`: how long each host is left alone
 * :mod:`.parts`: what the parts of a session share
 * :mod:`.reloads`: pages that lead to themselves
 * :mod:`.outage_detector`: whether any host can be reached
-* :mod:`.wait_limit`: how long a crawl waits with nothing else to do
+* :mod:`.waits_and_ends`: what ends a crawl that could go on, and what its requests wait for
 * :mod:`.lateness`: how late the event loop is
-* :mod:`.idle_time`: whether the event loop has time to spare
 * :mod:`.time_slices`: long work in short slices of time
 * :mod:`.bodies`: which bodies and pages are in memory
 * :mod:`.footprint`: the memory of the process
 * :mod:`.steering`: puts an operator's orders into force
-* :mod:`.convergence`: when estimates are good enough to end
 * :mod:`.estimates`: importance of pages, for pipelines
 * :mod:`.spider_state`: ``spider.state`` in the job
 * :mod:`.stats`: counts, and logs once

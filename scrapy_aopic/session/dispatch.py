@@ -17,8 +17,8 @@ from scrapy_aopic.web.request_codec import UnreadableError
 from scrapy_aopic.web.request_rows import url_of
 
 from .error_handler import guarded
-from .idle_time import IdleTime
 from .stats import FirstOnly
+from .waits_and_ends import IdleTime
 
 if TYPE_CHECKING:
     from collections.abc import Callable

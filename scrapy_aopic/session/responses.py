@@ -41,9 +41,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_CONDITIONS = ("If-None-Match", "If-Modified-Since")
-"""Headers that request a page only if it has changed, by ``ETag`` and ``Last-Modified`` of its last visit."""
-
 _MAX_CONDITION = 256
 """Bytes of an ``ETag`` or ``Last-Modified`` that are worth keeping with each page."""
 
@@ -75,9 +72,6 @@ class Responses:
         connect = parts.crawler.signals.connect
         connect(self._headers_received, signal=signals.headers_received)
         connect(self._response_received, signal=signals.response_received)
-        if parts.recrawls:
-            connect(self._set_conditions, signal=signals.request_reached_downloader)
-            connect(self._drop_conditions, signal=signals.request_left_downloader)
 
     # -- whether they are read
 
@@ -157,29 +151,6 @@ class Responses:
             is_same=response.status == 304 and visit.lease.visits > 0,
             changed_at=changed_at(modified, date, self._job.clock()),
         )
-
-    def _set_conditions(self, request: Request) -> None:
-        """Make a repeated request conditional, so that a page that has not changed costs little.
-
-        Only while it is transferred: its copies, such as retries and redirects, may be for something else.
-        """
-        visit = self._visits.get(request)
-        if visit is None or not visit.lease.visits:
-            return
-        page = self._crawl.page(visit.lease.key)
-        is_users = any(name in request.headers for name in _CONDITIONS)
-        if page is None or page.changes is None or is_users or request.method not in ("GET", "HEAD"):
-            return
-        for name, value in zip(_CONDITIONS, (page.changes.etag, page.changes.modified), strict=True):
-            if value:
-                request.headers[name] = value
-                visit.asked_if_changed()
-
-    def _drop_conditions(self, request: Request) -> None:
-        visit = self._visits.get(request)
-        if visit is not None and visit.is_conditional:
-            for name in _CONDITIONS:
-                request.headers.pop(name, None)
 
     # -- what their text is
 

@@ -7,28 +7,28 @@
     retries ----+     (job)                ^                   v
                                            +---- settle <--- visit <-- links, responses, pacer
 
-=============== =========================================================================================
-file            what happens there
-=============== =========================================================================================
-`intake`        requests come in: links, retries and redirects, and what the spider requests by itself
-`seeding`       seeds come in that wait beside the job
-`dispatch`      requests go out, and end
-`idle_time`     whether the event loop has time to spare
-`visit`         what is known of a page in work, and how its visit ended
-`bodies`        which pages are in memory
-`footprint`     what the process takes of the machine's memory
-`responses`     what responses show of a page in work
-`page_robots`   what pages ask of robots
-`reloads`       pages that lead to themselves
-`pacer`         what the downloader's middlewares need
-`topic`         how relevant pages are, and what their links are worth for a topic
-`queued`        requests as bytes
-`stats`         what is counted, and logged once
-`parts`         what most of these work with
-`steering`      what an operator asks of the crawl while it runs
-`convergence`   when the estimates are good enough
-`error_handler` what goes wrong
-=============== =========================================================================================
+================ =========================================================================================
+file             what happens there
+================ =========================================================================================
+`intake`         requests come in: links, retries and redirects, and what the spider requests by itself
+`seeding`        seeds come in that wait beside the job
+`dispatch`       requests go out, and end
+`visit`          what is known of a page in work, and how its visit ended
+`bodies`         which pages are in memory
+`footprint`      what the process takes of the machine's memory
+`responses`      what responses show of a page in work
+`conditional`    repeated requests ask only for what has changed
+`page_robots`    what pages ask of robots
+`reloads`        pages that lead to themselves
+`pacer`          what the downloader's middlewares need
+`topic`          how relevant pages are, and what their links are worth for a topic
+`queued`         requests as bytes
+`stats`          what is counted, and logged once
+`parts`          what most of these work with
+`waits_and_ends` when it ends by itself, and what requests wait for
+`steering`       what an operator asks of the crawl while it runs
+`error_handler`  what goes wrong
+================ =========================================================================================
 
 Rule 1: a session is an open job. It is made when the job is opened, and not there if that could not be done.
 
@@ -64,7 +64,7 @@ from scrapy_aopic.view.text_report import print_report
 from scrapy_aopic.web.page_keys import PageKeys
 
 from .bodies import Bodies
-from .convergence import CONVERGED, Convergence
+from .conditional import ConditionalRequests
 from .dispatch import Dispatch
 from .error_handler import ErrorHandler, guarded
 from .footprint import Footprint
@@ -84,7 +84,7 @@ from .stats import Stats
 from .steering import Steering
 from .topic.grading import Focus
 from .visit import Visit, Visits
-from .wait_limit import WAITING, WaitLimit
+from .waits_and_ends import CONVERGED, WAITING, Convergence, WaitLimit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -237,6 +237,7 @@ class Session:
             parts, intake=self.intake, look_up=addresses.look_up, failures=failures, focus=self.focus
         )
         self.responses = Responses(parts, intake=self.intake, seen=opened.content_seen)
+        self._conditional = ConditionalRequests(parts) if opened.recrawls else None
         self.watch = Watch(
             crawler,
             job,
