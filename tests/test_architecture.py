@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from support import import_graph
 
 import scrapy_aopic
 from scrapy_aopic.core.frontier.host_state import HostState
@@ -129,6 +130,26 @@ def test_storage_imports_nothing_but_python_and_in_its_own_file_each_backend():
         for top in {name.partition(".")[0] for name in imports(path)} - {"scrapy_aopic"}:
             assert OF_ONE_BACKEND.get(top, path.name) == path.name, f"{name_of(path)} imports {top}"
             assert top in sys.stdlib_module_names or top in OF_ONE_BACKEND, f"{name_of(path)} imports {top}"
+
+
+def without_leaves(left: dict[str, set[str]]) -> dict[str, set[str]]:
+    """*left*, what each imports, without what is in no circle and leads to none."""
+    while leaves := {name for name, others in left.items() if not others & left.keys()}:
+        left = {name: others for name, others in left.items() if name not in leaves}
+    return left
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=name_of)
+def test_nothing_is_imported_in_a_circle(folder: Path) -> None:
+    assert without_leaves(import_graph.arrows("" if folder == PACKAGE else name_of(folder))) == {}
+
+
+def test_no_files_import_each_other_not_even_for_types() -> None:
+    assert (
+        without_leaves({name: import_graph.imports(name, for_types=True) for name in import_graph.modules()})
+        == {}
+    )
+    assert without_leaves({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}).keys() == {"a", "b", "c"}
 
 
 @pytest.mark.parametrize("folder", [each for each in FOLDERS if each != OF_PRIVATE_MATTERS], ids=name_of)

@@ -18,6 +18,7 @@ import size
 from scrapy import Spider
 from scrapy.http import Response
 from scrapy.utils.defer import deferred_f_from_coro_f
+from support.import_graph import tree_of
 from support.small_web import crawl
 
 import scrapy_aopic
@@ -36,7 +37,6 @@ DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").
 DOCUMENTS.append(ROOT / "example_project" / "README.md")
 TEXTS = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in DOCUMENTS}
 SOURCES = {path.relative_to(PACKAGE).as_posix(): path for path in PACKAGE.rglob("*.py")}
-FOLDERS = sorted({Path(name).parent.as_posix() for name in SOURCES if not name.endswith("__init__.py")})
 
 each_document = pytest.mark.parametrize("name", TEXTS)
 
@@ -89,7 +89,7 @@ def stats_in_the_code() -> Iterator[str]:
     """Every text in the package that is the name of a stat, wherever it is used."""
     for name, path in SOURCES.items():
         if name != "stats_table.py":
-            for node in ast.walk(generate.tree_of(path)):
+            for node in ast.walk(tree_of(path)):
                 if isinstance(node, ast.expr):
                     yield from filter(OF_STATS.fullmatch, values_of(node))
 
@@ -328,34 +328,12 @@ def test_phrases_that_the_glossary_replaced_are_not_used(name: str) -> None:
     } == {}
 
 
-# Generated parts, the pictures of the imports among them
+# Generated parts
 
 
 def test_generated_parts_are_up_to_date() -> None:
     for name, text in TEXTS.items():
         assert generate.generate(text) == text, f"{name}: run python docs/generate.py"
-
-
-def test_every_module_is_in_a_picture() -> None:
-    pictured = set(re.findall(r"<!-- generated: imports ?(\S*?) ?-->", TEXTS["docs/imports.md"]))
-    assert pictured == {"", *(Path(name).parent.as_posix() for name in generate.modules() if "/" in name)}
-
-
-def without_leaves(left: dict[str, set[str]]) -> dict[str, set[str]]:
-    """*left*, what each imports, without what is in no circle and leads to none."""
-    while leaves := {name for name, others in left.items() if not others & left.keys()}:
-        left = {name: others for name, others in left.items() if name not in leaves}
-    return left
-
-
-@pytest.mark.parametrize("folder", FOLDERS)
-def test_nothing_is_imported_in_a_circle(folder: str) -> None:
-    assert without_leaves(generate.arrows("" if folder == "." else folder)) == {}
-
-
-def test_no_files_import_each_other_not_even_for_types() -> None:
-    assert without_leaves({name: generate.imports(name, for_types=True) for name in generate.modules()}) == {}
-    assert without_leaves({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}).keys() == {"a", "b", "c"}
 
 
 def test_the_size_of_the_package_is_counted(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from generate import tree_of
+from support.import_graph import tree_of
 
 import scrapy_aopic
 

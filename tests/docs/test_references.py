@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from generate import tree_of
+from support.import_graph import tree_of
 
 import scrapy_aopic
 
