@@ -56,7 +56,6 @@ Behind it:
 * :mod:`.copies`: backups, moves and repairs of jobs
 * :mod:`.web`: URLs, pages and requests as such
 * :mod:`.lab`: experiments on link graphs
-* :mod:`.testing`: tests for authors of stores and frontiers
 * :mod:`._engine`: private names of Scrapy
 """
 

@@ -37,7 +37,7 @@ SLOW_PROMISES = {
     "test_a_random_walk_agrees_with_the_model",
     "test_whatever_is_said_of_whatever_lease_no_cash_and_no_page_is_lost",
 }
-"""Tests of ``scrapy_aopic.testing``, which other projects run: they cannot bear a marker of ours."""
+"""Tests of the contracts in ``support``, which authors of stores run, too: they cannot bear a marker of ours."""
 
 
 @pytest.hookimpl(wrapper=True)

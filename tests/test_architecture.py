@@ -432,6 +432,4 @@ def test_a_crawl_needs_no_extra():
         "storage.redis.transaction",
         "storage.redis.connection",
         "storage.rocksdb",
-        "testing.contracts",
-        "testing.crawls",
     }

@@ -40,10 +40,7 @@ def alive() -> Counter[str]:
             (module := str(type(each).__module__)).startswith(f"{scrapy_aopic.__name__}.")
             # A connection ends when its peer lets go.
             and not module.startswith(
-                tuple(
-                    f"{scrapy_aopic.__name__}.{each}"
-                    for each in ("testing", "_engine.connections", "_engine.network")
-                )
+                tuple(f"{scrapy_aopic.__name__}._engine.{each}" for each in ("connections", "network"))
             )
         )
     )

@@ -12,6 +12,7 @@ from scrapy.utils.defer import deferred_f_from_coro_f
 from support.commands import run_aopic
 from support.journal_store import JournalStore
 from support.small_web import Follow, Web, crawl
+from support.store_contract import check_transfers, write_transfers
 
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.exceptions import SettingError, StorageError
@@ -19,7 +20,6 @@ from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.settings import read
 from scrapy_aopic.storage import exists, open_snapshot, open_store, registry
 from scrapy_aopic.storage.memory import MemoryStore
-from scrapy_aopic.testing.contracts import check_transfers, write_transfers
 from scrapy_aopic.version import DOCS
 
 Serve = Callable[[dict[str, Any]], Web]

@@ -3,12 +3,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from support.crawl_contract import CrawlContract
 
 from scrapy_aopic.core.api import CrawlPort
 from scrapy_aopic.core.crawl import Crawl
 from scrapy_aopic.core.order import ORDERS
 from scrapy_aopic.core.policy import Policy
-from scrapy_aopic.testing.crawls import CrawlContract
 
 if TYPE_CHECKING:
     from scrapy_aopic.core.ports import Store

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from support.journal_store import JournalStore
-
-from scrapy_aopic.testing.contracts import StoreContract
+from support.store_contract import StoreContract
 
 
 class TestJournalStore(StoreContract):

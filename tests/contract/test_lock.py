@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from support import processes
+from support.store_contract import check_transfers, write, write_transfers
 from support.stores import KINDS, each_kind
 
 from scrapy_aopic.core.ports import Family
@@ -25,7 +26,6 @@ from scrapy_aopic.exceptions import LostError, StorageError
 from scrapy_aopic.storage import lock as module
 from scrapy_aopic.storage import lock_job, open_snapshot, open_store
 from scrapy_aopic.storage.lock import OpenFolder, sync_folder
-from scrapy_aopic.testing.contracts import check_transfers, write, write_transfers
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="moves folders whose files are open")
 
@@ -43,7 +43,7 @@ LOOKER = """
 import importlib, os, pickle, sys, tempfile
 from pathlib import Path
 from scrapy_aopic.storage import open_snapshot
-from scrapy_aopic.testing.contracts import check_transfers
+from support.store_contract import check_transfers
 
 importlib.import_module(f"scrapy_aopic.storage.{sys.argv[2]}")
 os.setgid(65534)

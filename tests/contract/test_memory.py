@@ -5,10 +5,10 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 import pytest
+from support.store_contract import StoreContract, number
 
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.storage.memory import MemoryStore
-from scrapy_aopic.testing.contracts import StoreContract, number
 
 if TYPE_CHECKING:
     from pathlib import Path

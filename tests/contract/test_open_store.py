@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from support import processes
+from support.store_contract import check_transfers, write, write_transfers
 from support.stores import each_kind, needs_rocksdict
 
 from scrapy_aopic.core.ports import Family
@@ -22,7 +23,6 @@ from scrapy_aopic.exceptions import SettingError, StorageError
 from scrapy_aopic.storage import exists, open_snapshot, open_store
 from scrapy_aopic.storage.memory import MemoryStore
 from scrapy_aopic.storage.store_folder import write_format
-from scrapy_aopic.testing.contracts import check_transfers, write, write_transfers
 
 CLASSES = {"rocksdb": "RocksStore", "sqlite": "SqliteStore", "memory": "MemoryStore"}
 
@@ -30,7 +30,7 @@ WRITER = """
 import sys
 from pathlib import Path
 from scrapy_aopic.storage import open_store
-from scrapy_aopic.testing.contracts import write_transfers
+from support.store_contract import write_transfers
 
 folder, kind, padding = sys.argv[1:]
 store = open_store(Path(folder), kind, memory_mb=1)

@@ -14,10 +14,10 @@ import pytest
 from support.proxy import Proxy
 from support.redis_server import WHY_NOT, Server, find_server
 from support.short_forms import some_of
+from support.store_contract import StoreContract, check_transfers, number, write, write_transfers
 
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.exceptions import LostError, SettingError, StorageError
-from scrapy_aopic.testing.contracts import StoreContract, check_transfers, number, write, write_transfers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

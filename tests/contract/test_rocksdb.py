@@ -3,10 +3,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from support.store_contract import StoreContract, write
 
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.exceptions import StorageError
-from scrapy_aopic.testing.contracts import StoreContract, write
 
 if TYPE_CHECKING:
     from pathlib import Path

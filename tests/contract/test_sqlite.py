@@ -2,8 +2,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from support.store_contract import StoreContract
+
 from scrapy_aopic.storage.sqlite import SqliteStore
-from scrapy_aopic.testing.contracts import StoreContract
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -155,9 +155,8 @@ def main() -> None:
 
     import scrapy_aopic
 
-    skipped = {"scrapy_aopic.testing", "scrapy_aopic.example"}
     for module in pkgutil.walk_packages(scrapy_aopic.__path__, "scrapy_aopic."):
-        if ".".join(module.name.split(".")[:2]) not in skipped:
+        if not module.name.startswith("scrapy_aopic.example"):
             importlib.import_module(module.name)
     for command in commands:
         _run(json.loads(command))

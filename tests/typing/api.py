@@ -12,6 +12,8 @@ from pathlib import Path
 from scrapy import Request, Spider
 from scrapy.crawler import Crawler
 from scrapy.http import Response
+from support.crawl_contract import CrawlContract
+from support.store_contract import StoreContract
 from typing_extensions import assert_never, assert_type
 
 import scrapy_aopic
@@ -59,8 +61,6 @@ from scrapy_aopic.exceptions import AopicError, CallError, StorageError
 from scrapy_aopic.spidermiddlewares import Weigh
 from scrapy_aopic.storage import Backend, Compacts, open_snapshot, open_store
 from scrapy_aopic.storage.memory import MemoryStore
-from scrapy_aopic.testing.contracts import StoreContract
-from scrapy_aopic.testing.crawls import CrawlContract
 
 # Settings: classes may stand for import paths.
 

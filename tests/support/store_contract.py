@@ -505,7 +505,7 @@ class StoreContract:
     def _child(self, action: str, folder: Path) -> subprocess.Popen[str]:
         """Start a process that makes the store of this class in *folder* and does *action*."""
         arguments = (action, type(self).__module__, type(self).__qualname__, str(folder))
-        return subprocess.Popen(  # noqa: S603 (our own code)
+        return subprocess.Popen(
             [sys.executable, "-c", f"from {__name__} import _child_main; _child_main(*{arguments})"],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             stdout=subprocess.PIPE,
@@ -593,7 +593,7 @@ def _files_in(folder: Path) -> dict[Path, bytes]:
 
 
 def _dice(seed: int) -> random.Random:
-    return random.Random(seed)  # noqa: S311 (tests)
+    return random.Random(seed)
 
 
 def _balance(value: bytes | None) -> int:
@@ -609,7 +609,7 @@ def _child_main(action: str, module: str, qualname: str, folder: str) -> None:
     if action == "write":
         write_transfers(store, sys.maxsize, report=lambda n: print(n, flush=True))  # noqa: T201 (to the parent)
         return
-    import resource  # noqa: PLC0415 (not on Windows, where this is not called)
+    import resource  # not on Windows, where this is not called
 
     limit = 2 << 20
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
