@@ -9,9 +9,10 @@ no pause with the next worker. One that was lost is dropped without a commit.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from scrapy_aopic.core.layout import OUTBOX, Family
+from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.storage.redis.mailboxes import PostedLetter
 from scrapy_aopic.storage.redis.worker_registry import ShardState
 
@@ -22,11 +23,14 @@ if TYPE_CHECKING:
 
     from scrapy_aopic.core.policy import Policy
     from scrapy_aopic.core.ports import Batch
-    from scrapy_aopic.core.shard import ShardId
+    from scrapy_aopic.core.shard import Shard, ShardId
     from scrapy_aopic.place.shard_places import ShardStore
 
     from .clock import JobClock
     from .commit_thread import JointCommits
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _READ_SECONDS = 0.01
 """Seconds of the event loop that letters to a shard may take at once; one letter takes up to twice as long."""
@@ -112,7 +116,24 @@ class ClusterShard(OpenShard):
         self._is_state_new = True
         self.commits.on_taken, self.commits.on_landed = self._note_taken, self._note_landed
 
+    def ask(self, method: Callable[Concatenate[Shard, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """The result of *method* of its crawl.
+
+        A shard that raises a :class:`StorageError` is not used again: this process may have lost it without knowing yet, so that
+        others have changed its rows.
+        """
+        try:
+            return method(self.shard, *args, **kwargs)
+        except StorageError as error:
+            self.mark_broken(error)
+            raise
+
     # -- state
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it may be changed."""
+        return not (self.has_ended or self.is_broken)
 
     @property
     def has_post(self) -> bool:

@@ -464,10 +464,7 @@ class ClusterWorker:
                     {"number": number, "folder": self._name},
                 )
             self._note_own()
-            if self.crawl.is_blocked is not None:
-                self.crawl.block_in(held, self.clock())
-            self.crawl.sample_in(held)
-            self.crawl.seed_early(self.clock())
+            self.crawl.came(held, self.clock())
         return is_news
 
     def _note_own(self) -> None:

@@ -12,38 +12,35 @@ here, so that the link is sent with its request: the other shard may lose its la
 Rule 3: an instant before which a host must be left alone is later by as much as this process's clock may be behind, because the
 shard may be handed over to a process whose clock is right.
 
-Rule 4: a shard that raises a :class:`StorageError` is not used again: this process may have lost it without knowing yet, so that
-others have changed its rows.
+Rule 4: a shard that raises a :class:`~scrapy_aopic.exceptions.StorageError` is not used again; see :meth:`.cluster_shard.ClusterShard.ask`.
 """
 
 from __future__ import annotations
 
 import time
-from functools import partial, wraps
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from scrapy_aopic.core.api import ORDINARY, Counts, Ending, Findings, HostsByPlace, Lease, Settled
 from scrapy_aopic.core.counters import Counters
-from scrapy_aopic.core.duplicates import Judgement, Text
+from scrapy_aopic.core.duplicates import Judgement
 from scrapy_aopic.core.frontier.frontier import Empty, NotBefore, Standing, Unlocated
 from scrapy_aopic.core.ledger import TOTAL, Totals
 from scrapy_aopic.core.politeness import Gap, Pace, TransferResult
 from scrapy_aopic.core.records import HOST_BYTES, Link, Page, host_key
+from scrapy_aopic.core.shard import Shard
 from scrapy_aopic.core.shards.cut import Cut, ShardId
-from scrapy_aopic.exceptions import StorageError
 
 from .shared_learning import HarvestOfJob
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from scrapy_aopic.core.focus.leads import Lead
-    from scrapy_aopic.core.focus.sample import Sampled
     from scrapy_aopic.core.focus.strategy import Chance
     from scrapy_aopic.core.frontier.host_state import HostState
     from scrapy_aopic.core.policy import Policy
-    from scrapy_aopic.core.shard import Shard
 
     from .clock import SharedClock
     from .cluster_shard import ClusterShard
@@ -66,23 +63,34 @@ _MAX_STRANGERS = 1_000
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Otherwise = TypeVar("Otherwise")
 
 
-def _watched(
-    method: Callable[Concatenate[ShardRouter, P], T],
-) -> Callable[Concatenate[ShardRouter, P], T]:
-    """Have *method* mark the shard as broken that raises a :class:`StorageError`: see rule 4."""
+def _routed(
+    method: Callable[Concatenate[Shard, P], T], otherwise: Otherwise, *, at: int = 0, changes: bool = False
+) -> Callable[Concatenate[ShardRouter, P], T | Otherwise]:
+    """*method* of the shard that an argument is about; *otherwise* is its result if that shard is not here, or not usable.
 
-    @wraps(method)
-    def watched(self: ShardRouter, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return method(self, *args, **kwargs)
-        except StorageError as error:
-            if self._last_called is not None:
-                self._last_called.mark_broken(error)
-            raise
+    Args:
+        at: Number of that argument, which is given by position: see :meth:`ShardRouter._shard_of`.
+        changes: Whether the call may change the shard.
+    """
 
-    return watched
+    def routed(self: ShardRouter, /, *args: P.args, **kwargs: P.kwargs) -> T | Otherwise:
+        held = self._shard_of(args[at])
+        if held is None:
+            return otherwise
+        if changes:
+            held.touch()
+        return held.ask(method, *args, **kwargs)
+
+    return routed
+
+
+def _pair(each: Iterable[tuple[int, int]]) -> tuple[int, int]:
+    """Both sums of *each*."""
+    first, second = zip((0, 0), *each, strict=True)
+    return sum(first), sum(second)
 
 
 class ShardRouter:
@@ -92,7 +100,6 @@ class ShardRouter:
 
     Attributes:
         held: The shards by number.
-        is_blocked: Says why the host of a name is blocked, ``""`` if it is not; ``None`` if no host is blocked.
         counters: Counts of what this process has done.
         harvest: How many pages were relevant for a topic, of the whole job.
         created_at: When it began.
@@ -106,9 +113,8 @@ class ShardRouter:
     def __init__(self, of: int, policy: Policy, clock: SharedClock) -> None:
         now = clock()
         self._clock = clock
-        self._last_called: ClusterShard | None = None
         self.held: dict[int, ClusterShard] = {}
-        self.is_blocked: Callable[[str], str] | None = None
+        self._is_blocked: Callable[[str], str] | None = None
         self.counters = Counters(since=now, is_whole=True)
         self.harvest = HarvestOfJob()
         self._sample: tuple[int, Chance] | None = None
@@ -140,19 +146,35 @@ class ShardRouter:
         number = self._number(lease.host)
         return [key for key, host in zip(keys, hosts, strict=True) if self._number_of(key, host) == number]
 
-    def _of_name(self, name: str) -> ClusterShard | None:
-        """The shard of the host called *name*, if it is held and may be changed."""
-        held = self._last_called = self.held.get(self._number(name))
-        return None if held is None or held.has_ended or held.is_broken else held
-
-    def _of_key(self, key: bytes) -> ClusterShard | None:
-        """The usable shard here of the host with whose key *key* begins, if the name of that host is known here."""
-        number = self._by_host.get(key[:HOST_BYTES])
-        held = self._last_called = self.held.get(number) if number is not None else None
-        return None if held is None or held.has_ended or held.is_broken else held
+    def _shard_of(self, what: object) -> ClusterShard | None:
+        """The shard here of *what*, if it may be changed: a lease, a host, or a key of one named before."""
+        if isinstance(what, bytes):
+            number = self._by_host.get(what[:HOST_BYTES], -1)
+        else:
+            assert isinstance(what, (Lease, Unlocated, str)), what
+            number = self._number(
+                what.host if isinstance(what, Lease) else what if isinstance(what, str) else what.name
+            )
+        held = self.held.get(number)
+        return held if held is not None and held.is_usable else None
 
     def _each(self) -> Iterator[Shard]:
         return (held.shard for held in self.held.values())
+
+    def _usable(self) -> Iterator[ClusterShard]:
+        return (held for held in self.held.values() if held.is_usable)
+
+    def came(self, held: ClusterShard, now: float) -> None:
+        """*held* has come: what was asked of all shards before is asked of it, too."""
+        if self._is_blocked is not None:
+            held.touch()
+            held.shard.block(self._is_blocked, now)
+        if self._sample is not None:
+            held.touch()
+            held.shard.begin_sample(*self._sample)
+        early, self._early = self._early, []
+        for link, is_endowed, worth in early:
+            self.seed(link, now, is_endowed=is_endowed, worth=worth)
 
     # -- what is known
 
@@ -171,13 +193,11 @@ class ShardRouter:
 
     @property
     def cache_hits(self) -> tuple[int, int]:
-        hits = [shard.cache_hits for shard in self._each()]
-        return sum(each[0] for each in hits), sum(each[1] for each in hits)
+        return _pair(shard.cache_hits for shard in self._each())
 
     @property
     def dead(self) -> tuple[int, int]:
-        dead = [shard.dead for shard in self._each()]
-        return sum(each[0] for each in dead), sum(each[1] for each in dead)
+        return _pair(shard.dead for shard in self._each())
 
     @property
     def stranded(self) -> int:
@@ -185,19 +205,13 @@ class ShardRouter:
 
     @property
     def blocked(self) -> tuple[int, int]:
-        blocked = [shard.blocked for shard in self._each()]
-        return sum(each[0] for each in blocked), sum(each[1] for each in blocked)
+        return _pair(shard.blocked for shard in self._each())
 
     def block(self, is_blocked: Callable[[str], str] | None, now: float) -> None:
-        self.is_blocked = is_blocked
-        for held in self.held.values():
-            self.block_in(held, now)
-
-    def block_in(self, held: ClusterShard, now: float) -> None:
-        """Block in *held*, which may just have come, what is blocked in all shards."""
-        if not held.has_ended:
+        self._is_blocked = is_blocked
+        for held in self._usable():
             held.touch()
-            held.shard.block(self.is_blocked, now)
+            held.shard.block(is_blocked, now)
 
     @property
     def totals(self) -> Totals:
@@ -221,7 +235,9 @@ class ShardRouter:
         each = (shard.hosts_by_place for shard in self._each())
         return HostsByPlace(*map(sum, zip(nowhere, *each, strict=True)))
 
-    @_watched
+    page = _routed(Shard.page, None)
+    request = _routed(Shard.request, b"")
+
     def find(self, key: bytes, host: str, lease: Lease | None = None) -> Page | None:
         """The page under *key* of the host called *host*, if a shard knows it that is held.
 
@@ -231,39 +247,26 @@ class ShardRouter:
         number = self._number(host)
         if lease is not None and self._number(lease.host) != number:
             return None
-        held = self._last_called = self.held.get(number)
-        return held.shard.page(key) if held is not None and not held.is_broken else None
+        held = self.held.get(number)
+        return held.ask(Shard.page, key) if held is not None and not held.is_broken else None
 
-    @_watched
+    _find_many = _routed(Shard.find_many, (), at=2)
+
     def find_many(self, keys: Sequence[bytes], hosts: Sequence[str], lease: Lease) -> list[Page | None]:
         """The pages under *keys*, of the hosts called *hosts*, that the shard of *lease* knows, with one read."""
-        held = self._of_name(lease.host)
-        own = self._own(keys, hosts, lease) if held is not None else []
-        if held is None or not own:
-            return [None] * len(keys)
-        pages = dict(zip(own, held.shard.pages.get_many(own), strict=True))
+        own = self._own(keys, hosts, lease)
+        pages = dict(zip(own, self._find_many(own, hosts, lease), strict=False))
         return list(map(pages.get, keys))
-
-    @_watched
-    def page(self, key: bytes) -> Page | None:
-        """The page under *key*, if its host was named before."""
-        held = self._of_key(key)
-        return held.shard.page(key) if held is not None else None
-
-    @_watched
-    def request(self, key: bytes) -> bytes:
-        held = self._of_key(key)
-        return held.shard.request(key) if held is not None else b""
 
     def is_from_before(self, page: Page | None) -> bool:
         """Yes: that another worker starts from a page, too, must not have it fetched again."""
         del page
         return True
 
-    @_watched
     def worth(self, key: bytes, page: Page) -> tuple[float, int]:
-        held = self._of_key(key)
-        return held.shard.worth(key, page) if held is not None else (0.0, page.cash)
+        return self._worth(key, page) or (0.0, page.cash)
+
+    _worth = _routed(Shard.worth, None)
 
     # -- waiting
 
@@ -280,28 +283,18 @@ class ShardRouter:
 
     # -- pages come in
 
-    @_watched
     def seed(
         self, link: Link, now: float, *, is_endowed: bool = True, worth: float = 1.0, found_on: bytes = b""
     ) -> bool:
         """Queue a page that no page in flight pays, in whatever shard; see :meth:`scrapy_aopic.core.shard.Shard.seed`."""
-        held = self._of_key(found_on) if found_on else self._of_name(link.host)
+        held = self._shard_of(found_on or link.host)
         if held is None:
-            usable = (each for each in self.held.values() if not (each.has_ended or each.is_broken))
-            held = self._last_called = next(usable, None)
-            found_on = b""
+            held, found_on = next(self._usable(), None), b""
         if held is None:
             self._early.append((link, is_endowed, worth))
             return True
         held.touch()
-        return held.shard.seed(link, now, is_endowed=is_endowed, worth=worth, found_on=found_on)
-
-    def seed_early(self, now: float) -> None:
-        """Queue the pages that came before any shard was held."""
-        if self.held:
-            early, self._early = self._early, []
-            for link, is_endowed, worth in early:
-                self.seed(link, now, is_endowed=is_endowed, worth=worth)
+        return held.ask(Shard.seed, link, now, is_endowed=is_endowed, worth=worth, found_on=found_on)
 
     # -- what will be wanted
 
@@ -309,24 +302,15 @@ class ShardRouter:
     def prefetches(self) -> bool:
         return any(shard.prefetches for shard in self._each())
 
-    def prefetch_text(self, lease: Lease, text: Text, key: bytes = b"") -> None:
-        held = self._of_name(lease.host)
-        if held is not None:
-            held.shard.prefetch_text(lease, text, key)
+    prefetch_text = _routed(Shard.prefetch_text, None)
+    _prefetch_links = _routed(Shard.prefetch_links, 0, at=2)
+    has_come = _routed(Shard.has_come, otherwise=True, at=1)
 
     def prefetch_links(self, keys: Sequence[bytes], hosts: Sequence[str], lease: Lease) -> int:
-        held = self._of_name(lease.host)
-        return (
-            held.shard.prefetch_links(self._own(keys, hosts, lease), hosts, lease) if held is not None else 0
-        )
-
-    def has_come(self, number: int, lease: Lease) -> bool:
-        held = self._of_name(lease.host)
-        return held is None or held.shard.has_come(number, lease)
+        return self._prefetch_links(self._own(keys, hosts, lease), hosts, lease)
 
     # -- leases
 
-    @_watched
     def lease(self, now: float, hold_late: float = 0.0) -> Lease | Unlocated | NotBefore | Empty:
         """Hand out the best page over all shards whose host may be fetched from at *now*.
 
@@ -339,19 +323,17 @@ class ShardRouter:
             if held.wakes_at > now:
                 first = min(first, held.wakes_at)
             elif held.is_ready:
-                self._last_called = held
-                ready.append((held.shard.best(now), held))
+                ready.append((held.ask(Shard.best, now), held))
             elif not held.is_leaving and held.has_work(now):
                 first = min(first, now + _SOON)
         # A shard may have pages to visit again although nothing stands ready in its queues.
         ready.sort(key=lambda pair: (pair[0] is None, pair[0] or ()))
         if hold_late and ready and (ready[0][0] is None or ready[0][0].is_late):
-            is_held = any(held.shard.expects(now, hold_late) for held in self.held.values())
+            is_held = any(held.ask(Shard.expects, now, hold_late) for held in self.held.values())
         for standing, held in ready:
             if is_held and standing is not None:
                 continue
-            self._last_called = held
-            found = held.shard.lease(now, hold_late)
+            found = held.ask(Shard.lease, now, hold_late)
             if isinstance(found, Lease):
                 self._number(found.host)
                 held.touch()
@@ -367,45 +349,29 @@ class ShardRouter:
             return NotBefore(min(first, now + hold_late), is_held=True)
         return NotBefore(first) if first != inf else Empty()
 
-    @_watched
-    def release(self, lease: Lease, now: float) -> Ending:
-        held = self._of_name(lease.host)
-        if held is None:
-            return Ending.STALE
-        held.touch()
-        return held.shard.release(lease, now)
+    release = _routed(Shard.release, Ending.STALE, changes=True)
+    _announce = _routed(Shard.announce, None, changes=True)
+    _settle = _routed(Shard.settle, Settled(Ending.STALE), changes=True)
+    _put_back = _routed(Shard.put_back, Ending.STALE, changes=True)
 
-    @_watched
     def announce(self, lease: Lease, links: Sequence[Link], now: float, n_links: int = 0) -> list[Link]:
-        held = self._of_name(lease.host)
-        if held is None:  # the worker that has its shard now fetches the page again, and pays
+        given = self._announce(lease, links, now, n_links)
+        if given is None:  # the worker that has its shard now fetches the page again, and pays
             for link in links:
                 if link.request:
                     self.seed(link, now, is_endowed=False)
-            return []
-        held.touch()
-        return held.shard.announce(lease, links, now, n_links)
+        return given or []
 
-    @_watched
     def settle(self, lease: Lease, links: Sequence[Link], now: float, found: Findings = ORDINARY) -> Settled:
-        held = self._of_name(lease.host)
-        if held is None:
-            return Settled(Ending.STALE)
-        held.touch()
-        settled = held.shard.settle(lease, links, now, found)
+        settled = self._settle(lease, links, now, found)
         if settled.ending == Ending.OK:
             self.counters.settled(found.outcome, found.wishes)
             if found.value:
                 self.harvest.note(is_relevant=found.is_relevant, expected=found.expected)
         return settled
 
-    @_watched
     def put_back(self, lease: Lease, link: Link, now: float, *, has_failed: bool = False) -> Ending:
-        held = self._of_name(lease.host)
-        if held is None:
-            return Ending.STALE
-        held.touch()
-        ending = held.shard.put_back(lease, link, now, has_failed=has_failed)
+        ending = self._put_back(lease, link, now, has_failed=has_failed)
         self.counters.put_back += ending == Ending.OK
         return ending
 
@@ -425,13 +391,24 @@ class ShardRouter:
 
     # -- hosts
 
-    @_watched
+    _transferred = _routed(Shard.transferred, None, changes=True)
+    _hold = _routed(Shard.hold, None, changes=True)
+    _set_crawl_delay = _routed(Shard.set_crawl_delay, None, changes=True)
+    _not_before = _routed(Shard.not_before, None)
+    _longest_gap = _routed(Shard.longest_gap, None)
+    _silent_until = _routed(Shard.silent_until, 0.0)
+    allow = _routed(Shard.allow, None, changes=True)
+    locate = _routed(Shard.locate, None, changes=True)
+    allowed = _routed(Shard.allowed, 0)
+    pages_left = _routed(Shard.pages_left, None)
+    is_dead = _routed(Shard.is_dead, otherwise=False)
+    down = _routed(Shard.down, 0)
+
     def transferred(self, name: str, result: TransferResult, now: float) -> Gap:
         self.counters.transferred(result)
-        held = self._of_name(name)
-        if held is not None:
-            held.touch()
-            return held.shard.transferred(name, result, now + self._clock.lag)
+        gap = self._transferred(name, result, now + self._clock.lag)
+        if gap is not None:
+            return gap
         if len(self._strangers) >= _MAX_STRANGERS:
             self._strangers.clear()
         pace, not_before = self._strangers.get(host_key(name)) or (Pace(name), 0.0)
@@ -439,92 +416,33 @@ class ShardRouter:
         self._strangers[host_key(name)] = pace, max(not_before, now + max(gap.own, result.at_least))
         return gap
 
-    @_watched
     def hold(self, host: bytes, origin: str, not_before: float, *, is_for_all: bool) -> None:
-        held = self._of_key(host)
-        if held is not None:
-            held.touch()
-            held.shard.hold(host, origin, not_before + self._clock.lag, is_for_all=is_for_all)
+        self._hold(host, origin, not_before + self._clock.lag, is_for_all=is_for_all)
 
-    @_watched
     def set_crawl_delay(self, name: str, seconds: float, now: float) -> None:
-        held = self._of_name(name)
-        if held is not None:
-            held.touch()
-            held.shard.set_crawl_delay(name, seconds, now + self._clock.lag)
+        self._set_crawl_delay(name, seconds, now + self._clock.lag)
 
-    @_watched
-    def allow(self, name: str, what: int) -> None:
-        held = self._of_name(name)
-        if held is not None:
-            held.touch()
-            held.shard.allow(name, what)
-
-    @_watched
-    def allowed(self, name: str) -> int:
-        held = self._of_name(name)
-        return held.shard.allowed(name) if held is not None else 0
-
-    @_watched
-    def locate(self, host: Unlocated, address: str, now: float) -> None:
-        held = self._of_name(host.name)
-        if held is not None:
-            held.touch()
-            held.shard.locate(host, address, now)
-
-    @_watched
     def not_before(self, host: bytes) -> float:
-        held = self._of_key(host)
-        if held is not None:
-            return held.shard.not_before(host)
-        return self._strangers[host][1] if host in self._strangers else 0.0
+        instant = self._not_before(host)
+        return instant if instant is not None else self._strangers.get(host, (None, 0.0))[1]
+
+    def longest_gap(self, name: str) -> float:
+        gap = self._longest_gap(name)
+        return gap if gap is not None else self.politeness.longest(Pace(name))
+
+    def silent_until(self, host: bytes, origin: str) -> float:
+        return self._silent_until(host, origin) - self._clock.lag
 
     @property
     def paused_until(self) -> float:
         """Instant before which no page of any shard is leased, because of crashes; 0 if there is none."""
         return min((shard.paused_until for shard in self._each()), default=0.0)
 
-    @_watched
-    def pages_left(self, name: str) -> int | None:
-        held = self._of_name(name)
-        return held.shard.pages_left(name) if held is not None else None
-
-    @_watched
-    def longest_gap(self, name: str) -> float:
-        held = self._of_name(name)
-        return held.shard.longest_gap(name) if held is not None else self.politeness.longest(Pace(name))
-
-    @_watched
-    def is_dead(self, host: bytes, origin: str = "") -> bool:
-        held = self._of_key(host)
-        return held is not None and held.shard.is_dead(host, origin)
-
-    @_watched
-    def silent_until(self, host: bytes, origin: str) -> float:
-        held = self._of_key(host)
-        return held.shard.silent_until(host, origin) - self._clock.lag if held is not None else 0.0
-
-    @_watched
-    def down(self, host: bytes, origin: str = "") -> int:
-        held = self._of_key(host)
-        return held.shard.down(host, origin) if held is not None else 0
-
     # -- pages that are the same
 
-    @_watched
-    def judge(self, lease: Lease, text: Text | None, key: bytes = b"") -> Judgement:
-        held = self._of_name(lease.host)
-        return held.shard.judge(lease, text, key) if held is not None else Judgement()
-
-    @_watched
-    def give_way(self, lease: Lease, other: bytes, key: bytes = b"") -> bool:
-        held = self._of_name(lease.host)
-        return held is not None and held.shard.give_way(lease, other, key)
-
-    @_watched
-    def same_as(self, key: bytes) -> bytes:
-        held = self._of_key(key)
-        return held.shard.same_as(key) if held is not None else b""
+    judge = _routed(Shard.judge, Judgement())
+    give_way = _routed(Shard.give_way, otherwise=False)
+    same_as = _routed(Shard.same_as, b"")
 
     # -- a topic
 
@@ -534,12 +452,9 @@ class ShardRouter:
     def keep_strategy(self, data: bytes) -> None:
         """Nothing: see :meth:`strategy`."""
 
-    @_watched
-    def lead(self, key: bytes) -> bytes:
-        held = self._of_key(key)
-        return held.shard.lead(key) if held is not None else b""
+    lead = _routed(Shard.lead, b"")
+    set_aside = _routed(Shard.set_aside, None)
 
-    @_watched
     def revalue(
         self, worth: Callable[[Lead], int | None], now: float, begin: bytes, n: int
     ) -> tuple[int, bytes]:
@@ -560,10 +475,10 @@ class ShardRouter:
         for number in numbers:
             if n_seen >= n or time.perf_counter() > until:
                 return n_changed, number.to_bytes(_NUMBER_BYTES, "big")
-            held = self._last_called = self.held[number]
-            if held.has_ended or held.is_broken or held.commits.is_behind:
+            held = self.held[number]
+            if not held.is_usable or held.commits.is_behind:
                 continue
-            changed, end = held.shard.revalue(counted, now, key if number == at else b"", n - n_seen)
+            changed, end = held.ask(Shard.revalue, counted, now, key if number == at else b"", n - n_seen)
             if changed:
                 held.touch()
                 n_changed += changed
@@ -574,31 +489,11 @@ class ShardRouter:
     def begin_sample(self, size: int, chance: Chance) -> None:
         """Set aside up to *size* pages of each shard for people to label; see :func:`~scrapy_aopic.core.focus.sample.read_samples`."""
         self._sample = size, chance
-        for held in self.held.values():
-            self.sample_in(held)
-
-    def sample_in(self, held: ClusterShard) -> None:
-        """Set pages aside in *held*, too, which may just have come."""
-        if self._sample is not None and not held.has_ended:
+        for held in self._usable():
             held.touch()
-            held.shard.begin_sample(*self._sample)
-
-    @_watched
-    def set_aside(self, key: bytes, page: Sampled, text: Callable[[], str]) -> None:
-        held = self._of_key(key)
-        if held is not None:
-            held.shard.set_aside(key, page, text)
+            held.shard.begin_sample(size, chance)
 
     # -- robots.txt
 
-    @_watched
-    def robots(self, key: bytes) -> bytes | None:
-        held = self._of_key(key)
-        return held.shard.robots(key) if held is not None else None
-
-    @_watched
-    def keep_robots(self, key: bytes, data: bytes) -> None:
-        held = self._of_key(key)
-        if held is not None:
-            held.touch()
-            held.shard.keep_robots(key, data)
+    robots = _routed(Shard.robots, None)
+    keep_robots = _routed(Shard.keep_robots, None, changes=True)

@@ -535,7 +535,7 @@ def test_a_lost_shard_that_seems_damaged_is_left_alone_and_dropped(settings, mon
     def settle(*_: object) -> None:
         raise StorageError("A page is queued of which there is no record.")
 
-    monkeypatch.setattr(stale.shard, "settle", settle)
+    monkeypatch.setattr(stale.shard._settling, "settle", settle)
     with redis.Redis.from_url(settings["REDIS_URL"]) as client:
         keys = Keys(address.of_shard(0))
         head = client.get(keys.head)
