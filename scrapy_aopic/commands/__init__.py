@@ -9,7 +9,7 @@
 * :mod:`.status`: how far a job has come
 * :mod:`.top`: the most important pages or hosts
 * :mod:`.hosts`: hosts that are slow, failing, waiting or over budget
-* :mod:`.why`: why a URL or a host is crawled or not
+* :mod:`.why`: why a URL or a host is crawled or not, or why a page is graded as it is
 * :mod:`.report`: a page about a job
 * :mod:`.dashboard`: a job in the browser
 * :mod:`.export`: pages and links as files
@@ -20,10 +20,7 @@
 * :mod:`.move`: moves shards to another folder
 * :mod:`.import_redis`: continues a crawl of scrapy-redis
 * :mod:`.simulate`: compares orders on a link graph
-* :mod:`.train`: learns a topic from folders of pages
-* :mod:`.evaluate`: how good a topic's model is
-* :mod:`.explain`: why a page is graded as it is
-* :mod:`.label`: asks people for labels of sampled pages
+* :mod:`.topic`: trains and evaluates a topic's model, asks people for labels of sampled pages
 
 To add one: a file with a :class:`.common.Subcommand`, a line of ``_MODULES`` in :mod:`.main`, a line above, and a section
 in ``docs/commands.md``.

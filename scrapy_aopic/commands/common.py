@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import json
-from argparse import ArgumentTypeError
+from argparse import ArgumentError, ArgumentTypeError
+from collections.abc import Callable
 from dataclasses import replace
+from difflib import get_close_matches
 from time import sleep
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from scrapy.exceptions import UsageError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+    from collections.abc import Mapping
 
     from scrapy.settings import BaseSettings
 
     from scrapy_aopic.place.place import Place
     from scrapy_aopic.storage import Address
+
+
+T = TypeVar("T")
 
 
 class Subcommand(Protocol):
@@ -42,11 +47,50 @@ class Subcommand(Protocol):
         """
 
 
-def add_jobdir(parser: argparse.ArgumentParser) -> None:
-    """Add the argument that names the job."""
+class Group(Protocol):
+    """A subcommand that has actions of its own after it."""
+
+    __name__: str
+    MEANING: str
+    ACTIONS: dict[str, Action]
+
+
+class Action(NamedTuple):
+    """A word after a :class:`Group`, as :class:`Subcommand` says."""
+
+    MEANING: str
+    add_options: Callable[["argparse.ArgumentParser"], None]
+    run: Callable[["argparse.Namespace", "BaseSettings"], int]
+
+
+class Names(dict[str, T]):
+    """Subcommands, or actions of one; knows what may have been meant by a word that is none of them.
+
+    Args:
+        kind: What they are called.
+        end: End of the sentence about a word that is none.
+    """
+
+    def __init__(self, words: Mapping[str, T], kind: str, end: str = "") -> None:
+        super().__init__(words)
+        self._kind, self._end = kind, end
+
+    def __contains__(self, word: object) -> bool:
+        if super().__contains__(word):
+            return True
+        similar = get_close_matches(str(word), self, n=1)
+        hint = (
+            f'; did you mean "{similar[0]}"?' if similar else f": they are {', '.join(filter(None, self))}."
+        )
+        raise ArgumentError(None, f'there is no {self._kind} "{word}"{hint}{self._end}')
+
+
+def add_jobdir(parser: argparse.ArgumentParser, nargs: str | None = None) -> None:
+    """Add the argument that names the job; it may be left out if *nargs* is ``"?"``."""
     parser.add_argument(
         "jobdir",
         metavar="JOBDIR",
+        nargs=nargs,
         type=job_place,
         help="job folder, the JOBDIR of the crawl; or redis://HOST:PORT/DATABASE#KEY for a job on a server",
     )

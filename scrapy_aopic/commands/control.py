@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from scrapy_aopic.view.output import write
 
-from .common import add_jobdir, add_json, as_json
+from .common import Names, add_jobdir, add_json, as_json
 
 if TYPE_CHECKING:
     import argparse
@@ -43,7 +43,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "action",
         metavar="ACTION",
         nargs="?",
-        choices=["", *_ACTIONS],
+        choices=Names({"": "", **_ACTIONS}, "action"),
         default="",
         help="; ".join(
             f"{name} {what}" if ":" in what else f"{name}: {what}" for name, what in _ACTIONS.items()

@@ -5,9 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import sys
-from argparse import ArgumentError
 from contextlib import suppress
-from difflib import get_close_matches
 from functools import partial
 from os import strerror
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, cast
@@ -27,12 +25,9 @@ from . import (
     crawl,
     dashboard,
     demo,
-    evaluate,
-    explain,
     export,
     hosts,
     import_redis,
-    label,
     move,
     repair,
     report,
@@ -41,22 +36,22 @@ from . import (
     simulate,
     status,
     top,
-    train,
+    topic,
     why,
 )
-from .common import Subcommand, complete
+from .common import Action, Group, Names, Subcommand, complete
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from scrapy.settings import BaseSettings
 
 _DOCS = f"{DOCS}/commands.html"
 
-_MODULES: tuple[Subcommand, ...] = (
+_MODULES: tuple[Subcommand | Group, ...] = (
     demo, crawl, top, status, hosts, why, report, check, dashboard, control, backup, restore, move, repair, seed, export,
-    import_redis, train, evaluate, explain, label, simulate,
+    import_redis, topic, simulate,
 )  # fmt: skip
 
 SUBCOMMANDS = {each.__name__.rpartition(".")[2].replace("_", "-"): each for each in _MODULES}
@@ -85,25 +80,43 @@ class AopicCommand(ScrapyCommand):
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """Add a parser for each subcommand; Scrapy's own options come after the subcommand, too."""
         parser.add_argument("--version", action="version", version=f"scrapy-aopic {__version__}")
-        self._parsers: dict[str, _Parser] = {}
         parser.epilog = f"Docs: {_DOCS}"
+        self._add_words(parser, SUBCOMMANDS, "subcommand", "scrapy aopic", _DOCS)
+
+    def _add_words(
+        self,
+        parser: argparse.ArgumentParser,
+        words: Mapping[str, Subcommand | Group | Action],
+        kind: str,
+        before: str,
+        docs: str,
+    ) -> None:
+        """Add a parser for each of the *words*, which come after *before*; *docs* is the address of their docs."""
+        is_action = kind == "action"
         parsers = parser.add_subparsers(
-            dest="subcommand", metavar="SUBCOMMAND", prog="scrapy aopic", parser_class=_Parser
+            dest=kind,
+            metavar="|".join(words) if is_action else kind.upper(),
+            prog=before,
+            parser_class=_Parser,
+            required=is_action,
         )
-        parsers.choices = cast("Any", _Names(SUBCOMMANDS))
-        for name, subcommand in SUBCOMMANDS.items():
+        parsers.choices = cast("Any", Names(words, kind, "" if is_action else f" See {docs}"))
+        for name, each in words.items():
             own = parsers.add_parser(
                 name,
-                help=subcommand.MEANING.partition(". ")[0].rstrip("."),
-                description=subcommand.MEANING,
-                epilog=f"Docs: {(docs := f'{_DOCS}#{name}')}",
+                help=each.MEANING.partition(". ")[0].rstrip("."),
+                description=each.MEANING,
+                epilog=f"Docs: {(own_docs := docs if is_action else f'{docs}#{name}')}",
                 formatter_class=ScrapyHelpFormatter,
                 conflict_handler="resolve",
             )
-            own.docs = docs
-            subcommand.add_options(own)
-            super().add_options(own)
-            self._parsers[name] = own
+            own.docs = own_docs
+            if (actions := getattr(each, "ACTIONS", None)) is not None:
+                self._add_words(own, actions, "action", f"{before} {name}", own_docs)
+            else:
+                own.set_defaults(word=each, parser=own)
+                cast("Subcommand | Action", each).add_options(own)
+                super().add_options(own)
 
     def process_options(self, args: list[str], opts: argparse.Namespace) -> None:
         """Refuse a call without a subcommand, and read Scrapy's own options."""
@@ -113,11 +126,11 @@ class AopicCommand(ScrapyCommand):
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         """Run the subcommand; *args* is what no parser knew."""
-        parser = self._parsers[opts.subcommand]
+        parser: _Parser = opts.parser
         if args:
             parser.error(f"unknown argument: {' '.join(args)}")
         assert self.settings is not None
-        run = partial(_run_on_stores, SUBCOMMANDS[opts.subcommand], opts, self.settings)
+        run = partial(_run_on_stores, opts.word, opts, self.settings)
         try:
             self.exitcode = _run(run, parser.docs)
         except UsageError as error:
@@ -134,34 +147,23 @@ class _Parser(ScrapyArgumentParser):
     docs = ""
 
     def error(self, message: str) -> NoReturn:
-        super().error(f"{message}. See {self.docs}")
+        super().error(f"{message}{'' if message.endswith(('.', '?')) else '.'} See {self.docs}")
 
 
-class _Names(dict[str, Subcommand]):
-    """The subcommands; knows what may have been meant by a word that is none of them."""
-
-    def __contains__(self, word: object) -> bool:
-        if super().__contains__(word):
-            return True
-        similar = get_close_matches(str(word), self, n=1)
-        hint = f'; did you mean "{similar[0]}"?' if similar else f": they are {', '.join(self)}."
-        raise ArgumentError(None, f'there is no subcommand "{word}"{hint} See {_DOCS}')
-
-
-def _run_on_stores(subcommand: Subcommand, opts: argparse.Namespace, settings: BaseSettings) -> int:
-    """Run *subcommand*, which may open stores of the kind that ``AOPIC_STORE`` names."""
+def _run_on_stores(word: Subcommand | Action, opts: argparse.Namespace, settings: BaseSettings) -> int:
+    """Run *word*, which may open stores of the kind that ``AOPIC_STORE`` names."""
     from scrapy_aopic.settings import wrong_names
 
-    for _, sentence in wrong_names(settings) if subcommand not in (crawl, demo) else ():  # whose log says it
+    for _, sentence in wrong_names(settings) if word not in (crawl, demo) else ():  # whose log says it
         _say(sentence)
     if settings.get("AOPIC_STORE") is not None:
         from scrapy_aopic.settings import read
         from scrapy_aopic.storage import use
 
         use(read(settings, "AOPIC_STORE"))
-    if hasattr(opts, "jobdir"):
+    if getattr(opts, "jobdir", None) is not None:
         opts.jobdir = complete(opts.jobdir, settings)
-    return subcommand.run(opts, settings)
+    return word.run(opts, settings)
 
 
 def _run(run: Callable[[], int], docs: str) -> int:

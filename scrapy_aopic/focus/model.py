@@ -76,12 +76,12 @@ def load_model(path: Path, cut: Words | None = None) -> Model:
     except OSError as error:
         raise TopicError(f"The model {path} cannot be read: {plainly(error)}.") from error
     if not data.startswith((_MAGIC, _MAGIC_NAMED)) or len(data) > most:
-        raise TopicError(f"{path} is no model of this version: 'scrapy aopic train' makes one.")
+        raise TopicError(f"{path} is no model of this version: 'scrapy aopic topic train' makes one.")
     at = len(_MAGIC) + _DIGEST_BYTES
     digest, rest = data[len(_MAGIC) : at].rstrip(b"\n"), data[at:]
     if sha256(rest).hexdigest().encode() != digest:
         raise TopicError(
-            f"The model {path} is damaged: its checksum is wrong. Make it again by 'scrapy aopic train'."
+            f"The model {path} is damaged: its checksum is wrong. Make it again by 'scrapy aopic topic train'."
         )
     cut = cut if cut is not None else Words()
     named = b""

@@ -658,7 +658,7 @@ _TOPIC = (
         "AOPIC_TOKENIZER",
         None,
         Check("the import path of a function of a text that gives its words", parse.tokenizer),
-        "Tokeniser for page text, link text and keywords of a topic, also for `scrapy aopic train`; a model that was trained "
+        "Tokeniser for page text, link text and keywords of a topic, also for `scrapy aopic topic train`; a model that was trained "
         "with another one is refused. `None` for the package's own: words of any script, without a dictionary.",
     ),
     Setting(
@@ -689,7 +689,7 @@ _TOPIC = (
         "AOPIC_AUDIT_PAGES",
         200,
         whole(0, MOST_PAGES, of="pages"),
-        "Graded pages that are set aside at random for `scrapy aopic label`, with some 1 kB of text each. A job that has "
+        "Graded pages that are set aside at random for `scrapy aopic topic label`, with some 1 kB of text each. A job that has "
         "begun keeps the number that it began with, unless it is given a smaller one. 0 for none.",
     ),
 )

@@ -194,10 +194,7 @@ ANEW = {
     "restore": (["restore", "{new}", "redis://127.0.0.1:1#x"], 2),
     "move": (["move", "{new}", "{new}-2"], 2),
     "import-redis": (["import-redis", "{new}", "x", "--from", "redis://127.0.0.1:1"], 2),
-    "train": (["train", "{new}", "{new}-2", "--out", "{new}.json"], 2),
-    "evaluate": (["evaluate", "{new}", "{new}-2"], 2),
-    "explain": (["explain", "{new}", "{new}-2"], 2),
-    "label": (["label", "{job}"], 2),
+    "topic": (["topic", "label", "{job}"], 2),
     "simulate": (["simulate", "{new}"], 2),
 }
 
@@ -215,14 +212,16 @@ def test_each_subcommand_imports_what_it_needs(closed_job: Path, tmp_path: Path,
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("subcommand", SUBCOMMANDS)
-def test_each_subcommand_has_help_of_its_own(subcommand: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as exited:
-        execute(["scrapy", "aopic", subcommand, "-h"], Settings())
-    shown = capsys.readouterr().out
-    assert not exited.value.code
-    assert f"scrapy aopic {subcommand} [-h]" in shown
-    assert "NAME=VALUE" in shown  # Scrapy's own options, too
+def test_each_subcommand_and_action_has_help_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    groups = {name: getattr(each, "ACTIONS", {}) for name, each in SUBCOMMANDS.items()}
+    for words in [(name, *rest) for name in groups for rest in [(), *((each,) for each in groups[name])]]:
+        with pytest.raises(SystemExit) as exited:
+            execute(["scrapy", "aopic", *words, "-h"], Settings())
+        shown = capsys.readouterr().out
+        assert not exited.value.code
+        assert f"scrapy aopic {' '.join(words)} [-h]" in shown
+        # Scrapy's own options, too
+        assert all(each in shown for each in (groups[words[0]] if len(words) == 1 else ()) or ["NAME=VALUE"])
 
 
 @pytest.fixture(scope="module")
@@ -375,6 +374,8 @@ def test_settings_come_after_the_subcommand(tmp_path: Path) -> None:
         (["top", "x", "-n", "0"], "--number (0) must be at least 1"),
         (["top", "x", "-n", "many"], "invalid int value: 'many'"),
         (["top"], "the following arguments are required: JOBDIR"),
+        (["why", "x"], "give JOBDIR and a URL or a host, or --grade MODEL PAGE"),
+        (["why", "x", "y", "--grade", "m", "p"], "give JOBDIR and a URL or a host, or --grade MODEL PAGE"),
         (["export", "x"], "give --pages FILE, --links FILE or both"),
         (["simulate", "x", "--jobs", "0"], "--jobs (0) must be at least 1"),
     ],
@@ -398,10 +399,11 @@ def test_wrong_usage_shows_the_usage_of_that_subcommand(
         (["statsu", "x"], 'there is no subcommand "statsu"; did you mean "status"?'),
         (["tpo", "x"], 'there is no subcommand "tpo"; did you mean "top"?'),
         ([], "name a subcommand: demo, crawl, top, status"),
-        (
-            ["nothing", "x"],
-            'there is no subcommand "nothing": they are demo, crawl, top, status, hosts, why, report, check',
-        ),
+        (["nothing", "x"], 'there is no subcommand "nothing": they are demo, crawl, top, status, hosts, why'),
+        (["topic", "trian", "x"], 'there is no action "trian"; did you mean "train"?'),
+        (["topic", "explain"], 'there is no action "explain": they are train, evaluate, label.'),
+        (["topic"], "the following arguments are required: train|evaluate|label."),
+        (["control", "x", "pasue"], 'there is no action "pasue"; did you mean "pause"?'),
     ],
 )
 def test_a_word_that_is_no_subcommand_is_met_with_a_question(
@@ -412,7 +414,8 @@ def test_a_word_that_is_no_subcommand_is_met_with_a_question(
     assert exited.value.code == 2
     shown = capsys.readouterr().err
     assert said in shown
-    assert shown.endswith(f" See {DOCS}/commands.html\n")
+    section = f"#{words[0]}" if words and words[0] in SUBCOMMANDS else ""
+    assert shown.endswith(f" See {DOCS}/commands.html{section}\n")
 
 
 @pytest.mark.parametrize("arguments", [[], ["top"], ["best", "x"], ["top", "x", "-n", "0"]])

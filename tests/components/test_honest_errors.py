@@ -129,15 +129,16 @@ READ = [
     ("simulate", "graph.npz", "--urls", "X.txt", *SIMULATE),
     ("simulate", "graph.npz", "--urls", "X.gz", *SIMULATE),
     ("simulate", "graph.npz", "--seed-pages", "X.txt"),
-    ("train", "X", "pages"),
-    ("train", "pages", "X"),
-    ("evaluate", "X", "pages", "pages"),
-    ("evaluate", "model", "X", "pages"),
-    ("explain", "X", "pages/1.html"),
+    ("topic", "train", "X", "pages"),
+    ("topic", "train", "pages", "X"),
+    ("topic", "evaluate", "X", "pages", "pages"),
+    ("topic", "evaluate", "model", "X", "pages"),
+    ("why", "--grade", "X", "pages/1.html"),
 ]
 
 IN_JOB = [
-    *((name, "X") for name in ("top", "status", "check", "repair", "label")),
+    *((name, "X") for name in ("top", "status", "check", "repair")),
+    ("topic", "label", "X"),
     ("hosts", "X", "--slow"),
     ("why", "X", "http://a.test/"),
     ("report", "X", "report.html"),
@@ -161,7 +162,7 @@ WRITTEN = [
     ("export", "job", "--pages", "X.csv.gz"),
     ("export", "job", "--pages", "X.parquet"),
     ("report", "job", "X"),
-    ("train", "pages", "pages", "-o", "X"),
+    ("topic", "train", "pages", "pages", "-o", "X"),
     ("simulate", "graph.npz", "--json", "X", *SIMULATE),
     ("simulate", "graph.npz", "--plot", "X.png", *SIMULATE),
     ("backup", "job", "X"),
@@ -227,7 +228,7 @@ def test_what_is_to_be_read(here: Path, aopic: Any, arguments: tuple[str, ...], 
     name = name_of(arguments)
     make(here / name)
     code, err = aopic(*arguments)
-    if arguments[0] in ("train", "evaluate", "explain") and "model" in arguments:
+    if "model" in arguments:
         name = "model"  # which is looked at first
     check_said(code, err, name)
 
@@ -285,7 +286,7 @@ LOOKING = [
     ("status",),
     ("why", "http://h0/0"),
     ("report", "page.html"),
-    ("label",),
+    ("topic label",),
     ("export", "--pages", "pages.csv"),
 ]
 
@@ -305,7 +306,7 @@ def test_a_file_of_a_job_that_is_none_is_said_or_does_not_matter(
         make(file)
         for command, *arguments in LOOKING:
             with pytest.raises(SystemExit) as ended:
-                execute(["scrapy", "aopic", command, str(job), *arguments], Settings())
+                execute(["scrapy", "aopic", *command.split(), str(job), *arguments], Settings())
             err = capsys.readouterr().err
             assert not FOREIGN.search(err), err
             assert err.count("\n") == (ended.value.code != 0), err

@@ -1,4 +1,4 @@
-"""``scrapy aopic label``: pages that a real crawl has set aside, labelled in a file and in the terminal."""
+"""``scrapy aopic topic label``: pages that a real crawl has set aside, labelled in a file and in the terminal."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def topic(folder: Path, **settings: Any) -> dict[str, Any]:
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
     with pytest.raises(SystemExit) as ended:
-        execute(["scrapy", "aopic", "label", *map(str, arguments)], Settings())
+        execute(["scrapy", "aopic", "topic", "label", *map(str, arguments)], Settings())
     out, err = capsys.readouterr()
     return int(ended.value.code or 0), out, err
 

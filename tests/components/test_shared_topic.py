@@ -272,7 +272,8 @@ async def test_a_crawl_of_shards_for_a_topic_ends_whole_and_shows_it(
     labels = tmp_path / "labels.jsonl"
     with pytest.raises(SystemExit):
         execute(
-            ["scrapy", "aopic", "label", place, "--labels", str(labels), "--write", str(labels)], Settings()
+            ["scrapy", "aopic", "topic", "label", place, "--labels", str(labels), "--write", str(labels)],
+            Settings(),
         )
     assert len(labels.read_text().splitlines()) == 41
     capsys.readouterr()

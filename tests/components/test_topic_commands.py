@@ -1,4 +1,4 @@
-"""``scrapy aopic train``, ``evaluate`` and ``explain``: what they write, and models that are refused."""
+"""``scrapy aopic topic train`` and ``evaluate``, and ``why --grade``: what they write, and models that are refused."""
 
 from __future__ import annotations
 
@@ -50,26 +50,27 @@ def shown(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, A
 
 def test_a_trained_model_grades_pages_and_says_why(pages: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = pages / "topic.aopic"
-    trained = shown(capsys, "train", pages / "yes", pages / "no", "-o", model)
+    trained = shown(capsys, "topic", "train", pages / "yes", pages / "no", "-o", model)
     assert trained["quality"]["average_precision"] > 0.9
     assert "database" in trained["for"]
     assert "bread" in trained["against"]
 
-    evaluated = shown(capsys, "evaluate", model, pages / "yes", pages / "no")
+    evaluated = shown(capsys, "topic", "evaluate", model, pages / "yes", pages / "no")
     assert evaluated["version"] == trained["version"]
     assert (evaluated["relevant"], evaluated["others"]) == (12, 12)
     assert evaluated["recall"] == 1.0
 
     page = pages / "new.html"
     page.write_text("<p>the baker has a database</p>")
-    explained = shown(capsys, "explain", model, page)
+    explained = shown(capsys, "why", "--grade", model, page)
     assert explained["words"]["database"] > 0 > explained["words"]["baker"]
     assert explained["version"] == trained["version"]
 
 
 def test_the_same_pages_make_the_same_model(pages: Path, capsys: pytest.CaptureFixture[str]) -> None:
     versions = [
-        shown(capsys, "train", pages / "yes", pages / "no", "-o", pages / name)["version"] for name in "ab"
+        shown(capsys, "topic", "train", pages / "yes", pages / "no", "-o", pages / name)["version"]
+        for name in "ab"
     ]
     assert versions[0] == versions[1]
     assert (pages / "a").read_bytes() == (pages / "b").read_bytes()
@@ -77,27 +78,31 @@ def test_the_same_pages_make_the_same_model(pages: Path, capsys: pytest.CaptureF
 
 def test_what_is_written_for_people_names_the_same(pages: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = pages / "topic.aopic"
-    code, out, _ = run(capsys, "train", pages / "yes", pages / "no", "-o", model)
+    code, out, _ = run(capsys, "topic", "train", pages / "yes", pages / "no", "-o", model)
     assert code == 0
     assert "12 relevant pages, 12 others" in out
     assert "database" in out
-    code, out, _ = run(capsys, "explain", model, pages / "yes" / "0.html")
+    code, out, _ = run(capsys, "why", "--grade", model, pages / "yes" / "0.html")
     assert code == 0
     assert "database" in out
 
 
 @pytest.mark.parametrize(
     "arguments",
-    [("train", "yes", "empty"), ("train", "yes", "nowhere"), ("explain", "yes/0.html", "yes/0.html")],
+    [
+        ("topic", "train", "yes", "empty"),
+        ("topic", "train", "yes", "nowhere"),
+        ("why", "--grade", "yes/0.html", "yes/0.html"),
+    ],
 )
 def test_what_cannot_be_used_is_one_sentence(
-    pages: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, str, str]
+    pages: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
 ) -> None:
     (pages / "empty").mkdir()
-    code, out, err = run(capsys, arguments[0], *(pages / each for each in arguments[1:]))
+    code, out, err = run(capsys, *arguments[:2], *(pages / each for each in arguments[2:]))
     assert (code, out) == (2, "")
     assert err.count("\n") == 1
-    assert any(each in err for each in arguments[1:])
+    assert any(each in err for each in arguments[2:])
 
 
 def forged(rest: bytes) -> bytes:
@@ -175,7 +180,7 @@ def test_a_file_without_end_is_not_read_to_its_end() -> None:
 
 def test_a_damaged_model_is_refused(pages: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = pages / "topic.aopic"
-    run(capsys, "train", pages / "yes", pages / "no", "-o", model)
+    run(capsys, "topic", "train", pages / "yes", pages / "no", "-o", model)
     data = bytearray(model.read_bytes())
     data[-5] ^= 1
     model.write_bytes(bytes(data))
@@ -199,12 +204,12 @@ def test_a_model_names_its_tokenizer_and_is_refused_with_another(
     pages: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model, plain, page = pages / "topic.aopic", pages / "plain.aopic", pages / "yes" / "0.html"
-    trained = shown(capsys, "train", pages / "yes", pages / "no", "-o", model, "-s", NAMED)
+    trained = shown(capsys, "topic", "train", pages / "yes", pages / "no", "-o", model, "-s", NAMED)
     assert max(map(len, trained["for"])) == 2
-    explained = shown(capsys, "explain", model, page, "-s", NAMED)
+    explained = shown(capsys, "why", "--grade", model, page, "-s", NAMED)
     assert max(map(len, explained["words"])) == 2
-    shown(capsys, "train", pages / "yes", pages / "no", "-o", plain)
-    for arguments in [("explain", model, page), ("explain", plain, page, "-s", NAMED)]:
+    shown(capsys, "topic", "train", pages / "yes", pages / "no", "-o", plain)
+    for arguments in [("why", "--grade", model, page), ("why", "--grade", plain, page, "-s", NAMED)]:
         code, out, err = run(capsys, *arguments)
         assert (code, out) == (2, "")
         assert f"{__name__}.letters" in err
@@ -217,6 +222,7 @@ def test_a_tokenizer_that_fails_ends_the_training_and_not_a_crawl(
 ) -> None:
     code, _, err = run(
         capsys,
+        "topic",
         "train",
         pages / "yes",
         pages / "no",

@@ -150,8 +150,9 @@ def test_every_option_of_the_broad_spider_is_documented_and_no_other() -> None:
 
 @pytest.mark.parametrize("subcommand", SUBCOMMANDS)
 def test_every_subcommand_has_a_section_with_each_of_its_options_and_no_other(subcommand: str) -> None:
-    parser = argparse.ArgumentParser(add_help=False)
-    SUBCOMMANDS[subcommand].add_options(parser)
+    parser = argparse.ArgumentParser(add_help=False, conflict_handler="resolve")
+    for word in getattr(SUBCOMMANDS[subcommand], "ACTIONS", {"": SUBCOMMANDS[subcommand]}).values():
+        word.add_options(parser)
     options = {name for action in parser._actions for name in action.option_strings or [str(action.metavar)]}
     sections = re.split(r"^## (.+)\n", TEXTS["docs/commands.md"], flags=re.MULTILINE)
     section = dict(zip(sections[1::2], sections[2::2], strict=True))[subcommand]
@@ -174,7 +175,8 @@ def test_every_command_that_is_shown_has_only_options_that_there_are(name: str) 
         parser = argparse.ArgumentParser(exit_on_error=False)
         parser.add_argument("-s", "--set", action="append")
         parser.add_argument("-L", "--loglevel")
-        SUBCOMMANDS[subcommand].add_options(parser)
+        actions = getattr(SUBCOMMANDS[subcommand], "ACTIONS", {})
+        (actions[arguments.pop(0)] if actions else SUBCOMMANDS[subcommand]).add_options(parser)
         try:
             parser.parse_args(arguments)
         except (SystemExit, argparse.ArgumentError) as error:

@@ -43,7 +43,8 @@ def exists(place: str) -> bool:
     if rest:
         return first in FOLDERS and (ROOT / place).is_file()
     if place.startswith("scrapy aopic "):
-        return place.removeprefix("scrapy aopic ") in SUBCOMMANDS
+        name, _, action = place.removeprefix("scrapy aopic ").partition(" ")
+        return name in SUBCOMMANDS and (not action or action in getattr(SUBCOMMANDS[name], "ACTIONS", {}))
     return place in SETTINGS or hasattr(default_settings, place)
 
 

@@ -1,0 +1,240 @@
+"""``scrapy aopic topic``: learns what a topic is, says how good that is, and asks people for labels of sampled pages."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from random import Random
+from textwrap import fill
+from typing import TYPE_CHECKING
+
+from scrapy.exceptions import UsageError
+
+from scrapy_aopic.view.output import flush, write
+
+from .common import Action, add_jobdir, add_json, as_json
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from scrapy.settings import BaseSettings
+
+    from scrapy_aopic.core.focus.sample import Sampled
+    from scrapy_aopic.focus.labels import Judged
+    from scrapy_aopic.focus.quality import Quality
+
+MEANING = "Train and evaluate the model of a topic for AOPIC_TOPIC, and label pages that a crawl for a topic has set aside."
+
+_WORDS = 15
+"""Words of each kind that are shown: a screen."""
+
+_SHOWN = 600
+"""Characters of a page's text that are shown: some eight lines of a terminal."""
+
+_ANSWERS = {"y": True, "yes": True, "n": False, "no": False}
+
+
+# -- train, and evaluate
+
+
+def _add_folders(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "positive", metavar="POSITIVE", type=Path, help="folder of relevant pages, one in each file"
+    )
+    parser.add_argument("negative", metavar="NEGATIVE", type=Path, help="folder of other pages")
+    add_json(parser)
+
+
+def _add_train(parser: argparse.ArgumentParser) -> None:
+    _add_folders(parser)
+    parser.add_argument(
+        "-o", dest="model", metavar="MODEL", type=Path, default=Path("topic.aopic"),
+        help="file to write (default: topic.aopic)",
+    )  # fmt: skip
+
+
+def _train(opts: argparse.Namespace, settings: BaseSettings) -> int:
+    from scrapy_aopic.focus.folders import read_folder, train
+    from scrapy_aopic.focus.model import save_model
+    from scrapy_aopic.focus.quality import cross_validated
+    from scrapy_aopic.focus.tokenizers import Words
+    from scrapy_aopic.settings import read
+
+    positive, negative = read_folder(opts.positive), read_folder(opts.negative)
+    cut = Words(read(settings, "AOPIC_TOKENIZER"))
+    topic = train(positive, negative, cut)
+    quality = cross_validated(positive, negative, cut)
+    version = save_model(topic, opts.model, cut.name)
+    parts: dict[str, float] = {}
+    for page in (*positive, *negative):
+        for word, part in topic.explain(page.text):
+            parts[word] = parts.get(word, 0.0) + part
+    by_part = sorted(parts, key=lambda word: -parts[word])
+    speaking_for = [word for word in by_part[:_WORDS] if parts[word] > 0]
+    speaking_against = [word for word in by_part[: -_WORDS - 1 : -1] if parts[word] < 0]
+    if opts.json:
+        found = {
+            "model": str(opts.model),
+            "version": version,
+            "quality": quality._asdict() if quality is not None else None,
+            "for": speaking_for,
+            "against": speaking_against,
+        }
+        write(as_json(found, is_ascii=False))
+        return 0
+    write(_model_in_words(opts, version, len(positive), len(negative)))
+    if quality is None:
+        write("Too few pages to say how good it is: five of each kind are needed.")
+    else:
+        write(f"On pages that were not learned from: {_quality_in_words(quality)}")
+    write(f"For it speak: {', '.join(speaking_for)}")
+    write(f"Against it:   {', '.join(speaking_against)}")
+    return 0
+
+
+def _add_evaluate(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", metavar="MODEL", type=Path, help="file that 'train' has written")
+    _add_folders(parser)
+
+
+def _evaluate(opts: argparse.Namespace, settings: BaseSettings) -> int:
+    from scrapy_aopic.focus.folders import read_folder
+    from scrapy_aopic.focus.model import load_model
+    from scrapy_aopic.focus.quality import measure
+    from scrapy_aopic.focus.tokenizers import Words
+    from scrapy_aopic.settings import read
+
+    model = load_model(opts.model, Words(read(settings, "AOPIC_TOKENIZER")))
+    quality = measure(model.topic, read_folder(opts.positive), read_folder(opts.negative))
+    if opts.json:
+        write(as_json({"version": model.version, **quality._asdict()}))
+    else:
+        write(_model_in_words(opts, model.version, quality.relevant, quality.others))
+        write(_quality_in_words(quality).capitalize())
+    return 0
+
+
+def _model_in_words(opts: argparse.Namespace, version: str, relevant: int, others: int) -> str:
+    from scrapy_aopic.view.text import n_of
+
+    return f"{opts.model}, version {version}: {n_of(relevant, 'relevant page')}, {n_of(others, 'other')}"
+
+
+def _quality_in_words(quality: Quality) -> str:
+    chance = quality.relevant / (quality.relevant + quality.others)
+    return (
+        f"average precision {quality.average_precision:.2f} (by chance {chance:.2f}), "
+        f"precision {quality.precision:.2f}, recall {quality.recall:.2f}"
+    )
+
+
+# -- label
+
+
+def _add_label(parser: argparse.ArgumentParser) -> None:
+    add_jobdir(parser)
+    add_json(parser)
+    parser.add_argument(
+        "--labels", metavar="FILE", type=Path,
+        help="file that labels are kept in (default: aopic-labels.jsonl in the job folder)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--write",
+        metavar="FILE",
+        type=Path,
+        help="write the pages to be labelled as JSON lines, and ask nothing",
+    )
+    parser.add_argument(
+        "--read", metavar="FILE", type=Path, help="take labels from such a file, and ask nothing"
+    )
+
+
+def _label(opts: argparse.Namespace, _: BaseSettings) -> int:
+    from scrapy_aopic.core.focus.sample import read_samples
+    from scrapy_aopic.exceptions import TopicError
+    from scrapy_aopic.focus.labels import FILE_NAME, judge, read_labels, to_label, write_labels, write_sample
+    from scrapy_aopic.view.job_view import open_view
+
+    kept = opts.labels
+    if kept is None:
+        if opts.jobdir.folder is None:
+            raise UsageError("name a file for the labels of a job on a server: --labels FILE")
+        kept = opts.jobdir.folder / FILE_NAME
+    with open_view(opts.jobdir) as view:
+        # The same one at each call, as long as the crawl stands still.
+        pages, sample = read_samples(view.stores, Random(0))  # noqa: S311 - of nothing secret
+    if not sample:
+        raise TopicError(
+            f"The job {opts.jobdir} has set no pages aside: that needs AOPIC_TOPIC, and AOPIC_AUDIT_PAGES above 0."
+        )
+    wanted = to_label(sample)
+    labels = read_labels(kept) if kept.exists() else {}
+    if opts.read:
+        labels.update(read_labels(opts.read))
+        write_labels(kept, labels)
+    if opts.write:
+        write_sample(opts.write, wanted, labels)
+    if not (opts.read or opts.write or opts.json) and sys.stdin is not None and sys.stdin.isatty():
+        _ask([page for page in wanted if page.url not in labels], labels, kept)
+    judged = judge(pages, sample, labels)
+    if opts.json:
+        write(as_json(judged._asdict()))
+    else:
+        write("\n".join(_judged_in_words(judged)))
+    return 0
+
+
+def _ask(pages: Sequence[Sampled], labels: dict[str, bool], kept: Path) -> None:
+    """Ask about *pages*, and keep each answer at once."""
+    from scrapy_aopic.focus.labels import write_labels
+
+    for number, page in enumerate(pages, 1):
+        write(f"\n{number} of {len(pages)}: {page.url}\n{fill(page.text[:_SHOWN], 100)}")
+        while True:
+            write("Relevant? y, n, s to skip, q to end")
+            flush()
+            answer = (sys.stdin.readline() or "q").strip().lower()
+            if answer in {"q", "quit"}:
+                return
+            if answer in _ANSWERS:
+                labels[page.url] = _ANSWERS[answer]
+                write_labels(kept, labels)
+            if answer in _ANSWERS or answer in {"s", "skip"}:
+                break
+    if not pages:
+        write("All pages that were set aside are labelled.")
+
+
+def _judged_in_words(judged: Judged) -> list[str]:
+    lines = [
+        f"{judged.set_aside:,} of {judged.pages:,} graded pages were set aside, {judged.labelled:,} are labelled"
+    ]
+    if not judged.labelled:
+        return [*lines, "Nothing can be said of the harvest before pages are labelled."]
+    mistakes = f"{judged.missed} relevant ones it has missed, {judged.wrong} it has counted wrongly"
+    return [
+        *lines,
+        f"harvest by labels      {judged.harvest:7.1%}   95 %: {judged.low:.1%} to {judged.high:.1%}",
+        f"the crawl says of them {judged.counted:7.1%}   {mistakes}",
+    ]
+
+
+ACTIONS = {
+    "train": Action(
+        "Learn a topic from two folders of saved pages. It says how well pages are distinguished that were not learned from "
+        "(5 folds), and by which words.",
+        _add_train,
+        _train,
+    ),
+    "evaluate": Action(
+        "Say how good a model is, on folders of pages that it has not learned from.", _add_evaluate, _evaluate
+    ),
+    "label": Action(
+        "Label pages that a crawl set aside at random, and say how many of all its pages are relevant by these labels. Also "
+        "while the crawl runs, as of its last commit.",
+        _add_label,
+        _label,
+    ),
+}
+"""The words after ``topic``."""
