@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 PACKAGE = Path(scrapy_aopic.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
-FOLDERS = sorted({path.parent for path in FILES})
 LAYERS = {"core": {"core", "exceptions"}, "storage": {"core", "exceptions", "storage"}}
 
 # No clock, no randomness, no files, no threads: time is an argument, and bytes go through the port.
@@ -47,12 +47,18 @@ PRIVATE_IN_SCRAPY = {
 }  # fmt: skip
 
 # The socket of a connection, for which redis-py has no public name; it is looked for at every connection.
-PRIVATE_IN_OTHERS = {"connection.py": {"_sock"}}
+PRIVATE_IN_OTHERS = {"storage/redis/connection.py": {"_sock"}}
 
 OF_PRIVATE_MATTERS = PACKAGE / "_engine"
 
 # Underscored by Python, but documented.
 OF_NAMED_TUPLES = {"_asdict", "_field_defaults", "_fields", "_make", "_replace"}
+
+
+@cache
+def nodes(path: Path) -> list[ast.AST]:
+    """All that the file at *path* is made of."""
+    return [*ast.walk(import_graph.tree_of(path))]
 
 
 def name_of(path: Path) -> str:
@@ -62,7 +68,7 @@ def name_of(path: Path) -> str:
 def imports(path: Path) -> Iterator[str]:
     """Absolute names of the modules that *path* imports."""
     parents = ("scrapy_aopic", *path.relative_to(PACKAGE).parts[:-1])
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level:
@@ -77,12 +83,11 @@ def is_private(name: str) -> bool:
     return name.startswith("_") and not name.startswith("__")
 
 
-def private_names_used(source: str) -> set[str]:
-    """Private attributes, plain or by ``getattr``, that *source* uses but does not define, and Scrapy's ones."""
-    tree = ast.parse(source)
+def private_names_used(tree: list[ast.AST]) -> set[str]:
+    """Private attributes, plain or by ``getattr``, that are used in *tree* but not defined, and Scrapy's ones."""
     used: set[str] = set()
     defined = set(OF_NAMED_TUPLES)
-    for node in ast.walk(tree):
+    for node in tree:
         match node:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
                 defined.add(name)
@@ -100,7 +105,7 @@ def private_names_used(source: str) -> set[str]:
                 used.update(part for part in module.split(".") if is_private(part))
     of_itself = {
         node.attr
-        for node in ast.walk(tree)
+        for node in tree
         if isinstance(node, ast.Attribute)
         and isinstance(node.value, ast.Name)
         and node.value.id in {"self", "cls"}
@@ -139,9 +144,9 @@ def without_leaves(left: dict[str, set[str]]) -> dict[str, set[str]]:
     return left
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=name_of)
-def test_nothing_is_imported_in_a_circle(folder: Path) -> None:
-    assert without_leaves(import_graph.arrows("" if folder == PACKAGE else name_of(folder))) == {}
+def test_nothing_is_imported_in_a_circle() -> None:
+    for folder in {path.parent for path in FILES}:
+        assert without_leaves(import_graph.arrows("" if folder == PACKAGE else name_of(folder))) == {}, folder
 
 
 def test_no_files_import_each_other_not_even_for_types() -> None:
@@ -152,28 +157,24 @@ def test_no_files_import_each_other_not_even_for_types() -> None:
     assert without_leaves({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}).keys() == {"a", "b", "c"}
 
 
-@pytest.mark.parametrize("folder", [each for each in FOLDERS if each != OF_PRIVATE_MATTERS], ids=name_of)
-def test_private_names_of_scrapy_are_touched_in_one_folder_only(folder: Path):
-    used = {path.name: private_names_used(path.read_text(encoding="utf-8")) for path in folder.glob("*.py")}
-    allowed = {name: names for name, names in PRIVATE_IN_OTHERS.items() if name in used}
-    assert {name: names for name, names in used.items() if names} == allowed
+def test_private_names_of_scrapy_are_touched_in_one_folder_only():
+    files = [path for path in FILES if path.parent != OF_PRIVATE_MATTERS]
+    used = {path: private_names_used(nodes(path)) for path in files}
+    assert {name_of(path): names for path, names in used.items() if names} == PRIVATE_IN_OTHERS
 
 
-@pytest.mark.parametrize(
-    ("source", "found"),
-    [
-        ("engine._slot.nextcall.schedule()", {"_slot", "nextcall"}),
-        ("getattr(engine, '_slot', None)", {"_slot"}),
-        ("class Mine(Slot):\n def f(self):\n  self._hidden()", {"_hidden"}),
-        ("from scrapy.core._x import f", {"_x"}),
-        ("from scrapy.core.downloader import _get_concurrency_delay", {"_get_concurrency_delay"}),
-        ("def f(_slot):\n x._slot = 1\n x._slot", {"_slot"}),
-        ("class Mine:\n def f(self):\n  self._slot = 1\n  return self._slot", set()),
-        ("class Mine:\n def f(self, other):\n  self._mine = other._mine", set()),
-    ],
-)
-def test_private_names_are_noticed_however_they_are_reached(source: str, found: set[str]):
-    assert private_names_used(source) == found
+def test_private_names_are_noticed_however_they_are_reached():
+    for source, found in {
+        "engine._slot.nextcall.schedule()": {"_slot", "nextcall"},
+        "getattr(engine, '_slot', None)": {"_slot"},
+        "class Mine(Slot):\n def f(self):\n  self._hidden()": {"_hidden"},
+        "from scrapy.core._x import f": {"_x"},
+        "from scrapy.core.downloader import _get_concurrency_delay": {"_get_concurrency_delay"},
+        "def f(_slot):\n x._slot = 1\n x._slot": {"_slot"},
+        "class Mine:\n def f(self):\n  self._slot = 1\n  return self._slot": set(),
+        "class Mine:\n def f(self, other):\n  self._mine = other._mine": set(),
+    }.items():
+        assert private_names_used([*ast.walk(ast.parse(source))]) == found, source
 
 
 ASKS_FOR_THE_KIND_OF_A_PLACE = {
@@ -193,7 +194,7 @@ def test_only_the_edge_asks_whether_a_job_is_in_a_folder_or_on_a_server():
     asking = {
         name_of(path)
         for path in FILES
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in nodes(path)
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
         and node.func.id == "isinstance"
@@ -258,28 +259,30 @@ def test_a_job_folder_can_be_read_written_and_repaired_without_scrapy():
 
 
 ROOT = PACKAGE.parent
-
-
-@pytest.mark.parametrize(
-    "folder",
-    sorted(
-        {
-            path.parent
-            for top in ("benchmarks", "example_project", "tests")
-            for path in (ROOT / top).rglob("*.py")
-        }
-    ),
-    ids=lambda folder: folder.relative_to(ROOT).as_posix(),
+OUT_OF = re.compile(
+    r"^ *from ((?:scrapy_aopic|support|test_)[\w.]*) import (?:\(([^()]*)\)|([\w, ]+))", re.MULTILINE
 )
-def test_what_is_imported_of_the_package_is_there(folder: Path):
-    for path in sorted(folder.glob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "scrapy_aopic":
-                module = importlib.import_module(node.module or "")
-                for alias in node.names:
-                    assert hasattr(module, alias.name) or importlib.util.find_spec(
-                        f"{node.module}.{alias.name}"
-                    ), f"{path.name}: {node.module}.{alias.name}"
+
+
+def taken(path: Path) -> Iterator[tuple[str, str]]:
+    """What *path* imports out of modules: their names and its own; as text, for there are many files."""
+    for module, several, one in OUT_OF.findall(path.read_text(encoding="utf-8")):
+        names = re.sub("#.*", "", several or one).split(",")
+        yield from ((module, name.split()[0]) for name in names if name.strip())
+
+
+@cache
+def is_there(module: str, name: str) -> bool:
+    return hasattr(importlib.import_module(module), name) or bool(
+        importlib.util.find_spec(f"{module}.{name}")
+    )
+
+
+def test_what_is_imported_of_the_package_is_there():
+    for path in [each for top in ("benchmarks", "example_project") for each in (ROOT / top).rglob("*.py")]:
+        for module, name in taken(path):
+            if module.partition(".")[0] == "scrapy_aopic":
+                assert is_there(module, name), f"{path.name}: {module}.{name}"
 
 
 def test_no_two_modules_of_tests_have_one_name():
@@ -299,16 +302,10 @@ def test_no_two_files_have_one_name():
 def test_modules_of_tests_share_nothing_but_what_is_in_support():
     # What one takes from another is gone as soon as that is tidied up, and is noticed only if both are collected.
     for path in sorted(Path(__file__).parent.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ImportFrom):
-                module = node.module or ""
-                assert not module.startswith("test_"), path.name
-                if module.partition(".")[0] == "support":
-                    there = importlib.import_module(module)
-                    missing = [alias.name for alias in node.names if not hasattr(there, alias.name)]
-                    assert [
-                        name for name in missing if not importlib.util.find_spec(f"{module}.{name}")
-                    ] == []
+        for module, name in taken(path):
+            assert not module.startswith("test_"), path.name
+            if module.partition(".")[0] in {"scrapy_aopic", "support"}:
+                assert is_there(module, name), f"{path.name}: {module}.{name}"
 
 
 @cache
@@ -316,7 +313,7 @@ def assigned(path: Path) -> list[ast.Attribute]:
     """Attributes that the file at *path* assigns or deletes, but not those of ``self``."""
     return [
         node
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in nodes(path)
         if isinstance(node, ast.Attribute)
         and not isinstance(node.ctx, ast.Load)
         and getattr(node.value, "id", "") != "self"

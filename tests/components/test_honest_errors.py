@@ -10,6 +10,7 @@ import re
 import shutil
 import signal
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 from scrapy.cmdline import execute
 from scrapy.settings import Settings
+from support.import_graph import tree_of
 from support.stored_jobs import make_job
 
 import scrapy_aopic
@@ -183,20 +185,32 @@ def right(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def here(right: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder to work in, with what is right, and an alarm for whatever waits."""
-    monkeypatch.chdir(tmp_path)
-    for path in right.iterdir():
-        (tmp_path / path.name).symlink_to(path)
+def anew(right: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Path]]:
+    """Gives a new folder to work in, with what is right, and sets an alarm for whatever waits."""
+
+    def folder() -> Path:
+        path = tmp_path / str(next(numbers))
+        path.mkdir()
+        monkeypatch.chdir(path)
+        for each in right.iterdir():
+            (path / each.name).symlink_to(each)
+        signal.alarm(60)
+        return path
 
     def waits(*_: object) -> None:
         raise AssertionError("it waits for what may never come")
 
+    numbers = count()
     before = signal.signal(signal.SIGALRM, waits)
-    signal.alarm(60)
-    yield tmp_path
+    yield folder
     signal.alarm(0)
     signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture
+def here(anew: Callable[[], Path]) -> Path:
+    """One such folder."""
+    return anew()
 
 
 @pytest.fixture
@@ -209,58 +223,53 @@ def aopic(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[Any, str]]:
     return run
 
 
-def check_said(code: object, err: str, name: str) -> None:
+def check_said(code: object, err: str, name: str, case: object) -> None:
     """The last line of *err* is a sentence that names *name*, and foreign to nobody; *code* is no success."""
-    said = err.strip().splitlines()[-1]
-    assert code not in (0, None), err
-    assert name in said, err
-    assert not FOREIGN.search(said), said
-    assert len(said) < 700
+    said = (err.strip().splitlines() or [""])[-1]
+    assert code not in (0, None), (case, err)
+    assert name in said, (case, err)
+    assert not FOREIGN.search(said), (case, said)
+    assert len(said) < 700, case
 
 
 def name_of(arguments: tuple[str, ...]) -> str:
     return next(each for each in arguments if each.split(".")[0] == "X")
 
 
-@pytest.mark.parametrize("make", INPUTS, ids=lambda make: make.__name__)
 @pytest.mark.parametrize("arguments", READ, ids=" ".join)
-def test_what_is_to_be_read(here: Path, aopic: Any, arguments: tuple[str, ...], make: Any) -> None:
-    name = name_of(arguments)
-    make(here / name)
-    code, err = aopic(*arguments)
-    if "model" in arguments:
-        name = "model"  # which is looked at first
-    check_said(code, err, name)
+def test_what_is_to_be_read(anew: Any, aopic: Any, arguments: tuple[str, ...]) -> None:
+    for make in INPUTS:
+        name = name_of(arguments)
+        make(anew() / name)
+        code, err = aopic(*arguments)
+        if "model" in arguments:
+            name = "model"  # which is looked at first
+        check_said(code, err, name, make)
 
 
-@pytest.mark.parametrize("make", JOBS, ids=lambda make: make.__name__)
 @pytest.mark.parametrize("arguments", IN_JOB, ids=" ".join)
-def test_what_is_to_be_a_job(here: Path, aopic: Any, arguments: tuple[str, ...], make: Any) -> None:
-    make(here / "X")
-    check_said(*aopic(*arguments), "X")
+def test_what_is_to_be_a_job(anew: Any, aopic: Any, arguments: tuple[str, ...]) -> None:
+    for make in JOBS:
+        make(anew() / "X")
+        check_said(*aopic(*arguments), "X", make)
 
 
 @pytest.mark.parametrize("arguments", BELOW_A_FILE, ids=" ".join)
-@pytest.mark.parametrize("place", ["X", "X/job", "X/job/deep"])
-def test_a_job_in_a_file(here: Path, aopic: Any, arguments: tuple[str, ...], place: str) -> None:
-    (here / "X").write_text("no folder")
-    given = tuple(place if each == "X" else each for each in arguments)
-    check_said(*aopic(*given), "X")
+def test_a_job_in_a_file(anew: Any, aopic: Any, arguments: tuple[str, ...]) -> None:
+    for place in ("X", "X/job", "X/job/deep"):
+        _file(anew() / "X")
+        check_said(*aopic(*(place if each == "X" else each for each in arguments)), "X", place)
 
 
-@pytest.mark.parametrize("make", OUTPUTS, ids=lambda make: make.__name__)
 @pytest.mark.parametrize("arguments", WRITTEN, ids=" ".join)
-def test_what_is_to_be_written(here: Path, aopic: Any, arguments: tuple[str, ...], make: Any) -> None:
+def test_what_is_to_be_written(anew: Any, aopic: Any, arguments: tuple[str, ...]) -> None:
     name = name_of(arguments)
-    make(here / name)
-    check_said(*aopic(*arguments), name)
-
-
-@pytest.mark.parametrize("arguments", WRITTEN, ids=" ".join)
-def test_a_file_to_write_below_a_file(here: Path, aopic: Any, arguments: tuple[str, ...]) -> None:
-    (here / "file").write_text("no folder")
-    given = tuple(f"file/{each}" if each.split(".")[0] == "X" else each for each in arguments)
-    check_said(*aopic(*given), "file")
+    for make in OUTPUTS:
+        make(anew() / name)
+        check_said(*aopic(*arguments), name, make)
+    _file(anew() / "file")
+    below = (f"file/{each}" if each.split(".")[0] == "X" else each for each in arguments)
+    check_said(*aopic(*below), "file", "below a file")
 
 
 def _deep(path: Path) -> None:
@@ -318,12 +327,12 @@ def test_what_is_no_file_is_written_and_not_replaced(here: Path, aopic: Any) -> 
     assert (here / "null").is_symlink()
 
 
-@pytest.mark.parametrize("number", errno.errorcode)
-def test_every_error_of_the_system_has_words(number: int) -> None:
-    said = plainly(OSError(number, os.strerror(number), "file.txt"))
-    assert said
-    assert "Errno" not in said
-    assert "file.txt" not in said  # it may be one that the user never named
+def test_every_error_of_the_system_has_words() -> None:
+    for number in errno.errorcode:
+        said = plainly(OSError(number, os.strerror(number), "file.txt"))
+        assert said, number
+        assert "Errno" not in said
+        assert "file.txt" not in said  # it may be one that the user never named
 
 
 PACKAGE = Path(scrapy_aopic.__file__).parent
@@ -354,7 +363,7 @@ OF_THE_USER = {
 
 def shown_errors(path: Path) -> Iterator[int]:
     """Lines of *path* where the text of an exception that is none of ours becomes a part of a sentence."""
-    for handler in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for handler in ast.walk(tree_of(path)):
         if not isinstance(handler, ast.ExceptHandler) or handler.name is None or handler.type is None:
             continue
         kinds = {each.id for each in ast.walk(handler.type) if isinstance(each, ast.Name)}

@@ -8,7 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import product
 from pathlib import Path
 
@@ -38,7 +38,10 @@ DOCUMENTS.append(ROOT / "example_project" / "README.md")
 TEXTS = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in DOCUMENTS}
 SOURCES = {path.relative_to(PACKAGE).as_posix(): path for path in PACKAGE.rglob("*.py")}
 
-each_document = pytest.mark.parametrize("name", TEXTS)
+
+def in_documents(wrong: Callable[[str], Iterable[object]]) -> dict[str, list[object]]:
+    """What is *wrong* with each document, by its name, if anything is."""
+    return {name: found for name, text in TEXTS.items() if (found := [*wrong(text)])}
 
 
 def fenced(text: str, language: str) -> list[str]:
@@ -60,9 +63,8 @@ def test_no_setting_says_that_it_is_somewhere_else() -> None:
     assert [name for name, setting in SETTINGS.items() if "docs/" in setting.meaning] == []
 
 
-@each_document
-def test_no_other_setting_is_mentioned(name: str) -> None:
-    assert set(re.findall(r"\bAOPIC_\w+", TEXTS[name])) <= set(SETTINGS)
+def test_no_other_setting_is_mentioned() -> None:
+    assert in_documents(lambda text: set(re.findall(r"\bAOPIC_\w+", text)) - set(SETTINGS)) == {}
 
 
 # Stats
@@ -88,7 +90,7 @@ OF_STATS = re.compile(r"(aopic|dupefilter|robotstxt|scheduler)/[\w/<>. ]*[\w<>]"
 def stats_in_the_code() -> Iterator[str]:
     """Every text in the package that is the name of a stat, wherever it is used."""
     for name, path in SOURCES.items():
-        if name != "stats_table.py":
+        if name != "stats_table.py" and OF_STATS.search(path.read_text(encoding="utf-8")):
             for node in ast.walk(tree_of(path)):
                 if isinstance(node, ast.expr):
                     yield from filter(OF_STATS.fullmatch, values_of(node))
@@ -130,11 +132,14 @@ def test_the_names_of_stats_are_names_of_metrics() -> None:
     assert stats_table.find("aopic/outcomes/") is stats_table.find("aopic/job") is None
 
 
-@each_document
-def test_no_other_stat_is_mentioned(name: str) -> None:
+def test_no_other_stat_is_mentioned() -> None:
     files = {"aopic/format", "aopic/landed"}  # of the store in a job folder
-    said = set(re.findall(r"`(aopic/[\w/]+<?\w*>?)`", TEXTS[name])) - files
-    assert [stat for stat in said if stats_table.find(stat) is None] == []
+
+    def unknown(text: str) -> list[str]:
+        said = set(re.findall(r"`(aopic/[\w/]+<?\w*>?)`", text)) - files
+        return [stat for stat in said if stats_table.find(stat) is None]
+
+    assert in_documents(unknown) == {}
 
 
 # Commands
@@ -148,43 +153,48 @@ def test_every_option_of_the_broad_spider_is_documented_and_no_other() -> None:
     assert set(re.findall(r'`"(\w+)"`', section)) == set(AREAS)
 
 
-@pytest.mark.parametrize("subcommand", SUBCOMMANDS)
-def test_every_subcommand_has_a_section_with_each_of_its_options_and_no_other(subcommand: str) -> None:
-    parser = argparse.ArgumentParser(add_help=False, conflict_handler="resolve")
-    for word in getattr(SUBCOMMANDS[subcommand], "ACTIONS", {"": SUBCOMMANDS[subcommand]}).values():
-        word.add_options(parser)
-    options = {name for action in parser._actions for name in action.option_strings or [str(action.metavar)]}
-    sections = re.split(r"^## (.+)\n", TEXTS["docs/commands.md"], flags=re.MULTILINE)
-    section = dict(zip(sections[1::2], sections[2::2], strict=True))[subcommand]
-    rows = re.findall(r"^\| (`(?:-|[A-Z]{2}).*?) \|", section, re.MULTILINE)
-    assert {name for row in rows for name in re.findall(r"`([\w-]+)", row)} == options
+def sections_of(text: str) -> dict[str, str]:
+    """The sections of a document, by their titles."""
+    parts = re.split(r"^## (.+)\n", text, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
-def shown_commands(name: str) -> Iterator[str]:
+def test_every_subcommand_has_a_section_with_each_of_its_options_and_no_other() -> None:
+    sections = sections_of(TEXTS["docs/commands.md"])
+    for name, command in SUBCOMMANDS.items():
+        parser = argparse.ArgumentParser(add_help=False, conflict_handler="resolve")
+        for word in getattr(command, "ACTIONS", {"": command}).values():
+            word.add_options(parser)
+        options = {each for act in parser._actions for each in act.option_strings or [str(act.metavar)]}
+        rows = re.findall(r"^\| (`(?:-|[A-Z]{2}).*?) \|", sections[name], re.MULTILINE)
+        assert {each for row in rows for each in re.findall(r"`([\w-]+)", row)} == options, name
+
+
+def shown_commands(text: str) -> Iterator[str]:
     """The calls of ``scrapy aopic`` in the examples for a shell of a document, without what a shell makes of their output."""
-    for block in fenced(TEXTS[name], "sh"):
+    for block in fenced(text, "sh"):
         for line in block.replace("\\\n", " ").splitlines():
             if found := re.search(r"(?:^|[ /;])scrapy aopic ([a-z].*)", line):
                 yield re.split(r" +(?:#|[|>&]|2>)", found[1])[0]
 
 
-@each_document
-def test_every_command_that_is_shown_has_only_options_that_there_are(name: str) -> None:
-    for command in shown_commands(name):
-        subcommand, *arguments = shlex.split(command)
-        parser = argparse.ArgumentParser(exit_on_error=False)
-        parser.add_argument("-s", "--set", action="append")
-        parser.add_argument("-L", "--loglevel")
-        actions = getattr(SUBCOMMANDS[subcommand], "ACTIONS", {})
-        (actions[arguments.pop(0)] if actions else SUBCOMMANDS[subcommand]).add_options(parser)
-        try:
-            parser.parse_args(arguments)
-        except (SystemExit, argparse.ArgumentError) as error:
-            raise AssertionError(f"scrapy aopic {command}: {error}") from error
+def test_every_command_that_is_shown_has_only_options_that_there_are() -> None:
+    for name, text in TEXTS.items():
+        for command in shown_commands(text):
+            subcommand, *arguments = shlex.split(command)
+            parser = argparse.ArgumentParser(exit_on_error=False)
+            parser.add_argument("-s", "--set", action="append")
+            parser.add_argument("-L", "--loglevel")
+            actions = getattr(SUBCOMMANDS[subcommand], "ACTIONS", {})
+            (actions[arguments.pop(0)] if actions else SUBCOMMANDS[subcommand]).add_options(parser)
+            try:
+                parser.parse_args(arguments)
+            except (SystemExit, argparse.ArgumentError) as error:
+                raise AssertionError(f"{name}: scrapy aopic {command}: {error}") from error
 
 
 def test_commands_are_shown_where_a_newcomer_looks() -> None:
-    assert len([*shown_commands("README.md"), *shown_commands("docs/first-crawl.md")]) > 10
+    assert len([*shown_commands(TEXTS["README.md"]), *shown_commands(TEXTS["docs/first-crawl.md"])]) > 10
 
 
 def test_every_column_of_an_export_is_documented_and_no_other() -> None:
@@ -199,8 +209,7 @@ def test_every_column_of_an_export_is_documented_and_no_other() -> None:
 
 
 def test_every_rule_reason_and_tracking_parameter_is_in_the_document() -> None:
-    sections = re.split(r"^## (.+)\n", TEXTS["docs/urls.md"], flags=re.MULTILINE)
-    section = dict(zip(sections[1::2], sections[2::2], strict=True))
+    section = sections_of(TEXTS["docs/urls.md"])
     rules = re.findall(
         r"^\| `([\w-]+)` \| (on|off|add-on) \|", section["Rules that change a URL"], re.MULTILINE
     )
@@ -223,26 +232,22 @@ def anchors(text: str) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-@pytest.mark.parametrize(
-    "path",
-    [*DOCUMENTS, *(ROOT / "tests").rglob("*.md"), *(ROOT / "benchmarks").rglob("*.md")],
-    ids=lambda path: path.relative_to(ROOT).as_posix(),
-)
-def test_links_lead_somewhere(path: Path) -> None:
-    for link in re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8")):
-        if link.startswith("https://"):
-            continue
-        target, _, anchor = link.partition("#")
-        document = path.parent / target if target else path
-        assert document.exists(), link
-        if anchor:
-            assert anchor in anchors(document.read_text(encoding="utf-8")), link
+def test_links_lead_somewhere() -> None:
+    for path in [*DOCUMENTS, *(ROOT / "tests").rglob("*.md"), *(ROOT / "benchmarks").rglob("*.md")]:
+        for link in re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8")):
+            if link.startswith("https://"):
+                continue
+            target, _, anchor = link.partition("#")
+            document = path.parent / target if target else path
+            assert document.exists(), (path.name, link)
+            if anchor:
+                assert anchor in anchors(document.read_text(encoding="utf-8")), (path.name, link)
 
 
-@each_document
-def test_python_in_the_documents_compiles(name: str) -> None:
-    for source in fenced(TEXTS[name], "python"):
-        compile(source, name, "exec")
+def test_python_in_the_documents_compiles() -> None:
+    for name, text in TEXTS.items():
+        for source in fenced(text, "python"):
+            compile(source, name, "exec")
 
 
 @pytest.mark.parametrize("number", [0, 1], ids=["crawler", "directories"])
@@ -301,11 +306,11 @@ def test_contributors_are_sent_to_files_and_names_that_exist() -> None:
     ] == []
 
 
-@pytest.mark.parametrize("name", ["docs/architecture.md", "docs/decisions.md"])
-def test_maintainers_are_sent_to_files_that_exist(name: str) -> None:
-    paths = re.findall(r"`([\w/]+(?:/|\.py))`", TEXTS[name])
-    assert len(paths) >= 3
-    assert [path for path in paths if not (PACKAGE / path).exists() and not (ROOT / path).exists()] == []
+def test_maintainers_are_sent_to_files_that_exist() -> None:
+    for name in ("docs/architecture.md", "docs/decisions.md"):
+        paths = re.findall(r"`([\w/]+(?:/|\.py))`", TEXTS[name])
+        assert len(paths) >= 3, name
+        assert [path for path in paths if not (PACKAGE / path).exists() and not (ROOT / path).exists()] == []
 
 
 # Language
@@ -321,13 +326,13 @@ REPLACED = {
 """Phrases that are wrong wherever they stand, and what replaced them; see docs/glossary.md."""
 
 
-@each_document
-def test_phrases_that_the_glossary_replaced_are_not_used(name: str) -> None:
-    assert {
-        found[0]: instead
-        for phrase, instead in REPLACED.items()
-        for found in re.finditer(rf"\b(?:{phrase})\b", TEXTS[name], re.IGNORECASE)
-    } == {}
+def test_phrases_that_the_glossary_replaced_are_not_used() -> None:
+    def wrong(text: str) -> Iterator[tuple[str, str]]:
+        for phrase, instead in REPLACED.items():
+            for found in re.finditer(rf"\b(?:{phrase})\b", text, re.IGNORECASE):
+                yield found[0], instead
+
+    assert in_documents(wrong) == {}
 
 
 # Generated parts
