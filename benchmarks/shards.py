@@ -121,7 +121,7 @@ class Job:
             shard = self.shards[self.shards[0].shard_of(link.host)]
             known = shard.page(key)
             if known is not None:
-                done.importance[page] = shard.importance(known)
+                done.importance[page] = shard.ledger.importance(known)
         return done
 
     def lease(self, worker: list[Shard]) -> tuple[Shard, Lease] | None:

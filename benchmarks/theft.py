@@ -221,7 +221,7 @@ class Run:
 
     def importance(self, *urls: str) -> float:
         pages = [self.crawl.page(link_to(url).key) for url in urls]
-        return sum(self.crawl.importance(page) for page in pages if page is not None)
+        return sum(self.crawl.ledger.importance(page) for page in pages if page is not None)
 
 
 # -- in simulation

@@ -87,6 +87,17 @@ def _new_keys(store: Store, policy: Policy, *, is_new: bool) -> bytes:
     return b"other" if was_known and not policy.has_url_keys else b""
 
 
+def _read_totals(store: Store, policy: Policy) -> CrawlTotals | None:
+    """The totals of the last commit, ``None`` for a new job, which must have been crawled in the order of *policy*."""
+    saved, order = read_totals(store), order_name(policy.order)
+    if saved is not None and saved.order_name != order:
+        raise StorageError(
+            f"This job was crawled in the order {saved.order_name}, and AOPIC_ORDER is now {order}: set AOPIC_ORDER back, or "
+            "use a new job folder. Nothing was changed."
+        )
+    return saved
+
+
 class Crawl:
     """The ledger, the frontier and the seen-set of one job.
 
@@ -111,16 +122,33 @@ class Crawl:
     def __init__(self, store: Store, policy: Policy, now: float, shard: ShardId = WHOLE) -> None:
         self._policy = policy
         self.politeness = policy.politeness
-        order, recrawl = policy.order, policy.recrawl
-        saved = read_totals(store)
-        if saved is not None and saved.order_name != order_name(order):
-            raise StorageError(
-                f"This job was crawled in the order {saved.order_name}, and AOPIC_ORDER is now "
-                f"{order_name(order)}: set AOPIC_ORDER back, or use a new job folder. Nothing was changed."
-            )
-        totals = open_totals(store, saved, by_window=recrawl is not None)
+        saved = _read_totals(store, policy)
         cut = open_cut(store, policy, shard, is_new=saved is None)
-        self.mail = mail = Mail(store, cut, totals)
+        totals = open_totals(store, saved, by_window=policy.recrawl is not None)
+        self.mail = Mail(store, cut, totals)
+        self._open_hosts(store)
+        self._open_pages(store, totals, Rates(saved.rates if saved is not None else ()), now)
+        self._open_visits(store)
+        self._commits = Commits(
+            [
+                *self.frontier.tables,
+                *self.pages.tables,
+                *([self.domains.table] if self.domains is not None else []),
+                self._links.table,
+                self._robots,
+                self._wishes,
+                self.sample.table,
+                *self._leads.tables,
+                self.mail,
+                *self._duplicates.tables,
+                *self._remote.tables,
+            ]
+        )
+        self._begin(store, saved, now)
+
+    def _open_hosts(self, store: Store) -> None:
+        """Hosts and their domains."""
+        policy, order, cut = self._policy, self._policy.order, self.mail.cut
         self.domains = (
             Domains(
                 store,
@@ -134,7 +162,7 @@ class Crawl:
             else None
         )
         if self.domains is not None:
-            mail.way_of = self.domains.sponsors.way
+            self.mail.way_of = self.domains.sponsors.way
         self.frontier = Frontier(
             store,
             order,
@@ -144,10 +172,17 @@ class Crawl:
             uses_addresses=policy.by_address,
             connections=policy.connections,
             max_active=policy.max_active,
-            most_pages=self._most_pages if "pages" in policy.rules.options else None,
+            most_pages=policy.rules.giving("pages"),
             waits_for=lambda key: policy.waits_for(self.pages.request(key)),
             lower=self._lower,
         )
+        self.domain_links = DomainLinks(self.domains, self.frontier) if self.domains is not None else None
+        # Data about robots.txt files is only stored here, so that it is in the same commits.
+        self._robots = BlobTable(store, Family.ROBOTS)
+
+    def _open_pages(self, store: Store, totals: Totals, rates: Rates, now: float) -> None:
+        """Pages, their cash, and when they are visited again."""
+        policy, order, recrawl = self._policy, self._policy.order, self._policy.recrawl
         self.ledger = Ledger(
             totals,
             policy.window,
@@ -156,12 +191,12 @@ class Crawl:
             spending=policy.spending,
             averages=recrawl is not None,
         )
-        rates = Rates(saved.rates if saved is not None else ())
         wake_times = WakeTimes(self.frontier.index)
         self._due = DuePages(self.frontier.index, recrawl.share if recrawl is not None else 0.0)
         self._leases = Leases(now)
         self._leads = Leads(store)
         self.sample = LabelSample(store)
+        n_counts = policy.page_cache // _PAGES_A_DIRECTORY
         self.pages = Pages(
             store,
             ledger=self.ledger,
@@ -173,13 +208,11 @@ class Crawl:
             worth=Worth(self._recrawl_of, rates, self.ledger, order) if recrawl is not None else None,
             is_chosen=policy.is_chosen if policy.chosen else None,
             leads=self._leads,
-            directories=Directories(
-                store, policy.directory_of, order.directory_pages, policy.page_cache // _PAGES_A_DIRECTORY
-            ),
-            branches=Branches(store, order, policy.page_cache // _PAGES_A_DIRECTORY),
+            directories=Directories(store, policy.directory_of, order.directory_pages, n_counts),
+            branches=Branches(store, order, n_counts),
             capacity=policy.page_cache,
-            mail=mail,
-            bonus_of=self._bonus_of if "worth" in policy.rules.options else None,
+            mail=self.mail,
+            bonus_of=policy.rules.giving("worth"),
         )
         self._revisits = Revisits(
             recrawl,
@@ -190,9 +223,17 @@ class Crawl:
             pages=self.pages,
             frontier=self.frontier,
         )
-        duplicates = Duplicates(store, is_near=policy.is_near, site_of=self._site_of, most=policy.same_words)
+
+    def _open_visits(self, store: Store) -> None:
+        """What follows from visits, here and in other shards."""
+        policy, order = self._policy, self._policy.order
         adds_scores = order.counts_links and not order.values_links
-        self._remote = RemotePages(store, mail, self.pages, self.ledger, duplicates, adds_scores=adds_scores)
+        self._duplicates = duplicates = Duplicates(
+            store, is_near=policy.is_near, site_of=self._site_of, most=policy.same_words
+        )
+        self._remote = RemotePages(
+            store, self.mail, self.pages, self.ledger, duplicates, adds_scores=adds_scores
+        )
         self._merging = Merging(
             self.pages,
             self._leases,
@@ -201,12 +242,11 @@ class Crawl:
             adds_scores=adds_scores,
             remote=self._remote,
         )
-        self.domain_links = DomainLinks(self.domains, self.frontier) if self.domains is not None else None
         self._scores = Scores(store, order, self.pages)
-        links = KeptLinks(
+        self._links = KeptLinks(
             store,
-            is_on=policy.keep_links or recrawl is not None or self._scores.is_on,
-            has_elsewhere=cut.has_others,
+            is_on=policy.keep_links or policy.recrawl is not None or self._scores.is_on,
+            has_elsewhere=self.mail.cut.has_others,
         )
         self._wishes = BlobTable(store, Family.CONTENT)
         self._settling = Settling(
@@ -218,13 +258,13 @@ class Crawl:
             domain_links=self.domain_links,
             merging=self._merging,
             revisits=self._revisits,
-            links=links,
+            links=self._links,
             scores=self._scores,
-            mail=mail,
+            mail=self.mail,
             wishes=self._wishes,
         )
         self.receiver = Receiver(
-            mail,
+            self.mail,
             seeder=self,
             pages=self.pages,
             ledger=self.ledger,
@@ -234,36 +274,21 @@ class Crawl:
             remote=self._remote,
         )
         self._ahead, self._prefetching = getattr(store, "read_ahead", 0), prefetching(store)
-        # Data about robots.txt files is only stored here, so that it is in the same commits.
-        self._robots = BlobTable(store, Family.ROBOTS)
-        self._commits = Commits(
-            [
-                *self.frontier.tables,
-                self.pages.table,
-                self.pages.requests,
-                self.pages.directories.table,
-                self.pages.branches.table,
-                *([self.domains.table] if self.domains is not None else []),
-                links.table,
-                self._robots,
-                self._wishes,
-                self.sample.table,
-                *self._leads.tables,
-                self.mail,
-                *duplicates.tables,
-                *self._remote.tables,
-            ]
-        )
+
+    def _begin(self, store: Store, saved: CrawlTotals | None, now: float) -> None:
+        """Begin the job, or go on with it as of the commit that wrote *saved*."""
         self.started_at = self.created_at = now
         self.is_resumed = saved is not None
         self.was_clean = True
         self._not_before = 0.0
         self.counters = Counters(since=now, is_whole=True)
         self._queue_times = QueueTimes()
-        self.harvest, self._new_keys = read_harvest(store), _new_keys(store, policy, is_new=saved is None)
+        self.harvest, self._new_keys = (
+            read_harvest(store),
+            _new_keys(store, self._policy, is_new=saved is None),
+        )
         if saved is not None:
-            known = read_counters(store, saved.saved_at)
-            self.counters = known if known is not None else Counters(since=now)
+            self.counters = read_counters(store, saved.saved_at) or Counters(since=now)
             self._resume(saved, now)
         self._queue_times.note(self.pages.serial + 1, now)
 
@@ -274,16 +299,6 @@ class Crawl:
         rules = self._policy.rules
         host = self.frontier.host(key[:HOST_BYTES]) if "revisit" in rules.options else None
         return recrawl.under(rules.of(host.name)) if host is not None else recrawl
-
-    def _bonus_of(self, host: str) -> float:
-        """Seeds' cash that the first page of *host* is granted."""
-        rule = self._policy.rules.of(host)
-        return (rule.worth or 0.0) if rule is not None else 0.0
-
-    def _most_pages(self, host: str) -> int | None:
-        """Pages of *host* that are visited at most; ``None`` for any number."""
-        rule = self._policy.rules.of(host)
-        return rule.pages if rule is not None else None
 
     def _resume(self, saved: CrawlTotals, now: float) -> None:
         """Go on where the run that wrote *saved* stopped, or died."""
@@ -351,10 +366,6 @@ class Crawl:
 
     def is_from_before(self, page: Page | None) -> bool:
         return page is not None and self.pages.is_from_before(page)
-
-    def importance(self, page: Page) -> float:
-        """Estimated importance of *page*, 0 to 1; all pages together have 1."""
-        return self.ledger.importance(page)
 
     def worth(self, key: bytes, page: Page) -> tuple[float, int]:
         del key  # of a job in shards, it says which shard knows

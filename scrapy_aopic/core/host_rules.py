@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 _REMEMBERED = 50_000
 """Hosts whose options are remembered, some 10 MB: to look them up takes a few microseconds, and more with many patterns."""
@@ -117,6 +117,10 @@ class HostRules:
             for option, value in rule.options.items():
                 found.setdefault(option, Source(name, value))
         return found
+
+    def giving(self, option: str) -> Callable[[str], Any] | None:
+        """Gives the *option* of the host of a name, ``None`` if no rule sets it there; ``None`` if no rule sets it at all."""
+        return (lambda host: getattr(self.of(host), option, None)) if option in self.options else None
 
     def _of(self, host: str) -> HostRule | None:
         names = [name for name, _ in self.holding(host)]

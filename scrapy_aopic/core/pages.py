@@ -98,13 +98,15 @@ class Pages:
         capacity: Page records kept in memory.
         leads: What led to pages that wait.
         mail: What goes to pages of other shards.
-        bonus_of: Seeds' cash that the first page of a host is granted, by the host's name; ``None`` if that is none for all.
+        bonus_of: Seeds' cash that the first page of a host is granted, by the host's name, ``None`` for none; ``None`` if
+            that is none for all.
 
     Attributes:
         n_visited, n_failed: Pages by state; the frontier counts those that are queued.
         serial: Number of the page that was queued last in this job.
         clock: What the order remembers.
         directories, branches: How many pages of each were fetched.
+        tables: Its rows, with those that wait for a commit.
     """
 
     def __init__(
@@ -124,7 +126,7 @@ class Pages:
         branches: Branches,
         capacity: int = 100_000,
         mail: Mail,
-        bonus_of: Callable[[str], float] | None = None,
+        bonus_of: Callable[[str], float | None] | None = None,
     ) -> None:
         self.table = RecordTable(store, Family.PAGES, pack_page, unpack_page, capacity)
         self.requests = BlobTable(store, Family.REQUESTS)
@@ -145,6 +147,7 @@ class Pages:
         self._leads = leads
         self.directories = directories
         self.branches = branches
+        self.tables = (self.table, self.requests, directories.table, branches.table)
         self._prefetched: set[bytes] = set()
 
     def resume(self, *, visited: int, failed: int, serial: int, clock: int) -> None:
@@ -630,7 +633,7 @@ class Pages:
         """Seeds' cash that is to be granted with the next page of the host under key *host*, called *name*: 0 if it has any."""
         if self._bonus_of is None or self._frontier.host(host) is not None:
             return 0.0
-        return self._bonus_of(name)
+        return self._bonus_of(name) or 0.0
 
     def _revive(self, page: Page) -> None:
         """*page*, which failed or was visited, is about to wait again."""

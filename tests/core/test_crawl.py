@@ -892,7 +892,7 @@ def test_the_importance_of_all_pages_is_one():
     job.seed(A, B)
     for _ in range(2):
         job.visit(A, B, C, D)
-    assert sum(job.crawl.importance(job.page(page)) for page in (A, B, C, D)) == pytest.approx(1)
+    assert sum(job.crawl.ledger.importance(job.page(page)) for page in (A, B, C, D)) == pytest.approx(1)
 
 
 # -- links that differ in weight

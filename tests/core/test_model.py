@@ -474,7 +474,7 @@ class Walk(Modelled):
     def importance_adds_up(self, pages):
         weights = self.model.weights(comes_back=self.policy.recrawl is not None)
         whole = sum(weights.values())
-        importance = {key: self.crawl.importance(page) for key, page in pages.items()}
+        importance = {key: self.crawl.ledger.importance(page) for key, page in pages.items()}
         assert importance == {key: weight / whole if whole else 0.0 for key, weight in weights.items()}
         assert abs(fsum(importance.values()) - bool(whole)) <= ROUNDING
 

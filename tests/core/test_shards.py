@@ -482,7 +482,10 @@ def test_importance_is_a_part_of_the_whole_job():
     job = a_job()
     job.shards[1].seed(B, job.now)
     job.learn()
-    assert sum(shard.importance(job.page(of)) for shard, of in zip(job.shards, (A, B), strict=True)) == 1.0
+    assert (
+        sum(shard.ledger.importance(job.page(of)) for shard, of in zip(job.shards, (A, B), strict=True))
+        == 1.0
+    )
 
 
 def test_virtual_time_passes_with_what_other_shards_distribute():

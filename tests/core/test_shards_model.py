@@ -425,7 +425,7 @@ class Mail(RuleBasedStateMachine):
         for at in range(OF):
             self.hear_of_the_others(at)
         importance = [
-            self.processes[self.owner(of)].shard.importance(pages[key]) for key, of in links.items()
+            self.processes[self.owner(of)].shard.ledger.importance(pages[key]) for key, of in links.items()
         ]
         stored, whole = stored_importance(self.stores)
         assert abs(fsum(importance) - bool(whole)) <= ROUNDING  # it is 0 where no page weighs anything
