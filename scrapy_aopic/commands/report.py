@@ -1,4 +1,4 @@
-"""``scrapy aopic report``: a page of what a job was like."""
+"""``scrapy aopic report``: the dashboard of a job as a file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
 
-MEANING = "Write a page about a job: figures, charts over time, hosts, the most important pages. One HTML file that needs nothing else; also while the crawl runs."
+MEANING = "Write the dashboard of a job, as of its last commit, into one HTML file that needs nothing else: to keep it or send it; also while the crawl runs."
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -23,21 +23,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(opts: argparse.Namespace, _: BaseSettings) -> int:
+    from scrapy_aopic.dashboard.report_page import report_page
     from scrapy_aopic.exceptions import ExchangeError, plainly
     from scrapy_aopic.storage.store_folder import writing
-    from scrapy_aopic.view.history import FILE_NAME, read_history
-    from scrapy_aopic.view.html_report import report_page
-    from scrapy_aopic.view.job_view import open_view
-    from scrapy_aopic.view.queries import top_hosts, top_pages
-    from scrapy_aopic.view.stored import read_snapshot
 
-    history = read_history(opts.jobdir.folder / FILE_NAME) if opts.jobdir.folder is not None else []
-    with open_view(opts.jobdir) as view:
-        now = read_snapshot(opts.jobdir, view=view, history=history)
-        text = report_page(now, history=history, pages=top_pages(view, 20), hosts=top_hosts(view, 20))
+    page = report_page(opts.jobdir)
     try:
         with writing(opts.page) as file:
-            file.write(text.encode("utf-8", "backslashreplace"))
+            file.write(page)
     except OSError as error:
         raise ExchangeError(f"{opts.page} cannot be written: {plainly(error)}.") from error
     write(f"{opts.page} is written.")

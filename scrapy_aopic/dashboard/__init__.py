@@ -3,8 +3,8 @@
 * :mod:`.feed`: hands snapshots from the crawl to any number of threads
 * :mod:`.guard`: who may see the dashboard
 * :mod:`.http_server`: HTTP, in threads of its own
-* :mod:`.site`: the paths, and what each shows
-* :mod:`.chart_history`: the points of the charts over time
+* :mod:`.site`: the paths, and what each shows; the points of the charts over time
+* :mod:`.report_page`: the page with its data in it, as one file
 * :mod:`.running_job`: serves the crawl of this process
 * :mod:`.stored_job`: serves a stored job, whether a crawl is using it or not
 * :mod:`.serving`: starts the server, for both

@@ -7,6 +7,7 @@ Rule 2: a snapshot is never changed after it was taken, so threads read it witho
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from collections.abc import Callable, Mapping
 from threading import Condition
@@ -61,6 +62,15 @@ class Frame(NamedTuple):
 _encode = msgspec.json.Encoder().encode
 
 
+def to_json(value: object) -> bytes:
+    """*value* as JSON, with question marks for what is no text: the name of a folder may be any bytes."""
+    try:
+        return _encode(value)
+    except UnicodeEncodeError:
+        text = json.dumps(msgspec.to_builtins(value, str_keys=True), ensure_ascii=False)
+        return text.encode("utf-8", "replace")
+
+
 class Feed:
     """Passes snapshots from one thread to many.
 
@@ -100,7 +110,7 @@ class Feed:
         if seen is None:
             return
         number = self._frame.number + 1 if self._frame is not None else 1
-        frame = Frame(number, now, seen, _encode(seen.now))
+        frame = Frame(number, now, seen, to_json(seen.now))
         with self._changed:
             if now - self._point_at >= _POINT_EVERY:
                 self._point_at = now

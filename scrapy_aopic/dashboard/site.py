@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
@@ -12,16 +13,14 @@ from threading import Lock
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from scrapy_aopic.exceptions import AopicError, plainly
+from scrapy_aopic.view.history import Point, drawn, read_history
 from scrapy_aopic.view.prometheus import CONTENT_TYPE, exposition
 from scrapy_aopic.view.queries import KINDS
 from scrapy_aopic.view.questions import Questions
 from scrapy_aopic.view.snapshot import Snapshot, figure
 
-from .chart_history import ChartHistory
-from .feed import Feed
+from .feed import Feed, to_json
 from .http_server import HttpAnswer, Site, sentence
 
 if TYPE_CHECKING:
@@ -49,25 +48,26 @@ _IN_DASHBOARD = b'<meta name="top-pages" content="/api/v1/top">\n</head>'
 _PATIENCE = 5.0
 """Seconds that the event loop has to take a snapshot. After that it counts as not responding."""
 
-_TOP = 20
+N_TOP = 20
 """Pages that are listed."""
 
-_ROWS = 50
+N_HOSTS = 50
 """Hosts that are listed."""
 
 _TOP_EVERY = 60.0
 """Seconds for which the list of pages is remembered, as it takes a look at all of them."""
 
+_HISTORY_EVERY = 10.0
+"""Seconds for which the file of the history is not read again, however many pages are opened."""
+
 _MOST_LISTED = 300_000
 """Known pages up to which the most important are listed: a look at all of them takes about a third of a second of CPU."""
 
-_DOMAINS = 30
+N_DOMAINS = 30
 """Domains that are drawn: as many as can be seen apart."""
 
 _MOST_HOSTS = 200_000
 """Known hosts up to which domains are listed: a look at all of them takes about a second of CPU."""
-
-_json = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True)
@@ -96,12 +96,12 @@ def make_site(shown: Shown) -> Site:
     feed, questions = shown.feed, shown.questions
     history = ChartHistory(feed.points, shown.history)
     paths: dict[str, Callable[[Mapping[str, str]], HttpAnswer]] = {
-        path: partial(_file, *file) for path, file in _FILES.items()
+        path: partial(_file, path) for path in _FILES
     }
     paths.update({path: partial(_explainer, *file) for path, file in EXPLAINER.items()})
     lists = _Lists(feed, questions)
     paths["/api/v1/snapshot"] = lambda _: _snapshot(feed)
-    paths["/api/v1/history"] = lambda _: HttpAnswer(_json(history.points()))
+    paths["/api/v1/history"] = lambda _: HttpAnswer(to_json(history.points()))
     paths["/metrics"] = lambda _: _metrics(feed, shown.spider)
     paths["/api/v1/top"] = _OneAtATime(lists.pages, _TOP_EVERY).show
     paths["/api/v1/domains"] = _OneAtATime(lists.domains, _TOP_EVERY).show
@@ -116,8 +116,13 @@ def make_site(shown: Shown) -> Site:
     )
 
 
-def _file(name: str, content_type: str, _: Mapping[str, str]) -> HttpAnswer:
-    return HttpAnswer((files(__package__) / "static" / name).read_bytes(), content_type)
+def static_file(path: str) -> bytes:
+    """The file of the page that is at *path*."""
+    return (files(__package__) / "static" / _FILES[path][0]).read_bytes()
+
+
+def _file(path: str, _: Mapping[str, str]) -> HttpAnswer:
+    return HttpAnswer(static_file(path), _FILES[path][1])
 
 
 def _explainer(name: str, content_type: str, _: Mapping[str, str]) -> HttpAnswer:
@@ -178,9 +183,9 @@ def _job(feed: Feed, look: Callable[[], Snapshot] | None) -> HttpAnswer:
 def _answered(look: Callable[[], object]) -> bytes:
     """What *look* finds, as JSON, or the error that it raises, as a problem."""
     try:
-        return _json(look())
+        return to_json(look())
     except (AopicError, OSError) as error:
-        return _json({"problem": f"{plainly(error)}."})
+        return to_json({"problem": f"{plainly(error)}."})
 
 
 def _why(questions: Questions | None, query: Mapping[str, str]) -> Explanation:
@@ -218,13 +223,13 @@ class _Lists:
         questions = self._asked()
         if self._known("pages.known") > _MOST_LISTED:
             raise AopicError(f"The job has more than {_MOST_LISTED:,} pages: 'scrapy aopic top' lists them.")
-        return {"pages": questions.top_pages(_TOP)}
+        return {"pages": questions.top_pages(N_TOP)}
 
     def domains(self, _: Mapping[str, str]) -> dict[str, Any]:
         questions = self._asked()
         if self._known("hosts.known") > _MOST_HOSTS:
             raise AopicError(f"The job has more than {_MOST_HOSTS:,} hosts, too many to look at all of them.")
-        return questions.top_domains(_DOMAINS, has_importance=self._known("pages.known") <= _MOST_LISTED)
+        return questions.top_domains(N_DOMAINS, has_importance=self._known("pages.known") <= _MOST_LISTED)
 
     def traps(self, _: Mapping[str, str]) -> dict[str, Any]:
         if self._questions is None or self._known("hosts.known") > _MOST_HOSTS:
@@ -232,14 +237,14 @@ class _Lists:
         return {"traps": self._questions.traps()}
 
     def hosts(self, query: Mapping[str, str]) -> dict[str, Any]:
-        """The first :data:`_ROWS` of a kind, or with a part in their names."""
+        """The first :data:`N_HOSTS` of a kind, or with a part in their names."""
         kind, part = query.get("by", "queued"), query.get("find", "").strip().lower()
         questions = self._asked()
         if kind not in KINDS:
             raise AopicError(f"Hosts are listed by {', '.join(KINDS)}.")
         if self._known("hosts.known") > _MOST_HOSTS:
             raise AopicError(f"The job has more than {_MOST_HOSTS:,} hosts: 'scrapy aopic hosts' lists them.")
-        return {"hosts": questions.hosts(kind, _ROWS, part)}
+        return {"hosts": questions.hosts(kind, N_HOSTS, part)}
 
 
 class _OneAtATime:
@@ -258,3 +263,30 @@ class _OneAtATime:
                 self._body = _answered(partial(self._look, query))
                 self._until = monotonic() + self._seconds
             return HttpAnswer(self._body)
+
+
+class ChartHistory:
+    """The points of a crawl over time.
+
+    Args:
+        seen: Returns the points of this run.
+        path: File of the history; ``None`` for none.
+    """
+
+    def __init__(self, seen: Callable[[], list[Point]], path: Path | None) -> None:
+        self._seen = seen
+        self._path = path
+        self._lock = Lock()
+        self._until = 0.0
+        self._written: list[Point] = []
+
+    def points(self) -> list[Point]:
+        """Points, oldest first."""
+        with self._lock:
+            if self._path is not None and monotonic() >= self._until:
+                with suppress(OSError):
+                    self._written = drawn(read_history(self._path))
+                self._until = monotonic() + _HISTORY_EVERY
+            written = self._written
+        last = written[-1]["at"] or 0.0 if written else 0.0
+        return [*written, *(point for point in self._seen() if (point.get("at") or 0.0) > last)]

@@ -33,7 +33,6 @@ Outputs:
 * :mod:`.text`: the progress line; durations and sizes as text
 * :mod:`.text_report`: the report of a job as text
 * :mod:`.text_table`: tables that fit the width of a terminal
-* :mod:`.html_report`: the report as a page of HTML
 * :mod:`.columns`: rows as Arrow
 * :mod:`.exporting`: files of pages and links
 * :mod:`.prometheus`: Scrapy's stats as metrics for Prometheus

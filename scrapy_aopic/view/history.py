@@ -1,6 +1,6 @@
 """The history of a crawl: a line of figures every few seconds, in a file of the job folder.
 
-The file is a table of comma-separated values with a header, for pandas, spreadsheets and :mod:`.html_report`; the next run of
+The file is a table of comma-separated values with a header, for pandas, spreadsheets and the dashboard; the next run of
 a job appends to it.
 
 Rule 1: it is bounded. When it has more than :data:`MOST_ROWS` rows, every second one of the older half is dropped, so the
@@ -16,6 +16,7 @@ import csv
 import io
 import logging
 from contextlib import suppress
+from math import isfinite
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec.structs import replace
@@ -52,6 +53,9 @@ POINT = (
     "at", "rate.pages", "rate.failed", "hosts.ceiling", "pages.queued", "hosts.ready", "hosts.waiting", "hosts.in_flight",
 )  # fmt: skip
 """The columns that a dashboard draws."""
+
+_MOST_POINTS = 1000
+"""Points that a chart is given: more than a screen has columns for."""
 
 Point: TypeAlias = "dict[str, float | None]"
 """Figures of an instant, by their paths."""
@@ -149,6 +153,18 @@ def _is_row(row: list[str]) -> bool:
 def column(rows: Sequence[dict[str, str]], name: str) -> list[float | None]:
     """A column of numbers; ``None`` where there is none."""
     return [_number(row.get(name, "")) for row in rows]
+
+
+def drawn(rows: Sequence[dict[str, str]]) -> list[Point]:
+    """The points in *rows* of a history: at most about :data:`_MOST_POINTS`, the last one among them.
+
+    Those that have no instant are left out.
+    """
+    columns = {name: column(rows, name) for name in POINT}
+    found = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    points = [point for point in found if point["at"] is not None and isfinite(point["at"])]
+    every = -(-len(points) // _MOST_POINTS) or 1
+    return points[::-1][::every][::-1]
 
 
 def _number(text: str) -> float | None:

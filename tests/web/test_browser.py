@@ -25,11 +25,14 @@ from support.chromium import AXE, MARKS, start_chromium
 from support.dashboard import TOKEN, Served, run_with_dashboard
 from support.short_forms import some_of
 from support.small_web import ask_view, html
+from support.stored_jobs import make_job
 
+from scrapy_aopic.dashboard.report_page import report_page
 from scrapy_aopic.dashboard.site import Shown, make_site
 from scrapy_aopic.dashboard.stored_job import serve
 from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.settings import Listen
+from scrapy_aopic.view.history import FILE_NAME, History, row_of
 from scrapy_aopic.view.snapshot import (
     FailureRow,
     HostCounts,
@@ -361,6 +364,42 @@ def page(browser: Browser) -> Iterator[Callable[..., Served]]:
     yield start
     for each in made:
         each.close()
+
+
+@pytest.mark.parametrize("width", [400, 1400])
+def test_a_report_is_the_page_from_a_file_with_nothing_that_asks(
+    browser: Browser, tmp_path: Path, width: int
+) -> None:
+    job = tmp_path / "</script><script>hacked=1</script><!--<script>" / "job"
+    job.parent.mkdir(parents=True)
+    make_job(job, "sqlite", 60)
+    rows = (Snapshot(at=at, rate=Rate(seconds=60, pages=at)) for at in (10.0, 20.0, 30.0))
+    for row in rows:
+        History(job / FILE_NAME).append(row_of(row))
+    report = tmp_path / "report.html"
+    report.write_bytes(report_page(FolderPlace(job)))
+    resize(browser, width, "light")
+    browser.get("about:blank")
+    browser.get_log("browser")
+    browser.get(report.as_uri())
+    wait_for(browser, "document.querySelector('#totals dd')?.textContent")
+    open_sections(browser)
+    wait_for(browser, "document.querySelectorAll('#pages tbody tr').length === 20")
+    wait_for(browser, "document.querySelectorAll('#domain-rows tbody tr').length === 31")
+    assert text(browser, "traps-note") == "none"
+    assert str(job) in text(browser, "facts")
+    assert browser.execute_script("return document.querySelectorAll('#plot polyline').length") == 2
+    browser.find_element("css selector", "#by option[value=queued]").click()
+    wait_for(browser, "document.querySelectorAll('#rows tbody tr').length === 50")
+    asking = "return [...document.querySelectorAll('input, a, button:not(thead *)')].filter(each => each.checkVisibility()).map(each => each.outerHTML)"
+    skip, hosts = browser.execute_script(asking)
+    assert "#main" in skip
+    assert "#hosts" in hosts
+    assert browser.execute_script("return typeof hacked") == "undefined"
+    assert browser.execute_script("return document.documentElement.scrollWidth") == width
+    assert browser.execute_script("return performance.getEntriesByType('resource').length") == 0
+    assert browser.get_log("browser") == []
+    assert_accessible(browser)
 
 
 @pytest.mark.parametrize("width", [400, 1400])

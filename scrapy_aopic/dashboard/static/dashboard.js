@@ -1,4 +1,4 @@
-// Shows what /events sends. What a crawl has found (names, URLs) only ever becomes text: no markup is made of strings.
+// Shows what /events sends, or in a report what that has in itself. What a crawl has found (names, URLs) only ever becomes text: no markup is made of strings.
 
 const MOST_POINTS = 2200; // the server keeps 2,160
 const N_FRONTS = 64;
@@ -34,6 +34,7 @@ const DROPPED = {
 };
 
 const $ = (id) => document.getElementById(id);
+const answers = $("answers") && JSON.parse($("answers").textContent); // of a report, which asks nobody
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const few = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
 const count = (n) => (n === null || n === undefined ? "–" : whole.format(n));
@@ -482,7 +483,7 @@ async function findHosts() {
   }
   setText("rows-note", "Looking at all hosts …");
   const { hosts, problem } = await ask(`/api/v1/hosts?by=${$("by").value}&find=${encodeURIComponent($("part").value)}`);
-  listHosts(hosts || [], problem || `The first ${count(hosts.length)} of all hosts of the job, as of the last commit at ${clock(Date.now() / 1000)}.`);
+  listHosts(hosts || [], problem || `The first ${count(hosts.length)} of all hosts of the job, as of the last commit at ${clock(asked())}.`);
 }
 
 $("look-up").addEventListener("submit", (event) => {
@@ -491,8 +492,9 @@ $("look-up").addEventListener("submit", (event) => {
 });
 $("by").addEventListener("change", findHosts);
 
-// A button that says why something is or is not crawled.
+// A button that says why something is or is not crawled; in a report only its name.
 function opener(name) {
+  if (answers) return name;
   const button = element("button", name, "plain");
   button.type = "button";
   button.addEventListener("click", () => answer(name));
@@ -681,7 +683,10 @@ function show(now) {
 
 // Questions
 
+const asked = () => (answers ? latest.at : Date.now() / 1000); // when what is answered now was so
+
 async function ask(path) {
+  if (answers) return answers[path];
   try {
     const response = await fetch(path, { cache: "no-store" });
     return response.ok ? await response.json() : { problem: (await response.text()).trim() };
@@ -713,7 +718,7 @@ function whenOpened(id, load) {
 whenOpened("top", async () => {
   setText("top-note", "Looking at all pages …");
   const { pages, problem } = await ask("/api/v1/top");
-  setText("top-note", problem || `as of ${clock(Date.now() / 1000)}`);
+  setText("top-note", problem || `as of ${clock(asked())}`);
   if (pages) {
     table(
       "pages",
@@ -727,7 +732,7 @@ whenOpened("top", async () => {
 whenOpened("domains", async () => {
   setText("domains-note", "Looking at all hosts …");
   const { domains, problem } = await ask("/api/v1/domains");
-  setText("domains-note", problem || `as of ${clock(Date.now() / 1000)}`);
+  setText("domains-note", problem || `as of ${clock(asked())}`);
   if (!domains) return;
   // How important a fetched page is, of the average: 1 is that of the whole crawl.
   const fetched = domains.reduce((sum, row) => sum + row.visited, 0);
@@ -744,7 +749,7 @@ whenOpened("domains", async () => {
 const TRAPS_EVERY = 120000; // milliseconds
 
 async function showTraps() {
-  if (document.hidden) return;
+  if (document.hidden && !answers) return;
   const { traps = [], problem } = await ask("/api/v1/traps");
   $("traps-note").className = traps.length ? "may-be" : "";
   setText("traps-note", problem || (traps.length ? traps.map((trap) => `${trap.host} took ${percent(trap.visited_part, 1)} of all fetches`).join(", ") : "none"));
@@ -772,6 +777,12 @@ window.addEventListener("resize", draw);
 async function begin() {
   const past = await ask("/api/v1/history");
   if (Array.isArray(past)) points = past;
+  if (answers) {
+    for (const each of document.querySelectorAll("[data-asks]")) each.hidden = true;
+    show(await ask("/api/v1/snapshot"));
+    showTraps();
+    return;
+  }
   const source = new EventSource("/events");
   let waits;
   source.addEventListener("snapshot", (event) => {
