@@ -16,7 +16,7 @@ SIDE_BY_SIDE = -q --numprocesses=$(PROCESSES) --dist=worksteal --durations=20
 # Tests start Python some hundred times, and it need not compile the package each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: crawl cluster focus check lint tests test test-long test-min test-web browser plugins order bench docs dist workflows clean
+.PHONY: crawl cluster focus check lint tests test test-long test-min test-web browser plugins bench docs dist workflows clean
 
 crawl: $(STAMP)  ## crawl the embedded demo web, about a minute
 	rm -rf example_project/crawls/demo
@@ -70,12 +70,9 @@ plugins: $(STAMP)  ## plug-ins of others that the tests run with, if they can be
 	  { $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --group plugins && \
 	    touch $(VENV)/.plugins; } || echo "The plug-ins cannot be installed: their tests are skipped."
 
-order: $(STAMP)  ## how early important pages are fetched, beside Scrapy's own orders
-	$(BIN)/python benchmarks/order.py demo
-
-bench: $(STAMP)  ## how fast it is beside its peers; some of it with PARTS="queue work"
+bench: $(STAMP)  ## what the benchmarks need, and the short forms of all: ten minutes on two cores
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --group bench
-	$(BIN)/python benchmarks/bench $(PARTS)
+	$(BIN)/python benchmarks short
 
 docs: $(STAMP)  ## build the documentation as a site, docs/_build/html/index.html; a warning is an error
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --group docs

@@ -1,8 +1,8 @@
 """Counts the Python calls inside the package for one page: it is read, its links come, its transfer ends, it is settled.
 
-    python benchmarks/calls.py                 # a page of 40 requests, half of them to pages that are known
-    python benchmarks/calls.py --kind links    # the same as one object, scrapy_aopic.Links
-    python benchmarks/calls.py --by name       # and which functions they are
+    python benchmarks calls                 # a page of 40 requests, half of them to pages that are known
+    python benchmarks calls --kind links    # the same as one object, scrapy_aopic.Links
+    python benchmarks calls --by name       # and which functions they are
 
 The scheduler is a real one on a store in memory, the engine downloads nothing, and the link middleware gets the page's
 requests as Scrapy hands them over. The page counted is one in the middle of a crawl, so that caches are warm.

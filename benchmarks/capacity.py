@@ -1,11 +1,11 @@
 """The constants of the capacity plan (docs/many-machines.md): what a page costs two workers and their server.
 
-    python benchmarks/capacity.py [--shards 16] [--hosts 120] [--pages 14] [--links 20] [--durability 2000]
-    python benchmarks/capacity.py --topic graded focused contextual
+    python benchmarks capacity [--shards 16] [--hosts 120] [--pages 14] [--links 20] [--durability 2000]
+    python benchmarks capacity --topic graded focused contextual
 
 One crawl with the shards on the server, and one with them on the disks of the workers. From 10 to 90 % of the pages: CPU
 time of workers and server (from ``/proc``, Linux), and bytes to and from the server, by its own count; and the resident
-memory of a worker at the end. What a URL takes of the server's memory is measured by ``benchmarks/bench redis``.
+memory of a worker at the end. What a URL takes of the server's memory is measured by ``python benchmarks redis``.
 
 With --topic what a topic adds to that: pages whose links stand in text, some 400 words of a page, are crawled without a topic and
 by each of the strategies that are named; ``graded`` stands for a topic in the default order.

@@ -1,6 +1,6 @@
 """What damage to each part of each file of a store does to who opens, checks, copies and repairs it.
 
-    python benchmarks/damage.py [--cases 2] [--pages 3000] [--stores rocksdb sqlite]
+    python benchmarks damage [--cases 2] [--pages 3000] [--stores rocksdb sqlite]
 
 Jobs are crawled without a network, and left closed, as by a kill, and as by a kill after they went on. Then a part of a file of
 a copy is damaged: of RocksDB's tables the data, the partitions and top of index and filter, the properties and the

@@ -1,6 +1,6 @@
 """What it costs to have shards on the disks of workers: beside one process with RocksDB and a job in one piece.
 
-    python benchmarks/disks.py [--shards 8] [--workers 1 2] [--hosts 240] [--pages 14] [--links 20] [--durability 500] [--rounds 1]
+    python benchmarks disks [--shards 8] [--workers 1 2] [--hosts 240] [--pages 14] [--links 20] [--durability 500] [--rounds 1]
 
 Each crawl fetches the same made-up web on loopback, whose server is in this process, with as many processes as workers. CPU
 time of the workers and of the Redis or Valkey server is read from ``/proc`` (Linux) when a tenth of the pages was

@@ -1,6 +1,6 @@
 """What single edits of stored rows, with right checksums, do to ``check`` and to a crawl that goes on: what a bug of ours would write.
 
-    python benchmarks/damage.py --edits 120 [--rng 1]
+    python benchmarks damage --edits 120 [--rng 1]
 
 A small crawl is stopped in the middle: it has pages in every state, hosts in every place, robots.txt files, texts, links
 and claims. Then one value is edited: a field of a record to another value of its type, or a row, which is removed,

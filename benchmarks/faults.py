@@ -1,7 +1,7 @@
 """Crawl with three workers through each fault that may happen to them, again and again, and judge what they did.
 
-    python benchmarks/faults.py [--times 10] [--seed 1] [--lock-timeout 2] [--keep FOLDER] [FAULT ...]
-    python benchmarks/faults.py --commands [--each 1]
+    python benchmarks faults [--times 10] [--seed 1] [--lock-timeout 2] [--keep FOLDER] [FAULT ...]
+    python benchmarks faults --commands [--each 1]
 
 Other faults are in ``kills.py`` (kills of a crawl, and its items), ``races.py`` (processes that run into each other at one
 folder), ``damage.py`` (damaged files, and rows as a bug of ours would write them), ``power.py`` (power failures), ``log_cuts.py``

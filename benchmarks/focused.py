@@ -1,9 +1,9 @@
 """How many relevant pages a crawl for a topic fetches, by strategy: offline, one page at a time or with politeness.
 
-    python benchmarks/focused.py DIR                  # real HTML: DIR/sites/<name> are unpacked sites
-    python benchmarks/focused.py --web tunnels        # an invented web with everything relevant behind pages that are not
-    python benchmarks/focused.py --web demo           # the demo web of the example project
-    python benchmarks/focused.py DIR --dial           # AOPIC_FOCUS from 0 to 1
+    python benchmarks focused DIR                  # real HTML: DIR/sites/<name> are unpacked sites
+    python benchmarks focused --web tunnels        # an invented web with everything relevant behind pages that are not
+    python benchmarks focused --web demo           # the demo web of the example project
+    python benchmarks focused DIR --dial           # AOPIC_FOCUS from 0 to 1
 
 Which pages are relevant is said by a lexicon or by what made the web, so that the crawler does not grade itself. The crawler is
 given some relevant pages and three times as many others (or ``--others``) as examples, anew for each of the sets of seeds, which do

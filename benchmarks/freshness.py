@@ -1,6 +1,6 @@
 """How up to date the copies of important pages are when a crawl goes on and on, by the rule for visiting pages again.
 
-    python benchmarks/freshness.py GRAPH.npz ... [--budgets .01 .05 .2] [--rates measured] [--rng 1 2 3] [--json FILE]
+    python benchmarks freshness GRAPH.npz ... [--budgets .01 .05 .2] [--rates measured] [--rng 1 2 3] [--json FILE]
 
 A changing web on a real link graph (CSR arrays ``indptr``, ``indices``), crawled by the production crawl in memory on a
 virtual clock. Each page changes by a Poisson process of its own rate, which is independent of everything else.

@@ -1,6 +1,6 @@
 """Hostile URLs and pages through the whole package, without a network.
 
-    python benchmarks/fuzz.py [--urls 1000000] [--seed 1] [--html5lib FOLDER] [--real FILE] [--only forms]
+    python benchmarks fuzz [--urls 1000000] [--seed 1] [--html5lib FOLDER] [--real FILE] [--only forms]
 
 First as many URLs as are asked for go through the normaliser alone. Then as many, hostile ones and ordinary ones, are
 judged the quick way and the slow one (``--only forms`` for nothing else), which must come to the same normal forms,

@@ -1,6 +1,6 @@
 """What hostile bytes cost each parser of a crawl as there are more of them.
 
-    python benchmarks/growth.py [PARSER ...] [--seconds 5] [--seed 1]
+    python benchmarks growth [PARSER ...] [--seconds 5] [--seed 1]
 
 For each parser, inputs are made by a grammar: one or two blocks, each of them some pieces of the language repeated as
 often as there is room, with numbers in them if they shall differ; a beginning and an end. Those with the longest time

@@ -1,6 +1,6 @@
 """Cut the log of a server at the end of every transaction, and a byte before and after it, and audit the job each time.
 
-    python benchmarks/log_cuts.py [--pages 200] [--shards 6] [--workers 2] [--every 1]
+    python benchmarks log_cuts [--pages 200] [--shards 6] [--workers 2] [--every 1]
 
 Workers crawl a web of that many pages. Then the append-only file of their Redis or Valkey server is cut behind each command
 and each transaction in it, one byte before that, and one byte after it; a server is started on what is left, and all shards and

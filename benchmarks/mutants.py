@@ -1,6 +1,6 @@
 """Put small bugs into a copy of the package, one at a time, and see whether a test notices.
 
-    python benchmarks/mutants.py [part of a file's name ...] [--each 10] [--rng 1] [--tests tests/core ...]
+    python benchmarks mutants [part of a file's name ...] [--each 10] [--rng 1] [--tests tests/core ...]
 
 The bugs are drawn by lot from all that can be made of the syntax tree: a comparison turned round or moved by one, a
 sum made a difference, ``and`` made ``or``, a number one higher, a condition negated, a statement left out. The same

@@ -1,7 +1,7 @@
 """How early important pages are fetched: ours beside Scrapy's LIFO and FIFO, in real crawls.
 
-    python benchmarks/order.py demo [--pages 5000]
-    python benchmarks/order.py graphs FOLDER [--only cnr-2000 ...] [--results FOLDER] [--jobs 2]
+    python benchmarks order demo [--pages 5000]
+    python benchmarks order graphs FOLDER [--only cnr-2000 ...] [--results FOLDER] [--jobs 2]
 
 ``demo`` runs three crawls of the demo web of example_project from the same seeds and reads the order from its log;
 politeness is off, so that only the order differs. It prints the share of the pages' PageRank(0.85) that was gathered

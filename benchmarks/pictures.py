@@ -1,4 +1,4 @@
-"""The pictures of docs/dashboard.md: ``python benchmarks/pictures.py``, after ``make browser``.
+"""The pictures of docs/dashboard.md: ``python benchmarks pictures``, after ``make browser``.
 
 A headless Chromium shows the dashboard of a crawl of the demo web that has run for a minute.
 """

@@ -1,9 +1,9 @@
 """How politely a crawl asks, seen by the servers, and how little of its time it gives away for that.
 
-    python benchmarks/politeness.py audit [--kills 3] [--after 25] [--size 1] [--set AOPIC_FAST_DOWNLOADS=True]
-    python benchmarks/politeness.py stalls [--seconds 60] [--delay 2]
-    python benchmarks/politeness.py use
-    python benchmarks/politeness.py backlog [--seconds 30]
+    python benchmarks politeness audit [--kills 3] [--after 25] [--size 1] [--set AOPIC_FAST_DOWNLOADS=True]
+    python benchmarks politeness stalls [--seconds 60] [--delay 2]
+    python benchmarks politeness use
+    python benchmarks politeness backlog [--seconds 30]
 
 ``audit`` crawls 300 misbehaving hosts at addresses of the loopback network (127.0.0.0/8, all at one port; Linux has
 them without being told), 50 of them at one address, kills the crawler with SIGKILL on the way, and judges the log of

@@ -1,6 +1,6 @@
 """Let the power fail a thousand times while a job is written, and see what is left of it.
 
-    python benchmarks/power.py [--states 1000] [--stores rocksdb sqlite] [--rng 1]
+    python benchmarks power [--states 1000] [--stores rocksdb sqlite] [--rng 1]
 
 A job is crawled without a network in four processes, one after the other, under strace (Linux; Debian's package strace):
 two are closed, two end as by a kill. From the system calls follows what each file system may have on its disk if the

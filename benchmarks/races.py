@@ -1,6 +1,6 @@
 """Let crawls, repairs, copies and lists of seeds run into each other at one job folder, and take the folder away.
 
-    python benchmarks/races.py [--rounds 300] [--seed 1] [--pages 2000]
+    python benchmarks races [--rounds 300] [--seed 1] [--pages 2000]
 
 In each round two to six processes start at random moments of a second at one job: crawls, repairs (which exchange the
 store each time, as if it were damaged), copies, lists of seeds. In two rounds of five the job folder is taken away in

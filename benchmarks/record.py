@@ -1,16 +1,15 @@
 """Runs a command of the docs, shows what it prints, and says in the docs when that was and of which commit.
 
-    python benchmarks/record.py python benchmarks/theft.py --sets 3 --copies 1 5 50
-    python benchmarks/record.py scrapy aopic simulate FOLDER/webkb-1997.npz --urls FOLDER/webkb-1997.urls.gz
+    python benchmarks record traps --beside --sizes 400
+    python benchmarks record scrapy aopic simulate FOLDER/webkb-1997.npz --urls FOLDER/webkb-1997.urls.gz
 
 Before each table of figures in docs/ that a command makes stands which command that is, and when it ran last:
 
-    <!-- python benchmarks/order.py demo · 2026-11-25 · commit 48f94b5 -->
+    <!-- python benchmarks order demo · 2026-11-25 · commit 48f94b5 -->
 
 The command is written without the folders of this machine. Where it stands in the docs so, the day and the commit are
 exchanged; where it does not, the line is printed to be put there. A table that it prints takes the place of the one below
 that line with the same head; all others you put there yourself.
-Tests read the same lines, and run every command that the docs give (``tests/benchmarks``).
 """
 
 from __future__ import annotations
@@ -24,12 +23,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from table import TABLE
+
 ROOT = Path(__file__).parents[1]
 RECORD = re.compile(
     r"<!-- (?P<command>\S.*?) · (?P<day>\d{4}-\d\d-\d\d) · commit (?P<commit>[0-9a-f]{7,12}) -->"
 )
 PROOF = re.compile(
-    r"(?:\S*/)?(?:python (?:\.\./)?(?:benchmarks|docs|tests/conformance)/\S|make (?:bench|order)\b|scrapy aopic simulate \S)"
+    rf"(?:\S*/)?(?:python (?:\.\./)?(?:benchmarks (?:{'|'.join(TABLE)})\b|(?:\.\./)?tests/conformance/)|scrapy aopic simulate \S)"
 )
 """How a command begins that proves something; ``make crawl`` and the like show how to use the package."""
 
@@ -197,14 +198,3 @@ def run(words: list[str], command: str) -> None:
         put(command, printed)
     else:
         print(f"\nNo page has a table of this command; the line before one is\n{line_of(command)}")
-
-
-def main() -> None:
-    words = sys.argv[1:]
-    if not words or words[0].startswith("-"):
-        sys.exit(__doc__)
-    run(words, plain(shlex.join(words)))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 """Fits what tells results from lists of links in the printed form of JLSE, on real pages, and writes it into the package.
 
-    python benchmarks/result_pages.py DIR [--most 120] [--write]    # DIR/sites/<name> are unpacked sites
+    python benchmarks result_pages DIR [--most 120] [--write]    # DIR/sites/<name> are unpacked sites
 
 Which page is a list is said by the name of its file, as generators of documentation give it (``index``, ``toc``, ``genindex``,
 ``package-summary``...); all others are taken for results. Of each kind ``--samples`` pages are drawn, at most ten of a site. Printed:

@@ -1,6 +1,6 @@
 """One job in P shards beside the same job in one piece: order, estimates, mail and CPU, on a real graph.
 
-    python benchmarks/shards.py cnr-2000.npz --hosts cnr-2000.pseudo_host.npy [--shards 1 2 8 32] [--workers 1 8]
+    python benchmarks shards cnr-2000.npz --hosts cnr-2000.pseudo_host.npy [--shards 1 2 8 32] [--workers 1 8]
 
 All shards are in this process, on stores in memory. *Workers* make the same number of fetches each, by turns, as so many
 processes would: each has P / workers shards and leases the best page over these. After every ``--commit`` fetches all

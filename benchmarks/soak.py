@@ -1,13 +1,13 @@
 """Crawl a web without end for a long time, and see whether anything grows.
 
-    python benchmarks/soak.py --job FOLDER [--pages 1000000] [--hosts 20000] [--csv FILE] [--plot FILE.svg]
-    python benchmarks/soak.py --job FOLDER --web mature --pages 200000 --hosts 100
-    python benchmarks/soak.py --job FOLDER --web fresh --pages 200000 --hosts 100
+    python benchmarks soak --job FOLDER [--pages 1000000] [--hosts 20000] [--csv FILE] [--plot FILE.svg]
+    python benchmarks soak --job FOLDER --web mature --pages 200000 --hosts 100
+    python benchmarks soak --job FOLDER --web fresh --pages 200000 --hosts 100
 
 The real crawl (Scrapy, the add-on with its defaults, a store on the disk, robots.txt, politeness) of a web that is
 computed in this process instead of being downloaded: --hosts hosts, pages without end, ten links a page of which about
 half lead to pages that nobody has found yet. Pages are 2 KB; every twentieth answer is an error, a redirect or a copy.
-With --web another process serves the web of ``benchmarks/bench crawl`` instead, 40 links a page: in the "mature" one a host
+With --web another process serves the web of ``python benchmarks crawl`` instead, 40 links a page: in the "mature" one a host
 has 5,000 pages, so that most links lead to pages that are known; in the "fresh" one 38 links of a page lead to new ones.
 
 Each ten seconds: pages visited, CPU time, resident memory, open descriptors, bytes of the job folder, and how late the

@@ -1,12 +1,12 @@
 """What endless traps and farms of domains take of a crawl, and what that costs.
 
-    python benchmarks/traps.py GRAPH.npz [--hosts FILE.npy | --urls FILE] [--seeds 20] [--sets 10] [--rng 1]
+    python benchmarks traps GRAPH.npz [--hosts FILE.npy | --urls FILE] [--seeds 20] [--sets 10] [--rng 1]
         [--entries 1 3] [--orders aopic opic ...] [--kinds chain tree ...] [--on ...] [--directories one nested ...]
         [--links-back] [--url-rules] [--json FILE]
-    python benchmarks/traps.py --beside [--sizes 400 100000] [--fetches 1000] [--orders aopic ...]
-    python benchmarks/traps.py --loopback [--honest 20 200] [--links 20 60] [--factors 0 1 10] [--connections 100]
+    python benchmarks traps --beside [--sizes 400 100000] [--fetches 1000] [--orders aopic ...]
+    python benchmarks traps --loopback [--honest 20 200] [--links 20 60] [--factors 0 1 10] [--connections 100]
         [--fetches 1000] [--gap 0] [--orders aopic ...]
-    python benchmarks/traps.py --loopback GRAPH.npz [--hosts FILE.npy | --urls FILE] [the options of a trap on a graph]
+    python benchmarks traps --loopback GRAPH.npz [--hosts FILE.npy | --urls FILE] [the options of a trap on a graph]
         [--factors 0 1 10] [--connections 100] [--gap 0]
 
 Traps have no end; scrapy_aopic/lab/planted.py describes their kinds, and where their pages are.

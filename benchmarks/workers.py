@@ -1,7 +1,7 @@
 """What it costs to share a crawl: workers of a job in shards beside one process with RocksDB, one with a job in one piece in
 Redis, Scrapy's own scheduler in memory, and scrapy-redis.
 
-    python benchmarks/workers.py [--shards 16] [--workers 1 2 4] [--hosts 120] [--pages 14] [--links 20] [--durability 500]
+    python benchmarks workers [--shards 16] [--workers 1 2 4] [--hosts 120] [--pages 14] [--links 20] [--durability 500]
 
 Each crawl fetches the same made-up web on loopback, whose server is in this process. CPU time of the workers and of the
 Redis or Valkey server is read from ``/proc`` (Linux) when a tenth of the pages was fetched, and when nine tenths were, so

@@ -20,9 +20,11 @@ ROOT = Path(__file__).parent.parent
 sys.path[:0] = [
     str(ROOT),
     str(ROOT / "tests"),
-]  # the package beside this file, whatever is installed; and the patterns
+    str(ROOT / "benchmarks"),
+]  # the package beside this file, whatever is installed; and what has tables of its own
 
 import monitoring
+import table
 from patterns.listing import load, result
 
 from scrapy_aopic.settings import SECTIONS, Setting
@@ -107,8 +109,14 @@ def alerts(_: str) -> str:
     return monitoring.run_book()
 
 
+def benchmarks_table(_: str) -> str:
+    """All benchmarks."""
+    return table.markdown()
+
+
 PARTS: dict[str, Callable[[str], str]] = {
     "alerts": alerts,
+    "benchmarks": benchmarks_table,
     "file": file_part,
     "patterns": patterns_table,
     "settings": settings_table,

@@ -229,7 +229,7 @@ OWN = (
         "requests and rows of seed lists that were not queued because of their URL, by "
         "[reason](urls.md#why-a-url-is-refused)", f"scheduler, {_LINKS}"),
     counter("aopic/urls/slow", "URLs",
-        "URLs of links and requests that are of no [common form](measurements.md#the-forms-of-urls), or whose requests depend on more "
+        "URLs of links and requests that are of no [common form](decisions.md#measured-once), or whose requests depend on more "
         "than their URL, so that Scrapy's own functions find their pages, in 20 microseconds or more; one that is "
         "among the last 20,000 is not counted again"),
     counter("aopic/urls/unrewritten", "URLs",

@@ -52,22 +52,17 @@ KINDS = {
     "ours": Kind(OURS, spiders.Broad, True),
     "ours-extractor": Kind(OURS, spiders.FastBroad, True),
     "ours-links": Kind(OURS, spiders.Batch, True),
-    "ours-download": Kind(OURS, spiders.Download, True),
     "addon": Kind(ADDON, spiders.Broad, True),
     "addon-links": Kind(ADDON, spiders.Batch, True),
     "addon-links-alike": Kind({**ADDON, **ALIKE}, spiders.Batch, True),
     "addon-download": Kind({**ADDON, **ALIKE}, spiders.Download, True),
-    "addon-download-only": Kind({**ADDON, **ALIKE, "AOPIC_CONTENT_SEEN": "off"}, spiders.Download, True),
     "stock": Kind(STOCK, spiders.Broad, False),
     "jobdir": Kind(STOCK, spiders.Broad, True),
     "stock-download": Kind(STOCK, spiders.Download, False),
     "stock-fast": Kind(STOCK, spiders.FastBroad, False),
-    "null-download": Kind(
-        {"SCHEDULER": "null.NullScheduler", "ROBOTSTXT_OBEY": False}, spiders.Download, False
-    ),
 }
 """Ours with the spider unchanged, with our extractor, and with ``Links``; the same with all that the add-on turns on;
-Scrapy's scheduler in memory, with JOBDIR, and in memory with our extractor; and what :mod:`null` compares."""
+Scrapy's scheduler in memory, with JOBDIR, and in memory with our extractor."""
 
 
 @contextmanager
@@ -92,7 +87,6 @@ def crawl(
     new: int | None = None,
     has_queries: bool = False,
     settings: dict[str, Any] | None = None,
-    watches: bool = False,
     profiles: bool = False,
 ) -> dict[str, Any]:
     """CPU milliseconds a page of a crawl of this *kind* (:data:`KINDS`).
@@ -115,10 +109,6 @@ def crawl(
             }
         )
         crawler = process.create_crawler(spider)
-        if watches:
-            from loop import watch
-
-            times = watch()
         arguments = {"pages": pages} if spider is spiders.Download else {"has_queries": has_queries}
         process.crawl(crawler, hosts=hosts, **arguments)
         began, main, wall = time.process_time(), time.thread_time(), time.perf_counter()
@@ -133,7 +123,7 @@ def crawl(
     found: dict[str, Any] = {"ms": cpu / n * 1000, "rate": n / seconds, "pages": n}
     if looked is not None:
         found |= {"samples": [[*of, n] for of, n in looked.of.items()], "own_ms": main / n * 1000}
-    return {**found, **times.found()} if watches else found
+    return found
 
 
 class Compared(NamedTuple):
@@ -221,6 +211,9 @@ def part(run: Runner) -> None:
         what = {"hosts": web.hosts, "links": web.links, "kilobytes": web.kilobytes, "new": web.new}
         what |= {"has_queries": web.has_queries}
         what["pages"] = max(run.options.pages, web.hosts * 6 // 5)
+        if run.options.before:
+            _beside(run, web, what)
+            continue
         kinds = [kind for kind in KINDS if any(kind in row for row in web.rows)]
         runs = dict(
             zip(kinds, run.rounds(*(("crawls:crawl", {**what, "kind": kind}) for kind in kinds)), strict=True)
@@ -236,3 +229,14 @@ def part(run: Runner) -> None:
             )
         rates = ", ".join(f"{kind} {median(found['rate'] for found in runs[kind]):.0f}" for kind in kinds)
         tqdm.write(f"{web.name}, pages/s on the clock: {rates}")
+
+
+def _beside(run: Runner, web: Compared, what: dict[str, Any]) -> None:
+    """The same crawl now and as it was in the checkout that was given."""
+    for kind in ("addon-links-alike", "ours"):
+        task = {**what, "kind": kind}
+        now, before = run.rounds(
+            ("crawls:crawl", task), ("crawls:crawl", {**task, "package": str(run.options.before.resolve())})
+        )
+        each = [[found["ms"] for found in runs] for runs in (now, before)]
+        run.add_paired("crawl", f"{web.name}, {_WORDS[kind]}, to the commit before", "ms CPU/page", *each)

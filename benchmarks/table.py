@@ -1,0 +1,126 @@
+"""All benchmarks: what each shows, the page that quotes it, and its short form. ``docs/measurements.md`` has it as a table."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+HERE = Path(__file__).parent
+
+
+class Benchmark(NamedTuple):
+    """A program that measures something.
+
+    Attributes:
+        shows: What.
+        page: The document that quotes its figures.
+        short: Options of the short form, which takes seconds and shows that all of it runs; several are divided by ``;``.
+            Files are those of :mod:`made_up`.
+        seconds: What the short form takes on two cores.
+        script: The file or folder beside this one; that of its name if none is given.
+        words: What its script is given before the options.
+        needs: What must be there, a key of :data:`NEEDS`.
+    """
+
+    shows: str
+    page: str
+    short: str
+    seconds: int
+    script: str = ""
+    words: str = ""
+    needs: str = ""
+
+
+def _part(
+    name: str, shows: str, page: str, seconds: int, *, options: str = "", needs: str = ""
+) -> dict[str, Benchmark]:
+    short = f"--most 20 --repeats 1 --sizes 1000 --pages 20 {options}".strip()
+    return {name: Benchmark(shows, page, short, seconds, "bench", name, needs)}
+
+
+TABLE: dict[str, Benchmark] = {
+    **_part("crawl", "CPU of a page of whole crawls, beside Scrapy or an earlier commit", "speed.md", 30, options="--webs 200x40"),
+    **_part("page", "what a page and a link cost, and in whose code the time goes", "speed.md", 40),
+    **_part("peers", "CPU of a page beside other crawlers", "speed.md", 20),
+    **_part("fast", "what fast downloads save", "speed.md", 15),
+    **_part("queue", "the frontier beside Scrapy's queue and scrapy-redis", "measurements.md", 40),
+    **_part("work", "ledger, frontier and store for a page, with up to 100 million URLs known", "measurements.md", 15),
+    **_part("memory", "memory and disk of a job, and how soon it is open", "speed.md", 10),
+    **_part("redis", "the same work on a server, and bytes of a URL there", "measurements.md", 15, needs="a server"),
+    "calls": Benchmark("calls and lines of Python for a page", "CONTRIBUTING.md", "--links 6", 2),
+    "order": Benchmark("how early important pages are fetched: real crawls, and all graphs", "order.md", "demo --pages 30", 15),
+    "traps": Benchmark("what endless traps and farms of domains take", "order.md", "webkb-1997.npz --urls webkb-1997.urls.gz --sets 1 --seeds 2 --entries 1 --kinds chain --on domains --fetches 50; --beside --sizes 10 --fetches 50; --loopback --honest 20 --links 20 --factors 0 --fetches 50", 12),
+    "freshness": Benchmark("how fresh copies are in a recrawl", "order.md", "wikispeedia.npz --budgets 0.2 --policies cash --rng 1 --before 1 --during 1 --jobs 1", 4),
+    "shards": Benchmark("a job in shards beside one in one piece", "measurements.md", "GRAPH.npz --shards 2 --workers 1 --fetches 50 --sets 1 --seeds 2", 3),
+    "workers": Benchmark("what it costs to share a crawl over a server", "measurements.md", "--shards 2 --workers 1 --hosts 6 --pages 2 --links 3 --rounds 1", 15, needs="a server"),
+    "disks": Benchmark("the same with shards on the workers' disks", "measurements.md", "--shards 2 --workers 1 --hosts 6 --pages 2 --links 3", 15, needs="a server"),
+    "capacity": Benchmark("the constants of the capacity plan", "many-machines.md", "--shards 2 --hosts 4 --pages 2 --links 3", 15, needs="a server"),
+    "politeness": Benchmark("a crawl judged by the servers' logs, and one on a busy machine", "politeness.md", "audit --kills 1 --after 2 --size 0.02; backlog --seconds 4", 50),
+    "hostile_web": Benchmark("a crawl of hosts that misbehave at random", "politeness.md", "--seconds 8 --hosts 30", 20),
+    "growth": Benchmark("time and memory of each parser for the worst bytes", "robots.md", "robots --seconds 0.02", 3),
+    "fuzz": Benchmark("hostile URLs and pages through the package", "urls.md", "--urls 500", 4),
+    "kills": Benchmark("kills at random moments", "after-a-crash.md", "--kills 2 --kills-per-job 2 --pages 100", 15),
+    "races": Benchmark("processes that run into each other at one job", "after-a-crash.md", "--rounds 1 --pages 200", 10),
+    "power": Benchmark("what is left after a power failure", "after-a-crash.md", "--states 4 --stores sqlite", 15, needs="strace"),
+    "damage": Benchmark("damaged files, and edited rows", "after-a-crash.md", "--cases 1 --pages 200 --stores sqlite --sample 4", 15),
+    "faults": Benchmark("faults of workers, network and server; commands that are cut off", "many-machines.md", "freeze --times 1", 15, needs="a server"),
+    "log_cuts": Benchmark("a server that loses the end of its log", "measurements.md", "--pages 24 --shards 2 --workers 1 --every 50 --resumed 1", 15, needs="a server"),
+    "soak": Benchmark("whether anything grows in a long crawl", "measurements.md", "--job soaked --pages 300 --hosts 50 --every 0.04", 10),
+    "focused": Benchmark("relevant pages on held-out topics, by strategy", "measurements.md", "DIR --sets 1 --fetches 30 --examples 5 --most 20", 20),
+    "result_pages": Benchmark("fits what tells results from lists of links (JLSE as printed)", "focused.md", "DIR --most 24 --samples 5", 5, needs="scikit-learn"),
+    "mutants": Benchmark("small bugs that no test notices", "tests/README.md", "core/leases.py --each 1", 30, needs="coverage"),
+    "pictures": Benchmark("the pictures of the dashboard", "README.md", "", 70, needs="a browser"),
+}  # fmt: skip
+"""By name."""
+
+
+def _server() -> bool:
+    sys.path.insert(0, str(HERE.parent / "tests"))
+    from support.redis_server import find_server
+
+    return find_server() is not None
+
+
+def _browser() -> bool:
+    sys.path.insert(0, str(HERE.parent / "tests"))
+    from support.chromium import CHROMIUM, DRIVER
+
+    return bool(CHROMIUM and DRIVER and find_spec("selenium"))
+
+
+NEEDS: dict[str, Callable[[], bool]] = {
+    "": lambda: True,
+    "a server": _server,
+    "a browser": _browser,
+    "strace": lambda: shutil.which("strace") is not None,
+    "scikit-learn": lambda: find_spec("sklearn") is not None,
+    "coverage": lambda: find_spec("coverage") is not None,
+}
+"""Whether something is there."""
+
+WITH_SECONDS_OF_THEIR_OWN = {"politeness", "soak"}
+"""Whose short forms may end with 1, as the machine was too busy, or the crawl too short to be steady."""
+
+
+def script_of(name: str) -> Path:
+    """The file, or the folder, that the benchmark called *name* is in."""
+    folder = HERE / (TABLE[name].script or name)
+    return folder if folder.is_dir() else HERE / f"{name}.py"
+
+
+def markdown() -> str:
+    """All benchmarks as a table."""
+    lines = ["| name | shows | quoted by | short form, s |", "|---|---|---|---:|"]
+    for name, each in TABLE.items():
+        page = each.page.rpartition("/")[2]
+        target = {"README.md": "../README.md", "CONTRIBUTING.md": "../CONTRIBUTING.md"}.get(
+            each.page, each.page
+        )
+        target = f"../{target}" if target.startswith("tests/") else target
+        needs = f"; needs {each.needs}" if each.needs else ""
+        lines.append(f"| `{name}` | {each.shows}{needs} | [{page}]({target}) | {each.seconds} |")
+    return "\n".join([*lines, ""])
