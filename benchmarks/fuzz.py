@@ -246,7 +246,7 @@ def crawl(args: argparse.Namespace, malformed: tuple[str, ...], failures: Failur
             "JOBDIR": folder, "AOPIC_POLITENESS_FACTOR": 0,
             "DOWNLOAD_HANDLERS": {"http": Offline, "https": Offline}, "CONCURRENT_REQUESTS": 1, "DEPTH_LIMIT": 0,
             "LOG_LEVEL": "ERROR", "AOPIC_PROGRESS": 0, "URLLENGTH_LIMIT": 0, "TELNETCONSOLE_ENABLED": False,
-            "RETRY_ENABLED": False, "AOPIC_MAX_LINKS": 10 * LINKS, "CONCURRENT_ITEMS": 8,
+            "RETRY_ENABLED": False, "CONCURRENT_ITEMS": 8,
         }  # fmt: skip
         process = AsyncCrawlerProcess(settings)
         crawler = process.create_crawler(Fuzz)

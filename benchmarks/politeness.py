@@ -55,6 +55,7 @@ from zope.interface import implementer
 
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Gap, Politeness, TransferResult
+from scrapy_aopic.downloadermiddlewares import robots
 from scrapy_aopic.lab.simulation import Simulation
 from scrapy_aopic.session.session import Session
 
@@ -68,6 +69,7 @@ SHARED_ADDRESS = "127.0.0.2"
 # -- audit
 
 FACTOR, MIN_GAP, MAX_GAP, BACKOFF, TIMEOUT = 2.0, 0.02, 20.0, 1.0, 6.0
+robots.RETRY = 2.0  # some are unreachable at first
 N_OWN, N_SHARED = 250, 50
 
 KINDS = {
@@ -305,7 +307,6 @@ def run_audit(options: argparse.Namespace, folder: Path) -> int:
         "AOPIC_MIN_GAP": MIN_GAP,
         "AOPIC_MAX_GAP": MAX_GAP,
         "AOPIC_BACKOFF": BACKOFF,
-        "AOPIC_ROBOTS_RETRY": 2,
         "DOWNLOAD_TIMEOUT": TIMEOUT,
         **dict(pair.split("=", 1) for pair in options.set),
     }

@@ -38,6 +38,9 @@ _BLOOM_FILE = "aopic-seen.bloom"
 ERROR_RATE = 0.001
 """Part of the unseen URLs that a Bloom filter within its first capacity takes for seen."""
 
+CAPACITY = 10_000_000
+"""URLs for which a Bloom filter is first laid out, in some 25 MB. It grows beyond that, and then loses more."""
+
 _WRITE_EVERY = 500
 """New fingerprints that are kept in memory before they are written: the most that a killed process forgets."""
 
@@ -105,10 +108,10 @@ class DiskSeen:
 class BloomSeen:
     """Approximate: a Bloom filter in memory, written when it is closed.
 
-    It takes *error_rate* of the unseen fingerprints for seen; those pages are never crawled.
+    It takes :data:`ERROR_RATE` of the unseen fingerprints for seen; those pages are never crawled.
     """
 
-    def __init__(self, folder: Path | None, error_rate: float, capacity: int) -> None:
+    def __init__(self, folder: Path | None) -> None:
         try:
             from pybloom_live import ScalableBloomFilter  # noqa: PLC0415  # an extra
         except ImportError:
@@ -128,15 +131,7 @@ class BloomSeen:
                     "begin with an empty one."
                 ) from error
         if self._filter is None:
-            try:
-                self._filter = ScalableBloomFilter(initial_capacity=capacity, error_rate=error_rate)
-                self._filter.add(b"")  # takes the memory
-            except MemoryError:
-                if self._lock is not None:
-                    self._lock.release()
-                raise SettingError(
-                    f"AOPIC_BLOOM_CAPACITY ({capacity}) must be a number of URLs whose filter fits into the memory."
-                ) from None
+            self._filter = ScalableBloomFilter(initial_capacity=CAPACITY, error_rate=ERROR_RATE)
 
     def add(self, fingerprint: bytes) -> bool:
         """Add *fingerprint*; whether it, or one that the filter cannot distinguish from it, was there."""
@@ -191,7 +186,7 @@ class DupeFilter(BaseDupeFilter):
         check_names(settings)
         folder = Path(path) if (path := job_dir(settings)) else None
         if read(settings, "AOPIC_DUPEFILTER") == "bloom":
-            return BloomSeen(folder, ERROR_RATE, read(settings, "AOPIC_BLOOM_CAPACITY"))
+            return BloomSeen(folder)
         address: Address | None = None
         kind = read(settings, "AOPIC_STORE")
         if kind == SERVER:

@@ -40,6 +40,9 @@ from .web.warc import FirstRecords, WarcFile
 
 logger = logging.getLogger(__name__)
 
+MAX_BYTES = 1_000_000_000
+"""Size of a WARC file from which on the next one is begun: what its format advises."""
+
 _MOST_WRITTEN = 10_000
 """Most written pages whose record is remembered, for what is found out later: ten times as many as are in work."""
 
@@ -59,22 +62,19 @@ class ImportancePipeline:
     ================  =====================================================================
 
     ``AOPIC_ITEM_FIELDS`` says which of them. A dictionary can hold any, another item the fields it declares.
-    The page is the one that a plain ``Request`` for the item's ``AOPIC_ITEM_URL_FIELD`` asks for; items whose
-    page is not known pass unchanged (stat ``aopic/items/without_page``). Needs
+    The page is the one that a plain ``Request`` for the item's field ``url`` asks for; items whose page is not known pass unchanged (stat ``aopic/items/without_page``). Needs
     :class:`scrapy_aopic.Scheduler`.
     """
 
-    def __init__(self, crawler: Crawler, names: tuple[str, ...], url_field: str) -> None:
+    def __init__(self, crawler: Crawler, names: tuple[str, ...]) -> None:
         self._crawler = crawler
         self._names = names
-        self._url_field = url_field
         self._estimates: Estimates | None = None
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
-        settings = crawler.settings
         with configured(crawler):
-            return cls(crawler, read(settings, "AOPIC_ITEM_FIELDS"), read(settings, "AOPIC_ITEM_URL_FIELD"))
+            return cls(crawler, read(crawler.settings, "AOPIC_ITEM_FIELDS"))
 
     def open_spider(self) -> None:
         """Find the scheduler; say so if it is one that knows no importance."""
@@ -109,7 +109,7 @@ class ImportancePipeline:
     def _request(self, item: Any) -> Request | None:
         """A request for the page of *item*, ``None`` if it does not say which one that is."""
         try:
-            url: Any = ItemAdapter(item).get(self._url_field)
+            url: Any = ItemAdapter(item).get("url")
             return Request(url)
         except (AttributeError, TypeError, ValueError):  # never set; no item, or no text; a bad URL
             return None
@@ -135,7 +135,7 @@ class PagesPipeline:
 
     Files: ``AOPIC_WARC_FILE``, WARC 1.1, a gzip member per record if the name ends in ``.gz``. An existing
     file is never touched: a name that is taken gets ``-1``, ``-2`` ... before its extension, a resumed
-    crawl has a file of its own, and a file of ``AOPIC_WARC_MB`` is followed by the next one. The two records of a transfer are handed to the operating system in one write
+    crawl has a file of its own, and a file of a gigabyte is followed by the next one. The two records of a transfer are handed to the operating system in one write
     when it ends, so a process that is killed leaves a file that is whole up to, at most, its last transfer.
     :class:`scrapy_aopic.Scheduler` commits a visit when the disk has its records. Beside another scheduler the disk is not
     waited for: a power failure may also cost what the operating system had not written.
@@ -147,14 +147,13 @@ class PagesPipeline:
     scheduler the next transfer tries again.
     """
 
-    def __init__(self, crawler: Crawler, template: str, max_bytes: int) -> None:
+    def __init__(self, crawler: Crawler, template: str) -> None:
         try:
             import warcio  # noqa: F401, PLC0415  # an extra
         except ImportError:
             raise NotConfigured("PagesPipeline needs warcio; install scrapy-aopic[warc].") from None
         self._crawler = crawler
         self._template = template
-        self._max_bytes = max_bytes
         self._bodies = FirstRecords()
         self._ended: list[int] = []  # descriptors of full files that the disk may not have
         self._path: Path | None = None
@@ -171,8 +170,7 @@ class PagesPipeline:
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         with configured(crawler):
-            path, megabytes = (read(crawler.settings, name) for name in ("AOPIC_WARC_FILE", "AOPIC_WARC_MB"))
-            pipeline = cls(crawler, path, megabytes * 1_000_000)
+            pipeline = cls(crawler, read(crawler.settings, "AOPIC_WARC_FILE"))
         crawler.signals.connect(pipeline.response_downloaded, signal=signals.response_downloaded)
         return pipeline
 
@@ -250,7 +248,7 @@ class PagesPipeline:
     def _write(self, path: Path, transfer: tuple[Response, Request] | None) -> None:
         """Write *transfer*, if there is one, to the file, which is made if need be."""
         try:
-            if self._file is not None and self._file.size_bytes >= self._max_bytes:
+            if self._file is not None and self._file.size_bytes >= MAX_BYTES:
                 if self._side_files is not None:
                     self._ended.append(self._file.descriptor())
                 self._drop_file()

@@ -40,7 +40,7 @@ class LinkMiddleware:
     A link gets the normal form of its URL, or is dropped if that is not to be queued; what the spider requests on
     purpose is left as it is (docs/urls.md).
 
-    Nothing is kept of a link but a fingerprint, up to ``AOPIC_MAX_LINKS`` a page. A link that another middleware drops
+    Nothing is kept of a link but a fingerprint, up to 10,000 a page. A link that another middleware drops
     after that never reaches the scheduler: its share of the cash goes to the virtual page. ``AOPIC_LINK_WEIGHTS`` says
     how large the share of a link is.
 

@@ -24,6 +24,9 @@ from twisted.python.failure import Failure
 
 import scrapy_aopic
 from scrapy_aopic._engine.process_memory import resident
+from scrapy_aopic.downloadermiddlewares import robots
+
+robots.RETRY = 0.5  # of those that are unreachable, which is tried again once
 
 NAME, OURS = "scrapy_aopic", str(Path(scrapy_aopic.__file__).parent)
 

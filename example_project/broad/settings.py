@@ -10,7 +10,7 @@ ADDONS = {"scrapy_aopic.Addon": 500}
 ITEM_PIPELINES = {"scrapy_aopic.ImportancePipeline": 300}
 
 AOPIC_REPORT = True  # print the most important pages at the end
-AOPIC_ROBOTS_TRIES = 1  # one host of the demo web never has its robots.txt; no need to wait for it
+AOPIC_MAX_WAIT = 30  # one host of the demo web never has its robots.txt; no need to wait for it
 TELNETCONSOLE_ENABLED = False
 REMOTE_CONTROL_ENABLED = False
 

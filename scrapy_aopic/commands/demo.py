@@ -22,7 +22,7 @@ MEANING = (
 )
 
 _SETTINGS = {
-    "AOPIC_ROBOTS_TRIES": 1,  # one host never has its robots.txt: no need to wait for it
+    "AOPIC_MAX_WAIT": 30,  # one host never has its robots.txt: no need to wait for it
 }
 
 

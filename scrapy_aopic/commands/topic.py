@@ -165,9 +165,7 @@ def _label(opts: argparse.Namespace, _: BaseSettings) -> int:
         # The same one at each call, as long as the crawl stands still.
         pages, sample = read_samples(view.stores, Random(0))  # noqa: S311 - of nothing secret
     if not sample:
-        raise TopicError(
-            f"The job {opts.jobdir} has set no pages aside: that needs AOPIC_TOPIC, and AOPIC_AUDIT_PAGES above 0."
-        )
+        raise TopicError(f"The job {opts.jobdir} has set no pages aside: that needs AOPIC_TOPIC.")
     wanted = to_label(sample)
     labels = read_labels(kept) if kept.exists() else {}
     if opts.read:

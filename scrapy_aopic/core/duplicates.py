@@ -56,6 +56,9 @@ _DIGEST = 2 * _HALF
 ALIKE = 57
 """Bytes of two sketches that are equal if the texts are nearly the same: a resemblance of about 0.9."""
 
+SAME_WORDS = 1000
+"""Pages of a registered domain that may have the same words but other links: a site can generate them without end."""
+
 _MAX_CLAIMS = 10_000
 """Claims to be one page that its visit merges at once: a bound on one step."""
 

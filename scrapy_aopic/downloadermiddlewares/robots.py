@@ -66,6 +66,12 @@ logger = logging.getLogger(__name__)
 MOST_KNOWN = 1000
 """Parsed robots.txt files in memory, of 4 KiB each; the least recently used one leaves first."""
 
+EXPIRY = 86_400.0
+"""Age in seconds at which a robots.txt is fetched again: that of a cache by RFC 9309, 2.4."""
+
+RETRY = 60.0
+"""Seconds until an unreachable robots.txt is tried again; it doubles with each try."""
+
 _PRIORITY = 1000
 """Priority of the request for a robots.txt in its download slot: before all pages of the host."""
 
@@ -94,12 +100,7 @@ class RobotsMiddleware:
         if settings.getpriority("ROBOTSTXT_PARSER"):
             self._kind = load_object(settings["ROBOTSTXT_PARSER"])
             self._kind.from_crawler(crawler, b"")  # says at once what is not installed
-        refetching = Refetching(
-            read(settings, "AOPIC_ROBOTS_EXPIRY"),
-            read(settings, "AOPIC_ROBOTS_RETRY"),
-            read(settings, "AOPIC_ROBOTS_TRIES"),
-        )
-        self._tries = refetching.tries
+        refetching = Refetching(EXPIRY, RETRY, read(settings, "AOPIC_MAX_WAIT") or inf)
         self._known = KnownRobots(refetching, MOST_KNOWN, self._load, self._keep)
         self._fetches = RobotsFetches(self._known)
         self._tdm_fetches: RobotsFetches | None = None
@@ -275,14 +276,12 @@ class RobotsMiddleware:
             self._first.each(
                 logging.INFO,
                 "unreachable robots.txt",
-                "The robots.txt of %(origin)s is unreachable (%(reason)s), try %(n)d of %(tries)d; the next one is due "
-                "%(when)s",
-                " (AOPIC_ROBOTS_TRIES, AOPIC_ROBOTS_RETRY), and until then its pages wait; further ones are logged "
-                "at level INFO (aopic/robots/unreachable counts them)",
+                "The robots.txt of %(origin)s is unreachable (%(reason)s), try %(n)d; the next one is due %(when)s",
+                ", and until then its pages wait, unless that is longer than AOPIC_MAX_WAIT; further ones are logged at level "
+                "INFO (aopic/robots/unreachable counts them)",
                 origin=origin,
                 reason=_in_words(reason) if isinstance(reason, Exception) else reason,
                 n=robots.failures,
-                tries=self._tries,
                 when=f"in {ceil(wait)} s" if wait < inf else "in the next run",
             )
         else:
@@ -388,8 +387,8 @@ class RobotsMiddleware:
             self._count("aopic/tdmrep/unreachable")
             self._first.warning(
                 "unreachable",
-                "%(url)s cannot be had (%(reason)s), and says nothing until it can, or what it said before; it is tried again "
-                "(AOPIC_ROBOTS_RETRY). Further ones are not logged (aopic/tdmrep/unreachable counts them)",
+                "%(url)s cannot be had (%(reason)s), and says nothing until it can, or what it said before; it is tried "
+                "again. Further ones are not logged (aopic/tdmrep/unreachable counts them)",
                 url=fetch.url,
                 reason=_in_words(reason) if isinstance(reason, Exception) else reason,
             )

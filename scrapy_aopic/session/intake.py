@@ -42,16 +42,13 @@ class Intake:
 
     Args:
         seeding: Takes the seeds that wait beside the job, if any can.
-        max_links: Links of a page that are paid; further ones are queued without cash.
 
     Attributes:
         keeps_requests: Whether a request that still has references comes out of the queue as the same object.
         value: Gives links of a visit that goes on what they are worth for a topic; ``None`` if nothing does.
     """
 
-    def __init__(
-        self, parts: SessionParts, *, duplicates: KnownPages, seeding: Seeding | None, max_links: int
-    ) -> None:
+    def __init__(self, parts: SessionParts, *, duplicates: KnownPages, seeding: Seeding | None) -> None:
         self.errors = parts.errors
         self._job = parts.job
         self._crawl = parts.job.crawl
@@ -65,7 +62,6 @@ class Intake:
         self._seeding = seeding
         self._decides_by_page = not duplicates.are_users
         self._wake = parts.engine.wake
-        self._max_links = max_links
         self._waiting: dict[bytes, int] = {}
         self.keeps_requests = parts.requests.keeps_objects
         self.value: Callable[[Visit, list[Link]], list[Link]] | None = None
@@ -152,7 +148,7 @@ class Intake:
                     self._wait(visit, self._requests.link(request, key, host, weight=weight))
             return False
         link = self._requests.link(request, key, host, again=again, weight=weight)
-        if visit is not None and len(visit.links) + len(visit.announced) < self._max_links:
+        if visit is not None and visit.has_room:
             self._wait(visit, link)
             if visit.is_waiting:
                 self.announce(visit)
@@ -211,7 +207,7 @@ class Intake:
             elif page is None and key in waiting:
                 self._wait(visit, Link(key, link.host, (link.url + link.tail).encode(), 0, False, weight))
                 known.append(link)
-            elif page is None and len(visit.links) + len(visit.announced) < self._max_links:
+            elif page is None and visit.has_room:
                 data = (link.url + link.tail).encode()
                 visit.links.append(Link(key, link.host, data, 0, False, weight))
                 waiting[key] = 1

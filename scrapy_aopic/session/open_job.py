@@ -62,7 +62,6 @@ class OpenJob:
         earlier: Pages that an earlier crawl has fetched, with which the job goes on; ``None`` if there was none.
         persists: Whether what is queued is there in the next run.
         recrawls: Whether pages are visited again.
-        max_links: Links of a page that are paid (``AOPIC_MAX_LINKS``).
         max_wait: Seconds that a crawl waits with nothing else to do (``AOPIC_MAX_WAIT``).
         min_convergence: 1/|H| below which the crawl ends (``AOPIC_MIN_CONVERGENCE``).
         content_seen: When texts count as the same (``AOPIC_CONTENT_SEEN``).
@@ -97,7 +96,6 @@ class OpenJob:
             )  # reads the public suffix list, a tenth of a second, before anything has to be in time
             self.recrawls = policy.recrawl is not None
             self.admission = Admission(crawler)
-            self.max_links: int = read(settings, "AOPIC_MAX_LINKS")
             self.max_wait: float = read(settings, "AOPIC_MAX_WAIT")
             self.min_convergence: float = read(settings, "AOPIC_MIN_CONVERGENCE")
             self.content_seen: str = read(settings, "AOPIC_CONTENT_SEEN")
@@ -131,7 +129,7 @@ class OpenJob:
             self._lock.around.where / DROPPED if self._lock is not None and self.persists else None
         )
         self.history: History | None = None
-        if self._lock is not None and self.persists and read(settings, "AOPIC_HISTORY_SECONDS"):
+        if self._lock is not None and self.persists:
             self.history = History(self._lock.around.where / FILE_NAME)
         self._tell(folder if address is None else None)
         self._state = StateKeeper.replacing(crawler, self._lock)

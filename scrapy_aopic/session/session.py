@@ -193,7 +193,7 @@ class Session:
         self.admission = opened.admission
         self.dropped = opened.dropped
         self.targets = LinkTargets(opened.admission, keys)
-        self.visits = Visits(keys, opened.max_links)
+        self.visits = Visits(keys)
         self._duplicates = KnownPages(crawler, spider, job.crawl, self.stats, earlier=opened.earlier)
         requests = QueuedRequests(
             crawler, spider, self.stats, persists=opened.persists, recrawls=opened.recrawls
@@ -218,9 +218,7 @@ class Session:
         self._seeding: Seeding | None = None
         if opened.seeds is not None:
             self._seeding = Seeding(parts, opened.seeds, self._duplicates)
-        self.intake = Intake(
-            parts, duplicates=self._duplicates, seeding=self._seeding, max_links=opened.max_links
-        )
+        self.intake = Intake(parts, duplicates=self._duplicates, seeding=self._seeding)
         self.listeners: list[Callable[[Visit, dict[str, str]], None]] = []
         self.page_robots = PageRobots(parts, self.listeners)
         self.focus: Focus | None = None
@@ -339,8 +337,8 @@ class Session:
             )
         if reason == UNREACHABLE:
             logger.warning(
-                "The crawl ends with pages that it could not fetch (%(dead)d), as their hosts do not answer (%(hosts)d; "
-                "AOPIC_DEAD_AFTER); %(rest)s",
+                "The crawl ends with pages that it could not fetch (%(dead)d), as their hosts do not answer (%(hosts)d); "
+                "%(rest)s",
                 {
                     "dead": dead,
                     "hosts": n_dead,

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 _GONE = (404, 410)
 """Statuses of a repeated visit that retire the page; of others nothing follows, it may be there the next time."""
 
+MAX_LINKS = 10_000
+"""Distinct links of a page that share its cash; further ones are queued at once, without any."""
+
 _MOST_PASSED = 1000
 """Links of a page whose way to the scheduler is followed, if anything may drop them: a sample is all that is kept."""
 
@@ -132,7 +135,6 @@ class Visit(Struct, eq=False):
     lease: Lease
     number: int
     _keys: PageKeyOf
-    _max_links: int
     links: list[Link] = []
     announced: dict[bytes, Link] = {}
     is_waiting: bool = False
@@ -361,7 +363,7 @@ class Visit(Struct, eq=False):
         """What waited for its end was queued as *announced*, and waits no more; returns the keys of pages that stay unknown."""
         unknown, before = set[bytes](), self.announced
         for link in announced:
-            if link.key not in before and len(before) < self._max_links:
+            if link.key not in before and len(before) < MAX_LINKS:
                 before[link.key] = link
                 if link.request:
                     unknown.add(link.key)
@@ -373,16 +375,21 @@ class Visit(Struct, eq=False):
         """Distinct links that the callback yielded so far, as far as they count."""
         return len(self._seen)
 
+    @property
+    def has_room(self) -> bool:
+        """Whether further links of the page share its cash."""
+        return len(self.links) + len(self.announced) < MAX_LINKS
+
     def counts(self, page: bytes) -> bool:
         """Whether the page with this latter half of a page key is one of its links so far."""
         return page in self._seen
 
     def count(self, found: Iterable[FoundLink]) -> None:
-        """Count *found*, which the callback yields, as links of the page, up to ``AOPIC_MAX_LINKS``.
+        """Count *found*, which the callback yields, as links of the page, up to :data:`MAX_LINKS`.
 
         A page's link to itself is none, and of several links to one page the first counts.
         """
-        seen, own, most = self._seen, self.lease.key[HOST_BYTES:], self._max_links
+        seen, own, most = self._seen, self.lease.key[HOST_BYTES:], MAX_LINKS
         for link in found:
             page = link.key[HOST_BYTES:]
             if page not in seen and page != own and page and len(seen) < most:
@@ -422,9 +429,8 @@ class Visit(Struct, eq=False):
 class Visits:
     """The visits under way, by the request that the engine was given and by number."""
 
-    def __init__(self, keys: PageKeyOf, max_links: int) -> None:
+    def __init__(self, keys: PageKeyOf) -> None:
         self._keys = keys
-        self._max_links = max_links
         self._by_request: dict[Request, Visit] = {}
         self._by_number: dict[int, Visit] = {}
         self._n = 0
@@ -447,7 +453,7 @@ class Visits:
     def begin(self, request: Request, lease: Lease) -> Visit:
         """A visit of the page of *lease* by *request*."""
         self._n += 1
-        visit = Visit(request, lease, self._n, self._keys, self._max_links)
+        visit = Visit(request, lease, self._n, self._keys)
         request.meta[TAG] = Mark("page", visit.number)
         self._by_request[request] = self._by_number[visit.number] = visit
         return visit

@@ -18,6 +18,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakValueDictionary
 
+from scrapy_aopic.core import duplicates
 from scrapy_aopic.core.focus.strategies import STRATEGIES, needs_samples
 from scrapy_aopic.core.order import Aopic, BatchOrder, Focused, Order
 from scrapy_aopic.core.policy import Policy
@@ -195,7 +196,6 @@ def read_politeness(
         backoff=read(settings, "AOPIC_BACKOFF"),
         max_backoff=read(settings, "AOPIC_MAX_BACKOFF"),
         max_wish=read(settings, "AOPIC_MAX_BACKOFF"),
-        dead_after=read(settings, "AOPIC_DEAD_AFTER"),
         rule=_rule_of(
             rules if rules is not None else read(settings, "AOPIC_HOST_RULES"),
             getattr(spider, "politeness", None),
@@ -249,7 +249,7 @@ def _read_recrawl(values: dict[str, Any]) -> Recrawl | None:
         raise SettingError(
             f"AOPIC_RECRAWL_MAX_INTERVAL ({high:g}) must be at least AOPIC_RECRAWL_MIN_INTERVAL ({low:g})."
         )
-    return Recrawl(low, high, values["AOPIC_RECRAWL_SHARE"]) if values["AOPIC_RECRAWL"] else None
+    return Recrawl(low, high) if values["AOPIC_RECRAWL"] else None
 
 
 def _read_window(settings: Mapping[Any, Any]) -> Window:
@@ -342,7 +342,6 @@ def _make_order(values: dict[str, Any], settings: Mapping[Any, Any]) -> Order:
     order: Order = kind()
     if isinstance(order, Aopic):
         order.budget = values["AOPIC_DOMAIN_BUDGET"]
-        order.directory_pages = values["AOPIC_DIRECTORY_PAGES"]
     return order
 
 
@@ -374,7 +373,7 @@ def read_policy(settings: Mapping[Any, Any], spider: object = None) -> Policy:
         chosen=values["AOPIC_VIRTUAL_DOMAINS"],
         keep_links=values["AOPIC_KEEP_LINKS"],
         is_near=values["AOPIC_CONTENT_SEEN"] == "near",
-        same_words=values["AOPIC_SAME_WORDS"],
+        same_words=duplicates.SAME_WORDS,
         recrawl=_read_recrawl(values),
         rules=values["AOPIC_HOST_RULES"],
         window=_read_window(settings),

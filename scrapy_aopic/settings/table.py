@@ -10,8 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from scrapy_aopic.core.directories import MOST_COUNTED
-from scrapy_aopic.core.focus.sample import MOST_PAGES
 from scrapy_aopic.core.focus.strategies import STRATEGIES
 from scrapy_aopic.core.order import FOCUS, ORDERS, Aopic
 from scrapy_aopic.core.policy import Policy
@@ -111,15 +109,6 @@ _ORDER = (
         'Only for the orders "aopic" and "focused", where it is divided by 1 - `AOPIC_FOCUS`.',
     ),
     Setting(
-        "AOPIC_DIRECTORY_PAGES",
-        Aopic.directory_pages,
-        whole(0, MOST_COUNTED, of="pages"),
-        "Fetched pages of a directory, which is a URL up to its last slash, at which further ones wait one front queue "
-        "lower, so that other directories of the host come first; see [Directories](order.md#directories). "
-        "0 for no such rule. "
-        'Only for the order "aopic".',
-    ),
-    Setting(
         "AOPIC_VIRTUAL_SHARE",
         _POLICY.share,
         Check('a number from 0 to 1, or "equal" for 1/(links + 1)', parse.share, unit="part"),
@@ -162,12 +151,6 @@ _ORDER = (
             parse.weights,
         ),
         "How a page's cash is shared among its links: equally, or in proportion to weights; see [below](#link-weights).",
-    ),
-    Setting(
-        "AOPIC_MAX_LINKS",
-        10_000,
-        whole(1, unit="links"),
-        "Distinct links of one page that share its cash. Further ones are queued at once, without any.",
     ),
     Setting(
         "AOPIC_WINDOW",
@@ -225,12 +208,6 @@ _RECRAWLING = (
         "A page that was not visited for this long is overdue. "
         "Overdue pages get a tenth of all revisits, however little cash they hold. "
         "At least `AOPIC_RECRAWL_MIN_INTERVAL`.",
-    ),
-    Setting(
-        "AOPIC_RECRAWL_SHARE",
-        _RECRAWL.share,
-        number(0, 1, unit="part"),
-        "Part of the fetches that are revisits while new pages wait.",
     ),
     Setting(
         "AOPIC_MIN_CONVERGENCE",
@@ -300,41 +277,17 @@ _POLITE = (
         "Longest gap, or wait, that errors cause, or that a host asks for by `Retry-After` or `Crawl-delay`.",
     ),
     Setting(
-        "AOPIC_DEAD_AFTER",
-        _POLITENESS.dead_after,
-        whole(2, 1_000_000, unit="requests"),
-        "Requests in a row without a response of an origin, or with one of a host that asks to come later, after which it counts as "
-        "dead: the crawl no longer waits for it.",
-    ),
-    Setting(
         "AOPIC_MAX_WAIT",
         3600.0,
         number(0, 10_000_000, of="seconds"),
-        "Longest time that a crawl waits when every host that has pages is in its gap. "
+        "Longest time that a crawl waits when every host that has pages is in its gap, and longest pause after which an "
+        "unreachable [robots.txt](robots.md#what-a-response-means) is tried again before its pages fail. "
         "If it would be longer, the crawl [closes](politeness.md#nothing-else-to-do). "
         "0 for any time; without effect on `AOPIC_RECRAWL`.",
     ),
 )
 
 _ROBOTS = (
-    Setting(
-        "AOPIC_ROBOTS_EXPIRY",
-        86_400,
-        number(1, 2_592_000, of="seconds"),
-        "Age at which a [robots.txt](robots.md) is fetched again.",
-    ),
-    Setting(
-        "AOPIC_ROBOTS_RETRY",
-        60,
-        number(0, 86_400, of="seconds"),
-        "Time until an unreachable robots.txt is tried again. It doubles with each try, up to `AOPIC_ROBOTS_EXPIRY`.",
-    ),
-    Setting(
-        "AOPIC_ROBOTS_TRIES",
-        8,
-        whole(1, unit="tries"),
-        "Tries in a row that find a robots.txt unreachable before the pages that wait for it fail.",
-    ),
     Setting(
         "AOPIC_PAGE_ROBOTS",
         ("nofollow", "noindex"),
@@ -535,13 +488,6 @@ _CONTENT = (
         alone=True,
     ),
     Setting(
-        "AOPIC_SAME_WORDS",
-        1000,
-        whole(0, unit="pages"),
-        "Pages of a registered domain that have the same text but other links, and still count as pages of their own. "
-        "Further ones are duplicates, because a site can generate them without end. 0 for any number.",
-    ),
-    Setting(
         "AOPIC_CANONICAL",
         "domain",
         one_of("off", "known", "domain", "any"),
@@ -561,23 +507,11 @@ _COMPONENTS = (
         "[below](#the-bloom-mode).",
     ),
     Setting(
-        "AOPIC_BLOOM_CAPACITY",
-        1_000_000,
-        whole(1000, 10_000_000_000, unit="URLs"),
-        "URLs for which the Bloom filter is first laid out. It grows beyond that, and then loses more.",
-    ),
-    Setting(
         "AOPIC_ITEM_FIELDS",
         ("importance",),
         some_of("importance", "cash", "history", "visits", "duplicate_of", "relevance"),
         "Fields that `scrapy_aopic.ImportancePipeline` adds to items whose class allows them; `scrapy aopic crawl` adds importance "
         "and visits unless this is set.",
-    ),
-    Setting(
-        "AOPIC_ITEM_URL_FIELD",
-        "url",
-        Check("the name of a field", parse.text),
-        "Field of an item that holds the URL of its page, for `scrapy_aopic.ImportancePipeline`.",
     ),
     Setting(
         "AOPIC_WARC_FILE",
@@ -590,24 +524,11 @@ _COMPONENTS = (
         "start of the crawl. Without the ending `.gz` it is not compressed.",
     ),
     Setting(
-        "AOPIC_WARC_MB",
-        1000,
-        whole(1, 10_000_000, of="megabytes"),
-        "Size of a WARC file from which on the next one is begun: the same name with `-1`, `-2` ... before the ending.",
-    ),
-    Setting(
         "AOPIC_PROGRESS",
         60,
         number(0, FOR_EVER, unit="seconds"),
         "How often the log gets a line with the progress and [what limits the crawl](commands.md#what-limits-a-crawl); a "
         "terminal shows a line of its own instead, all the time. 0 for neither.",
-    ),
-    Setting(
-        "AOPIC_HISTORY_SECONDS",
-        10,
-        number(0, FOR_EVER, unit="seconds"),
-        "How often a line of figures is added to `aopic-history.csv` in the job folder ([report](commands.md#report)); 0 for "
-        "never.",
     ),
     Setting(
         "AOPIC_REPORT",
@@ -684,13 +605,6 @@ _TOPIC = (
         number(0, 1, unit="part"),
         "The crawl ends (`aopic_harvest`) when a smaller part of the last 500 pages is relevant to the topic. "
         "Queued pages stay queued, so that it can be resumed. 0 to never end for this.",
-    ),
-    Setting(
-        "AOPIC_AUDIT_PAGES",
-        200,
-        whole(0, MOST_PAGES, of="pages"),
-        "Graded pages that are set aside at random for `scrapy aopic topic label`, with some 1 kB of text each. A job that has "
-        "begun keeps the number that it began with, unless it is given a smaller one. 0 for none.",
     ),
 )
 

@@ -21,7 +21,6 @@ from scrapy.utils.asyncio import create_looping_call
 
 from scrapy_aopic._engine.process_memory import resident
 from scrapy_aopic.exceptions import StorageError
-from scrapy_aopic.settings import read
 
 from .history import History, row_of
 from .host_walk import HostWalk
@@ -76,6 +75,9 @@ _AT_ONCE = 1000
 
 _DROPPED_EVERY = 60
 """Notes between two times at which dropped links are written: up to a megabyte."""
+
+ROW_EVERY = 10.0
+"""Seconds between rows of the history in the job folder."""
 
 _SIZE_EVERY = 10.0
 """Seconds for which the size of the store is remembered: to find it out is a call to the system for each of its files."""
@@ -152,8 +154,7 @@ class Watch:
         self._reason = ""
         self._size: tuple[float, int | None] = (-_SIZE_EVERY, None)
         self._began = monotonic()
-        self._row_every: float = read(crawler.settings, "AOPIC_HISTORY_SECONDS")
-        self._row_due = self._began + self._row_every
+        self._row_due = self._began + ROW_EVERY
         self.started_at = job.clock()
         self._beats = create_looping_call(self._beat)
 
@@ -205,7 +206,7 @@ class Watch:
         if self._n_beats % _DROPPED_EVERY == 0:
             self._keep_dropped()
         if self._history is not None and monotonic() >= self._row_due:
-            self._row_due = max(self._row_due + self._row_every, monotonic())
+            self._row_due = max(self._row_due + ROW_EVERY, monotonic())
             self._keep_row(seen)
 
     def _keep_row(self, seen: Snapshot | None = None) -> None:

@@ -318,7 +318,7 @@ class _Question:
         if page.lowered == 1:
             self._say(
                 "It waits one front queue lower, because enough pages of its directory had been fetched when its turn came "
-                "(AOPIC_DIRECTORY_PAGES).",
+                "(docs/order.md#directories).",
                 lowered=1,
             )
         elif page.lowered:
@@ -487,8 +487,8 @@ class _Question:
             self._say(f"{counts}, so there is nothing to request.")
         elif state == "dead":
             self._say(
-                f"{counts}; it is dead: {host.unanswered:,} transfers in a row got no response, and the crawl does not wait for it "
-                f"(AOPIC_DEAD_AFTER). It is tried again at {time_of(host.opens_at)}."
+                f"{counts}; it is dead: {host.unanswered:,} transfers in a row got no response, and the crawl does not wait "
+                f"for it. It is tried again at {time_of(host.opens_at)}."
             )
         elif host.row[:2] in (LATE, BEHIND):
             self._say(f"{counts}; its domain is over its budget, so others come first ({_BUDGET}).")
@@ -548,7 +548,7 @@ _SENTENCES = {
     "language": "its language is none of those in AOPIC_SCOPE, so that its links are not followed, and it has no item",
     "content type": "it is of a content type that is not read (AOPIC_CONTENT_TYPES)",
     "content usage": "its owner does not want it to be used as this crawl uses it, so that no callback got it (AOPIC_CONTENT_USAGE)",
-    "robots.txt unreachable": "its robots.txt is unreachable, so nothing is allowed (AOPIC_ROBOTS_TRIES)",
+    "robots.txt unreachable": "its robots.txt is unreachable, so nothing is allowed (AOPIC_MAX_WAIT)",
     "redirect to itself": "it redirects to itself, and nothing had changed when it was asked for again",
     "network": "its host is not on the Internet, or resolves to what is not (AOPIC_ALLOW_NETWORKS)",
     "service": "its port is that of another service than the web's (AOPIC_ALLOW_NETWORKS)",

@@ -22,6 +22,7 @@ from scrapy_aopic import Links, Scheduler
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import unpack_page
 from scrapy_aopic.place.paths import store_folder
+from scrapy_aopic.session import visit
 from scrapy_aopic.session.session import Session
 from scrapy_aopic.storage import open_snapshot
 
@@ -249,7 +250,7 @@ SETTINGS: list[dict[str, Any]] = [
     {"DEPTH_PRIORITY": 1},
     {"DEPTH_STATS_VERBOSE": True, "URLLENGTH_LIMIT": 200},
     {"AOPIC_LINK_WEIGHTS": {"internal": 1, "external": 3, "nofollow": 0}},
-    {"AOPIC_MAX_LINKS": 5},
+    {"MAX_LINKS": 5},
     {"AOPIC_LINK_FLOOD": 7},
     {"REFERRER_POLICY": "same-origin"},
     {"REFERRER_POLICY": "strict-origin-when-cross-origin"},
@@ -280,8 +281,14 @@ def short(value: Any) -> str:
 )
 @deferred_f_from_coro_f
 async def test_a_job_is_the_same_whichever_way_its_links_came(
-    serve: Serve, tmp_path: Path, settings: dict[str, Any], kinds: tuple[type[Spider], ...]
+    serve: Serve,
+    tmp_path: Path,
+    settings: dict[str, Any],
+    kinds: tuple[type[Spider], ...],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(visit, "MAX_LINKS", settings.get("MAX_LINKS", visit.MAX_LINKS))
+
     def listens(**_: Any) -> None:
         """Somebody wants to hear of each request that is dropped, so that there must be one."""
 
@@ -405,7 +412,7 @@ MAPPED: dict[str, Any] = {
         {},
         {**BROAD, "ROBOTSTXT_OBEY": True},
         {"AOPIC_LINK_WEIGHTS": {"internal": 1, "external": 3, "nofollow": 0}},
-        {"AOPIC_MAX_LINKS": 30},
+        {"MAX_LINKS": 30},
         {"AOPIC_LINK_FLOOD": 210},
         {"DEPTH_LIMIT": 2},
         {"AOPIC_URL_REWRITE": rewritten},
@@ -414,8 +421,10 @@ MAPPED: dict[str, Any] = {
 )
 @deferred_f_from_coro_f
 async def test_a_job_is_the_same_whichever_way_the_pages_of_a_sitemap_came(
-    serve: Serve, tmp_path: Path, settings: dict[str, Any]
+    serve: Serve, tmp_path: Path, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(visit, "MAX_LINKS", settings.get("MAX_LINKS", visit.MAX_LINKS))
+
     def listens(**_: Any) -> None:
         """As above."""
 

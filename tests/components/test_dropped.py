@@ -20,6 +20,7 @@ from support.small_web import Follow, Web, crawl, html
 
 from scrapy_aopic import Links
 from scrapy_aopic.addon import Addon
+from scrapy_aopic.core import duplicates
 from scrapy_aopic.view import dropped
 from scrapy_aopic.view.dropped import FILE_NAME, REASONS, Drop, Dropped, find, read_dropped
 
@@ -93,12 +94,15 @@ async def test_links_beyond_a_flood(
 
 
 @deferred_f_from_coro_f
-async def test_links_of_a_duplicate(serve: Serve, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_links_of_a_duplicate(
+    serve: Serve, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(duplicates, "SAME_WORDS", 1)
     numbers = range(1, 3)
     web = {"http://a.test/": [f"/{n}/" for n in numbers]}
     web |= {f"http://a.test/{n}/": page("end", text=TEXT) for n in numbers}
     ends = [f"http://a.test/{n}/end" for n in numbers]
-    found = await answers(serve, tmp_path, capsys, web, *ends, AOPIC_SAME_WORDS=1)
+    found = await answers(serve, tmp_path, capsys, web, *ends)
     (last,) = (answer for answer in found if answer["kind"] != "failed")
     assert_dropped(last, "duplicate", last["about"].removesuffix("end"))
 

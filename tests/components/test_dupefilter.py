@@ -72,7 +72,8 @@ def test_a_temporary_store_is_removed(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_the_bloom_filter_loses_about_as_many_urls_as_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scrapy_aopic.dupefilter.ERROR_RATE", 0.01)
-    dupefilter = opened(None, AOPIC_DUPEFILTER="bloom", AOPIC_BLOOM_CAPACITY=1000)
+    monkeypatch.setattr("scrapy_aopic.dupefilter.CAPACITY", 1000)
+    dupefilter = opened(None, AOPIC_DUPEFILTER="bloom")
     lost = sum(dupefilter.request_seen(Request(f"http://a.test/{n}")) for n in range(5000))
     assert lost <= 150
     assert all(dupefilter.request_seen(Request(f"http://a.test/{n}")) for n in range(5000))

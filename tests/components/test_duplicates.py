@@ -15,6 +15,7 @@ from scrapy.http import HtmlResponse, Response, TextResponse
 from scrapy.utils.defer import deferred_f_from_coro_f
 from support.small_web import Follow, Web, ask, ask_view, check, crawl, html
 
+from scrapy_aopic.core import duplicates
 from scrapy_aopic.core.duplicates import Text
 from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import unpack_page
@@ -336,23 +337,27 @@ async def test_no_page_of_a_site_whose_scripts_hold_the_data_is_lost(
         for number in range(160)
     }
     web = serve({HOME: framed(["/p/0"]), **tree})
-    await run(tmp_path, Data, AOPIC_SAME_WORDS=0, **settings)
+    await run(tmp_path, Data, **settings)
     assert len(set(web.asked)) == 161
 
 
 @deferred_f_from_coro_f
 async def test_a_site_that_makes_up_links_around_one_text_ends(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(duplicates, "SAME_WORDS", 5)
+
     def answer(exchange: Exchange) -> Answer:
         number = int(exchange.target[1:] or 0)
         return page(words("x"), [f"/{number + 1}"])
 
     web = serve({HOME: answer, **{f"http://a.test/{number}": answer for number in range(100)}})
-    crawler = await run(tmp_path, AOPIC_SAME_WORDS=5, **DROP)
+    crawler = await run(tmp_path, **DROP)
     assert len(web.asked) == 6
     warnings = [
-        record.getMessage() for record in caplog.records if "AOPIC_SAME_WORDS = 5" in record.getMessage()
+        record.getMessage()
+        for record in caplog.records
+        if "one more page with the words of" in record.getMessage()
     ]
     assert len(warnings) == 1
     assert same(tmp_path) == {"http://a.test/5": HOME}

@@ -55,7 +55,7 @@ REFUSED = [
     # Beside Scrapy's own scheduler, a component that is left out is worse than a crawl that does not start.
     (DOWNLOADER, {"AOPIC_MIN_GAP": "-1"}),
     (DOWNLOADER, {"AOPIC_MINGAP": "5"}),
-    (ROBOTS, {"AOPIC_ROBOTS_TRIES": "0"}),
+    (ROBOTS, {"AOPIC_SITEMAPS": "maybe"}),
     (PIPELINE, {"AOPIC_WARC_FILE": ""}),
     (PROGRESS, {"AOPIC_PROGRESS": "maybe"}),
     (FILTER, {"AOPIC_DUPEFILTER": "boom"}),

@@ -24,7 +24,7 @@ from scrapy_aopic.view.stored import snapshot_of
 
 ALONE = {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_POLITENESS_FACTOR": 0}
 ADDON = {"ADDONS": {"scrapy_aopic.Addon": 500}, "AOPIC_POLITENESS_FACTOR": 0}
-SOON = {"AOPIC_BACKOFF": 0.02, "AOPIC_DEAD_AFTER": 3, "AOPIC_ALLOW_NETWORKS": [":1"]}
+SOON = {"AOPIC_BACKOFF": 0.02, "AOPIC_ALLOW_NETWORKS": [":1"]}
 OURS = pytest.mark.parametrize("settings", [ALONE, ADDON], ids=["alone", "addon"])
 ALL = pytest.mark.parametrize("settings", [{}, ALONE, ADDON], ids=["stock", "alone", "addon"])
 

@@ -389,7 +389,7 @@ class AboutEarlier(Follow):
     def parse(self, response: Response) -> Iterator[Any]:
         yield from super().parse(response)
         for url in (HOME, f"{HOME}data/1", f"{HOME}bread/1", response.url):
-            yield {"of": url, "on": response.url}
+            yield {"url": url, "on": response.url}
 
 
 @deferred_f_from_coro_f
@@ -400,7 +400,6 @@ async def test_items_about_other_pages_get_what_is_kept_of_those(serve: Serve) -
         AboutEarlier,
         focused(
             AOPIC_ITEM_FIELDS=["relevance"],
-            AOPIC_ITEM_URL_FIELD="of",
             ITEM_PIPELINES={"scrapy_aopic.ImportancePipeline": 100},
         ),
         told={signals.item_scraped: lambda item: items.append(item)},  # noqa: PLW0108 - of a signal
@@ -408,10 +407,10 @@ async def test_items_about_other_pages_get_what_is_kept_of_those(serve: Serve) -
     visited: set[str] = set()
     for item in items:
         visited.add(item["on"])
-        if item["of"] not in visited:
+        if item["url"] not in visited:
             assert item.get("relevance") is None  # as nobody knows it, or nobody has read it
         else:
-            assert (item["relevance"] >= 0.5) == ("/data/" in item["of"])
+            assert (item["relevance"] >= 0.5) == ("/data/" in item["url"])
     assert len(visited) == 46
     assert stat(crawler, "aopic/errors") is None
 

@@ -30,12 +30,10 @@ SETTINGS = {
     "DOWNLOAD_TIMEOUT": 4,
     "DOWNLOAD_MAXSIZE": 3_000_000,
     "AOPIC_LINK_FLOOD": 300,
-    "AOPIC_SAME_WORDS": 10,
     "AOPIC_POLITENESS_FACTOR": 0,
     "AOPIC_BACKOFF": 0.05,
     "AOPIC_MAX_BACKOFF": 2,
-    "AOPIC_ROBOTS_RETRY": 0.1,
-    "AOPIC_ROBOTS_TRIES": 2,
+    "AOPIC_MAX_WAIT": 0.15,
     # Sites whose pages are always new end by nothing else; their budget only lets the others go first.
     "DEPTH_LIMIT": 40,
     "LOG_LEVEL": "INFO",
@@ -52,7 +50,7 @@ MOST = {
     "deep": 45,
     "canonical": 60,
     "refresh": 40,
-    # One text with other links each time: a page of its own, up to AOPIC_SAME_WORDS for a registered domain.
+    # One text with other links each time: a page of its own, up to SAME_WORDS for a registered domain.
     "clones": 80,
     "words": 60,
 }

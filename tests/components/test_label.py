@@ -17,6 +17,7 @@ from scrapy.utils.defer import deferred_f_from_coro_f
 from support.small_web import Follow, Web, ask, check, crawl
 
 from scrapy_aopic.core.focus.sample import read_sample
+from scrapy_aopic.session.topic import grading
 
 Serve = Callable[[dict[str, Any]], Web]
 
@@ -77,9 +78,10 @@ async def test_a_crawl_that_grades_itself_well_is_found_out(
     serve: Serve, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     serve(WEB)
+    monkeypatch.setattr(grading, "SAMPLE_PAGES", 20)
     job, file = tmp_path / "job", tmp_path / "sample.jsonl"
     for pages in (15, 0):  # in two runs
-        await crawl(Follow, topic(job, AOPIC_AUDIT_PAGES=20, CLOSESPIDER_PAGECOUNT=pages))
+        await crawl(Follow, topic(job, CLOSESPIDER_PAGECOUNT=pages))
     assert check(job).violations == []
     capsys.readouterr()
     assert judged(capsys, job)["labelled"] == 0
@@ -118,12 +120,12 @@ async def test_without_a_sample_there_is_nothing_to_label(
     serve: Serve, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     serve(WEB)
-    await crawl(Follow, topic(tmp_path, AOPIC_AUDIT_PAGES=0))
+    await crawl(Follow, {**topic(tmp_path), "AOPIC_TOPIC": None})
     assert ask(tmp_path, read_sample) == (0, [])
     capsys.readouterr()
     code, out, err = run(capsys, tmp_path)
     assert (code, out) == (2, "")
-    assert "AOPIC_AUDIT_PAGES" in err
+    assert "AOPIC_TOPIC" in err
     assert err.count("\n") == 1
 
 

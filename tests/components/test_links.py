@@ -18,6 +18,7 @@ from support.small_web import Follow, Web, ask_view, check, crawl
 
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.records import host_key, page_key
+from scrapy_aopic.session import visit
 from scrapy_aopic.session.links.found_link import FoundLink
 from scrapy_aopic.session.links.link_targets import LinkTargets
 from scrapy_aopic.session.visit import Visit
@@ -286,9 +287,12 @@ async def test_a_redirect_passes_all_its_cash_on_whatever_links_weigh(serve: Ser
 
 
 @deferred_f_from_coro_f
-async def test_links_beyond_the_limit_share_no_cash(serve: Serve, tmp_path: Path) -> None:
+async def test_links_beyond_the_limit_share_no_cash(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(visit, "MAX_LINKS", 2)
     serve({HOME: ["/1", "/2", "/3"]})
-    units, _ = await paid(tmp_path, AOPIC_LINK_WEIGHTS=f"{__name__}.by_name", AOPIC_MAX_LINKS=2)
+    units, _ = await paid(tmp_path, AOPIC_LINK_WEIGHTS=f"{__name__}.by_name")
     assert parts(units) == {
         "http://www.a.com/1": 0.3333,
         "http://www.a.com/2": 0.6667,

@@ -192,7 +192,7 @@ def at_date() -> Answer:
 
 
 CUT = Answer(abort=True)
-POLITE_ENOUGH = {"AOPIC_BACKOFF": 0.05, "AOPIC_DEAD_AFTER": 100}
+POLITE_ENOUGH = {"AOPIC_BACKOFF": 0.05}
 
 
 @pytest.mark.slow
@@ -421,7 +421,6 @@ async def test_a_dead_host_is_not_waited_for_and_its_pages_are_there_the_next_ti
         "JOBDIR": tmp_path,
         "AOPIC_BACKOFF": 0.05,
         "AOPIC_MAX_BACKOFF": 0.3,
-        "AOPIC_DEAD_AFTER": 3,
     }
     crawler = await crawl(Follow, settings)
     assert crawler.stats is not None
@@ -684,7 +683,7 @@ async def test_hosts_of_one_address_are_asked_one_after_the_other_if_so_wanted(
         start_urls = [f"http://{host}:{port}/" for host in hosts] + [f"http://nowhere.invalid:{port}/"]
 
     wanted = {"AOPIC_POLITENESS_FACTOR": 2, "AOPIC_POLITENESS_KEY": key, "RETRY_ENABLED": False}
-    wanted["AOPIC_ROBOTS_TRIES"] = 1  # of the host that is nowhere
+    wanted["AOPIC_MAX_WAIT"] = 1  # for the robots.txt of the host that is nowhere
     wanted["AOPIC_ALLOW_NETWORKS"] = ["127.0.0.0/8"]
     await crawl(Many, {**settings, **wanted})
     log = [entry for entry in web.log if entry.target != "/robots.txt"]

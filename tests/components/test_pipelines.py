@@ -226,12 +226,10 @@ async def test_items_without_a_known_page_pass_unchanged_and_are_counted(
 
 
 @deferred_f_from_coro_f
-async def test_the_page_is_found_by_the_field_that_the_setting_names(serve: Serve) -> None:
+async def test_the_page_is_found_by_the_field_url(serve: Serve) -> None:
     serve({"http://a.test/": []})
-    items, crawler = await scrape(
-        {**OURS, "AOPIC_ITEM_URL_FIELD": "link"}, lambda url: [{"link": f"{url}#part"}, {"url": url}]
-    )
-    assert items == [{"link": "http://a.test/#part", "importance": 1.0}, {"url": "http://a.test/"}]
+    items, crawler = await scrape(OURS, lambda url: [{"url": f"{url}#part"}, {"link": url}])
+    assert items == [{"url": "http://a.test/#part", "importance": 1.0}, {"link": "http://a.test/"}]
     assert stat(crawler, "aopic/items/without_page") == 1
 
 
@@ -322,11 +320,6 @@ async def test_a_look_up_that_fails_costs_no_item_and_is_logged_once(
             ImportancePipeline,
             {"AOPIC_ITEM_FIELDS": ["rank"]},
             r"AOPIC_ITEM_FIELDS \(\['rank'\]\) must be some of",
-        ),
-        (
-            ImportancePipeline,
-            {"AOPIC_ITEM_URL_FIELD": 3},
-            r"AOPIC_ITEM_URL_FIELD \(3\) must be the name of a field",
         ),
         (PagesPipeline, {"AOPIC_WARC_FILE": 3}, r"AOPIC_WARC_FILE \(3\) must be the path of a file"),
         (
@@ -1040,10 +1033,11 @@ REPEATS: dict[str, Any] = {
 
 @deferred_f_from_coro_f
 async def test_a_body_is_written_once_and_full_files_are_followed_by_others(
-    serve: Serve, tmp_path: Path
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("scrapy_aopic.pipelines.MAX_BYTES", 1_000_000)
     serve(REPEATS)
-    settings = {"AOPIC_WARC_FILE": tmp_path / "pages.warc", "AOPIC_WARC_MB": 1, "CONCURRENT_REQUESTS": 1}
+    settings = {"AOPIC_WARC_FILE": tmp_path / "pages.warc", "CONCURRENT_REQUESTS": 1}
     crawler = await crawl(Walk, {**OURS, **PAGES, **settings})
     paths = sorted(tmp_path.iterdir())
     assert [each.name for each in paths] == ["pages-1.warc", "pages.warc"]

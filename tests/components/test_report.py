@@ -160,13 +160,13 @@ async def test_a_crawl_leaves_a_history_and_the_command_makes_a_page_of_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(live, "_BEAT", 0.01)
+    monkeypatch.setattr(live, "ROW_EVERY", 0.02)
     serve({"http://a.test/": ["http://a.test/1", "http://b.test/"], "http://a.test/1": []})
     job = tmp_path / "job"
     settings = {
         "SCHEDULER": "scrapy_aopic.Scheduler",
         "JOBDIR": str(job),
         "AOPIC_STORE": "sqlite",
-        "AOPIC_HISTORY_SECONDS": 0.02,
         "AOPIC_MIN_GAP": 0.2,
     }
     await crawl(Follow, {**settings, "CLOSESPIDER_PAGECOUNT": 1})
@@ -193,14 +193,13 @@ async def test_a_crawl_leaves_a_history_and_the_command_makes_a_page_of_it(
     assert [point["at"] for point in answers["/api/v1/history"]] == [float(row["at"]) for row in kept]
 
 
-@pytest.mark.parametrize("extra", [{"AOPIC_HISTORY_SECONDS": 0}, {"AOPIC_STORE": "memory"}])
 @deferred_f_from_coro_f
-async def test_no_history_is_kept_if_it_is_not_wanted_or_the_job_does_not_last(
-    serve: Callable[[dict[str, Any]], Web], tmp_path: Path, extra: dict[str, Any]
+async def test_no_history_is_kept_of_a_job_that_does_not_last(
+    serve: Callable[[dict[str, Any]], Web], tmp_path: Path
 ) -> None:
     serve({"http://a.test/": []})
     await crawl(
         Follow,
-        {"SCHEDULER": "scrapy_aopic.Scheduler", "JOBDIR": str(tmp_path), "AOPIC_STORE": "sqlite", **extra},
+        {"SCHEDULER": "scrapy_aopic.Scheduler", "JOBDIR": str(tmp_path), "AOPIC_STORE": "memory"},
     )
     assert not (tmp_path / FILE_NAME).exists()

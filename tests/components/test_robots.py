@@ -29,6 +29,7 @@ from support.small_web import Follow, Web, ask, check, crawl
 
 from scrapy_aopic import Addon, ContentTypeMiddleware, PolitenessMiddleware, RobotsMiddleware
 from scrapy_aopic.core.robots.fetches import MAX_BYTES
+from scrapy_aopic.downloadermiddlewares import robots as robots_middleware
 from scrapy_aopic.session import sitemap_requests
 from scrapy_aopic.session.pacer import JobPacer
 from scrapy_aopic.view.url_settings import CrawlRules
@@ -144,8 +145,9 @@ async def test_what_robots_txt_forbids_is_not_asked_and_its_cash_comes_back(
 )
 @deferred_f_from_coro_f
 async def test_while_robots_txt_is_unreachable_nothing_is_asked(
-    serve: Serve, tmp_path: Path, answer: Answer
+    serve: Serve, tmp_path: Path, answer: Answer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(robots_middleware, "RETRY", 0.01)
     web = serve(
         {
             "http://a.test/robots.txt": answer,
@@ -154,8 +156,7 @@ async def test_while_robots_txt_is_unreachable_nothing_is_asked(
         }
     )
     settings = {
-        "AOPIC_ROBOTS_RETRY": 0.01,
-        "AOPIC_ROBOTS_TRIES": 3,
+        "AOPIC_MAX_WAIT": 0.03,
         "AOPIC_STORE": "sqlite",
         "JOBDIR": tmp_path,
     }
@@ -172,7 +173,10 @@ async def test_while_robots_txt_is_unreachable_nothing_is_asked(
 @pytest.mark.slow
 @pytest.mark.parametrize("failure", [Answer(503), Answer(abort=True)], ids=["503", "reset"])
 @deferred_f_from_coro_f
-async def test_pages_wait_until_robots_txt_is_back(serve: Serve, failure: Answer) -> None:
+async def test_pages_wait_until_robots_txt_is_back(
+    serve: Serve, failure: Answer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(robots_middleware, "RETRY", 0.5)
     web = serve(
         {
             "http://a.test/robots.txt": in_turn(failure, failure, rules("/2")),
@@ -181,9 +185,7 @@ async def test_pages_wait_until_robots_txt_is_back(serve: Serve, failure: Answer
             "http://b.test/": [],
         }
     )
-    crawler = await crawl(
-        Start, {**SCHEDULER, "AOPIC_ROBOTS_RETRY": 0.5}, urls=["http://a.test/", "http://b.test/"]
-    )
+    crawler = await crawl(Start, SCHEDULER, urls=["http://a.test/", "http://b.test/"])
     assert web.asked == ["http://b.test/", "http://a.test/", "http://a.test/1"]  # nobody waits for a.test
     assert n_robots(web) == {"a.test": 3, "b.test": 1}
     assert stat(crawler, "aopic/pages/failed") == 1  # what it forbids
@@ -193,11 +195,16 @@ async def test_pages_wait_until_robots_txt_is_back(serve: Serve, failure: Answer
 @pytest.mark.parametrize("failure", [Answer(503), Answer(abort=True)], ids=["503", "reset"])
 @deferred_f_from_coro_f
 async def test_the_log_and_why_tell_when_robots_txt_is_really_asked_for_again(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture, failure: Answer
+    serve: Serve,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    failure: Answer,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its own pause is over at once, but its host, or its origin, must be left alone for longer."""
+    monkeypatch.setattr(robots_middleware, "RETRY", 0.001)
     web = serve({"http://a.test/robots.txt": failure, "http://a.test/": []})
-    settings = {"AOPIC_ROBOTS_RETRY": 0, "AOPIC_BACKOFF": 7000, "AOPIC_MAX_GAP": 7000}
+    settings = {"AOPIC_BACKOFF": 7000, "AOPIC_MAX_GAP": 7000}
     caplog.set_level("INFO")
     crawler = await crawl(
         Follow, {**SCHEDULER, **settings, "AOPIC_STORE": "sqlite", "JOBDIR": tmp_path / "job"}
@@ -217,21 +224,20 @@ async def test_the_log_and_why_tell_when_robots_txt_is_really_asked_for_again(
 
 @deferred_f_from_coro_f
 async def test_pages_of_a_dead_host_wait_for_ever_and_nobody_waits_for_them(
-    serve: Serve, tmp_path: Path
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(robots_middleware, "RETRY", 0.001)
     web = serve({"http://a.test/robots.txt": Answer(abort=True), "http://b.test/": []})
     settings = {
-        "AOPIC_ROBOTS_RETRY": 0,
-        "AOPIC_ROBOTS_TRIES": 2,
-        "AOPIC_BACKOFF": 0.3,
-        "AOPIC_DEAD_AFTER": 2,
+        "AOPIC_MAX_WAIT": 0.01,
+        "AOPIC_BACKOFF": 0.02,
     }
     crawler = await crawl(
         Start,
         {**SCHEDULER, **settings, "AOPIC_STORE": "sqlite", "JOBDIR": tmp_path},
         urls=["http://a.test/", "http://b.test/"],
     )
-    assert (web.asked, n_robots(web)) == (["http://b.test/"], {"a.test": 2, "b.test": 1})
+    assert (web.asked, n_robots(web)) == (["http://b.test/"], {"a.test": 5, "b.test": 1})
     assert stat(crawler, "aopic/pages/failed") is None
     assert stat(crawler, "aopic/job/queued") == 1
     assert stat(crawler, "finish_reason") == "aopic_unreachable"
@@ -256,16 +262,17 @@ async def test_a_robots_txt_on_a_host_that_must_be_left_alone_is_unreachable(ser
             "http://b.test/": Answer(429, {"Retry-After": "3600"}),
         }
     )
-    crawler = await crawl(Alone, {**SCHEDULER, "AOPIC_ROBOTS_TRIES": 1})
+    crawler = await crawl(Alone, {**SCHEDULER, "AOPIC_MAX_WAIT": 1})
     assert web.asked == ["http://b.test/"]
     assert stat(crawler, "aopic/outcomes/robots.txt unreachable") == 1
 
 
 @pytest.mark.slow
 @deferred_f_from_coro_f
-async def test_the_pauses_between_tries_double(serve: Serve) -> None:
+async def test_the_pauses_between_tries_double(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(robots_middleware, "RETRY", 0.1)
     web = serve({"http://a.test/robots.txt": Answer(500), "http://a.test/": []})
-    await crawl(Follow, {**SCHEDULER, "AOPIC_ROBOTS_RETRY": 0.1, "AOPIC_ROBOTS_TRIES": 4})
+    await crawl(Follow, {**SCHEDULER, "AOPIC_MAX_WAIT": 0.5})
     starts = [entry.start for entry in web.log]
     gaps = [after - before for before, after in pairwise(starts)]
     assert [gap >= least for gap, least in zip(gaps, (0.1, 0.2, 0.4), strict=True)] == [True] * 3
@@ -404,7 +411,7 @@ async def test_a_robots_txt_that_unpacks_to_too_much_is_unreachable_and_allows_n
     text = b"User-agent: *\nDisallow: /1\n" + bytes(5_000_000)
     packed = Answer(headers={"Content-Encoding": "gzip"}, body=gzip.compress(text))
     web = serve({"http://a.test/robots.txt": packed, "http://a.test/": ["/1"]})
-    await crawl(Follow, {**SCHEDULER, "DOWNLOAD_MAXSIZE": 1_000_000, "AOPIC_ROBOTS_TRIES": 1})
+    await crawl(Follow, {**SCHEDULER, "DOWNLOAD_MAXSIZE": 1_000_000, "AOPIC_MAX_WAIT": 1})
     assert web.asked == []
 
 
@@ -635,7 +642,7 @@ async def test_old_rules_hold_for_30_days_while_new_ones_cannot_be_had(serve: Se
             "http://a.test/robots.txt": in_turn(rules("/old"), Answer(503)),
         }
     )
-    crawler = await crawl(later(p1=2, p3=31), {**SCHEDULER, "AOPIC_ROBOTS_TRIES": 1})
+    crawler = await crawl(later(p1=2, p3=31), {**SCHEDULER, "AOPIC_MAX_WAIT": 1})
     assert web.asked == [f"http://a.test/{path}" for path in ("", "p1", "p2", "p3")]
     assert n_robots(web) == {"a.test": 3}
     assert stat(crawler, "robotstxt/forbidden") == 1
@@ -677,8 +684,7 @@ async def test_a_restart_asks_for_no_robots_txt_again(serve: Serve, tmp_path: Pa
             "http://b.test/2": [],
         }
     )
-    settings = {**SCHEDULER, "JOBDIR": tmp_path, "AOPIC_STORE": store, "AOPIC_ROBOTS_TRIES": 1}
-    settings["AOPIC_ROBOTS_RETRY"] = 0  # which no longer matters
+    settings = {**SCHEDULER, "JOBDIR": tmp_path, "AOPIC_STORE": store, "AOPIC_MAX_WAIT": 1}
     await crawl(
         Start,
         {**settings, "CLOSESPIDER_PAGECOUNT": 3, "CONCURRENT_REQUESTS": 1},
@@ -780,16 +786,21 @@ async def test_a_page_that_goes_back_keeps_priority_meta_and_arguments(serve: Se
 
 @pytest.mark.slow
 @deferred_f_from_coro_f
-async def test_it_does_not_change_the_order_of_pages(serve: Serve) -> None:
+async def test_it_does_not_change_the_order_of_pages(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(robots_middleware, "RETRY", 0.3)
     urls = [f"http://a.test/{n}" for n in range(6)]
     web = serve({"http://a.test/robots.txt": in_turn(Answer(500), rules()), **{url: [] for url in urls}})
-    crawler = await crawl(Start, {**SCHEDULER, "AOPIC_ROBOTS_RETRY": 0.3}, urls=urls)
+    crawler = await crawl(Start, SCHEDULER, urls=urls)
     assert web.asked == urls
     assert stat(crawler, "aopic/robots/put_back") == 2
 
 
 @deferred_f_from_coro_f
-async def test_a_second_request_for_a_page_goes_back_as_one(serve: Serve, tmp_path: Path) -> None:
+async def test_a_second_request_for_a_page_goes_back_as_one(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(robots_middleware, "RETRY", 0.01)
+
     class Twice(Spider):
         name = "twice"
 
@@ -803,7 +814,7 @@ async def test_a_second_request_for_a_page_goes_back_as_one(serve: Serve, tmp_pa
     web = serve(
         {"http://a.test/robots.txt": in_turn(Answer(500), Answer(500), rules()), "http://a.test/": []}
     )
-    settings = {"JOBDIR": tmp_path, "AOPIC_STORE": "sqlite", "AOPIC_ROBOTS_RETRY": 0.01}
+    settings = {"JOBDIR": tmp_path, "AOPIC_STORE": "sqlite"}
     crawler = await crawl(Twice, {**SCHEDULER, **settings})
     assert web.asked == ["http://a.test/"] * 3
     assert stat(crawler, "aopic/pages/visited") == 3
@@ -1246,12 +1257,12 @@ def test_the_addon_leaves_what_the_user_lists() -> None:
         }
 
 
-@pytest.mark.parametrize("name", ["EXPIRY", "RETRY", "TRIES"])
+@pytest.mark.parametrize("name", ["AOPIC_MAX_WAIT", "AOPIC_SITEMAPS", "AOPIC_CONTENT_USAGE"])
 def test_a_wrong_setting_stops_the_start_also_beside_another_scheduler(
     name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    crawler = get_crawler(Follow, {"ROBOTSTXT_OBEY": True, f"AOPIC_ROBOTS_{name}": -1})
+    crawler = get_crawler(Follow, {"ROBOTSTXT_OBEY": True, name: -1})
     with pytest.raises(NotConfigured):
         RobotsMiddleware.from_crawler(crawler)
-    assert f"AOPIC_ROBOTS_{name} (-1)" in caplog.text
+    assert f"{name} (-1)" in caplog.text
     assert "The crawl does not start." in caplog.text

@@ -22,6 +22,7 @@ from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.ports import Batch, Family, Store
 from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.paths import store_folder
+from scrapy_aopic.session import visit
 from scrapy_aopic.storage import open_store
 from scrapy_aopic.storage.memory import MemoryStore
 from scrapy_aopic.version import DOCS
@@ -331,7 +332,9 @@ async def test_duplicates_are_dropped_counted_and_signalled(serve: Serve) -> Non
 
 @pytest.mark.slow
 @deferred_f_from_coro_f
-async def test_an_endless_callback_is_crawled_in_bounded_memory(serve: Serve, tmp_path: Path) -> None:
+async def test_an_endless_callback_is_crawled_in_bounded_memory(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     most, n = 300_000, 0  # a fault ends at so many links, and not when the memory is full
 
     class Endless(Spider):
@@ -346,8 +349,9 @@ async def test_an_endless_callback_is_crawled_in_bounded_memory(serve: Serve, tm
                 if n % 50 == 0:
                     await asyncio.sleep(0)
 
+    monkeypatch.setattr(visit, "MAX_LINKS", 100)
     web = serve({"http://a.test/": []})
-    settings = {**on_disk(tmp_path), "AOPIC_MAX_LINKS": 100, "CLOSESPIDER_PAGECOUNT": 30, "CONCURRENT_REQUESTS": 8,
+    settings = {**on_disk(tmp_path), "CLOSESPIDER_PAGECOUNT": 30, "CONCURRENT_REQUESTS": 8,
                 "HTTPERROR_ALLOW_ALL": True}  # fmt: skip
     crawler = await crawl(Endless, settings)
     assert crawler.stats is not None

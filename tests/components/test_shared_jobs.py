@@ -31,7 +31,7 @@ from scrapy_aopic.core.api import Ending, Lease
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.frontier.frontier import NotBefore
 from scrapy_aopic.core.operator_control import Control
-from scrapy_aopic.core.order import BreadthFirst, order_name
+from scrapy_aopic.core.order import Aopic, BreadthFirst, order_name
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import PAGE_BYTES, unpack_page
@@ -113,7 +113,7 @@ async def test_a_crawl_of_all_shards_goes_on_where_it_was_stopped(serve: Serve, 
 
 @pytest.mark.slow
 @deferred_f_from_coro_f
-async def test_directories_are_counted_by_all_workers_of_a_job(serve: Serve, settings) -> None:
+async def test_directories_are_counted_by_all_workers_of_a_job(serve: Serve, settings, monkeypatch) -> None:
     """Two workers fetch from one host, one after the other; without what the first has counted, news would come last."""
     docs = [f"/docs/{number}" for number in range(11)]
     web = serve(
@@ -123,9 +123,10 @@ async def test_directories_are_counted_by_all_workers_of_a_job(serve: Serve, set
             **{f"http://a.test{path}": [] for path in docs},
         }
     )
+    monkeypatch.setattr(Aopic, "directory_pages", 8)
     # A page is counted when its callback is done: some would be fetched before that.
     one_by_one = {"CONCURRENT_REQUESTS": 1, "SCRAPER_SLOT_MAX_ACTIVE_SIZE": 1}
-    settings = {**settings, **one_by_one, "AOPIC_DIRECTORY_PAGES": 8}
+    settings = {**settings, **one_by_one}
     await crawl(Follow, {**settings, "CLOSESPIDER_PAGECOUNT": 4})
     assert "http://a.test/news/1" not in web.asked
     await crawl(Follow, settings)

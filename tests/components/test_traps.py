@@ -20,6 +20,8 @@ from scrapy.http import Response
 from scrapy.utils.defer import deferred_f_from_coro_f
 from support.small_web import Follow, Web, ask_view, check, crawl, html
 
+from scrapy_aopic.core import duplicates
+from scrapy_aopic.session import visit
 from scrapy_aopic.view.queries import top_pages
 from scrapy_aopic.view.stored import count
 
@@ -134,10 +136,11 @@ async def test_a_body_that_unpacks_to_fifty_megabytes_is_not_unpacked(
 
 @deferred_f_from_coro_f
 async def test_of_a_flood_of_links_no_more_are_followed_than_you_say(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(visit, "MAX_LINKS", 5)
     web = serve({HOME: [f"/{number}" for number in range(300)], "http://a.test/7": ["/x"] * 3 + ["/y"] * 300})
-    crawler = await run(tmp_path, AOPIC_LINK_FLOOD=20, AOPIC_MAX_LINKS=5)
+    crawler = await run(tmp_path, AOPIC_LINK_FLOOD=20)
     assert len(web.asked) == len(set(web.asked)) == 1 + 20 + 2
     assert crawler.stats is not None
     assert (
@@ -150,9 +153,12 @@ async def test_of_a_flood_of_links_no_more_are_followed_than_you_say(
 
 
 @deferred_f_from_coro_f
-async def test_no_link_is_dropped_if_you_say_so(serve: Serve, tmp_path: Path) -> None:
+async def test_no_link_is_dropped_if_you_say_so(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(visit, "MAX_LINKS", 5)
     web = serve({HOME: [f"/{number}" for number in range(100)]})
-    await run(tmp_path, AOPIC_LINK_FLOOD=0, AOPIC_MAX_LINKS=5)
+    await run(tmp_path, AOPIC_LINK_FLOOD=0)
     assert len(web.asked) == 101
 
 
@@ -245,7 +251,10 @@ async def test_a_page_that_reloads_itself_later_is_a_page(serve: Serve, tmp_path
 
 
 @deferred_f_from_coro_f
-async def test_an_endless_site_of_one_text_ends(serve: Serve, tmp_path: Path) -> None:
+async def test_an_endless_site_of_one_text_ends(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(duplicates, "SAME_WORDS", 2)
     text = " ".join(f"word{number}" for number in range(100))
     web = serve(
         {
@@ -258,7 +267,7 @@ async def test_an_endless_site_of_one_text_ends(serve: Serve, tmp_path: Path) ->
             },
         }
     )
-    await run(tmp_path, AOPIC_SAME_WORDS=2, AOPIC_FOLLOW_DUPLICATES=False)
+    await run(tmp_path, AOPIC_FOLLOW_DUPLICATES=False)
     assert web.asked == [HOME, TRAP, f"{TRAP}x", f"{TRAP}xx"]
     assert outcomes(tmp_path) == {"duplicate": 1}
 

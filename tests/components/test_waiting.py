@@ -20,6 +20,7 @@ from scrapy_aopic import LinkMiddleware, Links
 from scrapy_aopic.core.crawl import Crawl
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.session import session as session_module
+from scrapy_aopic.session import visit as visits
 from scrapy_aopic.session.session import Session
 
 Serve = Callable[[dict[str, Any]], Web]
@@ -274,7 +275,9 @@ async def test_one_that_waits_in_a_crawl_for_a_topic(serve: Serve, where: dict[s
 
 
 @deferred_f_from_coro_f
-async def test_one_that_pages_for_long_keeps_no_more_than_the_links_that_are_paid(serve: Serve) -> None:
+async def test_one_that_pages_for_long_keeps_no_more_than_the_links_that_are_paid(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kept: list[int] = []
 
     class Pages(Waits):
@@ -291,8 +294,9 @@ async def test_one_that_pages_for_long_keeps_no_more_than_the_links_that_are_pai
                 await asyncio.wait_for(self.done.wait(), 60)
                 kept.append(len(visit.links) + len(visit.announced))
 
+    monkeypatch.setattr(visits, "MAX_LINKS", 10)
     serve({**PAGES, **{f"{PART}?{n}": [] for n in range(30)}})
-    got = await waited(Pages, {**ALONE, "AOPIC_MAX_LINKS": 10})
+    got = await waited(Pages, ALONE)
     assert max(kept) == 10
     assert sorted(got) == sorted([PART] * 30 + [f"{PART}?{n}" for n in range(30)] + OTHERS)
 

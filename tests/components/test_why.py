@@ -197,7 +197,7 @@ def test_a_queued_page_has_its_rank_and_its_host_a_reason_to_wait() -> None:
             {"backoff": 50.0, "dead_after": 1},
             Outcome.DOWN,
             "dead",
-            "the crawl does not wait for it (AOPIC_DEAD_AFTER)",
+            "the crawl does not wait for it. It is",
         ),
         ({"factor": 0.0}, Outcome.ANSWER, "ready", "it could be requested as of the last commit"),
     ],

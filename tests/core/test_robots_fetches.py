@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Generator
+from math import inf
 
 import pytest
 from hypothesis import example, given
@@ -25,7 +26,7 @@ from scrapy_aopic.core.robots.state import KnownRobots, Refetching, RobotsTxt
 from scrapy_aopic.exceptions import CallError
 
 NOW = 1_000_000.0
-REFETCHING = Refetching(expiry=86_400.0, retry=60.0, tries=8)
+REFETCHING = Refetching(expiry=86_400.0, retry=60.0, patience=4000.0)
 TEXT, FAILURE = "text", "failure"
 
 
@@ -307,7 +308,7 @@ def test_pauses_double_up_to_the_expiry(failures: int):
     pauses = [REFETCHING.pause(n) for n in range(1, 8)]
     assert pauses == [60.0 * 2**n for n in range(7)]
     assert REFETCHING.pause(failures) == (pauses[failures - 1] if failures < 8 else DAY)
-    assert REFETCHING._replace(tries=10**9).pause(failures) <= DAY
+    assert REFETCHING._replace(patience=inf).pause(failures) <= DAY
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3)), max_size=30), st.integers(1, 8))

@@ -99,9 +99,22 @@ def hosts_in_store(store: Store) -> tuple[set[str], set[str]]:
     return known, {names[key[:HOST_BYTES]] for key, page in pages if page.state == PageState.VISITED}
 
 
+PATIENT = """
+from support.follow_spider import Follow
+from scrapy_aopic.downloadermiddlewares import robots
+
+robots.RETRY = 0.1
+
+
+class Patient(Follow):
+    pass
+"""
+
+
 @pytest.mark.parametrize("name", some_of(["sqlite", "rocksdb"]))
 def test_a_robots_txt_that_was_committed_outlives_a_kill(tmp_path: Path, name: str) -> None:
-    job, tries = tmp_path / "job", 3
+    job, tries, spider = tmp_path / "job", 3, tmp_path / "patient.py"
+    spider.write_text(PATIENT)
     rng = random.Random(name)
     runs: list[list[Entry]] = []
     known: set[str] = set()
@@ -113,8 +126,8 @@ def test_a_robots_txt_that_was_committed_outlives_a_kill(tmp_path: Path, name: s
             running.url,
             AOPIC_STORE=name,
             ROBOTSTXT_OBEY=True,
-            AOPIC_ROBOTS_TRIES=tries,
-            AOPIC_ROBOTS_RETRY=0.1,
+            spider=spider,
+            AOPIC_MAX_WAIT=0.3,
             AOPIC_BACKOFF=0.1,
         )
         while len(runs) < 4:

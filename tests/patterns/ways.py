@@ -30,8 +30,7 @@ QUICK = {
     "AOPIC_POLITENESS_FACTOR": 0,
     "AOPIC_BACKOFF": 0.01,
     "AOPIC_MAX_BACKOFF": 0.05,
-    "AOPIC_ROBOTS_RETRY": 0.01,
-    "AOPIC_ROBOTS_TRIES": 2,
+    "AOPIC_MAX_WAIT": 1,
 }
 """Gaps so short that nobody waits for them."""
 

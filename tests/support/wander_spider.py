@@ -13,6 +13,12 @@ from scrapy import Request, Spider
 from scrapy.http import Response, TextResponse
 from scrapy.linkextractors import LinkExtractor
 
+from scrapy_aopic.core import duplicates
+from scrapy_aopic.downloadermiddlewares import robots
+
+robots.RETRY = 0.1
+duplicates.SAME_WORDS = 10
+
 
 class Wander(Spider):
     """Follows every link; writes the stats, and the most memory that its process ever held, to the file *report*."""

@@ -70,7 +70,7 @@ def crawl_and(end: signal.Signals, folder: Path, store: str) -> None:
     if store == "rocksdb":
         pytest.importorskip("rocksdict")
     with Server(answer).run_in_thread() as running:
-        line, environment = command(folder, running.url, AOPIC_STORE=store, AOPIC_HISTORY_SECONDS=1)
+        line, environment = command(folder, running.url, AOPIC_STORE=store)
         with processes.start(line, env=environment, cwd=folder.parent) as process:
             until = time.monotonic() + 60
             while len(running.log) < 60 or visited(folder) == 0:

@@ -3,7 +3,7 @@
 1. A text, or the fact that there is none (404 and the like), holds for :attr:`Refetching.expiry` seconds.
 2. If a fetch fails after that (a time-out, 5xx, 429), the old text holds until the next try, but for no longer than
    :data:`_MAX_AGE` in all (RFC 9309, 2.3.1.4). Without an old text nothing is allowed.
-3. The pause between tries doubles, up to the expiry; after :attr:`Refetching.tries` failures it is the expiry.
+3. The pause between tries doubles, up to the expiry; when it would be longer than :attr:`Refetching.patience`, it is the expiry.
 4. A text that has not been used yet holds however old it is: the request for which it was fetched had to wait.
 """
 
@@ -33,21 +33,25 @@ class Refetching(NamedTuple):
     """When a robots.txt is fetched again.
 
     Attributes:
-        expiry: Seconds for which what was found holds (``AOPIC_ROBOTS_EXPIRY``).
-        retry: Seconds until the second try, if the first has failed (``AOPIC_ROBOTS_RETRY``).
-        tries: Failures in a row after which the next try is due no sooner than after *expiry*
-            (``AOPIC_ROBOTS_TRIES``).
+        expiry: Seconds for which what was found holds.
+        retry: Seconds until the second try, if the first has failed.
+        patience: Longest pause for which pages wait (``AOPIC_MAX_WAIT``).
     """
 
     expiry: float
     retry: float
-    tries: int
+    patience: float
 
     def pause(self, failures: int) -> float:
         """Seconds until the next try, after that many *failures* in a row."""
-        if failures >= self.tries:
-            return self.expiry
-        return min(self.retry * 2.0 ** min(failures - 1, _MAX_DOUBLINGS), self.expiry)
+        return self.expiry if self.gives_up(failures) else min(self._doubled(failures), self.expiry)
+
+    def gives_up(self, failures: int) -> bool:
+        """Whether pages need not wait any more, after that many *failures* in a row."""
+        return failures > 0 and self._doubled(failures) > self.patience
+
+    def _doubled(self, failures: int) -> float:
+        return self.retry * 2.0 ** min(failures - 1, _MAX_DOUBLINGS)
 
 
 class RobotsTxt:
@@ -178,7 +182,7 @@ class KnownRobots:
 
     def is_given_up(self, robots: RobotsTxt) -> bool:
         """Whether *robots* was unreachable so often that its pages need not wait for it."""
-        return robots.failures >= self._refetching.tries
+        return self._refetching.gives_up(robots.failures)
 
     def learn(self, origin: str, text: bytes | None, now: float) -> RobotsTxt:
         """Take note of what a fetch for *origin* has found: its *text*, ``None`` if it failed."""

@@ -71,18 +71,15 @@ class PageRules:
         """Count that *link* is dropped because the page of *visit* is a duplicate; the first one of a kind is logged."""
         session.stats.count("aopic/content/links_dropped")
         session.dropped.note("duplicate", link.url, response.url)
-        name = "AOPIC_SAME_WORDS" if visit.is_excess else "AOPIC_CONTENT_SEEN"
         what = "one more page with the words of" if visit.is_excess else "the same page as"
         self._first.warning(
-            name,
-            "%(page)s is %(what)s %(first)s (%(name)s = %(value)r), so that its links are not followed, the first of "
+            what,
+            "%(page)s is %(what)s %(first)s (AOPIC_CONTENT_SEEN), so that its links are not followed, the first of "
             "them %(link)s: set AOPIC_FOLLOW_DUPLICATES = True to follow them. Further such links are not logged "
             "(aopic/content/links_dropped counts them)",
             page=response.url,
             what=what,
             first=response.meta.get(DUPLICATE_OF, ""),
-            name=name,
-            value=read(self._crawler.settings, name),
             link=link.url,
         )
 

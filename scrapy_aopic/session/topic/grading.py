@@ -73,6 +73,9 @@ logger = logging.getLogger(__name__)
 _HARVEST = "aopic_harvest"
 """Reason of a spider that is closed because too few of the last pages were relevant."""
 
+SAMPLE_PAGES = 200
+"""Graded pages that are set aside at random for ``scrapy aopic topic label``."""
+
 _RARELY = 10
 """Pages between two updates of the harvest in the stats: an update takes as long as learning from a link."""
 
@@ -196,7 +199,7 @@ class Focus:
         self._min_harvest: float = read(settings, "AOPIC_MIN_HARVEST")
         self._has_ended = False
         self._n_unsaid = _RARELY  # so that the first page says something
-        job.crawl.begin_sample(read(settings, "AOPIC_AUDIT_PAGES"), Random())  # noqa: S311 - of nothing secret
+        job.crawl.begin_sample(SAMPLE_PAGES, Random())  # noqa: S311 - of nothing secret
 
     # -- while a page is in work
 
