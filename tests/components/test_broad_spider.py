@@ -362,13 +362,13 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("options", "said"), WRONG, ids=str)
-def test_a_wrong_option_is_one_sentence(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(SettingError) as raised:
-        BroadSpider(**options).check()
-    assert said in str(raised.value)
-    assert str(raised.value).startswith(tuple(options))
-    assert str(raised.value).endswith(".")
+def test_a_wrong_option_is_one_sentence() -> None:
+    for options, said in WRONG:
+        with pytest.raises(SettingError) as raised:
+            BroadSpider(**options).check()
+        assert said in str(raised.value), options
+        assert str(raised.value).startswith(tuple(options))
+        assert str(raised.value).endswith("."), options
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
@@ -414,29 +414,24 @@ def test_a_list_may_be_given_as_a_path(tmp_path: Path) -> None:
     assert BroadSpider(seeds=path).check() == 2
 
 
-@pytest.mark.parametrize(
-    ("settings", "scheduler", "obeys"),
-    [
+def test_the_add_on_is_on_and_leaves_alone_what_the_user_sets() -> None:
+    for settings, scheduler, obeys in [
         ({}, "scrapy_aopic.scheduler", True),
         (STOCK, "scrapy.core.scheduler", True),
         ({"ROBOTSTXT_OBEY": False}, "scrapy_aopic.scheduler", False),
         ({"ADDONS": {"scrapy_aopic.Addon": None}}, "scrapy.core.scheduler", False),
-    ],
-    ids=str,
-)
-def test_the_add_on_is_on_and_leaves_alone_what_the_user_sets(
-    settings: dict[str, Any], scheduler: str, obeys: bool
-) -> None:
-    class Own(BroadSpider):
-        custom_settings = {"USER_AGENT": "own"}
+    ]:
 
-    runner = AsyncCrawlerRunner(settings)
-    for crawler in (get_crawler(Own, settings), runner.create_crawler(runner.create_crawler(Own))):
-        if not crawler.settings.frozen:  # as it is when the spider is made
-            crawler.addons.load_settings(crawler.settings)
-        assert load_object(crawler.settings["SCHEDULER"]).__module__ == scheduler
-        assert crawler.settings.getbool("ROBOTSTXT_OBEY") == obeys
-        assert crawler.settings["USER_AGENT"] == "own"
+        class Own(BroadSpider):
+            custom_settings = {"USER_AGENT": "own"}
+
+        runner = AsyncCrawlerRunner(settings)
+        for crawler in (get_crawler(Own, settings), runner.create_crawler(runner.create_crawler(Own))):
+            if not crawler.settings.frozen:  # as it is when the spider is made
+                crawler.addons.load_settings(crawler.settings)
+            assert load_object(crawler.settings["SCHEDULER"]).__module__ == scheduler, settings
+            assert crawler.settings.getbool("ROBOTSTXT_OBEY") == obeys, settings
+            assert crawler.settings["USER_AGENT"] == "own", settings
 
 
 def test_a_subclass_may_have_arguments_of_its_own(serve: Serve) -> None:

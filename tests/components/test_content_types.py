@@ -166,9 +166,8 @@ def of(body: bytes, *values: str, **others: str) -> str:
     return content_type(Response(HOME, body=body, headers={"Content-Type": [*values], **others}))
 
 
-@pytest.mark.parametrize(
-    ("body", "kind"),
-    [
+def test_a_body_without_a_type_is_sniffed() -> None:
+    for body, kind in [
         (b"<!doctype HTML>", "text/html"),
         (b"\t\n\x0c\r <P class=x>", "text/html"),
         (b"<!-- x --><html>", "text/html"),
@@ -187,21 +186,23 @@ def of(body: bytes, *values: str, **others: str) -> str:
         (b"", "text/plain"),
         (b"PK\x03\x04", "application/octet-stream"),
         (b"x" * 1445 + b"\0", "text/plain"),
-    ],
-)
-def test_a_body_without_a_type_is_sniffed(body: bytes, kind: str) -> None:
-    assert of(body) == of(body, "*/*") == of(body, "text/html/x") == kind
+    ]:
+        assert of(body) == of(body, "*/*") == of(body, "text/html/x") == kind
 
 
-@pytest.mark.parametrize(
-    "value",
-    ["," * 60_000, '"' * 60_001, "\\" * 60_000, '"\\' * 30_000, "text/html;" * 6000 + ",", "a/" * 30_000, "\t" * 60_000 + "x", '"a' * 30_000 + ",text/html"],
-    ids=lambda value: value[:12],
-)  # fmt: skip
-def test_long_headers_are_read_in_linear_time(value: str) -> None:
-    # A second of them would be minutes if it were quadratic.
-    found = {declared_type(Headers({"Content-Type": value * 10})).essence for _ in range(3)}
-    assert found <= {"", "text/html"}
+def test_long_headers_are_read_in_linear_time() -> None:
+    for value in [
+        "," * 60_000,
+        '"' * 60_001,
+        "\\" * 60_000,
+        '"\\' * 30_000,
+        "text/html;" * 6000 + ",",
+        "a/" * 30_000,
+        "\t" * 60_000 + "x",
+        '"a' * 30_000 + ",text/html",
+    ]:
+        found = {declared_type(Headers({"Content-Type": value * 10})).essence for _ in range(3)}
+        assert found <= {"", "text/html"}, value
 
 
 def test_a_quoted_comma_ends_no_type() -> None:

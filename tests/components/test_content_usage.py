@@ -48,9 +48,8 @@ def kept_in(folder: Path) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize(
-    ("statement", "stated"),
-    [
+def test_a_statement_is_a_dictionary_of_structured_fields() -> None:
+    for statement, stated in [
         (b"", {}),
         (b"train-ai=n", NOT_TRAIN),
         (b"train-ai=y, search=n", {"train-ai": "y", "search": "n"}),
@@ -75,15 +74,12 @@ def kept_in(folder: Path) -> dict[str, Any]:
         (b"a=(n, train-ai=n", None),
         (b"\xff", None),
         (b"train-ai=n, a=" + b"x" * 5000, None),
-    ],
-)
-def test_a_statement_is_a_dictionary_of_structured_fields(statement: bytes, stated: Any) -> None:
-    assert read_statement(statement) == stated
+    ]:
+        assert read_statement(statement) == stated
 
 
-@pytest.mark.parametrize(
-    ("headers", "metas", "robots_txt", "usage", "n_malformed"),
-    [
+def test_what_is_said_in_several_places_is_put_together() -> None:
+    for headers, metas, robots_txt, usage, n_malformed in [
         ({}, [], [], {}, 0),
         ({"Content-Usage": ["train-ai=y", "search=n"]}, [], [], {"train-ai": "y", "search": "n"}, 0),
         ({"content-usage": "train-ai=y"}, [], [b"train-ai=n"], NOT_TRAIN, 0),
@@ -128,14 +124,10 @@ def test_a_statement_is_a_dictionary_of_structured_fields(statement: bytes, stat
             {"search": "y", "tdm-reservation": "1", "tdm-policy": "http://x/"},
             0,
         ),
-    ],
-)
-def test_what_is_said_in_several_places_is_put_together(
-    headers: Any, metas: Any, robots_txt: list[bytes], usage: dict[str, str], n_malformed: int
-) -> None:
-    found = read_usage(Headers(headers), metas, Stated(robots_txt))
-    assert found.usage == usage
-    assert len(found.malformed) == n_malformed
+    ]:
+        found = read_usage(Headers(headers), metas, Stated(robots_txt))
+        assert found.usage == usage, headers
+        assert len(found.malformed) == n_malformed, headers
 
 
 ROBOTS_TXT = b"""
@@ -157,9 +149,8 @@ Disallow: /x
 """
 
 
-@pytest.mark.parametrize(
-    ("path", "agent", "stated"),
-    [
+def test_a_robots_txt_states_it_by_path_and_by_robot() -> None:
+    for path, agent, stated in [
         ("/test", "other", [b"train-ai=n"]),
         ("/ai-ok/test", "other", [b"train-ai=y"]),
         ("/both/test", "other", [b"train-ai=n", b"search=y"]),
@@ -170,12 +161,10 @@ Disallow: /x
         ("/whole/part", "other", [b"train-ai=n"]),
         ("/test", "ExampleBot/1.0", [b"train-ai=y"]),
         ("/test", "LastBot", []),
-    ],
-)
-def test_a_robots_txt_states_it_by_path_and_by_robot(path: str, agent: str, stated: list[bytes]) -> None:
-    parser = Rfc9309RobotParser(ROBOTS_TXT)
-    assert parser.usage(f"http://a.test{path}", agent) == stated
-    assert not parser.allowed("http://a.test/never/x", "other"), "rules of the other kind are as before"
+    ]:
+        parser = Rfc9309RobotParser(ROBOTS_TXT)
+        assert parser.usage(f"http://a.test{path}", agent) == stated
+        assert not parser.allowed("http://a.test/never/x", "other"), "rules of the other kind are as before"
 
 
 def test_a_robots_txt_with_too_many_of_them_says_so() -> None:
@@ -367,9 +356,8 @@ def rule(location: Any, reservation: Any = 1, **more: Any) -> dict[str, Any]:
     return {"location": location, "tdm-reservation": reservation, **more}
 
 
-@pytest.mark.parametrize(
-    ("rules", "path", "said"),
-    [
+def test_a_tdmrep_json_says_it_by_path() -> None:
+    for rules, path, said in [
         # As in the report: all, groups, and the first that matches
         ([rule("/")], "/any/page", RESERVED_1),
         (
@@ -394,17 +382,14 @@ def rule(location: Any, reservation: Any = 1, **more: Any) -> dict[str, Any]:
         ([rule("/", "1")], "/", RESERVED_1),
         ([rule("/", 0, **{"tdm-policy": "/p"})], "/", {**RESERVED_0, "tdm-policy": "/p"}),
         ([rule("/", 1, **{"tdm-policy": 7})], "/", RESERVED_1),
-    ],
-)
-def test_a_tdmrep_json_says_it_by_path(rules: Any, path: str, said: dict[str, str]) -> None:
-    found = TdmRules(json.dumps(rules).encode())
-    assert found.find(f"http://a.test{path}") == said
-    assert found.malformed == ""
+    ]:
+        found = TdmRules(json.dumps(rules).encode())
+        assert found.find(f"http://a.test{path}") == said, rules
+        assert found.malformed == "", rules
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
+def test_what_means_nothing_in_a_tdmrep_json_is_taken_as_not_said() -> None:
+    for text, said in [
         (b"<html>", {}),
         (b'{"location": "/", "tdm-reservation": 1}', {}),
         (b'[{"location": "/", "tdm-reservation": 1}', {}),
@@ -418,14 +403,11 @@ def test_a_tdmrep_json_says_it_by_path(rules: Any, path: str, said: dict[str, st
         (b"[" * 500_000, {}),
         (b"[" + b"1" * 400_000 + b"]", {}),
         (b"[" + b'{"location": "/x", "tdm-reservation": 1},' * 10_000 + b'{"location": "/"}]', {}),
-    ],
-    ids=lambda text: text[:40] if isinstance(text, bytes) else "",
-)
-def test_what_means_nothing_in_a_tdmrep_json_is_taken_as_not_said(text: bytes, said: dict[str, str]) -> None:
-    found = TdmRules(text)
-    assert found.find("http://a.test/page") == said
-    assert 0 < len(found.malformed) < 200
-    assert found.malformed.isprintable()
+    ]:
+        found = TdmRules(text)
+        assert found.find("http://a.test/page") == said, text
+        assert 0 < len(found.malformed) < 200, text
+        assert found.malformed.isprintable(), text
 
 
 def test_there_may_be_no_tdmrep_json() -> None:
@@ -434,9 +416,8 @@ def test_there_may_be_no_tdmrep_json() -> None:
     assert TdmRules(b"\xef\xbb\xbf[]").malformed == ""
 
 
-@pytest.mark.parametrize(
-    ("headers", "metas", "usage"),
-    [
+def test_a_header_and_a_meta_element_come_before_the_file() -> None:
+    for headers, metas, usage in [
         ({}, [], {**RESERVED_1, "tdm-policy": "/file"}),
         ({"TDM-Reservation": "0"}, [], RESERVED_0),
         ({"TDM-Reservation": "1"}, [], RESERVED_1),
@@ -444,13 +425,9 @@ def test_there_may_be_no_tdmrep_json() -> None:
         ({}, [("tdm-reservation", "0")], RESERVED_0),
         ({"TDM-Reservation": "0"}, [("tdm-reservation", "1")], RESERVED_1),
         ({"TDM-Reservation": "?"}, [], {**RESERVED_1, "tdm-policy": "/file"}),
-    ],
-)
-def test_a_header_and_a_meta_element_come_before_the_file(
-    headers: Any, metas: Any, usage: dict[str, str]
-) -> None:
-    stated = Stated(file={**RESERVED_1, "tdm-policy": "/file"})
-    assert read_usage(Headers(headers), metas, stated).usage == usage
+    ]:
+        stated = Stated(file={**RESERVED_1, "tdm-policy": "/file"})
+        assert read_usage(Headers(headers), metas, stated).usage == usage
 
 
 def tdm(*rules: dict[str, Any]) -> Answer:

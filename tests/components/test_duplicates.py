@@ -650,9 +650,8 @@ def answered(body: str = "", status: int = 200, headers: dict[str, Any] | None =
     return HtmlResponse("http://a.test/x/y", status, headers, body=body.encode(), encoding="utf-8")
 
 
-@pytest.mark.parametrize(
-    ("head", "url"),
-    [
+def test_the_canonical_page_is_read_from_the_head() -> None:
+    for head, url in [
         ('<link rel="canonical" href="/z">', "http://a.test/z"),
         ("<link href=' /z ' rel='shortlink CANONICAL'>", "http://a.test/z"),
         ('<base href="http://b.test/q/"><link rel="canonical" href="z">', "http://b.test/q/z"),
@@ -666,15 +665,12 @@ def answered(body: str = "", status: int = 200, headers: dict[str, Any] | None =
         ('<!-- <link rel="canonical" href="/z"> -->', ""),
         ('</head><body><p>by a visitor: <link rel="canonical" href="/z"></p>', ""),
         ("", ""),
-    ],
-)
-def test_the_canonical_page_is_read_from_the_head(head: str, url: str) -> None:
-    assert read_canonical(answered(f"<html><head><title>t</title>{head}")) == url
+    ]:
+        assert read_canonical(answered(f"<html><head><title>t</title>{head}")) == url
 
 
-@pytest.mark.parametrize(
-    ("header", "url"),
-    [
+def test_the_canonical_page_is_read_from_the_header_of_any_answer() -> None:
+    for header, url in [
         ('</z>; rel="canonical"', "http://a.test/z"),
         ("<http://b.test/z>;rel=Canonical", "http://b.test/z"),
         ('</w>; rel="next", </z>; title="a, b"; rel="canonical"', "http://a.test/z"),
@@ -684,10 +680,8 @@ def test_the_canonical_page_is_read_from_the_head(head: str, url: str) -> None:
         ('</z>; title="rel=canonical"', ""),
         ("/z; rel=canonical", ""),
         ("<>" * 1000, ""),
-    ],
-)
-def test_the_canonical_page_is_read_from_the_header_of_any_answer(header: Any, url: str) -> None:
-    assert read_canonical(Response("http://a.test/x/y", headers={"Link": header})) == url
+    ]:
+        assert read_canonical(Response("http://a.test/x/y", headers={"Link": header})) == url
 
 
 def test_an_error_names_no_canonical_page() -> None:
@@ -700,9 +694,8 @@ def test_an_error_names_no_canonical_page() -> None:
 TEXT = words("x")
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
+def test_what_is_not_seen_does_not_count() -> None:
+    for body in [
         f"<html><title>t</title><body><p>{TEXT}</p>",
         f"<title>t</title>\n\n<p>\n{TEXT.replace(' ', chr(10))}\n</p>",
         f"<title>T</title><p>{TEXT.upper()}</p>",
@@ -711,26 +704,20 @@ TEXT = words("x")
         f"<title>t</title><p>{TEXT}</p><template>hidden</template>",
         f"<title>t</title><script>t</script><p>{TEXT}</p><script>{TEXT}</script><style>t</style>",
         f"<title>t</title><template>t<!-- in two pieces -->{TEXT}</template><p>{TEXT}</p>",
-    ],
-)
-def test_what_is_not_seen_does_not_count(body: str) -> None:
-    assert read_text(answered(body)) == read_text(answered(f"<title>t</title>{TEXT}"))
+    ]:
+        assert read_text(answered(body)) == read_text(answered(f"<title>t</title>{TEXT}"))
 
 
-@pytest.mark.parametrize(
-    "body", [f"<title>u</title>{TEXT}", f"<title>t</title>{TEXT} 1", f"<title>t</title>{TEXT[:-1]}"]
-)
-def test_every_word_and_number_counts(body: str) -> None:
-    assert read_text(answered(body)) != read_text(answered(f"<title>t</title>{TEXT}"))
+def test_every_word_and_number_counts() -> None:
+    for body in [f"<title>u</title>{TEXT}", f"<title>t</title>{TEXT} 1", f"<title>t</title>{TEXT[:-1]}"]:
+        assert read_text(answered(body)) != read_text(answered(f"<title>t</title>{TEXT}"))
 
 
-@pytest.mark.parametrize(
-    "body", ["", " ", "<html></html>", "<p>&#0;</p>", "\x00\x01", "<" * 1000, "日本語" * 300]
-)
-def test_any_body_has_a_text_or_little(body: str) -> None:
-    text = read_text(answered(body))
-    assert text is not None
-    assert bool(text.digest) == (len(body) >= 900)
+def test_any_body_has_a_text_or_little() -> None:
+    for body in ["", " ", "<html></html>", "<p>&#0;</p>", "\x00\x01", "<" * 1000, "日本語" * 300]:
+        text = read_text(answered(body))
+        assert text is not None, body
+        assert bool(text.digest) == (len(body) >= 900)
 
 
 def leads(links: str = "", url: str = "http://a.test/x/y", **how: str) -> bytes:
@@ -740,9 +727,8 @@ def leads(links: str = "", url: str = "http://a.test/x/y", **how: str) -> bytes:
     return text.links
 
 
-@pytest.mark.parametrize(
-    ("one", "two"),
-    [
+def test_what_leads_to_the_same_place_is_the_same() -> None:
+    for one, two in [
         ('<a href="/1"></a><a href="/2"></a>', '<a href=" /2 "></a><a href="/1"></a><a href="/1"></a>'),
         ('<a href="/1"></a>', '<a href="http://a.test/1"></a>'),
         ('<a href="/1"></a>', '<a href="//www.a.test/1"></a>'),
@@ -763,15 +749,12 @@ def leads(links: str = "", url: str = "http://a.test/x/y", **how: str) -> bytes:
             '<script>window.STATE = {"csrfToken": "b2", "items": [1]}</script>',
         ),
         ('<link rel="icon" href="/1"><img src="/1">', '<link rel="icon" href="/2"><img src="/2">'),
-    ],
-)
-def test_what_leads_to_the_same_place_is_the_same(one: str, two: str) -> None:
-    assert leads(one) == leads(two)
+    ]:
+        assert leads(one) == leads(two)
 
 
-@pytest.mark.parametrize(
-    ("one", "two"),
-    [
+def test_what_leads_elsewhere_is_another_page() -> None:
+    for one, two in [
         ('<a href="/1"></a>', '<a href="/2"></a>'),
         ('<a href="/1"></a>', '<a href="/1"></a><a href="/2"></a>'),
         ('<a href="/x?id=1"></a>', '<a href="/x?id=2"></a>'),
@@ -798,10 +781,8 @@ def test_what_leads_to_the_same_place_is_the_same(one: str, two: str) -> None:
         ),
         ('<script>window.__NUXT__=(function(a){}("1"))</script>', '<script>window.__NUXT__=(function(a){}("2"))</script>'),
         ("<script>\n  var items = [1];</script>", "<script>\n  var items = [2];</script>"),
-    ],
-)  # fmt: skip
-def test_what_leads_elsewhere_is_another_page(one: str, two: str) -> None:
-    assert leads(one) != leads(two)
+    ]:  # fmt: skip
+        assert leads(one) != leads(two)
 
 
 def test_links_are_told_apart_as_seen_from_their_site() -> None:
@@ -822,24 +803,22 @@ SESSIONS = ['<a href="/1?sid=0123456789abcdef"></a>', '<a href="/1?sid=fedcba987
 TOKENS = [f'<script type="application/json">{{"token": "{n}"}}</script>' for n in (1, 2)]
 
 
-@pytest.mark.parametrize(("one", "two"), [("a b", "A B"), SESSIONS, TOKENS], ids=["text", "links", "data"])
-def test_what_differs_on_equal_pages_counts_far_down_in_huge_ones(one: str, two: str) -> None:
-    texts = [read_text(answered(TEXT + part)) for part in (one, two)]
-    assert texts[0] == texts[1]
-    texts = [read_text(answered(TEXT + " " * MAX_SKIMMED + part)) for part in (one, two, one)]
-    assert texts[0] != texts[1]
-    assert texts[0] == texts[2]
+def test_what_differs_on_equal_pages_counts_far_down_in_huge_ones() -> None:
+    for one, two in [("a b", "A B"), SESSIONS, TOKENS]:
+        texts = [read_text(answered(TEXT + part)) for part in (one, two)]
+        assert texts[0] == texts[1], one
+        texts = [read_text(answered(TEXT + " " * MAX_SKIMMED + part)) for part in (one, two, one)]
+        assert texts[0] != texts[1], one
+        assert texts[0] == texts[2], one
 
 
-@pytest.mark.parametrize(
-    "part", ["<form action='/{}'>", "<!-- {} -->", "<script>{}</script>", "<link rel=icon href='/{}'>"]
-)
-def test_no_two_pages_are_one_because_they_have_ten_thousand_of_anything(part: str) -> None:
-    many = "".join(map(part.format, range(MAX_SPECIAL)))
-    one, two, last = (
-        read_text(answered(TEXT + many + more)) for more in ("<a href='/a'>", "<a href='/b'>", "1")
-    )
-    assert len({one, two, last}) == 3
+def test_no_two_pages_are_one_because_they_have_ten_thousand_of_anything() -> None:
+    for part in ["<form action='/{}'>", "<!-- {} -->", "<script>{}</script>", "<link rel=icon href='/{}'>"]:
+        many = "".join(map(part.format, range(MAX_SPECIAL)))
+        one, two, last = (
+            read_text(answered(TEXT + many + more)) for more in ("<a href='/a'>", "<a href='/b'>", "1")
+        )
+        assert len({one, two, last}) == 3, part
 
 
 def test_a_huge_page_that_begins_without_words_says_little() -> None:
@@ -920,30 +899,24 @@ def test_html_of_the_other_tests_says_too_little_to_be_judged() -> None:
     assert not text.digest
 
 
-@pytest.mark.parametrize("end", ["", ">", "/>", " x='>'>", "></a>"])
-@pytest.mark.parametrize(
-    "begin",
-    [
+def test_no_link_is_overlooked() -> None:
+    for begin in [
         '<a href="/{}"', "<a\thref='/{}'", "<A HREF=/{}", '<a title="1 > 0" hReF = "/{}"', "<a title='<b>' href=/{}",
         '<x:a href="/{}"', '<area href="/{}"', '<iframe class="a > b" src="/{}"', "<FORM method=post action='/{}'",
         '<!-- no end <a href="/{}"', '<link rel=next href="/{}"', '<link href="/{}" rel="prev"', "<a b='\"' href='/{}'",
-    ],
-)  # fmt: skip
-def test_no_link_is_overlooked(begin: str, end: str) -> None:
-    assert leads(begin.format(1) + end) != leads(begin.format(2) + end)
+    ]:  # fmt: skip
+        for end in ["", ">", "/>", " x='>'>", "></a>"]:
+            assert leads(begin.format(1) + end) != leads(begin.format(2) + end)
 
 
-@pytest.mark.parametrize(
-    "part",
-    [
+def test_what_is_neither_shown_nor_leads_anywhere_does_not_count() -> None:
+    for part in [
         "<!-- <a href='/{}'>{}</a> -->", "<!--{}-->", "<script>'<a href=/{}>' + {}</script >", "<SCRIPT>{}</SCRIPT>",
         "<style>a[href='/{}'] {}</style\n>", "<template><a href='/{}'>{}</a></template>", "<link rel=icon href='/{}'>",
         "<p data-n='{}'>", "<img src='/{}' alt='{}'>", "<!DOCTYPE {}>", "<?php {} ?>", "<script>no end {}",
-    ],
-)  # fmt: skip
-def test_what_is_neither_shown_nor_leads_anywhere_does_not_count(part: str) -> None:
-    one, two = (read_text(answered(f"<title>t</title><p>{TEXT}</p>" + part.format(n, n))) for n in (1, 2))
-    assert one == two
+    ]:  # fmt: skip
+        one, two = (read_text(answered(f"<title>t</title><p>{TEXT}</p>" + part.format(n, n))) for n in (1, 2))
+        assert one == two, part
 
 
 @pytest.mark.parametrize("charset", ["utf-8", "utf-16", "utf-16-le", "utf-32"])

@@ -306,11 +306,9 @@ def test_plain_data_is_read_as_it_was_pickled(value: Any, protocol: int) -> None
     assert read_pickle(pickle.dumps(value, protocol)) == value
 
 
-@pytest.mark.parametrize(
-    "value", [{1, "a"}, frozenset({2}), 1 << 100, -1, b"x" * 300, "é" * 300, list(range(3000))]
-)
-def test_values_of_all_sizes_are_read(value: Any) -> None:
-    assert read_pickle(pickle.dumps(value, 4)) == value
+def test_values_of_all_sizes_are_read() -> None:
+    for value in [{1, "a"}, frozenset({2}), 1 << 100, -1, b"x" * 300, "é" * 300, list(range(3000))]:
+        assert read_pickle(pickle.dumps(value, 4)) == value
 
 
 @given(st.binary(max_size=200))

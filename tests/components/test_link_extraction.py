@@ -266,29 +266,21 @@ XHTML = """<?xml version="1.0"?><html xmlns="http://www.w3.org/1999/xhtml" xmlns
 <a href="one" x:href="two">1</a><o:a xmlns:o="http://other.test/" href="three">3</o:a><x:a href="four"/></body></html>"""
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
+def test_they_are_the_same_in_other_trees() -> None:
+    for options in [
         *(options for options in OPTIONS if options in ({}, {"tags": "*"})),
         {"attrs": ["href", "{http://www.w3.org/1999/xlink}href"]},
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize(
-    "response",
-    [
+    ]:  # fmt: skip
+        for response in [
         XmlResponse("http://h.test/a", body=XHTML.encode()),
         HtmlResponse("http://h.test/a", body=XHTML.encode()),
         TextResponse("http://h.test/a", body=XHTML.encode()),
         TextResponse("http://h.test/a", body=b"see <a href='/b'>b</a>"),
         HtmlResponse("http://h.test/a", body=b""),
-    ],
-    ids=["xml", "html", "unnamed", "text", "empty"],
-)  # fmt: skip
-def test_they_are_the_same_in_other_trees(response: TextResponse, options: dict[str, Any]):
-    expected = ScrapyLinkExtractor(**options).extract_links(response)
-    assert LinkExtractor(**options).extract_links(response) == expected
-    assert list(Extraction(**options).urls(response)) == [link.url for link in expected]
+    ]:  # fmt: skip
+            expected = ScrapyLinkExtractor(**options).extract_links(response)
+            assert LinkExtractor(**options).extract_links(response) == expected
+            assert list(Extraction(**options).urls(response)) == [link.url for link in expected]
 
 
 @pytest.mark.parametrize(
@@ -319,21 +311,18 @@ def test_a_region_that_is_no_element_is_refused_with_its_expression():
         list(Links(page("<a href=b>"), xpath="//a/@href").urls())
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
+def test_what_scrapys_extractor_fails_at_does_not_count() -> None:
+    for body in [
         '<base href="http://other.test:99999/"><a href="c">1</a>',
         '<base href="http://[bad/"><a href="c">1</a>',
         '<a href="http://[v1.a[]">0</a><a href="c">1</a>',
-    ],
-)
-def test_what_scrapys_extractor_fails_at_does_not_count(body: str):
-    with pytest.raises(ValueError, match=r"Port out of range|Invalid IPv6 URL|does not appear to be"):
-        ScrapyLinkExtractor().extract_links(page(body))
-    assert [link.url for link in LinkExtractor(restrict_css="a").extract_links(page(body))] == [
-        "http://h.test/a/c"
-    ]
-    assert list(Links(page(body)).urls()) == ["http://h.test/a/c"]
+    ]:
+        with pytest.raises(ValueError, match=r"Port out of range|Invalid IPv6 URL|does not appear to be"):
+            ScrapyLinkExtractor().extract_links(page(body))
+        assert [link.url for link in LinkExtractor(restrict_css="a").extract_links(page(body))] == [
+            "http://h.test/a/c"
+        ]
+        assert list(Links(page(body)).urls()) == ["http://h.test/a/c"]
 
 
 def test_a_link_that_is_as_long_as_a_file_does_not_count():
@@ -397,11 +386,11 @@ def test_the_same_options_are_compiled_once():
 PAGE = "<div><a href='one.html' rel=nofollow>first</a></div><a href='/two'>second</a><a href='one.html'>third</a>"
 
 
-@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda each: pickle.loads(pickle.dumps(each))])
-def test_an_extractor_can_be_copied(copied: Any):
-    extractor = LinkExtractor(allow="html", restrict_css="div")
-    expected = extractor.extract_links(page(PAGE))
-    assert copied(extractor).extract_links(page(PAGE)) == expected != []
+def test_an_extractor_can_be_copied() -> None:
+    for copied in [copy.copy, copy.deepcopy, lambda each: pickle.loads(pickle.dumps(each))]:
+        extractor = LinkExtractor(allow="html", restrict_css="div")
+        expected = extractor.extract_links(page(PAGE))
+        assert copied(extractor).extract_links(page(PAGE)) == expected != []
 
 
 class OwnRules(LinkExtractor):

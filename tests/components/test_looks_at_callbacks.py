@@ -89,9 +89,8 @@ class BelowOwnParse(OwnParse):
         return {"title": title}
 
 
-@pytest.mark.parametrize(
-    ("spider", "parameters", "hints"),
-    [
+def test_the_callback_that_scrapy_calls_has_the_parameters_of_the_users() -> None:
+    for spider, parameters, hints in [
         (BroadSpider, ["response", "arguments"], {"response": Response, "arguments": Any, "return": Any}),
         (Typed, ["response", "title", "n"], {"response": HtmlResponse, "title": Title, "n": int, "return": Iterator[Any]}),
         (Later, ["response", "title", "n"], {"response": HtmlResponse, "title": Title, "n": int, "return": Iterator[Any]}),
@@ -99,19 +98,14 @@ class BelowOwnParse(OwnParse):
         (WithMixed, ["response", "title"], {"response": Response, "title": Title, "return": type(None)}),
         (OwnParse, ["response", "own"], {"response": Response, "own": str, "return": Any}),
         (BelowOwnParse, ["response", "own"], {"response": Response, "own": str, "return": Any}),
-    ],
-    ids=lambda value: value.__name__ if isinstance(value, type) else "",
-)  # fmt: skip
-def test_the_callback_that_scrapy_calls_has_the_parameters_of_the_users(
-    spider: type[BroadSpider], parameters: list[str], hints: dict[str, Any]
-):
-    callback = spider().parse
-    assert list(inspect.signature(callback).parameters) == parameters
-    assert get_type_hints(callback) == hints
-    assert callback.__name__ == "parse"
-    assert "@" not in (
-        callback.__doc__ or ""
-    )  # else scrapy check would check the contracts of parse_page twice
+    ]:  # fmt: skip
+        callback = spider().parse
+        assert list(inspect.signature(callback).parameters) == parameters, spider
+        assert get_type_hints(callback) == hints, spider
+        assert callback.__name__ == "parse", spider
+        assert "@" not in (callback.__doc__ or ""), (
+            spider
+        )  # else scrapy check would check the contracts of parse_page twice
 
 
 def test_annotations_that_are_only_for_type_checkers_hinder_nothing():

@@ -467,9 +467,8 @@ def test_addresses_that_are_not_of_the_internet_are_known():
     assert [address for address in EXTERNAL if refuses(networks, address)] == []
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
+def test_a_url_that_parsers_may_read_in_two_ways_is_read_in_the_worse() -> None:
+    for url in [
         "http://user@127.0.0.1/",
         "http://1.1.1.1@127.0.0.1/",
         "http://a@1.1.1.1@127.0.0.1:8080/",
@@ -478,10 +477,8 @@ def test_addresses_that_are_not_of_the_internet_are_known():
         "ftp://10.0.0.1/",
         "http://[::1]:80/",
         "http:///etc",
-    ],
-)
-def test_a_url_that_parsers_may_read_in_two_ways_is_read_in_the_worse(url: str):
-    assert Networks(Allowed()).refusal(url, is_by_others=False) == "network"
+    ]:
+        assert Networks(Allowed()).refusal(url, is_by_others=False) == "network"
 
 
 def test_what_is_no_address_leads_nowhere():
@@ -491,24 +488,20 @@ def test_what_is_no_address_leads_nowhere():
     assert not door("fe80::1%eth0")
 
 
-@pytest.mark.parametrize(
-    "form", ["127.1", "0x7f.1", "0177.0.0.01", "2130706433", "127.0.0.1.", "[::ffff:7f00:1]"]
-)
-def test_all_forms_of_an_address_are_one(form: str):
-    address = literal_address(form)
-    assert address is not None
-    networks = Networks(Allowed())
-    assert networks.refuses_host(form)
-    networks.name(f"http://{form}:8080/")
-    assert not networks.refuses_host(form)
+def test_all_forms_of_an_address_are_one() -> None:
+    for form in ["127.1", "0x7f.1", "0177.0.0.01", "2130706433", "127.0.0.1.", "[::ffff:7f00:1]"]:
+        address = literal_address(form)
+        assert address is not None, form
+        networks = Networks(Allowed())
+        assert networks.refuses_host(form)
+        networks.name(f"http://{form}:8080/")
+        assert not networks.refuses_host(form)
 
 
-@pytest.mark.parametrize(
-    "name", ["a.test", "1.2.3.4.example.com", "0x7f.example", "internal.example.com", "xn--a.com"]
-)
-def test_ordinary_names_are_no_addresses_and_not_local(name: str):
-    assert literal_address(name) is None
-    assert not Networks(Allowed()).refuses_host(name)
+def test_ordinary_names_are_no_addresses_and_not_local() -> None:
+    for name in ["a.test", "1.2.3.4.example.com", "0x7f.example", "internal.example.com", "xn--a.com"]:
+        assert literal_address(name) is None
+        assert not Networks(Allowed()).refuses_host(name)
 
 
 def test_an_operator_allows_networks_names_and_ports(tmp_path: Path):
@@ -530,10 +523,10 @@ def test_an_operator_allows_networks_names_and_ports(tmp_path: Path):
     assert read({"AOPIC_ALLOW_NETWORKS": "all"}, "AOPIC_ALLOW_NETWORKS") is None
 
 
-@pytest.mark.parametrize("value", ["10.0.0.1/8", "10.0.0.0/33", "a b", ":99999", 7, "http://a.test/"])
-def test_a_wrong_network_is_refused_with_its_name(value: Any):
-    with pytest.raises(SettingError, match="AOPIC_ALLOW_NETWORKS"):
-        read({"AOPIC_ALLOW_NETWORKS": value}, "AOPIC_ALLOW_NETWORKS")
+def test_a_wrong_network_is_refused_with_its_name() -> None:
+    for value in ["10.0.0.1/8", "10.0.0.0/33", "a b", ":99999", 7, "http://a.test/"]:
+        with pytest.raises(SettingError, match="AOPIC_ALLOW_NETWORKS"):
+            read({"AOPIC_ALLOW_NETWORKS": value}, "AOPIC_ALLOW_NETWORKS")
 
 
 def test_a_link_has_its_verdict_again_once_a_seed_allows_its_host():

@@ -226,9 +226,8 @@ def start(entry: Entry) -> float:
     return entry.start
 
 
-@pytest.mark.parametrize(
-    ("values", "seconds"),
-    [
+def test_retry_after_is_seconds_or_a_date_and_else_nothing() -> None:
+    for values, seconds in [
         ([b"120"], 120.0),
         ([b" 7 "], 7.0),
         ([b"0"], 0.0),
@@ -249,13 +248,9 @@ def start(entry: Entry) -> float:
         ([b"Mon, 1 Jan 99999999999999999999 00:00:00 GMT"], None),
         ([b"Mon, 1 Jan 2001 00:00:00 +99999999999999999999"], None),
         ([b"1" * 5000, b"20"], 20.0),
-    ],
-)
-def test_retry_after_is_seconds_or_a_date_and_else_nothing(
-    values: list[bytes], seconds: float | None
-) -> None:
-    now = datetime(1999, 12, 31, 23, 59, 0, tzinfo=timezone.utc).timestamp()
-    assert read_retry_after(values, now) == seconds
+    ]:
+        now = datetime(1999, 12, 31, 23, 59, 0, tzinfo=timezone.utc).timestamp()
+        assert read_retry_after(values, now) == seconds
 
 
 # What a date is made of, the wrong order and numbers too large included.

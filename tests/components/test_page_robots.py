@@ -436,18 +436,15 @@ async def test_without_the_setting_marks_are_data_only(serve: Serve, tmp_path: P
     assert crawler.stats.get_value("aopic/robots/links_dropped") is None
 
 
-@pytest.mark.parametrize(
-    ("agent", "name"),
-    [
+def test_the_name_of_a_robot_is_in_its_user_agent() -> None:
+    for agent, name in [
         ("ourbot/1.0 (+http://x.test/bot)", "ourbot"),
         ("Mozilla/5.0 (compatible; OurBot/2.1; +http://x.test/)", "ourbot"),
         ("Our-Bot", "our-bot"),
         (" (nobody)", ""),
         ("", ""),
-    ],
-)
-def test_the_name_of_a_robot_is_in_its_user_agent(agent: str, name: str) -> None:
-    assert robot_name(agent) == name
+    ]:
+        assert robot_name(agent) == name
 
 
 @deferred_f_from_coro_f

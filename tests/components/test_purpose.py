@@ -46,9 +46,8 @@ def page(kind: type[TextResponse] = HtmlResponse, body: bytes = ANCHOR, **option
     return kind(HOME, body=body, request=Request(HOME, **options))
 
 
-@pytest.mark.parametrize(
-    ("response", "request_", "is_link"),
-    [
+def test_a_link_is_what_nothing_tells_from_its_page() -> None:
+    for response, request_, is_link in [
         (page(), Request(HOME), True),
         (page(), Request(HOME, SPIDER.parse), True),
         (page(callback=SPIDER.parse), Request(HOME), True),
@@ -72,12 +71,8 @@ def page(kind: type[TextResponse] = HtmlResponse, body: bytes = ANCHOR, **option
         (page(meta={SITEMAP: ("a.test", False)}), Request(HOME, SPIDER.other), True),
         (page(meta={SITEMAP: ("a.test", False)}), Request(HOME, meta={SITEMAP: ("a.test", True)}), False),
         (HtmlResponse(HOME), Request(HOME), True),
-    ],
-)
-def test_a_link_is_what_nothing_tells_from_its_page(
-    response: Response, request_: Request, is_link: bool
-) -> None:
-    assert link_test(response, SPIDER)(request_) is is_link
+    ]:
+        assert link_test(response, SPIDER)(request_) is is_link
 
 
 def test_what_a_rule_makes_is_a_link() -> None:

@@ -55,9 +55,8 @@ def test_what_scrapy_makes_of_a_link_takes_little_more_than_its_urls():
     assert assert_same(Request(URL)) == URL.encode()
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
+def test_a_request_is_read_as_it_was_written() -> None:
+    for more in [
         {"meta": {"depth": 0}},
         {"meta": {"depth": -1}},
         {"meta": {"depth": True}},
@@ -69,7 +68,7 @@ def test_what_scrapy_makes_of_a_link_takes_little_more_than_its_urls():
         {"headers": {"Referer": b"http://b.test/\xe9\n"}},
         {"headers": {"Referer": "http://b.test/", "X-A": "1"}},
         {"headers": {"X-A": "1"}, "meta": {"depth": 1}},
-        pytest.param({"errback": SPIDER.failed}, id="errback"),
+        {"errback": SPIDER.failed},
         {"method": "POST", "body": b"\x00\xff"},
         {"priority": 1},
         {"dont_filter": True},
@@ -77,11 +76,8 @@ def test_what_scrapy_makes_of_a_link_takes_little_more_than_its_urls():
         {"flags": ["a"]},
         {"cb_kwargs": {"a": 1}},
         {"encoding": "latin-1"},
-    ],
-    ids=str,
-)
-def test_a_request_is_read_as_it_was_written(more: dict[str, Any]):
-    assert_same(Request(URL, **more))
+    ]:
+        assert_same(Request(URL, **more))
 
 
 def test_a_request_of_another_class_is_read_as_it_was_written():
@@ -160,25 +156,23 @@ class Trusting(Spider):
     part = partialmethod(parse, 1)
 
 
-@pytest.mark.parametrize("name", ["callback", "errback"])
-@pytest.mark.parametrize(
-    "value",
-    [
+def test_only_methods_of_the_spider_are_called_back_and_nothing_is_run_to_find_out() -> None:
+    for value in [
         "computed", "remembered", "static", "of_class", "kind", "helper", "part", "ran", "name", "missing", "closed",
         "start", "from_crawler", "update_settings", "_set_crawler", "log", "__init__", "__class__", "__reduce__",
         "parse.__func__", "", "crawler", 7, None, ["parse"], b"parse",
-    ],
-    ids=repr,
-)  # fmt: skip
-def test_only_methods_of_the_spider_are_called_back_and_nothing_is_run_to_find_out(name: str, value: Any):
-    stored = [msgpack.packb({"url": URL, name: value})]
-    if isinstance(value, str) and value:
-        stored.append(f"{URL}\n{value}".encode() if name == "callback" else f"{URL}\n\n{value}".encode())
-    for data in stored:
-        with pytest.raises(UnreadableError):
-            decode(data, Trusting())
-        assert url_of(data) == URL
-    assert Trusting.ran == []
+    ]:  # fmt: skip
+        for name in ["callback", "errback"]:
+            stored = [msgpack.packb({"url": URL, name: value})]
+            if isinstance(value, str) and value:
+                stored.append(
+                    f"{URL}\n{value}".encode() if name == "callback" else f"{URL}\n\n{value}".encode()
+                )
+            for data in stored:
+                with pytest.raises(UnreadableError):
+                    decode(data, Trusting())
+                assert url_of(data) == URL, (name, value)
+            assert Trusting.ran == [], (name, value)
 
 
 def test_what_is_no_callback_is_not_written_either():
@@ -248,9 +242,8 @@ def test_deep_nesting_is_refused_before_the_stack_is_full():
 # What belongs to a transfer
 
 
-@pytest.mark.parametrize(
-    ("asked", "sent", "copy", "kept"),
-    [
+def test_what_a_middleware_added_for_a_transfer_is_forgotten() -> None:
+    for asked, sent, copy, kept in [
         ({}, {"proxy": "http://p"}, {"proxy": "http://p"}, {}),
         ({}, {"proxy": "http://p"}, {"proxy": "http://q"}, {"proxy": "http://q"}),
         ({}, {"proxy": None}, {"proxy": None}, {}),
@@ -258,14 +251,10 @@ def test_deep_nesting_is_refused_before_the_stack_is_full():
         ({"proxy": "http://p"}, {"proxy": "http://p"}, {"proxy": "http://p"}, {"proxy": "http://p"}),
         ({}, {"download_timeout": 9}, {"download_timeout": 9, "retry_times": 1}, {"retry_times": 1}),
         ({}, {"cookiejar": 1}, {"cookiejar": 1}, {"cookiejar": 1}),
-    ],
-)
-def test_what_a_middleware_added_for_a_transfer_is_forgotten(
-    asked: dict[str, Any], sent: dict[str, Any], copy: dict[str, Any], kept: dict[str, Any]
-):
-    request = Request(URL, meta=copy)
-    forget_transfer(request, Request(URL, meta=sent), Request(URL, meta=asked))
-    assert request.meta == kept
+    ]:
+        request = Request(URL, meta=copy)
+        forget_transfer(request, Request(URL, meta=sent), Request(URL, meta=asked))
+        assert request.meta == kept, asked
 
 
 def test_so_are_headers_but_for_those_that_the_copy_changed():
@@ -280,16 +269,13 @@ def test_so_are_headers_but_for_those_that_the_copy_changed():
     assert dict(copy.headers.to_unicode_dict()) == expected
 
 
-@pytest.mark.parametrize(
-    ("meta", "name"),
-    [
+def test_a_slot_is_what_the_user_named_or_else_the_host() -> None:
+    for meta, name in [
         ({}, "a.test"),
         ({SLOT: "mine"}, "mine"),
         ({SLOT: "b.test", OWN_SLOT: "b.test"}, "a.test"),  # a copy of a request for another host
         ({SLOT: "mine", OWN_SLOT: "b.test"}, "mine"),
         ({OWN_SLOT: "b.test"}, "a.test"),
         ({SLOT: 1}, "1"),
-    ],
-)
-def test_a_slot_is_what_the_user_named_or_else_the_host(meta: dict[str, Any], name: str) -> None:
-    assert slot_key(Request("http://a.test/", meta=meta)) == name
+    ]:
+        assert slot_key(Request("http://a.test/", meta=meta)) == name

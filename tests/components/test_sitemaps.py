@@ -36,9 +36,8 @@ def test_the_entries_are_those_of_urls_and_sitemaps() -> None:
     assert urls(text) == ["1"]
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
+def test_broken_ones_are_read_as_far_as_they_go() -> None:
+    for text, found in [
         ("<urlset><url><loc><![CDATA[http://a.test/1&2]]></loc></url>", ["1&2"]),
         ("<urlset><url><loc>http://a.test/1&amp;2</loc></url><url", ["1&2"]),
         ("\n\n<?xml version='1.0'?><urlset>" + URL.format(1), ["1"]),
@@ -58,15 +57,12 @@ def test_the_entries_are_those_of_urls_and_sitemaps() -> None:
         ("<s:urlset><s:url><s:loc>http://a.test/1</s:loc><i:loc>http://a.test/no</i:loc></s:url></s:urlset>", ["1"]),
         ("<urlset>" + URL.format(1) * 3, ["1"]),
         ("<urlset><url><loc>http://a.test/1", []),
-    ],
-)  # fmt: skip
-def test_broken_ones_are_read_as_far_as_they_go(text: str, found: list[str]) -> None:
-    assert urls(text) == found
+    ]:  # fmt: skip
+        assert urls(text) == found
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
+def test_what_is_none_has_no_kind() -> None:
+    for body in [
         b"",
         b"not a sitemap",
         b"<html><loc>http://a.test/</loc></html>",
@@ -74,12 +70,10 @@ def test_broken_ones_are_read_as_far_as_they_go(text: str, found: list[str]) -> 
         b"\xff\xfe<",
         b"<",
         bytes(99),
-    ],
-)
-def test_what_is_none_has_no_kind(body: bytes) -> None:
-    sitemap = Sitemap(body)
-    assert [url for url in sitemap if url is not None] == []
-    assert sitemap.kind == ""
+    ]:
+        sitemap = Sitemap(body)
+        assert [url for url in sitemap if url is not None] == [], body
+        assert sitemap.kind == "", body
 
 
 def test_a_compressed_one_is_unpacked_in_all_its_parts() -> None:
@@ -100,23 +94,22 @@ def test_entries_and_bytes_have_a_bound() -> None:
         assert 0 < len(urls(body)) < 2000
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 50, 1000])
-def test_it_does_not_matter_where_steps_end(size: int) -> None:
-    text = (
-        "<b>x</b><!-- <urlset> --><urlset><url><loc> http://a.test/1&amp;<![CDATA[<&]]><!-- x -->2 </loc>"
-        '<x:link rel=\'alternate\' hreflang="d" href="http://a.test/3" /></url><url><loc>http://a.test/\u00e94</loc></url></urlset>'
-    )
-    for body in (text.encode(), text.encode("utf-16"), gzip.compress(text.encode())):
-        with patch.object(sitemaps, "_CHUNK", size if body[0] == ord("<") else max(size, 50)):
-            assert urls(body) == ["1&<&2", "3", "\u00e94"]
-    lines = b"http://a.test/1\nhttp://a.test/2"
-    with patch.object(sitemaps, "_CHUNK", max(size, 7)):
-        assert urls(lines) == ["1", "2"]
+def test_it_does_not_matter_where_steps_end() -> None:
+    for size in [1, 2, 3, 7, 50, 1000]:
+        text = (
+            "<b>x</b><!-- <urlset> --><urlset><url><loc> http://a.test/1&amp;<![CDATA[<&]]><!-- x -->2 </loc>"
+            '<x:link rel=\'alternate\' hreflang="d" href="http://a.test/3" /></url><url><loc>http://a.test/\u00e94</loc></url></urlset>'
+        )
+        for body in (text.encode(), text.encode("utf-16"), gzip.compress(text.encode())):
+            with patch.object(sitemaps, "_CHUNK", size if body[0] == ord("<") else max(size, 50)):
+                assert urls(body) == ["1&<&2", "3", "\u00e94"], size
+        lines = b"http://a.test/1\nhttp://a.test/2"
+        with patch.object(sitemaps, "_CHUNK", max(size, 7)):
+            assert urls(lines) == ["1", "2"], size
 
 
-@pytest.mark.parametrize(
-    ("encoding", "declared"),
-    [
+def test_the_encoding_is_found_whatever_is_declared() -> None:
+    for encoding, declared in [
         ("utf-8", "UTF-8"),
         ("utf-8-sig", "ISO-8859-1"),
         ("utf-16", "UTF-8"),
@@ -129,12 +122,10 @@ def test_it_does_not_matter_where_steps_end(size: int) -> None:
         ("iso-8859-1", "latin1"),
         ("windows-1251", "cp1251"),
         ("gb18030", "gb2312"),
-    ],
-)
-def test_the_encoding_is_found_whatever_is_declared(encoding: str, declared: str) -> None:
-    letter = "\u0434" if encoding == "windows-1251" else "\u00e9"
-    text = f"<?xml version='1.0' encoding='{declared}'?><urlset>{URL.format(letter)}</urlset>"
-    assert urls(text.encode(encoding)) == [letter]
+    ]:
+        letter = "\u0434" if encoding == "windows-1251" else "\u00e9"
+        text = f"<?xml version='1.0' encoding='{declared}'?><urlset>{URL.format(letter)}</urlset>"
+        assert urls(text.encode(encoding)) == [letter]
 
 
 def test_bytes_that_are_no_text_stay_what_they_are() -> None:

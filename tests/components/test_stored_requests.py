@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-import pytest
 from scrapy import FormRequest, Request, Spider
 from scrapy.http import JsonRequest
 from scrapy.utils.request import RequestFingerprinter
@@ -45,35 +42,32 @@ REQUESTS = [
 ]
 
 
-@pytest.mark.parametrize("request_", REQUESTS, ids=repr)
-def test_a_request_is_that_of_its_page_and_of_no_other(request_: Request) -> None:
-    _, key = KEYS(request_)
-    data = encode(request_, SPIDER)
-    assert READ(key, data, PAGE) == READ_HOST(key, data, PAGE) == ""
-    repeat = Page(QUEUED, 9, is_repeat=True)
-    assert READ(repeat_key(key, 9), data, repeat) == ""
-    assert READ(key, data, repeat)
-    assert READ(repeat_key(key, 9), data, PAGE)
-    host, other = KEYS(OTHER)
-    assert "another one" in READ(other, data, PAGE)
-    assert "another one" in READ_HOST(other, data, PAGE)
-    same_host = key[:8] + other[8:]
-    assert "another page" in READ(same_host, data, PAGE)
-    assert READ_HOST(same_host, data, PAGE) == ""
-    assert host == "other.test"
+def test_a_request_is_that_of_its_page_and_of_no_other() -> None:
+    for request_ in REQUESTS:
+        _, key = KEYS(request_)
+        data = encode(request_, SPIDER)
+        assert READ(key, data, PAGE) == READ_HOST(key, data, PAGE) == "", request_
+        repeat = Page(QUEUED, 9, is_repeat=True)
+        assert READ(repeat_key(key, 9), data, repeat) == "", request_
+        assert READ(key, data, repeat), request_
+        assert READ(repeat_key(key, 9), data, PAGE), request_
+        host, other = KEYS(OTHER)
+        assert "another one" in READ(other, data, PAGE), request_
+        assert "another one" in READ_HOST(other, data, PAGE), request_
+        same_host = key[:8] + other[8:]
+        assert "another page" in READ(same_host, data, PAGE), request_
+        assert READ_HOST(same_host, data, PAGE) == "", request_
+        assert host == "other.test", request_
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
+def test_what_is_no_request_is_found() -> None:
+    for data in [
         b"", b"\x80", b"\xff", b"http://a.test/\n1x", b"http://a.test/\nparse\n\nx", b"http://a.test/\n\n\n\n\n?",
         b"http://a.test/\n\n\n\n\ns\nmore", b"\x81\xa3url\x01", b"\x82\xa3url\xaehttp://a.test/\xa1x\x01", b"no url",
-    ],
-)  # fmt: skip
-def test_what_is_no_request_is_found(data: bytes) -> None:
-    _, key = KEYS(Request("http://a.test/"))
-    assert READ(key, data, PAGE)
-    assert READ_HOST(key, data, PAGE)
+    ]:  # fmt: skip
+        _, key = KEYS(Request("http://a.test/"))
+        assert READ(key, data, PAGE)
+        assert READ_HOST(key, data, PAGE)
 
 
 def test_a_seed_and_what_had_to_stay_in_memory_are_requests() -> None:
@@ -83,9 +77,8 @@ def test_a_seed_and_what_had_to_stay_in_memory_are_requests() -> None:
     assert READ(key, stand_in("", 3), PAGE)
 
 
-@pytest.mark.parametrize(
-    ("path", "directory"),
-    [
+def test_the_directory_of_a_request_is_the_path_of_its_url_up_to_the_last_slash() -> None:
+    for path, directory in [
         ("/a/b/c", b"a/b"),
         ("/a/b/", b"a/b"),
         ("/a/b/c?page=/d/e/", b"a/b"),
@@ -95,19 +88,15 @@ def test_a_seed_and_what_had_to_stay_in_memory_are_requests() -> None:
         ("/", b""),
         ("", b""),
         ("//a", b""),
-    ],
-)
-@pytest.mark.parametrize(
-    "write",
-    [encode_url, lambda url: pack_values({"url": url, "method": "POST"}), lambda url: stand_in(url, 1)],
-    ids=["line", "packed", "stand-in"],
-)
-def test_the_directory_of_a_request_is_the_path_of_its_url_up_to_the_last_slash(
-    write: Callable[[str], bytes], path: str, directory: bytes
-) -> None:
-    assert directory_of(write(f"http://a.test:8000{path}")) == directory
+    ]:
+        for write in [
+            encode_url,
+            lambda url: pack_values({"url": url, "method": "POST"}),
+            lambda url: stand_in(url, 1),
+        ]:
+            assert directory_of(write(f"http://a.test:8000{path}")) == directory
 
 
-@pytest.mark.parametrize("data", [b"", b"\xc1", b"\x80", b"\xff\xff", b"no url", b"\n\n\n", stand_in("", 1)])
-def test_what_is_no_request_is_in_no_directory(data: bytes) -> None:
-    assert directory_of(data) == b""
+def test_what_is_no_request_is_in_no_directory() -> None:
+    for data in [b"", b"\xc1", b"\x80", b"\xff\xff", b"no url", b"\n\n\n", stand_in("", 1)]:
+        assert directory_of(data) == b""

@@ -18,16 +18,15 @@ Serve = Callable[[dict[str, Any]], Web]
 UNLISTED = ("corp", "internal", "lan", "test", "example", "xn--new-suffix")
 
 
-@pytest.mark.parametrize("suffix", UNLISTED)
-def test_an_unlisted_suffix_is_the_last_label(suffix: str) -> None:
-    names = (f"x1.{suffix}", f"www.x1.{suffix}", f"a.b.www.x1.{suffix}", f"www.x1.{suffix}.")
-    assert {registered_domain(name) for name in names} == {f"x1.{suffix}"}
-    assert registered_domain(suffix) == suffix
+def test_an_unlisted_suffix_is_the_last_label() -> None:
+    for suffix in UNLISTED:
+        names = (f"x1.{suffix}", f"www.x1.{suffix}", f"a.b.www.x1.{suffix}", f"www.x1.{suffix}.")
+        assert {registered_domain(name) for name in names} == {f"x1.{suffix}"}
+        assert registered_domain(suffix) == suffix
 
 
-@pytest.mark.parametrize(
-    ("host", "domain"),
-    [
+def test_listed_suffixes_addresses_and_single_labels_are_what_they_are() -> None:
+    for host, domain in [
         ("www.example.com", "example.com"),
         ("www.example.co.uk", "example.co.uk"),
         ("a.me.github.io", "me.github.io"),
@@ -46,10 +45,8 @@ def test_an_unlisted_suffix_is_the_last_label(suffix: str) -> None:
                 *("::1", "[::1]", "2001:db8::1", "::ffff:1.2.3.4", "fe80::1%eth0.1"),
             )
         ),
-    ],
-)
-def test_listed_suffixes_addresses_and_single_labels_are_what_they_are(host: str, domain: str) -> None:
-    assert registered_domain(host) == domain
+    ]:
+        assert registered_domain(host) == domain
 
 
 @pytest.mark.parametrize("suffix", ["corp", "com"])

@@ -59,9 +59,8 @@ def refusal(url: str, **options: Any) -> str:
 # Rules that change a URL
 
 
-@pytest.mark.parametrize(
-    ("url", "expected"),
-    [
+def test_the_url_standard_is_kept_without_any_rule_of_our_own() -> None:
+    for url, expected in [
         ("HTTP://EXAMPLE.com", "http://example.com/"),
         ("http://example.com:80/a/./b/../c", "http://example.com/a/c"),
         ("https://example.com:443/%2e%2E/a", "https://example.com/a"),
@@ -73,15 +72,12 @@ def refusal(url: str, **options: Any) -> str:
         ("http://日本。jp/", "http://xn--wgv71a.jp/"),
         ("http://0x7f.1/", "http://127.0.0.1/"),
         ("http://[2001:DB8:0:0::1]/", "http://[2001:db8::1]/"),
-    ],
-)
-def test_the_url_standard_is_kept_without_any_rule_of_our_own(url: str, expected: str) -> None:
-    assert normal(url, "scheme") == expected
+    ]:
+        assert normal(url, "scheme") == expected
 
 
-@pytest.mark.parametrize(
-    ("rule", "url", "expected"),
-    [
+def test_each_rule_changes_a_url_if_it_is_on() -> None:
+    for rule, url, expected in [
         ("fragment", "http://h/a#b", "http://h/a"),
         ("fragment", "http://h/a#!/b", "http://h/a"),
         ("userinfo", "http://user:secret@h/", "http://h/"),
@@ -108,16 +104,13 @@ def test_the_url_standard_is_kept_without_any_rule_of_our_own(url: str, expected
         ("tracking", "http://h/?utm_source=x&id=1&UTM_Medium=y", "http://h/?id=1"),
         ("tracking", "http://h/?gclid=x&fbclid=y", "http://h/"),
         ("sort", "http://h/?b=2&a=1&b=1", "http://h/?a=1&b=1&b=2"),
-    ],
-)
-def test_each_rule_changes_a_url_if_it_is_on(rule: str, url: str, expected: str) -> None:
-    assert normal(url, rule) == expected
-    assert normal(url, *(name for name in CHANGES if name != rule), max_repeats=0) != expected
+    ]:
+        assert normal(url, rule) == expected
+        assert normal(url, *(name for name in CHANGES if name != rule), max_repeats=0) != expected
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
+def test_what_may_mean_another_page_is_left_alone() -> None:
+    for url in [
         "http://h/a%2Fb?c=%26&d=%3D",  # reserved characters say something else when they are escaped
         "http://h/a?b=2&a=1",
         "http://h/a?b=&c",
@@ -132,10 +125,8 @@ def test_each_rule_changes_a_url_if_it_is_on(rule: str, url: str, expected: str)
         "http://-x-.example.com/",
         "http://xn--i-7iq.ws/",  # an emoji: no name of IDNA 2008, but there are such hosts
         "http://localhost:8000/",
-    ],
-)
-def test_what_may_mean_another_page_is_left_alone(url: str) -> None:
-    assert normal(url) == url
+    ]:
+        assert normal(url) == url
 
 
 def test_the_rules_are_told_apart() -> None:
@@ -145,9 +136,8 @@ def test_the_rules_are_told_apart() -> None:
 # Refusals
 
 
-@pytest.mark.parametrize(
-    ("url", "reason"),
-    [
+def test_what_is_not_worth_a_place_is_refused_with_a_reason() -> None:
+    for url, reason in [
         ("", "invalid"),
         ("/relative", "invalid"),
         ("http://", "invalid"),
@@ -181,15 +171,12 @@ def test_the_rules_are_told_apart() -> None:
         ("http://calendar.h/?date=20310501", "calendar"),
         ("http://h/calendar/?year=1850&month=1", "calendar"),
         ("http://h/events/5/2031/", "calendar"),
-    ],
-)
-def test_what_is_not_worth_a_place_is_refused_with_a_reason(url: str, reason: str) -> None:
-    assert refusal(url) == reason
+    ]:
+        assert refusal(url) == reason
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
+def test_what_is_within_the_bounds_is_not_refused() -> None:
+    for url in [
         "http://h/" + "a" * 2074,
         "http://h/#" + "a" * 5000,
         "http://h" + "/a/b/c/d/e" * 3 + "/a/b/c/d/f",
@@ -202,47 +189,38 @@ def test_what_is_not_worth_a_place_is_refused_with_a_reason(url: str, reason: st
         "http://h/2099/05/",  # not a calendar's
         "http://h/events/1945/05/08/",  # history
         "http://h/calendar/12345-99/",
-    ],
-)
-def test_what_is_within_the_bounds_is_not_refused(url: str) -> None:
-    assert refusal(url) == ""
+    ]:
+        assert refusal(url) == ""
 
 
-@pytest.mark.parametrize(
-    ("url", "reason", "option"),
-    [
+def test_bounds_can_be_moved() -> None:
+    for url, reason, option in [
         ("http://h/" + "a" * 5000, "length", {"max_length": 0}),
         ("http://h" + "/a/b/c/d/e" * 9, "depth", {"max_depth": 0, "max_repeats": 0}),
         ("http://h" + "/a" * 9, "repeats", {"max_repeats": 9}),
         ("http://h/?" + "&a" * 50, "parameters", {"max_parameters": 50}),
-    ],
-)
-def test_bounds_can_be_moved(url: str, reason: str, option: dict[str, int]) -> None:
-    assert refusal(url) == reason
-    assert refusal(url, **option) == ""
+    ]:
+        assert refusal(url) == reason
+        assert refusal(url, **option) == ""
 
 
-@pytest.mark.parametrize(
-    ("rule", "url", "expected"),
-    [
+def test_refusals_can_be_turned_off() -> None:
+    for rule, url, expected in [
         ("scheme", "ftp://User@h", "ftp://User@h"),
         ("host", "http://exa!mple.com", "http://exa!mple.com/"),
         ("port", "http://h:0", "http://h:0/"),
         ("control", "http://h/%00", "http://h/%00"),
         ("calendar", "http://h/calendar/2099/05/", "http://h/calendar/2099/05/"),
-    ],
-)
-def test_refusals_can_be_turned_off(rule: str, url: str, expected: str) -> None:
-    assert refusal(url) == rule
-    on = [name for name in BROAD_RULES if name != rule]
-    judged = Normaliser(on, last_year=2028)(url)
-    assert judged == JudgedUrl(expected, host=judged.host)
-    assert judged.host in ("", plain_host(expected))
+    ]:
+        assert refusal(url) == rule
+        on = [name for name in BROAD_RULES if name != rule]
+        judged = Normaliser(on, last_year=2028)(url)
+        assert judged == JudgedUrl(expected, host=judged.host), rule
+        assert judged.host in ("", plain_host(expected)), rule
 
 
-@pytest.mark.parametrize(
-    ("path", "is_refused"),
-    [
+def test_file_names_are_refused_by_their_ends() -> None:
+    for path, is_refused in [
         ("/a.pdf", True),
         ("/a.PDF?x", True),
         ("/a.b/c.tar.gz", True),
@@ -252,11 +230,12 @@ def test_refusals_can_be_turned_off(rule: str, url: str, expected: str) -> None:
         ("/apdf", False),
         ("/a?b=c.pdf", False),
         ("/", False),
-    ],
-)
-def test_file_names_are_refused_by_their_ends(path: str, is_refused: bool) -> None:
-    assert refusal(f"http://h.pdf{path}", extensions=frozenset({"pdf", "tar.gz"})) == "extension" * is_refused
-    assert refusal(f"http://h.pdf{path}") == ""
+    ]:
+        assert (
+            refusal(f"http://h.pdf{path}", extensions=frozenset({"pdf", "tar.gz"}))
+            == "extension" * is_refused
+        )
+        assert refusal(f"http://h.pdf{path}") == ""
 
 
 def test_wrong_punycode_is_refused() -> None:
@@ -295,44 +274,34 @@ def shorten(url: str) -> str | None:
     return None if "/drop" in url else url.replace("/long", "/short")
 
 
-@pytest.mark.parametrize(
-    "value", [[("/long(er)?", "/short"), [r"(\d)0+", r"\1"]], "test_urls.shorten", shorten]
-)
-def test_rules_are_pairs_or_a_function(value: Any) -> None:
-    rewrite = read(Settings({"AOPIC_URL_REWRITE": value}), "AOPIC_URL_REWRITE")
-    assert rewrite("http://h/longer" if isinstance(value, list) else "http://h/long") == "http://h/short"
+def test_rules_are_pairs_or_a_function() -> None:
+    for value in [[("/long(er)?", "/short"), [r"(\d)0+", r"\1"]], "test_urls.shorten", shorten]:
+        rewrite = read(Settings({"AOPIC_URL_REWRITE": value}), "AOPIC_URL_REWRITE")
+        assert rewrite("http://h/longer" if isinstance(value, list) else "http://h/long") == "http://h/short"
 
 
-@pytest.mark.parametrize(
-    ("value", "on", "off"),
-    [
+def test_rules_are_named_all_or_by_what_is_different() -> None:
+    for value, on, off in [
         ("+sort, -fragment", {"sort", "userinfo"}, {"fragment", "percent", "session", "calendar"}),
         (["+tracking"], {"tracking", "scheme"}, {"session", "sort"}),
         ("fragment,percent", {"fragment", "percent"}, {"scheme", "session"}),
         ((), set(), {*CHANGES, *REFUSALS}),
-    ],
-)
-def test_rules_are_named_all_or_by_what_is_different(value: Any, on: set[str], off: set[str]) -> None:
-    rules = read(Settings({"AOPIC_URL_RULES": value}), "AOPIC_URL_RULES")
-    assert on <= rules
-    assert not off & rules
+    ]:
+        rules = read(Settings({"AOPIC_URL_RULES": value}), "AOPIC_URL_RULES")
+        assert on <= rules, value
+        assert not off & rules, value
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
+def test_the_addon_sets_the_rules_of_a_broad_crawl_but_for_what_you_say() -> None:
+    for set_rules, expected in [
         (None, set(BROAD_RULES)),
         ("-tracking, +sort", {*BROAD_RULES, "sort"} - {"tracking"}),
         ("fragment", {"fragment"}),
         ("", set()),
-    ],
-)
-def test_the_addon_sets_the_rules_of_a_broad_crawl_but_for_what_you_say(
-    given: Any, expected: set[str]
-) -> None:
-    settings = Settings({} if given is None else {"AOPIC_URL_RULES": given})
-    Addon().update_settings(settings)
-    assert read(settings, "AOPIC_URL_RULES") == expected
+    ]:
+        settings = Settings({} if set_rules is None else {"AOPIC_URL_RULES": set_rules})
+        Addon().update_settings(settings)
+        assert read(settings, "AOPIC_URL_RULES") == expected, set_rules
 
 
 def test_the_addon_leaves_wrong_rules_to_whoever_reads_them() -> None:
@@ -846,25 +815,19 @@ def test_a_w3lib_whose_canonical_form_is_another_makes_all_keys_the_slow_way(
 # -- scope
 
 
-@pytest.mark.parametrize(
-    ("scope", "followed"),
-    [
+def test_a_scope_is_names_of_which_the_nearest_counts_and_patterns() -> None:
+    for scope, followed in [
         ({"allow": "b.test"}, ["http://b.test/", "http://x.b.test/", "http://x.y.b.test/1"]),
         ({"allow": ["b.test", "y.b.test"], "deny": ["x.b.test", "x.y.b.test"]}, ["http://b.test/"]),
         ({"deny": ["b.test"], "allow": ["x.y.b.test"]}, ["http://x.y.b.test/1"]),
         ({"deny": ["test"]}, ["http://c.example/"]),
         ({"deny_urls": ["^http://x", "e/$"]}, ["http://b.test/"]),
         ({"deny": ["c.example"], "allow_urls": ["1$", "c.ex"]}, ["http://x.y.b.test/1"]),
-    ],
-    ids=str,
-)  # fmt: skip
-def test_a_scope_is_names_of_which_the_nearest_counts_and_patterns(
-    scope: dict[str, Any], followed: list[str]
-) -> None:
-    normalise = read_normaliser(Settings({"AOPIC_SCOPE": scope}), None)
-    urls = ["http://b.test/", "http://x.b.test/", "http://x.y.b.test/1", "http://c.example/"]
-    assert [url for url in urls if not normalise(url).reason] == followed
-    assert {normalise(url).reason for url in urls} == {"", "scope"}
+    ]:  # fmt: skip
+        normalise = read_normaliser(Settings({"AOPIC_SCOPE": scope}), None)
+        urls = ["http://b.test/", "http://x.b.test/", "http://x.y.b.test/1", "http://c.example/"]
+        assert [url for url in urls if not normalise(url).reason] == followed, scope
+        assert {normalise(url).reason for url in urls} == {"", "scope"}, scope
 
 
 @deferred_f_from_coro_f

@@ -73,9 +73,8 @@ def ending(found: Findings) -> tuple[Any, ...]:
     return found.outcome, found.is_failure, found.version
 
 
-@pytest.mark.parametrize(
-    ("events", "outcome"),
-    [
+def test_a_first_visit_ends_with() -> None:
+    for events, outcome in [
         ([responded(200)], ("", False, None)),
         ([responded(200), is_duplicate], ("duplicate", False, None)),
         ([responded(404)], ("http 404", True, None)),
@@ -85,11 +84,9 @@ def ending(found: Findings) -> tuple[Any, ...]:
         ([failed("TimeoutError"), failed("")], ("TimeoutError", True, None)),
         ([Visit.redirected], ("redirect", False, None)),
         ([Visit.redirected, failed("content type")], ("content type", False, None)),
-    ],
-)
-def test_a_first_visit_ends_with(events: list[Event], outcome: tuple[Any, ...]) -> None:
-    for recrawls in (False, True):
-        assert ending(visit_of(*events).findings(recrawls=recrawls)) == outcome
+    ]:
+        for recrawls in (False, True):
+            assert ending(visit_of(*events).findings(recrawls=recrawls)) == outcome
 
 
 def test_a_page_with_links_has_not_failed_whatever_its_status_is() -> None:
@@ -98,9 +95,8 @@ def test_a_page_with_links_has_not_failed_whatever_its_status_is() -> None:
         assert ending(found) == ("", False, None)
 
 
-@pytest.mark.parametrize(
-    ("events", "outcome"),
-    [
+def test_a_repeated_visit_ends_with() -> None:
+    for events, outcome in [
         ([responded(200, NEW)], ("", False, NEW)),
         ([responded(304, SAME)], ("", False, SAME)),
         ([responded(200)], ("", False, Version())),
@@ -109,10 +105,8 @@ def test_a_page_with_links_has_not_failed_whatever_its_status_is() -> None:
         ([responded(500, NEW)], ("http 500", False, MISSING)),
         ([failed("TimeoutError")], ("TimeoutError", False, MISSING)),
         ([Visit.redirected], ("redirect", False, Version())),
-    ],
-)
-def test_a_repeated_visit_ends_with(events: list[Event], outcome: tuple[Any, ...]) -> None:
-    assert ending(visit_of(*events, visits=1).findings(recrawls=True)) == outcome
+    ]:
+        assert ending(visit_of(*events, visits=1).findings(recrawls=True)) == outcome
 
 
 def test_what_a_page_says_of_itself_and_its_links_is_found() -> None:
