@@ -12,7 +12,6 @@ Scrapy 2.16 to 2.19 do not offer these in public:
 * :mod:`.feeds`: emptying the buffers of feeds before a commit
 * :mod:`.slots`: download slots that make one transfer at a time, with a gap after each
 * :mod:`.transfers`: the transfers of a slot, and how each ended
-* :mod:`.clocks`: what slots of several crawls in a process share
 * :mod:`.network`: when data of a transfer came and went
 * :mod:`.connections`: the connections that report this
 * :mod:`.fast_downloads`: a download handler for plain requests on these connections

@@ -13,10 +13,10 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from scrapy_aopic.core.printable import printable
-from scrapy_aopic.view.domain_spread import top_domains
 from scrapy_aopic.view.history import FILE_NAME, drawn, read_history
 from scrapy_aopic.view.job_view import open_view
 from scrapy_aopic.view.queries import hosts_by, top_pages
+from scrapy_aopic.view.questions import top_domains
 from scrapy_aopic.view.stored import read_snapshot
 from scrapy_aopic.view.traps import find_traps
 

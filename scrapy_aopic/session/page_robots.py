@@ -2,7 +2,7 @@
 
 Their owners ask robots not to follow or to index them, say how they may be used, and declare a language.
 
-A request that a spider makes on purpose (:mod:`.links.purpose`) is its own affair, and so are its items unless it is a
+A request that a spider makes on purpose (:func:`.links.found_link.link_test`) is its own affair, and so are its items unless it is a
 :class:`scrapy_aopic.BroadSpider`: what the page asks is in ``response.meta["aopic_robots"]``, and how it may be used in
 ``response.meta["aopic_content_usage"]``.
 

@@ -25,14 +25,12 @@ Questions:
 * :mod:`.dropped`: samples of dropped links, for ``why``
 * :mod:`.url_settings`: settings that ``why`` needs
 * :mod:`.auditing`: whether everything in a job holds
-* :mod:`.domain_spread`: fetches by registered domain
 * :mod:`.traps`: parts of sites that may be traps
 
 Outputs:
 
 * :mod:`.text`: the progress line; durations and sizes as text
-* :mod:`.text_report`: the report of a job as text
-* :mod:`.text_table`: tables that fit the width of a terminal
+* :mod:`.text_report`: the report of a job as text, and tables that fit the width of a terminal
 * :mod:`.columns`: rows as Arrow
 * :mod:`.exporting`: files of pages and links
 * :mod:`.prometheus`: Scrapy's stats as metrics for Prometheus

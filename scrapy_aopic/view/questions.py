@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from scrapy_aopic.place.file_formats import CHUNK
 from scrapy_aopic.place.stored_control import read_control
+from scrapy_aopic.web.suffixes import registered_domain
 
-from .domain_spread import top_domains
 from .dropped import FILE_NAME, Sample, read_dropped
 from .job_view import open_view
-from .queries import hosts_by, top_pages
+from .queries import each_site, hosts_by, hosts_in, top_pages
 from .shard_states import read_states
 from .traps import Trap, find_traps
 from .url_settings import CrawlRules
@@ -17,10 +19,11 @@ from .why import Explanation, say_dropped
 from .why_in_shards import say_control, why_in_shards
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from scrapy_aopic.place.place import Place
 
+    from .job_view import View
     from .snapshot import HostRow
 
 _LONGEST = 8192
@@ -56,7 +59,7 @@ class Questions:
             return [row._asdict() for row in top_pages(view, n)]
 
     def top_domains(self, n: int, *, has_importance: bool = False) -> dict[str, Any]:
-        """How fetches are spread over domains; see :func:`scrapy_aopic.view.domain_spread.top_domains`.
+        """How fetches are spread over domains; see :func:`top_domains`.
 
         Raises:
             StorageError: If the store cannot be read.
@@ -102,3 +105,46 @@ class Questions:
             say_dropped(found, samples, rules)
         say_control(found, rules, read_control(self._job))
         return found
+
+
+def top_domains(view: View, n: int, *, has_importance: bool = False) -> dict[str, Any]:
+    """How fetches are spread over domains.
+
+    Looks at all hosts, and with *has_importance* at all pages.
+
+    Returns:
+        ``domains``: the *n* registered domains of which most pages were fetched, most fetched first, and one row, without a
+        name, for all others: ``domain``, ``hosts``, ``visited`` (or failed), ``queued`` and ``importance``, that of their
+        pages together, which is ``None`` unless *has_importance*.
+    """
+    found: dict[str, list[int]] = {}
+    for host in hosts_in(view):
+        sums = found.setdefault(registered_domain(host.name), [0, 0, 0])
+        sums[0] += 1
+        sums[1] += host.visited
+        sums[2] += host.queued
+    importance = _importance(view) if has_importance else None
+    sorted_ = sorted(found.items(), key=lambda pair: (-pair[1][1], -pair[1][2], pair[0]))
+    rows = [
+        _row(name, sums, importance.get(name, 0.0) if importance is not None else None)
+        for name, sums in sorted_[:n]
+    ]
+    if len(sorted_) > n:
+        rest = dict(sorted_[n:])
+        left = sum(importance.get(name, 0.0) for name in rest) if importance is not None else None
+        rows.append(_row("", [sum(column) for column in zip(*rest.values(), strict=True)], left))
+    return {"domains": rows}
+
+
+def _importance(view: View) -> dict[str, float]:
+    """The importance of all pages of each registered domain added up, as a part of that of all pages."""
+    found: dict[str, float] = {}
+    for row in chain.from_iterable(each_site(view, CHUNK)):
+        domain = registered_domain(row.host)
+        found[domain] = found.get(domain, 0.0) + row.importance
+    return found
+
+
+def _row(name: str, sums: Iterable[int], importance: float | None) -> dict[str, Any]:
+    hosts, visited, queued = sums
+    return {"domain": name, "hosts": hosts, "visited": visited, "queued": queued, "importance": importance}

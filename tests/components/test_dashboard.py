@@ -46,9 +46,9 @@ from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.settings import Listen, read_dashboard
 from scrapy_aopic.storage.memory import MemoryStore
 from scrapy_aopic.version import DOCS
-from scrapy_aopic.view.domain_spread import top_domains
 from scrapy_aopic.view.job_view import View, open_view
 from scrapy_aopic.view.queries import hosts_by
+from scrapy_aopic.view.questions import top_domains
 from scrapy_aopic.view.snapshot import Snapshot, StoreState
 from scrapy_aopic.view.stored import snapshot_of
 from scrapy_aopic.view.stored_watch import StoredWatch

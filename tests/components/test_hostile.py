@@ -17,8 +17,8 @@ from support import hostile_web, processes, wander_spider
 from support.hostile_input import CHARSETS
 from support.small_web import check
 
+from scrapy_aopic.session.links.found_link import link_test
 from scrapy_aopic.session.links.link_weights import by_kind
-from scrapy_aopic.session.links.purpose import link_test
 from scrapy_aopic.web.page_text import read_canonical, read_text
 from scrapy_aopic.web.parse_limits import has_too_many_attributes
 

@@ -17,7 +17,7 @@ from scrapy.utils.defer import deferred_f_from_coro_f
 from support.small_web import Web, ask_view, check, crawl
 
 from scrapy_aopic.request_errors import UnwantedTypeError
-from scrapy_aopic.session.links.purpose import link_test
+from scrapy_aopic.session.links.found_link import link_test
 from scrapy_aopic.view.stored import count
 from scrapy_aopic.web.meta import SITEMAP
 

@@ -35,9 +35,9 @@ from scrapy_aopic import Addon
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.job import clock as job_clock
 from scrapy_aopic.place.folder_place import FolderPlace
-from scrapy_aopic.view.domain_spread import top_domains
 from scrapy_aopic.view.job_view import open_view
 from scrapy_aopic.view.queries import pages_in, top_hosts, top_pages
+from scrapy_aopic.view.questions import top_domains
 from scrapy_aopic.view.stored import snapshot_of
 from scrapy_aopic.view.url_settings import CrawlRules
 from scrapy_aopic.view.why import why

@@ -13,7 +13,7 @@ from scrapy.settings import Settings
 from support.stored_jobs import make_job
 
 from scrapy_aopic.view.output import Colour, painted, write
-from scrapy_aopic.view.text_table import Column, cut, format_table
+from scrapy_aopic.view.text_report import Column, cut, format_table
 
 COLOURS = re.compile(r"\x1b\[\d*m")
 

@@ -10,13 +10,14 @@ from scrapy_aopic.exceptions import ComponentError
 from scrapy_aopic.web.url_keys import key_of_plain_url
 from scrapy_aopic.web.urls import REMEMBERED, SHORT, JudgedUrl
 
+from .found_link import FoundLink, is_line
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from scrapy_aopic.web.page_keys import PageKeys
 
     from .admission import Admission
-    from .found_link import FoundLink
 
 LONG = 20_000
 """Characters of a URL from which on links are distinguished by it as it is: its normal form takes a tenth of a second a megabyte."""
@@ -117,8 +118,3 @@ class LinkTargets:
         except ValueError:  # no request can be made of it
             host, key = "", b""
         return LinkTarget(judged, host, key, is_line(normal))
-
-
-def is_line(url: str) -> bool:
-    """Whether *url* is of the web, and can be written as a line of text."""
-    return url.startswith(("http://", "https://")) and url.isascii() and url.isprintable()
