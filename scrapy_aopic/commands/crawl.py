@@ -144,7 +144,7 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
         raise UsageError("give at least one seed: a URL, or a file with one URL a line")
     for each in tables:
         each.open()
-    begun = job.has_begun()
+    begun = job.place.has_job()
     if not begun:
         job.begin()
     elif job.lists:
@@ -396,10 +396,6 @@ class _Job:
         else:
             self.place.check()
             settings.set("JOBDIR", str(self.place), "cmdline")
-
-    def has_begun(self) -> bool:
-        """Whether it is there."""
-        return self.place.has_job()
 
     def may_have_seeds(self) -> bool:
         """Whether it may have something to do without seeds of the command."""

@@ -234,22 +234,22 @@ class RobotsMiddleware:
     # -- what is known is kept in the store of the job, if there is one
 
     def _load(self, origin: str) -> bytes | None:
-        data = self.pacer.robots(file_key(origin)) if self.pacer is not None else None
+        data = self.pacer.crawl.robots(file_key(origin)) if self.pacer is not None else None
         if data is not None:
             self._count("aopic/robots/from_store")
         return data
 
     def _keep(self, origin: str, data: bytes) -> None:
         if self.pacer is not None:
-            self.pacer.keep_robots(file_key(origin), data)
+            self.pacer.crawl.keep_robots(file_key(origin), data)
 
     def _load_tdm(self, origin: str) -> bytes | None:
-        return self.pacer.robots(file_key(origin, TDMREP_JSON)) if self.pacer is not None else None
+        return self.pacer.crawl.robots(file_key(origin, TDMREP_JSON)) if self.pacer is not None else None
 
     def _keep_tdm(self, origin: str, data: bytes) -> None:
         # What failed is tried again by the next run, and would look like a robots.txt that is unreachable.
         if self.pacer is not None and not RobotsTxt.from_bytes(data).failures:
-            self.pacer.keep_robots(file_key(origin, TDMREP_JSON), data)
+            self.pacer.crawl.keep_robots(file_key(origin, TDMREP_JSON), data)
 
     # -- robots.txt is fetched
 

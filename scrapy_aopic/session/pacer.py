@@ -99,21 +99,22 @@ class JobPacer(Pacer):
 
     Args:
         gap_of: Least seconds between requests to a host that an operator has set; 0 if none.
+
+    Attributes:
+        crawl: The crawl of the job, which also keeps what robots.txt said.
+        clock: Returns the instant now, in seconds since the epoch, by which the job lives.
     """
 
     def __init__(self, parts: SessionParts, gap_of: Callable[[str], float]) -> None:
         self.errors = parts.errors
         self._job = parts.job
-        self._crawl = parts.job.crawl
+        self.crawl = parts.job.crawl
+        self.clock = parts.job.clock
         self._visits = parts.visits
         self._stats = parts.stats
         self._reloads = parts.reloads
         self._bodies = parts.bodies
         self._gap_of = gap_of
-
-    def clock(self) -> float:
-        """The instant now, in seconds since the epoch, by which the job lives."""
-        return self._job.clock()
 
     def transferred(self, key: str, result: TransferResult, ago: float) -> Gap:
         if result.retry_after:
@@ -121,7 +122,7 @@ class JobPacer(Pacer):
         if (gap := self._gap_of(key)) > result.at_least:
             result = result._replace(at_least=gap)
         try:
-            return self._crawl.transferred(key, result, self._job.clock() - ago)
+            return self.crawl.transferred(key, result, self.clock() - ago)
         except StorageError:
             self.errors.watch()
             return Gap(_BLIND, _BLIND)
@@ -129,47 +130,47 @@ class JobPacer(Pacer):
     def waits(self, key: str) -> float:
         """Seconds for which a host must be left alone; for ever if the store cannot be read."""
         not_before = self._not_before(host_key(key))
-        return inf if self._job.is_broken else not_before - self._job.clock()
+        return inf if self._job.is_broken else not_before - self.clock()
 
     @guarded(inf)
     def _not_before(self, host: bytes) -> float:
-        return self._crawl.not_before(host)
+        return self.crawl.not_before(host)
 
     @guarded(0.0)
     def longest_gap(self, key: str) -> float:
-        return self._crawl.longest_gap(key)
+        return self.crawl.longest_gap(key)
 
     @guarded(0.0)
     def set_crawl_delay(self, key: str, seconds: float) -> float:
-        self._crawl.set_crawl_delay(key, seconds, self._job.clock())
+        self.crawl.set_crawl_delay(key, seconds, self.clock())
         return self.waits(key)
 
     @guarded(False)
     def is_dead(self, request: Request) -> bool:
         """Whether the crawl does not wait for the origin of *request*."""
-        return self._crawl.is_dead(host_key(slot_key(request)), request_origin(request))
+        return self.crawl.is_dead(host_key(slot_key(request)), request_origin(request))
 
     @guarded(0.0)
     def silent_until(self, request: Request) -> float:
         """Instant until which links to the origin of *request* wait because it is silent; 0 if it is not."""
-        return self._crawl.silent_until(host_key(slot_key(request)), request_origin(request))
+        return self.crawl.silent_until(host_key(slot_key(request)), request_origin(request))
 
     @guarded(None)
     def hold(self, request: Request, seconds: float, *, is_for_all: bool) -> None:
         """Have the links to the origin of *request* wait for *seconds* from now, if not longer; or all requests for it."""
-        until = self._job.clock() + seconds
-        self._crawl.hold(host_key(slot_key(request)), request_origin(request), until, is_for_all=is_for_all)
+        until = self.clock() + seconds
+        self.crawl.hold(host_key(slot_key(request)), request_origin(request), until, is_for_all=is_for_all)
 
     @guarded(None)
     def allow(self, key: str, what: int) -> None:
-        self._crawl.allow(key, what)
+        self.crawl.allow(key, what)
 
     @guarded(0)
     def allowed(self, key: str) -> int:
-        return self._crawl.allowed(key)
+        return self.crawl.allowed(key)
 
     def n_hosts(self) -> int:
-        return self._crawl.counts.hosts
+        return self.crawl.counts.hosts
 
     def admit(self, request: Request, response: Response) -> Response | Awaitable[Response]:
         return self._bodies.admit(request, response)
@@ -213,7 +214,7 @@ class JobPacer(Pacer):
         if not self.is_leased(request):
             return None
         self._stats.count("aopic/politeness/put_back")
-        self._crawl.counters.defer("host down")
+        self.crawl.counters.defer("host down")
         return request.copy()
 
     def is_link(self, request: Request) -> bool:
@@ -223,21 +224,13 @@ class JobPacer(Pacer):
 
     @guarded(0)
     def _down(self, request: Request) -> int:
-        return self._crawl.down(host_key(slot_key(request)), request_origin(request))
+        return self.crawl.down(host_key(slot_key(request)), request_origin(request))
 
     # -- robots.txt
 
     def wait_for_robots(self) -> None:
         """A page goes back to the queue because of its robots.txt."""
-        self._crawl.counters.defer("robots.txt")
-
-    def robots(self, key: bytes) -> bytes | None:
-        """The bytes kept of a robots.txt under *key*."""
-        return self._crawl.robots(key)
-
-    def keep_robots(self, key: bytes, data: bytes) -> None:
-        """Keep *data*, what is known of a robots.txt, under *key*."""
-        self._crawl.keep_robots(key, data)
+        self.crawl.counters.defer("robots.txt")
 
 
 class MemoryPacer(Pacer):

@@ -9,7 +9,6 @@ from scrapy_aopic.settings import read, read_normaliser
 from scrapy_aopic.web.networks import Networks
 from scrapy_aopic.web.origins import origin_of
 from scrapy_aopic.web.robots_parser import Rfc9309RobotParser
-from scrapy_aopic.web.url_keys import key_of_url
 from scrapy_aopic.web.url_rules import FAULTS
 
 if TYPE_CHECKING:
@@ -59,10 +58,6 @@ class CrawlRules:
         with suppress(Exception):  # a crawl leaves the URL as it is then, too
             return self._user_rule(url)
         return url
-
-    def key_of(self, url: str) -> tuple[str, bytes]:
-        """Name of the host of *url*, and its page key."""
-        return key_of_url(url)
 
     def normal(self, url: str) -> Normal:
         """Apply the rules on URLs to *url*, found as a link."""

@@ -58,6 +58,7 @@ from scrapy_aopic.place.stored_control import time_of
 from scrapy_aopic.web.origins import ROBOTS_TXT, TDMREP_JSON, file_key, host_name
 from scrapy_aopic.web.request_rows import url_of
 from scrapy_aopic.web.tdmrep import TdmRules
+from scrapy_aopic.web.url_keys import key_of_url
 
 from .dropped import BRIEFLY, REASONS, Sample, find
 from .host_walk import state_of, why_it_waits
@@ -145,7 +146,7 @@ def host_of(about: str, rules: CrawlRules) -> str:
     if "://" not in about:
         return _host_name(about)
     with suppress(ValueError):
-        return rules.key_of(rules.normal(about).url)[0]
+        return key_of_url(rules.normal(about).url)[0]
     return ""
 
 
@@ -207,7 +208,7 @@ class _Question:
         """The page of the first of *urls* that has one; with the URL under which it is known, and its key."""
         for each in dict.fromkeys(urls):
             try:
-                _, key = self._rules.key_of(each)
+                _, key = key_of_url(each)
             except ValueError:
                 continue
             data = self._store.get_many(Family.PAGES, (key,))[0]
@@ -372,7 +373,7 @@ class _Question:
         if normal.url != self._answer.about:
             self._say(f"Its normal form is {_short(normal.url)} (docs/urls.md).", url=normal.url)
         try:
-            name, key = self._rules.key_of(normal.url)
+            name, key = key_of_url(normal.url)
         except ValueError:
             self._say("It is no URL of a host.")
             return "refused"

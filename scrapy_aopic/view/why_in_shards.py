@@ -8,6 +8,7 @@ from scrapy_aopic.core.shards.cut import Cut, ShardId
 from scrapy_aopic.core.shards.letters import Letter, host_bytes
 from scrapy_aopic.place.stored_control import time_of
 from scrapy_aopic.web.suffixes import registered_domain
+from scrapy_aopic.web.url_keys import key_of_url
 
 from .why import Explanation, meant, why
 
@@ -100,7 +101,7 @@ def _subject(question: str, rules: CrawlRules) -> tuple[str, set[bytes]]:
     host, keys = "", set()
     for url in dict.fromkeys((question, rules.normal(question).url)):
         try:
-            host, key = rules.key_of(url)
+            host, key = key_of_url(url)
         except ValueError:
             continue
         keys.add(key)

@@ -161,7 +161,8 @@ class Networks:
         self._named: dict[str, int] = {}
         self._listeners: list[Callable[[], None]] = []
         # Most links are to hosts that others link to as well.
-        self._refuses = lru_cache(10_000)(self._find_out)
+        self.refuses_host = lru_cache(10_000)(self._refuses_host)
+        """Whether a host of a URL is refused by its text, whatever it resolves to."""
 
     @property
     def are_all_open(self) -> bool:
@@ -191,7 +192,7 @@ class Networks:
         known = self._named.get(host, 0)
         if what & ~known:
             self._named[host] = known | what
-            self._refuses.cache_clear()
+            self.refuses_host.cache_clear()
             for forget in self._listeners:
                 forget()
 
@@ -211,10 +212,6 @@ class Networks:
         if self.refuses_host(host) or (is_by_others and self._refuses_name(host)):
             return "network"
         return "service" if self.refuses_port(host, port) else ""
-
-    def refuses_host(self, host: str) -> bool:
-        """Whether *host*, of a URL, is refused by its text, whatever it resolves to."""
-        return self._refuses(host)
 
     def refuses_port(self, host: str, port: int) -> bool:
         """Whether *port* of *host* is refused."""
@@ -243,7 +240,7 @@ class Networks:
             for each in _all_of(address)
         )
 
-    def _find_out(self, host: str) -> bool:
+    def _refuses_host(self, host: str) -> bool:
         if self._allowed is None or _is_public_host(host) or self._is_named(host, ADDRESS):
             return False
         address = literal_address(host)

@@ -60,7 +60,7 @@ def is_of_seed(request: Request) -> bool:
 class Admission:
     """Gives links the normal form of their URL, and turns away those that are not worth fetching.
 
-    What the spider requests on purpose (:mod:`scrapy_aopic.session.links.purpose`) is marked, and left as it is except for the
+    What the spider requests on purpose (:func:`~.found_link.link_test`) is marked, and left as it is except for the
     spelling of its host. Refusals are counted, and the first for each reason is logged.
 
     Raises:
@@ -70,7 +70,8 @@ class Admission:
     def __init__(self, crawler: Crawler) -> None:
         settings = crawler.settings
         self._crawler = crawler
-        self._is_wanted: Callable[[str], bool] = read(settings, "AOPIC_CONTENT_TYPES")
+        self.is_read: Callable[[str], bool] = read(settings, "AOPIC_CONTENT_TYPES")
+        """Whether a response of a content type is read."""
         self._user_rewrite: Callable[[str], str | None] | None = read(settings, "AOPIC_URL_REWRITE")
         self._first = FirstOnly(logger, crawler)
         self.refused: dict[str, int] = {}
@@ -164,11 +165,7 @@ class Admission:
     def is_wanted(self, headers: Headers) -> bool:
         """Whether a response with *headers* may be of a content type that is read: if they say nothing, its body shows."""
         kind = declared_type(headers).essence
-        return not kind or self._is_wanted(kind)
-
-    def is_read(self, content_type: str) -> bool:
-        """Whether a response of *content_type* is read."""
-        return self._is_wanted(content_type)
+        return not kind or self.is_read(kind)
 
     def unwanted(self, url: str, content_type: str) -> UnwantedTypeError:
         """The error for the response from *url*, whose *content_type* is not read; the first one is logged."""
