@@ -16,7 +16,7 @@ SIDE_BY_SIDE = -q --numprocesses=$(PROCESSES) --dist=worksteal --durations=20
 # Tests start Python some hundred times, and it need not compile the package each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: crawl cluster focus check lint tests test test-long test-min test-web browser plugins bench docs dist workflows clean
+.PHONY: crawl cluster focus check lint tests slow test test-long test-min test-web browser plugins bench docs dist workflows clean
 
 crawl: $(STAMP)  ## crawl the embedded demo web, about a minute
 	rm -rf example_project/crawls/demo
@@ -34,9 +34,9 @@ lint: $(STAMP)  ## style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# The fast tests do not wait, and each process collects them all.
+# The fast tests do not wait, and each process collects all tests, which takes as long as a third of the fast ones.
 check: $(STAMP)  ## style, types and the fast tests, side by side: less than a minute on two cores
-	$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint tests WHICH="not slow" PROCESSES=3
+	$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint tests WHICH="not slow" PROCESSES=2
 
 test: $(STAMP) browser plugins  ## style, types and the tests, those in a headless Chromium included if there is one: ten minutes on two cores
 	$(MAKE) --no-print-directory --jobs=2 lint tests WHICH="not long"
@@ -46,6 +46,9 @@ test-long: $(STAMP) browser plugins  ## the same with the long forms of crash te
 
 tests: $(STAMP) $(VENV)/.compiled  ## the tests with the markers of WHICH="slow and not long", for example
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "$(WHICH)"
+
+slow: $(STAMP)  ## measure all tests but the long ones, and list those that take too much CPU for `make check`
+	$(BIN)/python -m pytest -q --numprocesses=2 --dist=worksteal -m "not long" --write-slow
 
 # Without this, each process of the first run compiles all tests. If they cannot be collected, the run says why.
 $(VENV)/.compiled: $(STAMP)

@@ -1,4 +1,4 @@
-"""Which tests are slow beside those that say so themselves, how Hypothesis draws, and a Redis or Valkey server.
+"""In which order tests are run, how Hypothesis draws, and a Redis or Valkey server.
 
 Hypothesis draws the same examples in every run; ``HYPOTHESIS_PROFILE=random`` looks for new ones.
 
@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from hypothesis import Phase, settings
 from support.redis_server import Server
+from support.slow_tests import SlowTests
 
 from scrapy_aopic._engine.process_memory import resident
 from scrapy_aopic.session import footprint
@@ -31,13 +32,13 @@ CRASH = Path(__file__).parent / "crash"
 A_CRAWL = 120_000_000
 """Bytes of a process that does nothing but crawl, about."""
 
-SLOW_PROMISES = {
-    "test_another_thread_may_write_while_this_one_reads",
-    "test_a_killed_process_loses_no_batch_it_has_written",
-    "test_a_random_walk_agrees_with_the_model",
-    "test_whatever_is_said_of_whatever_lease_no_cash_and_no_page_is_lost",
-}
-"""Tests of the contracts in ``support``, which authors of stores run, too: they cannot bear a marker of ours."""
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--write-slow", action="store_true", help="write what took too long into tests/slow.txt")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(SlowTests())
 
 
 @pytest.hookimpl(wrapper=True)
@@ -53,8 +54,7 @@ def pytest_collection() -> Generator[None, object, object]:
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     for item in items:
-        is_slow = CRASH in item.path.parents or getattr(item, "originalname", "") in SLOW_PROMISES
-        if is_slow or item.get_closest_marker("long") is not None:
+        if CRASH in item.path.parents or item.get_closest_marker("long") is not None:
             item.add_marker(pytest.mark.slow)
     yield  # those that are not wanted are taken out
     items[:] = spread(items)
