@@ -29,7 +29,7 @@ LAYERS = {"core": {"core", "exceptions"}, "storage": {"core", "exceptions", "sto
 # No clock, no randomness, no files, no threads: time is an argument, and bytes go through the port.
 CORE_MAY_IMPORT = {
     "__future__", "array", "bisect", "collections", "contextlib", "dataclasses", "enum", "fnmatch", "functools", "hashlib", "heapq", "itertools",
-    "math", "msgpack", "msgspec", "operator", "re", "struct", "typing", "unicodedata", "zlib",
+    "math", "msgspec", "operator", "re", "struct", "typing", "unicodedata", "zlib",
 }  # fmt: skip
 ONLY_WHEN_CALLED = {"numpy": "graph.py"}
 OF_ONE_BACKEND = {

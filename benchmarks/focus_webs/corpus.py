@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 from zlib import crc32
 
-import msgpack
+import msgspec
 from lxml import html  # type: ignore[import-untyped]
 
 from scrapy_aopic.core.focus.harvest_results import Degrees
@@ -64,10 +64,10 @@ def load(folder: Path, most: int) -> Web:
         begin = time.process_time()
         raw = _read(folder, most)
         temporary = file.with_suffix(".part")
-        temporary.write_bytes(msgpack.packb(raw))
+        temporary.write_bytes(msgspec.msgpack.encode(raw))
         temporary.replace(file)
         print(f"read in {time.process_time() - begin:.0f} s CPU, and kept as {file}")
-    rows, homes, labels = msgpack.unpackb(file.read_bytes())
+    rows, homes, labels = msgspec.msgpack.decode(file.read_bytes())
     pages = []
     for url, text, places, values, degrees, links in rows:
         said = [(target, LinkText(*texts)) for target, *texts in links]

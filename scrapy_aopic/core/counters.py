@@ -3,8 +3,8 @@
 These figures decide nothing. They are one row in ``META`` (:data:`~.layout.COUNTERS_KEY`), written with each commit, so
 that they are as of the same moment as the totals, and survive a crash with them.
 
-Rule 1: an older version of this package neither reads nor writes the row. So it says of which commit it is, and a row that
-is not of the last commit is incomplete from then on (:attr:`Counters.is_whole`), never wrong in silence.
+Rule 1: a repair may find an earlier row. So it says of which commit it is, and one that is not of the last commit is
+incomplete from then on (:attr:`Counters.is_whole`), never wrong in silence.
 
 Rule 2: names are bounded by the code: classes of outcomes, reasons. Never a host, a URL or the name of an exception.
 """

@@ -31,7 +31,7 @@ from scrapy_aopic.exceptions import StorageError
 from .api import ORDINARY, Counts, Ending, Findings, HostsByPlace, Lease, Settled
 from .branches import Branches
 from .counters import Counters, QueueTimes, read_counters
-from .crawl_totals import CrawlTotals, open_totals, read_totals
+from .crawl_totals import CrawlTotals, read_totals
 from .directories import Directories
 from .domain_links import DomainLinks
 from .domains import Domains
@@ -124,7 +124,7 @@ class Crawl:
         self.politeness = policy.politeness
         saved = _read_totals(store, policy)
         cut = open_cut(store, policy, shard, is_new=saved is None)
-        totals = open_totals(store, saved, by_window=policy.recrawl is not None)
+        totals = saved.ledger if saved is not None else Totals()
         self.mail = Mail(store, cut, totals)
         self._open_hosts(store)
         self._open_pages(store, totals, Rates(saved.rates if saved is not None else ()), now)

@@ -9,9 +9,9 @@ import msgspec
 
 from scrapy_aopic.exceptions import StorageError
 
-from .layout import FORMAT, READABLE, TOTALS_KEY, Family
-from .ledger import Estimate, NewPages, Totals
-from .records import NO_RECORD, pack, unpack, unpack_page
+from .layout import FORMAT, TOTALS_KEY, Family
+from .ledger import Estimate, Totals
+from .records import NO_RECORD, pack, unpack
 from .revisits.rates import RATES
 from .spending import N_PAGE_CLASSES
 from .window import WindowClock, WindowKind
@@ -77,22 +77,13 @@ class CrawlTotals:
         """Pages that the crawl knows."""
         return self.queued + self.visited + self.failed
 
-    def estimate(self, store: Store) -> Estimate:
-        """How important pages are as of this commit, which *store* holds."""
-        by_window = self.window is not None
-        return Estimate(open_totals(store, self, by_window=by_window), by_window)
+    def estimate(self) -> Estimate:
+        """How important pages are as of this commit."""
+        return Estimate(self.ledger, self.window is not None)
 
     def pack(self) -> bytes:
         """The totals as bytes."""
-        values = asdict(self)
-        ledger = values["ledger"]
-        if not any(self.ledger.elsewhere):
-            del ledger["elsewhere"]
-        if not self.ledger.balance:
-            del ledger["balance"]
-        if self.ledger.new is None:
-            del ledger["new"]
-        return pack(values)
+        return pack(asdict(self))
 
 
 def read_totals(store: Store) -> CrawlTotals | None:
@@ -106,7 +97,7 @@ def read_totals(store: Store) -> CrawlTotals | None:
         return None
     try:
         values = unpack(data)
-        if values["format"] in READABLE:
+        if values["format"] == FORMAT:
             return _saved(values)
         written = values["format"]
     except NO_RECORD as error:
@@ -120,20 +111,6 @@ def read_totals(store: Store) -> CrawlTotals | None:
     )
 
 
-def open_totals(store: Store, saved: CrawlTotals | None, *, by_window: bool) -> Totals:
-    """The sums of cash in *saved*, those of *store*, or of a new crawl.
-
-    Reads all pages if a version wrote them that did not count what importance *by_window* takes.
-    """
-    totals = saved.ledger if saved is not None else Totals()
-    if by_window and totals.new is None:
-        totals.new = NewPages()
-        for _, data in store.scan(Family.PAGES):
-            page = unpack_page(data)
-            totals.new.add(page, page.cash + totals.owed(page))
-    return totals
-
-
 def read_damaged_totals(data: bytes | None) -> CrawlTotals | None:
     """The totals written as *data*, which may be damaged; ``None`` if they cannot be read."""
     try:
@@ -143,13 +120,11 @@ def read_damaged_totals(data: bytes | None) -> CrawlTotals | None:
 
 
 def _saved(values: dict[str, Any]) -> CrawlTotals:
-    # Versions that do not count new pages do not say how many there are.
-    saved = msgspec.convert({**values, "ledger": {"new": None, **values["ledger"]}}, CrawlTotals)
+    saved = msgspec.convert(values, CrawlTotals)
     ledger = saved.ledger
-    if values.keys() - _FIELDS or {len(ledger.handed), len(ledger.members)} != {N_PAGE_CLASSES}:
+    by_class = (ledger.handed, ledger.members, ledger.new.members)
+    if values.keys() - _FIELDS or any(len(each) != N_PAGE_CLASSES for each in by_class):
         raise ValueError("there are no such totals")
-    if ledger.new is not None and len(ledger.new.members) != N_PAGE_CLASSES:
-        raise ValueError("there are no such new pages")
     if saved.rates and len(saved.rates) != len(RATES):
         raise ValueError("there are no such rates")
     return saved

@@ -30,20 +30,16 @@ letter  key                                                                     
 ======  ==========================================================================  ======================
 
 Rules: a letter belongs to one line of this table; a host with queued pages has exactly one row under ``A``, ``F``,
-``P`` or ``D``; whoever adds or changes a letter, a key or a record so that older versions would misread a job raises
-:data:`FORMAT` and adds a job to ``tests/golden``.
+``P`` or ``D``; whoever changes a letter, a key or a record so that the jobs in ``tests/golden`` would be misread raises
+:data:`FORMAT`, and adds jobs to them.
 """
 
 from __future__ import annotations
 
 from enum import IntEnum
 
-FORMAT = 8
-"""Version of everything written to a store."""
-
-READABLE = frozenset({5, 6, 7, FORMAT})
-"""Versions that are read: the pages of 5 have no clicks; those of 5 and 6 do not say what was fetched, and none is lowered;
-those of 5 to 7 are in no branch."""
+FORMAT = 1
+"""Version of everything written to a store; a job of another one is refused."""
 
 
 class Family(IntEnum):

@@ -18,7 +18,7 @@ with host decay is ours (docs/how-it-works.md).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from .records import FAILED, Page
 from .spending import N_PAGE_CLASSES, SPENDING, Spending, class_of, is_member
@@ -123,7 +123,7 @@ class Totals:
         newcomers: Sum and number of the histories of pages at their second visit.
         balance: What came from other shards, less what went to them.
         elsewhere: Sums over the other shards, as of the last report.
-        new: New pages; ``None`` if they were not counted, as in a job of an older version that visits pages once.
+        new: New pages.
     """
 
     virtual: int = TOTAL
@@ -136,15 +136,7 @@ class Totals:
     newcomers: tuple[int, int] = (0, 0)
     balance: int = 0
     elsewhere: Sums = NOWHERE
-    new: NewPages | None = field(default_factory=NewPages)
-
-    def __post_init__(self) -> None:
-        # Tuples and a dictionary if they were read from a store.
-        self.members = list(self.members)
-        self.elsewhere = Sums(*self.elsewhere)
-        new: Any = self.new
-        if isinstance(new, dict):
-            self.new = NewPages(new["cash"], list(new["members"]))
+    new: NewPages = field(default_factory=NewPages)
 
     @property
     def whole(self) -> int:
@@ -165,7 +157,7 @@ class Totals:
             history=self.history,
             held=self.held,
             virtual=self.virtual,
-            new=self.new.cash if self.new is not None else 0,
+            new=self.new.cash,
         )
 
     def owed(self, page: Page) -> int:
@@ -201,7 +193,7 @@ class Estimate:
         totals, elsewhere = self.totals, self.totals.elsewhere
         whole = totals.history + elsewhere.history
         if self.by_window:
-            whole += (totals.new.cash if totals.new is not None else 0) + elsewhere.new
+            whole += totals.new.cash + elsewhere.new
         else:
             whole += totals.held + elsewhere.held
         return weight / whole if whole else 0.0
@@ -261,7 +253,7 @@ class Ledger:
     def admit(self, page: Page, cash: int = 0) -> None:
         """Let a page that is in no class into its own, with *cash* that the caller took from elsewhere."""
         totals, which = self.totals, (page.visits > 0) + 2 * page.is_chosen  # class_of, without a call
-        if page.visits < 2 and totals.new is not None:
+        if page.visits < 2:
             totals.new.cash += cash - page.cash
             totals.new.members[which] += 1
         page.cash = cash
@@ -271,7 +263,7 @@ class Ledger:
     def _leave(self, page: Page) -> None:
         totals, which = self.totals, class_of(page)
         totals.members[which] -= 1
-        if page.visits < 2 and totals.new is not None:
+        if page.visits < 2:
             totals.new.members[which] -= 1
 
     def catch_up(self, page: Page) -> None:
@@ -292,8 +284,7 @@ class Ledger:
 
     def count_new(self, units: int) -> None:
         """New pages hold so much more."""
-        if self.totals.new is not None:
-            self.totals.new.cash += units
+        self.totals.new.cash += units
 
     def grant(self, page: Page, worth: float = 1.0) -> int:
         """Give *page* the cash of *worth* seeds, at least 0, out of the virtual page; returns the units."""
@@ -383,7 +374,7 @@ class Ledger:
         totals = self.totals
         if not page.visits:
             self._leave(page)
-        elif page.visits == 1 and totals.new is not None:
+        elif page.visits == 1:
             totals.new.cash -= page.cash
             totals.new.members[class_of(page)] -= 1
         totals.history -= page.history
@@ -488,8 +479,7 @@ class Ledger:
         totals.virtual -= spent
         totals.virtual_distributed += spent
         self.has_handed = True
-        if totals.new is not None:
-            totals.new.cash += each * sum(totals.new.members[which] for which in classes)
+        totals.new.cash += each * sum(totals.new.members[which] for which in classes)
         totals.handed = tuple(
             units + each if which in classes else units for which, units in enumerate(totals.handed)
         )

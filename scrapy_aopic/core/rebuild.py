@@ -35,9 +35,11 @@ from .ports import Family, Store
 from .records import (
     FAILED,
     LAST_SERIAL,
+    MOST_CLICKS,
     N_FRONT_QUEUES,
     NO_RECORD,
     PAGE_BYTES,
+    PART_BYTES,
     QUEUED,
     HostRecord,
     Page,
@@ -231,7 +233,9 @@ class _Rebuild:
             history=max(page.history, 0),
             front_queue=_within(page.front_queue, 0, N_FRONT_QUEUES - 1),
             height=_within(page.height, 0, MAX_HEIGHT),
-            lowered=page.lowered if page.lowered < N_FRONT_QUEUES else 0,
+            clicks=_within(page.clicks, 0, MOST_CLICKS),
+            lowered=_within(page.lowered, 0, N_FRONT_QUEUES - 1),
+            branch=page.branch if 0 <= page.branch < 1 << 8 * PART_BYTES else 0,
             fetched=page.fetched if read_fetched(page.fetched) is not None else 0,
         )
         if page.state != QUEUED or page.visits > 0:

@@ -22,11 +22,13 @@ from .records import (
     FAILED,
     HOST_BYTES,
     LAST_SERIAL,
+    MOST_CLICKS,
     N_FRONT_QUEUES,
     NO_RECORD,
     PAGE_BYTES,
     PART_BYTES,
     QUEUED,
+    VISITED,
     Changes,
     HostRecord,
     Page,
@@ -100,6 +102,8 @@ class Limits(NamedTuple):
 
 def wrong_page(page: Page, limits: Limits) -> str:  # noqa: PLR0911  # one for each part
     """The fault of *page*."""
+    if page.state not in (QUEUED, VISITED, FAILED):
+        return f"has the state {page.state}, which there is not"
     if not (0 < serial_of(page.place) <= limits.order and 0 < page.place < MOST_PLACES):
         return f"is newer than the last commit, or has no number: {serial_of(page.place)}, of {limits.order}"
     if not 0 <= page.front_queue < N_FRONT_QUEUES:
@@ -110,8 +114,10 @@ def wrong_page(page: Page, limits: Limits) -> str:  # noqa: PLR0911  # one for e
         return f"says by {page.fetched} what was fetched, which there is not"
     if page.state == FAILED and page.cash:
         return f"failed, but holds {page.cash} units"
-    if page.lowered >= N_FRONT_QUEUES:
+    if not 0 <= page.lowered < N_FRONT_QUEUES:
         return f"waits {page.lowered} front queues lower, which there are not"
+    if not (0 <= page.clicks <= MOST_CLICKS and 0 <= page.branch < 1 << 8 * PART_BYTES):
+        return f"is {page.clicks} clicks inside its host, in branch {page.branch}, which there is not"
     if (page.lowered or page.branch) and (page.visits or page.state != QUEUED):
         return "was visited, but waits lower because of its directory, or is in a branch"
     wrong = _wrong_visits(page, limits)

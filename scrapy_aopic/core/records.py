@@ -5,7 +5,7 @@ of one host lies together in a store, and a collision of fingerprints, even a fo
 one host (64 bits: about 3 in 10**8 for a host of a million pages).
 
 Records are MessagePack arrays without what a page of their kind does not need: one that only waits takes some
-17 bytes, one that was visited some 50. Changing a layout means a new :data:`~scrapy_aopic.core.layout.FORMAT`.
+18 bytes, one that was visited some 50. Changing a layout means a new :data:`~scrapy_aopic.core.layout.FORMAT`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from hashlib import blake2b
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgpack
 import msgspec
 
 from .politeness import Silence
@@ -42,7 +41,7 @@ N_FRONT_QUEUES = 64
 LAST_SERIAL = (1 << 32) - 1
 """The largest serial number of a page queued in a job; the last 32 bits of a place hold it."""
 
-NO_RECORD = (ArithmeticError, LookupError, TypeError, ValueError, msgspec.DecodeError)
+NO_RECORD = (ArithmeticError, LookupError, RecursionError, TypeError, ValueError, msgspec.DecodeError)
 """What bytes raise that are no record of the kind that they are read as."""
 
 
@@ -90,6 +89,13 @@ class Page(msgspec.Struct, array_like=True, gc=False):
         shift: Front queues that ``Request.priority`` moves the page up (or down).
         score: What an order other than by cash keeps of the page.
         is_chosen: Whether it is of a domain that the virtual page spends on.
+        clicks: How far it is from where the crawl entered its host: those of the page of that host that was first to find it,
+            and :data:`LONE_CLICK`, or those of a further one and 1, if that is less; at most :data:`MOST_CLICKS`.
+        lowered: Front queues by which it waits lower, as its directory was full when its turn came (:mod:`.directories`), or its
+            branch crowded (:mod:`.branches`); only of a page that waits and was never visited.
+        branch: Number of the branch of its host that it is in (:mod:`.branches`), of 32 bits; 0 if it is in none, as once it was
+            visited.
+        fetched: The last response for it, as a number (:mod:`.fetched`); 0 before the first.
         history: Units spent at visits, as far as the window counts them.
         visits: Visits so far, failed ones included.
         visited_turn: Virtual time of the last visit, in turns.
@@ -102,16 +108,6 @@ class Page(msgspec.Struct, array_like=True, gc=False):
         canonical: Key of the page that it was merged with, which gets whatever is paid to it; only of a visited page.
         is_claimed: Whether pages wait to be merged with it.
         height: At least the number of hops from any page that was merged with it, directly or by way of others.
-        clicks: How far it is from where the crawl entered its host: those of the page of that host that was first to find it,
-            and :data:`LONE_CLICK`, or those of a further one and 1, if that is less; at most :data:`MOST_CLICKS`. Written
-            into the number of the state.
-        fetched: The last response for it, as a number (:mod:`.fetched`); 0 before the first. Written into the number of the
-            state.
-        lowered: Front queues by which it waits lower, as its directory was full when its turn came (:mod:`.directories`), or its
-            branch crowded (:mod:`.branches`); only of a page that waits and was never visited. Written into the number of the
-            state.
-        branch: Number of the branch of its host that it is in (:mod:`.branches`), of 32 bits; 0 if it is in none, as once it was
-            visited. Written into the number of the state.
     """
 
     state: int
@@ -122,7 +118,12 @@ class Page(msgspec.Struct, array_like=True, gc=False):
     shift: int = 0
     score: int = 0
     is_chosen: bool = False
-    # What a page that only waits does not need:
+    clicks: int = 0
+    # What most pages that only wait do not need:
+    lowered: int = 0
+    branch: int = 0
+    # What none of them needs:
+    fetched: int = 0
     history: int = 0
     visits: int = 0
     visited_turn: float = 0.0
@@ -135,10 +136,6 @@ class Page(msgspec.Struct, array_like=True, gc=False):
     canonical: bytes = b""
     is_claimed: bool = False
     height: int = 0
-    clicks: int = 0
-    fetched: int = 0
-    lowered: int = 0
-    branch: int = 0
 
 
 class HostRecord(msgspec.Struct, array_like=True, gc=False):
@@ -255,29 +252,43 @@ _BIG = 1
 """Code of a whole number beyond 64 bits among the extension types of MessagePack."""
 
 
-def _pack_big(value: object) -> msgpack.ExtType:
-    """A whole number beyond 64 bits, as sums of cash become in a long crawl of few pages."""
-    if isinstance(value, int):
-        return msgpack.ExtType(_BIG, value.to_bytes((value.bit_length() + 8) // 8, "big", signed=True))
+def _as_plain(value: object) -> object:
+    """*value*, which is of a subclass of a plain type, as of that."""
+    for kind in (str, int, float):
+        if isinstance(value, kind):
+            return kind(value)
     raise TypeError(f"{value!r} is no part of a record")
 
 
-def _unpack_big(code: int, data: bytes) -> int:
+def _with_big(value: Any) -> Any:
+    """*value* in a form that can be written, with whole numbers beyond 64 bits, as sums of cash become in a long crawl."""
+    if isinstance(value, int):
+        n = value.bit_length()
+        return value if n < 64 else msgspec.msgpack.Ext(_BIG, value.to_bytes(n // 8 + 1, "big", signed=True))
+    if isinstance(value, dict):
+        return {key: _with_big(each) for key, each in value.items()}
+    return [*map(_with_big, value)] if isinstance(value, (list, tuple)) else value
+
+
+def _big(_: int, data: memoryview) -> int:
     return int.from_bytes(data, "big", signed=True)
 
 
-_pack = msgpack.Packer(autoreset=True, default=_pack_big).pack
+_encode = msgspec.msgpack.Encoder(enc_hook=_as_plain).encode
+_decode = msgspec.msgpack.Decoder(ext_hook=_big).decode
 
 
 def pack(value: Any) -> bytes:
     """Bytes of *value*, of plain types and whole numbers of any size."""
-    packed: bytes = _pack(value)
-    return packed
+    try:
+        return _encode(value)
+    except OverflowError:
+        return _encode(_with_big(value))
 
 
 def unpack(data: bytes) -> Any:
-    """The value written as *data*, with tuples for lists."""
-    return msgpack.unpackb(data, use_list=False, ext_hook=_unpack_big)
+    """The value written as *data*, with lists for tuples."""
+    return _decode(data)
 
 
 def read_wishes(data: bytes) -> tuple[str, str] | None:
@@ -289,10 +300,7 @@ def read_wishes(data: bytes) -> tuple[str, str] | None:
     return (robots, usage) if isinstance(robots, str) and isinstance(usage, str) else None
 
 
-_encode = msgspec.msgpack.Encoder().encode
 _decode_page = msgspec.msgpack.Decoder(Page).decode
-_OUTGROWN = b"\xc1"
-"""First byte of a page with a number beyond 64 bits, as MessagePack never uses it."""
 
 
 LONE_CLICK = 4
@@ -305,22 +313,9 @@ pages of a real host are linked from several, and these as a rule from nearer to
 MOST_CLICKS = 255
 """Clicks that a page has at most: by then nothing is left of its endowment."""
 
-# The number of the state: the state, 0 of a page that waits in a branch; a bit for one that waits one front queue lower; then
-# clicks; then what was fetched, or in a branch its number, and by how many front queues it waits lower if that is more.
-_STATE_BITS, _CLICKS_BITS, _BRANCH_BITS = 3, 8, 8 * PART_BYTES
-_LOWERED = 1 << _STATE_BITS - 1
-_REST_AT = _STATE_BITS + _CLICKS_BITS
-
 
 def pack_page(page: Page) -> bytes:
     """Bytes of *page*."""
-    if page.branch and page.clicks and page.state == QUEUED:
-        higher = page.lowered if page.lowered > 1 else 0
-        state = page.clicks << _STATE_BITS | (page.branch | higher << _BRANCH_BITS) << _REST_AT
-    else:
-        state = page.state | page.clicks << _STATE_BITS | page.fetched << _REST_AT
-    if page.lowered == 1:
-        state |= _LOWERED
     is_usual = not (
         page.outcome
         or page.changes
@@ -331,40 +326,29 @@ def pack_page(page: Page) -> bytes:
         or page.height
     )
     try:
-        if is_usual and not (page.visits or page.history or page.visited_turn or page.visited_at):
-            return _encode((state, page.place, page.cash, page.front_queue, page.handed, page.shift, page.score,
-                            page.is_chosen))  # fmt: skip
+        if is_usual and not (
+            page.visits or page.history or page.visited_turn or page.visited_at or page.fetched
+        ):
+            if page.lowered or page.branch:
+                return _encode((page.state, page.place, page.cash, page.front_queue, page.handed, page.shift, page.score,
+                                page.is_chosen, page.clicks, page.lowered, page.branch))  # fmt: skip
+            return _encode((page.state, page.place, page.cash, page.front_queue, page.handed, page.shift, page.score,
+                            page.is_chosen, page.clicks))  # fmt: skip
         if is_usual:
-            return _encode((state, page.place, page.cash, page.front_queue, page.handed, page.shift, page.score,
-                            page.is_chosen, page.history, page.visits, page.visited_turn, page.visited_at))  # fmt: skip
-        return _encode((state, *msgspec.structs.astuple(page)[1:-4]))
+            return _encode((page.state, page.place, page.cash, page.front_queue, page.handed, page.shift, page.score,
+                            page.is_chosen, page.clicks, page.lowered, page.branch, page.fetched, page.history, page.visits,
+                            page.visited_turn, page.visited_at))  # fmt: skip
+        return _encode(page)
     except OverflowError:
-        return _OUTGROWN + pack((state, *msgspec.structs.astuple(page)[1:-4]))
+        return pack(msgspec.structs.astuple(page))
 
 
 def unpack_page(data: bytes) -> Page:
     """The page written as *data*."""
-    if data[:1] != _OUTGROWN:
-        page = _decode_page(data)
-    else:
-        page = Page(*unpack(data[1:]))
-        if page.changes is not None:
-            page.changes = Changes(*page.changes)
-    state = page.state
-    if state >= _LOWERED:
-        page.clicks = state >> _STATE_BITS & MOST_CLICKS
-        page.state, rest = state & _LOWERED - 1, state >> _REST_AT
-        if page.state or not page.clicks:  # in a branch it has some
-            page.fetched = rest
-        else:
-            page.state, page.branch, page.lowered = (
-                QUEUED,
-                rest & (1 << _BRANCH_BITS) - 1,
-                rest >> _BRANCH_BITS,
-            )
-        if state & _LOWERED:
-            page.lowered = 1
-    return page
+    try:
+        return _decode_page(data)
+    except msgspec.ValidationError:  # it may have a number beyond 64 bits
+        return msgspec.convert(unpack(data), Page)
 
 
 _host_values = attrgetter(*HostRecord.__struct_fields__)

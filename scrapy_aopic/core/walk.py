@@ -17,8 +17,6 @@ from dataclasses import dataclass, field
 from itertools import groupby, islice
 from typing import NamedTuple, Protocol, TypeVar
 
-from msgspec.structs import replace
-
 from .counters import UNREADABLE
 from .layout import CLAIMS, FOREIGN_CLAIMS, Family
 from .ledger import NewPages, Totals
@@ -202,12 +200,7 @@ def right_front_queue(page: Page, order: Order | None) -> int:
         return page.front_queue
     if order.values_links:  # by its focus, too, which may be another one than when the page was queued
         return page.front_queue
-    right = order.front_queue(page, page.cash)
-    if page.front_queue != right and page.clicks:
-        # Before format 7 pages did not wait lower for their clicks: one that was queued then does so once it is moved.
-        as_near = order.front_queue(replace(page, clicks=0), page.cash)
-        return page.front_queue if page.front_queue == as_near else right
-    return right
+    return order.front_queue(page, page.cash)
 
 
 def find_order(name: str, own: Order | None = None) -> Order | None:

@@ -582,5 +582,5 @@ class ClusterWorker:
 
 
 def _sums_of(states: Mapping[int, ShardState]) -> Sums:
-    """The sums of all shards with *states*; a state that an older version wrote has fewer of them."""
+    """The sums of all shards with *states*."""
     return reduce(Sums.plus, (Sums(*state.sums) for state in states.values()), NOWHERE)

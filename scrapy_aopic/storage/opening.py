@@ -9,7 +9,6 @@ import logging
 import shutil
 from typing import TYPE_CHECKING
 
-from scrapy_aopic.core.layout import FORMAT
 from scrapy_aopic.exceptions import StorageError, plainly, plainly_said, storage_errors
 
 from .commit_number import forget_landed, read_landed
@@ -17,7 +16,7 @@ from .lock import sync_names
 from .named_files import read_given
 from .redis.connect import needs_library
 from .registry import KINDS, SERVER, Kind, Repairs, backend_of, find, kind_in, kind_of, make, note_kind
-from .store_folder import check_format, forget_sizes, format_of, replace_file, write_format
+from .store_folder import check_format, forget_sizes, replace_file, write_format
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,8 +74,6 @@ def open_store(folder: Path | None, kind: str = "auto", *, memory_mb: int = 64) 
         return _make_new(folder, wanted or best_kind(), memory_mb)
     _check_not_on_server(folder, found)
     check_format(folder)
-    if format_of(folder) != FORMAT:
-        write_format(folder)  # before older versions could misread what is written from now on
     return make(folder, wanted or _kind_in(folder), memory_mb)
 
 

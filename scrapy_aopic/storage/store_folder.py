@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from itertools import count
 from typing import IO, TYPE_CHECKING
 
-from scrapy_aopic.core.layout import FORMAT, READABLE
+from scrapy_aopic.core.layout import FORMAT
 from scrapy_aopic.exceptions import StorageError, closed_on_error, plainly
 
 from .lock import lock_file, sync_folder
@@ -49,22 +49,21 @@ def format_of(folder: Path) -> int | None:
 
 
 def check_format(folder: Path, *, is_damaged: bool = False) -> None:
-    """Raise an error unless the store in *folder* was written in a format that this version reads.
+    """Raise an error unless the store in *folder* was written in the format of this version.
 
     Args:
         is_damaged: Whether a folder that names no format is accepted.
     """
     number = format_of(folder)
-    if number in READABLE or (number is None and is_damaged):
+    if number == FORMAT or (number is None and is_damaged):
         return
-    path = folder / _FORMAT_FILE
-    if number is None and path.exists():
+    if number is None:
         raise StorageError(
-            f"The file {path} is damaged: it should hold the number of a format. 'scrapy aopic repair' replaces it."
+            f"The file {folder / _FORMAT_FILE} is missing or damaged: it should hold the number of a format. 'scrapy aopic "
+            "repair' replaces it."
         )
-    written = "an older format" if number is None else f"format {number}"
     raise StorageError(
-        f"The job in {folder} was written in {written}, and this scrapy-aopic reads format {FORMAT}: use the version "
+        f"The job in {folder} was written in format {number}, and this scrapy-aopic reads format {FORMAT}: use the version "
         "that wrote it, or a new job folder. Nothing was changed."
     )
 

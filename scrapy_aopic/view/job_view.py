@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from scrapy_aopic.core.crawl_totals import CrawlTotals, open_totals, read_totals
+from scrapy_aopic.core.crawl_totals import CrawlTotals, read_totals
 from scrapy_aopic.core.layout import TOTALS_KEY, Family
 from scrapy_aopic.core.ledger import TOTAL, Sums
 from scrapy_aopic.core.records import PAGE_BYTES, pack_page, unpack_page
@@ -186,9 +186,8 @@ class View:
 def _note_sums(stores: Sequence[Store], saved: Sequence[CrawlTotals | None]) -> None:
     """Let each of the *saved* totals know the sums of all others."""
     job = Sums()
-    for store, each in zip(stores, saved, strict=True):
+    for each in saved:
         if each is not None:
-            open_totals(store, each, by_window=each.window is not None)
             job = job.plus(_sums_of(each))
     for each in saved:
         if each is not None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_aopic.core.crawl_totals import CrawlTotals, read_totals
 from scrapy_aopic.core.duplicates import digest_of
-from scrapy_aopic.core.fetched import Fetched, read_fetched
+from scrapy_aopic.core.fetched import read_fetched
 from scrapy_aopic.core.kept_links import elsewhere_key, split_links
 from scrapy_aopic.core.layout import BEHIND, LATE, TEXTS, WISHES
 from scrapy_aopic.core.operator_control import covering
@@ -74,8 +74,7 @@ class PageRow(NamedTuple):
         relevance: How relevant it is to the topic, 0 to 1; only if it was graded.
         visited_at: Time of its last visit, in UTC.
         status, content_type, bytes: HTTP status, content type and size of its last response, the body unpacked. The size is
-            not known of redirects, and of what was not read to its end; nothing is of pages that an earlier version fetched,
-            but the status of those that failed with one.
+            not known of redirects, and of what was not read to its end.
         depth: Links from a seed to it, along the way on which it was found first.
         inlinks: Visits of other pages that found a link to it; only in orders that count them, as ``aopic`` does.
         outlinks: Pages to which it linked at its last visit; only if links are kept (``AOPIC_KEEP_LINKS``).
@@ -158,7 +157,7 @@ class _PageReader:
     """
 
     def __init__(self, store: Store, saved: CrawlTotals) -> None:
-        self.estimate = saved.estimate(store)
+        self.estimate = saved.estimate()
         self._store = store
         self._ledger = saved.ledger
         self._rates = Rates(saved.rates)
@@ -202,7 +201,7 @@ class _PageReader:
         wishes: tuple[str, str],
     ) -> PageRow:
         changes, outcome = page.changes, page.outcome
-        fetched = read_fetched(page.fetched) or _failed(outcome)
+        fetched = read_fetched(page.fetched)
         url, depth = url_and_depth(request or b"")
         return PageRow(
             url=url,
@@ -248,12 +247,6 @@ class _PageReader:
         return counts
 
 
-def _failed(outcome: str) -> Fetched | None:
-    """The response to a page of an earlier format that failed with *outcome*."""
-    status = outcome[5:] if outcome.startswith("http ") else ""
-    return Fetched(int(status), "") if status.isdecimal() else None
-
-
 def _utc(instant: float) -> datetime | None:
     """*instant* as a time; ``None`` if it is 0."""
     return datetime.fromtimestamp(instant, timezone.utc) if instant else None
@@ -297,7 +290,7 @@ def _each_site(store: Store, now: float, n: int) -> Iterator[list[SiteRow]]:
     saved = read_totals(store)
     if saved is None:
         return
-    estimate = saved.estimate(store)
+    estimate = saved.estimate()
     sums = (
         _sums(key, rows, saved.ledger, estimate)
         for key, rows in groupby(store.scan(Family.PAGES), lambda row: row[0][:HOST_BYTES])

@@ -482,7 +482,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         unread: Why no store was read, so that only what the server of the job knows is there; empty if one was.
         control: The control settings of an operator.
         counted_since: Instant from which outcomes, transfers, deferrals, refusals and times in the queue are counted;
-            that at which the job began unless an older version crawled a part of it. ``None`` if no store was read.
+            that at which the job began unless a repair found no counts. ``None`` if no store was read.
         mean_rate: Pages settled a second since the job began, pauses included; ``None`` at its beginning.
         rate: ``None`` before the first second of a run, and of a stored job unless its commits or its history show one.
         limit: The limit of the crawl, in a word (:data:`Limit`), as its history has it for the minute before a commit;

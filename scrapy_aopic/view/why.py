@@ -285,7 +285,7 @@ class _Question:
             )
 
     def _say_cash(self, page: Page) -> None:
-        estimate = self._saved.estimate(self._store)
+        estimate = self._saved.estimate()
         importance = estimate.importance(estimate.weight(page))
         cash = page.cash + self._saved.ledger.owed(page)
         self._say(

@@ -13,7 +13,7 @@ import decimal
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import msgpack
+import msgspec
 
 from scrapy_aopic.exceptions import ANY_ERROR
 
@@ -62,7 +62,11 @@ _EXTENSIONS: list[tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = [
     ),
     (decimal.Decimal, str, decimal.Decimal),
     (complex, lambda value: [value.real, value.imag], lambda value: complex(*value)),
+    (bytearray, bytes, bytearray),
+    (dict, lambda value: list(value.items()), dict),  # with a key that is one of the above
 ]
+
+_PLAIN = frozenset((type(None), bool, int, float, str, bytes))
 
 
 def stand_in(url: str, number: int, *, waits: bool = True) -> bytes:
@@ -107,8 +111,7 @@ def pack_values(values: dict[str, Any]) -> bytes:
     Raises:
         TypeError, ValueError, OverflowError, RecursionError: If one of them cannot be written.
     """
-    data: bytes = msgpack.packb(values, default=_pack_other, strict_types=True)
-    return data
+    return _encode(_plain(values))
 
 
 def url_of(data: bytes) -> str:
@@ -180,26 +183,35 @@ def values_of(data: bytes) -> dict[str, Any]:
         if purpose := plain.pop("purpose", ""):
             plain["meta"] = {**plain.get("meta", {}), PURPOSE: SEEDED if purpose == SEEDED_LINE else True}
         return plain
-    values: dict[str, Any] = msgpack.unpackb(data, ext_hook=_unpack_other, strict_map_key=False)
+    values: dict[str, Any] = _decode(data)
     return values
 
 
-def _pack_other(value: Any) -> Any:
-    if isinstance(
-        value, str
-    ):  # msgpack is strict about subclasses; those of plain types are written as these
-        return str(value)
-    for code, (kind, pack, _) in enumerate(_EXTENSIONS):
-        if type(value) is kind:
+def _plain(value: Any) -> Any:
+    """*value* as what MessagePack has: it would write a tuple as a list, a date as a text, and an object as a dictionary."""
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    if kind is list:
+        return [*map(_plain, value)]
+    if kind is dict and _PLAIN.issuperset(map(type, value)):
+        return {key: each if type(each) in _PLAIN else _plain(each) for key, each in value.items()}
+    for code, (extension, pack, _) in enumerate(_EXTENSIONS):
+        if kind is extension:
             with _Nested():
-                data = msgpack.packb(pack(value), default=_pack_other, strict_types=True)
-            return msgpack.ExtType(code, data)
-    raise TypeError(f"{type(value).__qualname__} {value!r}")
+                return msgspec.msgpack.Ext(code, _encode(_plain(pack(value))))
+    if isinstance(value, str):  # a subclass
+        return str(value)
+    raise TypeError(f"{kind.__qualname__} {value!r}")
 
 
-def _unpack_other(code: int, data: bytes) -> Any:
+def _unpack_other(code: int, data: memoryview) -> Any:
     with _Nested():
-        return _EXTENSIONS[code][2](msgpack.unpackb(data, ext_hook=_unpack_other, strict_map_key=False))
+        return _EXTENSIONS[code][2](_decode(data))
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(ext_hook=_unpack_other).decode
 
 
 class _Nested:

@@ -146,7 +146,7 @@ def test_check_names_a_row_that_is_damaged(tmp_path: Path) -> None:
 
 
 def test_a_job_of_another_format_is_refused_untouched(tmp_path: Path) -> None:
-    import msgpack
+    import msgspec
 
     from scrapy_aopic.core.layout import TOTALS_KEY
     from scrapy_aopic.core.policy import Policy
@@ -154,7 +154,7 @@ def test_a_job_of_another_format_is_refused_untouched(tmp_path: Path) -> None:
     from scrapy_aopic.exceptions import StorageError
     from scrapy_aopic.job.job import Job
 
-    totals = msgpack.packb({"format": 99})
+    totals = msgspec.msgpack.encode({"format": 99})
     store = open_store(store_folder(tmp_path), "sqlite")
     store.write({Family.META: {TOTALS_KEY: totals}}, sync=True)
     store.close()

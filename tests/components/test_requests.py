@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import Enum, IntEnum
 from functools import cached_property, partialmethod
 from pathlib import Path
 from types import MethodType
 from typing import Any
+from uuid import UUID
 
-import msgpack
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -75,9 +79,59 @@ def test_a_request_is_read_as_it_was_written() -> None:
         {"cookies": {"a": "b"}},
         {"flags": ["a"]},
         {"cb_kwargs": {"a": 1}},
+        {
+            "meta": {
+                "a": [{("b", 1): {2.5: None, b"c": [True, {"d"}]}}],
+                "e": bytearray(b"f"),
+                7: Decimal("1.50"),
+            }
+        },
         {"encoding": "latin-1"},
     ]:
         assert_same(Request(URL, **more))
+
+
+class Colour(Enum):
+    RED = 1
+
+
+class Number(IntEnum):
+    ONE = 1
+
+
+@dataclass(frozen=True)
+class Point:
+    x: int
+
+
+class Text(str):
+    __slots__ = ()
+
+
+class Items(list[int]): ...
+
+
+def test_no_object_is_written_as_something_else():
+    """A codec would take a date for a text, and a data class for a dictionary."""
+    for value in (
+        Items([1]),
+        Number(1),
+        Colour.RED,
+        Point(1),
+        UUID(int=1),
+        memoryview(b"a"),
+        1 << 64,
+        object(),
+    ):
+        for meta in (
+            {"a": value},
+            {"a": [(value,)]},
+            {"a": {"b": {value}}} if value != [1] else {"a": [value]},
+        ):
+            with pytest.raises(UnserialisableError):
+                encode(Request(URL, meta=meta), SPIDER)
+    data = encode(Request(URL, meta={"a": Text("b"), Text("c"): 1}), SPIDER)
+    assert decode(data, SPIDER).meta == {"a": "b", "c": 1}
 
 
 def test_a_request_of_another_class_is_read_as_it_was_written():
@@ -163,7 +217,7 @@ def test_only_methods_of_the_spider_are_called_back_and_nothing_is_run_to_find_o
         "parse.__func__", "", "crawler", 7, None, ["parse"], b"parse",
     ]:  # fmt: skip
         for name in ["callback", "errback"]:
-            stored = [msgpack.packb({"url": URL, name: value})]
+            stored = [msgspec.msgpack.encode({"url": URL, name: value})]
             if isinstance(value, str) and value:
                 stored.append(
                     f"{URL}\n{value}".encode() if name == "callback" else f"{URL}\n\n{value}".encode()
@@ -183,9 +237,12 @@ def test_what_is_no_callback_is_not_written_either():
     assert Trusting.ran == []
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
+def test_a_foreign_class_is_neither_called_nor_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "ran_module.py").write_text("open('ran', 'w')", encoding="utf-8")
+    values: Any
+    for values in [
         {"_class": "os.system", "command": "touch ran"},
         {"_class": "subprocess.Popen", "args": ["touch", "ran"]},
         {"_class": "ran_module.Any", "url": URL},
@@ -197,22 +254,14 @@ def test_what_is_no_callback_is_not_written_either():
         {"url": URL, 7: 1},
         {"url": 7},
         {"url": URL, "meta": 7},
-        {"url": URL, "cookies": msgpack.ExtType(99, b"")},
-        {"url": URL, "cookies": msgpack.ExtType(3, b"\xa1x")},
+        {"url": URL, "cookies": msgspec.msgpack.Ext(99, b"")},
+        {"url": URL, "cookies": msgspec.msgpack.Ext(3, b"\xa1x")},
         [],
         7,
-    ],
-    ids=repr,
-)
-def test_a_foreign_class_is_neither_called_nor_imported(
-    values: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "ran_module.py").write_text("open('ran', 'w')", encoding="utf-8")
-    with pytest.raises(UnreadableError):
-        decode(msgpack.packb(values), SPIDER)
-    assert not (tmp_path / "ran").exists()
+    ]:
+        with pytest.raises(UnreadableError):
+            decode(msgspec.msgpack.encode(values), SPIDER)
+        assert not (tmp_path / "ran").exists(), values
 
 
 @given(st.binary())
@@ -233,7 +282,7 @@ def test_deep_nesting_is_refused_before_the_stack_is_full():
         encode(Request(URL, meta={"deep": deep}), SPIDER)
     stored = b"\x90"
     for _ in range(10_000):
-        stored = msgpack.packb(msgpack.ExtType(0, b"\x91" + stored))
+        stored = msgspec.msgpack.encode(msgspec.msgpack.Ext(0, b"\x91" + stored))
     with pytest.raises(UnreadableError, match="inside one another"):
         decode(b"\x82\xa3url\xa8http://a\xa4meta\x81\xa1x" + stored, SPIDER)
     assert_same(Request(URL, meta={"flat": ((),)}))  # the bound is forgotten

@@ -304,10 +304,10 @@ class TestOpenStore:
     @pytest.mark.parametrize(
         ("text", "said"),
         [
-            (None, "in an older format"),
+            (None, "is missing or damaged"),
             ("99\n", "in format 99"),
-            ("\x80?", "is damaged"),
-            ("1", "is damaged"),
+            ("\x80?", "is missing or damaged"),
+            ("1", "is missing or damaged"),
         ],
     )
     def test_another_format_is_refused_untouched(self, tmp_path, kind, text, said):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-import msgpack
 import msgspec
 import pytest
 from support.core_crawl import Job, link
@@ -89,11 +88,11 @@ def change_host(store: MemoryStore, of: Link, **values: Any) -> None:
 
 
 def totals_of(store: MemoryStore) -> dict[str, Any]:
-    return msgpack.unpackb(store.get_many(Family.META, [TOTALS_KEY])[0])
+    return msgspec.msgpack.decode(store.get_many(Family.META, [TOTALS_KEY])[0])
 
 
 def change_totals(store: MemoryStore, **values: Any) -> None:
-    change_row(store, Family.META, TOTALS_KEY, msgpack.packb({**totals_of(store), **values}))
+    change_row(store, Family.META, TOTALS_KEY, msgspec.msgpack.encode({**totals_of(store), **values}))
 
 
 def change_ledger(store: MemoryStore, **values: Any) -> None:
@@ -340,7 +339,7 @@ CORRUPTIONS: dict[str, tuple[Callable[[MemoryStore], None], str]] = {
         "as created_at, which there cannot be",
     ),
     "a gate that never opens": (
-        lambda store: change_row(store, Family.META, b"G" + bytes(8), msgpack.packb(1e12)),
+        lambda store: change_row(store, Family.META, b"G" + bytes(8), msgspec.msgpack.encode(1e12)),
         "opens at an instant that no setting allows",
     ),
     "a row of no index": (

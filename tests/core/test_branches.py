@@ -55,7 +55,7 @@ def grow(web: Web, n: int, width: int = 2) -> list[Link]:
     return grown
 
 
-def rows(web: Web) -> list[tuple[int, int]]:
+def rows(web: Web) -> list[list[int]]:
     """What the store has counted: fetched pages of each branch, and those that were linked to from elsewhere."""
     found = web.store.scan(Family.META, BRANCHES, bytes((BRANCHES[0] + 1,)))
     return [unpack(value) for _, value in found]
@@ -76,7 +76,7 @@ def test_pages_of_a_tree_wait_lower_once_enough_of_it_was_fetched_and_others_com
     (after,) = {web.page(each).lowered for each in grow(web, 1)}
     assert after == QUEUES  # at once, as it is known by then
     web.commit()
-    assert rows(web) == [(4, 0)]
+    assert rows(web) == [[4, 0]]
 
 
 def test_nothing_of_it_is_lost_and_all_of_it_is_fetched_in_the_end():
@@ -102,7 +102,7 @@ def test_a_link_from_elsewhere_moves_a_page_up_again(host: str):
     assert web.page(page).front_queue > before
     assert {web.page(each).lowered for each in others} == {QUEUES}
     web.commit()
-    assert rows(web) == [(4, 1)]
+    assert rows(web) == [[4, 1]]
     grown = link("a", 50)
     assert web.visit(grown).key == page.key
     assert web.page(grown).lowered == 0  # behind another head, as two links lead to that
@@ -176,7 +176,7 @@ def test_what_was_counted_is_known_to_the_next_run_and_after_a_kill_as_of_the_la
     assert web.page(grow(web, 1)[0]).lowered == QUEUES
     web.reopen()
     web.now += 1000.0  # the pause after a crash
-    assert rows(web) == [(2, 0)]
+    assert rows(web) == [[2, 0]]
     assert web.page(grow(web, 1)[0]).lowered == QUEUES
     web.commit(is_clean=True)
     web.reopen()

@@ -26,7 +26,6 @@ from scrapy_aopic.core.politeness import Politeness
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import HOST_BYTES, Link, Page, PageState, repeat_key
 from scrapy_aopic.core.spending import SPENDING
-from scrapy_aopic.core.walk import right_front_queue
 from scrapy_aopic.core.window import Window
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.storage.memory import MemoryStore
@@ -277,13 +276,6 @@ def test_a_page_waits_a_front_queue_lower_for_each_click_beyond_36_until_one_fro
     assert (page.clicks, page.score) == (1, 2)
     assert page.front_queue == Aopic().front_queue(Page(PageState.QUEUED, 1, score=2), page.cash)
     job.commit()
-
-
-def test_a_page_that_a_job_of_before_has_queued_may_wait_as_if_clicks_lowered_none():
-    page = Page(PageState.QUEUED, 1, cash=1 << 40, clicks=44)
-    for waits, right in ((41, 41), (33, 33), (38, 33)):
-        page.front_queue = waits
-        assert right_front_queue(page, Aopic()) == right
 
 
 def test_a_second_visit_of_a_page_counts_once_for_its_host():

@@ -65,7 +65,7 @@ def test_every_field_of_the_totals_outlives_a_commit(name: str) -> None:
     assert read_totals(store_with(saved.pack())) == saved
 
 
-@pytest.mark.parametrize("data", [b"", b"\x81", b"\xc0", b"\x80", b"\x81\xa6format\x05"])
+@pytest.mark.parametrize("data", [b"", b"\x81", b"\xc0", b"\x80", b"\x81\xa6format\x01"])
 def test_damaged_totals_are_said_to_be_damaged(data: bytes) -> None:
     with pytest.raises(StorageError, match=r"totals of this job are damaged: .* repair"):
         read_totals(store_with(data))

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from scrapy_aopic.core.fetched import Fetched, read_fetched
@@ -73,7 +73,7 @@ def test_a_host_is_read_as_it_was_written(host: HostRecord):
     assert unpack_host(pack_host(host)) == host
 
 
-# A value for each field that differs from its default; a field without one fails the tests below.
+# A value for each field that differs from its default; a field without one fails the test below.
 PAGE_FIELDS = {
     "state": PageState.VISITED.value, "place": 7, "cash": 8, "front_queue": 9, "handed": 10, "shift": -3, "score": 11,
     "is_chosen": True, "history": 12, "visits": 13, "visited_turn": 1.5, "visited_at": 2.5, "outcome": "redirect",
@@ -83,39 +83,30 @@ PAGE_FIELDS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", Page.__struct_fields__)
-def test_no_field_of_a_page_is_lost_when_it_is_the_only_one_that_is_not_usual(name):
-    page = Page(
-        PageState.QUEUED, 1, clicks=1 if name == "branch" else 0
-    )  # what is in a branch was found on its host
-    assert getattr(page, name) != PAGE_FIELDS[name]
-    setattr(page, name, PAGE_FIELDS[name])
-    assert unpack_page(pack_page(page)) == page
-
-
 @given(st.sets(st.sampled_from(Page.__struct_fields__)))
-def test_no_field_of_a_page_is_lost_beside_others(names):
-    page = Page(PageState.QUEUED, 1)
-    if "branch" in names:  # it waits, and was never visited
-        names = names - {"state", "fetched"} | {"clicks"}
-    for name in names:
-        setattr(page, name, PAGE_FIELDS[name])
-    assert unpack_page(pack_page(page)) == page
+@example(set())
+def test_no_field_of_a_page_is_lost_alone_or_beside_others(names):
+    for each in [names] if names else [{name} for name in PAGE_FIELDS]:
+        page = Page(PageState.QUEUED, 1)
+        for name in each:
+            assert getattr(page, name) != PAGE_FIELDS[name], name
+            setattr(page, name, PAGE_FIELDS[name])
+        assert unpack_page(pack_page(page)) == page, each
 
 
-@pytest.mark.parametrize("name", Changes._fields)
-def test_nothing_that_is_known_of_how_a_page_changes_is_lost(name):
-    changes = Changes()._replace(**{name: getattr(PAGE_FIELDS["changes"], name)})
-    assert changes != Changes()
-    page = Page(PageState.VISITED, 1, changes=changes)
-    assert unpack_page(pack_page(page)) == page
+def test_nothing_that_is_known_of_how_a_page_changes_is_lost():
+    for name in Changes._fields:
+        changes = Changes()._replace(**{name: getattr(PAGE_FIELDS["changes"], name)})
+        assert changes != Changes()
+        page = Page(PageState.VISITED, 1, changes=changes)
+        assert unpack_page(pack_page(page)) == page, name
 
 
-@pytest.mark.parametrize("name", ["handed", "history"])
-def test_units_that_outgrow_64_bits_in_a_long_crawl_of_a_few_pages_are_read_as_they_were_written(name):
-    page = Page(PageState.VISITED, 1)
-    setattr(page, name, 1 << 70)
-    assert unpack_page(pack_page(page)) == page
+def test_units_that_outgrow_64_bits_in_a_long_crawl_of_a_few_pages_are_read_as_they_were_written():
+    for more in ({}, {"changes": PAGE_FIELDS["changes"], "marks": ((1.5, 1 << 80),), "canonical": b"c"}):
+        for n in (1 << 63, 1 << 64, 1 << 70, (1 << 64) - 1):
+            page = Page(PageState.VISITED, 1, handed=n, history=n, **more)
+            assert unpack_page(pack_page(page)) == page, (n, more)
 
 
 def test_visits_of_a_fixed_window_that_outgrow_64_bits_together_are_read_as_they_were_written():
@@ -134,7 +125,7 @@ def test_the_branch_of_a_page_and_how_much_lower_it_waits_are_read_as_they_were_
 
 def test_a_page_that_only_waits_takes_no_more_bytes_than_promised():
     page = Page(PageState.QUEUED, 1_000_000, cash=TOTAL >> 24, front_queue=30)
-    assert len(pack_page(page)) <= 17
+    assert len(pack_page(page)) <= 18
 
 
 KINDS = ["", "text/html", "application/pdf", "image/*", "application/*", "*/*"]
@@ -178,7 +169,7 @@ def test_an_ordinary_response_takes_no_more_bytes_than_promised() -> None:
         Fetched(200, "application/pdf"),
     ):
         visited.fetched = fetched.to_number()
-        assert len(pack_page(visited)) - before == 4
+        assert len(pack_page(visited)) - before <= 4
     visited.fetched = Fetched(404, "text/html", 1 << 30).to_number()
     assert len(pack_page(visited)) - before == 8
 
@@ -186,8 +177,8 @@ def test_an_ordinary_response_takes_no_more_bytes_than_promised() -> None:
 def test_what_a_page_of_its_kind_does_not_need_is_left_out():
     waiting = Page(PageState.QUEUED, 1, score=1)
     visited = Page(PageState.VISITED, 1, score=1, visits=1, visited_turn=0.5)
-    assert len(pack_page(waiting)) == 9
-    assert len(pack_page(visited)) == 9 + 2 + 18
+    assert len(pack_page(waiting)) == 10
+    assert len(pack_page(visited)) == 12 + 3 + 2 + 18
     assert len(pack_page(Page(PageState.FAILED, 1, visits=1, outcome="http 404"))) > len(pack_page(visited))
 
 

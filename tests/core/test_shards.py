@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING, Any
 
-import msgpack
+import msgspec
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -617,7 +617,7 @@ VALUES = st.recursive(
 def test_letters_that_say_something_else_are_refused_or_leave_a_whole_shard(data: st.DataObject | None):
     """Any part of a letter is anything else: it is refused as a whole, or every invariant holds after it."""
     job, letter = a_letter()
-    values = msgpack.unpackb(zlib.decompress(letter))
+    values = msgspec.msgpack.decode(zlib.decompress(letter))
     if data is not None:
         at = values
         while True:
@@ -626,7 +626,7 @@ def test_letters_that_say_something_else_are_refused_or_leave_a_whole_shard(data
                 break
             at = at[place]
         at[place] = data.draw(VALUES)
-    changed = zlib.compress(msgpack.packb(values))
+    changed = zlib.compress(msgspec.msgpack.encode(values))
     received, sentence = Received(), ""
     try:
         received = job.shards[1].receive([changed], job.now)
@@ -642,9 +642,9 @@ def test_letters_that_say_something_else_are_refused_or_leave_a_whole_shard(data
 
 def test_a_letter_about_a_host_of_another_shard_says_that_the_lists_of_suffixes_differ():
     job, letter = a_letter()
-    values = msgpack.unpackb(zlib.decompress(letter))
+    values = msgspec.msgpack.decode(zlib.decompress(letter))
     values[6][0] = HERE[0].encode()
-    assert "same list of public suffixes" in refused(job, zlib.compress(msgpack.packb(values)))
+    assert "same list of public suffixes" in refused(job, zlib.compress(msgspec.msgpack.encode(values)))
 
 
 def test_a_letter_that_pays_one_page_twice_is_refused():
@@ -727,16 +727,6 @@ def test_cash_is_split_by_value_over_shards_as_it_is_in_one():
     assert (job.cash(B), job.cash(A2), job.cash(B3)) == tuple(there.paid)
 
 
-def test_a_letter_of_an_earlier_release_says_no_values():
-    job = a_job(order=ORDERS["focused"]())
-    job.visit(0, B)
-    job.commit()
-    values = msgpack.unpackb(zlib.decompress(job.shards[0].letters(1)[0]))
-    assert values[-2:] == [[], []]  # nobody said any
-    assert job.shards[1].receive([zlib.compress(msgpack.packb(values[:-2]))], job.now).applied == 1
-    assert job.page(B).score & LARGEST_VALUE == 0
-
-
 @pytest.mark.parametrize(
     ("place", "wrong"),
     [
@@ -749,10 +739,10 @@ def test_a_letter_of_an_earlier_release_says_no_values():
 )
 def test_values_that_cannot_be_are_refused(place: int, wrong: list[Any]):
     job, letter = a_letter()
-    values = msgpack.unpackb(zlib.decompress(letter))
+    values = msgspec.msgpack.decode(zlib.decompress(letter))
     n = len(values[8])
     values[place] = (wrong * n)[:n] if len(wrong) == 1 else wrong
-    assert refused(job, zlib.compress(msgpack.packb(values)))
+    assert refused(job, zlib.compress(msgspec.msgpack.encode(values)))
 
 
 # -- beside one crawl

@@ -79,7 +79,7 @@ def stored_importance(stores: list[MemoryStore]) -> tuple[list[float], int]:
     for view in View(stores).stores:
         saved = read_totals(view)
         if saved is not None:
-            estimate = saved.estimate(view)
+            estimate = saved.estimate()
             weights = [estimate.weight(unpack_page(data)) for _, data in view.scan(Family.PAGES)]
             found += map(estimate.importance, weights)
             whole += sum(weights)

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from zlib import crc32
 
-import msgpack
+import msgspec
 
 from scrapy_aopic.core import Batch, Family
 from scrapy_aopic.exceptions import StorageError
@@ -77,7 +77,7 @@ class JournalStore:
             yield pair
 
     def write(self, batch: Batch, *, sync: bool) -> None:
-        data = msgpack.packb({int(family): dict(rows) for family, rows in batch.items()})
+        data = msgspec.msgpack.encode({int(family): dict(rows) for family, rows in batch.items()})
         length = len(data).to_bytes(4, "big")
         record = memoryview(HEAD.pack(len(data), crc32(length), crc32(data)) + data)
         with self._writing:
@@ -117,5 +117,5 @@ class JournalStore:
 
 
 def unpack(data: bytes) -> dict[int, dict[bytes, bytes | None]]:
-    rows: dict[int, dict[bytes, bytes | None]] = msgpack.unpackb(data, strict_map_key=False)
+    rows: dict[int, dict[bytes, bytes | None]] = msgspec.msgpack.decode(data)
     return rows

@@ -148,7 +148,7 @@ class Memory:
             ]
             if not all(0.0 < worth <= 1.0 for _, worth in links) or int(n) < 0:
                 raise ValueError("a worth is not from 0 to 1")
-        except (*NO_RECORD, zlib.error, OverflowError) as error:
+        except (*NO_RECORD, zlib.error) as error:
             raise StorageError("The links that led to relevant pages are damaged") from error
         for at, (link, worth) in enumerate(reversed(links)):
             self.graph.pages[b"kept %d" % at] = Step(b"", link, worth)

@@ -109,7 +109,7 @@ def _packed(page: PageSeen) -> tuple[object, ...]:
 def _unpacked(said: Sequence[object]) -> PageSeen | None:
     """The page that *said* describes; ``None`` if it is not valid."""
     url, grade, value, is_relevant, key, parent, link, depth, parent_grade, text, memo, *further = said
-    texts = (*link,) if isinstance(link, tuple) else ("", "", "", "")
+    texts = (*link,) if isinstance(link, list) else ("", "", "", "")
     parts = (grade, value, parent_grade)
     if not (
         all(isinstance(part, float | int) and 0.0 <= part <= 1.0 for part in parts)

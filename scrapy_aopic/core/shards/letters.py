@@ -222,7 +222,7 @@ def read_letter(data: bytes, cut: Cut) -> Letter:
     try:
         letter = _decode(_inflate(data))
         hosts = [_host_name(host) for host in letter.hosts]
-    except (zlib.error, *NO_RECORD, RecursionError) as error:
+    except (zlib.error, *NO_RECORD) as error:
         raise StorageError(
             f"A letter to {cut.own} cannot be read: its sender still has it, and sends it again. "
             "Nothing was changed."

@@ -37,7 +37,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from scrapy_aopic.core.layout import FORMAT, READABLE, Family
+from scrapy_aopic.core.layout import FORMAT, Family
 from scrapy_aopic.exceptions import SettingError, StorageError
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class Keys:
         if not (found := re.fullmatch(rb"(\d{1,9}) (\w+) (\d{1,19})", data)):
             raise self.damaged(f"its head is {data[:50]!r}")
         head = Head(int(found[1]), found[2].decode(), int(found[3]))
-        if head.format not in READABLE:
+        if head.format != FORMAT:
             raise StorageError(
                 f"The job in {self._address} was written in format {head.format}, and this scrapy-aopic reads format "
                 f"{FORMAT}: use the version that wrote it, or another key. Nothing was changed."
