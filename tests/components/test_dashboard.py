@@ -9,7 +9,6 @@ import re
 import socket
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from threading import Thread
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +17,8 @@ import pytest
 from scrapy import Request, Spider
 from scrapy.http import Response
 from scrapy.utils.defer import deferred_f_from_coro_f, maybe_deferred_to_future
+from support.dashboard import get as get_from
+from support.dashboard import serve_job as serving_job
 from support.small_web import Follow, Web, ask_view, crawl
 from support.stored_jobs import make_job
 from twisted.internet.threads import deferToThread
@@ -290,43 +291,28 @@ def test_a_crawl_is_ready_at_the_end_of_its_pause(watched: SimpleNamespace) -> N
 # Settings
 
 
-@pytest.mark.parametrize(
-    ("given", "where"),
-    [
-        (False, None),
-        ("False", None),
-        (True, Listen("127.0.0.1", None)),
-        ("1", Listen("127.0.0.1", None)),
-        ("127.0.0.1:80", Listen("127.0.0.1", 80)),
-        ("6810", Listen("127.0.0.1", 6810)),
-        (6810, Listen("127.0.0.1", 6810)),
+def test_where_it_listens() -> None:
+    own = "127.0.0.1"
+    for given, where in (
+        *((each, None) for each in (False, "False")),
+        *((each, Listen(own, None)) for each in (True, "1")),
+        *((each, Listen(own, 6810)) for each in ("127.0.0.1:6810", "6810", 6810)),
         ("[::1]:0", Listen("::1", 0)),
         ("localhost:6810", Listen("localhost", 6810)),
-    ],
-)
-def test_where_it_listens(given: Any, where: Listen | None) -> None:
-    assert read_dashboard({"AOPIC_DASHBOARD": given}) == where
+    ):
+        assert read_dashboard({"AOPIC_DASHBOARD": given}) == where, given
+    for given in ("host", "host:", "host:65536", "a b:1", "http://host:1/", [], ""):
+        with pytest.raises(SettingError, match=r"AOPIC_DASHBOARD \("):
+            read_dashboard({"AOPIC_DASHBOARD": given})
 
 
-@pytest.mark.parametrize("given", ["host", "host:", "host:65536", "a b:1", "http://host:1/", [], ""])
-def test_where_it_cannot_listen(given: Any) -> None:
-    with pytest.raises(SettingError, match=r"AOPIC_DASHBOARD \("):
-        read_dashboard({"AOPIC_DASHBOARD": given})
-
-
-@pytest.mark.parametrize(
-    "token", ["short", "fifteen-letters", "with a blank in it", "ümlaut-in-the-token", 1, ""]
-)
-def test_tokens_that_are_too_weak(token: Any) -> None:
-    with pytest.raises(SettingError, match="AOPIC_DASHBOARD_TOKEN"):
-        read_dashboard({"AOPIC_DASHBOARD": "0.0.0.0:1", "AOPIC_DASHBOARD_TOKEN": token})
+def test_tokens_that_are_too_weak() -> None:
+    for token in ("short", "fifteen-letters", "with a blank in it", "ümlaut-in-the-token", 1, ""):
+        with pytest.raises(SettingError, match="AOPIC_DASHBOARD_TOKEN"):
+            read_dashboard({"AOPIC_DASHBOARD": "0.0.0.0:1", "AOPIC_DASHBOARD_TOKEN": token})
 
 
 # Stored jobs
-
-
-class Over(Exception):
-    """The end of a server."""
 
 
 @deferred_f_from_coro_f
@@ -334,43 +320,19 @@ async def test_a_stored_job_has_the_figures_of_its_last_commit(serve: Serve, tmp
     serve(PAGES)
     await crawl(Follow, {**SCHEDULER, "JOBDIR": str(tmp_path), "AOPIC_STORE": "sqlite"})
     known = ask_view(tmp_path, snapshot_of)
-    found: dict[str, tuple[int, str]] = {}
-
-    def say(address: str) -> None:
-        match = re.fullmatch(rf"http://127\.0\.0\.1:(\d+)/\?token={TOKEN}", address)
-        assert match is not None
-
-        def visit() -> None:
-            for path in ("/", "/api/v1/snapshot", "/metrics", "/healthz", "/readyz", "/api/v1/top"):
-                found[path] = get(int(match[1]), path)
-
-        visitor.append(Thread(target=visit))
-        visitor[0].start()
-
-    def sleep(seconds: float) -> None:
-        visitor[0].join(0.01)
-        if not visitor[0].is_alive():
-            raise Over
-
-    visitor: list[Thread] = []
-    with pytest.raises(Over):
-        serve_job(
-            FolderPlace(tmp_path),
-            Listen("127.0.0.1", 0),
-            {"AOPIC_DASHBOARD_TOKEN": TOKEN},
-            say=say,
-            sleep=sleep,
-        )
-    now = json.loads(found["/api/v1/snapshot"][1])
+    with serving_job(FolderPlace(tmp_path)) as port:
+        paths = ("/", "/api/v1/snapshot", "/metrics", "/healthz", "/readyz", "/api/v1/top")
+        found = {path: get_from(port, path) for path in paths}
+    now = json.loads(found["/api/v1/snapshot"].text)
     for name in ("pages", "hosts", "ledger", "outcomes"):
         assert now[name] == msgspec.to_builtins(getattr(known, name))
     assert not now["is_live"]
     assert now["is_closed"]
     assert now["verdict"]["sentence"]
-    assert "aopic_job_visited 2\n" in found["/metrics"][1]
-    assert found["/healthz"] == (200, "ok\n")
-    assert found["/readyz"][0] == 503  # it makes no requests
-    assert [page["url"] for page in json.loads(found["/api/v1/top"][1])["pages"]]
+    assert "aopic_job_visited 2\n" in found["/metrics"].text
+    assert (found["/healthz"].status, found["/healthz"].text) == (200, "ok\n")
+    assert found["/readyz"].status == 503  # it makes no requests
+    assert [page["url"] for page in json.loads(found["/api/v1/top"].text)["pages"]]
 
 
 @deferred_f_from_coro_f
@@ -396,19 +358,10 @@ def test_the_past_is_that_of_the_job_and_then_of_this_run(tmp_path: Path) -> Non
     seen: list[dict[str, float | None]] = [{"at": at, "rate.pages": 7.0} for at in (2499.0, 2501.0)]
     points = ChartHistory(lambda: seen, path).points()
     assert len(points) == 834 + 1
-    assert points[-2:] == [
-        {
-            "at": 2500,
-            "rate.pages": 1250,
-            "rate.failed": None,
-            "hosts.ceiling": None,
-            "pages.queued": None,
-            "hosts.ready": 3,
-            "hosts.waiting": None,
-            "hosts.in_flight": None,
-        },
-        seen[1],
-    ]
+    assert {name: value for name, value in points[-2].items() if value is not None} == {
+        "at": 2500, "rate.pages": 1250, "hosts.ready": 3,
+    }  # fmt: skip
+    assert points[-1] == seen[1]
     assert (
         ChartHistory(lambda: seen, tmp_path / "none.csv").points()
         == ChartHistory(lambda: seen, None).points()
@@ -493,17 +446,14 @@ def test_a_part_of_a_site_that_took_much_and_brought_little_may_be_a_trap() -> N
     assert find_traps(View([MemoryStore()]), "none") == []
 
 
-@pytest.mark.parametrize(
-    ("url", "pattern"),
-    [
-        ("http://a.test/shop/12/item.html?sort=up&page=3", "a.test/shop/*/item.html?page=*&sort=*"),
-        ("http://a.test/a/a/a/b/0123456789abcdef/", "a.test/a/b/*/"),
-        ("http://[a.test/", "http://[a.test/"),
-        ("http://a.test/" + 3000 * "b/c/", ("a.test/" + 60 * "b/c/")[:200]),
-    ],
-)
-def test_a_pattern_is_what_urls_of_a_part_have_in_common(url: str, pattern: str) -> None:
-    assert pattern_of(url) == pattern
+def test_a_pattern_is_what_urls_of_a_part_have_in_common() -> None:
+    for url, pattern in {
+        "http://a.test/shop/12/item.html?sort=up&page=3": "a.test/shop/*/item.html?page=*&sort=*",
+        "http://a.test/a/a/a/b/0123456789abcdef/": "a.test/a/b/*/",
+        "http://[a.test/": "http://[a.test/",
+        "http://a.test/" + 3000 * "b/c/": ("a.test/" + 60 * "b/c/")[:200],
+    }.items():
+        assert pattern_of(url) == pattern, url
 
 
 def test_hosts_are_found_by_a_part_of_their_name(tmp_path: Path) -> None:
