@@ -245,7 +245,7 @@ def crawl(args: argparse.Namespace, malformed: tuple[str, ...], failures: Failur
             "SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_URL_RULES": BROAD_RULES, "AOPIC_URL_LIMITS": SETTINGS["AOPIC_URL_LIMITS"].default,
             "JOBDIR": folder, "AOPIC_POLITENESS_FACTOR": 0,
             "DOWNLOAD_HANDLERS": {"http": Offline, "https": Offline}, "CONCURRENT_REQUESTS": 1, "DEPTH_LIMIT": 0,
-            "LOG_LEVEL": "ERROR", "AOPIC_PROGRESS": 0, "URLLENGTH_LIMIT": 0, "TELNETCONSOLE_ENABLED": False,
+            "LOG_LEVEL": "ERROR", "LOGSTATS_INTERVAL": 0, "URLLENGTH_LIMIT": 0, "TELNETCONSOLE_ENABLED": False,
             "RETRY_ENABLED": False, "CONCURRENT_ITEMS": 8,
         }  # fmt: skip
         process = AsyncCrawlerProcess(settings)

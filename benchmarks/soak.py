@@ -368,7 +368,7 @@ def main() -> int:
             "CONCURRENT_REQUESTS": 100,
             "DOWNLOAD_DELAY": 0,
             **({} if args.web == "endless" else {"AOPIC_POLITENESS_FACTOR": 0}),
-            "AOPIC_PROGRESS": 0,
+            "LOGSTATS_INTERVAL": 0,
             "TELNETCONSOLE_ENABLED": False,
             "LOG_LEVEL": "WARNING",
             **dict(pair.split("=", 1) for pair in args.set),

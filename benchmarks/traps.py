@@ -386,7 +386,7 @@ def crawl_loopback(
     settings: dict[str, Any] = {
         "ADDONS": {"scrapy_aopic.Addon": 500}, "AOPIC_STORE": "memory", "AOPIC_POLITENESS_FACTOR": speed.factor, "AOPIC_MIN_GAP": speed.gap,
         "CONCURRENT_REQUESTS": speed.connections, "CLOSESPIDER_PAGECOUNT": fetches, "LOG_LEVEL": "ERROR", "TELNETCONSOLE_ENABLED": False,
-        "AOPIC_PROGRESS": 0, **({"AOPIC_DOMAIN_BUDGET": 0} if order == NO_BUDGET else {"AOPIC_ORDER": order}),
+        "LOGSTATS_INTERVAL": 0, **({"AOPIC_DOMAIN_BUDGET": 0} if order == NO_BUDGET else {"AOPIC_ORDER": order}),
     }  # fmt: skip
     server = Server(answer)
     with server.run_in_thread() as running:

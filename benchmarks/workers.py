@@ -100,7 +100,7 @@ def settings_of(kind: str, shards: int, durability: int, folder: Path, url: str)
     addon = {
         "ADDONS": json.dumps({"scrapy_aopic.Addon": 500}),
         "ROBOTSTXT_OBEY": False,
-        "AOPIC_PROGRESS": 0,
+        "LOGSTATS_INTERVAL": 0,
     }
     store = (
         {"JOBDIR": folder / "job"} if kind == "rocksdb" else {"AOPIC_STORE": "redis", "AOPIC_SHARDS": shards}

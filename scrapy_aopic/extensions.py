@@ -16,7 +16,6 @@ from typing_extensions import Self
 
 from ._engine.closing import configured
 from .session.session import Session
-from .settings import read
 from .view.text import short_summary, summary
 
 logger = logging.getLogger(__name__)
@@ -26,11 +25,11 @@ _EVERY = 1.0
 
 
 class Progress:
-    """A progress line on a terminal: how far the crawl is, and what limits it; elsewhere a line in the log now and then."""
+    """A progress line on a terminal: how far the crawl is, and what limits it; elsewhere a line in the log every ``LOGSTATS_INTERVAL`` seconds. With 0 there is neither."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
-        self._log_every: float = read(crawler.settings, "AOPIC_PROGRESS")
+        self._log_every = crawler.settings.getfloat("LOGSTATS_INTERVAL")
         self._line: tqdm[None] | None = None
         self._logs: list[logging.Handler] = []
         self._loop: AsyncioLoopingCall | LoopingCall | None = None

@@ -49,7 +49,7 @@ class LinkMiddleware:
 
     The text of each page is compared with those of other pages before its callback is called: the response for a duplicate
     has the URL of the page that had the text before in ``response.meta["aopic_duplicate_of"]``, and its links are dropped
-    unless ``AOPIC_FOLLOW_DUPLICATES``. A page's canonical page is added to its links (docs/content.md).
+    unless ``AOPIC_CONTENT_SEEN`` is "follow". A page's canonical page is added to its links (docs/content.md).
 
     Where ``scrapy parse`` and ``scrapy check`` call callbacks themselves, these get requests instead of Links.
 

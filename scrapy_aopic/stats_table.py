@@ -181,7 +181,7 @@ OWN = (
         "longest time from the start of a commit until the crawl noticed that it had landed", _CLOSING),
     counter("aopic/links/unweighed", "links",
         "links that the function of `AOPIC_LINK_WEIGHTS` gave no weight, so that they weigh 1; the first is in the log", _LINKS),
-    counter("aopic/links/dropped", "links", "links beyond `AOPIC_LINK_FLOOD` on one page, which were dropped", _LINKS),
+    counter("aopic/links/dropped", "links", "links beyond those of `AOPIC_URL_LIMITS` on one page, which were dropped", _LINKS),
     counter("aopic/content/copies", "pages",
         "pages with the text and the links of a page of [another domain](content.md#copies-on-other-domains), whichever "
         "of them is the copy"),

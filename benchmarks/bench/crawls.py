@@ -38,7 +38,7 @@ class Kind(NamedTuple):
 
 ADDON: dict[str, Any] = {
     "ADDONS": {"scrapy_aopic.Addon": 500},
-    "AOPIC_PROGRESS": 0,
+    "LOGSTATS_INTERVAL": 0,
     "AOPIC_POLITENESS_FACTOR": 0,
 }
 

@@ -28,7 +28,7 @@ OURS: dict[str, Any] = {
     "SCHEDULER": "scrapy_aopic.Scheduler",
     "AOPIC_POLITENESS_FACTOR": 0,
     "AOPIC_MIN_GAP": 0,
-    "AOPIC_PROGRESS": 0,
+    "LOGSTATS_INTERVAL": 0,
     "ROBOTSTXT_OBEY": False,
 }
 STOCK: dict[str, Any] = {

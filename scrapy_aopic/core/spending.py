@@ -45,7 +45,7 @@ class Spending:
         endows: Whether it adds to what visited pages distribute.
         classes: Classes of pages among which it spends evenly, whenever it holds more than the page that is leased;
             empty for none.
-        needs_chosen: Whether it does nothing unless domains are chosen (``AOPIC_VIRTUAL_DOMAINS``).
+        needs_chosen: Whether it does nothing unless domains are chosen.
 
     Raises:
         ValueError: Unless it either endows or has classes: the effect of both together on the order was never examined.

@@ -23,8 +23,6 @@ from scrapy_aopic.core.focus.strategies import STRATEGIES, needs_samples
 from scrapy_aopic.core.order import Aopic, BatchOrder, Focused, Order
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Politeness
-from scrapy_aopic.core.revisits import Recrawl
-from scrapy_aopic.core.spending import SPENDING
 from scrapy_aopic.core.window import Window, WindowKind
 from scrapy_aopic.exceptions import ANY_ERROR, SettingError
 from scrapy_aopic.storage.address import Address
@@ -243,15 +241,6 @@ def idle_options(policy: Policy) -> Iterator[str]:
         yield "budget needs an order with budgets (AOPIC_ORDER)"
 
 
-def _read_recrawl(values: dict[str, Any]) -> Recrawl | None:
-    low, high = values["AOPIC_RECRAWL_MIN_INTERVAL"], values["AOPIC_RECRAWL_MAX_INTERVAL"]
-    if high < low:
-        raise SettingError(
-            f"AOPIC_RECRAWL_MAX_INTERVAL ({high:g}) must be at least AOPIC_RECRAWL_MIN_INTERVAL ({low:g})."
-        )
-    return Recrawl(low, high) if values["AOPIC_RECRAWL"] else None
-
-
 def _read_window(settings: Mapping[Any, Any]) -> Window:
     kind = cast("WindowKind", read(settings, "AOPIC_WINDOW_KIND"))
     if kind == "variable":
@@ -295,15 +284,23 @@ def read_normaliser(
     if networks is None:
         networks = Networks(read(settings, "AOPIC_ALLOW_NETWORKS"))
     limits: dict[str, int] = read(settings, "AOPIC_URL_LIMITS")
+    rules: frozenset[str] = read(settings, "AOPIC_URL_RULES")
     return Normaliser(
-        read(settings, "AOPIC_URL_RULES"),
+        rules,
         networks=None if networks.are_all_open else networks,
         scope=read(settings, "AOPIC_SCOPE"),
         rewrite=rewrite,
         **{f"max_{name}": limits.get(name, 0) for name in LIMITS},
-        extensions=read(settings, "AOPIC_SKIP_EXTENSIONS"),
+        extensions=_no_pages() if "extension" in rules else frozenset(),
         last_year=datetime.now(tz=timezone.utc).year + _YEARS_AHEAD,
     )
+
+
+def _no_pages() -> frozenset[str]:
+    """Endings of the names of files that are no pages, without the dot in front: those that Scrapy's link extractor leaves out."""
+    from scrapy.linkextractors import IGNORED_EXTENSIONS  # noqa: PLC0415  # simulations do without Scrapy
+
+    return frozenset(IGNORED_EXTENSIONS)
 
 
 def _check_samples(scorer: object, topic: TopicGiven) -> None:
@@ -359,22 +356,17 @@ def read_policy(settings: Mapping[Any, Any], spider: object = None) -> Policy:
         raise SettingError(
             f"AOPIC_ORDER ({settings.get('AOPIC_ORDER')!r}) needs numpy; install scrapy-aopic[simulate]."
         )
-    if SPENDING[values["AOPIC_VIRTUAL_SPENDING"]].needs_chosen and not values["AOPIC_VIRTUAL_DOMAINS"]:
-        given = settings.get("AOPIC_VIRTUAL_DOMAINS")
-        raise SettingError(
-            f"AOPIC_VIRTUAL_DOMAINS ({'not set' if given is None else repr(given)}) must name the domains that "
-            f"AOPIC_VIRTUAL_SPENDING = {values['AOPIC_VIRTUAL_SPENDING']!r} is about."
-        )
+    spending, chosen = values["AOPIC_VIRTUAL_SPENDING"]
     return Policy(
         order=order,
         domain_of=registered_domain,
         waits_for=waits_for,
         directory_of=directory_of,
-        chosen=values["AOPIC_VIRTUAL_DOMAINS"],
+        chosen=chosen,
         keep_links=values["AOPIC_KEEP_LINKS"],
         is_near=values["AOPIC_CONTENT_SEEN"] == "near",
         same_words=duplicates.SAME_WORDS,
-        recrawl=_read_recrawl(values),
+        recrawl=values["AOPIC_RECRAWL"],
         rules=values["AOPIC_HOST_RULES"],
         window=_read_window(settings),
         politeness=read_politeness(settings, spider, values["AOPIC_HOST_RULES"]),
@@ -383,7 +375,7 @@ def read_policy(settings: Mapping[Any, Any], spider: object = None) -> Policy:
         connections=int(settings.get("CONCURRENT_REQUESTS", 0)),
         share=values["AOPIC_VIRTUAL_SHARE"],
         endowment=values["AOPIC_ENDOWMENT"],
-        spending=values["AOPIC_VIRTUAL_SPENDING"],
+        spending=spending,
         max_active=max_active_of(settings),
         page_cache=page_cache(settings),
         commit_within=max(_LEAST_COMMIT_WITHIN, 2 * values["AOPIC_DURABILITY"]),

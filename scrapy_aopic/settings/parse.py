@@ -29,6 +29,8 @@ from ada_url import URL
 from scrapy_aopic.core.focus.strategies import STRATEGIES
 from scrapy_aopic.core.host_rules import HostRule, HostRules
 from scrapy_aopic.core.order import ORDERS, Order
+from scrapy_aopic.core.revisits import Recrawl
+from scrapy_aopic.core.spending import SPENDING
 from scrapy_aopic.exceptions import ANY_ERROR, AopicError, ExchangeError, plainly
 from scrapy_aopic.storage.named_files import is_file, is_list, read_entries, read_given
 from scrapy_aopic.storage.registry import NAMES as KINDS_OF_STORE
@@ -190,6 +192,30 @@ def intervals(value: Any) -> tuple[float, float]:
     if not 1 <= found[0] <= found[1] <= FOR_EVER:
         raise ValueError
     return found[0], found[1]
+
+
+def recrawl(value: Any) -> Recrawl | None:
+    """How pages are revisited; ``None`` for not at all."""
+    with suppress(ValueError):
+        return Recrawl() if _flag(value) else None
+    if isinstance(value, str):
+        several = texts(value)
+        value = several if len(several) > 1 else value
+    return Recrawl(*intervals(value))
+
+
+def spending(value: Any) -> tuple[str, frozenset[str]]:
+    """What the virtual page spends on, and the domains that are chosen for it."""
+    if isinstance(value, str) and value.lstrip()[:1] != "{":
+        name, chosen = value, frozenset[str]()
+    else:
+        ((name, given),) = dict(_from_json(value)).items()
+        chosen = domains(given)
+    if name not in SPENDING:
+        raise Reason(similar(name, SPENDING))
+    if bool(chosen) != SPENDING[name].needs_chosen:
+        raise Reason(f"{name} {'names no domains' if chosen else 'needs at least one domain'}")
+    return name, chosen
 
 
 def _number(value: Any, low: float, high: float) -> float:
@@ -550,8 +576,8 @@ def _by_name(value: Any, check: Check, names: Collection[str]) -> dict[str, Any]
 
 
 def url_limits(value: Any) -> dict[str, int]:
-    """Limits of URLs by their names, 0 for none."""
-    return _by_name(value, whole(0), LIMITS)
+    """Limits of URLs, and of the links of a page, by their names; 0 for none."""
+    return _by_name(value, whole(0), (*LIMITS, "links"))
 
 
 def keys(value: Any) -> frozenset[str]:
@@ -834,18 +860,6 @@ def _rewriting(pairs: list[tuple[re.Pattern[str], str]]) -> Callable[[str], str]
         return url
 
     return rewritten
-
-
-def extensions(value: Any) -> frozenset[str]:
-    """Endings of file names, without the dot in front; "common" for those that Scrapy's link extractor leaves out."""
-    if value == "common":
-        from scrapy.linkextractors import IGNORED_EXTENSIONS  # noqa: PLC0415  # simulations do without Scrapy
-
-        return frozenset(IGNORED_EXTENSIONS)
-    result = frozenset(name.lower().removeprefix(".") for name in texts(value))
-    if not all(re.fullmatch(r"[a-z0-9_~-]+(\.[a-z0-9_~-]+)?", name) for name in result):
-        raise ValueError
-    return result
 
 
 def types(value: Any) -> Callable[[str], bool]:

@@ -21,7 +21,7 @@ from scrapy_aopic.storage.address import LOCK_TIMEOUT, MAX_SHARDS
 from scrapy_aopic.web.url_rules import BROAD_RULES, CHANGES, LIMITS, PLAIN_RULES, REFUSALS
 
 from . import parse
-from .parse import FLAG, FOR_EVER, Check, number, one_of, reason, shown, some_of, whole
+from .parse import FLAG, Check, number, one_of, reason, shown, some_of, whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -83,7 +83,6 @@ def _either(names: Iterable[str]) -> str:
 
 _ENDOWING_ORDERS = _either(name for name, order in ORDERS.items() if order.uses_endowments)
 _ENDOWING = _either(name for name, spending in SPENDING.items() if spending.endows)
-_CHOOSING = _either(name for name, spending in SPENDING.items() if spending.needs_chosen)
 
 _ORDER = (
     Setting(
@@ -118,20 +117,14 @@ _ORDER = (
     Setting(
         "AOPIC_VIRTUAL_SPENDING",
         _POLICY.spending,
-        one_of(*SPENDING),
-        "What the virtual page spends its cash on. "
-        f"{'; '.join(f'{_either([name])}: {each.on}' for name, each in SPENDING.items())}.",
-    ),
-    Setting(
-        "AOPIC_VIRTUAL_DOMAINS",
-        (),
         Check(
-            'a list of domains such as ["example.com", "example.org"], or a file with one a line',
-            parse.domains,
+            ", ".join(f'"{name}"' for name, each in SPENDING.items() if not each.needs_chosen)
+            + ' or chosen domains, such as {"chosen": ["example.com", "example.org"]}',
+            parse.spending,
         ),
-        f"Registered domains, or hosts, for `AOPIC_VIRTUAL_SPENDING` = {_CHOOSING}, which needs at "
-        "least one. "
-        "Whether a page belongs to them is decided when it is found.",
+        "What the virtual page spends its cash on. "
+        f"{'; '.join(f'{_either([name])}: {each.on}' for name, each in SPENDING.items())}. "
+        "Whether a page belongs to a chosen domain, or host, is decided when it is found.",
     ),
     Setting(
         "AOPIC_ENDOWMENT",
@@ -192,22 +185,13 @@ _RECRAWLING = (
     Setting(
         "AOPIC_RECRAWL",
         False,
-        FLAG,
-        "Whether visited pages are revisited, for as long as the crawl runs; see [below](#recrawling).",
-    ),
-    Setting(
-        "AOPIC_RECRAWL_MIN_INTERVAL",
-        _RECRAWL.min_interval,
-        number(1, FOR_EVER, of="seconds"),
-        "Shortest time between two visits of a page.",
-    ),
-    Setting(
-        "AOPIC_RECRAWL_MAX_INTERVAL",
-        _RECRAWL.max_interval,
-        number(1, FOR_EVER, of="seconds"),
-        "A page that was not visited for this long is overdue. "
-        "Overdue pages get a tenth of all revisits, however little cash they hold. "
-        "At least `AOPIC_RECRAWL_MIN_INTERVAL`.",
+        Check(
+            'True, False, or the shortest and the longest time between two visits of a page, such as ["1 day", "90 days"]',
+            parse.recrawl,
+        ),
+        "Whether visited pages are revisited, for as long as the crawl runs, and how often; see [below](#recrawling). "
+        "True for a day to 90 days. A page that was not visited for the longest time is overdue; overdue pages get a tenth of "
+        "all revisits, however little cash they hold.",
     ),
     Setting(
         "AOPIC_MIN_CONVERGENCE",
@@ -410,10 +394,11 @@ _LINKS = (
     ),
     Setting(
         "AOPIC_URL_LIMITS",
-        {"length": 2083, "depth": 20, "repeats": 3, "parameters": 20},
-        Check(f'limits such as "depth=30, repeats=0", of {", ".join(LIMITS)}', parse.url_limits),
+        {"length": 2083, "depth": 20, "repeats": 3, "parameters": 20, "links": 50_000},
+        Check(f'limits such as "depth=30, repeats=0", of {", ".join((*LIMITS, "links"))}', parse.url_limits),
         "The longest URL of a link that is queued (characters, without its fragment), the most segments of its path, the most "
-        "times that a segment or a cycle of two or three may follow itself, and the most parameters of its query. "
+        "times that a segment or a cycle of two or three may follow itself, and the most parameters of its query; and the most "
+        "links of one page. "
         "What you do not name keeps its default; 0 is for any number. Scrapy's `URLLENGTH_LIMIT` also holds for links.",
         alone={},
     ),
@@ -429,29 +414,12 @@ _LINKS = (
         "are fetched in any case.",
     ),
     Setting(
-        "AOPIC_SKIP_EXTENSIONS",
-        "common",
-        Check('"common", or a list of endings of file names such as ["pdf", "tar.gz"]', parse.extensions),
-        "Links whose path has one of these endings are not queued; see "
-        "[files that are no pages](urls.md#files-that-are-no-pages). "
-        '"common" stands for those that Scrapy\'s `LinkExtractor` leaves out.',
-        alone=(),
-    ),
-    Setting(
         "AOPIC_CONTENT_TYPES",
         ("text/html", "text/plain", "text/xml", "application/xml", "application/*+xml"),
         Check('a list of content types such as ["text/*", "application/xml"]', parse.types),
         "Responses to links with any other content type are not read, and their pages count as failed. "
         "Empty to read all types.",
         alone=(),
-    ),
-    Setting(
-        "AOPIC_LINK_FLOOD",
-        50_000,
-        whole(0, unit="links"),
-        "Links of one page beyond which further ones are dropped; 0 to drop none. "
-        "The first such page is in the log, and `aopic/links/dropped` counts the links.",
-        alone=0,
     ),
 )
 
@@ -475,17 +443,11 @@ _CONTENT = (
     Setting(
         "AOPIC_CONTENT_SEEN",
         "exact",
-        one_of("off", "exact", "near"),
+        one_of("off", "follow", "exact", "near"),
         "Which pages are [duplicates](content.md#duplicates): none; those with the text and the links of a known page; or "
-        "also those with nearly the same text.",
-    ),
-    Setting(
-        "AOPIC_FOLLOW_DUPLICATES",
-        False,
-        FLAG,
-        "Whether the links of duplicates are followed. "
-        "The first link that is dropped is in the log, and `aopic/content/links_dropped` counts them.",
-        alone=True,
+        'also those with nearly the same text. The links of duplicates are not followed, except with "follow", which is '
+        '"exact" otherwise.',
+        alone="follow",
     ),
     Setting(
         "AOPIC_CANONICAL",
@@ -522,13 +484,6 @@ _COMPONENTS = (
         ),
         "Where `scrapy_aopic.PagesPipeline` writes what was fetched; `%(name)s` is the name of the spider, `%(time)s` the "
         "start of the crawl. Without the ending `.gz` it is not compressed.",
-    ),
-    Setting(
-        "AOPIC_PROGRESS",
-        60,
-        number(0, FOR_EVER, unit="seconds"),
-        "How often the log gets a line with the progress and [what limits the crawl](commands.md#what-limits-a-crawl); a "
-        "terminal shows a line of its own instead, all the time. 0 for neither.",
     ),
     Setting(
         "AOPIC_REPORT",

@@ -36,11 +36,11 @@ _LONGEST = 500
 """Characters of a URL that is kept; longer ones are counted only."""
 
 REASONS = {
-    "duplicate": "that page is the same as another one, whose links are followed (AOPIC_FOLLOW_DUPLICATES)",
+    "duplicate": "that page is the same as another one, whose links are followed (AOPIC_CONTENT_SEEN)",
     "nofollow": "that page asks robots not to follow its links (AOPIC_PAGE_ROBOTS)",
     "language": "that page is in a language that is out of scope (AOPIC_SCOPE)",
     "rel": "that page says by its rel that it does not stand for it (AOPIC_PAGE_ROBOTS)",
-    "flood": "that page has more links than are followed (AOPIC_LINK_FLOOD)",
+    "flood": "that page has more links than are followed (AOPIC_URL_LIMITS: links)",
     "offsite": "its host is none of the spider's allowed_domains",
     "depth": "it is too many links away from where the crawl began (DEPTH_LIMIT)",
     "host depth": "it is more links away from where the crawl began than its host allows (depth of AOPIC_HOST_RULES)",
@@ -54,11 +54,11 @@ REASONS = {
 
 
 BRIEFLY = {
-    "duplicate": "on duplicates (AOPIC_FOLLOW_DUPLICATES)",
+    "duplicate": "on duplicates (AOPIC_CONTENT_SEEN)",
     "nofollow": "on pages that ask robots not to follow links (AOPIC_PAGE_ROBOTS)",
     "language": "on pages in other languages (AOPIC_SCOPE)",
     "rel": "with a rel that is not followed (AOPIC_PAGE_ROBOTS)",
-    "flood": "beyond AOPIC_LINK_FLOOD",
+    "flood": "beyond the links of AOPIC_URL_LIMITS",
     "offsite": "to hosts that are none of the allowed_domains",
     "depth": "beyond DEPTH_LIMIT",
     "host depth": "beyond the depth of their hosts (AOPIC_HOST_RULES)",

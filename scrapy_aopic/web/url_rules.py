@@ -358,7 +358,7 @@ RULES = (
         faults=[UrlFault(Part.QUERY, _has_many_parameters, is_in_bare=False)],
         limit="max_parameters",
     ),
-    Rule("extension", Default.LIMIT, faults=[UrlFault(Part.PATH, _has_extension)], limit="extensions"),
+    Rule("extension", Default.BROAD, faults=[UrlFault(Part.PATH, _has_extension)], limit="extensions"),
     Rule("calendar", Default.BROAD, faults=[UrlFault(Part.URL, _is_far_off)], limit="last_year"),
 )
 """All rules."""
@@ -393,7 +393,7 @@ FAULTS = {
     "depth": "its path has too many segments (AOPIC_URL_LIMITS: depth)",
     "repeats": "its path repeats itself (AOPIC_URL_LIMITS: repeats)",
     "parameters": "it has too many parameters (AOPIC_URL_LIMITS: parameters)",
-    "extension": "of the end of its path (AOPIC_SKIP_EXTENSIONS)",
+    "extension": "of the end of its path (AOPIC_URL_RULES: extension)",
     "calendar": "it is a calendar's, of a month too far away (AOPIC_URL_RULES: calendar)",
     "user": "your own rule says so (AOPIC_URL_REWRITE)",
 }

@@ -85,7 +85,14 @@ async def test_links_beyond_a_flood(
     links = [f"http://a.test/{n}" for n in range(5)]
     web = {"http://a.test/": links, **{link: [] for link in links}}
     found = await answers(
-        serve, tmp_path, capsys, web, *links, "http://a.test/none", spider=spider, AOPIC_LINK_FLOOD=3
+        serve,
+        tmp_path,
+        capsys,
+        web,
+        *links,
+        "http://a.test/none",
+        spider=spider,
+        AOPIC_URL_LIMITS={"links": 3},
     )
     assert [answer["kind"] for answer in found] == ["fetched"] * 3 + ["dropped"] * 2 + ["unknown"]
     for answer in found[3:5]:
@@ -160,7 +167,7 @@ async def test_what_is_not_dropped_is_said_and_what_is_known_goes_on_over_runs(
     web = {"http://a.test/": ["/1"], "http://a.test/1": ["/2", "/3", "/4"], "http://a.test/2": []}
     (none,) = await answers(serve, tmp_path, capsys, web, "http://a.test/9", CLOSESPIDER_PAGECOUNT=1)
     assert any("No link was dropped on its way to the queue" in each for each in none["sentences"])
-    (one,) = await answers(serve, tmp_path, capsys, web, "http://a.test/4", AOPIC_LINK_FLOOD=2)
+    (one,) = await answers(serve, tmp_path, capsys, web, "http://a.test/4", AOPIC_URL_LIMITS={"links": 2})
     assert_dropped(one, "flood", "http://a.test/1")
     (again,) = await answers(serve, tmp_path, capsys, web, "http://a.test/4")
     assert_dropped(again, "flood", "http://a.test/1")

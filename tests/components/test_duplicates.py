@@ -50,7 +50,7 @@ def canonical(url: str) -> str:
     return f'<link rel="canonical" href="{url}">'
 
 
-DROP = {"AOPIC_FOLLOW_DUPLICATES": False}
+DROP = {"AOPIC_CONTENT_SEEN": "exact"}
 """What the add-on sets."""
 
 APART: dict[str, Any] = {**DROP, "AOPIC_URL_RULES": ["-session", "-tracking"]}
@@ -154,7 +154,7 @@ async def test_an_endless_site_of_nearly_the_same_page_ends_where_near_duplicate
             "http://a.test/1?utm_id=3": page(words("y")),
         }
     )
-    await run(tmp_path, AOPIC_CONTENT_SEEN=seen, **APART)
+    await run(tmp_path, **{**APART, "AOPIC_CONTENT_SEEN": seen})
     assert len(web.asked) == n_asked
 
 
@@ -375,7 +375,7 @@ async def test_the_first_link_that_is_dropped_is_logged_with_its_setting(
     assert stat(crawler, "content/links_dropped") == 4
     logged = [record for record in caplog.records if record.name == "scrapy_aopic.session.links.page_rules"]
     assert [record.levelname for record in logged] == ["WARNING"]
-    assert all(text in logged[0].getMessage() for text in (ONE, HOME, "AOPIC_FOLLOW_DUPLICATES = True"))
+    assert all(text in logged[0].getMessage() for text in (ONE, HOME, 'AOPIC_CONTENT_SEEN = "follow"'))
 
 
 # -- across registered domains
@@ -886,7 +886,7 @@ async def test_an_answer_that_nothing_has_changed_leaves_a_duplicate_what_it_was
         custom_settings = {"CLOSESPIDER_TIMEOUT": 4}
 
     web = serve({HOME: page(words("x"), [ONE]), ONE: answer})
-    crawler = await run(tmp_path, Until, AOPIC_RECRAWL=True, AOPIC_RECRAWL_MIN_INTERVAL=1, **APART)
+    crawler = await run(tmp_path, Until, AOPIC_RECRAWL=[1, "90 days"], **APART)
     assert web.asked.count(ONE) > 1
     assert TWO not in web.asked
     assert stat(crawler, "recrawl/not_modified") >= 1

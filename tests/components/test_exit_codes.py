@@ -57,7 +57,7 @@ REFUSED = [
     (DOWNLOADER, {"AOPIC_MINGAP": "5"}),
     (ROBOTS, {"AOPIC_SITEMAPS": "maybe"}),
     (PIPELINE, {"AOPIC_WARC_FILE": ""}),
-    (PROGRESS, {"AOPIC_PROGRESS": "maybe"}),
+    (PROGRESS, {"AOPIC_MAX_WAITS": "1"}),
     (FILTER, {"AOPIC_DUPEFILTER": "boom"}),
     (FILTER, {"AOPIC_DUPEFILTERS": "bloom"}),
 ]

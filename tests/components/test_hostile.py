@@ -29,7 +29,7 @@ SETTINGS = {
     # The bounds of the add-on, smaller, so that they are reached in seconds.
     "DOWNLOAD_TIMEOUT": 4,
     "DOWNLOAD_MAXSIZE": 3_000_000,
-    "AOPIC_LINK_FLOOD": 300,
+    "AOPIC_URL_LIMITS": "links=300",
     "AOPIC_POLITENESS_FACTOR": 0,
     "AOPIC_BACKOFF": 0.05,
     "AOPIC_MAX_BACKOFF": 2,

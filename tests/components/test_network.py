@@ -357,7 +357,7 @@ async def test_connections_to_a_proxy_serve_one_host_after_the_other(serve: Serv
     web = serve({url: Answer(delay=0.002) for url in Many.start_urls})
     settings = {
         "ADDONS": {"scrapy_aopic.Addon": 500},
-        "AOPIC_PROGRESS": 0,
+        "LOGSTATS_INTERVAL": 0,
         "AOPIC_MIN_GAP": 0,
         "CONCURRENT_REQUESTS": 8,
         "ROBOTSTXT_OBEY": False,

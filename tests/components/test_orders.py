@@ -349,8 +349,7 @@ async def test_batch_orders_say_that_they_need_numpy(
 async def test_chosen_domains_get_what_the_virtual_page_holds(serve: Serve, tmp_path: Path) -> None:
     hosts = ["www.b.com", "c.com", "shop.b.com", "d.com", "news.e.org", "mail.e.org"]
     serve({HOME: [f"http://{host}/" for host in hosts], **{f"http://{host}/": [] for host in hosts}})
-    settings = on_disk(tmp_path, "aopic", AOPIC_VIRTUAL_SPENDING="chosen",
-                       AOPIC_VIRTUAL_DOMAINS=["B.com", "news.e.org"])  # fmt: skip
+    settings = on_disk(tmp_path, "aopic", AOPIC_VIRTUAL_SPENDING={"chosen": ["B.com", "news.e.org"]})
     crawler = await crawl(Follow, settings)
     result = check(tmp_path)
     assert result.violations == []
@@ -360,24 +359,23 @@ async def test_chosen_domains_get_what_the_virtual_page_holds(serve: Serve, tmp_
     assert sorted(best) == ["news.e.org", "shop.b.com", "www.b.com"]
 
 
-UNSET = (
-    "AOPIC_VIRTUAL_DOMAINS (not set) must name the domains that AOPIC_VIRTUAL_SPENDING = 'chosen' is about."
-)
-NONE = "AOPIC_VIRTUAL_DOMAINS ([]) must name the domains that AOPIC_VIRTUAL_SPENDING = 'chosen' is about."
-URL = """AOPIC_VIRTUAL_DOMAINS ('http://b.com/') must be a list of domains such as ["example.com", "example.org"], or a file with one a line."""
+MUST = 'must be "endowment", "unvisited", "visited" or chosen domains, such as {"chosen": ["example.com", "example.org"]}'
+UNSET = f"AOPIC_VIRTUAL_SPENDING ('chosen') {MUST} (chosen needs at least one domain)."
+NONE = f"AOPIC_VIRTUAL_SPENDING ({{'chosen': []}}) {MUST} (chosen needs at least one domain)."
+URL = f"AOPIC_VIRTUAL_SPENDING ({{'chosen': 'http://b.com/'}}) {MUST}."
 
 
 @pytest.mark.parametrize(
-    ("domains", "error"),
-    [(None, UNSET), ([], NONE), ("http://b.com/", URL)],
+    ("given", "error"),
+    [("chosen", UNSET), ({"chosen": []}, NONE), ({"chosen": "http://b.com/"}, URL)],
     ids=["not set", "none", "a URL"],
 )
 @deferred_f_from_coro_f
 async def test_chosen_domains_must_be_named(
-    serve: Serve, caplog: pytest.LogCaptureFixture, domains: Any, error: str
+    serve: Serve, caplog: pytest.LogCaptureFixture, given: Any, error: str
 ) -> None:
     web = serve(TREE)
-    settings = {"AOPIC_VIRTUAL_SPENDING": "chosen", "AOPIC_VIRTUAL_DOMAINS": domains}
+    settings = {"AOPIC_VIRTUAL_SPENDING": given}
     await crawl(Follow, {"SCHEDULER": "scrapy_aopic.Scheduler", **settings})
     assert said(caplog) == [f"{error} See {DOCS}/settings.html. The crawl does not start."]
     assert web.asked == []

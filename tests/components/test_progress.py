@@ -53,7 +53,7 @@ async def test_a_line_is_shown_on_a_terminal_if_it_is_wanted(
     shown = Terminal() if is_terminal else io.StringIO()
     monkeypatch.setattr(sys, "stderr", shown)
     serve({"http://a.test/": [], "http://b.test/": []})
-    await crawl(Slow, {**SCHEDULER, "AOPIC_PROGRESS": 60 if wanted else 0, "LOG_ENABLED": False})
+    await crawl(Slow, {**SCHEDULER, "LOGSTATS_INTERVAL": 60 if wanted else 0, "LOG_ENABLED": False})
     assert ("0 pages · " in shown.getvalue()) == (is_terminal and wanted)
     assert ("limited by politeness" in shown.getvalue()) == (is_terminal and wanted)
 

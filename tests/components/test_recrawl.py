@@ -106,8 +106,7 @@ async def crawl_until(
             "AOPIC_STORE": "sqlite",
             "AOPIC_POLITENESS_FACTOR": 0,
             "AOPIC_BACKOFF": 0,
-            "AOPIC_RECRAWL": True,
-            "AOPIC_RECRAWL_MIN_INTERVAL": 1,
+            "AOPIC_RECRAWL": [1, "90 days"],
             "RETRY_ENABLED": False,
             "CONCURRENT_REQUESTS": 1,
             **settings,
@@ -188,8 +187,7 @@ async def test_a_crawl_ends_when_its_estimates_hardly_change(
                 "AOPIC_POLITENESS_FACTOR": 0,
                 "AOPIC_ENDOWMENT": 0,
                 "AOPIC_VIRTUAL_SHARE": 0,  # so each round of visits is two turns
-                "AOPIC_RECRAWL": True,
-                "AOPIC_RECRAWL_MIN_INTERVAL": 1,
+                "AOPIC_RECRAWL": [1, "90 days"],
                 "AOPIC_MIN_CONVERGENCE": least,
                 "CLOSESPIDER_TIMEOUT": 60,  # a crawl that does not end fails, and does not hang
             },
@@ -359,7 +357,7 @@ async def order_of_revisits(
     class All(Follow):
         start_urls = [*pages, "http://a.test/last"]  # all of the former get cash before the crawl stops
 
-    hour = {"AOPIC_RECRAWL_MIN_INTERVAL": 3600}
+    hour = {"AOPIC_RECRAWL": [3600, "90 days"]}
     web = serve(pages | {"http://a.test/last": []})
     await crawl_until(lambda: len(web.asked) >= 4, folder, All, **hour)
     later = SimpleNamespace(
@@ -568,8 +566,7 @@ def test_pages_come_back_after_a_kill(serve: Serve, tmp_path: Path) -> None:
         "JOBDIR": job,
         "AOPIC_POLITENESS_FACTOR": 0,
         "AOPIC_BACKOFF": 0,
-        "AOPIC_RECRAWL": True,
-        "AOPIC_RECRAWL_MIN_INTERVAL": 1,
+        "AOPIC_RECRAWL": [1, "90 days"],
         "LOG_LEVEL": "ERROR",
         "TELNETCONSOLE_ENABLED": False,
     }

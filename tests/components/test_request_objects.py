@@ -205,9 +205,7 @@ async def test_what_a_page_is_visited_again_with_is_as_it_was_queued(serve: Serv
         return Answer(headers={"Content-Type": "text/html", "ETag": '"1"'}, body=html([str(len(got))]))
 
     serve({HOME: [], PARTS[0]: page})
-    await crawl(
-        Again, {**ALONE, "AOPIC_RECRAWL": True, "AOPIC_RECRAWL_MIN_INTERVAL": 1, "CLOSESPIDER_ITEMCOUNT": 1}
-    )
+    await crawl(Again, {**ALONE, "AOPIC_RECRAWL": [1, "90 days"], "CLOSESPIDER_ITEMCOUNT": 1})
     assert len(got) == 3
     assert [first for first, _ in got] == [[True]] * 3
 

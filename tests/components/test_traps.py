@@ -140,14 +140,14 @@ async def test_of_a_flood_of_links_no_more_are_followed_than_you_say(
 ) -> None:
     monkeypatch.setattr(visit, "MAX_LINKS", 5)
     web = serve({HOME: [f"/{number}" for number in range(300)], "http://a.test/7": ["/x"] * 3 + ["/y"] * 300})
-    crawler = await run(tmp_path, AOPIC_LINK_FLOOD=20)
+    crawler = await run(tmp_path, AOPIC_URL_LIMITS={"links": 20})
     assert len(web.asked) == len(set(web.asked)) == 1 + 20 + 2
     assert crawler.stats is not None
     assert (
         crawler.stats.get_value("aopic/links/dropped") == 280
     )  # LinkExtractor drops what it has seen on the page
     (warning,) = [
-        record.getMessage() for record in caplog.records if "AOPIC_LINK_FLOOD" in record.getMessage()
+        record.getMessage() for record in caplog.records if "AOPIC_URL_LIMITS" in record.getMessage()
     ]
     assert HOME in warning
 
@@ -158,7 +158,7 @@ async def test_no_link_is_dropped_if_you_say_so(
 ) -> None:
     monkeypatch.setattr(visit, "MAX_LINKS", 5)
     web = serve({HOME: [f"/{number}" for number in range(100)]})
-    await run(tmp_path, AOPIC_LINK_FLOOD=0)
+    await run(tmp_path, AOPIC_URL_LIMITS={"links": 0})
     assert len(web.asked) == 101
 
 
@@ -267,7 +267,7 @@ async def test_an_endless_site_of_one_text_ends(
             },
         }
     )
-    await run(tmp_path, AOPIC_FOLLOW_DUPLICATES=False)
+    await run(tmp_path, AOPIC_CONTENT_SEEN="exact")
     assert web.asked == [HOME, TRAP, f"{TRAP}x", f"{TRAP}xx"]
     assert outcomes(tmp_path) == {"duplicate": 1}
 

@@ -600,7 +600,7 @@ async def test_the_log_has_a_line_now_and_then_where_there_is_no_terminal(
 ) -> None:
     serve(WEB)
     caplog.set_level("INFO", "scrapy_aopic.extensions")
-    settings = {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_MIN_GAP": 30, "AOPIC_PROGRESS": every}
+    settings = {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_MIN_GAP": 30, "LOGSTATS_INTERVAL": every}
     await crawl(Judges, settings, found=[], after=0.2)
     lines = [record.getMessage() for record in caplog.records if record.name == "scrapy_aopic.extensions"]
     assert bool(lines) == bool(every)

@@ -442,7 +442,7 @@ class FetchesFiles(Spider):
     differs=[
         Differs(
             ADDON,
-            "A broad crawl does not follow [links to files](urls.md#files-that-are-no-pages): `AOPIC_SKIP_EXTENSIONS` and "
+            "A broad crawl does not follow [links to files](urls.md#files-that-are-no-pages): `AOPIC_URL_RULES` and "
             "`AOPIC_CONTENT_TYPES`. A callback of their own makes them requests on purpose.",
             {
                 "items": [],

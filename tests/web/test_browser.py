@@ -570,7 +570,7 @@ def test_what_politeness_costs_the_order_and_what_was_dropped(
     assert [n for n, each in enumerate(cells) if "best" in each] == [63 - 37]
     assert [n for n, each in enumerate(cells) if "ready" in each] == [63 - 35]
     open_sections(browser)
-    assert "beyond AOPIC_LINK_FLOOD \u2013 dropped links" in text(browser, "refused")
+    assert "beyond the links of AOPIC_URL_LIMITS \u2013 dropped links" in text(browser, "refused")
     assert "1,234" in text(browser, "refused")
     assert "no importance would move by more than 25 % of all importance" in text(browser, "cash")
     assert "4 times what pages hold" in text(browser, "ledger")

@@ -23,7 +23,7 @@ const WAITS_BRIEFLY = { gap: "gap", "crawl delay": "crawl delay", errors: "after
 const COLOURS = { politeness: "waiting", control: "waiting", paused: "waiting", pause: "waiting", network: "failed", disk: "failed", machine: "failed", spider: "failed", connections: "fetched", none: "ready", done: "ready" };
 
 const DROPPED = {
-  flood: "beyond AOPIC_LINK_FLOOD",
+  flood: "beyond the links of AOPIC_URL_LIMITS",
   duplicate: "on duplicates",
   nofollow: "on pages that ask for it (nofollow)",
   rel: "by their rel",

@@ -47,9 +47,9 @@ class PageRules:
 
     def __init__(self, crawler: Crawler, weigh: Weigh | None) -> None:
         self._crawler = crawler
-        self._follows_duplicates: bool = read(crawler.settings, "AOPIC_FOLLOW_DUPLICATES")
+        self._follows_duplicates: bool = read(crawler.settings, "AOPIC_CONTENT_SEEN") == "follow"
         self._canonical: str = read(crawler.settings, "AOPIC_CANONICAL")
-        self.flood: int = read(crawler.settings, "AOPIC_LINK_FLOOD")
+        self.flood: int = read(crawler.settings, "AOPIC_URL_LIMITS").get("links", 0)
         hosts: HostRules = read(crawler.settings, "AOPIC_HOST_RULES")
         self.limits_depth = "depth" in hosts.options
         self._hosts = hosts if self.limits_depth else NO_RULES
@@ -74,8 +74,8 @@ class PageRules:
         what = "one more page with the words of" if visit.is_excess else "the same page as"
         self._first.warning(
             what,
-            "%(page)s is %(what)s %(first)s (AOPIC_CONTENT_SEEN), so that its links are not followed, the first of "
-            "them %(link)s: set AOPIC_FOLLOW_DUPLICATES = True to follow them. Further such links are not logged "
+            "%(page)s is %(what)s %(first)s, so that its links are not followed, the first of them %(link)s: set "
+            'AOPIC_CONTENT_SEEN = "follow" to follow them. Further such links are not logged '
             "(aopic/content/links_dropped counts them)",
             page=response.url,
             what=what,
@@ -89,8 +89,8 @@ class PageRules:
         session.dropped.note("flood", link.url, response.url)
         self._first.warning(
             "flood",
-            "%(page)s has more than %(n)d links (AOPIC_LINK_FLOOD), of which no more are followed: set "
-            "AOPIC_LINK_FLOOD = 0 to follow them all. Further such pages are not logged (aopic/links/dropped counts "
+            "%(page)s has more than %(n)d links (AOPIC_URL_LIMITS), of which no more are followed: set "
+            'AOPIC_URL_LIMITS = "links=0" to follow them all. Further such pages are not logged (aopic/links/dropped counts '
             "the links)",
             page=response.url,
             n=self.flood,
