@@ -6,17 +6,20 @@ import logging
 import sys
 from contextlib import suppress
 from shutil import get_terminal_size
+from typing import TYPE_CHECKING
 
 from scrapy import signals
 from scrapy.crawler import Crawler
 from scrapy.utils.asyncio import AsyncioLoopingCall, create_looping_call
-from tqdm import tqdm
 from twisted.internet.task import LoopingCall
 from typing_extensions import Self
 
 from ._engine.closing import configured
 from .session.session import Session
 from .view.text import short_summary, summary
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +53,8 @@ class Progress:
             self._loop = create_looping_call(self._log)
             self._loop.start(self._log_every, now=False)
             return
+        from tqdm import tqdm  # noqa: PLC0415  (most crawls show no line)
+
         self._line = tqdm(bar_format="{desc}", leave=False, file=sys.stderr)
         # logging_redirect_tqdm() does this, too, but shows records below the level of the handler that it replaces.
         self._logs = [

@@ -219,6 +219,15 @@ def test_the_core_can_be_imported_without_scrapy_numpy_and_a_backend():
     assert done.stdout.split() == []
 
 
+def test_a_crawl_loads_no_library_that_it_may_not_need():
+    program = (
+        "import sys, scrapy_aopic.extensions, scrapy_aopic.scheduler, scrapy_aopic.downloadermiddlewares\n"
+        "print(*{'tqdm', 'numpy', 'sqlite3', 'rocksdict', 'redis', 'pyarrow', 'matplotlib'} & {*sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
 def test_commands_of_scrapy_do_not_load_the_package():
     """Scrapy loads the files of ``commands`` at every call, ``scrapy version`` included."""
     program = (

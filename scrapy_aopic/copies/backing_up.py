@@ -13,8 +13,6 @@ import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from tqdm import tqdm
-
 from scrapy_aopic.exceptions import StorageError, storage_errors
 from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.paths import named_as_given, seeds_folder, store_folder
@@ -93,6 +91,8 @@ def _clear(part: Path) -> None:
 
 
 def _copy(source: Place, target: Path, *, progress: bool) -> int:
+    from tqdm import tqdm  # noqa: PLC0415  (only when a line may be shown)
+
     copy = FolderPlace(target)
     copy_control(source, copy)
     source.copy_beside(target)  # before the snapshots: a list that is taken up to its end is removed

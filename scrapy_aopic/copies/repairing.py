@@ -20,8 +20,6 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
-from tqdm import tqdm
-
 from scrapy_aopic.core.crawl_totals import read_totals
 from scrapy_aopic.core.damaged import DamagedStore
 from scrapy_aopic.core.rebuild import Repaired, rebuild
@@ -129,6 +127,8 @@ def _repair_files(folder: Path, check: Callable[[], None], *, progress: bool) ->
     Returns:
         What was done, and the name of the folder of the damaged store.
     """
+    from tqdm import tqdm  # noqa: PLC0415  (only when a line may be shown)
+
     copy, new = folder.with_name(f"{folder.name}.copy"), _new(folder)
     if not folder.exists() and is_finished(new):  # killed between the two renames
         new.rename(folder)

@@ -12,8 +12,6 @@ from __future__ import annotations
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
-from tqdm import tqdm
-
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.paths import seeds_folder
@@ -44,6 +42,8 @@ def restore(source: Path, target: Address, *, progress: bool = False) -> int:
     Raises:
         StorageError: If there is no job in the folder or one on the server, one cannot be read, or the other not written.
     """
+    from tqdm import tqdm  # noqa: PLC0415  (only when a line may be shown)
+
     copy, place = FolderPlace(source), ServerPlace(target)
     copy.check()
     if not copy.has_job():

@@ -15,8 +15,6 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING, NamedTuple
 
-from tqdm import tqdm
-
 from scrapy_aopic.exceptions import ExchangeError, StorageError, plainly
 from scrapy_aopic.place.seed_files import put_list
 
@@ -76,6 +74,8 @@ def add_seeds(
         ExchangeError: If a list cannot be read, has a bad row, or nothing is left.
         StorageError: If a server does not take them.
     """
+    from tqdm import tqdm  # noqa: PLC0415  (only when a line may be shown)
+
     try:
         with place.adding_seeds() as folder, TemporaryFile("w+", encoding="ascii", dir=folder) as file:
             checked = _Checked(file)

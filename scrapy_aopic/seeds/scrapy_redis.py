@@ -20,8 +20,6 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
-from tqdm import tqdm
-
 from scrapy_aopic.exceptions import ExchangeError, plainly
 from scrapy_aopic.place.paths import seeds_folder
 from scrapy_aopic.place.seed_files import lists, put_list
@@ -155,6 +153,8 @@ def _scheme(found: Imported) -> str:
 
 def _read_fingerprints(link: Connection, key: str, *, progress: bool) -> set[int]:
     """The beginnings of all fingerprints in the set *key*."""
+    from tqdm import tqdm  # noqa: PLC0415  (only when a line may be shown)
+
     kind = _kind(link, key)
     if kind == "none":
         return set()
@@ -191,6 +191,8 @@ def _rows(
     link: Connection, old: OldCrawl, fetched: set[int], found: Imported, *, progress: bool
 ) -> Iterator[str]:
     """The rows of all requests that can be taken over, which are counted in *found*, and those that cannot."""
+    from tqdm import tqdm  # noqa: PLC0415  (only when a line may be shown)
+
     found.hits = dict.fromkeys(SCHEMES, 0)
     found.numbers = {name: set() for name in SCHEMES}
     for is_start, key in ((True, old.start_urls), (False, old.queue)):

@@ -6,8 +6,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
-from tqdm import tqdm
-
 from scrapy_aopic.core.audit import Audit, audit
 from scrapy_aopic.core.crawl_totals import read_totals
 from scrapy_aopic.core.ledger import TOTAL, Sums
@@ -22,6 +20,8 @@ from scrapy_aopic.web.suffixes import registered_domain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from tqdm import tqdm
 
     from scrapy_aopic.core.ports import Store
     from scrapy_aopic.place.place import Place
@@ -86,6 +86,8 @@ def audit_job(job: Place, *, progress: bool = False) -> JobAudit:
         StorageError: If there is no job, the letters of one in shards cannot be read or were written by another list of public
             suffixes, or the server cannot be reached.
     """
+    from tqdm import tqdm  # noqa: PLC0415  (only when a line may be shown)
+
     sharding = job.read_sharding()
     if sharding is not None:
         check_suffixes(job, sharding)

@@ -15,8 +15,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from tqdm import tqdm
-
 from scrapy_aopic.exceptions import ExchangeError, StorageError, plainly
 from scrapy_aopic.place.file_formats import CHUNK, cell, is_csv, is_parquet, load_pyarrow
 from scrapy_aopic.place.remote_files import find_filesystem, is_remote, sending
@@ -100,6 +98,8 @@ def check_export(target: str) -> None:
 
 
 def _export(target: str, table: Rows[Row], *, unit: str, total: int | None, progress: bool) -> int:
+    from tqdm import tqdm  # noqa: PLC0415  (only when a line may be shown)
+
     check_export(target)
     n = 0
     try:
