@@ -142,10 +142,10 @@ class Job:
             store.write(shard.take_changes(0.0), sync=True)
             shard.changes_landed()
         for shard in self.shards:
-            for sender, number in shard.mail_received().items():
+            for sender, number in shard.mail.received_landed().items():
                 self.shards[sender].acknowledged(shard.id.number, number)
         for shard in self.shards:
-            for to in shard.mail_waiting():
+            for to in shard.mail.waiting():
                 letters = shard.letters(to, n=1000)
                 self.done.mail += sum(map(len, letters))
                 self.shards[to].receive(letters, 0.0)

@@ -338,7 +338,7 @@ def test_what_happens_to_a_visit_is_told_to_it_by_methods():
     ] == []
 
 
-NOT_PAGES = {"account", "found", "ledger", "post", "result", "self._budgets", "spider", "totals", "whole"}
+NOT_PAGES = {"account", "found", "ledger", "post", "result", "self.budgets", "spider", "totals", "whole"}
 """What has attributes with names of a page's."""
 
 

@@ -72,7 +72,7 @@ def build(
     each, waiting = n_pages // n_hosts, n_queued // n_hosts
     totals, frontier = crawl.ledger.totals, crawl.frontier
     n_visited = n_hosts * (each - waiting)
-    frontier.visits = n_visited  # else all domains would be over their budgets
+    frontier.budgets.visits = n_visited  # else all domains would be over their budgets
     pages: dict[bytes, bytes | None] = {}
     requests: dict[bytes, bytes | None] = {}
     # By key, as a store likes it best.

@@ -111,6 +111,9 @@ class Crawl:
 
     Attributes:
         politeness: For how long hosts are left alone.
+        leases: The pages handed out and not settled.
+        commits: What has changed since the last commit.
+        scores: Scores on the known graph, if the order looks at that.
         counters: Counts of what was done, in all runs.
         harvest: How many pages were relevant, in all runs of a crawl for a topic.
         sample: Pages set aside for people to label.
@@ -129,7 +132,7 @@ class Crawl:
         self._open_hosts(store)
         self._open_pages(store, totals, Rates(saved.rates if saved is not None else ()), now)
         self._open_visits(store)
-        self._commits = Commits(
+        self.commits = Commits(
             [
                 *self.frontier.tables,
                 *self.pages.tables,
@@ -193,7 +196,7 @@ class Crawl:
         )
         wake_times = WakeTimes(self.frontier.index)
         self._due = DuePages(self.frontier.index, recrawl.share if recrawl is not None else 0.0)
-        self._leases = Leases(now)
+        self.leases = Leases(now)
         self._leads = Leads(store)
         self.sample = LabelSample(store)
         n_counts = policy.page_cache // _PAGES_A_DIRECTORY
@@ -202,7 +205,7 @@ class Crawl:
             ledger=self.ledger,
             order=order,
             frontier=self.frontier,
-            leases=self._leases,
+            leases=self.leases,
             wake_times=wake_times,
             due=self._due,
             worth=Worth(self._recrawl_of, rates, self.ledger, order) if recrawl is not None else None,
@@ -236,21 +239,21 @@ class Crawl:
         )
         self._merging = Merging(
             self.pages,
-            self._leases,
+            self.leases,
             duplicates,
             self._site_of,
             adds_scores=adds_scores,
             remote=self._remote,
         )
-        self._scores = Scores(store, order, self.pages)
+        self.scores = Scores(store, order, self.pages)
         self._links = KeptLinks(
             store,
-            is_on=policy.keep_links or policy.recrawl is not None or self._scores.is_on,
+            is_on=policy.keep_links or policy.recrawl is not None or self.scores.is_on,
             has_elsewhere=self.mail.cut.has_others,
         )
         self._wishes = BlobTable(store, Family.CONTENT)
         self._settling = Settling(
-            leases=self._leases,
+            leases=self.leases,
             pages=self.pages,
             ledger=self.ledger,
             order=order,
@@ -259,7 +262,7 @@ class Crawl:
             merging=self._merging,
             revisits=self._revisits,
             links=self._links,
-            scores=self._scores,
+            scores=self.scores,
             mail=self.mail,
             wishes=self._wishes,
         )
@@ -318,7 +321,7 @@ class Crawl:
         """Leave hosts alone whose last transfer may have gone unnoticed: those *leased*, at instants, and all others."""
         politeness, seen = self._policy.politeness, saved.saved_at + saved.commit_within
         for key, leased_at in leased:
-            host = politeness.of(self.frontier.expect(key, "a lease").name)
+            host = politeness.of(self.frontier.places.expect(key, "a lease").name)
             self.frontier.defer_all(key, host.pause_after_crash(now, leased_at, seen))
         # Hosts that the dead process first fetched from after its last commit cannot be distinguished from others.
         pause = politeness.pause_after_crash(now, saved.saved_at, seen)
@@ -336,15 +339,6 @@ class Crawl:
     @property
     def order_name(self) -> str:
         return type(self._policy.order).__name__
-
-    @property
-    def n_leased(self) -> int:
-        """Pages handed out and not settled."""
-        return len(self._leases)
-
-    def is_leased(self, lease: Lease) -> bool:
-        """Whether *lease* was handed out here, and has not ended."""
-        return self._leases.standing(lease) == Ending.OK
 
     @property
     def n_merged(self) -> int:
@@ -416,7 +410,7 @@ class Crawl:
         if page is not None and not link.again:
             return False
         check_links("seed", (link,))
-        self._commits.has_changes = True
+        self.commits.has_changes = True
         if page is not None:
             self.pages.repeat(link, page, now)
             return True
@@ -429,7 +423,7 @@ class Crawl:
 
     def enrich(self, key: bytes, now: float, worth: float) -> int:
         """Give the known page under *key* the cash of *worth* seeds out of the virtual page; returns the units."""
-        self._commits.has_changes = True
+        self.commits.has_changes = True
         return self.pages.enrich(key, worth, now)
 
     # -- what will be wanted
@@ -455,10 +449,10 @@ class Crawl:
         if now < self._not_before:
             return self.when()
         if self._revisits.step(now):
-            self._commits.has_changes = True
+            self.commits.has_changes = True
         taken = self.frontier.take(now, hold_late)
         while self._is_free_for_revisits(taken, now, hold_late) and self._revisits.let_in_one(now):
-            self._commits.has_changes = True
+            self.commits.has_changes = True
             taken = self.frontier.take(now, hold_late)
         if isinstance(taken, Unlocated):
             return taken
@@ -467,9 +461,9 @@ class Crawl:
         page = self.pages.lease(taken.page, now)
         self._note_wait(page, now)
         self._due.fetched()
-        self._commits.has_changes = True
+        self.commits.has_changes = True
         host = self.frontier.active[taken.host]
-        return self._leases.begin(
+        return self.leases.begin(
             taken.page, host.name, self.pages.request(taken.page), page.cash, page.visits
         )
 
@@ -482,7 +476,7 @@ class Crawl:
             if self._prefetching is not None:
                 self.pages.prefetch(behind)
         is_lowered = self.pages.lower(key, now)
-        self._commits.has_changes |= is_lowered
+        self.commits.has_changes |= is_lowered
         return is_lowered
 
     def expects(self, now: float, within: float) -> bool:
@@ -509,17 +503,17 @@ class Crawl:
             self.counters.waited_seconds += max(now - queued_at, 0.0)
 
     def release(self, lease: Lease, now: float) -> Ending:
-        ending = self._leases.end_transfer(lease)
+        ending = self.leases.end_transfer(lease)
         if ending == Ending.OK:
             host = lease.key[:HOST_BYTES]
             self.frontier.release(host, now)
             self._revisits.released(host)
-            self._commits.has_changes = True
+            self.commits.has_changes = True
         return ending
 
     def announce(self, lease: Lease, links: Sequence[Link], now: float, n_links: int = 0) -> list[Link]:
         given = self._settling.announce(lease, links, now, n_links)
-        self._commits.has_changes = True
+        self.commits.has_changes = True
         self._queue_times.note(self.pages.serial, now)
         return given
 
@@ -532,7 +526,7 @@ class Crawl:
     ) -> Settled:
         settled = self._settling.settle(lease, links, now, found)
         if settled.ending == Ending.OK:
-            self._commits.has_changes = True
+            self.commits.has_changes = True
             self.counters.settled(found.outcome, found.wishes)
             if self._policy.order.values_links:
                 self._leads.drop(lease.key)
@@ -542,38 +536,38 @@ class Crawl:
         return settled
 
     def put_back(self, lease: Lease, link: Link, now: float, *, has_failed: bool = False) -> Ending:
-        standing = self._leases.standing(lease)
+        standing = self.leases.standing(lease)
         if standing == Ending.OK:
-            self._leases.end(lease)
+            self.leases.end(lease)
             self._merging.drop_verdict(lease.key)
             self.pages.put_back(lease, link, now, has_failed=has_failed)
             self._settling.put_back(lease)
             self.counters.put_back += 1
-            self._commits.has_changes = True
+            self.commits.has_changes = True
         return standing
 
     # -- hosts
 
     def transferred(self, name: str, result: TransferResult, now: float) -> Gap:
-        self._commits.has_changes = True
+        self.commits.has_changes = True
         self.counters.transferred(result)
         return self.frontier.transferred(host_key(name), name, result, now)
 
     def hold(self, host: bytes, origin: str, not_before: float, *, is_for_all: bool) -> None:
-        self._commits.has_changes = True
+        self.commits.has_changes = True
         self.frontier.hold(host, origin, Silence(0, not_before, is_for_all))
 
     def defer(self, host: bytes, not_before: float, transfer: float) -> None:
         """A transfer from the host under key *host* took *transfer* seconds: leave it alone until *not_before*."""
-        self._commits.has_changes = True
+        self.commits.has_changes = True
         self.frontier.defer(host, not_before, transfer)
 
     def set_crawl_delay(self, name: str, seconds: float, now: float) -> None:
-        self._commits.has_changes = True
+        self.commits.has_changes = True
         self.frontier.set_crawl_delay(host_key(name), name, seconds, now)
 
     def allow(self, name: str, what: int) -> None:
-        self._commits.has_changes = True
+        self.commits.has_changes = True
         self.frontier.allow(host_key(name), what)
 
     def allowed(self, name: str) -> int:
@@ -581,7 +575,7 @@ class Crawl:
         return host.allowed if host is not None else 0
 
     def locate(self, host: Unlocated, address: str, now: float) -> None:
-        self._commits.has_changes = True
+        self.commits.has_changes = True
         self.frontier.locate(host.key, address, now)
 
     def not_before(self, host: bytes) -> float:
@@ -592,7 +586,8 @@ class Crawl:
         return self._not_before
 
     def pages_left(self, name: str) -> int | None:
-        return self.frontier.pages_left(host_key(name))
+        host = self.frontier.host(host_key(name))
+        return self.frontier.places.pages_left(host) if host is not None else None
 
     def longest_gap(self, name: str) -> float:
         return self._policy.politeness.longest(self.frontier.host(host_key(name)) or Pace(name))
@@ -602,7 +597,7 @@ class Crawl:
         return known is not None and self._policy.politeness.is_given_up(known, origin)
 
     def silent_until(self, host: bytes, origin: str) -> float:
-        known = self.frontier.host(host) or self.frontier.outsider(host)
+        known = self.frontier.host(host) or self.frontier.outsiders.find(host)
         silence = known.silent.get(origin) if known is not None and known.silent else None
         return silence.until if silence is not None else 0.0
 
@@ -644,7 +639,7 @@ class Crawl:
         return len(places.blocked), places.blocked_pages
 
     def block(self, is_blocked: Callable[[str], str] | None, now: float) -> None:
-        self._commits.has_changes = True
+        self.commits.has_changes = True
         self.frontier.places.block(is_blocked, now)
 
     def _site_of(self, key: bytes) -> bytes:
@@ -655,7 +650,7 @@ class Crawl:
     # -- pages that are the same, see :mod:`.merging`
 
     def judge(self, lease: Lease, text: Text | None, key: bytes = b"") -> Judgement:
-        self._commits.has_changes = True
+        self.commits.has_changes = True
         return self._merging.judge(lease, text, key)
 
     def give_way(self, lease: Lease, other: bytes, key: bytes = b"") -> bool:
@@ -671,7 +666,7 @@ class Crawl:
 
     def keep_robots(self, key: bytes, data: bytes) -> None:
         self._robots.put(key, data)
-        self._commits.has_changes = True
+        self.commits.has_changes = True
 
     # -- strategies that learn from links, see :mod:`.focus.strategy`
 
@@ -680,7 +675,7 @@ class Crawl:
 
     def keep_strategy(self, data: bytes) -> None:
         self._leads.keep_learned(data)
-        self._commits.has_changes = True
+        self.commits.has_changes = True
 
     def begin_sample(self, size: int, chance: Chance) -> None:
         self.sample.begin(size, chance)
@@ -699,36 +694,28 @@ class Crawl:
         n_changed = 0
         for (key, data), page in zip(rows, self.pages.get_many([key for key, _ in rows]), strict=True):
             lead = unpack_lead(data)
-            if page is None or page.state != QUEUED or key in self._leases or lead is None:
+            if page is None or page.state != QUEUED or key in self.leases or lead is None:
                 continue
             value = worth(lead)
             before = page.score & LARGEST_VALUE
             if value is not None and abs(value - before) > before >> _NEARLY:
                 self.pages.revalue(key, page, value, now)
                 n_changed += 1
-        self._commits.has_changes |= n_changed > 0
+        self.commits.has_changes |= n_changed > 0
         return n_changed, end
 
     # -- orders that look at the whole graph
 
-    def rescoring(self) -> Callable[[], Ranking] | None:
-        """A function that computes the scores of all pages, to be run in any thread; ``None`` if it is not time."""
-        return self._scores.task()
-
     def rescored(self, scores: Ranking, now: float, begin: int = 0, n: int | None = None) -> int:
-        """Give *n* pages from number *begin* on the *scores* of a :meth:`rescoring`; returns the next *begin*."""
-        self._commits.has_changes = True
-        return self._scores.apply(scores, now, begin, n)
+        """Give *n* pages from number *begin* on the *scores* that :meth:`.kept_links.Scores.task` gave; returns the next *begin*."""
+        self.commits.has_changes = True
+        return self.scores.apply(scores, now, begin, n)
 
     # -- commits
 
     @property
     def has_changes(self) -> bool:
-        return self._commits.has_changes
-
-    @has_changes.setter
-    def has_changes(self, has_changes: bool) -> None:
-        self._commits.has_changes = has_changes
+        return self.commits.has_changes
 
     @property
     def n_changed(self) -> int:
@@ -741,14 +728,14 @@ class Crawl:
             rows[HARVEST_KEY] = self.harvest.pack()
         if self._new_keys:
             rows[KEYS_KEY] = self._new_keys
-        return self._commits.take(rows)
+        return self.commits.take(rows)
 
     def changes_landed(self) -> None:
-        self._commits.landed()
+        self.commits.landed()
         self._new_keys = b""
 
     def changes_failed(self) -> None:
-        self._commits.failed()
+        self.commits.failed()
 
     def _saved(self, now: float, *, is_clean: bool) -> CrawlTotals:
         policy, frontier, pages = self._policy, self.frontier, self.pages
@@ -765,7 +752,7 @@ class Crawl:
             hosts=frontier.n_hosts,
             order=pages.serial,
             clock=pages.clock,
-            visits=frontier.own_visits,
+            visits=frontier.budgets.own_visits,
             rates=self._revisits.rates.counts,
             seeds=self.domains.seeds if self.domains is not None else 0,
             shelved=places.shelves.counts,

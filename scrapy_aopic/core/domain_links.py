@@ -112,7 +112,7 @@ class DomainLinks:
 
     def n_visited(self, host: HostState) -> int:
         """Visited pages of the registered domain of *host*; of those behind a link, its part of them if that is more."""
-        domains, visits = self._domains, self._frontier.visits
+        domains, visits = self._domains, self._frontier.budgets.visits
         key = domains.key(host)
         route = domains.sponsors.known_route(key, visits)
         behind = route.charge // FAMILY if route.due > visits else 0
@@ -142,4 +142,4 @@ class DomainLinks:
 
     def _domain(self, host: bytes) -> bytes:
         """Key of the domain of the host under key *host*."""
-        return self._domains.key(self._frontier.expect(host, "a page"))
+        return self._domains.key(self._frontier.places.expect(host, "a page"))

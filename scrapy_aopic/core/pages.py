@@ -308,7 +308,7 @@ class Pages:
 
     def queue_again(self, key: bytes, now: float) -> None:
         """Let the page under *key*, which was due, wait in the frontier."""
-        page, host = self.expect(key, "a due row"), self._frontier.expect(key[:HOST_BYTES], "a page")
+        page, host = self.expect(key, "a due row"), self._frontier.places.expect(key[:HOST_BYTES], "a page")
         self._ledger.catch_up(page)
         self._revive(page)
         page.state = QUEUED
@@ -369,7 +369,7 @@ class Pages:
             return False
         lowered = 0
         if page.branch:
-            host = self._frontier.expect(key[:HOST_BYTES], "a page")
+            host = self._frontier.places.expect(key[:HOST_BYTES], "a page")
             lowered = self.branches.lowered(key, page.branch, host.visited)
         if not lowered and self.directories.full and not page.lowered:
             self.requests.read_ahead((key,))  # as it is wanted again when the page is leased

@@ -185,7 +185,7 @@ class Settling:
         check_links("announce", [link for link, page in zip(here, known, strict=True) if page is None])
         hosts = {link.key[:HOST_BYTES]: None for link in here}
         frontier.preload(hosts)
-        host = frontier.expect(lease.key[:HOST_BYTES], "a lease")
+        host = frontier.places.expect(lease.key[:HOST_BYTES], "a lease")
         if self._domain_links is not None:
             self._domain_links.preload(host, hosts)
         as_finder = self._as_finder(lease, finder, host)

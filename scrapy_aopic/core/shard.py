@@ -5,10 +5,10 @@ on a store of its own: ledger, frontier, seen-set. What a *worker* does with it,
 crawl::
 
     shard = Shard(store, policy, now, ShardId(3, 32))
-    for other, (first, last) in shard.mail_waiting().items():
+    for other, (first, last) in shard.mail.waiting().items():
         letters = shard.letters(other, after=...)   # bytes, to be brought to that shard, by whatever way
     shard.receive(letters, now)                     # letters from other shards, from whatever way
-    shard.mail_received()                           # {sender: number}, to be brought to the senders
+    shard.mail.received_landed()                    # {sender: number}, to be brought to the senders
     shard.acknowledged(other, number)               # what another shard said of ours
     shard.learn(sums)                               # the sums of all other shards added up, from time to time
     min(shards, key=lambda shard: shard.best(now))  # where to lease next, of several that have anything
@@ -109,17 +109,13 @@ class Shard(Crawl):
         finder = b""
         if self.domain_links is not None and found_on:
             finder = self.domain_links.domain_of(
-                self.frontier.expect(found_on[:HOST_BYTES], "a page in flight")
+                self.frontier.places.expect(found_on[:HOST_BYTES], "a page in flight")
             )
         self.mail.seed(other, link, worth, is_endowed=is_endowed, enriches=enriches, finder=finder)
-        self.has_changes = True
+        self.commits.has_changes = True
         return True
 
     # -- mail
-
-    def mail_waiting(self) -> dict[int, tuple[int, int]]:
-        """Numbers of the first and the last letter that waits to be acknowledged, by shard."""
-        return self.mail.waiting()
 
     def letters(self, shard: int, after: int = 0, n: int = 16) -> list[bytes]:
         """Letters to *shard* that may leave, in order: *n* at most of those after number *after*.
@@ -137,7 +133,7 @@ class Shard(Crawl):
         """
         self._check_has_others("acknowledged: a job in one piece writes no letters")
         if self.mail.acknowledged(shard, number):
-            self.has_changes = True
+            self.commits.has_changes = True
 
     def receive(self, letters: Sequence[bytes], now: float) -> Received:
         """Apply *letters* from other shards, in whatever order they are given, each of them once ever.
@@ -148,7 +144,7 @@ class Shard(Crawl):
         self._check_has_others("receive: a job in one piece gets no letters")
         received = self.receiver.receive(letters, now)
         if received.applied:
-            self.has_changes = True
+            self.commits.has_changes = True
         return received
 
     def _check_has_others(self, error: str) -> None:
@@ -163,29 +159,13 @@ class Shard(Crawl):
         """
         return self.receiver.prepare(letter)
 
-    def mail_received(self) -> dict[int, int]:
-        """The last letter of each shard that is in a commit of this one that has landed."""
-        return self.mail.received_landed()
-
-    def mail_sent(self) -> dict[int, int]:
-        """The last letter to each shard that is in a commit of this one that has landed."""
-        return self.mail.sent_landed()
-
-    def mail_units(self) -> tuple[dict[int, int], dict[int, int]]:
-        """Units in all letters up to those of :meth:`mail_sent`, and up to those of :meth:`mail_received`."""
-        return self.mail.units_landed()
-
-    def next_letter(self, sender: int) -> int:
-        """Number of the letter from the shard *sender* that can be applied next."""
-        return self.mail.expected(sender)
-
     # -- the whole job
 
     @property
     def sums(self) -> Sums:
         """What this shard adds to the sums of the job."""
         return self.ledger.totals.sums(
-            visits=self.frontier.own_visits,
+            visits=self.frontier.budgets.own_visits,
             seeds=self.domains.seeds if self.domains is not None else 0,
         )
 
@@ -198,6 +178,6 @@ class Shard(Crawl):
         if min(elsewhere) < 0:
             raise CallError(f"learn: sums must be 0 or more, not {elsewhere}")
         self.ledger.learn(elsewhere)
-        self.frontier.learn(elsewhere.visits)
+        self.frontier.budgets.learn(elsewhere.visits)
         if self.domains is not None:
             self.domains.seeds_elsewhere = elsewhere.seeds

@@ -150,7 +150,7 @@ class ClusterShard(OpenShard):
     @property
     def is_free(self) -> bool:
         """Whether nothing of it is in flight."""
-        return not self.shard.n_leased
+        return not len(self.shard.leases)
 
     def has_work(self, now: float) -> bool:
         """Whether it has pages to fetch, letters to apply, or changes to store that are not stored yet."""
@@ -201,14 +201,14 @@ class ClusterShard(OpenShard):
 
     def _note_landed(self) -> None:
         """It is stored."""
-        waiting = self.shard.mail_waiting()
+        waiting = self.shard.mail.waiting()
         for (to, number), data in self._taken.items():
             if number < waiting.get(to, (number, 0))[0] + _WINDOW:
                 self._letters[to, number] = data
         self._taken = {}
         self.state = self._read_state()
         self._is_state_new = True
-        got = self.shard.mail_received()
+        got = self.shard.mail.received_landed()
         for sender, number in list(self._inbox):
             if number <= got.get(sender, 0):
                 del self._inbox[sender, number]
@@ -217,7 +217,7 @@ class ClusterShard(OpenShard):
         self._to_remove |= applied
 
     def _look_idle(self, now: float) -> bool:
-        return not self.shard.n_leased and not self.shard.has_work(now)
+        return not len(self.shard.leases) and not self.shard.has_work(now)
 
     def _read_state(self) -> ShardState:
         return ShardState(
@@ -225,10 +225,10 @@ class ClusterShard(OpenShard):
             self._worker,
             self._is_idle,
             self._sums,
-            self.shard.mail_sent(),
-            self.shard.mail_received(),
+            self.shard.mail.sent_landed(),
+            self.shard.mail.received_landed(),
             self.shard.counts,
-            *self.shard.mail_units(),
+            *self.shard.mail.units_landed(),
         )
 
     def deliver(self, letters: Iterable[PostedLetter]) -> None:
@@ -239,7 +239,7 @@ class ClusterShard(OpenShard):
 
     def hand_in(self, letter: PostedLetter) -> None:
         """Take in the *letter* of another shard of this process."""
-        if letter.number >= self.shard.next_letter(letter.sender):
+        if letter.number >= self.shard.mail.expected(letter.sender):
             self._inbox.setdefault((letter.sender, letter.number), letter.data)
 
     def read(self, clock: Callable[[], float]) -> int:
@@ -254,7 +254,7 @@ class ClusterShard(OpenShard):
             return 0
         n, until = 0, time.perf_counter() + _READ_SECONDS
         for sender in {sender for sender, _ in self._inbox}:
-            while (data := self._inbox.get((sender, self.shard.next_letter(sender)))) is not None:
+            while (data := self._inbox.get((sender, self.shard.mail.expected(sender)))) is not None:
                 self.shard.receive((data,), clock())
                 self.touch()
                 n += 1
@@ -266,7 +266,7 @@ class ClusterShard(OpenShard):
         """Let the store read what the letters are about that come next; whether it has, or took too long for those before."""
         if not self._expected:
             for sender in {sender for sender, _ in self._inbox}:
-                first = self.shard.next_letter(sender)
+                first = self.shard.mail.expected(sender)
                 for number in range(first, first + _EXPECTED):
                     if (data := self._inbox.get((sender, number))) is None:
                         break
@@ -287,13 +287,13 @@ class ClusterShard(OpenShard):
         """
         if self.has_ended:
             return
-        for other, (first, _) in self.shard.mail_waiting().items():
+        for other, (first, _) in self.shard.mail.waiting().items():
             state = states.get(other)
             number = state.got.get(self.number, 0) if state is not None else 0
             if number >= first:
                 self.shard.acknowledged(other, number)
                 self.wakes_at = 0.0
-        waiting = self.shard.mail_waiting()
+        waiting = self.shard.mail.waiting()
         for to, number in list(self._letters):
             if number < waiting.get(to, (number + 1, 0))[0]:
                 del self._letters[to, number]
@@ -315,7 +315,7 @@ class ClusterShard(OpenShard):
         """
         post = Post(self)
         now = time.monotonic()
-        for to, (first, end) in self.shard.mail_waiting().items():
+        for to, (first, end) in self.shard.mail.waiting().items():
             if not (route := route_to(to)):
                 continue
             if self._routes.get(to, route) != route:

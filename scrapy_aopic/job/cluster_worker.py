@@ -357,7 +357,7 @@ class ClusterWorker:
         staying = [each for each in held.values() if not each.is_leaving]
         n = len(staying) + len(self._opening)
         if n > share:
-            for each in sorted(staying, key=lambda each: each.shard.n_leased)[: n - share]:
+            for each in sorted(staying, key=lambda each: len(each.shard.leases))[: n - share]:
                 each.is_leaving = True
         for each in held.values():
             if n < share and each.is_leaving and not each.has_ended:

@@ -44,7 +44,7 @@ class _Rescoring:
     def step(self) -> None:
         """Begin when it is time, or give out some scores. Never waits."""
         if self._ranking is None:
-            task = self._crawl.rescoring()
+            task = self._crawl.scores.task()
             if task is not None:
                 self._thread = self._thread or ThreadPoolExecutor(1, "aopic-rank")
                 self._ranking, self._n_given = self._thread.submit(task), 0

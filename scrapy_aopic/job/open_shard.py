@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from scrapy_aopic.core.api import Ending
 from scrapy_aopic.core.shard import Shard, ShardId
 from scrapy_aopic.exceptions import LostError, StorageError, closed_on_error
 from scrapy_aopic.seeds.offsets import read_offsets
@@ -127,7 +128,8 @@ class OpenShard:
         Args:
             lease: Lease of the page that is requested; ``None`` for a request that is not for a page.
         """
-        return is_safe(self._owner) and (lease is None or self.shard.is_leased(lease))
+        is_held = lease is None or self.shard.leases.standing(lease) == Ending.OK
+        return is_safe(self._owner) and is_held
 
     def has_work(self, now: float) -> bool:
         """Whether it has pages to fetch, or changes to store that are not stored yet."""

@@ -181,7 +181,7 @@ class Simulation:
         targets = dict(zip(links, accounts, strict=True))
         targets.pop(page, None)
         self._cash.pay(page, lease.cash + before - totals.virtual, list(targets.values()), units)
-        if (scores := crawl.rescoring()) is not None:
+        if (scores := crawl.scores.task()) is not None:
             crawl.rescored(scores(), self.now)
 
     def _commit(self) -> None:

@@ -135,10 +135,10 @@ class SharedSimulation:
             store.write(shard.take_changes(0.0), sync=True)
             shard.changes_landed()
         for shard in self._shards:
-            for sender, number in shard.mail_received().items():
+            for sender, number in shard.mail.received_landed().items():
                 self._shards[sender].acknowledged(shard.id.number, number)
         for shard in self._shards:
-            for to in shard.mail_waiting():
+            for to in shard.mail.waiting():
                 self._shards[to].receive(shard.letters(to, n=_LETTERS), 0.0)
         sums = [shard.sums for shard in self._shards]
         whole = reduce(Sums.plus, sums)

@@ -648,7 +648,7 @@ def test_a_request_is_sent_only_while_nobody_else_can_have_its_host(settings, mo
         assert not of_page()
         assert not of_robots()
     assert of_page()
-    held = next(held for held in shards.held.values() if held.shard.n_leased)
+    held = next(held for held in shards.held.values() if len(held.shard.leases))
     held.shard.put_back(lease, link("host1.test", 1), job.clock())
     assert not of_page(), "it is queued again"
     assert of_robots()

@@ -489,7 +489,7 @@ def test_a_page_that_is_put_back_keeps_its_cash_and_takes_the_new_request_and_sh
     job.crawl.put_back(lease, Link(A.key, "a", b"retry", shift=-2), job.now)
     assert (job.cash(A), job.state(A), job.page(A).visits) == (SEED, PageState.QUEUED, 0)
     assert job.page(A).front_queue == front_queue(SEED) - 2
-    assert (len(job.crawl), job.crawl.n_leased) == (2, 0)
+    assert (len(job.crawl), len(job.crawl.leases)) == (2, 0)
     assert job.drain() == [B.request, b"retry"]
     job.commit()
 
@@ -532,7 +532,7 @@ def test_a_lease_says_what_is_asked_and_of_whom():
     job = Job()
     job.seed(A)
     assert job.lease()[:-1] == Lease(A.key, "a", A.request, SEED, 0)[:-1]
-    assert (job.crawl.n_leased, len(job.crawl), job.crawl.counts.queued) == (1, 0, 1)
+    assert (len(job.crawl.leases), len(job.crawl), job.crawl.counts.queued) == (1, 0, 1)
 
 
 def test_a_deferred_host_is_left_alone():
@@ -694,7 +694,7 @@ def test_a_leased_page_waits_again_after_a_crash():
     job.lease()
     job.commit()
     job.reopen(later=1000.0)
-    assert (len(job.crawl), job.crawl.n_leased, job.crawl.was_clean) == (2, 0, False)
+    assert (len(job.crawl), len(job.crawl.leases), job.crawl.was_clean) == (2, 0, False)
     job.now += 100
     assert sorted(job.drain()) == [A.request, B.request]
     job.commit()

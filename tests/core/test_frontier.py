@@ -796,7 +796,7 @@ class BudgetDesk(Desk):
         domain = self.domains.key(HostState("others"))
         self.domains.vouch(domain, b"a seed")
         for number in range(n):
-            self.insert("others", 10_000 + self.frontier.visits + number, 63)
+            self.insert("others", 10_000 + self.frontier.budgets.visits + number, 63)
             assert self.fetch()[0] == "others"
 
     def commit(self) -> None:
@@ -842,7 +842,7 @@ def test_a_late_domain_is_let_through_when_the_crawl_has_grown_enough(max_active
     desk.insert("others", 1, 5)
     desk.insert("others", 2, 5)
     assert desk.fetch() == ("others", 1)
-    assert desk.frontier.visits == 20
+    assert desk.frontier.budgets.visits == 20
     assert desk.take() == ("www.a", 10)
 
 
@@ -1080,7 +1080,7 @@ def test_late_hosts_wait_again_after_a_reopen(max_active):
     desk.insert("c", 22, 2)
     assert desk.fetch() == ("c", 21)
     desk.visit_others(16)
-    assert desk.frontier.visits == 20
+    assert desk.frontier.budgets.visits == 20
     assert desk.fetch()[0] == "x.a"
     assert desk.drain() == [("c", 22), ("y.a", 11), ("z.a", 12)]
     desk.commit()
@@ -1189,7 +1189,7 @@ def walk_with_budgets(max_active: int, seed: int) -> int:
             continue
         assert page[0] in available
         assert page == best(page[0])
-        host, visits = page[0], desk.frontier.visits
+        host, visits = page[0], desk.frontier.budgets.visits
         in_time = [each for each in available if due(each) <= visits]
         if in_time:
             assert host in in_time
@@ -1276,4 +1276,4 @@ def test_nothing_is_idle_or_lost_under_budgets_whatever_happens(max_active):  # 
             desk.commit()
             desk.reopen(max_active)
     assert (len(desk.frontier), desk.frontier.queued, len(desk.frontier.active)) == (0, 0, 0)
-    assert desk.frontier.visits == 700
+    assert desk.frontier.budgets.visits == 700

@@ -102,7 +102,7 @@ def test_every_order_fetches_all_there_is_and_keeps_every_invariant(name):
     fetched = []
     while len(job.crawl):
         fetched.append(web.visit(job))
-        if (task := job.crawl.rescoring()) is not None:
+        if (task := job.crawl.scores.task()) is not None:
             job.crawl.rescored(task(), job.now)
         if len(fetched) % 30 == 0:
             job.commit()
@@ -125,7 +125,7 @@ def test_a_crawl_that_is_stopped_and_goes_on_fetches_the_same_pages_as_one_that_
         fetched = []
         while len(job.crawl):
             fetched.append(web.visit(job))
-            if (task := job.crawl.rescoring()) is not None:
+            if (task := job.crawl.scores.task()) is not None:
                 job.crawl.rescored(task(), job.now)
             if stops and len(fetched) % 7 == 0:
                 job.commit(is_clean=True)
@@ -468,7 +468,7 @@ def test_pagerank_asks_for_the_best_page_of_the_known_graph(stops_at):
             job.commit(is_clean=True)
             job.reopen()
             n_ranked = 0  # a new process knows no last time
-        task = job.crawl.rescoring()
+        task = job.crawl.scores.task()
         known = {*seen, *(target for targets in seen.values() for target in targets)}
         assert (task is not None) == (len(known) > 1.1 * n_ranked)
         if task is not None:
@@ -489,12 +489,12 @@ def test_a_redirect_counts_as_a_link_for_the_known_graph():
         job = Job(order=PageRank())
         job.seed(link("a"))
         job.visit(link("old"), link("b"))
-        job.crawl.rescored(job.crawl.rescoring()(), job.now)
+        job.crawl.rescored(job.crawl.scores.task()(), job.now)
         job.visit(link("new"), outcome="redirect")
         if reopens:
             job.commit(is_clean=True)
             job.reopen()
-        job.crawl.rescored(job.crawl.rescoring()(), job.now)
+        job.crawl.rescored(job.crawl.scores.task()(), job.now)
         assert job.page(link("new")).score > MEAN / 2
         job.commit()
 

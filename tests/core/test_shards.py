@@ -147,13 +147,13 @@ def test_no_letter_leaves_before_the_commit_that_holds_it_has_landed():
     job = a_job()
     shard = job.shards[0]
     job.visit(0, B)
-    assert (shard.mail_waiting(), shard.letters(1)) == ({}, [])
+    assert (shard.mail.waiting(), shard.letters(1)) == ({}, [])
     batch = shard.take_changes(job.now)
-    assert (shard.mail_waiting(), shard.letters(1)) == ({}, [])
+    assert (shard.mail.waiting(), shard.letters(1)) == ({}, [])
     shard.changes_failed()
-    assert (shard.mail_waiting(), shard.letters(1)) == ({}, [])
+    assert (shard.mail.waiting(), shard.letters(1)) == ({}, [])
     job.commit(0)
-    assert shard.mail_waiting() == {1: (1, 1)}
+    assert shard.mail.waiting() == {1: (1, 1)}
     assert shard.letters(1) == [batch[Family.META][OUTBOX + b"\0\1" + bytes(7) + b"\1"]]
 
 
@@ -162,15 +162,15 @@ def test_a_letter_is_acknowledged_when_the_commit_that_applied_it_has_landed():
     job.visit(0, B)
     job.commit()
     assert job.carry() == 1
-    assert job.shards[1].mail_received() == {}
+    assert job.shards[1].mail.received_landed() == {}
     job.shards[1].take_changes(job.now)
-    assert job.shards[1].mail_received() == {}
+    assert job.shards[1].mail.received_landed() == {}
     job.reopen(1)  # that commit did not land
     assert job.carry() == 1
     job.commit(1)
-    assert job.shards[1].mail_received() == {0: 1}
+    assert job.shards[1].mail.received_landed() == {0: 1}
     job.acknowledge()
-    assert job.shards[0].mail_waiting() == {}
+    assert job.shards[0].mail.waiting() == {}
     job.commit(0)
     assert not any(row[:1] == OUTBOX for row, _ in job.stores[0].scan(Family.META))
 
@@ -226,7 +226,7 @@ def test_a_commit_of_very_many_links_is_several_letters():
         job.visit(0, *[link(THERE[0], n + each) for each in range(100)])
         n += 100
     job.commit(0)
-    assert job.shards[0].mail_waiting() == {1: (1, 3)}
+    assert job.shards[0].mail.waiting() == {1: (1, 3)}
     job.exchange()
     assert job.shards[1].counts.queued == n
 
@@ -389,7 +389,7 @@ def test_a_job_in_one_piece_has_the_rows_of_a_plain_crawl():
     assert not any(row[:1] in (SHARD, OUTBOX, SENT, RECEIVED) for row, _ in stores[0].scan(Family.META))
     Crawl(stores[1], Policy(), NOW)
     alone = Shard(stores[0], Policy(), NOW)
-    assert (alone.mail_waiting(), alone.mail_received(), alone.letters(0)) == ({}, {}, [])
+    assert (alone.mail.waiting(), alone.mail.received_landed(), alone.letters(0)) == ({}, {}, [])
     with pytest.raises(CallError, match="gets no letters"):
         alone.receive([], NOW)
     with pytest.raises(CallError, match="writes no letters"):
@@ -438,12 +438,12 @@ def test_budgets_count_the_visits_of_all_shards():
     host = shard.frontier.host(key)
     assert host is not None
     assert shard.frontier.places.is_worse(host, b"") or host.visited >= 20
-    before = shard.frontier.visits
+    before = shard.frontier.budgets.visits
     shard.learn(Sums(visits=100_000))
-    assert (shard.frontier.visits, shard.sums.visits) == (before + 100_000, before)
+    assert (shard.frontier.budgets.visits, shard.sums.visits) == (before + 100_000, before)
     job.commit()
     job.reopen(0)
-    assert (job.shards[0].frontier.visits, job.shards[0].sums.visits) == (before + 100_000, before)
+    assert (job.shards[0].frontier.budgets.visits, job.shards[0].sums.visits) == (before + 100_000, before)
     with pytest.raises(CallError, match="0 or more"):
         shard.learn(Sums(visits=-1))
 

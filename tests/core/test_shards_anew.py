@@ -32,12 +32,12 @@ HOSTS = [host for number in range(OF) for host in hosts_of(number, OF, 3)]
 
 def known_of(job: ShardedJob, lost: int) -> LostShard:
     """What a server knows of a shard that has shown its last commit, and to which others have shown theirs."""
-    got_last, got_units = job.shards[lost].mail_received(), job.shards[lost].mail_units()[1]
+    got_last, got_units = job.shards[lost].mail.received_landed(), job.shards[lost].mail.units_landed()[1]
     sent, letters = {}, {}
     for number, shard in enumerate(job.shards):
-        if last := shard.mail_received().get(lost, 0):
-            sent[number] = last, shard.mail_units()[1][lost]
-        if number in job.shards[lost].mail_waiting():
+        if last := shard.mail.received_landed().get(lost, 0):
+            sent[number] = last, shard.mail.units_landed()[1][lost]
+        if number in job.shards[lost].mail.waiting():
             found = job.shards[lost].letters(number, last, 1000)
             letters[number] = found
     return LostShard({sender: (last, got_units[sender]) for sender, last in got_last.items()}, sent, letters)

@@ -174,7 +174,7 @@ class Mail(RuleBasedStateMachine):
             outcome="http 404" if is_failure else "redirect" if same is not None else "",
             is_failure=is_failure,
             same_as=same.key if same is not None else b"",
-            version=Version(b"%d" % process.shard.frontier.visits),
+            version=Version(b"%d" % process.shard.frontier.budgets.visits),
         )
         settled = process.shard.settle(lease, links, self.now, found)
         targets = [of for of in links if of.key != lease.key]
@@ -227,7 +227,7 @@ class Mail(RuleBasedStateMachine):
     def deliver(self, times, is_reversed, is_lost, commits, expected):
         """All that may leave arrives, maybe twice, or one by one out of order, or without what comes first."""
         for at, process in enumerate(self.processes):
-            for to in process.shard.mail_waiting():
+            for to in process.shard.mail.waiting():
                 letters = process.shard.letters(to, n=1000)[int(is_lost) :] * times
                 self.letters += [(to, data) for data in letters[:2]]
                 receive = self.processes[to].shard.receive
@@ -248,10 +248,14 @@ class Mail(RuleBasedStateMachine):
             if step == "commit":
                 self.commit(at)
             for other, process in enumerate(self.processes):
-                if other != at and step == "deliver" and at in process.shard.mail_waiting():
+                if other != at and step == "deliver" and at in process.shard.mail.waiting():
                     self.processes[at].shard.receive(process.shard.letters(at, n=1000), self.now)
-                elif other != at and step == "words" and other in self.processes[at].shard.mail_received():
-                    process.shard.acknowledged(at, self.processes[at].shard.mail_received()[other])
+                elif (
+                    other != at
+                    and step == "words"
+                    and other in self.processes[at].shard.mail.received_landed()
+                ):
+                    process.shard.acknowledged(at, self.processes[at].shard.mail.received_landed()[other])
         self.take_over(at, is_written=False, later=0, lives_on=False)
 
     @rule(at=SHARDS, gets=st.booleans())
@@ -262,14 +266,14 @@ class Mail(RuleBasedStateMachine):
         self.end_of_a_commit(at, "landed")
         if gets:
             for number in others:
-                if at in self.processes[number].shard.mail_waiting():
+                if at in self.processes[number].shard.mail.waiting():
                     own.receive(self.processes[number].shard.letters(at, n=1000), self.now)
         self.take(at)
         for number in others:
             other = self.processes[number].shard
             other.receive(own.letters(number, n=1000), self.now)
-            if number in own.mail_received():
-                other.acknowledged(at, own.mail_received()[number])
+            if number in own.mail.received_landed():
+                other.acknowledged(at, own.mail.received_landed()[number])
             self.commit(number)
         self.take_over(at, is_written=False, later=0, lives_on=False)
 
@@ -300,7 +304,7 @@ class Mail(RuleBasedStateMachine):
         shard = those[pick % len(those)].shard
         try:
             self.letters += [
-                (to, data) for to in shard.mail_waiting() for data in shard.letters(to, after, n=3)
+                (to, data) for to in shard.mail.waiting() for data in shard.letters(to, after, n=3)
             ]
         except StorageError:
             assert those is self.zombies  # its successor was told that they have arrived
@@ -323,7 +327,7 @@ class Mail(RuleBasedStateMachine):
 
     @rule(at=SHARDS)
     def send_words(self, at):
-        for sender, number in self.processes[at].shard.mail_received().items():
+        for sender, number in self.processes[at].shard.mail.received_landed().items():
             self.words.append((sender, at, number))
 
     @precondition(lambda self: self.words)
@@ -370,13 +374,13 @@ class Mail(RuleBasedStateMachine):
                     self.end_of_a_commit(at, "landed")
             n = 0
             for at, process in enumerate(self.processes):
-                for sender, number in process.shard.mail_received().items():
+                for sender, number in process.shard.mail.received_landed().items():
                     self.processes[sender].shard.acknowledged(at, number)
             for process in self.processes:
-                for to in process.shard.mail_waiting():
+                for to in process.shard.mail.waiting():
                     letters = process.shard.letters(to, n=1000)
                     n += self.processes[to].shard.receive(letters, self.now).applied
-            if not n and not any(process.shard.mail_waiting() for process in self.processes):
+            if not n and not any(process.shard.mail.waiting() for process in self.processes):
                 whole = audit_shards(self.stores, str)
                 assert (whole.letters, whole.violations) == (0, [])
                 return

@@ -180,7 +180,7 @@ class Journey:
 
     def commit(self, *, is_clean: bool = False) -> None:
         """Write all changes; the store must then hold every invariant."""
-        if (rescore := self.crawl.rescoring()) is not None:
+        if (rescore := self.crawl.scores.task()) is not None:
             self.crawl.rescored(rescore(), self.now)
         self.store.write(self.crawl.take_changes(self.now, is_clean=is_clean), sync=True)
         self.crawl.changes_landed()

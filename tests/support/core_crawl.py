@@ -49,7 +49,7 @@ def saved_of(frontier: Frontier) -> CrawlTotals:
         saved_at=0.0,
         queued=frontier.queued,
         hosts=frontier.n_hosts,
-        visits=frontier.visits,
+        visits=frontier.budgets.visits,
         shelved=frontier.places.shelves.counts,
         parked=frontier.places.parked.n,
         dead=frontier.places.dead.n,
@@ -226,5 +226,5 @@ class Modelled(RuleBasedStateMachine):
         states = [page.state for page in model.pages.values()]
         assert [page.state for page in pages.values()] == states
         assert crawl.counts[:3] == tuple(map(states.count, PageState))
-        assert (len(crawl), crawl.n_leased) == (len(model.waiting()), len(model.leased))
+        assert (len(crawl), len(crawl.leases)) == (len(model.waiting()), len(model.leased))
         return pages

@@ -90,13 +90,13 @@ class ShardedJob:
         """Carry all mail that may leave, once, without acknowledgement; returns the letters that were applied."""
         n = 0
         for sender in self.shards:
-            for number in sender.mail_waiting():
+            for number in sender.mail.waiting():
                 n += self.shards[number].receive(sender.letters(number, n=1000), self.now).applied
         return n
 
     def acknowledge(self) -> None:
         for receiver in self.shards:
-            for sender, number in receiver.mail_received().items():
+            for sender, number in receiver.mail.received_landed().items():
                 self.shards[sender].acknowledged(receiver.id.number, number)
 
     def exchange(self) -> None:
@@ -104,7 +104,7 @@ class ShardedJob:
         for _ in range(100):
             self.commit()
             self.acknowledge()
-            if not self.carry() and not any(shard.mail_waiting() for shard in self.shards):
+            if not self.carry() and not any(shard.mail.waiting() for shard in self.shards):
                 self.commit()
                 return
         raise AssertionError("mail goes round for ever")

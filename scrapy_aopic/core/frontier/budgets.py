@@ -75,6 +75,11 @@ class Budgets:
         self._under_way: dict[bytes, UnderWay] = {}  # by page
         self._n_of: dict[bytes, int] = {}  # of these, by domain
 
+    @property
+    def own_visits(self) -> int:
+        """First visits of pages in this shard."""
+        return self.visits - self.elsewhere
+
     def begin(self, page: bytes, host: HostState) -> None:
         """*page*, of *host*, is fetched: its budgets have it already, for :meth:`count` knows of it only when others have gone out."""
         if self._domains is None:
@@ -107,8 +112,7 @@ class Budgets:
             key = self._domains.key(host)
             self._domains.count(key, 1)
             if key not in self._domains.budgets:  # what it may take is not up to those that link to it
-                own = self.visits - self.elsewhere
-                stands_for = self.visits // own if self.elsewhere and own else 1
+                stands_for = self.visits // self.own_visits if self.elsewhere and self.own_visits else 1
                 self._domains.sponsors.charge(key, self.visits, stands_for)
         host.visited += 1
         self.visits += 1

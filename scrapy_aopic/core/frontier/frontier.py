@@ -113,7 +113,7 @@ class Empty(NamedTuple):
     """Nothing is queued that may be requested before something in flight has ended."""
 
 
-class _Outsiders:
+class Outsiders:
     """Hosts of which the crawl has no page, on the *index* of the store: they still get requests, and these are polite.
 
     Such a host has a robots.txt after a redirect, an image, or a page that a callback downloads. Its pace is kept like that
@@ -191,6 +191,8 @@ class Frontier:
         places: Where each host waits.
         active: Hosts in memory.
         gates: Limits that hosts share.
+        budgets: Budgets of domains, with the visits of the whole crawl.
+        outsiders: Hosts without a page in the crawl.
         tables: Its rows, with those that wait for a commit.
     """
 
@@ -219,15 +221,15 @@ class Frontier:
         self._back_queues = BackQueues(self.rows, waits_for)
         self._lower = lower
         self._left_to_lower = _MOST_LOWERED
-        self._budgets = Budgets(order, domains)
+        self.budgets = Budgets(order, domains)
         self.gates = Gates(self.index, domain_of, uses_addresses=uses_addresses, connections=connections)
-        self._outsiders = _Outsiders(self.index)
+        self.outsiders = Outsiders(self.index)
         self.places = HostPlaces(
             self.hosts,
             self.index,
             back_queues=self._back_queues,
             gates=self.gates,
-            budgets=self._budgets,
+            budgets=self.budgets,
             order=order,
             politeness=self._politeness,
             max_active=max_active,
@@ -255,28 +257,16 @@ class Frontier:
         """
         self.queued = self.pending = saved.queued
         self.n_hosts = saved.hosts
-        self.visits = saved.visits
-        self.learn(saved.ledger.elsewhere.visits)
+        self.budgets.visits = saved.visits
+        self.budgets.learn(saved.ledger.elsewhere.visits)
         self.gates.load()
-        self._outsiders.load()
+        self.outsiders.load()
         self.places.crashed_at = crashed_at
         return self.places.load(saved, now)
 
     def host(self, key: bytes) -> HostState | None:
         """The host under *key*, if the crawl knows it."""
         return self.active.get(key) or self.hosts.get(key)
-
-    def outsider(self, key: bytes) -> HostState | None:
-        """The record of the host under *key*, if the crawl has no page of it."""
-        return self._outsiders.find(key)
-
-    def expect(self, key: bytes, what: str) -> HostState:
-        """The host under *key*, which *what* in the store refers to.
-
-        Raises:
-            StorageError: If there is no such host.
-        """
-        return self.places.expect(key, what)
 
     def is_free(self, key: bytes) -> bool:
         """Whether no page of the host under *key* waits to be taken, and none is fetched."""
@@ -296,31 +286,6 @@ class Frontier:
     def __len__(self) -> int:
         return self.pending
 
-    # -- what is known of all hosts
-
-    @property
-    def visits(self) -> int:
-        """First visits of pages in the whole crawl, over all of its shards."""
-        return self._budgets.visits
-
-    @visits.setter
-    def visits(self, visits: int) -> None:
-        self._budgets.visits = visits
-
-    @property
-    def own_visits(self) -> int:
-        """First visits of pages in this shard."""
-        return self._budgets.visits - self._budgets.elsewhere
-
-    def learn(self, elsewhere: int) -> None:
-        """Other shards have made *elsewhere* visits by now: late hosts may be due."""
-        self._budgets.learn(elsewhere)
-
-    def pages_left(self, key: bytes) -> int | None:
-        """Pages that the host under *key* may still have; ``None`` for any number, or if it is not known."""
-        host = self.host(key)
-        return self.places.pages_left(host) if host is not None else None
-
     # -- pages come, move up and go
 
     def insert(self, page: bytes, name: str, front_queue: int, place: int, now: float) -> None:
@@ -331,7 +296,7 @@ class Frontier:
         """Queue *pages*, by their queue rows, none of them queued, of the host under *key* called *name*."""
         host = self.active.get(key) or self.hosts.get(key)
         if host is None:
-            host = self._outsiders.pop(key) or HostState(name)
+            host = self.outsiders.pop(key) or HostState(name)
             self.n_hosts += 1
         if not host.queued:
             back_queue.begin(host)
@@ -421,7 +386,7 @@ class Frontier:
     def _landed(self, page: bytes) -> HostState:
         """The host of *page*, which is in flight no more."""
         self._in_time.pop(page, None)
-        for shelf in self._budgets.end(page):
+        for shelf in self.budgets.end(page):
             self.places.late.note_again(shelf)
         host = self.active.get(page[:HOST_BYTES])
         if host is None or host.in_flight.pop(page[HOST_BYTES:], None) is None:
@@ -502,7 +467,7 @@ class Frontier:
         self._left_to_lower = min(self._left_to_lower + _MEAN_LOWERED, _MOST_LOWERED)
         best = queue.pop(number)
         row, page = best[:ROW_BYTES], best[ROW_BYTES:]
-        self._budgets.begin(key + page, host)
+        self.budgets.begin(key + page, host)
         if not shelf:
             self._in_time[key + page] = now
         host.in_flight[page] = front_queue_of(row)
@@ -536,7 +501,7 @@ class Frontier:
             return True
         waiting = (entry[2] for entry in places.waiting.up_to(until))
         keys = islice(chain(waiting, self.gates.best_up_to(until)), _MOST_EXPECTED)
-        return any(key not in places.blocked and not self._budgets.standing(active[key])[1] for key in keys)
+        return any(key not in places.blocked and not self.budgets.standing(active[key])[1] for key in keys)
 
     def next_of(self, key: bytes, n: int) -> list[bytes]:
         """Up to *n* pages that are next on the host *key*, as far as they are in memory."""
@@ -552,7 +517,7 @@ class Frontier:
 
     def locate(self, key: bytes, address: str, now: float) -> None:
         """The host under *key* has *address*, empty if that could not be found out."""
-        host = self.expect(key, "a look-up of its address")
+        host = self.places.expect(key, "a look-up of its address")
         self.gates.looked_up(host, address)
         self.hosts.put(key, host)
         if host.phase == LOCATING:
@@ -563,14 +528,14 @@ class Frontier:
     def transferred(self, key: bytes, name: str, result: TransferResult, now: float) -> Gap:
         """A transfer from the host called *name*, under *key*, was over at *now*; returns the gap after it."""
         seconds, outcome, retry_after, at_least, address, origin, _ = result
-        host = self.host(key) or self._outsiders.get(key, name)
+        host = self.host(key) or self.outsiders.get(key, name)
         if address:
             self.gates.locate(host, address)
         outcome = self._politeness.judge(host, outcome)
         gap = self._politeness.after(host, seconds, outcome, retry_after)
         if self._politeness.heard(host, origin, outcome, now):
             back_queue.reload(host)
-            if outcome != Outcome.SILENT and key not in self._outsiders:  # these have no pages that waited
+            if outcome != Outcome.SILENT and key not in self.outsiders:  # these have no pages that waited
                 self.places.open(key, host, now)
         if at_least > gap.own:
             gap = gap._replace(own=at_least)
@@ -596,7 +561,7 @@ class Frontier:
 
     def set_crawl_delay(self, key: bytes, name: str, seconds: float, now: float) -> None:
         """Have *seconds* between the requests to the host called *name*, whose robots.txt was just read."""
-        host = self.host(key) or self._outsiders.get(key, name)
+        host = self.host(key) or self.outsiders.get(key, name)
         self._leave_alone(key, host, now + self._politeness.delay(host, seconds))
 
     def allow(self, key: bytes, what: int) -> None:
@@ -623,12 +588,12 @@ class Frontier:
     def _leave_alone(self, key: bytes, host: HostState, not_before: float) -> None:
         """Leave *host* alone until *not_before*, if not longer; a host that waits looks again when it wakes."""
         leave_alone(host, not_before)
-        table = self._outsiders if key in self._outsiders else self.hosts
+        table = self.outsiders if key in self.outsiders else self.hosts
         table.put(key, host)
 
     def not_before(self, key: bytes) -> float:
         """Instant before which the host under *key* must be left alone, as far as that is known."""
-        host = self.host(key) or self._outsiders.find(key)
+        host = self.host(key) or self.outsiders.find(key)
         return max(host.not_before, self.gates.not_before(host)) if host is not None else 0.0
 
     def when(self) -> NotBefore | Empty:
@@ -688,7 +653,7 @@ class Frontier:
 
     def count(self, host: HostState) -> None:
         """A page of *host*, which is active, was visited for the first time."""
-        self._budgets.count(host)
+        self.budgets.count(host)
 
     def supported(self, domain: bytes) -> None:
         """The number of supporters or seeds of *domain* rose: its late hosts may be due sooner."""
