@@ -12,9 +12,8 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event
 from typing import Any
 
 import msgspec
@@ -22,16 +21,14 @@ import pytest
 from demo_web.server import Answer, Exchange, Server
 from msgspec.structs import replace
 from support.chromium import AXE, MARKS, start_chromium
-from support.dashboard import TOKEN, Served, run_with_dashboard
+from support.dashboard import TOKEN, Served, run_with_dashboard, serve_job
 from support.short_forms import some_of
 from support.small_web import ask_view, html
 from support.stored_jobs import make_job
 
 from scrapy_aopic.dashboard.report_page import report_page
 from scrapy_aopic.dashboard.site import Shown, make_site
-from scrapy_aopic.dashboard.stored_job import serve
 from scrapy_aopic.place.folder_place import FolderPlace
-from scrapy_aopic.settings import Listen
 from scrapy_aopic.view.history import FILE_NAME, History, row_of
 from scrapy_aopic.view.snapshot import (
     FailureRow,
@@ -60,10 +57,6 @@ HOSTILE = [
     "\u202eevil",
     "x" * 3000,
 ]
-
-
-class Over(Exception):
-    """The end of a server."""
 
 
 @pytest.fixture(scope="module")
@@ -269,27 +262,8 @@ def test_figures_move_while_it_runs_and_stay_when_it_ends(
     assert browser.execute_script(f"return {visited}") >= first
     assert_clean(browser)
     known = ask_view(folder, snapshot_of)
-    over = Event()
-
-    def sleep(seconds: float) -> None:
-        if over.wait(seconds / 10):
-            raise Over
-
-    addresses: list[str] = []
-    settings = {"AOPIC_DASHBOARD_TOKEN": TOKEN}
-
-    def run() -> None:
-        with suppress(Over):
-            serve(FolderPlace(folder), Listen("127.0.0.1", 0), settings, say=addresses.append, sleep=sleep)
-
-    server = Thread(target=run)
-    server.start()
-    try:
-        until = time.monotonic() + 60
-        while not addresses:
-            assert time.monotonic() < until
-            time.sleep(0.01)
-        open_page(browser, int(re.findall(r":(\d+)/", addresses[0])[0]))
+    with serve_job(FolderPlace(folder)) as stored:
+        open_page(browser, stored)
         shown = text(browser, "totals").replace(",", "").split()
         for name in ("visited", "failed"):
             assert shown[shown.index(name) + 1] == str(getattr(known.pages, name))
@@ -299,9 +273,6 @@ def test_figures_move_while_it_runs_and_stay_when_it_ends(
         assert shown[shown.index("hosts") + 1] == str(known.hosts.known)
         assert text(browser, "state").startswith("As of the last commit")
         assert_clean(browser)
-    finally:
-        over.set()
-        server.join()
 
 
 N_HOSTS = 40
@@ -531,7 +502,9 @@ def test_a_tab_that_watches_for_long_does_not_grow(browser: Browser) -> None:
             while made.taken < frames:
                 assert time.monotonic() < until
                 time.sleep(0.05)
-            time.sleep(0.5)  # the page has taken the last one, and nothing comes meanwhile
+            last = f"new Date({1000 * made.figures['at']}).toLocaleTimeString('en-GB')"
+            label = "document.querySelector('#plot svg')?.getAttribute('aria-label')"
+            wait_for(browser, f"{label}?.includes({last})", 60)  # nothing comes after it
             browser.execute_cdp_cmd("HeapProfiler.collectGarbage", {})
             metrics = browser.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
             return {each["name"]: each["value"] for each in metrics}
