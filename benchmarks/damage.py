@@ -1,4 +1,4 @@
-"""What damage to each part of each file of a store does to who opens, checks, copies and repairs it.
+"""What damage to each part of each file of a store does to who opens, checks, copies and salvages it.
 
     python benchmarks damage [--cases 2] [--pages 3000] [--stores rocksdb sqlite]
 
@@ -9,7 +9,7 @@ SQLite the header, the tables' list, and pages of each kind, of its log header, 
 the log; and what this package writes beside them. The part is changed in one bit, filled with zeros or noise, or with
 another part of its file; the file is cut off there, emptied, or removed.
 
-The copy is looked at (a snapshot and `scrapy aopic check`), opened for writing, copied, and repaired. The damage is
+The copy is looked at (a snapshot and `scrapy aopic check`), opened for writing, copied, and salvaged. The damage is
 
 - refused: one sentence says what is wrong, and nothing is opened;
 - named: `check` finds it;
@@ -17,7 +17,8 @@ The copy is looked at (a snapshot and `scrapy aopic check`), opened for writing,
 - reported: a WARNING says that the last commit was left out, and every row is as at the one before;
 - WRONG: rows differ and nothing says so, or something else than a StorageError is raised. There must be none.
 
-A job that was refused or named is repaired; then everything must hold, and the share of its pages that are kept after a change of one bit is shown.
+A job that was refused or named is salvaged; then everything must hold in the new job, and the share of its pages that it has after a
+change of one bit is shown.
 """
 
 from __future__ import annotations
@@ -34,10 +35,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
-import edits
-
 from scrapy_aopic.copies.backing_up import backup
-from scrapy_aopic.copies.repairing import repair
+from scrapy_aopic.copies.salvaging import salvage_job
 from scrapy_aopic.core.api import Findings, Lease
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.crawl import Crawl
@@ -337,10 +336,12 @@ def copied(job: Path) -> Callable[[Path], Store]:
     return opening
 
 
-def repaired(job: Path, pages: int) -> float:
-    """The share of *pages* that a repair of *job* keeps."""
-    repair(FolderPlace(job))
-    store = open_snapshot(store_folder(job))
+def salvaged(job: Path, pages: int) -> float:
+    """The share of *pages* that a salvage of *job* brings into a new one."""
+    new = job.with_name("new")
+    shutil.rmtree(new, ignore_errors=True)
+    salvage_job(FolderPlace(job), new)
+    store = open_snapshot(store_folder(new))
     try:
         store.verify()
         result = audit(store)
@@ -362,12 +363,7 @@ def main() -> int:
         "--sample", type=int, help="only so many cases of each store and state, drawn at random"
     )
     parser.add_argument("--only", default="", help="only parts whose names contain this")
-    parser.add_argument(
-        "--edits", type=int, help="instead, edit so many values of rows, with right checksums (see edits.py)"
-    )
     options = parser.parse_args()
-    if options.edits:
-        return 1 if edits.report(options.edits, options.rng) else 0
     warnings = Warnings()
     logging.getLogger("scrapy_aopic").addHandler(warnings)
     logging.getLogger("scrapy_aopic").propagate = False
@@ -409,19 +405,19 @@ def _damage_all(folder: Path, kind: str, state: str, options: argparse.Namespace
         if verdict in {"refused", "named"}:
             spoil(whole, job, part, how, where)
             try:
-                share = repaired(job, pages)
+                share = salvaged(job, pages)
                 if how == "bit":
                     kept[part.name].append(share)
             except StorageError as error:
-                counts[part.name]["not repaired"] += 1
-                sys.stderr.write(f"{where}: not repaired: {error}\n")
+                counts[part.name]["not salvaged"] += 1
+                sys.stderr.write(f"{where}: not salvaged: {error}\n")
         if verdict == "WRONG":
             n_wrong += 1
             sys.stderr.write(f"{where}: {verdicts}\n")
     for name, found in counts.items():
         shown = ", ".join(f"{verdict} {n}" for verdict, n in found.items())
         least = (
-            f"; repaired, after one bit at least {min(kept[name]):.1%} of the pages kept"
+            f"; salvaged, after one bit at least {min(kept[name]):.1%} of the pages kept"
             if kept[name]
             else ""
         )

@@ -1,9 +1,9 @@
-"""Let crawls, repairs, copies and lists of seeds run into each other at one job folder, and take the folder away.
+"""Let crawls, salvages, copies and lists of seeds run into each other at one job folder, and take the folder away.
 
     python benchmarks races [--rounds 300] [--seed 1] [--pages 2000]
 
-In each round two to six processes start at random moments of a second at one job: crawls, repairs (which exchange the
-store each time, as if it were damaged), copies, lists of seeds. In two rounds of five the job folder is taken away in
+In each round two to six processes start at random moments of a second at one job: crawls, salvages, copies,
+lists of seeds. In two rounds of five the job folder is taken away in
 the middle: moved, moved and another job put in its place, or deleted. Then each process is killed at a random moment,
 or told to end by SIGTERM. Jobs take turns in the kind of store. Wrong is
 
@@ -39,7 +39,7 @@ from tqdm import tqdm
 
 from scrapy_aopic.addon import Addon
 from scrapy_aopic.copies import backing_up as backups
-from scrapy_aopic.copies import repairing as repairs
+from scrapy_aopic.copies.salvaging import salvage_job
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.exceptions import AopicError
 from scrapy_aopic.job.job import Job
@@ -53,7 +53,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "example_project"))
 
 from demo_web.server import Server
 
-TASKS = ("crawl",) * 5 + ("repair",) * 3 + ("backup", "seed")
+TASKS = ("crawl",) * 5 + ("salvage", "backup", "seed")
 TAKEN_AWAY = ("moved", "replaced", "replaced", "deleted")
 START = name(0, 0)
 STUCK = 60.0
@@ -66,7 +66,7 @@ SENTENCES = (
     r"is not made yet",
     r"exists; remove it",
     r"changes too fast for a snapshot",
-    r"cannot be (repaired|written|put into .*|added to .*): .*(No such file or directory|no such file or folder)",
+    r"cannot be (made|written|put into .*|added to .*): .*(No such file or directory|no such file or folder)",
     r"Cannot open the store in .*(No such file or directory|no such file or folder|unable to open database file)",
 )
 
@@ -113,21 +113,6 @@ def crawl(job: Path, kind: str, witness: Path) -> None:
     process.start()
 
 
-def repair(job: Path, witness: Path) -> None:
-    opens = repairs.open_for_repair  # type: ignore[attr-defined]
-
-    def witnessed(folder: Path, copy: Path) -> Any:
-        note(witness, "begin", folder.parent.stat().st_ino)
-        return opens(folder, copy)
-
-    repairs.open_for_repair = witnessed  # type: ignore[attr-defined]
-    repairs._holds = lambda store, **_: False
-    try:
-        repairs.repair(FolderPlace(job))
-    finally:
-        note(witness, "end", 0)
-
-
 def witness_locks(witness: Path) -> None:
     """Say when a lock is had, which is before a job is opened."""
 
@@ -137,7 +122,7 @@ def witness_locks(witness: Path) -> None:
         return lock
 
     open_job.lock_job = locked  # type: ignore[attr-defined]
-    backups.lock_job = repairs.lock_job = locked  # type: ignore[attr-defined]
+    backups.lock_job = locked  # type: ignore[attr-defined]
 
 
 def do(task: str, job: Path, kind: str, witness: Path, copy: Path) -> None:
@@ -146,8 +131,8 @@ def do(task: str, job: Path, kind: str, witness: Path, copy: Path) -> None:
     try:
         if task == "crawl":
             crawl(job, kind, witness)
-        elif task == "repair":
-            repair(job, witness)
+        elif task == "salvage":
+            salvage_job(FolderPlace(job), copy)
         elif task == "backup":
             backups.backup(FolderPlace(job), copy)
         else:

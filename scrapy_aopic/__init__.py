@@ -53,7 +53,7 @@ Behind it:
 * :mod:`.focus`: a topic from what a user gives
 * :mod:`.view`: shows a job: figures, reports, tables, why
 * :mod:`.dashboard`: shows it in a browser
-* :mod:`.copies`: backups, moves and repairs of jobs
+* :mod:`.copies`: backups and moves of jobs, and what is left of damaged ones
 * :mod:`.web`: URLs, pages and requests as such
 * :mod:`.lab`: experiments on link graphs
 * :mod:`._engine`: private names of Scrapy

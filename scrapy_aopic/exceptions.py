@@ -82,6 +82,9 @@ _PLAINLY = {
 }
 """The system's errors by number, in words for a user who has named a file, a folder or an address."""
 
+SALVAGE = "'scrapy aopic salvage' begins a new job with what can be read."
+"""The way out of damage, as the end of an error."""
+
 ANY_ERROR = (Exception, SystemExit, KeyboardInterrupt)
 """All that a user's code may raise. The last two would leave the event loop, and a process that neither crawls nor ends.
 

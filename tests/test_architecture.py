@@ -182,7 +182,6 @@ ASKS_FOR_THE_KIND_OF_A_PLACE = {
     "commands/crawl.py",
     "commands/move.py",
     "commands/restore.py",
-    "copies/repairing.py",
     "view/auditing.py",
     "view/shard_states.py",
 }
@@ -251,7 +250,7 @@ INSIDE_A_CRAWL = {"live", "questions", "url_settings"}
 """Files of ``view`` that look at a crawl of this process, or read what it would be set to."""
 
 
-def test_a_job_folder_can_be_read_written_and_repaired_without_scrapy():
+def test_a_job_folder_can_be_read_written_and_salvaged_without_scrapy():
     """A dashboard, or a tool that looks at jobs, needs neither Scrapy nor a reactor."""
     modules = [
         f"scrapy_aopic.{folder}.{path.stem}"

@@ -4,6 +4,7 @@
 * :mod:`.common`: the base class, shared options, reading a job folder
 * :mod:`.demo`: a crawl of a made-up web
 * :mod:`.crawl`: a broad crawl without a project
+* :mod:`.salvage`: begins a new job with what is left of a damaged one
 * :mod:`.seed`: adds seeds
 * :mod:`.control`: pauses, blocks, slows down
 * :mod:`.status`: how far a job has come
@@ -16,7 +17,6 @@
 * :mod:`.check`: whether every invariant holds
 * :mod:`.backup`: copies a job
 * :mod:`.restore`: puts a copy back onto a server
-* :mod:`.repair`: makes a valid job from a damaged one
 * :mod:`.move`: moves shards to another folder
 * :mod:`.import_redis`: continues a crawl of scrapy-redis
 * :mod:`.simulate`: compares orders on a link graph

@@ -29,9 +29,9 @@ from . import (
     hosts,
     import_redis,
     move,
-    repair,
     report,
     restore,
+    salvage,
     seed,
     simulate,
     status,
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 _DOCS = f"{DOCS}/commands.html"
 
 _MODULES: tuple[Subcommand | Group, ...] = (
-    demo, crawl, top, status, hosts, why, report, check, dashboard, control, backup, restore, move, repair, seed, export,
+    demo, crawl, top, status, hosts, why, report, check, dashboard, control, backup, restore, move, salvage, seed, export,
     import_redis, topic, simulate,
 )  # fmt: skip
 

@@ -1,7 +1,7 @@
-"""Copies of jobs, and damaged jobs made valid again.
+"""Copies of jobs, and what is left of damaged ones.
 
 * :mod:`.backing_up`: copies a job, also one that is running
 * :mod:`.restoring`: puts a copy onto a server
 * :mod:`.moving`: moves shards from one job folder to another
-* :mod:`.repairing`: repairs a damaged job
+* :mod:`.salvaging`: begins a new job with what is left of a damaged one
 """

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.exceptions import StorageError, storage_errors
@@ -23,13 +23,10 @@ from scrapy_aopic.storage import copy_store, lock_job
 from scrapy_aopic.storage.lock import killed_task, sync_names
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from scrapy_aopic.place.place import Place
-
-
-_TASK = "backup"
-"""The task in the lock of an unfinished copy, whose backup runs or was killed."""
 
 
 def backup(source: Place, target: Path, *, progress: bool = False) -> int:
@@ -41,19 +38,41 @@ def backup(source: Place, target: Path, *, progress: bool = False) -> int:
     Raises:
         StorageError: If there is no job, it cannot be read, or the copy cannot be written.
     """
+    check_job(source)
+    with making(target, "backup") as part:
+        return _copy(source, part, progress=progress)
+
+
+def check_job(source: Place) -> None:
+    """Do nothing if there is a job at *source*.
+
+    Raises:
+        StorageError: If there is none.
+    """
     if not source.has_job():
         kind = "the folder " if source.folder is not None else ""
         raise StorageError(f"There is no job in {kind}{source}.")
+
+
+@contextmanager
+def making(target: Path, task: str) -> Iterator[Path]:
+    """An empty folder, which becomes the folder *target* at the end of the block, and is removed if that raises an error.
+
+    What is left of a process that was killed during the same *task* is removed first.
+
+    Raises:
+        StorageError: If *target* exists, or it cannot be written.
+    """
     part = target.parent / f"{target.name}.part"
-    with storage_errors(f"The copy {target} cannot be written"):
+    with storage_errors(f"The job folder {target} cannot be made"):
         _check_free(target)
-        if not _is_left(part):
+        if not _is_left(part, task):
             _check_free(part)
-        lock = lock_job(store_folder(part), _TASK)
+        lock = lock_job(store_folder(part), task)
         try:
             with lock, named_as_given(lock, part):
                 _clear(lock.around.where)
-                rows = _copy(source, lock.around.where, progress=progress)
+                yield lock.around.where
                 lock.check()
                 _check_free(target)  # a rename may end on it, if it is empty
                 if sys.platform != "win32":  # which renames no folder in which a file is open
@@ -64,12 +83,11 @@ def backup(source: Place, target: Path, *, progress: bool = False) -> int:
         except BaseException:
             shutil.rmtree(part, ignore_errors=True)
             raise
-    return rows
 
 
-def _is_left(part: Path) -> bool:
-    """Whether the folder *part* is what a backup has left that was killed, if only before it had written to its lock."""
-    if killed_task(store_folder(part)) == _TASK:
+def _is_left(part: Path, task: str) -> bool:
+    """Whether the folder *part* is what a *task* has left that was killed, if only before it had written to its lock."""
+    if killed_task(store_folder(part)) == task:
         return True
     lock = f"{store_folder(part).name}.lock"
     return part.is_dir() and all(path.name == lock and not path.stat().st_size for path in part.iterdir())
@@ -77,11 +95,11 @@ def _is_left(part: Path) -> bool:
 
 def _check_free(path: Path) -> None:
     if path.exists():
-        raise StorageError(f"{path} exists; remove it, or copy the job to another folder.")
+        raise StorageError(f"{path} exists; remove it, or name another folder.")
 
 
 def _clear(part: Path) -> None:
-    """Remove what a backup has left in the folder *part*, which was killed; its lock stays, for it is ours now."""
+    """Remove what a task has left in the folder *part*, which was killed; its lock stays, for it is ours now."""
     store = store_folder(part)
     for path in part.iterdir():
         if path.is_dir():
@@ -90,12 +108,19 @@ def _clear(part: Path) -> None:
             path.unlink()
 
 
+def copy_beside(source: Place, copy: FolderPlace) -> None:
+    """Copy what lies beside the stores of the job at *source*: control, state of the spider, seeds, pages of an earlier crawl."""
+    copy_control(source, copy)
+    source.copy_beside(copy.path)
+    if (earlier := source.read_earlier()) is not None:
+        copy.write_earlier([earlier])
+
+
 def _copy(source: Place, target: Path, *, progress: bool) -> int:
     from tqdm import tqdm  # noqa: PLC0415  (only when a line may be shown)
 
     copy = FolderPlace(target)
-    copy_control(source, copy)
-    source.copy_beside(target)  # before the snapshots: a list that is taken up to its end is removed
+    copy_beside(source, copy)  # before the snapshots: a list that is taken up to its end is removed
     sharding = source.read_sharding()
     with (
         ExitStack() as opened,

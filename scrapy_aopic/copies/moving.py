@@ -13,14 +13,15 @@ Rule 3: only a person can know that a disk is lost: no shard starts over unless 
 from __future__ import annotations
 
 import shutil
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
+from scrapy_aopic.core.layout import COMMIT_KEY, Family
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.job.worker_disks import open_home
 from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.paths import read_home, shard_folder, store_folder
-from scrapy_aopic.storage import Address, exists, lock_job
+from scrapy_aopic.storage import Address, exists, lock_job, open_snapshot
 from scrapy_aopic.storage.disk_shard import number_of
 from scrapy_aopic.storage.disk_workers import Homes, assign, machine_path, read_heads, read_homes
 from scrapy_aopic.storage.redis.keys import Keys
@@ -84,7 +85,7 @@ def move(
 def begin_anew(target: Path, address: Address, numbers: Sequence[int]) -> Homes:
     """Let the shards *numbers* of the job at *address*, which are lost, begin anew in the job folder *target*.
 
-    Its worker does so when it is started next.
+    Its worker does so when it is started next, with what :mod:`.salvaging` has put there, if it has.
 
     Returns:
         Where they were at home before.
@@ -102,7 +103,8 @@ def begin_anew(target: Path, address: Address, numbers: Sequence[int]) -> Homes:
                     f"Shard {number} of the job in {address} was never open, so nothing of it can be lost: start the worker whose "
                     "it is. Nothing was changed."
                 )
-            if exists(store_folder(shard_folder(target, number))):
+            store = store_folder(shard_folder(target, number))
+            if exists(store) and not _is_salvaged(store):
                 raise StorageError(
                     f"Shard {number} is in {target}, up to number {number_of(heads[number]):,} of its commits if it is whole: remove "
                     f"{shard_folder(target, number)} if it is lost. Nothing was changed."
@@ -111,6 +113,12 @@ def begin_anew(target: Path, address: Address, numbers: Sequence[int]) -> Homes:
             _take_lock(address, other, opened)
         assign(address, numbers, name, machine_path(target), anew=True)
     return homes
+
+
+def _is_salvaged(folder: Path) -> bool:
+    """Whether no worker has crawled the shard in *folder*, as it was just salvaged."""
+    with closing(open_snapshot(folder)) as store:
+        return store.get_many(Family.META, (COMMIT_KEY,))[0] is None
 
 
 def _check_job(address: Address) -> None:

@@ -21,7 +21,7 @@ from scrapy_aopic.place.stored_control import copy_control
 from scrapy_aopic.storage.copying import copy_rows
 from scrapy_aopic.storage.opening import open_store_at
 from scrapy_aopic.storage.redis.connect import connect, exists_at
-from scrapy_aopic.storage.redis.replacing import Move, beside, put_in_place, remove_store
+from scrapy_aopic.storage.redis.replacing import beside, put_in_place, remove_store
 from scrapy_aopic.storage.redis.server_checks import check_server
 from scrapy_aopic.storage.redis.sharding import Sharding, begin, read_sharding
 
@@ -73,7 +73,7 @@ def _restore_one(store: Store, name: str, target: Address, progress: Callable[[i
     remove_store(made)
     with closing(open_store_at(made, is_one_of_many=True)) as copy:
         n = copy_rows(store, copy, name=name, at_once=ROWS_AT_ONCE, progress=progress)
-    put_in_place([Move(made, target)])
+    put_in_place(made, target)
     return n
 
 

@@ -62,9 +62,9 @@ Checks:
 
 * :mod:`.walk`: one walk over everything in a store
 * :mod:`.audit`: whether every invariant holds
-* :mod:`.record_checks`: whether a record can have been written by a crawl
+* :mod:`.record_checks`: whether a record can be understood, and is of what it lies under
 * :mod:`.damaged`: reads what can be read of a damaged store
-* :mod:`.rebuild`: makes a valid job from a damaged one
+* :mod:`.salvage`: begins a new job with what is left of a damaged one
 """
 
 from __future__ import annotations

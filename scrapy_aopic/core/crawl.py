@@ -426,6 +426,11 @@ class Crawl:
         self.commits.has_changes = True
         return self.pages.enrich(key, worth, now)
 
+    def take_over(self, link: Link, known: Page, now: float) -> None:
+        """Let the page of *link*, which is not known here, be as far as in another job; see :meth:`.pages.Pages.take_over`."""
+        self.commits.has_changes = True
+        self.pages.take_over(link, known, now)
+
     # -- what will be wanted
 
     @property

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.exceptions import SALVAGE, StorageError
 
 from .layout import FORMAT, TOTALS_KEY, Family
 from .ledger import Estimate, Totals
@@ -101,10 +101,7 @@ def read_totals(store: Store) -> CrawlTotals | None:
             return _saved(values)
         written = values["format"]
     except NO_RECORD as error:
-        raise StorageError(
-            "The totals of this job are damaged: 'scrapy aopic repair' counts them anew from its pages. "
-            "Nothing was changed."
-        ) from error
+        raise StorageError(f"The totals of this job are damaged: {SALVAGE} Nothing was changed.") from error
     raise StorageError(
         f"This job was written in format {written}, and this scrapy-aopic reads format {FORMAT}: use "
         "the version that wrote it, or a new job folder. Nothing was changed."

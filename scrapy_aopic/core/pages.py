@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.exceptions import SALVAGE, StorageError
 
+from .ledger import SEED_SHIFT
 from .order import LARGEST_VALUE, Order, revalued
 from .ports import Family, Store
 from .records import (
@@ -170,9 +171,7 @@ class Pages:
         """The page under *key*, which something else in the store, *what*, says is there."""
         page = self.table.get(key)
         if page is None:
-            raise StorageError(
-                f"The store has {what} for page {key.hex()}, but no such page: 'scrapy aopic repair' mends the job."
-            )
+            raise StorageError(f"The store has {what} for page {key.hex()}, but no such page: {SALVAGE}")
         return page
 
     def expect_many(self, keys: Sequence[bytes], what: str) -> Iterator[tuple[bytes, Page]]:
@@ -226,8 +225,7 @@ class Pages:
             at, hops = page.canonical, hops + 1
             if hops > MAX_HEIGHT:
                 raise StorageError(
-                    f"Pages that are one with page {key.hex()} lead to each other in a circle: "
-                    "'scrapy aopic repair' mends the job."
+                    f"Pages that are one with page {key.hex()} lead to each other in a circle: {SALVAGE}"
                 )
             page = self._here(at)
         if hops > 1 and (first := self.table.get(key)) is not None:
@@ -439,6 +437,33 @@ class Pages:
                 self._wake_times.move(key, page.changes, 0.0)
                 page.changes = None
         self.table.put(key, page)
+
+    def take_over(self, link: Link, known: Page, now: float) -> None:
+        """Let the page of *link* wait, or be fetched, as another job did, whose record of it is *known*; it is not known here.
+
+        It gets the cash of *known*, if it waits, out of the virtual page, and no history. One that was fetched needs no request,
+        but is not revisited without.
+        """
+        key, ledger = link.key, self._ledger
+        page = replace(known, cash=0, history=0, visits=0, marks=(), visited_turn=0.0, changes=None)
+        page.canonical, page.is_claimed, page.height = b"", False, 0
+        self.serial = max(self.serial, serial_of(page.place))
+        ledger.admit(page)
+        if known.visits or known.state != QUEUED:
+            ledger.visit(page, 0, (), 0, now)
+            page.visited_at = known.visited_at
+            page.lowered = page.branch = 0
+            self._frontier.count_of(key[:HOST_BYTES])
+            if known.changes is not None and known.state != FAILED and link.request:
+                unmoved = known.changes._replace(wakes_at=0.0)
+                page.changes = self._wake_times.move(key, unmoved, known.changes.wakes_at)
+        if known.state == QUEUED:
+            ledger.grant(page, known.cash / max(ledger.totals.virtual >> SEED_SHIFT, 1))
+            self._queue(link, page, now)
+            return
+        if link.request:
+            self.requests.put(key, link.request)
+        self.visited(key, page, known.outcome, is_failure=known.state == FAILED)
 
     # -- pages that are one
 

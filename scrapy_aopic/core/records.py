@@ -137,6 +137,11 @@ class Page(msgspec.Struct, array_like=True, gc=False):
     is_claimed: bool = False
     height: int = 0
 
+    @property
+    def is_possible(self) -> bool:
+        """Whether its state and place are those of a page."""
+        return self.state in (QUEUED, VISITED, FAILED) and 0 < serial_of(self.place) <= self.place < 1 << 64
+
 
 class HostRecord(msgspec.Struct, array_like=True, gc=False):
     """A host the crawl knows, as it is stored; :class:`~scrapy_aopic.core.frontier.host_state.HostState` is one in memory.

@@ -11,7 +11,7 @@ from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.exceptions import SALVAGE, StorageError
 
 from .ports import Family, Store, prefetching
 from .records import NO_RECORD
@@ -193,8 +193,7 @@ class RecordTable(Generic[T]):
             return self._unpack(value)
         except NO_RECORD as error:
             raise StorageError(
-                f"The row {key.hex()} of the store's {self.family.name} cannot be understood: 'scrapy aopic repair' mends "
-                "the job."
+                f"The row {key.hex()} of the store's {self.family.name} cannot be understood: {SALVAGE}"
             ) from error
 
     def expect_none(self, key: bytes) -> None:

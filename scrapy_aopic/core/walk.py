@@ -1,11 +1,11 @@
-"""One walk over all hosts and pages of a store, for the audit and for repairs.
+"""One walk over all hosts and pages of a store, for the audit and for what is left of a damaged job.
 
 Rule 1: hosts, pages and requests are read side by side, each family once, in the order of their keys. A walk takes the
 memory of a chunk of pages, however many pages a host has.
 
 Rule 2: only this module derives rows and sums from a page: its index rows (:func:`index_rows`), its front queue
 (:func:`right_front_queue`), and its part of the sums (:class:`Tally`, :class:`HostTally`). :mod:`.audit` compares them with
-the stored ones, :mod:`.rebuild` writes them.
+the stored ones.
 
 Rule 3: a record that is not valid is ``None``, never an error.
 """

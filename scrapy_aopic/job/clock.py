@@ -20,7 +20,7 @@ from scrapy_aopic.core.records import unpack
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scrapy_aopic.core.ports import Store
+    from scrapy_aopic.core.walk import Reader
 
 
 _DRIFT = 2e-4
@@ -127,7 +127,7 @@ class SharedClock(JobClock):
             self._offset = max(self._offset, instant - time.monotonic())
 
 
-def read_mark(store: Store) -> Sequence[Any]:
+def read_mark(store: Reader) -> Sequence[Any]:
     """The return value of :meth:`JobClock.mark` at the last commit of *store*; empty if there was none."""
     mark = store.get_many(Family.META, (CLOCK_KEY,))[0]
     return unpack(mark) if mark is not None else ()

@@ -16,6 +16,7 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from scrapy_aopic.core.crawl_totals import read_totals
 from scrapy_aopic.core.shard import ShardId
 from scrapy_aopic.core.shards.rebuilt_mail import start_lost_shard
 from scrapy_aopic.exceptions import LostError, StorageError, closed_on_error
@@ -161,14 +162,21 @@ class OnDisk:
             self._say_awaited(number, awaited)
             raise InUseError(f"Shard {number} waits for others.")
         store.number = seen
-        store.write(
-            start_lost_shard(ShardId(number, self._sharding.shards), record, self._policy, now), sync=True
-        )
+        saved = read_totals(store)
+        shard = ShardId(number, self._sharding.shards)
+        store.write(start_lost_shard(shard, record, self._policy, now, store), sync=True)
         counts = record.state.counts if record.state is not None else (0, 0, 0, 0)
         logger.warning(
-            "Shard %(number)d of the crawl in %(folder)s begins anew, because its disk is lost: its %(pages)d pages, %(visited)d "
-            "of them visited, are found again as links and seeds lead to them; their cash is with the virtual page",
-            {"number": number, "folder": self._address, "pages": sum(counts[:3]), "visited": counts[1]},
+            "Shard %(number)d of the crawl in %(folder)s begins anew, because its disk is lost: of its %(pages)d pages, %(visited)d "
+            "of them visited, %(salvaged)d were salvaged; all others are found again as links and seeds lead to them, and their cash "
+            "is with the virtual page",
+            {
+                "number": number,
+                "folder": self._address,
+                "pages": sum(counts[:3]),
+                "visited": counts[1],
+                "salvaged": saved.pages if saved is not None else 0,
+            },
         )
 
     def _say_awaited(self, number: int, awaited: Sequence[int]) -> None:

@@ -14,16 +14,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from scrapy_aopic.core.shards.cut import WHOLE, ShardId
 from scrapy_aopic.exceptions import StorageError, plainly, storage_errors
 from scrapy_aopic.storage import check_in_folder, exists, open_snapshot
 from scrapy_aopic.storage.address import MAX_SHARDS
-from scrapy_aopic.storage.lock import lock_briefly, sync_folder
+from scrapy_aopic.storage.lock import keeping_out, lock_briefly, sync_folder
+from scrapy_aopic.storage.memory import MemoryStore
 from scrapy_aopic.storage.named_files import read_given
+from scrapy_aopic.storage.opening import Damaged, open_for_salvage
 from scrapy_aopic.storage.redis.sharding import Sharding
 from scrapy_aopic.storage.registry import Kind, kind_in
 from scrapy_aopic.storage.store_folder import replace_file, replacing
 
-from .paths import STATE_FILE, check_job_folder, read_home, seeds_folder, store_folder
+from .paths import (
+    STATE_FILE,
+    check_job_folder,
+    read_home,
+    seeds_folder,
+    shard_folder,
+    shards_on_disk,
+    store_folder,
+)
 from .seed_files import lists, put_list
 
 if TYPE_CHECKING:
@@ -128,6 +139,31 @@ class FolderPlace:
                 opened.callback(stores[-1].close)
             opened.pop_all()
         return stores
+
+    @contextmanager
+    def opening_damaged(self, copies: Path) -> Iterator[list[tuple[ShardId, Damaged]]]:
+        """Of a worker's folder, those of the shards in it. Nothing in the folder is changed."""
+        home, sharding = read_home(self.path), self.read_sharding()
+        if home is not None:
+            numbers = shards_on_disk(self.path)
+            folders = [store_folder(shard_folder(self.path, number)) for number in numbers]
+            shards = [ShardId(number, home.shards) for number in numbers]
+        else:
+            folders = self.stores(sharding)
+            shards = [ShardId(number, len(folders)) for number in range(len(folders))]
+        with ExitStack() as opened:
+            opened.enter_context(keeping_out(store_folder(self.path)))
+            found = []
+            for folder, shard in zip(folders, shards, strict=True):
+                try:
+                    damaged = open_for_salvage(folder, copies / str(shard.number))
+                except StorageError as error:
+                    if shard == WHOLE:
+                        raise
+                    damaged = Damaged(MemoryStore(), reason=str(error))  # the others may be read
+                opened.callback(damaged.store.close)
+                found.append((shard, damaged))
+            yield found
 
     def store_kind(self, number: int) -> Kind:
         """The kind of the store itself."""

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from scrapy_aopic.core.ports import Store
+    from scrapy_aopic.core.shard import ShardId
+    from scrapy_aopic.storage.opening import Damaged
     from scrapy_aopic.storage.redis.sharding import Sharding
     from scrapy_aopic.storage.registry import Kind
 
@@ -74,6 +76,9 @@ class Place(Protocol):
 
     def open_snapshots(self) -> list[Store]:
         """Open all stores of the job as of one moment, to be read; one if it is in one piece. A crawl may be using them."""
+
+    def opening_damaged(self, copies: Path) -> AbstractContextManager[list[tuple[ShardId, Damaged]]]:
+        """Open what is left of each store that is here, in copies below the folder *copies*; no crawl begins before the block ends."""
 
     def store_kind(self, number: int) -> Kind | None:
         """The kind of which a copy of the store of shard *number* is made, 0 of a job in one piece; ``None`` for the best."""

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from scrapy_aopic.core.shards.cut import ShardId
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.storage.address import Address
+from scrapy_aopic.storage.copying import make_store
+from scrapy_aopic.storage.opening import Damaged
 from scrapy_aopic.storage.redis.connect import connect, exists_at
 from scrapy_aopic.storage.redis.frozen_view import RedisView
 from scrapy_aopic.storage.redis.keys import Keys
-from scrapy_aopic.storage.redis.replacing import put_pieces, read_pieces
+from scrapy_aopic.storage.redis.replacing import copy_remains, put_pieces, read_pieces
+from scrapy_aopic.storage.redis.server_lock import ServerLock
 from scrapy_aopic.storage.redis.sharding import Sharding, read_sharding, read_suffixes
 
 from .paths import seeds_folder
@@ -64,6 +68,30 @@ class ServerPlace:
                 "JOBDIR/aopic-home/0 for shard 0; 'scrapy aopic status' shows where they are."
             )
         return [RedisView(address)] if sharding is None else [*RedisView.of_shards(address, sharding.shards)]
+
+    @contextmanager
+    def opening_damaged(self, copies: Path) -> Iterator[list[tuple[ShardId, Damaged]]]:
+        """Whatever rows are as they were written; the locks of all stores are held."""
+        sharding = self.read_sharding()
+        if sharding is not None and sharding.disks:
+            raise StorageError(
+                f"The shards of the job in {self} are on the disks of its workers: salvage the JOBDIR of the one that is damaged; "
+                "'scrapy aopic status' shows where they are."
+            )
+        n = sharding.shards if sharding is not None else 1
+        with ExitStack() as opened:
+            places = [self.address.of_shard(number) for number in range(n)] if n > 1 else [self.address]
+            for place in places:
+                opened.callback(ServerLock(place, Keys(place), task="salvage").close)
+            found = []
+            for number, place in enumerate(places):
+                store = make_store(copies / str(number))
+                opened.callback(store.close)
+                gaps = copy_remains(place, lambda *rows, store=store: store.write(dict([rows]), sync=False))
+                found.append(
+                    (ShardId(number, n), Damaged(store, gaps={each: k for each, k in gaps.items() if k}))
+                )
+            yield found
 
     def store_kind(self, number: int) -> None:
         """None: no folder can hold a store of a server."""

@@ -56,7 +56,7 @@ from scrapy.utils.misc import load_object
 from scrapy_aopic._engine.engine import Engine
 from scrapy_aopic._engine.feeds import watch_feeds
 from scrapy_aopic.core.frontier.frontier import NotBefore
-from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.exceptions import SALVAGE, StorageError
 from scrapy_aopic.settings import read
 from scrapy_aopic.view.live import Watch
 from scrapy_aopic.view.output import OutputError, drop
@@ -331,7 +331,7 @@ class Session:
         if reason == _STRANDED:
             logger.warning(
                 "Pages said to wait: %(pages)d, and nothing in the job leads to them: 'scrapy aopic check' says what is "
-                "wrong, and 'scrapy aopic repair' mends it",
+                f"wrong, and {SALVAGE}",
                 {"pages": queued - dead},
                 extra=self._extra,
             )

@@ -55,7 +55,7 @@ class Address:
         if self.home:
             return f"{self._job()} (home {self.home})"
         if self.shard > MAX_SHARDS:  # it has no number that a user has ever seen
-            return f"{self._job()} (a store that is made or kept beside it)"
+            return f"{self._job()} (a store that is made beside it)"
         return self._job() if self.shard < 0 else f"{self._job()} (shard {self.shard})"
 
     def _job(self) -> str:

@@ -31,7 +31,7 @@ def read_landed(folder: Path) -> int:
 
 
 def forget_landed(folder: Path) -> None:
-    """Forget the number, because the store in *folder* is being repaired, and may hold less than what landed."""
+    """Forget the number, because the store in *folder* is a copy to be read, and may hold less than what landed."""
     (folder / _FILE).unlink(missing_ok=True)
 
 

@@ -14,9 +14,9 @@ from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.exceptions import StorageError
 
 from .lock import sync_folder
-from .opening import COPY_MB, best_kind, exists
+from .opening import COPY_MB, best_kind
 from .registry import Compacts, Kind, VerifiesStructure, make, note_kind
-from .store_folder import check_format, write_format
+from .store_folder import write_format
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,12 +112,3 @@ def finish_store(folder: Path) -> None:
     """Note that the store in *folder* is whole; without that note it is never opened."""
     write_format(folder)
     sync_folder(folder.parent)
-
-
-def is_finished(folder: Path) -> bool:
-    """Whether the store in *folder* is whole."""
-    try:
-        check_format(folder)
-        return exists(folder)
-    except StorageError:
-        return False

@@ -24,13 +24,16 @@ import socket
 import stat
 import sys
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import final
+from typing import TYPE_CHECKING, final
 from weakref import WeakSet
 
 from scrapy_aopic.exceptions import LostError, StorageError, plainly, storage_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _OPEN_FOLDERS = Path("/proc/self/fd")
 
@@ -188,7 +191,7 @@ class Lock:
             if isinstance(error, StorageError):
                 raise
             if error.errno in _CONTENTION and error.filename is None:
-                raise self._in_use() from error
+                raise _in_use(self._path, self._store) from error
             if error.errno in _UNSUPPORTED:
                 raise StorageError(
                     f"{path} cannot be locked: its file system takes no locks, so nothing could keep "
@@ -246,17 +249,6 @@ class Lock:
         with suppress(OSError):  # the disk may be full, and this is only for messages
             os.write(self._descriptor, json.dumps(owner).encode() + b"\n")
 
-    def _in_use(self) -> StorageError:
-        try:
-            owner = _owner(self._path)
-            task = f" ({owner['task']})" if owner["task"] else ""
-            who = f"process {owner['pid']} on {owner['host']} has had it open since {owner['since']}{task}"
-        except (OSError, ValueError, LookupError, TypeError):  # the other process has only just begun
-            who = "another process has it open"
-        return StorageError(
-            f"The store in {self._store} is in use: {who}; wait for its end or choose another folder."
-        )
-
     def check(self) -> None:
         """Do nothing if the lock still protects the store.
 
@@ -287,6 +279,17 @@ class Lock:
             os.close(descriptor)  # not unlocked: the parent has it
 
 
+def _in_use(path: Path, store: Path) -> StorageError:
+    """The error for the lock *path* of the job whose store is in the folder *store*, which another process has."""
+    try:
+        owner = _owner(path)
+        task = f" ({owner['task']})" if owner["task"] else ""
+        who = f"process {owner['pid']} on {owner['host']} has had it open since {owner['since']}{task}"
+    except (OSError, ValueError, LookupError, TypeError):  # the other process has only just begun
+        who = "another process has it open"
+    return StorageError(f"The store in {store} is in use: {who}; wait for its end or choose another folder.")
+
+
 def _owner(path: Path) -> dict[str, object]:
     with path.open("rb") as file:
         owner = json.loads(file.read(_OWNER_BYTES))
@@ -315,6 +318,25 @@ def open_folder(folder: Path) -> OpenFolder:
 def lock_job(store: Path, task: str) -> Lock:
     """Lock the job whose store is, or will be, in the folder *store*, for a *task*."""
     return Lock(_lock_file(store), store, task)
+
+
+@contextmanager
+def keeping_out(store: Path) -> Iterator[None]:
+    """Let no crawl begin with the job whose store is in the folder *store*, of which nothing is changed.
+
+    Raises:
+        StorageError: If another process has it open.
+    """
+    path = _lock_file(store)
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:  # no process has ever locked it
+        yield
+        return
+    with file:
+        if not lock_file(file.fileno()):
+            raise _in_use(path, store)
+        yield
 
 
 def lock_briefly(path: Path, store: Path) -> Lock:

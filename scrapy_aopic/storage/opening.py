@@ -1,4 +1,4 @@
-"""Opens the store of a folder: for a crawl, to look at it, or to repair it.
+"""Opens the store of a folder: for a crawl, to look at it, or to salvage what is left of it.
 
 A folder keeps the kind of store that it was made with; a new one gets the best kind that can be imported.
 """
@@ -7,21 +7,21 @@ from __future__ import annotations
 
 import logging
 import shutil
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
+from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.exceptions import StorageError, plainly, plainly_said, storage_errors
 
 from .commit_number import forget_landed, read_landed
 from .lock import sync_names
 from .named_files import read_given
 from .redis.connect import needs_library
-from .registry import KINDS, SERVER, Kind, Repairs, backend_of, find, kind_in, kind_of, make, note_kind
+from .registry import KINDS, SERVER, Kind, Salvages, backend_of, find, kind_in, kind_of, make, note_kind
 from .store_folder import check_format, forget_sizes, replace_file, write_format
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from scrapy_aopic.core.ports import Store
 
     from .address import Address
     from .redis.store import RedisStore
@@ -111,11 +111,24 @@ def open_snapshot(folder: Path, *, memory_mb: int = COPY_MB) -> Store:
     return make(folder, kind, memory_mb, read_only=True)
 
 
-def open_for_repair(folder: Path, copy: Path) -> tuple[Store, str]:
-    """Copy the store in *folder*, whose lock the caller has, to the folder *copy*, and open what is left of it there.
+class Damaged(NamedTuple):
+    """What is left of a store.
 
-    Returns:
-        The copy, and why the store itself cannot be opened; empty if it can.
+    Attributes:
+        store: A copy of it, as far as that can be read.
+        kind: Of what kind it is made anew; ``None`` for the best.
+        reason: Why it cannot be opened as it is; empty if it can.
+        gaps: Rows that are known to be lost, by family.
+    """
+
+    store: Store
+    kind: Kind | None = None
+    reason: str = ""
+    gaps: Mapping[Family, int] = {}
+
+
+def open_for_salvage(folder: Path, copy: Path) -> Damaged:
+    """Copy the store in *folder* to the folder *copy*, and open what is left of it there.
 
     Raises:
         StorageError: If there is no store, it is of another format, or nothing of it can be opened.
@@ -131,28 +144,20 @@ def open_for_repair(folder: Path, copy: Path) -> tuple[Store, str]:
     except OSError as error:
         # shutil.Error names every file that it could not copy, in words only.
         why = plainly_said(str(error)) or plainly(error)
-        raise StorageError(
-            f"The store in {folder} cannot be copied to {copy}: {why}. It was not changed."
-        ) from error
-    reason = ""
+        raise StorageError(f"The store in {folder} cannot be copied to {copy}: {why}.") from error
     try:
-        open_snapshot(copy).close()
+        return Damaged(open_snapshot(copy), kind)
     except StorageError as error:
         reason = str(error).replace(str(copy), str(folder))
+    backend = backend_of(copy, kind)
+    if not isinstance(backend, Salvages):
+        raise StorageError(
+            f"{reason} Nothing of it can be salvaged, because {kind.name} has no open_for_salvage: go on with a copy "
+            "('scrapy aopic backup' makes them), or begin a new job."
+        )
     forget_sizes(copy)
     forget_landed(copy)
-    if not reason:
-        try:
-            return make(copy, kind, COPY_MB), reason
-        except StorageError as error:
-            reason = str(error).replace(str(copy), str(folder))
-    backend = backend_of(copy, kind)
-    if not isinstance(backend, Repairs):
-        raise StorageError(
-            f"{reason} It cannot be repaired, because {kind.name} has no open_for_repair: go on with a copy "
-            "('scrapy aopic backup' makes them), or begin a new job. Nothing was changed."
-        )
-    return backend.open_for_repair(copy, memory_mb=COPY_MB), reason
+    return Damaged(backend.open_for_salvage(copy, memory_mb=COPY_MB), kind, reason)
 
 
 def note_server(folder: Path, address: Address) -> None:

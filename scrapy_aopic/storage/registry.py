@@ -44,7 +44,7 @@ class Backend(Protocol):
     """Opens the stores of one kind: a class of stores, or a function that makes them.
 
     The stores themselves promise what :class:`~scrapy_aopic.core.ports.Store` says. Optional abilities have protocols of
-    their own: :class:`Compacts` and :class:`VerifiesStructure` for a store, :class:`Repairs` for a backend.
+    their own: :class:`Compacts` and :class:`VerifiesStructure` for a store, :class:`Salvages` for a backend.
     """
 
     def __call__(self, folder: Path, *, memory_mb: int, read_only: bool) -> Store:
@@ -114,10 +114,10 @@ def is_safe(store: Locked) -> bool:
 
 
 @runtime_checkable
-class Repairs(Protocol):
+class Salvages(Protocol):
     """A backend that can open damaged stores."""
 
-    def open_for_repair(self, folder: Path, *, memory_mb: int) -> Store:
+    def open_for_salvage(self, folder: Path, *, memory_mb: int) -> Store:
         """Open what is left of a damaged store in *folder*, a copy whose files may be changed.
 
         Reads of rows that are lost may raise a :class:`~scrapy_aopic.exceptions.StorageError`, or leave them out.

@@ -94,7 +94,7 @@ class RocksStore:
     """A RocksDB database in *folder*, or with *read_only* a snapshot of one that may be in use.
 
     One process at a time may have the store open; any number may have snapshots of it. One that *is_damaged* can be
-    opened after :func:`repair_files`; reads of what is lost then fail.
+    opened after :func:`mend_files`; reads of what is lost then fail.
 
     Files: those of RocksDB, ``rocksdict-config.json`` and two log files of at most 1 MB; they may change
     without warning.
@@ -131,9 +131,9 @@ class RocksStore:
             raise _open_error(folder, self._named(_cause(error))) from error
 
     @classmethod
-    def open_for_repair(cls, folder: Path, *, memory_mb: int = 64) -> RocksStore:
+    def open_for_salvage(cls, folder: Path, *, memory_mb: int = 64) -> RocksStore:
         """Open what is left of a damaged store; see :class:`~.registry.Repairs`."""
-        repair_files(folder)
+        mend_files(folder)
         return cls(folder, memory_mb=memory_mb, is_damaged=True)
 
     def get_many(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
@@ -299,7 +299,7 @@ class RocksStore:
         return text.replace(str(self._opened.where), str(self._folder))
 
 
-def repair_files(folder: Path) -> None:
+def mend_files(folder: Path) -> None:
     """Turn what is left of the files in *folder* into a database that can be opened."""
     try:
         _check_current(folder)

@@ -18,18 +18,18 @@ from __future__ import annotations
 import os
 import sqlite3
 import sys
-import tempfile
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Literal
 from zlib import crc32
 
 from scrapy_aopic.core.ports import Batch, Family
-from scrapy_aopic.exceptions import StorageError, plainly
+from scrapy_aopic.exceptions import SALVAGE, StorageError, plainly
 
 from .commit_number import Landed, check_landed, read_landed
 from .lock import lock_store, open_folder
@@ -137,9 +137,9 @@ class SqliteStore:
             raise StorageError(f"Cannot open the store in {folder}: {_cause(error)}.") from error
 
     @classmethod
-    def open_for_repair(cls, folder: Path, *, memory_mb: int = 64) -> SqliteStore:
+    def open_for_salvage(cls, folder: Path, *, memory_mb: int = 64) -> SqliteStore:
         """Open what is left of a damaged store; see :class:`~.registry.Repairs`."""
-        repair_files(folder)
+        mend_files(folder)
         return cls(folder, memory_mb=memory_mb)
 
     def get_many(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
@@ -274,8 +274,7 @@ class SqliteStore:
         path, index = (self._opened.where / f"{FILE_NAME}-{part}" for part in ("wal", "shm"))
         if all(_size(path) and _lost_commits(path, index) > 1 for _ in range(_LOOKS)):
             raise StorageError(
-                f"The store in {self._folder} is damaged: its log {path.name} has commits behind a damaged one. "
-                "'scrapy aopic repair' goes back to the last commit before it."
+                f"The store in {self._folder} is damaged: its log {path.name} has commits behind a damaged one. {SALVAGE}"
             )
 
     def _connect_to_look(self, cache_kb: int) -> sqlite3.Connection:
@@ -374,28 +373,27 @@ def _cause(error: sqlite3.Error | OSError) -> str:
     return plainly(error) if isinstance(error, OSError) else _SAYS.get(text, text)
 
 
-def repair_files(folder: Path) -> None:
+def mend_files(folder: Path) -> None:
     """Turn what is left of the files in *folder* into a database that can be opened.
 
-    The pages in its log are put in their places, even those behind a damaged one: each row has its own checksum. A
-    damaged first page is replaced by that of a new database, because all have the same tables in the same places. If
-    the end is missing, reads of what was there fail.
+    The pages in its log are put in their places, even those behind a damaged one: each row has its own checksum. The first page
+    is replaced by that of a new database, as all have the same tables in the same places. If the end is missing, reads of
+    what was there fail.
     """
     path = folder / FILE_NAME
     try:
         path.touch()
         _spread_log(path, folder / f"{FILE_NAME}-wal")
+        with TemporaryDirectory() as temporary:
+            new = Path(temporary) / FILE_NAME
+            with closing(sqlite3.connect(new, isolation_level=None)) as connection:
+                _make_tables(connection)
+            first = new.read_bytes()
         with path.open("r+b") as file:
-            page = file.read(_PAGE_BYTES)
-            n_pages = -(-file.seek(0, os.SEEK_END) // _PAGE_BYTES)
-            if not _has_tables(page):
-                page = _first_page(n_pages)
-                file.seek(0)
-                file.write(page)
-            file.truncate(max(n_pages, int.from_bytes(page[28:32], "big")) * _PAGE_BYTES)
-        with closing(sqlite3.connect(path)) as connection:
-            connection.execute("PRAGMA trusted_schema = OFF")
-            connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
+            n_pages = max(-(-file.seek(0, os.SEEK_END) // _PAGE_BYTES), len(first) // _PAGE_BYTES)
+            file.truncate(n_pages * _PAGE_BYTES)
+            file.seek(0)
+            file.write(first[:28] + n_pages.to_bytes(4, "big") + first[32:_PAGE_BYTES])
     except (sqlite3.Error, OSError) as error:
         raise StorageError(f"Cannot open the store in {folder}: {_cause(error)}.") from error
 
@@ -420,31 +418,6 @@ def _spread_log(path: Path, log: Path) -> None:
                         found = []
     for name in (log, path.with_name(f"{path.name}-shm")):
         name.unlink(missing_ok=True)
-
-
-def _has_tables(page: bytes) -> bool:
-    """Whether *page*, the first one of a database, says where the tables are."""
-    with tempfile.TemporaryDirectory() as temporary:
-        path = Path(temporary) / FILE_NAME
-        path.write_bytes(page)
-        os.truncate(path, int.from_bytes(page[28:32], "big") * _PAGE_BYTES)  # takes no room
-        try:
-            with closing(sqlite3.connect(path)) as connection:
-                found = connection.execute("SELECT name FROM sqlite_master").fetchall()
-        except sqlite3.Error:
-            return False
-    return {name for (name,) in found} >= {family.name for family in Family}
-
-
-def _first_page(n_pages: int) -> bytes:
-    """The first page of a new database, as if it had *n_pages*."""
-    with tempfile.TemporaryDirectory() as temporary:
-        path = Path(temporary) / FILE_NAME
-        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-            _make_tables(connection)
-        new = path.read_bytes()
-    n_pages = max(n_pages, len(new) // _PAGE_BYTES)
-    return new[:28] + n_pages.to_bytes(4, "big") + new[32:_PAGE_BYTES]
 
 
 def _make_tables(connection: sqlite3.Connection) -> None:

@@ -16,7 +16,7 @@ from itertools import count
 from typing import IO, TYPE_CHECKING
 
 from scrapy_aopic.core.layout import FORMAT
-from scrapy_aopic.exceptions import StorageError, closed_on_error, plainly
+from scrapy_aopic.exceptions import SALVAGE, StorageError, closed_on_error, plainly
 
 from .lock import lock_file, sync_folder
 from .named_files import is_special, open_given, read_given
@@ -59,8 +59,7 @@ def check_format(folder: Path, *, is_damaged: bool = False) -> None:
         return
     if number is None:
         raise StorageError(
-            f"The file {folder / _FORMAT_FILE} is missing or damaged: it should hold the number of a format. 'scrapy aopic "
-            "repair' replaces it."
+            f"The file {folder / _FORMAT_FILE} is missing or damaged: it should hold the number of a format. {SALVAGE}"
         )
     raise StorageError(
         f"The job in {folder} was written in format {number}, and this scrapy-aopic reads format {FORMAT}: use the version "
@@ -92,9 +91,7 @@ def not_made(folder: Path) -> StorageError:
 
 def damaged(folder: Path, what: str) -> StorageError:
     """The error for a store in which *what*, a clause, shows damage."""
-    return StorageError(
-        f"The store in {folder} is damaged: {what}. 'scrapy aopic repair' saves what can be saved."
-    )
+    return StorageError(f"The store in {folder} is damaged: {what}. {SALVAGE}")
 
 
 def note_sizes(folder: Path, generation: str, sizes: dict[str, int]) -> None:

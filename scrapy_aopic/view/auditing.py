@@ -10,7 +10,7 @@ from scrapy_aopic.core.audit import Audit, audit
 from scrapy_aopic.core.crawl_totals import read_totals
 from scrapy_aopic.core.ledger import TOTAL, Sums
 from scrapy_aopic.core.shards.all_shards import audit_shards
-from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.exceptions import SALVAGE, StorageError
 from scrapy_aopic.place.cutting import check_suffixes
 from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.storage.disk_workers import read_books
@@ -119,9 +119,7 @@ def _audit_shard(store: Store, line: tqdm[NoReturn], *, is_one: bool) -> Audit:
         found = audit_store(store, line.update)
     except StorageError as error:
         found = Audit()
-        found.expect(
-            False, "{}{}", error, " 'scrapy aopic repair' saves what can be saved." if is_one else ""
-        )
+        found.expect(False, "{}{}", error, f" {SALVAGE}" if is_one else "")
         return found
     if not is_one:
         found.expect(saved is not None, "its totals are gone, which its first commit wrote")

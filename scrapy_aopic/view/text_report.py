@@ -21,10 +21,8 @@ from .stored import snapshot_of, with_surroundings
 from .text import LIMITED_BY, duration, n_of, short_summary
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from scrapy_aopic.core.ports import Store
-    from scrapy_aopic.core.rebuild import Repaired
+    from scrapy_aopic.core.salvage import Salvaged
     from scrapy_aopic.place.place import Place
 
     from .snapshot import HostRow, Snapshot
@@ -215,20 +213,26 @@ def format_audit(result: JobAudit) -> str:
     return "\n".join([*result.violations, summary, *([note] if result.is_of_books else [])])
 
 
-def format_repair(done: Repaired, kept: Path | str | None) -> str:
-    """Report the repair of a damaged job; *kept* is the folder of the damaged store, or its name on a server."""
+def format_salvage(done: Salvaged, name: str = "") -> str:
+    """Report what was salvaged of a damaged store, each line with the *name* of its shard before it."""
     lines = [done.reason] if done.reason else []
-    lines += [f"Rows of {family} could not be read in {n_of(n, 'place')}." for family, n in done.gaps.items()]
-    if not done.has_totals:
-        lines.append("The totals are lost: the job begins with a new ledger, in the default order.")
-    lines.append(
-        f"Pages kept: {done.pages:,}, on {n_of(done.hosts, 'host')}. Forgotten: {done.forgotten:,}. "
-        f"Waiting to be visited again, because only their requests are left: {done.requeued:,}. "
-        f"Failed, because their requests cannot be read or are those of others: {done.set_aside:,}. "
-        f"Standing for themselves again: {done.unmerged:,}. The virtual page took up {done.cash:,} units. "
-        f"The damaged store is in {kept}; remove it when you do not need it any more."
+    lines += [f"rows of {family} could not be read in {n_of(n, 'place')}." for family, n in done.gaps.items()]
+    letters = (
+        f" Links in letters to other shards, to be sent again: {done.letters:,}." if done.letters else ""
     )
-    return "\n".join(lines)
+    missing = "any, as the totals are lost" if done.missing is None else f"{done.missing:,}"
+    lines.append(
+        f"{n_of(done.waiting, 'page')} wait and {done.fetched:,} are known as fetched, on {n_of(done.hosts, 'host')}.{letters}"
+    )
+    lines.append(
+        f"lost: {done.unrequested:,} that waited, whose requests are gone; {done.unnamed:,} of hosts whose names are gone; "
+        f"{missing} of which nothing is left."
+    )
+    if done.uncertain:
+        lines.append(
+            f"{done.uncertain:,} of those that wait may have been fetched: only their requests are left. They come last."
+        )
+    return "\n".join(f"{name}{line[:1].upper()}{line[1:]}" for line in lines)
 
 
 def print_report(place: Place | None, store: Store) -> None:

@@ -24,8 +24,8 @@ QUICK = {"calls", "shards"}
 ELSEWHERE = {"damage", "hostile_web", "kills", "power", "races"}
 """Those that tests in ``tests/crash`` run in a short form."""
 
-HELPERS = {"made_up", "record", "runner", "table", "linked_hosts", "edits"}
-"""Files that are no benchmark; ``edits`` is run by ``damage``."""
+HELPERS = {"made_up", "record", "runner", "table", "linked_hosts"}
+"""Files that are no benchmark."""
 
 TEXTS = {page.name: page.read_text(encoding="utf-8") for page in record.pages()}
 

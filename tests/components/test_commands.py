@@ -184,7 +184,7 @@ ANEW = {
     "check": (["check", "{job}"], 0),
     "control": (["control", "{job}"], 0),
     "backup": (["backup", "{job}", "{new}"], 0),
-    "repair": (["repair", "{job}"], 0),
+    "salvage": (["salvage", "{job}", "{new}"], 0),
     "seed": (["seed", "{new}", "http://a.test/"], 0),
     "export": (["export", "{job}", "--pages", "{new}.csv"], 0),
     # What these need is not there, which they find out after they have begun.
@@ -249,7 +249,7 @@ ANSWERS = [
     ["status", "{job}"],
     ["check", "{job}"],
     ["backup", "{job}", "{new}"],
-    ["repair", "{job}"],
+    ["salvage", "{job}", "{new}"],
     ["seed", "{new}", "http://a.test/"],
     ["export", "{job}", "--pages", "{new}.csv"],
 ]

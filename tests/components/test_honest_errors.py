@@ -139,12 +139,13 @@ READ = [
 ]
 
 IN_JOB = [
-    *((name, "X") for name in ("top", "status", "check", "repair")),
+    *((name, "X") for name in ("top", "status", "check")),
     ("topic", "label", "X"),
     ("hosts", "X", "--slow"),
     ("why", "X", "http://a.test/"),
     ("report", "X", "report.html"),
     ("backup", "X", "copy"),
+    ("salvage", "X", "new"),
     ("restore", "X", "redis://127.0.0.1:1/0#x"),
     ("move", "X", "to"),
     ("export", "X", "--pages", "pages.csv"),

@@ -1,4 +1,4 @@
-"""What Windows and macOS do not have is not needed: all modules are imported, and a job is crawled, read, copied and repaired."""
+"""What Windows and macOS do not have is not needed: all modules are imported, and a job is crawled, read, copied and salvaged."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def test_a_job_lives_on_another_system(
         ["control", "job", "block", "other.example"],
         ["export", "job", "--pages", "pages.csv"],
         ["backup", "job", "copy"],
-        ["repair", "copy"],
-        ["check", "copy"],
+        ["salvage", "copy", "new"],
+        ["check", "new"],
     ]
     done = subprocess.run(
         [

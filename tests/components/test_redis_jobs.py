@@ -167,8 +167,8 @@ async def test_a_job_folder_beside_keeps_the_spiders_state_and_leads_to_the_stor
     await crawl(Follow, {**settings, "JOBDIR": str(job)})
     assert (job / "spider.state").exists()
     where = server.url + "#aopic:follow"
-    for argument in ("status", "repair"):
-        done = scrapy(argument, str(job), settings=settings, folder=tmp_path)
+    for argument, *more in (["status"], ["salvage", "new"]):
+        done = scrapy(argument, str(job), *more, settings=settings, folder=tmp_path)
         assert done.returncode == 2
         assert (
             f"is on a server: crawl with AOPIC_STORE=redis, and give commands {where} instead" in done.stderr

@@ -14,7 +14,6 @@ from support.journal_store import JournalStore
 from support.small_web import Follow, Web, crawl
 from support.store_contract import check_transfers, write_transfers
 
-from scrapy_aopic.core.ports import Family
 from scrapy_aopic.exceptions import SettingError, StorageError
 from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.settings import read
@@ -88,46 +87,28 @@ def test_a_view_of_a_store_of_your_own_does_not_move_while_it_is_written(tmp_pat
 
 @pytest.mark.slow
 @deferred_f_from_coro_f
-async def test_a_damaged_store_that_cannot_be_repaired_is_refused_and_left_alone(
+async def test_a_damaged_store_of_others_is_salvaged_if_it_opens_and_else_refused_and_left_alone(
     serve: Serve, tmp_path: Path
 ) -> None:
     serve(PAGES)
-    settings = {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_STORE": JOURNAL, "JOBDIR": str(tmp_path)}
+    job = tmp_path / "job"
+    settings = {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_STORE": JOURNAL, "JOBDIR": str(job)}
     await crawl(Follow, settings)
-    journal = store_folder(tmp_path) / "journal"
+    named = ("-s", f"AOPIC_STORE={JOURNAL}")
+    assert run_aopic("salvage", job, "new", *named, folder=tmp_path).returncode == 0
+    assert run_aopic("check", "new", *named, folder=tmp_path).returncode == 0
+    assert store_folder(tmp_path / "new").joinpath("backend").read_text() == f"{JOURNAL}\n"
+    journal = store_folder(job) / "journal"
     data = bytearray(journal.read_bytes())
     data[100] ^= 0xFF
     journal.write_bytes(data)
-    done = run_aopic("repair", str(tmp_path), "-s", f"AOPIC_STORE={JOURNAL}", folder=tmp_path)
+    done = run_aopic("salvage", job, "again", *named, folder=tmp_path)
     assert done.returncode == 2
     assert "is damaged before byte" in done.stderr
-    assert f"cannot be repaired, because {JOURNAL} has no open_for_repair" in done.stderr
+    assert f"because {JOURNAL} has no open_for_salvage" in done.stderr
     assert done.stderr.count("\n") == 1
     assert journal.read_bytes() == data
-    assert not store_folder(tmp_path).with_name("aopic.copy").exists()
-
-
-@pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_a_store_that_opens_is_repaired_row_by_row_without_a_repair_of_its_own(
-    serve: Serve, tmp_path: Path
-) -> None:
-    serve(PAGES)
-    settings = {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_STORE": JOURNAL, "JOBDIR": str(tmp_path)}
-    await crawl(Follow, settings)
-    named = ("-s", f"AOPIC_STORE={JOURNAL}")
-    damaged = tmp_path / "aopic.damaged-1"
-    assert run_aopic("repair", str(tmp_path), *named, folder=tmp_path).returncode == 0
-    assert not damaged.exists()
-    registry.use(JOURNAL)
-    with closing(open_store(store_folder(tmp_path))) as store:
-        store.write({Family.META: {b"totals": None}}, sync=True)
-    assert run_aopic("check", str(tmp_path), *named, folder=tmp_path).returncode != 0
-    done = run_aopic("repair", str(tmp_path), *named, folder=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert damaged.exists()
-    assert run_aopic("check", str(tmp_path), *named, folder=tmp_path).returncode == 0
-    assert store_folder(tmp_path).joinpath("backend").read_text() == f"{JOURNAL}\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["job", "new"]
 
 
 @pytest.mark.parametrize("other", ["rocksdb", "sqlite", "memory"])

@@ -80,8 +80,8 @@ def contents(folder: Path) -> dict[str, tuple[int, bytes]]:
 
 
 def test_only_one_has_the_lock_and_its_owner_is_named(tmp_path: Path) -> None:
-    with lock_job(tmp_path / "job" / "aopic", "repair"):
-        said = rf"in {tmp_path}/job/aopic is in use: process {os.getpid()} on .* since 20.* \(repair\); wait"
+    with lock_job(tmp_path / "job" / "aopic", "backup"):
+        said = rf"in {tmp_path}/job/aopic is in use: process {os.getpid()} on .* since 20.* \(backup\); wait"
         with pytest.raises(StorageError, match=said):
             lock_job(tmp_path / "job" / "aopic", "crawl")
         lock_job(tmp_path / "job" / "aopic-seen", "crawl").release()
@@ -99,7 +99,7 @@ def test_the_lock_dies_with_its_process_whatever_its_file_says(tmp_path: Path) -
     assert owner["pid"] == process.pid
     # As in a container, in which each process has the same number.
     (tmp_path / "aopic.lock").write_text(json.dumps({**owner, "pid": os.getpid()}), encoding="utf-8")
-    lock_job(tmp_path / "aopic", "repair").release()
+    lock_job(tmp_path / "aopic", "backup").release()
 
 
 def test_a_child_that_outlives_its_parent_does_not_keep_the_lock(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_a_child_that_outlives_its_parent_does_not_keep_the_lock(tmp_path: Path)
         child = int(next(line for line in process.stdout if line.strip().isdigit()))
         process.kill()
     try:
-        lock_job(tmp_path / "aopic", "repair").release()
+        lock_job(tmp_path / "aopic", "backup").release()
     finally:
         os.kill(child, signal.SIGKILL)
 
@@ -165,7 +165,7 @@ def test_whose_lock_file_is_removed_or_replaced_writes_no_more(tmp_path: Path, k
         (tmp_path / "aopic.lock").unlink()
         with pytest.raises(LostError, match=r"aopic\.lock was moved, deleted or replaced"):
             job.check()
-        with lock_job(tmp_path / "aopic", "repair"), pytest.raises(LostError):
+        with lock_job(tmp_path / "aopic", "backup"), pytest.raises(LostError):
             job.check()
         (tmp_path / "aopic" / "store.lock").unlink()
         with pytest.raises(LostError, match=r"store\.lock was moved"):

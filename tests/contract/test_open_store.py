@@ -211,7 +211,9 @@ class TestOpenStore:
             data[-from_end] ^= 0xFF
             path.write_bytes(data)
             for opening in (open_snapshot, open_store):
-                with pytest.raises(StorageError, match=rf"is damaged: .*{path.name}.* 'scrapy aopic repair'"):
+                with pytest.raises(
+                    StorageError, match=rf"is damaged: .*{path.name}.* 'scrapy aopic salvage'"
+                ):
                     opening(tmp_path)
             data[-from_end] ^= 0xFF
             path.write_bytes(data)

@@ -105,7 +105,7 @@ def test_a_damaged_commit_that_had_landed_is_refused_and_nothing_is_changed(
             )
             before = log.read_bytes()
             for opening in (open_snapshot, open_store):
-                with pytest.raises(StorageError, match=r"is damaged: .* 'scrapy aopic repair' saves"):
+                with pytest.raises(StorageError, match=r"is damaged: .* 'scrapy aopic salvage'"):
                     opening(copy)
                 assert log.read_bytes() == before
 

@@ -12,9 +12,7 @@ from scrapy_aopic.core.branches import QUEUES
 from scrapy_aopic.core.layout import BRANCHES
 from scrapy_aopic.core.order import Aopic
 from scrapy_aopic.core.ports import Family
-from scrapy_aopic.core.rebuild import rebuild
 from scrapy_aopic.core.records import pack, pack_page, unpack, unpack_page
-from scrapy_aopic.storage.memory import MemoryStore
 
 if TYPE_CHECKING:
     from scrapy_aopic.core.records import Link
@@ -198,7 +196,7 @@ def test_a_page_that_was_visited_is_in_no_branch_and_what_it_links_to_later_is_b
     )
 
 
-def test_check_finds_what_no_crawl_writes_and_a_repair_mends_it():
+def test_check_finds_what_no_crawl_writes():
     web = Web()
     tree(web)
     grow(web, 4)
@@ -217,8 +215,3 @@ def test_check_finds_what_no_crawl_writes_and_a_repair_mends_it():
     found = audit(web.store).violations
     assert sum("has a count that there cannot be" in each for each in found) == 3
     assert sum("is of no host" in each for each in found) == 1
-    mended = MemoryStore()
-    rebuild(web.store, mended, lambda request: request.split(b"/")[0].decode(), web.now)
-    assert audit(mended).violations == []
-    kept = [key for key, _ in mended.scan(Family.META, BRANCHES, bytes((BRANCHES[0] + 1,)))]
-    assert kept == [row]

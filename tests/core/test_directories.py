@@ -12,7 +12,6 @@ from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.layout import DIRECTORIES
 from scrapy_aopic.core.order import Aopic, Focused
 from scrapy_aopic.core.ports import Family
-from scrapy_aopic.core.rebuild import rebuild
 from scrapy_aopic.core.records import pack_page, unpack_page
 from scrapy_aopic.storage.memory import MemoryStore
 
@@ -181,7 +180,7 @@ def test_a_page_that_a_failed_transfer_put_back_lowered_like_any():
     web.commit()
 
 
-def test_check_finds_what_no_crawl_writes_and_a_repair_mends_it():
+def test_check_finds_what_no_crawl_writes():
     web = job()
     links = numbered("a", "one", 6)
     seed(web, *links, *numbered("a", "two", 1))
@@ -203,11 +202,3 @@ def test_check_finds_what_no_crawl_writes_and_a_repair_mends_it():
         fault in found
         for fault in ("of no host", "a count that there cannot be", "was visited, but waits lower")
     )
-    mended = MemoryStore()
-    rebuild(web.store, mended, lambda request: request.split(b"/")[0].decode(), web.now)
-    assert audit(mended).violations == []
-    lowered = {key for key, data in web.store.scan(Family.PAGES) if unpack_page(data).lowered}
-    assert {key for key, data in mended.scan(Family.PAGES) if unpack_page(data).lowered} == lowered - {
-        links[0].key
-    }
-    assert list(mended.scan(Family.QUEUE)) == list(web.store.scan(Family.QUEUE))

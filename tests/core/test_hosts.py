@@ -65,7 +65,7 @@ def test_a_host_that_is_read_is_where_its_index_row_is(row: bytes, phase: Phase)
 
 
 def test_a_host_that_says_it_is_nowhere_is_a_damaged_one() -> None:
-    with pytest.raises(StorageError, match=r"'a' .*repair"):
+    with pytest.raises(StorageError, match=r"'a' .*salvage"):
         unpack_state(pack_host(HostRecord("a", row=b"X")))
 
 
@@ -99,9 +99,9 @@ def test_a_page_is_ended_once_and_a_host_released_once() -> None:
 def test_a_row_of_the_index_without_its_host_is_said_to_be_damage() -> None:
     store = MemoryStore()
     store.write({Family.META: {b"A" + b"no host ": b""}}, sync=True)
-    with pytest.raises(StorageError, match=rf"{b'no host '.hex()}.*repair"):
+    with pytest.raises(StorageError, match=rf"{b'no host '.hex()}.*salvage"):
         Frontier(store).load(CrawlTotals("", created_at=0.0, saved_at=0.0), 0.0)
-    with pytest.raises(StorageError, match="repair"):
+    with pytest.raises(StorageError, match="salvage"):
         Frontier(store).move(b"no host ", [(b"old", b"new", b"page")], 0.0)
 
 

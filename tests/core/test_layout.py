@@ -67,6 +67,6 @@ def test_every_field_of_the_totals_outlives_a_commit(name: str) -> None:
 
 @pytest.mark.parametrize("data", [b"", b"\x81", b"\xc0", b"\x80", b"\x81\xa6format\x01"])
 def test_damaged_totals_are_said_to_be_damaged(data: bytes) -> None:
-    with pytest.raises(StorageError, match=r"totals of this job are damaged: .* repair"):
+    with pytest.raises(StorageError, match=r"totals of this job are damaged: .* salvage"):
         read_totals(store_with(data))
     assert read_damaged_totals(data) is None

@@ -12,7 +12,7 @@ from scrapy_aopic.core.revisits import Recrawl
 from scrapy_aopic.exceptions import StorageError
 
 A, B = link("a"), link("b")
-MENDS = "'scrapy aopic repair' mends the job"
+MENDS = "'scrapy aopic salvage'"
 
 
 def without(family: Family, key: bytes, **policy: object) -> Job:
@@ -26,19 +26,19 @@ def without(family: Family, key: bytes, **policy: object) -> Job:
     return job
 
 
-def test_a_queue_row_without_its_page_is_said_to_need_a_repair():
+def test_a_queue_row_without_its_page_is_said_to_be_damage():
     job = without(Family.PAGES, B.key)
     with pytest.raises(StorageError, match=f"a queue row for page {B.key.hex()}, but no such page: {MENDS}"):
         job.lease()
 
 
-def test_a_time_at_which_a_page_wakes_that_is_not_there_is_said_to_need_a_repair():
+def test_a_time_at_which_a_page_wakes_that_is_not_there_is_said_to_be_damage():
     job = without(Family.PAGES, A.key, recrawl=Recrawl(min_interval=1.0))
     with pytest.raises(StorageError, match=f"a wake row for page {A.key.hex()}, but no such page: {MENDS}"):
         job.lease()
 
 
-def test_a_page_that_is_due_without_its_host_is_said_to_need_a_repair():
+def test_a_page_that_is_due_without_its_host_is_said_to_be_damage():
     job = without(Family.HOSTS, A.key[:HOST_BYTES], recrawl=Recrawl(min_interval=1.0))
     with pytest.raises(
         StorageError, match=f"a page of host {A.key[:HOST_BYTES].hex()}, but no such host: {MENDS}"
@@ -68,7 +68,7 @@ def stored(job: Job, key: bytes) -> Page:
 
 
 @pytest.mark.parametrize("length", [1, 2, 5])
-def test_merged_pages_that_lead_in_a_circle_are_said_to_need_a_repair(length: int):
+def test_merged_pages_that_lead_in_a_circle_are_said_to_be_damage(length: int):
     pages = [link(f"page{n}") for n in range(length)]
     job = leading(pages, to=pages[0])
     circle = f"one with page {pages[0].key.hex()} lead to each other in a circle: {MENDS}"

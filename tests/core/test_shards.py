@@ -16,6 +16,8 @@ from support.core_shards import ShardedJob, hosts_of, lead, link
 from scrapy_aopic.core.api import Findings, Lease
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.crawl import Crawl
+from scrapy_aopic.core.crawl_totals import read_totals
+from scrapy_aopic.core.damaged import DamagedStore
 from scrapy_aopic.core.duplicates import text_of
 from scrapy_aopic.core.frontier.frontier import NotBefore
 from scrapy_aopic.core.layout import DIRECTORIES, OUTBOX, RECEIVED, SENT, SHARD
@@ -23,9 +25,9 @@ from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL, Sums
 from scrapy_aopic.core.order import LARGEST_VALUE, ORDERS
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.ports import Family
-from scrapy_aopic.core.rebuild import rebuild
 from scrapy_aopic.core.records import HOST_BYTES, PAGE_BYTES, Link, PageState, host_key, pack, page_key
 from scrapy_aopic.core.revisits import Recrawl, Version
+from scrapy_aopic.core.salvage import Salvage
 from scrapy_aopic.core.shard import Received, Shard, ShardId
 from scrapy_aopic.core.shards.all_shards import audit_shards
 from scrapy_aopic.core.shards.cut import Cut
@@ -245,21 +247,23 @@ def test_the_audit_of_all_shards_notices_units_that_were_made_or_lost():
     assert any("mail brought 7 units" in each for each in audit(job.stores[1]).violations)
 
 
-def test_a_repaired_shard_keeps_its_mail_and_its_balance():
+def test_the_links_in_letters_of_a_salvaged_shard_are_sent_again():
     job = a_job()
     job.visit(0, B, A2)
     job.commit()
-    for is_whole in (True, False):
-        if not is_whole:
-            job.stores[0].write({Family.META: {b"totals": b"damaged"}}, sync=True)
-        target = MemoryStore()
-        rebuild(job.stores[0], target, lambda _: HERE[0], job.now)
-        assert audit(target).violations == []
-        assert audit_shards([target, job.stores[1]], str).violations == []
-    job.stores[0] = target
+    source, target = DamagedStore(job.stores[0]), MemoryStore()
+    saved = read_totals(job.stores[0])
+    work = Salvage(
+        source, target, job.policy, job.now, saved=saved, host_of=lambda _: HERE[0], shard=ShardId(0, 2)
+    )
+    assert work.run().letters == 1
+    assert audit(target).violations == []
+    job.stores = [target, MemoryStore()]  # all shards are salvaged, and their mail begins anew
     job.reopen(0)
+    job.reopen(1)
     job.exchange()
     assert job.cash(B) > 0
+    assert audit_shards(job.stores, str).violations == []
 
 
 # -- pages that are one

@@ -69,7 +69,9 @@ def test_cash_is_whole_whatever_was_not_heard(seed: int, n_before: int, n_after:
         crawl(job, lost, rng)
         job.commit(lost)
     job.stores[lost] = MemoryStore()
-    job.stores[lost].write(start_lost_shard(ShardId(lost, OF), known, job.policy, job.now), sync=True)
+    job.stores[lost].write(
+        start_lost_shard(ShardId(lost, OF), known, job.policy, job.now, job.stores[lost]), sync=True
+    )
     job.reopen(lost)
     job.check()
     assert not job.shards[lost].was_clean, "its hosts are left alone as after a crash"
@@ -79,7 +81,7 @@ def test_cash_is_whole_whatever_was_not_heard(seed: int, n_before: int, n_after:
 
 def test_a_shard_of_which_nothing_was_heard_begins_like_a_new_one() -> None:
     store = MemoryStore()
-    store.write(start_lost_shard(ShardId(1, 2), LostShard(), Policy(), NOW), sync=True)
+    store.write(start_lost_shard(ShardId(1, 2), LostShard(), Policy(), NOW, store), sync=True)
     job = ShardedJob(2)
     job.stores[1] = store
     job.reopen(1)
@@ -98,7 +100,7 @@ def test_a_shard_of_which_nothing_was_heard_begins_like_a_new_one() -> None:
 )
 def test_what_contradicts_itself_is_refused(known: LostShard, said: str) -> None:
     with pytest.raises(StorageError, match=said):
-        start_lost_shard(ShardId(0, 2), known, Policy(), NOW)
+        start_lost_shard(ShardId(0, 2), known, Policy(), NOW, MemoryStore())
 
 
 def test_a_letter_with_another_number_is_refused() -> None:
@@ -107,5 +109,9 @@ def test_a_letter_with_another_number_is_refused() -> None:
     job.commit()
     letters = job.shards[0].letters(1)
     with pytest.raises(StorageError, match="is not number 6"):
-        start_lost_shard(ShardId(0, 2), LostShard(sent={1: (5, 0)}, letters={1: letters}), job.policy, NOW)
-    assert Family.META in start_lost_shard(ShardId(0, 2), LostShard(letters={1: letters}), job.policy, NOW)
+        start_lost_shard(
+            ShardId(0, 2), LostShard(sent={1: (5, 0)}, letters={1: letters}), job.policy, NOW, MemoryStore()
+        )
+    assert Family.META in start_lost_shard(
+        ShardId(0, 2), LostShard(letters={1: letters}), job.policy, NOW, MemoryStore()
+    )

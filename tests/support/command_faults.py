@@ -225,11 +225,10 @@ def _moved(place: Place) -> str:
     )
 
 
-def _repaired(place: Place) -> str:
-    kept = len(list(place.job.glob("aopic.damaged-*")))
-    with closing(open_snapshot(store_folder(place.job))) as store:
+def _salvaged(place: Place) -> str:
+    with closing(open_snapshot(store_folder(place.folder / "new"))) as store:
         found = audit(store)
-    return _differs((found.holds, found.pages, kept), (True, N_PAGES, 1))
+    return _differs((found.holds, found.pages), (True, N_PAGES))
 
 
 def _all(*several: Callable[[Place], str]) -> Callable[[Place], str]:
@@ -312,10 +311,11 @@ CASES: dict[str, Case] = {
         done="There is a job in",
         speaks_to_server=True,
     ),
-    "repair": Case(
+    "salvage": Case(
         _make_damaged,
-        lambda place: ["repair", str(place.job)],
-        _all(_repaired),
+        lambda place: ["salvage", str(place.job), "new"],
+        _all(_salvaged),
+        done="new exists; remove it",
     ),
     "move": Case(
         _make_shards,

@@ -171,7 +171,7 @@ def test_a_job_that_cannot_be_read_is_one_sentence(
         (sentence,) = done.stderr.splitlines()
         assert str(store_folder(job)) in sentence
         if wrong == "damaged":
-            assert "scrapy aopic repair" in sentence
+            assert "scrapy aopic salvage" in sentence
         else:
             assert "was written in format 999" in sentence
     assert not page.exists()

@@ -24,14 +24,24 @@ from itertools import chain, islice
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from msgspec.structs import replace
+
 from scrapy_aopic.core.layout import BEHIND, IN_TIME, OUTSIDERS
 from scrapy_aopic.core.layout import LATE as LATE_ROWS
 from scrapy_aopic.core.order import Aopic, Order
 from scrapy_aopic.core.politeness import Gap, Outcome, Politeness, Silence, TransferResult
 from scrapy_aopic.core.ports import Family, Store
-from scrapy_aopic.core.records import HOST_BYTES, NO_RECORD, ROW_BYTES, front_queue_of, queue_row
+from scrapy_aopic.core.records import (
+    HOST_BYTES,
+    NO_RECORD,
+    ROW_BYTES,
+    HostRecord,
+    front_queue_of,
+    pack_host,
+    queue_row,
+)
 from scrapy_aopic.core.tables import RecordTable, RowTable
-from scrapy_aopic.exceptions import CallError, StorageError
+from scrapy_aopic.exceptions import SALVAGE, CallError, StorageError
 
 from . import back_queue
 from .back_queue import BackQueues
@@ -138,7 +148,7 @@ class Outsiders:
             self._hosts.update((row[1:], unpack_state(value)) for row, value in rows)
         except NO_RECORD as error:
             raise StorageError(
-                "What is known of a host without pages cannot be understood: 'scrapy aopic repair' mends the job."
+                f"What is known of a host without pages cannot be understood: {SALVAGE}"
             ) from error
 
     def find(self, key: bytes) -> HostState | None:
@@ -654,6 +664,19 @@ class Frontier:
     def count(self, host: HostState) -> None:
         """A page of *host*, which is active, was visited for the first time."""
         self.budgets.count(host)
+
+    def count_of(self, key: bytes) -> None:
+        """A page of the host under *key*, of which no page waits, was visited for the first time by another job."""
+        host = self.places.expect(key, "a page")
+        self.budgets.count(host)
+        self.hosts.put(key, host)
+
+    def acquaint(self, key: bytes, known: HostRecord) -> None:
+        """Know the host under *key*, if it is not known, and be as polite to it as another job, whose record of it is *known*."""
+        if self.host(key) is None:
+            self.n_hosts += 1
+            plain = replace(known, queued=0, visited=0, best=-1, row=b"")
+            self.hosts.put(key, unpack_state(pack_host(plain)))
 
     def supported(self, domain: bytes) -> None:
         """The number of supporters or seeds of *domain* rose: its late hosts may be due sooner."""

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from scrapy_aopic.core import layout
 from scrapy_aopic.core.layout import ACTIVE, BEHIND, IN_TIME
 from scrapy_aopic.core.records import HOST_BYTES, N_FRONT_QUEUES
-from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.exceptions import SALVAGE, StorageError
 
 from .back_queue import BackQueues, best_row, raise_best, refresh_best
 from .budgets import Budgets, LateHosts
@@ -178,9 +178,7 @@ class HostPlaces:
         """
         host = self.active.get(key) or self._hosts.get(key)
         if host is None:
-            raise StorageError(
-                f"The store has {what} of host {key.hex()}, but no such host: 'scrapy aopic repair' mends the job."
-            )
+            raise StorageError(f"The store has {what} of host {key.hex()}, but no such host: {SALVAGE}")
         return host
 
     def _front_queue_of(self, key: bytes) -> int:

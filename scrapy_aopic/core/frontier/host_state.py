@@ -46,7 +46,7 @@ import msgspec
 
 from scrapy_aopic.core import layout
 from scrapy_aopic.core.records import HostRecord, pack_host
-from scrapy_aopic.exceptions import CallError, StorageError
+from scrapy_aopic.exceptions import SALVAGE, CallError, StorageError
 
 from .heap import LazyHeap  # noqa: TC001  msgspec looks it up when it makes the decoder
 
@@ -201,7 +201,7 @@ def unpack_state(data: bytes) -> HostState:
     if phase is None:
         raise StorageError(
             f"The record of the host {host.name!r} says that it waits at {host.row!r}, and there is no such place: "
-            "the job is damaged. 'scrapy aopic repair' finds the host a place."
+            f"the job is damaged. {SALVAGE}"
         )
     host.phase = phase
     return host

@@ -11,7 +11,7 @@ from bisect import bisect_left, insort
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.layout import WAKES
-from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.exceptions import SALVAGE, StorageError
 
 if TYPE_CHECKING:
     from scrapy_aopic.core.records import Changes
@@ -46,10 +46,7 @@ class WakeTimes:
             StorageError: If there are no changes.
         """
         if changes is None:
-            raise StorageError(
-                f"page {key.hex()} is to wake, but nothing is known of its changes: 'scrapy aopic repair' mends "
-                "the job"
-            )
+            raise StorageError(f"page {key.hex()} is to wake, but nothing is known of its changes: {SALVAGE}")
         first = self._first
         if changes.wakes_at:
             row = wake_row(changes.wakes_at, key)

@@ -8,6 +8,5 @@
 * :mod:`.receiving`: applies a letter
 * :mod:`.remote_pages`: pages that are one with a page of another shard
 * :mod:`.all_shards`: checks the cash and the letters of all shards
-* :mod:`.mending`: makes the mail of a damaged job consistent again
 * :mod:`.rebuilt_mail`: starts a lost shard again from what the others know
 """

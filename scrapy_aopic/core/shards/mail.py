@@ -468,19 +468,6 @@ def balance_of(store: Store) -> int:
     return sum(each.units for each in got.values()) - sum(each.units for each in posted.values())
 
 
-def balance_of_rows(rows: Iterable[tuple[bytes, bytes]]) -> int:
-    """Units received minus units sent, by the legible ones of the *rows* of ``META`` that are left of a damaged store."""
-    balance = 0
-    for row, data in rows:
-        if row[:1] in (SENT, RECEIVED):
-            try:
-                units = unpack(data)[-1]
-                balance += units if row[:1] == RECEIVED else -units
-            except NO_RECORD:
-                continue
-    return balance
-
-
 def _rows(store: Store, beginning: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Rows of ``META`` whose keys begin with *beginning*."""
     end = (int.from_bytes(beginning, "big") + 1).to_bytes(len(beginning), "big")

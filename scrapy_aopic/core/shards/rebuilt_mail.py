@@ -1,10 +1,11 @@
-"""Starts a shard whose store is lost again, from what the other shards know of it.
+"""Starts a shard whose store is lost again, from what the other shards know of it, and what was salvaged of it.
 
 Rule 1: it goes on where its mail is. It counts as received every letter that a sender may have deleted, and as sent every
 letter that a receiver may have applied; the letters in between are sent again by their senders, and applied.
 
-Rule 2: its virtual page holds all the cash that the shard must have, by the units that went in and out. So the cash of
-the job does not change, to the unit. Its pages, and what they held, are lost with the store.
+Rule 2: its virtual page holds all the cash that the shard must have, by the units that went in and out, but for what pages hold
+that were salvaged (:mod:`scrapy_aopic.core.salvage`). So the cash of the job does not change, to the unit. All other pages, and
+what they held, are lost with the store.
 
 Rule 3: the times of its last requests are lost, too, so its hosts are left alone as after a crash.
 """
@@ -12,23 +13,25 @@ Rule 3: the times of its last requests are lost, too, so its hosts are left alon
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from scrapy_aopic.core.crawl_totals import CrawlTotals
+from msgspec.structs import replace as replace_fields
+
+from scrapy_aopic.core.crawl_totals import CrawlTotals, read_totals
 from scrapy_aopic.core.layout import OUTBOX, RECEIVED, SENT, SHARD, TOTALS_KEY, Family
-from scrapy_aopic.core.ledger import TOTAL, Totals
+from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.order import order_name
 from scrapy_aopic.core.records import pack
 from scrapy_aopic.exceptions import StorageError
 
 from .cut import Cut, ShardId
-from .letters import read_letter
+from .letters import read_letter, write_letter
 from .mail import Got, Posted, row_of
 
 if TYPE_CHECKING:
     from scrapy_aopic.core.policy import Policy
-    from scrapy_aopic.core.ports import Batch
+    from scrapy_aopic.core.ports import Batch, Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +49,8 @@ class LostShard:
     letters: Mapping[int, Sequence[bytes]] = field(default_factory=dict)
 
 
-def start_lost_shard(shard: ShardId, known: LostShard, policy: Policy, now: float) -> Batch:
-    """The rows of *shard*, with its mail and without any page.
+def start_lost_shard(shard: ShardId, known: LostShard, policy: Policy, now: float, store: Store) -> Batch:
+    """The rows of *shard*, with its mail, to be written to its *store*, which is empty or holds what was salvaged.
 
     Args:
         policy: Policy of its crawl.
@@ -57,34 +60,36 @@ def start_lost_shard(shard: ShardId, known: LostShard, policy: Policy, now: floa
         StorageError: If a letter cannot be read, or the shard has spent more than it can have had.
     """
     rows: dict[bytes, bytes | None] = {SHARD: pack(tuple(shard))}
+    salvaged: dict[int, list[bytes]] = {}
+    for row, data in store.scan(Family.META, OUTBOX, bytes((OUTBOX[0] + 1,))):
+        salvaged.setdefault(int.from_bytes(row[1:3], "big"), []).append(data)
+        rows[row] = None
     balance = 0
     for sender, (last, units) in known.got.items():
         rows[row_of(RECEIVED, sender)] = pack(tuple(Got(last, units)))
         balance += units
-    for receiver in {*known.sent, *known.letters}:
+    for receiver in {*known.sent, *known.letters, *salvaged}:
         acknowledged, units = known.sent.get(receiver, (0, 0))
         last, cut = acknowledged, Cut(shard._replace(number=receiver), policy.domain_of)
-        for data in known.letters.get(receiver, ()):
-            letter, last = read_letter(data, cut), last + 1
-            if (letter.sender, letter.number) != (shard.number, last):
+        letters = [read_letter(data, cut) for data in known.letters.get(receiver, ())]
+        for number, letter in enumerate(letters, acknowledged + 1):
+            if (letter.sender, letter.number) != (shard.number, number):
                 raise StorageError(
-                    f"A letter of {shard} to shard {receiver} is not number {last}. Nothing was changed."
+                    f"A letter of {shard} to shard {receiver} is not number {number}. Nothing was changed."
                 )
-            rows[row_of(OUTBOX, receiver, last)] = data
+        for letter in [*letters, *(read_letter(data, cut) for data in salvaged.get(receiver, ()))]:
+            last += 1
+            rows[row_of(OUTBOX, receiver, last)] = write_letter(replace_fields(letter, number=last))
             units += letter.units
         rows[row_of(SENT, receiver)] = pack(tuple(Posted(acknowledged, last, units)))
         balance -= units
-    if TOTAL + balance < 0:
+    saved = read_totals(store) or CrawlTotals(order_name(policy.order), now, now)
+    virtual = TOTAL + balance - saved.ledger.held
+    if virtual < 0:
         raise StorageError(
             f"{shard} has sent {-balance} units more than it received, of {TOTAL} that it began with: what the server knows of "
             "it is of different moments. Nothing was changed."
         )
-    saved = CrawlTotals(
-        order_name(policy.order),
-        now,
-        now,
-        ledger=Totals(virtual=TOTAL + balance, balance=balance),
-        commit_within=policy.commit_within,
-    )
-    rows[TOTALS_KEY] = saved.pack()
+    ledger = replace(saved.ledger, virtual=virtual, balance=balance)
+    rows[TOTALS_KEY] = replace(saved, ledger=ledger, commit_within=policy.commit_within).pack()
     return {Family.META: rows}

@@ -101,7 +101,7 @@ class Receiver:
 
     def _read(self, data: bytes) -> tuple[Letter, list[_Paid]]:
         letter = read_letter(data, self._mail.cut)
-        return letter, _paid(letter)
+        return letter, paid_links(letter)
 
     def receive(self, letters: Sequence[bytes], now: float) -> Received:
         """Apply those of *letters* that come next, in the order of their numbers.
@@ -205,7 +205,7 @@ class Receiver:
                 self._seeder.enrich(link.key, now, note.worth)
 
 
-def _paid(letter: Letter) -> list[_Paid]:
+def paid_links(letter: Letter) -> list[_Paid]:
     """The payments of *letter* with their links.
 
     Raises:

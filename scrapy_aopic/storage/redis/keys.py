@@ -38,7 +38,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_aopic.core.layout import FORMAT, Family
-from scrapy_aopic.exceptions import SettingError, StorageError
+from scrapy_aopic.exceptions import SALVAGE, SettingError, StorageError
 
 if TYPE_CHECKING:
     from scrapy_aopic.storage.address import Address
@@ -143,9 +143,7 @@ class Keys:
 
     def damaged(self, what: str) -> StorageError:
         """The error for a store in which *what*, a clause, shows damage."""
-        return StorageError(
-            f"The store in {self._address} is damaged: {what}. 'scrapy aopic repair' saves what can be saved."
-        )
+        return StorageError(f"The store in {self._address} is damaged: {what}. {SALVAGE}")
 
 
 def leaf_name(family: Family, separator: bytes) -> bytes:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 from contextlib import closing
 from itertools import count
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.layout import Family
 from scrapy_aopic.exceptions import StorageError
@@ -32,67 +32,27 @@ _AT_ONCE = 1_000
 """Keys that are looked through at once."""
 
 
-class Move(NamedTuple):
-    """A store that is put in the place of another.
-
-    Attributes:
-        made: Where it was made.
-        place: Where it is put.
-        kept: Where that is put which was there; ``None`` if there is nothing.
-    """
-
-    made: Address
-    place: Address
-    kept: Address | None = None
-
-
 def beside(place: Address) -> Address:
     """Where a store is made that is put at *place* later."""
     return place.of_shard(MAX_SHARDS + 1 + max(place.shard, 0))
 
 
-def kept_beside(place: Address, time: int) -> Address:
-    """Where a store is kept that was at *place*, and was replaced the *time*th time, counted from 1."""
-    return place.of_shard((MAX_SHARDS + 1) * (time + 1) + max(place.shard, 0))
-
-
-def put_in_place(moves: Sequence[Move], *, forget_mail: int = 0) -> None:
-    """Carry out all *moves*, which the caller alone may change, in one transaction.
-
-    Args:
-        forget_mail: Shards of the job whose letters on the server, and the states of their last commits, are forgotten: both
-            are copies of what the stores hold.
+def put_in_place(made: Address, place: Address) -> None:
+    """Put the store that was *made* there at *place*, where there is none, in one transaction; the caller alone may change it.
 
     Raises:
-        StorageError: If the server cannot be reached, or a store is changed meanwhile. Nothing was moved then.
+        StorageError: If the server cannot be reached, or the store is changed meanwhile. Nothing was moved then.
     """
-    with closing(connect(moves[0].place)) as connection:
-        heads = [Keys(move.made).head for move in moves] + [Keys(move.place).head for move in moves]
-        connection.watch(*heads)
-        commands: list[Sequence[Argument]] = []
-        for move in moves:
-            if move.kept is not None:
-                commands += _renames(connection, move.place, move.kept)
-            commands += _renames(connection, move.made, move.place)
-        if forget_mail:
-            keys = Keys(moves[0].place)
-            mail = [keys.mail(number) for number in range(forget_mail)]
-            commands.append((b"DEL", keys.of_job(b"states"), *mail))
-        if connection.transact(*commands) is None:
-            raise StorageError(
-                f"The store in {moves[0].place} was changed meanwhile. Nothing was moved; try again."
-            )
-
-
-def _renames(connection: Connection, place: Address, to: Address) -> list[Sequence[Argument]]:
-    """Commands that rename the rows and the head of the store at *place* to those at *to*, and remove its other keys."""
-    source, target = Keys(place), Keys(to)
+    source, target = Keys(made), Keys(place)
     begin, to_begin = _beginning(source), _beginning(target)
-    found = _keys_of(connection, source)
-    commands: list[Sequence[Argument]] = [
-        (b"RENAME", key, to_begin + key.removeprefix(begin)) for key in sorted(found)
-    ]
-    return [*commands, (b"DEL", source.owner, source.views)]
+    with closing(connect(place)) as connection:
+        connection.watch(source.head, target.head)
+        renames = [
+            (b"RENAME", key, to_begin + key.removeprefix(begin))
+            for key in sorted(_keys_of(connection, source))
+        ]
+        if connection.transact(*renames, (b"DEL", source.owner, source.views)) is None:
+            raise StorageError(f"The store in {place} was changed meanwhile. Nothing was moved; try again.")
 
 
 def put_pieces(
@@ -149,16 +109,6 @@ def remove_store(place: Address) -> None:
         found = [*_keys_of(connection, keys), keys.owner, keys.views]
         for begin in range(0, len(found), _AT_ONCE):
             connection.ask((b"UNLINK", *found[begin : begin + _AT_ONCE]))
-
-
-def has_store(place: Address) -> bool:
-    """Whether there is the head of a store at *place*.
-
-    Raises:
-        StorageError: If the server cannot be reached.
-    """
-    with closing(connect(place)) as connection:
-        return bool(connection.ask((b"EXISTS", Keys(place).head))[0])
 
 
 def leaves_of(connection: Connection, keys: Keys) -> dict[Family, set[bytes]]:

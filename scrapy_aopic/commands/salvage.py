@@ -1,0 +1,48 @@
+"""``scrapy aopic salvage``: a new job with what can be read of a damaged one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scrapy_aopic.view.output import write
+
+from .common import add_jobdir
+
+if TYPE_CHECKING:
+    import argparse
+
+    from scrapy.settings import BaseSettings
+
+MEANING = (
+    "Begin a new job with all that can be read of a damaged one that no crawl uses. Says what could not be read; the damaged job is left "
+    "as it is."
+)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add_jobdir(parser)
+    parser.add_argument("new", metavar="NEW", type=Path, help="folder to make, the JOBDIR of the new job")
+
+
+def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
+    from scrapy_aopic.copies.salvaging import salvage_job
+    from scrapy_aopic.place.paths import read_home
+    from scrapy_aopic.settings import read_policy
+    from scrapy_aopic.view.text_report import format_salvage
+
+    order = read_policy(settings).order
+    found = salvage_job(opts.jobdir, opts.new, order, progress=True)
+    for number, each in found.items():
+        write(format_salvage(each, f"Shard {number}: " if len(found) > 1 else ""))
+    home = read_home(opts.new)
+    if home is not None:
+        numbers = ",".join(map(str, found))
+        write(
+            f"To go on: scrapy aopic move --lost {home.job} {opts.new} --shards {numbers}; then start its worker there."
+        )
+    elif len(found) > 1:
+        write(f"To go on: scrapy aopic restore {opts.new} redis://HOST:PORT/DATABASE#KEY, with a new KEY.")
+    else:
+        write(f"To go on: the same crawl with JOBDIR={opts.new}.")
+    return 0

@@ -1,0 +1,144 @@
+"""Begins a new job in a new folder with what can be read of a damaged one, which is left as it is.
+
+Rule 1: the new job takes its name when it is whole (:func:`.backing_up.making`), so a salvage that was killed can be given again.
+
+Rule 2: of a job in shards, each store is read and made by itself; their mail begins anew. So the folder has a copy of a job in
+shards, as a backup has it, which is restored to a server.
+
+Rule 3: shards of a worker's folder go on in the same job. It takes them up as it does shards that are lost, by what the others know
+of them (:mod:`scrapy_aopic.core.shards.rebuilt_mail`), but with their pages.
+"""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import closing
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from scrapy_aopic.core import walk
+from scrapy_aopic.core.crawl_totals import read_damaged_totals
+from scrapy_aopic.core.damaged import DamagedStore
+from scrapy_aopic.core.layout import CLOCK_KEY, SHARD, TOTALS_KEY, Family
+from scrapy_aopic.core.order import Aopic, Order, order_name
+from scrapy_aopic.core.policy import Policy
+from scrapy_aopic.core.records import NO_RECORD, pack
+from scrapy_aopic.core.salvage import Salvage, Salvaged
+from scrapy_aopic.core.shards.cut import WHOLE
+from scrapy_aopic.exceptions import ANY_ERROR, StorageError
+from scrapy_aopic.job.clock import JobClock, read_mark
+from scrapy_aopic.place.cutting import check_suffixes
+from scrapy_aopic.place.folder_place import FolderPlace
+from scrapy_aopic.place.paths import Home, read_home, shard_folder, store_folder, write_home
+from scrapy_aopic.storage import arrange, finish_store, make_store
+from scrapy_aopic.storage.disk_workers import new_name
+from scrapy_aopic.web.request_rows import IN_MEMORY, SLOT, url_of, values_of, waits_for
+from scrapy_aopic.web.suffixes import registered_domain
+
+from .backing_up import check_job, copy_beside, making
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from scrapy_aopic.core.shard import ShardId
+    from scrapy_aopic.place.place import Place
+    from scrapy_aopic.storage.opening import Damaged
+
+
+_DEFAULT = Aopic()
+
+
+def salvage_job(
+    source: Place, target: Path, order: Order = _DEFAULT, *, progress: bool = False
+) -> dict[int, Salvaged]:
+    """Make a new job in the folder *target*, which must not exist, with what is left of the one at *source*.
+
+    Args:
+        order: That of the job, if it is none of this package or its name is lost.
+
+    Returns:
+        What was read of each shard, by number; that of a job in one piece is 0.
+
+    Raises:
+        StorageError: If a crawl has the job open, there is none, nothing of it can be opened, or *target* cannot be made.
+    """
+    from tqdm import tqdm  # noqa: PLC0415  (only when a line may be shown)
+
+    home = read_home(source.folder) if source.folder is not None else None
+    if home is None:
+        check_job(source)
+    sharding = source.read_sharding() if home is None else None
+    if sharding is not None:
+        check_suffixes(source, sharding)
+    found: dict[int, Salvaged] = {}
+    with (
+        making(target, "salvage") as where,
+        tqdm(unit=" pages", unit_scale=True, disable=None if progress else True, leave=False) as line,
+    ):
+        new = FolderPlace(where)
+        copy_beside(source, new)
+        copies = where / "damaged"
+        with source.opening_damaged(copies) as stores:
+            for shard, damaged in stores:
+                folder = (
+                    store_folder(shard_folder(where, shard.number))
+                    if home is not None
+                    else new.stores(sharding)[shard.number]
+                )
+                folder.parent.mkdir(parents=True, exist_ok=True)
+                found[shard.number] = _salvage_store(damaged, folder, order, shard, line.update)
+        shutil.rmtree(copies)
+        if home is not None:
+            write_home(where, Home(new_name(), home.job, home.shards))
+        if sharding is not None:
+            new.write_sharding(sharding, source.read_suffixes())
+    return found
+
+
+def _salvage_store(
+    damaged: Damaged, folder: Path, order: Order, shard: ShardId, progress: Callable[[int], object]
+) -> Salvaged:
+    """Make a new store in *folder* with what is left of a *damaged* one."""
+    source = DamagedStore(damaged.store)
+    totals, of_shard = source.get_many(Family.META, (TOTALS_KEY, SHARD))
+    saved = read_damaged_totals(totals)
+    if shard == WHOLE and of_shard is not None:
+        raise StorageError(
+            "This is one shard of a job: salvage the JOBDIR of the worker that has it, or all of the job."
+        )
+    name = saved.order_name if saved is not None else order_name(order)
+    own = order if name == order_name(order) else walk.find_order(name)
+    if own is None:
+        raise StorageError(
+            f"The job was crawled in the order {name}, which is none of this package: name its class with -s AOPIC_ORDER=."
+        )
+    policy = Policy(order=own, domain_of=registered_domain, waits_for=waits_for)
+    clock = _clock_of(source)
+    with closing(make_store(folder, damaged.kind)) as store:
+        work = Salvage(source, store, policy, clock(), saved=saved, host_of=host_of, shard=shard)
+        done = work.run(progress)
+        store.write({Family.META: {CLOCK_KEY: pack(clock.mark())}}, sync=True)
+        arrange(store)
+    finish_store(folder)
+    done.reason = damaged.reason
+    for family, n in damaged.gaps.items():
+        done.gaps[family.name] = done.gaps.get(family.name, 0) + n
+    return done
+
+
+def _clock_of(source: DamagedStore) -> JobClock:
+    """The clock of the job in *source*; that of this machine if it is lost."""
+    try:
+        return JobClock(read_mark(source))
+    except NO_RECORD:
+        return JobClock()
+
+
+def host_of(request: bytes) -> str:
+    """Name of the host of a stored *request*; empty if it cannot be known."""
+    try:
+        slot = values_of(request).get("meta", {}).get(SLOT) if request[:1] != IN_MEMORY else None
+        return str(slot) if slot is not None else urlsplit(url_of(request)).hostname or ""
+    except ANY_ERROR:
+        return ""

@@ -1,0 +1,274 @@
+"""A job is damaged in every way: what can be read of it is in a new one, which is whole, and fetches nothing twice."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+from support.core_crawl import NOW, Job, link
+
+from scrapy_aopic.core.api import Lease
+from scrapy_aopic.core.audit import audit
+from scrapy_aopic.core.crawl import Crawl
+from scrapy_aopic.core.crawl_totals import read_damaged_totals
+from scrapy_aopic.core.damaged import DamagedStore
+from scrapy_aopic.core.duplicates import text_of
+from scrapy_aopic.core.frontier.frontier import NotBefore
+from scrapy_aopic.core.layout import DIRECTORIES, TOTALS_KEY
+from scrapy_aopic.core.ledger import TOTAL
+from scrapy_aopic.core.policy import Policy
+from scrapy_aopic.core.politeness import Outcome, TransferResult
+from scrapy_aopic.core.ports import Family, Store
+from scrapy_aopic.core.records import (
+    HOST_BYTES,
+    Page,
+    PageState,
+    host_key,
+    unpack_host,
+)
+from scrapy_aopic.core.revisits import Recrawl, Version
+from scrapy_aopic.core.salvage import Salvage, Salvaged
+from scrapy_aopic.core.shards.cut import WHOLE
+from scrapy_aopic.core.walk import read_page
+from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.storage.memory import MemoryStore
+
+N = 60
+POLICY = Policy(max_active=3, keep_links=True, directory_of=lambda request: request[:3])
+
+
+def make(*, recrawl: bool = False) -> MemoryStore:
+    """A job with visited, queued and failed pages, some merged into others, and hosts of every kind."""
+    job = Job(
+        recrawl=Recrawl(share=0.3) if recrawl else None,
+        max_active=3,
+        keep_links=True,
+        directory_of=POLICY.directory_of,
+    )
+    job.seed(*(link(f"h{n % 7}", n) for n in range(5)))
+    dice = random.Random(5)
+    for step in range(30):
+        lease = job.lease()
+        links = [link(f"h{n % 7}", n) for n in dice.sample(range(N), 4)]
+        same_as = link("h0", 0).key if step in (9, 17) else b""
+        job.crawl.judge(lease, text_of(b"text %d" % step))
+        job.crawl.transferred(lease.host, TransferResult(0.01, Outcome.ANSWER), job.now)
+        job.crawl.release(lease, job.now)
+        job.settle(lease, *links, is_failure=step % 6 == 5, version=Version(b"%d" % step), same_as=same_as)
+        job.now += 1
+    job.crawl.set_crawl_delay("h3", 7.5, job.now)
+    job.crawl.transferred("outsider.test", TransferResult(0.01, Outcome.ANSWER), job.now)
+    job.crawl.keep_robots(link("h1", 0).key, b"robots of h1")
+    job.commit()
+    return job.store
+
+
+def pages_of(store: Store) -> dict[bytes, Page]:
+    found = {key: read_page(data) for key, data in store.scan(Family.PAGES)}
+    return {key: page for key, page in found.items() if page is not None}
+
+
+def drop(store: MemoryStore, family: Family, n: int) -> None:
+    keys = [key for key, _ in store.scan(family)]
+    store.write({family: dict.fromkeys(random.Random(n).sample(keys, min(n, len(keys))))}, sync=True)
+
+
+def garble(store: MemoryStore) -> None:
+    keys = [key for key, _ in store.scan(Family.PAGES)]
+    store.write({Family.PAGES: dict.fromkeys(keys[::9], b"\xc1")}, sync=True)
+
+
+DAMAGES: dict[str, Callable[[MemoryStore], None]] = {
+    "none": lambda store: None,
+    **{f"rows of {family.name}": lambda store, family=family: drop(store, family, 7) for family in Family},
+    **{f"all {family.name}": lambda store, family=family: drop(store, family, 10_000) for family in Family},
+    "totals": lambda store: store.write({Family.META: {TOTALS_KEY: b"\x81"}}, sync=True),
+    "no records": garble,
+}
+
+
+def salvaged(damaged: Store) -> tuple[MemoryStore, Salvaged]:
+    target, source = MemoryStore(), DamagedStore(damaged)
+    saved = read_damaged_totals(source.get_many(Family.META, (TOTALS_KEY,))[0])
+    host_of = lambda request: request.split(b"/")[0].decode()
+    work = Salvage(source, target, POLICY, NOW + 100, saved=saved, host_of=host_of, shard=WHOLE)
+    return target, work.run()
+
+
+def crawl_on(store: MemoryStore) -> set[bytes]:
+    """Crawl the job in *store* to its end; returns what was fetched."""
+    crawl, now, fetched = Crawl(store, POLICY, NOW + 1000), NOW + 1000, set()
+    for _ in range(20 * N):
+        lease = crawl.lease(now)
+        if isinstance(lease, NotBefore):
+            now = max(now, lease.instant) + 0.01
+        elif isinstance(lease, Lease):
+            fetched.add(lease.key)
+            crawl.release(lease, now)
+            crawl.settle(lease, (), now)
+    store.write(crawl.take_changes(now, is_clean=True), sync=True)
+    return fetched
+
+
+@pytest.mark.parametrize("recrawl", [False, True], ids=["once", "recrawl"])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_what_is_left_becomes_a_whole_job_that_fetches_what_waits_and_nothing_else(
+    damage: str, *, recrawl: bool
+):
+    store = make(recrawl=recrawl)
+    before = pages_of(store)
+    DAMAGES[damage](store)
+    target, result = salvaged(store)
+    found = audit(target)
+    assert found.violations == []
+    assert found.cash + found.virtual == TOTAL
+    assert (found.queued, found.visited + found.failed, found.hosts) == (
+        result.waiting,
+        result.fetched,
+        result.hosts,
+    )
+    left, new = pages_of(store), pages_of(target)
+    requests = {key for key, _ in store.scan(Family.REQUESTS)}
+    hosts = {key for key, _ in store.scan(Family.HOSTS)}
+    for key, page in left.items():
+        if page.state != PageState.QUEUED or page.visits:
+            assert (new[key].visits > 0) == (key in requests or key[:HOST_BYTES] in hosts), (
+                "it is known as fetched"
+            )
+        elif key in requests:
+            assert new[key].state == PageState.QUEUED, "nothing that waits is lost"
+    assert result.unrequested == sum(
+        page.state == PageState.QUEUED and not page.visits and key not in requests
+        for key, page in left.items()
+    )
+    if "QUEUE" not in damage and "totals" not in damage and "META" not in damage:
+        waiting = {key for key, page in before.items() if page.state == PageState.QUEUED}
+        assert result.uncertain == 0
+        assert {key for key, page in new.items() if page.state == PageState.QUEUED} <= waiting
+    waiting = {key for key, page in new.items() if page.state == PageState.QUEUED}
+    assert crawl_on(target) == waiting
+    found = audit(target)
+    assert (found.violations, found.queued) == ([], 0)
+
+
+def test_a_sound_job_loses_nothing_but_its_history():
+    store = make(recrawl=True)
+    target, result = salvaged(store)
+    old, new = pages_of(store), pages_of(target)
+    assert old.keys() == new.keys()
+    assert (result.missing, result.unrequested, result.unnamed, result.uncertain, result.gaps) == (
+        0,
+        0,
+        0,
+        0,
+        {},
+    )
+    for key, page in old.items():
+        other = new[key]
+        assert (page.state, page.place, page.shift, page.outcome) == (
+            other.state,
+            other.place,
+            other.shift,
+            other.outcome,
+        )
+        assert (page.visited_at, page.fetched, page.clicks) == (other.visited_at, other.fetched, other.clicks)
+        assert page.changes == other.changes or page.canonical
+        if page.state == PageState.QUEUED:
+            assert other.cash == pytest.approx(page.cash // 2, abs=2)
+    for family in (Family.REQUESTS, Family.ROBOTS, Family.LINKS, Family.CONTENT):
+        rows = dict(store.scan(family))
+        kept = dict(target.scan(family))
+        assert kept == {
+            key: value for key, value in rows.items() if family != Family.CONTENT or key[:1] in b"PTBSNLW"
+        }
+        assert rows
+    assert (
+        list(target.scan(Family.META, DIRECTORIES, b"M"))
+        == list(store.scan(Family.META, DIRECTORIES, b"M"))
+        != []
+    )
+    assert sum(data.count(b"outsider.test") for _, data in target.scan(Family.META)) == 1
+    hosts = {key: unpack_host(data) for key, data in target.scan(Family.HOSTS)}
+    for key, data in store.scan(Family.HOSTS):
+        host = unpack_host(data)
+        assert hosts[key].not_before >= host.not_before
+        assert (hosts[key].transfer, hosts[key].crawl_delay) == (host.transfer, host.crawl_delay)
+    assert hosts[host_key("h3")].crawl_delay == 7.5
+
+
+def test_a_page_whose_record_is_lost_is_known_by_its_queue_row():
+    store = make()
+    before = pages_of(store)
+    drop(store, Family.PAGES, 10_000)
+    target, result = salvaged(store)
+    after = pages_of(target)
+    assert {key: page.state == PageState.QUEUED for key, page in after.items()} == {
+        key: page.state == PageState.QUEUED for key, page in before.items()
+    }
+    assert (result.uncertain, result.missing) == (0, 0)
+
+
+def test_pages_that_may_have_been_fetched_wait_behind_all_others():
+    store = make()
+    drop(store, Family.PAGES, 7)
+    drop(store, Family.QUEUE, 1)
+    target, result = salvaged(store)
+    assert result.uncertain > 0
+    cash = sorted(page.cash for page in pages_of(target).values() if page.state == PageState.QUEUED)
+    assert cash[: result.uncertain] == [0] * result.uncertain < cash[result.uncertain :]
+
+
+def test_pages_that_only_the_totals_know_of_are_said_to_be_missing():
+    store = make()
+    keys = [key for key, _ in store.scan(Family.PAGES)][:9]
+    store.write({Family.PAGES: dict.fromkeys(keys), Family.REQUESTS: dict.fromkeys(keys)}, sync=True)
+    assert salvaged(store)[1].missing == 9
+
+
+@pytest.mark.parametrize(("place", "source"), [(300, 2000), (2000, 300), (900, 1500), (0, 2900), (2900, 0)])
+def test_rows_in_the_wrong_place_are_left_out(place: int, source: int):
+    """As if a block of 100 rows had been written over another one."""
+    keys = [b"%08d" % n for n in range(3000)]
+    damaged = [*keys[:place], *keys[source : source + 100], *keys[place + 100 :]]
+
+    class Misplaced(MemoryStore):
+        def scan(
+            self, family: Family, start: bytes = b"", stop: bytes | None = None
+        ) -> Iterator[tuple[bytes, bytes]]:
+            return iter([(key, b"") for key in damaged])
+
+    found = [key for key, _ in DamagedStore(Misplaced()).scan(Family.PAGES)]
+    assert found == [*keys[:place], *keys[place + 100 :]]
+
+
+class Holes:
+    """A store in which some rows cannot be read."""
+
+    def __init__(self, store: Store, bad: set[bytes]) -> None:
+        self._store, self._bad = store, bad
+
+    def get_many(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
+        if self._bad.intersection(keys):
+            raise StorageError("hole")
+        return self._store.get_many(family, keys)
+
+    def scan(
+        self, family: Family, start: bytes = b"", stop: bytes | None = None
+    ) -> Iterator[tuple[bytes, bytes]]:
+        for key, value in self._store.scan(family, start, stop):
+            if key in self._bad:
+                raise StorageError("hole")
+            yield key, value
+
+
+def test_holes_are_jumped_over():
+    store = make()
+    keys = [key for key, _ in store.scan(Family.PAGES)]
+    bad = set(keys[3:40:12])
+    target, result = salvaged(Holes(store, bad))  # type: ignore[arg-type]
+    assert audit(target).violations == []
+    kept = {key for key, _ in target.scan(Family.PAGES)}
+    assert kept.isdisjoint(bad)
+    assert len(keys) - len(bad) >= len(kept) >= len(keys) - 4 * len(bad)
+    assert result.gaps["PAGES"] == len(bad)
