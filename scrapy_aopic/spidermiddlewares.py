@@ -98,7 +98,7 @@ class LinkMiddleware:
         if copy:
             response.meta[COPY_OF] = copy
         if visit is not None and session.focus is not None:
-            session.focus.read(response, visit)
+            session.focus.grading.read(response, visit)
 
     def process_spider_exception(self, response: Response, exception: Exception) -> list[Any] | None:
         self._is_read(response)
@@ -131,7 +131,8 @@ class LinkMiddleware:
                 yield each
             return
         page: PageLinks | None = None  # until there is a link: many callbacks yield none
-        by_items = session.focus if session.focus is not None and session.focus.is_by_items else None
+        grading = session.focus.grading if session.focus is not None else None
+        by_items = grading if grading is not None and grading.is_by_items else None
         slices = TimeSlices()
         try:
             async for item in result:
@@ -168,9 +169,9 @@ class LinkMiddleware:
         """Wait for what others have to say of the links of *page*, all of which were yielded: its store, and the user."""
         page.goes_on()
         await page.prefetch(slices)
-        if session.focus is not None and session.focus.valuing is not None:
+        if session.focus is not None and session.focus.values.valuing is not None:
             page.end()  # so that all its links are known
-            await session.focus.ask(response)
+            await session.focus.links.ask(response)
 
 
 async def _without_job(result: AsyncIterator[Any]) -> AsyncIterator[Any]:

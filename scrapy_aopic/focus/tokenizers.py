@@ -40,9 +40,7 @@ class Words:
         self._is_lenient = is_lenient
         self._has_failed = False
         self.is_plain = cut is None
-        self.name = (
-            f"{getattr(cut, '__module__', '')}.{getattr(cut, '__qualname__', '')}" if cut is not None else ""
-        )
+        self.name = import_path(cut) if cut is not None else ""
 
     def __call__(self, text: str, limit: int = PAGE_CHARACTERS) -> list[str]:
         """The words of the first *limit* characters of *text*.
@@ -76,6 +74,11 @@ class Words:
         """
         found = url_words(path)
         return found if self._cut is None or not found else self(" ".join(found))
+
+
+def import_path(given: object) -> str:
+    """What *given*, a function or class of the user's, is kept under with what was learned by it."""
+    return f"{getattr(given, '__module__', '')}.{getattr(given, '__qualname__', '')}"
 
 
 def _as_text(word: object) -> str:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .intake import Intake
     from .latest_failures import LatestFailures
     from .parts import SessionParts
-    from .topic.grading import Focus
+    from .topic.focus import Focus
     from .visit import Visit
 
 logger = logging.getLogger(__name__)
@@ -194,13 +194,13 @@ class Dispatch:
         found = visit.findings(recrawls=self._recrawls)
         self._count_repeated(visit, found)
         if self._focus is not None:
-            found, links = self._focus.value(visit, found, links)
+            found, links = self._focus.links.value(visit, found, links)
         crawl.settle(visit.lease, links, now, found)
         self._requests.drop_unqueued(links, crawl)
         if not visit.lease.visits and crawl.pages_left(visit.lease.host) == 0:
             self._note_last_page(visit.lease.host)
         if self._focus is not None:
-            self._focus.settled(visit, found)
+            self._focus.harvest.settled(visit, found)
         if self._job.is_full:  # of pages with thousands of links; the engine may request none for a second
             self._job.tick(0)
         if found.is_failure:

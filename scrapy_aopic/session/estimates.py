@@ -87,7 +87,7 @@ class Estimates:
         for visit in self._session.visits:
             if visit.lease.key == key and visit.reading is not None:
                 return visit.reading.grade
-        return relevance_of(page) if focus.values_links else None
+        return relevance_of(page) if focus.values.are_wanted else None
 
     def _duplicate_of(self, key: bytes) -> str:
         """URL of the page that the one under *key* was found to be the same as; ``""`` if none is known."""

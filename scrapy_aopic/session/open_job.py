@@ -37,7 +37,7 @@ from scrapy_aopic.web.suffixes import list_name
 
 from .links.admission import Admission
 from .spider_state import StateKeeper
-from .topic.grading import GivenTopic
+from .topic.given_topic import GivenTopic
 
 if TYPE_CHECKING:
     from scrapy import Spider

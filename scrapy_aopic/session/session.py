@@ -82,7 +82,7 @@ from .responses import Responses
 from .seeding import SOON, Seeding
 from .stats import Stats
 from .steering import Steering
-from .topic.grading import Focus
+from .topic.focus import Focus
 from .visit import Visit, Visits
 from .waits_and_ends import CONVERGED, WAITING, Convergence, WaitLimit
 
@@ -226,7 +226,7 @@ class Session:
             self.focus = Focus(
                 parts, opened.topic, targets=self.targets, closing=closing, listeners=self.listeners
             )
-            self.intake.value = self.focus.value_early
+            self.intake.value = self.focus.links.value_early
         self.footprint = Footprint(
             crawler, self.bodies, self.stats, read(crawler.settings, "AOPIC_MEMORY_MB")
         )
@@ -470,7 +470,9 @@ class Session:
         for visit in self.visits:
             n_beats = visit.beat()
             # A user's function may be asked what they are worth, and takes its time.
-            is_valued = self.focus is None or self.focus.valuing is None or visit.given_values is not None
+            is_valued = (
+                self.focus is None or self.focus.values.valuing is None or visit.given_values is not None
+            )
             if n_beats and n_beats % _LONG == 0 and is_valued:
                 if visit.flush is not None:
                     visit.flush()

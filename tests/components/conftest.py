@@ -13,7 +13,7 @@ from scrapy.statscollectors import StatsCollector
 from support.small_web import Web, html
 
 from scrapy_aopic import stats_table
-from scrapy_aopic.session.topic import grading, learning
+from scrapy_aopic.session.topic import given_topic, harvest_watch, learning
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[dict[str, Any]]
 @pytest.fixture(autouse=True)
 def same_chance_in_every_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """A crawl for a topic draws the same in every run: by chance alone, what one learns may be of little use at first."""
-    for module in (grading, learning):
+    for module in (given_topic, harvest_watch, learning):
         monkeypatch.setattr(module, "Random", lambda: Random(0))
 
 

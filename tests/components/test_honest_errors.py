@@ -348,7 +348,7 @@ OURS = {
 OF_THE_USER = {
     "focus/tokenizers.py": "the user's function raised it",
     "session/links/known_pages.py": "the user's dupefilter raised it",
-    "session/topic/grading.py": "the user's class raised it",
+    "session/topic/given_topic.py": "the user's class raised it",
     "session/topic/user_functions.py": "the user's function raised it",
     "session/spider_state.py": "the state is the user's object",
     "settings/build.py": "an import path of the user's",

@@ -17,7 +17,7 @@ from scrapy.utils.defer import deferred_f_from_coro_f
 from support.small_web import Follow, Web, ask, check, crawl
 
 from scrapy_aopic.core.focus.sample import read_sample
-from scrapy_aopic.session.topic import grading
+from scrapy_aopic.session.topic import harvest_watch
 
 Serve = Callable[[dict[str, Any]], Web]
 
@@ -78,7 +78,7 @@ async def test_a_crawl_that_grades_itself_well_is_found_out(
     serve: Serve, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     serve(WEB)
-    monkeypatch.setattr(grading, "SAMPLE_PAGES", 20)
+    monkeypatch.setattr(harvest_watch, "SAMPLE_PAGES", 20)
     job, file = tmp_path / "job", tmp_path / "sample.jsonl"
     for pages in (15, 0):  # in two runs
         await crawl(Follow, topic(job, CLOSESPIDER_PAGECOUNT=pages))

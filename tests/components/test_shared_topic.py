@@ -31,7 +31,7 @@ from scrapy_aopic.core.order import LARGEST_VALUE, ORDERS
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.job.job import Job
 from scrapy_aopic.place.cutting import begin_cut
-from scrapy_aopic.session.topic import grading
+from scrapy_aopic.session.topic import harvest_watch
 from scrapy_aopic.storage import Address
 
 if redis_server.find_server() is None:
@@ -290,7 +290,7 @@ LONG = {
 async def test_a_crawl_of_shards_ends_when_hardly_anything_is_relevant(
     serve: Serve, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (harvest, shared_learning, grading):
+    for module in (harvest, shared_learning, harvest_watch):
         monkeypatch.setattr(module, "LATELY", 100)
     web = serve(LONG)
     crawler = await crawl(Follow, {**settings, "AOPIC_MIN_HARVEST": 0.1, "AOPIC_MIN_GAP": 0})

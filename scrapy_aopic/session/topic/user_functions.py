@@ -1,4 +1,4 @@
-"""Awaits users' asynchronous functions, which grade pages and value links, while the crawl goes on.
+"""Calls users' functions, which grade pages and value links: awaits asynchronous ones while the crawl goes on.
 
 Rule 1: only the page itself waits: the event loop goes on, and so does its host. The page counts as one of those in work
 until then (``CONCURRENT_REQUESTS`` before its callback, ``SCRAPER_SLOT_MAX_ACTIVE_SIZE`` after it), so that a slow service
@@ -26,9 +26,13 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.focus.strategy import PageSeen
     from scrapy_aopic.core.focus.topic import LinkText
     from scrapy_aopic.focus import LinkScorer, PageScorer
+    from scrapy_aopic.session.stats import FirstOnly
     from scrapy_aopic.session.visit import Visits
 
 T = TypeVar("T")
+
+_SLOW = 0.2
+"""Seconds that a function may take in the event loop without a warning: a hundred times what a page takes otherwise."""
 
 LONGEST = 30.0
 """Seconds for which a page waits for a function of the user's at most."""
@@ -127,6 +131,20 @@ class Valuing:
         if len(values) != len(links):
             raise ValueError(f"{len(values)} values for {len(links)} links")
         return dict(zip(links, values, strict=True))
+
+
+def note_time(first: FirstOnly, setting: str, url: str, seconds: float) -> None:
+    """A user's function has taken so many *seconds* of the event loop: say so if that is too many."""
+    if seconds > _SLOW:
+        first.warning(
+            f"slow {setting}",
+            "The function of %(setting)s took %(seconds).1f s for %(page)s, and the whole crawl waited for it: if it is an "
+            "'async def', only the page waits, for %(longest)g seconds at most. Further such pages are not logged",
+            setting=setting,
+            seconds=seconds,
+            longest=LONGEST,
+            page=url,
+        )
 
 
 def part(number: object) -> float:

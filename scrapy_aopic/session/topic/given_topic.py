@@ -1,0 +1,119 @@
+"""The topic and the judge of links that a user has given, ready to be used.
+
+Rule: what cannot be used is an error of its setting before the crawl begins.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from scrapy.utils.asyncio import is_asyncio_available
+from scrapy.utils.misc import build_from_crawler
+
+from scrapy_aopic.core.focus.contextual import StandIn
+from scrapy_aopic.core.focus.strategies import STRATEGIES, needs_samples
+from scrapy_aopic.core.focus.strategy import ByFunction, MakeStrategy, PageSeen, Strategy
+from scrapy_aopic.core.focus.topic import LinkText, Topic
+from scrapy_aopic.exceptions import ANY_ERROR, SettingError, TopicError
+from scrapy_aopic.focus import LinkScorer, PageScorer, load_model, read_folder, train
+from scrapy_aopic.focus.folders import samples
+from scrapy_aopic.focus.tokenizers import Words, import_path
+from scrapy_aopic.settings import read
+from scrapy_aopic.settings.parse import TopicGiven, is_awaited, is_class_of_functions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from scrapy.crawler import Crawler
+
+logger = logging.getLogger(__name__)
+
+Given: TypeAlias = "str | type[Strategy] | LinkScorer"
+"""A value of ``AOPIC_LINK_SCORER``: a name, a class, or a function."""
+
+
+class GivenTopic:
+    """The topic that a user has given.
+
+    Attributes:
+        topic: Its words; none are known of one that a function or items define.
+        grade: The user's function, or an instance of the user's class.
+        by_items: Whether a page is relevant if it yields an item.
+        scorer: What ``AOPIC_LINK_SCORER`` names, or an instance of it if it is a class of the user's own.
+        scorer_name: The name under which a job keeps a strategy; it includes the tokeniser, as weights hold for the words of
+            one only.
+
+    Raises:
+        SettingError: If its folders or its model cannot be used, what the user gives cannot be made, or it needs asyncio and
+            there is none.
+    """
+
+    def __init__(self, given: TopicGiven, crawler: Crawler) -> None:
+        self.grade: PageScorer | None = _built(given.grade, crawler, "AOPIC_TOPIC")
+        scorer: Given = read(crawler.settings, "AOPIC_LINK_SCORER")
+        self.scorer: Given = _built(scorer, crawler, "AOPIC_LINK_SCORER")
+        for setting, found in (("AOPIC_TOPIC", self.grade), ("AOPIC_LINK_SCORER", self.scorer)):
+            if found is not None and is_awaited(found) and not is_asyncio_available():
+                raise SettingError(
+                    f"{setting} names an asynchronous function, which needs asyncio: set TWISTED_REACTOR to its default, or "
+                    "give a function that is none."
+                )
+        self.by_items = given.by_items
+        cut = Words(read(crawler.settings, "AOPIC_TOKENIZER"), is_lenient=True)
+        self.scorer_name = scorer if isinstance(scorer, str) else import_path(scorer)
+        if cut.name:
+            self.scorer_name += f" with {cut.name}"
+        self.topic = Topic(given.keywords, cut=cut, cut_url=cut.of_url)
+        what = f"the keywords {', '.join(given.keywords)}"
+        try:
+            if given.model:
+                self.topic, version = load_model(Path(given.model), cut)
+                what = f"the model {given.model}, version {version}"
+            elif given.positive:
+                positive, negative = read_folder(Path(given.positive)), read_folder(Path(given.negative))
+                self.topic = train(positive, negative, cut, cut.of_url)
+                if needs_samples(self.scorer):
+                    self.topic.samples = samples(positive, negative)
+                what = f"{len(positive)} relevant pages and {len(negative)} others"
+        except TopicError as error:
+            raise SettingError(f"AOPIC_TOPIC cannot be used: {error}") from error
+        if self.grade is not None:
+            what = "relevance is a function of each response"
+        elif self.by_items:
+            what = "a page is relevant if its callback yields an item"
+        logger.info("Topic: %(what)s", {"what": what})
+
+    @property
+    def has_own_scorer(self) -> bool:
+        """Whether a class or function of the user's values links, which may give anything."""
+        return not isinstance(self.scorer, str)
+
+    def new_strategy(self) -> Strategy:
+        """A strategy as ``AOPIC_LINK_SCORER`` names it, or is one; beside an asynchronous function, its stand-in."""
+        scorer = self.scorer
+        if isinstance(scorer, str):
+            return self.strategy_named(scorer)
+        if isinstance(scorer, type) and issubclass(scorer, Strategy):
+            return cast("MakeStrategy", scorer)(self.topic, Random())  # noqa: S311 - of nothing secret
+        if is_awaited(scorer):
+            return StandIn(self.topic, Random())  # noqa: S311
+        return ByFunction(cast("Callable[[PageSeen, Sequence[LinkText]], Sequence[float]]", scorer))
+
+    def strategy_named(self, name: str) -> Strategy:
+        """The strategy of the package with this *name*."""
+        return STRATEGIES[name](self.topic, Random())  # noqa: S311
+
+
+def _built(found: Any, crawler: Crawler, setting: str) -> Any:
+    """An instance of *found*, if that is a class of a user's own and no strategy."""
+    if not is_class_of_functions(found) or issubclass(found, Strategy):
+        return found
+    try:
+        return build_from_crawler(found, crawler)
+    except ANY_ERROR as error:
+        raise SettingError(
+            f"{setting} names {found.__module__}.{found.__qualname__}, which cannot be made: {type(error).__name__}: {error}"
+        ) from error

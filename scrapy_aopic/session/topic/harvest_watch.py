@@ -1,0 +1,101 @@
+"""Counts the relevant pages of a crawl for a topic, sets some pages aside to be labelled, and ends the crawl."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING
+
+from scrapy_aopic.core.focus.harvest import LATELY
+from scrapy_aopic.core.focus.sample import EXCERPT_CHARACTERS, Sampled
+from scrapy_aopic.settings import read
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from scrapy_aopic._engine.closing import Closing
+    from scrapy_aopic.core.api import Findings
+    from scrapy_aopic.session.parts import SessionParts
+    from scrapy_aopic.session.visit import Visit
+
+logger = logging.getLogger(__name__)
+
+_HARVEST = "aopic_harvest"
+"""Reason of a spider that is closed because too few of the last pages were relevant."""
+
+SAMPLE_PAGES = 200
+"""Graded pages that are set aside at random for ``scrapy aopic topic label``."""
+
+_RARELY = 10
+"""Pages between two updates of the harvest in the stats: an update takes as long as learning from a link."""
+
+
+class HarvestWatch:
+    """Counts relevant pages.
+
+    Args:
+        closing: Closes the spider when too few pages are relevant.
+        listeners: Told of each page that was graded, when its visit has ended.
+    """
+
+    def __init__(
+        self,
+        parts: SessionParts,
+        *,
+        closing: Closing,
+        listeners: Sequence[Callable[[Visit, dict[str, str]], None]],
+    ) -> None:
+        crawler = parts.crawler
+        assert crawler.stats is not None
+        self._set_stat = crawler.stats.set_value
+        self._job = parts.job
+        self._stats = parts.stats
+        self._closing = closing
+        self._listeners = listeners
+        self._min_harvest: float = read(crawler.settings, "AOPIC_MIN_HARVEST")
+        self._has_ended = False
+        self._n_unsaid = _RARELY  # so that the first page says something
+        parts.job.crawl.begin_sample(SAMPLE_PAGES, Random())  # noqa: S311 - of nothing secret
+
+    def settled(self, visit: Visit, found: Findings) -> None:
+        """*visit* ended with *found*: count it."""
+        if not found.value:
+            return
+        self._stats.count("aopic/topic/pages")
+        if found.is_relevant:
+            self._stats.count("aopic/topic/relevant")
+        if (seen := visit.reading) is not None:
+            self._job.crawl.set_aside(
+                visit.lease.key,
+                Sampled(visit.request.url, seen.grade, found.is_relevant, visit.is_duplicate, ""),
+                partial(seen.context.beginning, 2 * EXCERPT_CHARACTERS),
+            )
+            for listener in self._listeners:
+                listener(visit, {"aopic-relevance": repr(seen.grade)})
+        self.say()
+
+    def close(self) -> None:
+        """Say how many pages were relevant."""
+        self._has_ended = True
+        self.say(is_last=True)
+
+    def say(self, *, is_last: bool = False) -> None:
+        """Say how many pages are relevant, and end the crawl if too few are."""
+        harvest = self._job.crawl.harvest
+        lately = harvest.rate_lately
+        self._n_unsaid += 1
+        if is_last or self._n_unsaid >= _RARELY:
+            self._n_unsaid = 0
+            self._set_stat("aopic/topic/harvest", harvest.rate)
+            self._set_stat("aopic/topic/harvest_lately", lately)
+            if (auc := harvest.foresight.auc) is not None:
+                self._set_stat("aopic/topic/link_auc", round(auc, 3))
+        if harvest.n_lately >= LATELY and lately < self._min_harvest and not self._has_ended:
+            self._has_ended = True
+            logger.warning(
+                "%(lately).1f %% of the last %(n)d pages are relevant, and AOPIC_MIN_HARVEST is %(least).1f %%: the crawl "
+                "closes. Set it lower to go on",
+                {"lately": 100 * lately, "n": LATELY, "least": 100 * self._min_harvest},
+            )
+            self._closing.close(_HARVEST)
