@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy.http import HtmlResponse
 
-from scrapy_aopic.core.focus.topic import CutText, Samples, Topic
-from scrapy_aopic.core.focus.words import LINK_CHARACTERS, url_words, words
+from scrapy_aopic.core.focus.topic import Samples, Topic
+from scrapy_aopic.core.focus.words import LINK_CHARACTERS
 from scrapy_aopic.exceptions import TopicError, plainly
 from scrapy_aopic.storage.named_files import open_given
 from scrapy_aopic.web.context import page_context
 
+from .tokenizers import Words
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
 
 _ROUNDS = 5
@@ -42,17 +44,12 @@ def read_folder(folder: Path) -> list[ExamplePage]:
     Raises:
         TopicError: If it has none, or they cannot be read.
     """
-    pages = []
     if not folder.is_dir():
         what = "a file" if folder.exists() else "not there"
         raise TopicError(f"{folder} is {what}, and should be a folder with saved pages, one in each file.")
     try:
-        for path in sorted(folder.rglob("*"))[:_MOST_FILES]:
-            if path.is_file() and not path.name.startswith("."):
-                with path.open("rb") as file:
-                    page = ExamplePage(path, *_said(file.read(_MOST_BYTES)))
-                if page.text:
-                    pages.append(page)
+        paths = [path for path in sorted(folder.rglob("*"))[:_MOST_FILES] if path.is_file()]
+        pages = [page for path in paths if not path.name.startswith(".") and (page := _read(path)).text]
     except OSError as error:
         raise TopicError(f"The folder {folder} cannot be read: {plainly(error)}.") from error
     if not pages:
@@ -69,13 +66,17 @@ def read_page(path: Path) -> ExamplePage:
         TopicError: If it cannot be read, or has no text.
     """
     try:
-        with open_given(path) as file:
-            page = ExamplePage(path, *_said(file.read(_MOST_BYTES)))
+        page = _read(path)
     except OSError as error:
         raise TopicError(f"The page {path} cannot be read: {plainly(error)}.") from error
     if not page.text:
         raise TopicError(f"The page {path} has no text.")
     return page
+
+
+def _read(path: Path) -> ExamplePage:
+    with open_given(path) as file:
+        return ExamplePage(path, *_said(file.read(_MOST_BYTES)))
 
 
 def _said(data: bytes) -> tuple[str, str]:
@@ -91,13 +92,11 @@ def _said(data: bytes) -> tuple[str, str]:
 
 
 def train(
-    positive: Sequence[ExamplePage],
-    negative: Sequence[ExamplePage],
-    cut: CutText = words,
-    cut_url: Callable[[str], list[str]] = url_words,
+    positive: Sequence[ExamplePage], negative: Sequence[ExamplePage], cut: Words | None = None
 ) -> Topic:
-    """A topic that has learned from relevant pages and from others; the same from the same pages."""
-    topic = Topic(cut=cut, cut_url=cut_url)
+    """A topic that has learned from relevant pages and from others, *cut* into words; the same from the same pages."""
+    cut = cut if cut is not None else Words()
+    topic = Topic(cut=cut, cut_url=cut.of_url)
     chance = random.Random(0)  # noqa: S311 - an order to be repeated, not a secret
     examples = [*_graded(positive, 1.0), *_graded(negative, 0.0)]
     for _ in range(_ROUNDS):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from scrapy_aopic.core.focus.topic import RELEVANT, CutText, Topic
-from scrapy_aopic.core.focus.words import words
+from scrapy_aopic.core.focus.topic import RELEVANT, Topic
 
 from .folders import ExamplePage, train
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from .tokenizers import Words
 
 
 _FOLDS = 5
@@ -60,7 +61,7 @@ def measure(topic: Topic, positive: Sequence[ExamplePage], negative: Sequence[Ex
 
 
 def cross_validated(
-    positive: Sequence[ExamplePage], negative: Sequence[ExamplePage], cut: CutText = words
+    positive: Sequence[ExamplePage], negative: Sequence[ExamplePage], cut: Words | None = None
 ) -> Quality | None:
     """Quality of topics that have learned from four fifths of the pages, on the rest; ``None`` if there are too few."""
     if min(len(positive), len(negative)) < _FOLDS:

@@ -26,6 +26,10 @@ def page(number: int, *, counts: bool = False, is_duplicate: bool = False, text:
     return Sampled(f"http://a.test/{number}", 0.9 if counts else 0.1, counts, is_duplicate, text)
 
 
+def offer(sample: LabelSample, page: Sampled) -> bool:
+    return sample.offer(page, lambda: page.text)
+
+
 def commit(sample: LabelSample, store: MemoryStore) -> None:
     store.write({Family.META: sample.table.take()}, sync=False)
     sample.table.landed()
@@ -39,7 +43,7 @@ def drawn(sizes: tuple[int, ...], pages: int, seed: int) -> tuple[int, list[Samp
         sample = LabelSample(store)
         sample.begin(size, chance)
         for number in range(run * pages // len(sizes), (run + 1) * pages // len(sizes)):
-            sample.offer(page(number))
+            offer(sample, page(number))
         commit(sample, store)
     return read_sample(store)
 
@@ -73,8 +77,8 @@ def test_what_is_kept_is_bounded_and_can_be_shown(url: str, text: str) -> None:
     store = MemoryStore()
     sample = LabelSample(store)
     sample.begin(2, Random(0))
-    assert sample.offer(Sampled(url, 0.5, True, False, text))
-    assert sample.offer(Sampled("u" * 10_000, 0.5, True, False, "t" * 100_000))
+    assert offer(sample, Sampled(url, 0.5, True, False, text))
+    assert offer(sample, Sampled("u" * 10_000, 0.5, True, False, "t" * 100_000))
     commit(sample, store)
     for each in read_sample(store)[1]:
         assert len(each.url) <= URL_CHARACTERS
@@ -86,8 +90,9 @@ def test_what_a_terminal_would_obey_is_taken_out() -> None:
     store = MemoryStore()
     sample = LabelSample(store)
     sample.begin(1, Random(0))
-    sample.offer(
-        Sampled("http://a.test/\x1b[2J", 0.5, True, False, "bread\n\n\x1b]0;title\x07 \u202erolls\ud800")
+    offer(
+        sample,
+        Sampled("http://a.test/\x1b[2J", 0.5, True, False, "bread\n\n\x1b]0;title\x07 \u202erolls\ud800"),
     )
     commit(sample, store)
     [found] = read_sample(store)[1]
@@ -100,7 +105,7 @@ def test_damaged_rows_are_left_out() -> None:
     sample = LabelSample(store)
     sample.begin(5, Random(0))
     for number in range(5):
-        sample.offer(page(number))
+        offer(sample, page(number))
     commit(sample, store)
     store.write({Family.META: {b"H\0\0\0\2": b"\xff", b"H\0\0\0\3": b"\x91\x01"}}, sync=False)
     assert [each.url[-1] for each in read_sample(store)[1]] == ["0", "1", "4"]
@@ -144,7 +149,7 @@ def samples_of(*sizes: int, size: int = 20) -> list[MemoryStore]:
         sample = LabelSample(store)
         sample.begin(size, Random(shard))
         for number in range(n):
-            sample.offer(Sampled(f"http://s{shard}.test/{number}", 0.5, True, False, ""))
+            offer(sample, Sampled(f"http://s{shard}.test/{number}", 0.5, True, False, ""))
         store.write({Family.META: sample.table.take()}, sync=True)
         stores.append(store)
     return stores

@@ -25,7 +25,7 @@ from scrapy_aopic.exceptions import StorageError
 
 from .bm25 import MOST_DOCUMENTS, Document, Index, Match
 from .strategy import Chance, PageSeen, Strategy
-from .success_graph import GAMMA, Step, SuccessGraph
+from .success_graph import Step, SuccessGraph
 from .topic import RELEVANT, LinkText, Topic
 from .words import LINK_CHARACTERS
 
@@ -75,16 +75,15 @@ class Memory:
     Args:
         topic: What text is cut into words by.
         next_at: At how many results it is read next, of how many there are.
-        gamma: See :mod:`.success_graph`.
 
     Attributes:
         graph: Where the links are from.
         version: How often it was read.
     """
 
-    def __init__(self, topic: Topic, next_at: Callable[[int], int] = growing, gamma: float = GAMMA) -> None:
+    def __init__(self, topic: Topic, next_at: Callable[[int], int] = growing) -> None:
         self.topic = topic
-        self.graph = SuccessGraph(gamma)
+        self.graph = SuccessGraph()
         self.version = 0
         self._next_at = next_at
         self._due = next_at(0)
@@ -178,14 +177,13 @@ class Jlse(Strategy):
         topic: What the crawl is for. Its classifier takes the place of the paper's, which learns from the texts of links to
             sample pages.
         chance: Of no use.
-        memory: Indirect evidence, if any.
     """
 
     learns = True
 
-    def __init__(self, topic: Topic, chance: Chance, memory: Memory | None = None) -> None:
+    def __init__(self, topic: Topic, chance: Chance) -> None:
         super().__init__(topic, chance)
-        self.memory = memory if memory is not None else Memory(topic)
+        self.memory = Memory(topic)
 
     @property
     def version(self) -> int:

@@ -38,7 +38,7 @@ _END = bytes((SAMPLED[0] + 1,))
 
 
 class Sampled(NamedTuple):
-    """A page that was set aside.
+    """A page that was set aside, or may be.
 
     Attributes:
         grade: How relevant the crawl found it, 0 to 1.
@@ -51,7 +51,7 @@ class Sampled(NamedTuple):
     grade: float
     counts: bool
     is_duplicate: bool
-    text: str
+    text: str = ""
 
 
 class LabelSample:
@@ -90,11 +90,11 @@ class LabelSample:
                 self.pages = 0
             self._count()
 
-    def offer(self, page: Sampled, text: Callable[[], str] | None = None) -> bool:
+    def offer(self, page: Sampled, text: Callable[[], str]) -> bool:
         """Note that *page* was graded, and return whether it is set aside, perhaps in place of another one.
 
         Args:
-            text: Gives its text, for which there is a call only if the page is set aside.
+            text: Gives its text; called only if the page is set aside.
         """
         if not self.size or self._chance is None:
             return False
@@ -111,7 +111,7 @@ class LabelSample:
                     page.grade,
                     page.counts,
                     page.is_duplicate,
-                    _excerpt(page.text if text is None else text()),
+                    _excerpt(text()),
                 )
             ),
         )

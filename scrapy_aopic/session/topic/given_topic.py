@@ -74,7 +74,7 @@ class GivenTopic:
                 what = f"the model {given.model}, version {version}"
             elif given.positive:
                 positive, negative = read_folder(Path(given.positive)), read_folder(Path(given.negative))
-                self.topic = train(positive, negative, cut, cut.of_url)
+                self.topic = train(positive, negative, cut)
                 if needs_samples(self.scorer):
                     self.topic.samples = samples(positive, negative)
                 what = f"{len(positive)} relevant pages and {len(negative)} others"

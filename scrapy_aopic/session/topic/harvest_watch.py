@@ -68,7 +68,7 @@ class HarvestWatch:
         if (seen := visit.reading) is not None:
             self._job.crawl.set_aside(
                 visit.lease.key,
-                Sampled(visit.request.url, seen.grade, found.is_relevant, visit.is_duplicate, ""),
+                Sampled(visit.request.url, seen.grade, found.is_relevant, visit.is_duplicate),
                 partial(seen.context.beginning, 2 * EXCERPT_CHARACTERS),
             )
             for listener in self._listeners:
