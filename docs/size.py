@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = "scrapy_aopic"
+
+BUDGET = 42_200
+"""Most code lines of the package. A capability that lands later pays for its lines by what it makes unneeded, or raises the
+number in a commit of its own that says why."""
+
 NO_CODE = {
     tokenize.COMMENT,
     tokenize.NL,
@@ -145,12 +150,22 @@ def writers(files: list[File], name: str, is_one: Callable[[str], bool]) -> list
     )
 
 
-def measured(folder: Path) -> dict[str, str]:
-    """The figures of the package in *folder*."""
-    files = [
+def files_in(folder: Path) -> list[File]:
+    """The source files of the package in *folder*."""
+    return [
         File(path.relative_to(folder).as_posix(), path.read_text(encoding="utf-8"))
         for path in sorted((folder / PACKAGE).rglob("*.py"))
     ]
+
+
+def code_lines(files: list[File]) -> int:
+    """Code lines of *files*."""
+    return sum(len(file.lines) for file in files)
+
+
+def measured(folder: Path) -> dict[str, str]:
+    """The figures of the package in *folder*."""
+    files = files_in(folder)
     classes = [
         (file, node) for file in files for node in file.of(ast.ClassDef) if isinstance(node, ast.ClassDef)
     ]
@@ -158,7 +173,7 @@ def measured(folder: Path) -> dict[str, str]:
     file_names = Counter(Path(file.name).name for file in files if not file.name.endswith("__init__.py"))
     by_lines = sorted(((file.code_of(node), node.name) for file, node in classes), reverse=True)
     return {
-        "code lines": f"{sum(len(file.lines) for file in files):,}",
+        "code lines": f"{code_lines(files):,}",
         "files": str(len(files)),
         "classes": str(len(classes)),
         "functions": f"{sum(len(file.of(ast.FunctionDef, ast.AsyncFunctionDef)) for file in files):,}",

@@ -365,6 +365,14 @@ def test_the_size_of_the_package_is_counted(tmp_path: Path) -> None:
     )
 
 
+def test_the_package_keeps_within_its_budget_of_code_lines() -> None:
+    lines = size.code_lines(size.files_in(ROOT))
+    assert lines <= size.BUDGET, (
+        f"{lines - size.BUDGET:,} code lines too many: remove what the change makes unneeded, or raise BUDGET in docs/size.py in a "
+        "commit of its own that says why"
+    )
+
+
 def test_the_version_is_that_of_the_project() -> None:
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     assert f'\nversion = "{scrapy_aopic.__version__}"\n' in project
