@@ -1,27 +1,19 @@
-"""How many relevant pages a crawl for a topic fetches, by strategy: offline, one page at a time or with politeness.
+"""How many relevant pages a crawl for a topic fetches, by strategy: offline, one page at a time.
 
     python benchmarks focused DIR                  # real HTML: DIR/sites/<name> are unpacked sites
     python benchmarks focused --web tunnels        # an invented web with everything relevant behind pages that are not
     python benchmarks focused --web demo           # the demo web of the example project
-    python benchmarks focused DIR --dial           # AOPIC_FOCUS from 0 to 1
 
 Which pages are relevant is said by a lexicon or by what made the web, so that the crawler does not grade itself. The crawler is
 given some relevant pages and three times as many others (or ``--others``) as examples, anew for each of the sets of seeds, which do
 not count when they are fetched, unless with ``--count-examples``; with ``--examples 0`` it is given keywords instead. ``--tune`` uses
 the topics that defaults may be chosen on; without it the others are used. Seeds are the portal (the home pages of the demo web),
-or eight pages that are not relevant. ``--judge lexicon`` grades pages by what the lexicon says, to see what a better judge would give;
-with ``--hindsight`` a strategy begins with what it has learned in a first crawl from the same seeds of so many fetches.
+or eight pages that are not relevant.
 
 ``--paper`` compares the strategies of the paper on JLSE as printed, from six relevant pages, and prints its figures beside them; with
 ``--cf`` JLSE alone, reading its graph at each 50th, 100th, 150th and 200th result.
 
-With ``--connections 4`` so many pages are under way at once, and each host is left alone for ``--factor`` times as long as its
-transfer took, on a virtual clock: what ``benchmarks/focused_live.py`` shows of real crawls, in seconds and without their noise.
-
-Oracles are told what no crawler knows. The one-step oracle: of each known page whether it is relevant. The host oracle, only with
-``--only``: what part of each host's pages is relevant; links to hosts with any come before all others, in the order of that, and
-links within a host by the default's values. The page oracle is the other half: links within a host to relevant pages come before
-all others, and links to other hosts by the default's values.
+The one-step oracle is told of each known page whether it is relevant, which no crawler knows.
 
 Printed: mean harvest, which is the part of the fetched pages that is relevant as the mean over all prefixes of the crawl; harvest
 at 500 fetches; recall of the relevant pages that can be reached; the part of their PageRank that the first 500 fetches got; and the paired
@@ -39,12 +31,10 @@ import random
 import statistics
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from focus_webs import Web, corpus, demo, page_rank, reachable, tunnels
-from focus_webs.polite import Pace, PoliteCrawl
 from focus_webs.simulation import Crawl, Policy, Remembered
 
 from scrapy_aopic.core.focus.jlse_as_printed import JlseAsPrinted
@@ -71,13 +61,6 @@ POLICIES: dict[str, Policy] = {
 }
 """Focus 1 for what the literature knows without cash; the default focus for what is this package's own."""
 
-DIRECTORIES = {f"directories {lower}": Policy("contextual", lower=lower) for lower in (1, 2, 4)}
-"""Only with ``--only``: the default with the rule on directories of the order ``aopic``, by so many front queues."""
-
-HALF_ORACLES = {"host oracle": Policy("contextual"), "page oracle": Policy("contextual")}
-"""Only with ``--only``: what the default lacks of what the one-step oracle knows."""
-
-DIAL = (0.0, 0.1, 0.25, 0.5, 0.75, 0.85, 0.9, 0.95, 1.0)
 PUBLISHED = {
     "jlse-paper": ((0.68, 0.55), (0.02, 0.28)),
     "otie": ((0.65, 0.51), (0.02, 0.26)),
@@ -261,22 +244,14 @@ def run(options: argparse.Namespace, policies: dict[str, Policy]) -> dict[str, d
                     chance = random.Random(f"{topic} {kind} {number}")
                     examples = options.examples, options.others or 3 * options.examples
                     known, given = taught(web, labels, keywords, examples, chance)
-                    remembered = Remembered(known, labels if options.judge == "lexicon" else ())
+                    remembered = Remembered(known)
                     if options.count_examples:
                         given = set()
                     counted = [label and i not in given for i, label in enumerate(labels)]
                     seeds = seeds_of(kind, web, labels, chance)
                     begin = Given(web, counted, ranks, seeds)
-                    pace = Pace(options.connections, options.factor) if options.connections else None
-                    make = partial(PoliteCrawl, pace=pace) if pace is not None else Crawl
                     for policy, what in policies.items():
-                        crawl = make(web, counted, remembered, (policy, what), number)
-                        if options.hindsight and crawl.strategy is not None:
-                            crawl.run(seeds, options.hindsight)
-                            learned = crawl.strategy.pack()
-                            crawl = make(web, counted, remembered, (policy, what), number)
-                            if learned and crawl.strategy is not None:
-                                crawl.strategy.restore(learned)
+                        crawl = Crawl(web, counted, remembered, (policy, what), number)
                         fetched = crawl.run(seeds, options.fetches)
                         came = outcome(begin, fetched, options.fetches, crawl)
                         of[policy].append(came)
@@ -374,18 +349,11 @@ def main() -> None:
     parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("--web", choices=["corpus", "tunnels", "demo"], default="corpus")
     parser.add_argument("--tune", action="store_true")
-    parser.add_argument("--dial", action="store_true")
     parser.add_argument("--paper", action="store_true", help="the comparison of the paper on JLSE")
     parser.add_argument("--cf", action="store_true", help="its experiment on cf")
     parser.add_argument("--examples", type=int, default=30)
     parser.add_argument("--others", type=int, default=0, help="examples of what is not relevant")
     parser.add_argument("--count-examples", action="store_true")
-    parser.add_argument("--judge", choices=["learned", "lexicon"], default="learned")
-    parser.add_argument("--hindsight", type=int, default=0, help="fetches of a first crawl")
-    parser.add_argument(
-        "--connections", type=int, default=0, help="of a polite crawl (none: one page at a time)"
-    )
-    parser.add_argument("--factor", type=float, default=2.0, help="AOPIC_POLITENESS_FACTOR of a polite crawl")
     parser.add_argument("--starts", help="kinds of seeds, with commas")
     parser.add_argument("--kept", type=Path, nargs="+")
     parser.add_argument("--sets", type=int, default=10)
@@ -409,12 +377,10 @@ def main() -> None:
         policies = CF if options.cf else {name: POLICIES_OF_PAPER[name] for name in PAPER}
     if not options.examples:
         policies = {name: policy for name, policy in policies.items() if not needs_samples(policy.strategy)}
-    if options.dial:
-        policies = {f"focus {focus:g}": Policy("contextual", focus) for focus in DIAL}
     if options.only:
-        known = POLICIES_OF_PAPER | HALF_ORACLES | DIRECTORIES
+        known = POLICIES_OF_PAPER
         policies = {name: known.get(name) or Policy(name) for name in options.only.split(",")}
-    peer = options.peer or next(name for name in ("jlse", "focus 0.9", *policies) if name in policies)
+    peer = options.peer or next(name for name in ("jlse", *policies) if name in policies)
     found = run(options, policies)
     if not found:
         sys.exit("No topic has enough relevant pages: read more pages of each site (--most)")

@@ -1,10 +1,10 @@
 """Hostile URLs and pages through the whole package, without a network.
 
-    python benchmarks fuzz [--urls 1000000] [--seed 1] [--html5lib FOLDER] [--real FILE] [--only forms]
+    python benchmarks fuzz [--urls 1000000] [--seed 1] [--html5lib FOLDER]
 
 First as many URLs as are asked for go through the normaliser alone. Then as many, hostile ones and ordinary ones, are
-judged the quick way and the slow one (``--only forms`` for nothing else), which must come to the same normal forms,
-refusals and page keys; so are the URLs in ``--real``, a file of text. Then as many links go through a crawl: pages made of malformed HTML with hostile links are read by Scrapy's LinkExtractor, and hostile URLs are yielded as they
+judged the quick way and the slow one, which must come to the same normal forms, refusals and page keys. Then as many links go
+through a crawl: pages made of malformed HTML with hostile links are read by Scrapy's LinkExtractor, and hostile URLs are yielded as they
 are; LinkMiddleware and Scheduler do what they do in any crawl, and only the download handler is a stand-in.
 ``--html5lib`` is a checkout of html5lib-tests: the inputs in its *.dat and *.test files are the malformed HTML.
 
@@ -303,8 +303,6 @@ def main() -> int:
     parser.add_argument("--urls", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--html5lib", type=Path, metavar="FOLDER")
-    parser.add_argument("--real", type=Path, metavar="FILE")
-    parser.add_argument("--only", choices=("forms",))
     args = parser.parse_args()
     malformed: tuple[str, ...] = (
         "<p>",
@@ -321,13 +319,9 @@ def main() -> int:
         malformed = read_html5lib(args.html5lib)
         print(f"{len(malformed):,} inputs of html5lib-tests")
     failures = Failures()
-    if args.only is None:
-        normalise(args.urls, args.seed, failures)
+    normalise(args.urls, args.seed, failures)
     compare(some_urls(args.urls, args.seed), failures)
-    if args.real is not None:
-        compare(dict.fromkeys(args.real.read_text(encoding="utf-8").split()), failures)
-    if args.only is None:
-        crawl(args, malformed, failures)
+    crawl(args, malformed, failures)
     print("everything holds" if not failures.counts else f"FAILED: {shown(failures.counts)}")
     return 1 if failures.counts else 0
 

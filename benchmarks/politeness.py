@@ -1,8 +1,6 @@
 """How politely a crawl asks, seen by the servers, and how little of its time it gives away for that.
 
     python benchmarks politeness audit [--kills 3] [--after 25] [--size 1] [--set AOPIC_FAST_DOWNLOADS=True]
-    python benchmarks politeness stalls [--seconds 60] [--delay 2]
-    python benchmarks politeness use
     python benchmarks politeness backlog [--seconds 30]
 
 ``audit`` crawls 300 misbehaving hosts at addresses of the loopback network (127.0.0.0/8, all at one port; Linux has
@@ -13,18 +11,11 @@ Crawl-delay, two in ten a robots.txt that is missing or cannot be had at first; 
 A page in ten is a fault: connections reset before and closed within an answer, time-outs, status 5xx, 429 and 503 with
 a Retry-After in seconds or as a date, redirects within the host, to others and to forbidden pages.
 
-``stalls`` crawls 200 hosts that answer at once together with 200 whose answers take 30 seconds, or that want 30
-seconds between requests, 100 requests at a time, and counts the pages of the fast hosts: alone, and beside the slow
-ones; with this package, and with Scrapy's own scheduler (DownloaderAwarePriorityQueue).
-
 ``backlog`` crawls 20 hosts while this machine is quiet, while other processes take its CPU, and with a spider whose
 callbacks block for 50 ms, and compares the gaps that the servers saw with the factor times the servers' own times;
 then it crawls 20 hosts that answer in a millisecond, with a factor of 10 and without gaps: both are limited by the CPU
 only, so they fetch as many pages. The exit status is 1 if a gap is too short, or if gaps are more than 10 % longer in
 the middle, or if more than a tenth of the pages is lost.
-
-``use`` crawls hosts of many speeds with the production crawl on a virtual clock, and compares the requests made with
-those that the rules allow: a host that has pages queued may be asked once in the time of a transfer and its gap.
 """
 
 from __future__ import annotations
@@ -44,7 +35,7 @@ from contextlib import ExitStack, contextmanager
 from email.utils import formatdate
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 from scrapy import Request, Spider, signals
 from scrapy.crawler import Crawler
@@ -53,15 +44,13 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IResolverSimple
 from zope.interface import implementer
 
-from scrapy_aopic.core.policy import Policy
-from scrapy_aopic.core.politeness import Gap, Politeness, TransferResult
+from scrapy_aopic.core.politeness import Gap, TransferResult
 from scrapy_aopic.downloadermiddlewares import robots
-from scrapy_aopic.lab.simulation import Simulation
 from scrapy_aopic.session.session import Session
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "example_project"))
 
-from demo_web.server import Answer, Exchange, Running, Server
+from demo_web.server import Answer, Exchange, Server
 from demo_web.server_log import Entry, audit, read_log
 
 SHARED_ADDRESS = "127.0.0.2"
@@ -434,96 +423,6 @@ def start(
     return subprocess.Popen(command, cwd=folder, env=environment)
 
 
-# -- stalls
-
-N_FAST = N_SLOW = 200
-SLOW = 30.0
-
-
-def run_stalls(options: argparse.Namespace, folder: Path) -> int:
-    common = {"CONCURRENT_REQUESTS": 100, "DOWNLOAD_TIMEOUT": 180, "COOKIES_ENABLED": False}
-    own = {
-        **common,
-        "ADDONS": '{"scrapy_aopic.Addon": 500}',
-        "ROBOTSTXT_OBEY": False,
-        "AOPIC_POLITENESS_FACTOR": 0,
-        "AOPIC_MIN_GAP": options.delay,
-    }
-    stock = {
-        **common,
-        "SCHEDULER_PRIORITY_QUEUE": "scrapy.pqueues.DownloaderAwarePriorityQueue",
-        "CONCURRENT_REQUESTS_PER_DOMAIN": 1,
-        "DOWNLOAD_DELAY": options.delay,
-        "DOWNLOAD_DELAY_JITTER": 0,
-        "RANDOMIZE_DOWNLOAD_DELAY": False,
-    }
-    rules = json.dumps({"slow*": {"min_gap": SLOW}})
-    slots = json.dumps({f"slow{n}.test": {"delay": SLOW, "concurrency": 1} for n in range(N_SLOW)})
-    print(
-        "| hosts | scrapy-aopic | alone = 100 % | Scrapy | alone = 100 % | Scrapy, longest time without a page |"
-    )
-    print("|---|---|---|---|---|---|", flush=True)
-    alone: list[int] = []
-    share = 1.0
-    webs: list[tuple[str, int, float, list[dict[str, Any]]]] = [
-        ("200 fast hosts", 0, 0.0, [own, stock]),
-        ("and 200 that take 30 s", N_SLOW, SLOW, [own, stock]),
-        (
-            "and 200 that want a gap of 30 s",
-            N_SLOW,
-            0.0,
-            [{**own, "AOPIC_HOST_RULES": rules}, {**stock, "DOWNLOAD_SLOTS": slots}],
-        ),
-    ]
-    for what, n_slow, answer, ways in webs:
-        counts, rest = [], 0.0
-        for settings in ways:
-            times = fast_pages(settings, n_slow, answer, options.seconds, folder)
-            counts.append(len(times))
-            rest = max(
-                (b - a for a, b in zip(times, [*times[1:], options.seconds], strict=True)), default=0.0
-            )
-        alone = alone or counts
-        shares = [n / base for n, base in zip(counts, alone, strict=True)]
-        share = min(share, shares[0])
-        cells = [f"{n:,} pages | {part:.1%}" for n, part in zip(counts, shares, strict=True)]
-        print(f"| {what} | {' | '.join(cells)} | {rest:.1f} s |", flush=True)
-    return 1 if share < 0.95 else 0
-
-
-def fast_pages(
-    settings: dict[str, Any], n_slow: int, answer: float, seconds: float, folder: Path
-) -> list[float]:
-    """When pages of fast hosts were sent, in the first *seconds* of a crawl."""
-
-    def reply(exchange: Exchange) -> Answer:
-        number = int(exchange.target[1:] or 1)
-        links = [f"/{2 * number}", f"/{2 * number + 1}"]
-        body = page(f"{exchange.host} {number}", links)
-        delay = answer if exchange.host.startswith("slow") else 0.01
-        return Answer(headers={"Content-Type": "text/html"}, body=body, delay=delay)
-
-    names = [f"fast{n}.test" for n in range(N_FAST)] + [f"slow{n}.test" for n in range(n_slow)]
-    Random(1).shuffle(names)
-    seeds = folder / "seeds.txt"
-    seeds.write_text("".join(f"http://{name}/1\n" for name in names))
-    with Server(reply).run_in_thread() as running:
-        process = start(settings, folder, seeds, running.url)
-        first = _first(running)
-        time.sleep(max(first + seconds - time.monotonic(), 0.0))
-        process.kill()
-        process.wait()
-    ends = (entry.end - first for entry in running.log if entry.host.startswith("fast") and entry.status)
-    return sorted(end for end in ends if end <= seconds)
-
-
-def _first(running: Running) -> float:
-    """When the first request came."""
-    while not running.log:
-        time.sleep(0.01)
-    return min(entry.start for entry in list(running.log))
-
-
 # -- backlog
 
 N_PLAIN = 20
@@ -638,77 +537,6 @@ def hogs(n: int) -> Iterator[None]:
             hog.wait()
 
 
-# -- use
-
-
-class Case(NamedTuple):
-    name: str
-    hosts: int
-    fastest: float
-    slowest: float
-    connections: int
-    max_active: int
-    seconds: float
-
-
-CASES = (
-    Case("300 that take 20 ms to 1 s", 300, 0.02, 1, 100, 10_000, 100),
-    Case("300 that take 20 ms to 30 s", 300, 0.02, 30, 100, 10_000, 300),
-    Case("2,000 that take 0.1 to 1 s", 2000, 0.1, 1, 300, 10_000, 60),
-    Case("the same, 1,000 of them in memory", 2000, 0.1, 1, 300, 1000, 60),
-)
-
-
-def run_use(options: argparse.Namespace, folder: Path) -> int:
-    print("| hosts | connections | virtual time | requests made | allowed | share |")
-    print("|---|---|---|---|---|---|")
-    worst = 1.0
-    for case in CASES[: options.cases]:
-        made, allowed = use(case)
-        worst = min(worst, made / allowed)
-        cells = (
-            f"{case.connections} | {case.seconds:g} s | {made:,.0f} | {allowed:,.0f} | {made / allowed:.2%}"
-        )
-        print(f"| {case.name} | {cells} |", flush=True)
-    return 1 if worst < 0.95 else 0
-
-
-def use(case: Case) -> tuple[float, float]:
-    """Requests that were made, and that the rules allow; of one whose gap is not over at the end its part."""
-    politeness, draw = Politeness(), Random(1)
-    latency = [case.fastest * (case.slowest / case.fastest) ** draw.random() for _ in range(case.hosts)]
-    host_of: list[int] = []
-    for host, seconds in enumerate(latency):
-        # More than it may be asked for, so that it always has pages queued.
-        host_of += [host] * (10 + int(2 * case.seconds / (seconds + politeness.gap(seconds))))
-    pages = list(range(len(host_of)))
-    draw.shuffle(pages)
-    simulation = Simulation(
-        lambda _: (),
-        lambda number: f"h{host_of[number]}.test",
-        pages,
-        len(pages),
-        Policy(politeness=politeness, connections=case.connections, max_active=case.max_active),
-        transfer=lambda number: latency[host_of[number]] * Random(number).uniform(0.5, 1.5),
-        connections=case.connections,
-    )
-    turns: list[list[float]] = [[] for _ in range(case.hosts)]
-    used = [0.0] * case.hosts
-    for visit in simulation.run():
-        if visit.begin < case.seconds:
-            turn = visit.end - visit.begin + politeness.gap(visit.end - visit.begin)
-            turns[host_of[visit.page]].append(turn)
-            used[host_of[visit.page]] += min(turn, case.seconds - visit.begin)
-        elif visit.end > case.seconds + 2 * case.slowest:  # all that began in time are over
-            break
-    violations = simulation.violations()
-    if violations:
-        raise AssertionError("\n".join(violations))
-    rates = [len(own) / sum(own) if own else 1 / latency[host] for host, own in enumerate(turns)]
-    made = sum(rate * seconds for rate, seconds in zip(rates, used, strict=True))
-    return made, sum(rates) * case.seconds
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -723,16 +551,9 @@ def main() -> int:
         "--size", type=float, default=1, help="pages of each host, in parts of the usual number"
     )
     part.add_argument("--set", action="append", default=[], help="more settings, NAME=VALUE")
-    part = parts.add_parser("stalls")
-    part.set_defaults(run=run_stalls)
-    part.add_argument("--seconds", type=float, default=60)
-    part.add_argument("--delay", type=float, default=2, help="seconds between requests to a fast host")
     part = parts.add_parser("backlog")
     part.set_defaults(run=run_backlog)
     part.add_argument("--seconds", type=float, default=30)
-    part = parts.add_parser("use")
-    part.set_defaults(run=run_use)
-    part.add_argument("--cases", type=int, default=len(CASES), help="only the first ones")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)

@@ -1,6 +1,6 @@
 """Crawl a web without end for a long time, and see whether anything grows.
 
-    python benchmarks soak --job FOLDER [--pages 1000000] [--hosts 20000] [--csv FILE] [--plot FILE.svg]
+    python benchmarks soak --job FOLDER [--pages 1000000] [--hosts 20000] [--csv FILE]
     python benchmarks soak --job FOLDER --web mature --pages 200000 --hosts 100
     python benchmarks soak --job FOLDER --web fresh --pages 200000 --hosts 100
 
@@ -35,7 +35,6 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from hashlib import blake2b
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -315,32 +314,6 @@ def judge(rows: list[dict[str, float]]) -> list[str]:
     return grown
 
 
-def plot(rows: list[dict[str, float]], path: Path) -> None:
-    """Draw memory, descriptors, speed and lag over the pages."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
-    pages = [row["pages"] / 1000 for row in rows]
-    pairs = list(pairwise(rows))
-    lines = {
-        "memory, MB": [row["memory"] / 1e6 for row in rows],
-        "open descriptors": [row["descriptors"] for row in rows],
-        "pages a CPU second": [(b["pages"] - a["pages"]) / max(b["cpu"] - a["cpu"], 1e-9) for a, b in pairs],
-        "event loop late, 99.9 %, ms": [row["lag_999"] * 1e3 for row in rows],
-    }
-    figure, places = plt.subplots(len(lines), 1, sharex=True, figsize=(7, 8))
-    for place, (name, values) in zip(places, lines.items(), strict=True):
-        place.plot(pages[-len(values) :], values, linewidth=0.8)
-        place.set_ylim(bottom=0)
-        place.set_title(name, fontsize=9, loc="left")
-        place.grid(alpha=0.3)
-    places[-1].set_xlabel("thousand pages")
-    figure.tight_layout()
-    figure.savefig(path)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -353,7 +326,6 @@ def main() -> int:
     parser.add_argument(
         "--every", type=float, default=EVERY, help="seconds between two samples (%(default)s)"
     )
-    parser.add_argument("--plot", type=Path)
     parser.add_argument("--set", action="append", default=[], help="more settings, NAME=VALUE")
     args = parser.parse_args()
     process = AsyncCrawlerProcess(
@@ -391,8 +363,6 @@ def main() -> int:
             writer = csv.DictWriter(file, FIELDS + PARTS)
             writer.writeheader()
             writer.writerows(rows)
-    if args.plot:
-        plot(rows, args.plot)
     store = open_snapshot(store_folder(args.job))
     try:
         result = audit(store)

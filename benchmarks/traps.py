@@ -2,12 +2,10 @@
 
     python benchmarks traps GRAPH.npz [--hosts FILE.npy | --urls FILE] [--seeds 20] [--sets 10] [--rng 1]
         [--entries 1 3] [--orders aopic opic ...] [--kinds chain tree ...] [--on ...] [--directories one nested ...]
-        [--links-back] [--url-rules] [--json FILE]
+        [--json FILE]
     python benchmarks traps --beside [--sizes 400 100000] [--fetches 1000] [--orders aopic ...]
     python benchmarks traps --loopback [--honest 20 200] [--links 20 60] [--factors 0 1 10] [--connections 100]
         [--fetches 1000] [--gap 0] [--orders aopic ...]
-    python benchmarks traps --loopback GRAPH.npz [--hosts FILE.npy | --urls FILE] [the options of a trap on a graph]
-        [--factors 0 1 10] [--connections 100] [--gap 0]
 
 Traps have no end; scrapy_aopic/lab/planted.py describes their kinds, and where their pages are.
 They are entered from one or from several random pages that the seeds lead to, a farm by another domain from each.
@@ -28,10 +26,6 @@ With ``--loopback``, Scrapy with the add-on crawls such a farm of 400 domains be
 sites, from a server of its own process, so that the CPU is the limit and not the web. The log of the server is judged:
 the table has the part of the fetches that the farm took, of all and of those made while an honest site might be asked,
 and the fetches a second.
-
-With ``--loopback`` and a graph, Scrapy with the add-on crawls that graph from such a server, under its URLs if they are known,
-with the same traps at the same places as without ``--loopback``. The table has the part of the fetches that the trap took by
-the log of the server; the rules on URLs are those of the add-on.
 """
 
 from __future__ import annotations
@@ -40,12 +34,9 @@ import argparse
 import json
 import multiprocessing
 import os
-import random
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-from html import escape
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -63,7 +54,6 @@ from scrapy_aopic.lab.planted import CHILDREN, DIRECTORIES, PAGES, Planted, Plan
 from scrapy_aopic.lab.results import half_width
 from scrapy_aopic.lab.simulation import Simulation
 from scrapy_aopic.lab.url_order import UrlOrder
-from scrapy_aopic.web.urls import Normaliser
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "example_project"))
 
@@ -76,22 +66,16 @@ NO_BUDGET = "no-budget"
 class Experiment:
     """Crawls of one graph in several orders, from several sets of seeds, with and without traps.
 
-    Args:
-        normalise: The rules on URLs; ``None`` for none.
-
     Attributes:
         violations: What did not hold at the end of a crawl.
     """
 
-    def __init__(
-        self, graph: Graph, seed_sets: list[list[int]], rng: int, normalise: Normaliser | None = None
-    ) -> None:
+    def __init__(self, graph: Graph, seed_sets: list[list[int]], rng: int) -> None:
         self.graph = graph
         self.seed_sets = seed_sets
         self.violations: list[str] = []
         self._rank = np.append(pagerank(graph.indptr, graph.indices), 0.0)
         self._rng = rng
-        self._normalise = normalise
 
     def crawl(self, order: str, number: int, trap: PlantedTrap | None) -> tuple[float, float]:
         """Crawl from a set of seeds; returns the part of fetches that the trap took, and the mean of what was gathered."""
@@ -101,7 +85,7 @@ class Experiment:
         host_of, url_of = graph.host_of, graph.url_of
         if trap is not None:
             planted = plant(graph, trap, seeds, np.random.default_rng([self._rng, number, trap.entries]))
-            out_links, host_of, url_of = self._admitted(planted), planted.host_of, planted.url_of
+            out_links, host_of, url_of = planted.out_links, planted.host_of, planted.url_of
         settings = {"AOPIC_DOMAIN_BUDGET": 0} if order == NO_BUDGET else {}
         urls = url_of if graph.urls else None
         policy = policy_of(settings, "aopic" if order == NO_BUDGET else order, urls)
@@ -113,17 +97,6 @@ class Experiment:
         self.violations += simulation.violations()
         gathered = gather(np.minimum(fetched, len(graph)), self._rank / self._rank[reachable].sum(), n)
         return float((fetched >= len(graph)).sum() / n), float(gathered.mean())
-
-    def _admitted(self, planted: Planted) -> Callable[[int], list[int]]:
-        """The links of *planted* without those that the rules refuse, if there are any."""
-        normalise, real = self._normalise, len(self.graph)
-        if normalise is None:
-            return planted.out_links
-        return lambda page: [
-            each
-            for each in planted.out_links(page)
-            if each < real or not normalise(planted.url_of(each)).reason
-        ]
 
     def run(self, orders: list[str], traps: list[PlantedTrap]) -> Iterator[dict[str, Any]]:
         """All crawls; yields a row of the table for each order without a trap, and then for each trap."""
@@ -298,7 +271,7 @@ def beside(args: argparse.Namespace) -> list[str]:
     )
     print("|---|---|---|---|---|---|---|---|---|")
     for order, case in tqdm(list(product(args.orders, cases)), unit="crawls", disable=None):
-        taken, contested, found = crawl_beside(case, order, args.fetches or FETCHES)
+        taken, contested, found = crawl_beside(case, order, args.fetches)
         print(f"| {order} | {case} | {taken:.3f} | {contested:.3f} |")
         violations += found
     return violations
@@ -437,75 +410,6 @@ def loopback(orders: list[str], cases: list[Loopback], fetches: int) -> None:
         )
 
 
-# -- on a graph, by Scrapy
-
-
-WORDS = 60
-"""Words of a page, drawn for each, so that none is taken for a copy of another one."""
-
-
-def with_urls(graph: Graph) -> Graph:
-    """*graph* with a URL in normal form for each page: its own, unless that is refused, is another one's, too, or has a port."""
-    normalise, urls = Normaliser(), dict[str, int]()
-    for page, host in enumerate(graph.hosts):
-        known = normalise(graph.url_of(page))
-        is_plain = known.url.startswith(f"http://{host}/") and not known.reason and known.url not in urls
-        urls[known.url if is_plain else f"http://{host}/page/{page}"] = page
-    return replace(graph, urls=list(urls))
-
-
-class ServedGraph:
-    """A graph with a trap as a web; it gets to know the URLs of the trap as it links to them.
-
-    Attributes:
-        page_of: Pages by their URLs without the scheme.
-    """
-
-    def __init__(self, graph: Graph, planted: Planted) -> None:
-        self._planted = planted
-        self.page_of = {url.removeprefix("http://"): page for page, url in enumerate(graph.urls)}
-
-    def answer(self, exchange: Exchange) -> Answer:
-        """Answer as the web."""
-        page = self.page_of.get(exchange.host + exchange.target)
-        if page is None:
-            return Answer(404)
-        dice = random.Random(page)
-        words = " ".join(f"word{dice.randrange(5000)}" for _ in range(WORDS))
-        urls = {link: self._planted.url_of(link) for link in self._planted.out_links(page)}
-        self.page_of.update((url.removeprefix("http://"), link) for link, url in urls.items())
-        anchors = "".join(f'<a href="{escape(url)}"></a>' for url in urls.values())
-        body = f"<html><title>{page}</title><p>{words}</p>{anchors}</html>"
-        return Answer(headers={"Content-Type": "text/html; charset=utf-8"}, body=body.encode())
-
-
-def loopback_graph(
-    graph: Graph,
-    seed_sets: list[list[int]],
-    traps: list[PlantedTrap],
-    speeds: list[Speed],
-    args: argparse.Namespace,
-) -> None:
-    """Crawl *graph* with each trap from each set of seeds, and print a table."""
-    graph = with_urls(graph)
-    print(f"{graph.name}: {len(graph):,} pages; {len(seed_sets)} sets of {len(seed_sets[0])} seeds\n")
-    print("| order | trap | hosts | entries | factor | connections | shortest gap | part of the fetches | at most |")  # fmt: skip
-    print("|---|---|---|---|---|---|---|---|---|", flush=True)
-    for order, trap, speed in product(args.orders, traps, speeds):
-        taken = []
-        for number, seeds in enumerate(tqdm(seed_sets, unit="crawls", disable=None)):
-            planted = plant(graph, trap, seeds, np.random.default_rng([args.rng, number, trap.entries]))
-            web = ServedGraph(graph, planted)
-            n = args.fetches or int(graph.reachable(seeds).sum())
-            log = crawl_loopback(web.answer, [graph.urls[seed] for seed in seeds], speed, order, n)[:n]
-            pages = [web.page_of[entry.host + entry.target] for entry in log]
-            taken.append(sum(page >= len(graph) for page in pages) / len(pages))
-        print(
-            f"| {order} | {trap} | {' | '.join(map(str, speed))} | {np.mean(taken):.4f}{spread(taken)} | {max(taken):.4f} |",
-            flush=True,
-        )
-
-
 def spread(values: list[float]) -> str:
     """Half of the 95 % interval of the mean."""
     return f" ± {half_width(values):.4f}" if len(values) > 1 else ""
@@ -571,20 +475,11 @@ def main() -> int:
         help="let each page of a trap link to the one that leads to it, too",
     )
     parser.add_argument(
-        "--url-rules", action="store_true", help="refuse what the rules on URLs of a broad crawl refuse"
-    )
-    parser.add_argument(
         "--beside", action="store_true", help="crawl farms beside honest sites; no graph is needed"
     )
     parser.add_argument("--sizes", type=int, nargs="+", default=[400, 100_000], help="domains of such farms")
-    parser.add_argument(
-        "--fetches",
-        type=int,
-        help="fetches of such crawls (1000), or of a graph by Scrapy (all that can be reached)",
-    )
-    parser.add_argument(
-        "--loopback", action="store_true", help="crawl the graph, or a farm beside honest sites, with Scrapy"
-    )
+    parser.add_argument("--fetches", type=int, default=FETCHES, help="of such crawls (%(default)s)")
+    parser.add_argument("--loopback", action="store_true", help="crawl such a farm with Scrapy")
     parser.add_argument("--honest", type=int, nargs="+", default=[20, 200], help="honest sites (20 200)")
     parser.add_argument("--links", type=int, nargs="+", default=[20, 60], help="links of a page (20 60)")
     parser.add_argument("--factors", type=float, nargs="+", default=[0, 1, 10], help="politeness (0 1 10)")
@@ -597,22 +492,17 @@ def main() -> int:
         print(*violations, sep="\n", file=sys.stderr)
         return 1 if violations else 0
     speeds = [Speed(*each) for each in product(args.factors, args.connections, [args.gap])]
-    if args.loopback and args.graph is None:
+    if args.loopback:
         webs = [Loopback(*web) for web in product(args.honest, args.links, speeds)]
-        loopback(args.orders, webs, args.fetches or FETCHES)
+        loopback(args.orders, webs, args.fetches)
         return 0
     if args.graph is None:
         parser.error("a graph, --beside or --loopback is needed")
     graph = load_graph(args.graph, hosts=args.hosts, urls=args.urls)
     seed_sets = list(draw_seed_sets(graph, args.seeds, args.sets, args.rng).values())
-    if args.url_rules and args.urls is None:
-        parser.error("--url-rules needs --urls")
     cases = product(args.kinds, args.on, args.entries, args.directories, [args.links_back])
     traps = [PlantedTrap(*each) for each in cases]
-    if args.loopback:
-        loopback_graph(graph, seed_sets, traps, speeds, args)
-        return 0
-    experiment = Experiment(graph, seed_sets, args.rng, Normaliser() if args.url_rules else None)
+    experiment = Experiment(graph, seed_sets, args.rng)
     rows = list(experiment.run(args.orders, traps))
     print_tables(graph, rows, seed_sets)
     if args.json is not None:

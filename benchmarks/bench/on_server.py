@@ -1,20 +1,16 @@
-"""Redis: the work of a page with 40 links on a job in Redis or Valkey, beside the same on RocksDB, and how long the event
-loop waits for the server when the network takes a millisecond.
+"""Redis: the work of a page with 40 links on a job in Redis or Valkey, beside the same on RocksDB.
 
 The server is the one that AOPIC_REDIS_SERVER names, or that of a wheel; it has an append-only file (everysec).
 """
 
 from __future__ import annotations
 
-import multiprocessing
-import socket
 import tempfile
 import threading
 import time
-from contextlib import closing, contextmanager
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from measure import Absent, Runner, live_by_cpu_time
@@ -31,7 +27,7 @@ from scrapy_aopic.storage.redis.connect import connect
 from scrapy_aopic.storage.redis.store import RedisStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 LISTPACKS = {"hash_max_listpack_value": "1024", "hash_max_listpack_entries": "256"}
 """What docs/many-machines.md recommends."""
@@ -40,58 +36,32 @@ _AT_ONCE = 5_000
 """Rows of a batch that fills the server."""
 
 
-def core(folder: str, size: int, pages: int, delay_ms: float = 0.0) -> dict[str, Any]:
-    """``work:core`` on a server that is *delay_ms* away."""
+def core(folder: str, size: int, pages: int) -> dict[str, Any]:
+    """``work:core`` on a server."""
     if find_server() is None:
         raise Absent(WHY_NOT)
-    if not delay_ms:
-        live_by_cpu_time()
+    live_by_cpu_time()
     with tempfile.TemporaryDirectory() as temporary, Server(Path(temporary), **LISTPACKS) as server:
         address = Address("job", server.url)
         _fill(address, store_folder(Path(folder)))
         server.stop()
         server.start()  # memory counts as after a restart, without what filling it has left behind
-        with closing(connect(address)) as link, _far(server.port, delay_ms) as port:
+        with closing(connect(address)) as link:
             memory = _info(link, "used_memory")
-            address = Address("job", f"redis://127.0.0.1:{port}/0")
             job = Job(None, policy(gap=GAP), address=address)
-            stays, writes = _timed(job)
+            stays = _timed(job)
             used = [0.0]
 
             def begins() -> None:
                 stays.clear()
-                writes.clear()
                 used[0] = _used(link)
 
             visit, links = visits(job, size)
-            with closing(connect(address)) as bare:
-                pings: list[float] = []
-
-                def visit_and_ping() -> None:
-                    visit()
-                    began = time.perf_counter()
-                    bare.ask((b"PING",))
-                    pings.append(time.perf_counter() - began)
-
-                found = measured(visit_and_ping if delay_ms else visit, links, pages, begins)
-                pings.sort()
+            found = measured(visit, links, pages, begins)
             found["server_us"] = (_used(link) - used[0]) / pages * 1e6
-            reads = sorted(stays)
+            reads, blocked = len(stays) / pages, sum(stays) / pages * 1e6
             job.close()
-            return {
-                **found,
-                "reads": len(reads) / pages,
-                "blocked_us": sum(reads) / pages * 1e6,
-                "stay_999_ms": reads[int(len(reads) * 0.999)] * 1000,
-                "stay_max_ms": reads[-1] * 1000,
-                "write_ms": max(writes, default=0.0) * 1000,
-                "writes": len(writes) / pages,
-                "stay_99_ms": reads[int(len(reads) * 0.99)] * 1000,
-                "stay_50_ms": reads[len(reads) // 2] * 1000,
-                "round_trip_ms": median(pings) * 1000 if pings else 0.0,
-                "ping_999_ms": pings[int(len(pings) * 0.999)] * 1000 if pings else 0.0,
-                "bytes": memory / size,
-            }
+            return {**found, "reads": reads, "blocked_us": blocked, "bytes": memory / size}
 
 
 def _info(link: Any, name: str) -> float:
@@ -114,10 +84,9 @@ def _fill(address: Address, folder: Path) -> None:
                 target.write({family: dict(chunk)}, sync=False)
 
 
-def _timed(job: Job) -> tuple[list[float], list[float]]:
-    """Seconds that each call takes from now on: those for which the event loop waits, and those of the other thread."""
+def _timed(job: Job) -> list[float]:
+    """Seconds of each call for which the event loop waits from now on."""
     stays: list[float] = []
-    writes: list[float] = []
     loop = threading.get_ident()
 
     def timed(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -126,57 +95,26 @@ def _timed(job: Job) -> tuple[list[float], list[float]]:
             try:
                 return method(*args, **kwargs)
             finally:
-                (stays if threading.get_ident() == loop else writes).append(time.perf_counter() - began)
+                if threading.get_ident() == loop:
+                    stays.append(time.perf_counter() - began)
 
         return call
 
     of_server: Any = job.shards[0].store
     for name in ("get_many", "read_leaves", "write"):
         setattr(of_server, name, timed(getattr(of_server, name)))
-    return stays, writes
-
-
-@contextmanager
-def _far(port: int, delay_ms: float) -> Iterator[int]:
-    """The port of a proxy that brings everything to *port* and back *delay_ms* later, half of that each way."""
-    if not delay_ms:
-        yield port
-        return
-    told: Any = multiprocessing.Queue()
-    proxy = multiprocessing.Process(target=_proxy, args=(port, delay_ms / 2000, told), daemon=True)
-    proxy.start()
-    yield told.get()
-    proxy.kill()
-
-
-def _proxy(port: int, delay: float, told: Any) -> None:
-    def bring(source: socket.socket, target: socket.socket) -> None:
-        while data := source.recv(1 << 18):
-            time.sleep(delay)
-            target.sendall(data)
-        target.close()
-
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        told.put(server.getsockname()[1])
-        while True:
-            here, _ = server.accept()
-            there = socket.create_connection(("127.0.0.1", port))
-            for pair in ((here, there), (there, here)):
-                for each in pair:
-                    each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                threading.Thread(target=bring, args=pair, daemon=True).start()
+    return stays
 
 
 def part(run: Runner) -> None:
-    """On loopback beside RocksDB, and a millisecond away."""
+    """Beside RocksDB."""
     size = min(run.options.sizes)
     arguments = {"folder": store(run, size, "urls"), "size": size, "pages": 4000}
     name = f"{size / 1e6:g} M URLs"
-    near, disk, seldom, far = run.by_turns(
+    near, disk, seldom = run.by_turns(
         ("on_server:core", arguments),
         ("work:core", {**arguments, "each_commit": RedisStore.most_steps}),
         ("work:core", arguments),
-        ("on_server:core", {**arguments, "delay_ms": 1.0}),
     )
     for what, key in (("all threads", "us"), ("event loop", "own_us")):
         run.add("redis", f"a page on a server, to RocksDB with as many commits: {what}, {name}", "us CPU/page", near[key], peer=disk[key], wanted=1.3)  # fmt: skip
@@ -184,11 +122,4 @@ def part(run: Runner) -> None:
     run.add("redis", "the server itself", "us CPU/page", near["server_us"], wanted=300)
     run.add("redis", "reads for which the event loop waits", "per page", near["reads"], wanted=1)
     run.add("redis", "the event loop waits, on loopback", "us/page", near["blocked_us"])
-    run.add("redis", "the event loop waits, 1 ms away", "us/page", far["blocked_us"])
-    run.add("redis", "a round trip, 1 ms away", "ms", far["round_trip_ms"])
-    for name_, key in (("median", "stay_50_ms"), ("99th percentile", "stay_99_ms")):
-        run.add("redis", f"{name_} of these, 1 ms away", "ms", far[key])
-    run.add("redis", "99.9th percentile of these, 1 ms away", "ms", far["stay_999_ms"], wanted=20)
-    run.add("redis", "the same of bare round trips in the same run", "ms", far["ping_999_ms"])
-    run.add("redis", "slowest commit, 1 ms away", "ms", far["write_ms"])
     run.add("redis", "memory of the server", "bytes/URL", near["bytes"], wanted=170)

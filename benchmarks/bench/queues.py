@@ -34,7 +34,6 @@ _LEVEL, _COMMIT = 20, 2000
 
 _POPS = {100: 5000, 1000: 5000, 10_000: 3000, 100_000: 3000, 1_000_000: 3000}
 _STOCK_POPS = {100: 5000, 1000: 3000, 10_000: 400, 100_000: 60}
-_SQLITE_POPS = 500  # each waits for the disk
 
 
 def _pops(of: dict[int, int], hosts: int) -> int:
@@ -151,17 +150,6 @@ def _alone(
     return found
 
 
-def sqlite(hosts: int, each: int) -> dict[str, Any]:
-    """Scrapy's queues in SQLite, a file a host, each push and pop a transaction."""
-    with tempfile.TemporaryDirectory() as folder:
-        queues = {"JOBDIR": folder, "SCHEDULER_DISK_QUEUE": "scrapy.squeues.PickleLifoSQLiteQueue"}
-        stage = Stage({**STOCK, **queues})
-        for page in range(each):
-            for host in range(hosts):
-                stage.scheduler.enqueue_request(stage.request(page_url(host, page)))
-        return _turn(stage, hosts, each, min(_SQLITE_POPS, hosts))
-
-
 def scrapy_redis(hosts: int, each: int) -> dict[str, Any]:
     """scrapy-redis' scheduler with its defaults: the CPU time of its server is counted, which writes nothing."""
     with redis() as (settings, seconds):
@@ -218,18 +206,13 @@ def part(run: Runner) -> None:
     mine, other = run.by_turns(("queues:frontier", on_disk), ("queues:downloader_aware", on_disk))
     run.add("queue", "pop + push on disk, to DownloaderAwarePriorityQueue with JOBDIR, 1,000 hosts", "us CPU", mine["us"], peer=other["us"], wanted=3, more=True)  # fmt: skip
     arguments = {**shared, "is_durable": True}
-    tasks = [("queues:ours", arguments), ("queues:stock", arguments), ("queues:sqlite", shared)]
-    mine, other, in_sqlite, *others = run.by_turns(*tasks, *_redis(reason, shared))
+    tasks = [("queues:ours", arguments), ("queues:stock", arguments)]
+    mine, other, *others = run.by_turns(*tasks, *_redis(reason, shared))
     run.add("queue", "schedulers on disk, 1,000 hosts", "us CPU", mine["us"], peer=other["us"], more=True)  # fmt: skip
-    run.add("queue", "schedulers on disk, to Scrapy's SQLite queues, 1,000 hosts", "us CPU", mine["us"], peer=in_sqlite["us"], more=True)  # fmt: skip
-    run.add("queue", "the same on the clock", "us", mine["wall_us"], peer=in_sqlite["wall_us"], more=True)
     for in_redis in others:
         run.add("queue", "schedulers on disk, to scrapy-redis and its server in memory, 1,000 hosts", "us CPU", mine["us"], peer=in_redis["us"], more=True)  # fmt: skip
     run.add("queue", "open files, 1,000 hosts", "files", mine["descriptors"], wanted=64)
-    run.note(
-        f"At 1,000 hosts {other['descriptors']:.0f} files were open with Scrapy's disk queues, and "
-        f"{in_sqlite['descriptors']:.0f} with those in SQLite."
-    )
+    run.note(f"At 1,000 hosts {other['descriptors']:.0f} files were open with Scrapy's disk queues.")
 
 
 def _redis(reason: str, arguments: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:

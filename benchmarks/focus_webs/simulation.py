@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 import random
 import time
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -15,7 +14,7 @@ from scrapy_aopic.core.focus.shares import shares
 from scrapy_aopic.core.focus.strategies import STRATEGIES
 from scrapy_aopic.core.focus.strategy import FLOOR, REVALUED, PageSeen, Strategy, known_value
 from scrapy_aopic.core.focus.topic import RELEVANT, LinkText, Topic
-from scrapy_aopic.core.order import DIRECTORY_PAGES, LARGEST_VALUE, Focused, revalued, value_of, whole_value
+from scrapy_aopic.core.order import Focused, revalued, value_of, whole_value
 from scrapy_aopic.core.records import HOST_BYTES, PAGE_BYTES, Page, PageState
 
 from . import Web
@@ -30,22 +29,18 @@ class Policy(NamedTuple):
     Attributes:
         strategy: ``AOPIC_LINK_SCORER``, a name or a class; without one, the order is by the name of the policy.
         focus: ``AOPIC_FOCUS``.
-        lower: Front queues by which a page waits lower if :data:`DIRECTORY_PAGES` of its directory were fetched when its turn
-            comes, once; 0 for none, as in a real crawl for a topic.
     """
 
     strategy: str | type[Strategy] = ""
     focus: float = 0.9
-    lower: int = 0
 
 
 class Remembered(Topic):
-    """A topic that judges no text twice, so that many crawls for it take less time; it grades pages by *labels*, if given."""
+    """A topic that judges no text twice, so that many crawls for it take less time."""
 
-    def __init__(self, topic: Topic, labels: Sequence[bool] = ()) -> None:
+    def __init__(self, topic: Topic) -> None:
         super().__init__((), topic.pages)
         vars(self).update(vars(topic))
-        self._labels = labels
         self._known: dict[LinkText, float] = {}
         self._grades: dict[int, float] = {}
 
@@ -56,8 +51,6 @@ class Remembered(Topic):
         return found
 
     def grade_of(self, web: Web, number: int) -> float:
-        if self._labels:
-            return float(self._labels[number])
         found = self._grades.get(number)
         if found is None:
             page = web.pages[number]
@@ -76,7 +69,7 @@ class Crawl:
         self, web: Web, labels: Sequence[bool], topic: Remembered, policy: tuple[str, Policy], seed: int
     ) -> None:
         self.web, self.labels, self.topic = web, labels, topic
-        self.name, (strategy, self.focus, self.lower) = policy
+        self.name, (strategy, self.focus) = policy
         make: Any = STRATEGIES[strategy] if isinstance(strategy, str) and strategy else strategy
         self.strategy = make(topic, random.Random(seed)) if make else None
         self.queues = Focused(0.0 if self.strategy is not None and self.strategy.by_cash else self.focus)
@@ -91,11 +84,6 @@ class Crawl:
         self.spent = 0.0
         self.began = 0  # fetches when the strategy first went by what it has learned
         self.heap: list[tuple[float, int, int]] = []
-        self.lowered: set[int] = set()
-        self.fetched: Counter[str] = Counter()  # of directories
-        self.hosts = [urlsplit(page.url).netloc for page in web.pages] if policy[0].endswith("oracle") else []
-        relevant = Counter(host for host, label in zip(self.hosts, labels, strict=False) if label)
-        self.parts = {host: relevant[host] / n for host, n in Counter(self.hosts).items()}
 
     def key(self, page: int) -> bytes:
         """Key of a *page*, as in a store: its host first."""
@@ -112,16 +100,7 @@ class Crawl:
         if self.name == "cash":
             return self.cash[page]
         waiting = Page(PageState.QUEUED, 1, score=revalued(0, self.value[page]))
-        queue = self.queues.front_queue(waiting, int(self.cash[page] * SEED))
-        parent = self.found_on[page][0]
-        if self.name in ("host oracle", "page oracle") and parent >= 0:
-            is_of_host = self.hosts[parent] == self.hosts[page]
-            if self.name == "page oracle":
-                return 2.0 * LARGEST_VALUE * self.labels[page] if is_of_host else queue
-            return (
-                queue if is_of_host else LARGEST_VALUE * self.parts[self.hosts[page]] + queue / LARGEST_VALUE
-            )
-        return queue - self.lower * (page in self.lowered)
+        return self.queues.front_queue(waiting, int(self.cash[page] * SEED))
 
     def push(self, page: int) -> None:
         heapq.heappush(self.heap, (-self.score(page), self.order[page], page))
@@ -142,22 +121,10 @@ class Crawl:
             key, _, number = heapq.heappop(self.heap)
             if number in done or -key != self.score(number):
                 continue  # its score has changed since: it is there once more
-            if self.is_let_down(number):
-                continue
             done[number] = None
             self.visit(number, done)
         self.spent += time.process_time() - begin
         return list(done)
-
-    def is_let_down(self, number: int) -> bool:
-        """Whether the page, whose turn it is, waits lower from now on; else it is counted in its directory."""
-        directory = self.web.pages[number].url.rpartition("/")[0]
-        if self.lower and number not in self.lowered and self.fetched[directory] >= DIRECTORY_PAGES:
-            self.lowered.add(number)
-            self.push(number)
-            return True
-        self.fetched[directory] += 1
-        return False
 
     def revalue(self, number: int) -> None:
         """Value a waiting page anew."""
