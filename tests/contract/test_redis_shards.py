@@ -42,9 +42,8 @@ def state(
     return ShardState(head, "worker", is_idle, [0] * 6, sent or {}, got or {}, [0] * 4)
 
 
-@pytest.mark.parametrize(
-    ("states", "is_quiet"),
-    [
+def test_a_job_is_quiet_when_no_shard_has_work_and_no_letter_is_on_its_way() -> None:
+    for states, is_quiet in [
         ({0: state(), 1: state()}, True),
         ({0: state()}, False),  # one was never opened
         ({0: state(), 1: state("older")}, False),  # it has made a commit since
@@ -54,12 +53,11 @@ def state(
         ({0: state(sent={1: 3}), 1: state()}, False),
         # As many were sent as were received, but not the same ones.
         ({0: state(sent={1: 3}, got={1: 1}), 1: state(sent={0: 2}, got={0: 4})}, False),
-    ],
-)
-def test_a_job_is_quiet_when_no_shard_has_work_and_no_letter_is_on_its_way(
-    states: dict[int, ShardState], is_quiet: bool
-) -> None:
-    assert ClusterState(0.0, {}, states, ["h", "h"], [True, True]).is_quiet is is_quiet
+    ]:
+        assert ClusterState(0.0, {}, states, ["h", "h"], [True, True]).is_quiet is is_quiet, (
+            states,
+            is_quiet,
+        )
 
 
 def test_shards_of_workers_with_one_name_are_counted_by_worker() -> None:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.core_crawl import NOW, link
 from support.frontier_invariants import check
+from support.naming import case
 
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.audit import audit
@@ -35,26 +36,21 @@ def test_a_name_covers_itself_and_what_is_below_it():
     assert covering(names, "notexample.com") == covering(names, "com") == covering(names, "") == ""
 
 
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [
+def test_names_are_written_as_the_crawl_writes_them():
+    for text, name in [
         ("Example.COM", "example.com"),
         (" example.com. ", "example.com"),
         ("bücher.example", "xn--bcher-kva.example"),
         ("10.0.0.1", "10.0.0.1"),
         ("2001:db8::1", "2001:db8::1"),
-    ],
-)
-def test_names_are_written_as_the_crawl_writes_them(text: str, name: str):
-    assert checked_name(text) == name
+    ]:
+        assert checked_name(text) == name, (text, name)
 
 
-@pytest.mark.parametrize(
-    "text", ["", ".", "http://a.test/", "*.a.test", "a test", "a/b", "a" * 254, "ü" * 100 + ".x"]
-)
-def test_what_is_no_name_is_refused(text: str):
-    with pytest.raises(SettingError, match="is no name of a host or domain"):
-        checked_name(text)
+def test_what_is_no_name_is_refused():
+    for text in ["", ".", "http://a.test/", "*.a.test", "a test", "a/b", "a" * 254, "ü" * 100 + ".x"]:
+        with case(text), pytest.raises(SettingError, match="is no name of a host or domain"):
+            checked_name(text)
 
 
 def test_changes_add_up_and_can_be_taken_back():
@@ -76,9 +72,8 @@ def test_changes_add_up_and_can_be_taken_back():
     assert not Control().sentences(str)
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
+def test_what_cannot_be_asked_is_refused():
+    for change, said in [
         (lambda c: c.unblocking(["b.test"]), "b.test is not blocked: blocked are a.test"),
         (lambda c: c.slowing(["b.test"], 0, 1), "b.test is not slowed down: nothing is slowed down"),
         (lambda c: c.slowing(["b.test"], -1, 1), "a gap of -1 s for b.test cannot be"),
@@ -88,16 +83,13 @@ def test_changes_add_up_and_can_be_taken_back():
         (lambda c: c.limited(rate=float("nan")), "a limit of nan pages a second cannot be"),
         (lambda c: c.limited(rate=-1.0), "a limit of -1 pages a second cannot be"),
         (lambda c: c.blocking([f"h{n}.test" for n in range(100_001)], 1), "at most 100,000 may be"),
-    ],
-)
-def test_what_cannot_be_asked_is_refused(change, said: str):
-    with pytest.raises(SettingError, match=said):
-        change(Control().blocking(["a.test"], 1.0))
+    ]:
+        with case(change, said), pytest.raises(SettingError, match=said):
+            change(Control().blocking(["a.test"], 1.0))
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
+def test_what_is_damaged_is_refused():
+    for data in [
         b"",
         b"{",
         b"[]",
@@ -111,11 +103,9 @@ def test_what_cannot_be_asked_is_refused(change, said: str):
         b'{"slowed": {"a.test": {"gap": 0, "since": 1}}}',
         b"\xff\xfe",
         b"[" * 100_000,
-    ],
-)
-def test_what_is_damaged_is_refused(data: bytes):
-    with pytest.raises(SettingError):
-        unpack_control(data)
+    ]:
+        with case(data), pytest.raises(SettingError):
+            unpack_control(data)
 
 
 @given(st.binary(max_size=200))

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from support.core_crawl import NOW, Job, link
+from support.naming import case
 
 from scrapy_aopic.core.api import Counts, Lease
 from scrapy_aopic.core.crawl import Crawl
@@ -414,13 +415,13 @@ def test_a_failed_page_that_is_asked_for_again_waits():
     job.commit()
 
 
-@pytest.mark.parametrize("is_endowed", [True, False])
-def test_a_page_that_is_seeded_again_is_not_paid_twice(is_endowed):
-    job = Job()
-    job.seed(A)
-    job.visit()
-    job.seed(again(A), is_endowed=is_endowed)
-    assert job.cash(A) == 0
+def test_a_page_that_is_seeded_again_is_not_paid_twice():
+    for is_endowed in [True, False]:
+        job = Job()
+        job.seed(A)
+        job.visit()
+        job.seed(again(A), is_endowed=is_endowed)
+        assert job.cash(A) == 0, is_endowed
 
 
 def test_a_ticket_can_be_put_back_and_fails_alone():
@@ -466,16 +467,16 @@ def test_cash_for_a_page_that_failed_goes_to_the_virtual_page():
     job.commit()
 
 
-@pytest.mark.parametrize("spending", [name for name, each in SPENDING.items() if each.classes])
-def test_the_virtual_page_hands_nothing_to_a_page_that_failed(spending):
-    job = Job(spending=spending, chosen=frozenset(each.host for each in (A, B, C, D)))
-    job.seed(A, B, C)
-    job.visit(is_failure=True)
-    for _ in "bc":
+def test_the_virtual_page_hands_nothing_to_a_page_that_failed():
+    for spending in [name for name, each in SPENDING.items() if each.classes]:
+        job = Job(spending=spending, chosen=frozenset(each.host for each in (A, B, C, D)))
+        job.seed(A, B, C)
+        job.visit(is_failure=True)
+        for _ in "bc":
+            job.visit()
+        job.seed(D)
         job.visit()
-    job.seed(D)
-    job.visit()
-    assert job.cash(A) == 0
+        assert job.cash(A) == 0, spending
 
 
 # -- put back
@@ -633,16 +634,19 @@ def test_what_was_not_committed_is_done_again():
     assert (job.cash(A), job.virtual) == (SEED, TOTAL - SEED)
 
 
-@pytest.mark.parametrize("spending", [name for name, each in SPENDING.items() if each.classes])
-def test_a_page_that_is_visited_every_minute_for_days_can_be_committed(spending):
+def test_a_page_that_is_visited_every_minute_for_days_can_be_committed():
     """All cash goes round about once a visit, so that sums grow beyond 64 bits."""
-    job = Job(spending=spending, chosen=frozenset({A.host}), window=Window(30 * 86400.0, clock="seconds"))
-    job.seed(A)
-    for _ in range(3000):
-        job.visit()
-        job.seed(again(A))
-        job.now += 60
-    job.commit()
+    for spending in [name for name, each in SPENDING.items() if each.classes]:
+        with case(spending):
+            job = Job(
+                spending=spending, chosen=frozenset({A.host}), window=Window(30 * 86400.0, clock="seconds")
+            )
+            job.seed(A)
+            for _ in range(3000):
+                job.visit()
+                job.seed(again(A))
+                job.now += 60
+            job.commit()
 
 
 # -- another process
@@ -1104,14 +1108,14 @@ def test_a_job_keeps_the_order_that_it_began_with():
     assert sorted(job.drain()) == [B.request, C.request]
 
 
-@pytest.mark.parametrize("order", [Opic, BreadthFirst, DepthFirst, OpicRandom, Backlinks, LargerSites])
-def test_pages_from_before_are_told_from_new_ones_in_every_order(order):
-    job = Job(order=order())
-    job.seed(A, B)
-    job.commit(is_clean=True)
-    job.reopen()
-    job.seed(C)
-    assert [job.crawl.is_from_before(job.page(page)) for page in (A, B, C)] == [True, True, False]
+def test_pages_from_before_are_told_from_new_ones_in_every_order():
+    for order in [Opic, BreadthFirst, DepthFirst, OpicRandom, Backlinks, LargerSites]:
+        job = Job(order=order())
+        job.seed(A, B)
+        job.commit(is_clean=True)
+        job.reopen()
+        job.seed(C)
+        assert [job.crawl.is_from_before(job.page(page)) for page in (A, B, C)] == [True, True, False], order
 
 
 @pytest.mark.parametrize("reopens", [False, True])
@@ -1177,14 +1181,14 @@ def test_links_are_not_kept_unless_they_are_wanted():
     assert kept(job) == {}
 
 
-@pytest.mark.parametrize(("outcome", "is_failure"), [("redirect", False), ("http 404", True)])
-def test_links_are_those_of_ordinary_pages(outcome, is_failure):
-    job = Job(keep_links=True)
-    job.seed(A)
-    job.visit(B, outcome=outcome, is_failure=is_failure)
-    job.visit(C)
-    job.commit()
-    assert kept(job) == {B.key: [C.key]}
+def test_links_are_those_of_ordinary_pages():
+    for outcome, is_failure in [("redirect", False), ("http 404", True)]:
+        job = Job(keep_links=True)
+        job.seed(A)
+        job.visit(B, outcome=outcome, is_failure=is_failure)
+        job.visit(C)
+        job.commit()
+        assert kept(job) == {B.key: [C.key]}, (outcome, is_failure)
 
 
 def test_the_links_of_the_last_visit_are_kept():

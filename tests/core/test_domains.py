@@ -69,16 +69,16 @@ def test_a_supporter_counts_once():
     assert supporters(known, b) == 0.0
 
 
-@pytest.mark.parametrize("n", [5, 20, 100, 1000])
-def test_the_number_of_supporters_is_estimated_without_bias_and_within_some_percent(n):
-    known, estimates = domains(), []
-    for number in range(60):
-        domain = key(known, f"domain{number}")
-        for supporter in range(n):
-            known.support(domain, b"%d of %d" % (supporter, number))
-        estimates.append(supporters(known, domain))
-    assert sum(estimates) / len(estimates) == pytest.approx(n, rel=0.04)
-    assert math.sqrt(sum((each / n - 1) ** 2 for each in estimates) / len(estimates)) < 0.14
+def test_the_number_of_supporters_is_estimated_without_bias_and_within_some_percent():
+    for n in [5, 20, 100, 1000]:
+        known, estimates = domains(), []
+        for number in range(60):
+            domain = key(known, f"domain{number}")
+            for supporter in range(n):
+                known.support(domain, b"%d of %d" % (supporter, number))
+            estimates.append(supporters(known, domain))
+        assert sum(estimates) / len(estimates) == pytest.approx(n, rel=0.04), n
+        assert math.sqrt(sum((each / n - 1) ** 2 for each in estimates) / len(estimates)) < 0.14, n
 
 
 @given(st.lists(st.binary(min_size=8, max_size=8), max_size=100), st.randoms())

@@ -10,6 +10,7 @@ from unicodedata import normalize
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.naming import case
 
 import scrapy_aopic.core.focus.words as words_module
 from scrapy_aopic.core.focus.classifier import Classifier
@@ -108,10 +109,10 @@ def test_an_off_topic_page_keeps_its_cash_from_its_links() -> None:
     assert sum(split.weights) / split.whole < 0.02
 
 
-@pytest.mark.parametrize("wrong", [-0.1, 1.1, math.nan])
-def test_a_value_that_is_none_is_refused(wrong: float) -> None:
-    with pytest.raises(ValueError, match="from 0 to 1"):
-        shares([wrong])
+def test_a_value_that_is_none_is_refused() -> None:
+    for wrong in [-0.1, 1.1, math.nan]:
+        with case(wrong), pytest.raises(ValueError, match="from 0 to 1"):
+            shares([wrong])
 
 
 def learned() -> Classifier:
@@ -324,18 +325,15 @@ def test_what_a_classifier_says_of_words_is_what_it_says_of_their_features(found
     assert classifier.score_words(found) == pytest.approx(classifier.score(features([("page", found)])))
 
 
-@pytest.mark.parametrize(
-    ("page", "is_it"),
-    [
+def test_a_link_leads_to_a_page_that_is_new_or_was_worth_less() -> None:
+    for page, is_it in [
         (None, True),
         (Page(PageState.QUEUED, 1, score=revalued(0, 100)), True),
         (Page(PageState.QUEUED, 1, score=revalued(0, 101)), False),
         (Page(PageState.VISITED, 1, score=revalued(0, 1)), False),
         (Page(PageState.FAILED, 1), False),
-    ],
-)
-def test_a_link_leads_to_a_page_that_is_new_or_was_worth_less(page: Page | None, is_it: bool) -> None:
-    assert is_led(page, 101) is is_it
+    ]:
+        assert is_led(page, 101) is is_it, (page, is_it)
 
 
 def test_words_that_are_too_long_are_cut_in_every_script() -> None:

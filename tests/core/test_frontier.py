@@ -119,9 +119,8 @@ class Desk:
 # -- front queues and classes
 
 
-@pytest.mark.parametrize(
-    ("cash", "shift", "level"),
-    [
+def test_the_front_queue_is_the_number_of_binary_digits_of_the_cash():
+    for cash, shift, level in [
         (0, 0, 0),
         (1, 0, 1),
         (2, 0, 2),
@@ -134,10 +133,8 @@ class Desk:
         (4, -2, 1),
         (4, -9, 0),
         (TOTAL, 50, 63),
-    ],
-)
-def test_the_front_queue_is_the_number_of_binary_digits_of_the_cash(cash, shift, level):
-    assert front_queue(cash, shift) == level
+    ]:
+        assert front_queue(cash, shift) == level, (cash, shift, level)
 
 
 def test_a_host_loses_a_front_queue_each_time_its_visited_pages_grow_fourfold():
@@ -422,38 +419,38 @@ def test_a_page_moves_up_wherever_its_host_is(place, is_stored):
     assert desk.drain() == [("a", 2), ("rival", 9), ("a", 1)]
 
 
-@pytest.mark.parametrize("place", ["ready", "waiting", "leased", "shelved", "parked"])
-def test_a_page_that_does_not_become_the_best_of_its_host_moves_up_inside_it(place):
-    desk = in_place(place)
-    desk.insert("a", 3, 2)
-    desk.move_up("a", 3, 9)
-    if place == "leased":
-        desk.release(("a", 0))
-        desk.finish(("a", 0))
-    if place in {"waiting", "parked"}:
-        desk.now += 6.0
-    assert desk.drain() == [("rival", 9), ("a", 1), ("a", 3), ("a", 2)]
+def test_a_page_that_does_not_become_the_best_of_its_host_moves_up_inside_it():
+    for place in ["ready", "waiting", "leased", "shelved", "parked"]:
+        desk = in_place(place)
+        desk.insert("a", 3, 2)
+        desk.move_up("a", 3, 9)
+        if place == "leased":
+            desk.release(("a", 0))
+            desk.finish(("a", 0))
+        if place in {"waiting", "parked"}:
+            desk.now += 6.0
+        assert desk.drain() == [("rival", 9), ("a", 1), ("a", 3), ("a", 2)], place
 
 
-@pytest.mark.parametrize("place", ["ready", "waiting", "leased", "shelved", "parked"])
-def test_a_better_page_that_is_new_moves_its_host_up_wherever_it_is(place):
-    desk = in_place(place)
-    desk.insert("a", 3, 25)
-    if place == "leased":
-        desk.release(("a", 0))
-        desk.finish(("a", 0))
-    if place in {"waiting", "parked"}:
-        desk.now += 6.0
-    assert desk.drain() == [("a", 3), ("rival", 9), ("a", 1), ("a", 2)]
+def test_a_better_page_that_is_new_moves_its_host_up_wherever_it_is():
+    for place in ["ready", "waiting", "leased", "shelved", "parked"]:
+        desk = in_place(place)
+        desk.insert("a", 3, 25)
+        if place == "leased":
+            desk.release(("a", 0))
+            desk.finish(("a", 0))
+        if place in {"waiting", "parked"}:
+            desk.now += 6.0
+        assert desk.drain() == [("a", 3), ("rival", 9), ("a", 1), ("a", 2)], place
 
 
-@pytest.mark.parametrize("place", ["ready", "shelved"])
-def test_a_host_whose_best_page_moves_down_comes_later(place):
-    desk = in_place(place)
-    desk.insert("other", 4, 5)
-    desk.move_up("a", 1, 30)
-    desk.move_up("a", 1, 1)
-    assert desk.drain() == [("rival", 9), ("a", 2), ("other", 4), ("a", 1)]
+def test_a_host_whose_best_page_moves_down_comes_later():
+    for place in ["ready", "shelved"]:
+        desk = in_place(place)
+        desk.insert("other", 4, 5)
+        desk.move_up("a", 1, 30)
+        desk.move_up("a", 1, 1)
+        assert desk.drain() == [("rival", 9), ("a", 2), ("other", 4), ("a", 1)], place
 
 
 def test_a_host_whose_best_page_moved_down_while_it_waited_is_moved_up_by_another_page():
@@ -615,19 +612,19 @@ def shuffled(desk: Desk, n: int, seed: int) -> list[tuple[int, int]]:
     return pages
 
 
-@pytest.mark.parametrize("commit", ["never", "before", "in flight"])
-@pytest.mark.parametrize("n", [BACK_QUEUE_ROWS, BACK_QUEUE_ROWS + 1, 2 * BACK_QUEUE_ROWS + 1, 200])
-def test_a_back_queue_is_filled_again_and_again_in_the_order_of_all_rows(n, commit):
-    desk = Desk()
-    pages = shuffled(desk, n, seed=n)
-    if commit == "before":
-        desk.commit()
-        desk.reopen()
-    elif commit == "in flight":
-        Commits(desk.frontier.tables).take({})
-    assert [page[1] for page in desk.drain()] == [
-        number for number, _ in sorted(pages, key=lambda page: (-page[1], page[0]))
-    ]
+def test_a_back_queue_is_filled_again_and_again_in_the_order_of_all_rows():
+    for n in [BACK_QUEUE_ROWS, BACK_QUEUE_ROWS + 1, 2 * BACK_QUEUE_ROWS + 1, 200]:
+        for commit in ["never", "before", "in flight"]:
+            desk = Desk()
+            pages = shuffled(desk, n, seed=n)
+            if commit == "before":
+                desk.commit()
+                desk.reopen()
+            elif commit == "in flight":
+                Commits(desk.frontier.tables).take({})
+            assert [page[1] for page in desk.drain()] == [
+                number for number, _ in sorted(pages, key=lambda page: (-page[1], page[0]))
+            ], (commit, n)
 
 
 def test_a_back_queue_holds_a_bounded_number_of_rows():
@@ -820,12 +817,12 @@ def overdrawn(max_active: int = 100, hosts: tuple[str, ...] = ("www.a",)) -> Bud
     return desk
 
 
-@pytest.mark.parametrize("max_active", [1, 2, 100])
-def test_a_domain_over_its_budget_comes_after_all_others(max_active):
-    desk = overdrawn(max_active)
-    desk.insert("b", 20, 1)
-    desk.insert("c", 21, 2)
-    assert desk.drain() == [("c", 21), ("b", 20), ("www.a", 10)]
+def test_a_domain_over_its_budget_comes_after_all_others():
+    for max_active in [1, 2, 100]:
+        desk = overdrawn(max_active)
+        desk.insert("b", 20, 1)
+        desk.insert("c", 21, 2)
+        assert desk.drain() == [("c", 21), ("b", 20), ("www.a", 10)], max_active
 
 
 def test_a_late_host_is_said_to_be_late():
@@ -834,16 +831,16 @@ def test_a_late_host_is_said_to_be_late():
     assert desk.frontier.when() == NotBefore(0.0)
 
 
-@pytest.mark.parametrize("max_active", [1, 2, 100])
-def test_a_late_domain_is_let_through_when_the_crawl_has_grown_enough(max_active):
+def test_a_late_domain_is_let_through_when_the_crawl_has_grown_enough():
     """Two pages of it are a tenth of twenty."""
-    desk = overdrawn(max_active)
-    desk.visit_others(17)
-    desk.insert("others", 1, 5)
-    desk.insert("others", 2, 5)
-    assert desk.fetch() == ("others", 1)
-    assert desk.frontier.budgets.visits == 20
-    assert desk.take() == ("www.a", 10)
+    for max_active in [1, 2, 100]:
+        desk = overdrawn(max_active)
+        desk.visit_others(17)
+        desk.insert("others", 1, 5)
+        desk.insert("others", 2, 5)
+        assert desk.fetch() == ("others", 1), max_active
+        assert desk.frontier.budgets.visits == 20, max_active
+        assert desk.take() == ("www.a", 10), max_active
 
 
 def test_no_more_hosts_are_let_through_than_the_budget_has_pages_left():
@@ -1034,14 +1031,14 @@ def test_a_late_host_that_must_wait_is_not_asked():
     assert desk.take() == ("www.a", 10)
 
 
-@pytest.mark.parametrize("max_active", [1, 100])
-def test_a_page_of_a_late_host_that_is_put_back_waits_again(max_active):
-    desk = overdrawn(max_active)
-    page = desk.take()
-    desk.insert("b", 20, 1)
-    desk.release(page)
-    desk.put_back(page)
-    assert desk.drain() == [("b", 20), ("www.a", 10)]
+def test_a_page_of_a_late_host_that_is_put_back_waits_again():
+    for max_active in [1, 100]:
+        desk = overdrawn(max_active)
+        page = desk.take()
+        desk.insert("b", 20, 1)
+        desk.release(page)
+        desk.put_back(page)
+        assert desk.drain() == [("b", 20), ("www.a", 10)], max_active
 
 
 def test_a_late_host_with_a_page_in_work_stays_in_memory():
@@ -1124,15 +1121,15 @@ def test_what_is_remembered_of_domains_is_forgotten_when_they_are_late_no_more()
     assert len(places.shelves) <= 1
 
 
-@pytest.mark.parametrize("order", [DepthFirst, LargerSites, PageRank, Aopic])
-def test_hosts_that_become_better_all_the_time_leave_little_behind(order):
-    desk = Desk()
-    desk.frontier = Frontier(desk.store, order())
-    desk.insert("best", 0, 60)
-    for number in range(1, 5000):
-        place = order().place(number, 0)
-        desk.frontier.insert(desk.key(("a", number)), "a", min(number // 100, 50), place, desk.now)
-    assert desk.frontier.places.ready.n_void < 300
+def test_hosts_that_become_better_all_the_time_leave_little_behind():
+    for order in [DepthFirst, LargerSites, PageRank, Aopic]:
+        desk = Desk()
+        desk.frontier = Frontier(desk.store, order())
+        desk.insert("best", 0, 60)
+        for number in range(1, 5000):
+            place = order().place(number, 0)
+            desk.frontier.insert(desk.key(("a", number)), "a", min(number // 100, 50), place, desk.now)
+        assert desk.frontier.places.ready.n_void < 300, order
 
 
 # -- budgets, beside a plain reference

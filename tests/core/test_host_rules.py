@@ -33,9 +33,8 @@ RULES = HostRules(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("host", "found"),
-    [
+def test_the_nearest_name_then_the_first_pattern_has_each_option() -> None:
+    for host, found in [
         # the host's own name, then the nearest above it; what one does not have comes from the next
         ("fast.news.example", {"min_gap": "fast.news.example", "factor": "example", "worth": "*"}),
         ("very.fast.news.example", {"min_gap": "fast.news.example", "factor": "example", "worth": "*"}),
@@ -48,13 +47,14 @@ RULES = HostRules(
         # the end of a name is not a name above it
         ("workshop.test", {"min_gap": "*.test", "max_gap": "*.test", "worth": "*"}),
         ("fakenews.org", {"worth": "*"}),
-    ],
-)
-def test_the_nearest_name_then_the_first_pattern_has_each_option(host: str, found: dict[str, str]) -> None:
-    assert {option: source.name for option, source in RULES.sources(host).items()} == found
-    rule = RULES.of(host)
-    assert rule is not None
-    assert rule.options == {option: RULES.all[name].options[option] for option, name in found.items()}
+    ]:
+        assert {option: source.name for option, source in RULES.sources(host).items()} == found, (host, found)
+        rule = RULES.of(host)
+        assert rule is not None, (host, found)
+        assert rule.options == {option: RULES.all[name].options[option] for option, name in found.items()}, (
+            host,
+            found,
+        )
 
 
 def test_rules_know_which_of_them_have_held_and_survive_a_pickle() -> None:
@@ -118,19 +118,23 @@ def by_support(**policy: Any) -> Job:
     return Job(order=Aopic(), domain_of=str, politeness=Politeness(0.0), **policy)
 
 
-@pytest.mark.parametrize("reopens", [False, True])
-@pytest.mark.parametrize(("part", "more"), [(1.0, 39), (0.5, 10), (0.1, 0), (0.0, 39)])
-def test_a_domain_has_its_own_budget_whoever_links_to_it(reopens: bool, part: float, more: int) -> None:
-    free = int(ALLOWANCE)
-    assert set(spread(by_support(), 59)[free:]) == {"c"}  # without a rule, one link carries no more
-    job = by_support(rules=HostRules({"b": HostRule(budget=part)}))
-    assert spread(job, free) == ["b"] * free
-    if reopens:
-        job.commit(is_clean=True)
-        job.reopen()
-    hosts = [job.visit().host for _ in range(39)]
-    assert hosts.count("b") == more  # of 60 in all
-    job.commit()
+def test_a_domain_has_its_own_budget_whoever_links_to_it() -> None:
+    for part, more in [(1.0, 39), (0.5, 10), (0.1, 0), (0.0, 39)]:
+        for reopens in [False, True]:
+            free = int(ALLOWANCE)
+            assert set(spread(by_support(), 59)[free:]) == {"c"}, (
+                reopens,
+                part,
+                more,
+            )  # without a rule, one link carries no more
+            job = by_support(rules=HostRules({"b": HostRule(budget=part)}))
+            assert spread(job, free) == ["b"] * free, (reopens, part, more)
+            if reopens:
+                job.commit(is_clean=True)
+                job.reopen()
+            hosts = [job.visit().host for _ in range(39)]
+            assert hosts.count("b") == more, (reopens, part, more)  # of 60 in all
+            job.commit()
 
 
 # -- revisits

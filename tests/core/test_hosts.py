@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from support.core_crawl import saved_of, write_changes
 from support.frontier_invariants import check
+from support.naming import case
 
 from scrapy_aopic.core.crawl_totals import CrawlTotals
 from scrapy_aopic.core.domains import Domains
@@ -21,25 +22,24 @@ from scrapy_aopic.exceptions import CallError, StorageError
 from scrapy_aopic.storage.memory import MemoryStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from scrapy_aopic.core.order import Order
 
 
 # -- the table
 
 
-@pytest.mark.parametrize("event", Event)
-@pytest.mark.parametrize("phase", Phase)
-def test_nothing_happens_to_a_host_that_is_not_in_the_table(phase: Phase, event: Event) -> None:
-    host = HostState("a.test", phase=phase)
-    if (phase, event) in TRANSITIONS:
-        go(host, event)
-        assert host.phase == TRANSITIONS[phase, event]
-    else:
-        with pytest.raises(CallError, match=rf"'a\.test', as it is {phase.name}\."):
-            go(host, event)
-        assert host.phase == phase
+def test_nothing_happens_to_a_host_that_is_not_in_the_table() -> None:
+    for phase in Phase:
+        for event in Event:
+            with case(event, phase):
+                host = HostState("a.test", phase=phase)
+                if (phase, event) in TRANSITIONS:
+                    go(host, event)
+                    assert host.phase == TRANSITIONS[phase, event]
+                else:
+                    with pytest.raises(CallError, match=rf"'a\.test', as it is {phase.name}\."):
+                        go(host, event)
+                    assert host.phase == phase
 
 
 def test_a_host_moves_between_two_places_unless_it_is_requested_right_away() -> None:
@@ -49,19 +49,16 @@ def test_a_host_moves_between_two_places_unless_it_is_requested_right_away() -> 
     assert {phase for phase, _ in TRANSITIONS} == set(TRANSITIONS.values()) == set(map(int, Phase))
 
 
-@pytest.mark.parametrize(
-    ("row", "phase"),
-    [
+def test_a_host_that_is_read_is_where_its_index_row_is() -> None:
+    for row, phase in [
         (b"", Phase.IDLE),
         (b"A", Phase.MOVING),
         (b"F\0rank", Phase.SHELVED),
         (b"F\1", Phase.SHELVED),
         (b"P", Phase.PARKED),
         (b"D", Phase.DEAD),
-    ],
-)
-def test_a_host_that_is_read_is_where_its_index_row_is(row: bytes, phase: Phase) -> None:
-    assert unpack_state(pack_host(HostRecord("a", row=row))).phase == phase
+    ]:
+        assert unpack_state(pack_host(HostRecord("a", row=row))).phase == phase, (row, phase)
 
 
 def test_a_host_that_says_it_is_nowhere_is_a_damaged_one() -> None:
@@ -151,9 +148,8 @@ def break_gate(frontier: Frontier, host: HostState) -> None:
     frontier.gates.holders[b"gate"] = host_key(host.name)
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
+def test_the_check_finds_what_is_wrong() -> None:
+    for damage in [
         break_phase,
         break_entry,
         break_rank,
@@ -164,15 +160,13 @@ def break_gate(frontier: Frontier, host: HostState) -> None:
         break_sums,
         break_flight,
         break_gate,
-    ],
-)
-def test_the_check_finds_what_is_wrong(damage: Callable[[Frontier, HostState], None]) -> None:
-    frontier = frontier_of(1, 2, 3)
-    host = frontier.host(host_key("a"))
-    assert host is not None
-    assert check(frontier) == []
-    damage(frontier, host)
-    assert check(frontier) != []
+    ]:
+        frontier = frontier_of(1, 2, 3)
+        host = frontier.host(host_key("a"))
+        assert host is not None, damage
+        assert check(frontier) == [], damage
+        damage(frontier, host)
+        assert check(frontier) != [], damage
 
 
 # -- a walk by dice

@@ -318,11 +318,11 @@ def test_a_page_of_many_links_costs_no_more_than_their_own_texts() -> None:
     assert not any(link.around or link.heading for link in links[IN_FULL:])
 
 
-@pytest.mark.parametrize("text", ["\ud800", "a\udfff" * 500, "\U0001f600" * 1000, "x" * 1_000_000])
-def test_hostile_text_is_no_lead_that_hurts(text: str) -> None:
-    data = LeadsOfPage(key(7), 0.5, 1).pack(LinkText(text, text, text, text))
-    assert len(data) <= MOST_BYTES
-    assert unpack_lead(data) is not None
+def test_hostile_text_is_no_lead_that_hurts() -> None:
+    for text in ["\ud800", "a\udfff" * 500, "\U0001f600" * 1000, "x" * 1_000_000]:
+        data = LeadsOfPage(key(7), 0.5, 1).pack(LinkText(text, text, text, text))
+        assert len(data) <= MOST_BYTES, text
+        assert unpack_lead(data) is not None, text
 
 
 @given(st.binary(max_size=300))

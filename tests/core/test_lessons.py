@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zlib
 from random import Random
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -76,9 +75,8 @@ def test_bytes_that_are_no_lessons_are_none(data: bytes):
     assert read is None or isinstance(read, Lessons)
 
 
-@pytest.mark.parametrize(
-    ("place", "wrong"),
-    [
+def test_a_lesson_that_cannot_be_is_left_out_and_the_others_are_not():
+    for place, wrong in [
         (0, 7),
         (1, 1.5),
         (1, float("nan")),
@@ -92,26 +90,28 @@ def test_bytes_that_are_no_lessons_are_none(data: bytes):
         (9, b"bytes"),
         (10, "text"),
         (10, bytes(MOST_OF_MEMO + 1)),
-    ],
-)
-def test_a_lesson_that_cannot_be_is_left_out_and_the_others_are_not(place: int, wrong: Any):
-    good = ["u", 0.5, 0.5, True, bytes(16), bytes(16), ("a", "b", "c", "d"), 3, 0.5, "", b"memo"]
-    bad = [*good]
-    bad[place] = wrong
-    read = read_lessons(zlib.compress(pack(("somebody", 7, b"\x01", [bad, good]))))
-    assert read is not None
-    assert [page.depth for page in read.pages] == [3]
+    ]:
+        good = ["u", 0.5, 0.5, True, bytes(16), bytes(16), ("a", "b", "c", "d"), 3, 0.5, "", b"memo"]
+        bad = [*good]
+        bad[place] = wrong
+        read = read_lessons(zlib.compress(pack(("somebody", 7, b"\x01", [bad, good]))))
+        assert read is not None, (place, wrong)
+        assert [page.depth for page in read.pages] == [3], (place, wrong)
 
 
-@pytest.mark.parametrize(
-    "further",
-    [[None], [(1.0, 2.0)], [(1.0, 2.0, "3")], [(1.0, 2.0, 1e300)], [(1.0, 2.0, float("nan"))], ["abc", 1]],
-)
-def test_degrees_that_cannot_be_are_left_out(further: list[Any]):
-    row = ["u", 0.5, 0.5, True, bytes(16), bytes(16), ("a", "b", "c", "d"), 3, 0.5, "", b"memo", *further]
-    read = read_lessons(zlib.compress(pack(("somebody", 7, b"\x01", [row]))))
-    assert read is not None
-    assert [page.degrees for page in read.pages] == [None]
+def test_degrees_that_cannot_be_are_left_out():
+    for further in [
+        [None],
+        [(1.0, 2.0)],
+        [(1.0, 2.0, "3")],
+        [(1.0, 2.0, 1e300)],
+        [(1.0, 2.0, float("nan"))],
+        ["abc", 1],
+    ]:
+        row = ["u", 0.5, 0.5, True, bytes(16), bytes(16), ("a", "b", "c", "d"), 3, 0.5, "", b"memo", *further]
+        read = read_lessons(zlib.compress(pack(("somebody", 7, b"\x01", [row]))))
+        assert read is not None, further
+        assert [page.degrees for page in read.pages] == [None], further
 
 
 def test_a_bomb_is_refused():

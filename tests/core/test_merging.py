@@ -90,16 +90,19 @@ def test_a_duplicate_hands_its_cash_on_whole_and_spends_nothing() -> None:
     job.commit()
 
 
-@pytest.mark.parametrize("outcome", ["", "redirect"])
-def test_a_page_that_is_one_with_another_is_no_ordinary_page(outcome: str) -> None:
-    job = Job()
-    job.seed(A, B, C)
-    visit_original(job, A)
-    lease = begin(job, B)
-    assert job.crawl.judge(lease, TEXT).first
-    job.settle(lease, outcome=outcome)
-    visit(job, C, same_as=A.key, outcome=outcome)
-    assert (job.page(B).outcome, job.page(C).outcome) == (outcome or "duplicate", outcome or "canonical")
+def test_a_page_that_is_one_with_another_is_no_ordinary_page() -> None:
+    for outcome in ["", "redirect"]:
+        job = Job()
+        job.seed(A, B, C)
+        visit_original(job, A)
+        lease = begin(job, B)
+        assert job.crawl.judge(lease, TEXT).first, outcome
+        job.settle(lease, outcome=outcome)
+        visit(job, C, same_as=A.key, outcome=outcome)
+        assert (job.page(B).outcome, job.page(C).outcome) == (
+            outcome or "duplicate",
+            outcome or "canonical",
+        ), outcome
 
 
 def test_whatever_is_paid_to_a_duplicate_goes_to_its_original() -> None:
@@ -713,9 +716,8 @@ def change(job: Job, of: Link, **values: Any) -> None:
     job.store.write({Family.PAGES: {of.key: pack_page(page)}}, sync=True)
 
 
-@pytest.mark.parametrize(
-    ("of", "values", "complaint"),
-    [
+def test_the_audit_finds_what_is_wrong_with_a_united_page() -> None:
+    for of, values, complaint in [
         (B, {"cash": 1}, "is not visited and empty"),
         (B, {"history": 1}, "is not visited and empty"),
         (B, {"state": PageState.FAILED}, "is not visited and empty"),
@@ -723,23 +725,19 @@ def change(job: Job, of: Link, **values: Any) -> None:
         (B, {"canonical": E.key}, "no page stands for it"),
         (A, {"canonical": B.key}, "no page stands for it"),
         (B, {"canonical": b""}, "classes have"),
-    ],
-)
-def test_the_audit_finds_what_is_wrong_with_a_united_page(
-    of: Link, values: dict[str, Any], complaint: str
-) -> None:
-    job = united()
-    change(job, of, **values)
-    assert any(complaint in text for text in audit(job.store).violations)
+    ]:
+        job = united()
+        change(job, of, **values)
+        assert any(complaint in text for text in audit(job.store).violations), (of, values, complaint)
 
 
-@pytest.mark.parametrize("letter", [b"P", b"T", b"C"])
-def test_the_audit_finds_rows_of_pages_that_are_not_known(letter: bytes) -> None:
-    job = united()
-    key, value = next(row for row in job.store.scan(Family.CONTENT) if row[0][:1] == letter)
-    wrong = {key: E.key} if letter == b"T" else {key: None, key[:-16] + E.key: value}
-    job.store.write({Family.CONTENT: wrong}, sync=True)
-    assert any("is not known" in text for text in audit(job.store).violations)
+def test_the_audit_finds_rows_of_pages_that_are_not_known() -> None:
+    for letter in [b"P", b"T", b"C"]:
+        job = united()
+        key, value = next(row for row in job.store.scan(Family.CONTENT) if row[0][:1] == letter)
+        wrong = {key: E.key} if letter == b"T" else {key: None, key[:-16] + E.key: value}
+        job.store.write({Family.CONTENT: wrong}, sync=True)
+        assert any("is not known" in text for text in audit(job.store).violations), letter
 
 
 LINKS = st.builds(

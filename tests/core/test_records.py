@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -139,19 +138,16 @@ def test_a_response_is_read_as_it_was_written(status: int, content_type: str, si
     assert read_fetched(page.fetched) == fetched
 
 
-@pytest.mark.parametrize(
-    ("given", "kept"),
-    [
+def test_what_has_no_place_in_a_record_is_kept_as_the_nearest_that_has() -> None:
+    for fetched, kept in [
         (Fetched(200, "application/vnd.unheard-of", 1), Fetched(200, "application/*", 1)),
         (Fetched(200, "x" * 10_000, 1), Fetched(200, "*/*", 1)),
         (Fetched(99_999, "text/html", 1 << 70), Fetched(1023, "text/html", (1 << 34) - 3)),
         (Fetched(-1, "text/html", None), Fetched(0, "text/html", None)),
-    ],
-)
-def test_what_has_no_place_in_a_record_is_kept_as_the_nearest_that_has(given: Fetched, kept: Fetched) -> None:
-    assert read_fetched(given.to_number()) == kept
-    page = Page(PageState.VISITED, 1, visits=1, fetched=given.to_number())
-    assert unpack_page(pack_page(page)) == page
+    ]:
+        assert read_fetched(fetched.to_number()) == kept, fetched
+        page = Page(PageState.VISITED, 1, visits=1, fetched=fetched.to_number())
+        assert unpack_page(pack_page(page)) == page, fetched
 
 
 def test_a_number_that_no_response_has_is_none() -> None:

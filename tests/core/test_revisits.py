@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.core_crawl import NOW, Job, by_cash, link
+from support.naming import case
 
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.crawl_totals import read_totals
@@ -52,11 +53,11 @@ def fixed(rate: float) -> Rates:
     return Rates([float(each == rate) for each in RATES])
 
 
-@pytest.mark.parametrize("rate", RATES)
-@pytest.mark.parametrize("x", [0.01, 1.0, 1.8, 30.0])
-def test_a_visit_is_worth_what_it_does_for_the_copy(rate: float, x: float):
-    rates = fixed(rate)
-    assert rates.phi(visits(rates), NOW + x / rate) == pytest.approx(phi(x), rel=1e-6)
+def test_a_visit_is_worth_what_it_does_for_the_copy():
+    for x in [0.01, 1.0, 1.8, 30.0]:
+        for rate in RATES:
+            rates = fixed(rate)
+            assert rates.phi(visits(rates), NOW + x / rate) == pytest.approx(phi(x), rel=1e-6), (rate, x)
 
 
 def test_a_page_that_was_just_seen_is_worth_nothing():
@@ -159,25 +160,23 @@ def test_an_old_page_is_known_to_change_seldom_at_its_first_visit():
     assert rates.phi(old, NOW + DAY) < rates.phi(young, NOW + DAY)
 
 
-@pytest.mark.parametrize(
-    ("age", "is_believed"),
-    [
+def test_a_change_was_when_the_server_says_if_that_may_be_true():
+    for age, is_believed in [
         (3 * HOUR, True),
         (10 * DAY, True),
         (1.0, False),
         (2 * HOUR, False),  # in the last hundredth of the time between the visits
         (11 * DAY, False),  # it has changed since
-    ],
-)
-def test_a_change_was_when_the_server_says_if_that_may_be_true(age: float, is_believed: bool):
-    rates = Rates()
-    now = NOW + 10 * DAY
-    changes = rates.learn(rates.learn(None, version(0), NOW), version(1, changed_at=now - age), now)
-    logs = [
-        math.log(rate) - rate * age if is_believed else math.log(-math.expm1(-rate * 10 * DAY))
-        for rate in RATES
-    ]
-    check_evidence(changes, logs, 1)
+    ]:
+        with case(age, is_believed):
+            rates = Rates()
+            now = NOW + 10 * DAY
+            changes = rates.learn(rates.learn(None, version(0), NOW), version(1, changed_at=now - age), now)
+            logs = [
+                math.log(rate) - rate * age if is_believed else math.log(-math.expm1(-rate * 10 * DAY))
+                for rate in RATES
+            ]
+            check_evidence(changes, logs, 1)
 
 
 def test_a_server_that_says_just_now_of_each_page_teaches_no_more_than_one_that_does_not():
@@ -329,44 +328,47 @@ def test_visited_pages_take_no_more_than_their_share_while_new_ones_wait(share: 
     assert bool(repeated) == bool(share)
 
 
-@pytest.mark.parametrize(("share", "paid"), [(0.5, 75 + 1), (1.0, 100 + 2)])
-def test_each_fetch_pays_for_its_share_of_a_visit_and_all_for_a_hundred_at_most(share: float, paid: int):
-    job = again(share=share)
-    job.seed(*(link(f"old{number}", number) for number in range(150)))
-    for _ in range(150):
+def test_each_fetch_pays_for_its_share_of_a_visit_and_all_for_a_hundred_at_most():
+    for share, paid in [(0.5, 75 + 1), (1.0, 100 + 2)]:
+        job = again(share=share)
+        job.seed(*(link(f"old{number}", number) for number in range(150)))
+        for _ in range(150):
+            job.visit(version=version(1))
+        job.now += DAY
+        job.seed(*(link(f"new{number}") for number in range(3)))
+        for _ in range(3):
+            job.lease()
+        assert job.crawl.counts.visited == 150 - paid, (
+            share,
+            paid,
+        )  # by all visits before, and by two of the three leases
+
+
+def test_an_idle_crawl_takes_the_pages_of_a_host_one_after_the_other():
+    for passed in [2 * HOUR, 40 * DAY]:
+        job = again(share=0.0)
+        job.seed(link("a", 0), link("a", 1))
+        for _ in range(2):
+            job.visit(version=version(1))
+        job.now += passed
+        first = job.lease()
+        assert not isinstance(job.crawl.lease(job.now), Lease), passed
+        job.crawl.release(first, job.now)
+        job.settle(first, version=version(9))
+        assert job.lease().key != first.key, passed
+
+
+def test_a_page_that_is_let_in_is_a_change_even_if_its_host_must_wait():
+    for share in [0.0, 1.0]:
+        job = again(share=share)
+        job.seed(link("a"))
         job.visit(version=version(1))
-    job.now += DAY
-    job.seed(*(link(f"new{number}") for number in range(3)))
-    for _ in range(3):
-        job.lease()
-    assert job.crawl.counts.visited == 150 - paid  # by all visits before, and by two of the three leases
-
-
-@pytest.mark.parametrize("passed", [2 * HOUR, 40 * DAY])
-def test_an_idle_crawl_takes_the_pages_of_a_host_one_after_the_other(passed: float):
-    job = again(share=0.0)
-    job.seed(link("a", 0), link("a", 1))
-    for _ in range(2):
-        job.visit(version=version(1))
-    job.now += passed
-    first = job.lease()
-    assert not isinstance(job.crawl.lease(job.now), Lease)
-    job.crawl.release(first, job.now)
-    job.settle(first, version=version(9))
-    assert job.lease().key != first.key
-
-
-@pytest.mark.parametrize("share", [0.0, 1.0])
-def test_a_page_that_is_let_in_is_a_change_even_if_its_host_must_wait(share: float):
-    job = again(share=share)
-    job.seed(link("a"))
-    job.visit(version=version(1))
-    job.now += 2 * HOUR
-    job.crawl.defer(host_key("a"), job.now + 60, 0.1)
-    job.commit()
-    assert not isinstance(job.crawl.lease(job.now), Lease)
-    assert job.state(link("a")) == PageState.QUEUED
-    assert job.crawl.has_changes
+        job.now += 2 * HOUR
+        job.crawl.defer(host_key("a"), job.now + 60, 0.1)
+        job.commit()
+        assert not isinstance(job.crawl.lease(job.now), Lease), share
+        assert job.state(link("a")) == PageState.QUEUED, share
+        assert job.crawl.has_changes, share
 
 
 def test_a_page_that_is_gone_does_not_come_back_and_its_cash_is_handed_on():
@@ -422,18 +424,18 @@ def _run(job: Job, n: int) -> Iterable[int]:
             yield _number(lease)
 
 
-@pytest.mark.parametrize("n", [1, 25, 60])
-def test_after_a_crash_every_page_comes_back(n: int):
-    job = Job(recrawl=Recrawl(HOUR, 2 * DAY), order=by_cash())
-    job.seed(*(link("a", number) for number in range(20)))
-    before = list(_run(job, n))
-    job.commit()
-    list(_run(job, 13))  # and then it dies
-    job.reopen()
-    after = list(_run(job, 400))
-    assert set(after) == set(range(20))
-    assert len(before) + len(after) > 100
-    job.commit()
+def test_after_a_crash_every_page_comes_back():
+    for n in [1, 25, 60]:
+        job = Job(recrawl=Recrawl(HOUR, 2 * DAY), order=by_cash())
+        job.seed(*(link("a", number) for number in range(20)))
+        before = list(_run(job, n))
+        job.commit()
+        list(_run(job, 13))  # and then it dies
+        job.reopen()
+        after = list(_run(job, 400))
+        assert set(after) == set(range(20)), n
+        assert len(before) + len(after) > 100, n
+        job.commit()
 
 
 def test_after_a_crash_the_crawl_waits_for_a_visited_page_also_if_no_other_one_waits():
@@ -447,18 +449,18 @@ def test_after_a_crash_the_crawl_waits_for_a_visited_page_also_if_no_other_one_w
     assert isinstance(when, NotBefore)
 
 
-@pytest.mark.parametrize("is_clean", [False, True])
-def test_a_page_that_is_due_is_due_after_a_restart(is_clean: bool):
-    job = again(share=0.0)
-    job.seed(link("a"))
-    job.visit(version=version(1))
-    job.now += 2 * HOUR
-    job.seed(link("b"))
-    assert job.visit(version=version(2)).host == "b"  # nothing has paid for the other one
-    job.commit(is_clean=is_clean)
-    job.reopen()
-    job.now += 60
-    assert job.lease().host == "a"
+def test_a_page_that_is_due_is_due_after_a_restart():
+    for is_clean in [False, True]:
+        job = again(share=0.0)
+        job.seed(link("a"))
+        job.visit(version=version(1))
+        job.now += 2 * HOUR
+        job.seed(link("b"))
+        assert job.visit(version=version(2)).host == "b", is_clean  # nothing has paid for the other one
+        job.commit(is_clean=is_clean)
+        job.reopen()
+        job.now += 60
+        assert job.lease().host == "a", is_clean
 
 
 def test_what_was_learnt_of_all_pages_outlives_a_restart():

@@ -170,22 +170,24 @@ def test_every_fetch_ends_with_what_its_redirects_lead_to_in_any_order_of_events
             assert n_downloads == 1 or "between" in url
 
 
-@pytest.mark.parametrize("turns", [[0] * 20, [0, 1] * 10, [1, 0, 0] * 7, [1, 1, 0, 0] * 5])
-def test_two_origins_that_redirect_to_each_other_have_no_file(turns: list[int]):
-    world = World([(1, False), (0, False)])
-    assert [robots.text for _, robots in world.run([0, 1], turns)] == [b"", b""]
+def test_two_origins_that_redirect_to_each_other_have_no_file():
+    for turns in [[0] * 20, [0, 1] * 10, [1, 0, 0] * 7, [1, 1, 0, 0] * 5]:
+        world = World([(1, False), (0, False)])
+        assert [robots.text for _, robots in world.run([0, 1], turns)] == [b"", b""], turns
 
 
-@pytest.mark.parametrize(
-    ("n_redirects", "text", "learned"),
-    [(MAX_REDIRECTS, text_of(MAX_REDIRECTS), MAX_REDIRECTS + 1), (MAX_REDIRECTS + 1, b"", 1)],
-)
-def test_only_the_first_origin_learns_from_more_redirects_than_are_followed(
-    n_redirects: int, text: bytes, learned: int
-):
-    world = World([*[(n, False) for n in range(1, n_redirects + 1)], TEXT])
-    assert [robots.text for _, robots in world.run([0], [])] == [text]
-    assert [n for n in range(n_redirects + 1) if world.known.get(name(n))] == list(range(learned))
+def test_only_the_first_origin_learns_from_more_redirects_than_are_followed():
+    for n_redirects, text, learned in [
+        (MAX_REDIRECTS, text_of(MAX_REDIRECTS), MAX_REDIRECTS + 1),
+        (MAX_REDIRECTS + 1, b"", 1),
+    ]:
+        world = World([*[(n, False) for n in range(1, n_redirects + 1)], TEXT])
+        assert [robots.text for _, robots in world.run([0], [])] == [text], (n_redirects, text, learned)
+        assert [n for n in range(n_redirects + 1) if world.known.get(name(n))] == list(range(learned)), (
+            n_redirects,
+            text,
+            learned,
+        )
 
 
 def test_a_redirect_to_what_is_known_is_not_followed():
@@ -219,10 +221,15 @@ RESPONSES = [
 ]
 
 
-@pytest.mark.parametrize(("status", "body", "target", "step"), RESPONSES)
-def test_what_a_response_means(status: int, body: bytes, target: RobotsTarget | None, step: Step):
-    fetches = RobotsFetches(known_robots())
-    assert fetches.responded(fetches.begin("http://a.test"), status, body, target, NOW) == step
+def test_what_a_response_means():
+    for status, body, target, step in RESPONSES:
+        fetches = RobotsFetches(known_robots())
+        assert fetches.responded(fetches.begin("http://a.test"), status, body, target, NOW) == step, (
+            status,
+            body,
+            target,
+            step,
+        )
 
 
 def test_of_a_long_text_whole_lines_are_read():
@@ -262,9 +269,8 @@ def test_what_is_known_survives_a_round_trip(
 DAY = 86_400.0
 
 
-@pytest.mark.parametrize(
-    ("finds", "age", "has_rules", "is_due"),
-    [
+def test_how_long_it_holds():
+    for finds, age, has_rules, is_due in [
         ([b"x"], 0.0, True, False),
         ([b"x"], DAY, True, False),
         ([b"x"], DAY + 1, False, True),
@@ -274,15 +280,18 @@ DAY = 86_400.0
         ([b"x", None], 59.0, True, False),
         ([b"x", None], 60.0, True, False),  # the old text is not too old by itself
         ([b"", None], 59.0, True, False),
-    ],
-)
-def test_how_long_it_holds(finds: list[bytes | None], age: float, has_rules: bool, is_due: bool):
-    known = known_robots()
-    for text in finds:
-        robots = known.learn("http://a.test", text, NOW)
-        robots.is_unused = False
-    assert known.has_rules(robots, NOW + age) == has_rules
-    assert (known.get_current("http://a.test", NOW + age) is None) == is_due
+    ]:
+        known = known_robots()
+        for text in finds:
+            robots = known.learn("http://a.test", text, NOW)
+            robots.is_unused = False
+        assert known.has_rules(robots, NOW + age) == has_rules, (finds, age, has_rules, is_due)
+        assert (known.get_current("http://a.test", NOW + age) is None) == is_due, (
+            finds,
+            age,
+            has_rules,
+            is_due,
+        )
 
 
 def test_an_old_text_holds_between_tries_for_30_days():
@@ -303,12 +312,12 @@ def test_a_text_that_nothing_was_judged_by_holds_however_old_it_is():
     assert not known.has_rules(robots, NOW + 40 * DAY)
 
 
-@pytest.mark.parametrize("failures", [1, 7, 8, 70, 5000])
-def test_pauses_double_up_to_the_expiry(failures: int):
-    pauses = [REFETCHING.pause(n) for n in range(1, 8)]
-    assert pauses == [60.0 * 2**n for n in range(7)]
-    assert REFETCHING.pause(failures) == (pauses[failures - 1] if failures < 8 else DAY)
-    assert REFETCHING._replace(patience=inf).pause(failures) <= DAY
+def test_pauses_double_up_to_the_expiry():
+    for failures in [1, 7, 8, 70, 5000]:
+        pauses = [REFETCHING.pause(n) for n in range(1, 8)]
+        assert pauses == [60.0 * 2**n for n in range(7)], failures
+        assert REFETCHING.pause(failures) == (pauses[failures - 1] if failures < 8 else DAY), failures
+        assert REFETCHING._replace(patience=inf).pause(failures) <= DAY, failures
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3)), max_size=30), st.integers(1, 8))

@@ -70,19 +70,16 @@ def test_what_is_forbidden_stays_so_with_fewer_wildcards_and_shorter_rules(
     assert bool(bounded.n_cut) >= any(len(pattern) > 4 for _, pattern in rules)
 
 
-@pytest.mark.parametrize(
-    ("agent", "name"),
-    [
+def test_the_longest_name_in_the_user_agent_counts() -> None:
+    for agent, name in [
         ("Scrapy/2.19 (+https://scrapy.org)", "scrapy"),
         ("Mozilla/5.0 (compatible; NewsBot/1.0)", "newsbot"),
         ("My-Scrapy/1.0", "*"),  # not from the beginning of a word
         ("a", "a"),
         ("else", "*"),
-    ],
-)
-def test_the_longest_name_in_the_user_agent_counts(agent: str, name: str) -> None:
-    text = b"user-agent: *\ndisallow:/\nuseragent bot\nUser-Agent: NewsBot*\nUser agent : Scrapy\nuser-agent:a\ndisallow:\n"
-    assert finish(find_group(text, agent)) == name
+    ]:
+        text = b"user-agent: *\ndisallow:/\nuseragent bot\nUser-Agent: NewsBot*\nUser agent : Scrapy\nuser-agent:a\ndisallow:\n"
+        assert finish(find_group(text, agent)) == name, (agent, name)
 
 
 def test_groups_of_one_user_agent_are_one() -> None:
@@ -92,24 +89,25 @@ def test_groups_of_one_user_agent_are_one() -> None:
     assert [rules.allow(path) for path in ("/1", "/2", "/3")] == [False, True, False]
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
+def test_a_line_may_be_written_in_many_ways() -> None:
+    for line in [
         "Disallow: /a", "disallow:/a", " DISALLOW : /a # no", "Disallow /a", "dissallow:\t/a", "Diasllow: /a\r", "disalow:/a",
         "disallow: \u00a0/a", "Disallow: /%61", "Disallow: /b\rDisallow: /a", "Disallow: *a", "disallow: /*a$",
-    ],
-)  # fmt: skip
-def test_a_line_may_be_written_in_many_ways(line: str) -> None:
-    rules = read(f"\ufeffUser-Agent: bot\r\n{line}\r\n".encode())
-    assert (rules.allow("/a"), rules.allow("/")) == (False, True)
+    ]:  # fmt: skip
+        rules = read(f"\ufeffUser-Agent: bot\r\n{line}\r\n".encode())
+        assert (rules.allow("/a"), rules.allow("/")) == (False, True), line
 
 
-@pytest.mark.parametrize(
-    "line",
-    ["disallowed: /a", "# disallow: /a", "disallow: a", "noindex: /a", "disallow: /a\0", "x disallow: /a"],
-)
-def test_other_lines_are_no_rules(line: str) -> None:
-    assert read(f"user-agent: *\n{line}\n".encode()).allow("/a")
+def test_other_lines_are_no_rules() -> None:
+    for line in [
+        "disallowed: /a",
+        "# disallow: /a",
+        "disallow: a",
+        "noindex: /a",
+        "disallow: /a\0",
+        "x disallow: /a",
+    ]:
+        assert read(f"user-agent: *\n{line}\n".encode()).allow("/a"), line
 
 
 def test_robots_txt_itself_is_always_allowed() -> None:
@@ -124,9 +122,9 @@ def test_robots_txt_itself_is_always_allowed() -> None:
     ]
 
 
-@pytest.mark.parametrize("value", ["-1", "nan", "inf", "1e400", "1" * 33, "x", ""])
-def test_a_crawl_delay_that_is_none_changes_nothing(value: str) -> None:
-    assert read(f"user-agent: *\ncrawl-delay: 3\ncrawl-delay: {value}\n".encode()).crawl_delay == 3
+def test_a_crawl_delay_that_is_none_changes_nothing() -> None:
+    for value in ["-1", "nan", "inf", "1e400", "1" * 33, "x", ""]:
+        assert read(f"user-agent: *\ncrawl-delay: 3\ncrawl-delay: {value}\n".encode()).crawl_delay == 3, value
 
 
 def test_a_long_text_is_read_in_steps() -> None:

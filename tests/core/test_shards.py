@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from support.core_crawl import NOW, by_cash
 from support.core_shards import ShardedJob, hosts_of, lead, link
+from support.naming import case
 
 from scrapy_aopic.core.api import Findings, Lease
 from scrapy_aopic.core.audit import audit
@@ -298,14 +299,14 @@ def test_what_is_granted_to_a_page_that_forwards_is_granted_where_it_forwards_to
     assert job.cash(B) - before >= 2 * ((TOTAL >> SEED_SHIFT) - 1)
 
 
-@pytest.mark.parametrize("later", [0, 1])
-def test_of_two_pages_that_say_they_are_each_other_one_stays(later: int):
-    job = a_job()
-    job.shards[1].seed(B, job.now)
-    job.visit(later, A if later else B, outcome="redirect", same_as=(A if later else B).key)
-    job.visit(1 - later, B if later else A, outcome="redirect", same_as=(B if later else A).key)
-    job.exchange()
-    assert [bool(job.page(each).canonical) for each in (A, B)] == [A.key < B.key, B.key < A.key]
+def test_of_two_pages_that_say_they_are_each_other_one_stays():
+    for later in [0, 1]:
+        job = a_job()
+        job.shards[1].seed(B, job.now)
+        job.visit(later, A if later else B, outcome="redirect", same_as=(A if later else B).key)
+        job.visit(1 - later, B if later else A, outcome="redirect", same_as=(B if later else A).key)
+        job.exchange()
+        assert [bool(job.page(each).canonical) for each in (A, B)] == [A.key < B.key, B.key < A.key], later
 
 
 def test_a_chain_over_three_shards_ends_at_its_last_page():
@@ -418,16 +419,16 @@ def test_a_store_is_opened_as_the_shard_that_it_holds_and_as_no_other():
         Shard(whole, job.policy, NOW, ShardId(0, 2))
 
 
-@pytest.mark.parametrize("shard", [ShardId(2, 2), ShardId(-1, 2), ShardId(0, 0), ShardId(0, 1025)])
-def test_there_is_no_such_shard(shard: ShardId):
-    with pytest.raises(CallError, match="There is no shard"):
-        Shard(MemoryStore(), Policy(), NOW, shard)
+def test_there_is_no_such_shard():
+    for shard in [ShardId(2, 2), ShardId(-1, 2), ShardId(0, 0), ShardId(0, 1025)]:
+        with case(shard), pytest.raises(CallError, match="There is no shard"):
+            Shard(MemoryStore(), Policy(), NOW, shard)
 
 
-@pytest.mark.parametrize("policy", [{"order": ORDERS["pagerank"]()}, {"by_address": True}])
-def test_what_needs_one_place_for_the_whole_job_is_refused(policy: dict[str, Any]):
-    with pytest.raises(CallError, match="AOPIC_SHARDS = 1"):
-        Shard(MemoryStore(), Policy(**policy), NOW, ShardId(0, 2))
+def test_what_needs_one_place_for_the_whole_job_is_refused():
+    for policy in [{"order": ORDERS["pagerank"]()}, {"by_address": True}]:
+        with case(policy), pytest.raises(CallError, match="AOPIC_SHARDS = 1"):
+            Shard(MemoryStore(), Policy(**policy), NOW, ShardId(0, 2))
 
 
 def test_budgets_count_the_visits_of_all_shards():
@@ -697,21 +698,19 @@ def test_the_value_of_a_link_to_another_shard_and_what_is_said_of_it_arrive():
     assert job.page(B).front_queue > job.page(B2).front_queue
 
 
-@pytest.mark.parametrize("values", [(200, 700, 500), (700, 200), (200, 700)])
-@pytest.mark.parametrize("is_one_letter", [False, True])
-def test_a_page_of_another_shard_is_worth_what_the_best_link_to_it_is(
-    values: tuple[int, ...], *, is_one_letter: bool
-):
-    job = a_job(order=ORDERS["focused"]())
-    job.shards[0].seed(A2, job.now)
-    job.shards[0].seed(link(HERE[1]), job.now)
-    for value in values:
-        job.visit(0, valued(B, value, lead(value)))
-        if not is_one_letter:
+def test_a_page_of_another_shard_is_worth_what_the_best_link_to_it_is():
+    for is_one_letter in [False, True]:
+        for values in [(200, 700, 500), (700, 200), (200, 700)]:
+            job = a_job(order=ORDERS["focused"]())
+            job.shards[0].seed(A2, job.now)
+            job.shards[0].seed(link(HERE[1]), job.now)
+            for value in values:
+                job.visit(0, valued(B, value, lead(value)))
+                if not is_one_letter:
+                    job.exchange()
             job.exchange()
-    job.exchange()
-    assert job.page(B).score & LARGEST_VALUE == max(values)
-    assert job.shards[1].lead(B.key) == lead(max(values))
+            assert job.page(B).score & LARGEST_VALUE == max(values), (values, is_one_letter)
+            assert job.shards[1].lead(B.key) == lead(max(values)), (values, is_one_letter)
 
 
 def test_cash_is_split_by_value_over_shards_as_it_is_in_one():
@@ -731,22 +730,19 @@ def test_cash_is_split_by_value_over_shards_as_it_is_in_one():
     assert (job.cash(B), job.cash(A2), job.cash(B3)) == tuple(there.paid)
 
 
-@pytest.mark.parametrize(
-    ("place", "wrong"),
-    [
+def test_values_that_cannot_be_are_refused():
+    for place, wrong in [
         (-2, [LARGEST_VALUE + 1]),
         (-2, [-1]),
         (-2, [1, 1, 1, 1, 1]),
         (-1, [bytes(100_000)]),
         (-1, [b"", b""] * 9),
-    ],
-)
-def test_values_that_cannot_be_are_refused(place: int, wrong: list[Any]):
-    job, letter = a_letter()
-    values = msgspec.msgpack.decode(zlib.decompress(letter))
-    n = len(values[8])
-    values[place] = (wrong * n)[:n] if len(wrong) == 1 else wrong
-    assert refused(job, zlib.compress(msgspec.msgpack.encode(values)))
+    ]:
+        job, letter = a_letter()
+        values = msgspec.msgpack.decode(zlib.decompress(letter))
+        n = len(values[8])
+        values[place] = (wrong * n)[:n] if len(wrong) == 1 else wrong
+        assert refused(job, zlib.compress(msgspec.msgpack.encode(values))), (place, wrong)
 
 
 # -- beside one crawl

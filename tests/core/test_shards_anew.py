@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.core_crawl import NOW
 from support.core_shards import ShardedJob, hosts_of, link
+from support.naming import case
 
 from scrapy_aopic.core.layout import Family
 from scrapy_aopic.core.ledger import TOTAL
@@ -91,16 +92,13 @@ def test_a_shard_of_which_nothing_was_heard_begins_like_a_new_one() -> None:
     assert job.shards[1].ledger.totals.whole == TOTAL
 
 
-@pytest.mark.parametrize(
-    ("known", "said"),
-    [
+def test_what_contradicts_itself_is_refused() -> None:
+    for known, said in [
         (LostShard(sent={1: (3, TOTAL + 1)}), "has sent .* units more than it received"),
         (LostShard(letters={1: [b"x"]}), "letter"),
-    ],
-)
-def test_what_contradicts_itself_is_refused(known: LostShard, said: str) -> None:
-    with pytest.raises(StorageError, match=said):
-        start_lost_shard(ShardId(0, 2), known, Policy(), NOW, MemoryStore())
+    ]:
+        with case(known, said), pytest.raises(StorageError, match=said):
+            start_lost_shard(ShardId(0, 2), known, Policy(), NOW, MemoryStore())
 
 
 def test_a_letter_with_another_number_is_refused() -> None:

@@ -9,6 +9,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.naming import case
 
 from scrapy_aopic.core.focus.context_graph import CONFIDENT, LAYERS, MOST_OF_LAYER, ContextGraph, Layers
 from scrapy_aopic.core.focus.contextual import Contextual
@@ -151,10 +152,10 @@ def test_shares_are_parts_of_a_whole_at_any_power(
     assert sum(split.weights) <= split.whole
 
 
-@pytest.mark.parametrize("name", ["null_mass", "power"])
-def test_shares_of_a_negative_mass_or_power_are_refused(name: str) -> None:
-    with pytest.raises(ValueError, match=name):
-        shares([0.5], **{name: -1.0})
+def test_shares_of_a_negative_mass_or_power_are_refused() -> None:
+    for name in ["null_mass", "power"]:
+        with case(name), pytest.raises(ValueError, match=name):
+            shares([0.5], **{name: -1.0})
 
 
 def page(key: int, parent: int | None, text: str, *, is_relevant: bool = False) -> PageSeen:

@@ -196,27 +196,22 @@ HEADLINES = {
 }
 
 
-@pytest.mark.parametrize(("limit", "changes", "words"), CASES)
-def test_each_limit_is_named_with_its_figures(limit: Limit, changes: dict[str, Any], words: str) -> None:
-    found = verdict(BEFORE, ten_seconds_later(**changes))
-    assert found.limit == limit
-    assert words in found.sentence
+def test_each_limit_is_named_with_its_figures() -> None:
+    for limit, changes, words in CASES:
+        found = verdict(BEFORE, ten_seconds_later(**changes))
+        assert found.limit == limit, (limit, changes, words)
+        assert words in found.sentence, (limit, changes, words)
 
 
-@pytest.mark.parametrize(("limit", "changes"), [case[:2] for case in CASES])
-@pytest.mark.parametrize(
-    ("growth", "queue"),
-    [(None, ""), (0.5, ", and its queue grows"), (-0.001, ", and its queue lasts 7 h")],
-)
-def test_the_headline_has_twelve_words_at_most(
-    limit: Limit, changes: dict[str, Any], growth: float | None, queue: str
-) -> None:
-    now = ten_seconds_later(rate=Rate(seconds=60.0, pages=20.0, growth=growth), **changes)
-    headline = verdict(BEFORE, now).headline
-    assert 0 < len(headline.split()) <= 12
-    assert headline.endswith(".")
-    if limit in HEADLINES and not headline.startswith("Nothing answers"):
-        assert headline == f"{HEADLINES[limit]}{queue}."
+def test_the_headline_has_twelve_words_at_most() -> None:
+    for growth, queue in [(None, ""), (0.5, ", and its queue grows"), (-0.001, ", and its queue lasts 7 h")]:
+        for limit, changes in [case[:2] for case in CASES]:
+            now = ten_seconds_later(rate=Rate(seconds=60.0, pages=20.0, growth=growth), **changes)
+            headline = verdict(BEFORE, now).headline
+            assert 0 < len(headline.split()) <= 12, (limit, changes, growth, queue)
+            assert headline.endswith("."), (limit, changes, growth, queue)
+            if limit in HEADLINES and not headline.startswith("Nothing answers"):
+                assert headline == f"{HEADLINES[limit]}{queue}.", (limit, changes, growth, queue)
 
 
 @pytest.mark.parametrize(
@@ -260,21 +255,18 @@ def test_every_limit_has_a_case() -> None:
     assert set(LIMITS) < set(get_args(Limit))
 
 
-@pytest.mark.parametrize(
-    ("then", "now", "hosts", "limit"),
-    [
+def test_callbacks_that_hold_pages_are_the_spiders() -> None:
+    for then, now, hosts, limit in [
         (60, 60, BEFORE.hosts, "spider"),
         (5, 60, BEFORE.hosts, "none"),  # a moment is no bottleneck
         (2, 3, HostCounts(dry=2), "spider"),  # nothing else is at work
         (2, 3, POLITE, "politeness"),
-    ],
-)
-def test_callbacks_that_hold_pages_are_the_spiders(
-    then: int, now: int, hosts: HostCounts, limit: Limit
-) -> None:
-    before = replace(BEFORE, connections=Connections(limit=100, callbacks=then))
-    found = verdict(before, ten_seconds_later(connections=Connections(limit=100, callbacks=now), hosts=hosts))
-    assert found.limit == limit
+    ]:
+        before = replace(BEFORE, connections=Connections(limit=100, callbacks=then))
+        found = verdict(
+            before, ten_seconds_later(connections=Connections(limit=100, callbacks=now), hosts=hosts)
+        )
+        assert found.limit == limit, (then, now, hosts, limit)
 
 
 def test_callbacks_of_a_busy_process_wait_for_the_processor() -> None:
@@ -326,26 +318,26 @@ def test_a_short_line_leaves_out_what_matters_least() -> None:
     assert " · limited by the disk · " in short_summary(stored, 100)
 
 
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [(0, "0 s"), (59.4, "59 s"), (60, "1 min"), (3661, "1 h 1 min"), (90000, "1 d 1 h"), (86400, "1 d")],
-)
-def test_durations_in_words(seconds: float, words: str) -> None:
-    assert duration(seconds) == words
+def test_durations_in_words() -> None:
+    for seconds, words in [
+        (0, "0 s"),
+        (59.4, "59 s"),
+        (60, "1 min"),
+        (3661, "1 h 1 min"),
+        (90000, "1 d 1 h"),
+        (86400, "1 d"),
+    ]:
+        assert duration(seconds) == words, (seconds, words)
 
 
-@pytest.mark.parametrize(
-    ("seconds", "words"), [(84.1, "84 s"), (643, "11 min"), (25e3, "7 h"), (2e5, "2 days")]
-)
-def test_how_long_a_queue_lasts_is_rounded_as_on_the_dashboard(seconds: float, words: str) -> None:
-    assert roughly(seconds) == words
+def test_how_long_a_queue_lasts_is_rounded_as_on_the_dashboard() -> None:
+    for seconds, words in [(84.1, "84 s"), (643, "11 min"), (25e3, "7 h"), (2e5, "2 days")]:
+        assert roughly(seconds) == words, (seconds, words)
 
 
-@pytest.mark.parametrize(
-    ("n", "words"), [(0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (25e6, "25 MB"), (3e12, "3.0 TB")]
-)
-def test_sizes_in_words(n: float, words: str) -> None:
-    assert size(n) == words
+def test_sizes_in_words() -> None:
+    for n, words in [(0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (25e6, "25 MB"), (3e12, "3.0 TB")]:
+        assert size(n) == words, (n, words)
 
 
 def test_one_limit_at_a_time_is_in_the_stats() -> None:

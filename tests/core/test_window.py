@@ -135,14 +135,14 @@ def test_the_exponential_mean_by_hand(clock):
     assert histories(window, (5.0, 1000), (5.0 + 8e6, 60_000_000)) == [1000, 60]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_newcomer_has_the_history_of_its_class_until_its_second_visit(kind):
-    page, window = Page(PageState.QUEUED, 1), Window(8.0, kind)
-    window.visit(page, 50, 3.0, 0.0, 800)
-    assert page.history == 800
-    window.visit(page, 50, 11.0, 0.0, 1_000_000)
-    # 50 units in the window's length; the class counts no more, but for one of the turns of the variable window.
-    assert page.history == {"variable": 8 * (100 + 50) // 9, "ewma": 325}.get(kind, 50)
+def test_a_newcomer_has_the_history_of_its_class_until_its_second_visit():
+    for kind in KINDS:
+        page, window = Page(PageState.QUEUED, 1), Window(8.0, kind)
+        window.visit(page, 50, 3.0, 0.0, 800)
+        assert page.history == 800, kind
+        window.visit(page, 50, 11.0, 0.0, 1_000_000)
+        # 50 units in the window's length; the class counts no more, but for one of the turns of the variable window.
+        assert page.history == {"variable": 8 * (100 + 50) // 9, "ewma": 325}.get(kind, 50), kind
 
 
 def test_a_class_average_of_nothing_is_no_unknown_one():
@@ -151,41 +151,41 @@ def test_a_class_average_of_nothing_is_no_unknown_one():
     assert page.history == 0
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_history_as_of_now_is_what_a_visit_would_make_it_and_changes_nothing(kind):
-    page, window = Page(PageState.QUEUED, 1), Window(4, kind)
-    for turn in (0.5, 1.5, 2.0, 9.0):
-        before = replace(page)
-        history = window.history(page, 700, turn, turn)
-        assert page == before
-        window.visit(page, 700, turn, turn)
-        assert page.history == history
+def test_the_history_as_of_now_is_what_a_visit_would_make_it_and_changes_nothing():
+    for kind in KINDS:
+        page, window = Page(PageState.QUEUED, 1), Window(4, kind)
+        for turn in (0.5, 1.5, 2.0, 9.0):
+            before = replace(page)
+            history = window.history(page, 700, turn, turn)
+            assert page == before, kind
+            window.visit(page, 700, turn, turn)
+            assert page.history == history, kind
 
 
-@pytest.mark.parametrize("kind", ["interpolation", "ewma"])
-def test_a_kind_of_one_number_keeps_no_marks_of_a_crawl_that_kept_visits(kind):
-    page = Page(PageState.QUEUED, 1)
-    Window(8.0, "fixed").visit(page, 500, 1.0, 0.0)
-    Window(8.0, "fixed").visit(page, 500, 1.0, 0.0)
-    assert page.marks
-    Window(8.0, kind).visit(page, 60, 1.0, 0.0)
-    assert (page.history, page.marks) == (1060, ())
+def test_a_kind_of_one_number_keeps_no_marks_of_a_crawl_that_kept_visits():
+    for kind in ["interpolation", "ewma"]:
+        page = Page(PageState.QUEUED, 1)
+        Window(8.0, "fixed").visit(page, 500, 1.0, 0.0)
+        Window(8.0, "fixed").visit(page, 500, 1.0, 0.0)
+        assert page.marks, kind
+        Window(8.0, kind).visit(page, 60, 1.0, 0.0)
+        assert (page.history, page.marks) == (1060, ()), kind
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_window_shorter_than_the_clock_can_tell_is_possible(kind):
-    page, window = Page(PageState.QUEUED, 1), Window(1.0 if kind == "variable" else 1e-9, kind, "seconds")
-    for now in (1e10, 1e10 + 1, 1e10 + 2):
-        window.visit(page, 1000, 0.0, now)
-    assert page.visits == 3
+def test_a_window_shorter_than_the_clock_can_tell_is_possible():
+    for kind in KINDS:
+        page, window = Page(PageState.QUEUED, 1), Window(1.0 if kind == "variable" else 1e-9, kind, "seconds")
+        for now in (1e10, 1e10 + 1, 1e10 + 2):
+            window.visit(page, 1000, 0.0, now)
+        assert page.visits == 3, kind
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_visit_is_noted_by_both_clocks(kind):
-    page = Page(PageState.QUEUED, 1)
-    Window(8.0, kind).visit(page, 1000, 1.5, 1e9)
-    Window(8.0, kind).visit(page, 1000, 2.5, 2e9)
-    assert (page.visits, page.visited_turn, page.visited_at) == (2, 2.5, 2e9)
+def test_a_visit_is_noted_by_both_clocks():
+    for kind in KINDS:
+        page = Page(PageState.QUEUED, 1)
+        Window(8.0, kind).visit(page, 1000, 1.5, 1e9)
+        Window(8.0, kind).visit(page, 1000, 2.5, 2e9)
+        assert (page.visits, page.visited_turn, page.visited_at) == (2, 2.5, 2e9), kind
 
 
 def test_a_pause_shifts_no_estimate_by_turns_but_does_by_seconds():
@@ -199,21 +199,19 @@ def test_a_pause_shifts_no_estimate_by_turns_but_does_by_seconds():
     assert (after_a_pause("turns"), after_a_pause("seconds")) == (1010, 0)
 
 
-@pytest.mark.parametrize("kind", ["interpolation", "fixed", "ewma"])
-def test_a_clock_that_goes_back_counts_as_no_time(kind):
-    assert histories(Window(8.0, kind, "seconds"), (100.0, 1000), (40.0, 60)) == [1000, 1060]
+def test_a_clock_that_goes_back_counts_as_no_time():
+    for kind in ["interpolation", "fixed", "ewma"]:
+        assert histories(Window(8.0, kind, "seconds"), (100.0, 1000), (40.0, 60)) == [1000, 1060], kind
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    "before", [Window(8.0, kind, clock) for kind in KINDS for clock in ("turns", "seconds")]
-)
-def test_a_job_that_changes_its_window_goes_on_from_the_histories_that_it_has(before, kind):
-    page = Page(PageState.QUEUED, 1)
-    for turn in range(1, 50):
-        before.visit(page, 100, float(turn), 1e9 + turn)
-    Window(8.0, kind).visit(page, 100, 50.0, 1e9 + 50)
-    assert page.history == pytest.approx(800, rel=0.1)
+def test_a_job_that_changes_its_window_goes_on_from_the_histories_that_it_has():
+    for before in [Window(8.0, kind, clock) for kind in KINDS for clock in ("turns", "seconds")]:
+        for kind in KINDS:
+            page = Page(PageState.QUEUED, 1)
+            for turn in range(1, 50):
+                before.visit(page, 100, float(turn), 1e9 + turn)
+            Window(8.0, kind).visit(page, 100, 50.0, 1e9 + 50)
+            assert page.history == pytest.approx(800, rel=0.1), (kind, before)
 
 
 INSTANTS = st.floats(0, 1e10)
@@ -281,15 +279,15 @@ def test_the_exponential_mean_does_not_depend_on_how_a_steady_inflow_is_cut_into
     assert after(parts) == pytest.approx(after([1.0]), rel=1e-6)
 
 
-@pytest.mark.parametrize("kind", ["interpolation", "fixed", "ewma"])
-def test_what_a_page_is_expected_to_get_does_not_depend_on_the_chance_of_its_last_cash(kind: str):
+def test_what_a_page_is_expected_to_get_does_not_depend_on_the_chance_of_its_last_cash():
     """Of two pages with the same past, one has got nothing since its last visit and the other twice its share."""
-    window = Window(8.0, kind)
-    page = Page(PageState.VISITED, 0)
-    for turn in range(30):
-        window.visit(page, 100, float(turn), 0.0)
-    poor, rich = (window.expected(page, cash, 29.5, 0.0) for cash in (0, 100))
-    assert 40 <= poor <= rich <= 60
+    for kind in ["interpolation", "fixed", "ewma"]:
+        window = Window(8.0, kind)
+        page = Page(PageState.VISITED, 0)
+        for turn in range(30):
+            window.visit(page, 100, float(turn), 0.0)
+        poor, rich = (window.expected(page, cash, 29.5, 0.0) for cash in (0, 100))
+        assert 40 <= poor <= rich <= 60, kind
 
 
 def test_a_page_that_was_not_visited_for_a_whole_window_is_expected_to_get_what_it_got():
