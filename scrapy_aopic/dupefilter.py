@@ -25,7 +25,7 @@ from typing_extensions import Self
 from ._engine.closing import Closing
 from .core.ports import Family, Store
 from .exceptions import SettingError, StorageError, plainly
-from .settings import check_names, page_cache, read, read_address, store_memory
+from .settings import check_names, page_cache, read_address, read_values, store_memory
 from .storage import Address, lock_job, open_store
 from .storage.opening import open_store_at
 from .storage.registry import SERVER
@@ -185,15 +185,16 @@ class DupeFilter(BaseDupeFilter):
         settings = self._crawler.settings
         check_names(settings)
         folder = Path(path) if (path := job_dir(settings)) else None
-        if read(settings, "AOPIC_DUPEFILTER") == "bloom":
+        values = read_values(settings)
+        if values.dupefilter == "bloom":
             return BloomSeen(folder)
         address: Address | None = None
-        kind = read(settings, "AOPIC_STORE")
+        kind = values.store
         if kind == SERVER:
             spider = self._crawler.spider
-            of_job = read_address(settings, spider.name if spider is not None else "")
+            of_job = read_address(values, spider.name if spider is not None else "")
             address = replace(of_job, key=f"{of_job.key}:seen")
-        return DiskSeen(folder, address, kind, page_cache(settings), store_memory(settings))
+        return DiskSeen(folder, address, kind, page_cache(values), store_memory(values))
 
     def request_seen(self, request: Request) -> bool:
         """Whether the fingerprint of *request* was seen; it is from now on."""

@@ -34,7 +34,7 @@ from .request_errors import ContentUsageError
 from .session.estimates import Estimates
 from .session.session import Session, has_session
 from .session.visit import Visit
-from .settings import read
+from .settings import read_values
 from .version import __version__
 from .web.warc import FirstRecords, WarcFile
 
@@ -74,7 +74,7 @@ class ImportancePipeline:
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         with configured(crawler):
-            return cls(crawler, read(crawler.settings, "AOPIC_ITEM_FIELDS"))
+            return cls(crawler, read_values(crawler.settings).item_fields)
 
     def open_spider(self) -> None:
         """Find the scheduler; say so if it is one that knows no importance."""
@@ -170,7 +170,7 @@ class PagesPipeline:
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         with configured(crawler):
-            pipeline = cls(crawler, read(crawler.settings, "AOPIC_WARC_FILE"))
+            pipeline = cls(crawler, read_values(crawler.settings).warc_file)
         crawler.signals.connect(pipeline.response_downloaded, signal=signals.response_downloaded)
         return pipeline
 

@@ -26,7 +26,7 @@ from .session.links.page_rules import PageRules
 from .session.seeding import SOON
 from .session.session import Session, has_session
 from .session.time_slices import TimeSlices
-from .settings import read
+from .settings import read_values
 from .web.meta import COPY_OF, DUPLICATE_OF, RELEVANCE
 
 __all__ = ["LinkMiddleware", "Weigh"]
@@ -76,7 +76,7 @@ class LinkMiddleware:
                 "requests of Links, and no more"
             )
         with configured(crawler):
-            weights = read(crawler.settings, "AOPIC_LINK_WEIGHTS")
+            weights = read_values(crawler.settings).link_weights
             return cls(crawler, by_kind(**weights) if isinstance(weights, dict) else weights)
 
     def process_spider_input(self, response: Response) -> None:

@@ -37,7 +37,7 @@ from .links import Links, Names, Patterns
 from .seeds.seed_lists import read_seeds, url_error
 from .session.session import Session
 from .session.time_slices import TimeSlices
-from .settings import parse
+from .settings import parse, read_values
 from .settings.parse import SHOWN, Check, Reason, reason, shown, similar
 from .spidermiddlewares import LinkMiddleware
 from .storage.named_files import is_file, is_list, read_entries
@@ -423,10 +423,10 @@ class BroadSpider(Spider):
 
     def _may_have_other_seeds(self) -> bool:
         """Whether the crawl may have something to do without seeds of its own."""
-        folder = self.settings.get("JOBDIR")
+        folder, values = self.settings.get("JOBDIR"), read_values(self.settings)
         return (
-            bool(self.settings.get("AOPIC_SEEDS"))
-            or self.settings.get("AOPIC_STORE") == SERVER
+            bool(values.seeds)
+            or values.store == SERVER
             or bool(folder and Path(folder).exists())
             or type(self).start is not BroadSpider.start
             or not self.crawler.crawling  # but in scrapy shell, which asks for pages by itself

@@ -13,11 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from scrapy.settings import Settings
 from support import import_graph
 
 import scrapy_aopic
 from scrapy_aopic.core.frontier.host_state import HostState
 from scrapy_aopic.core.records import Page
+from scrapy_aopic.exceptions import SettingError
+from scrapy_aopic.settings import SETTINGS, Values, read_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -291,6 +294,53 @@ def test_what_is_imported_of_the_package_is_there():
         for module, name in taken(path):
             if module.partition(".")[0] == "scrapy_aopic":
                 assert is_there(module, name), f"{path.name}: {module}.{name}"
+
+
+def readings(path: Path) -> list[str]:
+    """Settings of the package that the file at *path* reads by their names."""
+    named = [
+        *(
+            node.args
+            for node in nodes(path)
+            if isinstance(node, ast.Call) and READ.search(ast.unparse(node.func))
+        ),
+        *(
+            [node.slice]
+            for node in nodes(path)
+            if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load)
+        ),
+    ]
+    constants = [each.value for some in named for each in some if isinstance(each, ast.Constant)]
+    return [each for each in constants if each in SETTINGS]
+
+
+READ = re.compile(r"\b(read|get(int|bool|float|list|dict|withbase)?)$")
+
+
+def test_each_setting_is_read_in_one_place():
+    assert [f"AOPIC_{name.upper()}" for name in Values.__annotations__ if name != "given"] == list(SETTINGS)
+    found = {name_of(path): readings(path) for path in FILES if path.parent.name != "settings"}
+    assert {name: read for name, read in found.items() if read} == {
+        "addon.py": ["AOPIC_URL_LIMITS"],  # the default, which it completes
+        "commands/dashboard.py": ["AOPIC_DASHBOARD"],  # an option of a command
+        "commands/main.py": ["AOPIC_STORE"],  # whether it is set at all
+        "dashboard/running_job.py": ["AOPIC_DASHBOARD"],  # as it was written, for a message
+    }
+
+
+def test_a_setting_is_checked_when_it_is_asked_for_and_then_stays():
+    values = read_values({"AOPIC_STORE": "mysql", "AOPIC_MIN_GAP": 5})
+    assert values.min_gap == 5
+    with pytest.raises(SettingError, match="AOPIC_STORE"):
+        _ = values.store
+    with pytest.raises(AttributeError):
+        values.min_gap = 6
+    with pytest.raises(AttributeError):
+        _ = values.no_setting
+    settings = Settings()
+    settings.freeze()
+    values = read_values(settings)
+    assert read_values(settings) is values
 
 
 def test_no_two_modules_of_tests_have_one_name():

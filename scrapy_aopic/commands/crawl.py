@@ -135,12 +135,13 @@ def add_output(parser: argparse.ArgumentParser) -> None:
 def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
     from scrapy import signals
 
+    from scrapy_aopic.settings import read_values
     from scrapy_aopic.spiders import BroadSpider, check_option
 
     arguments = _check_arguments(opts)
     tables = _set_up(opts, check_option("fields", arguments["fields"]), settings)
     job = _Job(opts, settings, arguments)
-    if not (opts.seeds or settings.get("AOPIC_SEEDS") or job.may_have_seeds()):
+    if not (opts.seeds or read_values(settings).seeds or job.may_have_seeds()):
         raise UsageError("give at least one seed: a URL, or a file with one URL a line")
     for each in tables:
         each.open()
@@ -167,7 +168,7 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
     if process.bootstrap_failed:
         return 1
     assert crawler.stats is not None
-    is_shared = settings.getint("AOPIC_SHARDS") > 1
+    is_shared = read_values(settings).shards > 1
     why = "" if received.n else _why_nothing(crawler.stats.get_stats(), is_shared=is_shared)
     if not why:
         return 0
@@ -225,7 +226,7 @@ def _check_arguments(opts: argparse.Namespace) -> dict[str, Any]:
 
 def _set_up(opts: argparse.Namespace, fields: tuple[str, ...], settings: BaseSettings) -> list[ParquetFolder]:
     """Set what the options say in *settings*; items have *fields*. Returns the folders of Parquet files to write."""
-    from scrapy_aopic.settings import read
+    from scrapy_aopic.settings import read_values
 
     for name, value in _SETTINGS.items():
         if settings.getpriority(name) in (None, 0, _priority("command")):
@@ -237,7 +238,7 @@ def _set_up(opts: argparse.Namespace, fields: tuple[str, ...], settings: BaseSet
         settings.set("CLOSESPIDER_TIMEOUT", opts.seconds, "cmdline")
     if not opts.output:
         return []
-    added = read(settings, "AOPIC_ITEM_FIELDS")
+    added = read_values(settings).item_fields
     return _set_feeds(opts.output, (*fields, *added) if fields and is_plain else (), settings)
 
 
@@ -382,6 +383,7 @@ class _Job:
     def __init__(self, opts: argparse.Namespace, settings: BaseSettings, arguments: dict[str, Any]) -> None:
         from scrapy_aopic.place.folder_place import FolderPlace
         from scrapy_aopic.place.server_place import ServerPlace
+        from scrapy_aopic.settings import read_values
         from scrapy_aopic.storage.registry import SERVER
 
         self.urls = [seed for seed in opts.seeds if "://" in seed]
@@ -391,7 +393,7 @@ class _Job:
         self.place: Place = opts.job or FolderPlace(Path(settings.get("JOBDIR") or Path("crawls") / name))
         if isinstance(self.place, ServerPlace):  # Scrapy has a setting for each
             self.place = ServerPlace(_on_server(self.place.address, name, settings))
-        elif settings.get("AOPIC_STORE") == SERVER and not opts.job:
+        elif read_values(settings).store == SERVER and not opts.job:
             self.place = ServerPlace(_on_server(None, name, settings))
         else:
             self.place.check()

@@ -157,10 +157,10 @@ def _run_on_stores(word: Subcommand | Action, opts: argparse.Namespace, settings
     for _, sentence in wrong_names(settings) if word not in (crawl, demo) else ():  # whose log says it
         _say(sentence)
     if settings.get("AOPIC_STORE") is not None:
-        from scrapy_aopic.settings import read
+        from scrapy_aopic.settings import read_values
         from scrapy_aopic.storage import use
 
-        use(read(settings, "AOPIC_STORE"))
+        use(read_values(settings).store)
     if getattr(opts, "jobdir", None) is not None:
         opts.jobdir = complete(opts.jobdir, settings)
     return word.run(opts, settings)

@@ -59,10 +59,10 @@ def _train(opts: argparse.Namespace, settings: BaseSettings) -> int:
     from scrapy_aopic.focus.model import save_model
     from scrapy_aopic.focus.quality import cross_validated
     from scrapy_aopic.focus.tokenizers import Words
-    from scrapy_aopic.settings import read
+    from scrapy_aopic.settings import read_values
 
     positive, negative = read_folder(opts.positive), read_folder(opts.negative)
-    cut = Words(read(settings, "AOPIC_TOKENIZER"))
+    cut = Words(read_values(settings).tokenizer)
     topic = train(positive, negative, cut)
     quality = cross_validated(positive, negative, cut)
     version = save_model(topic, opts.model, cut.name)
@@ -103,9 +103,9 @@ def _evaluate(opts: argparse.Namespace, settings: BaseSettings) -> int:
     from scrapy_aopic.focus.model import load_model
     from scrapy_aopic.focus.quality import measure
     from scrapy_aopic.focus.tokenizers import Words
-    from scrapy_aopic.settings import read
+    from scrapy_aopic.settings import read_values
 
-    model = load_model(opts.model, Words(read(settings, "AOPIC_TOKENIZER")))
+    model = load_model(opts.model, Words(read_values(settings).tokenizer))
     quality = measure(model.topic, read_folder(opts.positive), read_folder(opts.negative))
     if opts.json:
         write(as_json({"version": model.version, **quality._asdict()}))

@@ -63,9 +63,9 @@ def _grade(model: Path, page: Path, opts: argparse.Namespace, settings: BaseSett
     from scrapy_aopic.focus.folders import read_page
     from scrapy_aopic.focus.model import load_model
     from scrapy_aopic.focus.tokenizers import Words
-    from scrapy_aopic.settings import read
+    from scrapy_aopic.settings import read_values
 
-    topic, version = load_model(model, Words(read(settings, "AOPIC_TOKENIZER")))
+    topic, version = load_model(model, Words(read_values(settings).tokenizer))
     text = read_page(page).text
     grade, parts = topic.grade(text), topic.explain(text)[:_WORDS]
     if opts.json:

@@ -12,7 +12,7 @@ from scrapy.utils.asyncio import create_looping_call
 from scrapy_aopic.exceptions import plainly
 from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.server_place import ServerPlace
-from scrapy_aopic.settings import Listen, read, read_address
+from scrapy_aopic.settings import Listen, read_address, read_values
 from scrapy_aopic.view.history import FILE_NAME
 from scrapy_aopic.view.questions import Questions
 from scrapy_aopic.view.snapshot_stats import stats_of
@@ -63,7 +63,7 @@ class Dashboard:
         crawler, settings = self._crawler, self._crawler.settings
         extra = {"spider": crawler.spider}
         place = self._place()
-        durability: float = read(settings, "AOPIC_DURABILITY")
+        durability = read_values(settings).durability
         shown = Shown(
             self._feed,
             oldest_commit=max(_OLDEST_COMMIT, _DURABILITIES * durability),
@@ -97,7 +97,7 @@ class Dashboard:
     def _place(self) -> Place | None:
         """Where the job can be looked at; ``None`` if it is in memory, or in a folder that goes with the crawl."""
         settings = self._crawler.settings
-        kind = read(settings, "AOPIC_STORE")
+        kind = read_values(settings).store
         if kind == "redis":
             return ServerPlace(read_address(settings, str(getattr(self._crawler.spider, "name", ""))))
         folder = settings.get("JOBDIR")
@@ -105,8 +105,8 @@ class Dashboard:
 
     def _job(self, place: Place | None) -> Callable[[], Snapshot] | None:
         """A function that takes a snapshot of all shards of the job at *place*; ``None`` for a job in one piece."""
-        settings = self._crawler.settings
-        is_cut = read(settings, "AOPIC_STORE") == "redis" and read(settings, "AOPIC_SHARDS") > 1
+        values = read_values(self._crawler.settings)
+        is_cut = values.store == "redis" and values.shards > 1
         return StoredWatch(place).snapshot if is_cut and place is not None else None
 
     def _look(self) -> FeedItem | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from scrapy_aopic.settings import Listen, read
+from scrapy_aopic.settings import Listen, read_values
 
 from .guard import Guard, new_token
 from .http_server import Server
@@ -54,7 +54,7 @@ def start(shown: Shown, where: Listen, settings: Mapping[Any, Any]) -> Serving:
         OSError: If nothing can listen there.
     """
     server = listen(where)
-    token = read(settings, "AOPIC_DASHBOARD_TOKEN") or new_token()
+    token = read_values(settings).dashboard_token or new_token()
     guard = Guard(token, where.host, port=server.port)
     server.start(make_site(shown), guard)
     host = f"[{where.host}]" if ":" in where.host else where.host

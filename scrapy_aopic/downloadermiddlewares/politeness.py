@@ -45,7 +45,7 @@ from scrapy_aopic.session.links.admission import is_of_seed, networks_of
 from scrapy_aopic.session.outage_detector import OutageDetector
 from scrapy_aopic.session.pacer import MemoryPacer, Pacer
 from scrapy_aopic.session.stats import FirstOnly
-from scrapy_aopic.settings import read, read_politeness
+from scrapy_aopic.settings import read_politeness, read_values
 from scrapy_aopic.web.http_dates import read_retry_after
 from scrapy_aopic.web.meta import request_origin, slot_key
 from scrapy_aopic.web.origins import host_name
@@ -103,7 +103,8 @@ class PolitenessMiddleware:
             replace(politeness, max_backoff=min(politeness.max_backoff, politeness.max_gap))
         )
         self.pacer: Pacer = self._memory
-        self._keys: frozenset[str] = read(settings, "AOPIC_POLITENESS_KEY")
+        values = read_values(settings)
+        self._keys = values.politeness_key
         self._failures = tuple(map(load_object, settings.getlist("RETRY_EXCEPTIONS")))
         self._allowed = frozenset(map(int, settings.getlist("HTTPERROR_ALLOWED_CODES")))
         self._slots = Slots(
@@ -114,7 +115,7 @@ class PolitenessMiddleware:
             self._permit,
             door=self._door,
             default=max(politeness.max_gap, politeness.min_gap),
-            is_fast=read(settings, "AOPIC_FAST_DOWNLOADS"),
+            is_fast=values.fast_downloads,
         )
         self._received: WeakKeyDictionary[Request, int] = WeakKeyDictionary()
         self._long_gaps: dict[str, float] = {}  # of hosts that have sent many bytes for their rule
@@ -132,8 +133,8 @@ class PolitenessMiddleware:
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         with configured(crawler):
-            rules = read(crawler.settings, "AOPIC_HOST_RULES")
-            return cls(crawler, read_politeness(crawler.settings, crawler.spider, rules), rules)
+            values = read_values(crawler.settings)
+            return cls(crawler, read_politeness(values, crawler.spider), values.host_rules)
 
     async def process_request(self, request: Request) -> None:
         key = slot_key(request)

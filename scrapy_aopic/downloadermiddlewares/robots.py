@@ -52,7 +52,7 @@ from scrapy_aopic.session.pacer import JobPacer
 from scrapy_aopic.session.sitemap_requests import Sitemaps
 from scrapy_aopic.session.stats import FirstOnly
 from scrapy_aopic.session.time_slices import in_time_slices
-from scrapy_aopic.settings import read
+from scrapy_aopic.settings import read_values
 from scrapy_aopic.web.content_usage import NOTHING, TDMREP, Stated
 from scrapy_aopic.web.meta import OWN_SLOT, RECEIVED, SLOT, STATED_USAGE, slot_key
 from scrapy_aopic.web.origins import TDMREP_JSON, file_key, host_name, origin_of, origin_of_file
@@ -100,15 +100,16 @@ class RobotsMiddleware:
         if settings.getpriority("ROBOTSTXT_PARSER"):
             self._kind = load_object(settings["ROBOTSTXT_PARSER"])
             self._kind.from_crawler(crawler, b"")  # says at once what is not installed
-        refetching = Refetching(EXPIRY, RETRY, read(settings, "AOPIC_MAX_WAIT") or inf)
+        values = read_values(settings)
+        refetching = Refetching(EXPIRY, RETRY, values.max_wait or inf)
         self._known = KnownRobots(refetching, MOST_KNOWN, self._load, self._keep)
         self._fetches = RobotsFetches(self._known)
         self._tdm_fetches: RobotsFetches | None = None
-        if TDMREP in read(settings, "AOPIC_CONTENT_USAGE"):
+        if TDMREP in values.content_usage:
             known = KnownRobots(refetching, MOST_KNOWN, self._load_tdm, self._keep_tdm)
             self._tdm_fetches = RobotsFetches(known, TDMREP_JSON)
         self._first = FirstOnly(logger, crawler)
-        self._takes_sitemaps: bool = read(settings, "AOPIC_SITEMAPS")
+        self._takes_sitemaps = values.sitemaps
         self._sitemaps = Sitemaps(crawler)
         self._own_clock = JobClock()
         self.pacer: JobPacer | None = None

@@ -24,7 +24,7 @@ from scrapy_aopic.place.stored_control import ControlWatch
 from scrapy_aopic.seeds.adding import add_seeds
 from scrapy_aopic.seeds.earlier_crawl import read_earlier_crawl
 from scrapy_aopic.seeds.server_seeds import ServerSeeds
-from scrapy_aopic.settings import idle_options, read, read_address, read_policy, store_memory
+from scrapy_aopic.settings import idle_options, read_address, read_policy, read_values, store_memory
 from scrapy_aopic.storage import Address, lock_job
 from scrapy_aopic.storage.redis.sharding import Sharding
 from scrapy_aopic.storage.registry import SERVER
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.policy import Policy
     from scrapy_aopic.place.place import Place
     from scrapy_aopic.place.shard_places import ShardPlaces
-    from scrapy_aopic.settings.parse import TopicGiven
     from scrapy_aopic.storage.lock import Lock
 
 logger = logging.getLogger(__name__)
@@ -85,8 +84,9 @@ class OpenJob:
         self._server_seeds: ServerSeeds | None = None
         self.control: ControlWatch | None = None
         settings = crawler.settings
+        self._values = values = read_values(settings)
         try:
-            policy = replace(read_policy(settings, crawler.spider), has_url_keys=_has_url_keys(crawler))
+            policy = replace(read_policy(values, crawler.spider), has_url_keys=_has_url_keys(crawler))
             for idle in idle_options(policy):
                 logger.warning(
                     "AOPIC_HOST_RULES: %(idle)s, and changes nothing", {"idle": idle}, extra=self._extra
@@ -96,18 +96,16 @@ class OpenJob:
             )  # reads the public suffix list, a tenth of a second, before anything has to be in time
             self.recrawls = policy.recrawl is not None
             self.admission = Admission(crawler)
-            self.max_wait: float = read(settings, "AOPIC_MAX_WAIT")
-            self.min_convergence: float = read(settings, "AOPIC_MIN_CONVERGENCE")
-            self.content_seen: str = read(settings, "AOPIC_CONTENT_SEEN")
-            self.reports: bool = read(settings, "AOPIC_REPORT")
-            kind: str = read(settings, "AOPIC_STORE")
+            self.max_wait = values.max_wait
+            self.min_convergence = values.min_convergence
+            self.content_seen = values.content_seen
+            self.reports = values.report
+            kind = values.store
             folder = _job_folder(settings)
-            shards: int = read(settings, "AOPIC_SHARDS")
-            disks: int = read(settings, "AOPIC_DISKS")
-            given: TopicGiven | None = read(settings, "AOPIC_TOPIC")
+            shards, disks, given = values.shards, values.disks, values.topic
             self.topic = GivenTopic(given, crawler) if given is not None else None
-            address = read_address(settings, spider.name) if kind == SERVER or disks else None
-            check_cut(address, shards, policy, interval=read(settings, "AOPIC_DURABILITY"), disks=disks)
+            address = read_address(values, spider.name) if kind == SERVER or disks else None
+            check_cut(address, shards, policy, interval=values.durability, disks=disks)
             if disks:
                 _check_disks(folder, kind, disks)
             elif folder is not None:
@@ -144,14 +142,12 @@ class OpenJob:
 
     def _open_job(self, folder: Path | None, policy: Policy, address: Address | None, kind: str) -> Job:
         """Open the job itself, or this process's part of it."""
-        settings = self._crawler.settings
-        interval: float = read(settings, "AOPIC_DURABILITY")
-        shards: int = read(settings, "AOPIC_SHARDS")
-        disks: int = read(settings, "AOPIC_DISKS")
+        values = self._values
+        shards, disks = values.shards, values.disks
         places: ShardPlaces | None = None
         if address is not None and disks and folder is not None:
             sharding = Sharding(shards, list_name(), disks)
-            places = OnDisk(folder, address, sharding, policy, kind=kind, memory_mb=store_memory(settings))
+            places = OnDisk(folder, address, sharding, policy, kind=kind, memory_mb=store_memory(values))
         return Job(
             folder,
             policy,
@@ -160,8 +156,8 @@ class OpenJob:
             places=places,
             lock=self._lock,
             kind=kind,
-            interval=interval,
-            memory_mb=store_memory(settings),
+            interval=values.durability,
+            memory_mb=store_memory(values),
             server_seeds=self._server_seeds,
             topic=self.topic.topic.sign if self.topic is not None else None,
         )
@@ -170,7 +166,7 @@ class OpenJob:
         self, folder: Path | None, address: Address | None, shards: int, disks: int, order: str
     ) -> FolderPlace | None:
         """Let the seeds that the job starts from wait, unless it has begun; returns where seeds wait."""
-        source: str = read(self._crawler.settings, "AOPIC_SEEDS")
+        source = self._values.seeds
         if folder is None:
             if not source and address is None:
                 return None

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from scrapy_aopic.exceptions import SettingError
 from scrapy_aopic.request_errors import ContentUsageError
-from scrapy_aopic.settings import read
+from scrapy_aopic.settings import read_values
 from scrapy_aopic.web.content_usage import (
     NOTHING,
     POLICY,
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
     from scrapy import Request
     from scrapy.http import Response
-
-    from scrapy_aopic.web.scope import Scope
 
     from .links.found_link import Drop, FoundLink
     from .parts import SessionParts
@@ -90,10 +88,11 @@ class PageRobots:
         self, parts: SessionParts, listeners: Sequence[Callable[[Visit, dict[str, str]], None]]
     ) -> None:
         settings = parts.crawler.settings
-        obeyed: tuple[str, ...] = read(settings, "AOPIC_PAGE_ROBOTS")
+        values = read_values(settings)
+        obeyed = values.page_robots
         self._has_nofollow = "nofollow" in obeyed
         self._has_noindex = "noindex" in obeyed
-        uses: dict[str, str] = read(settings, "AOPIC_CONTENT_USAGE")
+        uses = values.content_usage
         if uses.get(TDMREP) and not settings.getbool("ROBOTSTXT_OBEY"):
             raise SettingError(
                 f"AOPIC_CONTENT_USAGE: {TDMREP} is fetched only where robots.txt is: set ROBOTSTXT_OBEY = True, or leave it out."
@@ -102,7 +101,7 @@ class PageRobots:
         self._skipped = sorted(use for use, way in uses.items() if way == "skip")
         self.may_skip = bool(self._skipped)
         self.when_read: Callable[[Visit], None] | None = None
-        scope: Scope | None = read(settings, "AOPIC_SCOPE")
+        scope = values.scope
         self._scope = scope if scope is not None and scope.languages else None
         self._rels = {name.removeprefix("rel=") for name in obeyed if name.startswith("rel=")}
         self._user_agent: str | None = settings["ROBOTSTXT_USER_AGENT"]

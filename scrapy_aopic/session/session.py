@@ -57,7 +57,7 @@ from scrapy_aopic._engine.engine import Engine
 from scrapy_aopic._engine.feeds import watch_feeds
 from scrapy_aopic.core.frontier.frontier import NotBefore
 from scrapy_aopic.exceptions import SALVAGE, StorageError
-from scrapy_aopic.settings import read
+from scrapy_aopic.settings import read_values
 from scrapy_aopic.view.live import Watch
 from scrapy_aopic.view.output import OutputError, drop
 from scrapy_aopic.view.text_report import print_report
@@ -227,9 +227,7 @@ class Session:
                 parts, opened.topic, targets=self.targets, closing=closing, listeners=self.listeners
             )
             self.intake.value = self.focus.links.value_early
-        self.footprint = Footprint(
-            crawler, self.bodies, self.stats, read(crawler.settings, "AOPIC_MEMORY_MB")
-        )
+        self.footprint = Footprint(crawler, self.bodies, self.stats, read_values(crawler.settings).memory_mb)
         failures = LatestFailures()
         self._dispatch = self.dispatch_class(
             parts, intake=self.intake, look_up=addresses.look_up, failures=failures, focus=self.focus

@@ -2,6 +2,7 @@
 
 * :mod:`.table`: every setting: name, default, unit, check, meaning
 * :mod:`.parse`: the checks
+* :mod:`.values`: the values of all settings, each read in this one place
 * :mod:`.build`: the policy of a crawl from its settings
 
 Values are read once, when the crawl starts; a wrong one raises :class:`~scrapy_aopic.exceptions.SettingError` with the
@@ -25,12 +26,14 @@ from .build import (
 )
 from .parse import Listen, url_limits, url_rules
 from .table import SECTIONS, SETTINGS, Setting, read
+from .values import Values, read_values
 
 __all__ = [
     "SECTIONS",
     "SETTINGS",
     "Listen",
     "Setting",
+    "Values",
     "check_names",
     "idle_options",
     "is_loopback",
@@ -41,6 +44,7 @@ __all__ = [
     "read_normaliser",
     "read_policy",
     "read_politeness",
+    "read_values",
     "store_memory",
     "url_limits",
     "url_rules",

@@ -1,6 +1,6 @@
 """From settings to what the core is given: politeness, window, revisits, sizes of memory, and the policy that has them all.
 
-*settings* is a mapping: Scrapy's settings, or a plain dictionary where there is no Scrapy.
+*settings* are Scrapy's, or a plain dictionary where there is no Scrapy, or the values that either has.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from scrapy_aopic.core import duplicates
@@ -23,7 +23,7 @@ from scrapy_aopic.core.focus.strategies import STRATEGIES, needs_samples
 from scrapy_aopic.core.order import Aopic, BatchOrder, Focused, Order
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Politeness
-from scrapy_aopic.core.window import Window, WindowKind
+from scrapy_aopic.core.window import Window
 from scrapy_aopic.exceptions import ANY_ERROR, SettingError
 from scrapy_aopic.storage.address import Address
 from scrapy_aopic.web.networks import Networks
@@ -34,13 +34,16 @@ from scrapy_aopic.web.urls import Normaliser
 
 from .parse import Listen, TopicGiven, similar, whole
 from .parse import pace as parse_pace
-from .table import SETTINGS, read
+from .table import SETTINGS
+from .values import Values, read_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from typing import TypeAlias
 
     from scrapy_aopic.core.host_rules import HostRule, HostRules
 
+    Given: TypeAlias = Mapping[Any, Any] | Values
 
 logger = logging.getLogger(__name__)
 
@@ -109,16 +112,17 @@ def _names_given(settings: Mapping[Any, Any]) -> Iterator[str]:
             yield name
 
 
-def read_dashboard(settings: Mapping[Any, Any]) -> Listen | None:
+def read_dashboard(settings: Given) -> Listen | None:
     """Where the dashboard listens; ``None`` if there is to be none.
 
     Raises:
         SettingError: If a setting cannot be used, or other machines could reach it without a token of the user's.
     """
-    where: Listen | None = read(settings, "AOPIC_DASHBOARD")
-    if where is not None and not is_loopback(where.host) and not read(settings, "AOPIC_DASHBOARD_TOKEN"):
+    values = read_values(settings)
+    where = values.dashboard
+    if where is not None and not is_loopback(where.host) and not values.dashboard_token:
         raise SettingError(
-            f"AOPIC_DASHBOARD ({settings.get('AOPIC_DASHBOARD')!r}) is an address that other machines can reach, so "
+            f"AOPIC_DASHBOARD ({values.given.get('AOPIC_DASHBOARD')!r}) is an address that other machines can reach, so "
             "AOPIC_DASHBOARD_TOKEN must be set to a token of your own."
         )
     return where
@@ -136,7 +140,7 @@ _REDIS = {"REDIS_URL": "url", "REDIS_HOST": "host", "REDIS_PORT": "port", "REDIS
 """Settings of scrapy-redis, and the parameters that they stand for."""
 
 
-def read_address(settings: Mapping[Any, Any], spider: str = "") -> Address:
+def read_address(settings: Given, spider: str = "") -> Address:
     """Where the store of a job on a server is: ``REDIS_URL`` and the like mean what they mean to scrapy-redis.
 
     Args:
@@ -145,25 +149,26 @@ def read_address(settings: Mapping[Any, Any], spider: str = "") -> Address:
     Raises:
         SettingError: If one of them cannot be used.
     """
-    given = settings.get("REDIS_PARAMS") or {}
+    values = read_values(settings)
+    given = values.given
+    named = given.get("REDIS_PARAMS") or {}
     try:
-        parameters = dict(json.loads(given) if isinstance(given, str) else given)
+        parameters = dict(json.loads(named) if isinstance(named, str) else named)
     except (TypeError, ValueError):  # the value is not shown, for it may have the password in it
         raise SettingError(
             'REDIS_PARAMS must be a dictionary, such as {"password": ...}, or one as JSON.'
         ) from None
-    parameters |= {short: settings[name] for name, short in _REDIS.items() if settings.get(name)}
+    parameters |= {short: given[name] for name, short in _REDIS.items() if given.get(name)}
     url = parameters.pop("url", "")
     if isinstance(parameters.get("redis_cls"), str):
         parameters["redis_cls"] = _load_client(parameters["redis_cls"])
     for name in ("encoding", "decode_responses"):
         parameters.pop(name, None)  # of no concern to rows, which are bytes
-    key: str = read(settings, "AOPIC_REDIS_KEY")
     return Address(
-        key.replace("%(spider)s", re.sub(r"[\s{}]", "_", spider)),
+        values.redis_key.replace("%(spider)s", re.sub(r"[\s{}]", "_", spider)),
         str(url),
         parameters,
-        lock_timeout=read(settings, "AOPIC_REDIS_LOCK_TIMEOUT"),
+        lock_timeout=values.redis_lock_timeout,
     )
 
 
@@ -175,30 +180,22 @@ def _load_client(path: str) -> object:
         raise SettingError(f"redis_cls in REDIS_PARAMS ({path!r}) cannot be imported: {error}.") from error
 
 
-def read_politeness(
-    settings: Mapping[Any, Any], spider: object = None, rules: HostRules | None = None
-) -> Politeness:
+def read_politeness(settings: Given, spider: object = None) -> Politeness:
     """The politeness that *settings* and *spider* ask for; ``DOWNLOAD_DELAY`` is a lower bound of the gap.
-
-    Args:
-        rules: The options of single hosts, if *settings* were read for them already.
 
     Raises:
         SettingError: If one of them cannot be used.
     """
-    floor = float(settings.get("DOWNLOAD_DELAY", 0.0))
+    values = read_values(settings)
+    floor = float(values.given.get("DOWNLOAD_DELAY", 0.0))
     return Politeness(
-        factor=read(settings, "AOPIC_POLITENESS_FACTOR"),
-        min_gap=max(read(settings, "AOPIC_MIN_GAP"), floor),
-        max_gap=read(settings, "AOPIC_MAX_GAP"),
-        backoff=read(settings, "AOPIC_BACKOFF"),
-        max_backoff=read(settings, "AOPIC_MAX_BACKOFF"),
-        max_wish=read(settings, "AOPIC_MAX_BACKOFF"),
-        rule=_rule_of(
-            rules if rules is not None else read(settings, "AOPIC_HOST_RULES"),
-            getattr(spider, "politeness", None),
-            floor,
-        ),
+        factor=values.politeness_factor,
+        min_gap=max(values.min_gap, floor),
+        max_gap=values.max_gap,
+        backoff=values.backoff,
+        max_backoff=values.max_backoff,
+        max_wish=values.max_backoff,
+        rule=_rule_of(values.host_rules, getattr(spider, "politeness", None), floor),
     )
 
 
@@ -241,36 +238,33 @@ def idle_options(policy: Policy) -> Iterator[str]:
         yield "budget needs an order with budgets (AOPIC_ORDER)"
 
 
-def _read_window(settings: Mapping[Any, Any]) -> Window:
-    kind = cast("WindowKind", read(settings, "AOPIC_WINDOW_KIND"))
+def _read_window(values: Values) -> Window:
+    kind = values.window_kind
     if kind == "variable":
         must = "a whole number of visits such as 8, because AOPIC_WINDOW_KIND is 'variable'"
         visits = replace(SETTINGS["AOPIC_WINDOW"], check=replace(whole(1, _MAX_VISITS), must=must))
-        return Window(visits.read(settings), kind)
-    size, clock = read(settings, "AOPIC_WINDOW")
+        return Window(visits.read(values.given), kind)
+    size, clock = values.window
     return Window(size, kind, clock)
 
 
-def page_cache(settings: Mapping[Any, Any]) -> int:
+def page_cache(settings: Given) -> int:
     """Page records, or fingerprints, to keep in memory."""
-    memory_mb: int = read(settings, "AOPIC_MEMORY_MB")
-    return _PAGES_A_MB * memory_mb
+    return _PAGES_A_MB * read_values(settings).memory_mb
 
 
-def max_active_of(settings: Mapping[Any, Any]) -> int:
+def max_active_of(settings: Given) -> int:
     """Hosts whose back queues are kept in memory."""
-    memory_mb: int = read(settings, "AOPIC_MEMORY_MB")
-    return _HOSTS_A_MB * memory_mb
+    return _HOSTS_A_MB * read_values(settings).memory_mb
 
 
-def store_memory(settings: Mapping[Any, Any]) -> int:
+def store_memory(settings: Given) -> int:
     """Megabytes for the cache of the store, and as many for its write buffers."""
-    memory_mb: int = read(settings, "AOPIC_MEMORY_MB")
-    return max(memory_mb // 4, _LEAST_STORE_MB)
+    return max(read_values(settings).memory_mb // 4, _LEAST_STORE_MB)
 
 
 def read_normaliser(
-    settings: Mapping[Any, Any], rewrite: Callable[[str], str | None] | None, networks: Networks | None = None
+    settings: Given, rewrite: Callable[[str], str | None] | None, networks: Networks | None = None
 ) -> Normaliser:
     """The normaliser of the URLs of links, by *settings*.
 
@@ -281,17 +275,16 @@ def read_normaliser(
     Raises:
         SettingError: If a setting cannot be used.
     """
+    values = read_values(settings)
     if networks is None:
-        networks = Networks(read(settings, "AOPIC_ALLOW_NETWORKS"))
-    limits: dict[str, int] = read(settings, "AOPIC_URL_LIMITS")
-    rules: frozenset[str] = read(settings, "AOPIC_URL_RULES")
+        networks = Networks(values.allow_networks)
     return Normaliser(
-        rules,
+        values.url_rules,
         networks=None if networks.are_all_open else networks,
-        scope=read(settings, "AOPIC_SCOPE"),
+        scope=values.scope,
         rewrite=rewrite,
-        **{f"max_{name}": limits.get(name, 0) for name in LIMITS},
-        extensions=_no_pages() if "extension" in rules else frozenset(),
+        **{f"max_{name}": values.url_limits.get(name, 0) for name in LIMITS},
+        extensions=_no_pages() if "extension" in values.url_rules else frozenset(),
         last_year=datetime.now(tz=timezone.utc).year + _YEARS_AHEAD,
     )
 
@@ -303,8 +296,8 @@ def _no_pages() -> frozenset[str]:
     return frozenset(IGNORED_EXTENSIONS)
 
 
-def _check_samples(scorer: object, topic: TopicGiven) -> None:
-    if not topic.positive:
+def _check_samples(scorer: object, topic: TopicGiven | None) -> None:
+    if topic is None or not topic.positive:
         raise SettingError(
             f"AOPIC_LINK_SCORER ({scorer!r}) learns from sample pages before the crawl: give AOPIC_TOPIC two folders of "
             'them, {"positive": "pages/yes", "negative": "pages/no"}.'
@@ -313,70 +306,73 @@ def _check_samples(scorer: object, topic: TopicGiven) -> None:
         raise SettingError(f"AOPIC_LINK_SCORER ({scorer!r}) needs stopwordsiso; install scrapy-aopic[jlse].")
 
 
-def _make_order(values: dict[str, Any], settings: Mapping[Any, Any]) -> Order:
+def _make_order(values: Values) -> Order:
     """The order that is wanted, with its figures."""
-    kind = values["AOPIC_ORDER"]
-    if kind.values_links and values["AOPIC_TOPIC"] is None:
+    given = values.given
+    kind = values.order
+    if kind.values_links and values.topic is None:
         raise SettingError(
-            f"AOPIC_ORDER ({settings.get('AOPIC_ORDER')!r}) needs a topic: set AOPIC_TOPIC, for example to "
+            f"AOPIC_ORDER ({given.get('AOPIC_ORDER')!r}) needs a topic: set AOPIC_TOPIC, for example to "
             '{"keywords": ["database", "sql"]}.'
         )
-    if values["AOPIC_MIN_HARVEST"] and values["AOPIC_TOPIC"] is None:
+    if values.min_harvest and values.topic is None:
         raise SettingError(
-            f"AOPIC_MIN_HARVEST ({settings.get('AOPIC_MIN_HARVEST')!r}) is about pages that are relevant to a topic: set "
+            f"AOPIC_MIN_HARVEST ({given.get('AOPIC_MIN_HARVEST')!r}) is about pages that are relevant to a topic: set "
             "AOPIC_TOPIC, too."
         )
     if issubclass(kind, Focused):
-        scorer = values["AOPIC_LINK_SCORER"]
+        scorer = values.link_scorer
         if needs_samples(scorer):
-            _check_samples(settings.get("AOPIC_LINK_SCORER"), values["AOPIC_TOPIC"])
+            _check_samples(given.get("AOPIC_LINK_SCORER"), values.topic)
         strategy = STRATEGIES[scorer] if isinstance(scorer, str) else scorer
         focused: Order = kind(
-            0.0 if getattr(strategy, "by_cash", False) else values["AOPIC_FOCUS"],
-            values["AOPIC_DOMAIN_BUDGET"],
+            0.0 if getattr(strategy, "by_cash", False) else values.focus,
+            values.domain_budget,
         )
         return focused
     order: Order = kind()
     if isinstance(order, Aopic):
-        order.budget = values["AOPIC_DOMAIN_BUDGET"]
+        order.budget = values.domain_budget
     return order
 
 
-def read_policy(settings: Mapping[Any, Any], spider: object = None) -> Policy:
+def read_policy(settings: Given, spider: object = None) -> Policy:
     """The policy of a crawl by *settings* and *spider*: how it spends cash and treats hosts.
 
     Raises:
         SettingError: If any setting of the package cannot be used.
     """
-    values = {name: setting.read(settings) for name, setting in SETTINGS.items()}
-    check_names(settings)
-    read_dashboard(settings)
-    order = _make_order(values, settings)
+    values = read_values(settings)
+    values.check()
+    given = values.given
+    check_names(given)
+    read_dashboard(values)
+    order = _make_order(values)
     if isinstance(order, BatchOrder) and find_spec("numpy") is None:
         raise SettingError(
-            f"AOPIC_ORDER ({settings.get('AOPIC_ORDER')!r}) needs numpy; install scrapy-aopic[simulate]."
+            f"AOPIC_ORDER ({given.get('AOPIC_ORDER')!r}) needs numpy; install scrapy-aopic[simulate]."
         )
-    spending, chosen = values["AOPIC_VIRTUAL_SPENDING"]
+    spending, chosen = values.virtual_spending
     return Policy(
         order=order,
         domain_of=registered_domain,
         waits_for=waits_for,
         directory_of=directory_of,
         chosen=chosen,
-        keep_links=values["AOPIC_KEEP_LINKS"],
-        is_near=values["AOPIC_CONTENT_SEEN"] == "near",
+        keep_links=values.keep_links,
+        is_near=values.content_seen == "near",
         same_words=duplicates.SAME_WORDS,
-        recrawl=values["AOPIC_RECRAWL"],
-        rules=values["AOPIC_HOST_RULES"],
-        window=_read_window(settings),
-        politeness=read_politeness(settings, spider, values["AOPIC_HOST_RULES"]),
-        by_domain="domain" in values["AOPIC_POLITENESS_KEY"],
-        by_address="address" in values["AOPIC_POLITENESS_KEY"],
-        connections=int(settings.get("CONCURRENT_REQUESTS", 0)),
-        share=values["AOPIC_VIRTUAL_SHARE"],
-        endowment=values["AOPIC_ENDOWMENT"],
+        recrawl=values.recrawl,
+        rules=values.host_rules,
+        window=_read_window(values),
+        politeness=read_politeness(values, spider),
+        by_domain="domain" in values.politeness_key,
+        by_address="address" in values.politeness_key,
+        connections=int(given.get("CONCURRENT_REQUESTS", 0)),
+        share=values.virtual_share,
+        endowment=values.endowment,
         spending=spending,
-        max_active=max_active_of(settings),
-        page_cache=page_cache(settings),
-        commit_within=max(_LEAST_COMMIT_WITHIN, 2 * values["AOPIC_DURABILITY"]),
+        max_active=max_active_of(values),
+        page_cache=page_cache(values),
+        commit_within=max(_LEAST_COMMIT_WITHIN, 2 * values.durability),
     )

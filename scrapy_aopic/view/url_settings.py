@@ -5,17 +5,16 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from scrapy_aopic.settings import read, read_normaliser
+from scrapy_aopic.settings import read_normaliser, read_values
 from scrapy_aopic.web.networks import Networks
 from scrapy_aopic.web.origins import origin_of
 from scrapy_aopic.web.robots_parser import Rfc9309RobotParser
 from scrapy_aopic.web.url_rules import FAULTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-    from scrapy_aopic.core.host_rules import HostRules, Source
-    from scrapy_aopic.web.scope import Scope
+    from scrapy_aopic.core.host_rules import Source
 
 
 class Normal(NamedTuple):
@@ -42,14 +41,15 @@ class CrawlRules:
     """
 
     def __init__(self, settings: Mapping[Any, Any]) -> None:
-        self._user_rule: Callable[[str], str | None] | None = read(settings, "AOPIC_URL_REWRITE")
-        self._networks = Networks(read(settings, "AOPIC_ALLOW_NETWORKS"))
+        values = read_values(settings)
+        self._user_rule = values.url_rewrite
+        self._networks = Networks(values.allow_networks)
         self._normalise = read_normaliser(
-            settings, self._rewrite if self._user_rule is not None else None, self._networks
+            values, self._rewrite if self._user_rule is not None else None, self._networks
         )
-        self._scope: Scope | None = read(settings, "AOPIC_SCOPE")
+        self._scope = values.scope
         self._networks.on_change(self._normalise.forget)
-        self._host_rules: HostRules = read(settings, "AOPIC_HOST_RULES")
+        self._host_rules = values.host_rules
         self._obeys = bool(settings.get("ROBOTSTXT_OBEY"))
         self._user_agent = str(settings.get("ROBOTSTXT_USER_AGENT") or settings.get("USER_AGENT") or "*")
 

@@ -11,7 +11,7 @@ from scrapy.settings import SETTINGS_PRIORITIES
 from scrapy_aopic.exceptions import ANY_ERROR
 from scrapy_aopic.request_errors import UnwantedTypeError
 from scrapy_aopic.session.stats import FirstOnly
-from scrapy_aopic.settings import read, read_normaliser
+from scrapy_aopic.settings import read_normaliser, read_values
 from scrapy_aopic.web.content_types import declared_type
 from scrapy_aopic.web.meta import PURPOSE, SEEDED
 from scrapy_aopic.web.networks import Networks
@@ -44,7 +44,7 @@ def networks_of(crawler: Crawler) -> Networks:
     known = _NETWORKS.get(crawler)
     networks = known() if known is not None else None
     if networks is None:
-        networks = Networks(read(crawler.settings, "AOPIC_ALLOW_NETWORKS"))
+        networks = Networks(read_values(crawler.settings).allow_networks)
         _NETWORKS[crawler] = ref(networks)
     return networks
 
@@ -70,9 +70,10 @@ class Admission:
     def __init__(self, crawler: Crawler) -> None:
         settings = crawler.settings
         self._crawler = crawler
-        self.is_read: Callable[[str], bool] = read(settings, "AOPIC_CONTENT_TYPES")
+        values = read_values(settings)
+        self.is_read = values.content_types
         """Whether a response of a content type is read."""
-        self._user_rewrite: Callable[[str], str | None] | None = read(settings, "AOPIC_URL_REWRITE")
+        self._user_rewrite = values.url_rewrite
         self._first = FirstOnly(logger, crawler)
         self.refused: dict[str, int] = {}
         """URLs that were turned away, by reason; once a job is open, those of all of its runs."""
@@ -80,11 +81,11 @@ class Admission:
         self._lacks_cookies = (
             not settings.getbool("COOKIES_ENABLED") and settings.getpriority("COOKIES_ENABLED") == addon
         )
-        rules: frozenset[str] = read(settings, "AOPIC_URL_RULES")
+        rules = values.url_rules
         self._has_schemes = "scheme" in rules
         rewrite = self._rewrite if self._user_rewrite is not None else None
         self.networks = networks_of(crawler)
-        self._normalise = read_normaliser(settings, rewrite, self.networks)
+        self._normalise = read_normaliser(values, rewrite, self.networks)
         self.judge_link: Callable[[str], JudgedUrl] = self._normalise if rewrite else self._normalise.judge
         """Judges the URL of a link, which the caller remembers if it can; nothing is counted."""
         self.networks.on_change(self._normalise.forget)

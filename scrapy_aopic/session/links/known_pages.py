@@ -20,7 +20,7 @@ from scrapy.utils.python import global_object_name
 from scrapy_aopic.core.counters import UNREADABLE
 from scrapy_aopic.dupefilter import DupeFilter
 from scrapy_aopic.exceptions import ANY_ERROR, ComponentError
-from scrapy_aopic.settings import read
+from scrapy_aopic.settings import read_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -60,7 +60,7 @@ class KnownPages:
         """Logs and counts a request that is not wanted."""
         self._filter: BaseDupeFilter | None = None
         if cls in (RFPDupeFilter, DupeFilter):  # a subclass decides by rules of its own
-            if read(settings, "AOPIC_DUPEFILTER") == "bloom":
+            if read_values(settings).dupefilter == "bloom":
                 logger.warning(
                     'AOPIC_DUPEFILTER = "bloom" has no effect here: the scheduler knows every page exactly.',
                     extra={"spider": spider},

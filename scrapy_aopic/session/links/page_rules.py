@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from scrapy import Request
 
-from scrapy_aopic.core.host_rules import NO_RULES, HostRules
+from scrapy_aopic.core.host_rules import NO_RULES
 from scrapy_aopic.session.stats import FirstOnly
-from scrapy_aopic.settings import read
+from scrapy_aopic.settings import read_values
 from scrapy_aopic.web.meta import DUPLICATE_OF
 from scrapy_aopic.web.page_text import read_canonical
 from scrapy_aopic.web.request_codec import decode
@@ -47,10 +47,11 @@ class PageRules:
 
     def __init__(self, crawler: Crawler, weigh: Weigh | None) -> None:
         self._crawler = crawler
-        self._follows_duplicates: bool = read(crawler.settings, "AOPIC_CONTENT_SEEN") == "follow"
-        self._canonical: str = read(crawler.settings, "AOPIC_CANONICAL")
-        self.flood: int = read(crawler.settings, "AOPIC_URL_LIMITS").get("links", 0)
-        hosts: HostRules = read(crawler.settings, "AOPIC_HOST_RULES")
+        values = read_values(crawler.settings)
+        self._follows_duplicates = values.content_seen == "follow"
+        self._canonical = values.canonical
+        self.flood = values.url_limits.get("links", 0)
+        hosts = values.host_rules
         self.limits_depth = "depth" in hosts.options
         self._hosts = hosts if self.limits_depth else NO_RULES
         self._first = FirstOnly(logger, crawler)

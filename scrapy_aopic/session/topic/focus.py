@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.session.stats import FirstOnly
-from scrapy_aopic.settings import read
+from scrapy_aopic.settings import read_values
 
 from .grading import Grading
 from .harvest_watch import HarvestWatch
@@ -54,7 +54,7 @@ class Focus:
         crawler, stats = parts.crawler, parts.stats
         assert crawler.stats is not None
         first = FirstOnly(logger, crawler)
-        are_wanted: bool = read(crawler.settings, "AOPIC_ORDER").values_links
+        are_wanted = read_values(crawler.settings).order.values_links
         self._shared = parts.job.learning
         self.learning = Learning(
             parts.job,

@@ -21,7 +21,7 @@ from scrapy_aopic.exceptions import ANY_ERROR, SettingError, TopicError
 from scrapy_aopic.focus import LinkScorer, PageScorer, load_model, read_folder, train
 from scrapy_aopic.focus.folders import samples
 from scrapy_aopic.focus.tokenizers import Words, import_path
-from scrapy_aopic.settings import read
+from scrapy_aopic.settings import read_values
 from scrapy_aopic.settings.parse import TopicGiven, is_awaited, is_class_of_functions
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class GivenTopic:
 
     def __init__(self, given: TopicGiven, crawler: Crawler) -> None:
         self.grade: PageScorer | None = _built(given.grade, crawler, "AOPIC_TOPIC")
-        scorer: Given = read(crawler.settings, "AOPIC_LINK_SCORER")
+        scorer = read_values(crawler.settings).link_scorer
         self.scorer: Given = _built(scorer, crawler, "AOPIC_LINK_SCORER")
         for setting, found in (("AOPIC_TOPIC", self.grade), ("AOPIC_LINK_SCORER", self.scorer)):
             if found is not None and is_awaited(found) and not is_asyncio_available():
@@ -62,7 +62,7 @@ class GivenTopic:
                     "give a function that is none."
                 )
         self.by_items = given.by_items
-        cut = Words(read(crawler.settings, "AOPIC_TOKENIZER"), is_lenient=True)
+        cut = Words(read_values(crawler.settings).tokenizer, is_lenient=True)
         self.scorer_name = scorer if isinstance(scorer, str) else import_path(scorer)
         if cut.name:
             self.scorer_name += f" with {cut.name}"

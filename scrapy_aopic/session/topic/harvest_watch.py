@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.focus.harvest import LATELY
 from scrapy_aopic.core.focus.sample import EXCERPT_CHARACTERS, Sampled
-from scrapy_aopic.settings import read
+from scrapy_aopic.settings import read_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -53,7 +53,7 @@ class HarvestWatch:
         self._stats = parts.stats
         self._closing = closing
         self._listeners = listeners
-        self._min_harvest: float = read(crawler.settings, "AOPIC_MIN_HARVEST")
+        self._min_harvest = read_values(crawler.settings).min_harvest
         self._has_ended = False
         self._n_unsaid = _RARELY  # so that the first page says something
         parts.job.crawl.begin_sample(SAMPLE_PAGES, Random())  # noqa: S311 - of nothing secret

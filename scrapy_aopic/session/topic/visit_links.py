@@ -16,7 +16,7 @@ from scrapy_aopic.core.focus.topic import RELEVANT
 from scrapy_aopic.core.order import LARGEST_VALUE, value_of, whole_value
 from scrapy_aopic.core.records import Link, Page
 from scrapy_aopic.exceptions import ANY_ERROR
-from scrapy_aopic.settings import read
+from scrapy_aopic.settings import read_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +39,7 @@ class VisitLinks:
         self._visits = parts.visits
         self._learning = learning
         self._values = values
-        self._focus: float = read(parts.crawler.settings, "AOPIC_FOCUS")
+        self._focus = read_values(parts.crawler.settings).focus
 
     async def ask(self, response: Response) -> None:
         """Have the user's asynchronous function value the links of the page of *response*, whose callback has ended."""
