@@ -101,7 +101,6 @@ async def test_large_pages_are_read_one_after_the_other(
     assert await visited(crawler) == Reading.n_hosts
     assert isinstance(crawler.spider, Reading)
     assert crawler.spider.most == 1
-    assert crawler.stats is not None
     assert crawler.stats.get_value("aopic/memory/waited") > Reading.n_hosts / 2
 
 
@@ -128,7 +127,6 @@ async def test_small_pages_do_not_wait_for_each_other(serve: Serve, packed: bool
     serve(hosts(page(100, packed=packed)))
     crawler = await crawl(Meeting, SETTINGS | {"DOWNLOADER_MIDDLEWARES": {Late: 100}})
     assert await visited(crawler) == Meeting.n_hosts
-    assert crawler.stats is not None
     assert not crawler.stats.get_value("aopic/memory/overtaken")
 
 
@@ -161,7 +159,6 @@ async def test_callbacks_that_wait_for_each_other_end_and_the_log_names_the_page
     serve(hosts(page(LARGE)))
     crawler = await crawl(Meeting, SETTINGS)
     assert await visited(crawler) == Meeting.n_hosts
-    assert crawler.stats is not None
     assert crawler.stats.get_value("aopic/memory/overtaken") == 2
     said = [record.getMessage() for record in caplog.records if "takes long" in record.getMessage()]
     assert len(said) == 1
@@ -240,7 +237,6 @@ def looked_at(numbers: Numbers, monkeypatch: pytest.MonkeyPatch, *, memory_mb: i
     monkeypatch.setattr(footprint, "give_back", numbers.give_back)
     crawler = get_crawler()
     crawler._apply_settings()
-    assert crawler.stats is not None
     stats = Stats(crawler.stats)
     none = bodies.Bodies(crawler, Visits(lambda _: ("", b""), 10), stats)
     found = footprint.Footprint(crawler, none, stats, memory_mb)
@@ -300,7 +296,6 @@ async def test_the_page_that_takes_too_much_is_named(
             yield {"url": response.url}
 
     crawler = await crawl(Slow, SETTINGS)
-    assert crawler.stats is not None
     assert crawler.stats.get_value("item_scraped_count") == 1
     said = [record.getMessage() for record in caplog.records if "The largest page" in record.getMessage()]
     assert len(said) == 1

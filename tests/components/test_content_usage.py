@@ -264,7 +264,6 @@ async def test_items_are_left_out_for_the_uses_that_are_named(
         rows = {row["url"]: row for row in csv.DictReader(table)}
     assert rows["http://a.test/noai"]["robots"] == "noai, noimageai"
     assert rows["http://b.test/"]["content_usage"] == "train-ai=n"
-    assert crawler.stats is not None
     stats = crawler.stats.get_stats()
     assert stats.get("aopic/robots/items_dropped", 0) == len(left_out)
     assert stats["aopic/content_usage/malformed"] == 1
@@ -333,7 +332,6 @@ async def test_pages_are_skipped_for_the_uses_that_are_named(
     archived = {url for kind, url in records if kind == "response" and not url.endswith("/robots.txt")}
     assert archived == {url for url in web.asked if url not in skipped and not url.endswith("/file")}
     assert {url for kind, url in records if kind == "metadata"} & skipped == set()
-    assert crawler.stats is not None
     assert crawler.stats.get_value("aopic/outcomes/content usage") == len(skipped)
     assert sum('"train-ai": "obey"' in record.getMessage() for record in caplog.records) == 1
     found = check(tmp_path)

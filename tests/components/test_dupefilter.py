@@ -37,7 +37,6 @@ async def test_pages_are_fetched_once(serve: Callable[[dict[str, Any]], Web], mo
     settings = {"DUPEFILTER_CLASS": "scrapy_aopic.DupeFilter", "AOPIC_DUPEFILTER": mode}
     crawler = await crawl(Follow, settings)
     assert sorted(web.asked) == ["http://a.test/", "http://a.test/", "http://a.test/1", "http://a.test/2"]
-    assert crawler.stats is not None
     assert crawler.stats.get_value("dupefilter/filtered") == 5  # the seed, not filtered, is fetched twice
 
 
@@ -92,5 +91,4 @@ async def test_a_wrong_setting_stops_the_start_with_one_sentence(
         error
         == f'AOPIC_DUPEFILTER (\'cuckoo\') must be "exact" or "bloom". See {DOCS}/settings.html. The crawl does not start.'
     )
-    assert crawler.stats is not None
     assert crawler.stats.get_value("finish_reason") == "aopic_setting"

@@ -69,7 +69,6 @@ async def run(folder: Path, spider: type[Spider] = Follow, **settings: Any) -> C
 
 
 def stat(crawler: Crawler, name: str) -> Any:
-    assert crawler.stats is not None
     return crawler.stats.get_value(f"aopic/{name}")
 
 

@@ -87,7 +87,6 @@ class Noting(Spider):
 
 
 def stat(crawler: Crawler, name: str) -> Any:
-    assert crawler.stats is not None
     return crawler.stats.get_value(name)
 
 

@@ -116,7 +116,6 @@ async def test_a_component_that_raises_costs_one_request_and_is_named(
     assert len(errors) == 1, errors
     assert errors[0].startswith(f"{name} (test_foreign_errors.{next(iter(component.values())).__name__}) ")
     assert "<GET http://a.test/bad" in errors[0]
-    assert crawler.stats is not None
     assert (
         crawler.stats.get_value("aopic/errors") >= 4
     )  # the seed, a link of each page, and the canonical page
@@ -169,7 +168,6 @@ async def test_a_function_that_leaves_the_process_costs_what_it_was_asked(
         {HOME: page(), "http://a.test/1": page(), "http://a.test/2": page(), "http://a.test/bad": page()}
     )
     crawler = await crawl(Requests, {**OURS, **function})
-    assert crawler.stats is not None
     assert crawler.stats.get_value("finish_reason") == "finished"
     assert len(web.asked) >= 3
     assert counted is None or crawler.stats.get_value(counted) >= 1

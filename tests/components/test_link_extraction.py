@@ -226,42 +226,6 @@ def page(body: str, url: str = "http://h.test/a/b") -> HtmlResponse:
     return HtmlResponse(url, body=body.encode(), encoding="utf-8")
 
 
-@pytest.mark.parametrize(
-    "link",
-    [
-        *(
-            "x",
-            "x/y.html",
-            "/x/",
-            "/",
-            "./x",
-            "../x",
-            "../../../x",
-            "./",
-            "../?a=1",
-            "?a=1&b=2",
-            "#top",
-            "x#top",
-            "/wiki/Talk:Foo",
-        ),
-        *(
-            "http://other.test",
-            "https://other.test:8080/a/../b//c?d#e",
-            "https://other.test:54321/a",
-            "//other.test/x",
-            "x%20y?z=%e9",
-            "a?b?c",
-            "x.jpg",
-        ),
-    ],
-)
-def test_usual_links_are_plain(link: str, monkeypatch: pytest.MonkeyPatch):
-    """They are joined without a step of Scrapy's, which the results alone would not show."""
-    monkeypatch.setattr("scrapy_aopic.web.link_extraction.safe_url_string", None)
-    monkeypatch.setattr("scrapy_aopic.web.link_extraction.urljoin", None)
-    assert LinkJoiner("http://h.test/a/b", "http://h.test/a/b?x=1", "gb18030").join(link)
-
-
 XHTML = """<?xml version="1.0"?><html xmlns="http://www.w3.org/1999/xhtml" xmlns:x="http://www.w3.org/1999/xlink"><body>
 <a href="one" x:href="two">1</a><o:a xmlns:o="http://other.test/" href="three">3</o:a><x:a href="four"/></body></html>"""
 

@@ -48,7 +48,6 @@ async def paid(folder: Path, spider: type[Spider] = Home, **settings: Any) -> tu
     result = check(folder)
     assert result.violations == []
     assert result.queued == 0
-    assert crawler.stats is not None
     assert crawler.stats.get_value("aopic/errors") is None
     rows = ask_view(folder, top_pages, 100, everything=True)
     return {row.url: row.history for row in rows if row.url != HOME}, crawler
@@ -131,7 +130,6 @@ async def test_nofollow_is_found_however_it_is_written(serve: Serve, tmp_path: P
     units, crawler = await paid(tmp_path, Two, AOPIC_LINK_WEIGHTS="nofollow=0.25")
     assert sorted(parts(units).values()) == [0.2, 0.8]
     assert parts(units)["http://www.a.com/yes"] == 0.8
-    assert crawler.stats is not None
     assert crawler.stats.get_value("aopic/links/unweighed") is None
 
 
@@ -150,7 +148,6 @@ async def test_only_html_can_say_nofollow(serve: Serve, tmp_path: Path, kind: st
     serve({HOME: page('<x><a href="/1" rel="nofollow">1</a></x>', kind)})
     units, crawler = await paid(tmp_path, Two, AOPIC_LINK_WEIGHTS="nofollow=0")
     assert set(parts(units).values()) == {0.5}
-    assert crawler.stats is not None
     assert crawler.stats.get_value("aopic/links/unweighed") is None
 
 
@@ -218,7 +215,6 @@ async def test_a_link_without_a_weight_counts_1_and_is_complained_of_once(
         "http://www.a.com/2": 0.25,
         "http://www.a.com/3": 0.5,
     }
-    assert crawler.stats is not None
     assert crawler.stats.get_value("aopic/links/unweighed") == 3
     (said,) = [text for record in caplog.records if (text := record.getMessage()).startswith("AOPIC_")]
     assert said == (
@@ -317,7 +313,6 @@ async def test_wrong_weights_stop_the_start_with_one_sentence(
     )
     assert error.endswith(". The crawl does not start.")
     assert web.asked == []
-    assert crawler.stats is not None
     assert crawler.stats.get_value("finish_reason") == "aopic_setting"
 
 

@@ -108,5 +108,4 @@ async def test_one_that_is_no_url_costs_no_other(
     crawler = await crawl(Given, {**scheduler, "SPIDER_MIDDLEWARES": {"scrapy_aopic.LinkMiddleware": 2000}})
     assert sorted(web.asked) == ["http://a.test/", "http://a.test/b", "http://a.test/c"]
     assert "http://[" in caplog.text
-    assert crawler.stats is not None
     assert crawler.stats.get_value("aopic/urls/refused/invalid") == (3 if scheduler else None)  # on each page

@@ -243,7 +243,6 @@ async def test_what_may_no_longer_be_sent_when_its_connection_is_at_hand_waits_a
     assert sorted(refused) == [f"http://a.test/{n}" for n in (0, 3, 6)]
     assert sorted(web.asked) == Few.start_urls
     assert audit(web.log, 0).n_overlaps == 0
-    assert crawler.stats is not None
     assert crawler.stats.get_value("aopic/politeness/refused") == 3
     assert crawler.stats.get_value("aopic/pages/visited") == 8
     assert not crawler.stats.get_value("aopic/errors")
@@ -338,7 +337,6 @@ async def test_a_crawl_tells_how_late_its_loop_was(serve: Serve) -> None:
 
     serve({"http://a.test/": [], "http://a.test/1": []})
     crawler = await crawl(Blocking, {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_MIN_GAP": 0.2})
-    assert crawler.stats is not None
     longest = crawler.stats.get_value("aopic/loop/late_seconds/max")
     assert longest >= 0.3
     assert 0 < crawler.stats.get_value("aopic/loop/late_seconds/mean") < longest
@@ -364,7 +362,6 @@ async def test_connections_to_a_proxy_serve_one_host_after_the_other(serve: Serv
         **HANDLERS[handler],
     }
     crawler = await crawl(Many, settings)
-    assert crawler.stats is not None
     assert "aopic/downloads/slow" not in crawler.stats.get_stats()
     assert len(web.asked) == 200
     assert web.n_connections <= 8

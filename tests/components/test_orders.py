@@ -81,7 +81,6 @@ def everything(store: Store) -> dict[Family, list[tuple[bytes, bytes]]]:
 
 
 def errors(crawler: Crawler) -> Any:
-    assert crawler.stats is not None
     return crawler.stats.get_value("aopic/errors")
 
 
@@ -186,7 +185,6 @@ async def test_a_job_keeps_its_order_and_refuses_another(
         f"{__name__}.ByPriority: set AOPIC_ORDER back, or use a new job folder. Nothing was changed. "
         f"See {DOCS}/troubleshooting.html#the-crawl-does-not-start. The crawl does not start."
     )
-    assert crawler.stats is not None
     assert crawler.stats.get_value("finish_reason") == "aopic_storage"
     assert len(web.asked) == n_asked
     assert ask(tmp_path, everything) == before

@@ -23,6 +23,7 @@ from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response
 from scrapy.linkextractors import LinkExtractor
 from scrapy.utils.defer import deferred_f_from_coro_f
+from support.hostile_input import DATE_PIECES
 from support.small_web import Follow, Web, ask_view, check, crawl, html
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.error import DNSLookupError
@@ -206,7 +207,6 @@ async def test_a_host_is_left_alone_as_long_as_it_asks(serve: Serve, settings: d
         pages[f"http://{host}.test/0"] = Moody(*moods)
     web = serve(pages)
     crawler = await crawl(Follow, {**settings, **POLITE_ENOUGH})
-    assert crawler.stats is not None
     assert crawler.stats.get_value("aopic/politeness/retry_after") == 4
     assert {url for url, entry in zip(web.asked, sorted(web.log, key=start), strict=False)} >= set(links)
     # A date has no parts of a second.
@@ -253,27 +253,9 @@ def test_retry_after_is_seconds_or_a_date_and_else_nothing() -> None:
         assert read_retry_after(values, now) == seconds
 
 
-# What a date is made of, the wrong order and numbers too large included.
-PIECES = st.sampled_from(
-    [
-        b"Mon",
-        b",",
-        b" ",
-        b"Jan",
-        b"9" * 25,
-        b"31",
-        b"-",
-        b"+",
-        b":",
-        b"GMT",
-        b"+9999",
-        b"\xff",
-        b"\x00",
-        b"(",
-        b"2001",
-    ]
+VALUES = st.lists(
+    st.binary(max_size=40) | st.lists(st.sampled_from(DATE_PIECES), max_size=12).map(b"".join), max_size=3
 )
-VALUES = st.lists(st.binary(max_size=40) | st.lists(PIECES, max_size=12).map(b"".join), max_size=3)
 
 
 @given(VALUES, st.integers(100, 999))
@@ -343,7 +325,6 @@ async def test_whatever_fails_at_the_end_of_a_transfer_hosts_are_left_alone_and_
     failed = {entry.start for entry in web.log if step not in ("judge", "header") or entry.status == 429}
     result = audit(web.log, 0, key=lambda _: "example.com", rest=lambda entry: 0.2 * (entry.start in failed))
     assert (result.n_overlaps, result.n_short_gaps) == (0, 0), result
-    assert crawler.stats is not None
     assert crawler.stats.get_value("finish_reason") == "finished"
     assert crawler.stats.get_value("aopic/errors") == len(failed)
     (record,) = [record for record in caplog.records if "was not understood" in record.getMessage()]
@@ -369,7 +350,6 @@ async def test_errors_in_a_row_double_the_gap(serve: Serve) -> None:
     assert web.asked == ["http://a.test/"] * 5 + ["http://a.test/1"]
     gaps = [after.start - before.end for before, after in pairwise(web.log)]
     assert all(gap >= due for gap, due in zip(gaps, (0.1, 0.2, 0.4, 0.8), strict=False)), gaps
-    assert crawler.stats is not None
     assert crawler.stats.get_value("aopic/politeness/down") == 4
     assert crawler.stats.get_value("aopic/politeness/put_back") == 2
     assert crawler.stats.get_value("retry/count") == 2
@@ -385,7 +365,6 @@ async def test_errors_of_the_server_are_tried_again_as_ever_but_later_each_time(
     assert web.asked == ["http://a.test/"] + ["http://a.test/1"] * 4
     gaps = [after.start - before.end for before, after in pairwise(web.log)]
     assert all(gap >= due for gap, due in zip(gaps, (0, 0.1, 0.2, 0.4), strict=True)), gaps
-    assert crawler.stats is not None
     assert crawler.stats.get_value("aopic/politeness/errors") == 4
     assert crawler.stats.get_value("aopic/outcomes/http 500") == 1
 
@@ -396,7 +375,6 @@ async def test_a_bad_page_of_a_good_host_fails_after_its_retries(serve: Serve) -
     web = serve({"http://a.test/": ["/cut", *pages], "http://a.test/cut": CUT, **pages})
     crawler = await crawl(Follow, {**SCHEDULER, "AOPIC_BACKOFF": 0.02, "RETRY_TIMES": 2})
     assert sorted(web.asked) == sorted(["http://a.test/", *pages, *["http://a.test/cut"] * 3])
-    assert crawler.stats is not None
     assert crawler.stats.get_value("aopic/politeness/put_back") is None
     assert web.asked[-2:] == ["http://a.test/cut"] * 2  # behind the others
     assert crawler.stats.get_value("aopic/job/failed") == 1
@@ -418,7 +396,6 @@ async def test_a_dead_host_is_not_waited_for_and_its_pages_are_there_the_next_ti
         "AOPIC_MAX_BACKOFF": 0.3,
     }
     crawler = await crawl(Follow, settings)
-    assert crawler.stats is not None
     assert crawler.stats.get_value("finish_reason") == "aopic_unreachable"
     assert crawler.stats.get_value("aopic/job/dead_hosts") == 1
     assert crawler.stats.get_value("aopic/job/dead_pages") == 4
@@ -428,7 +405,6 @@ async def test_a_dead_host_is_not_waited_for_and_its_pages_are_there_the_next_ti
     web.pages.update({url: [] for url in dead})
     for _ in range(20):  # a crawl with nothing else to do does not wait for the host's time
         crawler = await crawl(Follow, settings)
-        assert crawler.stats is not None
         if not crawler.stats.get_value("aopic/job/queued"):
             break
         await asyncio.sleep(0.05)
@@ -456,13 +432,12 @@ async def test_the_gap_after_a_time_out_counts_from_when_the_host_notices(
 @pytest.mark.slow
 @deferred_f_from_coro_f
 async def test_a_host_that_comes_back_in_time_loses_no_page(serve: Serve) -> None:
-    pages = {f"http://down.test/{n}": Moody(CUT, CUT) for n in range(3)}
+    pages = {f"http://down.test/{n}": Moody(CUT, CUT) for n in range(2)}  # four in a row
     web = serve({"http://a.test/": list(pages), **pages})
     crawler = await crawl(Follow, {**SCHEDULER, **POLITE_ENOUGH, "AOPIC_MAX_BACKOFF": 0.2})
-    assert crawler.stats is not None
-    assert crawler.stats.get_value("aopic/pages/visited") == 4
+    assert crawler.stats.get_value("aopic/pages/visited") == 3
     assert crawler.stats.get_value("aopic/job/failed") == 0
-    assert len(web.asked) == 1 + 3 * 3
+    assert len(web.asked) == 1 + 2 * 3
 
 
 @deferred_f_from_coro_f
@@ -489,7 +464,6 @@ async def test_an_inline_request_to_a_host_that_wants_to_be_left_alone_for_long_
     assert web.asked == ["http://a.test/", "http://b.test/1"]
     assert len(Inline.failures) == 1
     assert Inline.failures[0].startswith("b.test must be left alone for ")
-    assert crawler.stats is not None
     assert crawler.stats.get_value("aopic/politeness/refused") == 1
 
 
@@ -571,7 +545,6 @@ async def test_a_crawl_does_not_wait_for_ever_for_a_single_host(
     caplog.set_level("INFO", logger="scrapy_aopic")
     for run in range(2):
         crawler = await asyncio.wait_for(crawl(Follow, {**settings, "AOPIC_MIN_GAP": 0.01}), 50)
-        assert crawler.stats is not None
         assert crawler.stats.get_value("finish_reason") == "aopic_waiting"
         queued = crawler.stats.get_value("aopic/job/queued")
         assert queued >= 1
@@ -590,7 +563,6 @@ async def test_the_log_says_whom_a_crawl_waits_for(serve: Serve, caplog: pytest.
     serve({"http://a.test/": later(600)})
     caplog.set_level("INFO", logger="scrapy_aopic")
     crawler = await asyncio.wait_for(crawl(Follow, {**SCHEDULER, "CLOSESPIDER_TIMEOUT": 2}), 50)
-    assert crawler.stats is not None
     assert crawler.stats.get_value("finish_reason") == "closespider_timeout"
     (record,) = [record for record in caplog.records if "the crawl waits for" in record.getMessage()]
     assert "the crawl waits for a.test; pages queued: 1" in record.getMessage()

@@ -60,7 +60,6 @@ class Starting(Spider):
 
 
 def stat(crawler: Crawler, name: str) -> Any:
-    assert crawler.stats is not None
     return crawler.stats.get_value(name)
 
 

@@ -356,7 +356,6 @@ async def outcome(
         settings,
         told={signals.item_scraped: lambda item: items.append(json.dumps(item, default=str))},
     )
-    assert crawler.stats is not None
     assert crawler.stats.get_value("finish_reason") == "finished"
     assert crawler.stats.get_value("aopic/errors") is None
     assert crawler.stats.get_value("spider_exceptions/count") is None

@@ -119,7 +119,6 @@ async def test_a_compressed_sitemap_and_all_that_it_names_are_read(serve: Serve)
         }
     )
     crawler = await crawl(Maps, ADDON)
-    assert crawler.stats is not None
     assert crawler.stats.get_value("item_scraped_count") == 3
 
 
@@ -141,7 +140,6 @@ async def test_an_api_is_read_whatever_type_its_answers_have(serve: Serve) -> No
     }
     serve({**answers, "http://a.test/api/form": Answer(headers=JSON, body=b'{"n": 9}')})
     crawler = await crawl(Api, ADDON)
-    assert crawler.stats is not None
     assert crawler.stats.get_value("item_scraped_count") == 4
 
 
@@ -179,7 +177,6 @@ async def test_a_link_to_another_type_reaches_its_errback_and_the_log(
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
     assert ask_view(tmp_path, count).outcomes["content type"] == 2
     assert check(tmp_path).violations == []
-    assert crawler.stats is not None
     assert crawler.stats.get_value("spider_exceptions/count") is None
     asked = 4 if has_errback else 3
     assert crawler.stats.get_value("downloader/request_count") == asked
@@ -220,5 +217,4 @@ async def test_seeds_of_a_list_are_asked_for_on_purpose(serve: Serve, tmp_path: 
     web = serve({"http://a.test/a/a/a/a/a.json": Answer(headers=JSON, body=b"{}")})
     crawler = await crawl(Seeded, {**ADDON, "AOPIC_SEEDS": str(seeds)})
     assert web.asked == ["http://a.test/a/a/a/a/a.json"]
-    assert crawler.stats is not None
     assert crawler.stats.get_value("item_scraped_count") == 1

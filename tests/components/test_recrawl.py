@@ -132,13 +132,11 @@ async def crawl_until(
 
 
 def stats(crawler: Crawler, name: str) -> Any:
-    assert crawler.stats is not None
     return crawler.stats.get_value(f"aopic/{name}")
 
 
 def recrawled(crawler: Crawler) -> dict[str, int]:
     """The stats of repeated visits."""
-    assert crawler.stats is not None
     found = crawler.stats.get_stats().items()
     return {name.rpartition("/")[2]: n for name, n in found if name.startswith("aopic/recrawl/")}
 
@@ -198,7 +196,6 @@ async def test_a_crawl_ends_when_its_estimates_hardly_change(
 
     for least in (0.9, 0.3, 0.3):  # the last one is there already
         crawler = await crawl(least)
-        assert crawler.stats is not None
         assert crawler.stats.get_value("finish_reason") == "aopic_convergence"
         assert 0 < ask_view(tmp_path, snapshot_of).ledger.convergence < least
         assert f"AOPIC_MIN_CONVERGENCE is {least:g}" in caplog.text
@@ -267,7 +264,6 @@ async def test_a_changed_page_is_parsed_and_its_new_links_are_followed(serve: Se
 async def test_a_condition_is_not_passed_on_to_another_page(serve: Serve, tmp_path: Path) -> None:
     class Copies(Follow):
         def parse(self, response: Response) -> Iterator[Any]:
-            assert response.request is not None
             if response.url == HOME and len(home.asked) == 2:
                 yield response.request.replace(url="http://a.test/copy")
 

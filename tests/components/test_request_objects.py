@@ -67,7 +67,6 @@ class Several(Spider):
 async def test_one_item_is_made_of_several_pages(serve: Serve, how: dict[str, Any], way: str) -> None:
     serve(PAGES)
     crawler = await crawl(Several, how, way=way)
-    assert crawler.stats is not None
     assert crawler.stats.get_value("item_scraped_count") == 1
     assert crawler.stats.get_value("scheduler/unserializable") is None
 
@@ -120,7 +119,6 @@ async def test_a_request_that_somebody_has_is_the_one_that_comes_back(
                 yield request
 
         def part(self, response: Response) -> None:
-            assert response.request is not None
             request = response.request
             got.append((pending.pop(request), response.meta["depth"], request.headers["Referer"]))
 
@@ -150,7 +148,6 @@ async def test_one_request_may_be_yielded_again_and_again(serve: Serve, how: dic
 
     serve(PAGES)
     crawler = await crawl(Polls, how)
-    assert crawler.stats is not None
     assert (
         crawler.stats.get_value("item_scraped_count") == 5
     )  # the two that come last find four of them there
@@ -196,7 +193,6 @@ async def test_what_a_page_is_visited_again_with_is_as_it_was_queued(serve: Serv
             yield Request(PARTS[0], self.part, cb_kwargs={"seen": got}, meta={"first": [True]})
 
         def part(self, response: Response, seen: list[Any]) -> Iterator[Any]:
-            assert response.request is not None
             seen.append((response.meta.pop("first"), response.request.headers.get("If-None-Match")))
             if len(seen) == 3:
                 yield {"url": response.url}
@@ -245,6 +241,5 @@ async def test_objects_that_are_handed_on_are_not_shared(
     pages = {**PAGES, PARTS[0]: Answer(302, headers={"Location": f"{PARTS[0]}?moved"})}
     serve({**pages, f"{PARTS[0]}?moved": []})
     crawler = await crawl(HandsOn, {**ADD_ON, "JOBDIR": str(tmp_path), "AOPIC_STORE": "sqlite"})
-    assert crawler.stats is not None
     assert crawler.stats.get_value("item_scraped_count") == 1
     assert "another request" not in caplog.text

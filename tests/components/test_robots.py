@@ -71,7 +71,6 @@ def n_robots(web: Web) -> Counter[str]:
 
 
 def stat(crawler: Crawler, name: str) -> Any:
-    assert crawler.stats is not None
     return crawler.stats.get_value(name)
 
 

@@ -124,7 +124,6 @@ async def test_cash_is_conserved_whatever_the_pages_are(serve: Serve, tmp_path: 
         "http://a.test/new",
         "http://b.test/x",
     }
-    assert crawler.stats is not None
     assert crawler.stats.get_value("aopic/errors") is None
     assert (
         crawler.stats.get_value("aopic/cash/convergence")
@@ -325,7 +324,6 @@ async def test_duplicates_are_dropped_counted_and_signalled(serve: Serve) -> Non
     told = {signals.request_dropped: lambda request: dropped.append(request.url)}
     crawler = await crawl(Follow, {**ALONE, "CONCURRENT_REQUESTS": 1}, told=told)
     assert sorted(dropped) == ["http://a.test/", "http://a.test/1", "http://a.test/2"]
-    assert crawler.stats is not None
     assert crawler.stats.get_value("dupefilter/filtered") == 3
     assert crawler.stats.get_value("scheduler/enqueued") == crawler.stats.get_value("scheduler/dequeued") == 3
 
@@ -354,7 +352,6 @@ async def test_an_endless_callback_is_crawled_in_bounded_memory(
     settings = {**on_disk(tmp_path), "CLOSESPIDER_PAGECOUNT": 30, "CONCURRENT_REQUESTS": 8,
                 "HTTPERROR_ALLOW_ALL": True}  # fmt: skip
     crawler = await crawl(Endless, settings)
-    assert crawler.stats is not None
     assert crawler.stats.get_value("finish_reason") == "closespider_pagecount"
     assert n < most  # its links were fetched while it ran
     assert check(tmp_path).violations == []
@@ -414,7 +411,6 @@ async def test_links_without_end_wait_for_a_disk_that_is_behind(
     settings = {**ALONE, "CONCURRENT_REQUESTS": 2, "HTTPERROR_ALLOW_ALL": True}
     crawler = await crawl(Endless, settings)
     assert 0 < await watching < most
-    assert crawler.stats is not None
     assert crawler.stats.get_value("finish_reason") == "the disk went on"
 
 
@@ -466,7 +462,6 @@ async def test_a_request_that_cannot_be_written_is_kept_in_memory(
     crawler = await crawl(Lambda, {**on_disk(tmp_path), "SCHEDULER_DEBUG": True})
     assert "http://a.test/1" in got
     assert marker in got
-    assert crawler.stats is not None
     assert crawler.stats.get_value("scheduler/unserializable") == 2
     assert caplog.text.count("Unable to serialize request: <GET http://a.test/1>") == 1
     assert check(tmp_path).violations == []
@@ -513,7 +508,6 @@ async def test_a_callback_that_is_gone_sets_its_requests_aside(
     crawler = await crawl(After, on_disk(tmp_path))
     assert web.asked == ["http://a.test/", "http://a.test/2"]
     assert "the spider 'one' has no callback 'gone'" in caplog.text
-    assert crawler.stats is not None
     assert crawler.stats.get_value("finish_reason") == "aopic_unreadable"
     assert "Pages set aside: 1, " in caplog.text
     assert crawler.spider is None  # exit code 1
@@ -578,7 +572,6 @@ async def test_a_page_that_was_set_aside_is_fetched_when_a_request_for_it_can_be
     await crawl(Before, {**on_disk(tmp_path), "CLOSESPIDER_PAGECOUNT": 1})
     crawler = await crawl(After, on_disk(tmp_path))
     assert web.asked == ["http://a.test/", "http://a.test/2", "http://a.test/1"]
-    assert crawler.stats is not None
     assert crawler.stats.get_value("finish_reason") == "finished"
     assert check(tmp_path).violations == []
 
@@ -595,7 +588,6 @@ async def test_a_crawl_that_lost_its_requests_is_no_success(
     assert check(tmp_path).n_violations == 10
     crawler = await crawl(Follow, on_disk(tmp_path))
     assert web.asked == ["http://a.test/"]
-    assert crawler.stats is not None
     assert crawler.stats.get_value("finish_reason") == "aopic_unreadable"
     assert crawler.spider is None  # exit code 1
     assert "Pages set aside: 9, " in caplog.text
@@ -612,7 +604,6 @@ async def test_a_crawl_with_pages_that_nothing_leads_to_ends_and_says_so(
     assert not check(tmp_path).holds
     crawler = await crawl(Follow, on_disk(tmp_path))
     assert web.asked == ["http://a.test/"]
-    assert crawler.stats is not None
     assert crawler.stats.get_value("finish_reason") == "aopic_stranded"
     assert crawler.spider is None
     assert "Pages said to wait: 9," in caplog.text
@@ -647,7 +638,6 @@ async def test_a_wrong_setting_stops_the_start_with_one_sentence(
         "AOPIC_WINDOW ('often') must be a number of turns of |H| such as 8, or a time such as \"36 hours\" or "
         f'"4 months". See {DOCS}/settings.html. The crawl does not start.'
     )
-    assert crawler.stats is not None
     assert crawler.stats.get_value("finish_reason") == "aopic_setting"
 
 
@@ -678,7 +668,6 @@ async def test_an_error_inside_is_logged_once_and_never_reaches_the_engine(
     monkeypatch.setattr(Pages, "get_many", breaks(Pages.get_many))
     serve({"http://a.test/": ["/1", "/2", "/3"]})
     crawler = await crawl(Breaks, ALONE)
-    assert crawler.stats is not None
     assert crawler.stats.get_value("aopic/errors") == 5  # three links, one more, and the end of the visit
     assert crawler.stats.get_value("finish_reason") == "finished"
     assert caplog.text.count("The scheduler failed on") == 2  # the links, and the end
@@ -698,7 +687,6 @@ async def test_a_duplicate_filter_of_the_user_decides(serve: Serve) -> None:
     crawler = await crawl(Follow, {**ALONE, "DUPEFILTER_CLASS": Everything})
     assert web.asked == ["http://a.test/", "http://a.test/1", "http://a.test/2"]
     assert "http://a.test/never" in asked
-    assert crawler.stats is not None
     assert crawler.stats.get_value("dupefilter/filtered") == 1
     assert crawler.stats.get_value("aopic/errors") is None
 
@@ -719,7 +707,6 @@ async def test_a_subclass_of_a_duplicate_filter_decides_and_is_told(serve: Serve
     crawler = await crawl(Follow, {**ALONE, "DUPEFILTER_CLASS": Mine})
     assert web.asked == ["http://a.test/", "http://a.test/1"]
     assert sorted(logged) == ["http://a.test/1", "http://a.test/never"]
-    assert crawler.stats is not None
     assert crawler.stats.get_value("dupefilter/filtered") == 2
 
 

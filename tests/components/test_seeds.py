@@ -354,7 +354,6 @@ async def test_seeds_reach_a_crawl_that_runs_and_one_that_has_nothing_left(
     crawler = await crawl(Gives, alone(tmp_path))
     assert web.asked == ["http://a.test/", "http://b.test/", "http://c.test/", "http://c.test/1"]
     assert stats_of(crawler) == {"rows": 3, "queued": 2, "known": 1, "files": 2}
-    assert crawler.stats is not None
     assert crawler.stats.get_value("finish_reason") == "finished"
     assert crawler.stats.get_value("aopic/errors") is None
     assert list(seeds_folder(tmp_path).iterdir()) == []
@@ -395,7 +394,6 @@ async def test_all_of_a_long_list_is_known_before_the_first_page_is_fetched(
     crawler = await crawl(NoStart, settings)
     assert web.asked[0] == "http://b.test/best"
     assert stats_of(crawler)["queued"] == 1001
-    assert crawler.stats is not None
     assert crawler.stats.get_value("aopic/commits") > 1  # rows count as steps, so that memory stays flat
 
 
@@ -488,7 +486,6 @@ async def test_a_list_that_cannot_be_used_stops_the_start_with_one_sentence(
     crawler = await crawl(NoStart, alone(tmp_path / "job", AOPIC_SEEDS=str(path)))
     (error,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert error.startswith(f"AOPIC_SEEDS ('{path}') cannot be used: {path}, line 2: 'a.test' is no http")
-    assert crawler.stats is not None
     assert crawler.stats.get_value("finish_reason") == "aopic_setting"
     assert not store_folder(tmp_path / "job").exists()  # so the next start is the first
 

@@ -152,7 +152,6 @@ async def test_a_crawl_of_shards_ends_when_the_estimates_of_the_job_hardly_chang
             "CLOSESPIDER_TIMEOUT": 60,
         },
     )
-    assert crawler.stats is not None
     assert crawler.stats.get_value("finish_reason") == "aopic_convergence"
     assert crawler.stats.get_value("aopic/cash/convergence") < 0.5
     assert check(settings["REDIS_URL"]) > 0
@@ -398,6 +397,16 @@ def tick_until(job: Job, is_done: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
+def two_shards(url: str, lock_timeout: float = 30.0, *, n_held: int = 2) -> tuple[Job, ShardRouter]:
+    """A new job of two shards on a server, and its crawl, which holds *n_held* of them."""
+    address = Address("aopic:follow", url, lock_timeout=lock_timeout)
+    begin_cut(address, 2, lambda: None)
+    job = Job(None, Policy(), address=address, shards=2, interval=0.05)
+    shards = cast("ShardRouter", job.crawl)
+    tick_until(job, lambda: len(shards.held) == n_held)
+    return job, shards
+
+
 class NoStart(Follow):
     async def start(self) -> AsyncIterator[Any]:
         for nothing in ():
@@ -521,10 +530,7 @@ def test_mail_of_a_shards_next_owner_ends_the_crawl_only_if_there_is_none(
 
 def test_a_lost_shard_that_seems_damaged_is_left_alone_and_dropped(settings, monkeypatch) -> None:
     address = Address("aopic:follow", settings["REDIS_URL"], lock_timeout=LOCK_TIMEOUT)
-    begin_cut(address, 2, lambda: None)
-    job = Job(None, Policy(), address=address, shards=2, interval=0.05)
-    shards = cast("ShardRouter", job.crawl)
-    tick_until(job, lambda: len(shards.held) == 2)
+    job, shards = two_shards(settings["REDIS_URL"], LOCK_TIMEOUT)
     for n in range(20):
         shards.seed(link(f"host{n}.test", n), job.clock())
     stale = shards.held[0]
@@ -559,11 +565,7 @@ def test_a_lost_shard_that_seems_damaged_is_left_alone_and_dropped(settings, mon
 
 def test_no_page_is_leased_whose_transfer_another_worker_may_not_wait_for(settings, monkeypatch) -> None:
     """In the second half of a lock's time that cannot be renewed, after which others take the shard."""
-    address = Address("aopic:follow", settings["REDIS_URL"], lock_timeout=30.0)
-    begin_cut(address, 2, lambda: None)
-    job = Job(None, Policy(), address=address, shards=2, interval=0.05)
-    shards = cast("ShardRouter", job.crawl)
-    tick_until(job, lambda: len(shards.held) == 2)
+    job, shards = two_shards(settings["REDIS_URL"])
     for n in range(20):
         shards.seed(link(f"host{n}.test", n), job.clock())
     tick_until(job, lambda: all(held.shard.counts.queued for held in shards.held.values()))
@@ -579,11 +581,7 @@ def test_no_page_is_leased_whose_transfer_another_worker_may_not_wait_for(settin
 
 
 def test_hosts_in_memory_are_counted_without_a_list_of_them(settings) -> None:
-    address = Address("aopic:follow", settings["REDIS_URL"], lock_timeout=30.0)
-    begin_cut(address, 2, lambda: None)
-    job = Job(None, Policy(), address=address, shards=2, interval=0.05)
-    shards = cast("ShardRouter", job.crawl)
-    tick_until(job, lambda: len(shards.held) == 2)
+    job, shards = two_shards(settings["REDIS_URL"])
     hosts = shards.active_hosts
     for n in range(20):
         shards.seed(link(f"host{n}.test", n), job.clock())
@@ -594,10 +592,7 @@ def test_hosts_in_memory_are_counted_without_a_list_of_them(settings) -> None:
 def test_a_worker_that_loses_a_reply_while_it_opens_its_first_shard_tries_again(
     settings, monkeypatch
 ) -> None:
-    address = Address("aopic:follow", settings["REDIS_URL"], lock_timeout=30.0)
-    begin_cut(address, 2, lambda: None)
-    job = Job(None, Policy(), address=address, shards=2, interval=0.05)
-    shards = cast("ShardRouter", job.crawl)
+    job, shards = two_shards(settings["REDIS_URL"], n_held=0)
     opened = job._worker._places.open_store
     failures = [UnreachableError("The connection broke."), UnreachableError("It broke again.")]
 
@@ -614,9 +609,7 @@ def test_a_worker_that_loses_a_reply_while_it_opens_its_first_shard_tries_again(
 
 
 def test_a_worker_that_cannot_open_its_first_shard_for_another_reason_stops(settings, monkeypatch) -> None:
-    address = Address("aopic:follow", settings["REDIS_URL"], lock_timeout=30.0)
-    begin_cut(address, 2, lambda: None)
-    job = Job(None, Policy(), address=address, shards=2, interval=0.05)
+    job, _ = two_shards(settings["REDIS_URL"], n_held=0)
 
     def open_store(*args: Any) -> Any:
         raise StorageError("It is damaged.")
@@ -629,11 +622,7 @@ def test_a_worker_that_cannot_open_its_first_shard_for_another_reason_stops(sett
 
 
 def test_a_request_is_sent_only_while_nobody_else_can_have_its_host(settings, monkeypatch) -> None:
-    address = Address("aopic:follow", settings["REDIS_URL"], lock_timeout=30.0)
-    begin_cut(address, 2, lambda: None)
-    job = Job(None, Policy(), address=address, shards=2, interval=0.05)
-    shards = cast("ShardRouter", job.crawl)
-    tick_until(job, lambda: len(shards.held) == 2)
+    job, shards = two_shards(settings["REDIS_URL"])
     shards.seed(link("host1.test", 1), job.clock())
     tick_until(job, lambda: sum(held.shard.counts.queued for held in shards.held.values()))
     lease = shards.lease(job.clock())
@@ -663,11 +652,7 @@ def test_a_request_is_sent_only_while_nobody_else_can_have_its_host(settings, mo
 
 
 def test_letters_that_come_while_a_commit_is_tried_again_are_not_lost(settings, monkeypatch) -> None:
-    address = Address("aopic:follow", settings["REDIS_URL"], lock_timeout=30.0)
-    begin_cut(address, 2, lambda: None)
-    job = Job(None, Policy(), address=address, shards=2, interval=0.05)
-    shards = cast("ShardRouter", job.crawl)
-    tick_until(job, lambda: len(shards.held) == 2)
+    job, shards = two_shards(settings["REDIS_URL"])
     receiver = shards.held[1]
     with monkeypatch.context() as broken:
         broken.setattr(receiver.commits, "failure", StorageError("The connection broke."))
@@ -690,11 +675,7 @@ def test_only_the_run_of_its_server_keeps_a_letter_that_was_lost_from_being_paid
     if not is_pinned:
         monkeypatch.setattr(Connection, "pin", lambda self, run=b"": b"any")
     with redis_server.Server(tmp_path / "server", appendfsync="always") as server:
-        address = Address("aopic:follow", server.url, lock_timeout=30.0)
-        begin_cut(address, 2, lambda: None)
-        job = Job(None, Policy(), address=address, shards=2, interval=0.05)
-        shards = cast("ShardRouter", job.crawl)
-        tick_until(job, lambda: len(shards.held) == 2)
+        job, shards = two_shards(server.url)
         sender, receiver = shards.held[0], shards.held[1]
         hosts = [f"host{n}.test" for n in range(20)]
         of = {number: [host for host in hosts if sender.shard.shard_of(host) == number] for number in (0, 1)}
@@ -724,7 +705,7 @@ def test_only_the_run_of_its_server_keeps_a_letter_that_was_lost_from_being_paid
         if is_pinned:
             tick_until(job, lambda: shards.held.get(1) not in (None, receiver))
         job.close()
-        violations = audit_job(ServerPlace(address)).violations
+        violations = audit_job(ServerPlace(Address("aopic:follow", server.url))).violations
         if is_pinned:
             assert violations == []
         else:

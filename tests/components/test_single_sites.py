@@ -28,7 +28,6 @@ ADDON = {"ADDONS": {"scrapy_aopic.Addon": 500}}
 
 
 def stat(crawler: Crawler, name: str) -> Any:
-    assert crawler.stats is not None
     return crawler.stats.get_value(name)
 
 

@@ -357,7 +357,6 @@ HOME = "http://a.test/"
 
 def stats_of(crawler: Crawler) -> dict[str, Any]:
     """What was counted of URLs, without the common beginning of the names, and without what took long."""
-    assert crawler.stats is not None
     stats = crawler.stats.get_stats()
     assert "aopic/errors" not in stats
     names = [name for name in stats if name.startswith("aopic/urls/") and name != "aopic/urls/slow"]
@@ -445,7 +444,6 @@ async def test_urls_of_uncommon_forms_are_counted(serve: Serve) -> None:
 
     serve({HOME: []})
     crawler = await crawl(Linking, {**BROAD, "CLOSESPIDER_PAGECOUNT": 1})
-    assert crawler.stats is not None
     assert crawler.stats.get_value("aopic/urls/slow") == 3
     assert crawler.stats.get_value("scheduler/enqueued") == 4 * 6 + 3  # two of the seven are one page
 
@@ -628,7 +626,6 @@ async def test_lists_of_seeds_are_normalised_before_they_become_requests(
     crawler = await crawl(Empty, {**BROAD, "AOPIC_SEEDS": str(seeds)})
     assert sorted(web.asked) == ["http://a.test/1", "http://xn--fa-hia.test/"]
     assert stats_of(crawler) == {"changed": 3, "refused/port": 1}
-    assert crawler.stats is not None
     assert [crawler.stats.get_value(f"aopic/seeds/{name}") for name in ("rows", "queued", "known")] == [
         4,
         2,
@@ -702,7 +699,6 @@ async def test_answers_of_other_types_are_not_read(
     assert (outcomes["content type"], outcomes["http 404"], outcomes["redirect"]) == (2, 1, 1)
     result = check(tmp_path)
     assert (result.failed, result.violations) == (3, [])
-    assert crawler.stats is not None
     assert crawler.stats.get_value("downloader/response_bytes") < 100_000
     assert not [name for name in crawler.stats.get_stats() if "exception" in name]
 
@@ -939,7 +935,6 @@ async def test_a_page_in_another_language_leads_nowhere_and_has_no_item(
     assert set(web.asked) == LANGUAGES.keys(), "and no page that is linked from one in French alone"
     inside = {f"{HOME}{name}" for name in ("de", "from-de", "at", "none", "from-none", "header", "two")}
     assert {item["url"] for item in items} == inside
-    assert crawler.stats is not None
     stats = crawler.stats.get_stats()
     assert stats["aopic/outcomes/language"] == 4
     assert (stats["aopic/scope/links_dropped"], stats["aopic/scope/items_dropped"]) == (2, 4)

@@ -232,7 +232,6 @@ async def waited(spider: type[Waits], settings: dict[str, Any]) -> list[str]:
             signals.response_received: look,
         },
     )
-    assert crawler.stats is not None
     assert crawler.stats.get_value("item_scraped_count") >= 1
     assert crawler.stats.get_value("spider_exceptions/count") is None
     assert crawler.stats.get_value("aopic/errors") is None

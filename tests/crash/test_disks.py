@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import signal
 import time
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -15,10 +14,9 @@ from pathlib import Path
 import pytest
 from demo_web import server_log
 from demo_web.server import Running, Server
-from demo_web.server_log import Entry
 from support import processes, redis_server
 from support.commands import run_aopic
-from support.killed_crawl import FACTOR, N_HOSTS, N_PAGES, answer, command
+from support.killed_crawl import FACTOR, N_HOSTS, N_PAGES, answer, check_log, command, pages_of
 from support.workers import IN_A_STEP
 
 from scrapy_aopic.core.audit import audit
@@ -154,25 +152,12 @@ def running(folder: Path, disks: int = 2, delay: float = 0.005, **settings: obje
                 process.wait()
 
 
-def pages_of(log: list[Entry]) -> dict[tuple[str, str], list[Entry]]:
-    pages = defaultdict(list)
-    for entry in log:
-        if entry.status == 200:
-            pages[entry.host, entry.target].append(entry)
-    return pages
-
-
 def check_all(workers: Workers, kills: list[float]) -> None:
     """Each page was fetched, and only once unless a worker was killed in between, and no host was bothered."""
     visited, queued, violations = check(workers.jobs)
     assert violations == []
-    pages = pages_of(workers.web.log)
-    assert (len(pages), visited, queued) == (N_HOSTS * N_PAGES, N_HOSTS * N_PAGES, 0)
-    for entries in pages.values():
-        for first, second in pairwise(entries):
-            assert any(first.start - 0.5 <= kill <= second.start for kill in kills), (first, second, kills)
-    polite = server_log.audit(workers.web.log, FACTOR)
-    assert (polite.n_overlaps, polite.n_short_gaps) == (0, 0), polite
+    assert (visited, queued) == (N_HOSTS * N_PAGES, 0)
+    check_log(workers.web.log, kills)
 
 
 def test_workers_with_disks_fetch_each_page_once(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from support import redis_server
 from support.faults import FAULTS, crawl_through
-from support.killed_crawl import N_HOSTS, N_PAGES
+from support.killed_crawl import N_HOSTS, N_PAGES, pages_of
 from support.short_forms import some_of
-from support.workers import DEADLINE, IN_A_STEP, SHARDS, check, check_all, pages_of, running
+from support.workers import DEADLINE, IN_A_STEP, SHARDS, check, check_all, running
 
 if redis_server.find_server() is None:
     pytest.skip(redis_server.WHY_NOT, allow_module_level=True)

@@ -74,6 +74,14 @@ def has(found: object, attribute: str) -> bool:
     return attribute in found.__annotations__ or f"self.{attribute}" in inspect.getsource(found)
 
 
+@cache
+def module_named(name: str) -> ModuleType | None:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
+
+
 def leads(
     target: str, module: ModuleType, tree: ast.Module, classes: tuple[str, ...], *, is_relative: bool
 ) -> bool:
@@ -81,9 +89,8 @@ def leads(
     package = module.__name__ if hasattr(module, "__path__") else module.__name__.rpartition(".")[0]
     parts = f"{package}.{target}".split(".") if is_relative else target.split(".")
     for n in range(len(parts), 0, -1):
-        try:
-            found: object = importlib.import_module(".".join(parts[:n]))
-        except ImportError:
+        found: object = module_named(".".join(parts[:n]))
+        if found is None:
             continue
         for part in parts[n:-1]:
             found = getattr(found, part, None)

@@ -9,6 +9,11 @@ STARTS = (
     "http://", "HTTP:/", "//", "",
 )  # fmt: skip
 
+DATE_PIECES = (
+    b"Mon", b",", b" ", b"Jan", b"9" * 25, b"31", b"-", b"+", b":", b"GMT", b"+9999", b"\xff", b"\0", b"(", b"2001",
+)  # fmt: skip
+"""What a date in a header is made of, the wrong order and numbers that are too large included."""
+
 PIECES = (
     # what divides a URL
     "http://", "https://", "HTTP:", "http:/", "ftp://", "javascript:", "mailto:", "//", "/", "\\", "?", "#", "&", "=",

@@ -1,13 +1,16 @@
-"""A small web, and the command that crawls it in a process of its own, which a test may kill."""
+"""A small web, the command that crawls it in a process of its own, which a test may kill, and what its log shows then."""
 
 from __future__ import annotations
 
 import os
 import random
 import sys
+from collections import defaultdict
+from itertools import pairwise
 from pathlib import Path
 
 from demo_web.server import Answer, Exchange
+from demo_web.server_log import Entry, audit
 
 from .small_web import html
 
@@ -27,6 +30,29 @@ def answer(exchange: Exchange) -> Answer:
         f"http://h{host}.test/{(int(page) + 1) % N_PAGES}",
     ]
     return Answer(headers={"Content-Type": "text/html"}, body=html(links), delay=0.005)
+
+
+def pages_of(log: list[Entry]) -> dict[tuple[str, str], list[Entry]]:
+    """What was fetched as a whole, by page."""
+    pages = defaultdict(list)
+    for entry in log:
+        if entry.status == 200:
+            pages[entry.host, entry.target].append(entry)
+    return pages
+
+
+def check_log(log: list[Entry], kills: list[float]) -> None:
+    """Each page was fetched, and again only if something was killed in between, and no host was bothered.
+
+    The server may take up a little later what was on its way at a kill.
+    """
+    pages = pages_of(log)
+    assert len(pages) == N_HOSTS * N_PAGES
+    for entries in pages.values():
+        for first, second in pairwise(entries):
+            assert any(first.start - 0.5 <= kill <= second.start for kill in kills), (first, second, kills)
+    polite = audit(log, FACTOR)
+    assert (polite.n_overlaps, polite.n_short_gaps) == (0, 0), polite
 
 
 def command(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import time
-from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -23,7 +22,7 @@ from scrapy_aopic.storage import Address
 from scrapy_aopic.web.suffixes import registered_domain
 
 from . import processes, redis_server
-from .killed_crawl import FACTOR, N_HOSTS, N_PAGES, SPIDER, answer, command
+from .killed_crawl import FACTOR, N_HOSTS, N_PAGES, SPIDER, answer, command, pages_of
 from .proxy import Proxy
 
 SHARDS = 8
@@ -184,15 +183,6 @@ def running(
             yield workers
         finally:
             workers.close()
-
-
-def pages_of(log: list[Entry]) -> dict[tuple[str, str], list[Entry]]:
-    """What was fetched as a whole, by page."""
-    pages = defaultdict(list)
-    for entry in log:
-        if entry.status == 200:
-            pages[entry.host, entry.target].append(entry)
-    return pages
 
 
 @dataclass

@@ -5,7 +5,7 @@
 2. *Admitted*, some at a time: rules on the page drop it or not (:mod:`.page_rules`), it gets its weight, its URL gets its
    normal form or is refused, and it counts as a link of the page (:mod:`.link_targets`).
 3. *Sent*: as a line of text, if it is for nothing but its URL and Scrapy does nothing to it that is not the same for all
-   links of the page (:class:`.LinkWriter`); else as a request, which Scrapy's own middlewares change or drop.
+   links of the page (:class:`.found_link.LinkWriter`); else as a request, which Scrapy's own middlewares change or drop.
 
 Rule 1: a page's links are counted as the callback yields them, whatever becomes of them afterwards: the share of a link
 that is not followed goes to the virtual page.
