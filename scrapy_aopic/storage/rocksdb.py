@@ -132,7 +132,7 @@ class RocksStore:
 
     @classmethod
     def open_for_salvage(cls, folder: Path, *, memory_mb: int = 64) -> RocksStore:
-        """Open what is left of a damaged store; see :class:`~.registry.Repairs`."""
+        """Open what is left of a damaged store; see :class:`~.registry.Salvages`."""
         mend_files(folder)
         return cls(folder, memory_mb=memory_mb, is_damaged=True)
 

@@ -238,7 +238,7 @@ def looked_at(numbers: Numbers, monkeypatch: pytest.MonkeyPatch, *, memory_mb: i
     crawler = get_crawler()
     crawler._apply_settings()
     stats = Stats(crawler.stats)
-    none = bodies.Bodies(crawler, Visits(lambda _: ("", b""), 10), stats)
+    none = bodies.Bodies(crawler, Visits(lambda _: ("", b"")), stats)
     found = footprint.Footprint(crawler, none, stats, memory_mb)
     while len(numbers.rows) > 1:
         found.beat()
