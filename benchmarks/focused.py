@@ -18,14 +18,12 @@ The one-step oracle is told of each known page whether it is relevant, which no 
 Printed: mean harvest, which is the part of the fetched pages that is relevant as the mean over all prefixes of the crawl; harvest
 at 500 fetches; recall of the relevant pages that can be reached; the part of their PageRank that the first 500 fetches got; and the paired
 difference of the mean harvest to that of --peer over topics, kinds of seeds and sets, with its 95 % interval (Student's t, which
-takes the sets of a topic for independent). ``--json`` keeps all of it, with the curve, and ``--kept`` prints what such files have,
-instead of crawling: of several, their policies beside one another.
+takes the sets of a topic for independent).
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import random
 import statistics
@@ -259,21 +257,6 @@ def run(options: argparse.Namespace, policies: dict[str, Policy]) -> dict[str, d
                     f"{policy} {statistics.mean(o.mean for o in each):.3f}," for policy, each in of.items()
                 )
                 print(f"    {kind}: {line.rstrip(',')}", flush=True)
-                if options.json:
-                    kept = {
-                        o: {p: [c._asdict() for c in each] for p, each in by.items()}
-                        for o, by in found.items()
-                    }
-                    options.json.write_text(json.dumps(kept), encoding="utf-8")
-    return found
-
-
-def kept(files: Sequence[Path]) -> dict[str, dict[str, list[Outcome]]]:
-    """What ``--json`` has kept in *files*, of the crawls that all of them have."""
-    read = [json.loads(file.read_text(encoding="utf-8")) for file in files]
-    found: dict[str, dict[str, list[Outcome]]] = {}
-    for of in [each for each in read[0] if all(each in other for other in read)]:
-        found[of] = {policy: [Outcome(**o) for o in each] for one in read for policy, each in one[of].items()}
     return found
 
 
@@ -355,21 +338,12 @@ def main() -> None:
     parser.add_argument("--others", type=int, default=0, help="examples of what is not relevant")
     parser.add_argument("--count-examples", action="store_true")
     parser.add_argument("--starts", help="kinds of seeds, with commas")
-    parser.add_argument("--kept", type=Path, nargs="+")
     parser.add_argument("--sets", type=int, default=10)
     parser.add_argument("--fetches", type=int, default=2000)
     parser.add_argument("--most", type=int, default=120, help="pages of a site")
     parser.add_argument("--only", help="names of policies, with commas")
     parser.add_argument("--peer", default="")
-    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    if options.kept:
-        found = kept(options.kept)
-        first = next(iter(found.values()))
-        fetches = STEP * max(len(o.curve) for each in first.values() for o in each)
-        show = report_paper if options.paper else report
-        show(found, first, fetches, options.peer or next(iter(first)))
-        return
     if options.web == "corpus" and options.folder is None:
         parser.error("a folder with sites is needed")
     policies = POLICIES

@@ -11,7 +11,7 @@ import sys
 import time
 from collections import Counter
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -187,10 +187,6 @@ def line(row: Row) -> str:
         said,
     ]
     return f"| {' | '.join(cells)} |"
-
-
-def as_json(row: Row) -> dict[str, Any]:
-    return {**asdict(row), "is_reached": row.is_reached}
 
 
 # -- inside a task

@@ -1,11 +1,11 @@
 """How fast it is, beside its peers: one table with ratios.
 
     python benchmarks PART [PART ...] [--repeats 3] [--sizes 1000000] [--pages 3000] [--profile]
-        [--webs 1000x40] [--before FOLDER] [--scratch FOLDER] [--out FOLDER] [--most N]
+        [--webs 1000x40] [--before FOLDER] [--scratch FOLDER] [--most N]
 
 Every measurement runs in a fresh process, ours and its peer's by turns on the same data. The best of the repeats
 counts; of whole crawls the median of the paired ratios, with the least and the largest. CPU time is that of the whole process
-with all its threads. With ``--out`` the table is written as ``bench.md`` and ``bench.json``. Draws are seeded; what else runs on the machine disturbs ratios less than figures.
+with all its threads. Draws are seeded; what else runs on the machine disturbs ratios less than figures.
 """
 
 from __future__ import annotations
@@ -15,14 +15,12 @@ import importlib
 import json
 import os
 import platform
-import subprocess
 import tempfile
-import time
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
-from measure import HEAD, PROFILE, Absent, Runner, as_json, line
+from measure import HEAD, PROFILE, Absent, Runner
 from tqdm import tqdm
 
 PARTS = {
@@ -82,7 +80,6 @@ def main() -> None:
     parser.add_argument(
         "--most", type=int, help="hosts, pages and rows of each task, to see in seconds that all of it runs"
     )
-    parser.add_argument("--out", type=Path)
     parser.add_argument("--task", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.task:
@@ -101,23 +98,12 @@ def main() -> None:
         run = Runner(options.repeats, options.scratch or Path(scratch), options)
         tqdm.write(f"{machine()}\n\n{HEAD}")
         for part in tqdm(options.parts or list(PARTS), desc="parts", disable=None):
-            try:
-                importlib.import_module(PARTS[part]).part(run)
-            except Absent as absent:
-                run.note(str(absent))
-            if options.out:
-                write(run, options.out)
+            measure(part, run)
 
 
-def write(run: Runner, folder: Path) -> None:
-    """Write what is known so far."""
-    folder.mkdir(parents=True, exist_ok=True)
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
-    )
-    head = f"{time.strftime('%Y-%m-%d')}, commit {commit.stdout.strip()}, {machine()}"
-    rows = "\n".join(map(line, run.rows))
-    notes = "".join(f"\n{note}" for note in run.notes)
-    (folder / "bench.md").write_text(f"{head}\n\n{HEAD}\n{rows}\n{notes}\n", encoding="utf-8")
-    result = {"machine": head, "rows": list(map(as_json, run.rows)), "notes": run.notes}
-    (folder / "bench.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+def measure(part: str, run: Runner) -> None:
+    """Measure a *part*, or note why it cannot be."""
+    try:
+        importlib.import_module(PARTS[part]).part(run)
+    except Absent as absent:
+        run.note(str(absent))
