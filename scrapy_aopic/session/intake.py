@@ -148,7 +148,7 @@ class Intake:
                     self._wait(visit, self._requests.link(request, key, host, weight=weight))
             return False
         link = self._requests.link(request, key, host, again=again, weight=weight)
-        if visit is not None and visit.has_room:
+        if visit is not None and visit.room > 0:
             self._wait(visit, link)
             if visit.is_waiting:
                 self.announce(visit)
@@ -197,7 +197,7 @@ class Intake:
             for link in found:
                 self._take_alone(link, visit)
             return
-        waiting, known, n_queued = self._waiting, [], 0
+        waiting, known, n_queued, room = self._waiting, [], 0, visit.room
         for link, page in zip(found, pages, strict=True):
             key = link.key
             weight = 1 if link.weight is None else link.weight
@@ -207,7 +207,7 @@ class Intake:
             elif page is None and key in waiting:
                 self._wait(visit, Link(key, link.host, (link.url + link.tail).encode(), 0, False, weight))
                 known.append(link)
-            elif page is None and visit.has_room:
+            elif page is None and room > 0:
                 data = (link.url + link.tail).encode()
                 visit.links.append(Link(key, link.host, data, 0, False, weight))
                 waiting[key] = 1
@@ -216,6 +216,9 @@ class Intake:
                     self._requests.note_live(request, data)
             else:
                 self._take(self._made(link), link.host, key, visit, link.weight)
+                room = visit.room
+                continue
+            room -= 1
         self._duplicates.log_all(known, self._made, self._spider)
         self._requests.count_in_many(n_queued)
 

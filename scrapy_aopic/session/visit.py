@@ -376,9 +376,9 @@ class Visit(Struct, eq=False):
         return len(self._seen)
 
     @property
-    def has_room(self) -> bool:
-        """Whether further links of the page share its cash."""
-        return len(self.links) + len(self.announced) < MAX_LINKS
+    def room(self) -> int:
+        """How many further links of the page share its cash."""
+        return MAX_LINKS - len(self.links) - len(self.announced)
 
     def counts(self, page: bytes) -> bool:
         """Whether the page with this latter half of a page key is one of its links so far."""
