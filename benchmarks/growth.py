@@ -202,7 +202,6 @@ def link(value: bytes) -> None:
 
 EXTRACTIONS = (
     Extraction(),
-    Extraction(follows_nofollow=False),
     Extraction(restrict_css="div, p", restrict_text="x"),
 )
 JOINER = LinkJoiner("http://h.test/a/b", "http://h.test/" + "ab/" * 300, "utf-8")
@@ -277,8 +276,7 @@ OURS = {
     "tdmrep.json": Parser(lambda text: TdmRules(b"[" + text.strip(b",") + b"]").find(URL), RULES, MAX_BYTES),
     "canonical headers": Parser(link_header, HEAD, HEADERS),
     "links of a page": Parser(html(lambda page: list(EXTRACTIONS[0].urls(page))), HTML, BODY),
-    "links of a page, but nofollow": Parser(html(lambda page: list(EXTRACTIONS[1].urls(page))), HTML, BODY),
-    "links of regions": Parser(html(lambda page: list(EXTRACTIONS[2].urls(page))), HTML, 1 << 20),
+    "links of regions": Parser(html(lambda page: list(EXTRACTIONS[1].urls(page))), HTML, 1 << 20),
     "URL of a link": Parser(link, ADDRESS, BODY),
     "attributes of a page": Parser(html(lambda _: None), HTML, BODY),
     "Retry-After": Parser(lambda value: read_retry_after([value], 0.0), DATE, HEADER),

@@ -12,7 +12,7 @@ from itemadapter.adapter import DictAdapter, ItemAdapter
 from scrapy import Request
 from scrapy.http import Response, TextResponse
 
-from .web.link_extraction import extraction, is_absolute, rels_of, request_for
+from .web.link_extraction import extraction, is_absolute, request_for
 
 Patterns: TypeAlias = str | re.Pattern[str] | Iterable[str | re.Pattern[str]]
 Names: TypeAlias = str | Iterable[str]
@@ -52,7 +52,6 @@ class Links:
         deny_extensions: Endings of paths that do not count; ``None`` for ``scrapy.linkextractors.IGNORED_EXTENSIONS``.
         restrict_text: Regular expressions of which one must be found in the text of the link.
         tags, attrs: Elements and attributes that are links.
-        nofollow: Whether links marked ``rel="nofollow"`` count.
         extractor: What finds the links instead of all these options; anything with ``extract_links(response)``.
         callback, errback, cb_kwargs: Those of the requests.
 
@@ -77,7 +76,6 @@ class Links:
         restrict_text: Patterns = (),
         tags: Names = ("a", "area"),
         attrs: Names = ("href",),
-        nofollow: bool = True,
         extractor: Any = None,
         callback: Callable[..., Any] | None = None,
         errback: Callable[..., Any] | None = None,
@@ -101,10 +99,9 @@ class Links:
                 deny_extensions=None if deny_extensions is None else _frozen(deny_extensions),
                 tags=_frozen(tags),
                 attrs=_frozen(attrs),
-                follows_nofollow=nofollow,
             ).urls
         else:
-            self._find = _extracted(extractor, nofollow=nofollow)
+            self._find = _extracted(extractor)
 
     def urls(self) -> Iterator[str]:
         """Their URLs as a request has them, in document order; each once, unless they were given."""
@@ -122,13 +119,6 @@ class Links:
                 )
                 continue
             yield request
-
-    def rels(self) -> dict[str, set[str]]:
-        """The words of ``rel``, such as ``nofollow``, by URL without fragment, of all links of the page.
-
-        Of several links to a URL only the words that all of them have.
-        """
-        return rels_of(self.response)
 
     def request(self, url: str) -> Request:
         """The request for the one with *url*."""
@@ -192,14 +182,13 @@ def _absolute(url: str, response: Response) -> str:
         return url
 
 
-def _extracted(extractor: Any, *, nofollow: bool) -> Callable[[Response], Iterator[str]]:
+def _extracted(extractor: Any) -> Callable[[Response], Iterator[str]]:
     """A finder of the links that *extractor* extracts."""
 
     def find(response: Response) -> Iterator[str]:
         if isinstance(response, TextResponse):
             for link in extractor.extract_links(response):
-                if nofollow or not link.nofollow:
-                    yield link.url
+                yield link.url
 
     return find
 

@@ -20,7 +20,7 @@ from ._engine.process_memory import drop_tree
 from .links import Links
 from .request_errors import RefusedError
 from .session.links.admission import networks_of
-from .session.links.link_weights import Weigh, by_kind
+from .session.links.link_weights import ByKind, Weigh
 from .session.links.page_links import PageLinks
 from .session.links.page_rules import PageRules
 from .session.seeding import SOON
@@ -77,7 +77,7 @@ class LinkMiddleware:
             )
         with configured(crawler):
             weights = read_values(crawler.settings).link_weights
-            return cls(crawler, by_kind(**weights) if isinstance(weights, dict) else weights)
+            return cls(crawler, ByKind(**weights) if isinstance(weights, dict) else weights)
 
     def process_spider_input(self, response: Response) -> None:
         session, request = self.session, response.request

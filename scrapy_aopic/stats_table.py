@@ -181,7 +181,8 @@ OWN = (
         "longest time from the start of a commit until the crawl noticed that it had landed", _CLOSING),
     counter("aopic/links/unweighed", "links",
         "links that the function of `AOPIC_LINK_WEIGHTS` gave no weight, so that they weigh 1; the first is in the log", _LINKS),
-    counter("aopic/links/dropped", "links", "links beyond those of `AOPIC_URL_LIMITS` on one page, which were dropped", _LINKS),
+    counter("aopic/links/dropped", "links",
+        "links that were dropped: beyond those of `AOPIC_URL_LIMITS` on one page, or of weight 0 (`AOPIC_LINK_WEIGHTS`)", _LINKS),
     counter("aopic/content/copies", "pages",
         "pages with the text and the links of a page of [another domain](content.md#copies-on-other-domains), whichever "
         "of them is the copy"),
@@ -249,7 +250,7 @@ OWN = (
         "pages that [ask robots](robots.md#marks-on-pages) for `noindex`, `nofollow` and the like, whether that is obeyed or not",
         _LINKS),
     counter("aopic/robots/links_dropped", "links",
-        "links that were dropped because their page asks for that, or because of their `rel` (`AOPIC_PAGE_ROBOTS`)", _LINKS),
+        "links that were dropped because their page asks for that (`AOPIC_PAGE_ROBOTS`)", _LINKS),
     counter("aopic/robots/items_dropped", "items",
         "pages without an item, because their owners ask for that (`AOPIC_PAGE_ROBOTS`, `AOPIC_CONTENT_USAGE`)", "`BroadSpider`"),
     counter("aopic/hosts/full", "hosts",

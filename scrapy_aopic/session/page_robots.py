@@ -31,7 +31,6 @@ from scrapy_aopic.web.content_usage import (
     read_usage,
 )
 from scrapy_aopic.web.languages import declared_language
-from scrapy_aopic.web.link_extraction import rels_of
 from scrapy_aopic.web.meta import CONTENT_USAGE, OTHER_LANGUAGE, PURPOSE, ROBOTS_MARKS, SITEMAP, STATED_USAGE
 from scrapy_aopic.web.robots_marks import Rules, joined, metas_of, read_marks, robot_name
 
@@ -103,7 +102,6 @@ class PageRobots:
         self.when_read: Callable[[Visit], None] | None = None
         scope = values.scope
         self._scope = scope if scope is not None and scope.languages else None
-        self._rels = {name.removeprefix("rel=") for name in obeyed if name.startswith("rel=")}
         self._user_agent: str | None = settings["ROBOTSTXT_USER_AGENT"]
         self._default_user_agent: str = settings["USER_AGENT"]
         self._clock = parts.job.clock
@@ -280,25 +278,6 @@ class PageRobots:
             "(aopic/robots/links_dropped counts them)",
             page=response.url,
             link=link.url,
-        )
-
-    def unfollowed(self, response: Response) -> frozenset[str]:
-        """URLs of the page of *response* that all of its links to them give a ``rel`` that is not followed."""
-        if not self._rels:
-            return frozenset()
-        return frozenset(url for url, rels in rels_of(response).items() if rels & self._rels)
-
-    def drop_by_rel(self, link: FoundLink, response: Response) -> None:
-        """Count that *link* is dropped because of its ``rel``; the first one is logged."""
-        self._stats.count("aopic/robots/links_dropped")
-        self._dropped.note("rel", link.url, response.url)
-        self._first.warning(
-            "rel",
-            "%(page)s gives its link to %(link)s a rel that AOPIC_PAGE_ROBOTS obeys (%(rels)s), so that it is not "
-            "followed. Further such links are not logged (aopic/robots/links_dropped counts them)",
-            page=response.url,
-            link=link.url,
-            rels=", ".join(sorted(self._rels)),
         )
 
 

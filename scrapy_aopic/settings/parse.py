@@ -556,7 +556,11 @@ def weights(value: Any) -> Any:
     if isinstance(value, str) and value == "equal":
         return None
     if isinstance(value, Mapping) or (isinstance(value, str) and ("=" in value or value.lstrip()[:1] == "{")):
-        if not (result := _by_name(value, number(0, 1000), ("internal", "external", "nofollow"))):
+        if not (
+            result := _by_name(
+                value, number(0, 1000), ("internal", "external", "nofollow", "ugc", "sponsored")
+            )
+        ):
             raise ValueError
         return result
     return function(value, 2)

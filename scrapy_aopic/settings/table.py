@@ -143,7 +143,8 @@ _ORDER = (
             "request and the response",
             parse.weights,
         ),
-        "How a page's cash is shared among its links: equally, or in proportion to weights; see [below](#link-weights).",
+        "How a page's cash is shared among its links: equally, or in proportion to weights; links of weight 0 are not followed; see "
+        "[below](#link-weights).",
     ),
     Setting(
         "AOPIC_WINDOW",
@@ -275,10 +276,9 @@ _ROBOTS = (
     Setting(
         "AOPIC_PAGE_ROBOTS",
         ("nofollow", "noindex"),
-        some_of("nofollow", "noindex", "rel=nofollow", "rel=ugc", "rel=sponsored"),
-        "What is obeyed of [marks for robots](robots.md#marks-on-pages) on pages and links: `nofollow`, links of the page are "
-        "not followed; `noindex`, `scrapy_aopic.BroadSpider` yields no item for it; `rel=nofollow` and the like, links "
-        "with that `rel` are not followed.",
+        some_of("nofollow", "noindex"),
+        "What is obeyed of [marks for robots](robots.md#marks-on-pages) on pages: `nofollow`, links of the page are not followed; "
+        "`noindex`, `scrapy_aopic.BroadSpider` yields no item for it. For `rel` of links see `AOPIC_LINK_WEIGHTS`.",
         alone=(),
     ),
     Setting(

@@ -605,7 +605,7 @@ _STATES = {QUEUED: "is queued", FAILED: "failed", VISITED: "was fetched"}
 
 _MAYBE_DROPPED = (
     "If a page does link to it, the spider or a middleware has dropped the request: bounds such as allowed_domains "
-    "(offsite/filtered in the stats), DEPTH_LIMIT, AOPIC_URL_LIMITS, or rel=nofollow where the spider obeys it."
+    "(offsite/filtered in the stats), DEPTH_LIMIT, AOPIC_URL_LIMITS, or a weight of 0 (AOPIC_LINK_WEIGHTS)."
 )
 """The sentence about an unknown URL if there are no samples."""
 

@@ -28,7 +28,7 @@ from parsel.csstranslator import HTMLTranslator
 from scrapy import Request
 from scrapy.http import HtmlResponse, Response, TextResponse, XmlResponse
 from scrapy.linkextractors import IGNORED_EXTENSIONS
-from scrapy.utils.misc import arg_to_iter, rel_has_nofollow
+from scrapy.utils.misc import arg_to_iter
 from scrapy.utils.response import get_base_url
 from scrapy.utils.url import url_has_any_extension
 from w3lib.html import strip_html5_whitespace
@@ -327,7 +327,6 @@ class Extraction:
         restrict_text: Regular expressions of which one must be found in the text of the first link to a URL.
         unique: Whether a URL is found once, however often it is linked to.
         strip: Whether white space around a link is no part of it.
-        follows_nofollow: Whether links that are marked ``rel="nofollow"`` are found, too.
 
     Raises:
         ValueError: If a region is not a valid selector.
@@ -349,7 +348,6 @@ class Extraction:
         restrict_text: Patterns = (),
         unique: bool = True,
         strip: bool = True,
-        follows_nofollow: bool = True,
     ) -> None:
         self._tags = frozenset(arg_to_iter(tags))
         self._attrs = frozenset(arg_to_iter(attrs))
@@ -358,7 +356,6 @@ class Extraction:
         self._texts = _searches(restrict_text)
         self._unique = unique
         self._strips = strip
-        self._follows_nofollow = follows_nofollow
         self._refuses = _refusal(
             _searches(allow),
             _searches(deny),
@@ -367,7 +364,7 @@ class Extraction:
             IGNORED_EXTENSIONS if deny_extensions is None else [*arg_to_iter(deny_extensions)],
         )
         self._are_names = bool(self._tags) and all(map(_NAME.fullmatch, self._tags | self._attrs))
-        is_plain = self._are_names and len(self._attrs) == 1 and self._follows_nofollow
+        is_plain = self._are_names and len(self._attrs) == 1
         self._needs_no_tree = is_plain and not self._regions and not self._texts
 
     def urls(self, response: Response) -> Iterator[str]:
@@ -383,12 +380,8 @@ class Extraction:
             return self._joined(response, page, (self._skimmed(response),))
         if (tree := tree_of(response)) is None:
             return iter(())
-        if self._texts or not self._follows_nofollow:
-            return (
-                url
-                for url, element, _ in self.links(tree)
-                if self._follows_nofollow or not rel_has_nofollow(element.get("rel"))
-            )
+        if self._texts:
+            return (url for url, _, _ in self.links(tree))
         page = LinkJoiner(tree.url, tree.base, tree.encoding, strips=self._strips)
         parts = (self._links_in(region, tree) for region in self._regions_of(tree.selector))
         return self._joined(response, page, parts)

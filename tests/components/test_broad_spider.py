@@ -332,9 +332,6 @@ def test_the_links_of_a_page_are_those_in_scope() -> None:
     links = spider.links(page)
     assert links is not None
     assert list(links.urls()) == ["http://example.com/1"]
-    unmarked = spider.in_scope(page, nofollow=False)
-    assert unmarked is not None
-    assert list(unmarked.urls()) == []
 
 
 @pytest.mark.parametrize("kind", [Response, TextResponse], ids=["binary", "text"])

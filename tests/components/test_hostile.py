@@ -18,7 +18,7 @@ from support.hostile_input import CHARSETS
 from support.small_web import check
 
 from scrapy_aopic.session.links.found_link import link_test
-from scrapy_aopic.session.links.link_weights import by_kind
+from scrapy_aopic.session.links.link_weights import ByKind
 from scrapy_aopic.web.page_text import read_canonical, read_text
 from scrapy_aopic.web.parse_limits import has_too_many_attributes
 
@@ -133,4 +133,4 @@ def test_a_charset_that_is_none_is_no_error(kind: type[TextResponse], charset: s
         read_canonical(response)
         has_too_many_attributes(response)
         link_test(response, Spider("any"))(Request("http://a.test/y"))
-        by_kind(nofollow=0)(Request("http://a.test/y"), response)
+        ByKind(nofollow=0)(Request("http://a.test/y"), response)

@@ -193,8 +193,6 @@ def test_links_are_those_of_scrapys_extractor(response: HtmlResponse, options: d
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parse_limits, "HUGE", 0)  # it gets no tree, if none is needed
         assert list(fast.urls(response)) == [link.url for link in expected or ()]
-    choosy = Extraction(**options, follows_nofollow=False)
-    assert list(choosy.urls(response)) == [link.url for link in expected or () if not link.nofollow]
 
 
 @pytest.mark.slow

@@ -34,7 +34,6 @@ def test_options_say_which() -> None:
         ({"css": "main"}, ["b?x=1#part", "c"]),
         ({"css": "main a"}, ["b?x=1#part", "c"]),
         ({"xpath": "//main"}, ["b?x=1#part", "c"]),
-        ({"nofollow": False, "restrict_domains": "a.test"}, ["b?x=1#part"]),
         ({"allow": "x=", "tags": "a"}, ["b?x=1#part"]),
         ({"deny": [r"/c", r"x="]}, ["http://other.test/f"]),
         ({"restrict_text": "C"}, ["c"]),

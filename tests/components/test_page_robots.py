@@ -13,7 +13,7 @@ import pytest
 from demo_web.server import Answer
 from scrapy import Request, signals
 from scrapy.cmdline import execute
-from scrapy.http import HtmlResponse, Response
+from scrapy.http import Response
 from scrapy.linkextractors import LinkExtractor
 from scrapy.settings import Settings
 from scrapy.utils.defer import deferred_f_from_coro_f
@@ -358,7 +358,7 @@ async def test_the_cash_of_a_page_without_links_to_follow_goes_to_the_virtual_pa
 
 @BOTH
 @deferred_f_from_coro_f
-async def test_a_link_that_its_rel_stops_takes_its_share_to_the_virtual_page(
+async def test_a_link_that_its_rel_stops_leaves_its_share_to_the_others(
     serve: Serve, tmp_path: Path, spider: type[Follow]
 ) -> None:
     tags = (
@@ -372,20 +372,13 @@ async def test_a_link_that_its_rel_stops_takes_its_share_to_the_virtual_page(
         {HOME: links(*tags, "href=/left rel=ugc"), LEFT: [], "http://a.test/y": []},
         tmp_path,
         spider,
-        AOPIC_PAGE_ROBOTS=["rel=ugc", "rel=sponsored"],
+        AOPIC_LINK_WEIGHTS="ugc=0, sponsored=0",
     )
     assert sorted(web.asked) == [HOME, LEFT, "http://a.test/y"], "one link to the left has no such rel"
-    paid = {LEFT: SEED // 4, "http://a.test/y": SEED // 4}
+    paid = {LEFT: SEED // 2, "http://a.test/y": SEED // 2}
     assert units(tmp_path) == {HOME: SEED, **paid}
     assert check(tmp_path).virtual == TOTAL
-    assert crawler.stats.get_value("aopic/robots/links_dropped") == 2
-
-
-def test_links_say_their_rels() -> None:
-    html = b"<a href=1 rel='nofollow UGC'>x</a><a href=/2#x>x</a><a href=1 rel=ugc>x</a>"
-    found = Links(HtmlResponse(HOME, body=html)).rels()
-    assert found == {f"{HOME}1": {"ugc"}, f"{HOME}2": set()}
-    assert Links(Response(HOME)).rels() == {}
+    assert crawler.stats.get_value("aopic/links/dropped") == 2
 
 
 @deferred_f_from_coro_f

@@ -26,7 +26,7 @@ const DROPPED = {
   flood: "beyond the links of AOPIC_URL_LIMITS",
   duplicate: "on duplicates",
   nofollow: "on pages that ask for it (nofollow)",
-  rel: "by their rel",
+  weight: "of weight 0",
   offsite: "not in allowed_domains",
   depth: "beyond DEPTH_LIMIT",
   length: "beyond URLLENGTH_LIMIT",

@@ -69,7 +69,6 @@ class PageLinks:
         self._visit = visit = session.visits.of(response.request) if response.request is not None else None
         self._is_link = link_test(response, spider)
         self._dropping = rules.dropping(response, visit, session)
-        self._unfollowed = session.page_robots.unfollowed(response)
         self._adds_canonical = rules.has_canonical(visit)
         self._n_links = 0  # if they are counted
         self._found: list[FoundLink] = []  # and not admitted yet
@@ -153,16 +152,14 @@ class PageLinks:
             found = self._followed(found)
         if rules.weights is not None:
             self._weigh(found)
-        by_rel: list[FoundLink] = []
-        if unfollowed := self._unfollowed:
-            by_rel = [link for link in found if link.is_link and link.url.partition("#")[0] in unfollowed]
         self._session.targets.admit(found, response.url)
         if visit is not None:
             visit.count(found)
-        for link in by_rel:
-            if not link.is_refused:
-                link.is_refused = True
-                self._session.page_robots.drop_by_rel(link, response)
+        if rules.weights is not None:
+            for link in found:
+                if link.weight == 0 and link.is_link and not link.is_refused:
+                    link.is_refused = True
+                    rules.weights.drop(link, response, self._session)
         if rules.limits_depth and response.request is not None:
             for link in found:
                 if link.is_link and not link.is_refused and rules.is_too_deep(link, response):
@@ -215,12 +212,8 @@ class PageLinks:
         """Give each of *found* its weight, if links differ in weight: by what the callback yields."""
         weights = self._rules.weights
         for link in found if weights is not None else ():
-            try:
-                request = link.made()
-            except ValueError:  # its URL is none, and will be refused
-                continue
             assert weights is not None
-            link.weight = weights.of(request, self._response, self._session.stats)
+            link.weight = weights.of(link, self._response, self._session.stats)
 
     # -- sent
 
