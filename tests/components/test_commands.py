@@ -24,7 +24,11 @@ from support.small_web import Web, crawl
 from twisted.internet.threads import deferToThread
 
 from scrapy_aopic.commands import SUBCOMMANDS
+from scrapy_aopic.core.crawl import Crawl
 from scrapy_aopic.core.ledger import TOTAL
+from scrapy_aopic.core.policy import Policy
+from scrapy_aopic.core.ports import Family
+from scrapy_aopic.core.records import Link, host_key, pack_page, page_key, unpack_page
 from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.storage import open_store
 from scrapy_aopic.version import DOCS
@@ -104,17 +108,23 @@ async def test_a_running_job_answers(
     assert not json.loads(answers[2].stdout)["is_closed"]
 
 
-def test_a_damaged_ledger_is_found(tmp_path: Path) -> None:
-    from scrapy_aopic.core.crawl import Crawl
-    from scrapy_aopic.core.policy import Policy
-    from scrapy_aopic.core.ports import Family
-    from scrapy_aopic.core.records import Link, host_key, pack_page, page_key, unpack_page
+REQUEST = b"\x81\xa3url\xaehttp://a.test/"
 
-    store = open_store(store_folder(tmp_path), "sqlite")
+
+def seeded(folder: Path, *links: Link) -> None:
+    """A closed job with these seeds."""
+    store = open_store(store_folder(folder), "sqlite")
     job = Crawl(store, Policy(), 0.0)
-    key = page_key(host_key("a.test"), b"1")
-    job.seed(Link(key, "a.test", b"\x81\xa3url\xaehttp://a.test/"), 0.0)
+    for link in links:
+        job.seed(link, 0.0)
     store.write(job.take_changes(0.0, is_clean=True), sync=True)
+    store.close()
+
+
+def test_a_damaged_ledger_is_found(tmp_path: Path) -> None:
+    key = page_key(host_key("a.test"), b"1")
+    seeded(tmp_path, Link(key, "a.test", REQUEST))
+    store = open_store(store_folder(tmp_path), "sqlite")
     page = unpack_page(store.get_many(Family.PAGES, [key])[0] or b"")
     page.cash += 1
     store.write({Family.PAGES: {key: pack_page(page)}}, sync=True)
@@ -125,17 +135,8 @@ def test_a_damaged_ledger_is_found(tmp_path: Path) -> None:
 
 
 def test_check_names_a_row_that_is_damaged(tmp_path: Path) -> None:
-    from scrapy_aopic.core.crawl import Crawl
-    from scrapy_aopic.core.policy import Policy
-    from scrapy_aopic.core.ports import Family
-    from scrapy_aopic.core.records import Link, host_key, page_key
-
-    store = open_store(store_folder(tmp_path), "sqlite")
-    job = Crawl(store, Policy(), 0.0)
     key = page_key(host_key("a.test"), b"1")
-    job.seed(Link(key, "a.test", b"\x81\xa3url\xaehttp://a.test/"), 0.0)
-    store.write(job.take_changes(0.0, is_clean=True), sync=True)
-    store.close()
+    seeded(tmp_path, Link(key, "a.test", REQUEST))
     assert run_aopic("check", str(tmp_path), folder=tmp_path).returncode == 0
     file = store_folder(tmp_path) / "store.sqlite3"
     file.write_bytes(file.read_bytes().replace(b"http://a.test/", b"http://b.test/"))
@@ -227,19 +228,9 @@ def test_each_subcommand_and_action_has_help_of_its_own(capsys: pytest.CaptureFi
 @pytest.fixture(scope="module")
 def closed_job(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A job of two thousand pages."""
-    from scrapy_aopic.core.crawl import Crawl
-    from scrapy_aopic.core.policy import Policy
-    from scrapy_aopic.core.records import Link, host_key, page_key
-
-    folder = tmp_path_factory.mktemp("job")
-    store = open_store(store_folder(folder), "sqlite")
-    job = Crawl(store, Policy(), 0.0)
-    random = Random(0)
-    for n in range(2000):
-        url = f"http://a.test/{n}/{random.getrandbits(400):x}".encode()
-        job.seed(Link(page_key(host_key("a.test"), url), "a.test", url), 0.0)
-    store.write(job.take_changes(0.0, is_clean=True), sync=True)
-    store.close()
+    folder, random = tmp_path_factory.mktemp("job"), Random(0)
+    urls = [f"http://a.test/{n}/{random.getrandbits(400):x}".encode() for n in range(2000)]
+    seeded(folder, *(Link(page_key(host_key("a.test"), url), "a.test", url) for url in urls))
     return folder
 
 
@@ -341,15 +332,7 @@ def test_ctrl_c_is_no_traceback(closed_job: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_name_that_the_terminal_cannot_show_is_shown_escaped(tmp_path: Path) -> None:
-    from scrapy_aopic.core.crawl import Crawl
-    from scrapy_aopic.core.policy import Policy
-    from scrapy_aopic.core.records import Link, host_key, page_key
-
-    store = open_store(store_folder(tmp_path), "sqlite")
-    job = Crawl(store, Policy(), 0.0)
-    job.seed(Link(page_key(host_key("é☃"), b"1"), "é☃", b"http://a.test/"), 0.0)
-    store.write(job.take_changes(0.0, is_clean=True), sync=True)
-    store.close()
+    seeded(tmp_path, Link(page_key(host_key("é☃"), b"1"), "é☃", b"http://a.test/"))
     done = subprocess.run(
         [sys.executable, "-m", "scrapy", "aopic", "top", str(tmp_path), "--hosts"],
         env={**os.environ, "PYTHONIOENCODING": "latin-1"},
@@ -366,9 +349,16 @@ def test_settings_come_after_the_subcommand(tmp_path: Path) -> None:
     assert "Invalid -s value" in answer.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
+def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """What is said of wrong usage."""
+    with pytest.raises(SystemExit) as exited:
+        execute(["scrapy", "aopic", *words], Settings())
+    assert exited.value.code == 2, words
+    return capsys.readouterr().err
+
+
+def test_wrong_usage_shows_the_usage_of_that_subcommand(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, said in [
         (["status", "x", "--hosts"], "unknown argument: --hosts"),
         (["top", "x", "y"], "unknown argument: y"),
         (["top", "x", "-n", "0"], "--number (0) must be at least 1"),
@@ -378,24 +368,18 @@ def test_settings_come_after_the_subcommand(tmp_path: Path) -> None:
         (["why", "x", "y", "--grade", "m", "p"], "give JOBDIR and a URL or a host, or --grade MODEL PAGE"),
         (["export", "x"], "give --pages FILE, --links FILE or both"),
         (["simulate", "x", "--jobs", "0"], "--jobs (0) must be at least 1"),
-    ],
-)
-def test_wrong_usage_shows_the_usage_of_that_subcommand(
-    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    ]:
+        shown = refused(arguments, capsys)
+        assert f"scrapy aopic {arguments[0]} [-h]" in shown
+        assert f"scrapy aopic {arguments[0]}: error: " in shown
+        assert said in shown
+        assert shown.endswith(f" See {DOCS}/commands.html#{arguments[0]}\n")
+
+
+def test_a_word_that_is_no_subcommand_and_no_action_is_met_with_a_question(
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with pytest.raises(SystemExit) as exited:
-        execute(["scrapy", "aopic", *arguments], Settings())
-    shown = capsys.readouterr().err
-    assert exited.value.code == 2
-    assert f"scrapy aopic {arguments[0]} [-h]" in shown
-    assert f"scrapy aopic {arguments[0]}: error: " in shown
-    assert said in shown
-    assert shown.endswith(f" See {DOCS}/commands.html#{arguments[0]}\n")
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
+    cases: list[tuple[list[str], str]] = [
         (["statsu", "x"], 'there is no subcommand "statsu"; did you mean "status"?'),
         (["tpo", "x"], 'there is no subcommand "tpo"; did you mean "top"?'),
         ([], "name a subcommand: demo, crawl, top, status"),
@@ -404,22 +388,9 @@ def test_wrong_usage_shows_the_usage_of_that_subcommand(
         (["topic", "explain"], 'there is no action "explain": they are train, evaluate, label.'),
         (["topic"], "the following arguments are required: train|evaluate|label."),
         (["control", "x", "pasue"], 'there is no action "pasue"; did you mean "pause"?'),
-    ],
-)
-def test_a_word_that_is_no_subcommand_is_met_with_a_question(
-    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as exited:
-        execute(["scrapy", "aopic", *words], Settings())
-    assert exited.value.code == 2
-    shown = capsys.readouterr().err
-    assert said in shown
-    section = f"#{words[0]}" if words and words[0] in SUBCOMMANDS else ""
-    assert shown.endswith(f" See {DOCS}/commands.html{section}\n")
-
-
-@pytest.mark.parametrize("arguments", [[], ["top"], ["best", "x"], ["top", "x", "-n", "0"]])
-def test_wrong_arguments_are_refused(tmp_path: Path, arguments: list[str]) -> None:
-    answer = run_aopic(*arguments, folder=tmp_path)
-    assert answer.returncode == 2
-    assert "Traceback" not in answer.stderr
+    ]
+    for given, said in cases:
+        shown = refused(given, capsys)
+        assert said in shown
+        section = f"#{given[0]}" if given and given[0] in SUBCOMMANDS else ""
+        assert shown.endswith(f" See {DOCS}/commands.html{section}\n"), given

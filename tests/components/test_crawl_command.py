@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -17,6 +16,8 @@ from typing import Any
 import pytest
 from demo_web.server import Answer, Exchange
 from pyarrow import parquet
+from scrapy.cmdline import execute
+from scrapy.settings import Settings
 from support import processes
 from support.redis_server import WHY_NOT, Server, find_server
 from support.small_web import Web, check, html
@@ -320,46 +321,35 @@ WRONG = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("arguments", "said"), WRONG, ids=str)
 def test_wrong_arguments_are_one_message_and_leave_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from scrapy.cmdline import execute
-    from scrapy.settings import Settings
-
-    before = Path.cwd()
-    os.chdir(tmp_path)
-    try:
+    monkeypatch.chdir(tmp_path)
+    for arguments, said in WRONG:
         with pytest.raises(SystemExit) as exited:
             execute(["scrapy", "aopic", "crawl", *arguments], Settings())
-    finally:
-        os.chdir(before)
-    usage, message = capsys.readouterr().err.strip().rsplit("\n", 1)
-    assert exited.value.code == 2
-    assert message.startswith("scrapy aopic crawl: error: ")
-    assert said in message
-    assert "scrapy aopic crawl [-h]" in usage
-    assert "Traceback" not in usage
-    assert list(tmp_path.iterdir()) == []
+        usage, message = capsys.readouterr().err.strip().rsplit("\n", 1)
+        assert exited.value.code == 2, arguments
+        assert message.startswith("scrapy aopic crawl: error: ")
+        assert said in message
+        assert "scrapy aopic crawl [-h]" in usage
+        assert "Traceback" not in usage
+        assert list(tmp_path.iterdir()) == [], arguments
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
+def test_a_list_that_cannot_be_used_is_one_sentence(tmp_path: Path) -> None:
+    for text, said in [
         ("http://example.com/\nexample.org\n", "line 2: 'example.org' is no http or https URL with a host"),
         ("", "There are no seeds in seeds.txt."),
         ("\x00\xff\xfe\x80" * 500, "is not UTF-8"),
         ("x" * 1_000_000, "..."),
-    ],
-    ids=["bad line", "empty", "binary", "one line"],
-)
-def test_a_list_that_cannot_be_used_is_one_sentence(tmp_path: Path, text: str, said: str) -> None:
-    (tmp_path / "seeds.txt").write_text(text, encoding="latin-1")
-    done = crawl(tmp_path, "seeds.txt", *CONTACT)
-    assert done.returncode == 2
-    assert said in done.stderr
-    assert done.stderr.count("\n") == 1
-    assert len(done.stderr) < 2000
+    ]:
+        (tmp_path / "seeds.txt").write_text(text, encoding="latin-1")
+        done = crawl(tmp_path, "seeds.txt", *CONTACT)
+        assert done.returncode == 2, text[:80]
+        assert said in done.stderr
+        assert done.stderr.count("\n") == 1
+        assert len(done.stderr) < 2000
 
 
 def test_a_wrong_setting_and_a_job_in_use_are_a_crawl_that_does_not_start(

@@ -116,8 +116,13 @@ class ItemsFirst(Follow):
         yield from super().parse(response)
 
 
-@pytest.mark.parametrize("spider", [Follow, FollowLinks])
-@pytest.mark.parametrize("scorer", ["focused", "learned", "contextual", "best-first", "shark-search"])
+@pytest.mark.parametrize(
+    ("spider", "scorer"),
+    [
+        (FollowLinks, "contextual"),
+        *((Follow, each) for each in ("focused", "learned", "contextual", "best-first", "shark-search")),
+    ],
+)
 @deferred_f_from_coro_f
 async def test_relevant_pages_come_before_others(serve: Serve, spider: type[Follow], scorer: str) -> None:
     web = serve(WEB)
@@ -298,11 +303,9 @@ def inflected(pages: dict[str, Answer]) -> dict[str, Answer]:
     }
 
 
-@pytest.mark.parametrize(
-    "scorer", sorted(STRATEGIES.keys() - {"ata-paper", "jlse-paper", "otie", "context-graph"})
-)
+@pytest.mark.parametrize("scorer", ["contextual", "jlse"])  # tests/core/test_strategies.py has all of them
 @deferred_f_from_coro_f
-async def test_words_are_those_of_the_tokenizer_with_every_strategy(serve: Serve, scorer: str) -> None:
+async def test_words_are_those_of_the_tokenizer(serve: Serve, scorer: str) -> None:
     web = serve(inflected(WEB))
     settings = focused({"keywords": ["database"]}, AOPIC_LINK_SCORER=scorer, AOPIC_TOKENIZER=stems)
     crawler = await crawl(Follow, settings)
@@ -361,8 +364,7 @@ async def test_the_spider_knows_how_relevant_a_page_is(serve: Serve) -> None:
     assert all((item["relevance"] >= 0.5) == ("/data/" in item["url"]) for item in items)
 
 
-@pytest.mark.parametrize("order", ["focused", "breadth-first"])
-@pytest.mark.parametrize("topic", [KEYWORDS, "items"])
+@pytest.mark.parametrize(("topic", "order"), [(KEYWORDS, "focused"), ("items", "breadth-first")])
 @deferred_f_from_coro_f
 async def test_items_get_the_relevance_of_their_page(serve: Serve, topic: Any, order: str) -> None:
     serve(WEB)
@@ -610,27 +612,23 @@ async def test_a_crawl_ends_when_hardly_anything_is_relevant(serve: Serve, tmp_p
     assert check(tmp_path).queued > 0
 
 
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
+@deferred_f_from_coro_f
+async def test_what_cannot_be_a_topic_is_refused(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    web = serve(WEB)
+    wrong: list[tuple[dict[str, Any], list[str]]] = [
         ({"AOPIC_TOPIC": None}, ["AOPIC_ORDER ('focused')", "AOPIC_TOPIC"]),
         ({"AOPIC_TOPIC": {"keywords": []}}, ["AOPIC_TOPIC"]),
         ({"AOPIC_TOPIC": {"keyword": ["sql"]}}, ["AOPIC_TOPIC"]),
         ({"AOPIC_TOPIC": {"model": "/nowhere/at.all"}}, ["AOPIC_TOPIC", "/nowhere/at.all"]),
         ({"AOPIC_TOPIC": None, "AOPIC_ORDER": "aopic", "AOPIC_MIN_HARVEST": 0.1}, ["AOPIC_MIN_HARVEST"]),
         ({"AOPIC_LINK_SCORER": "best-frist"}, ["AOPIC_LINK_SCORER", "best-first"]),
-    ],
-)
-@deferred_f_from_coro_f
-async def test_what_cannot_be_a_topic_is_refused(
-    serve: Serve, caplog: pytest.LogCaptureFixture, settings: dict[str, Any], words: list[str]
-) -> None:
-    web = serve(WEB)
-    await crawl(Follow, {**focused(), **settings})
+    ]
+    for settings, words in wrong:
+        caplog.clear()
+        await crawl(Follow, {**focused(), **settings})
+        (said,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+        assert all(word in said for word in words), (settings, said)
     assert web.asked == []
-    said = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
-    assert len(said) == 1
-    assert all(word in said[0] for word in words)
 
 
 @deferred_f_from_coro_f

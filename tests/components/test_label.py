@@ -129,21 +129,25 @@ async def test_without_a_sample_there_is_nothing_to_label(
     assert err.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    "line",
-    ["[]", "{}", '{"url": 1, "relevant": true}', '{"url": "a", "relevant": "yes"}', "[" * 5000, "\x00"],
-)
 @deferred_f_from_coro_f
 async def test_a_file_of_something_else_is_refused_by_its_line(
-    serve: Serve, tmp_path: Path, capsys: pytest.CaptureFixture[str], line: str
+    serve: Serve, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     serve({HOME: page("all", [])})
     await crawl(Follow, topic(tmp_path))
     capsys.readouterr()
     file = tmp_path / "labels.txt"
-    file.write_text(f'\n{{"url": "http://a.test/", "relevant": true}}\n{line}\n')
-    code, out, err = run(capsys, tmp_path, "--read", file)
-    assert (code, out) == (2, "")
-    assert f"Line 3 of {file}" in err
-    assert err.count("\n") == 1
+    wrong = [
+        "[]",
+        "{}",
+        '{"url": 1, "relevant": true}',
+        '{"url": "a", "relevant": "yes"}',
+        "[" * 5000,
+        "\x00",
+    ]
+    for line in wrong:
+        file.write_text(f'\n{{"url": "http://a.test/", "relevant": true}}\n{line}\n')
+        code, out, err = run(capsys, tmp_path, "--read", file)
+        assert (code, out, err.count("\n")) == (2, "", 1), line
+        assert f"Line 3 of {file}" in err
     assert not (tmp_path / "aopic-labels.jsonl").exists()

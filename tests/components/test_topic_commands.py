@@ -66,43 +66,27 @@ def test_a_trained_model_grades_pages_and_says_why(pages: Path, capsys: pytest.C
     assert explained["words"]["database"] > 0 > explained["words"]["baker"]
     assert explained["version"] == trained["version"]
 
-
-def test_the_same_pages_make_the_same_model(pages: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    versions = [
-        shown(capsys, "topic", "train", pages / "yes", pages / "no", "-o", pages / name)["version"]
-        for name in "ab"
-    ]
-    assert versions[0] == versions[1]
-    assert (pages / "a").read_bytes() == (pages / "b").read_bytes()
-
-
-def test_what_is_written_for_people_names_the_same(pages: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    model = pages / "topic.aopic"
+    # The same pages make the same model, and people read the same of it.
+    before = model.read_bytes()
     code, out, _ = run(capsys, "topic", "train", pages / "yes", pages / "no", "-o", model)
-    assert code == 0
-    assert "12 relevant pages, 12 others" in out
+    assert (code, model.read_bytes()) == (0, before)
+    assert f"{trained['version']}: 12 relevant pages, 12 others" in out
     assert "database" in out
-    code, out, _ = run(capsys, "why", "--grade", model, pages / "yes" / "0.html")
+    code, out, _ = run(capsys, "why", "--grade", model, page)
     assert code == 0
     assert "database" in out
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("topic", "train", "yes", "empty"),
-        ("topic", "train", "yes", "nowhere"),
-        ("why", "--grade", "yes/0.html", "yes/0.html"),
-    ],
-)
-def test_what_cannot_be_used_is_one_sentence(
-    pages: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
-) -> None:
+def test_what_cannot_be_used_is_one_sentence(pages: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (pages / "empty").mkdir()
-    code, out, err = run(capsys, *arguments[:2], *(pages / each for each in arguments[2:]))
-    assert (code, out) == (2, "")
-    assert err.count("\n") == 1
-    assert any(each in err for each in arguments[2:])
+    for words, names in [
+        (("topic", "train"), ("yes", "empty")),
+        (("topic", "train"), ("yes", "nowhere")),
+        (("why", "--grade"), ("yes/0.html", "yes/0.html")),
+    ]:
+        code, out, err = run(capsys, *words, *(pages / each for each in names))
+        assert (code, out, err.count("\n")) == (2, "", 1), (words, names)
+        assert any(each in err for each in names), err
 
 
 def forged(rest: bytes) -> bytes:
@@ -112,9 +96,9 @@ def forged(rest: bytes) -> bytes:
 HUGE = struct.pack("<4sBdddI", b"AOFC", BITS, 0.0, 5.0, 5.0, 2**32 - 1)
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
+def test_a_hostile_model_is_refused_without_much_memory(tmp_path: Path) -> None:
+    path = tmp_path / "topic.aopic"
+    for data in [
         b"",
         b"\x80\x04cos\nsystem\n",
         b"scrapy-aopic topic 1\n",
@@ -124,18 +108,15 @@ HUGE = struct.pack("<4sBdddI", b"AOFC", BITS, 0.0, 5.0, 5.0, 2**32 - 1)
         forged(struct.pack("<4sBdddI", b"AOFC", BITS, float("nan"), 5.0, 5.0, 0)),
         forged(struct.pack("<4sBdddIIff", b"AOFC", BITS, 0.0, 5.0, 5.0, 1, 2**32 - 1, 1.0, 1.0)),
         forged(struct.pack("<4sBdddI", b"AOFC", BITS, 0.0, 0.0, 5.0, 0)),
-    ],
-)
-def test_a_hostile_model_is_refused_without_much_memory(tmp_path: Path, data: bytes) -> None:
-    path = tmp_path / "topic.aopic"
-    path.write_bytes(data)
-    tracemalloc.start()
-    try:
-        with pytest.raises(TopicError, match=r"topic\.aopic"):
-            load_model(path)
-        assert tracemalloc.get_traced_memory()[1] < 8_000_000
-    finally:
-        tracemalloc.stop()
+    ]:
+        path.write_bytes(data)
+        tracemalloc.start()
+        try:
+            with pytest.raises(TopicError, match=r"topic\.aopic"):
+                load_model(path)
+            assert tracemalloc.get_traced_memory()[1] < 8_000_000, data
+        finally:
+            tracemalloc.stop()
 
 
 ENTRIES = st.lists(
@@ -220,17 +201,8 @@ def test_a_model_names_its_tokenizer_and_is_refused_with_another(
 def test_a_tokenizer_that_fails_ends_the_training_and_not_a_crawl(
     pages: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    code, _, err = run(
-        capsys,
-        "topic",
-        "train",
-        pages / "yes",
-        pages / "no",
-        "-o",
-        pages / "m",
-        "-s",
-        f"AOPIC_TOKENIZER={__name__}.broken",
-    )
+    folders, setting = (pages / "yes", pages / "no"), f"AOPIC_TOKENIZER={__name__}.broken"
+    code, _, err = run(capsys, "topic", "train", *folders, "-o", pages / "m", "-s", setting)
     assert code == 2
     assert "no dictionary" in err
     assert not (pages / "m").exists()

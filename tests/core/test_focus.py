@@ -19,7 +19,7 @@ from scrapy_aopic.core.focus.leads import is_led
 from scrapy_aopic.core.focus.shares import shares
 from scrapy_aopic.core.focus.strategies import STRATEGIES
 from scrapy_aopic.core.focus.strategy import FLOOR, PageSeen
-from scrapy_aopic.core.focus.topic import LinkText, Samples, Topic
+from scrapy_aopic.core.focus.topic import LinkText, Topic
 from scrapy_aopic.core.focus.words import BITS, LONGEST_WORD, all_words, features, url_words, words
 from scrapy_aopic.core.ledger import TOTAL, Ledger, Totals
 from scrapy_aopic.core.order import Aopic, Focused, revalued, whole_value
@@ -36,7 +36,8 @@ def test_words_of_plain_text_are_those_of_any_text(text: str) -> None:
     assert words(text) == words(text + " \u00e4")[:-1]
 
 
-def test_words_of_scripts_without_spaces_are_pairs_of_characters() -> None:
+def test_words_of_texts_and_of_urls() -> None:
+    """Of scripts without spaces, pairs of characters; long ones are cut in every script."""
     assert words("Open Data: データ 数据库 x 水") == [
         "open",
         "data",
@@ -47,9 +48,8 @@ def test_words_of_scripts_without_spaces_are_pairs_of_characters() -> None:
         "x",
         "水",
     ]
-
-
-def test_words_of_urls_are_parted_at_capitals_and_lose_numbers() -> None:
+    assert words(f"{'a' * 50} b") == ["a" * 40, "b"]
+    assert words(f"{'é' * 50} b") == ["é" * 40, "b"]
     assert url_words("/docs/SecureShell_v2.html?page=17") == ["docs", "secure", "shell", "v", "html", "page"]
 
 
@@ -67,11 +67,8 @@ def test_features_are_a_vector_of_length_1(text: str) -> None:
     assert not found or math.isclose(sum(value * value for value in found.values()), 1.0)
 
 
-def test_features_are_the_same_in_every_process() -> None:
+def test_features_are_the_same_in_every_process_and_others_in_another_field() -> None:
     assert features([("page", ["open"])]) == {38546: 1.0}
-
-
-def test_a_word_is_another_one_in_another_field() -> None:
     assert features([("anchor", ["open"])]).keys() != features([("url", ["open"])]).keys()
 
 
@@ -156,11 +153,18 @@ def test_other_bytes_are_no_classifier(data: bytes) -> None:
         Classifier.unpack(data)
 
 
-@given(st.integers(0, 200), st.integers(1, 255))
-def test_a_changed_byte_never_gives_numbers_that_are_none(where: int, flip: int) -> None:
+def packed() -> bytes:
     classifier = Classifier()
     classifier.learn({3: 0.6, 70_000: 0.8}, 1.0)
-    data = bytearray(classifier.pack())
+    return classifier.pack()
+
+
+PACKED = packed()
+
+
+@given(st.integers(0, 200), st.integers(1, 255))
+def test_a_changed_byte_never_gives_numbers_that_are_none(where: int, flip: int) -> None:
+    data = bytearray(PACKED)
     data[where % len(data)] ^= flip
     try:
         read = Classifier.unpack(bytes(data))
@@ -207,20 +211,6 @@ def test_a_link_fits_if_a_keyword_is_in_its_text_or_its_url() -> None:
     assert topic.match(LinkText("About public key systems")) == 1.0
     assert topic.match(LinkText("", path="/encryption/")) == 1.0
     assert topic.match(LinkText("About ovens", around="encryption")) == 0.0
-
-
-@given(st.sampled_from(sorted(STRATEGIES)), st.text(max_size=200), st.text(max_size=200), PARTS, PARTS)
-def test_every_strategy_gives_a_value_for_each_link(
-    name: str, anchor: str, path: str, grade: float, value: float
-) -> None:
-    topic = Topic(["a b", ""])
-    topic.samples = Samples([("a b", True), ("c", False)], [("a", True), ("c", False)])
-    page = PageSeen("http://a.test/", grade, value, grade >= 0.5)
-    strategy = STRATEGIES[name](topic, Random(0))
-    strategy.learn(page)
-    values = strategy.values(page, [LinkText(anchor, anchor, anchor, path)] * 2)
-    assert len(values) == 2
-    assert all(0.0 <= each <= 1.0 for each in values)
 
 
 def test_only_shark_search_goes_through_a_page_that_is_irrelevant() -> None:
@@ -334,8 +324,3 @@ def test_a_link_leads_to_a_page_that_is_new_or_was_worth_less() -> None:
         (Page(PageState.FAILED, 1), False),
     ]:
         assert is_led(page, 101) is is_it, (page, is_it)
-
-
-def test_words_that_are_too_long_are_cut_in_every_script() -> None:
-    assert words(f"{'a' * 50} b") == ["a" * 40, "b"]
-    assert words(f"{'é' * 50} b") == ["é" * 40, "b"]

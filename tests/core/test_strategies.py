@@ -25,7 +25,7 @@ from scrapy_aopic.core.focus.words import PAGE_CHARACTERS, url_words, words
 from scrapy_aopic.exceptions import StorageError
 
 PARTS = st.floats(0, 1)
-TEXTS = st.text(alphabet="abc 水データ/?=", max_size=20)
+TEXTS = st.text(alphabet="abc 水データ/?=", max_size=20) | st.text(max_size=100)
 LINKS = st.builds(LinkText, TEXTS, TEXTS, TEXTS, TEXTS)
 PAGES = st.builds(
     lambda number, parent, grade, value, link, text: PageSeen(
@@ -36,6 +36,9 @@ PAGES = st.builds(
 KEYWORD = Topic(["comet"])
 KEYWORD.samples = Samples([("comet orbit", True), ("bread oven", False)], [("comet", True), ("bread", False)])
 
+OF_SEVERAL_WORDS = Topic(["comet", "a b", ""])
+OF_SEVERAL_WORDS.samples = KEYWORD.samples
+
 
 @settings(deadline=None)
 @given(
@@ -44,7 +47,7 @@ KEYWORD.samples = Samples([("comet orbit", True), ("bread oven", False)], [("com
 def test_values_are_bounded_whatever_a_crawl_finds(
     name: str, crawl: list[tuple[PageSeen, list[LinkText]]]
 ) -> None:
-    strategy = STRATEGIES[name](KEYWORD, Random(1))
+    strategy = STRATEGIES[name](OF_SEVERAL_WORDS, Random(1))
     for page, links in crawl:
         strategy.learn(page)
         values = strategy.values(page, links)
@@ -303,10 +306,13 @@ def test_a_portfolio_values_a_waiting_link_by_the_arm_that_valued_it_first() -> 
     assert strategy.revalue(0.5, LinkText("x"), b"nobody's") is None
 
 
+PORTFOLIO = Portfolio(KEYWORD, Random(0))
+
+
 @given(st.binary(max_size=50))
 def test_a_damaged_portfolio_is_noticed(data: bytes) -> None:
     with pytest.raises(StorageError):
-        Portfolio(KEYWORD, Random(0)).restore(data)
+        PORTFOLIO.restore(data)
 
 
 @pytest.mark.parametrize("by_examples", [True, False])

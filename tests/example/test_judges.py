@@ -115,13 +115,17 @@ def test_the_examples_are_what_the_protocols_say() -> None:
 
 
 class Judge(ThreadingHTTPServer):
-    """A service that responds once it was asked of *enough* pages at once, but for the first page of the web."""
+    """A service that responds once it was asked of *enough* pages at once, but for the first page of the web.
+
+    Args:
+        bodies: What it responds with, one after the other, in place of an answer.
+    """
 
     daemon_threads = True
 
-    def __init__(self, enough: int, body: bytes | None = None) -> None:
+    def __init__(self, enough: int, bodies: Sequence[bytes] = ()) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
-        self.enough, self.body = enough, body
+        self.enough, self.bodies = enough, bodies
         self.wait = threading.Event()
         self.lock = threading.Lock()
         self.now = self.most = 0
@@ -155,7 +159,9 @@ class Handler(BaseHTTPRequestHandler):
             "grade": 0.9 if "comet" in text else 0.1,
             "values": [0.1 if is_left(number) else 0.9 for number in numbers],
         }
-        body = judge.body or json.dumps(answer).encode()
+        body = json.dumps(answer).encode()
+        if judge.bodies:
+            body = judge.bodies[len(judge.asked) % len(judge.bodies)]
         self.send_response(200)
         self.end_headers()
         self.wfile.write(body)
@@ -175,8 +181,8 @@ def judges() -> Iterator[list[Judge]]:
         each.server_close()
 
 
-def start(judges: list[Judge], enough: int, body: bytes | None = None) -> Judge:
-    judge = Judge(enough, body)
+def start(judges: list[Judge], enough: int, bodies: Sequence[bytes] = ()) -> Judge:
+    judge = Judge(enough, bodies)
     threading.Thread(target=judge.serve_forever, daemon=True).start()
     judges.append(judge)
     return judge
@@ -207,19 +213,22 @@ async def test_a_service_that_never_responds_costs_grades_and_no_pages(
     assert "within 0.2 seconds" in caplog.text
 
 
-def wrong_service(judges: list[Judge], body: bytes) -> str:
-    """URL of a service that responds with *body*, or of none at all without one."""
-    if body:
-        return start(judges, 1, body).url
+def wrong_service(judges: list[Judge], bodies: Sequence[bytes]) -> str:
+    """URL of a service that responds with *bodies*, or of none at all without any."""
+    if bodies:
+        return start(judges, 1, bodies).url
     return f"http://127.0.0.1:{free_port()}/"
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b'{"grade": 2}', b'{"grade": NaN}', b"[]"])
+@pytest.mark.parametrize("bodies", [[], [b"{", b'{"grade": 2}', b'{"grade": NaN}', b"[]"]])
 @deferred_f_from_coro_f
 async def test_a_service_that_is_down_or_wrong_costs_grades_and_no_pages(
-    judges: list[Judge], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, body: bytes
+    judges: list[Judge],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    bodies: list[bytes],
 ) -> None:
-    url = wrong_service(judges, body)
+    url = wrong_service(judges, bodies)
     seen, crawler = await crawled("broad.judges.Service", monkeypatch, JUDGE_URL=url)
     assert set(seen.values()) == {0.0}
     assert stat(crawler, "aopic/topic/ungraded") == N + 1
@@ -356,13 +365,16 @@ async def test_without_the_service_links_get_what_was_learned(
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"{", b'{"values": [2, 2]}', b'{"values": [NaN, 0]}', b'{"values": []}', b"[]"]
+    "bodies", [[], [b"{", b'{"values": [2, 2]}', b'{"values": [NaN, 0]}', b'{"values": []}', b"[]"]]
 )
 @deferred_f_from_coro_f
 async def test_a_service_for_links_that_is_down_or_wrong_costs_values_and_no_pages(
-    judges: list[Judge], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, body: bytes
+    judges: list[Judge],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    bodies: list[bytes],
 ) -> None:
-    url = wrong_service(judges, body)
+    url = wrong_service(judges, bodies)
     urls, crawler = await with_links("broad.judges.LinkService", monkeypatch, JUDGE_LINKS_URL=url)
     assert n_left(urls) >= len(LEFT) - 2
     assert stat(crawler, "aopic/topic/unvalued") == N_LINKING

@@ -70,26 +70,19 @@ def test_a_proxy_request_is_answered_by_the_host_in_its_target() -> None:
         )
 
 
-@pytest.mark.parametrize(
-    ("target", "seen"),
-    [
-        ("http://a.example", "a.example /"),
-        ("http://a.example?q", "a.example /?q"),
-        ("HTTP://user:secret@a.example:80/x", "a.example /x"),
-        ("http://[::1]:80/x", "[::1] /x"),
-        ("http://a.example/x?y=http://b.example/", "a.example /x?y=http://b.example/"),
-        ("/x", "ignored.example /x"),
-    ],
-)
-def test_host_and_target_are_found_in_every_form(target: str, seen: str) -> None:
+def test_host_and_target_are_found_in_every_form() -> None:
     with Server(echo).run_in_thread() as running:
-        assert ask(running, get(target)).endswith(f"GET {seen}")
-
-
-def test_a_direct_request_is_answered_by_its_host_header_without_the_port() -> None:
-    with Server(echo).run_in_thread() as running:
-        reply = ask(running, "GET /x HTTP/1.0\nHost: Direct.Example:81\n\n")
-        assert reply.endswith("GET direct.example /x")
+        for request, seen in [
+            (get("http://a.example"), "a.example /"),
+            (get("http://a.example?q"), "a.example /?q"),
+            (get("HTTP://user:secret@a.example:80/x"), "a.example /x"),
+            (get("http://[::1]:80/x"), "[::1] /x"),
+            (get("http://a.example/x?y=http://b.example/"), "a.example /x?y=http://b.example/"),
+            (get("/x"), "ignored.example /x"),
+            # A direct request is answered by its Host header without the port.
+            ("GET /x HTTP/1.0\nHost: Direct.Example:81\n\n", "direct.example /x"),
+        ]:
+            assert ask(running, request).endswith(f"GET {seen}"), request
 
 
 def test_header_names_are_lower_case_and_repeated_values_are_joined() -> None:
@@ -141,27 +134,24 @@ def test_pipelined_requests_are_answered_one_after_the_other() -> None:
     assert {entry.in_flight for entry in running.log} == {1}
 
 
-@pytest.mark.parametrize(
-    ("request_text", "status"),
-    [
-        ("GET /\n\n", 400),
-        ("GET / HTTP/2.0\nHost: a\n\n", 400),
-        ("GET /with\ttab HTTP/1.1\nHost: a\n\n", 400),
-        ("GET / HTTP/1.1\n\n", 400),
-        ("GET / HTTP/1.1\nHost: a b\n\n", 400),
-        ("GET ftp://a.example/ HTTP/1.1\nHost: a\n\n", 400),
-        ("GET / HTTP/1.1\nHost: a\nno colon\n\n", 400),
-        ("GET / HTTP/1.1\nHost: a\n folded: line\n\n", 400),
-        ("POST / HTTP/1.1\nHost: a\nContent-Length: many\n\n", 400),
-        ("POST / HTTP/1.1\nHost: a\nContent-Length: -1\n\n", 400),
-        ("POST / HTTP/1.1\nHost: a\nTransfer-Encoding: chunked\n\n", 501),
-        ("CONNECT a.example:443 HTTP/1.1\nHost: a\n\n", 501),
-        ("GET / HTTP/1.1\nHost: a\nX: " + "x" * 65_536, 431),
-    ],
-)
-def test_what_is_no_exchange_is_refused_and_not_logged(request_text: str, status: int) -> None:
+def test_what_is_no_exchange_is_refused_and_not_logged() -> None:
     with Server(echo).run_in_thread() as running:
-        assert ask(running, request_text).startswith(f"HTTP/1.1 {status} ")
+        for request_text, status in [
+            ("GET /\n\n", 400),
+            ("GET / HTTP/2.0\nHost: a\n\n", 400),
+            ("GET /with\ttab HTTP/1.1\nHost: a\n\n", 400),
+            ("GET / HTTP/1.1\n\n", 400),
+            ("GET / HTTP/1.1\nHost: a b\n\n", 400),
+            ("GET ftp://a.example/ HTTP/1.1\nHost: a\n\n", 400),
+            ("GET / HTTP/1.1\nHost: a\nno colon\n\n", 400),
+            ("GET / HTTP/1.1\nHost: a\n folded: line\n\n", 400),
+            ("POST / HTTP/1.1\nHost: a\nContent-Length: many\n\n", 400),
+            ("POST / HTTP/1.1\nHost: a\nContent-Length: -1\n\n", 400),
+            ("POST / HTTP/1.1\nHost: a\nTransfer-Encoding: chunked\n\n", 501),
+            ("CONNECT a.example:443 HTTP/1.1\nHost: a\n\n", 501),
+            ("GET / HTTP/1.1\nHost: a\nX: " + "x" * 65_536, 431),
+        ]:
+            assert ask(running, request_text).startswith(f"HTTP/1.1 {status} "), request_text[:80]
     assert running.log == []
 
 
@@ -197,26 +187,23 @@ def test_head_gets_the_length_but_no_body() -> None:
     assert reply.endswith("Content-Length: 4\nConnection: close\n\n")
 
 
-@pytest.mark.parametrize("status", [204, 304])
-def test_some_answers_have_neither_length_nor_body(status: int) -> None:
-    with Server(lambda _: Answer(status, body=b"four")).run_in_thread() as running:
-        assert ask(running, get("http://a.example/")).partition("\n")[2] == "Connection: close\n\n"
+def test_some_answers_have_neither_length_nor_body() -> None:
+    for status in (204, 304):
+        with Server(lambda _, status=status: Answer(status, body=b"four")).run_in_thread() as running:
+            assert ask(running, get("http://a.example/")).partition("\n")[2] == "Connection: close\n\n"
 
 
-@pytest.mark.parametrize(
-    ("request_line", "answer"),
-    [
+def test_the_connection_is_closed_if_either_side_asks_for_it() -> None:
+    for request_line, answer in [
         ("GET / HTTP/1.0\nHost: a\n\n", Answer()),
         ("GET / HTTP/1.1\nHost: a\nProxy-Connection: Close\n\n", Answer()),
         ("GET / HTTP/1.1\nHost: a\n\n", Answer(headers={"Connection": "close"})),
         ("GET / HTTP/1.1\nHost: a\n\n", Answer(headers={"content-length": "9"}, body=b"short")),
-    ],
-)
-def test_the_connection_is_closed_if_either_side_asks_for_it(request_line: str, answer: Answer) -> None:
-    with Server(lambda _: answer).run_in_thread() as running:
-        reply = ask(running, request_line)  # returns only because the server hangs up
-    assert reply.lower().count("connection: close") == 1
-    assert reply.lower().count("content-length:") == 1
+    ]:
+        with Server(lambda _, answer=answer: answer).run_in_thread() as running:
+            reply = ask(running, request_line)  # returns only because the server hangs up
+        assert reply.lower().count("connection: close") == 1, request_line
+        assert reply.lower().count("content-length:") == 1, request_line
 
 
 def test_an_aborted_answer_closes_the_connection_without_a_byte() -> None:
