@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import time
@@ -20,10 +21,13 @@ from support.killed_crawl import FACTOR, N_HOSTS, N_PAGES, answer, check_log, co
 from support.workers import IN_A_STEP
 
 from scrapy_aopic.core.audit import audit
+from scrapy_aopic.core.ports import Family
+from scrapy_aopic.core.records import unpack_page
 from scrapy_aopic.core.shards.all_shards import audit_shards
 from scrapy_aopic.place.paths import read_home, shard_folder, shards_on_disk, store_folder
 from scrapy_aopic.storage import open_snapshot
 from scrapy_aopic.web.suffixes import registered_domain
+from scrapy_aopic.web.url_keys import key_of_url
 
 if redis_server.find_server() is None:
     pytest.skip(redis_server.WHY_NOT, allow_module_level=True)
@@ -314,6 +318,47 @@ def go_on_anew(workers: Workers, second: processes.Process, job: str) -> None:
     assert "Shard 0 of the crawl in" in workers.said()
     assert "begins anew, because its disk is lost" in workers.said()
     assert "the books hold" in aopic(workers, "check", job)
+
+
+def test_a_disk_is_damaged_and_its_shards_go_on_with_what_is_left(tmp_path: Path) -> None:
+    """Half of a table, or of a log, is gone, so that no worker opens the shard; the others are left as they are."""
+    with running(tmp_path, delay=0.1) as workers:
+        first, second = workers.start_both()
+        job = f"{workers.redis.url}#aopic:follow"
+        workers.wait_for(120)
+        first.kill()
+        first.wait()
+        folder = store_folder(shard_folder(tmp_path / "job-0", 0))
+        names = (
+            *folder.glob("*.sst"),
+            *folder.glob("*.log"),
+            *folder.glob("*.sqlite3"),
+            *folder.glob("*-wal"),
+        )
+        path = max(names, key=lambda path: path.stat().st_size)
+        os.truncate(path, path.stat().st_size // 2)
+        before = {each: each.read_bytes() for each in (tmp_path / "job-0").rglob("*") if each.is_file()}
+        new = workers.jobs[0] = tmp_path / "job-2"
+        said = aopic(workers, "salvage", tmp_path / "job-0", new)
+        assert f"move --lost {job} {new} --shards 0,1" in said
+        assert {each: each.read_bytes() for each in before} == before
+        known = set()
+        for number in (0, 1):
+            view = open_snapshot(store_folder(shard_folder(new, number)))
+            known |= {key for key, data in view.scan(Family.PAGES) if unpack_page(data).visits}
+            view.close()
+        assert known
+        assert "Shards 0, 1 of" in aopic(workers, "move", job, new, "--shards", "0,1", "--lost")
+        n = len(workers.web.log)
+        go_on_anew(workers, second, job)
+        assert "were salvaged" in workers.said()
+        visited, queued, violations = check(workers.jobs)
+        assert (queued, violations) == (0, [])
+        assert visited >= len(known)
+        again = workers.web.log[n:]
+        assert not known & {key_of_url(f"http://{each.host}{each.target}")[1] for each in again}
+        polite = server_log.audit(workers.web.log, FACTOR)
+        assert (polite.n_overlaps, polite.n_short_gaps) == (0, 0), polite
 
 
 def test_a_disk_is_lost_and_its_shards_begin_anew(tmp_path: Path) -> None:

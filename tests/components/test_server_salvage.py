@@ -1,0 +1,136 @@
+"""What is left of a damaged job on a server goes on in another one, and fetches nothing twice."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scrapy.utils.defer import deferred_f_from_coro_f
+from support import redis_server
+from support.commands import run_aopic, said
+from support.small_web import Follow, Web, crawl
+
+from scrapy_aopic.core.ports import Family
+from scrapy_aopic.place.server_place import ServerPlace
+from scrapy_aopic.storage import Address
+from scrapy_aopic.storage.opening import open_store_at
+from scrapy_aopic.view.auditing import audit_job
+
+if redis_server.find_server() is None:
+    pytest.skip(redis_server.WHY_NOT, allow_module_level=True)
+pytest.importorskip("hiredis")
+redis = pytest.importorskip("redis")
+
+pytestmark = pytest.mark.slow
+
+Serve = Callable[[dict[str, Any]], Web]
+
+SHARDS = 3
+DAMAGED = 1
+HOSTS = [f"h{n}.test" for n in range(9)]
+PAGES: dict[str, Any] = {
+    "http://a.test/": [f"http://{host}/" for host in HOSTS],
+    **{f"http://{host}/": [f"http://{host}/{n}" for n in range(4)] for host in HOSTS},
+    **{f"http://{host}/{n}": [f"http://{other}/" for other in HOSTS] for host in HOSTS for n in range(4)},
+}
+
+
+@pytest.fixture
+def settings(server, client) -> dict[str, Any]:
+    return {
+        "SCHEDULER": "scrapy_aopic.Scheduler",
+        "AOPIC_STORE": "redis",
+        "AOPIC_SHARDS": SHARDS,
+        "AOPIC_DURABILITY": 50,
+        "REDIS_URL": server.url,
+    }
+
+
+@pytest.fixture
+def address(server) -> Address:
+    return Address("aopic:follow", server.url)
+
+
+def leaves(client: redis.Redis, shard: int, *families: Family) -> list[bytes]:
+    return sorted(
+        leaf
+        for family in families or tuple(Family)
+        for leaf in client.scan_iter(f"{{aopic:follow}}:s{shard}:{family:d}:*")
+    )
+
+
+def spoil(client: redis.Redis, shard: int) -> None:
+    """Change a byte of every third value."""
+    for leaf in leaves(client, shard):
+        for key, value in sorted(client.hgetall(leaf).items())[::3]:
+            client.hset(leaf, key, value[:-1] + bytes((value[-1] ^ 1,)))
+
+
+DAMAGE: dict[str, Callable[[redis.Redis, int], object]] = {
+    "records": lambda client, shard: client.delete(*leaves(client, shard, Family.PAGES)),
+    "queue": lambda client, shard: client.delete(*leaves(client, shard, Family.QUEUE, Family.HOSTS)),
+    "totals and mail": lambda client, shard: client.delete(*leaves(client, shard, Family.META)),
+    "all keys": lambda client, shard: client.delete(*client.scan_iter(f"{{aopic:follow}}:s{shard}:*")),
+    "bytes": spoil,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@deferred_f_from_coro_f
+async def test_shards_on_a_server_go_on_in_another_job(  # noqa: PLR0917  # fixtures
+    serve: Serve, settings, address, client, tmp_path: Path, damage: str
+) -> None:
+    web = serve(PAGES)
+    await crawl(Follow, {**settings, "CLOSESPIDER_PAGECOUNT": 20})
+    before = [*web.asked]
+    DAMAGE[damage](client, DAMAGED)
+    kept = {name: client.dump(name) for name in client.scan_iter("*:s?:[0-9]:*")}
+    said(tmp_path, "salvage", address, "new")
+    assert {name: client.dump(name) for name in client.scan_iter("*:s?:[0-9]:*")} == kept
+    assert "every invariant holds" in said(tmp_path, "check", "new")
+    said(tmp_path, "restore", "new", f"{address.url}#aopic:again")
+    await crawl(Follow, {**settings, "AOPIC_REDIS_KEY": "aopic:again"})
+    whole = audit_job(ServerPlace(Address("aopic:again", address.url)))
+    assert whole.violations == []
+    assert whole.cash + whole.virtual + whole.in_transit == whole.total
+    after = web.asked[len(before) :]
+    assert len({*after}) == len(after)
+    if damage in ("records", "queue", "totals and mail"):
+        assert not {*before} & {*after}
+        assert {*before, *after} == {*PAGES}
+
+
+@deferred_f_from_coro_f
+async def test_any_damage_anywhere_leaves_a_whole_job(
+    serve: Serve, settings, address, client, tmp_path: Path
+) -> None:
+    serve(PAGES)
+    await crawl(Follow, {**settings, "CLOSESPIDER_PAGECOUNT": 20})
+    rng = random.Random(3)
+    names = sorted(name for name in client.scan_iter("{aopic:follow}:s?:*") if client.type(name) == b"hash")
+    client.delete(*rng.sample(names, len(names) // 4))
+    for name in rng.sample(names, len(names) // 4):
+        rows = sorted(client.hgetall(name))
+        for row in rng.sample(rows, len(rows) // 2):
+            rng.choice((client.hdel, lambda leaf, key: client.hset(leaf, key, b"?")))(name, row)
+    said(tmp_path, "salvage", address, "new")
+    assert "every invariant holds" in said(tmp_path, "check", "new")
+
+
+@deferred_f_from_coro_f
+async def test_a_job_on_a_server_that_is_crawled_is_not_salvaged(
+    serve: Serve, settings, address, client, tmp_path: Path
+) -> None:
+    serve(PAGES)
+    await crawl(Follow, {**settings, "CLOSESPIDER_PAGECOUNT": 5})
+    with closing(open_store_at(address.of_shard(2), is_one_of_many=True)):
+        done = run_aopic("salvage", address, "new", folder=tmp_path)
+    assert done.returncode == 2
+    assert "is in use: process" in done.stderr
+    missing = run_aopic("salvage", f"{address}x", "new", folder=tmp_path)
+    assert "There is no job in" in missing.stderr
+    assert [*tmp_path.iterdir()] == []
