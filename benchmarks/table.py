@@ -20,7 +20,7 @@ class Benchmark(NamedTuple):
         page: The document that quotes its figures.
         short: Options of the short form, which takes seconds and shows that all of it runs; several are divided by ``;``.
             Files are those of :mod:`made_up`.
-        seconds: What the short form takes on two cores.
+        seconds: What the short form takes on two cores with little else to do, roughly.
         script: The file or folder beside this one; that of its name if none is given.
         words: What its script is given before the options.
         needs: What must be there, a key of :data:`NEEDS`.
@@ -51,15 +51,15 @@ TABLE: dict[str, Benchmark] = {
     **_part("work", "ledger, frontier and store for a page, with up to 100 million URLs known", "measurements.md", 15),
     **_part("memory", "memory and disk of a job, and how soon it is open", "speed.md", 10),
     **_part("redis", "the same work on a server, and bytes of a URL there", "measurements.md", 15, needs="a server"),
-    "calls": Benchmark("calls and lines of Python for a page", "CONTRIBUTING.md", "--links 6", 2),
+    "calls": Benchmark("calls and lines of Python for a page", "CONTRIBUTING.md", "--links 6", 3),
     "order": Benchmark("how early important pages are fetched: real crawls, and all graphs", "order.md", "demo --pages 30", 15),
     "traps": Benchmark("what endless traps and farms of domains take", "order.md", "webkb-1997.npz --urls webkb-1997.urls.gz --sets 1 --seeds 2 --entries 1 --kinds chain --on domains; --beside --sizes 10 --fetches 50; --loopback --honest 20 --links 20 --factors 0 --fetches 50", 12),
-    "freshness": Benchmark("how fresh copies are in a recrawl", "order.md", "wikispeedia.npz --budgets 0.2 --policies cash --rng 1 --before 1 --during 1 --jobs 1", 4),
+    "freshness": Benchmark("how fresh copies are in a recrawl", "order.md", "wikispeedia.npz --budgets 0.2 --policies cash --rng 1 --before 1 --during 1 --jobs 1", 5),
     "shards": Benchmark("a job in shards beside one in one piece", "measurements.md", "GRAPH.npz --shards 2 --workers 1 --fetches 50 --sets 1 --seeds 2", 3),
     "workers": Benchmark("what it costs to share a crawl over workers, and the capacity plan", "many-machines.md", "--kinds redis-links disks --shards 2 --workers 1 --hosts 6 --pages 2 --links 3 --topics graded", 30, needs="a server"),
     "politeness": Benchmark("a crawl judged by the servers' logs, and one on a busy machine", "politeness.md", "audit --kills 1 --after 2 --size 0.02; backlog --seconds 4", 50),
     "hostile_web": Benchmark("a crawl of hosts that misbehave at random", "politeness.md", "--seconds 8 --hosts 30", 20),
-    "growth": Benchmark("time and memory of each parser for the worst bytes", "robots.md", "robots --seconds 0.02", 3),
+    "growth": Benchmark("time and memory of each parser for the worst bytes", "robots.md", "robots --seconds 0.02", 15),
     "fuzz": Benchmark("hostile URLs and pages through the package", "urls.md", "--urls 500", 4),
     "kills": Benchmark("kills at random moments", "after-a-crash.md", "--kills 2 --kills-per-job 2 --pages 100", 15),
     "races": Benchmark("processes that run into each other at one job", "after-a-crash.md", "--rounds 1 --pages 200", 10),
@@ -67,7 +67,7 @@ TABLE: dict[str, Benchmark] = {
     "damage": Benchmark("damaged files of a store", "after-a-crash.md", "--cases 1 --pages 200 --stores sqlite --sample 4", 15),
     "faults": Benchmark("faults of workers, network and server; commands that are cut off", "many-machines.md", "freeze --times 1", 15, needs="a server"),
     "log_cuts": Benchmark("a server that loses the end of its log", "measurements.md", "--pages 24 --shards 2 --workers 1 --every 50 --resumed 1", 15, needs="a server"),
-    "soak": Benchmark("whether anything grows in a long crawl", "measurements.md", "--job soaked --pages 300 --hosts 50 --every 0.04", 10),
+    "soak": Benchmark("whether anything grows in a long crawl", "measurements.md", "--job soaked --pages 300 --hosts 50 --every 0.04", 15),
     "focused": Benchmark("relevant pages on held-out topics, by strategy", "measurements.md", "DIR --sets 1 --fetches 30 --examples 5 --most 20", 20),
     "result_pages": Benchmark("fits what tells results from lists of links (JLSE as printed)", "focused.md", "DIR --most 24 --samples 5", 5, needs="scikit-learn"),
     "mutants": Benchmark("small bugs that no test notices", "tests/README.md", "core/leases.py --each 1", 30, needs="coverage"),
