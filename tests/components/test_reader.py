@@ -60,7 +60,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             version=Version(b"\1" * 8, changed_at=NOW - 86_400), fetched=Fetched(200, size=1234)
         ),
     )
-    visit(crawl, gone, findings=Findings("http 404", is_failure=True))
+    visit(crawl, gone, findings=Findings("http 404", is_failure=True, fetched=Fetched(404, "")))
     store.write(crawl.take_changes(NOW, is_clean=True), sync=True)
     store.close()
     return path
