@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
-from weakref import WeakValueDictionary
 
 from .table import SETTINGS, read
 
@@ -108,17 +108,21 @@ class Values:
             getattr(self, name.removeprefix("AOPIC_").lower())
 
 
-_values: WeakValueDictionary[int, Values] = WeakValueDictionary()
-"""Values of the settings of crawls that run, by the identity of these settings, which the values keep alive."""
+_MOST_KEPT = 8
+"""Settings whose values are kept: more crawls in one process read some of them again."""
+
+_kept: deque[Values] = deque(maxlen=_MOST_KEPT)
+"""Values of the settings of crawls."""
 
 
 def read_values(settings: Mapping[Any, Any] | Values) -> Values:
     """The values of *settings*: of those of a crawl, which are frozen, the same object for all of its components."""
     if isinstance(settings, Values):
         return settings
-    if not getattr(settings, "frozen", False):
-        return Values(settings)
-    found = _values.get(id(settings))
-    if found is None:
-        found = _values[id(settings)] = Values(settings)
-    return found
+    for values in _kept:
+        if values.given is settings:
+            return values
+    values = Values(settings)
+    if getattr(settings, "frozen", False):
+        _kept.append(values)
+    return values
