@@ -270,7 +270,7 @@ async def test_a_job_in_one_piece_is_restored_as_a_whole(
         open_store_at(beside(address), is_one_of_many=True)
     ) as of_another:  # restore, at the same time
         assert restore(tmp_path / "copy", address) == n
-        with pytest.raises(StorageError, match=r"aopic:follow \(a store that is made or kept beside it\)"):
+        with pytest.raises(StorageError, match=r"aopic:follow \(a store that is made beside it\)"):
             of_another.write({Family.META: {b"x": b"y"}}, sync=True)
     assert {name.split(b":s")[0] for name in client.scan_iter("*:s*:*")} == set()
     with open_view(ServerPlace(address)) as view:
