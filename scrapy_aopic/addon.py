@@ -32,6 +32,8 @@ _NEIGHBOURS: dict[str, Any] = {
     "DOWNLOAD_TIMEOUT": 30,  # of a whole transfer, however slowly it drips
     "DOWNLOAD_MAXSIZE": 10 * 1024 * 1024,  # of a body, also once it is unpacked
     "REDIRECT_MAX_TIMES": 10,
+    "REDIRECT_PRIORITY_ADJUST": 0,  # no host may have its pages first by sending them elsewhere
+    "RETRY_PRIORITY_ADJUST": 0,  # a page that failed waits behind others anyway
     "METAREFRESH_MAXDELAY": 10,  # a page that reloads itself every minute is a page, and no redirect
     "REFERRER_POLICY": "strict-origin-when-cross-origin",  # as browsers: a URL may have secrets
     "REACTOR_THREADPOOL_MAXSIZE": 20,  # name look-ups run there

@@ -3,7 +3,7 @@
 An :class:`Order` answers three questions of the frontier, and three more for those who need them; none of them costs
 more than arithmetic:
 
-1. :meth:`Order.front_queue`: which of the 64 front queues a page waits in;
+1. :meth:`Order.front_queue`: which of the 64 front queues of its priority a page waits in;
 2. :meth:`Order.place`: where in that queue; first in, first out unless the order says otherwise;
 3. :meth:`Order.rank`: where a host whose best page is known stands among the hosts that may be fetched from;
 4. :meth:`Order.revisit_queue`: which of the visited pages are revisited first, in a recrawl;
@@ -28,7 +28,7 @@ import math
 import struct
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from .records import LAST_SERIAL, N_FRONT_QUEUES, VISITED, Page
+from .records import LAST_SERIAL, N_FRONT_QUEUES, VISITED, WORST_START, Page
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +42,7 @@ _RANKS = [bytes((N_CLASSES - 1 - number,)) for number in range(N_CLASSES)]
 """Rank of a host by its class, the best class first."""
 
 _MIDDLE = N_FRONT_QUEUES // 2
-"""Front queue of all pages of an order in which only their places differ; priorities move them up and down from there."""
+"""Front queue of all pages of an order in which only their places differ."""
 
 VALUE_BITS = 10
 """Binary digits of a page's value for a topic; above them, its score counts links."""
@@ -62,7 +62,8 @@ class PageView(Protocol):
 
     Attributes:
         place: Its place inside its front queue, from :meth:`Order.place`.
-        shift: Front queues that ``Request.priority`` moves it up, or down if negative.
+        shift: Front queues by which it waits higher, or lower if negative.
+        priority: Its ``Request.priority``: pages of a higher one come first, whatever the order says.
         score: Visits that found a link to it if the order ``counts_links``; its score, in units of 2**-16 of the
             mean, for a :class:`BatchOrder`; for an order that ``values_links``, see :func:`value_of`.
         visits: Visits so far.
@@ -74,6 +75,8 @@ class PageView(Protocol):
     def place(self) -> int: ...
     @property
     def shift(self) -> int: ...
+    @property
+    def priority(self) -> int: ...
     @property
     def score(self) -> int: ...
     @property
@@ -179,9 +182,9 @@ class Order:
     branch_pages: int = 0
 
     def front_queue(self, page: PageView, cash: int) -> int:
-        """Front queue of *page*, which holds *cash* units (or is worth them, at a repeated visit).
+        """Front queue of *page* among those of its priority, which holds *cash* units (or is worth them, at a repeated visit).
 
-        It must depend on these two only. ``page.shift`` (``Request.priority``) is to be added.
+        It must depend on these two only. ``page.shift`` is to be added.
         """
         return front_queue(1 << (_MIDDLE - 1), page.shift)
 
@@ -209,7 +212,8 @@ class Order:
         """Where *host* stands among hosts that may be fetched from, lowest bytes first; the same length for all.
 
         Args:
-            row: The best queue row of the host; while the host is not in memory only its first byte is reliable.
+            row: The best queue row of the host, without its priority, by which hosts are ranked first; while the host is not in
+                memory only its first byte is reliable: :data:`~scrapy_aopic.core.records.WORST_START` less the front queue.
             visited: Visited pages of the host, or of its registered domain if the order uses domains.
         """
         return row
@@ -267,7 +271,7 @@ class OpicRandom(Order):
         return int.from_bytes(_FLOAT.pack(begin - math.log(chance)), "big") << 32 | number
 
     def clock_after(self, page: PageView, clock: int) -> int:
-        if page.shift:  # a page of another priority may come long before or after its time
+        if page.priority or page.shift:  # it may come long before or after its time
             return clock
         return max(clock, page.place >> 32)  # its host may have had to wait
 
@@ -391,7 +395,7 @@ class Aopic(Order):
         return quarter_queue(worth, page.shift)
 
     def rank(self, row: bytes, host: HostView, visited: int) -> bytes:
-        return _RANKS[host_class(N_FRONT_QUEUES - 1 - row[0], visited)]
+        return _RANKS[host_class(WORST_START - row[0], visited)]
 
     def due(self, visited: int, supporters: float, seeded: float) -> float:
         support: float = supporters**1.5 if supporters > 1 else 1.0
@@ -441,7 +445,7 @@ class Focused(Aopic):
 
     def rank(self, row: bytes, host: HostView, visited: int) -> bytes:
         discount = int(self._rest * ((visited + 1).bit_length() - 1))
-        number = 2 * (N_FRONT_QUEUES - 1 - row[0]) - discount
+        number = 2 * (WORST_START - row[0]) - discount
         return _RANKS[number if 0 <= number < N_CLASSES else 0 if number < 0 else N_CLASSES - 1]
 
 

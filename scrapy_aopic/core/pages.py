@@ -29,9 +29,11 @@ from .ports import Family, Store
 from .records import (
     FAILED,
     HOST_BYTES,
+    IN_PRIORITY,
     LONE_CLICK,
     MOST_CLICKS,
     PAGE_BYTES,
+    PRIORITY_BITS,
     QUEUED,
     ROW_STARTS,
     VISITED,
@@ -239,10 +241,10 @@ class Pages:
 
     # -- changes
 
-    def _replace(self, key: bytes, page: Page, now: float) -> None:
-        """Keep what is known of *page*, whose cash is up to date, and let it wait where that belongs."""
+    def _replace(self, key: bytes, page: Page, now: float, priority: int | None = None) -> None:
+        """Keep what is known of *page*, whose cash is up to date, and let it wait where that belongs, with another *priority* if given."""
         if page.state == QUEUED:
-            number = self._front_queue(key, page, now)
+            number = self._front_queue(key, page, now, priority)
             if number != page.front_queue:
                 move = (
                     queue_row(page.front_queue, page.place),
@@ -387,7 +389,7 @@ class Pages:
             self.requests.put(key, link.request)
         self._frontier.put_back(key, page.front_queue, page.place, now, has_failed=has_failed)
         page.shift = link.shift
-        self._replace(key, page, now)
+        self._replace(key, page, now, link.priority)
 
     def finder(self, key: bytes, page: Page, visited: int, *, is_new: bool) -> Finder:
         """What pages take from *page*, which is under *key* and in flight, by its links.
@@ -538,7 +540,7 @@ class Pages:
             if page is None:
                 page = self._admit(link, units, found, finder)  # noqa: PLW2901
                 at = key[:HOST_BYTES]
-                page.front_queue = number = front_queue(page, units)
+                page.front_queue = number = front_queue(page, units) + (link.priority << PRIORITY_BITS)
                 requests[key] = link.request
                 keep(key, page)
                 if at not in new:
@@ -567,7 +569,11 @@ class Pages:
                     self._offer_unknown(key, page, now)
                     continue
                 is_new = self._worth is None or page.changes is None
-                number = front_queue(page, page.cash) if is_new else self._front_queue(key, page, now)
+                number = (
+                    front_queue(page, page.cash) + (page.front_queue & ~IN_PRIORITY)
+                    if is_new
+                    else self._front_queue(key, page, now)
+                )
                 if number != page.front_queue:
                     place = page.place.to_bytes(8, "big")
                     move = ROW_STARTS[page.front_queue] + place, ROW_STARTS[number] + place, key[HOST_BYTES:]
@@ -618,12 +624,13 @@ class Pages:
 
     # -- steps of the above
 
-    def _front_queue(self, key: bytes, page: Page, now: float) -> int:
-        """Front queue of *page*, which is under *key* and whose cash is up to date, as of now."""
+    def _front_queue(self, key: bytes, page: Page, now: float, priority: int | None = None) -> int:
+        """Front queue of *page*, which is under *key* and whose cash is up to date, as of now; of its own *priority* if none is given."""
         worth = self._worth
-        return self._order.front_queue(
+        number = self._order.front_queue(
             page, page.cash if worth is None or page.changes is None else worth.of(key, page, now)
         )
+        return number + ((page.priority if priority is None else priority) << PRIORITY_BITS)
 
     def _admit(self, link: Link, cash: int, score: int = 0, finder: Finder = ELSEWHERE) -> Page:
         """A new page with *cash*, in its class, found by a link of *finder*."""
@@ -646,7 +653,7 @@ class Pages:
         page.state = QUEUED
         page.outcome = ""
         page.shift = link.shift
-        page.front_queue = self._front_queue(link.key, page, now)
+        page.front_queue = self._front_queue(link.key, page, now, link.priority)
         self.requests.put(link.key, link.request)
         self.table.put(link.key, page)
         bonus = self._bonus(link.key[:HOST_BYTES], link.host)

@@ -16,7 +16,7 @@ from .kept_links import split_links
 from .records import (
     FAILED,
     HOST_BYTES,
-    N_FRONT_QUEUES,
+    MOST_PRIORITY,
     NO_RECORD,
     PAGE_BYTES,
     PART_BYTES,
@@ -45,8 +45,8 @@ def wrong_page(page: Page, order: int) -> str:  # noqa: PLR0911  # one for each 
         return f"has the state {page.state}, which there is not"
     if not 0 < serial_of(page.place) <= min(order, page.place):
         return f"is newer than the last commit, or has no number: {serial_of(page.place)}, of {order}"
-    if not 0 <= page.front_queue < N_FRONT_QUEUES:
-        return f"is in front queue {page.front_queue}, which there is not"
+    if not -MOST_PRIORITY <= page.priority <= MOST_PRIORITY:
+        return f"has the priority {page.priority}, which there is not"
     if page.state == FAILED and page.cash:
         return f"failed, but holds {page.cash} units"
     if (page.lowered or page.branch) and (page.visits or page.state != QUEUED):

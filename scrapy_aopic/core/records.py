@@ -14,7 +14,7 @@ from enum import IntEnum
 from functools import lru_cache
 from hashlib import blake2b
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -32,11 +32,23 @@ PAGE_BYTES = 2 * HOST_BYTES
 PART_BYTES = 4
 """Bytes that tell a directory or a branch from others of its host."""
 
-ROW_BYTES = 9
-"""Bytes of a queue row without its host: a front queue and a place in it."""
-
 N_FRONT_QUEUES = 64
-"""Front queues of a host: one for each power of two that cash can be, with room for priorities (``Request.priority``)."""
+"""Front queues of a host for each priority: one for each power of two that cash can be."""
+
+PRIORITY_BITS = 6
+"""Bits of a front queue below the priority of its pages: see :attr:`Page.front_queue`."""
+
+IN_PRIORITY = N_FRONT_QUEUES - 1
+"""The bits of a front queue that say which one of its priority it is."""
+
+MOST_PRIORITY = (1 << 63) - 1
+"""The highest priority that is told from higher ones; the lowest one is the same with the other sign."""
+
+ROW_BYTES = 9
+"""Last bytes of a queue row: the front queue among those of its priority, and the place there."""
+
+ROW_PAGE_BYTES = PAGE_BYTES - HOST_BYTES
+"""Bytes of a page without its host, which follow its queue row in a back queue."""
 
 LAST_SERIAL = (1 << 32) - 1
 """The largest serial number of a page queued in a job; the last 32 bits of a place hold it."""
@@ -85,8 +97,9 @@ class Page(msgspec.Struct, array_like=True, gc=False):
         place: Place inside its front queue, lowest first; the last 32 bits are a serial number of pages queued in the job.
         cash: Units that it holds until its next visit.
         handed: Units that the virtual page had handed to each page of its class when ``cash`` was last brought up to date.
-        front_queue: Front queue of its queue row; kept for pages that are not queued, where it means nothing.
-        shift: Front queues that ``Request.priority`` moves the page up (or down).
+        front_queue: Front queue of its queue row: which of the 64 of its priority, and 64 times the priority. A page that is not
+            queued keeps it for its priority.
+        shift: Front queues by which the page waits higher (or lower) than its cash says.
         score: What an order other than by cash keeps of the page.
         is_chosen: Whether it is of a domain that the virtual page spends on.
         clicks: How far it is from where the crawl entered its host: those of the page of that host that was first to find it,
@@ -138,9 +151,15 @@ class Page(msgspec.Struct, array_like=True, gc=False):
     height: int = 0
 
     @property
+    def priority(self) -> int:
+        """The ``Request.priority`` of its request: pages of a higher one come first."""
+        return self.front_queue >> PRIORITY_BITS
+
+    @property
     def is_possible(self) -> bool:
-        """Whether its state and place are those of a page."""
-        return self.state in (QUEUED, VISITED, FAILED) and 0 < serial_of(self.place) <= self.place < 1 << 64
+        """Whether its state, place and priority are those of a page."""
+        is_placed = 0 < serial_of(self.place) <= self.place < 1 << 64
+        return self.state in (QUEUED, VISITED, FAILED) and is_placed and abs(self.priority) <= MOST_PRIORITY
 
 
 class HostRecord(msgspec.Struct, array_like=True, gc=False):
@@ -150,7 +169,7 @@ class HostRecord(msgspec.Struct, array_like=True, gc=False):
         name: What the caller calls it: for Scrapy the key of the download slot, mostly the name in URLs without a port.
         queued: Pages with a queue row, those in flight included.
         visited: Pages that were visited or failed at least once.
-        best: Front queue of the best page that can be taken, -1 if there is none.
+        best: Front queue of the best page that can be taken (:attr:`Page.front_queue`), ``None`` if there is none.
         not_before: Instant (seconds since the epoch) before which the host must not be requested again.
         transfer: Seconds that the last transfer took.
         leased_at: Instant of the last lease, for the pause after a crash.
@@ -168,7 +187,7 @@ class HostRecord(msgspec.Struct, array_like=True, gc=False):
     name: str
     queued: int = 0
     visited: int = 0
-    best: int = -1
+    best: int | None = None
     not_before: float = 0.0
     transfer: float = 0.0
     leased_at: float = 0.0
@@ -200,12 +219,13 @@ class Link(msgspec.Struct, frozen=True, gc=False):
         key: Page key.
         host: Name of the host.
         request: What is needed to make the request, as bytes that mean nothing here.
-        shift: Front queues to move up.
+        shift: Front queues by which its page waits higher than its cash says.
         weight: Its part of the page's cash, relative to that of the other links; at least 0.
         again: Fetch it even if the page is known (``dont_filter``).
         value: What its page seems worth for a topic, 1 to :data:`~scrapy_aopic.core.order.LARGEST_VALUE`; 0 if nothing
             says it. Only for an order that ``values_links``.
         lead: What is to be kept of the link while its page waits (:mod:`.focus.leads`); empty for nothing.
+        priority: Pages of a higher one come first, at most :data:`MOST_PRIORITY`.
     """
 
     key: bytes
@@ -216,6 +236,7 @@ class Link(msgspec.Struct, frozen=True, gc=False):
     weight: int = 1
     value: int = 0
     lead: bytes = b""
+    priority: int = 0
 
 
 @lru_cache(10_000)  # a page has many links to few hosts
@@ -234,7 +255,28 @@ def repeat_key(page: bytes, place: int) -> bytes:
     return page_key(page[:HOST_BYTES], page + place.to_bytes(8, "big"))
 
 
-ROW_STARTS = [bytes((N_FRONT_QUEUES - 1 - number,)) for number in range(N_FRONT_QUEUES)]
+BEST_START, WORST_START = 64, 64 + N_FRONT_QUEUES - 1
+"""First bytes of the rows of the best and the worst front queue of priority 0; smaller ones are of positive priorities, and
+larger ones of negative ones."""
+
+
+class _RowStarts(dict[int, bytes]):
+    """How the queue rows of each front queue begin; those of priority 0 are kept.
+
+    One byte for the front queue, the best one first. Before it, with a priority other than 0: a byte that says how many bytes
+    the priority has, and of which sign it is; and these bytes, inverted if it is positive. No such beginning is one of another,
+    and they sort as the front queues do, best first.
+    """
+
+    def __missing__(self, front_queue: int) -> bytes:
+        priority, last = front_queue >> PRIORITY_BITS, bytes((WORST_START - (front_queue & IN_PRIORITY),))
+        n = (priority.bit_length() + 7) // 8
+        if priority > 0:
+            return bytes((8 - n,)) + ((1 << 8 * n) - 1 - priority).to_bytes(n, "big") + last
+        return bytes((WORST_START + n,)) + (-priority).to_bytes(n, "big") + last
+
+
+ROW_STARTS = _RowStarts({number: bytes((WORST_START - number,)) for number in range(N_FRONT_QUEUES)})
 """How the queue rows of each front queue begin."""
 
 
@@ -245,7 +287,13 @@ def queue_row(front_queue: int, place: int) -> bytes:
 
 def front_queue_of(row: bytes) -> int:
     """Front queue of a queue row, whatever follows it."""
-    return N_FRONT_QUEUES - 1 - row[0]
+    first = row[0]
+    if BEST_START <= first <= WORST_START:
+        return WORST_START - first
+    n = 8 - first if first < BEST_START else first - WORST_START
+    digits = int.from_bytes(row[1 : 1 + n], "big")
+    priority = (1 << 8 * n) - 1 - digits if first < BEST_START else -digits
+    return (priority << PRIORITY_BITS) + WORST_START - row[1 + n]
 
 
 def serial_of(place: int) -> int:
@@ -305,7 +353,20 @@ def read_wishes(data: bytes) -> tuple[str, str] | None:
     return (robots, usage) if isinstance(robots, str) and isinstance(usage, str) else None
 
 
-_decode_page = msgspec.msgpack.Decoder(Page).decode
+R = TypeVar("R", bound=msgspec.Struct)
+
+
+def reader_of(kind: type[R]) -> Callable[[bytes], R]:
+    """Reads records of *kind*, which may have whole numbers beyond 64 bits."""
+    decode = msgspec.msgpack.Decoder(kind).decode
+
+    def read(data: bytes) -> R:
+        try:
+            return decode(data)
+        except msgspec.ValidationError:
+            return msgspec.convert(unpack(data), kind)
+
+    return read
 
 
 LONE_CLICK = 4
@@ -348,12 +409,8 @@ def pack_page(page: Page) -> bytes:
         return pack(msgspec.structs.astuple(page))
 
 
-def unpack_page(data: bytes) -> Page:
-    """The page written as *data*."""
-    try:
-        return _decode_page(data)
-    except msgspec.ValidationError:  # it may have a number beyond 64 bits
-        return msgspec.convert(unpack(data), Page)
+unpack_page = reader_of(Page)
+"""The page whose record was written as some bytes."""
 
 
 _host_values = attrgetter(*HostRecord.__struct_fields__)
@@ -376,5 +433,5 @@ def pack_host(host: HostRecord, best: int | None = None) -> bytes:
     return pack(values[:last])
 
 
-unpack_host: Callable[[bytes], HostRecord] = msgspec.msgpack.Decoder(HostRecord).decode
+unpack_host = reader_of(HostRecord)
 """The host whose record was written as some bytes."""

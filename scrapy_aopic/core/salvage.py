@@ -218,7 +218,9 @@ class Salvage:
 
     def _take(self, key: bytes, page: Page, request: bytes | None, name: str) -> None:
         result = self._result
-        self._crawl.take_over(Link(key, name, request or b"", page.shift), page, self._now)
+        self._crawl.take_over(
+            Link(key, name, request or b"", page.shift, priority=page.priority), page, self._now
+        )
         if page.state == QUEUED:
             result.waiting += 1
             self._cash += page.cash

@@ -27,6 +27,7 @@ from .records import (
     HOST_BYTES,
     NO_RECORD,
     PAGE_BYTES,
+    PRIORITY_BITS,
     QUEUED,
     VISITED,
     HostRecord,
@@ -200,7 +201,7 @@ def right_front_queue(page: Page, order: Order | None) -> int:
         return page.front_queue
     if order.values_links:  # by its focus, too, which may be another one than when the page was queued
         return page.front_queue
-    return order.front_queue(page, page.cash)
+    return order.front_queue(page, page.cash) + (page.priority << PRIORITY_BITS)
 
 
 def find_order(name: str, own: Order | None = None) -> Order | None:
@@ -306,16 +307,16 @@ class HostTally:
 
     Attributes:
         visited: Pages that were visited or failed at least once.
-        best: Front queue of the best queued page, -1 if there is none.
+        best: Front queue of the best queued page, ``None`` if there is none.
     """
 
     queued: int = 0
     visited: int = 0
-    best: int = -1
+    best: int | None = None
 
     def add(self, page: Page) -> None:
         """Count *page*."""
         self.visited += page.visits > 0
         if page.state == QUEUED:
             self.queued += 1
-            self.best = max(self.best, page.front_queue)
+            self.best = page.front_queue if self.best is None else max(self.best, page.front_queue)

@@ -12,8 +12,8 @@ import logging
 from typing import TYPE_CHECKING
 from weakref import ref
 
-from scrapy_aopic.core.records import Link
-from scrapy_aopic.web.meta import TAG
+from scrapy_aopic.core.records import MOST_PRIORITY, Link
+from scrapy_aopic.web.meta import SITEMAP, TAG
 from scrapy_aopic.web.request_codec import (
     UnreadableError,
     UnserialisableError,
@@ -41,6 +41,9 @@ logger = logging.getLogger(__name__)
 
 _MOST_SHARED = 32
 """Objects in requests that are remembered, to see whether they are in the next ones, too: a page's requests have few."""
+
+_SITEMAP_SHIFT = -3
+"""Front queues by which a sitemap waits higher: it waits like a page with an eighth of its cash."""
 
 
 class _LiveRequest(ref["Request"]):
@@ -92,7 +95,15 @@ class QueuedRequests:
                 self.note_live(request, data)
                 if self._shared is not None and is_packed(data):
                     self._look_at(request, self._shared)
-        return Link(key, host, data, request.priority, again, 1 if weight is None else weight)
+        return Link(
+            key,
+            host,
+            data,
+            _SITEMAP_SHIFT if SITEMAP in request.meta else 0,
+            again,
+            1 if weight is None else weight,
+            priority=min(max(int(request.priority), -MOST_PRIORITY), MOST_PRIORITY),
+        )
 
     def _keep(self, request: Request) -> bytes:
         """Keep *request* in memory; returns what is queued for it."""

@@ -46,9 +46,6 @@ MAX_SITEMAPS = 100
 MAX_DEPTH = 3
 """Indexes one above the other: the protocol allows one, and some sites have two."""
 
-_PRIORITY = -3
-"""Priority of the request for a sitemap: it waits like a page with an eighth of its cash."""
-
 _WEB = ("http://", "https://")
 
 LEFT_OUT = {
@@ -209,4 +206,4 @@ def _absolute(entry: str, base_url: str) -> str:
 def _request(url: str, domain: str, depth: int) -> Request:
     # Its URL is taken as it stands, since no rule about URLs of pages applies, but in a form that can be requested.
     meta = {SITEMAP: (domain, depth), "verbatim_url": True}
-    return Request(safe_url_string(url), priority=_PRIORITY, meta=meta)
+    return Request(safe_url_string(url), meta=meta)

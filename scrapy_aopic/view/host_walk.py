@@ -11,6 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.layout import ACTIVE, DEAD, PARKED, SHELVED
+from scrapy_aopic.core.records import IN_PRIORITY
 
 from .snapshot import DUE_BOUNDS, N_LISTED, HostCounts, HostRow
 
@@ -138,12 +139,14 @@ class HostWalk:
     def _look(self, host: HostRecord, now: float) -> None:
         state = state_of(host, now)
         self.states[state] = self.states.get(state, 0) + 1
-        if host.best >= 0:
-            self.front_queues[host.best] = self.front_queues.get(host.best, 0) + 1
+        if host.best is not None:
+            best = host.best & IN_PRIORITY
+            self.front_queues[best] = self.front_queues.get(best, 0) + 1
             if state == "ready":
-                self.ready_queues[host.best] = self.ready_queues.get(host.best, 0) + 1
+                self.ready_queues[best] = self.ready_queues.get(best, 0) + 1
         for level in list(getattr(host, "in_flight", {}).values()):
-            self.flight_queues[level] = self.flight_queues.get(level, 0) + 1
+            number = level & IN_PRIORITY
+            self.flight_queues[number] = self.flight_queues.get(number, 0) + 1
         if host.crawl_delay:
             self.crawl_delayed += 1
         if state == "waiting":

@@ -12,7 +12,14 @@ from scrapy_aopic.core.counters import UNREADABLE, Counters, read_counters
 from scrapy_aopic.core.focus.harvest import Harvest, read_harvest
 from scrapy_aopic.core.layout import ACTIVE, Family
 from scrapy_aopic.core.ledger import Totals
-from scrapy_aopic.core.records import HOST_BYTES, HostRecord, front_queue_of, unpack_host, unpack_page
+from scrapy_aopic.core.records import (
+    HOST_BYTES,
+    IN_PRIORITY,
+    HostRecord,
+    front_queue_of,
+    unpack_host,
+    unpack_page,
+)
 from scrapy_aopic.core.shards.mail import read_counts
 from scrapy_aopic.exceptions import AopicError, StorageError
 from scrapy_aopic.place.stored_control import control_sentences, read_control
@@ -309,7 +316,7 @@ def count(view: View) -> Counted:
     set_aside: dict[str, tuple[int, str]] = {}
     for store in view.stores:
         for key, _ in store.scan(Family.QUEUE):
-            level = front_queue_of(key[HOST_BYTES:])
+            level = front_queue_of(key[HOST_BYTES:]) & IN_PRIORITY
             front[level] = front.get(level, 0) + 1
         for key, data in store.scan(Family.PAGES):
             outcome, _, reason = unpack_page(data).outcome.partition(": ")

@@ -41,7 +41,9 @@ from scrapy_aopic.core.order import Aopic, clicks_lower
 from scrapy_aopic.core.records import (
     FAILED,
     HOST_BYTES,
+    IN_PRIORITY,
     NO_RECORD,
+    PRIORITY_BITS,
     QUEUED,
     VISITED,
     HostRecord,
@@ -311,9 +313,10 @@ class _Question:
         of = f" of {host.queued:,}" if host is not None else ""
         at = f"{rank:,}" if rank else f"beyond {_MOST_ROWS:,}"
         self._say(
-            f"It is queued: number {at}{of} in the queue of its host, in front queue {page.front_queue} (docs/order.md).",
+            f"It is queued: number {at}{of} in the queue of its host, in {_queue(page.front_queue)} (docs/order.md).",
             rank=rank,
-            front_queue=page.front_queue,
+            priority=page.priority,
+            front_queue=page.front_queue & IN_PRIORITY,
             queued_on_host=host.queued if host is not None else None,
         )
         if page.lowered == 1:
@@ -471,7 +474,11 @@ class _Question:
             None,
         )
         if best is not None:
-            self._say(f"Its best page waits in front queue {best}.", front_queue=best)
+            self._say(
+                f"Its best page waits in {_queue(best)}.",
+                priority=best >> PRIORITY_BITS,
+                front_queue=best & IN_PRIORITY,
+            )
         return kind
 
     def _say_host(self, host: HostRecord) -> str:
@@ -503,7 +510,8 @@ class _Question:
             )
         else:
             hosts = active_hosts(self._store)
-            better, n = sum(each.best > host.best for each in hosts), len(hosts)
+            levels = [each.best for each in hosts if each.best is not None]
+            better, n = sum(host.best is None or each > host.best for each in levels), len(hosts)
             self._say(
                 f"{counts}; it could be requested as of the last commit, in the order of the best pages: {better:,} of {n:,} hosts "
                 "in memory have better ones.",
@@ -645,6 +653,12 @@ _WAITS = {
 def _host(store: Store, key: bytes) -> HostRecord | None:
     data = store.get_many(Family.HOSTS, (key,))[0]
     return unpack_host(data) if data is not None else None
+
+
+def _queue(front_queue: int) -> str:
+    """The front queue, as words."""
+    priority = front_queue >> PRIORITY_BITS
+    return f"front queue {front_queue & IN_PRIORITY}" + (f" of the priority {priority}" if priority else "")
 
 
 def _robots(store: Store, origin: str, path: str = ROBOTS_TXT) -> RobotsTxt | None:

@@ -294,7 +294,7 @@ CORRUPTIONS: dict[str, tuple[Callable[[MemoryStore], None], str]] = {
         "has another name than the one that its key was made of",
     ),
     "a page that waits in no front queue": (
-        lambda store: change_page(store, QUEUED, front_queue=1 << 40),
+        lambda store: change_page(store, QUEUED, front_queue=1 << 80),
         "which there is not",
     ),
     "a page that failed and holds cash": (

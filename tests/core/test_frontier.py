@@ -20,7 +20,14 @@ from scrapy_aopic.core.frontier.host_state import HostState, Phase
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.order import Aopic, DepthFirst, LargerSites, PageRank, front_queue, host_class
 from scrapy_aopic.core.ports import Family
-from scrapy_aopic.core.records import HOST_BYTES, front_queue_of, host_key, page_key, queue_row
+from scrapy_aopic.core.records import (
+    HOST_BYTES,
+    N_FRONT_QUEUES,
+    front_queue_of,
+    host_key,
+    page_key,
+    queue_row,
+)
 from scrapy_aopic.core.tables import Commits
 from scrapy_aopic.storage.memory import MemoryStore
 
@@ -823,6 +830,25 @@ def test_a_domain_over_its_budget_comes_after_all_others():
         desk.insert("b", 20, 1)
         desk.insert("c", 21, 2)
         assert desk.drain() == [("c", 21), ("b", 20), ("www.a", 10)], max_active
+
+
+@pytest.mark.parametrize("max_active", [1, 2, 100])
+def test_no_budget_holds_back_a_page_with_a_priority(max_active):
+    desk = overdrawn(max_active)
+    desk.insert("b", 20, 60)
+    desk.insert("www.a", 21, N_FRONT_QUEUES * 1 + 2)
+    desk.insert("new.a", 22, N_FRONT_QUEUES * 2 + 2)
+    desk.insert("new.a", 23, 63)
+    desk.insert("c", 24, N_FRONT_QUEUES * -1 + 63)
+    assert desk.drain() == [("new.a", 22), ("www.a", 21), ("b", 20), ("c", 24), ("new.a", 23), ("www.a", 10)]
+
+
+@pytest.mark.parametrize("max_active", [1, 2, 100])
+def test_a_late_host_whose_page_gets_a_priority_is_in_time(max_active):
+    desk = overdrawn(max_active)
+    desk.insert("b", 20, 60)
+    desk.move_up("www.a", 10, N_FRONT_QUEUES + 1)
+    assert desk.drain() == [("www.a", 10), ("b", 20)]
 
 
 def test_a_late_host_is_said_to_be_late():

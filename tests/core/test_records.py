@@ -10,6 +10,7 @@ from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.politeness import Silence
 from scrapy_aopic.core.records import (
     HOST_BYTES,
+    MOST_PRIORITY,
     N_FRONT_QUEUES,
     Changes,
     HostRecord,
@@ -28,7 +29,19 @@ from scrapy_aopic.core.records import (
 
 UNITS = st.integers(0, TOTAL)
 INSTANTS = st.floats(allow_nan=False)
-FRONT_QUEUES = st.integers(0, N_FRONT_QUEUES - 1)
+PRIORITIES = st.one_of(
+    st.just(0),
+    st.integers(-300, 300),
+    st.integers(-MOST_PRIORITY, MOST_PRIORITY),
+    st.tuples(st.integers(0, 63), st.integers(-1, 1)).map(
+        lambda parts: min((1 << parts[0]) + parts[1], MOST_PRIORITY)
+    ),
+)
+FRONT_QUEUES = st.builds(
+    lambda priority, number: N_FRONT_QUEUES * priority + number,
+    st.one_of(PRIORITIES, PRIORITIES.map(lambda priority: -priority)),
+    st.integers(0, N_FRONT_QUEUES - 1),
+)
 PLACES = st.integers(0, (1 << 48) - 1)
 PAGES = st.builds(
     Page,
@@ -50,7 +63,7 @@ HOSTS = st.builds(
     name=st.text(st.characters(exclude_categories=["Cs"])),
     queued=UNITS,
     visited=UNITS,
-    best=st.integers(-1, N_FRONT_QUEUES - 1),
+    best=st.one_of(st.none(), FRONT_QUEUES),
     not_before=INSTANTS,
     transfer=INSTANTS,
     leased_at=INSTANTS,
@@ -234,7 +247,9 @@ def test_a_host_name_that_is_no_text_still_has_a_key():
 def test_keys_stay_as_they_are_because_stores_are_full_of_them():
     assert host_key("example.org").hex() == "24dab28d73e82db5"
     assert page_key(b"h" * 8, b"fingerprint").hex() == "6868686868686868" + "899c2000b4172447"
-    assert queue_row(40, 258).hex() == "17" + "0000000000000102"
+    assert queue_row(40, 258).hex() == "57" + "0000000000000102"
+    assert queue_row(64 * 2 + 40, 258).hex() == "07fd" + "57" + "0000000000000102"
+    assert queue_row(64 * -300 + 40, 258).hex() == "81012c" + "57" + "0000000000000102"
     assert repeat_key(b"h" * 8 + b"p" * 8, 258).hex() == "6868686868686868" + "b8b361c1f0399ccd"
 
 
@@ -242,6 +257,12 @@ def test_keys_stay_as_they_are_because_stores_are_full_of_them():
 def test_queue_rows_sort_best_front_queue_first_and_first_in_first_out_inside_it(places):
     in_order = sorted(places, key=lambda place: (-place[0], place[1]))
     assert sorted(queue_row(*place) for place in places) == [queue_row(*place) for place in in_order]
+
+
+@given(st.sets(FRONT_QUEUES, min_size=2, max_size=30))
+def test_no_beginning_of_a_queue_row_is_that_of_another_front_queue(front_queues):
+    starts = [queue_row(each, 0)[:-8] for each in front_queues]
+    assert not [one for one in starts for other in starts if one is not other and other.startswith(one)]
 
 
 @given(FRONT_QUEUES, PLACES)

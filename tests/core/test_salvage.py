@@ -50,7 +50,7 @@ def make(*, recrawl: bool = False) -> MemoryStore:
     dice = random.Random(5)
     for step in range(30):
         lease = job.lease()
-        links = [link(f"h{n % 7}", n) for n in dice.sample(range(N), 4)]
+        links = [link(f"h{n % 7}", n, priority=n % 3 - 1) for n in dice.sample(range(N), 4)]
         same_as = link("h0", 0).key if step in (9, 17) else b""
         job.crawl.judge(lease, text_of(b"text %d" % step))
         job.crawl.transferred(lease.host, TransferResult(0.01, Outcome.ANSWER), job.now)
@@ -166,10 +166,11 @@ def test_a_sound_job_loses_nothing_but_its_history():
     )
     for key, page in old.items():
         other = new[key]
-        assert (page.state, page.place, page.shift, page.outcome) == (
+        assert (page.state, page.place, page.shift, page.priority, page.outcome) == (
             other.state,
             other.place,
             other.shift,
+            other.priority,
             other.outcome,
         )
         assert (page.visited_at, page.fetched, page.clicks) == (other.visited_at, other.fetched, other.clicks)

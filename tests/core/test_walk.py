@@ -26,7 +26,16 @@ from scrapy_aopic.core.order import front_queue, host_class
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Politeness
 from scrapy_aopic.core.ports import Family
-from scrapy_aopic.core.records import HOST_BYTES, Link, PageState, queue_row, repeat_key, unpack
+from scrapy_aopic.core.records import (
+    HOST_BYTES,
+    MOST_PRIORITY,
+    N_FRONT_QUEUES,
+    Link,
+    PageState,
+    queue_row,
+    repeat_key,
+    unpack,
+)
 from scrapy_aopic.core.spending import SPENDING, page_class
 
 pytestmark = pytest.mark.slow
@@ -60,6 +69,12 @@ class Account:
     lowered: int = 0
     branch: bytes = b""
     clicks: int = 0
+    priority: int = 0
+
+    def wait(self) -> None:
+        """Wait where its priority, its shift and the cash that its queue knows of say."""
+        number = front_queue(self.settled_cash, self.shift - self.lowered)
+        self.front_queue = N_FRONT_QUEUES * self.priority + number
 
     @property
     def page_class(self) -> int:
@@ -93,12 +108,14 @@ class Model:
         """Add *cash* to that of a page, which becomes known to its queue."""
         page = self.pages[key]
         page.cash = page.settled_cash = page.cash + cash
-        page.front_queue = front_queue(page.cash, page.shift - page.lowered)
+        page.wait()
         return page
 
     def admit(self, of: Link, cash: int, finder: bytes = b"") -> None:
         self.order += 1
-        page = self.pages[of.key] = Account(self.order, of.request, of.shift, is_chosen=of.host in CHOSEN)
+        page = self.pages[of.key] = Account(
+            self.order, of.request, of.shift, is_chosen=of.host in CHOSEN, priority=of.priority
+        )
         if finder[:HOST_BYTES] == of.key[:HOST_BYTES]:
             page.clicks = min(self.pages[finder].clicks + 4, 255)
             page.branch = self.behind(finder)
@@ -108,7 +125,8 @@ class Model:
     def again(self, of: Link, cash: int = 0) -> None:
         page = self.pages[of.key]
         if page.state != PageState.QUEUED:
-            page.state, page.request, page.shift = PageState.QUEUED, of.request, of.shift
+            page.state, page.request = PageState.QUEUED, of.request
+            page.shift, page.priority = of.shift, of.priority
             self.order += 1
             page.place = self.order
             self.touch(of.key, cash)
@@ -142,8 +160,9 @@ class Model:
             if page.state == PageState.QUEUED and key not in self.leased
         ]
 
-    def class_of(self, key: bytes) -> int:
-        return host_class(self.pages[key].front_queue, self.visited.get(key[:HOST_BYTES], 0))
+    def class_of(self, key: bytes) -> tuple[int, int]:
+        priority, number = divmod(self.pages[key].front_queue, N_FRONT_QUEUES)
+        return priority, host_class(number, self.visited.get(key[:HOST_BYTES], 0))
 
     def is_full(self, key: bytes) -> bool:
         """Whether the page is in a directory of which enough pages were fetched."""
@@ -247,20 +266,22 @@ class Model:
 
     def put_back(self, of: Link) -> None:
         page = self.pages[of.key]
-        page.request, page.shift = of.request, of.shift
-        page.front_queue = front_queue(page.settled_cash, of.shift - page.lowered)
+        page.request, page.shift, page.priority = of.request, of.shift, of.priority
+        page.wait()
         del self.leased[of.key]
 
     def state(self, key: bytes) -> PageState | None:
         return self.pages[key].state if key in self.pages else None
 
 
+PRIORITIES = [0] * 6 + [1, -1, 300, MOST_PRIORITY]
 LINKS = st.builds(
     link,
     st.sampled_from(HOSTS),
     st.integers(0, PAGES_PER_HOST - 1),
     st.sampled_from([b"", b"", b"other"]),
     shift=st.sampled_from([0, 0, 0, 1, -1]),
+    priority=st.sampled_from(PRIORITIES),
     again=st.sampled_from([False] * 7 + [True]),
 )
 PICK = st.integers(0, 1000)
@@ -393,10 +414,16 @@ class Walk(Modelled):
         self.model.settle(lease.key, links, **how)
 
     @precondition(lambda self: self.to_settle)
-    @rule(pick=PICK, shift=st.integers(-1, 1), request=st.sampled_from([None, b"retry"]))
-    def put_back(self, pick, shift, request):
+    @rule(
+        pick=PICK,
+        shift=st.integers(-1, 1),
+        priority=st.sampled_from(PRIORITIES),
+        request=st.sampled_from([None, b"retry"]),
+    )
+    def put_back(self, pick, shift, priority, request):
         lease = self.take_lease(pick)
-        of = replace(link(lease.host, 0, request or lease.request, shift=shift), key=lease.key)
+        again = link(lease.host, 0, request or lease.request, shift=shift, priority=priority)
+        of = replace(again, key=lease.key)
         self.crawl.put_back(lease, of, self.now)
         self.model.put_back(of)
 
@@ -418,7 +445,7 @@ class Walk(Modelled):
         counted = Counter((key[1 : 1 + HOST_BYTES], value[0]) for key, value in rows)
         assert counted == Counter((host, n) for (host, _), n in model.fetched.items() if n)
         branches = self.store.scan(Family.META, BRANCHES, bytes((BRANCHES[0] + 1,)))
-        assert {key[1:]: unpack(value) for key, value in branches} == {
+        assert {key[1:]: tuple(unpack(value)) for key, value in branches} == {
             head[:HOST_BYTES] + head[-4:]: (n, model.left[head]) for head, n in model.inside.items() if n
         }
 
@@ -458,7 +485,12 @@ def test_a_long_walk_by_dice(spending, max_active):
     def some_link() -> Link:
         shift, again = dice.choice((0, 0, 0, 1, -1)), dice.random() < 0.1
         return link(
-            dice.choice("abcdefghij"), dice.randrange(20), b"%d" % dice.randrange(3), shift=shift, again=again
+            dice.choice("abcdefghij"),
+            dice.randrange(20),
+            b"%d" % dice.randrange(3),
+            shift=shift,
+            priority=dice.choice(PRIORITIES),
+            again=again,
         )
 
     def links() -> list[Link]:
@@ -486,7 +518,12 @@ def test_a_long_walk_by_dice(spending, max_active):
             )
             walk.settle(dice.randrange(9), links(), itself, dice.randrange(3), outcome)
         elif step < 81 and walk.to_settle:
-            walk.put_back(dice.randrange(9), dice.randrange(-1, 2), dice.choice((None, b"retry")))
+            walk.put_back(
+                dice.randrange(9),
+                dice.randrange(-1, 2),
+                dice.choice(PRIORITIES),
+                dice.choice((None, b"retry")),
+            )
         elif step < 84:
             walk.visit(links(), dice.randrange(9))
         elif step < 97:

@@ -96,7 +96,7 @@ class Journey:
 
     def links(self) -> list[Link]:
         """The links of a page; some have a priority or ask for their page once more."""
-        how = [{}] * 12 + [{"shift": 3}, {"shift": -2}, {"again": True}]
+        how = [{}] * 11 + [{"shift": -2}, {"again": True}, {"priority": 3}, {"priority": -20_261_128}]
         return [self.link(**self.dice.choice(how)) for _ in range(self.dice.randrange(12))]
 
     def run(self, n: int) -> None:
@@ -117,7 +117,7 @@ class Journey:
             self.transfer(lease)
             self.leases.append((lease, True))
         elif self.dice.random() < 0.05:
-            self.crawl.put_back(lease, Link(lease.key, lease.host, lease.request, 1), self.now)
+            self.crawl.put_back(lease, Link(lease.key, lease.host, lease.request, priority=-1), self.now)
         else:
             self.settle(lease)
 

@@ -28,10 +28,18 @@ ROUNDING = 2**-53
 """How far the sum of the importances of all pages may be from 1, taken exactly: each is rounded once, by this at most of it."""
 
 
-def link(host: str, number: int = 0, request: bytes = b"", *, shift: int = 0, again: bool = False) -> Link:
+def link(
+    host: str,
+    number: int = 0,
+    request: bytes = b"",
+    *,
+    shift: int = 0,
+    priority: int = 0,
+    again: bool = False,
+) -> Link:
     """A link to page *number* of *host*."""
     key = page_key(host_key(host), number.to_bytes(4, "big"))
-    return Link(key, host, request or f"{host}/{number}".encode(), shift, again)
+    return Link(key, host, request or f"{host}/{number}".encode(), shift, again, priority=priority)
 
 
 def by_cash() -> Aopic:

@@ -26,7 +26,7 @@ from scrapy_aopic.core.frontier.host_state import (
 )
 from scrapy_aopic.core.frontier.shelves import index_bucket
 from scrapy_aopic.core.layout import ACTIVE, IN_TIME, SHELVED
-from scrapy_aopic.core.records import HOST_BYTES, ROW_BYTES, front_queue_of
+from scrapy_aopic.core.records import HOST_BYTES, ROW_PAGE_BYTES, front_queue_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,11 +72,11 @@ def _wrong_back_queue(host: HostState, free: int) -> Iterator[str]:
         return
     if any(first >= second for first, second in pairwise(queue)):
         yield "its back queue is out of order"
-    if any(row[ROW_BYTES:] in host.in_flight for row in queue):
+    if any(row[-ROW_PAGE_BYTES:] in host.in_flight for row in queue):
         yield "its back queue holds a page in flight"
     if len(queue) > free or (host.is_whole and len(queue) < free and not host.silent):
         yield f"its back queue holds {len(queue)} of {free} pages, and is {'' if host.is_whole else 'not '}whole"
-    if queue and host.best < front_queue_of(queue[0]):
+    if queue and (host.best is None or host.best < front_queue_of(queue[0])):
         yield f"its best page is in front queue {front_queue_of(queue[0])}, not {host.best}"
 
 

@@ -15,7 +15,7 @@ from bisect import bisect_left, insort
 from math import inf
 from typing import TYPE_CHECKING
 
-from scrapy_aopic.core.records import HOST_BYTES, ROW_BYTES, front_queue_of, queue_row
+from scrapy_aopic.core.records import HOST_BYTES, ROW_PAGE_BYTES, front_queue_of, queue_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,7 +103,7 @@ def reload(host: HostState) -> None:
 
 def begin(host: HostState) -> None:
     """*host* has nothing queued, so its back queue is empty and whole."""
-    host.best, host.back_queue, host.is_whole = -1, [], True
+    host.best, host.back_queue, host.is_whole = None, [], True
 
 
 def change(host: HostState, old: bytes, new: bytes) -> None:
@@ -121,19 +121,19 @@ def change(host: HostState, old: bytes, new: bytes) -> None:
     if not new or (
         not host.is_whole
         and (not queue or new > queue[-1])
-        and not (host.silent and new[:ROW_BYTES] <= host.looked_up_to)
+        and not (host.silent and new[:-ROW_PAGE_BYTES] <= host.looked_up_to)
     ):
         return
     insort(queue, new)
     if len(queue) > _MOST_ROWS:
         del queue[BACK_QUEUE_ROWS:]
         host.is_whole = False
-        host.looked_up_to = queue[-1][:ROW_BYTES]
+        host.looked_up_to = queue[-1][:-ROW_PAGE_BYTES]
 
 
 def best_row(host: HostState) -> bytes:
     """The best queue row of *host*, without its page; as good as can be while the back queue is not in memory."""
-    return host.back_queue[0][:ROW_BYTES] if host.back_queue else queue_row(max(host.best, 0), 0)
+    return host.back_queue[0][:-ROW_PAGE_BYTES] if host.back_queue else queue_row(host.best or 0, 0)
 
 
 def raise_best(host: HostState, front_queue: int) -> None:
@@ -146,4 +146,4 @@ def refresh_best(host: HostState) -> None:
     if host.back_queue:
         host.best = front_queue_of(host.back_queue[0])
     elif host.is_whole and host.back_queue is not None and not host.silent:
-        host.best = -1
+        host.best = None

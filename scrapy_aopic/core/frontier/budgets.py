@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_aopic.core.layout import BEHIND, LATE
 from scrapy_aopic.core.order import ALLOWANCE, Order
-from scrapy_aopic.core.records import HOST_BYTES
+from scrapy_aopic.core.records import HOST_BYTES, N_FRONT_QUEUES
 from scrapy_aopic.core.sponsors import FAMILY, SMALL
 from scrapy_aopic.exceptions import CallError
 
@@ -118,12 +118,17 @@ class Budgets:
         self.visits += 1
 
     def standing(self, host: HostState) -> tuple[int, bytes]:
-        """Visited pages by which *host* is ranked, and the shelf that it is late on; empty if it is in time."""
+        """Visited pages by which *host* is ranked, and the shelf that it is late on; empty if it is in time.
+
+        A page with a positive priority is asked for before all others, so its host is in time while it has one.
+        """
         domains, visits = self._domains, self.visits
         if domains is None:
             return host.visited, b""
         key = host.domain or domains.key(host)
         domain = domains.get(key)
+        if host.best is not None and host.best >= N_FRONT_QUEUES:
+            return domain.visited, b""
         begun = self._begun(key, domain.visited)
         if key in domains.budgets:
             return domain.visited, LATE + key if self._own_due(key, begun) > visits else b""

@@ -1,7 +1,7 @@
 """Mercator's frontier: which host is requested next, and for which of its pages.
 
-A page waits in one of 64 *front queues* of its host, at a place that the :class:`~scrapy_aopic.core.order.Order`
-gives it. Not pages but *hosts* move through the frontier, by the rank of their best page; :mod:`.host_places` decides where a
+A page waits in one of 64 *front queues* that its host has for its priority, at a place that the
+:class:`~scrapy_aopic.core.order.Order` gives it; all pages of a higher priority come before those of a lower one. Not pages but *hosts* move through the frontier, by the rank of their best page; :mod:`.host_places` decides where a
 host waits. The best rows of the front queues of a host in memory are its *back queue* (:mod:`.back_queue`).
 
 Of the hosts that may be requested, those within their budgets come first, best rank first, in memory or on the disk
@@ -20,7 +20,7 @@ Sources: Heydon and Najork, "Mercator: A Scalable, Extensible Web Crawler", 1999
 from __future__ import annotations
 
 from collections import OrderedDict
-from itertools import chain, islice
+from itertools import chain, islice, takewhile
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -35,6 +35,7 @@ from scrapy_aopic.core.records import (
     HOST_BYTES,
     NO_RECORD,
     ROW_BYTES,
+    ROW_PAGE_BYTES,
     HostRecord,
     front_queue_of,
     pack_host,
@@ -333,7 +334,7 @@ class Frontier:
 
     def _add(self, key: bytes, host: HostState, row: bytes, now: float) -> None:
         """Let *row*, with its page after it, be taken from the back queue of *host*, unless it waits for a silent origin."""
-        if self._back_queues.is_held(host, key + row[ROW_BYTES:], now):
+        if self._back_queues.is_held(host, key + row[-ROW_PAGE_BYTES:], now):
             return
         back_queue.change(host, b"", row)
         if host.held_until:
@@ -471,12 +472,12 @@ class Frontier:
             self.places.seek(key, host, now)
             return Unlocated(key, host.name)
         number = _choose(host, queue)
-        if self._left_to_lower and self._lower(key + queue[number][ROW_BYTES:], now):
+        if self._left_to_lower and self._lower(key + queue[number][-ROW_PAGE_BYTES:], now):
             self._left_to_lower -= 1
             return None
         self._left_to_lower = min(self._left_to_lower + _MEAN_LOWERED, _MOST_LOWERED)
         best = queue.pop(number)
-        row, page = best[:ROW_BYTES], best[ROW_BYTES:]
+        row, page = best[:-ROW_PAGE_BYTES], best[-ROW_PAGE_BYTES:]
         self.budgets.begin(key + page, host)
         if not shelf:
             self._in_time[key + page] = now
@@ -516,7 +517,7 @@ class Frontier:
     def next_of(self, key: bytes, n: int) -> list[bytes]:
         """Up to *n* pages that are next on the host *key*, as far as they are in memory."""
         queue = self.active[key].back_queue or ()
-        return [key + row[ROW_BYTES:] for row in queue[:n]]
+        return [key + row[-ROW_PAGE_BYTES:] for row in queue[:n]]
 
     def release(self, key: bytes, now: float) -> None:
         """End the lease of the host under *key*: from its time on it may be requested again."""
@@ -675,7 +676,7 @@ class Frontier:
         """Know the host under *key*, if it is not known, and be as polite to it as another job, whose record of it is *known*."""
         if self.host(key) is None:
             self.n_hosts += 1
-            plain = replace(known, queued=0, visited=0, best=-1, row=b"")
+            plain = replace(known, queued=0, visited=0, best=None, row=b"")
             self.hosts.put(key, unpack_state(pack_host(plain)))
 
     def supported(self, domain: bytes) -> None:
@@ -691,13 +692,17 @@ class Frontier:
 
 
 def _choose(host: HostState, queue: list[bytes]) -> int:
-    """Which of the rows of *queue*, the back queue of *host*, is next: the best one that has not failed lately."""
+    """Which of the rows of *queue*, the back queue of *host*, is next: of the best priority, the first that has not failed lately."""
+    if not host.tried and not host.errors:
+        return 0
+    of_page = -ROW_PAGE_BYTES - ROW_BYTES
+    rows = list(takewhile(lambda row: row[:of_page] == queue[0][:of_page], queue))
     if host.tried:
-        untried = (number for number, row in enumerate(queue) if row[ROW_BYTES:] not in host.tried)
+        untried = (number for number, row in enumerate(rows) if row[-ROW_PAGE_BYTES:] not in host.tried)
         number = next(untried, -1)
         if number >= 0:
             return number
         host.tried.clear()
         return 0
     # If it did not respond, maybe the page is to blame: try another one.
-    return host.errors % len(queue)
+    return host.errors % len(rows)

@@ -23,7 +23,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_aopic.core import layout
 from scrapy_aopic.core.layout import ACTIVE, BEHIND, IN_TIME
-from scrapy_aopic.core.records import HOST_BYTES, N_FRONT_QUEUES
+from scrapy_aopic.core.records import (
+    BEST_START,
+    HOST_BYTES,
+    N_FRONT_QUEUES,
+    ROW_BYTES,
+    WORST_START,
+    front_queue_of,
+)
 from scrapy_aopic.exceptions import SALVAGE, StorageError
 
 from .back_queue import BackQueues, best_row, raise_best, refresh_best
@@ -85,6 +92,9 @@ _UNBLOCKED_AT_ONCE = 1_000
 
 _SOON = 0.01
 """Seconds after which a host is examined again if many of its rows in sequence wait for silent origins."""
+
+_NO_PRIORITY = bytes((BEST_START,))
+"""How the ranks of hosts begin whose best page has the priority 0; the others begin as the row of that page does."""
 
 _MAKE_ROOM = 20
 """One in this many of the hosts in memory is shelved at once: finding them costs more than shelving."""
@@ -183,7 +193,7 @@ class HostPlaces:
 
     def _front_queue_of(self, key: bytes) -> int:
         """Front queue of the best page of the late host under *key*, as far as it is known."""
-        return self.expect(key, "an index row").best
+        return self.expect(key, "an index row").best or 0
 
     # -- where a host goes
 
@@ -357,12 +367,18 @@ class HostPlaces:
         heap.push(key, rank, self._number())
 
     def rank(self, host: HostState, visited: int) -> bytes:
-        """Rank of *host*, as good as can be while its back queue is not in memory.
+        """Rank of *host*, as good as can be while its back queue is not in memory: its best priority, and what the order says.
 
         Late hosts are compared only on their shelf, without the number of visited pages, which all of it share: so their
         ranks stay valid while the domain is visited.
         """
-        return self._order.rank(best_row(host), host, visited)
+        return self._rank_by(best_row(host), host, visited)
+
+    def _rank_by(self, row: bytes, host: HostState, visited: int) -> bytes:
+        """Rank of *host* with the best queue row *row*."""
+        if BEST_START <= row[0] <= WORST_START:
+            return _NO_PRIORITY + self._order.rank(row, host, visited)
+        return row[:-ROW_BYTES] + self._order.rank(row[-ROW_BYTES:], host, visited)
 
     # -- what happens to a host
 
@@ -429,9 +445,11 @@ class HostPlaces:
 
     def improve(self, key: bytes, host: HostState, row: bytes, now: float) -> None:
         """A page of *host* that can be taken has the queue row *row* now: move the host if that is its best."""
-        best = N_FRONT_QUEUES - 1 - row[0]  # front_queue_of, without a call for each host of a page
-        may_rise = best > host.best or not self._order.ranks_by_front_queue
-        if best > host.best:
+        # Without a call for each host of a page.
+        best = WORST_START - row[0] if BEST_START <= row[0] <= WORST_START else front_queue_of(row)
+        is_better = host.best is None or best > host.best
+        may_rise = is_better or not self._order.ranks_by_front_queue
+        if is_better:
             raise_best(host, best)
             self._hosts.put(key, host)
         phase = host.phase
@@ -445,9 +463,11 @@ class HostPlaces:
         elif may_rise and phase in (READY, LATE, GATED):
             if self.rank(host, 0 if phase == LATE else self._budgets.standing(host)[0]) < host.rank:
                 self.resettle(key, host, now)
+        elif may_rise and phase == SHELVED and best >= N_FRONT_QUEUES and host.row[:2] != IN_TIME:
+            self.enter(key, host, now)  # its budget does not hold it back any more
         elif may_rise and phase == SHELVED:
             visited = self._budgets.standing(host)[0] if host.row[:2] == IN_TIME else 0
-            place = shelf_of(host.row) + self._order.rank(row, host, visited)
+            place = shelf_of(host.row) + self._rank_by(row, host, visited)
             if place < host.row:
                 self.leave(key, host)
                 self._put_on_shelf(key, host, place)

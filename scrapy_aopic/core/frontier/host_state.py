@@ -42,10 +42,8 @@ from enum import IntEnum
 from math import inf
 from typing import Any
 
-import msgspec
-
 from scrapy_aopic.core import layout
-from scrapy_aopic.core.records import HostRecord, pack_host
+from scrapy_aopic.core.records import HostRecord, pack_host, reader_of
 from scrapy_aopic.exceptions import SALVAGE, CallError, StorageError
 
 from .heap import LazyHeap  # noqa: TC001  msgspec looks it up when it makes the decoder
@@ -186,12 +184,15 @@ def leave_alone(host: HostState, not_before: float) -> None:
     host.not_before = max(host.not_before, not_before)
 
 
-_decode = msgspec.msgpack.Decoder(HostState).decode
+_decode = reader_of(HostState)
 
 
 def pack_state(host: HostState) -> bytes:
     """Bytes of the record of *host*, whose pages in flight can be taken again."""
-    return pack_host(host, max(host.best, *host.in_flight.values()) if host.in_flight else host.best)
+    levels = host.in_flight.values()
+    return pack_host(
+        host, max(levels if host.best is None else (host.best, *levels)) if levels else host.best
+    )
 
 
 def unpack_state(data: bytes) -> HostState:

@@ -6,7 +6,7 @@ A *shelf* is a part of the index with a common prefix, in which hosts are ordere
 * ``LATE`` or ``BEHIND`` and the key of a domain: those over the budget of the domain, or of a link to it.
 
 Hosts on a shelf are counted by *bucket*: the rows that one read of the store may step over. A shelf is one bucket, except
-that for hosts in time, which is as long as the crawl is large and has a bucket for each first byte of a rank.
+that for hosts in time, which is as long as the crawl is large and has a bucket for each two first bytes of a rank.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ def index_bucket(row: bytes) -> bytes:
     """Beginning of an index row that it shares with those that are read, and counted, together."""
     if row[:1] != SHELVED:
         return row[:1]
-    return row[:3] if row[:2] == IN_TIME else row[:SHELF_BYTES]  # by the first byte of the rank
+    return (
+        row[:4] if row[:2] == IN_TIME else row[:SHELF_BYTES]
+    )  # by priority and the first byte of the order's rank
 
 
 def shelf_of(row: bytes) -> bytes:

@@ -23,7 +23,7 @@ from msgspec import Meta, Struct
 from scrapy_aopic.core.domain import KEY_BYTES
 from scrapy_aopic.core.focus.leads import MOST_BYTES
 from scrapy_aopic.core.order import LARGEST_VALUE
-from scrapy_aopic.core.records import HOST_BYTES, NO_RECORD, PAGE_BYTES, Link, host_key
+from scrapy_aopic.core.records import HOST_BYTES, MOST_PRIORITY, NO_RECORD, PAGE_BYTES, Link, host_key
 from scrapy_aopic.core.sponsors import MAX_LEVEL
 from scrapy_aopic.exceptions import StorageError
 
@@ -48,6 +48,7 @@ _LEVEL = 1
 _Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 _Number = Annotated[int, Meta(ge=1, le=(1 << 63) - 1)]
 _Shift = Annotated[int, Meta(ge=-(1 << 31), lt=1 << 31)]
+_Priority = Annotated[int, Meta(ge=-MOST_PRIORITY, le=MOST_PRIORITY)]
 _PageKey = Annotated[bytes, Meta(min_length=PAGE_BYTES, max_length=PAGE_BYTES)]
 _Value = Annotated[int, Meta(ge=0, le=LARGEST_VALUE)]
 _Lead = Annotated[bytes, Meta(max_length=MOST_BYTES)]
@@ -61,8 +62,9 @@ class PageRef(Struct, array_like=True, frozen=True, gc=False):
         host: Number of its host's name in the letter; -1 if only its key is known, as it is of a known page.
         page: The second half of its key; all of it if the host is -1.
         request: Bytes of the request; empty if the host is -1.
-        shift: Front queues to move up.
+        shift: Front queues by which it waits higher than its cash says.
         again: Fetch it even if it is known.
+        priority: See :class:`~scrapy_aopic.core.records.Link`.
     """
 
     host: int
@@ -70,6 +72,7 @@ class PageRef(Struct, array_like=True, frozen=True, gc=False):
     request: bytes = b""
     shift: _Shift = 0
     again: bool = False
+    priority: _Priority = 0
 
 
 class Payment(Struct, array_like=True, frozen=True, gc=False):
@@ -192,7 +195,14 @@ class Letter(Struct, array_like=True, frozen=True):
         if target.host < 0:
             return Link(target.page, "", b"")
         host = _host_name(self.hosts[target.host])
-        return Link(host_key(host) + target.page, host, target.request, target.shift, target.again)
+        return Link(
+            host_key(host) + target.page,
+            host,
+            target.request,
+            target.shift,
+            target.again,
+            priority=target.priority,
+        )
 
 
 def host_bytes(name: str) -> bytes:

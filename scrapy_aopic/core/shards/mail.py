@@ -392,7 +392,7 @@ class _LetterWriter:
         if not link.host:
             return PageRef(-1, link.key)
         host = self._hosts.setdefault(link.host, len(self._hosts))
-        return PageRef(host, link.key[HOST_BYTES:], link.request, link.shift, link.again)
+        return PageRef(host, link.key[HOST_BYTES:], link.request, link.shift, link.again, link.priority)
 
 
 def open_cut(store: Store, policy: Policy, shard: ShardId, *, is_new: bool) -> Cut:

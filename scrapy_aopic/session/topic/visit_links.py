@@ -139,7 +139,17 @@ class VisitLinks:
         given = sum([link.weight for link in links])
         links = [
             # As replace() does, in a third of its time.
-            Link(link.key, link.host, link.request, link.shift, link.again, weight * link.weight, whole, lead)
+            Link(
+                link.key,
+                link.host,
+                link.request,
+                link.shift,
+                link.again,
+                weight * link.weight,
+                whole,
+                lead,
+                link.priority,
+            )
             for link, weight, whole, lead in zip(links, split.weights, wholes, leads, strict=True)
         ]
         unit = given // len(values) if visit.weight else 1

@@ -1,0 +1,179 @@
+"""Pages of a higher priority come first, whatever the order says; within a priority, the order decides."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from msgspec.structs import replace
+from support.core_crawl import Job, link
+from support.core_shards import ShardedJob, hosts_of
+
+from scrapy_aopic.core.ledger import TOTAL
+from scrapy_aopic.core.order import ORDERS, Aopic
+from scrapy_aopic.core.ports import Family
+from scrapy_aopic.core.records import HOST_BYTES, MOST_PRIORITY, Link
+
+PRIORITIES = [MOST_PRIORITY, 20_261_128, 200, 100, 5, 1, 0, -1, -2, -300, -MOST_PRIORITY]
+
+
+def test_the_highest_priority_comes_first_whatever_pages_are_worth():
+    job = Job()
+    for n, priority in enumerate(random.Random(1).sample(PRIORITIES, len(PRIORITIES))):
+        job.seed(link(f"h{n}", priority=priority), worth=2.0 ** -(abs(priority) % 20))
+    job.visit(*(link("one", n, priority=priority) for n, priority in enumerate(PRIORITIES[::-1])))
+    assert [job.page(each).priority for each in visits(job)] == sorted(
+        PRIORITIES[1:] + PRIORITIES, reverse=True
+    )
+
+
+def visits(job: Job) -> list[Link]:
+    """Visit all that waits, as pages without links; returns links to the pages, in order."""
+    return [
+        Link(lease.key, lease.host, b"") for lease in (job.visit() for _ in range(job.crawl.counts.queued))
+    ]
+
+
+def killed(job: Job) -> None:
+    """Go on after the last commit, some time later."""
+    job.reopen()
+    job.now += 600.0
+
+
+def test_within_a_priority_cash_decides():
+    job = Job()
+    job.seed(link("a"))
+    job.visit(*(link(f"h{n}", priority=7) for n in range(3)), link("rich"))
+    job.visit(link("h1", priority=7))  # h0, which pays h1
+    assert [each.host for each in visits(job)] == ["h1", "h2", "rich"]
+
+
+def test_a_link_to_a_page_that_waits_does_not_change_its_priority():
+    job = Job()
+    job.seed(link("a"))
+    job.visit(link("b", priority=-1), link("c"), link("d"))
+    job.visit(link("b", priority=9))
+    assert [each.host for each in visits(job)] == ["d", "b"]
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_every_order_keeps_priorities(name: str):
+    if name in ("pagerank", "hits"):
+        pytest.importorskip("numpy")
+    job, dice = Job(order=ORDERS[name]()), random.Random(2)
+    links = [link(f"h{n % 7}", n, priority=dice.choice(PRIORITIES)) for n in range(60)]
+    job.seed(*links)
+    priorities = [each.priority for each in links]
+    assert [job.page(each).priority for each in visits(job)] == sorted(priorities, reverse=True)
+
+
+def test_a_page_that_is_put_back_has_the_priority_of_its_new_request():
+    job = Job()
+    job.seed(link("a", priority=3), link("b", priority=2))
+    lease = job.lease()
+    job.crawl.put_back(lease, Link(lease.key, "a", b"retry", priority=1), job.now)
+    job.crawl.release(lease, job.now)
+    job.commit()
+    assert job.drain() == [b"b/0", b"retry"]
+
+
+def test_one_more_request_has_a_priority_of_its_own():
+    job = Job()
+    done = link("a")
+    job.seed(done)
+    job.visit(link("b", priority=1), link("c"))
+    job.seed(
+        replace(done, again=True, priority=2), replace(link("c"), request=b"again", again=True, priority=3)
+    )
+    assert job.drain() == [b"again", done.request, b"b/0", b"c/0"]
+
+
+def test_of_a_host_that_fails_pages_of_the_best_priority_are_tried_first():
+    job = Job()
+    job.seed(*(link("a", n, priority=1) for n in range(3)), *(link("a", n) for n in range(3, 9)))
+    for n in range(12):
+        lease = job.lease()
+        assert job.page(Link(lease.key, "a", b"")).priority == 1, n
+        job.crawl.frontier.active[lease.key[:HOST_BYTES]].errors = n
+        again = Link(lease.key, "a", lease.request, priority=1)
+        job.crawl.put_back(lease, again, job.now, has_failed=n % 3 > 0)
+        job.crawl.release(lease, job.now)
+
+
+@pytest.mark.parametrize("max_active", [1, 3, 1000])
+def test_thousands_of_priorities_are_kept_in_order_through_ends_of_the_process(max_active: int):
+    """A crawl that has a priority for each page, such as a date, on few hosts and on many."""
+    job, dice = Job(max_active=max_active, page_cache=100), random.Random(3)
+    links = [
+        link(f"h{n % (7 if n % 2 else 500)}", n, priority=dice.randrange(-(1 << 40), 1 << 40))
+        for n in range(3000)
+    ]
+    job.seed(*links)
+    found = []
+    for n in range(len(links)):
+        if n % 1000 == 500:
+            job.commit()
+            killed(job)
+            assert len(job.crawl.frontier.active) <= max_active
+        found.append(job.visit().key)
+    assert found == [each.key for each in sorted(links, key=lambda each: -each.priority)]
+    job.commit()
+    assert job.crawl.frontier.places.shelves.counts == {}
+    assert len(job.crawl.frontier.places.shelves) <= 1
+
+
+def test_what_a_priority_costs_in_bytes():
+    plain, job = Job(), Job()
+    plain.seed(*(link("a", n) for n in range(100)))
+    job.seed(*(link("a", n, priority=20_261_128) for n in range(100)))
+    sizes = []
+    for each in (plain, job):
+        each.commit()
+        rows = [row for family in (Family.PAGES, Family.QUEUE) for row in each.store.scan(family)]
+        sizes.append(sum(len(key) + len(value) for key, value in rows) / 100)
+    assert sizes[1] <= sizes[0] + 9
+    assert sum(len(key) for key, _ in plain.store.scan(Family.QUEUE)) == 100 * 17
+
+
+def test_cash_is_kept_whatever_priorities_pages_have():
+    job, dice = Job(order=Aopic(), endowment=6.0), random.Random(4)
+    job.seed(*(link(f"h{n}", priority=dice.choice(PRIORITIES)) for n in range(10)))
+    for n in range(300):
+        job.visit(
+            *(
+                link(f"h{dice.randrange(20)}", dice.randrange(50), priority=dice.choice(PRIORITIES))
+                for _ in range(5)
+            )
+        )
+        if n % 50 == 0:
+            job.commit()
+            killed(job)
+    job.commit()
+    held = sum(job.cash(Link(key, "", b"")) for key, _ in job.store.scan(Family.PAGES))
+    assert held + job.virtual == TOTAL
+
+
+def test_priorities_cross_shards_by_mail():
+    job = ShardedJob(2, order=Aopic())
+    here, there = hosts_of(0, 2, 1)[0], hosts_of(1, 2, 3)
+    job.shards[0].seed(link(here), job.now)
+    job.visit(
+        0,
+        *(
+            link(host, priority=priority)
+            for host, priority in zip(there, (-5, MOST_PRIORITY, 1), strict=True)
+        ),
+    )
+    job.commit()
+    job.carry()
+    job.commit()
+    assert [job.visit(1)[0].host for _ in there] == [there[1], there[2], there[0]]
+    job.commit()
+
+
+def test_the_shard_with_the_highest_priority_is_the_best():
+    job = ShardedJob(2, order=Aopic())
+    one, other = hosts_of(0, 2, 1)[0], hosts_of(1, 2, 1)[0]
+    job.shards[0].seed(link(one, priority=1), job.now, worth=1e-6)
+    job.shards[1].seed(link(other), job.now, worth=100.0)
+    assert job.shards[0].best(job.now) < job.shards[1].best(job.now)
