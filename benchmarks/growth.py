@@ -312,7 +312,7 @@ def seconds(parser: Parser, text: bytes, tries: int = 3) -> float:
     least = math.inf
     for _ in range(tries):
         began = time.process_time()
-        with contextlib.suppress(Exception):  # not what is looked for here: benchmarks/fuzz.py
+        with contextlib.suppress(Exception):  # not what is looked for here
             parser.read(text)
         took = time.process_time() - began
         least = min(least, took)

@@ -1,21 +1,14 @@
-"""How politely a crawl asks, seen by the servers, and how little of its time it gives away for that.
+"""How politely a crawl asks, seen by the servers.
 
-    python benchmarks politeness audit [--kills 3] [--after 25] [--size 1] [--set AOPIC_FAST_DOWNLOADS=True]
-    python benchmarks politeness backlog [--seconds 30]
+    python benchmarks politeness [--kills 3] [--after 25] [--size 1] [--set AOPIC_FAST_DOWNLOADS=True]
 
-``audit`` crawls 300 misbehaving hosts at addresses of the loopback network (127.0.0.0/8, all at one port; Linux has
+It crawls 300 misbehaving hosts at addresses of the loopback network (127.0.0.0/8, all at one port; Linux has
 them without being told), 50 of them at one address, kills the crawler with SIGKILL on the way, and judges the log of
 the servers alone: requests at once and requests too early, by host and by address, and what robots.txt forbids. The
 exit status is 1 if there is any, or if the job does not pass ``scrapy aopic check``. One host in five has a
 Crawl-delay, two in ten a robots.txt that is missing or cannot be had at first; a host takes from 5 ms to 4 s for a page.
 A page in ten is a fault: connections reset before and closed within an answer, time-outs, status 5xx, 429 and 503 with
 a Retry-After in seconds or as a date, redirects within the host, to others and to forbidden pages.
-
-``backlog`` crawls 20 hosts while this machine is quiet, while other processes take its CPU, and with a spider whose
-callbacks block for 50 ms, and compares the gaps that the servers saw with the factor times the servers' own times;
-then it crawls 20 hosts that answer in a millisecond, with a factor of 10 and without gaps: both are limited by the CPU
-only, so they fetch as many pages. The exit status is 1 if a gap is too short, or if gaps are more than 10 % longer in
-the middle, or if more than a tenth of the pages is lost.
 """
 
 from __future__ import annotations
@@ -30,23 +23,19 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncIterator, Iterable
 from email.utils import formatdate
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from scrapy import Request, Spider, signals
-from scrapy.crawler import Crawler
+from scrapy import Request, Spider
 from scrapy.http import Response
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IResolverSimple
 from zope.interface import implementer
 
-from scrapy_aopic.core.politeness import Gap, TransferResult
 from scrapy_aopic.downloadermiddlewares import robots
-from scrapy_aopic.session.session import Session
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "example_project"))
 
@@ -350,34 +339,12 @@ class Follow(Spider):
 
     name = "follow"
 
-    def __init__(self, seeds: str, stats: str, block: str = "0", **arguments: Any) -> None:
+    def __init__(self, seeds: str, stats: str, **arguments: Any) -> None:
         super().__init__(**arguments)
-        self._block = float(block)
-        self._measured: list[tuple[str, float]] = []
         self.start_urls = Path(seeds).read_text().split()
         self._stats = Path(stats)
 
-    @classmethod
-    def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Follow:
-        spider = super().from_crawler(crawler, *args, **kwargs)
-        crawler.signals.connect(spider.listen, signal=signals.spider_opened)
-        return spider
-
-    def listen(self) -> None:
-        """Note how long each transfer took, as far as the crawler knows."""
-        session = Session.of(self.crawler)
-        if session is None:  # Scrapy's own scheduler
-            return
-        transferred = session.pacer.transferred
-
-        def note(key: str, result: TransferResult, ago: float) -> Gap:
-            self._measured.append((key, result.seconds))
-            return transferred(key, result, ago)
-
-        vars(session.pacer)["transferred"] = note
-
     async def parse(self, response: Response) -> AsyncIterator[Any]:
-        time.sleep(self._block)  # noqa: ASYNC251 - a callback that blocks
         for link in response.css("a::attr(href)").getall():
             yield response.follow(link)
         if response.url.endswith("/p/7"):
@@ -386,7 +353,7 @@ class Follow(Spider):
 
     def closed(self, reason: str) -> None:
         assert self.crawler.stats is not None
-        stats = {**self.crawler.stats.get_stats(), "finish_reason": reason, "measured": self._measured}
+        stats = {**self.crawler.stats.get_stats(), "finish_reason": reason}
         self._stats.write_text(json.dumps(stats, default=str))
 
 
@@ -408,9 +375,7 @@ class Resolver:
         return succeed(address_of(name))
 
 
-def start(
-    settings: dict[str, Any], folder: Path, seeds: Path, proxy: str = "", **arguments: str
-) -> subprocess.Popen[bytes]:
+def start(settings: dict[str, Any], folder: Path, seeds: Path) -> subprocess.Popen[bytes]:
     """Start a crawl in a process of its own."""
     command = [sys.executable, "-m", "scrapy", "runspider", __file__, "-a", f"seeds={seeds}"]
     command += ["-a", f"stats={folder / 'stats.json'}", "-s", "LOG_LEVEL=ERROR"]
@@ -418,123 +383,7 @@ def start(
     for name, value in settings.items():
         command += ["-s", f"{name}={value}"]
     environment = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
-    if proxy:
-        environment["http_proxy"] = proxy
     return subprocess.Popen(command, cwd=folder, env=environment)
-
-
-# -- backlog
-
-N_PLAIN = 20
-OWN_TIME = 0.3
-FOLLOWED = 60
-BLOCKED = 0.05
-
-
-def run_backlog(options: argparse.Namespace, folder: Path) -> int:
-    print("| 20 hosts | pages | transfers as measured | gaps, middle | least | loop late, mean |")
-    print("|---|---|---|---|---|---|", flush=True)
-    is_bad = False
-    for what, n_hogs, block in (
-        ("quiet", 0, 0.0),
-        ("two processes that take the CPU", 2, 0.0),
-        ("callbacks that block for 50 ms", 0, BLOCKED),
-    ):
-        with hogs(n_hogs):
-            ((log, stats),) = plain([5], OWN_TIME, options.seconds, folder, block)
-        is_bad |= _compare(f"take 0.3 s, {what}", 5, log, stats) > 1.1
-    both = plain([0, 10], 0.001, options.seconds, folder)
-    for factor, (log, stats) in zip((0, 10), both, strict=True):
-        is_bad |= _compare(f"answer in 1 ms, factor {factor}", factor, log, stats) < 0
-    free, gapped = (len(log) for log, _ in both)
-    return 1 if is_bad or gapped < 0.9 * free else 0
-
-
-def _compare(what: str, factor: float, log: list[Entry], stats: dict[str, Any]) -> float:
-    """Print what servers and crawler measured; returns the larger of the middles, infinite for gaps too short.
-
-    A request that is due still waits for the loop, which is no part of the gap that the crawler wants.
-    """
-    cells, result, late = "| | ", 0.0, stats["aopic/loop/late_seconds/mean"]
-    if factor:
-        measured = sorted(seconds / true for seconds, true in transfers(log, stats["measured"]))
-        gaps = sorted(gap / (factor * true) for true, gap in rests(log))
-        middles = measured[len(measured) // 2], gaps[len(gaps) // 2]
-        cells = f"{middles[0]:.3f} | {middles[1]:.3f} | {gaps[0]:.3f}"
-        wanted = sorted((gap - late) / (factor * true) for true, gap in rests(log))
-        result = max(middles[0], wanted[len(wanted) // 2]) if gaps[0] >= 1 else math.inf
-    n_pages = sum(entry.status > 0 for entry in log)
-    print(f"| {what} | {n_pages:,} | {cells} | {late:.3f} s |", flush=True)
-    return result
-
-
-def transfers(log: list[Entry], measured: list[tuple[str, float]]) -> Iterator[tuple[float, float]]:
-    """Seconds of each transfer, as the crawler measured them and as the server did."""
-    own: dict[str, list[float]] = {}
-    for entry in sorted(log, key=lambda entry: entry.start):
-        own.setdefault(entry.host, []).append(entry.end - entry.start)
-    for host, seconds in measured:
-        if own.get(host):
-            yield seconds, own[host].pop(0)
-
-
-def rests(log: list[Entry]) -> Iterator[tuple[float, float]]:
-    """The server's own time for each request but the last to a host, and the gap after it."""
-    last: dict[str, Entry] = {}
-    for entry in sorted(log, key=lambda entry: entry.start):
-        before = last.get(entry.host)
-        if before is not None:
-            yield before.end - before.start, entry.start - before.end
-        last[entry.host] = entry
-
-
-def plain(
-    factors: Sequence[float], own: float, seconds: float, folder: Path, block: float = 0.0
-) -> list[tuple[list[Entry], dict[str, Any]]]:
-    """What servers of their own saw of a crawl with each factor, all at the same time, and its stats."""
-
-    def reply(exchange: Exchange) -> Answer:
-        number = int(exchange.target[1:] or 1)
-        links = [f"/{FOLLOWED * number + n}" for n in range(FOLLOWED)]
-        body = page(f"{exchange.host} {number}", links)
-        return Answer(headers={"Content-Type": "text/html"}, body=body, delay=own)
-
-    folders = [folder / f"factor{factor:g}" for factor in factors]
-    crawls, logs = [], []
-    with ExitStack() as stack:
-        for factor, each in zip(factors, folders, strict=True):
-            each.mkdir(exist_ok=True)
-            settings = {
-                "ADDONS": '{"scrapy_aopic.Addon": 500}',
-                "ROBOTSTXT_OBEY": False,
-                "AOPIC_POLITENESS_FACTOR": factor,
-                "AOPIC_CONTENT_SEEN": "off",
-                "AOPIC_DOMAIN_BUDGET": 0,
-                "COOKIES_ENABLED": False,
-                "CLOSESPIDER_TIMEOUT": seconds,
-            }
-            seeds = each / "seeds.txt"
-            seeds.write_text("".join(f"http://h{n}.test/1\n" for n in range(N_PLAIN)))
-            running = stack.enter_context(Server(reply).run_in_thread())
-            crawls.append(start(settings, each, seeds, running.url, block=str(block)))
-            logs.append(running.log)
-        for crawl in crawls:
-            crawl.wait()
-    return [
-        (log, json.loads((each / "stats.json").read_text())) for log, each in zip(logs, folders, strict=True)
-    ]
-
-
-@contextmanager
-def hogs(n: int) -> Iterator[None]:
-    """Processes that take the CPU meanwhile."""
-    running = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(n)]
-    try:
-        yield
-    finally:
-        for hog in running:
-            hog.kill()
-            hog.wait()
 
 
 def main() -> int:
@@ -542,24 +391,17 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--folder", type=Path, help="where to leave job and logs, new")
-    parts = parser.add_subparsers(required=True)
-    part = parts.add_parser("audit")
-    part.set_defaults(run=run_audit)
-    part.add_argument("--kills", type=int, default=3)
-    part.add_argument("--after", type=float, default=25, help="seconds of each run before it is killed")
-    part.add_argument(
+    parser.add_argument("--kills", type=int, default=3)
+    parser.add_argument("--after", type=float, default=25, help="seconds of each run before it is killed")
+    parser.add_argument(
         "--size", type=float, default=1, help="pages of each host, in parts of the usual number"
     )
-    part.add_argument("--set", action="append", default=[], help="more settings, NAME=VALUE")
-    part = parts.add_parser("backlog")
-    part.set_defaults(run=run_backlog)
-    part.add_argument("--seconds", type=float, default=30)
+    parser.add_argument("--set", action="append", default=[], help="more settings, NAME=VALUE")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        result: int = options.run(options, folder.resolve())
-    return result
+        return run_audit(options, folder.resolve())
 
 
 if __name__ == "__main__":

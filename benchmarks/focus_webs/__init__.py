@@ -39,12 +39,10 @@ class Web(NamedTuple):
     Attributes:
         pages: Its pages.
         topics: Of each topic, whether each page is relevant to it, and keywords that describe it.
-        homes: Pages from which each of its sites can be crawled.
     """
 
     pages: list[Leaf]
     topics: dict[str, tuple[list[bool], list[str]]]
-    homes: list[int]
 
 
 def leaf(

@@ -57,7 +57,9 @@ QUOTED = 300
 def load(folder: Path, most: int) -> Web:
     """The pages of all sites, at most so many of each, nearest to its home first."""
     version = crc32(
-        repr((TOPICS, DENSITY, DISTINCT, MOST_LINKS, Degrees._fields, most, sys.version_info[:2])).encode()
+        repr(
+            (Web._fields, TOPICS, DENSITY, DISTINCT, MOST_LINKS, Degrees._fields, most, sys.version_info[:2])
+        ).encode()
     )
     file = folder / f"focused-{version:08x}.msgpack"
     if not file.is_file():
@@ -67,12 +69,12 @@ def load(folder: Path, most: int) -> Web:
         temporary.write_bytes(msgspec.msgpack.encode(raw))
         temporary.replace(file)
         print(f"read in {time.process_time() - begin:.0f} s CPU, and kept as {file}")
-    rows, homes, labels = msgspec.msgpack.decode(file.read_bytes())
+    rows, labels = msgspec.msgpack.decode(file.read_bytes())
     pages = []
     for url, text, places, values, degrees, links in rows:
         said = [(target, LinkText(*texts)) for target, *texts in links]
         pages.append(Leaf(url, text, array("I", places), array("f", values), said, Degrees(*degrees)))
-    return Web(pages, {name: (labels[name], TOPICS[name][0]) for name in TOPICS}, homes)
+    return Web(pages, {name: (labels[name], TOPICS[name][0]) for name in TOPICS})
 
 
 def _read(folder: Path, most: int) -> list[Any]:
@@ -133,7 +135,7 @@ def _read(folder: Path, most: int) -> list[Any]:
         )
         for p in pages
     ]
-    return [rows, homes, found]
+    return [rows, found]
 
 
 def _is_relevant(found: list[str], terms: frozenset[str]) -> bool:

@@ -82,7 +82,6 @@ class Crawl:
         self.stale: list[int] = []
         self.version = 0
         self.spent = 0.0
-        self.began = 0  # fetches when the strategy first went by what it has learned
         self.heap: list[tuple[float, int, int]] = []
 
     def key(self, page: int) -> bytes:
@@ -194,7 +193,6 @@ class Crawl:
         assert self.strategy is not None
         if not self.stale and self.strategy.version != self.version:
             self.version = self.strategy.version
-            self.began = self.began or len(done)
             self.stale = [page for page in self.value if page not in done]
         for _ in range(min(REVALUED, len(self.stale))):
             page = self.stale.pop()

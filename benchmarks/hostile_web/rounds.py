@@ -2,11 +2,10 @@
 
     python benchmarks hostile_web [--minutes 30] [--seconds N] [--hosts 1000] [--seed 1] [--folder FOLDER] [--set NAME=VALUE]
     python benchmarks hostile_web --heavy 1 --hosts 600          # pages of 3 MB with 20,000 links and 500,000 <p>
-    python benchmarks hostile_web --heavy 1 --hosts 600 --stock  # what they do to Scrapy alone
 
 What every host does with a request is drawn from a grammar (``grammar.py``) of status lines, headers, bodies, charsets,
 content codings, framings, timings, ends of connections, redirects, cookies, robots.txt and sitemaps, and follows from
---seed and the URL, so that an answer can be looked at again: ``--show URL`` prints it.
+--seed and the URL.
 
 What must hold:
 
@@ -34,7 +33,6 @@ import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "example_project")]
 from demo_web.server_log import audit
@@ -78,8 +76,6 @@ def run(folder: Path, web: Misbehaviour, options: argparse.Namespace) -> tuple[i
     settings = settings_of(folder, options.seconds, options.timeout) | dict(
         pair.split("=", 1) for pair in options.set
     )
-    if options.stock:
-        settings |= {"ADDONS": "{}", "CONCURRENT_REQUESTS": 100, "DOWNLOAD_DELAY": 0}
     script = Path(__file__).with_name("crawl.py")
     line = [sys.executable, "-m", "scrapy", "runspider", str(script), "-a", f"hosts={options.hosts}"]
     line += [part for name, value in settings.items() for part in ("-s", f"{name}={value}")]
@@ -146,9 +142,6 @@ def judge(folder: Path, code: int, server: Raw, options: argparse.Namespace) -> 
     wrong = [f"the exit code is {code}"] if code else []
     report = json.loads((folder / "report.json").read_text())
     stats = report["stats"]
-    if options.stock:
-        print(f"{stats.get('response_received_count', 0):,} responses")
-        return judge_memory(report["memory"], options.seconds, options.most_mb)
     if report["reason"] not in ("closespider_timeout", "finished", "aopic_unreachable"):
         wrong.append(f"the spider was closed with {report['reason']}")
     answers = Counter(entry.status for entry in server.entries)
@@ -201,17 +194,6 @@ def judge(folder: Path, code: int, server: Raw, options: argparse.Namespace) -> 
     return wrong
 
 
-def show(web: Misbehaviour, url: str) -> None:
-    """Print what the web does with *url*."""
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    plan = web.plan(host, target)
-    print(web.habits(host), plan.end)
-    for wait, piece in plan.pieces[:20]:
-        print(f"{wait:g} s: {len(piece)} bytes {piece[:1000]!r}")
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -231,11 +213,7 @@ def main() -> int:
     )
     parser.add_argument("--heavy", type=float, default=0.0, help="share of heavy pages, 0 to 1 (%(default)s)")
     parser.add_argument("--heavy-mb", type=float, default=3.0, help="what they have (%(default)s MB)")
-    parser.add_argument(
-        "--stock", action="store_true", help="Scrapy alone, of which only the memory is judged"
-    )
     parser.add_argument("--folder", type=Path, help="folder to make for job and log; else they are removed")
-    parser.add_argument("--show", metavar="URL", help="print what is answered to URL, and end")
     options = parser.parse_args()
     options.seconds = options.seconds or 60 * options.minutes
     web = Misbehaviour(
@@ -245,9 +223,6 @@ def main() -> int:
         heavy=options.heavy,
         heavy_mb=options.heavy_mb,
     )
-    if options.show:
-        show(web, options.show)
-        return 0
     with tempfile.TemporaryDirectory(prefix="hostile-web-") as temporary:
         folder = options.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=bool(not options.folder))

@@ -18,7 +18,7 @@ import order
 import record
 from table import HERE, NEEDS, TABLE, script_of
 
-QUICK = {"calls", "shards"}
+QUICK = {"calls"}
 """Those whose short form every run takes; the others take more than some tenths of a second of CPU time."""
 
 ELSEWHERE = {"damage", "hostile_web", "kills", "power", "races"}

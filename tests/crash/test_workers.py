@@ -146,6 +146,5 @@ def test_a_server_that_is_killed_stops_all_workers_and_they_go_on_when_it_is_bac
     ),
 )
 def test_whatever_happens_the_job_is_whole_and_no_host_is_bothered(tmp_path: Path, name: str) -> None:
-    """The short form of ``benchmarks/faults.py``."""
     _, verdict = crawl_through(tmp_path, FAULTS[name], 1, lock_timeout=2.0)
     assert verdict.holds, verdict
