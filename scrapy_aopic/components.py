@@ -85,6 +85,7 @@ class Components:
             self._robots.pacer = session.pacer if session is not None else None
         if session is not None:
             middlewares.add_response_middleware(self._crawler, session.bodies)
+            middlewares.add_response_middleware(self._crawler, self.politeness.proxies)
         if session is not None and session.focus is not None and session.focus.grading.judging is not None:
             middlewares.add_response_middleware(self._crawler, session.focus.grading.judging)
         if session is not None and (where := read_dashboard(self._crawler.settings)) is not None:

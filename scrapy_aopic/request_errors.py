@@ -8,6 +8,10 @@ from __future__ import annotations
 from scrapy.exceptions import IgnoreRequest
 
 
+class LeftAloneError(IgnoreRequest):
+    """A host must be left alone, for longer than a request may wait in the downloader or because another process may have it."""
+
+
 class RefusedError(IgnoreRequest):
     """A request, or the answer to it, that the crawl does not want.
 

@@ -208,6 +208,9 @@ OWN = (
         "of these, from hosts with [options of their own](politeness.md#options-of-single-hosts), by `AOPIC_HOST_RULES`",
         _POLITENESS),
     counter("aopic/politeness/retry_after", "responses", "responses with a `Retry-After` that was understood", _POLITENESS),
+    counter("aopic/politeness/repeated", "requests",
+        "requests that were not sent, because their host has asked their proxy to come later; middlewares got its last answer "
+        "once more ([several proxies](politeness.md#several-proxies))", _POLITENESS),
     counter("aopic/politeness/refused", "requests",
         "requests that were not sent, because their host must be left alone for long, or because another process may have it by now",
         _POLITENESS),

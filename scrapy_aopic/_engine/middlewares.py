@@ -34,8 +34,10 @@ class RequestMiddleware(Protocol):
 class ResponseMiddleware(Protocol):
     """A downloader middleware that has no other method than this one."""
 
-    def process_response(self, request: Request, response: Response) -> Response | Awaitable[Response]:
-        """Take *response* to *request* on."""
+    def process_response(
+        self, request: Request, response: Response
+    ) -> Request | Response | Awaitable[Response]:
+        """Take *response* to *request* on, or request something else."""
 
 
 def find(crawler: Crawler, kind: type[T]) -> T | None:

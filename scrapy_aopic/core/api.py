@@ -311,6 +311,9 @@ class HostCalls(Protocol):
             is_for_all: Whether what was requested on purpose waits, too.
         """
 
+    def defer(self, host: bytes, not_before: float) -> None:
+        """Leave the host under key *host* alone until *not_before*, if not longer."""
+
     def set_crawl_delay(self, name: str, seconds: float, now: float) -> None:
         """Have *seconds* between requests to a host, whose robots.txt was just read."""
 

@@ -562,8 +562,8 @@ class Crawl:
         self.commits.has_changes = True
         self.frontier.hold(host, origin, Silence(0, not_before, is_for_all))
 
-    def defer(self, host: bytes, not_before: float, transfer: float) -> None:
-        """A transfer from the host under key *host* took *transfer* seconds: leave it alone until *not_before*."""
+    def defer(self, host: bytes, not_before: float, transfer: float | None = None) -> None:
+        """Leave the host under key *host* alone until *not_before*; a transfer from it took *transfer* seconds, if one was made."""
         self.commits.has_changes = True
         self.frontier.defer(host, not_before, transfer)
 

@@ -72,6 +72,7 @@ class TransferResult(NamedTuple):
         address: The network address that it was fetched from; empty if that does not matter.
         origin: Scheme, name and port that were requested, if these are told apart: silence is only theirs.
         n_bytes: Bytes of the response's body.
+        is_of_proxy: Whether what it asks for is for a proxy, and other ways to the host are open.
     """
 
     seconds: float
@@ -81,6 +82,7 @@ class TransferResult(NamedTuple):
     address: str = ""
     origin: str = ""
     n_bytes: int = 0
+    is_of_proxy: bool = False
 
 
 class Silence(NamedTuple):
@@ -183,12 +185,21 @@ class Politeness:
         """Seconds between the end of a transfer that took *transfer* seconds and the next request."""
         return min(max(self.factor * max(transfer, 0.0), self.min_gap), max(self.max_gap, self.min_gap))
 
-    def after(self, pace: Paced, transfer: float, outcome: Outcome, retry_after: float = 0.0) -> Gap:
+    def after(
+        self,
+        pace: Paced,
+        transfer: float,
+        outcome: Outcome,
+        retry_after: float = 0.0,
+        *,
+        is_of_proxy: bool = False,
+    ) -> Gap:
         """Take note of a transfer in *pace*; returns for how long its host is left alone.
 
         Args:
             transfer: Seconds that it took.
             retry_after: Seconds for which the host asks to be left alone.
+            is_of_proxy: Whether it asks that of a proxy, and other ways to it are open.
         """
         if outcome == Outcome.ANSWER or not self.backoff:
             pace.errors = pace.down = pace.broken = 0
@@ -197,6 +208,8 @@ class Politeness:
             pace.down = pace.down + 1 if outcome == Outcome.DOWN else 0
             pace.broken = 0
         regular = self.of(pace.name).gap(transfer)
+        if is_of_proxy:
+            return Gap(max(regular, self.crawl_delay(pace)), regular)
         wish = min(retry_after, self.max_wish)
         # Who shares an address with a host is not bound by all that the host asks for itself.
         return Gap(

@@ -1,6 +1,7 @@
 """Downloader middlewares.
 
 * :mod:`.politeness`: when a request may be sent to a host
+* :mod:`.proxy_waits`: which proxies must leave which hosts alone
 * :mod:`.robots`: refuses what a robots.txt forbids
 * :mod:`.content_type`: the class of a response by its type as browsers read it
 """

@@ -17,7 +17,6 @@ from scrapy.exceptions import (
     CannotResolveHostError,
     DownloadConnectionRefusedError,
     DownloadTimeoutError,
-    IgnoreRequest,
 )
 from scrapy.http import Response
 from scrapy.utils.httpobj import urlparse_cached
@@ -34,6 +33,7 @@ from scrapy_aopic._engine.transfers import Transfer
 from scrapy_aopic.core.host_rules import NO_RULES, HostRules
 from scrapy_aopic.core.politeness import Gap, Outcome, Politeness, TransferResult
 from scrapy_aopic.request_errors import (
+    LeftAloneError,
     NetworkError,
     RedirectedFormError,
     RefusedError,
@@ -51,6 +51,8 @@ from scrapy_aopic.web.meta import request_origin, slot_key
 from scrapy_aopic.web.origins import host_name
 from scrapy_aopic.web.suffixes import registered_domain
 from scrapy_aopic.web.url_rules import FAULTS
+
+from .proxy_waits import REPEATED, ProxyWaits, restore_tries
 
 logger = logging.getLogger(__name__)
 
@@ -75,10 +77,6 @@ _NOTICED = 0.1
 """Seconds until a host notices that the transfer was ended from here: until then it may still work on the response."""
 
 
-class LeftAloneError(IgnoreRequest):
-    """A host must be left alone, for longer than a request may wait in the downloader or because another process may have it."""
-
-
 class PolitenessMiddleware:
     """Sends one request at a time to a host, and then leaves it alone for a multiple of the time that the transfer took.
 
@@ -92,6 +90,7 @@ class PolitenessMiddleware:
     Attributes:
         addresses: Network addresses of hosts.
         pacer: Remembers the pace of hosts.
+        proxies: Remembers which proxies must leave which hosts alone.
     """
 
     def __init__(self, crawler: Crawler, politeness: Politeness, rules: HostRules = NO_RULES) -> None:
@@ -103,6 +102,7 @@ class PolitenessMiddleware:
             replace(politeness, max_backoff=min(politeness.max_backoff, politeness.max_gap))
         )
         self.pacer: Pacer = self._memory
+        self.proxies = ProxyWaits(crawler, politeness, self._memory)
         values = read_values(settings)
         self._keys = values.politeness_key
         self._failures = tuple(map(load_object, settings.getlist("RETRY_EXCEPTIONS")))
@@ -136,23 +136,34 @@ class PolitenessMiddleware:
             values = read_values(crawler.settings)
             return cls(crawler, read_politeness(values, crawler.spider), values.host_rules)
 
-    async def process_request(self, request: Request) -> None:
+    async def process_request(self, request: Request) -> Response | None:
         key = slot_key(request)
         self._check_place(key, request)
         _check_redirect(request)
+        pair = self._pair(key, request)
+        proxy_wait = self.proxies.wait(pair) if pair else 0.0
+        if proxy_wait > 0 and (answer := self.proxies.repeat(key, pair, request)) is not None:
+            self._count("aopic/politeness/repeated")
+            return answer
+        restore_tries(request)
         if "address" in self._keys and "proxy" not in request.meta:
             await self.addresses.find(key)
-        wait = self._slots.wait(key) - 1
+        wait = max(self._slots.wait(key), proxy_wait) - 1
         if wait > _PATIENCE and wait > max(
             self.pacer.longest_gap(key), self._slots.delay(key), self._long_gaps.get(key, 0.0)
         ):
             self._count("aopic/politeness/refused")
             raise LeftAloneError(f"{key} must be left alone for {self.wait(key):.0f} more seconds")
         self._slots.govern(request)
+        if proxy_wait > 0:
+            self._slots.hold(key, proxy_wait)
         if self._slots.unguarded:
             await self._check_address(request)
+        return None
 
     def process_response(self, request: Request, response: Response) -> Response | Awaitable[Response]:
+        if REPEATED in response.flags:
+            return response
         self.pacer.answered(request, response)
         if "cached" not in response.flags:
             self._note_answer(request, response)
@@ -245,7 +256,11 @@ class PolitenessMiddleware:
 
     def serve(self, pacer: Pacer | None) -> None:
         """Have *pacer* remember the pace of hosts from now on; ``None`` for the middleware itself."""
-        self.pacer = self._memory if pacer is None else pacer
+        self.pacer = self.proxies.pacer = self._memory if pacer is None else pacer
+
+    def _pair(self, key: str, request: Request) -> str:
+        """Name of the pair of the host under *key* and the proxy of *request*; empty if the host waits for all of them."""
+        return "" if "proxies" in self._keys else self.proxies.pair(key, request)
 
     def set_crawl_delay(self, key: str, seconds: float) -> None:
         """Have *seconds* between the requests to the host of a slot, as its robots.txt, just read, asks for."""
@@ -315,6 +330,10 @@ class PolitenessMiddleware:
                 self._long_gaps[transfer.key] = for_bytes
         origin = request_origin(transfer.request)
         result = TransferResult(seconds, outcome, retry_after, at_least, address, origin, n_bytes)
+        self.proxies.transferred(transfer.key)
+        if transfer.response is not None and (pair := self._pair(transfer.key, transfer.request)):
+            self.proxies.answered(pair, transfer.response.status, result, transfer.ago)
+            result = result._replace(is_of_proxy=True)
         return self.pacer.transferred(transfer.key, result, transfer.ago)
 
     def _bytes_received(self, data: bytes, request: Request) -> None:

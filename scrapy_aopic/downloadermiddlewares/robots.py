@@ -47,7 +47,7 @@ from scrapy_aopic.core.robots.fetches import (
 from scrapy_aopic.core.robots.state import KnownRobots, Refetching, RobotsTxt
 from scrapy_aopic.exceptions import AopicError
 from scrapy_aopic.job.clock import JobClock
-from scrapy_aopic.request_errors import ForbiddenError, NothingAllowedError
+from scrapy_aopic.request_errors import ForbiddenError, LeftAloneError, NothingAllowedError
 from scrapy_aopic.session.pacer import JobPacer
 from scrapy_aopic.session.sitemap_requests import Sitemaps
 from scrapy_aopic.session.stats import FirstOnly
@@ -59,7 +59,7 @@ from scrapy_aopic.web.origins import TDMREP_JSON, file_key, host_name, origin_of
 from scrapy_aopic.web.robots_parser import Rfc9309RobotParser, crawl_delay_of, parse
 from scrapy_aopic.web.tdmrep import TdmRules
 
-from .politeness import LeftAloneError, PolitenessMiddleware
+from .politeness import PolitenessMiddleware
 
 logger = logging.getLogger(__name__)
 

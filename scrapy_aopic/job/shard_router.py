@@ -393,6 +393,7 @@ class ShardRouter:
 
     _transferred = _routed(Shard.transferred, None, changes=True)
     _hold = _routed(Shard.hold, None, changes=True)
+    _defer = _routed(Shard.defer, None, changes=True)
     _set_crawl_delay = _routed(Shard.set_crawl_delay, None, changes=True)
     _not_before = _routed(Shard.not_before, None)
     _longest_gap = _routed(Shard.longest_gap, None)
@@ -412,12 +413,17 @@ class ShardRouter:
         if len(self._strangers) >= _MAX_STRANGERS:
             self._strangers.clear()
         pace, not_before = self._strangers.get(host_key(name)) or (Pace(name), 0.0)
-        gap = self.politeness.after(pace, result.seconds, result.outcome, result.retry_after)
+        gap = self.politeness.after(
+            pace, result.seconds, result.outcome, result.retry_after, is_of_proxy=result.is_of_proxy
+        )
         self._strangers[host_key(name)] = pace, max(not_before, now + max(gap.own, result.at_least))
         return gap
 
     def hold(self, host: bytes, origin: str, not_before: float, *, is_for_all: bool) -> None:
         self._hold(host, origin, not_before + self._clock.lag, is_for_all=is_for_all)
+
+    def defer(self, host: bytes, not_before: float) -> None:
+        self._defer(host, not_before + self._clock.lag)
 
     def set_crawl_delay(self, name: str, seconds: float, now: float) -> None:
         self._set_crawl_delay(name, seconds, now + self._clock.lag)

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from scrapy_aopic.core.counters import UNREADABLE
 from scrapy_aopic.core.records import Link, repeat_key
 from scrapy_aopic.exceptions import ANY_ERROR, StorageError
-from scrapy_aopic.web.meta import SEED, SLOT, TAG
+from scrapy_aopic.web.meta import SEED, SLOT, TAG, TRIES
 from scrapy_aopic.web.request_codec import decode, forget_transfer
 from scrapy_aopic.web.request_rows import IN_MEMORY
 
@@ -109,14 +109,17 @@ class Intake:
 
     def _take_copy(self, request: Request, visit: Visit) -> bool:
         """Take what the downloader's middlewares make of the request of *visit*: a retry, or a redirect's target."""
+        has_other_proxy = request.meta.get("proxy") != visit.request.meta.get("proxy")
         if visit.lease.request[:1] != IN_MEMORY:
             forget_transfer(request, visit.request, decode(visit.lease.request, self._spider))
         host, key = self._keys(request)
         if self.is_of(key, visit):
             tries, before = (each.meta.get("retry_times", 0) for each in (request, visit.request))
+            if TRIES in request.meta:  # what it retries was only repeated
+                before, request.priority = tries, visit.request.priority
             self._reloads.mark(request, visit)
             link = self._requests.link(request, key, host)
-            visit.retried(link, is_new_try=tries > before)
+            visit.retried(link, is_new_try=tries > before, has_other_proxy=has_other_proxy)
             self._requests.count_in(link)
             return True
         visit.redirected()

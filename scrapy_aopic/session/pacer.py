@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from .parts import SessionParts
 
-_REMEMBERED = 10_000
+REMEMBERED = 10_000
 """Hosts whose pace is remembered in memory: some 5 MB; a host's slot is gone a minute after its last transfer."""
 
 _BLIND = 60.0
@@ -48,6 +48,10 @@ class Pacer:
     def set_crawl_delay(self, key: str, seconds: float) -> float:
         """Have *seconds* between the requests to a host, whose robots.txt was just read; returns what :meth:`waits` does."""
         raise NotImplementedError
+
+    def leave_alone(self, key: str, seconds: float) -> bool:
+        """Have a host left alone for *seconds* from now, if not longer; ``False`` if others schedule."""
+        return False
 
     def waits(self, key: str) -> float:
         """Seconds for which a host must be left alone."""
@@ -117,7 +121,7 @@ class JobPacer(Pacer):
         self._gap_of = gap_of
 
     def transferred(self, key: str, result: TransferResult, ago: float) -> Gap:
-        if result.retry_after:
+        if result.retry_after and not result.is_of_proxy:
             self._job.commit_soon()  # a crash must not forget it
         if (gap := self._gap_of(key)) > result.at_least:
             result = result._replace(at_least=gap)
@@ -131,6 +135,11 @@ class JobPacer(Pacer):
         """Seconds for which a host must be left alone; for ever if the store cannot be read."""
         not_before = self._not_before(host_key(key))
         return inf if self._job.is_broken else not_before - self.clock()
+
+    @guarded(True)
+    def leave_alone(self, key: str, seconds: float) -> bool:
+        self.crawl.defer(host_key(key), self.clock() + seconds)
+        return True
 
     @guarded(inf)
     def _not_before(self, host: bytes) -> float:
@@ -249,7 +258,7 @@ class MemoryPacer(Pacer):
         if pace is None:
             pace = self._paces[key] = Pace(key)
         self._paces.move_to_end(key)
-        if len(self._paces) > _REMEMBERED:
+        if len(self._paces) > REMEMBERED:
             self._not_before.pop(self._paces.popitem(last=False)[0], None)
         return pace
 
@@ -258,7 +267,13 @@ class MemoryPacer(Pacer):
 
     def transferred(self, key: str, result: TransferResult, ago: float) -> Gap:
         # The slot knows the address, and whatever schedules requests tries again when it wants to.
-        gap = self._politeness.after(self._pace(key), result.seconds, result.outcome, result.retry_after)
+        gap = self._politeness.after(
+            self._pace(key),
+            result.seconds,
+            result.outcome,
+            result.retry_after,
+            is_of_proxy=result.is_of_proxy,
+        )
         gap = gap._replace(own=max(gap.own, result.at_least))
         self._hold(key, gap.own - ago)
         return gap

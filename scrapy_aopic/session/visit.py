@@ -213,10 +213,15 @@ class Visit(Struct, eq=False):
         if is_host_down is not None:
             self._is_host_down = is_host_down
 
-    def retried(self, link: Link, *, is_new_try: bool) -> None:
-        """A middleware wants the page to be requested again by *link*; *is_new_try* if one more try was counted for that."""
+    def retried(self, link: Link, *, is_new_try: bool, has_other_proxy: bool = False) -> None:
+        """A middleware wants the page to be requested again by *link*.
+
+        Args:
+            is_new_try: Whether one more try was counted for that.
+            has_other_proxy: Whether it goes another way, and comes first, as what failed was the one before.
+        """
         self.retry = link
-        self._has_failed = is_new_try or bool(self._failure)
+        self._has_failed = not has_other_proxy and (is_new_try or bool(self._failure) or self._is_host_down)
 
     def redirected(self) -> None:
         """The response led elsewhere."""
@@ -294,7 +299,7 @@ class Visit(Struct, eq=False):
     @property
     def has_failed(self) -> bool:
         """Whether the page is tried again because it failed."""
-        return self._has_failed or self._is_host_down
+        return self._has_failed if self.retry is not None else self._is_host_down
 
     def findings(self, *, recrawls: bool) -> Findings:
         """How it ended.

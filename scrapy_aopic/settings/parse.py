@@ -589,7 +589,7 @@ def keys(value: Any) -> frozenset[str]:
     result = frozenset(texts(value.replace("+", ",") if isinstance(value, str) else value))
     if not result:
         raise ValueError
-    _known(result, ("host", "domain", "address"))
+    _known(result, ("host", "domain", "address", "proxies"))
     return result | {"host"}
 
 

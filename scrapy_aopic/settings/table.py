@@ -234,9 +234,9 @@ _POLITE = (
     Setting(
         "AOPIC_POLITENESS_KEY",
         "host",
-        Check('some of host, domain, address, such as "host+address"', parse.keys),
+        Check('some of host, domain, address, proxies, such as "host+address"', parse.keys),
         "Scope of politeness: one request at a time, and then the gap, for each host; optionally also for each registered "
-        "domain or network address ([politeness](politeness.md)).",
+        "domain or network address. With `proxies`, what a host asks of one proxy holds for all ([politeness](politeness.md#several-proxies)).",
     ),
     Setting(
         "AOPIC_HOST_RULES",

@@ -34,6 +34,7 @@ __all__ = [
     "SLOT",
     "STATED_USAGE",
     "TAG",
+    "TRIES",
     "request_origin",
     "slot_key",
 ]
@@ -76,6 +77,9 @@ RELOADED = "_aopic_reloaded"
 
 DOWN = "_aopic_down"
 """Key of ``Request.meta`` for how often in a row its origin was down when it failed last; -1 if it is to blame itself."""
+
+TRIES = "_aopic_tries"
+"""Key of ``Request.meta`` for how often it was tried before answers to other requests were repeated to it."""
 
 OWN_SLOT = "_aopic_slot"
 """Key of ``Request.meta`` that tells a slot that was not the user's choice: copies for other hosts carry it along."""

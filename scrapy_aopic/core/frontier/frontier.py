@@ -538,12 +538,12 @@ class Frontier:
 
     def transferred(self, key: bytes, name: str, result: TransferResult, now: float) -> Gap:
         """A transfer from the host called *name*, under *key*, was over at *now*; returns the gap after it."""
-        seconds, outcome, retry_after, at_least, address, origin, _ = result
+        seconds, outcome, retry_after, at_least, address, origin, _, is_of_proxy = result
         host = self.host(key) or self.outsiders.get(key, name)
         if address:
             self.gates.locate(host, address)
         outcome = self._politeness.judge(host, outcome)
-        gap = self._politeness.after(host, seconds, outcome, retry_after)
+        gap = self._politeness.after(host, seconds, outcome, retry_after, is_of_proxy=is_of_proxy)
         if self._politeness.heard(host, origin, outcome, now):
             back_queue.reload(host)
             if outcome != Outcome.SILENT and key not in self.outsiders:  # these have no pages that waited
@@ -582,11 +582,12 @@ class Frontier:
             host.allowed |= what
             self.hosts.put(key, host)
 
-    def defer(self, key: bytes, not_before: float, transfer: float) -> None:
-        """Leave the host under *key*, whose last transfer took *transfer* seconds, alone until *not_before*."""
+    def defer(self, key: bytes, not_before: float, transfer: float | None = None) -> None:
+        """Leave the host under *key* alone until *not_before*; its last transfer took *transfer* seconds, if that is news."""
         host = self.host(key)
         if host is not None:
-            host.transfer = transfer
+            if transfer is not None:
+                host.transfer = transfer
             self._leave_alone(key, host, not_before)
 
     def defer_all(self, key: bytes, not_before: float) -> None:
