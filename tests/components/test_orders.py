@@ -5,13 +5,12 @@ from __future__ import annotations
 import importlib.util
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from scrapy.crawler import Crawler
-from scrapy.http import Response
 from scrapy.utils.defer import deferred_f_from_coro_f
 from support.small_web import Follow, Web, ask, ask_view, check, crawl
 
@@ -124,28 +123,20 @@ async def test_pages_come_as_the_order_says(serve: Serve, order: str, asked: lis
 # Orders of the user's own
 
 
-class ByPriority(Order):
-    """Only the priority that the spider gives decides."""
+class Deeper(Order):
+    """What is farther inside its host comes first."""
 
     def front_queue(self, page: PageView, cash: int) -> int:
-        return front_queue(1, page.shift)
-
-
-class Numbered(Follow):
-    """Gives each link the number that it ends in as priority."""
-
-    def parse(self, response: Response) -> Iterator[Any]:
-        for request in super().parse(response):
-            yield request.replace(priority=int(request.url.rpartition("/")[2]))
+        return front_queue(1, page.clicks)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("given", [ByPriority, f"{__name__}.ByPriority"], ids=["class", "path"])
+@pytest.mark.parametrize("given", [Deeper, f"{__name__}.Deeper"], ids=["class", "path"])
 @deferred_f_from_coro_f
 async def test_an_order_of_the_users_own_decides(serve: Serve, tmp_path: Path, given: Any) -> None:
     web = serve(TREE)
-    crawler = await crawl(Numbered, on_disk(tmp_path, given, **ONE_BY_ONE))
-    assert paths(web) == ["", "4", "3", "31", "11", "2", "21", "1", "12"]
+    crawler = await crawl(Follow, on_disk(tmp_path, given, **ONE_BY_ONE))
+    assert paths(web) == ["", "1", "11", "12", "2", "21", "3", "31", "4"]
     assert errors(crawler) is None
     assert check(tmp_path).violations == []
 
@@ -178,11 +169,11 @@ async def test_a_job_keeps_its_order_and_refuses_another(
     assert check(tmp_path).queued > 0
     assert ask_view(tmp_path, snapshot_of).order == "DepthFirst"
 
-    crawler = await crawl(Follow, on_disk(tmp_path, ByPriority))
+    crawler = await crawl(Follow, on_disk(tmp_path, Deeper))
     (text,) = said(caplog)
     assert text == (
         "This job was crawled in the order scrapy_aopic.core.order.DepthFirst, and AOPIC_ORDER is now "
-        f"{__name__}.ByPriority: set AOPIC_ORDER back, or use a new job folder. Nothing was changed. "
+        f"{__name__}.Deeper: set AOPIC_ORDER back, or use a new job folder. Nothing was changed. "
         f"See {DOCS}/troubleshooting.html#the-crawl-does-not-start. The crawl does not start."
     )
     assert crawler.stats.get_value("finish_reason") == "aopic_storage"

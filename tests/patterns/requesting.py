@@ -369,9 +369,12 @@ class Ordered(Spider):
 
     start_urls = FIRST
 
-    def parse_item(self, response):
+    def note(self, what):
         order = self.crawler.stats.get_value("noted/order", [])
-        self.crawler.stats.set_value("noted/order", [*order, title(response)["title"]])
+        self.crawler.stats.set_value("noted/order", [*order, what])
+
+    def parse_item(self, response):
+        self.note(title(response)["title"])
 
 
 @pattern(
@@ -385,6 +388,139 @@ class Priorities(Ordered):
     def parse(self, response):
         for priority in (0, 5, -1, 1):
             yield response.follow(f"/item/{priority}", self.parse_item, priority=priority)
+
+
+@pattern(
+    GROUP_ORDER,
+    "a page with links of priorities from 5 to 200",
+    [],
+    settings=ONE,
+    noted={"order": [f"item {n}" for n in (200, 100, 80, 70, 60, 50, 40, 30, 20, 10, 5)]},
+)
+class ManyPriorities(Ordered):
+    def parse(self, response):
+        for priority in (30, 5, 10, 200, 20, 40, 100, 50, 60, 80, 70):
+            yield response.follow(f"/item/{priority}", self.parse_item, priority=priority)
+
+
+DATES = [20_260_101 + 100 * month + day for month in range(12) for day in (0, 14)]
+
+
+@pattern(
+    GROUP_ORDER,
+    "dates and numbers of 20 digits as priorities",
+    [],
+    settings=ONE,
+    noted={"order": [f"item {n}" for n in (10**18, *sorted(DATES, reverse=True), -(10**18))]},
+)
+class Dates(Ordered):
+    def parse(self, response):
+        for priority in (-(10**18), *DATES[::2], 10**18, *DATES[1::2]):
+            yield response.follow(f"/item/{priority}", self.parse_item, priority=priority)
+
+
+class Lists(Ordered):
+    """Three lists, each with two items and a further list."""
+
+    of_items = of_lists = 0
+
+    def parse(self, response):
+        for n in (1, 2, 3):
+            yield self.list(response, n)
+
+    def list(self, response, n):
+        return response.follow(
+            f"/page/1?list={n}", self.parse_list, priority=self.of_lists, cb_kwargs={"n": n}
+        )
+
+    def parse_list(self, response, n):
+        self.note("list")
+        if n < 4:
+            yield self.list(response, 10 * n)
+        for item in (1, 2):
+            yield response.follow(f"/item/{n}/{item}", self.parse_item, priority=self.of_items)
+
+    def parse_item(self, response):
+        self.note("item")
+
+
+ITEMS_FIRST = {
+    "settings": {**ONE, "SCRAPER_SLOT_MAX_ACTIVE_SIZE": 1},
+    "noted": {"order": ["list", "item", "item"] * 6},
+}
+
+
+@pattern(GROUP_ORDER, "items before further lists, with priority 1", [], **ITEMS_FIRST)
+class ItemsFirst(Lists):
+    of_items = 1
+
+
+@pattern(GROUP_ORDER, "items before further lists, with priority 10", [], **ITEMS_FIRST)
+class ItemsFarFirst(Lists):
+    of_items = 10
+
+
+@pattern(GROUP_ORDER, "lists behind all items, with priority -1", [], **ITEMS_FIRST)
+class ListsLast(Lists):
+    of_lists = -1
+
+
+class Urgent:
+    """Gives what is requested for a spider the number in its URL as priority."""
+
+    def process_spider_output(self, response, result):
+        for each in result:
+            yield (
+                each.replace(priority=int(each.url.rpartition("/")[2])) if isinstance(each, Request) else each
+            )
+
+    async def process_spider_output_async(self, response, result):
+        async for each in result:
+            yield (
+                each.replace(priority=int(each.url.rpartition("/")[2])) if isinstance(each, Request) else each
+            )
+
+
+@pattern(
+    GROUP_ORDER,
+    "a spider middleware that sets priorities",
+    [],
+    settings={**ONE, "SPIDER_MIDDLEWARES": {Urgent: 50}},
+    noted={"order": ["item 3", "item 2", "item 1", "item -4"]},
+)
+class ByMiddleware(Ordered):
+    def parse(self, response):
+        for n in (1, 3, -4, 2):
+            yield response.follow(f"/item/{n}", self.parse_item)
+
+
+@pattern(
+    GROUP_ORDER,
+    "a page again, with `dont_filter` and a priority, while others wait",
+    [],
+    settings=ONE,
+    noted={"order": ["item 3", "page 1", "item 2"]},
+)
+class AgainFirst(Ordered):
+    def parse(self, response):
+        yield response.follow("/item/2", self.parse_item, priority=2)
+        yield response.request.replace(callback=self.parse_item, priority=5, dont_filter=True)
+        yield response.follow("/item/3", self.parse_item, priority=7)
+
+
+@pattern(
+    GROUP_ORDER,
+    "a page with a priority that fails at first, or is redirected",
+    [],
+    settings=ONE,
+    noted={"order": ["at last 503", "item 1", "item 5", "item 0"]},
+)
+class FailsFirst(Ordered):
+    def parse(self, response):
+        yield response.follow("/item/0", self.parse_item)
+        yield response.follow("/redirect/302?to=/item/1", self.parse_item, priority=10)
+        yield response.follow("/item/5", self.parse_item, priority=5)
+        yield response.follow("/status/503/2", self.parse_item, priority=20)
 
 
 @pattern(

@@ -100,6 +100,7 @@ def test_of_a_host_that_fails_pages_of_the_best_priority_are_tried_first():
         job.crawl.release(lease, job.now)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("max_active", [1, 3, 1000])
 def test_thousands_of_priorities_are_kept_in_order_through_ends_of_the_process(max_active: int):
     """A crawl that has a priority for each page, such as a date, on few hosts and on many."""
