@@ -36,7 +36,6 @@ _NEIGHBOURS: dict[str, Any] = {
     "RETRY_PRIORITY_ADJUST": 0,  # a page that failed waits behind others anyway
     "METAREFRESH_MAXDELAY": 10,  # a page that reloads itself every minute is a page, and no redirect
     "REFERRER_POLICY": "strict-origin-when-cross-origin",  # as browsers: a URL may have secrets
-    "REACTOR_THREADPOOL_MAXSIZE": 20,  # name look-ups run there
 }
 
 _ROBOTS = (RobotsMiddleware, RobotsTxtMiddleware)

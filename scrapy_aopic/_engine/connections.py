@@ -6,6 +6,7 @@ names are touched here alone; a handler without them is left as it is, and its t
 
 from __future__ import annotations
 
+import socket
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from twisted.internet.defer import Deferred
 
+    from .addresses import Addresses
+    from .name_lookups import NameLookups
     from .private import Downloader
 
 _MAX_HEADER = 256 * 1024
@@ -95,6 +98,28 @@ class _AiohttpWire(Wire):
         return transport.get_extra_info("socket") if transport is not None else None
 
 
+class _AiohttpResolver:
+    """Looks names up for aiohttp (``aiohttp.abc.AbstractResolver``)."""
+
+    def __init__(self, names: NameLookups) -> None:
+        self._names = names
+
+    async def resolve(self, host: str, port: int = 0, family: int = socket.AF_UNSPEC) -> list[dict[str, Any]]:
+        answer = await self._names.get(host)
+        known = {"hostname": host, "port": port, "proto": 0, "flags": socket.AI_NUMERICHOST}
+        kinds = [socket.AF_INET6 if ":" in address else socket.AF_INET for address in answer.addresses]
+        if socket.AF_UNSPEC != family not in kinds or not kinds:
+            raise OSError(None, "there is no host of that name")
+        return [
+            {**known, "host": address, "family": kind}
+            for address, kind in zip(answer.addresses, kinds, strict=True)
+            if family in (kind, socket.AF_UNSPEC)
+        ]
+
+    async def close(self) -> None:
+        pass
+
+
 class _TwistedWire(Wire):
     """A connection of Twisted's, which is closed if the header of a response is too long."""
 
@@ -133,8 +158,10 @@ def _connection_below(transport: Any) -> _TwistedConnection | None:
     return found
 
 
-def watch_connections(downloader: Downloader, *, at_once: int) -> frozenset[str]:
+def watch_connections(downloader: Downloader, addresses: Addresses, *, at_once: int) -> frozenset[str]:
     """Have the connections of *downloader* report to :class:`~.network.TransferWatch`, and send nothing by themselves.
+
+    Names are looked up by *addresses*, and not in the few threads that reactors and event loops have for everything.
 
     Retries are left to RetryMiddleware, which goes through the scheduler and so keeps the gap: Twisted and aiohttp
     send a request again by themselves, at once, when a kept connection breaks. Headers are bounded: Twisted reads
@@ -149,7 +176,7 @@ def watch_connections(downloader: Downloader, *, at_once: int) -> frozenset[str]
     Returns:
         Schemes whose handler does not check where a transfer may go: it is not one of Scrapy's for Twisted and aiohttp.
     """
-    unguarded = set()
+    unguarded, names = set(), addresses.names
     for scheme in ("http", "https"):
         handler = downloader.handlers._get_handler(scheme)
         pool: Any = getattr(handler, "_pool", None)
@@ -163,6 +190,8 @@ def watch_connections(downloader: Downloader, *, at_once: int) -> frozenset[str]
             pool._factory = partial(_make_wired, pool._factory)
             pool.getConnection = partial(_get_connection, pool.getConnection)
         connector: Any = getattr(session, "connector", None)
+        if type(getattr(connector, "_resolver", None)).__name__ == "ThreadedResolver":
+            connector._resolver = _AiohttpResolver(names)
         if hasattr(connector, "_resolve_host"):
             connector._resolve_host = partial(_resolve, connector._resolve_host)
         if hasattr(connector, "connect"):

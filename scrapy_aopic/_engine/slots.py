@@ -29,7 +29,6 @@ from scrapy.core.downloader import Slot
 from scrapy_aopic.core.politeness import Gap
 from scrapy_aopic.web.meta import OWN_SLOT, SLOT, slot_key
 
-from .addresses import guard_resolver
 from .connections import watch_connections
 from .private import Downloader, downloader_of
 from .transfers import SlotTransfers, Transfer
@@ -40,6 +39,8 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
     from scrapy.http import Response
+
+    from .addresses import Addresses
 
 
 logger = logging.getLogger(__name__)
@@ -223,6 +224,7 @@ class Slots:
         ended: Called at the end of a transfer; gives the gap for which its host is left alone from then on.
         waits: Gives the seconds for which a host must still be left alone, by the key of its slot.
         shares: Gives the names of what a slot shares with others, by its key.
+        addresses: Looks up names.
         permit: Gives what raises if a request may not be sent any more when its connection is at hand, by the key of its slot;
             ``None`` if it always may.
         door: Gives what says of an address whether a request may be sent there; ``None`` if it may be sent anywhere.
@@ -241,11 +243,13 @@ class Slots:
         shares: Callable[[str], Iterable[str]],
         permit: Callable[[str, Request], Callable[[], None] | None],
         *,
+        addresses: Addresses,
         door: Callable[[Request], Callable[[str], bool] | None],
         default: float,
         is_fast: bool,
     ) -> None:
         self._crawler = crawler
+        self._addresses = addresses
         self._is_fast = is_fast
         self._ended = ended
         self._default = Gap(default, default)
@@ -270,9 +274,8 @@ class Slots:
         if self._clocks is None:
             self._clocks = Clocks.join(self)
             self._crawler.signals.connect(self._leave, signal=signals.spider_closed)
-            guard_resolver()
             self.unguarded = watch_connections(
-                downloader, at_once=self._crawler.settings.getint("CONCURRENT_REQUESTS")
+                downloader, self._addresses, at_once=self._crawler.settings.getint("CONCURRENT_REQUESTS")
             )
             if self._is_fast:
                 self._make_fast()

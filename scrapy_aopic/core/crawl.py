@@ -173,6 +173,7 @@ class Crawl:
             politeness=policy.politeness,
             domain_of=policy.domain_of if policy.by_domain else None,
             uses_addresses=policy.by_address,
+            looks_up=policy.looks_up,
             connections=policy.connections,
             max_active=policy.max_active,
             most_pages=policy.rules.giving("pages"),

@@ -38,6 +38,7 @@ class Policy:
             0 for any number.
         by_domain: Whether hosts of one registered domain count as one for politeness.
         by_address: Whether hosts of one network address do.
+        looks_up: Whether the caller looks up the address of a host before it is leased; so it is if *by_address*.
         connections: Transfers that may be under way at once, 0 for any number.
         max_active: Hosts kept in memory.
         page_cache: Page records kept in memory.
@@ -63,6 +64,7 @@ class Policy:
     same_words: int = 0
     by_domain: bool = False
     by_address: bool = False
+    looks_up: bool = False
     connections: int = 0
     max_active: int = 10_000
     page_cache: int = 100_000

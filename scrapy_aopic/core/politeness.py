@@ -73,6 +73,7 @@ class TransferResult(NamedTuple):
         origin: Scheme, name and port that were requested, if these are told apart: silence is only theirs.
         n_bytes: Bytes of the response's body.
         is_of_proxy: Whether what it asks for is for a proxy, and other ways to the host are open.
+        is_nowhere: Whether it is silent because there is no host of that name.
     """
 
     seconds: float
@@ -83,6 +84,7 @@ class TransferResult(NamedTuple):
     origin: str = ""
     n_bytes: int = 0
     is_of_proxy: bool = False
+    is_nowhere: bool = False
 
 
 class Silence(NamedTuple):
@@ -229,10 +231,13 @@ class Politeness:
             return outcome
         return Outcome.SILENT if outcome in (Outcome.BROKEN, Outcome.BROKEN_AGAIN) else outcome
 
-    def heard(self, pace: Paced, origin: str, outcome: Outcome, now: float) -> bool:
+    def heard(
+        self, pace: Paced, origin: str, outcome: Outcome, now: float, *, is_nowhere: bool = False
+    ) -> bool:
         """Take note in *pace* of whether *origin* was silent in a transfer; returns whether anything changed.
 
-        The origin waits twice as long after each silence, and not at all once it has answered.
+        The origin waits twice as long after each silence, and not at all once it has answered. If it *is_nowhere*, as there is
+        no host of that name, it is dead at once.
         """
         known = pace.silent
         if outcome in (Outcome.ANSWER, Outcome.ERROR, Outcome.DOWN):
@@ -244,6 +249,8 @@ class Politeness:
             return False
         before = known.get(origin) if known else None
         n = before.n + 1 if before is not None else 1
+        if is_nowhere:
+            n = max(n, self.dead_after)
         wait = self._doubled(n, self.max_backoff)
         self.hold(pace, origin, Silence(n, now + wait, before is not None and before.is_for_all))
         return True

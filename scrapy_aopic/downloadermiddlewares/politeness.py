@@ -47,7 +47,7 @@ from scrapy_aopic.session.pacer import MemoryPacer, Pacer
 from scrapy_aopic.session.stats import FirstOnly
 from scrapy_aopic.settings import read_politeness, read_values
 from scrapy_aopic.web.http_dates import read_retry_after
-from scrapy_aopic.web.meta import request_origin, slot_key
+from scrapy_aopic.web.meta import DONT_RETRY, NOT_YET, request_origin, slot_key
 from scrapy_aopic.web.origins import host_name
 from scrapy_aopic.web.suffixes import registered_domain
 from scrapy_aopic.web.url_rules import FAULTS
@@ -107,12 +107,14 @@ class PolitenessMiddleware:
         self._keys = values.politeness_key
         self._failures = tuple(map(load_object, settings.getlist("RETRY_EXCEPTIONS")))
         self._allowed = frozenset(map(int, settings.getlist("HTTPERROR_ALLOWED_CODES")))
+        self.addresses = Addresses(settings)
         self._slots = Slots(
             crawler,
             self._ended,
             self._waits,
             self._shares,
             self._permit,
+            addresses=self.addresses,
             door=self._door,
             default=max(politeness.max_gap, politeness.min_gap),
             is_fast=values.fast_downloads,
@@ -125,7 +127,6 @@ class PolitenessMiddleware:
             crawler.signals.connect(self._closed, signal=signals.spider_closed)
         self._rules = rules
         self._lateness = Lateness(crawler)
-        self.addresses = Addresses()
         self._outages = OutageDetector(crawler)
         self._networks = networks_of(crawler)
         self._first = FirstOnly(logger, crawler)
@@ -146,6 +147,7 @@ class PolitenessMiddleware:
             self._count("aopic/politeness/repeated")
             return answer
         restore_tries(request)
+        self.addresses.is_direct = not request.meta.get("proxy")
         if "address" in self._keys and "proxy" not in request.meta:
             await self.addresses.find(key)
         wait = max(self._slots.wait(key), proxy_wait) - 1
@@ -187,6 +189,8 @@ class PolitenessMiddleware:
             self._note_refusal(request, exception)
         if isinstance(exception, self._failures):
             self._note_silence(request, f"{type(exception).__name__}: {exception}".rstrip(": ."))
+        if _is_unresolved(request, exception) and self._politeness.backoff and self.pacer.is_link(request):
+            request.meta.setdefault(DONT_RETRY, NOT_YET)  # there are look-ups of dead hosts, later and later
         self.pacer.failed(request, exception, is_proxy=_is_proxys(request, exception))
         return None
 
@@ -329,12 +333,26 @@ class PolitenessMiddleware:
             if for_bytes > _PATIENCE:
                 self._long_gaps[transfer.key] = for_bytes
         origin = request_origin(transfer.request)
-        result = TransferResult(seconds, outcome, retry_after, at_least, address, origin, n_bytes)
+        result = TransferResult(
+            seconds,
+            outcome,
+            retry_after,
+            at_least,
+            address,
+            origin,
+            n_bytes,
+            is_nowhere=self._is_nowhere(transfer),
+        )
         self.proxies.transferred(transfer.key)
         if transfer.response is not None and (pair := self._pair(transfer.key, transfer.request)):
             self.proxies.answered(pair, transfer.response.status, result, transfer.ago)
             result = result._replace(is_of_proxy=True)
         return self.pacer.transferred(transfer.key, result, transfer.ago)
+
+    def _is_nowhere(self, transfer: Transfer) -> bool:
+        """Whether *transfer* failed because there is no host of that name."""
+        request = transfer.request
+        return _is_unresolved(request, transfer.error) and self.addresses.is_nowhere(host_name(request.url))
 
     def _bytes_received(self, data: bytes, request: Request) -> None:
         """Count what arrives, as a response that is cut has it no more."""
@@ -387,6 +405,11 @@ def _is_proxys(request: Request, exception: BaseException) -> bool:
     # By its name: to import a download handler takes a tenth of a second, and a crawl may use another one.
     has_no_tunnel = type(exception).__name__ == "TunnelError"
     return bool(request.meta.get("proxy")) and (has_no_tunnel or isinstance(exception, _NOT_CONNECTED))
+
+
+def _is_unresolved(request: Request, error: BaseException | None) -> bool:
+    """Whether *error* says that the host of *request* has no address, as far as could be found out."""
+    return isinstance(error, CannotResolveHostError) and not request.meta.get("proxy")
 
 
 def _outcome_of(request: Request, error: BaseException | None) -> Outcome:

@@ -86,7 +86,9 @@ class OpenJob:
         settings = crawler.settings
         self._values = values = read_values(settings)
         try:
-            policy = replace(read_policy(values, crawler.spider), has_url_keys=_has_url_keys(crawler))
+            policy = replace(
+                read_policy(values, crawler.spider), has_url_keys=_has_url_keys(crawler), looks_up=True
+            )
             for idle in idle_options(policy):
                 logger.warning(
                     "AOPIC_HOST_RULES: %(idle)s, and changes nothing", {"idle": idle}, extra=self._extra

@@ -61,6 +61,10 @@ class Pacer:
         """Longest gap of a host after a transfer that shows nothing special."""
         raise NotImplementedError
 
+    def is_link(self, request: Request) -> bool:
+        """Whether *request* is one that waits for its host, and was not made on purpose."""
+        return False
+
     def put_back(self, request: Request) -> Request | None:
         """The request to schedule instead of *request*, whose host must be left alone first; ``None`` if others schedule."""
 
@@ -227,7 +231,6 @@ class JobPacer(Pacer):
         return request.copy()
 
     def is_link(self, request: Request) -> bool:
-        """Whether *request* is one that waits for its host, and was not made on purpose."""
         visit = self._visits.get(request)
         return visit is not None and waits_for(visit.lease.request)[1]
 

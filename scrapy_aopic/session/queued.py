@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from weakref import ref
 
 from scrapy_aopic.core.records import MOST_PRIORITY, Link
-from scrapy_aopic.web.meta import SITEMAP, TAG
+from scrapy_aopic.web.meta import DONT_RETRY, NOT_YET, SITEMAP, TAG
 from scrapy_aopic.web.request_codec import (
     UnreadableError,
     UnserialisableError,
@@ -190,6 +190,8 @@ class QueuedRequests:
         request = visit.request.copy()
         if lease.request[:1] != IN_MEMORY:
             forget_transfer(request, visit.request, decode(lease.request, self._spider))
+        if request.meta.get(DONT_RETRY) == NOT_YET:
+            del request.meta[DONT_RETRY]
         tries = request.meta.pop("retry_times", 0)
         request.priority -= tries * request.meta.get("priority_adjust", self._priority_adjust)
         return self.link(request, lease.key, lease.host)

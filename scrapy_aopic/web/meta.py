@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 __all__ = [
     "CONTENT_USAGE",
     "COPY_OF",
+    "DONT_RETRY",
     "DOWN",
     "DUPLICATE_OF",
+    "NOT_YET",
     "OTHER_LANGUAGE",
     "OWN_SLOT",
     "PURPOSE",
@@ -77,6 +79,9 @@ RELOADED = "_aopic_reloaded"
 
 DOWN = "_aopic_down"
 """Key of ``Request.meta`` for how often in a row its origin was down when it failed last; -1 if it is to blame itself."""
+
+DONT_RETRY, NOT_YET = "dont_retry", "later"
+"""Key of ``Request.meta`` that keeps Scrapy from retries, and its value where a link waits for its host instead."""
 
 TRIES = "_aopic_tries"
 """Key of ``Request.meta`` for how often it was tried before answers to other requests were repeated to it."""

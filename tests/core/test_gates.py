@@ -13,7 +13,7 @@ from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.frontier.free_connections import FreeConnections
 from scrapy_aopic.core.frontier.frontier import Empty, NotBefore, Unlocated
 from scrapy_aopic.core.politeness import Outcome, Politeness, TransferResult
-from scrapy_aopic.core.records import HOST_BYTES, host_key
+from scrapy_aopic.core.records import HOST_BYTES, Link, host_key
 
 POLITE = Politeness(factor=10, min_gap=0, max_gap=60, backoff=0)
 
@@ -168,14 +168,14 @@ def test_a_host_that_has_no_address_is_asked_alone():
 
 def test_hosts_whose_address_is_not_known_keep_nobody_waiting():
     job = Shared(by_address=True)
-    job.seed(*(link(f"h{n}.one", shift=3) for n in range(150)), link("known.two"))
+    job.seed(*(link(f"h{n}.one", shift=3) for n in range(300)), link("known.two"))
     asked = []
     while isinstance(lease := job.crawl.lease(job.now), Unlocated):
         asked.append(lease)
         if lease.name == "known.two":
             job.crawl.locate(lease, "2", job.now)
     # Not all at once, but the one that is known was not kept waiting until they all are.
-    assert len(asked) == 100
+    assert len(asked) == 256
     assert lease == Empty()
     for host in asked[:60]:
         job.crawl.locate(host, host.name, job.now)
@@ -185,7 +185,7 @@ def test_hosts_whose_address_is_not_known_keep_nobody_waiting():
             names.add(lease.host)
         else:
             job.crawl.locate(lease, lease.name, job.now)
-    assert names == {f"h{n}.one" for n in range(150)} - {host.name for host in asked[60:]} | {"known.two"}
+    assert names == {f"h{n}.one" for n in range(300)} - {host.name for host in asked[60:]} | {"known.two"}
 
 
 class Walk:
@@ -498,3 +498,42 @@ def test_it_is_known_whom_the_crawl_waits_for_if_that_is_on_the_disk():
         job.settle(lease)
         asked.append(lease.host)
     assert job.crawl.awaited() == (pytest.approx(NOW + 10.0, abs=0.01), asked[0])
+
+
+def pages_beside(dead: int) -> int:
+    """Pages of three hosts that answer, each with one more after each, beside *dead* ones, over ten connections in a minute."""
+    job = Job(
+        politeness=Politeness(factor=10, min_gap=0, max_gap=60, backoff=5),
+        connections=10,
+        waits_for=lambda request: (request.decode().partition("/")[0], True),
+    )
+    names = [*(f"dead{n}" for n in range(dead)), *(f"live{n}" for n in range(3))]
+    job.seed(*(link(name) for name in random.Random(1).sample(names, len(names))))
+    under_way: list[tuple[float, Lease]] = []
+    pages, until = 0, job.now + 60.0
+    while job.now < until:
+        while len(under_way) < 10 and isinstance(lease := job.crawl.lease(job.now), Lease):
+            under_way.append((job.now + 0.25, lease))
+        job.now += 0.25
+        for each in [each for each in under_way if each[0] <= job.now]:
+            under_way.remove(each)
+            lease = each[1]
+            if lease.host.startswith("live"):
+                pages += 1
+                job.seed(link(lease.host, pages))
+                job.crawl.transferred(lease.host, TransferResult(0.1), job.now)
+                job.crawl.release(lease, job.now)
+                job.settle(lease)
+            else:
+                result = TransferResult(0.0, Outcome.SILENT, origin=lease.host)
+                job.crawl.transferred(lease.host, result, job.now)
+                job.crawl.release(lease, job.now)
+                job.crawl.put_back(lease, Link(lease.key, lease.host, lease.request), job.now)
+    return pages
+
+
+def test_hosts_that_answer_come_before_those_that_never_did():
+    """Of the silent ones there are always some that were never tried, and rank as high as those that answer."""
+    alone = pages_beside(0)
+    assert pages_beside(20) == alone
+    assert pages_beside(600) >= 0.7 * alone  # they have to be found first, by as many tries

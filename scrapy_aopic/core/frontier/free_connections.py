@@ -16,6 +16,10 @@ lately, at most as one; before any is known, as one. Every such host is classifi
 hosts are not counted late. The share is doubled because admitting too few is corrected at once, while admitting too many
 lasts until the slow transfers end.
 
+Nor is anything known of the speed of hosts that were requested and are silent at once, as there is no such name or nothing
+listens. In a list of dead hosts they would have every connection, and every turn: so a host of no class also counts as
+twice the share of silent hosts among those that were leased lately, and hosts that answer find a connection.
+
 Source: Halfin and Whitt, "Heavy-Traffic Limits for Queues with Many Exponential Servers", Operations Research 29(3),
 1981; Whitt, "Understanding the Efficiency of Multi-Server Service Systems", Management Science 38(5), 1992.
 """
@@ -48,6 +52,9 @@ _TRIAL = _BOUNDS[0]
 _MEMORY = 20.0
 """Averaging time of the share of new hosts that turn out to be slow, in seconds of connections held by such hosts."""
 
+_LEASES = 20
+"""Leases of hosts of no class over which the share of silent ones is averaged."""
+
 
 class FreeConnections:
     """The connections that are kept free for hosts faster than the one that asks.
@@ -70,6 +77,7 @@ class FreeConnections:
         self._unknown: set[bytes] = set()  # under way, never requested before, and not slow so far
         self._trials: dict[tuple[float, bytes], float] = {}  # by their look: seconds held of the first one
         self._slow_share = 1.0
+        self._silent_share = 0.0
 
     @staticmethod
     def class_of(seconds: float) -> int:
@@ -104,11 +112,13 @@ class FreeConnections:
             self._unknown.add(key)
             self._trials[now + _TRIAL, key] = _TRIAL
 
-    def end(self, key: bytes, now: float) -> None:
-        """The lease of the host under *key* is over."""
+    def end(self, key: bytes, now: float, *, is_silent: bool = False) -> None:
+        """The lease of the host under *key* is over, and whether it *is_silent* so far."""
         begin, number = self.under_way.pop(key)
         self._in_use[number] -= 1
-        self._unknown.discard(key)
+        if key in self._unknown:
+            self._unknown.remove(key)
+            self._silent_share += (is_silent - self._silent_share) / _LEASES
         trial = (begin + _TRIAL, key)
         if trial in self._trials:
             self._trials[trial] = min(now - begin, _TRIAL)
@@ -135,7 +145,7 @@ class FreeConnections:
         self._look(now)
         need = max(sum(self._needed[:number]), 0.0)
         kept_free = min(round(need + _DEVIATIONS * sqrt(need)), int(_MOST_KEPT_FREE * self._connections))
-        unknown = min(2 * self._slow_share, 1.0) * len(self._unknown)
+        unknown = min(2 * max(self._slow_share, self._silent_share), 1.0) * len(self._unknown)
         return sum(self._in_use[number:]) + unknown < self._connections - kept_free
 
     def _look(self, now: float) -> None:

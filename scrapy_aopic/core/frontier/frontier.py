@@ -188,6 +188,7 @@ class Frontier:
         politeness: When a host is dead, and how often it may be requested.
         domain_of: Registered domain of a host name, if hosts of one domain are kept apart.
         uses_addresses: Whether hosts of one address are kept apart.
+        looks_up: Whether the caller looks up the address of a host before it is leased.
         connections: Transfers that may be under way at once, 0 for any number.
         max_active: Hosts kept in memory when more could be.
         host_cache: Records of other hosts kept in memory.
@@ -216,6 +217,7 @@ class Frontier:
         politeness: Politeness | None = None,
         domain_of: Callable[[str], str] | None = None,
         uses_addresses: bool = False,
+        looks_up: bool = False,
         connections: int = 0,
         max_active: int = 10_000,
         host_cache: int = 50_000,
@@ -233,7 +235,9 @@ class Frontier:
         self._lower = lower
         self._left_to_lower = _MOST_LOWERED
         self.budgets = Budgets(order, domains)
-        self.gates = Gates(self.index, domain_of, uses_addresses=uses_addresses, connections=connections)
+        self.gates = Gates(
+            self.index, domain_of, uses_addresses=uses_addresses, looks_up=looks_up, connections=connections
+        )
         self.outsiders = Outsiders(self.index)
         self.places = HostPlaces(
             self.hosts,
@@ -538,19 +542,21 @@ class Frontier:
 
     def transferred(self, key: bytes, name: str, result: TransferResult, now: float) -> Gap:
         """A transfer from the host called *name*, under *key*, was over at *now*; returns the gap after it."""
-        seconds, outcome, retry_after, at_least, address, origin, _, is_of_proxy = result
+        seconds, outcome, retry_after, at_least, address, origin, _, is_of_proxy, is_nowhere = result
         host = self.host(key) or self.outsiders.get(key, name)
         if address:
             self.gates.locate(host, address)
         outcome = self._politeness.judge(host, outcome)
         gap = self._politeness.after(host, seconds, outcome, retry_after, is_of_proxy=is_of_proxy)
-        if self._politeness.heard(host, origin, outcome, now):
+        if self._politeness.heard(host, origin, outcome, now, is_nowhere=is_nowhere):
             back_queue.reload(host)
             if outcome != Outcome.SILENT and key not in self.outsiders:  # these have no pages that waited
                 self.places.open(key, host, now)
         if at_least > gap.own:
             gap = gap._replace(own=at_least)
         host.transfer = seconds
+        if outcome == Outcome.SILENT:
+            self.gates.mislay(host)
         self.gates.defer(host, now + gap.shared)
         if key in self.active:
             self.gates.note_pace(key, host, gap.own)

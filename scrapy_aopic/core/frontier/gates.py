@@ -36,7 +36,7 @@ _SLOW = [b"S" + bytes((number,)) for number in range(N_CLASSES)]
 _LOOK_UP = b"L"
 """Gate of the hosts whose address must be looked up."""
 
-_MAX_LOOK_UPS = 100
+_MAX_LOOK_UPS = 256
 """Addresses that are looked up at once: a slow name server must not collect thousands of waiting look-ups."""
 
 _SWEEP = 1000
@@ -53,6 +53,7 @@ class Gates:
         index: Rows of the store with the times at which gates open.
         domain_of: Registered domain of a host name, if hosts of one domain are kept apart.
         uses_addresses: Whether hosts of one address are kept apart.
+        looks_up: Whether hosts are looked up in any case.
         connections: Transfers that may be under way at once, 0 for any number.
 
     Attributes:
@@ -68,9 +69,11 @@ class Gates:
         domain_of: Callable[[str], str] | None = None,
         *,
         uses_addresses: bool = False,
+        looks_up: bool = False,
         connections: int = 0,
     ) -> None:
-        self.are_used = domain_of is not None or uses_addresses or connections > 0
+        self._looks_up = looks_up or uses_addresses
+        self.are_used = domain_of is not None or self._looks_up or connections > 0
         self.waiting: dict[bytes, LazyHeap[bytes]] = {}
         self._index = index
         self._domain_of = domain_of
@@ -113,13 +116,13 @@ class Gates:
             number = self.free.full_class(host.transfer, now)
             if number:
                 return _SLOW[number]
-        if self._uses_addresses and not host.is_located and self._look_ups >= _MAX_LOOK_UPS:
+        if self._looks_up and not host.is_located and self._look_ups >= _MAX_LOOK_UPS:
             return _LOOK_UP
         return b""
 
     def must_look_up(self, host: HostState) -> bool:
         """Whether *host* cannot be requested before its address is known."""
-        return self._uses_addresses and not host.is_located
+        return self._looks_up and not host.is_located
 
     def _is_open(self, gate: bytes, now: float) -> bool:
         if gate == _LOOK_UP:
@@ -142,7 +145,7 @@ class Gates:
                 self._watch(gate)
         host.entered = ()
         if self.free is not None:
-            self.free.end(key, now)
+            self.free.end(key, now, is_silent=not host.transfer)
         if len(self._opens_at) > self._sweep_at:
             for gate in [gate for gate, instant in self._opens_at.items() if instant <= now]:
                 del self._opens_at[gate]
@@ -180,6 +183,11 @@ class Gates:
         self._watch(_LOOK_UP)
         host.is_located = True
         self.locate(host, address)
+
+    @staticmethod
+    def mislay(host: HostState) -> None:
+        """*host* is silent: its address is looked up again before the next request."""
+        host.is_located = False
 
     def locate(self, host: HostState, address: str) -> None:
         """*host* has *address*, if that is not empty."""
