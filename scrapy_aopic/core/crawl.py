@@ -217,6 +217,7 @@ class Crawl:
             capacity=policy.page_cache,
             mail=self.mail,
             bonus_of=policy.rules.giving("worth"),
+            purpose_of=policy.purpose_of,
         )
         self._revisits = Revisits(
             recrawl,
@@ -408,7 +409,7 @@ class Crawl:
         self, link: Link, now: float, *, is_endowed: bool = True, worth: float = 1.0, found_on: bytes = b""
     ) -> bool:
         page = self.pages.get(link.key)
-        if page is not None and not link.again:
+        if page is not None and not (link.again or self._is_for_more(link, page)):
             return False
         check_links("seed", (link,))
         self.commits.has_changes = True
@@ -421,6 +422,13 @@ class Crawl:
         elif self.domain_links is not None and is_endowed:
             self.domain_links.vouch(link.key, now)
         return True
+
+    def _is_for_more(self, link: Link, page: Page) -> bool:
+        """Whether *link* is for something else than what *page*, which is known, was requested for."""
+        if link.is_unfiltered:
+            return self.pages.differs(link)
+        self.commits.has_changes |= bool(page.purpose)
+        return self.pages.is_for_more(link, page)
 
     def enrich(self, key: bytes, now: float, worth: float) -> int:
         """Give the known page under *key* the cash of *worth* seeds out of the virtual page; returns the units."""

@@ -103,6 +103,7 @@ class Pages:
         mail: What goes to pages of other shards.
         bonus_of: Seeds' cash that the first page of a host is granted, by the host's name, ``None`` for none; ``None`` if
             that is none for all.
+        purpose_of: See :attr:`.policy.Policy.purpose_of`.
 
     Attributes:
         n_visited, n_failed: Pages by state; the frontier counts those that are queued.
@@ -130,6 +131,7 @@ class Pages:
         capacity: int = 100_000,
         mail: Mail,
         bonus_of: Callable[[str], float | None] | None = None,
+        purpose_of: Callable[[bytes], bytes] = lambda _: b"",
     ) -> None:
         self.table = RecordTable(store, Family.PAGES, pack_page, unpack_page, capacity)
         self.requests = BlobTable(store, Family.REQUESTS)
@@ -147,6 +149,7 @@ class Pages:
         self._is_chosen = is_chosen
         self._mail = mail
         self._bonus_of = bonus_of
+        self._purpose_of = purpose_of
         self._leads = leads
         self.directories = directories
         self.branches = branches
@@ -291,7 +294,11 @@ class Pages:
             cash: Units that the request was paid.
         """
         self._ledger.catch_up(page)
-        if page.state != QUEUED:
+        # By a link that is for something else than the page, which goes on to be revisited for that.
+        is_beside = bool(page.purpose) and not link.is_unfiltered and self._worth is not None
+        if not link.is_unfiltered:
+            page.purpose = b""
+        if page.state == FAILED or (page.state == VISITED and not is_beside):
             if page.state == VISITED:
                 self._due.remove(link.key)
             self._revive(page)
@@ -300,11 +307,30 @@ class Pages:
             self._queue(link, page, now)
             return
         # What is in flight distributes the cash that it was leased with.
-        half = 0 if link.key in self._leases else self._ledger.split(page)
+        is_waiting = page.state == QUEUED and link.key not in self._leases
+        half = self._ledger.split(page) if is_waiting else 0
         beside = self._admit(link, cash + half)
-        beside.is_repeat = True
+        beside.is_repeat, beside.purpose = True, b""
         self._replace(link.key, page, now)
         self._queue(replace(link, key=repeat_key(link.key, beside.place)), beside, now)
+
+    def is_for_more(self, link: Link, page: Page) -> bool:
+        """Whether *link* is the first one to *page*, which was requested unfiltered, and for something else than that was.
+
+        A link that is for the same makes the page known to all others, as the repeat of one that is not does.
+        """
+        if not page.purpose or not link.request or link.is_unfiltered:
+            return False
+        if page.purpose != self._purpose_of(link.request):
+            return True
+        page.purpose = b""
+        self.table.put(link.key, page)
+        return False
+
+    def differs(self, link: Link) -> bool:
+        """Whether *link* is for something else than the request that its page, which is known, has now."""
+        now = self._purpose_of(self.request(link.key))
+        return bool(now) and now != self._purpose_of(link.request)
 
     def queue_again(self, key: bytes, now: float) -> None:
         """Let the page under *key*, which was due, wait in the frontier."""
@@ -547,7 +573,7 @@ class Pages:
                     new[at] = (link.host, {})
                 # queue_row, without a call for each link
                 new[at][1][ROW_STARTS[number] + page.place.to_bytes(8, "big")] = key[HOST_BYTES:]
-            elif link.again:
+            elif link.again or (page.purpose and self.is_for_more(link, page)):
                 page.score += found
                 self.repeat(link, page, now, units)
             elif page.canonical:
@@ -645,6 +671,8 @@ class Pages:
                 self._leads.put(link.key, link.lead)
         if self._is_chosen is not None:
             page.is_chosen = self._is_chosen(link.host)
+        if link.is_unfiltered:
+            page.purpose = self._purpose_of(link.request)
         self._ledger.admit(page, cash)
         return page
 

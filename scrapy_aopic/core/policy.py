@@ -31,6 +31,8 @@ class Policy:
             waits while that is silent, and was not made on purpose.
         directory_of: The directory, inside its host, that a request, as bytes, is for; empty if it is in none. Orders with
             ``directory_pages`` count fetched pages by it; ``None`` to count none.
+        purpose_of: What a request, as bytes, is for, beside its URL: equal bytes for equal purposes; empty for none, or if it
+            cannot be known.
         chosen: Registered domains, or hosts, that the virtual page spends on if *spending* needs them (``needs_chosen``).
         keep_links: Whether the links of each visited page are kept.
         is_near: Whether pages with nearly the same text count as the same, too.
@@ -58,6 +60,7 @@ class Policy:
     domain_of: Callable[[str], str] = str
     waits_for: Callable[[bytes], tuple[str, bool]] = lambda _: ("", True)
     directory_of: Callable[[bytes], bytes] | None = None
+    purpose_of: Callable[[bytes], bytes] = lambda _: b""
     chosen: frozenset[str] = frozenset()
     keep_links: bool = False
     is_near: bool = False

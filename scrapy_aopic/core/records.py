@@ -121,6 +121,8 @@ class Page(msgspec.Struct, array_like=True, gc=False):
         canonical: Key of the page that it was merged with, which gets whatever is paid to it; only of a visited page.
         is_claimed: Whether pages wait to be merged with it.
         height: At least the number of hops from any page that was merged with it, directly or by way of others.
+        purpose: What it was requested for unfiltered, by :attr:`.policy.Policy.purpose_of`, as long as no link has led to it; empty
+            for all others.
     """
 
     state: int
@@ -149,6 +151,7 @@ class Page(msgspec.Struct, array_like=True, gc=False):
     canonical: bytes = b""
     is_claimed: bool = False
     height: int = 0
+    purpose: bytes = b""
 
     @property
     def priority(self) -> int:
@@ -226,6 +229,8 @@ class Link(msgspec.Struct, frozen=True, gc=False):
             says it. Only for an order that ``values_links``.
         lead: What is to be kept of the link while its page waits (:mod:`.focus.leads`); empty for nothing.
         priority: Pages of a higher one come first, at most :data:`MOST_PRIORITY`.
+        is_unfiltered: Whether it is no link but a request that is not to make its page known to links (``dont_filter``): the
+            first link to it is followed if it is for something else.
     """
 
     key: bytes
@@ -237,6 +242,7 @@ class Link(msgspec.Struct, frozen=True, gc=False):
     value: int = 0
     lead: bytes = b""
     priority: int = 0
+    is_unfiltered: bool = False
 
 
 @lru_cache(10_000)  # a page has many links to few hosts
@@ -390,6 +396,7 @@ def pack_page(page: Page) -> bytes:
         or page.is_repeat
         or page.is_claimed
         or page.height
+        or page.purpose
     )
     try:
         if is_usual and not (

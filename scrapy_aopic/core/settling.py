@@ -134,6 +134,7 @@ class Settling:
         pages.visited(
             key, page, found.outcome, found.value, fetched=found.fetched, is_failure=found.is_failure
         )
+        self._link_to_itself(key, page, links)
         if not found.is_failure:
             self._revisits.visited(key, page, found.version or _NO_VERSION, now)
         is_first = page.visits == 1
@@ -205,6 +206,12 @@ class Settling:
         return [
             replace(link, again=False, request=link.request if link.key in away else b"") for link in links
         ]
+
+    def _link_to_itself(self, key: bytes, page: Page, links: Sequence[Link]) -> None:
+        """Let *page* be known to links if one of its own leads to it, and is for the same."""
+        for link in links if page.purpose else ():
+            if link.key == key:
+                self._pages.is_for_more(link, page)
 
     def _as_finder(self, lease: Lease, page: Page, host: HostState) -> Finder:
         """What pages take from the leased *page* of *host* by its links."""
@@ -362,6 +369,8 @@ def _distinct(links: Sequence[Link], key: bytes) -> tuple[dict[bytes, Link], lis
             targets[link.key] = link
         elif link.again:
             repeats.append(link)
+        elif link.request and link.key != key and not link.is_unfiltered and targets[link.key].is_unfiltered:
+            targets[link.key] = replace(targets[link.key], is_unfiltered=False)  # a link has led to it, too
     return targets, repeats
 
 

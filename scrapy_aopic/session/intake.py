@@ -18,7 +18,7 @@ from scrapy_aopic.core.records import Link, repeat_key
 from scrapy_aopic.exceptions import ANY_ERROR, StorageError
 from scrapy_aopic.web.meta import SEED, SLOT, TAG, TRIES
 from scrapy_aopic.web.request_codec import decode, forget_transfer
-from scrapy_aopic.web.request_rows import IN_MEMORY
+from scrapy_aopic.web.request_rows import IN_MEMORY, purpose_of
 
 from .error_handler import guarded
 
@@ -63,6 +63,7 @@ class Intake:
         self._decides_by_page = not duplicates.are_users
         self._wake = parts.engine.wake
         self._waiting: dict[bytes, int] = {}
+        self._asked: dict[bytes, bytes] = {}  # what those that are requested unfiltered are for
         self.keeps_requests = parts.requests.keeps_objects
         self.value: Callable[[Visit, list[Link]], list[Link]] | None = None
 
@@ -139,18 +140,34 @@ class Intake:
     ) -> bool:
         """Take *request* as a link of the page of *visit* with a *weight*, or queue it."""
         page = self._crawl.find(key, host, visit.lease if visit is not None else None)
-        is_new, again = page is None and key not in self._waiting, False
-        if request.dont_filter or not self._decides_by_page or (page is not None and page.outcome):
-            is_new, again = self._duplicates.decide(request, page, is_new=is_new, is_link=visit is not None)
+        waits = key in self._waiting
+        # Of an unfiltered request to which no link has led yet.
+        purpose = b"" if waits else page.purpose if page is not None else self._asked.get(key, b"")
+        link, is_new, again, is_for_more = None, page is None and not waits and not purpose, False, False
+        if purpose and not request.dont_filter and not self._duplicates.has_filter:
+            link = self._requests.link(request, key, host, weight=weight)
+            is_for_more = purpose != purpose_of(link.request)
+        if (
+            request.dont_filter
+            or is_for_more
+            or not self._decides_by_page
+            or (page is not None and page.outcome)
+        ):
+            is_new, again = self._duplicates.decide(
+                request, page, is_new=is_new, is_link=visit is not None, is_for_more=is_for_more
+            )
         if not is_new and not again:
             self._duplicates.log(request, self._spider)
-            if visit is not None:
-                if page is not None:
-                    visit.links.append(Link(key, host, b"", weight=1 if weight is None else weight))
-                elif key in self._waiting:
-                    self._wait(visit, self._requests.link(request, key, host, weight=weight))
+            if visit is None:
+                if link is not None:  # which makes the page known to others
+                    self._crawl.seed(link, self._job.clock())
+            elif link is not None or (page is None and waits):
+                self._wait(visit, link or self._requests.link(request, key, host, weight=weight))
+            elif page is not None:
+                visit.links.append(Link(key, host, b"", weight=1 if weight is None else weight))
             return False
-        link = self._requests.link(request, key, host, again=again, weight=weight)
+        link = link or self._requests.link(request, key, host, weight=weight)
+        link = replace(link, again=True) if again else link
         if visit is not None and visit.room > 0:
             self._wait(visit, link)
             if visit.is_waiting:
@@ -200,17 +217,17 @@ class Intake:
             for link in found:
                 self._take_alone(link, visit)
             return
-        waiting, known, n_queued, room = self._waiting, [], 0, visit.room
+        waiting, asked, known, n_queued, room = self._waiting, self._asked, [], 0, visit.room
         for link, page in zip(found, pages, strict=True):
             key = link.key
             weight = 1 if link.weight is None else link.weight
-            if page is not None and not page.outcome.startswith(UNREADABLE):
+            if page is not None and not page.purpose and not page.outcome.startswith(UNREADABLE):
                 visit.links.append(Link(key, link.host, b"", 0, False, weight))
                 known.append(link)
             elif page is None and key in waiting:
                 self._wait(visit, Link(key, link.host, (link.url + link.tail).encode(), 0, False, weight))
                 known.append(link)
-            elif page is None and room > 0:
+            elif page is None and room > 0 and key not in asked:
                 data = (link.url + link.tail).encode()
                 visit.links.append(Link(key, link.host, data, 0, False, weight))
                 waiting[key] = 1
@@ -241,12 +258,17 @@ class Intake:
     def _wait(self, visit: Visit, link: Link) -> None:
         """Let *link* wait for the end of *visit*."""
         visit.links.append(link)
-        self._waiting[link.key] = self._waiting.get(link.key, 0) + 1
+        if link.is_unfiltered:
+            self._asked.setdefault(link.key, purpose_of(link.request))
+        else:
+            self._waiting[link.key] = self._waiting.get(link.key, 0) + 1
 
     @guarded(None)
     def announce(self, visit: Visit) -> None:
         """Queue what waits for the end of *visit*, which may wait for that itself."""
-        links = [*visit.links, replace(visit.retry, again=True)] if visit.retry is not None else visit.links
+        links = visit.links
+        if visit.retry is not None:
+            links = [*links, replace(visit.retry, again=True, is_unfiltered=True)]
         if not links or self._job.is_broken:
             return
         if self.value is not None:
@@ -274,7 +296,9 @@ class Intake:
         """*links* wait for no visit any more."""
         waiting = self._waiting
         for link in links:
-            if link.request:  # else its page was known
+            if link.is_unfiltered:
+                self._asked.pop(link.key, None)
+            elif link.request:  # else its page was known
                 if waiting[link.key] == 1:
                     del waiting[link.key]
                 else:

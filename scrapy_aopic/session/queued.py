@@ -22,6 +22,7 @@ from scrapy_aopic.web.request_codec import (
     encode,
     forget_transfer,
     is_like_its_copy,
+    purpose,
 )
 from scrapy_aopic.web.request_rows import IN_MEMORY, is_packed, is_patient, stand_in, waits_for
 
@@ -103,13 +104,14 @@ class QueuedRequests:
             again,
             1 if weight is None else weight,
             priority=min(max(int(request.priority), -MOST_PRIORITY), MOST_PRIORITY),
+            is_unfiltered=request.dont_filter,
         )
 
     def _keep(self, request: Request) -> bytes:
         """Keep *request* in memory; returns what is queued for it."""
         self._n_unwritten += 1
         waits = is_patient(request.meta, request.errback)
-        data = stand_in(request.url, self._n_unwritten, waits=waits)
+        data = stand_in(request.url, self._n_unwritten, waits=waits, purpose=purpose(request, self._spider))
         self._unwritten[data] = request
         return data
 

@@ -6,6 +6,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
 from scrapy import Request
 from scrapy.utils.url import url_is_from_any_domain
 
@@ -127,7 +128,7 @@ class Seeding:
             self._send(Request(url, meta={SEED: seed, PURPOSE: SEEDED}))
         else:  # the request would not be looked at, and making it takes longer than all the rest
             host, key = place
-            self._take(seed, key, None, Link(key, host, encode_url(url)))
+            self._take(seed, key, None, Link(key, host, encode_url(url), is_unfiltered=True))
 
     def _whole_request(self, seed: Seed) -> None:
         """Queue *seed*, which is more than a URL."""
@@ -180,7 +181,10 @@ class Seeding:
         page = self._job.seeded(key, host)
         # A link of a page in work is only known when the visit of that ends.
         is_new, again = self._duplicates.decide(request, page, is_new=page is None, is_link=False)
-        link = self._requests.link(request, key, host, again=again) if is_new or again else None
+        link = None
+        if is_new or again or not self._duplicates.are_users:
+            link = self._requests.link(request, key, host, again=again)
+            link = replace(link, is_unfiltered=True)
         is_taken = self._take(seed, key, page, link)
         if not is_taken:
             self._duplicates.log(request, self._spider)

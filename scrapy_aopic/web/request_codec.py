@@ -31,7 +31,7 @@ from .meta import (
     STATED_USAGE,
     TAG,
 )
-from .request_rows import pack_values, purpose_line, values_of
+from .request_rows import pack_values, purpose_line, purpose_named, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -71,14 +71,21 @@ def encode(request: Request, spider: Spider) -> bytes:
         UnserialisableError: If it holds what cannot be written.
     """
     try:
-        callback = name_of(spider, request.callback) if request.callback is not None else ""
-        errback = name_of(spider, request.errback) if request.errback is not None else ""
+        callback, errback = _names(request, spider)
         data = _lines(request, callback, errback)
         if data is None:
             data = _packed(request, callback, errback)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise UnserialisableError(f"{request} cannot be written to the job folder: {error}") from error
     return data
+
+
+def purpose(request: Request, spider: Spider) -> bytes:
+    """What *request* is for, as :func:`.request_rows.purpose_of` says of its bytes; empty if it cannot be written."""
+    try:
+        return purpose_named(*_names(request, spider), request.cb_kwargs)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return b""
 
 
 def is_plain(request: Request) -> bool:
@@ -133,6 +140,18 @@ def changeable(request: Request) -> Iterator[tuple[str, object]]:
         if isinstance(value, (dict, list, tuple, set, frozenset)) and len(found) < _MOST_LOOKED_AT:
             inside = value.values() if isinstance(value, dict) else value
             found += [(where, each) for each in islice(inside, _MOST_LOOKED_AT)]
+
+
+def _names(request: Request, spider: Spider) -> tuple[str, str]:
+    """Names of the callback and the errback of *request*, ``""`` for none.
+
+    Raises:
+        ValueError: If one of them is no callback of *spider*.
+    """
+    return (
+        name_of(spider, request.callback) if request.callback is not None else "",
+        name_of(spider, request.errback) if request.errback is not None else "",
+    )
 
 
 def _lines(request: Request, callback: str, errback: str) -> bytes | None:

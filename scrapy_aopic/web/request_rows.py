@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -37,7 +38,9 @@ SEEDED_LINE = "s"
 IN_MEMORY = b"\xc1"
 """First byte of what stands for a request that could not be written; MessagePack never uses it."""
 
-_IN_MEMORY_BYTES = 9  # before the URL
+_CODE_BYTES = 8  # behind the first byte
+_PURPOSE_BYTES = 4
+_IN_MEMORY_BYTES = 1 + _CODE_BYTES + _PURPOSE_BYTES  # before the URL
 _ON_PURPOSE = 0x80  # in the first of them behind the code
 
 _DEEPEST = 1 << 31
@@ -69,14 +72,39 @@ _EXTENSIONS: list[tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = [
 _PLAIN = frozenset((type(None), bool, int, float, str, bytes))
 
 
-def stand_in(url: str, number: int, *, waits: bool = True) -> bytes:
+def stand_in(url: str, number: int, *, waits: bool = True, purpose: bytes = b"") -> bytes:
     """The bytes to store for a request for *url* that cannot be serialised; *number* is unique in this process.
 
     Args:
         waits: Whether it is a link or a seed, see :func:`waits_for`.
+        purpose: See :func:`purpose_of`; empty for one that no other request has.
     """
-    code = number if waits else number | _ON_PURPOSE << 8 * (_IN_MEMORY_BYTES - 2)
-    return IN_MEMORY + code.to_bytes(_IN_MEMORY_BYTES - 1, "big") + url.encode()
+    code = number if waits else number | _ON_PURPOSE << 8 * (_CODE_BYTES - 1)
+    purpose = purpose or purpose_named("", "", {"": number})
+    return IN_MEMORY + code.to_bytes(_CODE_BYTES, "big") + purpose + url.encode()
+
+
+def purpose_named(callback: str, errback: str, cb_kwargs: Mapping[str, Any]) -> bytes:
+    """A digest of what a request is for; *callback* and *errback* are names, ``""`` for none.
+
+    Raises:
+        TypeError, ValueError, OverflowError, RecursionError: If *cb_kwargs* cannot be written.
+    """
+    named = "" if callback == "parse" else callback, errback, sorted(cb_kwargs.items())
+    return blake2b(_encode(_plain([*named])), digest_size=_PURPOSE_BYTES).digest()
+
+
+def purpose_of(data: bytes) -> bytes:
+    """What the request written as *data* is for: a digest of its callback, errback and ``cb_kwargs``; empty if it cannot be read."""
+    if data[:1] == IN_MEMORY:
+        return data[1 + _CODE_BYTES : _IN_MEMORY_BYTES]
+    try:
+        values = values_of(data)
+        return purpose_named(
+            values.get("callback", ""), values.get("errback", ""), values.get("cb_kwargs", {})
+        )
+    except ANY_ERROR:
+        return b""
 
 
 def purpose_line(value: object) -> str:

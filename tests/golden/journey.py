@@ -48,11 +48,23 @@ def directory_of(request: bytes) -> bytes:
     return b"" if request.endswith(b"/0") else b"%d" % (request[-1] % 3)
 
 
+def purpose_of(request: bytes) -> bytes:
+    """One of two: links and seeds have different ones."""
+    return request[:5]
+
+
 def policies() -> dict[str, Policy]:
     """A policy for each kind of job, by its name; together they use every optional part of a record."""
     order = ORDERS["aopic"]()
     order.branch_pages = 2
-    plain = Policy(order=order, domain_of=domain_of, directory_of=directory_of, max_active=12, page_cache=50)
+    plain = Policy(
+        order=order,
+        domain_of=domain_of,
+        directory_of=directory_of,
+        purpose_of=purpose_of,
+        max_active=12,
+        page_cache=50,
+    )
     often = Recrawl(min_interval=600.0, max_interval=86_400.0)
     return {
         "plain": plain,
@@ -92,11 +104,13 @@ class Journey:
         host = f"{host}.d{int(host[1:]) % 15}.example"
         number = int(N_PAGES * self.dice.random() ** 2)
         key = page_key(host_key(host), number.to_bytes(4, "big"))
-        return Link(key, host, f"https://{host}/{number}".encode(), **how)
+        scheme = "http" if how.get("is_unfiltered") else "https"
+        return Link(key, host, f"{scheme}://{host}/{number}".encode(), **how)
 
     def links(self) -> list[Link]:
         """The links of a page; some have a priority or ask for their page once more."""
         how = [{}] * 11 + [{"shift": -2}, {"again": True}, {"priority": 3}, {"priority": -20_261_128}]
+        how.append({"again": True, "is_unfiltered": True})
         return [self.link(**self.dice.choice(how)) for _ in range(self.dice.randrange(12))]
 
     def run(self, n: int) -> None:
@@ -128,7 +142,8 @@ class Journey:
         elif isinstance(lease, Unlocated):
             self.crawl.locate(lease, f"192.0.2.{lease.key[0] % 8}", self.now)
         elif isinstance(lease, Empty) or self.dice.random() < 0.1:
-            self.crawl.seed(self.link(again=self.dice.random() < 0.3), self.now, worth=1.5)
+            how = {"again": self.dice.random() < 0.3, "is_unfiltered": self.dice.random() < 0.3}
+            self.crawl.seed(self.link(**how), self.now, worth=1.5)
         elif isinstance(lease, NotBefore) and not self.leases:
             self.now = max(self.now, lease.instant)
 

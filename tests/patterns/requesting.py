@@ -209,6 +209,50 @@ GROUP_SEEN = "Duplicates"
 
 @pattern(
     GROUP_SEEN,
+    "links back to the start page, for another callback",
+    [{"list": "page 1"}, {"title": "page 1"}, {"title": "item 1"}],
+)
+class LinksBack(Spider):
+    start_urls = FIRST
+
+    def parse(self, response):
+        yield {"list": title(response)["title"]}
+        for path in ("/page/1", "/item/1", "/page/1"):
+            yield response.follow(path, self.parse_item)
+
+    def parse_item(self, response):
+        yield title(response)
+
+
+@pattern(
+    GROUP_SEEN,
+    "links back to the start page, for its own callback",
+    [{"title": "links to /page/1"}, {"title": "page 1"}, {"title": "page 1"}],
+    differs=[
+        Differs(
+            ALL,
+            "Scrapy fetches it twice, as its filter does not know `start_urls`. Here a page is fetched "
+            "[once for one purpose](requests.md#start-pages-and-links).",
+            {
+                "items": [{"title": "links to /page/1"}, {"title": "page 1"}],
+                "requests": {"GET shop.test/links?to=/page/1": 1, "GET shop.test/page/1": 1},
+                "callbacks": [("parse", f"{SHOP}/links?to=/page/1"), ("parse", FIRST[0])],
+                "dupefilter/filtered": 1,
+            },
+        )
+    ],
+)
+class LinksBackToParse(Spider):
+    start_urls = [*FIRST, f"{SHOP}/links?to=/page/1"]
+
+    def parse(self, response):
+        yield title(response)
+        if "links" in response.url:
+            yield response.follow("/page/1", self.parse)
+
+
+@pattern(
+    GROUP_SEEN,
     "the same link twice, with another fragment, and with its parameters in another order",
     [{"title": "item 1"}, {"title": "item 2"}],
 )

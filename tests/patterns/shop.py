@@ -161,6 +161,11 @@ def same(asked: Asked) -> Answer:
     return html("same", *([f"/same/{n + 1}"] if n < 3 else []))
 
 
+def linked(asked: Asked) -> Answer:
+    """One of twenty pages that all link to all, itself included."""
+    return html(f"linked {asked.path[0]}", *(f"/linked/{n}" for n in range(20)))
+
+
 def links(asked: Asked) -> Answer:
     """``/links?to=/page/1``: a page with that link."""
     return html(f"links to {asked.query['to']}", asked.query["to"])
@@ -234,7 +239,7 @@ def echo(asked: Asked) -> Answer:
 PAGES: dict[str, Callable[[Asked], Answer]] = {
     "": page, "page": page, "item": item, "api": api, "work": work, "status": status, "later": later, "reset": reset, "cut": cut,
     "slow": slow, "redirect": redirect, "set": set_cookie, "cookies": cookies, "echo": echo,
-    "login": login, "account": account, "onward": onward, "wall": wall, "refresh": refresh, "same": same, "links": links, "file": file, "marked": marked,
+    "login": login, "account": account, "onward": onward, "wall": wall, "refresh": refresh, "same": same, "linked": linked, "links": links, "file": file, "marked": marked,
     "image.png": image, "sitemap-index.xml": sitemap_index, "sitemap.xml": sitemap, "feed.xml": feed, "feed.csv": table,
 }  # fmt: skip
 """By the first segment of the path."""

@@ -41,6 +41,19 @@ class CrawlsAll(CrawlSpider):
 
 
 @pattern(
+    GROUP,
+    "`CrawlSpider` with one rule for all pages: its start page, which all link to, is an item, too",
+    [{"title": f"linked {n}"} for n in range(20)],
+)
+class CrawlsLinked(CrawlSpider):
+    start_urls = [f"{SHOP}/linked/0"]
+    rules = [Rule(LinkExtractor(), callback="parse_item")]
+
+    def parse_item(self, response):
+        yield title(response)
+
+
+@pattern(
     GROUP, "`CrawlSpider` with `process_links` and `process_request`", [{"title": "item 1", "by": "page 1"}]
 )
 class CrawlsChanged(CrawlSpider):

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from demo_web.server import Server
 from itemadapter import ItemAdapter
-from scrapy import Spider, signals
+from scrapy import Request, Spider, signals
 from scrapy.crawler import Crawler
+from scrapy.http import Response
 from scrapy.utils.test import get_crawler
 from support import processes
 from twisted.internet.abstract import isIPAddress
@@ -84,8 +85,8 @@ def _in_folder(value: Any, folder: Path) -> Any:
 async def run(pattern: Pattern, way: str, site: Site, folder: Path, patience: float) -> dict[str, Any]:
     """What comes of a *pattern* that is run in a *way* for *patience* seconds at most.
 
-    ``items``, in any order; ``requests`` at the server, but for robots.txt; ``noted``; ``reason`` of its end; ``errors`` in
-    the log; ``files`` in the folder ``out``; and some of Scrapy's stats.
+    ``items``, in any order; ``requests`` at the server, but for robots.txt; ``callbacks`` that responses are for, in any order;
+    ``noted``; ``reason`` of its end; ``errors`` in the log; ``files`` in the folder ``out``; and some of Scrapy's stats.
     """
     agent = f"{pattern.name} ({way})"
     folder.mkdir(exist_ok=True)
@@ -146,20 +147,29 @@ def _run_command(pattern: Pattern, settings: dict[str, Any], folder: Path) -> di
 async def _crawl(pattern: Pattern, settings: dict[str, Any], patience: float) -> dict[str, Any]:
     crawler = get_crawler(pattern.spider, settings)
     items: list[Any] = []
+    callbacks: list[tuple[str, str]] = []
     reasons: list[str] = []
 
     def scraped(item: Any) -> None:
         items.append(ItemAdapter(item).asdict())
 
+    def received(response: Response, request: Request) -> None:
+        if not request.url.endswith("/robots.txt"):
+            callback = request.callback
+            name = "parse" if callback is None else getattr(callback, "__name__", type(callback).__name__)
+            callbacks.append((name, request.url))
+
     def closed(spider: Spider, reason: str) -> None:
         reasons.append(reason)
 
     crawler.signals.connect(scraped, signal=signals.item_scraped)
+    crawler.signals.connect(received, signal=signals.response_received)
     crawler.signals.connect(closed, signal=signals.spider_closed)
     await _end(crawler, patience)
     stats = crawler.stats.get_stats()
     return {
         "items": items,
+        "callbacks": sorted(callbacks),
         "noted": {name.removeprefix("noted/"): stats[name] for name in stats if name.startswith("noted/")},
         "reason": ", ".join(reasons),
         "errors": stats.get("log_count/ERROR", 0),

@@ -65,6 +65,7 @@ class PageRef(Struct, array_like=True, frozen=True, gc=False):
         shift: Front queues by which it waits higher than its cash says.
         again: Fetch it even if it is known.
         priority: See :class:`~scrapy_aopic.core.records.Link`.
+        is_unfiltered: Whether that does not make it known to links.
     """
 
     host: int
@@ -73,6 +74,7 @@ class PageRef(Struct, array_like=True, frozen=True, gc=False):
     shift: _Shift = 0
     again: bool = False
     priority: _Priority = 0
+    is_unfiltered: bool = False
 
 
 class Payment(Struct, array_like=True, frozen=True, gc=False):
@@ -202,6 +204,7 @@ class Letter(Struct, array_like=True, frozen=True):
             target.shift,
             target.again,
             priority=target.priority,
+            is_unfiltered=target.is_unfiltered,
         )
 
 

@@ -178,7 +178,7 @@ class Mail:
                 box.single.append(due)
             else:
                 box.payments[link.key] = due
-        elif link.host and not due.link.host:
+        elif link.host and (not due.link.host or (due.link.is_unfiltered and not link.is_unfiltered)):
             due.link = link
         elif link.value > due.link.value > 0:  # as a page is worth what its best link is
             due.link = replace(due.link, value=link.value, lead=link.lead)
@@ -392,7 +392,15 @@ class _LetterWriter:
         if not link.host:
             return PageRef(-1, link.key)
         host = self._hosts.setdefault(link.host, len(self._hosts))
-        return PageRef(host, link.key[HOST_BYTES:], link.request, link.shift, link.again, link.priority)
+        return PageRef(
+            host,
+            link.key[HOST_BYTES:],
+            link.request,
+            link.shift,
+            link.again,
+            link.priority,
+            link.is_unfiltered,
+        )
 
 
 def open_cut(store: Store, policy: Policy, shard: ShardId, *, is_new: bool) -> Cut:

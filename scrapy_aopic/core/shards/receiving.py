@@ -170,7 +170,8 @@ class Receiver:
         links, pages, units = [], [], []
         for paid, page in zip(group, known, strict=True):
             is_lost = page is None and not paid.link.host
-            if is_lost or (page is not None and page.state == FAILED):
+            has_failed = page is not None and page.state == FAILED
+            if is_lost or (has_failed and page is not None and not self._pages.is_for_more(paid.link, page)):
                 self._ledger.forfeit(paid.payment.units)
                 continue
             links.append(paid.link)

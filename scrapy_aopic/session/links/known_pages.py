@@ -6,6 +6,11 @@ instead.
 A page that an earlier crawl has fetched, with which the job goes on (``scrapy aopic import-redis``), is known, too.
 
 Rule 2: ``dont_filter`` is obeyed, and a page whose request could not be read is requested again.
+
+Rule 3: what is requested *unfiltered* (with ``dont_filter``, as ``start_urls`` are, or as a row of a list of seeds) is not
+known to links, as Scrapy's dupefilter does not know it. So the first link to its page is followed, unless it is for the
+same: callback, errback and ``cb_kwargs``. Its page remembers what it was for until then (:attr:`.core.records.Page.purpose`);
+of pages of other shards, these decide (:meth:`.core.pages.Pages.is_for_more`).
 """
 
 from __future__ import annotations
@@ -86,6 +91,11 @@ class KnownPages:
             self.log(make(link), spider)
 
     @property
+    def has_filter(self) -> bool:
+        """Whether a filter of the user's own decides."""
+        return self._filter is not None
+
+    @property
     def are_users(self) -> bool:
         """Whether a filter of the user's own decides, or fingerprints of an earlier crawl."""
         return self._filter is not None or self._earlier is not None
@@ -99,7 +109,7 @@ class KnownPages:
         return self._filter.close(reason) if self._filter is not None else None
 
     def decide(
-        self, request: Request, page: Page | None, *, is_new: bool, is_link: bool
+        self, request: Request, page: Page | None, *, is_new: bool, is_link: bool, is_for_more: bool = False
     ) -> tuple[bool, bool]:
         """Whether *request* is for a new page, and whether to make it again if it is for a known one.
 
@@ -107,8 +117,10 @@ class KnownPages:
             page: Its page, if the crawl knows it.
             is_new: Whether it is the first request for that.
             is_link: Whether a page in work has it as a link.
+            is_for_more: Whether it is the first one for a page that was requested unfiltered, and for something else.
         """
         again = request.dont_filter or (page is not None and page.outcome.startswith(UNREADABLE))
+        again = again or (is_for_more and self._filter is None)
         earlier = self._earlier
         is_unknown = earlier is not None and page is None and not again
         if is_unknown and earlier is not None and earlier.has(request.method, request.url, request.body):
