@@ -286,8 +286,8 @@ class Text(str):
     differs=[
         Differs(
             JOB,
-            "A job folder has no pickles, and so no types of yours: they come back as `str` and `bytes`.",
-            {"items": [{"types": ["str", "bytes"]}]},
+            "A job folder has no pickles, and so no types of yours: a subclass of `str` comes back as `str`.",
+            {"items": [{"types": ["str", "bytearray"]}]},
         )
     ],
 )
