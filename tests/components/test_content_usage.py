@@ -408,12 +408,6 @@ def test_what_means_nothing_in_a_tdmrep_json_is_taken_as_not_said() -> None:
         assert found.malformed.isprintable(), text
 
 
-def test_there_may_be_no_tdmrep_json() -> None:
-    assert TdmRules(b"").find("http://a.test/") == {}
-    assert TdmRules(b"").malformed == ""
-    assert TdmRules(b"\xef\xbb\xbf[]").malformed == ""
-
-
 def test_a_header_and_a_meta_element_come_before_the_file() -> None:
     for headers, metas, usage in [
         ({}, [], {**RESERVED_1, "tdm-policy": "/file"}),

@@ -13,7 +13,7 @@ from scrapy import Request, Spider
 from scrapy.crawler import Crawler
 from scrapy.http import HtmlResponse, Response, TextResponse
 from scrapy.utils.defer import deferred_f_from_coro_f
-from support.small_web import Follow, Web, ask, ask_view, check, crawl, html
+from support.small_web import Follow, Web, ask, ask_view, check, crawl
 
 from scrapy_aopic.core import duplicates
 from scrapy_aopic.core.duplicates import Text
@@ -158,26 +158,6 @@ async def test_an_endless_site_of_nearly_the_same_page_ends_where_near_duplicate
 
 
 @deferred_f_from_coro_f
-async def test_the_first_page_with_a_text_stays_the_first_in_the_next_run(
-    serve: Serve, tmp_path: Path
-) -> None:
-    class First(Follow):
-        start_urls = ["http://a.com/"]
-
-    class Second(Follow):
-        start_urls = ["http://www.a.com/"]
-
-    one, two = "http://a.com/", "http://www.a.com/"
-    web = serve(
-        {one: page(words("x"), ["/1"]), two: page(words("x"), ["http://www.a.com/1"]), "http://a.com/1": []}
-    )
-    await run(tmp_path, First, **DROP)
-    await run(tmp_path, Second, **DROP)
-    assert web.asked == [one, "http://a.com/1", two]
-    assert same(tmp_path) == {two: one}
-
-
-@deferred_f_from_coro_f
 async def test_pages_with_little_text_errors_and_other_types_are_no_duplicates(
     serve: Serve, tmp_path: Path
 ) -> None:
@@ -249,27 +229,6 @@ async def test_what_a_duplicate_asks_for_with_dont_filter_is_asked(serve: Serve,
     web = serve({HOME: page(words("x"), [ONE]), ONE: page(words("x"), [TWO]), TWO: page("")})
     await run(tmp_path, Insist, **APART)
     assert TWO in web.asked
-
-
-@deferred_f_from_coro_f
-async def test_one_more_request_for_a_page_is_no_duplicate_of_it(serve: Serve, tmp_path: Path) -> None:
-    class Twice(Spider):
-        name = "twice"
-
-        async def start(self) -> Any:
-            for number in range(3):
-                yield Request(HOME, dont_filter=True, cb_kwargs={"number": number})
-
-        def parse(self, response: Response, number: int) -> Iterator[Any]:
-            yield Request(f"{HOME}{number}", callback=self.nothing)
-
-        def nothing(self, response: Response) -> None:
-            pass
-
-    web = serve({HOME: page(words("x"))})
-    await run(tmp_path, Twice)
-    assert web.asked.count(HOME) == 3
-    assert {f"{HOME}{number}" for number in range(3)} < set(web.asked)
 
 
 @deferred_f_from_coro_f
@@ -471,34 +430,6 @@ async def test_a_copy_that_names_the_original_hands_its_cash_on(
     assert (f"{copy}1" in web.asked) == is_first
 
 
-@deferred_f_from_coro_f
-async def test_a_page_with_another_text_cannot_name_a_page_of_another_domain(
-    serve: Serve, tmp_path: Path
-) -> None:
-    web = serve(
-        {
-            "http://a.com/": page(words("x"), ["http://b.com/"]),
-            "http://b.com/": page(words("y"), ["/1"], canonical("http://a.com/")),
-            "http://b.com/1": page(words("z")),
-        }
-    )
-    await run(tmp_path, there("http://a.com/"))
-    assert "http://b.com/1" in web.asked
-    assert same(tmp_path) == {}
-
-
-@deferred_f_from_coro_f
-async def test_pages_of_one_site_are_one_even_if_another_site_was_first(serve: Serve, tmp_path: Path) -> None:
-    urls = ["http://copy.com/", "http://a.com/?from=mail", "http://a.com/?from=list"]
-
-    class All(Follow):
-        start_urls = urls
-
-    serve(dict.fromkeys(urls, page(words("x"), ["/1"])) | {"http://a.com/1": [], "http://copy.com/1": []})
-    await run(tmp_path, All, **DROP)
-    assert same(tmp_path) == {urls[2]: urls[1]}
-
-
 # -- canonical pages
 
 
@@ -604,16 +535,6 @@ async def test_a_spider_that_follows_no_links_is_given_no_page(serve: Serve, tmp
     web = serve({HOME: page(words("x"), ["/1"], canonical("/real"))})
     await run(tmp_path, Leaf)
     assert web.asked == [HOME]
-
-
-@deferred_f_from_coro_f
-async def test_a_canonical_page_that_is_missing_unites_nothing(serve: Serve, tmp_path: Path) -> None:
-    web = serve({HOME: page(words("x"), ["/1"], canonical("/gone")), "http://a.test/1": page(words("y"))})
-    await run(tmp_path, AOPIC_CANONICAL="domain")
-    assert "http://a.test/gone" in web.asked
-    assert same(tmp_path) == {}
-    home = rows(tmp_path)[HOME]
-    assert (home.state, home.outcome) == ("visited", "")
 
 
 @deferred_f_from_coro_f
@@ -857,45 +778,7 @@ async def test_permanent_redirects_make_source_and_target_one_page(
     assert new.history > 0
 
 
-@deferred_f_from_coro_f
-async def test_a_chain_of_permanent_redirects_is_one_page(serve: Serve, tmp_path: Path) -> None:
-    chain: dict[str, Any] = {
-        f"http://h{number}.test/": Answer(301, {"Location": f"http://h{number + 1}.test/"})
-        for number in range(8)
-    }
-    serve({HOME: ["http://h0.test/"], **chain, "http://h8.test/": []})
-    await run(tmp_path)
-    assert same(tmp_path) == dict.fromkeys(chain, "http://h8.test/")
-
-
 # -- pages that come back
-
-
-@pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_an_answer_that_nothing_has_changed_leaves_a_duplicate_what_it_was(
-    serve: Serve, tmp_path: Path
-) -> None:
-    def answer(exchange: Exchange) -> Answer:
-        if "if-none-match" in exchange.headers:
-            return Answer(304, {"ETag": '"1"'})
-        return page(words("x"), [TWO], ETag='"1"')
-
-    class Until(Follow):
-        custom_settings = {"CLOSESPIDER_TIMEOUT": 4}
-
-    web = serve({HOME: page(words("x"), [ONE]), ONE: answer})
-    crawler = await run(tmp_path, Until, AOPIC_RECRAWL=[1, "90 days"], **APART)
-    assert web.asked.count(ONE) > 1
-    assert TWO not in web.asked
-    assert stat(crawler, "recrawl/not_modified") >= 1
-    assert same(tmp_path) == {ONE: HOME}
-
-
-def test_html_of_the_other_tests_says_too_little_to_be_judged() -> None:
-    text = read_text(answered(html(["/1", "/2"]).decode()))
-    assert text is not None
-    assert not text.digest
 
 
 def test_no_link_is_overlooked() -> None:

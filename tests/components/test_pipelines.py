@@ -225,14 +225,6 @@ async def test_items_without_a_known_page_pass_unchanged_and_are_counted(
 
 
 @deferred_f_from_coro_f
-async def test_the_page_is_found_by_the_field_url(serve: Serve) -> None:
-    serve({"http://a.test/": []})
-    items, crawler = await scrape(OURS, lambda url: [{"url": f"{url}#part"}, {"link": url}])
-    assert items == [{"url": "http://a.test/#part", "importance": 1.0}, {"link": "http://a.test/"}]
-    assert stat(crawler, "aopic/items/without_page") == 1
-
-
-@deferred_f_from_coro_f
 async def test_a_page_visited_again_shows_its_earlier_visit(serve: Serve) -> None:
     serve({"http://a.test/": ["http://a.test/b"], "http://a.test/b": []})
     seen: list[dict[str, Any]] = []
@@ -1004,19 +996,6 @@ def test_without_warcio_the_pipeline_says_what_to_install(monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "warcio", None)
     with pytest.raises(NotConfigured, match=r"^PagesPipeline needs warcio; install scrapy-aopic\[warc\]\.$"):
         PagesPipeline.from_crawler(get_crawler())
-
-
-@deferred_f_from_coro_f
-async def test_both_pipelines_tell_the_same_of_a_page(serve: Serve, tmp_path: Path) -> None:
-    serve({"http://a.test/": []})
-    path = tmp_path / "pages.warc.gz"
-    settings = {"ITEM_PIPELINES": {**IMPORTANCE["ITEM_PIPELINES"], **PAGES["ITEM_PIPELINES"]}}
-    items, _ = await scrape(
-        {**OURS, **ALL_FIELDS, **settings, "AOPIC_WARC_FILE": path}, lambda url: [{"url": url}]
-    )
-    fields = responses(path)["http://a.test/"].fields
-    assert fields["WARC-AOPIC-Importance"] == repr(items[0]["importance"])
-    assert fields["WARC-AOPIC-Cash"] == str(items[0]["cash"])
 
 
 SAME = b"<p>" + b"the same words on both sites " * 70

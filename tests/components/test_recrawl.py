@@ -542,17 +542,6 @@ async def test_the_importances_of_all_pages_add_up_to_one_and_are_the_same_every
 # Stops and crashes
 
 
-@deferred_f_from_coro_f
-async def test_a_stopped_crawl_goes_on_with_its_visited_pages(serve: Serve, tmp_path: Path) -> None:
-    pages = {HOME: ["/1", "/2"], "http://a.test/1": [], "http://a.test/2": []}
-    web = serve(pages)
-    for n in (2, 3, 4):
-        await crawl_until(lambda: min(web.asked.count(url) for url in pages) >= n, tmp_path)  # noqa: B023
-        await asyncio.sleep(1.1)  # now all of them are due when the next crawl begins
-    assert check(tmp_path).pages == len(pages)
-    assert {url: row.visits for url, row in rows(tmp_path).items()} == Counter(web.asked)
-
-
 def test_pages_come_back_after_a_kill(serve: Serve, tmp_path: Path) -> None:
     pages = {f"http://h0.test/{n}": [f"http://h0.test/{n + 1}"] for n in range(5)} | {"http://h0.test/5": []}
     web = serve(pages)

@@ -197,47 +197,6 @@ async def test_links_are_paid_whatever_kind_of_callback_yields_them(
 
 
 @deferred_f_from_coro_f
-async def test_requests_of_an_errback_are_queued(serve: Serve, tmp_path: Path) -> None:
-    class Errback(Spider):
-        name = "errback"
-
-        async def start(self) -> AsyncIterator[Any]:
-            yield Request("http://a.test/cut", errback=self.failed)
-
-        def failed(self, failure: Any) -> Iterator[Any]:
-            yield Request("http://a.test/instead")
-
-        def parse(self, response: Response) -> None:
-            pass
-
-    web = serve({"http://a.test/cut": Answer(abort=True), "http://a.test/instead": []})
-    await crawl(Errback, {**on_disk(tmp_path), "RETRY_ENABLED": False})
-    assert web.asked == ["http://a.test/cut", "http://a.test/instead"]
-    assert check(tmp_path).violations == []
-
-
-@deferred_f_from_coro_f
-async def test_an_errback_may_ask_for_another_try_and_for_other_pages(serve: Serve, tmp_path: Path) -> None:
-    class Mirror(Spider):
-        name = "mirror"
-
-        async def start(self) -> AsyncIterator[Any]:
-            yield Request("http://a.test/cut", errback=self.failed)
-
-        def failed(self, failure: Any) -> Iterator[Any]:
-            yield failure.request.replace(url="http://b.test/mirror", errback=None)
-            yield failure.request.replace(dont_filter=True, errback=None)
-
-        def parse(self, response: Response) -> None:
-            pass
-
-    web = serve({"http://a.test/cut": Answer(abort=True), "http://b.test/mirror": []})
-    await crawl(Mirror, {**on_disk(tmp_path), "RETRY_ENABLED": False})
-    assert sorted(web.asked) == ["http://a.test/cut", "http://a.test/cut", "http://b.test/mirror"]
-    assert check(tmp_path).violations == []
-
-
-@deferred_f_from_coro_f
 async def test_an_inline_request_with_the_meta_of_its_page_does_not_fail_the_page(
     serve: Serve, tmp_path: Path
 ) -> None:
@@ -257,14 +216,6 @@ async def test_an_inline_request_with_the_meta_of_its_page_does_not_fail_the_pag
 
 
 @deferred_f_from_coro_f
-async def test_a_link_of_a_page_to_itself_takes_no_share(serve: Serve, tmp_path: Path) -> None:
-    serve({"http://a.test/": ["/", "/1"], "http://a.test/1": []})
-    await crawl(Follow, {**on_disk(tmp_path), "AOPIC_ENDOWMENT": 0, "AOPIC_VIRTUAL_SHARE": 0})
-    rows = {row.url: row for row in ask_view(tmp_path, top_pages, 10)}
-    assert rows["http://a.test/1"].history == rows["http://a.test/"].history
-
-
-@deferred_f_from_coro_f
 async def test_a_retry_keeps_the_cash_of_its_page(serve: Serve, tmp_path: Path) -> None:
     answers = iter([Answer(503), Answer(headers={"Content-Type": "text/html"}, body=html([]))])
     web = serve({"http://a.test/": lambda _: next(answers)})
@@ -273,47 +224,6 @@ async def test_a_retry_keeps_the_cash_of_its_page(serve: Serve, tmp_path: Path) 
     (row,) = ask_view(tmp_path, top_pages, 10)
     assert row.history == TOTAL >> 24
     assert row.visits == 1
-
-
-@deferred_f_from_coro_f
-async def test_dont_filter_fetches_a_page_as_often_as_asked(serve: Serve, tmp_path: Path) -> None:
-    class Again(Spider):
-        name = "again"
-        start_urls = ["http://a.test/"]
-
-        def parse(self, response: Response) -> Iterator[Any]:
-            for n in range(3):
-                yield Request("http://a.test/poll", self.poll, dont_filter=True, cb_kwargs={"n": n})
-            yield Request("http://a.test/poll", self.poll, cb_kwargs={"n": "filtered"})
-
-        def poll(self, response: Response, n: Any) -> Iterator[Any]:
-            polled.append(n)
-            if n == 2:
-                yield response.request.replace(dont_filter=True, cb_kwargs={"n": "self"})  # type: ignore[union-attr]
-
-    polled: list[Any] = []
-    web = serve({"http://a.test/": [], "http://a.test/poll": []})
-    await crawl(Again, on_disk(tmp_path))
-    assert web.asked.count("http://a.test/poll") == 4
-    assert sorted(map(str, polled)) == ["0", "1", "2", "self"]
-    assert check(tmp_path).violations == []
-
-
-@deferred_f_from_coro_f
-async def test_priority_moves_a_request_up(serve: Serve) -> None:
-    class Urgent(Spider):
-        name = "urgent"
-        start_urls = ["http://a.test/"]
-
-        def parse(self, response: Response) -> Iterator[Any]:
-            if response.url.endswith("/"):
-                yield Request("http://a.test/late", priority=-10)
-                yield Request("http://a.test/normal")
-                yield Request("http://a.test/early", priority=10)
-
-    web = serve({f"http://a.test/{name}": [] for name in ("", "late", "normal", "early")})
-    await crawl(Urgent, {**ALONE, "CONCURRENT_REQUESTS": 1})
-    assert web.asked[1:] == ["http://a.test/early", "http://a.test/normal", "http://a.test/late"]
 
 
 @deferred_f_from_coro_f
@@ -412,33 +322,6 @@ async def test_links_without_end_wait_for_a_disk_that_is_behind(
     crawler = await crawl(Endless, settings)
     assert 0 < await watching < most
     assert crawler.stats.get_value("finish_reason") == "the disk went on"
-
-
-@deferred_f_from_coro_f
-async def test_items_are_not_held_back(serve: Serve) -> None:
-    order: list[str] = []
-
-    class Items(Spider):
-        name = "items"
-        start_urls = ["http://a.test/"]
-
-        async def parse(self, response: Response) -> AsyncIterator[Any]:
-            yield {"n": 1}
-            await asyncio.sleep(0.05)
-            order.append("callback ends")
-            yield Request("http://a.test/1", self.ignore)
-
-        def ignore(self, response: Response) -> None:
-            pass
-
-    class Pipeline:
-        def process_item(self, item: Any) -> Any:
-            order.append("item")
-            return item
-
-    serve({"http://a.test/": [], "http://a.test/1": []})
-    await crawl(Items, {**ALONE, "ITEM_PIPELINES": {Pipeline: 1}})
-    assert order == ["item", "callback ends"]
 
 
 @deferred_f_from_coro_f

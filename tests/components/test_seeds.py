@@ -221,23 +221,6 @@ def test_after_a_crash_each_row_counts_once(tmp_path: Path) -> None:
     assert check(tmp_path / str(crashes)).violations == []
 
 
-def test_a_clean_stop_goes_on_with_the_next_row(tmp_path: Path) -> None:
-    path, _ = many(tmp_path)
-    for job in ("whole", "parts"):
-        add_seeds(FolderPlace(tmp_path / job), [str(path)])
-    Intake(tmp_path / "whole").run()
-    stops = 0
-    while listed(seeds_folder(tmp_path / "parts")):
-        assert stops < 20
-        intake = Intake(tmp_path / "parts")
-        intake.turn()
-        intake.job.close()
-        intake.inbox.close()
-        stops += 1
-    assert stops > 4
-    assert cash_by_url(tmp_path / "parts") == cash_by_url(tmp_path / "whole")
-
-
 @pytest.mark.parametrize(
     "damage",
     [
@@ -265,24 +248,6 @@ def test_a_list_that_cannot_be_read_is_set_aside_with_one_error(
     assert str(damaged) in error
     Intake(tmp_path).run()
     assert len([record for record in caplog.records if record.levelname == "ERROR"]) == 1
-
-
-def test_memory_stays_flat_when_commits_are_far_apart(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("scrapy_aopic.job.commit_thread.MAX_UNCOMMITTED", 900)
-    path, _ = many(tmp_path)
-    add_seeds(FolderPlace(tmp_path), [str(path)])
-    intake = Intake(tmp_path, interval=float("inf"), commit_within=float("inf"))
-    while intake.inbox.has_rows():
-        intake.turn()
-    for _ in range(800):  # no commit is due by time
-        intake.job.tick(0)
-        if intake.job.commits > 1:  # the first is that of the opening
-            break
-        time.sleep(0.02)
-    assert intake.job.commits > 1
-    intake.run()
 
 
 def test_a_row_that_fails_is_not_tried_again(tmp_path: Path) -> None:

@@ -21,12 +21,12 @@ from scrapy import Spider
 from scrapy.settings import Settings
 from scrapy.utils.test import get_crawler
 
-from scrapy_aopic import Addon, LinkMiddleware, PolitenessMiddleware, Progress, Scheduler
+from scrapy_aopic import Addon, PolitenessMiddleware
 from scrapy_aopic.core.focus.fixed import Otie
 from scrapy_aopic.core.order import Aopic, Focused
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.revisits import Recrawl
-from scrapy_aopic.core.window import Window, WindowKind
+from scrapy_aopic.core.window import Window
 from scrapy_aopic.exceptions import SettingError
 from scrapy_aopic.settings import SECTIONS, SETTINGS, read, read_policy, read_politeness, store_memory
 
@@ -486,11 +486,6 @@ def test_defaults_of_the_core_are_those_of_the_settings() -> None:
     assert policy.order.budget == Aopic.budget
 
 
-def test_an_unknown_setting_is_refused() -> None:
-    with pytest.raises(SettingError, match="AOPIC_WINDOWS is no setting"):
-        read_policy(Settings({"AOPIC_WINDOWS": 8}))
-
-
 def test_a_window_is_given_in_plain_units() -> None:
     for value, window in [
         (8, Window(8, clock="turns")),
@@ -504,12 +499,6 @@ def test_a_window_is_given_in_plain_units() -> None:
         ("1 year", Window(365 * 86400, clock="seconds")),
     ]:
         assert read_policy(Settings({"AOPIC_WINDOW": value})).window == window
-
-
-def test_every_kind_of_window_can_be_chosen() -> None:
-    kinds: list[WindowKind] = ["interpolation", "fixed", "variable", "ewma"]
-    for kind in kinds:
-        assert read_policy(Settings({"AOPIC_WINDOW_KIND": kind})).window == Window(8, kind, "turns")
 
 
 def test_a_variable_window_is_a_number_of_visits() -> None:
@@ -563,35 +552,6 @@ def test_one_budget_of_memory_sizes_all_that_is_kept() -> None:
         assert 16 * getattr(read_policy(small), name) == getattr(read_policy(large), name)
     assert 16 * store_memory(small) == store_memory(large) == 256
     assert (read_policy(small).page_cache, read_policy(small).max_active) == (25_600, 2_560)
-
-
-def test_durability_is_a_time_or_a_word() -> None:
-    assert [
-        read(Settings({"AOPIC_DURABILITY": value}), "AOPIC_DURABILITY") for value in ("page", 250, "close")
-    ] == [
-        0,
-        0.25,
-        math.inf,
-    ]
-
-
-def test_the_download_delay_is_a_floor_of_the_gap() -> None:
-    politeness = read_politeness(Settings({"DOWNLOAD_DELAY": 2, "AOPIC_MIN_GAP": 1}))
-    assert politeness.gap(0.001) == 2
-
-
-def test_the_addon_sets_every_component_and_overrides_nobody() -> None:
-    settings = Settings()
-    settings.set("DOWNLOAD_DELAY", 1, "project")
-    settings.set("CONCURRENT_REQUESTS", 5, "spider")
-    Addon().update_settings(settings)
-    assert settings["SCHEDULER"] is Scheduler
-    assert settings["SPIDER_MIDDLEWARES"][LinkMiddleware] == 2000
-    assert settings["DOWNLOADER_MIDDLEWARES"][PolitenessMiddleware] == 990
-    assert settings["EXTENSIONS"][Progress] == 0
-    assert settings.getfloat("DOWNLOAD_DELAY") == 1
-    assert settings.getint("CONCURRENT_REQUESTS") == 5
-    assert settings.getint("CONCURRENT_ITEMS") == 8
 
 
 def test_the_defaults_are_those_of_the_addon_and_nothing_is_refused_without_it() -> None:

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from demo_web.server import Answer, Exchange
+from demo_web.server import Exchange
 from scrapy import Request, Spider
 from scrapy.http import Response
 from scrapy.utils.defer import deferred_f_from_coro_f
@@ -31,10 +31,8 @@ from scrapy_aopic.core.api import Ending, Lease
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.frontier.frontier import NotBefore
 from scrapy_aopic.core.operator_control import Control
-from scrapy_aopic.core.order import Aopic, BreadthFirst, order_name
+from scrapy_aopic.core.order import BreadthFirst, order_name
 from scrapy_aopic.core.policy import Policy
-from scrapy_aopic.core.ports import Family
-from scrapy_aopic.core.records import PAGE_BYTES, unpack_page
 from scrapy_aopic.core.shards.all_shards import audit_shards
 from scrapy_aopic.exceptions import StorageError, UnreachableError
 from scrapy_aopic.job.cluster_worker import PartOfJob
@@ -109,30 +107,6 @@ async def test_a_crawl_of_all_shards_goes_on_where_it_was_stopped(serve: Serve, 
     await crawl(Follow, settings)
     assert sorted(web.asked) == sorted(PAGES), "the second crawl goes on with what the first has left"
     assert check(settings["REDIS_URL"]) == len(PAGES)
-
-
-@pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_directories_are_counted_by_all_workers_of_a_job(serve: Serve, settings, monkeypatch) -> None:
-    """Two workers fetch from one host, one after the other; without what the first has counted, news would come last."""
-    docs = [f"/docs/{number}" for number in range(11)]
-    web = serve(
-        {
-            "http://a.test/": [*docs, "/news/1"],
-            "http://a.test/news/1": [],
-            **{f"http://a.test{path}": [] for path in docs},
-        }
-    )
-    monkeypatch.setattr(Aopic, "directory_pages", 8)
-    # A page is counted when its callback is done: some would be fetched before that.
-    one_by_one = {"CONCURRENT_REQUESTS": 1, "SCRAPER_SLOT_MAX_ACTIVE_SIZE": 1}
-    settings = {**settings, **one_by_one}
-    await crawl(Follow, {**settings, "CLOSESPIDER_PAGECOUNT": 4})
-    assert "http://a.test/news/1" not in web.asked
-    await crawl(Follow, settings)
-    assert sorted(web.asked) == sorted(web.pages)
-    assert web.asked.index("http://a.test/news/1") < len(web.asked) - 1
-    assert check(settings["REDIS_URL"]) == len(web.pages)
 
 
 @pytest.mark.slow
@@ -357,34 +331,6 @@ async def test_status_check_and_seed_take_the_whole_job(serve: Serve, settings, 
     assert "Traceback" not in broken.stderr
 
 
-@pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_permanent_redirects_make_pages_of_two_shards_one(serve: Serve, settings) -> None:
-    n = 12
-    pages: dict[str, Any] = {"http://a.test/": [f"http://old{i}.test/" for i in range(n)]}
-    for i in range(n):
-        pages[f"http://old{i}.test/"] = Answer(301, {"Location": f"http://new{i}.test/"})
-        pages[f"http://new{i}.test/"] = []
-    web = serve(pages)
-    await crawl(Follow, settings)
-    assert sorted(web.asked) == sorted(pages)
-    assert check(settings["REDIS_URL"]) == len(pages)
-    views = ServerPlace(Address("aopic:follow", settings["REDIS_URL"])).open_snapshots()
-    try:
-        merged = [
-            page.canonical
-            for view in views
-            for _, data in view.scan(Family.PAGES)
-            if (page := unpack_page(data)).canonical
-        ]
-    finally:
-        for view in views:
-            view.close()
-    assert len(merged) == n
-    elsewhere = sum(len(canonical) > PAGE_BYTES for canonical in merged)
-    assert elsewhere > 0, "an address names a page of another shard"
-
-
 LOCK_TIMEOUT = 1.0
 """Seconds."""
 
@@ -577,15 +523,6 @@ def test_no_page_is_leased_whose_transfer_another_worker_may_not_wait_for(settin
         assert found.instant > now
         assert job.failure is None
     assert isinstance(shards.lease(job.clock()), Lease)
-    job.close()
-
-
-def test_hosts_in_memory_are_counted_without_a_list_of_them(settings) -> None:
-    job, shards = two_shards(settings["REDIS_URL"])
-    hosts = shards.active_hosts
-    for n in range(20):
-        shards.seed(link(f"host{n}.test", n), job.clock())
-    tick_until(job, lambda: sum(map(len, hosts)) == 20)  # not a copy: those of now
     job.close()
 
 

@@ -398,18 +398,6 @@ def test_a_graph_of_networkx_is_compared_as_the_docs_show(capsys: pytest.Capture
         graph_of(networkx.path_graph(3))
 
 
-def test_orders_are_compared_from_python_with_records(tmp_path: Path) -> None:
-    setup = comparison.Setup(load_graph(save(tmp_path / "graph.npz", random_links(50, rng=2))))
-    runs = list(comparison.compare(setup, ["aopic", "bound"], draw_seed_sets(setup.graph, seeds=2, sets=2)))
-    assert [(run.order, run.seed_set) for run in runs] == [
-        ("aopic", "0"),
-        ("bound", "0"),
-        ("aopic", "1"),
-        ("bound", "1"),
-    ]
-    assert all(0 < run.mean[0.1] <= run.mean[1.0] < 1 and run.violations == [] for run in runs)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -616,13 +604,6 @@ def test_settings_of_the_crawls_come_from_the_command_line(measured: Measured, t
     assert of(plain, "seeds") == of(endowed, "seeds")
     assert of(plain, "mean") != of(endowed, "mean")
     assert plain[0]["settings"]["AOPIC_ENDOWMENT"] == "0"
-
-
-def test_an_order_of_one_s_own_is_named_by_its_import_path(measured: Measured, tmp_path: Path) -> None:
-    graph = save(tmp_path / "graph.npz", random_links(60, rng=3))
-    own = "scrapy_aopic.core.order.DepthFirst"
-    runs = measured(graph, "--policy", own, "--policy", "depth-first", "--policy", "opic")
-    assert of(runs[own], "mean") == of(runs["depth-first"], "mean") != of(runs["opic"], "mean")
 
 
 class ByUrl(UrlOrder, Opic):

@@ -39,9 +39,6 @@ from scrapy_aopic.view.verdict import verdict
 ADDON = {"ADDONS": {"scrapy_aopic.Addon": 500}, "AOPIC_REPORT": False}
 
 
-_how_long_it_starved = live._starved
-
-
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """What else runs on the machine that tests are run on is none of theirs."""
@@ -278,14 +275,6 @@ def test_a_stored_job_has_the_same_hosts() -> None:
     assert found.hosts.waits == {"down": 20, "gap": 40}
     assert [row.name for row in found.slow] == [f"slow{19 - n}" for n in range(N_LISTED)]
     assert found.slow[0].state == "waiting"
-
-
-def test_a_walk_survives_hosts_that_change_meanwhile() -> None:
-    walk = HostWalk([HostRecord("a", best=3), HostRecord("b", best=3)], None)
-    assert not walk.step(1, 0.0)
-    assert not walk.step(1, 0.0)
-    assert walk.step(1, 0.0)
-    assert walk.states == {"idle": 2}
 
 
 @pytest.mark.parametrize(
@@ -630,10 +619,3 @@ async def test_a_snapshot_of_a_running_crawl_reads_nothing_of_the_store(
     serve(WEB)
     await crawl(Counts, {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_MIN_GAP": 30}, found=[], after=0.05)
     assert n_reads == [0]
-
-
-@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="the system does not say it")
-def test_a_process_knows_how_long_others_had_the_processor() -> None:
-    before = _how_long_it_starved()
-    assert before > 0  # if only for microseconds
-    assert 0 <= _how_long_it_starved() - before < 60

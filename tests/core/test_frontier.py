@@ -178,13 +178,6 @@ def test_a_host_with_many_visited_pages_comes_after_one_with_a_little_less_cash(
     assert desk.drain() == [("small", 2), ("big", 1)]
 
 
-def test_pages_of_one_front_queue_are_asked_first_in_first_out():
-    desk = Desk()
-    for number in (1, 2, 3, 4, 5):
-        desk.insert("a", number, 10)
-    assert desk.drain() == [("a", number) for number in (1, 2, 3, 4, 5)]
-
-
 def test_hosts_of_one_class_take_turns():
     desk = Desk()
     for number in range(6):
@@ -879,38 +872,6 @@ def test_no_more_hosts_are_let_through_than_the_budget_has_pages_left():
     assert [desk.fetch()[0] for _ in range(7)] == ["x.a", "others", "y.a", *3 * ["others"], "z.a"]
 
 
-@pytest.mark.parametrize("max_active", [1, 2, 3, 100])
-def test_of_late_domains_the_best_page_comes_first_and_is_lowered_as_its_domain_is_overdrawn(max_active):
-    """A domain may take a tenth of the fetches: its pages are a front queue lower for each doubling of that."""
-    desk = BudgetDesk(max_active)
-    for number, (domain, n) in enumerate((("a", 16), ("b", 4), ("c", 4))):
-        for step in range(n):
-            desk.insert(f"first.{domain}", 100 * number + step, 60)
-    desk.drain()
-    for number, (host, level) in enumerate(
-        (("x.a", 50), ("x.b", 49), ("y.b", 30), ("x.c", 9), ("z.b", 10), ("y.a", 14), ("y.c", 1))
-    ):
-        desk.insert(host, 1000 + number, level)
-    order = [host for host, _ in desk.drain()]
-    assert order == ["x.b", "x.a", "y.b", "y.a", "z.b", "x.c", "y.c"]
-
-
-@pytest.mark.parametrize("max_active", [1, 100])
-def test_a_late_host_whose_page_becomes_better_comes_before_other_domains(max_active):
-    desk = BudgetDesk(max_active)
-    for number, domain in enumerate("abc"):
-        for step in range(4):
-            desk.insert(f"first.{domain}", 100 * number + step, 60)
-    desk.drain()
-    for number, host in enumerate(("x.a", "x.b", "x.c")):
-        desk.insert(host, 1000 + number, 40 - number)
-    assert desk.take() == ("x.a", 1000)
-    desk.release(("x.a", 1000))
-    desk.finish(("x.a", 1000))
-    desk.move_up("x.c", 1002, 50)
-    assert desk.drain() == [("x.c", 1002), ("x.b", 1001)]
-
-
 @pytest.mark.parametrize("max_active", [1, 100])
 def test_what_lies_behind_an_overdrawn_link_waits_for_other_late_domains_whatever_its_pages_are_worth(
     max_active,
@@ -956,14 +917,6 @@ def test_a_domain_that_is_seeded_in_mid_crawl_is_due_sooner():
     desk.domains.vouch(domain, b"seed")
     desk.frontier.supported(domain)
     assert desk.drain() == [("www.a", 10), ("b", 20)]
-
-
-def test_a_host_becomes_late_while_it_is_ready():
-    desk = BudgetDesk()
-    for number, host in enumerate(("x.a", "y.a", "z.a")):
-        desk.insert(host, number, 40 - number)
-    desk.insert("b", 20, 1)
-    assert desk.drain() == [("x.a", 0), ("y.a", 1), ("b", 20), ("z.a", 2)]
 
 
 def test_pages_that_are_fetched_count_before_they_are_visited():
@@ -1047,26 +1000,6 @@ def test_late_hosts_are_not_held_back_for_each_other():
         assert taken.host == host_key(host)
 
 
-def test_a_late_host_that_must_wait_is_not_asked():
-    desk = overdrawn()
-    desk.defer("www.a", 5.0)
-    desk.insert("b", 20, 1)
-    assert desk.fetch() == ("b", 20)
-    assert desk.try_to_take() == NotBefore(1005.0)
-    desk.now = 1005.0
-    assert desk.take() == ("www.a", 10)
-
-
-def test_a_page_of_a_late_host_that_is_put_back_waits_again():
-    for max_active in [1, 100]:
-        desk = overdrawn(max_active)
-        page = desk.take()
-        desk.insert("b", 20, 1)
-        desk.release(page)
-        desk.put_back(page)
-        assert desk.drain() == [("b", 20), ("www.a", 10)], max_active
-
-
 def test_a_late_host_with_a_page_in_work_stays_in_memory():
     desk = overdrawn(max_active=1)
     desk.insert("www.a", 11, 39)
@@ -1079,35 +1012,6 @@ def test_a_late_host_with_a_page_in_work_stays_in_memory():
     assert desk.place("www.a") == "late"
     desk.finish(page)
     assert desk.drain() == [("b", 20), ("www.a", 11)]
-
-
-def test_a_late_host_whose_page_becomes_better_is_the_first_of_its_domain():
-    for max_active in (1, 100):
-        desk = overdrawn(max_active, hosts=("x.a", "y.a", "z.a"))
-        desk.insert("b", 20, 1)
-        desk.insert("z.a", 30, 45)
-        desk.move_up("y.a", 11, 50)
-        assert desk.drain() == [("b", 20), ("y.a", 11), ("z.a", 30), ("x.a", 10), ("z.a", 12)]
-
-
-@pytest.mark.parametrize("max_active", [1, 2, 3])
-def test_late_hosts_wait_again_after_a_reopen(max_active):
-    desk = overdrawn(max_active, hosts=("x.a", "y.a", "z.a"))
-    desk.insert("b", 20, 1)
-    desk.commit()
-    desk.reopen(max_active)
-    assert desk.fetch() == ("b", 20)
-    desk.commit()
-    desk.reopen(max_active)
-    desk.insert("c", 21, 3)
-    desk.insert("c", 22, 2)
-    assert desk.fetch() == ("c", 21)
-    desk.visit_others(16)
-    assert desk.frontier.budgets.visits == 20
-    assert desk.fetch()[0] == "x.a"
-    assert desk.drain() == [("c", 22), ("y.a", 11), ("z.a", 12)]
-    desk.commit()
-    assert not list(desk.store.scan(Family.META))
 
 
 def test_endless_sub_hosts_of_a_late_domain_do_not_fill_the_memory_and_cost_a_few_reads_each():

@@ -15,7 +15,7 @@ from support.naming import case
 
 from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL, Ledger, Totals
 from scrapy_aopic.core.records import MOST_CLICKS, Page, PageState, pack, unpack
-from scrapy_aopic.core.spending import N_PAGE_CLASSES, SPENDING, Spending, class_of, page_class
+from scrapy_aopic.core.spending import N_PAGE_CLASSES, SPENDING, Spending, page_class
 from scrapy_aopic.core.window import Window
 
 if TYPE_CHECKING:
@@ -111,18 +111,6 @@ def test_the_remainder_of_a_division_goes_to_the_virtual_page():
         assert web.virtual == 1000 - 3 * each, (share, each)
 
 
-def test_a_link_that_a_filter_dropped_gives_its_share_to_the_virtual_page_and_not_to_its_siblings():
-    web = Web({"a": 1000, "b": 0}, share=0.0)
-    assert web.visit("a", "b", n_links=4) == 250
-    assert (web.cash["b"], web.virtual) == (250, 750)
-
-
-def test_filtered_links_count_in_the_equal_share_too():
-    web = Web({"a": 1000, "b": 0}, share=None)
-    assert web.visit("a", "b", n_links=4) == 200
-    assert web.virtual == 800
-
-
 def test_cash_that_came_after_the_lease_stays_for_the_next_visit():
     web = Web({"a": 1000, "b": 0}, share=0.0)
     web.pages["a"].cash += 70
@@ -132,12 +120,6 @@ def test_cash_that_came_after_the_lease_stays_for_the_next_visit():
     assert web.histories["a"] == 1000
 
 
-def test_less_cash_than_links_goes_to_the_virtual_page_whole():
-    web = Web({"a": 2, "b": 0, "c": 0, "d": 0}, share=0.15)
-    assert web.visit("a", "bcd") == 0
-    assert web.virtual == 2
-
-
 # -- links that differ in weight
 
 
@@ -145,13 +127,6 @@ def test_each_link_gets_its_part_by_weight_and_the_remainders_go_to_the_virtual_
     web = Web({"a": 1000, "b": 0, "c": 0, "d": 0}, share=0.15)
     assert web.visit_weighed("a", "bcd", [2, 1, 4], whole=7) == [850 * 2 // 7, 850 // 7, 850 * 4 // 7]
     assert web.virtual == 1000 - 242 - 121 - 485
-
-
-def test_a_poor_page_with_many_weighted_links_pays_them():
-    names = "bcdefghijk"
-    web = Web({"a": 100, **dict.fromkeys(names, 0)}, share=0.0)
-    assert web.visit_weighed("a", names, [1000] * 10, whole=10_000) == [10] * 10
-    assert web.virtual == 0
 
 
 def test_links_that_weigh_nothing_get_nothing_and_the_virtual_page_everything():
@@ -188,12 +163,6 @@ def test_a_seed_is_granted_out_of_the_virtual_page():
     assert web.ledger.grant(web.pages["a"]) == TOTAL >> SEED_SHIFT
     assert web.ledger.grant(web.pages["b"]) == (TOTAL - (TOTAL >> SEED_SHIFT)) >> SEED_SHIFT
     assert web.virtual + sum(web.cash.values()) == TOTAL
-
-
-def test_a_virtual_page_without_cash_grants_nothing():
-    web = Web({"a": 5}, virtual=0)
-    assert web.ledger.grant(web.pages["a"]) == 0
-    assert web.cash == {"a": 5}
 
 
 def test_a_page_that_fails_gives_all_it_holds_and_was_handed_to_the_virtual_page():
@@ -265,17 +234,6 @@ def test_the_endowment_is_taken_out_of_the_virtual_page():
     assert web.ledger.totals.virtual_distributed == extra
 
 
-def test_the_endowment_is_distributed_but_is_no_history_of_the_page():
-    web = Web({"a": 1000, "b": 0}, virtual=TOTAL - 1000, endowment=6.0)
-    web.visit("a", "b", domain_visited=0)
-    assert web.histories["a"] == web.ledger.totals.distributed == 1000
-
-
-def test_the_virtual_page_has_its_share_of_the_endowment_too():
-    whole = 6 * (TOTAL >> SEED_SHIFT)
-    assert endowed(0, share=0.25) == whole - whole // 4
-
-
 def test_nothing_is_endowed_under_another_way_of_spending():
     for how in [
         {"endowment": 0.0},
@@ -313,14 +271,6 @@ def test_the_virtual_page_hands_the_same_to_each_visited_page():
     assert web.ledger.spend_virtual(100)
     assert web.cash == {"a": 101, "b": 20, "c": 10}
     assert web.virtual == 0
-
-
-def test_handing_out_touches_no_page():
-    web = Web(dict.fromkeys("abc", 10), virtual=300, spending="unvisited")
-    before = {name: (page.cash, page.handed) for name, page in web.pages.items()}
-    web.ledger.spend_virtual(0)
-    assert {name: (page.cash, page.handed) for name, page in web.pages.items()} == before
-    assert web.cash == dict.fromkeys("abc", 110)
 
 
 def test_a_page_that_is_settled_later_has_exactly_what_it_was_handed():
@@ -545,33 +495,6 @@ def test_what_a_page_holds_and_ever_spent_is_what_it_ever_received(spending, sha
     assert {number: cash[number] + accounts.spent[number] for number in pages} == dict(accounts.received)
 
 
-@pytest.mark.slow
-@given(
-    cash=st.lists(st.integers(0, TOTAL // 8), min_size=2, max_size=5),
-    share=st.none() | st.floats(0, 1),
-    endowment=st.floats(0, 1e6),
-    data=st.data(),
-)
-def test_no_share_and_no_endowment_makes_or_destroys_a_unit(cash, share, endowment, data):
-    names = "abcde"[: len(cash)]
-    web = Web(
-        dict(zip(names, cash, strict=True)),
-        TOTAL - sum(cash),
-        share=share,
-        endowment=endowment,
-        window=Window(1.0),
-    )
-    for _ in range(5):
-        page = data.draw(st.sampled_from(names))
-        links = "".join(data.draw(st.sets(st.sampled_from(names))) - {page})
-        each = web.visit(
-            page, links, n_links=data.draw(st.integers(0, 9)), domain_visited=data.draw(st.integers(0, 99))
-        )
-        assert each >= 0
-        assert web.virtual >= 0  # and web.visit compares the sum
-    assert web.ledger.totals.history == sum(web.histories.values())
-
-
 # -- what the estimate tends to
 
 STRONG = {0: [1, 2, 3], 1: [2], 2: [0], 3: [0, 4], 4: [5, 0, 1], 5: [3, 6], 6: [5, 2, 7], 7: [0]}
@@ -620,30 +543,6 @@ def test_greedy_visits_estimate_the_fixpoint_of_the_share(share: float | None):
             pages[target].cash += each
     expected = fixpoint(share)
     assert sum(abs(ledger.importance(pages[number]) - expected[number]) for number in STRONG) < 0.02
-
-
-def test_the_fixpoints_of_the_shares_differ_by_more_than_the_estimate_may_err():
-    mine, other, equal = fixpoint(0.15), fixpoint(0.5), fixpoint(None)
-    assert sum(abs(mine[page] - other[page]) for page in STRONG) > 0.1
-    assert sum(abs(mine[page] - equal[page]) for page in STRONG) > 0.1
-
-
-def test_the_four_classes_of_pages_are_numbered_as_they_are_stored():
-    numbers = {
-        (is_visited, is_chosen): page_class(is_visited=is_visited, is_chosen=is_chosen)
-        for is_visited in (False, True)
-        for is_chosen in (False, True)
-    }
-    assert numbers == {(False, False): 0, (True, False): 1, (False, True): 2, (True, True): 3}
-    for (is_visited, is_chosen), number in numbers.items():
-        page = Page(PageState.QUEUED, 1, visits=int(is_visited), is_chosen=is_chosen)
-        assert class_of(page) == number
-    assert {name: each.classes for name, each in SPENDING.items()} == {
-        "endowment": (),
-        "unvisited": (0, 2),
-        "visited": (1, 3),
-        "chosen": (2, 3),
-    }
 
 
 def test_the_virtual_page_either_endows_or_hands_out() -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
 import random
-import re
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -23,7 +21,7 @@ from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Politeness
 from scrapy_aopic.core.records import QUEUED, Page
 from scrapy_aopic.core.spending import SPENDING
-from scrapy_aopic.core.window import Window, _rounded
+from scrapy_aopic.core.window import Window
 from scrapy_aopic.lab.graphs import pagerank
 from scrapy_aopic.lab.simulation import Simulation
 from scrapy_aopic.place.paths import store_folder
@@ -291,38 +289,6 @@ def test_estimates_tend_to_pagerank() -> None:
         assert far < 0.003, policy
 
 
-def test_greedy_comes_closest_to_pagerank_and_one_over_h_bounds_the_residual() -> None:
-    """What the explainer says of the three policies, on twenty webs of 24 pages as it draws them."""
-    ways = ("greedy", "cycle", "random")
-    for steps in (48, 240):
-        cases = [
-            {"n": 24, "seed": seed, "policy": policy, "steps": steps}
-            for policy in ways
-            for seed in range(1, 21)
-        ]
-        found = call(SCRIPTS, "driveHubs", cases)
-        errors = [sum(each["error"] for each in found[begin : begin + 20]) / 20 for begin in (0, 20, 40)]
-        assert errors[0] * 1.4 < errors[1] < errors[2] / 1.2
-        for each in found:
-            assert residual(each["links"], each["weights"], each["virtual"]) < 1 / each["turns"]
-
-
-def residual(links: list[list[int]], weights: list[float], virtual: float) -> float:
-    """How far the share of any page moves at most if everything flows along all links once, the virtual page included."""
-    n = len(links)
-    flow = [virtual / n] * n
-    to_virtual = 0.0
-    for targets, weight in zip(links, weights, strict=True):
-        to_virtual += weight * (0.15 if targets else 1)
-        for target in targets:
-            flow[target] += weight * 0.85 / len(targets)
-    whole = sum(weights) + virtual
-    moves = [
-        abs(after - before) for after, before in zip([*flow, to_virtual], [*weights, virtual], strict=True)
-    ]
-    return max(moves) / whole
-
-
 def test_the_polite_crawl_of_the_explainer_is_that_of_the_production_frontier() -> None:
     rng = random.Random(5)
     cases = []
@@ -370,25 +336,6 @@ def test_the_polite_crawl_of_the_explainer_is_that_of_the_production_frontier() 
         n_waits += sum(later[1] > earlier[2] for earlier, later in pairwise(visits))
     assert n_visits > 500
     assert n_waits > 100
-
-
-def test_the_constants_are_those_of_the_ledger() -> None:
-    source = (EXPLAINER / "ledger.js").read_text(encoding="utf-8")
-    assert "const TOTAL = (1n << 53n) - 1n;" in source
-    assert TOTAL == (1 << 53) - 1
-    classes = dict(re.findall(r"(\w+): \[([\d, ]*)\]", re.findall(r"const SPENDING = (.+)", source)[0]))
-    assert {name: tuple(map(int, filter(None, each.split(", ")))) for name, each in classes.items()} == {
-        name: spending.classes for name, spending in SPENDING.items()
-    }
-
-
-def test_rounding_is_that_of_the_window() -> None:
-    rng = random.Random(3)
-    reals = [rng.random() * 10 ** rng.randint(-9, 12) for _ in range(500)]
-    ties = [(2**32 + rng.randrange(2**20) * 2 + 1) / 2**33 * 2 ** rng.randint(-20, 20) for _ in range(100)]
-    edges = [0.0, 1.0, 0.5, 2.0**40, 2.0**40 - 2**-10, 1 - 2**-50, math.pi]
-    cases = [[real, digits] for real in (*reals, *ties, *edges) for digits in (32, 40)]
-    assert call(SCRIPTS, "roundAll", cases) == [_rounded(real, digits) for real, digits in cases]
 
 
 # What readers bring

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import gc
-import io
 import socket
 import threading
 import time
-import warnings
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -85,55 +81,6 @@ def test_host_and_target_are_found_in_every_form() -> None:
             assert ask(running, request).endswith(f"GET {seen}"), request
 
 
-def test_header_names_are_lower_case_and_repeated_values_are_joined() -> None:
-    seen: list[Exchange] = []
-
-    def answer(exchange: Exchange) -> Answer:
-        seen.append(exchange)
-        return Answer()
-
-    with Server(answer).run_in_thread() as running:
-        ask(running, get("http://a.example/", "X-Two:  1 ", "x-two: 2"))
-    assert seen[0].headers == {"host": "ignored.example", "x-two": "1, 2", "connection": "close"}
-
-
-def test_one_connection_serves_many_hosts() -> None:
-    with Server(echo).run_in_thread() as running, connected(running) as client:
-        for host in ("a.example", "b.example", "a.example"):
-            client.sendall(f"GET http://{host}/ HTTP/1.1\r\n\r\n".encode())
-            assert client.recv(1_000).endswith(f"GET {host} /".encode())
-
-
-def test_a_request_may_arrive_in_single_bytes() -> None:
-    seen: list[Exchange] = []
-
-    def answer(exchange: Exchange) -> Answer:
-        seen.append(exchange)
-        return echo(exchange)
-
-    with Server(answer).run_in_thread() as running, connected(running) as client:
-        for byte in b"\r\nPOST http://a.example/ HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc":
-            client.sendall(bytes([byte]))
-        assert client.recv(1_000).endswith(b"POST a.example /")
-    assert [exchange.body for exchange in seen] == [b"abc"]
-
-
-def test_pipelined_requests_are_answered_one_after_the_other() -> None:
-    n_requests = 3_000  # more than the stack is deep
-    with Server(echo).run_in_thread() as running, connected(running) as client:
-        request = b"POST http://a.example/%d HTTP/1.1\r\nContent-Length: 2\r\n\r\n\r\n"
-        sender = threading.Thread(
-            target=client.sendall, args=(b"".join(request % n for n in range(n_requests)),)
-        )
-        sender.start()
-        received = b""
-        while not received.endswith(b"/%d" % (n_requests - 1)):
-            received += client.recv(65_536)
-        sender.join()
-    assert [entry.target for entry in running.log] == [f"/{n}" for n in range(n_requests)]
-    assert {entry.in_flight for entry in running.log} == {1}
-
-
 def test_what_is_no_exchange_is_refused_and_not_logged() -> None:
     with Server(echo).run_in_thread() as running:
         for request_text, status in [
@@ -155,16 +102,6 @@ def test_what_is_no_exchange_is_refused_and_not_logged() -> None:
     assert running.log == []
 
 
-def test_a_flood_behind_a_request_under_way_resets_the_connection() -> None:
-    with Server(lambda _: Answer(delay=LONG)).run_in_thread() as running, connected(running) as client:
-        client.sendall(b"GET http://a.example/ HTTP/1.1\r\n\r\n")
-        flood = bytes(100_000_000)  # more than the buffers of both sockets hold
-        with pytest.raises(OSError, match=r"reset|pipe|abort"):
-            client.sendall(flood)
-        wait_until(lambda: running.log)
-    assert [entry.status for entry in running.log] == [0]
-
-
 # Answers
 
 
@@ -174,23 +111,6 @@ def test_status_and_headers_are_sent_as_given() -> None:
         assert ask(running, get("http://a.example/")) == (
             "HTTP/1.1 301 Moved Permanently\nLocation: /there\nX-Name: é\nContent-Length: 0\nConnection: close\n\n"
         )
-
-
-def test_an_unknown_status_has_no_phrase() -> None:
-    with Server(lambda _: Answer(599)).run_in_thread() as running:
-        assert ask(running, get("http://a.example/")).startswith("HTTP/1.1 599 \n")
-
-
-def test_head_gets_the_length_but_no_body() -> None:
-    with Server(lambda _: Answer(body=b"four", body_delay=LONG)).run_in_thread() as running:
-        reply = ask(running, get("http://a.example/").replace("GET", "HEAD"))
-    assert reply.endswith("Content-Length: 4\nConnection: close\n\n")
-
-
-def test_some_answers_have_neither_length_nor_body() -> None:
-    for status in (204, 304):
-        with Server(lambda _, status=status: Answer(status, body=b"four")).run_in_thread() as running:
-            assert ask(running, get("http://a.example/")).partition("\n")[2] == "Connection: close\n\n"
 
 
 def test_the_connection_is_closed_if_either_side_asks_for_it() -> None:
@@ -294,29 +214,6 @@ def test_an_endless_answer_goes_on_until_the_client_leaves(delay: float) -> None
     assert [entry.status for entry in running.log] == [0]
 
 
-def test_an_endless_answer_keeps_nobody_else_waiting_and_waits_for_a_slow_reader() -> None:
-    def answer(exchange: Exchange) -> Answer:
-        return (
-            Answer(body=b"x" * 100_000, endless=True) if exchange.host == "a.example" else Answer(body=b"y")
-        )
-
-    server = Server(answer)
-    with server.run_in_thread() as running, connected(running) as client:
-        client.sendall(b"GET http://a.example/ HTTP/1.1\r\n\r\n")
-        for _ in range(20):
-            assert ask(running, get("http://b.example/")).endswith("\n\ny")
-        assert server.n_under_way == 1
-    assert [entry.host for entry in running.log] == ["b.example"] * 20 + ["a.example"]
-
-
-def test_a_client_that_leaves_before_its_body_is_complete_is_logged_too() -> None:
-    with Server(echo).run_in_thread() as running:
-        with connected(running) as client:
-            client.sendall(b"POST http://a.example/ HTTP/1.1\r\nContent-Length: 10\r\n\r\nabc")
-        wait_until(lambda: running.log)
-    assert [entry.status for entry in running.log] == [0]
-
-
 def test_in_flight_counts_the_requests_to_the_same_host() -> None:
     started = threading.Semaphore(0)
 
@@ -354,13 +251,6 @@ def test_the_file_is_appended_to_and_has_wall_clock_times(tmp_path: Path) -> Non
     assert before - 0.1 <= entries[0].start <= entries[0].end <= entries[1].start <= time.time() + 0.1
 
 
-def test_an_open_file_is_written_but_not_closed() -> None:
-    file = io.StringIO()
-    with Server(echo, log=file).run_in_thread() as running:
-        ask(running, get("http://a.example/"))
-    assert file.getvalue().count("\t") == 5
-
-
 # Start and stop
 
 
@@ -385,61 +275,3 @@ def test_a_server_can_be_started_and_stopped_again_at_the_same_port() -> None:
         ask(second, get(f"{second.url}/2"))
     assert first.port == second.port != 0
     assert [(entry.host, entry.target) for entry in second.log] == [("127.0.0.1", "/1"), ("127.0.0.1", "/2")]
-
-
-def test_start_and_stop_leave_no_task_behind() -> None:
-    async def run() -> set[asyncio.Task[object]]:
-        server = Server(echo)
-        await server.stop()  # nothing to stop yet
-        await server.start()
-        with socket.create_connection(("127.0.0.1", server.port)):  # accepted by nobody yet
-            await server.stop()
-        await server.stop()
-        return asyncio.all_tasks()
-
-    # In a thread of its own: the loop of the test run occupies this one.
-    results: list[set[asyncio.Task[object]]] = []
-    thread = threading.Thread(target=lambda: results.append(asyncio.run(run())))
-    thread.start()
-    thread.join()
-    assert len(results[0]) == 1  # run() itself
-
-
-def test_connections_accepted_at_the_very_end_are_reset() -> None:
-    """An asyncio server that is closed forgets connections that it has accepted in the same turn of the loop."""
-    ends: list[bytes] = []
-
-    async def run() -> None:
-        server = Server(echo)
-        await server.start()
-        with ExitStack() as stack:
-            clients = [stack.enter_context(connected(server)) for _ in range(5)]
-            await asyncio.sleep(0)  # the loop accepts them in this turn, after this task has had its own
-            await asyncio.create_task(server.stop())
-            gc.collect()
-            for client in clients:
-                with suppress(ConnectionResetError):
-                    ends.append(client.recv(1))
-
-    with warnings.catch_warnings(record=True) as seen:
-        warnings.simplefilter("always")
-        thread = threading.Thread(target=lambda: asyncio.run(run()))
-        thread.start()
-        thread.join()
-    assert [str(each.message) for each in seen] == []
-    assert b"".join(ends) == b""
-
-
-def test_a_taken_port_is_an_error_of_the_caller() -> None:
-    with (
-        Server(echo).run_in_thread() as running,
-        pytest.raises(OSError, match="in use"),
-        Server(echo, port=running.port).run_in_thread(),
-    ):
-        raise AssertionError
-
-
-def test_a_log_that_cannot_be_opened_leaves_nothing_open(tmp_path: Path) -> None:
-    server = Server(echo, log=tmp_path / "missing" / "log.tsv")
-    with pytest.raises(FileNotFoundError), server.run_in_thread():
-        raise AssertionError

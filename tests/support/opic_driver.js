@@ -68,21 +68,6 @@ const driveWebs = (cases) =>
     return { states, importance: web.importance(), turns: web.turns, pagerank: Opic.pagerank(links) };
   });
 
-/** What webs of few hubs hold after some steps, and how far their estimates are from PageRank. */
-const driveHubs = (cases) =>
-  cases.map(({ n, seed, policy, steps }) => {
-    const links = Opic.randomLinks(n, seed);
-    const web = new Opic.Web(links, { seed, coins: 10n ** 9n });
-    while (web.steps < steps) web.step(policy);
-    return {
-      links,
-      weights: web.pages.map((page) => Number(web.ledger.weight(page))),
-      virtual: Number(web.ledger.virtual + web.ledger.virtualDistributed),
-      turns: web.turns,
-      error: Opic.distance(web.importance(), Opic.pagerank(links)),
-    };
-  });
-
 /** The visits of polite crawls, and the cash at their ends. */
 const driveCrawls = (cases) =>
   cases.map(({ links, hosts, transfers, seeds, how, fetches }) => {
@@ -97,9 +82,6 @@ const driveCrawls = (cases) =>
 
 /** Texts that readers bring, read. */
 const read = (cases) => cases.map(([what, text]) => Opic[what](text));
-
-/** Numbers rounded to some binary digits. */
-const roundAll = (cases) => cases.map(([real, digits]) => Opic.rounded(real, digits));
 
 /** Drawn webs as fragments of addresses, and read from them again. */
 const writeAndRead = (cases) => cases.map((web) => [Opic.toFragment(web), Opic.fromFragment(Opic.toFragment(web))]);

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -437,17 +436,6 @@ def test_the_page_can_be_used_by_keyboard(browser: Browser, page: Callable[..., 
         "return [...document.querySelectorAll('table')].every(each => each.caption)"
     )
     assert browser.execute_script("return [...document.querySelectorAll('th')].every(each => each.scope)")
-
-
-def test_it_says_when_the_crawl_is_gone(browser: Browser, page: Callable[..., Served]) -> None:
-    served = page()
-    served.feed.close("finished")
-    wait_for(
-        browser, "document.getElementById('state').textContent.startsWith('The crawl is over: finished')"
-    )
-    assert json.dumps(served.figures["pages"]["visited"]) in text(browser, "totals")
-    assert text(browser, "headline") == "Ended: the spider had nothing to do. 10 pages wait."
-    assert "The job was in memory" in text(browser, "verdict")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

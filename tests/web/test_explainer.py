@@ -178,13 +178,6 @@ def test_the_first_scene_shows_importance_and_no_virtual_page_and_the_second_wha
     assert len(page.find("#coins .edge")) == len(page.find("#bank .edge")) == 10
 
 
-def test_three_crawlers_are_legible_on_a_narrow_screen(page: Explainer) -> None:
-    page.open(width=400)
-    assert all(each.size["width"] >= 200 for each in page.find("#next [data-figure] svg"))
-    page.open(width=1000)
-    assert len({each.location["y"] for each in page.find("#next [data-figure] svg")}) == 1
-
-
 def test_answers_of_the_exercises_are_what_the_scenes_show(page: Explainer) -> None:
     """One that is wrong would be learned by a class."""
     page.open()
