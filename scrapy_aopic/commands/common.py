@@ -147,6 +147,21 @@ def complete_address(given: Address, settings: BaseSettings) -> Address:
     return address
 
 
+def server_beside(place: Place, settings: BaseSettings) -> str:
+    """URL of the server that *settings* name; of that of the job at *place* if they name none; ``redis://`` by default.
+
+    Raises:
+        SettingError: If a setting cannot be used.
+    """
+    from scrapy_aopic.place.server_place import ServerPlace
+    from scrapy_aopic.settings import read_address
+
+    named = read_address(settings)
+    if isinstance(place, ServerPlace) and not (named.url or named.parameters.get("host")):
+        return place.address.url
+    return "redis://"
+
+
 def add_json(parser: argparse.ArgumentParser) -> None:
     """Add the option of a subcommand that can also write JSON."""
     parser.add_argument("--json", action="store_true", help="write JSON instead of text")

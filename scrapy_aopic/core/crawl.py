@@ -218,6 +218,7 @@ class Crawl:
             mail=self.mail,
             bonus_of=policy.rules.giving("worth"),
             purpose_of=policy.purpose_of,
+            networks=policy.networks,
         )
         self._revisits = Revisits(
             recrawl,
@@ -316,6 +317,7 @@ class Crawl:
         self._not_before = saved.not_before  # a clean stop in the pause after a crash does not end it
         if not self.was_clean:
             self._pause_after_crash(saved, leased, now)
+        self.pages.readmit(now)
 
     def _pause_after_crash(
         self, saved: CrawlTotals, leased: Sequence[tuple[bytes, float]], now: float

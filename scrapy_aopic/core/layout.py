@@ -20,6 +20,7 @@ letter  key                                                                     
 ``G``   domain or address: a gate that several hosts share                          ``frontier.gates``
 ``W``   milliseconds page: when its place among visited pages is looked at          ``revisits.wake_times``
 ``O``   page: a visited page that is due; its queue and last visit are the value    ``revisits.due``
+``E``   page: one that was refused as the settings were; these are the value          ``pages``
 ``H``   number: a page that was set aside for people to label                       ``focus.sample``
 ``L``   host directory: how many of its pages were fetched, up to a few             ``directories``
 ``B``   host branch: how many of its pages were fetched, and have another link      ``branches``
@@ -105,6 +106,9 @@ OUTSIDERS, SHARED_GATES = b"C", b"G"
 WAKES, DUE = b"W", b"O"
 """Visited pages by the time at which their place is looked at, and by the place of those that are due."""
 
+REFUSED = b"E"
+"""Pages that were refused, with a digest of the settings by which they were."""
+
 SAMPLED = b"H"
 """Pages that were set aside for people to label."""
 
@@ -123,6 +127,7 @@ INDEXES = (
     SHARED_GATES,
     WAKES,
     DUE,
+    REFUSED,
     SAMPLED,
     DIRECTORIES,
     BRANCHES,

@@ -23,6 +23,7 @@ from msgspec.structs import replace
 
 from scrapy_aopic.exceptions import SALVAGE, StorageError
 
+from .layout import REFUSED
 from .ledger import SEED_SHIFT
 from .order import LARGEST_VALUE, Order, revalued
 from .ports import Family, Store
@@ -68,6 +69,12 @@ MAX_HEIGHT = 32
 """Hops from a page to the one that stands for it: more than the redirects that Scrapy follows."""
 
 
+REFUSALS = ("network", "service")
+"""Outcomes of pages that were refused only because the settings do not allow what they need."""
+
+_AT_ONCE = 10_000
+"""Rows of refused pages that are read at once."""
+
 _MOST_PREFETCHED = 10_000
 """Pages that are known to have been prefetched, at most; of others all that come next are read together."""
 
@@ -104,6 +111,7 @@ class Pages:
         bonus_of: Seeds' cash that the first page of a host is granted, by the host's name, ``None`` for none; ``None`` if
             that is none for all.
         purpose_of: See :attr:`.policy.Policy.purpose_of`.
+        networks: Digest of what may be connected to.
 
     Attributes:
         n_visited, n_failed: Pages by state; the frontier counts those that are queued.
@@ -132,6 +140,7 @@ class Pages:
         mail: Mail,
         bonus_of: Callable[[str], float | None] | None = None,
         purpose_of: Callable[[bytes], bytes] = lambda _: b"",
+        networks: bytes = b"",
     ) -> None:
         self.table = RecordTable(store, Family.PAGES, pack_page, unpack_page, capacity)
         self.requests = BlobTable(store, Family.REQUESTS)
@@ -150,6 +159,7 @@ class Pages:
         self._mail = mail
         self._bonus_of = bonus_of
         self._purpose_of = purpose_of
+        self._networks = networks
         self._leads = leads
         self.directories = directories
         self.branches = branches
@@ -161,6 +171,22 @@ class Pages:
         self.n_visited, self.n_failed = visited, failed
         self.serial = self._serial_before = serial
         self.clock = clock
+
+    def readmit(self, now: float) -> None:
+        """Let pages wait, with the cash of a seed each, that were refused while the settings allowed something else."""
+        index, last, is_whole = self._frontier.index, b"", False
+        while not is_whole:
+            rows, is_whole = index.first(REFUSED, _AT_ONCE, last)
+            for last, networks in rows:
+                if networks == self._networks:
+                    continue
+                index.delete(last)
+                key = last[1:]
+                page, request, host = self.get(key), self.request(key), self._frontier.host(key[:HOST_BYTES])
+                if page is None or host is None or not request or page.outcome not in REFUSALS:
+                    continue
+                self.repeat(Link(key, host.name, request, page.shift), page, now)
+                self.enrich(key, 1.0, now)
 
     # -- what is known
 
@@ -454,6 +480,8 @@ class Pages:
         page.state = VISITED
         page.lowered = page.branch = 0
         page.outcome = outcome
+        if outcome in REFUSALS:
+            self._frontier.index.put(REFUSED + key, self._networks)
         if fetched is not None:
             page.fetched = fetched.to_number()
         if not is_failure:

@@ -45,6 +45,7 @@ class Policy:
         max_active: Hosts kept in memory.
         page_cache: Page records kept in memory.
         has_url_keys: Whether each page key is made of its URL, so that ``check`` can tell whose a request is.
+        networks: Digest of what may be connected to. Pages that were refused under another one wait again when a job is opened.
         commit_within: Seconds; no page is leased later than this after the last commit that landed, so that a
             crash leaves no request older than that unknown.
     """
@@ -72,6 +73,7 @@ class Policy:
     max_active: int = 10_000
     page_cache: int = 100_000
     has_url_keys: bool = False
+    networks: bytes = b""
     commit_within: float = 1.0
 
     @property

@@ -26,7 +26,7 @@ from scrapy_aopic.place.seed_files import lists, put_list
 from scrapy_aopic.storage.address import Address
 from scrapy_aopic.storage.redis.connect import connect
 from scrapy_aopic.web.plain_pickle import NotPlainError, read_pickle
-from scrapy_aopic.web.request_rows import pack_values
+from scrapy_aopic.web.request_rows import PURPOSE, SEEDED, pack_values
 
 from .adding import Seed
 from .earlier_crawl import SCHEMES, beginning, earlier_crawl_of, write_earlier_crawl
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from scrapy_aopic.place.place import Place
     from scrapy_aopic.storage.redis.connection import Connection
+    from scrapy_aopic.web.networks import Networks
 
 _AT_ONCE = 500
 """Requests that are read at once: about a megabyte."""
@@ -74,6 +75,8 @@ class Imported:
         scheme: What made them; ``""`` if there are none.
         bad: Requests left out.
         first_bad: What is wrong with the first of them.
+        refused: Requests that wait, but are refused as long as the settings are as they are.
+        first_refused: The URL of the first of them.
     """
 
     requests: int = 0
@@ -82,16 +85,25 @@ class Imported:
     scheme: str = ""
     bad: int = 0
     first_bad: str = ""
+    refused: int = 0
+    first_refused: str = ""
     hits: dict[str, int] = field(default_factory=dict)
     numbers: dict[str, set[int]] = field(default_factory=dict)
 
 
 def import_crawl(
-    old: OldCrawl, place: Place, *, scheme: str = "", skip_bad: bool = False, progress: bool = False
+    old: OldCrawl,
+    place: Place,
+    networks: Networks,
+    *,
+    scheme: str = "",
+    skip_bad: bool = False,
+    progress: bool = False,
 ) -> Imported:
     """Take over *old* into the job at *place*, all of it or nothing.
 
     Args:
+        networks: Where the job may go.
         scheme: What made the fingerprints (:data:`.earlier_crawl.SCHEMES`); ``""`` to find out by the queue.
         skip_bad: Leave out requests that cannot be taken over, instead of refusing all.
 
@@ -104,7 +116,7 @@ def import_crawl(
         fetched: set[int] = set()
         if old.fingerprints:
             fetched = _read_fingerprints(link, old.fingerprints, progress=progress)
-        rows = _rows(link, old, fetched, found, progress=progress)
+        rows = _rows(link, old, fetched, found, networks, progress=progress)
         folder = seeds_folder(Path(temporary))
         put_list(folder, rows)
         n = found.requests + found.start_urls
@@ -188,13 +200,14 @@ def _kind(link: Connection, key: str) -> str:
 
 
 def _rows(
-    link: Connection, old: OldCrawl, fetched: set[int], found: Imported, *, progress: bool
+    link: Connection, old: OldCrawl, fetched: set[int], found: Imported, networks: Networks, *, progress: bool
 ) -> Iterator[str]:
     """The rows of all requests that can be taken over, which are counted in *found*, and those that cannot."""
     from tqdm import tqdm  # noqa: PLC0415  (only when a line may be shown)
 
     found.hits = dict.fromkeys(SCHEMES, 0)
     found.numbers = {name: set() for name in SCHEMES}
+    refused: dict[str, list[str]] = {}
     for is_start, key in ((True, old.start_urls), (False, old.queue)):
         if not key:
             continue
@@ -208,6 +221,10 @@ def _rows(
         for number, data in enumerate(rows, 1):
             try:
                 values = _start_values(data) if is_start else _queue_values(data)
+                # Scrapy counts the depth of all that pages lead to: the rest was named by a person.
+                is_named = is_start or not values.get("meta", {}).get("depth")
+                if is_named:
+                    values["meta"] = {**values.get("meta", {}), PURPOSE: SEEDED}
                 seed = Seed(values["url"], None, pack_values(values))
             except (ValueError, TypeError, OverflowError, RecursionError) as error:
                 found.bad += 1
@@ -219,7 +236,15 @@ def _rows(
             else:
                 found.requests += 1
                 _note(values, fetched, found)
+            if is_named:
+                networks.name(seed.url)
+            elif networks.refusal(seed.url, is_by_others=False):
+                refused.setdefault(urlsplit(seed.url).netloc, []).append(seed.url)
             yield seed.line()
+    for urls in refused.values():
+        if networks.refusal(urls[0], is_by_others=False):  # none that was read later has named its host
+            found.refused += len(urls)
+            found.first_refused = found.first_refused or urls[0]
 
 
 def _note(values: dict[str, Any], fetched: set[int], found: Imported) -> None:

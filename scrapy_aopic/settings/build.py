@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timezone
 from difflib import get_close_matches
+from hashlib import blake2b
 from importlib import import_module
 from importlib.util import find_spec
 from ipaddress import ip_address
@@ -375,5 +376,6 @@ def read_policy(settings: Given, spider: object = None) -> Policy:
         spending=spending,
         max_active=max_active_of(values),
         page_cache=page_cache(values),
+        networks=blake2b(repr(given.get("AOPIC_ALLOW_NETWORKS")).encode(), digest_size=8).digest(),
         commit_within=max(_LEAST_COMMIT_WITHIN, 2 * values.durability),
     )

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from demo_web.server import Answer, Exchange, Server
 from hypothesis import given
 from hypothesis import settings as trials
 from hypothesis import strategies as st
@@ -134,7 +135,7 @@ async def test_what_waits_is_fetched_once_and_what_was_fetched_is_not(
     assert done.returncode == 0, done.stderr
     assert f"4 requests and 1 start URL of shop added to the crawl of {job}, and 1 page that" in done.stdout
     assert {name: client.dump(name) for name in before} == before, "the old crawl's keys are only read"
-    of_store: dict[str, Any] = {"JOBDIR": str(tmp_path / "job")}
+    of_store: dict[str, Any] = {"JOBDIR": str(tmp_path / "job"), "AOPIC_STORE": "sqlite"}
     if shards:
         of_store = {
             "AOPIC_STORE": "redis",
@@ -423,3 +424,45 @@ def test_values_that_no_request_has_are_refused(said: Any, why: str | None) -> N
         return
     with pytest.raises((ValueError, TypeError), match=why):
         _queue_values(data)
+
+
+INSIDE = {
+    "ADDONS": {"scrapy_aopic.Addon": 500},
+    "ROBOTSTXT_OBEY": False,
+    "AOPIC_MIN_GAP": 0,
+    "AOPIC_POLITENESS_FACTOR": 0,
+    "REMOTE_CONTROL_ENABLED": False,
+    "TELNETCONSOLE_ENABLED": False,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shards", [0, 2])
+@deferred_f_from_coro_f
+async def test_what_is_refused_of_an_import_is_said_and_comes_back_with_the_setting(
+    server, client, tmp_path: Path, shards: int
+) -> None:
+    """A person has named the start URL and what has no depth; what pages led to must be allowed."""
+
+    def answer(exchange: Exchange) -> Answer:
+        return Answer(headers={"Content-Type": "text/html"}, body=b"<p>page</p>")
+
+    linked, named = Server(answer, host="127.0.0.3"), Server(answer, host="127.0.0.4")
+    with linked.run_in_thread(), named.run_in_thread():
+        links = [Request(f"http://127.0.0.3:{linked.port}/{n}", meta={"depth": 1}) for n in range(30)]
+        links += [Request(f"http://127.0.0.4:{named.port}/link", meta={"depth": 2})]
+        fill(client, "list", [*links, Request(f"http://127.0.0.4:{named.port}/named")], [])
+        job = f"{server.url}#aopic:shop" if shards else "job"
+        done = run(tmp_path, job, "shop", *([] if shards else ["--from", server.url]))
+        assert "32 requests and 0 start URLs" in done.stdout, done.stdout + done.stderr
+        assert "AOPIC_ALLOW_NETWORKS" in done.stdout
+        assert "ports: 30 requests. The first: http://127.0.0.3:" in done.stdout
+        store: dict[str, Any] = {"JOBDIR": str(tmp_path / "job"), "AOPIC_STORE": "sqlite"}
+        if shards:
+            store |= {"AOPIC_STORE": "redis", "REDIS_URL": server.url, "AOPIC_SHARDS": shards}
+        asked = []
+        for allowed in ([], [], ["127.0.0.3"], ["127.0.0.3"]):
+            crawler = await crawl(Shop, {**INSIDE, **store, "AOPIC_ALLOW_NETWORKS": allowed})
+            asked.append((len(linked.entries), len(named.entries)))
+    assert asked == [(0, 2), (0, 2), (30, 2), (30, 2)]
+    assert crawler.stats.get_value("aopic/pages/failed") is None

@@ -21,7 +21,7 @@ from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response
 from scrapy.utils.defer import deferred_f_from_coro_f, maybe_deferred_to_future
 from support.processes import run
-from support.small_web import Follow, crawl, html
+from support.small_web import Follow, check, crawl, html
 from twisted.internet import reactor as installed
 from twisted.internet.address import IPv4Address
 from twisted.internet.endpoints import HostnameEndpoint, connectProtocol
@@ -325,6 +325,28 @@ async def test_what_a_seed_allows_holds_in_later_runs(world: World, tmp_path: Pa
         await crawl(Inside, {**settings, "CLOSESPIDER_PAGECOUNT": 1})
     assert {entry.target for entry in world.inside.entries} >= {"/", "/1", "/2", "/3"}
     assert world.other.n_accepted == 0
+
+
+@deferred_f_from_coro_f
+async def test_what_a_list_of_seeds_names_is_fetched_once_the_setting_allows_it(
+    world: World, tmp_path: Path
+) -> None:
+    """A name that leads inside, a page that leads there, and the same setting once more."""
+    world.pages = {"/": [world.secret("inside.test", "/linked")]}
+    (tmp_path / "seeds.txt").write_text(f"{world.secret('inside.test', '/seed')}\n{world.home}\n")
+    settings = {
+        **ADDON, "AOPIC_SEEDS": str(tmp_path / "seeds.txt"), "JOBDIR": str(tmp_path / "job"), "AOPIC_STORE": "sqlite",
+        "ROBOTSTXT_OBEY": False,
+    }  # fmt: skip
+    asked, failed = [], []
+    for allowed in ([PUBLIC], [PUBLIC], [PUBLIC, INSIDE], [PUBLIC, INSIDE]):
+        crawler = await crawl(Errors, {**settings, "AOPIC_ALLOW_NETWORKS": allowed}, start_urls=[])
+        asked.append(len(world.inside.entries))
+        failed.append(crawler.stats.get_value("aopic/pages/failed", 0))
+        assert crawler.stats.get_value("finish_reason") == "finished"
+        check(tmp_path / "job")
+    assert (asked, failed) == ([0, 0, 2, 2], [2, 0, 0, 0])
+    assert sorted(entry.target for entry in world.inside.entries) == ["/linked", "/seed"]
 
 
 @deferred_f_from_coro_f

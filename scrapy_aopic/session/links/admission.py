@@ -127,7 +127,8 @@ class Admission:
         request.meta[PURPOSE] = SEEDED if is_seed else True
         if is_of_seed(request):
             self.networks.name(request.url)
-        elif not request.errback:  # which hears of it when it is to be sent
+        elif (page or "redirect_urls" in request.meta) and not request.errback:
+            # An errback hears of it when it is to be sent, and what no page led to may be allowed by a later run.
             reason = self.networks.refusal(request.url, is_by_others=bool(request.meta.get("proxy")))
             if reason:
                 self._refuse(JudgedUrl(request.url, reason), page)
