@@ -1,7 +1,7 @@
-"""Download slots that leave their hosts alone: one transfer at a time, and a gap after each.
+"""Download slots that leave their hosts alone: one transfer at a time, or a few, and a gap after each.
 
 Rule 1: the crawl decides and the slot complies. The pacer computes the gap of a host once, when a transfer has ended or
-a robots.txt was read, and tells the slot; the slot computes no gap itself.
+a robots.txt was read, and tells the slot, with how many transfers may be under way at once; the slot computes nothing itself.
 
 Rule 2: the instants of the slot and of the crawl are not synchronised. Each says "not before", and the later one counts:
 the scheduler hands out no page before the crawl's, and the downloader starts nothing before the slot's. The slot has its
@@ -9,7 +9,8 @@ own because robots.txt, media, downloads inside callbacks, and the requests of o
 scheduler, and because other code sets delays on it. It does not ask the crawl before each start: that may take a read of
 the store, which blocks and may fail, and the downloader examines a slot whenever anything happens to it.
 
-Rule 3: slots of all crawls of a process share clocks: one transfer at a time for a host, domain or address.
+Rule 3: slots of all crawls of a process share clocks: one slot at a time transfers from a host, domain or address, and goes on
+until another one waits.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
     from .addresses import Addresses
+    from .network import TransferWatch
 
 
 logger = logging.getLogger(__name__)
@@ -125,7 +127,7 @@ class Clocks:
 
 
 class PoliteSlot(Slot):
-    """A download slot that makes one transfer at a time and then leaves its host alone.
+    """A download slot that makes one transfer at a time, or as many as it was told to, and then leaves its host alone.
 
     The downloader calls :meth:`download_delay` before every start, sets :attr:`lastseen` at the start, and removes the
     request from ``transferring`` at the end of the transfer, whether it worked or not and whatever made the request; so
@@ -133,17 +135,18 @@ class PoliteSlot(Slot):
 
     Attributes:
         not_before: Instant (``time.monotonic``) before which no transfer may start.
+        at_once: Transfers that may be under way at once: one until it was told of more.
         clocks: What it shares with slots of other crawls, and maybe of other hosts: first the clock of its host.
     """
 
-    __slots__ = ("_default", "_ended", "_is_busy", "_kick", "_lastseen", "clocks", "not_before")
+    __slots__ = ("_default", "_ended", "_kick", "_lastseen", "_under_way", "at_once", "clocks", "not_before")
 
     def __init__(
         self,
         delay: float,
         not_before: float,
         *,
-        ended: Callable[[PoliteSlot, Request], tuple[float, Gap]],
+        ended: Callable[[PoliteSlot, Request, TransferWatch, float], tuple[float, Gap]],
         kick: Callable[[PoliteSlot], None],
         permit: Callable[[Request], Callable[[], None] | None],
         door: Callable[[Request], Callable[[str], bool] | None],
@@ -151,7 +154,8 @@ class PoliteSlot(Slot):
     ) -> None:
         self._default = default
         self._lastseen = 0.0
-        self._is_busy = False
+        self._under_way = 0
+        self.at_once = 1
         self.clocks: tuple[Clock, ...] = ()
         super().__init__(1, delay, 0)
         self.not_before = not_before
@@ -168,14 +172,14 @@ class PoliteSlot(Slot):
     def lastseen(self, instant: float) -> None:
         self._lastseen = instant
         if instant:  # which is 0 when the slot is made
-            self._is_busy = True
+            self._under_way += 1
             for clock in self.clocks:
                 clock.holder = self
 
     @property
     def is_busy(self) -> bool:
         """Whether a transfer is under way; in asyncio mode ``transferring`` learns of it only later."""
-        return self._is_busy
+        return self._under_way > 0
 
     def download_delay(self) -> float:
         """Seconds from the start of the last transfer to the earliest start of the next; never 0."""
@@ -183,29 +187,33 @@ class PoliteSlot(Slot):
         return max(self.delay, not_before - self.lastseen, _SHORTEST_DELAY)
 
     def free_transfer_slots(self) -> int:
-        """1 if neither this slot nor one that shares a clock with it transfers, else 0."""
-        if self._is_busy:
+        """Transfers that may start: none while one that shares a clock transfers, or waits for this one to be done."""
+        free = max(self.at_once - self._under_way, 0)
+        if not free or (self._under_way and any(clock.waiting for clock in self.clocks)):
             return 0
-        held = [clock for clock in self.clocks if clock.holder is not None]
+        held = [clock for clock in self.clocks if clock.holder not in (None, self)]
         for clock in held:
             clock.waiting.add(self)
-        return 0 if held else 1
+        return 0 if held else free
 
-    def _end(self, request: Request) -> None:
+    def _end(self, request: Request, watch: TransferWatch, began: float) -> None:
         end, gap = monotonic(), self._default
         try:
-            end, gap = self._ended(self, request)
+            end, gap = self._ended(self, request, watch, began)
         finally:
             self._release(end, gap)
 
     def _release(self, end: float, gap: Gap) -> None:
         """Let transfers from the host, and from what it shares with others, start when *gap* has passed since *end*."""
-        self._is_busy = False
+        self._under_way -= 1
+        self.at_once = gap.at_once
         self.not_before = max(self.not_before, end + gap.own, self.lastseen + self.delay)
         for clock in self.clocks[:1]:  # of the host
             clock.not_before = max(clock.not_before, end + min(gap.own, _LONGEST_ELSEWHERE))
         for clock in self.clocks[1:]:
             clock.not_before = max(clock.not_before, end + gap.shared)
+        if self._under_way:
+            return
         for clock in self.clocks:
             clock.holder = None
         for clock in self.clocks:
@@ -331,7 +339,9 @@ class Slots:
             default=self._default,
         )
 
-    def _end(self, key: str, slot: PoliteSlot, request: Request) -> tuple[float, Gap]:
+    def _end(
+        self, key: str, slot: PoliteSlot, request: Request, watch: TransferWatch, began: float
+    ) -> tuple[float, Gap]:
         """Take note of a transfer that ended; gives the instant of its end, and the gap after it.
 
         Nothing may be raised: other slots wait for this one.
@@ -340,7 +350,7 @@ class Slots:
         try:
             # The downloader removes the request in a "finally", while the exception is on its way to the caller.
             response, error = self._responses.pop(request, None), sys.exc_info()[1]
-            span = slot.transferring.watch.span(slot.lastseen, request, response)
+            span = watch.span(began, request, response)
             at_least = slot.lastseen + slot.delay - span.end
             transfer = Transfer(key, request, span.seconds, now - span.end, at_least, response, error)
             return span.end, self._ended(transfer)
@@ -387,5 +397,7 @@ class Slots:
         slot = self._downloader.slots.get(key)
         if isinstance(slot, PoliteSlot):
             slot.not_before = max(slot.not_before, monotonic() + seconds)
+            if seconds > 0:
+                slot.at_once = 1
             for clock in slot.clocks[:1]:
                 clock.not_before = max(clock.not_before, monotonic() + min(seconds, _LONGEST_ELSEWHERE))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy import Request
@@ -20,17 +21,16 @@ class SlotTransfers(set["Request"]):
     It does both, and all in between, in one context, so that the connection finds the watch by a context variable.
 
     Args:
+        ended: Is told of the end of a request, with its watch and the instant at which it started.
         permit: Gives, for a request that is started, what raises if it may not be sent any more once its connection is at hand;
             ``None`` if it always may. Raises nothing itself.
         door: Gives, for a request that is started, what says of an address whether it may be sent there; ``None`` if anywhere.
 
-    Attributes:
-        watch: Over the transfer that was started last.
     """
 
     def __init__(
         self,
-        ended: Callable[[Request], None],
+        ended: Callable[[Request, TransferWatch, float], None],
         permit: Callable[[Request], Callable[[], None] | None],
         door: Callable[[Request], Callable[[str], bool] | None],
     ) -> None:
@@ -38,17 +38,19 @@ class SlotTransfers(set["Request"]):
         self._ended = ended
         self._permit = permit
         self._door = door
-        self.watch = TransferWatch()
+        self._watches: dict[Request, tuple[TransferWatch, float]] = {}
 
     def add(self, request: Request) -> None:
         super().add(request)
-        self.watch = TransferWatch(self._permit(request), self._door(request))
-        TransferWatch.current.set(self.watch)
+        watch = TransferWatch(self._permit(request), self._door(request))
+        self._watches[request] = (watch, monotonic())
+        TransferWatch.current.set(watch)
 
     def remove(self, request: Request) -> None:
         super().remove(request)
-        self.watch.door = None  # what else is done in its context is no transfer
-        self._ended(request)
+        watch, began = self._watches.pop(request)
+        watch.door = None  # what else is done in its context is no transfer
+        self._ended(request, watch, began)
 
 
 class Transfer(NamedTuple):

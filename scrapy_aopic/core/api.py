@@ -6,13 +6,13 @@ together, and each of them satisfies both.
 
 One visit::
 
-    lease = crawl.lease(now)                      # a Lease: its host may be fetched from, and by this lease alone
+    lease = crawl.lease(now)                      # a Lease: its host may be fetched from, once by this lease
     gap = crawl.transferred(lease.host, TransferResult(seconds), now)
     crawl.release(lease, now)                     # the host: it is free again when its gap is over
     crawl.settle(lease, links, now)               # the page: its cash is spent, its links are known
 
 Rule 1: each lease is released once and ended once, by ``settle`` or by ``put_back``. A host that is not released is
-never fetched from again by this process; a page whose lease is not ended stays in flight. A process that dies leaves
+never fetched from again by this process, if it has one connection; a page whose lease is not ended stays in flight. A process that dies leaves
 both to the next one.
 
 Rule 2: ``transferred`` comes before ``release``, or the host may be fetched from again at once. Each transfer is

@@ -521,9 +521,8 @@ class Crawl:
     def release(self, lease: Lease, now: float) -> Ending:
         ending = self.leases.end_transfer(lease)
         if ending == Ending.OK:
-            host = lease.key[:HOST_BYTES]
-            self.frontier.release(host, now)
-            self._revisits.released(host)
+            self.frontier.release(lease.key, now)
+            self._revisits.released(lease.key[:HOST_BYTES])
             self.commits.has_changes = True
         return ending
 

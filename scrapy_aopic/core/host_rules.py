@@ -29,6 +29,7 @@ class HostRule(NamedTuple):
 
     Attributes:
         factor, min_gap, max_gap: As in :class:`~.politeness.Politeness`.
+        connections: Transfers from the host that may be under way at once.
         bytes_per_second: Bytes of a transfer for each second of the gap after it, which is no shorter.
         revisit: Shortest and longest time between two visits of a page, in seconds.
         budget: Part of all fetches that a registered domain may take.
@@ -40,6 +41,7 @@ class HostRule(NamedTuple):
     factor: float | None = None
     min_gap: float | None = None
     max_gap: float | None = None
+    connections: int | None = None
     bytes_per_second: float | None = None
     revisit: tuple[float, float] | None = None
     budget: float | None = None

@@ -8,7 +8,6 @@ held by this process (``DUP``) or not (``STALE``).
 from __future__ import annotations
 
 from .api import Ending, Lease
-from .records import HOST_BYTES
 
 _LEASES_A_MILLISECOND = 20
 """Binary digits of the leases in a millisecond, so that each process numbers its own above those of earlier ones."""
@@ -27,8 +26,8 @@ class Leases:
     def __init__(self, now: float) -> None:
         self._last = int(now * 1000) << _LEASES_A_MILLISECOND
         self._held: dict[bytes, Lease] = {}
-        # Numbers of the leases whose transfers go on, by key of the host.
-        self._transfers: dict[bytes, int] = {}
+        # Numbers of the leases whose transfers go on.
+        self._transfers: set[int] = set()
         # Numbers of the leases that ended last, oldest first.
         self._ended: dict[int, None] = {}
 
@@ -44,7 +43,7 @@ class Leases:
         """Lease the page under *key* of the host called *host*."""
         self._last = number = self._last + 1
         lease = self._held[key] = Lease(key, host, request, cash, visits, number)
-        self._transfers[key[:HOST_BYTES]] = number
+        self._transfers.add(number)
         return lease
 
     def standing(self, lease: Lease) -> Ending:
@@ -63,8 +62,7 @@ class Leases:
 
     def end_transfer(self, lease: Lease) -> Ending:
         """``OK`` if the transfer of *lease* was under way, and is over now."""
-        host = lease.key[:HOST_BYTES]
-        if self._transfers.get(host) == lease.number:
-            del self._transfers[host]
+        if lease.number in self._transfers:
+            self._transfers.remove(lease.number)
             return Ending.OK
         return Ending.STALE if self.standing(lease) == Ending.STALE else Ending.DUP

@@ -3,6 +3,10 @@
 Mercator's rule: a host never gets two requests at once, and after a transfer it is left alone for *factor*
 times as long as the transfer took (Najork and Heydon 2001 use 10), within a lower and an upper bound.
 
+A host to which a rule gives several *connections* gets as many requests at once, and after each transfer none until the gap
+is over. It gets one at a time while it asks for time between requests or responds with errors, and what fails at the same
+time counts as one failure.
+
 What the host says and shows makes that longer, never shorter: its ``Crawl-delay``, its ``Retry-After``, and errors,
 after which the gap doubles until it responds as it should. A host that is *down* too often in a row is *dead*: it is
 still requested, later and later, but the crawl does not wait for it.
@@ -141,10 +145,12 @@ class Gap(NamedTuple):
     Attributes:
         own: For its host.
         shared: For the other hosts of its domain or address, if these are kept apart, too.
+        at_once: Transfers from its host that may be under way at once after that.
     """
 
     own: float
     shared: float
+    at_once: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +166,7 @@ class Politeness:
         max_wish: Longest time that a host is left alone because it asks for it.
         dead_after: Transfers in a row that show a host to be down after which it is dead.
         rule: Gives the options of a host that differ, by its name; ``None`` if all hosts are treated alike.
+        connections: Gives the connections of a host, by its name, ``None`` for one; ``None`` if all hosts have one.
     """
 
     factor: float = 10.0
@@ -170,6 +177,7 @@ class Politeness:
     max_wish: float = 86_400.0
     dead_after: int = 5
     rule: Callable[[str], HostRule | None] | None = None
+    connections: Callable[[str], int | None] | None = None
 
     def of(self, host: str) -> Politeness:
         """The politeness towards *host*."""
@@ -187,6 +195,16 @@ class Politeness:
         """Seconds between the end of a transfer that took *transfer* seconds and the next request."""
         return min(max(self.factor * max(transfer, 0.0), self.min_gap), max(self.max_gap, self.min_gap))
 
+    def _most(self, host: str) -> int:
+        """Transfers from *host* that may be under way at once, if nothing is against it."""
+        return (self.connections(host) if self.connections is not None else None) or 1
+
+    def at_once(self, pace: Paced) -> int:
+        """Transfers from a host that may be under way at once."""
+        if self.connections is None or pace.errors or self.crawl_delay(pace):
+            return 1
+        return self._most(pace.name)
+
     def after(
         self,
         pace: Paced,
@@ -195,6 +213,7 @@ class Politeness:
         retry_after: float = 0.0,
         *,
         is_of_proxy: bool = False,
+        waits: float = 0.0,
     ) -> Gap:
         """Take note of a transfer in *pace*; returns for how long its host is left alone.
 
@@ -202,21 +221,25 @@ class Politeness:
             transfer: Seconds that it took.
             retry_after: Seconds for which the host asks to be left alone.
             is_of_proxy: Whether it asks that of a proxy, and other ways to it are open.
+            waits: Seconds for which it is left alone already, because of transfers that ended before.
         """
         if outcome == Outcome.ANSWER or not self.backoff:
             pace.errors = pace.down = pace.broken = 0
+        elif pace.errors and waits > 0 and self._most(pace.name) > 1:
+            pass  # it began before the failure that is counted was known
         elif outcome in (Outcome.ERROR, Outcome.DOWN):
             pace.errors += 1
             pace.down = pace.down + 1 if outcome == Outcome.DOWN else 0
             pace.broken = 0
         regular = self.of(pace.name).gap(transfer)
         if is_of_proxy:
-            return Gap(max(regular, self.crawl_delay(pace)), regular)
+            return Gap(max(regular, self.crawl_delay(pace)), regular, self.at_once(pace))
         wish = min(retry_after, self.max_wish)
         # Who shares an address with a host is not bound by all that the host asks for itself.
         return Gap(
             max(regular, self.crawl_delay(pace), wish, self._backoff(pace)),
             max(regular, min(wish, self.max_gap)),
+            self.at_once(pace),
         )
 
     def judge(self, pace: Paced, outcome: Outcome) -> Outcome:
@@ -248,6 +271,8 @@ class Politeness:
         if outcome != Outcome.SILENT or not self.backoff:
             return False
         before = known.get(origin) if known else None
+        if before is not None and before.n and before.until > now and self._most(pace.name) > 1:
+            return False
         n = before.n + 1 if before is not None else 1
         if is_nowhere:
             n = max(n, self.dead_after)

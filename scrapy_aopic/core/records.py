@@ -175,7 +175,7 @@ class HostRecord(msgspec.Struct, array_like=True, gc=False):
         best: Front queue of the best page that can be taken (:attr:`Page.front_queue`), ``None`` if there is none.
         not_before: Instant (seconds since the epoch) before which the host must not be requested again.
         transfer: Seconds that the last transfer took.
-        leased_at: Instant of the last lease, for the pause after a crash.
+        leased_at: Instant of the oldest lease whose transfer goes on, for the pause after a crash; 0 if there is none.
         row: Index row that says where the host waits, without its key; empty when it has nothing queued.
         crawl_delay: Seconds between requests that its robots.txt asks for.
         errors: Transfers in a row after which it did not respond as it should.

@@ -276,6 +276,7 @@ class MemoryPacer(Pacer):
             result.outcome,
             result.retry_after,
             is_of_proxy=result.is_of_proxy,
+            waits=self.waits(key),
         )
         gap = gap._replace(own=max(gap.own, result.at_least))
         self._hold(key, gap.own - ago)

@@ -197,6 +197,7 @@ def read_politeness(settings: Given, spider: object = None) -> Politeness:
         max_backoff=values.max_backoff,
         max_wish=values.max_backoff,
         rule=_rule_of(values.host_rules, getattr(spider, "politeness", None), floor),
+        connections=values.host_rules.giving("connections"),
     )
 
 

@@ -602,6 +602,7 @@ _PACE = {
 
 _HOST_OPTIONS = {
     **_PACE,
+    "connections": whole(1, _MANY),
     "bytes_per_second": number(1, 1_000_000_000_000),
     "revisit": Check('seconds, a time such as "1 hour", or the shortest and the longest of two', intervals),
     "budget": number(0, 1),
@@ -626,8 +627,6 @@ def _host_rule(name: str, value: Any, known: Mapping[str, Check]) -> HostRule:
         raise Reason(f"{name} needs a mapping of options, not {type(value).__name__}")
     options = {}
     for option, given in value.items():
-        if option == "connections":
-            raise Reason(f"{name} has connections: a host has one; for domains see AOPIC_POLITENESS_KEY")
         check = known.get(option) if isinstance(option, str) else None
         if check is None:
             hint = similar(str(option), known) or f"they are {', '.join(known)}"

@@ -79,7 +79,7 @@ class Desk:
 
     def release(self, page: Named, *, gap: float = 0.0) -> None:
         self.defer(page[0], gap)
-        self.frontier.release(host_key(page[0]), self.now)
+        self.frontier.release(self.key(page), self.now)
 
     def finish(self, page: Named) -> None:
         self.frontier.finish(self.key(page), self.levels[page], page[1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,6 +23,8 @@ from scrapy_aopic.exceptions import CallError, StorageError
 from scrapy_aopic.storage.memory import MemoryStore
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from scrapy_aopic.core.order import Order
 
 
@@ -80,16 +83,16 @@ def test_a_page_is_ended_once_and_a_host_released_once() -> None:
     frontier = frontier_of(1, 2)
     taken = frontier.take(0.0)
     assert isinstance(taken, Taken)
-    frontier.release(taken.host, 0.0)
-    with pytest.raises(CallError, match="'a', as it is READY"):
-        frontier.release(taken.host, 0.0)
+    frontier.release(taken.page, 0.0)
+    with pytest.raises(CallError, match=taken.page.hex()):
+        frontier.release(taken.page, 0.0)
     frontier.finish(taken.page, 10, 1)
     with pytest.raises(CallError, match=taken.page.hex()):
         frontier.finish(taken.page, 10, 1)
     with pytest.raises(CallError, match=taken.page.hex()):
         frontier.put_back(taken.page, 10, 1, 0.0)
-    with pytest.raises(CallError, match="not leased"):
-        frontier.release(host_key("b"), 0.0)
+    with pytest.raises(CallError, match="No host is leased"):
+        frontier.release(page_key(host_key("b"), b"1"), 0.0)
     assert check(frontier) == []
 
 
@@ -179,7 +182,15 @@ def label(host: str) -> str:
 class Walk:
     """A frontier to which everything happens that can, by *dice*, with all that hosts can share."""
 
-    def __init__(self, dice: random.Random, *, order: type[Order], max_active: int, connections: int) -> None:
+    def __init__(
+        self,
+        dice: random.Random,
+        *,
+        order: type[Order],
+        max_active: int,
+        connections: int,
+        at_once: Callable[[str], int] | None = None,
+    ) -> None:
         self.dice = dice
         self.order = order()
         self.order.budget, self.order.allowance = dice.choice([(0.0, 0.0), (0.02, 2.0), (0.1, 2.0)])
@@ -189,11 +200,12 @@ class Walk:
             "uses_addresses": dice.random() < 0.5,
         }
         self.domain_of = label if dice.random() < 0.5 else None
-        self.politeness = Politeness(min_gap=1.0, backoff=5.0, dead_after=2)
+        self.politeness = Politeness(min_gap=1.0, backoff=5.0, dead_after=2, connections=at_once)
         self.store = MemoryStore()
         self.now = 1000.0
         self.rows: dict[bytes, tuple[int, int]] = {}  # of pages that are not ended
         self.taken: dict[bytes, bool] = {}  # and whether the host was released
+        self.late: list[bytes] = []  # pages that have ended, and of which the transfers go on
         self.sought: list[bytes] = []
         self.known: set[bytes] = set()
         self.open()
@@ -238,6 +250,7 @@ class Walk:
         if isinstance(taken, Taken):
             assert taken.row == queue_row(*self.rows[taken.page])
             assert taken.page not in self.taken
+            assert taken.page not in self.late
             self.taken[taken.page] = False
         elif isinstance(taken, Unlocated):
             self.sought.append(taken.key)
@@ -250,24 +263,30 @@ class Walk:
 
     def go_on(self) -> None:
         """End a transfer, a page in flight, or both, in either order."""
+        if self.late and self.dice.random() < 0.3:
+            self.transfer(self.late.pop())
+            return
         if not self.taken:
             return
         page = self.dice.choice(list(self.taken))
         is_first = self.dice.random() < 0.1
         if is_first:
             is_released = self.end(page)
-            if is_released:
-                return
+            if not is_released:
+                self.late.append(page)
         elif self.taken[page]:
             self.end(page)
-            return
+        else:
+            self.transfer(page)
+            self.taken[page] = True
+
+    def transfer(self, page: bytes) -> None:
+        """End the transfer of *page*."""
         host, name = page[:HOST_BYTES], self.frontier.active[page[:HOST_BYTES]].name
         outcome = self.dice.choice([*[Outcome.ANSWER] * 5, Outcome.ERROR, Outcome.DOWN, Outcome.DOWN])
         seconds, address = self.dice.choice([0.1, 3.0, 20.0]), self.dice.choice(["", "1", "2"])
         self.frontier.transferred(host, name, TransferResult(seconds, outcome, address=address), self.now)
-        self.frontier.release(host, self.now)
-        if not is_first:
-            self.taken[page] = True
+        self.frontier.release(page, self.now)
 
     def end(self, page: bytes) -> bool:
         """End *page*; returns whether its host was released before."""
@@ -315,6 +334,7 @@ class Walk:
             self.domains.seeds = seeds
         self.frontier.load(saved_of(old), self.now, crashed_at=self.dice.choice([0.0, self.now]))
         self.taken.clear()
+        self.late.clear()
         self.sought.clear()
 
 
@@ -335,3 +355,39 @@ def test_whatever_happens_each_host_is_in_one_place_and_nothing_is_lost(
         assert walk.frontier.queued == len(walk.rows)
         assert len(walk.frontier) == len(walk.rows) - len(walk.taken)
     assert seen >= {Phase.DRY, Phase.READY, Phase.WAITING, Phase.LEASED}
+
+
+@pytest.mark.parametrize("max_active", [1, 3, 100])
+def test_a_host_gets_as_many_requests_at_once_as_it_has_connections_and_others_get_one(
+    max_active: int,
+) -> None:
+    most, gates = 0, Counter[bool]()
+    for seed in range(4):
+        walk = Walk(
+            random.Random(seed),
+            order=Aopic,
+            max_active=max_active,
+            connections=8,
+            at_once=lambda name: 3 if name < "h4" else 1,
+        )
+        for _ in range(300):
+            before = {key: len(host.transfers) for key, host in walk.frontier.active.items()}
+            walk.step()
+            assert check(walk.frontier) == []
+            under_way = [page for page, is_released in walk.taken.items() if not is_released]
+            counts = Counter(page[:HOST_BYTES] for page in [*under_way, *walk.late])
+            shared: dict[bytes, bytes] = {}
+            for key, n in counts.items():
+                host = walk.frontier.active[key]
+                assert len(host.transfers) == n
+                may = 3 if host.name < "h4" and host.transfer and not (host.errors or host.crawl_delay) else 1
+                assert n <= max(before.get(key, 0), may), host
+                assert host.leased_at == min(host.transfers.values())
+                most = max(most, n)
+                for gate in host.entered:
+                    assert shared.setdefault(gate, key) == key
+                    gates[n > 1] += 1
+        assert walk.frontier.queued == len(walk.rows)
+        assert len(walk.frontier) == len(walk.rows) - len(walk.taken)
+    assert most == 3 or max_active == 1
+    assert gates[True] or max_active == 1

@@ -127,14 +127,14 @@ def test_a_wish_to_be_left_alone_is_granted_up_to_a_limit():
 
 def test_a_wish_binds_hosts_beside_the_one_that_has_it_for_the_longest_gap_at_most():
     politeness = Politeness(backoff=0.0)
-    assert politeness.after(Pace("a"), 0.1, DOWN, 7.0) == (7.0, 7.0)
-    assert politeness.after(Pace("a"), 0.1, DOWN, 3600.0) == (3600.0, 60.0)
+    assert politeness.after(Pace("a"), 0.1, DOWN, 7.0) == Gap(7.0, 7.0)
+    assert politeness.after(Pace("a"), 0.1, DOWN, 3600.0) == Gap(3600.0, 60.0)
 
 
 def test_a_crawl_delay_is_a_floor_of_the_host_and_not_of_those_beside_it():
     politeness = Politeness(max_wish=100.0)
-    assert politeness.after(Pace("a", crawl_delay=7.0), 0.1, ANSWER) == (7.0, 1.0)
-    assert politeness.after(Pace("a", crawl_delay=7.0), 2.0, ANSWER) == (20.0, 20.0)
+    assert politeness.after(Pace("a", crawl_delay=7.0), 0.1, ANSWER) == Gap(7.0, 1.0)
+    assert politeness.after(Pace("a", crawl_delay=7.0), 2.0, ANSWER) == Gap(20.0, 20.0)
     assert politeness.after(Pace("a", crawl_delay=1e6), 2.0, ANSWER).own == 100.0
 
 
@@ -173,7 +173,7 @@ def ended(job: Job, lease: Lease, outcome: Outcome = ANSWER, **how: Any) -> Gap:
 def test_the_frontier_waits_as_long_as_it_says():
     job = Job(politeness=Politeness(backoff=5.0))
     job.seed(link("a"), link("a", 1))
-    assert ended(job, job.lease(), retry_after=33.0) == (33.0, 33.0)
+    assert ended(job, job.lease(), retry_after=33.0) == Gap(33.0, 33.0)
     assert job.crawl.lease(job.now) == NotBefore(NOW + 33.0)
     job.commit(is_clean=True)
     job.reopen(later=32.0)

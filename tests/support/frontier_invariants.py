@@ -59,6 +59,8 @@ def _wrong_hosts(frontier: Frontier) -> Iterator[str]:
             yield f"{name}, and in memory"
         if host.row != (ACTIVE if host.queued else b""):
             yield f"{name}, has {host.queued} pages queued and the index row {host.row!r}"
+        if host.phase == LEASED and not host.transfers:
+            yield f"{name}, and nothing is under way"
         if host.phase != LEASED and (free > 0) != (host.phase != DRY):
             yield f"{name} with {free} pages that can be taken"
         yield from (f"{name}: {fault}" for fault in _wrong_back_queue(host, free))
@@ -114,13 +116,14 @@ def _forgotten_shelves(frontier: Frontier) -> Iterator[str]:
 
 
 def _wrong_gates(frontier: Frontier) -> Iterator[str]:
-    leased = {key for key, host in frontier.active.items() if host.phase == LEASED}
+    leased = {key for key, host in frontier.active.items() if host.transfers}
     for gate, key in frontier.gates.holders.items():
         if key not in leased or gate not in frontier.active[key].entered:
             yield f"the host {key.hex()} keeps the gate {gate!r} shut and is not leased"
     free = frontier.gates.free
-    if free is not None and free.under_way.keys() != leased:
-        yield f"{len(leased)} hosts are leased, and {len(free.under_way)} hold connections"
+    under_way = {page for host in frontier.active.values() for page in host.transfers}
+    if free is not None and free.under_way.keys() != under_way:
+        yield f"{len(under_way)} transfers are under way, and {len(free.under_way)} hold connections"
 
 
 def _wrong_rows(frontier: Frontier) -> Iterator[str]:

@@ -63,7 +63,7 @@ class FreeConnections:
         connections: Transfers that may be under way at once.
 
     Attributes:
-        under_way: Begin and class of the transfers under way, by host.
+        under_way: Begin and class of the transfers under way, by page.
     """
 
     def __init__(self, connections: int) -> None:
@@ -86,11 +86,11 @@ class FreeConnections:
 
     # -- what hosts need
 
-    def note(self, key: bytes, seconds: float, gap: float) -> None:
-        """The host under *key*, which has pages waiting, takes *seconds* and is then left alone for *gap* seconds."""
+    def note(self, key: bytes, seconds: float, gap: float, at_once: int = 1) -> None:
+        """The host under *key*, which has pages waiting, takes *seconds*, *at_once* times, and is then left alone for *gap* seconds."""
         self.forget(key)
         if seconds > 0:
-            number, part = self.class_of(seconds), seconds / (seconds + gap)
+            number, part = self.class_of(seconds), at_once * seconds / (seconds + gap)
             self._needs[key] = (number, part)
             self._needed[number] += part
 
@@ -103,7 +103,7 @@ class FreeConnections:
     # -- what they hold
 
     def begin(self, key: bytes, seconds: float, now: float) -> None:
-        """The host under *key*, which took *seconds* the last time (0 if never requested), is leased."""
+        """A host, which took *seconds* the last time (0 if never requested), is leased for the page under *key*."""
         self._look(
             now
         )  # here, too: a crawl of fast hosts never asks for room, and a look is kept for each lease
@@ -113,7 +113,7 @@ class FreeConnections:
             self._trials[now + _TRIAL, key] = _TRIAL
 
     def end(self, key: bytes, now: float, *, is_silent: bool = False) -> None:
-        """The lease of the host under *key* is over, and whether it *is_silent* so far."""
+        """The lease of a host for the page under *key* is over, and whether the host *is_silent* so far."""
         begin, number = self.under_way.pop(key)
         self._in_use[number] -= 1
         if key in self._unknown:

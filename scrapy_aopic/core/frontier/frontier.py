@@ -9,9 +9,9 @@ Of the hosts that may be requested, those within their budgets come first, best 
 served (:mod:`.budgets`). A limit that several hosts share (a domain, an address, the connections for slow hosts) is a
 *gate*, at which a host may have to wait (:mod:`.gates`).
 
-For each page that it takes, the caller must :meth:`Frontier.release` the host once its transfer is over, and
+For each page that it takes, the caller must :meth:`Frontier.release` its host once its transfer is over, and
 :meth:`Frontier.finish` the page or :meth:`Frontier.put_back` it, in either order. A host is leased for at most one
-page, so it is never requested twice at once.
+page at a time, unless its politeness gives it several connections.
 
 Sources: Heydon and Najork, "Mercator: A Scalable, Extensible Web Crawler", 1999; Najork and Heydon,
 "High-Performance Web Crawling", 2001; budgets: Lee, Leonard, Wang and Loguinov, "IRLbot", 2008.
@@ -286,7 +286,7 @@ class Frontier:
     def is_free(self, key: bytes) -> bool:
         """Whether no page of the host under *key* waits to be taken, and none is fetched."""
         host = self.host(key)
-        return host is None or (host.queued == len(host.in_flight) and host.phase != LEASED)
+        return host is None or (host.queued == len(host.in_flight) and not host.transfers)
 
     def preload(self, keys: Iterable[bytes]) -> None:
         """Bring the hosts under *keys* into memory with one read."""
@@ -469,6 +469,7 @@ class Frontier:
             or self.places.is_worse(host, shelf)
             or (gates.are_used and gates.shut(host, now))
             or (self.places.may_bar and self.places.bar(host))
+            or (host.transfers and self.places.is_full(host))
         ):
             self.places.turn_away(key, host, now)
             return None
@@ -476,6 +477,11 @@ class Frontier:
             self.places.seek(key, host, now)
             return Unlocated(key, host.name)
         number = _choose(host, queue)
+        if (
+            host.transfers and key + queue[number][-ROW_PAGE_BYTES:] in host.transfers
+        ):  # it waits again already
+            self.places.wait_for_release(key, host)
+            return None
         if self._left_to_lower and self._lower(key + queue[number][-ROW_PAGE_BYTES:], now):
             self._left_to_lower -= 1
             return None
@@ -486,7 +492,7 @@ class Frontier:
         if not shelf:
             self._in_time[key + page] = now
         host.in_flight[page] = front_queue_of(row)
-        self.places.lease(key, host, now)
+        self.places.lease(key + page, host, now)
         self.pending -= 1
         back_queue.refresh_best(host)
         self.hosts.put(key, host)
@@ -523,12 +529,12 @@ class Frontier:
         queue = self.active[key].back_queue or ()
         return [key + row[-ROW_PAGE_BYTES:] for row in queue[:n]]
 
-    def release(self, key: bytes, now: float) -> None:
-        """End the lease of the host under *key*: from its time on it may be requested again."""
-        host = self.active.get(key)
-        if host is None:
-            raise CallError(f"The host {key.hex()} is not leased: each host leased is released once.")
-        self.places.release(key, host, now)
+    def release(self, page: bytes, now: float) -> None:
+        """End the lease of a host for *page*: from its time on it may be requested again."""
+        host = self.active.get(page[:HOST_BYTES])
+        if host is None or page not in host.transfers:
+            raise CallError(f"No host is leased for the page {page.hex()}: each lease is released once.")
+        self.places.release(page, host, now)
 
     def locate(self, key: bytes, address: str, now: float) -> None:
         """The host under *key* has *address*, empty if that could not be found out."""
@@ -547,7 +553,10 @@ class Frontier:
         if address:
             self.gates.locate(host, address)
         outcome = self._politeness.judge(host, outcome)
-        gap = self._politeness.after(host, seconds, outcome, retry_after, is_of_proxy=is_of_proxy)
+        waits = host.not_before - now
+        gap = self._politeness.after(
+            host, seconds, outcome, retry_after, is_of_proxy=is_of_proxy, waits=waits
+        )
         if self._politeness.heard(host, origin, outcome, now, is_nowhere=is_nowhere):
             back_queue.reload(host)
             if outcome != Outcome.SILENT and key not in self.outsiders:  # these have no pages that waited
@@ -559,7 +568,7 @@ class Frontier:
             self.gates.mislay(host)
         self.gates.defer(host, now + gap.shared)
         if key in self.active:
-            self.gates.note_pace(key, host, gap.own)
+            self.gates.note_pace(key, host, gap)
         self._leave_alone(key, host, now + gap.own)
         if host.phase == DEAD and not self.places.is_dead(host):
             self.places.enter(key, host, now)

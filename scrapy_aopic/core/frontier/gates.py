@@ -1,7 +1,7 @@
 """Gates: limits that several hosts share, such as a domain, an address or the connections for slow hosts.
 
 The gate of a registered domain or of a network address lets one host in at a time, and stays shut for the gap after
-each transfer. Two other kinds let in as many hosts as there is room for: slow hosts, so that fast ones find a free
+each transfer. A host with several connections passes it again while it is inside, unless others wait there. Two other kinds let in as many hosts as there is room for: slow hosts, so that fast ones find a free
 connection (:mod:`.free_connections`), and hosts whose address must be looked up.
 
 Hosts wait at a gate by their rank, and the best one is let in when it opens. A host that was let in is ready like any
@@ -18,7 +18,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.layout import SHARED_GATES
-from scrapy_aopic.core.records import pack, unpack
+from scrapy_aopic.core.records import HOST_BYTES, pack, unpack
 
 from .free_connections import N_CLASSES, FreeConnections
 from .heap import LazyHeap
@@ -26,6 +26,7 @@ from .heap import LazyHeap
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from scrapy_aopic.core.politeness import Gap
     from scrapy_aopic.core.tables import RowTable
 
     from .host_state import HostState
@@ -110,7 +111,8 @@ class Gates:
     def shut(self, host: HostState, now: float) -> bytes:
         """A gate that *host* cannot pass at *now*, empty if there is none."""
         for gate in host.gates if host.gates is not None else self.of(host):
-            if gate in self.holders or self._opens_at.get(gate, 0.0) > now:
+            is_held = gate in self.holders and (gate not in host.entered or self.waiting.get(gate))
+            if is_held or self._opens_at.get(gate, 0.0) > now:
                 return gate
         if self.free is not None:
             number = self.free.full_class(host.transfer, now)
@@ -129,23 +131,25 @@ class Gates:
             return self._look_ups < _MAX_LOOK_UPS
         return gate not in self.holders and self._opens_at.get(gate, 0.0) <= now
 
-    def enter(self, key: bytes, host: HostState, now: float) -> None:
-        """The host under *key* is leased: its gates are shut until it leaves."""
-        host.entered = gates = self.of(host)
+    def enter(self, page: bytes, host: HostState, now: float) -> None:
+        """*host* is leased for *page*: its gates are shut for others until its last lease is over."""
+        gates = self.of(host)
+        host.entered = tuple({*host.entered, *gates}) if host.entered else gates
         for gate in gates:
-            self.holders[gate] = key
+            self.holders[gate] = page[:HOST_BYTES]
         if self.free is not None:
-            self.free.begin(key, host.transfer, now)
+            self.free.begin(page, host.transfer, now)
 
-    def leave(self, key: bytes, host: HostState, now: float) -> None:
-        """The lease of the host under *key* is over."""
-        for gate in host.entered:
-            if self.holders.get(gate) == key:
-                del self.holders[gate]
-                self._watch(gate)
-        host.entered = ()
+    def leave(self, page: bytes, host: HostState, now: float) -> None:
+        """The lease of *host* for *page* is over."""
+        if not host.transfers:
+            for gate in host.entered:
+                if self.holders.get(gate) == page[:HOST_BYTES]:
+                    del self.holders[gate]
+                    self._watch(gate)
+            host.entered = ()
         if self.free is not None:
-            self.free.end(key, now, is_silent=not host.transfer)
+            self.free.end(page, now, is_silent=not host.transfer)
         if len(self._opens_at) > self._sweep_at:
             for gate in [gate for gate, instant in self._opens_at.items() if instant <= now]:
                 del self._opens_at[gate]
@@ -159,10 +163,10 @@ class Gates:
                 self._opens_at[gate] = not_before
                 self._index.put(gate, pack(not_before))
 
-    def note_pace(self, key: bytes, host: HostState, gap: float) -> None:
+    def note_pace(self, key: bytes, host: HostState, gap: Gap) -> None:
         """The host under *key*, which has pages waiting in memory, is left alone for *gap* after each transfer."""
         if self.free is not None:
-            self.free.note(key, host.transfer, gap)
+            self.free.note(key, host.transfer, gap.own, gap.at_once)
 
     def forget_pace(self, key: bytes) -> None:
         """The host under *key* has no pages waiting in memory any more."""

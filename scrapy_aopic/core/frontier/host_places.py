@@ -4,6 +4,7 @@
 table), its entry in a heap, and its row in the index. Callers only report what happened to a host, and
 :meth:`HostPlaces.settle` decides where it goes, by the first of these cases that holds:
 
+0. It is requested as often at once as it may be: it waits for a release (LEASED).
 1. Nothing of it can be taken: it leaves the memory if nothing is queued, else it waits for its pages in flight (DRY).
 2. It must be left alone: it waits in memory (WAITING), or on the disk if the memory is full or the host is dead
    (PARKED, DEAD).
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_aopic.core import layout
 from scrapy_aopic.core.layout import ACTIVE, BEHIND, IN_TIME
+from scrapy_aopic.core.politeness import Gap
 from scrapy_aopic.core.records import (
     BEST_START,
     HOST_BYTES,
@@ -41,6 +43,7 @@ from .host_state import (
     DRY,
     GATED,
     HAS_ALL_IN_FLIGHT,
+    HAS_NO_CONNECTION,
     HAS_NOTHING,
     IDLE,
     IS_BURIED,
@@ -253,8 +256,10 @@ class HostPlaces:
 
     def settle(self, key: bytes, host: HostState, now: float) -> None:
         """Give *host*, which is in memory and MOVING, its place; see the cases in the head of this module."""
-        if host.queued == len(host.in_flight):
-            if host.queued:
+        if host.transfers and self.is_full(host):
+            go(host, HAS_NO_CONNECTION)
+        elif host.queued == len(host.in_flight):
+            if host.queued or host.transfers:
                 go(host, HAS_ALL_IN_FLIGHT)
             else:
                 self._leave_memory(key, host)
@@ -270,7 +275,7 @@ class HostPlaces:
             self._put_aside(key, host, name, now)
         elif self._gates.are_used and (gate := self._gates.shut(host, now)):
             self._turned_away += 1
-            if len(self.active) > self._max_active and not host.in_flight:
+            if len(self.active) > self._max_active and not host.is_busy:
                 self._park(key, host, self._gates.next_turn(gate, now))
             else:
                 go(host, MEETS_A_GATE)
@@ -314,7 +319,7 @@ class HostPlaces:
         self._turned_away += 1
         # Not all at once again: the key is as good as random.
         until = now + _BLOCKED_FOR * (1 + key[0] / 256)
-        if host.in_flight:
+        if host.is_busy:
             go(host, IS_TOO_SOON)
             self.waiting.push(key, until)
             host.heap = self.waiting
@@ -352,7 +357,7 @@ class HostPlaces:
     def _is_out(self, host: HostState) -> bool:
         """Whether *host*, which must be left alone, should do so on the disk, and may."""
         is_out = len(self.active) > self._max_active or self.is_dead(host)
-        return is_out and not host.in_flight
+        return is_out and not host.is_busy
 
     def is_dead(self, host: HostState) -> bool:
         """Whether the crawl does not wait for *host*: it is down, or only links to dead origins are left of it."""
@@ -404,20 +409,38 @@ class HostPlaces:
         elif host.phase in (PARKED, DEAD):
             self.enter(key, host, now)
 
-    def lease(self, key: bytes, host: HostState, now: float) -> None:
-        """*host* is requested."""
+    def is_full(self, host: HostState) -> bool:
+        """Whether as many transfers from *host* are under way as may be at once: one until it has answered."""
+        return len(host.transfers) >= (self._politeness.at_once(host) if host.transfer else 1)
+
+    def lease(self, page: bytes, host: HostState, now: float) -> None:
+        """*host* is requested for *page*, by its whole key."""
+        key = page[:HOST_BYTES]
+        self.wait_for_release(key, host)
+        host.transfers[page] = now
+        host.leased_at, host.held_until = next(iter(host.transfers.values())), 0.0
+        self._gates.enter(page, host, now)
+        if self._politeness.connections is not None and not self.is_full(host):
+            go(host, IS_RELEASED)
+            self.settle(key, host, now)
+
+    def wait_for_release(self, key: bytes, host: HostState) -> None:
+        """*host* is requested no more until a lease of it is over."""
         go(host, IS_LEASED)
         self._leave_heap(key, host)
-        host.leased_at, host.held_until = now, 0.0
-        self._gates.enter(key, host, now)
 
-    def release(self, key: bytes, host: HostState, now: float) -> None:
-        """The lease of *host* is over."""
-        go(host, IS_RELEASED)
-        host.leased_at = 0.0
-        self._gates.leave(key, host, now)
+    def release(self, page: bytes, host: HostState, now: float) -> None:
+        """The lease of *host* for *page* is over."""
+        key = page[:HOST_BYTES]
+        del host.transfers[page]
+        host.leased_at = next(iter(host.transfers.values()), 0.0)
+        self._gates.leave(page, host, now)
         self._hosts.put(key, host)
-        self.settle(key, host, now)
+        if host.phase == LEASED:
+            go(host, IS_RELEASED)
+            self.settle(key, host, now)
+        elif host.phase in (DRY, WAITING) and not host.is_busy:
+            self.resettle(key, host, now)  # now it may leave the memory
 
     def seek(self, key: bytes, host: HostState, now: float) -> None:
         """The address of *host* is looked up before it is leased."""
@@ -453,13 +476,13 @@ class HostPlaces:
             raise_best(host, best)
             self._hosts.put(key, host)
         phase = host.phase
-        if phase == DRY:
-            self.resettle(key, host, now)
-        elif phase == IDLE:
-            self.enter(key, host, now)
-        elif phase == LEASED:
+        if phase in (DRY, LEASED):
             if not host.row:  # it had nothing queued any more
                 self._set_row(key, host, ACTIVE)
+            if phase == DRY:
+                self.resettle(key, host, now)
+        elif phase == IDLE:
+            self.enter(key, host, now)
         elif may_rise and phase in (READY, LATE, GATED):
             if self.rank(host, 0 if phase == LATE else self._budgets.standing(host)[0]) < host.rank:
                 self.resettle(key, host, now)
@@ -477,7 +500,7 @@ class HostPlaces:
     def ended(self, key: bytes, host: HostState) -> None:
         """A page of *host* that was in flight has ended for good."""
         if not host.queued:
-            if host.phase == DRY:
+            if host.phase == DRY and not host.transfers:
                 go(host, LEAVES)
                 self._leave_memory(key, host)
                 go(host, HAS_NOTHING)
@@ -581,10 +604,10 @@ class HostPlaces:
         """Shelve some hosts that are late, or ready but worse than *rank*, the worst first."""
         n, active = max(self._max_active // _MAKE_ROOM, 1), self.active
         late = (entry for heap in self.late.in_memory.values() for entry in heap.entries())
-        victims = nlargest(n, (entry for entry in late if not active[entry[2]].in_flight))
+        victims = nlargest(n, (entry for entry in late if not active[entry[2]].is_busy))
         if not victims:
             worse = (entry for entry in self.ready.entries() if entry[0] > rank)
-            victims = nlargest(n, (entry for entry in worse if not active[entry[2]].in_flight))
+            victims = nlargest(n, (entry for entry in worse if not active[entry[2]].is_busy))
         for _, _, key in victims:
             host = active[key]
             self.leave(key, host)
@@ -599,7 +622,8 @@ class HostPlaces:
         if self.crashed_at:  # leave it alone for its shortest gap, as if it had just been requested
             leave_alone(host, self.crashed_at + self._politeness.floor(host))
         self.active[key] = host
-        self._gates.note_pace(key, host, self._politeness.gap(host.transfer))
+        gap = self._politeness.gap(host.transfer)
+        self._gates.note_pace(key, host, Gap(gap, gap))
 
     def _leave_memory(self, key: bytes, host: HostState) -> None:
         self.drop_row(key, host)

@@ -6,13 +6,13 @@ A host with queued pages is in exactly one place, and its *phase* names it:
 phase     the host                                                                    entry in               index row
 ========  ==========================================================================  =====================  =========
 IDLE      has nothing queued                                                          --                     none
-DRY       has all of its queued pages in flight                                       --                     active
+DRY       has all of its queued pages in flight, or a transfer under way and no page  --                     active
 READY     may be requested and is in time                                             the ready hosts        active
 LATE      may be requested, but it or its domain is over a budget                     its shelf's hosts      active
 WAITING   must be left alone until a time                                             the waiting hosts      active
 GATED     waits at a gate that it shares with other hosts                             that gate's hosts      active
 LOCATING  waits until the caller has looked up its address                            --                     active
-LEASED    is requested right now, for one page                                        --                     active
+LEASED    is requested right now, for as many pages as it may be at once              --                     active
 SHELVED   is on the disk under its rank: there are better hosts for the memory        --                     shelved
 PARKED    is on the disk under the time until which it must be left alone             --                     parked
 DEAD      the same, but it failed so often that the crawl does not wait for it        --                     dead
@@ -25,10 +25,12 @@ Rules:
    there is one way out of each phase and one way into it, and nothing is forgotten on the way from any to any other.
 2. Only the caller ends LEASED and LOCATING (IS_RELEASED, IS_LOCATED). Anything else that happens to such a host, such as
    new pages or a longer gap, takes effect then.
-3. Only a host that is READY or LATE can be LEASED. The caller makes one request for it, so a host is never requested
-   twice at once.
-4. A host with pages in flight stays in memory: it may be anything but IDLE, SHELVED, PARKED or DEAD.
-5. A LEASED host that has nothing queued any more has no index row until pages come.
+3. Only a host that is READY or LATE can be LEASED. The caller makes one request for it. A host with one connection, as
+   nearly all have, then stays LEASED until that is over, so it is never requested twice at once; one with several gets
+   another place at once, as if it had been released, until all of them are taken.
+4. A host with pages in flight, or transfers under way, stays in memory: it may be anything but IDLE, SHELVED, PARKED or
+   DEAD.
+5. A LEASED or DRY host that has nothing queued any more has no index row until pages come.
 
 :data:`TRANSITIONS` says the same; :func:`go` lets nothing else happen.
 
@@ -90,11 +92,13 @@ class Event(IntEnum):
     IS_SHELVED = 11
     IS_PARKED = 12
     IS_BURIED = 13
+    HAS_NO_CONNECTION = 14
+    """It is requested as often at once as it may be."""
 
 
 (
     LEAVES, IS_LEASED, IS_RELEASED, IS_SOUGHT, IS_LOCATED, HAS_NOTHING, HAS_ALL_IN_FLIGHT, IS_TOO_SOON, MEETS_A_GATE,
-    IS_OVER_BUDGET, IS_DUE, IS_SHELVED, IS_PARKED, IS_BURIED,
+    IS_OVER_BUDGET, IS_DUE, IS_SHELVED, IS_PARKED, IS_BURIED, HAS_NO_CONNECTION,
 ) = map(int, Event)  # fmt: skip
 
 _LEFT_AT_ANY_TIME = (IDLE, DRY, READY, LATE, WAITING, GATED, SHELVED, PARKED, DEAD)
@@ -116,6 +120,7 @@ TRANSITIONS: dict[tuple[int, int], int] = {
     (MOVING, IS_SHELVED): SHELVED,
     (MOVING, IS_PARKED): PARKED,
     (MOVING, IS_BURIED): DEAD,
+    (MOVING, HAS_NO_CONNECTION): LEASED,
 }
 """The phase after an event, by the phase before and the event; what is not here cannot happen."""
 
@@ -136,6 +141,7 @@ class HostState(HostRecord):
         back_queue: Best queue rows, best first, each with its page after it; ``None`` if they are not loaded.
         is_whole: Whether these are all rows that can be taken.
         in_flight: Front queues of the pages that were taken and not yet ended, by page.
+        transfers: Instants of the leases that were not yet released, oldest first, by page.
         heap: The heap that its entry is in, ``None`` if it has no entry.
         rank: Rank that it was last given a place by.
         domain: Key of its registered domain, empty if it was not looked up.
@@ -152,6 +158,7 @@ class HostState(HostRecord):
     back_queue: list[bytes] | None = None
     is_whole: bool = False
     in_flight: dict[bytes, int] = {}  # noqa: RUF012  # msgspec gives each host one of its own
+    transfers: dict[bytes, float] = {}  # noqa: RUF012
     heap: LazyHeap[Any] | None = None  # of ranks or of times
     rank: bytes = b""
     domain: bytes = b""
@@ -162,6 +169,11 @@ class HostState(HostRecord):
     looked_up_to: bytes = b""
     passed_over: tuple[str, ...] = ()
     heard_at: float = inf
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether it must stay in memory."""
+        return bool(self.in_flight or self.transfers)
 
 
 def go(host: HostState, event: int) -> None:

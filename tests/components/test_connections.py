@@ -1,0 +1,127 @@
+"""``connections`` of ``AOPIC_HOST_RULES`` in real crawls: what servers see of it, and what is said of other settings."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from demo_web.server import Answer, Exchange
+from scrapy.utils.defer import deferred_f_from_coro_f
+from support.small_web import Follow, Web, crawl, html
+
+Serve = Callable[[dict[str, Any]], Web]
+
+SCHEDULER = {"SCHEDULER": "scrapy_aopic.Scheduler"}
+MIDDLEWARE = {"DOWNLOADER_MIDDLEWARES": {"scrapy_aopic.PolitenessMiddleware": 990}}
+ADDON = {"ADDONS": {"scrapy_aopic.Addon": 500}}
+EACH = pytest.mark.parametrize(
+    "settings", [SCHEDULER, MIDDLEWARE, ADDON], ids=["scheduler", "middleware", "addon"]
+)
+RULES = {"AOPIC_HOST_RULES": {"a.test": {"connections": 4}}}
+
+
+def slow(links: list[str] | None = None, delay: float = 0.03) -> Answer:
+    return Answer(headers={"Content-Type": "text/html"}, body=html(links or []), delay=delay)
+
+
+def pages_of(host: str, n: int = 24) -> dict[str, Any]:
+    links = [f"http://{host}/{number}" for number in range(n)]
+    return {f"http://{host}/": slow(links), **dict.fromkeys(links, slow())}
+
+
+def at_once(web: Web) -> dict[str, int]:
+    """Most requests that each host had under way at once."""
+    most: dict[str, int] = {}
+    for entry in web.log:
+        most[entry.host] = max(most.get(entry.host, 0), entry.in_flight)
+    return most
+
+
+class Both(Follow):
+    start_urls = ["http://a.test/", "http://b.test/"]
+
+
+@pytest.mark.slow
+@EACH
+@deferred_f_from_coro_f
+async def test_a_host_gets_as_many_requests_at_once_as_its_rule_says_and_others_get_one(
+    serve: Serve, settings: dict[str, Any]
+) -> None:
+    pages = {**pages_of("a.test"), **pages_of("b.test")}
+    web = serve(pages)
+    await crawl(Both, {**settings, **RULES})
+    assert at_once(web) == {"a.test": 4, "b.test": 1}
+    assert Counter(web.asked) == dict.fromkeys(pages, 1)
+    first = min(web.log, key=lambda entry: (entry.host, entry.start))
+    assert (first.host, first.in_flight) == ("a.test", 1)
+
+
+@pytest.mark.slow
+@EACH
+@deferred_f_from_coro_f
+async def test_a_gap_is_that_of_the_whole_host(serve: Serve, settings: dict[str, Any]) -> None:
+    web = serve(pages_of("a.test", 12))
+    await crawl(Follow, {**settings, "AOPIC_HOST_RULES": {"a.test": {"connections": 4, "min_gap": 0.2}}})
+    log = sorted(web.log, key=lambda entry: entry.start)
+    assert max(entry.in_flight for entry in log) == 4
+    for number, entry in enumerate(log[4:]):  # of the four before it, one at least is known to be over
+        ended = min(other.end for other in log[number : number + 4])
+        assert entry.start - ended >= 0.2 - 0.005  # the server may see the end later than the crawler
+
+
+@pytest.mark.slow
+@EACH
+@deferred_f_from_coro_f
+async def test_a_host_that_asks_for_time_gets_one_request_at_a_time(
+    serve: Serve, settings: dict[str, Any]
+) -> None:
+    robots = Answer(body=b"User-agent: *\nCrawl-delay: 0.1\nDisallow: /3\n")
+    web = serve({**pages_of("a.test", 6), "http://a.test/robots.txt": robots})
+    crawler = await crawl(Follow, {**settings, **RULES, "ROBOTSTXT_OBEY": True})
+    if settings is not MIDDLEWARE:  # beside which Scrapy's middleware reads robots.txt, and no delay
+        assert at_once(web) == {"a.test": 1}
+    assert Counter(web.asked) == {f"http://a.test/{n}": 1 for n in ("", 0, 1, 2, 4, 5)}
+    assert sum(entry.target == "/robots.txt" for entry in web.log) == 1
+    assert crawler.stats.get_value("robotstxt/forbidden") == 1
+
+
+@pytest.mark.slow
+@EACH
+@deferred_f_from_coro_f
+async def test_what_fails_while_others_are_under_way_is_one_failure_and_holds_for_the_host(
+    serve: Serve, settings: dict[str, Any]
+) -> None:
+    asked: Counter[str] = Counter()
+
+    def busy(exchange: Exchange) -> Answer:
+        asked[exchange.target] += 1
+        if asked[exchange.target] > 1:
+            return slow()
+        return Answer(429, {"Retry-After": "1"}, delay=0.05)
+
+    links = [f"http://a.test/{n}" for n in range(8)]
+    web = serve(
+        {"http://a.test/": slow(links), **dict.fromkeys(links[:4], busy), **dict.fromkeys(links[4:], slow())}
+    )
+    crawler = await crawl(Follow, {**settings, **RULES, "AOPIC_BACKOFF": 0.5, "RETRY_TIMES": 3})
+    log = sorted((entry for entry in web.log if entry.target != "/robots.txt"), key=lambda entry: entry.start)
+    told = max(entry.end for entry in log if entry.status == 429)
+    again = min(entry.start for entry in log if entry.start > told)
+    assert 1.0 <= again - told < 2.0  # not 0.5 doubled for each of the four
+    assert at_once(web) == {"a.test": 4}
+    assert {entry.target for entry in log if entry.status == 200} == {"/", *(f"/{n}" for n in range(8))}
+    assert crawler.stats.get_value("finish_reason") == "finished"
+
+
+@pytest.mark.slow
+@deferred_f_from_coro_f
+async def test_two_crawls_of_one_process_come_in_turn(serve: Serve) -> None:
+    web = serve(pages_of("a.test"))
+    await asyncio.wait_for(
+        asyncio.gather(crawl(Follow, {**ADDON, **RULES}), crawl(Follow, {**ADDON, **RULES})), 60
+    )
+    assert Counter(web.asked) == dict.fromkeys(web.pages, 2)
+    assert at_once(web)["a.test"] <= 4
