@@ -359,7 +359,7 @@ HINTS: list[tuple[dict[str, Any], str]] = [
     ({"AOPIC_HOST_RULES": {"*": {"mingap": 1}}}, 'did you mean "min_gap"?'),
     (
         {"AOPIC_HOST_RULES": {"news.example": {"gap": 1}}},
-        "no option: they are factor, min_gap, max_gap, bytes_per_second, revisit, budget, worth",
+        "no option: they are factor, min_gap, max_gap, connections, bytes_per_second, revisit, budget, worth",
     ),
     (
         {"AOPIC_HOST_RULES": {"news.example": {"min_gap": "long"}}},
@@ -371,7 +371,10 @@ HINTS: list[tuple[dict[str, Any], str]] = [
     ),
     ({"AOPIC_HOST_RULES": {"www.a.test": {"budget": 0.1}}}, "www.a.test is no registered domain"),
     ({"AOPIC_HOST_RULES": {"gov": {"budget": 0.1}}}, "gov is no registered domain"),
-    ({"AOPIC_HOST_RULES": {"a.test": {"connections": 2}}}, "AOPIC_POLITENESS_KEY"),
+    (
+        {"AOPIC_HOST_RULES": {"a.test": {"connections": 0}}},
+        "a.test: connections is 0, and must be a whole number from 1",
+    ),
     (
         {"AOPIC_HOST_RULES": {"a.test": {"pages": 0}}},
         "a.test: pages is 0, and must be a whole number from 1",
