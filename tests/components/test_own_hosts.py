@@ -23,11 +23,12 @@ EACH = pytest.mark.parametrize(
 RULES = {"AOPIC_HOST_RULES": {"a.test": {"connections": 4}}}
 
 
-def slow(links: list[str] | None = None, delay: float = 0.03) -> Answer:
+def slow(links: list[str] | None = None, delay: float = 0.25) -> Answer:
+    """A page that takes so long that others are requested meanwhile, also on a busy machine."""
     return Answer(headers={"Content-Type": "text/html"}, body=html(links or []), delay=delay)
 
 
-def pages_of(host: str, n: int = 24) -> dict[str, Any]:
+def pages_of(host: str, n: int = 12) -> dict[str, Any]:
     links = [f"http://{host}/{number}" for number in range(n)]
     return {f"http://{host}/": slow(links), **dict.fromkeys(links, slow())}
 
@@ -50,7 +51,7 @@ class Both(Follow):
 async def test_a_host_gets_as_many_requests_at_once_as_its_rule_says_and_others_get_one(
     serve: Serve, settings: dict[str, Any]
 ) -> None:
-    pages = {**pages_of("a.test"), **pages_of("b.test")}
+    pages = {**pages_of("a.test"), **pages_of("b.test", 3)}
     web = serve(pages)
     await crawl(Both, {**settings, **RULES})
     assert at_once(web) == {"a.test": 4, "b.test": 1}
@@ -100,7 +101,7 @@ async def test_what_fails_while_others_are_under_way_is_one_failure_and_holds_fo
         asked[exchange.target] += 1
         if asked[exchange.target] > 1:
             return slow()
-        return Answer(429, {"Retry-After": "1"}, delay=0.05)
+        return Answer(429, {"Retry-After": "1"}, delay=0.25)
 
     links = [f"http://a.test/{n}" for n in range(8)]
     web = serve(
