@@ -208,6 +208,11 @@ OWN = (
         "of these, from hosts with [options of their own](politeness.md#options-of-single-hosts), by `AOPIC_HOST_RULES`",
         _POLITENESS),
     counter("aopic/politeness/retry_after", "responses", "responses with a `Retry-After` that was understood", _POLITENESS),
+    counter("aopic/cookies/chains", "pages",
+        "redirects that began to set cookies, which are sent until the page is there ([cookies of "
+        "redirects](content.md#cookies-of-redirects))"),
+    counter("aopic/cookies/in_vain", "pages",
+        "pages that were not fetched, because they redirect again and again, whatever cookies are sent"),
     counter("aopic/politeness/repeated", "requests",
         "requests that were not sent, because their host has asked their proxy to come later; middlewares got its last answer "
         "once more ([several proxies](politeness.md#several-proxies))", _POLITENESS),

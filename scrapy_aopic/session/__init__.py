@@ -19,6 +19,7 @@ It stands between Scrapy's classes (the scheduler, the middlewares) and the job.
 * :mod:`.pacer`: how long each host is left alone
 * :mod:`.parts`: what the parts of a session share
 * :mod:`.reloads`: pages that lead to themselves
+* :mod:`.redirect_cookies`: cookies of redirect chains
 * :mod:`.outage_detector`: whether any host can be reached
 * :mod:`.waits_and_ends`: what ends a crawl that could go on, and what its requests wait for
 * :mod:`.lateness`: how late the event loop is

@@ -67,6 +67,7 @@ class Dispatch:
         self._job = parts.job
         self._visits = parts.visits
         self._requests = parts.requests
+        self._cookies = parts.cookies
         self._intake = intake
         self._stats = parts.stats
         self._look_up = look_up
@@ -102,7 +103,9 @@ class Dispatch:
                 continue
             if self._visits.get(request) is not None:  # the spider has yielded one object twice
                 request = request.copy()
-            self._bodies.begin(self._visits.begin(request, lease))
+            visit = self._visits.begin(request, lease)
+            self._cookies.send(visit)
+            self._bodies.begin(visit)
             self._in_work.hand_out(request)
             self._requests.count_out()
             return request
@@ -183,6 +186,7 @@ class Dispatch:
         if visit.waits_for_host and not links:
             retry = self._requests.later(visit)
             if retry is not None:
+                self._cookies.keep(visit.request, visit)
                 self._failures.note(visit, now, is_over=False)
                 self._stats.count("aopic/politeness/put_back")
                 crawl.counters.defer("host down")
@@ -191,6 +195,8 @@ class Dispatch:
                 crawl.put_back(visit.lease, retry, now, has_failed=visit.has_failed)
                 return
             links.append(replace(retry, again=True))  # an errback wants another try, and more
+        if visit.is_lost:
+            self._cookies.lost(visit)
         found = visit.findings(recrawls=self._recrawls)
         self._count_repeated(visit, found)
         if self._focus is not None:

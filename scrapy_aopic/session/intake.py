@@ -56,6 +56,7 @@ class Intake:
         self._keys = parts.keys
         self._visits = parts.visits
         self._reloads = parts.reloads
+        self._cookies = parts.cookies
         self._requests = parts.requests
         self._admission = parts.admission
         self._duplicates = duplicates
@@ -113,6 +114,7 @@ class Intake:
         has_other_proxy = request.meta.get("proxy") != visit.request.meta.get("proxy")
         if visit.lease.request[:1] != IN_MEMORY:
             forget_transfer(request, visit.request, decode(visit.lease.request, self._spider))
+        has_cookies = self._cookies.keep(request, visit)
         host, key = self._keys(request)
         if self.is_of(key, visit):
             tries, before = (each.meta.get("retry_times", 0) for each in (request, visit.request))
@@ -133,21 +135,42 @@ class Intake:
             target, (host, key) = request, self._keys(request)
         if (request.meta.get("redirect_reasons") or (0,))[-1] in _PERMANENT:
             visit.claim(host, key)
-        return self._take(target, host, key, visit)
+        again = has_cookies and self._leads_back(target, host, key, visit)
+        is_taken = self._take(target, host, key, visit, again=again)
+        if has_cookies and not is_taken:
+            self._cookies.forget(request)
+        return is_taken
+
+    def _leads_back(self, target: Request, host: str, key: bytes, visit: Visit) -> bool:
+        """Whether *target*, which a chain of redirects that sets cookies leads to, was on its way or is on that of others.
+
+        It may be another page to who has the cookies; the chain is as long as ``REDIRECT_MAX_TIMES`` at most.
+        """
+        page = self._crawl.find(key, host, visit.lease)
+        return target.url in target.meta.get("redirect_urls", ()) or (
+            page is not None and page.outcome == "redirect"
+        )
 
     def _take(
-        self, request: Request, host: str, key: bytes, visit: Visit | None, weight: int | None = None
+        self,
+        request: Request,
+        host: str,
+        key: bytes,
+        visit: Visit | None,
+        weight: int | None = None,
+        *,
+        again: bool = False,
     ) -> bool:
-        """Take *request* as a link of the page of *visit* with a *weight*, or queue it."""
+        """Take *request* as a link of the page of *visit* with a *weight*, or queue it, *again* if its page is known."""
         page = self._crawl.find(key, host, visit.lease if visit is not None else None)
         waits = key in self._waiting
         # Of an unfiltered request to which no link has led yet.
         purpose = b"" if waits else page.purpose if page is not None else self._asked.get(key, b"")
-        link, is_new, again, is_for_more = None, page is None and not waits and not purpose, False, False
-        if purpose and not request.dont_filter and not self._duplicates.has_filter:
+        link, is_new, is_for_more = None, page is None and not waits and not purpose, False
+        if purpose and not (again or request.dont_filter or self._duplicates.has_filter):
             link = self._requests.link(request, key, host, weight=weight)
             is_for_more = purpose != purpose_of(link.request)
-        if (
+        if not again and (
             request.dont_filter
             or is_for_more
             or not self._decides_by_page

@@ -16,6 +16,7 @@ from .bodies import Bodies
 from .error_handler import ErrorHandler
 from .links.admission import Admission
 from .queued import QueuedRequests
+from .redirect_cookies import RedirectCookies
 from .reloads import Reloads
 from .stats import Stats
 from .visit import Visits
@@ -29,6 +30,7 @@ class SessionParts:
         engine: Wakes the engine.
         requests: Makes requests of bytes, and bytes of requests.
         reloads: Knows pages that lead to themselves.
+        cookies: Keeps the cookies of redirect chains.
         recrawls: Whether pages are revisited.
     """
 
@@ -44,5 +46,6 @@ class SessionParts:
     visits: Visits
     requests: QueuedRequests
     reloads: Reloads
+    cookies: RedirectCookies
     bodies: Bodies
     recrawls: bool

@@ -1,8 +1,8 @@
 """Pages that lead to themselves: a redirect or a refresh to itself is followed once, and again only if something has changed.
 
 Such a page may want a cookie, which the next request sends, or may be one that browsers reload, such as a news ticker. If the
-next response has the same body and sets no cookie that was not sent, nothing more will come. What refreshes itself is then taken for the page, and what only
-redirects has failed.
+next response has the same body, leads to the same place and sets no cookie that was not sent, nothing more will come. What
+refreshes itself is then taken for the page, and what only redirects has failed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Reloads:
     """Notices when a page that leads to itself stays as it is.
 
     Args:
-        keeps_cookies: Whether cookies are kept and sent.
+        keeps_cookies: Whether cookies are kept and sent, if only for a chain of redirects.
     """
 
     def __init__(self, visits: Visits, *, keeps_cookies: bool) -> None:
@@ -88,5 +88,5 @@ def _begin_anew(request: Request) -> None:
 
 
 def _trace(response: Response) -> bytes:
-    """Bytes that differ if *response* differs from another one that leads to the same page."""
-    return blake2b(response.body, digest_size=8).digest()
+    """Bytes that differ if *response* differs from another one that leads to the same page, or leads elsewhere."""
+    return blake2b((response.headers.get("Location") or b"") + b"\n" + response.body, digest_size=8).digest()

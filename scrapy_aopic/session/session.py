@@ -7,28 +7,29 @@
     retries ----+     (job)                ^                   v
                                            +---- settle <--- visit <-- links, responses, pacer
 
-================ =========================================================================================
-file             what happens there
-================ =========================================================================================
-`intake`         requests come in: links, retries and redirects, and what the spider requests by itself
-`seeding`        seeds come in that wait beside the job
-`dispatch`       requests go out, and end
-`visit`          what is known of a page in work, and how its visit ended
-`bodies`         which pages are in memory
-`footprint`      what the process takes of the machine's memory
-`responses`      what responses show of a page in work
-`conditional`    repeated requests ask only for what has changed
-`page_robots`    what pages ask of robots
-`reloads`        pages that lead to themselves
-`pacer`          what the downloader's middlewares need
-`topic`          how relevant pages are, and what their links are worth for a topic
-`queued`         requests as bytes
-`stats`          what is counted, and logged once
-`parts`          what most of these work with
-`waits_and_ends` when it ends by itself, and what requests wait for
-`steering`       what an operator asks of the crawl while it runs
-`error_handler`  what goes wrong
-================ =========================================================================================
+================== =========================================================================================
+file               what happens there
+================== =========================================================================================
+`intake`           requests come in: links, retries and redirects, and what the spider requests by itself
+`seeding`          seeds come in that wait beside the job
+`dispatch`         requests go out, and end
+`visit`            what is known of a page in work, and how its visit ended
+`bodies`           which pages are in memory
+`footprint`        what the process takes of the machine's memory
+`responses`        what responses show of a page in work
+`conditional`      repeated requests ask only for what has changed
+`page_robots`      what pages ask of robots
+`reloads`          pages that lead to themselves
+`redirect_cookies` cookies of redirect chains
+`pacer`            what the downloader's middlewares need
+`topic`            how relevant pages are, and what their links are worth for a topic
+`queued`           requests as bytes
+`stats`            what is counted, and logged once
+`parts`            what most of these work with
+`waits_and_ends`   when it ends by itself, and what requests wait for
+`steering`         what an operator asks of the crawl while it runs
+`error_handler`    what goes wrong
+================== =========================================================================================
 
 Rule 1: a session is an open job. It is made when the job is opened, and not there if that could not be done.
 
@@ -77,6 +78,7 @@ from .pacer import JobPacer
 from .page_robots import PageRobots
 from .parts import SessionParts
 from .queued import QueuedRequests
+from .redirect_cookies import RedirectCookies
 from .reloads import Reloads
 from .responses import Responses
 from .seeding import SOON, Seeding
@@ -211,7 +213,11 @@ class Session:
             self.dropped,
             self.visits,
             requests,
-            Reloads(self.visits, keeps_cookies=crawler.settings.getbool("COOKIES_ENABLED")),
+            Reloads(
+                self.visits,
+                keeps_cookies=self.admission.lacks_cookies or crawler.settings.getbool("COOKIES_ENABLED"),
+            ),
+            RedirectCookies(crawler, self.stats, is_on=self.admission.lacks_cookies),
             self.bodies,
             recrawls=opened.recrawls,
         )

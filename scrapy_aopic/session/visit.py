@@ -18,6 +18,7 @@ from scrapy_aopic.core.focus.topic import LinkText, PageWords
 from scrapy_aopic.core.records import HOST_BYTES, Link
 from scrapy_aopic.core.revisits import Version
 from scrapy_aopic.request_errors import RefusedError
+from scrapy_aopic.web.chain_cookies import ChainCookies
 from scrapy_aopic.web.content_types import declared_type
 from scrapy_aopic.web.context import PageContext, path_of
 from scrapy_aopic.web.meta import SLOT, TAG
@@ -121,6 +122,7 @@ class Visit(Struct, eq=False):
         is_downloading: Whether the downloader is not done with the request.
         has_arrived: Whether the response is here, and waits for the others that are read.
         answer: The response of the downloader, until it is known whether it redirects.
+        cookies: Those of its redirect chain, which the request was sent with; ``None`` for none.
         unwanted: The error for the errback, if the response is not read.
         is_conditional: Whether the request asked for the page only if it has changed.
         is_duplicate: Whether another page had its text before.
@@ -144,6 +146,7 @@ class Visit(Struct, eq=False):
     is_downloading: bool = True
     has_arrived: bool = False
     answer: Response | None = None
+    cookies: ChainCookies | None = None
     unwanted: RefusedError | None = None
     is_conditional: bool = False
     is_duplicate: bool = False
@@ -176,6 +179,10 @@ class Visit(Struct, eq=False):
     def asked_if_changed(self) -> None:
         """The request is conditional: the host sends the page only if it has changed."""
         self.is_conditional = True
+
+    def sends(self, cookies: ChainCookies) -> None:
+        """The request is sent with *cookies* of its redirect chain."""
+        self.cookies = cookies
 
     def downloaded(self) -> None:
         """The downloader is done with the request."""
@@ -290,6 +297,16 @@ class Visit(Struct, eq=False):
         self.given_values = given
 
     # -- its end
+
+    @property
+    def failure(self) -> str:
+        """Why its callback gets no response, as far as it is known."""
+        return self._failure
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether a middleware took its answer, and made nothing of it."""
+        return self.answer is not None and self.retry is None and not self._is_redirect
 
     @property
     def waits_for_host(self) -> bool:

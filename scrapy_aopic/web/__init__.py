@@ -20,6 +20,7 @@ Responses:
 * :mod:`.link_extraction`: the URLs that a page links to
 * :mod:`.context`: the text of a link, and the text around it
 * :mod:`.http_dates`: dates and waits in headers
+* :mod:`.chain_cookies`: the cookies of a chain of redirects
 * :mod:`.languages`: the language that a page declares
 * :mod:`.robots_marks`: what a page asks of robots
 * :mod:`.content_usage`: how its owner wants it to be used

@@ -99,8 +99,26 @@ def needs_cookies(n: int, way: str) -> Callable[[Exchange], Answer]:
     return page
 
 
+@BOTH
+@pytest.mark.parametrize("then", [Answer(302, {"Location": "/end"}), Answer(503)], ids=["elsewhere", "error"])
+@deferred_f_from_coro_f
+async def test_what_leads_to_itself_may_lead_elsewhere_or_fail_after_that(
+    serve: Serve, settings: dict[str, Any], tmp_path: Path, then: Answer
+) -> None:
+    answers = [
+        Answer(302, {"Location": "/page"}),
+        then,
+        Answer(302, {"Location": "/end"}),
+    ]
+    web = serve({HOME: ["/page"], PAGE: lambda _: answers.pop(0), END: []})
+    assert await run(settings, tmp_path) == [HOME, END]
+    assert web.asked.count(PAGE) == (2 if then.status == 302 else 3)
+
+
 @pytest.mark.parametrize("way", ["redirect", "refresh"])
-@pytest.mark.parametrize("settings", [ALONE, {**ADDON, "COOKIES_ENABLED": True}], ids=["alone", "addon"])
+@pytest.mark.parametrize(
+    "settings", [ALONE, ADDON, {**ADDON, "COOKIES_ENABLED": True}], ids=["alone", "addon", "enabled"]
+)
 @deferred_f_from_coro_f
 async def test_a_page_that_wants_cookies_gets_them(
     serve: Serve, settings: dict[str, Any], tmp_path: Path, way: str
@@ -119,7 +137,7 @@ async def test_cookies_that_are_never_sent_change_nothing(serve: Serve, tmp_path
         return Answer(302, {"Location": exchange.target, "Set-Cookie": f"id={next(number)}"})
 
     web = serve({HOME: ["/page"], PAGE: page})
-    assert await run(ADDON, tmp_path) == [HOME]
+    assert await run({**ADDON, "COOKIES_ENABLED": False}, tmp_path) == [HOME]
     assert web.asked == [HOME, PAGE, PAGE]
 
 

@@ -242,6 +242,19 @@ class RedirectsToItself(Spider):
         yield title(response)
 
 
+@pattern(GROUP_REDIRECT, "to itself, until a cookie is sent, with the default", [{"title": "welcome"}])
+class RedirectsToItselfByDefault(RedirectsToItself):
+    pass
+
+
+@pattern(GROUP_REDIRECT, "to another page, which sets a cookie and leads back", [{"title": "let in"}])
+class RedirectsThereAndBack(Spider):
+    start_urls = [f"{SHOP}/gate"]
+
+    def parse(self, response):
+        yield title(response)
+
+
 @pattern(GROUP_REDIRECT, "by `<meta http-equiv=refresh>`", [{"title": "item 1"}])
 class MetaRefresh(Spider):
     start_urls = [f"{SHOP}/refresh?to=/item/1"]

@@ -148,6 +148,16 @@ def wall(asked: Asked) -> Answer:
     )
 
 
+def gate(asked: Asked) -> Answer:
+    """Redirects to what sets a cookie and leads back."""
+    return html("let in") if asked.cookies else Answer(302, {"Location": "/consent"})
+
+
+def consent(asked: Asked) -> Answer:
+    """Sets the cookie of the gate, and leads back to that."""
+    return Answer(302, {"Location": "/gate", "Set-Cookie": "consent=1; Path=/"})
+
+
 def refresh(asked: Asked) -> Answer:
     """``/refresh?to=/page/1``, at once; ``/refresh/1``: itself, every second."""
     url = asked.query.get("to")
@@ -239,7 +249,7 @@ def echo(asked: Asked) -> Answer:
 PAGES: dict[str, Callable[[Asked], Answer]] = {
     "": page, "page": page, "item": item, "api": api, "work": work, "status": status, "later": later, "reset": reset, "cut": cut,
     "slow": slow, "redirect": redirect, "set": set_cookie, "cookies": cookies, "echo": echo,
-    "login": login, "account": account, "onward": onward, "wall": wall, "refresh": refresh, "same": same, "linked": linked, "links": links, "file": file, "marked": marked,
+    "login": login, "account": account, "onward": onward, "wall": wall, "gate": gate, "consent": consent, "refresh": refresh, "same": same, "linked": linked, "links": links, "file": file, "marked": marked,
     "image.png": image, "sitemap-index.xml": sitemap_index, "sitemap.xml": sitemap, "feed.xml": feed, "feed.csv": table,
 }  # fmt: skip
 """By the first segment of the path."""

@@ -78,7 +78,7 @@ class Admission:
         self.refused: dict[str, int] = {}
         """URLs that were turned away, by reason; once a job is open, those of all of its runs."""
         addon = SETTINGS_PRIORITIES["addon"]
-        self._lacks_cookies = (
+        self.lacks_cookies = (
             not settings.getbool("COOKIES_ENABLED") and settings.getpriority("COOKIES_ENABLED") == addon
         )
         rules = values.url_rules
@@ -133,7 +133,7 @@ class Admission:
             if reason:
                 self._refuse(JudgedUrl(request.url, reason), page)
                 return None
-        if self._lacks_cookies and (request.cookies or "cookiejar" in request.meta):
+        if self.lacks_cookies and (request.cookies or "cookiejar" in request.meta):
             self._miss_cookies(request)
         if request.method not in ("GET", "HEAD") or request.meta.get("verbatim_url"):
             return request
@@ -182,7 +182,7 @@ class Admission:
 
     def note_answer(self, request: Request, headers: Headers) -> None:
         """Warn if the response to *request*, such as a form that logs in, has cookies in its *headers*: they are not kept."""
-        if self._lacks_cookies and request.method != "GET" and "Set-Cookie" in headers:
+        if self.lacks_cookies and request.method != "GET" and "Set-Cookie" in headers:
             self._miss_cookies(request)
 
     def _miss_cookies(self, request: Request) -> None:
