@@ -29,6 +29,7 @@ Pages:
 * :mod:`.leases`: which leases are out
 * :mod:`.duplicates`: pages with the same text, or nearly
 * :mod:`.merging`: pages that are one page
+* :mod:`.mirrors`: origins of a domain that have the same pages
 * :mod:`.revisits`: when a visited page is visited again
 * :mod:`.kept_links`: the links of visited pages, if they are kept
 * :mod:`.graph`: the known part of the web in memory, for orders on the whole graph

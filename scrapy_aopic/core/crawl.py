@@ -45,6 +45,7 @@ from .layout import COUNTERS_KEY, HARVEST_KEY, KEYS_KEY, TOTALS_KEY, URL_KEYS
 from .leases import Leases
 from .ledger import Ledger, Totals
 from .merging import Merging
+from .mirrors import Mirrors
 from .order import LARGEST_VALUE, order_name
 from .pages import Pages
 from .politeness import Gap, Pace, Silence, TransferResult
@@ -201,6 +202,11 @@ class Crawl:
         self._leads = Leads(store)
         self.sample = LabelSample(store)
         n_counts = policy.page_cache // _PAGES_A_DIRECTORY
+        self._mirrors = (
+            Mirrors(self.domains, order.mirror_pages, lambda data: policy.waits_for(data)[0], policy.key_at)
+            if self.domains is not None and order.mirror_pages and policy.key_at is not None
+            else None
+        )
         self.pages = Pages(
             store,
             ledger=self.ledger,
@@ -214,6 +220,7 @@ class Crawl:
             leads=self._leads,
             directories=Directories(store, policy.directory_of, order.directory_pages, n_counts),
             branches=Branches(store, order, n_counts),
+            mirrors=self._mirrors,
             capacity=policy.page_cache,
             mail=self.mail,
             bonus_of=policy.rules.giving("worth"),
@@ -247,6 +254,7 @@ class Crawl:
             self._site_of,
             adds_scores=adds_scores,
             remote=self._remote,
+            mirrors=self._mirrors,
         )
         self.scores = Scores(store, order, self.pages)
         self._links = KeptLinks(

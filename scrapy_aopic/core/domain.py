@@ -18,6 +18,12 @@ from .records import pack, unpack
 KEY_BYTES = 8
 """Bytes of the key of a domain."""
 
+_MOST_ORIGINS = 16
+"""Most mirrors of a domain, and most origins that may become some, within one: it can have any number of hosts."""
+
+_MOST_TEXTS = 8
+"""Texts of an origin that are kept to compare them with those of others, the last ones."""
+
 _REGISTERS = 64
 """Registers of a sketch, a byte each."""
 
@@ -49,6 +55,8 @@ class Domain:
         sponsors: Keys of domains that answer for it, the one that discovered it first; none of a seed's domain.
         charges: Fetches that were charged to the link from each sponsor.
         level: Discoverers between it and a seed's domain.
+        mirrors: The main origin of each of its origins that has the same pages as another one (:mod:`.mirrors`), if there are any.
+        alike: Digests of the last texts that each of its origins shares with another one that is no mirror of it yet.
         opens_at: Visits of the crawl before which no route to it is in time, as far as is known, in memory only.
         open_until: Visits of the crawl before which one surely is, in memory only.
     """
@@ -61,6 +69,8 @@ class Domain:
     sponsors: list[bytes] = field(default_factory=list)
     charges: list[int] = field(default_factory=list)
     level: int = 0
+    mirrors: dict[str, str] | None = None
+    alike: dict[str, list[bytes]] | None = None
     opens_at: float = 0.0
     open_until: float = 0.0
 
@@ -100,11 +110,36 @@ def note_supporter(domain: Domain, supporter: bytes) -> bool:
     return True
 
 
+def note_same(domain: Domain, origin: str, main: str, text: bytes, enough: int) -> bool:
+    """Note that a page with *text* is the same at two origins of *domain*; returns whether that says anything new.
+
+    Origins that share *enough* texts with *main* are its mirrors from then on, with all of their own.
+    """
+    mains, alike = dict(domain.mirrors or {}), dict(domain.alike or {})
+    origin, main = mains.get(origin, origin), mains.get(main, main)
+    texts = [alike.pop(each, []) for each in (origin, main)]
+    if origin == main or len(mains) >= _MOST_ORIGINS or all(text in each for each in texts):
+        return False
+    for each, known in zip((origin, main), texts, strict=True):
+        alike[each] = [*(other for other in known if other != text), text][-_MOST_TEXTS:]
+    for each in [*alike]:
+        if each != main and len({*alike[each]} & {*alike[main]}) >= enough:
+            del alike[each]
+            mains = {mirror: main if of == each else of for mirror, of in mains.items()} | {each: main}
+    while len(alike) > _MOST_ORIGINS:
+        del alike[next(iter(alike))]
+    domain.mirrors, domain.alike = mains, alike
+    return True
+
+
 def pack_domain(domain: Domain) -> bytes:
     """Bytes of *domain*."""
     row = [domain.visited, bytes(domain.sketch) if any(domain.sketch) else b"", domain.seeds]
-    if domain.sponsors:
+    has_mirrors = domain.mirrors or domain.alike
+    if domain.sponsors or has_mirrors:
         row += [b"".join(domain.sponsors), domain.charges, domain.level]
+    if has_mirrors:
+        row += [domain.mirrors, domain.alike]
     return pack(row)
 
 
@@ -113,9 +148,10 @@ def unpack_domain(data: bytes) -> Domain:
     visited, sketch, seeds, *route = unpack(data)
     domain = Domain(visited, seeds=seeds)
     if route:
-        sponsors, charges, domain.level = route
+        sponsors, charges, domain.level, *same = route
         domain.sponsors = [sponsors[at : at + KEY_BYTES] for at in range(0, len(sponsors), KEY_BYTES)]
         domain.charges = list(charges)
+        domain.mirrors, domain.alike = same or (None, None)
     if sketch:
         domain.sketch = bytearray(sketch)
         domain.parts = _parts(domain.sketch)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .domain import KEY_BYTES, Domain, domain_key, note_supporter, pack_domain, unpack_domain
+from .domain import KEY_BYTES, Domain, domain_key, note_same, note_supporter, pack_domain, unpack_domain
 from .ports import Family, Store
 from .sponsors import FAMILY, Sponsors
 from .tables import RecordTable
@@ -82,6 +82,12 @@ class Domains:
         domain = self._own(key)
         domain.visited += visits
         self.table.put(key, domain)
+
+    def note_same(self, key: bytes, origin: str, main: str, text: bytes, enough: int) -> None:
+        """Note that two origins of the domain under *key* have the same page; see :func:`.domain.note_same`."""
+        domain = self._own(key)
+        if note_same(domain, origin, main, text, enough):
+            self.table.put(key, domain)
 
     def introduce(self, way: bytes) -> None:
         """Know the domains of *way*, of another shard, whose first one was found from the second one, and so on."""

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .leases import Leases
+    from .mirrors import Mirrors
     from .shards.remote_pages import RemotePages
 
 _UNJUDGED = Judgement()
@@ -41,6 +42,7 @@ class Merging:
         site_of: Key of the registered domain of the page under a key.
         adds_scores: Whether the scores of merged pages are added up: they are if they count links.
         remote: Merges pages with pages of other shards.
+        mirrors: Learns of pages that are the same at two origins of a domain; ``None`` if nothing does.
 
     Attributes:
         n_merged: Pages that were merged with another one in this run.
@@ -55,9 +57,11 @@ class Merging:
         *,
         adds_scores: bool,
         remote: RemotePages,
+        mirrors: Mirrors | None = None,
     ) -> None:
         self.n_merged = 0
         self._remote = remote
+        self._mirrors = mirrors
         self._pages = pages
         self._leases = leases
         self._duplicates = duplicates
@@ -187,8 +191,16 @@ class Merging:
         page = self._pages.expect(key, "a claim")
         # A chain from another site leaves room for the pages of this site: else whoever leads one to a page could keep
         # it from being merged with its canonical page.
-        if page.height >= (MAX_HEIGHT if self._site_of(key) == self._site_of(root) else MAX_HEIGHT // 2):
+        site = self._site_of(root)
+        is_of_site = self._site_of(key) == site
+        if page.height >= (MAX_HEIGHT if is_of_site else MAX_HEIGHT // 2):
             return
         self._remote.stays(root, other)
         self._pages.merge(key, page, root, other, now, outcome=outcome, adds_score=self._adds_scores)
         self.n_merged += 1
+        if self._mirrors is not None and is_of_site and self._duplicates.agree(key, root):
+            text = self._duplicates.text(root)
+            requests = self._pages.requests.get_many([key, root])
+            if text is not None and all(requests):
+                request, of_root = (each or b"" for each in requests)
+                self._mirrors.merged(site, request, root, of_root, text.words)

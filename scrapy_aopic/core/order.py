@@ -67,7 +67,7 @@ class PageView(Protocol):
         score: Visits that found a link to it if the order ``counts_links``; its score, in units of 2**-16 of the
             mean, for a :class:`BatchOrder`; for an order that ``values_links``, see :func:`value_of`.
         visits: Visits so far.
-        lowered: Front queues by which it waits lower, if the order counts directories or bounds branches.
+        lowered: Front queues by which it waits lower, if the order counts directories, bounds branches or looks for mirrors.
         clicks: How far it is from where the crawl entered its host (:class:`~scrapy_aopic.core.records.Page`).
     """
 
@@ -168,6 +168,8 @@ class Order:
             (``page.lowered``), and waits where :meth:`front_queue` says then; 0 if directories are not counted.
         branch_pages: Fetched pages of a branch from which on it may be crowded (:mod:`.branches`), and its pages are lowered;
             0 if branches are not bounded. The order must count links.
+        mirror_pages: Pages of two origins that must be the same for those of one to wait lower (:mod:`.mirrors`); 0 if mirrors are
+            not looked for. The order must use domains.
     """
 
     uses_endowments: ClassVar[bool] = False
@@ -180,6 +182,7 @@ class Order:
     allowance: float = 0.0
     directory_pages: int = 0
     branch_pages: int = 0
+    mirror_pages: int = 0
 
     def front_queue(self, page: PageView, cash: int) -> int:
         """Front queue of *page* among those of its priority, which holds *cash* units (or is worth them, at a repeated visit).
@@ -338,6 +341,9 @@ DIRECTORY_PAGES = 3
 BRANCH_PAGES = 64
 """Fetched pages from which on a branch may be crowded, in the order ``aopic``: of smaller hosts, most parts are smaller."""
 
+MIRROR_PAGES = 3
+"""Pages of two origins that must be the same, in the order ``aopic``: one or two may be so by chance, such as a licence."""
+
 NEAR_CLICKS = 36
 """Clicks inside a host up to which a page waits where its cash says, in the order ``aopic``; one front queue lower for each
 further one.
@@ -372,6 +378,8 @@ class Aopic(Order):
        pages, were reached by such links alone from the same page: an endless tree is like that (see :mod:`.branches`).
     8. A page that is more than 36 clicks from where the crawl entered its host waits a front queue lower for each further
        one.
+    9. A page waits behind all others if the same page was read, or waits, at an origin of its domain that has the same pages (see
+       :mod:`.mirrors`).
     """
 
     uses_endowments = True
@@ -382,6 +390,7 @@ class Aopic(Order):
     allowance = ALLOWANCE
     directory_pages = DIRECTORY_PAGES
     branch_pages = BRANCH_PAGES
+    mirror_pages = MIRROR_PAGES
 
     def front_queue(self, page: PageView, cash: int) -> int:
         if page.score > 1:
@@ -418,7 +427,7 @@ class Focused(Aopic):
 
     values_links = True
     one_link = 1 << VALUE_BITS
-    directory_pages = branch_pages = 0
+    directory_pages = branch_pages = mirror_pages = 0
 
     def __init__(self, focus: float = FOCUS, budget: float = BUDGET) -> None:
         self.focus = focus

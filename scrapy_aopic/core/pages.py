@@ -25,6 +25,7 @@ from scrapy_aopic.exceptions import SALVAGE, StorageError
 
 from .layout import REFUSED
 from .ledger import SEED_SHIFT
+from .mirrors import MIRRORED
 from .order import LARGEST_VALUE, Order, revalued
 from .ports import Family, Store
 from .records import (
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from .frontier.frontier import Frontier, Move
     from .leases import Leases
     from .ledger import Ledger
+    from .mirrors import Mirrors
     from .revisits.due import DuePages
     from .revisits.wake_times import WakeTimes
     from .revisits.worth import Worth
@@ -107,6 +109,7 @@ class Pages:
         is_chosen: Whether the virtual page spends on a host's pages; ``None`` if it spends on no chosen domains.
         capacity: Page records kept in memory.
         leads: What led to pages that wait.
+        mirrors: Which origins have the same pages; ``None`` if that is not looked for.
         mail: What goes to pages of other shards.
         bonus_of: Seeds' cash that the first page of a host is granted, by the host's name, ``None`` for none; ``None`` if
             that is none for all.
@@ -136,6 +139,7 @@ class Pages:
         leads: Leads,
         directories: Directories,
         branches: Branches,
+        mirrors: Mirrors | None = None,
         capacity: int = 100_000,
         mail: Mail,
         bonus_of: Callable[[str], float | None] | None = None,
@@ -161,6 +165,7 @@ class Pages:
         self._purpose_of = purpose_of
         self._networks = networks
         self._leads = leads
+        self._mirrors = mirrors
         self.directories = directories
         self.branches = branches
         self.tables = (self.table, self.requests, directories.table, branches.table)
@@ -409,23 +414,32 @@ class Pages:
         return page
 
     def lower(self, key: bytes, now: float) -> bool:
-        """Let the page under *key*, which is the next of its host, wait lower if its branch is crowded, or its directory full.
+        """Let the page under *key*, which is the next of its host, wait lower if it is there or comes from a mirror, its branch is
+        crowded, or its directory full.
 
         Returns:
-            Whether it does from now on; each of both happens once to a page.
+            Whether it does from now on; each of these happens once to a page.
         """
-        if not (self.directories.full or self.branches.are_bounded):
+        if not (self.directories.full or self.branches.are_bounded or self._mirrors is not None):
             return False
         page = self.expect(key, "a queue row")
-        if page.visits or page.lowered > 1:
+        if page.visits or page.lowered >= MIRRORED:
             return False
+        host = self._frontier.places.expect(key[:HOST_BYTES], "a page")
+
+        def request() -> bytes:
+            self.requests.read_ahead((key,))  # as it is wanted again when the page is leased
+            return self.requests.peek(key)
+
         lowered = 0
-        if page.branch:
-            host = self._frontier.places.expect(key[:HOST_BYTES], "a page")
+        if self._mirrors is not None and self._mirrors.is_behind(key, host, request, self.get_many):
+            lowered = MIRRORED
+        elif page.lowered > 1:
+            return False
+        elif page.branch:
             lowered = self.branches.lowered(key, page.branch, host.visited)
         if not lowered and self.directories.full and not page.lowered:
-            self.requests.read_ahead((key,))  # as it is wanted again when the page is leased
-            lowered = int(self.directories.is_full(key, self.requests.peek(key)))
+            lowered = int(self.directories.is_full(key, request()))
         if not lowered:
             return False
         self._ledger.catch_up(page)

@@ -33,6 +33,8 @@ class Policy:
             ``directory_pages`` count fetched pages by it; ``None`` to count none.
         purpose_of: What a request, as bytes, is for, beside its URL: equal bytes for equal purposes; empty for none, or if it
             cannot be known.
+        key_at: Page key of a request, as bytes, if it were for nothing but its URL, at the origin of a name; empty if it has no URL.
+            Orders with ``mirror_pages`` find mirrors by it; ``None`` to find none.
         chosen: Registered domains, or hosts, that the virtual page spends on if *spending* needs them (``needs_chosen``).
         keep_links: Whether the links of each visited page are kept.
         is_near: Whether pages with nearly the same text count as the same, too.
@@ -62,6 +64,7 @@ class Policy:
     waits_for: Callable[[bytes], tuple[str, bool]] = lambda _: ("", True)
     directory_of: Callable[[bytes], bytes] | None = None
     purpose_of: Callable[[bytes], bytes] = lambda _: b""
+    key_at: Callable[[bytes, str], bytes] | None = None
     chosen: frozenset[str] = frozenset()
     keep_links: bool = False
     is_near: bool = False

@@ -105,7 +105,7 @@ class Page(msgspec.Struct, array_like=True, gc=False):
         clicks: How far it is from where the crawl entered its host: those of the page of that host that was first to find it,
             and :data:`LONE_CLICK`, or those of a further one and 1, if that is less; at most :data:`MOST_CLICKS`.
         lowered: Front queues by which it waits lower, as its directory was full when its turn came (:mod:`.directories`), or its
-            branch crowded (:mod:`.branches`); only of a page that waits and was never visited.
+            branch crowded (:mod:`.branches`), or its content there from another origin (:mod:`.mirrors`); only of a page that waits and was never visited.
         branch: Number of the branch of its host that it is in (:mod:`.branches`), of 32 bits; 0 if it is in none, as once it was
             visited.
         fetched: The last response for it, as a number (:mod:`.fetched`); 0 before the first.

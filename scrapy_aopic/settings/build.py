@@ -30,6 +30,7 @@ from scrapy_aopic.storage.address import Address
 from scrapy_aopic.web.networks import Networks
 from scrapy_aopic.web.request_rows import directory_of, purpose_of, waits_for
 from scrapy_aopic.web.suffixes import registered_domain
+from scrapy_aopic.web.url_keys import key_at
 from scrapy_aopic.web.url_rules import LIMITS
 from scrapy_aopic.web.urls import Normaliser
 
@@ -361,6 +362,7 @@ def read_policy(settings: Given, spider: object = None) -> Policy:
         waits_for=waits_for,
         directory_of=directory_of,
         purpose_of=purpose_of,
+        key_at=key_at,
         chosen=chosen,
         keep_links=values.keep_links,
         is_near=values.content_seen == "near",

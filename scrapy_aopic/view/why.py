@@ -34,9 +34,11 @@ import msgspec
 
 from scrapy_aopic.core.counters import UNREADABLE
 from scrapy_aopic.core.crawl_totals import CrawlTotals, read_totals
+from scrapy_aopic.core.domain import domain_key, unpack_domain
 from scrapy_aopic.core.fetched import read_fetched
 from scrapy_aopic.core.layout import BEHIND, IN_TIME, LATE, Family
 from scrapy_aopic.core.ledger import TOTAL
+from scrapy_aopic.core.mirrors import MIRRORED
 from scrapy_aopic.core.order import Aopic, clicks_lower
 from scrapy_aopic.core.records import (
     FAILED,
@@ -59,6 +61,7 @@ from scrapy_aopic.core.walk import find_order
 from scrapy_aopic.place.stored_control import time_of
 from scrapy_aopic.web.origins import ROBOTS_TXT, TDMREP_JSON, file_key, host_name
 from scrapy_aopic.web.request_rows import url_of
+from scrapy_aopic.web.suffixes import registered_domain
 from scrapy_aopic.web.tdmrep import TdmRules
 from scrapy_aopic.web.url_keys import key_of_url
 
@@ -325,6 +328,8 @@ class _Question:
                 "(docs/order.md#directories).",
                 lowered=1,
             )
+        elif page.lowered >= MIRRORED:
+            self._say_mirrored(name)
         elif page.lowered:
             self._say(
                 f"It waits {page.lowered} front queues lower, because many pages of its host were fetched that nothing but single "
@@ -346,6 +351,20 @@ class _Question:
             self._say_host(host)
         self._say_cash(page)
         return "queued"
+
+    def _say_mirrored(self, url: str) -> None:
+        """Say that *url*, which waits lower, is known at an origin that has the same pages."""
+        data = self._store.get_many(Family.DOMAINS, (domain_key(registered_domain(host_name(url))),))[0]
+        mains = (unpack_domain(data).mirrors if data is not None else None) or {}
+        origin = self._rules.origin_of(url)
+        main = mains.get(origin, origin)
+        group = [main, *(each for each, of in mains.items() if of == main)]
+        self._say(
+            f"It waits behind all others, because {' and '.join(group)} have the same pages, and it was fetched from another of "
+            "these, or waits at the first (docs/content.md#mirrors).",
+            lowered=MIRRORED,
+            mirrors=group,
+        )
 
     def _say_closed(self) -> None:
         """Say it if no crawl can be using the job."""

@@ -16,6 +16,7 @@ from w3lib.url import canonicalize_url
 
 from scrapy_aopic.core.records import host_key, page_key
 
+from .request_rows import url_of
 from .urls import plain_host
 
 
@@ -25,6 +26,15 @@ def key_of_url(url: str) -> tuple[str, bytes]:
     if not name:
         return key_of_parts(urlsplit(url).hostname or "", url)
     return name, key_of_plain_url(name, url)
+
+
+def key_at(data: bytes, origin: str) -> bytes:
+    """Page key of the request written as *data*, if it were for nothing but its URL, at *origin*; empty if it has no URL."""
+    parts = url_of(data).split("/", 3)
+    try:
+        return key_of_url(f"{origin}/{parts[3]}")[1]
+    except (IndexError, ValueError):
+        return b""
 
 
 def key_of_plain_url(name: str, url: str) -> bytes:

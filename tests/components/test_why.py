@@ -19,7 +19,9 @@ from support.small_web import Follow, Web, ask, crawl, html
 from scrapy_aopic.addon import Addon
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.branches import QUEUES
+from scrapy_aopic.core.duplicates import text_of
 from scrapy_aopic.core.layout import LATE, Family
+from scrapy_aopic.core.mirrors import MIRRORED
 from scrapy_aopic.core.order import Aopic
 from scrapy_aopic.core.politeness import Outcome, Politeness, TransferResult
 from scrapy_aopic.core.records import Link, host_key, pack_host, page_key, unpack_host
@@ -28,8 +30,9 @@ from scrapy_aopic.view.job_view import View
 from scrapy_aopic.view.queries import pages_in
 from scrapy_aopic.view.url_settings import CrawlRules
 from scrapy_aopic.view.why import Explanation, why
-from scrapy_aopic.web.request_rows import directory_of, encode_url, url_of
-from scrapy_aopic.web.url_keys import key_of_url
+from scrapy_aopic.web.request_rows import directory_of, encode_url, url_of, waits_for
+from scrapy_aopic.web.suffixes import registered_domain
+from scrapy_aopic.web.url_keys import key_at, key_of_url
 
 
 def rules(**values: Any) -> CrawlRules:
@@ -231,6 +234,32 @@ def test_a_page_that_waits_lower_because_of_its_branch_says_so() -> None:
     answer = asked(job, "http://a.test/8")
     assert (answer.kind, answer.facts["lowered"]) == ("queued", QUEUES)
     assert f"It waits {QUEUES} front queues lower" in " ".join(answer.sentences)
+
+
+def test_a_page_that_waits_since_another_origin_has_it_says_so() -> None:
+    job = Job(
+        order=Aopic(),
+        domain_of=registered_domain,
+        waits_for=waits_for,
+        key_at=key_at,
+        politeness=Politeness(factor=0.0),
+    )
+    for path in "123":
+        for origin in ("http://a.test", "http://www.a.test"):
+            job.seed(link(f"{origin}/{path}"))
+            lease = job.lease()
+            job.crawl.judge(lease, text_of(path.encode()))
+            job.release(lease)
+            job.settle(lease)
+    job.seed(link("http://a.test/4"), link("http://www.a.test/4"))
+    fetch(job)
+    job.seed(link("http://b.test/"), worth=0.01)
+    assert url_of(fetch(job).request) == "http://b.test/"
+    answer = asked(job, "http://www.a.test/4")
+    assert (answer.kind, answer.facts["lowered"]) == ("queued", MIRRORED)
+    assert answer.facts["mirrors"] == ["http://a.test", "http://www.a.test"]
+    said = "It waits behind all others, because http://a.test and http://www.a.test have the same pages"
+    assert said in " ".join(answer.sentences)
 
 
 def test_a_job_that_was_closed_waits_for_a_crawl() -> None:
