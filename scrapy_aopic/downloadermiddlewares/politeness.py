@@ -40,6 +40,7 @@ from scrapy_aopic.request_errors import (
     ServiceError,
     resolved,
 )
+from scrapy_aopic.session.idle_settings import warn_of_idle_slots
 from scrapy_aopic.session.lateness import Lateness
 from scrapy_aopic.session.links.admission import is_of_seed, networks_of
 from scrapy_aopic.session.outage_detector import OutageDetector
@@ -78,7 +79,7 @@ _NOTICED = 0.1
 
 
 class PolitenessMiddleware:
-    """Sends one request at a time to a host, and then leaves it alone for a multiple of the time that the transfer took.
+    """Sends one request at a time to a host, or a few if a rule says so, and then leaves it alone for a multiple of the transfer's time.
 
     Holds for every request that reaches the downloader: scheduled ones, robots.txt, media and requests that
     callbacks make inline. ``Retry-After``, crawl delays and errors make the gap longer. Works beside any scheduler;
@@ -125,6 +126,7 @@ class PolitenessMiddleware:
             crawler.signals.connect(self._bytes_received, signal=signals.bytes_received)
         if rules:
             crawler.signals.connect(self._closed, signal=signals.spider_closed)
+        warn_of_idle_slots(crawler, rules)
         self._rules = rules
         self._lateness = Lateness(crawler)
         self._outages = OutageDetector(crawler)

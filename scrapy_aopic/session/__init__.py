@@ -17,6 +17,7 @@ It stands between Scrapy's classes (the scheduler, the middlewares) and the job.
 * :mod:`.page_robots`: obeys what pages ask of robots, and leaves out pages in other languages
 * :mod:`.topic`: grades pages, values links
 * :mod:`.pacer`: how long each host is left alone
+* :mod:`.idle_settings`: which settings change nothing
 * :mod:`.parts`: what the parts of a session share
 * :mod:`.reloads`: pages that lead to themselves
 * :mod:`.redirect_cookies`: cookies of redirect chains

@@ -35,6 +35,7 @@ from scrapy_aopic.view.text import n_of
 from scrapy_aopic.web.page_keys import PageKeys
 from scrapy_aopic.web.suffixes import list_name
 
+from .idle_settings import warn_of_idle_queues
 from .links.admission import Admission
 from .spider_state import StateKeeper
 from .topic.given_topic import GivenTopic
@@ -93,6 +94,7 @@ class OpenJob:
                 logger.warning(
                     "AOPIC_HOST_RULES: %(idle)s, and changes nothing", {"idle": idle}, extra=self._extra
                 )
+            warn_of_idle_queues(crawler)
             policy.domain_of(
                 ""
             )  # reads the public suffix list, a tenth of a second, before anything has to be in time

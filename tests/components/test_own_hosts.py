@@ -126,3 +126,49 @@ async def test_two_crawls_of_one_process_come_in_turn(serve: Serve) -> None:
     )
     assert Counter(web.asked) == dict.fromkeys(web.pages, 2)
     assert at_once(web)["a.test"] <= 4
+
+
+IDLE = {
+    "CONCURRENT_REQUESTS_PER_DOMAIN": 8,
+    "CONCURRENT_REQUESTS_PER_IP": 2,
+    "DOWNLOAD_SLOTS": {"a.test": {"concurrency": 4}},
+    "AUTOTHROTTLE_TARGET_CONCURRENCY": 4.0,
+    "RANDOMIZE_DOWNLOAD_DELAY": True,
+    "SCHEDULER_DISK_QUEUE": "scrapy.squeues.PickleFifoDiskQueue",
+    "SCHEDULER_PRIORITY_QUEUE": "scrapy.pqueues.ScrapyPriorityQueue",
+}
+"""Settings that change nothing, with values that would do something with stock Scrapy."""
+
+WITHOUT_EFFECT = {
+    "CONCURRENT_REQUESTS_PER_DOMAIN": 1,
+    "CONCURRENT_REQUESTS_PER_IP": 0,
+    "DOWNLOAD_SLOTS": {"a.test": {"concurrency": 1, "delay": 0.01, "randomize_delay": False}},
+    "RANDOMIZE_DOWNLOAD_DELAY": False,
+}
+"""The same with values that say what is so in any case."""
+
+
+@pytest.mark.filterwarnings("ignore::scrapy.exceptions.ScrapyDeprecationWarning")
+@EACH
+@deferred_f_from_coro_f
+async def test_settings_that_change_nothing_are_said_once_each_with_what_does(
+    serve: Serve, caplog: pytest.LogCaptureFixture, settings: dict[str, Any]
+) -> None:
+    def said() -> dict[str, str]:
+        texts = [text for text in caplog.messages if "changes nothing" in text]
+        caplog.clear()
+        found = {text.partition(" = ")[0]: text.partition(": ")[2] for text in texts}
+        assert len(found) == len(texts)
+        return found
+
+    serve({"http://a.test/": []})
+    await crawl(Follow, {**settings, **IDLE, "AUTOTHROTTLE_ENABLED": True, "AUTOTHROTTLE_START_DELAY": 0.01})
+    idle = said()
+    of_scheduler = {name for name in IDLE if name.startswith("SCHEDULER_")}
+    assert idle.keys() == (IDLE.keys() - of_scheduler if settings is MIDDLEWARE else IDLE.keys())
+    for name, ways in {"connections": 3, "AOPIC_POLITENESS_KEY": 1, "AOPIC_MIN_GAP": 1}.items():
+        assert sum(name in text for text in idle.values()) == ways, name
+    await crawl(Follow, {**settings, **IDLE, **RULES})
+    assert not any("connections" in text for text in said().values())
+    await crawl(Follow, {**settings, **WITHOUT_EFFECT})
+    assert said() == {}
