@@ -19,6 +19,7 @@ from scrapy.exceptions import (
     DownloadTimeoutError,
 )
 from scrapy.http import Response
+from scrapy.settings import SETTINGS_PRIORITIES
 from scrapy.utils.httpobj import urlparse_cached
 from scrapy.utils.misc import load_object
 from twisted.internet.error import ConnectError
@@ -63,6 +64,9 @@ _NAMED = 10
 _PATIENCE = 60.0
 """Seconds for which a request may wait in the downloader, even if no ordinary gap is that long; longer waits are refused."""
 
+_DELAYED = 10
+"""Transfers after which ``DOWNLOAD_DELAY`` was longer than the gap when it is said that it holds the crawl back."""
+
 _PROXY_TRIES = 10
 """Requests in a row without any response after which what a proxy fails with counts as the silence of hosts."""
 
@@ -106,6 +110,9 @@ class PolitenessMiddleware:
         self.proxies = ProxyWaits(crawler, politeness, self._memory)
         values = read_values(settings)
         self._keys = values.politeness_key
+        is_users = (settings.getpriority("DOWNLOAD_DELAY") or 0) > SETTINGS_PRIORITIES["addon"]
+        self._delay = settings.getfloat("DOWNLOAD_DELAY")
+        self._n_delayed = _DELAYED if is_users and not settings.getbool("AUTOTHROTTLE_ENABLED") else 0
         self._failures = tuple(map(load_object, settings.getlist("RETRY_EXCEPTIONS")))
         self._allowed = frozenset(map(int, settings.getlist("HTTPERROR_ALLOWED_CODES")))
         self.addresses = Addresses(settings)
@@ -349,7 +356,24 @@ class PolitenessMiddleware:
         if transfer.response is not None and (pair := self._pair(transfer.key, transfer.request)):
             self.proxies.answered(pair, transfer.response.status, result, transfer.ago)
             result = result._replace(is_of_proxy=True)
-        return self.pacer.transferred(transfer.key, result, transfer.ago)
+        gap = self.pacer.transferred(transfer.key, result, transfer.ago)
+        if self._n_delayed and gap.own in (self._delay, transfer.at_least):
+            self._note_delay(transfer.key, self._politeness.of(transfer.key).factor * seconds)
+        return gap
+
+    def _note_delay(self, key: str, gap: float) -> None:
+        """``DOWNLOAD_DELAY`` is longer than *gap*, by what the host under *key* took: say so once, if there are few hosts."""
+        self._n_delayed -= 1
+        if not self._n_delayed and self.pacer.n_hosts() < self._crawler.settings.getint(
+            "CONCURRENT_REQUESTS"
+        ):
+            logger.info(
+                "DOWNLOAD_DELAY = %(delay)g holds this crawl back: it is a lower bound of the gap of each host, which would be "
+                "%(gap).2f s for %(host)s by what its last page took (AOPIC_POLITENESS_FACTOR). Scrapy's project template sets it; "
+                "without it, or with 0, the gap is by the host alone.",
+                {"delay": self._slots.delay(key), "gap": gap, "host": key},
+                extra={"spider": self._crawler.spider},
+            )
 
     def _is_nowhere(self, transfer: Transfer) -> bool:
         """Whether *transfer* failed because there is no host of that name."""

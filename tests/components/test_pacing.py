@@ -686,3 +686,30 @@ async def test_rules_of_the_settings_and_of_the_spider_are_of_hosts(
     assert (result.n_overlaps, result.n_short_gaps) == (0, 0), result
     (record,) = [record for record in caplog.records if "politeness(" in record.getMessage()]
     assert "politeness('wrong.test') must return None or a mapping" in record.getMessage()
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_said"),
+    [
+        ({**SCHEDULER, "DOWNLOAD_DELAY": 0.1, "DOWNLOAD_DELAY_JITTER": 0}, True),
+        ({**ADDON, "DOWNLOAD_DELAY": 0.1}, True),
+        ({**MIDDLEWARE, "DOWNLOAD_DELAY": 0.1}, True),
+        ({**ADDON, "DOWNLOAD_DELAY": 0.1, "AOPIC_MIN_GAP": 0.11}, False),
+        ({**ADDON, "DOWNLOAD_DELAY": 0.1, "CONCURRENT_REQUESTS": 1}, False),
+        ({**ADDON, "DOWNLOAD_DELAY": 0.1, "AUTOTHROTTLE_ENABLED": True}, False),
+        (ADDON, False),
+    ],
+    ids=["scheduler", "addon", "middleware", "longer gap", "enough hosts", "autothrottle", "default"],
+)
+@deferred_f_from_coro_f
+async def test_a_delay_that_holds_the_crawl_back_is_said_once(
+    serve: Serve, settings: dict[str, Any], is_said: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    pages = [f"http://a.test/{n}" for n in range(11)]
+    web = serve({"http://a.test/": pages, **{page: [] for page in pages}})
+    with caplog.at_level("INFO"):
+        await crawl(Follow, {"ROBOTSTXT_OBEY": False, **settings})
+    assert len(web.asked) == 12
+    said = [text for record in caplog.records if "DOWNLOAD_DELAY =" in (text := record.getMessage())]
+    assert len(said) == is_said
+    assert all("DOWNLOAD_DELAY = 0.1 holds this crawl back" in text for text in said)
