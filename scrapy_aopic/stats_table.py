@@ -84,6 +84,8 @@ def gauge(name: str, unit: str, meaning: str, by: str = _SCHEDULER, figure: str 
 OWN = (
     counter("aopic/pages/visited", "pages", "settled as visited, redirects included"),
     counter("aopic/pages/failed", "pages", "settled as failed: errors, dead links, forbidden by robots.txt"),
+    counter("aopic/pages/later_tries", "pages",
+        "put back after a server's error (5xx), for a later try (`AOPIC_LATER_TRIES`)"),
     counter("aopic/pages/unreadable", "pages",
         "queued requests that could not be restored and were set aside as failed; they also count in "
         "`aopic/pages/failed`"),

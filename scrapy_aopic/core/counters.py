@@ -88,7 +88,7 @@ class Counters(msgspec.Struct):
         saved_at: Instant of the commit that they are of.
         outcomes: Visits by class of outcome (:data:`OUTCOMES`), repeated visits included.
         put_back: Leases that ended without a visit.
-        deferred: Of these, by reason: ``host down``, ``robots.txt``.
+        deferred: Of these, by reason: ``host down``, ``server error``, ``robots.txt``.
         refused: URLs that were not queued, by reason (docs/urls.md).
         transfers: Transfers that ended, robots.txt and others without a lease included.
         transfer_seconds: How long they took together.

@@ -190,7 +190,8 @@ class Pages:
                 page, request, host = self.get(key), self.request(key), self._frontier.host(key[:HOST_BYTES])
                 if page is None or host is None or not request or page.outcome not in REFUSALS:
                     continue
-                self.repeat(Link(key, host.name, request, page.shift), page, now)
+                again = Link(key, host.name, request, page.shift, priority=page.priority)
+                self.repeat(replace(again, is_unfiltered=bool(page.purpose)), page, now)
                 self.enrich(key, 1.0, now)
 
     # -- what is known

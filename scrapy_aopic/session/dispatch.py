@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from scrapy import Request
 
+    from scrapy_aopic.core.records import Link
+
     from .intake import Intake
     from .latest_failures import LatestFailures
     from .parts import SessionParts
@@ -183,16 +185,11 @@ class Dispatch:
         if visit.is_downloading:
             crawl.release(visit.lease, now)
         links, retry = self._intake.wait_no_more(visit), visit.retry
-        if visit.waits_for_host and not links:
-            retry = self._requests.later(visit)
-            if retry is not None:
-                self._cookies.keep(visit.request, visit)
-                self._failures.note(visit, now, is_over=False)
-                self._stats.count("aopic/politeness/put_back")
-                crawl.counters.defer("host down")
+        if not links and retry is None:
+            retry = self._later(visit, now)
         if retry is not None:
             if not links:
-                crawl.put_back(visit.lease, retry, now, has_failed=visit.has_failed)
+                crawl.put_back(visit.lease, retry, now, has_failed=visit.has_failed or visit.has_servers_error)
                 return
             links.append(replace(retry, again=True))  # an errback wants another try, and more
         if visit.is_lost:
@@ -214,6 +211,21 @@ class Dispatch:
         self._stats.count(f"aopic/pages/{'failed' if found.is_failure else 'visited'}")
         if outcome := found.outcome or mark_of(found.wishes):
             self._stats.count(f"aopic/outcomes/{outcome}")
+
+    def _later(self, visit: Visit, now: float) -> Link | None:
+        """The page of *visit* as it waits for a later try, which is counted; ``None`` if it gets none."""
+        if visit.waits_for_host:
+            link, stat, reason = self._requests.later(visit), "aopic/politeness/put_back", "host down"
+        elif visit.has_servers_error:
+            link, stat, reason = self._requests.once_more(visit), "aopic/pages/later_tries", "server error"
+        else:
+            return None
+        if link is not None:
+            self._cookies.keep(visit.request, visit)
+            self._failures.note(visit, now, is_over=False)
+            self._stats.count(stat)
+            self._job.crawl.counters.defer(reason)
+        return link
 
     def _note_last_page(self, host: str) -> None:
         """Count that *host* has had all of its pages; the first one is logged."""

@@ -12,7 +12,10 @@ import logging
 from typing import TYPE_CHECKING
 from weakref import ref
 
+from msgspec.structs import replace
+
 from scrapy_aopic.core.records import MOST_PRIORITY, Link
+from scrapy_aopic.settings import read_values
 from scrapy_aopic.web.meta import DONT_RETRY, NOT_YET, SITEMAP, TAG
 from scrapy_aopic.web.request_codec import (
     UnreadableError,
@@ -75,6 +78,8 @@ class QueuedRequests:
         self._stats = stats
         self._persists = persists
         self._priority_adjust = crawler.settings.getint("RETRY_PRIORITY_ADJUST")
+        self._retry_times = crawler.settings.getint("RETRY_TIMES")
+        self._later_tries = read_values(crawler.settings).later_tries
         self._first = FirstOnly(logger, crawler)
         self._says_unwritten = persists or crawler.settings.getbool("SCHEDULER_DEBUG")
         self._unwritten: dict[bytes, Request] = {}
@@ -189,14 +194,41 @@ class QueuedRequests:
         lease = visit.lease
         if not waits_for(lease.request)[1]:
             return None
-        request = visit.request.copy()
-        if lease.request[:1] != IN_MEMORY:
-            forget_transfer(request, visit.request, decode(lease.request, self._spider))
+        request = self._as_leased(visit)
         if request.meta.get(DONT_RETRY) == NOT_YET:
             del request.meta[DONT_RETRY]
-        tries = request.meta.pop("retry_times", 0)
+        tries = min(request.meta.pop("retry_times", 0), self._retries(request))
         request.priority -= tries * request.meta.get("priority_adjust", self._priority_adjust)
         return self.link(request, lease.key, lease.host)
+
+    def once_more(self, visit: Visit) -> Link | None:
+        """The page of *visit*, for which its server had an error after all retries, as it waits for a later try.
+
+        It has one request at each, and is counted where Scrapy counts retries. ``None`` if none is left, or nobody wants one.
+        """
+        lease = visit.lease
+        if visit.request.meta.get(DONT_RETRY) or not waits_for(lease.request)[1]:
+            return None
+        most = self._retries(visit.request)
+        tries = max(visit.request.meta.get("retry_times", 0) - most, 0) + 1
+        if tries > self._later_tries:
+            return None
+        request = self._as_leased(visit)
+        request.meta["retry_times"] = most + tries
+        link = self.link(request, lease.key, lease.host)
+        return replace(link, shift=link.shift - tries)
+
+    def _as_leased(self, visit: Visit) -> Request:
+        """The request of *visit* without what its transfer has left in it."""
+        request = visit.request.copy()
+        if visit.lease.request[:1] != IN_MEMORY:
+            forget_transfer(request, visit.request, decode(visit.lease.request, self._spider))
+        return request
+
+    def _retries(self, request: Request) -> int:
+        """Retries that Scrapy makes of *request*."""
+        most: int = request.meta.get("max_retry_times", self._retry_times)
+        return most
 
     def drop_unqueued(self, links: Iterable[Link], crawl: PageCalls) -> None:
         """Forget the requests of those of *links* that were not queued, now that their visit is over."""

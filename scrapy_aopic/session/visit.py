@@ -161,6 +161,7 @@ class Visit(Struct, eq=False):
     _is_redirect: bool = False
     _has_other_language: bool = False
     _is_host_down: bool = False
+    _is_accepted: bool = False
     _has_failed: bool = False
     _same_as: bytes = b""
     _same_host: str = ""
@@ -246,7 +247,7 @@ class Visit(Struct, eq=False):
 
     def accepted(self) -> None:
         """The callback deals with the response, whatever its status: it does not count against the host."""
-        self._is_host_down = False
+        self._is_host_down, self._is_accepted = False, True
 
     # -- what the page is
 
@@ -312,6 +313,12 @@ class Visit(Struct, eq=False):
     def waits_for_host(self) -> bool:
         """Whether the host is to blame for its failure, and no middleware wants another try."""
         return self._is_host_down and self.retry is None
+
+    @property
+    def has_servers_error(self) -> bool:
+        """Whether a page that was never visited has only a server's error (5xx), which neither a middleware nor a callback takes."""
+        is_new = self.retry is None and not self.lease.visits
+        return is_new and not self._is_accepted and (self._status or 0) >= 500
 
     @property
     def has_failed(self) -> bool:

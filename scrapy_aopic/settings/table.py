@@ -262,6 +262,14 @@ _POLITE = (
         "Longest gap, or wait, that errors cause, or that a host asks for by `Retry-After` or `Crawl-delay`.",
     ),
     Setting(
+        "AOPIC_LATER_TRIES",
+        4,
+        whole(0, 100, of="tries"),
+        "How often a page is tried again that its server had an error for (status 5xx) at its first visit and at `RETRY_TIMES` "
+        "retries: each time behind more of the host's other pages ([politeness](politeness.md#failures)).",
+        alone=0,
+    ),
+    Setting(
         "AOPIC_MAX_WAIT",
         3600.0,
         number(0, 10_000_000, of="seconds"),

@@ -57,6 +57,7 @@ class Values:
     host_rules: HostRules
     backoff: float
     max_backoff: float
+    later_tries: int
     max_wait: float
     page_robots: tuple[str, ...]
     content_usage: dict[str, str]

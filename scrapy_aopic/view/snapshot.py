@@ -491,7 +491,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
             died, or if the history has none.
         outcomes: Visits by class (:data:`scrapy_aopic.core.counters.OUTCOMES`).
         put_back: Pages that went back to the queue without a visit.
-        deferred: Of these, by reason: ``host down``, ``robots.txt``.
+        deferred: Of these, by reason: ``host down``, ``server error``, ``robots.txt``.
         refused: URLs that were not queued, by reason (docs/urls.md).
         dropped: Links that did not reach the queue, by reason (:data:`.dropped.REASONS`); empty of a store, which does not
             know them.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -367,6 +368,59 @@ async def test_errors_of_the_server_are_tried_again_as_ever_but_later_each_time(
     assert all(gap >= due for gap, due in zip(gaps, (0, 0.1, 0.2, 0.4), strict=True)), gaps
     assert crawler.stats.get_value("aopic/politeness/errors") == 4
     assert crawler.stats.get_value("aopic/outcomes/http 500") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["stock", "scheduler", "add-on"])
+@deferred_f_from_coro_f
+async def test_a_page_with_a_servers_error_is_tried_again_later_by_the_add_on_alone(
+    serve: Serve, tmp_path: Path, way: str
+) -> None:
+    """One is good at the sixth request, one never, and one is what the spider handles."""
+    good = [f"http://a.test/{n}" for n in range(9)]
+    broken = Moody(*[Answer(503)] * 5, links=["/behind"])
+    ill, own = "http://a.test/ill", "http://a.test/own"
+    pages = {url: [] for url in good} | {own: Answer(500), "http://a.test/behind": []}
+    web = serve(
+        {
+            "http://a.test/": [ill, own, "/never", *good],
+            ill: broken,
+            "http://a.test/never": Answer(500),
+            **pages,
+        }
+    )
+
+    class Takes(Follow):
+        """Asks for one page on purpose, to see its errors."""
+
+        def parse(self, response: Response) -> Iterator[Any]:
+            for request in super().parse(response):
+                yield request.replace(errback=self.failed) if request.url == own else request
+
+        def failed(self, failure: Any) -> None:
+            self.failure = failure
+
+    ways = {"stock": {}, "scheduler": SCHEDULER, "add-on": {**ADDON, "REMOTE_CONTROL_ENABLED": False}}
+    settings = {
+        **ways[way], "AOPIC_BACKOFF": 0.02, "AOPIC_MAX_GAP": 0.4, "AOPIC_STORE": "sqlite", "ROBOTSTXT_OBEY": False,
+        "JOBDIR": str(tmp_path) if way != "stock" else None, "AOPIC_ALLOW_NETWORKS": "all", "AOPIC_URL_RULES": [],
+    }  # fmt: skip
+    crawler = await crawl(Takes, settings)
+    asked = Counter(url.rpartition("/")[2] for url in web.asked)
+    is_later = way == "add-on"
+    assert (asked["ill"], asked["never"], asked["own"]) == ((6, 7, 3) if is_later else (3, 3, 3))
+    assert asked["behind"] == is_later
+    assert all(asked[str(n)] == 1 for n in range(9))
+    assert crawler.stats.get_value("finish_reason") == "finished"
+    assert crawler.stats.get_value("aopic/pages/later_tries") == (7 if is_later else None)
+    if way == "stock":
+        return
+    assert crawler.stats.get_value("aopic/job/failed") == (2 if is_later else 3)
+    check(tmp_path)
+    if is_later:
+        last_good = max(entry.start for entry in web.log if entry.target[1:].isdigit())
+        later = [entry for entry in web.log if entry.target == "/never"][3:]
+        assert all(entry.start > last_good for entry in later)
 
 
 @deferred_f_from_coro_f

@@ -65,6 +65,7 @@ WRONG: dict[str, list[Any]] = {
     ],
     "AOPIC_BACKOFF": [-1, "slow", 1e9],
     "AOPIC_MAX_BACKOFF": [-1, "slow", float("inf")],
+    "AOPIC_LATER_TRIES": [-1, 1.5, 101, "often"],
     "AOPIC_MAX_WAIT": [-1, 1e8, "soon"],
     "AOPIC_DURABILITY": [0, -5, "never", 1e9],
     "AOPIC_REDIS_KEY": ["a b", "{a}", "", 1, "x" * 151],
