@@ -53,13 +53,13 @@ class Links:
         restrict_text: Regular expressions of which one must be found in the text of the link.
         tags, attrs: Elements and attributes that are links.
         extractor: What finds the links instead of all these options; anything with ``extract_links(response)``.
-        callback, errback, cb_kwargs: Those of the requests.
+        callback, errback, cb_kwargs, meta: Those of the requests. With *cb_kwargs* or *meta* a request is made of each link at once.
 
     Raises:
         TypeError, ValueError: If an argument cannot be used; it says which.
     """
 
-    __slots__ = ("_find", "callback", "cb_kwargs", "errback", "response")
+    __slots__ = ("_find", "callback", "cb_kwargs", "errback", "meta", "response")
 
     def __init__(
         self,
@@ -80,11 +80,13 @@ class Links:
         callback: Callable[..., Any] | None = None,
         errback: Callable[..., Any] | None = None,
         cb_kwargs: Mapping[str, Any] | None = None,
+        meta: Mapping[str, Any] | None = None,
     ) -> None:
         self.response = response
         self.callback = callback
         self.errback = errback
         self.cb_kwargs = dict(cb_kwargs) if cb_kwargs else None
+        self.meta = dict(meta) if meta else None
         if urls is not None:
             self._find = _given(urls)
         elif extractor is None:
@@ -122,7 +124,9 @@ class Links:
 
     def request(self, url: str) -> Request:
         """The request for the one with *url*."""
-        return request_for(url, callback=self.callback, errback=self.errback, cb_kwargs=self.cb_kwargs)
+        return request_for(
+            url, callback=self.callback, errback=self.errback, cb_kwargs=self.cb_kwargs, meta=self.meta
+        )
 
     def __repr__(self) -> str:
         return f"<Links of {self.response.url}; scrapy_aopic.LinkMiddleware follows them>"

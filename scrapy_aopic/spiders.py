@@ -318,6 +318,8 @@ class BroadSpider(Spider):
         allow: Regular expressions of which one must be found in the URL of a link.
         deny: Regular expressions of which none may be found there. On the command line, one without commas between several.
         fields: What the items hold (:data:`FIELDS`); no items if empty.
+        meta: ``Request.meta`` of seeds and links, such as ``{"playwright": True}``; ``None`` for none. Lists of ``AOPIC_SEEDS`` are
+            requested without.
     """
 
     name = "broad"
@@ -327,6 +329,7 @@ class BroadSpider(Spider):
     allow: Patterns = ()
     deny: Patterns = ()
     fields: Names = ("url", "title", "language", "type")
+    meta: Mapping[str, Any] | None = None
 
     allowed_domains: list[str]
 
@@ -455,7 +458,7 @@ class BroadSpider(Spider):
                 self.logger.warning("A seed is left out: %(error)s", {"error": error})
             else:
                 self._note_seed(url)
-                yield Request(url)
+                yield Request(url, meta=dict(self.meta) if self.meta else None)
             await slices.step()
 
     def _note_seed(self, url: str) -> None:
@@ -533,7 +536,7 @@ class BroadSpider(Spider):
         if area is not None and _is_led_out(response, area):
             return None
         deny = (*_patterns(options.pop("deny", ())), *own.deny)
-        links = _BoundedLinks(response, **{"allow": own.allow, **options}, deny=deny)
+        links = _BoundedLinks(response, **{"allow": own.allow, "meta": self.meta, **options}, deny=deny)
         links.area = area
         return links
 

@@ -28,7 +28,7 @@ from scrapy import Request, signals
 from scrapy.core.downloader import Slot
 
 from scrapy_aopic.core.politeness import Gap
-from scrapy_aopic.web.meta import OWN_SLOT, SLOT, slot_key
+from scrapy_aopic.web.meta import OWN_SLOT, SERVER_SECONDS, SLOT, slot_key
 
 from .connections import watch_connections
 from .private import Downloader, downloader_of
@@ -352,7 +352,8 @@ class Slots:
             response, error = self._responses.pop(request, None), sys.exc_info()[1]
             span = watch.span(began, request, response)
             at_least = slot.lastseen + slot.delay - span.end
-            transfer = Transfer(key, request, span.seconds, now - span.end, at_least, response, error)
+            seconds = float(request.meta.pop(SERVER_SECONDS, span.seconds))
+            transfer = Transfer(key, request, seconds, now - span.end, at_least, response, error)
             return span.end, self._ended(transfer)
         except Exception as error:  # noqa: BLE001 - logged below
             self._complain(error, f"The end of a transfer from {key} was not understood")

@@ -189,7 +189,9 @@ class Dispatch:
             retry = self._later(visit, now)
         if retry is not None:
             if not links:
-                crawl.put_back(visit.lease, retry, now, has_failed=visit.has_failed or visit.has_servers_error)
+                crawl.put_back(
+                    visit.lease, retry, now, has_failed=visit.has_failed or visit.has_servers_error
+                )
                 return
             links.append(replace(retry, again=True))  # an errback wants another try, and more
         if visit.is_lost:

@@ -32,6 +32,7 @@ __all__ = [
     "ROBOTS_MARKS",
     "SEED",
     "SEEDED",
+    "SERVER_SECONDS",
     "SITEMAP",
     "SLOT",
     "STATED_USAGE",
@@ -85,6 +86,9 @@ DONT_RETRY, NOT_YET = "dont_retry", "later"
 
 TRIES = "_aopic_tries"
 """Key of ``Request.meta`` for how often it was tried before answers to other requests were repeated to it."""
+
+SERVER_SECONDS = "aopic_server_seconds"
+"""Key of ``Request.meta`` for how long the server had to work, if whoever makes the transfer does more than to wait for it."""
 
 OWN_SLOT = "_aopic_slot"
 """Key of ``Request.meta`` that tells a slot that was not the user's choice: copies for other hosts carry it along."""

@@ -102,6 +102,27 @@ async def test_options_bound_the_crawl(
 
 @SCHEDULERS
 @deferred_f_from_coro_f
+async def test_its_meta_is_that_of_seeds_and_links_also_from_a_job_folder(
+    serve: Serve, scheduler: dict[str, Any], tmp_path: Path
+) -> None:
+    class Shelf(BroadSpider):
+        seeds = HOME
+        domains = "example.com"
+        meta = {"shelf": (1, 2), "note": {}}
+
+        def parse_page(self, response: Response) -> Iterator[Any]:
+            yield {"url": response.url, "shelf": response.meta["shelf"]}
+
+    serve(PAGES)
+    settings = {**scheduler, "JOBDIR": str(tmp_path), "AOPIC_STORE": "sqlite"}
+    items = [item for _ in range(3) for item in await run({**settings, "CLOSESPIDER_PAGECOUNT": 3}, Shelf)]
+    items += await run(settings, Shelf)
+    assert {item["shelf"] for item in items} == {(1, 2)}
+    assert {item["url"] for item in items} == {url for url in PAGES if "example.com" in url}
+
+
+@SCHEDULERS
+@deferred_f_from_coro_f
 async def test_a_redirect_leads_out_of_scope_only_from_a_seed(
     serve: Serve, scheduler: dict[str, Any]
 ) -> None:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import base64
 import json
+import shlex
+import sys
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
@@ -15,11 +17,18 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from demo_web.server import Server
+from demo_web.server import Answer, Exchange, Server
 from scrapy.utils.defer import deferred_f_from_coro_f
-from support import redis_server
+from support import processes, redis_server
 from support.chromium import CHROMIUM
 from support.small_site import EACH_WAY, STOCK, TITLES, Follow, N, page, run, titles
+
+from scrapy_aopic.place.folder_place import FolderPlace
+from scrapy_aopic.view.job_view import open_view
+from scrapy_aopic.view.queries import hosts_by
+
+BUSY = 3
+"""Seconds for which a page keeps its browser busy."""
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -47,6 +56,45 @@ async def test_scrapy_playwright_shows_what_scripts_make(site: Server, way: dict
         start_urls=[site.url],
     )
     assert titles(items) == [f"{title} seen" for title in TITLES]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here")
+def test_pages_that_need_a_browser_are_crawled_as_the_docs_say(tmp_path: Path) -> None:
+    """The recipe as it stands there; each page keeps its browser busy for longer than its server takes."""
+    pytest.importorskip("scrapy_playwright")
+    text = (Path(__file__).parents[2] / "docs" / "how-to.md").read_text(encoding="utf-8")
+    recipe = text.partition("## Pages that need a browser")[2].partition("\n## ")[0]
+    (tmp_path / "browser.py").write_text(recipe.split("```python\n")[1].split("```")[0], encoding="utf-8")
+    command = shlex.split(recipe.split("```sh\n")[1].split("```")[0])
+
+    asked: list[str] = []
+
+    def answer(exchange: Exchange) -> Answer:
+        if not (exchange.target == "/" or exchange.target[1:].isdigit()):
+            return Answer(404)
+        asked.append(exchange.target)
+        busy = f"const end = Date.now() + {1000 * BUSY}; while (Date.now() < end);"
+        links = "".join(f"'<a href=/{n}>{n}</a>' + " for n in range(1, 4))
+        body = f"<title>page</title><script>{busy} document.write({links} '')</script>"
+        return Answer(headers={"Content-Type": "text/html"}, body=body.encode())
+
+    server = Server(answer)
+    with server.run_in_thread():
+        options = {
+            "executable_path": CHROMIUM,
+            "args": ["--no-sandbox", "--disable-gpu", "--no-proxy-server"],
+        }
+        more = ["-s", f"PLAYWRIGHT_LAUNCH_OPTIONS={json.dumps(options)}", "-s", "CLOSESPIDER_PAGECOUNT=4"]
+        command[command.index("seeds=https://example.org/")] = f"seeds=http://127.0.0.1:{server.port}/"
+        done = processes.run(
+            [sys.executable, "-m", *command, *more], cwd=tmp_path, capture_output=True, text=True
+        )
+    assert done.returncode == 0, done.stderr
+    assert len(asked) >= 2, done.stderr  # a script has made the links
+    with open_view(FolderPlace(tmp_path / "crawls" / "browser")) as view:
+        (row,) = hosts_by(view, "slow", 1)
+    assert 0 < row.transfer < BUSY
 
 
 # scrapy-impersonate

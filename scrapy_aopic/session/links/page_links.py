@@ -134,7 +134,7 @@ class PageLinks:
     def _take_links(self, links: Links) -> Iterator[Request | None]:
         """Take all of *links*, some at a time."""
         names = None
-        if self._writer is not None and not links.cb_kwargs:
+        if self._writer is not None and not (links.cb_kwargs or links.meta):
             names = self._writer.names(links.callback, links.errback)
         urls, at_once = links.urls(), 1 if self._shortcut is None else _LINKS_A_STEP
         while some := list(islice(urls, at_once)):
