@@ -174,31 +174,6 @@ async def test_seeds_are_urls_and_lists_and_those_outside_the_domains_are_told(
     )
 
 
-@pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_pages_are_fetched_while_seeds_are_taken_up(
-    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("scrapy_aopic.session.time_slices.SLICE", 0)
-    n_scheduled = 0
-    before_the_first: list[int] = []
-
-    def scheduled() -> None:
-        nonlocal n_scheduled
-        n_scheduled += 1
-
-    def received() -> None:
-        before_the_first.append(n_scheduled)
-
-    serve({HOME: []})
-    seeds = tmp_path / "seeds.txt"
-    seeds.write_text("".join(f"{HOME}{number or ''}\n" for number in range(5000)), encoding="utf-8")
-    told = {signals.request_scheduled: scheduled, signals.response_received: received}
-    settings = {**OURS, "CONCURRENT_REQUESTS": 1, "CLOSESPIDER_PAGECOUNT": 1}
-    await crawl(BroadSpider, settings, told=told, seeds=str(seeds))
-    assert before_the_first[0] < 5000
-
-
 class Kept(BroadSpider):
     name = "kept"
     start_urls = [HOME]

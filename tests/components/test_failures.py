@@ -15,7 +15,7 @@ import pytest
 from demo_web.server import Answer, Exchange, Server
 from scrapy import Request, Spider
 from scrapy.crawler import Crawler
-from scrapy.http import HtmlResponse, Response
+from scrapy.http import Response
 from scrapy.utils.defer import deferred_f_from_coro_f
 from support.small_web import Web, ask_view, crawl, html
 from twisted.python.failure import Failure
@@ -26,7 +26,6 @@ ALONE = {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_POLITENESS_FACTOR": 0}
 ADDON = {"ADDONS": {"scrapy_aopic.Addon": 500}, "AOPIC_POLITENESS_FACTOR": 0}
 SOON = {"AOPIC_BACKOFF": 0.02, "AOPIC_ALLOW_NETWORKS": [":1"]}
 OURS = pytest.mark.parametrize("settings", [ALONE, ADDON], ids=["alone", "addon"])
-ALL = pytest.mark.parametrize("settings", [{}, ALONE, ADDON], ids=["stock", "alone", "addon"])
 
 
 class Site:
@@ -94,68 +93,6 @@ def noted(crawler: Crawler) -> Noting:
     spider = crawler.spider
     assert isinstance(spider, Noting)
     return spider
-
-
-@ALL
-@deferred_f_from_coro_f
-async def test_errbacks_see_each_failure(monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]) -> None:
-    with served(monkeypatch, Site()):
-        urls = [f"http://127.0.0.1:1/{n}" for n in range(4)] + ["http://none.invalid/"]
-        crawler = await crawl(Noting, {**settings, **SOON}, urls=urls)
-    expected = {"DownloadConnectionRefusedError": 4, "CannotResolveHostError": 1}
-    assert Counter(noted(crawler).failures) == expected
-    assert stat(crawler, "finish_reason") == "finished"
-    assert stat(crawler, "retry/count") == 10
-    assert stat(crawler, "retry/max_reached") == 5
-
-
-@ALL
-@deferred_f_from_coro_f
-async def test_statuses_that_the_spider_handles_reach_it(
-    monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
-) -> None:
-    site = Site()
-    with served(monkeypatch, site) as url:
-        urls = [f"{url}/status{429 + 74 * (n % 2)}/{n}" for n in range(6)]
-        crawler = await crawl(
-            Noting, {**settings, "RETRY_TIMES": 1}, urls=urls, handle_httpstatus_list=[429, 503]
-        )
-    assert sorted(noted(crawler).statuses) == [429] * 3 + [503] * 3
-    assert set(site.asked.values()) == {2}
-    assert stat(crawler, "finish_reason") == "finished"
-
-
-class Mirror:
-    """Answers what cannot be had from elsewhere: from a mirror, or by itself."""
-
-    seen: list[str] = []
-
-    def process_exception(self, request: Request, exception: Exception) -> Any:
-        mirror = request.meta.get("mirror")
-        if mirror is None:
-            return None  # it is a robots.txt
-        self.seen.append(type(exception).__name__)
-        return request.replace(url=mirror) if mirror else HtmlResponse(request.url, body=b"<p>made up</p>")
-
-
-@ALL
-@pytest.mark.parametrize("to", ["request", "response"])
-@deferred_f_from_coro_f
-async def test_middlewares_may_answer_failures(
-    monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], to: str
-) -> None:
-    monkeypatch.setattr(Mirror, "seen", [])
-    site = Site()
-    with served(monkeypatch, site) as url:
-        crawler = await crawl(
-            Noting,
-            {**settings, **SOON, "DOWNLOADER_MIDDLEWARES": {Mirror: 600}},
-            urls=[f"http://127.0.0.{n}:1/" for n in (3, 4)],
-            mirror=f"{url}/there" if to == "request" else "",
-        )
-    assert Mirror.seen == ["DownloadConnectionRefusedError"] * 2
-    assert noted(crawler).statuses == ([200] if to == "request" else [200, 200])  # one mirror, one page
-    assert noted(crawler).failures == []
 
 
 class Without(Noting):

@@ -6,7 +6,7 @@ import csv
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
@@ -176,42 +176,6 @@ async def test_folders_of_pages_say_what_is_relevant(serve: Serve, tmp_path: Pat
     web = serve(WEB)
     await crawl(Follow, focused(folders(tmp_path)))
     assert about_data(web) == 15
-
-
-def listing(text: str, links: Mapping[str, str]) -> Answer:
-    anchors = "".join(f'<li><a href="{link}">{said}</a></li>' for link, said in links.items())
-    return Answer(200, {"Content-Type": "text/html"}, f"<p>{text}</p><ul>{anchors}</ul>".encode())
-
-
-@deferred_f_from_coro_f
-async def test_as_printed_jlse_follows_relevant_lists_and_leaves_the_rest_for_last(
-    serve: Serve, tmp_path: Path
-) -> None:
-    given = folders(tmp_path)
-    (tmp_path / "no" / "2.html").unlink()  # as many of both
-    for name, titles in (("yes", ["query table", "tables"]), ("no", ["bread", "street"])):
-        for number, title in enumerate(titles):
-            path = tmp_path / name / f"{number}.html"
-            path.write_text(f"<title>{title}</title>{path.read_text()}")
-    results = [f"/result/{number}" for number in range(20)]
-    web = serve(
-        {
-            HOME: listing(TOPIC, {"/bread": "bread", "/list": "tables"}),
-            f"{HOME}bread": listing(OTHER, {f"/rolls/{number}": "query table" for number in range(20)}),
-            f"{HOME}list": listing(TOPIC, dict.fromkeys(results, "query table")),
-            **{HOME[:-1] + url: listing(TOPIC * 40, {f"/behind{url}": "query table"}) for url in results},
-            **{f"{HOME}behind{url}": page(TOPIC, []) for url in results},
-            **{f"{HOME}rolls/{number}": page(OTHER, []) for number in range(20)},
-        }
-    )
-    settings = focused(given, AOPIC_LINK_SCORER="jlse-paper", AOPIC_FOCUS=1.0, JOBDIR=str(tmp_path / "job"))
-    crawler = await crawl(Follow, settings)
-    asked = [url.removeprefix(HOME[:-1]) for url in web.asked if "robots" not in url]
-    assert asked[:2] == ["/", "/list"]
-    assert sorted(asked[2:22]) == sorted(results)
-    assert asked[22] == "/bread"
-    assert stat(crawler, "aopic/errors") is None
-    assert stat(crawler, "aopic/topic/unvalued") is None
 
 
 def by_url(page: PageSeen, links: Sequence[LinkText]) -> list[float]:

@@ -109,34 +109,6 @@ async def test_a_page_is_let_go_when_its_callback_is_over_and_not_by_the_garbage
     assert max(alive) <= 2  # that of the page before is about to be let go
 
 
-@deferred_f_from_coro_f
-async def test_the_garbage_collector_runs_less_often_while_a_crawl_is_open(serve: Serve) -> None:
-    serve(PAGES)
-    seen: list[int] = []
-    settings = {**SETTINGS, "SCHEDULER": "scrapy_aopic.Scheduler"}
-
-    class Looking(Follow):
-        def parse(self, response: Any) -> Iterator[Any]:
-            seen.append(gc.get_threshold()[0])
-            yield from super().parse(response)
-
-    async def found(*, before: tuple[int, int, int] = (700, 10, 10), **more: Any) -> int:
-        """The threshold during a crawl."""
-        was = gc.get_threshold()
-        gc.set_threshold(*before)
-        try:
-            await crawl(Looking, {**settings, **more})
-            assert gc.get_threshold() == before
-        finally:
-            gc.set_threshold(*was)
-        return seen[-1]
-
-    assert await found() == 10_000
-    assert await found(before=(50_000, 5, 5)) == 50_000
-    assert await found(before=(0, 10, 10)) == 0
-    assert await found(AOPIC_WINDOW="nothing") == 0  # refused, so that no page was seen
-
-
 def test_the_last_crawl_that_closes_restores_the_threshold() -> None:
     was = gc.get_threshold()
     try:

@@ -17,7 +17,7 @@ from support.small_web import Follow, Web, ask, ask_view, check, crawl
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.graph import KnownGraph, Ranking
 from scrapy_aopic.core.ledger import TOTAL
-from scrapy_aopic.core.order import ORDERS, BatchOrder, DepthFirst, Order, PageRank, PageView, front_queue
+from scrapy_aopic.core.order import BatchOrder, DepthFirst, Order, PageRank, PageView, front_queue
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import Link, host_key, page_key
@@ -81,27 +81,6 @@ def everything(store: Store) -> dict[Family, list[tuple[bytes, bytes]]]:
 
 def errors(crawler: Crawler) -> Any:
     return crawler.stats.get_value("aopic/errors")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("order", ORDERS)
-@deferred_f_from_coro_f
-async def test_every_order_crawls_all_once_over_stops(serve: Serve, tmp_path: Path, order: str) -> None:
-    web = serve(SITES)
-    topic = {"AOPIC_TOPIC": {"keywords": ["b"]}} if ORDERS[order].values_links else {}
-    for _ in range(3):
-        crawler = await crawl(
-            Follow, on_disk(tmp_path, order, CLOSESPIDER_PAGECOUNT=5, CONCURRENT_REQUESTS=2, **topic)
-        )
-        assert check(tmp_path).violations == []
-        assert errors(crawler) is None
-    assert check(tmp_path).queued > 0
-    crawler = await crawl(Follow, on_disk(tmp_path, order, **topic))
-    assert sorted(web.asked) == sorted(SITES)
-    result = check(tmp_path)
-    assert result.violations == []
-    assert result.cash + result.virtual == TOTAL
-    assert errors(crawler) is None
 
 
 @pytest.mark.parametrize(
@@ -346,25 +325,3 @@ async def test_chosen_domains_get_what_the_virtual_page_holds(serve: Serve, tmp_
     assert errors(crawler) is None
     best = [row.host for row in ask_view(tmp_path, top_hosts, 3)]
     assert sorted(best) == ["news.e.org", "shop.b.com", "www.b.com"]
-
-
-MUST = 'must be "endowment", "unvisited", "visited" or chosen domains, such as {"chosen": ["example.com", "example.org"]}'
-UNSET = f"AOPIC_VIRTUAL_SPENDING ('chosen') {MUST} (chosen needs at least one domain)."
-NONE = f"AOPIC_VIRTUAL_SPENDING ({{'chosen': []}}) {MUST} (chosen needs at least one domain)."
-URL = f"AOPIC_VIRTUAL_SPENDING ({{'chosen': 'http://b.com/'}}) {MUST}."
-
-
-@pytest.mark.parametrize(
-    ("given", "error"),
-    [("chosen", UNSET), ({"chosen": []}, NONE), ({"chosen": "http://b.com/"}, URL)],
-    ids=["not set", "none", "a URL"],
-)
-@deferred_f_from_coro_f
-async def test_chosen_domains_must_be_named(
-    serve: Serve, caplog: pytest.LogCaptureFixture, given: Any, error: str
-) -> None:
-    web = serve(TREE)
-    settings = {"AOPIC_VIRTUAL_SPENDING": given}
-    await crawl(Follow, {"SCHEDULER": "scrapy_aopic.Scheduler", **settings})
-    assert said(caplog) == [f"{error} See {DOCS}/settings.html. The crawl does not start."]
-    assert web.asked == []

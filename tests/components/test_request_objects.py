@@ -27,12 +27,6 @@ PARTS = [f"http://a.test/{n}" for n in range(5)]
 PAGES = {HOME: [], **{url: [] for url in PARTS}}
 
 
-class Text(str):
-    """A text with a memory."""
-
-    __slots__ = ("note",)
-
-
 class Several(Spider):
     """Makes one item of several pages, by an object that their requests share."""
 
@@ -71,32 +65,6 @@ async def test_one_item_is_made_of_several_pages(serve: Serve, how: dict[str, An
     assert crawler.stats.get_value("scheduler/unserializable") is None
 
 
-@EITHER
-@deferred_f_from_coro_f
-async def test_values_come_back_as_they_went_in(serve: Serve, how: dict[str, Any]) -> None:
-    sent = {
-        "raw": bytearray(b"x"),
-        "text": Text("x"),
-        "deep": (1, [Text("y")]),
-        "set": frozenset({Text("z")}),
-    }
-    got: dict[str, Any] = {}
-
-    class Sends(Spider):
-        name = "sends"
-        start_urls = [HOME]
-
-        def parse(self, response: Response) -> Iterator[Any]:
-            yield Request(PARTS[0], self.part, meta=sent)
-
-        def part(self, response: Response) -> None:
-            got.update({key: response.meta[key] for key in sent})
-
-    serve(PAGES)
-    await crawl(Sends, how)
-    assert all(got[key] is sent[key] for key in sent)
-
-
 @pytest.mark.parametrize(
     "more", [{}, {"meta": {"n": 1}}, {"method": "POST"}, {"cookies": {"a": "b"}}], ids=str
 )
@@ -126,31 +94,6 @@ async def test_a_request_that_somebody_has_is_the_one_that_comes_back(
     await crawl(Holds, how)
     assert sorted(got) == [(url, 1, HOME.encode()) for url in PARTS]
     assert pending == {}
-
-
-@EITHER
-@deferred_f_from_coro_f
-async def test_one_request_may_be_yielded_again_and_again(serve: Serve, how: dict[str, Any]) -> None:
-    class Polls(Spider):
-        name = "polls"
-        start_urls = [HOME]
-
-        def parse(self, response: Response) -> Iterator[Any]:
-            poll = Request(PARTS[0], self.part, meta={"n": []}, dont_filter=True)
-            yield poll
-            yield poll
-
-        def part(self, response: Response) -> Iterator[Any]:
-            response.meta["n"].append(1)
-            if len(response.meta["n"]) < 4:
-                yield response.request
-            yield {"url": response.url}
-
-    serve(PAGES)
-    crawler = await crawl(Polls, how)
-    assert (
-        crawler.stats.get_value("item_scraped_count") == 5
-    )  # the two that come last find four of them there
 
 
 @deferred_f_from_coro_f

@@ -723,24 +723,6 @@ async def test_only_some_are_in_memory_and_the_others_are_not_asked_for_again(
     assert stat(crawler, "aopic/robots/from_store") > 0
 
 
-@deferred_f_from_coro_f
-async def test_a_large_robots_txt_takes_more_of_the_memory(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hosts = [f"h{n}.test" for n in range(10)]
-    large = Answer(body=b"User-agent: *\n" + b"Disallow: /no\n" * 2500)  # 35 kB
-    web = serve(
-        {
-            **{f"http://{host}/robots.txt": large for host in hosts},
-            **{f"http://{host}/": [] for host in hosts},
-        }
-    )
-    monkeypatch.setattr("scrapy_aopic.downloadermiddlewares.robots.MOST_KNOWN", 20)
-    crawler = await crawl(Start, SCHEDULER, urls=[f"http://{h}/" for h in hosts])
-    assert len(web.asked) == 10
-    assert len(middleware(crawler)) == 2
-
-
 # -- a page that goes back keeps all that it had
 
 
@@ -959,24 +941,6 @@ async def test_the_crawl_delay_is_handed_on(
     await crawl(later(p1=2), settings)
     assert len(web.asked) == 4 + 1  # the last one is not there
     assert told == [("a.test", 2.5), ("a.test", 0.0)]
-
-
-@deferred_f_from_coro_f
-async def test_a_restart_knows_the_crawl_delay(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    told: list[tuple[str, float]] = []
-    monkeypatch.setattr(
-        JobPacer,
-        "set_crawl_delay",
-        lambda self, key, seconds: told.append((key, seconds)) or 0.0,
-        raising=False,
-    )
-    serve({**line(2), "http://a.test/robots.txt": rules(more="Crawl-delay: 2\n")})
-    settings = {**SCHEDULER, "JOBDIR": tmp_path, "AOPIC_STORE": "sqlite"}
-    await crawl(Follow, {**settings, "CLOSESPIDER_PAGECOUNT": 2})
-    await crawl(Follow, settings)
-    assert told == [("a.test", 2.0)] * 2
 
 
 # -- sitemaps

@@ -73,15 +73,7 @@ WRONG: dict[str, list[Any]] = {
     "AOPIC_SHARDS": [0, -1, 1.5, 257, "many"],
     "AOPIC_STORE": ["mysql", ""],
     "AOPIC_MEMORY_MB": [0, 15, 16.5, "lots"],
-    "AOPIC_LINK_WEIGHTS": [
-        "best",
-        "internal",
-        "internal=-1",
-        {"outside": 1},
-        {"nofollow": "no"},
-        "os.name",
-        7,
-    ],
+    "AOPIC_LINK_WEIGHTS": ["best", "internal", "internal=-1", {"outside": 1}, {"nofollow": "no"}, "os.name", 7],
     "AOPIC_RECRAWL": ["maybe", 0.5, ["2 days", "1 day"], ["1 day", "2 days", "3 days"], float("inf")],
     "AOPIC_KEEP_LINKS": ["maybe", 2],
     "AOPIC_URL_RULES": [7, ["often"], "+sort, calendar", "-nonsense"],
@@ -133,14 +125,7 @@ WRONG: dict[str, list[Any]] = {
         [],
         None.__class__,
     ],
-    "AOPIC_DASHBOARD_TOKEN": [
-        "short",
-        "fifteen-letters",
-        "with a blank in it",
-        "ümlaut-in-the-token",
-        16,
-        "",
-    ],
+    "AOPIC_DASHBOARD_TOKEN": ["short", "fifteen-letters", "with a blank in it", "ümlaut-in-the-token", 16, ""],
     "AOPIC_ITEM_FIELDS": [["rank"], "importance,rank", 7],
     "AOPIC_WARC_FILE": [7, ""],
     "AOPIC_SCOPE": [
@@ -179,7 +164,7 @@ WRONG: dict[str, list[Any]] = {
     "AOPIC_TOKENIZER": [7, "no.such.module", "words", lambda text, more: [text, more]],
     "AOPIC_MIN_CONVERGENCE": [-0.1, 1.1, "some", float("nan")],
     "AOPIC_MIN_HARVEST": [-0.1, 1.1, "some", float("nan")],
-}
+}  # fmt: skip
 
 
 def test_there_are_wrong_values_for_every_setting() -> None:
@@ -372,14 +357,8 @@ HINTS: list[tuple[dict[str, Any], str]] = [
     ),
     ({"AOPIC_HOST_RULES": {"www.a.test": {"budget": 0.1}}}, "www.a.test is no registered domain"),
     ({"AOPIC_HOST_RULES": {"gov": {"budget": 0.1}}}, "gov is no registered domain"),
-    (
-        {"AOPIC_HOST_RULES": {"a.test": {"connections": 0}}},
-        "a.test: connections is 0, and must be a whole number from 1",
-    ),
-    (
-        {"AOPIC_HOST_RULES": {"a.test": {"pages": 0}}},
-        "a.test: pages is 0, and must be a whole number from 1",
-    ),
+    ({"AOPIC_HOST_RULES": {"a.test": {"connections": 0}}}, "connections is 0, and must be a whole number from 1"),
+    ({"AOPIC_HOST_RULES": {"a.test": {"pages": 0}}}, "a.test: pages is 0, and must be a whole number from 1"),
     ({"AOPIC_HOST_RULES": {"a.test": {}, "A.TEST.": {}}}, "a.test stands there twice"),
     ({"AOPIC_HOST_RULES": {"a b": {}}}, "rules: 'a b': no host has such a name"),
     ({"AOPIC_HOST_RULES": {"*.é.test": {}}}, "patterns must be written in ASCII"),
@@ -390,10 +369,7 @@ HINTS: list[tuple[dict[str, Any], str]] = [
     ({"AOPIC_SCOPE": {"alow": ["a.test"]}}, 'did you mean "allow"?'),
     ({"AOPIC_SCOPE": {"allow": ["a b"]}}, "must be a mapping such as"),
     ({"AOPIC_SCOPE": {"deny_urls": "("}}, "deny_urls: missing )"),
-    (
-        {"AOPIC_SCOPE": {"languages": "de, en"}},
-        'languages: \'de, en\' is no language, such as "de" or "pt-BR"',
-    ),
+    ({"AOPIC_SCOPE": {"languages": "de, en"}}, 'languages: \'de, en\' is no language, such as "de" or "pt-BR"'),
     ({"AOPIC_SCOPE": {"allow": "a.test", "deny": "A.test"}}, "a.test is both allowed and denied"),
     ({"AOPIC_ORDER": "no.such.module"}, "No module named 'no'"),
     ({"AOPIC_URL_REWRITE": [("(", "")]}, "unterminated subpattern"),
@@ -401,7 +377,7 @@ HINTS: list[tuple[dict[str, Any], str]] = [
     ({"AOPIC_WINDOWS": 8}, 'did you mean "AOPIC_WINDOW"?'),
     ({"aopic_min_gap": 8}, 'did you mean "AOPIC_MIN_GAP"?'),
     ({"AOPIC_NOTHING_LIKE_IT": 8}, "AOPIC_NOTHING_LIKE_IT is no setting of scrapy-aopic; docs"),
-]
+]  # fmt: skip
 
 
 def test_a_refusal_says_what_may_have_been_meant() -> None:

@@ -101,6 +101,22 @@ async def test_credentials_and_cookies_of_a_host_are_sent_to_no_other(serve: Ser
 
 
 @deferred_f_from_coro_f
+async def test_the_first_request_that_needs_cookies_is_said_with_the_setting_that_drops_them(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Jars(Signs):
+        async def start(self) -> Any:
+            for jar in (1, 2):
+                yield Request(f"http://a.test/{jar}", meta={"cookiejar": jar}, cookies={"c": str(jar)})
+
+    got: dict[str, dict[str, str]] = {}
+    serve({f"http://a.test/{jar}": echo(got, []) for jar in (1, 2)})
+    await crawl(Jars, ADDON)
+    assert [headers.get("cookie") for headers in got.values()] == [None, None]
+    assert caplog.text.count("COOKIES_ENABLED = True to log in") == 1
+
+
+@deferred_f_from_coro_f
 async def test_a_redirect_takes_a_form_to_no_other_site(
     serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -189,22 +189,12 @@ def test_a_queued_page_has_its_rank_and_its_host_a_reason_to_wait() -> None:
 @pytest.mark.parametrize(
     ("politeness", "outcome", "kind", "words"),
     [
-        (
-            {"backoff": 50.0},
-            Outcome.ERROR,
-            "waiting",
-            "errors, after each of which the gap doubles (AOPIC_BACKOFF)",
-        ),
+        ({"backoff": 50.0}, Outcome.ERROR, "waiting", "errors, after each of which the gap doubles (AOPIC_BACKOFF)"),
         ({"backoff": 50.0}, Outcome.DOWN, "waiting", "it did not respond, or asked for a later request"),
-        (
-            {"backoff": 50.0, "dead_after": 1},
-            Outcome.DOWN,
-            "dead",
-            "the crawl does not wait for it. It is",
-        ),
+        ({"backoff": 50.0, "dead_after": 1}, Outcome.DOWN, "dead", "the crawl does not wait for it. It is"),
         ({"factor": 0.0}, Outcome.ANSWER, "ready", "it could be requested as of the last commit"),
     ],
-)
+)  # fmt: skip
 def test_a_host_says_why_it_waits(
     politeness: dict[str, Any], outcome: Outcome, kind: str, words: str
 ) -> None:

@@ -124,22 +124,27 @@ def test_an_empty_store_holds():
     assert (result.pages, result.virtual) == (0, TOTAL)
 
 
+def by(change: Callable[..., None], *args: Any, **values: Any) -> Callable[[MemoryStore], None]:
+    """What makes a *change* to a store."""
+    return lambda store: change(store, *args, **values)
+
+
 CORRUPTIONS: dict[str, tuple[Callable[[MemoryStore], None], str]] = {
-    "a unit too many": (lambda store: add_cash(store, VISITED, 1), "1 too many"),
-    "a unit too few": (lambda store: add_cash(store, QUEUED, -1), "-1 too many"),
+    "a unit too many": (by(add_cash, VISITED, 1), "1 too many"),
+    "a unit too few": (by(add_cash, QUEUED, -1), "-1 too many"),
     "a unit of the virtual page": (
         lambda store: change_ledger(store, virtual=totals_of(store)["ledger"]["virtual"] + 1),
         "1 too many",
     ),
     "a debt": (lambda store: (add_cash(store, VISITED, -5), add_cash(store, FAILED, 5)), "holds -5 units"),
-    "handed out to nobody": (lambda store: change_ledger(store, handed=[1, 0, 0, 0]), "3 too many"),
+    "handed out to nobody": (by(change_ledger, handed=[1, 0, 0, 0]), "3 too many"),
     "a history": (
         lambda store: change_page(store, VISITED, history=page_of(store, VISITED).history + 1),
         "histories add up",
     ),
-    "a sum of histories": (lambda store: change_ledger(store, history=0), "histories add up"),
+    "a sum of histories": (by(change_ledger, history=0), "histories add up"),
     "members of a class": (
-        lambda store: change_ledger(store, members=[4, 2, 0, 0]),
+        by(change_ledger, members=[4, 2, 0, 0]),
         "classes have [3, 2, 0, 0] pages, not [4, 2, 0, 0]",
     ),
     "the cash of new pages": (
@@ -152,21 +157,18 @@ CORRUPTIONS: dict[str, tuple[Callable[[MemoryStore], None], str]] = {
         ),
         "classes have [3, 2, 0, 0] new pages, not [3, 1, 0, 0]",
     ),
-    "a page from the future": (lambda store: change_totals(store, order=5), "newer than the last commit"),
+    "a page from the future": (by(change_totals, order=5), "newer than the last commit"),
     "a page without a request": (
-        lambda store: change_row(store, Family.REQUESTS, QUEUED.key, None),
+        by(change_row, Family.REQUESTS, QUEUED.key, None),
         f"page {QUEUED.key.hex()} waits, and has no request",
     ),
-    "a missing page": (
-        lambda store: change_row(store, Family.PAGES, QUEUED.key, None),
-        "belongs to no queued page",
-    ),
+    "a missing page": (by(change_row, Family.PAGES, QUEUED.key, None), "belongs to no queued page"),
     "a missing queue row": (
         lambda store: change_row(store, Family.QUEUE, row_of(store, QUEUED), None),
         f"queued page {QUEUED.key.hex()} has no queue row",
     ),
     "an extra queue row": (
-        lambda store: change_row(store, Family.QUEUE, BUSY + queue_row(5, 1), QUEUED.key[HOST_BYTES:]),
+        by(change_row, Family.QUEUE, BUSY + queue_row(5, 1), QUEUED.key[HOST_BYTES:]),
         "belongs to no queued page",
     ),
     "a queue row of a visited page": (
@@ -174,7 +176,7 @@ CORRUPTIONS: dict[str, tuple[Callable[[MemoryStore], None], str]] = {
         "belongs to no queued page",
     ),
     "a queue row of a page that nobody knows": (
-        lambda store: change_row(store, Family.QUEUE, BUSY + queue_row(5, 1), b"nobody's"),
+        by(change_row, Family.QUEUE, BUSY + queue_row(5, 1), b"nobody's"),
         "belongs to no queued page",
     ),
     "a queue row of another page": (
@@ -189,84 +191,54 @@ CORRUPTIONS: dict[str, tuple[Callable[[MemoryStore], None], str]] = {
         lambda store: move_row(store, QUEUED, page_of(store, QUEUED).front_queue - 1),
         f"page {QUEUED.key.hex()} waits in front queue 28, not 29",
     ),
-    "a shift": (lambda store: change_page(store, QUEUED, shift=1), "waits in front queue 29, not 30"),
+    "a shift": (by(change_page, QUEUED, shift=1), "waits in front queue 29, not 30"),
     "a queued page that is said to be visited": (
-        lambda store: change_page(store, QUEUED, state=PageState.VISITED),
+        by(change_page, QUEUED, state=PageState.VISITED),
         "belongs to no queued page",
     ),
     "a visited page that is said to be queued": (
-        lambda store: change_page(store, VISITED, state=PageState.QUEUED),
+        by(change_page, VISITED, state=PageState.QUEUED),
         "has no queue row",
     ),
     "a visited page that is said to have failed": (
-        lambda store: change_page(store, VISITED, state=PageState.FAILED),
+        by(change_page, VISITED, state=PageState.FAILED),
         "2 visited are recorded, but 1 are stored",
     ),
-    "a visit that is forgotten": (lambda store: change_page(store, VISITED, visits=0), "classes have"),
-    "a state that is none": (lambda store: change_page(store, VISITED, state=0), "has state 0"),
-    "the count of queued pages": (
-        lambda store: change_totals(store, queued=4),
-        "4 queued are recorded, but 3",
-    ),
-    "the count of visited pages": (
-        lambda store: change_totals(store, visited=1),
-        "1 visited are recorded, but 2",
-    ),
-    "the count of failed pages": (
-        lambda store: change_totals(store, failed=0),
-        "0 failed are recorded, but 1",
-    ),
-    "the count of hosts": (lambda store: change_totals(store, hosts=5), "5 hosts are recorded, but 4"),
-    "the count of shelved hosts": (
-        lambda store: change_totals(store, shelved={}),
-        "hosts are said to be shelved",
-    ),
-    "the count of parked hosts": (
-        lambda store: change_totals(store, parked=0),
-        "0 hosts are said to be parked",
-    ),
+    "a visit that is forgotten": (by(change_page, VISITED, visits=0), "classes have"),
+    "a state that is none": (by(change_page, VISITED, state=0), "has state 0"),
+    "the count of queued pages": (by(change_totals, queued=4), "4 queued are recorded, but 3"),
+    "the count of visited pages": (by(change_totals, visited=1), "1 visited are recorded, but 2"),
+    "the count of failed pages": (by(change_totals, failed=0), "0 failed are recorded, but 1"),
+    "the count of hosts": (by(change_totals, hosts=5), "5 hosts are recorded, but 4"),
+    "the count of shelved hosts": (by(change_totals, shelved={}), "hosts are said to be shelved"),
+    "the count of parked hosts": (by(change_totals, parked=0), "0 hosts are said to be parked"),
     "a page that cannot be understood": (
-        lambda store: change_row(store, Family.PAGES, QUEUED.key, b"\xc1"),
+        by(change_row, Family.PAGES, QUEUED.key, b"\xc1"),
         f"the record of page {QUEUED.key.hex()} cannot be understood",
     ),
     "a host that cannot be understood": (
-        lambda store: change_row(store, Family.HOSTS, BUSY, b"\xc1"),
+        by(change_row, Family.HOSTS, BUSY, b"\xc1"),
         f"the record of host {BUSY.hex()} cannot be understood",
     ),
-    "a host whose pages are gone": (
-        lambda store: change_row(store, Family.PAGES, SHELVED.key, None),
-        "host shelved",
-    ),
+    "a host whose pages are gone": (by(change_row, Family.PAGES, SHELVED.key, None), "host shelved"),
     "a host's queued pages": (
-        lambda store: change_host(store, QUEUED, queued=2),
+        by(change_host, QUEUED, queued=2),
         f"host busy ({BUSY.hex()}) says 2 queued pages, but has 1",
     ),
-    "a host's visited pages": (
-        lambda store: change_host(store, QUEUED, visited=0),
-        "says 0 visited pages, but has 1",
-    ),
-    "a missing host": (
-        lambda store: change_row(store, Family.HOSTS, BUSY, None),
-        "says 0 queued pages, but has 1",
-    ),
+    "a host's visited pages": (by(change_host, QUEUED, visited=0), "says 0 visited pages, but has 1"),
+    "a missing host": (by(change_row, Family.HOSTS, BUSY, None), "says 0 queued pages, but has 1"),
     "a host that is shelved too low": (
-        lambda store: change_host(store, SHELVED, best=28),
+        by(change_host, SHELVED, best=28),
         "host shelved is shelved below its best page",
     ),
-    "a host that is parked too low": (
-        lambda store: change_host(store, PARKED, best=3),
-        "below its best page",
-    ),
-    "a host that waits nowhere": (
-        lambda store: change_host(store, QUEUED, row=b""),
-        "host busy has pages queued",
-    ),
+    "a host that is parked too low": (by(change_host, PARKED, best=3), "below its best page"),
+    "a host that waits nowhere": (by(change_host, QUEUED, row=b""), "host busy has pages queued"),
     "a host that says it waits in another place": (
-        lambda store: change_host(store, SHELVED, row=b"F\x01"),
+        by(change_host, SHELVED, row=b"F\x01"),
         "host shelved has pages queued, but no place",
     ),
     "a place of a host without queued pages": (
-        lambda store: change_host(store, FAILED, row=b"A"),
+        by(change_host, FAILED, row=b"A"),
         "host dead has nothing queued, but an index row",
     ),
     "a missing place of an active host": (
@@ -281,63 +253,42 @@ CORRUPTIONS: dict[str, tuple[Callable[[MemoryStore], None], str]] = {
         lambda store: change_row(store, Family.META, index_row(store, PARKED), None),
         "host parked has pages queued, but no place",
     ),
-    "a place too many": (
-        lambda store: change_row(store, Family.META, b"A" + SHELVED.key[:HOST_BYTES], b""),
-        "4 places for 3 hosts",
-    ),
-    "a place of nobody": (
-        lambda store: change_row(store, Family.META, b"Anobody's", b""),
-        "4 places for 3 hosts",
-    ),
+    "a place too many": (by(change_row, Family.META, b"A" + SHELVED.key[:HOST_BYTES], b""), "4 places for 3 hosts"),
+    "a place of nobody": (by(change_row, Family.META, b"Anobody's", b""), "4 places for 3 hosts"),
     "a host with another name": (
-        lambda store: change_host(store, QUEUED, name="other"),
+        by(change_host, QUEUED, name="other"),
         "has another name than the one that its key was made of",
     ),
-    "a page that waits in no front queue": (
-        lambda store: change_page(store, QUEUED, front_queue=1 << 80),
-        "which there is not",
-    ),
+    "a page that waits in no front queue": (by(change_page, QUEUED, front_queue=1 << 80), "which there is not"),
     "a page that failed and holds cash": (
         lambda store: (add_cash(store, FAILED, 1), add_cash(store, VISITED, -1)),
         "failed, but holds 1 units",
     ),
-    "a page that waits for nobody": (
-        lambda store: change_page(store, QUEUED, is_claimed=True),
-        "and there are none",
-    ),
+    "a page that waits for nobody": (by(change_page, QUEUED, is_claimed=True), "and there are none"),
     "a request without a page": (
-        lambda store: change_row(store, Family.REQUESTS, link("busy", 9).key, b"busy/9"),
+        by(change_row, Family.REQUESTS, link("busy", 9).key, b"busy/9"),
         "is gone, and its request is there",
     ),
     "the count of visits": (
-        lambda store: change_totals(store, visits=4),
+        by(change_totals, visits=4),
         "4 pages are said to be visited or to have failed, but 3 are",
     ),
     "a gate that cannot be understood": (
-        lambda store: change_row(store, Family.META, b"G" + bytes(8), b"\xc1"),
+        by(change_row, Family.META, b"G" + bytes(8), b"\xc1"),
         "cannot be understood",
     ),
-    "a row of no index": (
-        lambda store: change_row(store, Family.META, b"Zrow", b""),
-        "is of no index",
-    ),
+    "a row of no index": (by(change_row, Family.META, b"Zrow", b""), "is of no index"),
     "counters that cannot be understood": (
-        lambda store: change_row(store, Family.META, COUNTERS_KEY, b"\xc1"),
+        by(change_row, Family.META, COUNTERS_KEY, b"\xc1"),
         "the counters of all runs cannot be understood",
     ),
     "links of a page that was not visited": (
-        lambda store: change_row(store, Family.LINKS, QUEUED.key, VISITED.key),
+        by(change_row, Family.LINKS, QUEUED.key, VISITED.key),
         "are of no page that was visited",
     ),
-    "half a link": (
-        lambda store: change_row(store, Family.LINKS, VISITED.key, VISITED.key[1:]),
-        "ends in the middle of one",
-    ),
-    "pages without totals": (
-        lambda store: change_row(store, Family.META, TOTALS_KEY, None),
-        "there are pages but no totals",
-    ),
-}
+    "half a link": (by(change_row, Family.LINKS, VISITED.key, VISITED.key[1:]), "ends in the middle of one"),
+    "pages without totals": (by(change_row, Family.META, TOTALS_KEY, None), "there are pages but no totals"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("corrupt", "named"), CORRUPTIONS.values(), ids=CORRUPTIONS)

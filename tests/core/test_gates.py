@@ -77,17 +77,6 @@ def test_without_such_a_key_each_host_is_on_its_own():
     assert {job.lease().host, job.lease().host} == {"a.one", "b.one"}
 
 
-def test_both_keys_hold_at_once():
-    job = Shared({"a.one": "1", "b.one": "2", "c.two": "1"}, by_domain=True, by_address=True)
-    job.seed(link("a.one"), link("b.one"), link("c.two"))
-    lease = job.lease()
-    assert lease.host == "a.one"
-    assert job.try_lease() == Empty()
-    job.end(lease)
-    job.now += 1.0
-    assert {job.lease().host, job.lease().host} == {"b.one", "c.two"}
-
-
 def test_the_best_host_at_a_gate_is_let_in_first(shared: Shared):
     shared.seed(link("a.one"), link("b.one", shift=-3))
     lease = shared.lease()
@@ -95,12 +84,6 @@ def test_the_best_host_at_a_gate_is_let_in_first(shared: Shared):
     shared.end(lease)
     shared.now += 1.0
     assert shared.lease().host == "a.one"
-
-
-def test_a_host_without_a_page_shuts_the_gate_too(shared: Shared):
-    shared.seed(link("b.one"))
-    shared.crawl.transferred("a.one", TransferResult(0.1, Outcome.ANSWER, address="10.0.0.1"), shared.now)
-    assert shared.try_lease() == NotBefore(shared.now + 1.0)
 
 
 @pytest.mark.parametrize("is_clean", [True, False])

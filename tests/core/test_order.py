@@ -27,7 +27,7 @@ from scrapy_aopic.core.order import (
     quarter_queue,
 )
 from scrapy_aopic.core.policy import Policy
-from scrapy_aopic.core.records import HOST_BYTES, N_FRONT_QUEUES, HostRecord, Link, Page, PageState, queue_row
+from scrapy_aopic.core.records import N_FRONT_QUEUES, HostRecord, Link, Page, PageState, queue_row
 from scrapy_aopic.lab.simulation import simulate
 
 MEAN = 1 << 16
@@ -248,24 +248,6 @@ def test_every_waiting_page_has_the_same_chance_however_long_it_waits():
     for begin in [0.0, 1000.0, 100_000.0]:
         clock = int.from_bytes(struct.pack(">f", begin), "big")
         assert chi_square(ages_taken(OpicRandom(), clock, 8, 8000)) < 24.3, begin
-
-
-@pytest.mark.slow
-def test_the_chances_are_the_same_in_whole_crawls_on_several_hosts():
-    """Which of nine pages on three hosts comes first, second ... in 2,000 crawls with other numbers of pages before."""
-    first = [0] * 9
-    last = [0] * 9
-    for before in range(2000):
-        job = Job(order=OpicRandom())
-        job.crawl.pages.serial = 10 * before  # as if so many pages had been queued in this job
-        pages = [link("abc"[number % 3], number) for number in range(9)]
-        job.seed(*pages)
-        drained = job.drain()
-        numbers = [int(request.split(b"/")[1]) for request in drained]
-        first[numbers[0]] += 1
-        last[numbers[-1]] += 1
-    assert chi_square(first) < 26.1
-    assert chi_square(last) < 26.1
 
 
 def test_a_page_whose_host_had_to_wait_does_not_set_the_clock_back():
@@ -550,8 +532,3 @@ def test_an_endless_trap_takes_little_of_a_crawl(has_sub_hosts):
     # One on one host starves by itself, as endowments fade with clicks.
     without_budget = fetches_of_a_trap(0.0, 1, has_sub_hosts=has_sub_hosts)
     assert without_budget > 60 if has_sub_hosts else without_budget < 60
-
-
-def test_the_key_of_a_host_is_that_of_its_pages():
-    """What the tests above take for granted."""
-    assert link("a", 1).key[:HOST_BYTES] == link("a", 2).key[:HOST_BYTES] != link("b").key[:HOST_BYTES]

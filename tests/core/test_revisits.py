@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable
 
 import pytest
 from hypothesis import given
@@ -279,17 +278,6 @@ def _number(lease: Lease) -> int:
     return int(lease.request.split(b"/")[1])
 
 
-def test_no_page_comes_back_before_the_shortest_interval_is_over():
-    job = again()
-    job.seed(*(link("a", number) for number in range(3)))
-    assert sorted(leases(job)) == [0, 1, 2]
-    job.now += HOUR - 1
-    assert leases(job) == []
-    job.now += 2
-    assert sorted(leases(job)) == [0, 1, 2]
-    job.commit()
-
-
 def test_a_page_without_cash_comes_back_after_the_longest_interval():
     job = Job(recrawl=Recrawl(HOUR, DAY), share=0.0)
     job.seed(link("a", 0), link("b", 1))
@@ -383,23 +371,6 @@ def test_a_page_that_is_gone_does_not_come_back_and_its_cash_is_handed_on():
     job.commit()
 
 
-def test_a_visited_page_that_is_gone_is_not_looked_at_again():
-    job = again()
-    job.seed(link("a"), link("b"))
-    for _ in range(2):
-        job.visit(version=version(1))
-    job.now += 2 * HOUR
-    gone = job.visit(is_failure=True, outcome="http 404").host
-    job.commit()
-    hosts = set()
-    for _ in range(20):
-        job.now += 20 * DAY
-        hosts.add(job.visit(version=version(1)).host)
-        assert not isinstance(job.crawl.lease(job.now), Lease)
-    assert hosts == {"a", "b"} - {gone}
-    job.commit()
-
-
 def test_all_pages_come_in_turn_with_an_order_that_does_not_look_at_cash():
     job = Job(recrawl=Recrawl(1.0), order=OpicCycle())
     job.seed(*(link(f"h{number}", number) for number in range(5)))
@@ -408,34 +379,6 @@ def test_all_pages_come_in_turn_with_an_order_that_does_not_look_at_cash():
         job.now += 2.0
         found.append(_number(job.visit(version=version(1))))
     assert found[5:] == found[:5] * 3
-
-
-def _run(job: Job, n: int) -> Iterable[int]:
-    for number in range(n):
-        job.now += 600.0
-        lease = job.crawl.lease(job.now)
-        if isinstance(lease, Lease):
-            job.crawl.release(lease, job.now)
-            job.settle(
-                lease,
-                *(link("a", (_number(lease) * 7 + i) % 20) for i in range(3)),
-                version=version(number // 9),
-            )
-            yield _number(lease)
-
-
-def test_after_a_crash_every_page_comes_back():
-    for n in [1, 25, 60]:
-        job = Job(recrawl=Recrawl(HOUR, 2 * DAY), order=by_cash())
-        job.seed(*(link("a", number) for number in range(20)))
-        before = list(_run(job, n))
-        job.commit()
-        list(_run(job, 13))  # and then it dies
-        job.reopen()
-        after = list(_run(job, 400))
-        assert set(after) == set(range(20)), n
-        assert len(before) + len(after) > 100, n
-        job.commit()
 
 
 def test_after_a_crash_the_crawl_waits_for_a_visited_page_also_if_no_other_one_waits():
@@ -447,20 +390,6 @@ def test_after_a_crash_the_crawl_waits_for_a_visited_page_also_if_no_other_one_w
     when = job.crawl.lease(job.now)
     assert when == job.crawl.when()
     assert isinstance(when, NotBefore)
-
-
-def test_a_page_that_is_due_is_due_after_a_restart():
-    for is_clean in [False, True]:
-        job = again(share=0.0)
-        job.seed(link("a"))
-        job.visit(version=version(1))
-        job.now += 2 * HOUR
-        job.seed(link("b"))
-        assert job.visit(version=version(2)).host == "b", is_clean  # nothing has paid for the other one
-        job.commit(is_clean=is_clean)
-        job.reopen()
-        job.now += 60
-        assert job.lease().host == "a", is_clean
 
 
 def test_what_was_learnt_of_all_pages_outlives_a_restart():

@@ -170,12 +170,6 @@ def test_every_fetch_ends_with_what_its_redirects_lead_to_in_any_order_of_events
             assert n_downloads == 1 or "between" in url
 
 
-def test_two_origins_that_redirect_to_each_other_have_no_file():
-    for turns in [[0] * 20, [0, 1] * 10, [1, 0, 0] * 7, [1, 1, 0, 0] * 5]:
-        world = World([(1, False), (0, False)])
-        assert [robots.text for _, robots in world.run([0, 1], turns)] == [b"", b""], turns
-
-
 def test_only_the_first_origin_learns_from_more_redirects_than_are_followed():
     for n_redirects, text, learned in [
         (MAX_REDIRECTS, text_of(MAX_REDIRECTS), MAX_REDIRECTS + 1),

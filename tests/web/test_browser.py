@@ -462,52 +462,6 @@ def test_the_explainer_is_a_part_of_it_and_shows_the_crawl(
     assert_accessible(browser)
 
 
-@pytest.mark.long
-def test_a_tab_that_watches_for_long_does_not_grow(browser: Browser) -> None:
-    """As many snapshots as of ten minutes, in some twenty seconds; ``benchmarks/tab_memory.py`` takes the ten minutes."""
-
-    class Moving(Served):
-        most = 0
-
-        def take(self) -> Any:
-            if self.taken >= self.most:
-                return None
-            self.figures["at"] += 1.0
-            return super().take()
-
-    resize(browser, 1400, "light")
-    made = Moving(every=0.03)
-    made.most = 1
-    made.figures = some_figures()
-    made.server.site = make_site(Shown(made.feed, oldest_commit=30, questions=Answering()))
-    try:
-        open_page(browser, made.port)
-        browser.execute_cdp_cmd("Performance.enable", {})
-
-        def after(frames: int) -> dict[str, float]:
-            until = time.monotonic() + 120
-            made.most = frames
-            while made.taken < frames:
-                assert time.monotonic() < until
-                time.sleep(0.05)
-            last = f"new Date({1000 * made.figures['at']}).toLocaleTimeString('en-GB')"
-            label = "document.querySelector('#plot svg')?.getAttribute('aria-label')"
-            wait_for(browser, f"{label}?.includes({last})", 60)  # nothing comes after it
-            browser.execute_cdp_cmd("HeapProfiler.collectGarbage", {})
-            metrics = browser.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
-            return {each["name"]: each["value"] for each in metrics}
-
-        early, late = after(150), after(600)
-        assert wait_for(
-            browser, "document.querySelector('#plot polyline')?.getAttribute('points').length > 1000"
-        )
-        assert late["Nodes"] <= early["Nodes"] + 50
-        assert late["JSEventListeners"] == early["JSEventListeners"]
-        assert late["JSHeapUsedSize"] < early["JSHeapUsedSize"] + 1_000_000
-    finally:
-        made.close()
-
-
 def test_what_politeness_costs_the_order_and_what_was_dropped(
     browser: Browser, page: Callable[..., Served]
 ) -> None:

@@ -162,22 +162,6 @@ def test_nothing_moves_where_that_is_not_wanted_or_before_it_is_asked_for(page: 
     assert coins == {"reduce": 0, "no-preference": 2}  # a coin for each link; scene 1 has no virtual page
 
 
-def test_the_first_scene_shows_importance_and_no_virtual_page_and_the_second_what_is_gone(
-    page: Explainer,
-) -> None:
-    page.open(motion="reduce")
-    assert "virtual page" not in page.find("#coins svg")[0].text
-    page.press("coins", "Step")
-    assert page.said("coins") == "Page 1 adds 1,000 coins to its history, and pays 500 to each of 2 pages."
-    page.run("for (let n = 0; n < 40; n += 1) document.querySelector('#coins button.main').click()")
-    bars = page.find("#coins [data-bar] svg")[0].get_attribute("aria-label")
-    parts = [float(each) for each in re.findall(r"([\d.]+) %", bars)]
-    assert sum(parts) == pytest.approx(100, abs=0.4)
-    assert max(parts) == parts[2]  # three pages link to page 3
-    assert len(page.find("#bank .edge.gone")) == 2
-    assert len(page.find("#coins .edge")) == len(page.find("#bank .edge")) == 10
-
-
 def test_answers_of_the_exercises_are_what_the_scenes_show(page: Explainer) -> None:
     """One that is wrong would be learned by a class."""
     page.open()

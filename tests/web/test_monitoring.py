@@ -52,20 +52,6 @@ def test_every_panel_and_every_alert_is_made_of_metrics_that_there_are() -> None
     assert len({panel["id"] for panel in panels}) == len(panels)
 
 
-def test_panels_do_not_lie_over_one_another() -> None:
-    taken: set[tuple[int, int]] = set()
-    for panel in json.loads(monitoring.grafana())["panels"]:
-        place = panel["gridPos"]
-        assert place["x"] + place["w"] <= 24
-        cells = {
-            (x, y)
-            for x in range(place["x"], place["x"] + place["w"])
-            for y in range(place["y"], place["y"] + place["h"])
-        }
-        assert not taken & cells
-        taken |= cells
-
-
 def test_a_name_that_is_no_stat_is_refused() -> None:
     with pytest.raises(KeyError):
         monitoring.of("rate({aopic/no/such}[5m])")
