@@ -110,6 +110,7 @@ FILES = (
     "spiders_of_scrapy",
     "events",
     "services",
+    "projects",
     "commands",
 )
 """Files with patterns, in the order of the docs."""

@@ -246,11 +246,118 @@ def echo(asked: Asked) -> Answer:
     return as_json(sent)
 
 
+# Of the spiders of public projects.
+
+FOLLOWS = {"1": "23", "2": "13", "3": "1", "4": "1"}
+"""Whom each person follows."""
+
+
+def statuses(asked: Asked) -> Answer:
+    """Two posts on each of two pages, and nothing behind them; the first post of each is too long to be there."""
+    n = int(asked.query["page"])
+    posts = [{"id": f"{asked.query['user']}{n}{which}", "is_long": which == "a"} for which in "ab"]
+    return as_json({"list": posts if n < 3 else []})
+
+
+def long_text(asked: Asked) -> Answer:
+    return as_json({"text": f"all of {asked.query['id']}"})
+
+
+def person(asked: Asked) -> Answer:
+    """Of person n: what is known, and by pages of one whom they follow, and who follows them."""
+    n, what = asked.path
+    if what == "info":
+        return html(f"person {n}")
+    all_ = FOLLOWS[n] if what == "follow" else [each for each, whom in FOLLOWS.items() if n in whom]
+    page = int(asked.query.get("page", "1"))
+    following = [f"/person/{n}/{what}?page={page + 1}"] if page < len(all_) else []
+    return html(f"{what} {n}", *following, rest=f"<b>{all_[page - 1]}</b>" if all_ else "")
+
+
+def comments(asked: Asked) -> Answer:
+    return html(f"comments {asked.path[0]} {asked.query['page']}", rest="<i>3</i>")
+
+
+def calendar(asked: Asked) -> Answer:
+    """A form with a token; sent with that and a day, it says what there was on an even day."""
+    if asked.exchange.method == "GET":
+        return html("calendar", rest="<form method=post><input name=token value=t1></form>")
+    sent = {name: value for name, (value,) in parse_qs(asked.exchange.body.decode()).items()}
+    if sent["token"] != "t1" or int(sent["day"]) % 2:
+        return as_json({"error": "nothing"})
+    return as_json({"issues": [f"{'/'.join(asked.path) or 'regular'} {sent['day']}"]})
+
+
+def search(asked: Asked) -> Answer:
+    return html(f"found {asked.query['s']} {asked.path[0]}", rest="<i>3</i>")
+
+
+def rest(asked: Asked) -> Answer:
+    """Countries, or the shops of one; by pages if that is asked for."""
+    asks = json.loads(asked.exchange.body)
+    if asks["of"] == "Country":
+        return as_json({"response": ["de", "fr", "it"]})
+    if asks["of"] == "Page":
+        n = asks.get("page", 0)
+        key = asked.exchange.headers["x-key"]
+        return as_json({"hits": [f"{key} {n}"], "page": n, "pages": 3})
+    return as_json({"response": [f"{asks['where']}{n}" for n in (1, 2)] if asks["where"] != "it" else []})
+
+
+def news(asked: Asked) -> Answer:
+    """An index, which articles link to, and six of these, each of which links to the next ones."""
+    name = asked.path[0]
+    n = 0 if name == "index.html" else int(name.removesuffix(".htm"))
+    links = [f"/news/{each}.htm" for each in range(n + 1, min(n + 3, 7))]
+    return html(f"news {name}", "/news/index.html", *links)
+
+
+def forum(asked: Asked) -> Answer:
+    """Two forums of two pages, each with a thread, which leads back to its forum and to the other one."""
+    kind, which, n = asked.path[0].split("-")
+    if kind == "thread":
+        return html(f"thread {which} {n}", f"/forum/forum-{which}-1", "/forum/forum-2-1")
+    more = [f"/forum/forum-{which}-2"] if n == "1" else [f"/forum/forum-{which}-1"]
+    return html(f"forum {which} {n}", f"/forum/thread-{which}-{n}", *more)
+
+
+def archive(asked: Asked) -> Answer:
+    """Of each month two pages of posts, the newest first; the last post of a month is in the next one's list, too."""
+    month, n = int(asked.path[0]), int(asked.query.get("page", "1"))
+    posts = [f"/post/{month}-{5 - 2 * n + each}" for each in (1, 0)] + (
+        [f"/post/{month - 1}-4"] if n == 2 else []
+    )
+    return html(f"archive {month} {n}", *posts, *([f"/archive/{month}?page=2"] if n == 1 else []))
+
+
+def post(asked: Asked) -> Answer:
+    return html(f"post {asked.path[0]}")
+
+
+def board(asked: Asked) -> Answer:
+    """One of three pages of topics, each of which is on two of them."""
+    n = int(asked.query.get("p", "1"))
+    return html(f"board {n}", f"/topic/{n}", f"/topic/{n + 1}")
+
+
+def topic(asked: Asked) -> Answer:
+    """Has been written by two members, one of whom is gone."""
+    n = int(asked.path[0])
+    return html(f"topic {n}", rest=f"<b>m0</b><b>m{(n + 1) // 2}</b>")
+
+
+def member(asked: Asked) -> Answer:
+    return html(f"member {asked.path[0]}") if asked.path[0] != "m0" else Answer(404)
+
+
 PAGES: dict[str, Callable[[Asked], Answer]] = {
     "": page, "page": page, "item": item, "api": api, "work": work, "status": status, "later": later, "reset": reset, "cut": cut,
     "slow": slow, "redirect": redirect, "set": set_cookie, "cookies": cookies, "echo": echo,
     "login": login, "account": account, "onward": onward, "wall": wall, "gate": gate, "consent": consent, "refresh": refresh, "same": same, "linked": linked, "links": links, "file": file, "marked": marked,
     "image.png": image, "sitemap-index.xml": sitemap_index, "sitemap.xml": sitemap, "feed.xml": feed, "feed.csv": table,
+    "statuses": statuses, "long-text": long_text, "person": person, "comments": comments, "calendar": calendar,
+    "search": search, "rest": rest, "news": news, "forum": forum, "archive": archive, "post": post, "board": board,
+    "topic": topic, "member": member,
 }  # fmt: skip
 """By the first segment of the path."""
 
