@@ -404,6 +404,7 @@ def test_a_record_of_a_page_is_changed_by_its_owners():
 
 OWNERS_OF_HOSTS = {
     "allowed": "frontier",
+    "at_once": "frontier",
     "address": "gates",
     "back_queue": "back_queue",
     "best": "back_queue",

@@ -351,7 +351,7 @@ class Slots:
             # The downloader removes the request in a "finally", while the exception is on its way to the caller.
             response, error = self._responses.pop(request, None), sys.exc_info()[1]
             span = watch.span(began, request, response)
-            at_least = slot.lastseen + slot.delay - span.end
+            at_least = began + slot.delay - span.end
             seconds = float(request.meta.pop(SERVER_SECONDS, span.seconds))
             transfer = Transfer(key, request, seconds, now - span.end, at_least, response, error)
             return span.end, self._ended(transfer)

@@ -278,7 +278,8 @@ class MemoryPacer(Pacer):
             is_of_proxy=result.is_of_proxy,
             waits=self.waits(key),
         )
-        gap = gap._replace(own=max(gap.own, result.at_least))
+        if result.at_least > gap.own:
+            gap = gap._replace(own=result.at_least, at_once=1)
         self._hold(key, gap.own - ago)
         return gap
 

@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from demo_web.server import Answer, Exchange
 from scrapy.utils.defer import deferred_f_from_coro_f
+from support import redis_server
 from support.small_web import Follow, Web, crawl, html
+
+from scrapy_aopic.place.folder_place import FolderPlace
+from scrapy_aopic.place.stored_control import change_control
 
 Serve = Callable[[dict[str, Any]], Web]
 
@@ -41,6 +46,9 @@ def at_once(web: Web) -> dict[str, int]:
     return most
 
 
+REDIS = pytest.mark.skipif(redis_server.find_server() is None, reason=redis_server.WHY_NOT)
+
+
 class Both(Follow):
     start_urls = ["http://a.test/", "http://b.test/"]
 
@@ -58,6 +66,32 @@ async def test_a_host_gets_as_many_requests_at_once_as_its_rule_says_and_others_
     assert Counter(web.asked) == dict.fromkeys(pages, 1)
     first = min(web.log, key=lambda entry: (entry.host, entry.start))
     assert (first.host, first.in_flight) == ("a.test", 1)
+
+
+@REDIS
+@pytest.mark.slow
+@deferred_f_from_coro_f
+async def test_a_job_in_shards_goes_by_the_rule_too(serve: Serve, server: redis_server.Server) -> None:
+    pytest.importorskip("hiredis")
+    pytest.importorskip("redis")
+    pages = {**pages_of("a.test"), **pages_of("b.test", 3)}
+    web = serve(pages)
+    shards = {"AOPIC_STORE": "redis", "AOPIC_SHARDS": 4, "REDIS_URL": server.url, "AOPIC_REDIS_KEY": "own"}
+    await crawl(Both, {**SCHEDULER, **RULES, **shards})
+    assert at_once(web) == {"a.test": 4, "b.test": 1}
+    assert Counter(web.asked) == dict.fromkeys(pages, 1)
+
+
+@pytest.mark.slow
+@deferred_f_from_coro_f
+async def test_a_host_that_an_operator_slows_down_gets_one_request_at_a_time(
+    serve: Serve, tmp_path: Path
+) -> None:
+    web = serve(pages_of("a.test", 4))
+    change_control(FolderPlace(tmp_path), lambda control: control.slowing(["a.test"], 0.1, 1.0))
+    await crawl(Follow, {**ADDON, **RULES, "AOPIC_STORE": "sqlite", "JOBDIR": str(tmp_path)})
+    assert Counter(web.asked) == dict.fromkeys(web.pages, 1)
+    assert at_once(web) == {"a.test": 1}
 
 
 @pytest.mark.slow

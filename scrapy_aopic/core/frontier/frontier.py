@@ -469,7 +469,7 @@ class Frontier:
             or self.places.is_worse(host, shelf)
             or (gates.are_used and gates.shut(host, now))
             or (self.places.may_bar and self.places.bar(host))
-            or (host.transfers and self.places.is_full(host))
+            or (host.transfers and host.is_full)
         ):
             self.places.turn_away(key, host, now)
             return None
@@ -562,8 +562,8 @@ class Frontier:
             if outcome != Outcome.SILENT and key not in self.outsiders:  # these have no pages that waited
                 self.places.open(key, host, now)
         if at_least > gap.own:
-            gap = gap._replace(own=at_least)
-        host.transfer = seconds
+            gap = gap._replace(own=at_least, at_once=1)
+        host.transfer, host.at_once = seconds, gap.at_once
         if outcome == Outcome.SILENT:
             self.gates.mislay(host)
         self.gates.defer(host, now + gap.shared)
@@ -588,6 +588,8 @@ class Frontier:
     def set_crawl_delay(self, key: bytes, name: str, seconds: float, now: float) -> None:
         """Have *seconds* between the requests to the host called *name*, whose robots.txt was just read."""
         host = self.host(key) or self.outsiders.get(key, name)
+        if seconds > 0:
+            host.at_once = 1
         self._leave_alone(key, host, now + self._politeness.delay(host, seconds))
 
     def allow(self, key: bytes, what: int) -> None:

@@ -256,7 +256,7 @@ class HostPlaces:
 
     def settle(self, key: bytes, host: HostState, now: float) -> None:
         """Give *host*, which is in memory and MOVING, its place; see the cases in the head of this module."""
-        if host.transfers and self.is_full(host):
+        if host.transfers and host.is_full:
             go(host, HAS_NO_CONNECTION)
         elif host.queued == len(host.in_flight):
             if host.queued or host.transfers:
@@ -409,10 +409,6 @@ class HostPlaces:
         elif host.phase in (PARKED, DEAD):
             self.enter(key, host, now)
 
-    def is_full(self, host: HostState) -> bool:
-        """Whether as many transfers from *host* are under way as may be at once: one until it has answered."""
-        return len(host.transfers) >= (self._politeness.at_once(host) if host.transfer else 1)
-
     def lease(self, page: bytes, host: HostState, now: float) -> None:
         """*host* is requested for *page*, by its whole key."""
         key = page[:HOST_BYTES]
@@ -420,7 +416,7 @@ class HostPlaces:
         host.transfers[page] = now
         host.leased_at, host.held_until = next(iter(host.transfers.values())), 0.0
         self._gates.enter(page, host, now)
-        if self._politeness.connections is not None and not self.is_full(host):
+        if not host.is_full:
             go(host, IS_RELEASED)
             self.settle(key, host, now)
 

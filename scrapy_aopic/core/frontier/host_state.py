@@ -141,6 +141,7 @@ class HostState(HostRecord):
         back_queue: Best queue rows, best first, each with its page after it; ``None`` if they are not loaded.
         is_whole: Whether these are all rows that can be taken.
         in_flight: Front queues of the pages that were taken and not yet ended, by page.
+        at_once: Transfers that may be under way at once, as of the end of the last one: one until it has answered.
         transfers: Instants of the leases that were not yet released, oldest first, by page.
         heap: The heap that its entry is in, ``None`` if it has no entry.
         rank: Rank that it was last given a place by.
@@ -158,6 +159,7 @@ class HostState(HostRecord):
     back_queue: list[bytes] | None = None
     is_whole: bool = False
     in_flight: dict[bytes, int] = {}  # noqa: RUF012  # msgspec gives each host one of its own
+    at_once: int = 1
     transfers: dict[bytes, float] = {}  # noqa: RUF012
     heap: LazyHeap[Any] | None = None  # of ranks or of times
     rank: bytes = b""
@@ -169,6 +171,11 @@ class HostState(HostRecord):
     looked_up_to: bytes = b""
     passed_over: tuple[str, ...] = ()
     heard_at: float = inf
+
+    @property
+    def is_full(self) -> bool:
+        """Whether as many transfers are under way as may be."""
+        return len(self.transfers) >= self.at_once
 
     @property
     def is_busy(self) -> bool:
