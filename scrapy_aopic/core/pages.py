@@ -77,6 +77,9 @@ REFUSALS = ("network", "service")
 _AT_ONCE = 10_000
 """Rows of refused pages that are read at once."""
 
+_OF_PRIORITY = ~IN_PRIORITY
+"""The bits of a front queue that say which priority its pages have."""
+
 _MOST_PREFETCHED = 10_000
 """Pages that are known to have been prefetched, at most; of others all that come next are read together."""
 
@@ -609,7 +612,10 @@ class Pages:
             if page is None:
                 page = self._admit(link, units, found, finder)  # noqa: PLW2901
                 at = key[:HOST_BYTES]
-                page.front_queue = number = front_queue(page, units) + (link.priority << PRIORITY_BITS)
+                number = front_queue(page, units)
+                if link.priority:
+                    number += link.priority << PRIORITY_BITS
+                page.front_queue = number
                 requests[key] = link.request
                 keep(key, page)
                 if at not in new:
@@ -639,7 +645,7 @@ class Pages:
                     continue
                 is_new = self._worth is None or page.changes is None
                 number = (
-                    front_queue(page, page.cash) + (page.front_queue & ~IN_PRIORITY)
+                    front_queue(page, page.cash) + (page.front_queue & _OF_PRIORITY)
                     if is_new
                     else self._front_queue(key, page, now)
                 )
@@ -699,7 +705,7 @@ class Pages:
         number = self._order.front_queue(
             page, page.cash if worth is None or page.changes is None else worth.of(key, page, now)
         )
-        return number + ((page.priority if priority is None else priority) << PRIORITY_BITS)
+        return number + (page.front_queue & _OF_PRIORITY if priority is None else priority << PRIORITY_BITS)
 
     def _admit(self, link: Link, cash: int, score: int = 0, finder: Finder = ELSEWHERE) -> Page:
         """A new page with *cash*, in its class, found by a link of *finder*."""

@@ -377,13 +377,14 @@ class HostPlaces:
         Late hosts are compared only on their shelf, without the number of visited pages, which all of it share: so their
         ranks stay valid while the domain is visited.
         """
-        return self._rank_by(best_row(host), host, visited)
+        row = best_row(host)
+        if len(row) == ROW_BYTES:
+            return _NO_PRIORITY + self._order.rank(row, host, visited)
+        return self._rank_by(row, host, visited)
 
     def _rank_by(self, row: bytes, host: HostState, visited: int) -> bytes:
         """Rank of *host* with the best queue row *row*."""
-        if BEST_START <= row[0] <= WORST_START:
-            return _NO_PRIORITY + self._order.rank(row, host, visited)
-        return row[:-ROW_BYTES] + self._order.rank(row[-ROW_BYTES:], host, visited)
+        return (row[:-ROW_BYTES] or _NO_PRIORITY) + self._order.rank(row[-ROW_BYTES:], host, visited)
 
     # -- what happens to a host
 
@@ -465,7 +466,7 @@ class HostPlaces:
     def improve(self, key: bytes, host: HostState, row: bytes, now: float) -> None:
         """A page of *host* that can be taken has the queue row *row* now: move the host if that is its best."""
         # Without a call for each host of a page.
-        best = WORST_START - row[0] if BEST_START <= row[0] <= WORST_START else front_queue_of(row)
+        best = WORST_START - row[0] if len(row) == ROW_BYTES else front_queue_of(row)
         is_better = host.best is None or best > host.best
         may_rise = is_better or not self._order.ranks_by_front_queue
         if is_better:
