@@ -76,7 +76,7 @@ class TransferResult(NamedTuple):
         address: The network address that it was fetched from; empty if that does not matter.
         origin: Scheme, name and port that were requested, if these are told apart: silence is only theirs.
         n_bytes: Bytes of the response's body.
-        is_of_proxy: Whether what it asks for is for a proxy, and other ways to the host are open.
+        is_of_proxy: Whether what it asks for is for a proxy, and other ways to the host are open; or who was silent may be that.
         is_nowhere: Whether it is silent because there is no host of that name.
     """
 
@@ -255,12 +255,20 @@ class Politeness:
         return Outcome.SILENT if outcome in (Outcome.BROKEN, Outcome.BROKEN_AGAIN) else outcome
 
     def heard(
-        self, pace: Paced, origin: str, outcome: Outcome, now: float, *, is_nowhere: bool = False
+        self,
+        pace: Paced,
+        origin: str,
+        outcome: Outcome,
+        now: float,
+        *,
+        is_nowhere: bool = False,
+        is_of_proxy: bool = False,
     ) -> bool:
         """Take note in *pace* of whether *origin* was silent in a transfer; returns whether anything changed.
 
         The origin waits twice as long after each silence, and not at all once it has answered. If it *is_nowhere*, as there is
-        no host of that name, it is dead at once.
+        no host of that name, it is dead at once. If it was asked by one of several proxies, it only waits when it is dead:
+        until then it may be the proxy that is silent.
         """
         known = pace.silent
         if outcome in (Outcome.ANSWER, Outcome.ERROR, Outcome.DOWN):
@@ -276,7 +284,7 @@ class Politeness:
         n = before.n + 1 if before is not None else 1
         if is_nowhere:
             n = max(n, self.dead_after)
-        wait = self._doubled(n, self.max_backoff)
+        wait = 0.0 if is_of_proxy and n < self.dead_after else self._doubled(n, self.max_backoff)
         self.hold(pace, origin, Silence(n, now + wait, before is not None and before.is_for_all))
         return True
 

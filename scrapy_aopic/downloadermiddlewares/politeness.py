@@ -353,8 +353,8 @@ class PolitenessMiddleware:
             is_nowhere=self._is_nowhere(transfer),
         )
         self.proxies.transferred(transfer.key)
-        if transfer.response is not None and (pair := self._pair(transfer.key, transfer.request)):
-            self.proxies.answered(pair, transfer.response.status, result, transfer.ago)
+        if pair := self._pair(transfer.key, transfer.request):
+            self.proxies.ended(pair, transfer.response, result, transfer.ago)
             result = result._replace(is_of_proxy=True)
         gap = self.pacer.transferred(transfer.key, result, transfer.ago)
         if self._n_delayed and gap.own in (self._delay, transfer.at_least):

@@ -72,14 +72,16 @@ class ProxyWaits:
         """Seconds for which no request may go out by *pair*."""
         return self._waits.waits(pair) if pair in self._statuses else 0.0
 
-    def answered(self, pair: str, status: int, result: TransferResult, ago: float) -> None:
-        """A transfer by *pair*, which was over *ago* seconds, ended with *status* and *result*."""
+    def ended(self, pair: str, response: Response | None, result: TransferResult, ago: float) -> None:
+        """A transfer by *pair*, which was over *ago* seconds, had *response*, if any, and *result*."""
+        if response is None:
+            return
         is_fine = result.outcome == Outcome.ANSWER and not result.retry_after
         if self._statuses.pop(pair, None) is None and is_fine:
             return
         self._waits.transferred(pair, result, ago)
         if not is_fine:
-            self._statuses[pair] = status
+            self._statuses[pair] = response.status
             if len(self._statuses) > REMEMBERED:
                 del self._statuses[next(iter(self._statuses))]
 

@@ -88,10 +88,10 @@ class Chooses:
         return request.replace(meta={**request.meta, "proxy": self.urls["b"]}, dont_filter=True)
 
     def process_response(self, request: Request, response: Response) -> Request | Response:
-        return self._next(request) if response.status in (407, 429, 503) else response
+        return self._next(request) if response.status in (403, 407, 429, 503) else response
 
     def process_exception(self, request: Request, exception: Exception) -> Request | None:
-        return self._next(request) if request.meta["proxy"] == self.urls["down"] else None
+        return self._next(request) if request.meta["proxy"] != self.urls["b"] else None
 
 
 class ByPath(Chooses):
@@ -142,14 +142,22 @@ async def test_a_request_that_a_middleware_makes_of_an_answer_goes_out_at_once_b
 
 
 @WAYS
-@pytest.mark.parametrize("first", [None, Answer(407)], ids=["down", "407"])
+@pytest.mark.parametrize(
+    "first",
+    [None, Answer(407), Answer(403), Answer(abort=True), Answer(delay=5)],
+    ids=["down", "407", "403", "breaks", "hangs"],
+)
 @deferred_f_from_coro_f
 async def test_a_proxy_that_is_no_use_is_left_for_another_one(
     proxies: Proxies, settings: dict[str, Any], first: Answer | None
 ) -> None:
     proxies.add(b=FINE, **({"a": first} if first is not None else {}))
-    crawler = await crawl(Items, {**settings, **by(Chooses, AOPIC_BACKOFF=1000)})
-    assert sorted(Items.seen) == URLS
+    crawler = await crawl(
+        Items,
+        {**settings, **by(Chooses, AOPIC_BACKOFF=1000, DOWNLOAD_TIMEOUT=0.3, RETRY_ENABLED=False)},
+        start_urls=URLS[:3],
+    )
+    assert sorted(Items.seen) == URLS[:3]
     assert crawler.stats is not None
     assert crawler.stats.get_value("finish_reason") == "finished"
 
@@ -246,14 +254,14 @@ def test_what_is_remembered_of_proxies_is_bounded(monkeypatch: pytest.MonkeyPatc
     waits = ProxyWaits(get_crawler(), Politeness(), MemoryPacer(Politeness()))
     down, fine = TransferResult(0.1, Outcome.DOWN, 60.0), TransferResult(0.1)
     for n in range(100):
-        waits.answered(f"pair {n}", 200, fine, 0.0)
+        waits.ended(f"pair {n}", Response("http://a.test"), fine, 0.0)
     assert not waits._statuses
     for n in range(100):
-        waits.answered(f"pair {n}", 429, down, 0.0)
+        waits.ended(f"pair {n}", Response("http://a.test", 429), down, 0.0)
     assert [*waits._statuses] == [f"pair {n}" for n in range(90, 100)]
     assert 59 < waits.wait("pair 99") <= 60
     assert waits.wait("pair 0") == 0
-    waits.answered("pair 99", 200, fine, 0.0)
+    waits.ended("pair 99", Response("http://a.test"), fine, 0.0)
     assert waits.wait("pair 99") == 0
 
 

@@ -557,7 +557,7 @@ class Frontier:
         gap = self._politeness.after(
             host, seconds, outcome, retry_after, is_of_proxy=is_of_proxy, waits=waits
         )
-        if self._politeness.heard(host, origin, outcome, now, is_nowhere=is_nowhere):
+        if self._politeness.heard(host, origin, outcome, now, is_nowhere=is_nowhere, is_of_proxy=is_of_proxy):
             back_queue.reload(host)
             if outcome != Outcome.SILENT and key not in self.outsiders:  # these have no pages that waited
                 self.places.open(key, host, now)
