@@ -23,7 +23,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--find", dest="part", metavar="PART", default="", help="only those with PART in their names"
     )
-    kinds = parser.add_mutually_exclusive_group(required=True)
+    kinds = parser.add_mutually_exclusive_group()
     for name, meaning in (
         ("slow", "those with the longest last transfers"),
         ("failing", "those with the most errors in a row"),
@@ -48,7 +48,8 @@ def _look(opts: argparse.Namespace) -> str:
     from scrapy_aopic.view.text_report import format_host_rows
 
     with open_view(opts.jobdir) as view:
-        rows = hosts_by(view, opts.kind, opts.number, opts.part)
+        kinds = (opts.kind,) if opts.kind else ("queued", "fetched")
+        rows = next(filter(None, (hosts_by(view, kind, opts.number, opts.part) for kind in kinds)), [])
     if opts.json:
         return as_json(rows)
     return format_host_rows(rows, width=n_columns())

@@ -75,7 +75,7 @@ def test_what_is_no_terminal_gets_all_columns_in_one_colour(
 
 
 @pytest.mark.parametrize(
-    "command", [("top",), ("top", "--hosts"), ("status", "--totals"), ("hosts", "--queued")]
+    "command", [("top",), ("top", "--hosts"), ("status", "--totals"), ("hosts", "--queued"), ("hosts",)]
 )
 def test_a_job_is_watched_on_one_screen(
     terminal: Terminal, job: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
