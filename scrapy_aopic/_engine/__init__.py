@@ -17,6 +17,7 @@ Scrapy 2.16 to 2.19 do not offer these in public:
 * :mod:`.fast_downloads`: a download handler for plain requests on these connections
 * :mod:`.addresses`: the resolver of host names
 * :mod:`.name_lookups`: names that are looked up, hundreds at a time
+* :mod:`.open_files`: how many more connections there may be
 * :mod:`.loop`: coroutines and calls in the event loop that Scrapy runs
 * :mod:`.process_memory`: memory that is given back to the system
 """

@@ -56,6 +56,7 @@ from scrapy.utils.misc import load_object
 
 from scrapy_aopic._engine.engine import Engine
 from scrapy_aopic._engine.feeds import watch_feeds
+from scrapy_aopic._engine.open_files import OpenFiles
 from scrapy_aopic.core.frontier.frontier import NotBefore
 from scrapy_aopic.exceptions import SALVAGE, StorageError
 from scrapy_aopic.settings import read_values
@@ -179,6 +180,7 @@ class Session:
         self._closing = closing
         self._engine = Engine(crawler)
         self._engine.probe()
+        self._open_files = OpenFiles(crawler)
         self.job = job = opened.job
         self._feeds = watch_feeds(
             crawler,
@@ -390,7 +392,8 @@ class Session:
         self._beat()
         if self.job.is_broken or self.job.side_files.failure is not None:
             return None
-        if self.bodies.is_full:  # the engine asks again when a page is over
+        # The engine asks again when a page is over.
+        if self.bodies.is_full or not self._open_files.take(len(self.visits)):
             return None
         if self.job.is_behind or (self._seeding is not None and self._seeding.is_starting):
             self._engine.wake_in(SOON)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 
 import pytest
-from demo_web.server import Server
+from demo_web.server import Answer, Server
 from support import processes
 from support.killed_crawl import N_HOSTS, N_PAGES, answer, command
 from support.short_forms import some_of
@@ -71,3 +73,45 @@ def test_a_crawl_without_enough_file_descriptors_does_not_start(
         assert running.log == []
         assert crawl_within(job, running.url, store) == ("", "finished")
     assert check(job).visited == N_HOSTS * N_PAGES
+
+
+MANY = """
+import json, sys
+from scrapy import Spider
+from scrapy.crawler import AsyncCrawlerProcess
+
+class Many(Spider):
+    name = "many"
+    def parse(self, response):
+        yield {"url": response.url}
+
+process = AsyncCrawlerProcess(json.loads(sys.argv[1]))
+crawler = process.create_crawler(Many)
+process.crawl(crawler, start_urls=sys.argv[2:])
+process.start()
+print(json.dumps([crawler.stats.get_value("finish_reason"), crawler.stats.get_value("item_scraped_count")]))
+"""
+
+
+@pytest.mark.parametrize("delay", [1.0, 0.0], ids=["in use", "kept for each host"])
+def test_no_more_connections_begin_than_files_may_be_open(tmp_path: Path, delay: float) -> None:
+    """Each of 200 hosts has one connection, while it answers and afterwards, and 128 files may be open."""
+    n, limit = 200, 128
+    page = Answer(headers={"Content-Type": "text/html"}, body=b"<p>page", delay=delay)
+    server = Server(lambda _: page, host="0.0.0.0")
+    (tmp_path / "many.py").write_text(MANY, encoding="utf-8")
+    settings = {
+        "ADDONS": {"scrapy_aopic.Addon": 500}, "CONCURRENT_REQUESTS": n, "JOBDIR": str(tmp_path / "job"),
+        "AOPIC_STORE": "sqlite", "ROBOTSTXT_OBEY": False, "LOG_LEVEL": "WARNING", "TELNETCONSOLE_ENABLED": False,
+    }  # fmt: skip
+    with server.run_in_thread():
+        urls = [f"http://127.1.0.{number}:{server.port}/" for number in range(1, n + 1)]
+        line = [sys.executable, str(tmp_path / "many.py"), json.dumps(settings), *urls]
+        done = processes.run(
+            line, cwd=tmp_path, timeout=120, limit=("RLIMIT_NOFILE", limit), capture_output=True, text=True
+        )
+    assert json.loads(done.stdout) == ["finished", n], done.stderr
+    assert max(entry.in_flight for entry in server.entries) == 1
+    assert done.stderr.count("ulimit -n") == (1 if delay else done.stderr.count("ulimit -n"))
+    assert "Traceback" not in done.stderr
+    assert "ERROR" not in done.stderr
