@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
+import scrapy
 from demo_web.server import Answer, Exchange, Server
+from packaging.version import Version
 from scrapy.http import Response
 from scrapy.utils.defer import deferred_f_from_coro_f
+from support.processes import run
 from support.small_web import Follow, Web, crawl, html
 
 ADDON: dict[str, Any] = {
@@ -124,3 +131,141 @@ async def test_dead_names_hold_no_good_host(names: Names, web: tuple[Web, dict[s
     assert max(names.asked.values()) == 1
     assert crawler.stats.get_value("finish_reason") == "aopic_unreachable"
     assert crawler.stats.get_value("retry/count") is None
+
+
+@pytest.mark.slow
+@deferred_f_from_coro_f
+async def test_the_end_of_a_crawl_does_not_wait_for_names(
+    names: Names, web: tuple[Web, dict[str, Any], int]
+) -> None:
+    log, pages, port = web
+    pages["hub.test/"] = [f"http://dead{n}.test:{port}/" for n in range(300)]
+    over = threading.Event()
+    names.hold = lambda: over.wait(60)
+
+    class Hub(Follow):
+        start_urls = [f"http://hub.test:{port}/"]
+
+    try:
+        crawler = await crawl(Hub, {**ADDON, "CLOSESPIDER_TIMEOUT": 1})
+        assert names.n == 256  # the others wait for these
+    finally:
+        over.set()
+    assert log.asked == ["http://hub.test/"]
+    assert crawler.stats.get_value("finish_reason") == "closespider_timeout"
+
+
+@pytest.mark.slow
+def test_the_end_of_a_process_does_not_wait_for_names() -> None:
+    code = f"""
+import os, signal, socket, sys, threading
+from scrapy import Spider
+from scrapy.crawler import AsyncCrawlerProcess
+
+asked = []
+def getaddrinfo(host, *_, **__):
+    asked.append(host)
+    if len(asked) == 20:
+        os.kill(os.getpid(), signal.SIGTERM)
+    threading.Event().wait()
+
+socket.getaddrinfo = getaddrinfo
+class Dead(Spider):
+    name = "dead"
+    start_urls = [f"http://dead{{n}}.test/" for n in range(20)]
+process = AsyncCrawlerProcess({{**{ADDON!r}, "TWISTED_REACTOR_ENABLED": sys.argv[1] == "reactor", "LOG_ENABLED": False}})
+crawler = process.create_crawler(Dead)
+process.crawl(crawler)
+process.start()
+print(crawler.stats.get_value("finish_reason"), flush=True)
+"""
+    environment = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
+    for way in ["reactor", *(["none"] if Version(scrapy.__version__) >= Version("2.19") else [])]:
+        done = run([sys.executable, "-c", code, way], stdout=PIPE, text=True, env=environment, timeout=60)
+        assert (done.returncode, done.stdout) == (0, "shutdown\n"), way
+
+
+@deferred_f_from_coro_f
+async def test_each_name_that_is_not_known_is_asked_for_by_the_schedule_of_silent_hosts(
+    names: Names, web: tuple[Web, dict[str, Any], int]
+) -> None:
+    """If the name server fails, there may be such a host: it is tried again as one that is silent."""
+    _, _, port = web
+    names.error = socket.EAI_AGAIN
+
+    class Dead(Follow):
+        start_urls = [f"http://dead.test:{port}/"]
+
+    crawler = await crawl(
+        Dead, {**ADDON, "AOPIC_BACKOFF": 0.01, "ROBOTSTXT_OBEY": False, "AOPIC_MAX_WAIT": 1}
+    )
+    assert crawler.stats.get_value("finish_reason") == "aopic_unreachable"
+    assert crawler.stats.get_value("aopic/politeness/down") == 5
+    assert crawler.stats.get_value("retry/count") is None
+    assert names.asked["dead.test"] == 1  # what was found serves for five seconds
+
+
+@deferred_f_from_coro_f
+async def test_the_next_address_is_used_if_one_does_not_answer(
+    names: Names, web: tuple[Web, dict[str, Any], int]
+) -> None:
+    """Those of IPv4 come first, and each is asked about."""
+    log, pages, port = web
+    pages["both.test/"] = []
+    names.known = {"both.test": ["::1", "127.0.0.2", "127.0.0.1"], "six.test": ["::1", "::2"]}
+
+    class Both(Follow):
+        start_urls = [f"http://{name}.test:{port}/" for name in ("both", "six")]
+
+    crawler = await crawl(Both, {**ADDON, "AOPIC_ALLOW_NETWORKS": ["127.0.0.1"], "AOPIC_MAX_WAIT": 1})
+    assert log.asked == ["http://both.test/"]
+    assert crawler.stats.get_value("aopic/outcomes/network") == 1
+
+
+EARLY = """
+import sys
+from scrapy import Spider, addons, cmdline
+from scrapy.settings import Settings
+
+read, ours, is_applied, given = set(), set(), True, None
+
+class Spy(Settings):
+    def __getitem__(self, name):
+        if self is given or not is_applied:
+            read.add(name)
+        return super().__getitem__(name)
+
+    def items(self):  # to read all is to need none
+        return [(name, super(Spy, self).__getitem__(name)) for name in self]
+
+load = addons.AddonManager.load_settings
+
+def load_settings(self, settings):
+    global is_applied
+    is_applied = True
+    load(self, settings)
+    ours.update(name for name in settings if settings.getpriority(name) == 15)
+
+addons.AddonManager.load_settings = load_settings
+given = Spy({"ADDONS": {"scrapy_aopic.Addon": 500}, "LOG_LEVEL": "ERROR"})
+is_applied = False
+try:
+    cmdline.execute(["scrapy", "runspider", sys.argv[1]], settings=given)
+finally:
+    print(len(ours), *sorted(ours & read), sep=",")
+    print(*sorted(read), sep=",")
+"""
+
+
+@pytest.mark.slow
+def test_the_addon_sets_nothing_that_is_read_before_it_is_asked(tmp_path: Path) -> None:
+    spider = tmp_path / "none.py"
+    spider.write_text("from scrapy import Spider\n\nclass Nothing(Spider):\n    name = 'nothing'\n")
+    done = run([sys.executable, "-c", EARLY, str(spider)], stdout=PIPE, text=True, cwd=tmp_path)
+    both, read = done.stdout.splitlines()
+    n, *too_late = both.split(",")
+    assert too_late == []
+    assert int(n) > 20
+    assert {"LOG_LEVEL", "REACTOR_THREADPOOL_MAXSIZE", "TWISTED_DNS_RESOLVER", "DNS_TIMEOUT"} <= set(
+        read.split(",")
+    )
