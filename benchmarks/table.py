@@ -57,6 +57,7 @@ TABLE: dict[str, Benchmark] = {
     "freshness": Benchmark("how fresh copies are in a recrawl", "order.md", "wikispeedia.npz --budgets 0.2 --policies cash --rng 1 --before 1 --during 1 --jobs 1", 5),
     "workers": Benchmark("what it costs to share a crawl over workers, and the capacity plan", "many-machines.md", "--kinds redis-links disks --shards 2 --workers 1 --hosts 6 --pages 2 --links 3 --topics graded", 30, needs="a server"),
     "politeness": Benchmark("a crawl judged by the servers' logs", "politeness.md", "--kills 1 --after 2 --size 0.02", 50),
+    "names": Benchmark("hosts with dead and slow names, and those where nothing listens, beside Scrapy", "politeness.md", "--names 30 --seconds 4", 40),
     "hostile_web": Benchmark("a crawl of hosts that misbehave at random", "politeness.md", "--seconds 8 --hosts 30", 20),
     "growth": Benchmark("time and memory of each parser for the worst bytes", "robots.md", "robots --seconds 0.02", 15),
     "kills": Benchmark("kills at random moments", "after-a-crash.md", "--kills 2 --kills-per-job 2 --pages 100", 15),

@@ -21,6 +21,9 @@ from scrapy.utils.defer import deferred_f_from_coro_f
 from support.processes import run
 from support.small_web import Follow, Web, crawl, html
 
+from scrapy_aopic._engine import name_lookups
+from scrapy_aopic._engine.name_lookups import NameLookups
+
 ADDON: dict[str, Any] = {
     "ADDONS": {"scrapy_aopic.Addon": 500},
     "AOPIC_ALLOW_NETWORKS": ["127.0.0.0/8"],
@@ -220,6 +223,50 @@ async def test_the_next_address_is_used_if_one_does_not_answer(
     crawler = await crawl(Both, {**ADDON, "AOPIC_ALLOW_NETWORKS": ["127.0.0.1"], "AOPIC_MAX_WAIT": 1})
     assert log.asked == ["http://both.test/"]
     assert crawler.stats.get_value("aopic/outcomes/network") == 1
+
+
+@deferred_f_from_coro_f
+async def test_a_look_up_that_takes_too_long_is_given_up(
+    names: Names, web: tuple[Web, dict[str, Any], int]
+) -> None:
+    port, over = web[2], threading.Event()
+    names.hold = lambda: over.wait(60)
+
+    class Dead(Follow):
+        start_urls = [f"http://dead.test:{port}/"]
+
+    settings = {"DNS_TIMEOUT": 0.1, "AOPIC_BACKOFF": 0.01, "ROBOTSTXT_OBEY": False, "AOPIC_MAX_WAIT": 1}
+    try:
+        crawler = await crawl(Dead, {**ADDON, **settings})
+        assert names.n == 1
+    finally:
+        over.set()
+    assert crawler.stats.get_value("finish_reason") == "aopic_unreachable"
+
+
+def test_what_is_remembered_is_bounded_and_an_old_address_is_better_than_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now, asked, found = 0.0, [], []
+    answers = {name: name_lookups.Answer((f"192.0.2.{number}",)) for number, name in enumerate("abc")}
+
+    def ask(name: str, tell: Callable[[name_lookups.Answer], None]) -> None:
+        asked.append(name)
+        tell(answers[name])
+
+    monkeypatch.setattr(name_lookups, "monotonic", lambda: now)
+    lookups = NameLookups(ask, size=2, timeout=60, is_kept=True)
+    for name in "abcaa":
+        lookups.find(name, found.append)
+    assert asked == ["a", "b", "c", "a"]
+    now, answers["a"], answers["c"] = 301.0, name_lookups.Answer(), name_lookups.Answer((), is_final=True)
+    for name in "aac":
+        lookups.find(name, found.append)
+    assert asked[4:] == ["a", "c"]
+    assert found[5:] == [name_lookups.Answer(("192.0.2.0",))] * 2 + [answers["c"]]
+    now += 10
+    lookups.find("a", found.append)
+    assert asked[6:] == ["a"]
 
 
 EARLY = """

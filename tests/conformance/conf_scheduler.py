@@ -44,6 +44,12 @@ class Downloader(MockDownloader):
         self.middleware = MagicMock()
 
 
+@pytest.fixture(autouse=True)
+def no_look_ups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind a proxy hosts are not looked up before their first request, which the tests want at once."""
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+
+
 @asynccontextmanager
 async def opened(jobdir: Path | None, **settings: Any) -> AsyncGenerator[Scheduler]:
     where = str(jobdir) if jobdir is not None else None
