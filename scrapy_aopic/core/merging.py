@@ -197,6 +197,8 @@ class Merging:
             return
         self._remote.stays(root, other)
         self._pages.merge(key, page, root, other, now, outcome=outcome, adds_score=self._adds_scores)
+        if page.repeat_of:  # of one page
+            return
         self.n_merged += 1
         if self._mirrors is not None and is_of_site and self._duplicates.agree(key, root):
             text = self._duplicates.text(root)

@@ -345,7 +345,7 @@ class Pages:
         is_waiting = page.state == QUEUED and link.key not in self._leases
         half = self._ledger.split(page) if is_waiting else 0
         beside = self._admit(link, cash + half)
-        beside.is_repeat, beside.purpose = True, b""
+        beside.repeat_of, beside.purpose = link.key[HOST_BYTES:], b""
         self._replace(link.key, page, now)
         self._queue(replace(link, key=repeat_key(link.key, beside.place)), beside, now)
 

@@ -117,7 +117,8 @@ class Page(msgspec.Struct, array_like=True, gc=False):
         marks: For the fixed window, its visits as ``(instant, units)``, oldest first.
         outcome: Why the page is no ordinary page: ``""``, ``"redirect"``, ``"http 404"``, ``"robots.txt"`` ...
         changes: What repeated visits need, if they are made.
-        is_repeat: Whether it is one more request for another page, which is never revisited.
+        repeat_of: The latter half of the key of the page that it is one more request for, if it is one: it is never revisited, and
+            one with that page once it was visited.
         canonical: Key of the page that it was merged with, which gets whatever is paid to it; only of a visited page.
         is_claimed: Whether pages wait to be merged with it.
         height: At least the number of hops from any page that was merged with it, directly or by way of others.
@@ -147,7 +148,7 @@ class Page(msgspec.Struct, array_like=True, gc=False):
     outcome: str = ""
     marks: tuple[tuple[float, int], ...] = ()
     changes: Changes | None = None
-    is_repeat: bool = False
+    repeat_of: bytes = b""
     canonical: bytes = b""
     is_claimed: bool = False
     height: int = 0
@@ -393,7 +394,7 @@ def pack_page(page: Page) -> bytes:
         or page.changes
         or page.marks
         or page.canonical
-        or page.is_repeat
+        or page.repeat_of
         or page.is_claimed
         or page.height
         or page.purpose

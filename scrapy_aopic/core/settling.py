@@ -165,7 +165,8 @@ class Settling:
             self._links.keep(key, targets)
             self._scores.add(key, targets)
             self._links.keep_elsewhere(key, [address(away, shard) for away, (_, shard) in to.away.items()])
-        other = first or self._named(found, to)
+        page_itself = key[:HOST_BYTES] + page.repeat_of if page.repeat_of else b""
+        other = first or self._named(found, to) or page_itself
         self._merging.visited(key, page, _claim(key, page, first, found), other, now)
         if to.away:
             by_key = dict(zip([*to.links, *to.away], [*paid, *to.paid_away], strict=True))
@@ -354,7 +355,7 @@ def _claim(key: bytes, page: Page, first: bytes, found: Findings) -> Claim | Non
         return Claim(key, found.outcome or "duplicate", page.visits)
     if found.same_as:
         return Claim(key, found.outcome or "canonical", page.visits, found.is_if_same)
-    return None
+    return Claim(key, found.outcome, page.visits) if page.repeat_of else None
 
 
 def _distinct(links: Sequence[Link], key: bytes) -> tuple[dict[bytes, Link], list[Link]]:

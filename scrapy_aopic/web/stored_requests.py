@@ -68,7 +68,7 @@ class RequestReader:
     def __call__(self, key: bytes, request: bytes, page: Page) -> str:
         """The fault of *request*, of *page* under *key*, as a sentence; ``""`` if it has none."""
         try:
-            plain = _LINES.fullmatch(request) if self._has_url_keys and not page.is_repeat else None
+            plain = _LINES.fullmatch(request) if self._has_url_keys and not page.repeat_of else None
             if plain is not None and key_of_url(plain[1].decode())[1] == key:  # as it is for most pages
                 return ""
             return self._wrong(key, request, page)
@@ -102,7 +102,7 @@ class RequestReader:
             values.get("body") or b"",
             is_verbatim=bool(meta.get("verbatim_url")),
         )
-        if page.is_repeat:
+        if page.repeat_of:
             right = repeat_key(right, page.place)
         return "" if right == key else f"is that of another page: {url}"
 

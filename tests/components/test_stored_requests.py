@@ -47,7 +47,7 @@ def test_a_request_is_that_of_its_page_and_of_no_other() -> None:
         _, key = KEYS(request_)
         data = encode(request_, SPIDER)
         assert READ(key, data, PAGE) == READ_HOST(key, data, PAGE) == "", request_
-        repeat = Page(QUEUED, 9, is_repeat=True)
+        repeat = Page(QUEUED, 9, repeat_of=key[8:])
         assert READ(repeat_key(key, 9), data, repeat) == "", request_
         assert READ(key, data, repeat), request_
         assert READ(repeat_key(key, 9), data, PAGE), request_

@@ -70,6 +70,8 @@ class Account:
     branch: bytes = b""
     clicks: int = 0
     priority: int = 0
+    repeat_of: bytes = b""
+    is_merged: bool = False
 
     def wait(self) -> None:
         """Wait where its priority, its shift and the cash that its queue knows of say."""
@@ -103,6 +105,7 @@ class Model:
         default_factory=Counter
     )  # waiting pages of it that were linked to from elsewhere
     left_to_lower: int = MOST_LOWERED
+    claims: dict[bytes, list[bytes]] = field(default_factory=dict)  # visited repeats of pages that were not
 
     def touch(self, key: bytes, cash: int = 0) -> Account:
         """Add *cash* to that of a page, which becomes known to its queue."""
@@ -133,7 +136,9 @@ class Model:
             return
         half = 0 if of.key in self.leased else page.cash // 2
         self.touch(of.key, -half)
-        self.admit(replace(of, key=repeat_key(of.key, self.order + 1)), cash + half)
+        key = repeat_key(of.key, self.order + 1)
+        self.admit(replace(of, key=key), cash + half)
+        self.pages[key].repeat_of = of.key
 
     def seed(self, of: Link, *, is_endowed: bool) -> None:
         if of.key not in self.pages:
@@ -210,7 +215,9 @@ class Model:
     def lease(self, key: bytes, now: float) -> None:
         assert not (self.left_to_lower and self.may_be_lowered(key))
         self.left_to_lower = min(self.left_to_lower + MEAN_LOWERED, MOST_LOWERED)
-        alive = [page for page in self.pages.values() if page.state != PageState.FAILED]
+        alive = [
+            page for page in self.pages.values() if page.state != PageState.FAILED and not page.is_merged
+        ]
         members = [page for page in alive if page.page_class in SPENDING[self.spending].classes]
         if self.virtual > self.pages[key].cash and members:
             for page in members:
@@ -257,6 +264,25 @@ class Model:
         page.visits, page.branch, page.lowered = page.visits + 1, b"", 0
         for each in once_more:
             self.again(each)
+        self.merge_repeats(key, page)
+
+    def merge_repeats(self, key: bytes, page: Account) -> None:
+        """A page was visited: merge what can be by now."""
+        if page.repeat_of and page.state == PageState.VISITED:
+            self.merge(key, page.repeat_of)
+        for claimant in self.claims.pop(key, []):
+            self.merge(claimant, key)
+
+    def merge(self, repeat: bytes, key: bytes) -> None:
+        """The repeat of a page was visited: it is one with that, once that was visited."""
+        page, beside = self.pages[key], self.pages[repeat]
+        if page.state == PageState.FAILED:
+            return
+        if not page.visits:
+            self.claims.setdefault(key, []).append(repeat)
+            return
+        cash, beside.cash, beside.is_merged = beside.cash, 0, True
+        self.touch(key, cash)
 
     def meet(self, page: Account, head: bytes) -> None:
         """A page behind *head*, or of another host, links to *page*."""

@@ -49,7 +49,7 @@ class Revisits:
 
     def visited(self, key: bytes, page: Page, version: Version, now: float) -> None:
         """Note what a visit of *page* has shown of its changes, and when to look at it again."""
-        if self.policy is None or page.is_repeat:
+        if self.policy is None or page.repeat_of:
             return
         known = page.changes
         interval = now - known.seen_at if known is not None and not version.is_missing else 0.0
