@@ -79,53 +79,32 @@ def test_a_statement_is_a_dictionary_of_structured_fields() -> None:
 
 
 def test_what_is_said_in_several_places_is_put_together() -> None:
+    reserved, lifted = {"tdm-reservation": "1"}, {"tdm-reservation": "0"}
+    at_x, at_y = {"tdm-policy": "http://x/"}, {"tdm-policy": "http://y/"}
+    header, policy = {"TDM-Reservation": "1"}, {"TDM-Policy": "http://x/"}
     for headers, metas, robots_txt, usage, n_malformed in [
-        ({}, [], [], {}, 0),
-        ({"Content-Usage": ["train-ai=y", "search=n"]}, [], [], {"train-ai": "y", "search": "n"}, 0),
-        ({"content-usage": "train-ai=y"}, [], [b"train-ai=n"], NOT_TRAIN, 0),
-        ({"Content-Usage": "train-ai=n"}, [], [b"train-ai=y"], NOT_TRAIN, 0),
-        ({}, [], [b"train-ai=n", b"train-ai=y"], NOT_TRAIN, 0),
-        ({"Content-Usage": "TRAIN"}, [], [b"train-ai=n", b"?"], NOT_TRAIN, 2),
-        ({"TDM-Reservation": "1"}, [], [], {"tdm-reservation": "1"}, 0),
-        ({"TDM-Reservation": "0", "TDM-Policy": "http://x/"}, [], [], {"tdm-reservation": "0"}, 0),
-        ({"TDM-Policy": "http://x/"}, [], [], {}, 0),
-        ({"TDM-Reservation": "yes"}, [], [], {}, 1),
-        (
-            {"TDM-Reservation": " 1 ", "TDM-Policy": " http://x/ "},
-            [],
-            [],
-            {"tdm-reservation": "1", "tdm-policy": "http://x/"},
-            0,
-        ),
-        ({"TDM-Reservation": ["1", "0"]}, [], [], {}, 1),
-        (
-            {"TDM-Reservation": ["1", "1"], "TDM-Policy": 2 * ["http://x/"]},
-            [],
-            [],
-            {"tdm-reservation": "1", "tdm-policy": "http://x/"},
-            0,
-        ),
-        ({}, [("tdm-reservation", "1")], [], {"tdm-reservation": "1"}, 0),
+        ({}, {}, [], {}, 0),
+        ({"Content-Usage": ["train-ai=y", "search=n"]}, {}, [], {"train-ai": "y", "search": "n"}, 0),
+        ({"content-usage": "train-ai=y"}, {}, [b"train-ai=n"], NOT_TRAIN, 0),
+        ({"Content-Usage": "train-ai=n"}, {}, [b"train-ai=y"], NOT_TRAIN, 0),
+        ({}, {}, [b"train-ai=n", b"train-ai=y"], NOT_TRAIN, 0),
+        ({"Content-Usage": "TRAIN"}, {}, [b"train-ai=n", b"?"], NOT_TRAIN, 2),
+        (header, {}, [], reserved, 0),
+        ({"TDM-Reservation": "0", **policy}, {}, [], lifted, 0),
+        (policy, {}, [], {}, 0),
+        ({"TDM-Reservation": "yes"}, {}, [], {}, 1),
+        ({"TDM-Reservation": " 1 ", "TDM-Policy": " http://x/ "}, {}, [], reserved | at_x, 0),
+        ({"TDM-Reservation": ["1", "0"]}, {}, [], {}, 1),
+        ({"TDM-Reservation": ["1", "1"], "TDM-Policy": 2 * ["http://x/"]}, {}, [], reserved | at_x, 0),
+        ({}, reserved, [], reserved, 0),
         # A page's own word supersedes its header's, and what it does not say changes nothing.
-        ({"TDM-Reservation": "1"}, [("tdm-reservation", "0")], [], {"tdm-reservation": "0"}, 0),
-        ({"TDM-Reservation": "0"}, [("tdm-reservation", "1")], [], {"tdm-reservation": "1"}, 0),
-        ({"TDM-Reservation": "1"}, [("tdm-reservation", "2")], [], {"tdm-reservation": "1"}, 1),
-        (
-            {"TDM-Reservation": "1"},
-            [("tdm-policy", "http://y/")],
-            [],
-            {"tdm-reservation": "1", "tdm-policy": "http://y/"},
-            0,
-        ),
-        (
-            {"TDM-Reservation": "1", "TDM-Policy": "http://x/"},
-            [("robots", "none")],
-            [b"search=y"],
-            {"search": "y", "tdm-reservation": "1", "tdm-policy": "http://x/"},
-            0,
-        ),
+        (header, lifted, [], lifted, 0),
+        ({"TDM-Reservation": "0"}, reserved, [], reserved, 0),
+        (header, {"tdm-reservation": "2"}, [], reserved, 1),
+        (header, at_y, [], reserved | at_y, 0),
+        (header | policy, {"robots": "none"}, [b"search=y"], {"search": "y"} | reserved | at_x, 0),
     ]:
-        found = read_usage(Headers(headers), metas, Stated(robots_txt))
+        found = read_usage(Headers(headers), list(metas.items()), Stated(robots_txt))
         assert found.usage == usage, headers
         assert len(found.malformed) == n_malformed, headers
 

@@ -39,23 +39,6 @@ def on_disk(folder: Path) -> dict[str, Any]:
 
 
 @deferred_f_from_coro_f
-async def test_pages_that_many_important_pages_link_to_are_fetched_first(serve: Serve) -> None:
-    web = serve(
-        {
-            "http://a.test/": [f"http://a.test/{n}" for n in range(5)]
-            + ["http://a.test/poor", "http://a.test/rich"],
-            **{f"http://a.test/{n}": ["http://a.test/rich"] for n in range(5)},
-            "http://a.test/poor": [],
-            "http://a.test/rich": [],
-        }
-    )
-    await crawl(Follow, {**ALONE, "AOPIC_MIN_GAP": 0.02, "AOPIC_ENDOWMENT": 0})  # time to settle each page
-    assert web.asked[0] == "http://a.test/"
-    assert web.asked.index("http://a.test/rich") < web.asked.index("http://a.test/poor")
-    assert len(web.asked) == 8
-
-
-@deferred_f_from_coro_f
 async def test_missing_middlewares_are_put_in_place_and_said_once(
     serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -224,18 +207,6 @@ async def test_a_retry_keeps_the_cash_of_its_page(serve: Serve, tmp_path: Path) 
     (row,) = ask_view(tmp_path, top_pages, 10)
     assert row.history == TOTAL >> 24
     assert row.visits == 1
-
-
-@deferred_f_from_coro_f
-async def test_duplicates_are_dropped_counted_and_signalled(serve: Serve) -> None:
-    dropped: list[str] = []
-
-    serve({"http://a.test/": ["/1", "/2"], "http://a.test/1": ["/2"], "http://a.test/2": ["/1", "/"]})
-    told = {signals.request_dropped: lambda request: dropped.append(request.url)}
-    crawler = await crawl(Follow, {**ALONE, "CONCURRENT_REQUESTS": 1}, told=told)
-    assert sorted(dropped) == ["http://a.test/", "http://a.test/1", "http://a.test/2"]
-    assert crawler.stats.get_value("dupefilter/filtered") == 3
-    assert crawler.stats.get_value("scheduler/enqueued") == crawler.stats.get_value("scheduler/dequeued") == 3
 
 
 @pytest.mark.slow
@@ -595,10 +566,17 @@ async def test_a_subclass_of_a_duplicate_filter_decides_and_is_told(serve: Serve
 
 @pytest.mark.parametrize(("debug", "lines"), [(False, 1), (True, 3)])
 @deferred_f_from_coro_f
-async def test_duplicates_are_logged_as_dupefilter_debug_says(
+async def test_duplicates_are_dropped_counted_signalled_and_logged_as_dupefilter_debug_says(
     serve: Serve, caplog: pytest.LogCaptureFixture, debug: bool, lines: int
 ) -> None:
+    dropped: list[str] = []
+
     serve({"http://a.test/": ["/1", "/2"], "http://a.test/1": ["/2"], "http://a.test/2": ["/1", "/"]})
+    told = {signals.request_dropped: lambda request: dropped.append(request.url)}
+    settings = {**ALONE, "DUPEFILTER_DEBUG": debug, "CONCURRENT_REQUESTS": 1}
     with caplog.at_level("DEBUG"):
-        await crawl(Follow, {**ALONE, "DUPEFILTER_DEBUG": debug})
+        crawler = await crawl(Follow, settings, told=told)
     assert caplog.text.count("Filtered duplicate request") == lines
+    assert sorted(dropped) == ["http://a.test/", "http://a.test/1", "http://a.test/2"]
+    assert crawler.stats.get_value("dupefilter/filtered") == 3
+    assert crawler.stats.get_value("scheduler/enqueued") == crawler.stats.get_value("scheduler/dequeued") == 3
