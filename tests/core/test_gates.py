@@ -519,4 +519,4 @@ def test_hosts_that_answer_come_before_those_that_never_did():
     """Of the silent ones there are always some that were never tried, and rank as high as those that answer."""
     alone = pages_beside(0)
     assert pages_beside(20) == alone
-    assert pages_beside(600) >= 0.7 * alone  # they have to be found first, by as many tries
+    assert pages_beside(400) >= 0.75 * alone  # they have to be found first, by as many tries

@@ -18,7 +18,8 @@ lasts until the slow transfers end.
 
 Nor is anything known of the speed of hosts that were requested and are silent at once, as there is no such name or nothing
 listens. In a list of dead hosts they would have every connection, and every turn: so a host of no class also counts as
-twice the share of silent hosts among those that were leased lately, and hosts that answer find a connection.
+twice the share of silent hosts among those that were leased lately; up to two while there are hosts that answer, so that
+half of the connections are left for these: silent hosts may fail faster than all connections can be taken.
 
 Source: Halfin and Whitt, "Heavy-Traffic Limits for Queues with Many Exponential Servers", Operations Research 29(3),
 1981; Whitt, "Understanding the Efficiency of Multi-Server Service Systems", Management Science 38(5), 1992.
@@ -145,7 +146,9 @@ class FreeConnections:
         self._look(now)
         need = max(sum(self._needed[:number]), 0.0)
         kept_free = min(round(need + _DEVIATIONS * sqrt(need)), int(_MOST_KEPT_FREE * self._connections))
-        unknown = min(2 * max(self._slow_share, self._silent_share), 1.0) * len(self._unknown)
+        most = 2.0 if kept_free else 1.0
+        share = max(min(2 * self._slow_share, 1.0), min(2 * self._silent_share, most))
+        unknown = share * len(self._unknown)
         return sum(self._in_use[number:]) + unknown < self._connections - kept_free
 
     def _look(self, now: float) -> None:
