@@ -104,6 +104,15 @@ def test_new_pages_wait_in_the_order_of_the_document():
     assert job.drain() == [b"h/3", b"h/1", b"h/2"]
 
 
+def test_links_of_a_page_to_itself_do_not_count():
+    job = Job()
+    job.seed(A)
+    job.visit(A, B, A)
+    assert (job.cash(A), job.cash(B)) == (0, SEED - SEED // 4)
+    assert job.drain() == [B.request]
+    job.commit()
+
+
 def test_links_that_filters_dropped_give_their_shares_to_the_virtual_page():
     job = Job()
     job.seed(A)
@@ -111,6 +120,37 @@ def test_links_that_filters_dropped_give_their_shares_to_the_virtual_page():
     job.visit(B, n_links=3)
     assert job.cash(B) == (SEED - SEED // 4) // 3
     assert job.virtual == rest + SEED - job.cash(B)
+
+
+def test_a_waiting_target_is_paid_and_moves_up_but_waits_once():
+    job = Job()
+    job.seed(A)
+    job.seed(B, is_endowed=False)
+    job.visit(with_request(B, b"not this"))
+    assert job.cash(B) == SEED - SEED // 4
+    assert job.page(B).front_queue == front_queue(SEED - SEED // 4)
+    assert job.drain() == [B.request]
+
+
+def test_a_target_keeps_what_the_virtual_page_handed_to_it_and_moves_up_by_both():
+    job = Job(spending="unvisited")
+    job.seed(A, B)
+    lease = job.lease()  # hands half of all cash to each page
+    handed = job.cash(B)
+    job.crawl.release(lease, job.now)
+    job.settle(lease, B)
+    assert job.cash(B) == handed + lease.cash - lease.cash // 4
+    assert job.page(B).front_queue == front_queue(job.cash(B)) > front_queue(SEED) + 20
+
+
+def test_a_visited_target_is_paid_and_not_asked_again():
+    job = Job()
+    job.seed(A, B)
+    job.visit()
+    job.visit(A)
+    assert job.cash(A) > 0
+    assert job.drain() == []
+    job.commit()
 
 
 def test_cash_that_arrives_during_the_fetch_stays_for_the_next_visit():
@@ -258,6 +298,16 @@ def test_a_visited_page_that_is_asked_for_again_waits_with_the_cash_that_came_si
     job.commit()
 
 
+def test_a_link_that_asks_for_a_visited_page_again_pays_it():
+    job = Job()
+    job.seed(A, B)
+    job.visit()
+    job.visit(again(A))
+    lease = job.lease()
+    assert (lease.key, lease.cash) == (A.key, job.page(A).cash)
+    assert lease.cash > SEED // 2
+
+
 def test_a_second_request_for_a_waiting_page_is_a_ticket_with_half_of_its_cash():
     job = Job()
     job.seed(A)
@@ -266,6 +316,16 @@ def test_a_second_request_for_a_waiting_page_is_a_ticket_with_half_of_its_cash()
     assert (job.cash(A), job.cash(beside)) == (SEED - SEED // 2, SEED // 2)
     assert job.crawl.counts.queued == 2
     assert job.drain() == [A.request, b"once more"]
+    job.commit()
+
+
+def test_a_link_that_asks_for_a_waiting_page_again_pays_the_ticket():
+    job = Job()
+    job.seed(A, B)
+    waiting = job.cash(B)
+    job.visit(again(B))
+    each = SEED - SEED // 4
+    assert (job.cash(B), job.cash(ticket(B, 3))) == (waiting - waiting // 2, waiting // 2 + each)
     job.commit()
 
 
@@ -282,6 +342,16 @@ def test_a_second_request_for_a_leased_page_takes_nothing_that_the_visit_will_sp
     job.commit()
 
 
+def test_a_page_that_asks_for_itself_again_waits_after_its_visit():
+    job = Job()
+    job.seed(A)
+    job.visit(again(A, b"once more"), B)
+    assert (job.state(A), job.cash(A), job.cash(B)) == (PageState.QUEUED, 0, SEED - SEED // 4)
+    assert job.crawl.counts == Counts(queued=2, visited=0, failed=0, hosts=2)
+    assert job.drain() == [B.request, b"once more"]
+    job.commit()
+
+
 def test_links_to_one_page_that_ask_for_it_again_make_a_ticket_each():
     job = Job()
     job.seed(A)
@@ -292,6 +362,27 @@ def test_links_to_one_page_that_ask_for_it_again_make_a_ticket_each():
     assert (job.cash(two), job.cash(three)) == (each // 2, (each - each // 2) // 2)
     assert sorted(job.drain()) == [B.request, b"three", b"two"]
     job.commit()
+
+
+def test_a_failed_page_that_is_asked_for_again_waits():
+    job = Job()
+    job.seed(A, B)
+    job.visit(is_failure=True)
+    assert job.crawl.counts.failed == 1
+    job.visit(again(A))
+    assert job.crawl.counts == Counts(queued=1, visited=1, failed=0, hosts=2)
+    assert job.cash(A) > 0
+    assert job.drain() == [A.request]
+    job.commit()
+
+
+def test_a_page_that_is_seeded_again_is_not_paid_twice():
+    for is_endowed in [True, False]:
+        job = Job()
+        job.seed(A)
+        job.visit()
+        job.seed(again(A), is_endowed=is_endowed)
+        assert job.cash(A) == 0, is_endowed
 
 
 def test_a_ticket_can_be_put_back_and_fails_alone():
@@ -325,6 +416,30 @@ def test_a_page_that_failed_forfeits_all_it_holds():
     job.commit()
 
 
+def test_cash_for_a_page_that_failed_goes_to_the_virtual_page():
+    job = Job()
+    job.seed(A, B)
+    job.visit(is_failure=True)
+    rest, cash = job.virtual, job.cash(B)
+    job.visit(A, C)
+    each = (cash - cash // 4) // 2
+    assert (job.cash(A), job.cash(C), job.virtual) == (0, each, rest + cash - each)
+    assert job.drain() == [C.request]
+    job.commit()
+
+
+def test_the_virtual_page_hands_nothing_to_a_page_that_failed():
+    for spending in [name for name, each in SPENDING.items() if each.classes]:
+        job = Job(spending=spending, chosen=frozenset(each.host for each in (A, B, C, D)))
+        job.seed(A, B, C)
+        job.visit(is_failure=True)
+        for _ in "bc":
+            job.visit()
+        job.seed(D)
+        job.visit()
+        assert job.cash(A) == 0, spending
+
+
 # -- put back
 
 
@@ -338,6 +453,17 @@ def test_a_page_that_is_put_back_keeps_its_cash_and_takes_the_new_request_and_sh
     assert job.page(A).front_queue == front_queue(SEED) - 2
     assert (len(job.crawl), len(job.crawl.leases)) == (2, 0)
     assert job.drain() == [B.request, b"retry"]
+    job.commit()
+
+
+def test_a_page_that_is_put_back_keeps_its_place_in_time_and_what_arrived():
+    job = Job()
+    pages = [link("a", number) for number in range(3)]
+    job.seed(*pages, B)
+    lease = job.lease()
+    job.release(lease)
+    job.crawl.put_back(lease, pages[0], job.now)
+    assert job.drain() == [B.request, pages[0].request, pages[1].request, pages[2].request]
     job.commit()
 
 
@@ -412,6 +538,19 @@ def test_a_commit_takes_what_changed_and_only_that():
     assert sum(map(len, batch.values())) == 2  # the totals and the counters
 
 
+def test_steps_go_on_while_a_batch_is_in_flight():
+    job = Job(page_cache=1)
+    job.seed(A)
+    batch = job.crawl.take_changes(job.now)
+    job.visit(B, C)
+    job.visit(B, C, D)
+    job.store.write(batch, sync=True)
+    job.check()
+    job.crawl.changes_landed()
+    job.commit()
+    assert job.crawl.counts == Counts(queued=2, visited=2, failed=0, hosts=4)
+
+
 def test_a_failed_commit_loses_nothing():
     job = Job(page_cache=1)
     job.seed(A)
@@ -425,6 +564,26 @@ def test_a_failed_commit_loses_nothing():
     job.reopen()
     assert sorted(job.drain()) == [C.request, b"kept"]
     job.commit()
+
+
+def test_a_commit_that_is_said_to_have_failed_may_have_landed():
+    job = Job()
+    job.seed(A)
+    job.store.write(job.crawl.take_changes(job.now), sync=True)
+    job.crawl.changes_failed()
+    job.visit(B, C)
+    job.commit()
+
+
+def test_what_was_not_committed_is_done_again():
+    job = Job()
+    job.seed(A)
+    job.commit(is_clean=True)
+    job.visit(B)
+    job.reopen()
+    assert job.crawl.page(B.key) is None
+    assert job.lease().key == A.key
+    assert (job.cash(A), job.virtual) == (SEED, TOTAL - SEED)
 
 
 def test_a_page_that_is_visited_every_minute_for_days_can_be_committed():
@@ -475,6 +634,27 @@ def test_pages_found_after_a_reopen_come_after_those_from_before():
     job.reopen()
     job.seed(link("a", 0), is_endowed=False)
     assert job.drain() == [b"a/3", b"a/1", b"a/2", b"a/0"]
+
+
+def test_a_leased_page_waits_again_after_a_crash():
+    job = Job()
+    job.seed(A, B)
+    job.lease()
+    job.commit()
+    job.reopen(later=1000.0)
+    assert (len(job.crawl), len(job.crawl.leases), job.crawl.was_clean) == (2, 0, False)
+    job.now += 100
+    assert sorted(job.drain()) == [A.request, B.request]
+    job.commit()
+
+
+def test_the_times_of_the_hosts_outlive_a_clean_stop():
+    job = Job()
+    job.seed(A, link("a", 1))
+    job.release(job.lease(), gap=50.0)
+    job.commit(is_clean=True)
+    job.reopen(later=10.0)
+    assert job.crawl.lease(job.now) == NotBefore(NOW + 50)
 
 
 def test_a_clean_stop_with_pages_in_work_makes_no_host_wait():
@@ -723,6 +903,26 @@ def test_the_virtual_page_spends_on_chosen_domains_and_hosts_alone():
     job.commit()
 
 
+def test_pages_of_chosen_domains_are_paid_after_their_visit_too_and_failed_ones_are_not():
+    job = focused()
+    one, two, three = (link("b", number) for number in range(3))
+    job.seed(one, two, three, is_endowed=False)
+    job.visit()
+    job.visit(is_failure=True)
+    before, waiting = job.cash(one), job.cash(three)
+    assert job.lease().key == three.key
+    assert job.cash(one) - before == job.cash(three) - waiting > 0
+    assert job.cash(two) == 0
+
+
+def test_without_a_page_of_a_chosen_domain_the_virtual_page_keeps_its_cash():
+    job = focused()
+    job.seed(A)
+    rest = job.virtual
+    job.lease()
+    assert job.virtual == rest
+
+
 def test_spending_on_many_pages_touches_none_of_them():
     job = focused()
     pages = [link("b", number) for number in range(1000)]
@@ -760,6 +960,25 @@ def test_a_waiting_page_that_is_given_cash_comes_first():
         job.seed(A, B, C)
         job.crawl.enrich(C.key, job.now, 8.0)
         assert job.drain() == [C.request, A.request, B.request]
+
+
+def test_a_page_that_failed_or_is_unknown_is_given_nothing():
+    job = Job()
+    job.seed(A)
+    job.visit(is_failure=True)
+    assert job.crawl.enrich(A.key, job.now, 5.0) == job.crawl.enrich(B.key, job.now, 5.0) == 0
+    assert job.virtual == TOTAL
+
+
+def test_a_leased_page_spends_what_it_is_given_at_its_next_visit():
+    job = Job()
+    job.seed(A)
+    lease = job.lease()
+    units = job.crawl.enrich(A.key, job.now, 5.0)
+    job.crawl.release(lease, job.now)
+    job.settle(lease, B)
+    assert (job.cash(A), job.cash(B)) == (units, SEED - SEED // 4)
+    job.commit()
 
 
 # -- the order of a job
