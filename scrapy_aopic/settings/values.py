@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from .table import SETTINGS, read
@@ -109,21 +108,18 @@ class Values:
             getattr(self, name.removeprefix("AOPIC_").lower())
 
 
-_MOST_KEPT = 8
-"""Settings whose values are kept: more crawls in one process read some of them again."""
-
-_kept: deque[Values] = deque(maxlen=_MOST_KEPT)
-"""Values of the settings of crawls."""
+_VALUES = "_aopic_values"
+"""Attribute of a crawl's settings that has their values, and ends with them."""
 
 
 def read_values(settings: Mapping[Any, Any] | Values) -> Values:
     """The values of *settings*: of those of a crawl, which are frozen, the same object for all of its components."""
     if isinstance(settings, Values):
         return settings
-    for values in _kept:
-        if values.given is settings:
-            return values
-    values = Values(settings)
-    if getattr(settings, "frozen", False):
-        _kept.append(values)
+    if not getattr(settings, "frozen", False):
+        return Values(settings)
+    values: Values | None = getattr(settings, _VALUES, None)
+    if values is None or values.given is not settings:
+        values = Values(settings)
+        setattr(settings, _VALUES, values)
     return values
