@@ -60,6 +60,12 @@ def test_a_seed_is_paid_out_of_the_virtual_page_and_waits():
     job.commit()
 
 
+def test_seeds_are_asked_in_their_order():
+    job = Job()
+    job.seed(B, A, D, C)
+    assert job.drain() == [b"b/0", b"a/0", b"d/0", b"c/0"]
+
+
 def test_a_known_page_is_not_seeded_again():
     job = Job()
     job.seed(A)
@@ -68,6 +74,13 @@ def test_a_known_page_is_not_seeded_again():
     assert not job.crawl.seed(A, job.now)
     assert job.crawl.counts == Counts(queued=0, visited=1, failed=0, hosts=1)
     job.commit()
+
+
+def test_a_seed_without_an_endowment_holds_nothing_but_is_asked():
+    job = Job()
+    job.seed(A, is_endowed=False)
+    assert (job.cash(A), job.virtual) == (0, TOTAL)
+    assert job.drain() == [A.request]
 
 
 def test_a_seed_in_mid_crawl_takes_its_cash_from_what_the_virtual_page_has_then():
@@ -113,6 +126,14 @@ def test_links_of_a_page_to_itself_do_not_count():
     job.commit()
 
 
+def test_of_links_to_one_page_the_first_counts():
+    job = Job()
+    job.seed(A)
+    job.visit(with_request(B, b"first"), C, with_request(B, b"second"), C)
+    assert job.cash(B) == job.cash(C) == (SEED - SEED // 4) // 2
+    assert job.drain() == [b"first", C.request]
+
+
 def test_links_that_filters_dropped_give_their_shares_to_the_virtual_page():
     job = Job()
     job.seed(A)
@@ -120,6 +141,13 @@ def test_links_that_filters_dropped_give_their_shares_to_the_virtual_page():
     job.visit(B, n_links=3)
     assert job.cash(B) == (SEED - SEED // 4) // 3
     assert job.virtual == rest + SEED - job.cash(B)
+
+
+def test_a_page_without_links_gives_everything_to_the_virtual_page():
+    job = Job()
+    job.seed(A)
+    job.visit()
+    assert (job.cash(A), job.virtual) == (0, TOTAL)
 
 
 def test_a_waiting_target_is_paid_and_moves_up_but_waits_once():
@@ -217,6 +245,17 @@ def test_a_further_link_from_nearer_makes_them_fewer_and_one_from_as_far_inside_
     job.visit(far)
     assert job.page(far).clicks == 5
     job.commit()
+
+
+def test_and_one_from_another_host_does_not():
+    job = Job(order=Aopic())
+    near, far = link("a", 1), link("a", 2)
+    job.seed(A)
+    job.visit(near)
+    job.visit(far)
+    job.seed(B)
+    assert job.visit(far).key == B.key
+    assert job.page(far).clicks == 8
 
 
 def test_a_page_waits_a_front_queue_lower_for_each_click_beyond_36_until_one_from_nearer_links_to_it():
@@ -551,6 +590,15 @@ def test_steps_go_on_while_a_batch_is_in_flight():
     assert job.crawl.counts == Counts(queued=2, visited=2, failed=0, hosts=4)
 
 
+def test_after_a_failed_commit_there_is_something_to_commit():
+    job = Job()
+    job.seed(A)
+    job.crawl.take_changes(job.now)
+    assert not job.crawl.has_changes
+    job.crawl.changes_failed()
+    assert job.crawl.has_changes
+
+
 def test_a_failed_commit_loses_nothing():
     job = Job(page_cache=1)
     job.seed(A)
@@ -602,6 +650,14 @@ def test_a_page_that_is_visited_every_minute_for_days_can_be_committed():
 
 
 # -- another process
+
+
+def test_a_new_crawl_is_no_resumed_one():
+    job = Job()
+    assert not job.crawl.is_resumed
+    assert job.crawl.was_clean
+    assert (job.crawl.created_at, job.crawl.started_at) == (NOW, NOW)
+    assert job.crawl.counts == Counts(0, 0, 0, 0)
 
 
 def test_a_crawl_that_was_closed_goes_on_where_it_was():
@@ -691,6 +747,14 @@ def test_a_clean_stop_in_the_pause_after_a_crash_does_not_end_it():
     job.commit(is_clean=True)
     job.reopen(later=1.0)
     assert job.crawl.lease(job.now) == NotBefore(until)
+
+
+def test_after_a_crash_the_time_to_wake_is_known_before_a_page_is_asked_for():
+    job = Job(politeness=Politeness(10.0, 0.0, 60.0), commit_within=2.0)
+    job.seed(A)
+    job.commit()
+    job.reopen(later=500.0)
+    assert job.crawl.when() == NotBefore(job.now + 20)
 
 
 def test_after_a_crash_a_leased_host_waits_as_if_it_had_been_asked_to_the_end():
@@ -791,6 +855,40 @@ def test_cash_handed_to_a_class_outlives_a_crash():
 
 
 # -- counts
+
+
+def test_counts_follow_every_step():
+    job = Job()
+    assert job.crawl.counts == Counts(queued=0, visited=0, failed=0, hosts=0)
+    job.seed(A, B)
+    assert job.crawl.counts == Counts(queued=2, visited=0, failed=0, hosts=2)
+    lease = job.lease()
+    assert job.crawl.counts == Counts(queued=2, visited=0, failed=0, hosts=2)
+    job.crawl.release(lease, job.now)
+    job.settle(lease, C, link("c", 1))
+    assert job.crawl.counts == Counts(queued=3, visited=1, failed=0, hosts=3)
+    job.visit(is_failure=True)
+    assert job.crawl.counts == Counts(queued=2, visited=1, failed=1, hosts=3)
+    job.drain()
+    assert job.crawl.counts == Counts(queued=0, visited=3, failed=1, hosts=3)
+    job.commit()
+
+
+def test_look_ups_are_counted():
+    job = Job()
+    job.seed(A)
+    job.visit(B)
+    hits, misses = job.crawl.cache_hits
+    assert misses == 2  # A and B, when they were new
+    assert hits >= 2
+
+
+def test_the_importance_of_all_pages_is_one():
+    job = Job(endowment=6.0)
+    job.seed(A, B)
+    for _ in range(2):
+        job.visit(A, B, C, D)
+    assert sum(job.crawl.ledger.importance(job.page(page)) for page in (A, B, C, D)) == pytest.approx(1)
 
 
 # -- links that differ in weight
@@ -934,6 +1032,18 @@ def test_spending_on_many_pages_touches_none_of_them():
     batch = job.crawl.take_changes(job.now)
     assert len(batch[Family.PAGES]) == 1  # the page that was leased
     assert sum(map(len, batch.values())) < 10
+
+
+def test_what_chosen_pages_were_handed_outlives_a_restart():
+    job = focused(politeness=Politeness(0.0))
+    job.seed(A, B, link("www.c"))
+    job.visit()
+    held = [job.cash(page) for page in (A, B, link("www.c"))]
+    job.commit()
+    job.reopen()
+    assert [job.cash(page) for page in (A, B, link("www.c"))] == held
+    job.drain()
+    job.commit()
 
 
 # -- more cash for a page that is known

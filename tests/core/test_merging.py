@@ -438,6 +438,16 @@ def test_a_circle_is_cut() -> None:
     job.commit()
 
 
+def test_two_pages_that_name_each_other_are_one() -> None:
+    job = Job()
+    job.seed(A, B)
+    first, second = begin(job, A), begin(job, B)
+    job.settle(first, B, same_as=B.key)
+    job.settle(second, A, same_as=A.key)
+    assert sorted((job.page(A).canonical, job.page(B).canonical)) == [b"", A.key]
+    job.commit()
+
+
 def test_the_page_that_a_duplicate_names_as_canonical_stands_for_both() -> None:
     """The common case: /page?from=mail says that it is /page, and has its text."""
     job = Job()
@@ -527,6 +537,18 @@ def test_with_one_link_to_each_page_and_its_duplicate_the_shares_add_up() -> Non
             job.commit()
 
 
+def test_a_page_may_link_to_its_own_duplicate() -> None:
+    job = Job(share=0.0)
+    job.seed(A, B)
+    visit_original(job, A)
+    visit_duplicate(job, B)
+    job.crawl.seed(replace(A, again=True), job.now)
+    units = job.cash(A)
+    visit(job, A, B)
+    assert (job.cash(A), job.cash(B)) == (units, 0)  # for its next visit
+    job.commit()
+
+
 @pytest.mark.parametrize("is_duplicate", [False, True])
 def test_a_page_that_asks_for_itself_once_more_waits_for_that_before_it_is_another_one(
     is_duplicate: bool,
@@ -588,6 +610,27 @@ def test_what_a_page_was_handed_until_it_was_united_is_moved_too() -> None:
     assert handed > 0
     job.settle(lease)
     assert (job.cash(A), job.cash(B)) == (0, handed)
+    job.commit()
+
+
+@pytest.mark.parametrize("kind", ["fixed", "variable"])
+def test_windows_that_keep_visits_count_what_was_moved(kind: WindowKind) -> None:
+    """With nothing between the visits, no history fades."""
+    job = Job(window=Window(1e9 if kind == "fixed" else 1000, kind), share=0.0)
+    job.seed(A, B)
+    for page in (A, B, A, B, A):
+        visit(job, page)
+        job.crawl.seed(replace(page, again=True), job.now)
+        job.crawl.enrich(page.key, job.now, 1.0)
+    visit_original(job, A)
+    before = histories(job, A)[0]
+    visit_duplicate(job, B)
+    moved = histories(job, A)[0] - before
+    assert moved > 0
+    job.crawl.seed(replace(A, again=True), job.now)
+    spent = job.cash(A)
+    visit(job, A)
+    assert histories(job, A)[0] > before + moved // 2 + spent
     job.commit()
 
 

@@ -31,7 +31,8 @@ from scrapy_aopic.core.revisits import Recrawl, Version
 from scrapy_aopic.core.salvage import Salvage
 from scrapy_aopic.core.shard import Received, Shard, ShardId
 from scrapy_aopic.core.shards.all_shards import audit_shards
-from scrapy_aopic.core.shards.letters import Letter, PageRef, Payment, write_letter
+from scrapy_aopic.core.shards.cut import Cut
+from scrapy_aopic.core.shards.letters import Letter, PageRef, Payment, read_letter, write_letter
 from scrapy_aopic.exceptions import CallError, StorageError
 from scrapy_aopic.storage.memory import MemoryStore
 
@@ -71,6 +72,19 @@ def test_a_link_to_another_shard_is_paid_queued_and_followed_there():
     assert (lease.key, lease.host, lease.request) == (B.key, B.host, b"the request")
 
 
+def test_several_links_to_one_page_are_one_payment_and_count_one_by_one():
+    job = a_job()
+    job.shards[0].seed(A2, job.now)
+    paid = [job.visit(0, B)[1].paid[0] for _ in range(2)]
+    job.commit()
+    (data,) = job.shards[0].letters(1)
+    letter = read_letter(data, Cut(ShardId(1, 2), str))
+    (payment,) = letter.payments
+    assert (payment.units, payment.found, len(payment.finders)) == (sum(paid), 2, 1)
+    job.exchange()
+    assert (job.cash(B), job.page(B).score) == (sum(paid), 2)
+
+
 def test_a_link_that_asks_for_a_fetch_gets_one_in_another_shard_too():
     job = a_job()
     job.shards[1].seed(B, job.now)
@@ -80,6 +94,33 @@ def test_a_link_that_asks_for_a_fetch_gets_one_in_another_shard_too():
     job.exchange()
     assert job.page(B).state == PageState.QUEUED
     assert job.visit(1)[0].request == b"again"
+
+
+def test_what_comes_for_a_page_that_failed_goes_to_the_virtual_page_of_its_shard():
+    job = a_job()
+    job.shards[1].seed(B, job.now)
+    job.visit(1, outcome="http 404", is_failure=True)
+    before = job.shards[1].sums.virtual
+    _, settled = job.visit(0, B)
+    job.exchange()
+    assert settled.paid[0] > 0
+    assert job.shards[1].sums.virtual == before + settled.paid[0]
+    assert job.page(B).state == PageState.FAILED
+
+
+def test_a_seed_may_be_given_to_any_shard():
+    job = ShardedJob(2)
+    job.shards[0].seed(B, job.now, worth=2.0)
+    job.shards[0].seed(B2, job.now, is_endowed=False)
+    job.exchange()
+    assert (job.cash(B), job.cash(B2)) == (2 * (TOTAL >> SEED_SHIFT), 0)
+    assert [shard.sums.seeds for shard in job.shards] == [0, 1]
+    job.shards[0].seed(B, job.now, worth=2.0)
+    job.exchange()
+    assert job.cash(B) == 2 * (TOTAL >> SEED_SHIFT)  # it was known
+    job.shards[0].seed(B, job.now, worth=2.0, enriches=True)
+    job.exchange()
+    assert job.cash(B) > 3 * (TOTAL >> SEED_SHIFT)
 
 
 def test_an_unchanged_page_pays_its_last_links_in_other_shards_once_more():
@@ -258,6 +299,35 @@ def test_what_is_granted_to_a_page_that_forwards_is_granted_where_it_forwards_to
     assert job.cash(B) - before >= 2 * ((TOTAL >> SEED_SHIFT) - 1)
 
 
+def test_of_two_pages_that_say_they_are_each_other_one_stays():
+    for later in [0, 1]:
+        job = a_job()
+        job.shards[1].seed(B, job.now)
+        job.visit(later, A if later else B, outcome="redirect", same_as=(A if later else B).key)
+        job.visit(1 - later, B if later else A, outcome="redirect", same_as=(B if later else A).key)
+        job.exchange()
+        assert [bool(job.page(each).canonical) for each in (A, B)] == [A.key < B.key, B.key < A.key], later
+
+
+def test_a_chain_over_three_shards_ends_at_its_last_page():
+    job = ShardedJob(3)
+    one, two, three = (link(hosts_of(number, 3, 1)[0]) for number in range(3))
+    job.shards[0].seed(one, job.now)
+    for number, target in enumerate((two, three)):
+        job.visit(number, target, outcome="redirect", same_as=target.key)
+        job.exchange()
+    job.visit(2)
+    job.exchange()
+    ends = [job.page(each).canonical[:PAGE_BYTES] for each in (one, two, three)]
+    assert ends in ([two.key, three.key, b""], [three.key, three.key, b""])
+    held = job.cash(three)
+    fourth = link(hosts_of(0, 3, 2)[1])
+    job.shards[0].seed(fourth, job.now)
+    _, settled = job.visit(0, one)
+    job.exchange()
+    assert job.cash(three) == held + settled.paid[0]
+
+
 @pytest.mark.parametrize("other", ["the same words", "other words"])
 def test_a_page_that_names_one_of_another_shard_is_that_if_their_words_agree(other: str):
     job = a_job()
@@ -293,6 +363,17 @@ def test_what_claims_to_be_a_page_that_waits_for_a_grant_is_merged_when_it_gets_
     job.exchange()
     assert job.page(one).canonical[:PAGE_BYTES] == two.key
     assert not job.page(two).canonical
+
+
+def test_a_page_that_was_visited_again_is_no_longer_what_it_said():
+    job = a_job()
+    job.visit(0, B, outcome="redirect", same_as=B.key)
+    job.exchange()
+    job.shards[0].seed(Link(A.key, A.host, A.request, again=True), job.now)
+    job.visit(0)
+    job.visit(1)
+    job.exchange()
+    assert not job.page(A).canonical
 
 
 # -- the whole job
@@ -400,6 +481,16 @@ def test_the_best_shard_is_the_one_with_the_best_page_and_of_late_ones_that_as_w
     assert [each.is_late for each in late] == [True, True]
     assert late[1] < late[0]  # the other one was given 64 times as much to share out
     assert max(standings) < min(late)
+
+
+def test_importance_is_a_part_of_the_whole_job():
+    job = a_job()
+    job.shards[1].seed(B, job.now)
+    job.learn()
+    assert (
+        sum(shard.ledger.importance(job.page(of)) for shard, of in zip(job.shards, (A, B), strict=True))
+        == 1.0
+    )
 
 
 def test_virtual_time_passes_with_what_other_shards_distribute():
