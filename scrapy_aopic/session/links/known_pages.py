@@ -9,8 +9,9 @@ Rule 2: ``dont_filter`` is obeyed, and a page whose request could not be read is
 
 Rule 3: what is requested *unfiltered* (with ``dont_filter``, as ``start_urls`` are, or as a row of a list of seeds) is not
 known to links, as Scrapy's dupefilter does not know it. So the first link to its page is followed, unless it is for the
-same: callback, errback and ``cb_kwargs``. Its page remembers what it was for until then (:attr:`.core.records.Page.purpose`);
-of pages of other shards, these decide (:meth:`.core.pages.Pages.is_for_more`).
+same: callback, errback and ``cb_kwargs``. Its page remembers what it was for until then
+(:attr:`~scrapy_aopic.core.records.Page.purpose`); of pages of other shards, these decide
+(:meth:`~scrapy_aopic.core.pages.Pages.is_for_more`).
 """
 
 from __future__ import annotations
