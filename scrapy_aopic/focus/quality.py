@@ -1,4 +1,4 @@
-"""How good a trained topic is on pages that it has not learned from, and why it grades a page as it does."""
+"""How good a trained topic is on pages that it has not learned from."""
 
 from __future__ import annotations
 

@@ -8,10 +8,10 @@ It stands between Scrapy's classes (the scheduler, the middlewares) and the job.
 * :mod:`.seeding`: seeds come in while the crawl runs
 * :mod:`.sitemap_requests`: sitemaps come in
 * :mod:`.links`: links of a page come in
-* :mod:`.queued`: requests as bytes, in the queue and back
+* :mod:`.queued`: requests as bytes, in the queue and back; whether a page that failed waits for another try
 * :mod:`.dispatch`: requests go out, and end
 * :mod:`.visit`: a page in work, and how its visit ended
-* :mod:`.latest_failures`: the visits that failed last
+* :mod:`.latest_failures`: the visits that failed last, in memory only: a stored job has none
 * :mod:`.responses`: reads what a response says of its page
 * :mod:`.conditional`: requests that ask only for what has changed
 * :mod:`.page_robots`: obeys what pages ask of robots, and leaves out pages in other languages
