@@ -199,7 +199,7 @@ def recrawl(value: Any) -> Recrawl | None:
     with suppress(ValueError):
         return Recrawl() if _flag(value) else None
     if isinstance(value, str):
-        several = texts(value)
+        several = _from_json(value) if value.lstrip()[:1] == "[" else texts(value)
         value = several if len(several) > 1 else value
     return Recrawl(*intervals(value))
 

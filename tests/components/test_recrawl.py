@@ -551,7 +551,7 @@ def test_pages_come_back_after_a_kill(serve: Serve, tmp_path: Path) -> None:
         "JOBDIR": job,
         "AOPIC_POLITENESS_FACTOR": 0,
         "AOPIC_BACKOFF": 0,
-        "AOPIC_RECRAWL": [1, "90 days"],
+        "AOPIC_RECRAWL": '[1, "90 days"]',
         "LOG_LEVEL": "ERROR",
         "TELNETCONSOLE_ENABLED": False,
     }

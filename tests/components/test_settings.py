@@ -425,6 +425,7 @@ def test_a_command_line_may_say_it_in_json() -> None:
         ("AOPIC_URL_RULES", ["+sort"], "+sort"),
         ("AOPIC_RECRAWL", "1 day, 90 days", True),
         ("AOPIC_RECRAWL", '["1 hour", "2 hours"]', [3600, 7200]),
+        ("AOPIC_RECRAWL", '[60, "90 days"]', [60, 7_776_000]),
         ("AOPIC_RECRAWL", "1 hour", ("1 hour", "60 minutes")),
     ]:
         given, wanted = (read(Settings({name: each}), name) for each in (value, same))
