@@ -303,7 +303,7 @@ async def test_the_command_says_which_names_the_job_does_not_know(
         (("rate", "fast"), "'fast' after 'rate' is no number"),
         (("rate", "nan"), "a limit of nan pages a second cannot be"),
         (("connections", "1.5"), "'1.5' after 'connections' is no whole number"),
-        (("stop",), "invalid choice"),
+        (("stop",), 'there is no action "stop"'),
     ],
 )
 def test_the_command_refuses_what_cannot_be(
