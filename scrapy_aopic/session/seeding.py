@@ -184,7 +184,8 @@ class Seeding:
         link = None
         if is_new or again or not self._duplicates.are_users:
             link = self._requests.link(request, key, host, again=again)
-            link = replace(link, is_unfiltered=True)
+            # A request that was imported says itself whether the links to its page are to know it.
+            link = link if seed.request else replace(link, is_unfiltered=True)
         is_taken = self._take(seed, key, page, link)
         if not is_taken:
             self._duplicates.log(request, self._spider)
