@@ -13,7 +13,7 @@ import pytest
 from demo_web.server import Server
 from scrapy import Request, Spider
 from scrapy.http import HtmlResponse, TextResponse
-from support import hostile_web, processes, wander_spider
+from support import hostile_web, processes
 from support.hostile_input import CHARSETS
 from support.small_web import check
 
@@ -23,6 +23,9 @@ from scrapy_aopic.web.page_text import read_canonical, read_text
 from scrapy_aopic.web.parse_limits import has_too_many_attributes
 
 STATS = Path(__file__).parents[2] / "docs" / "stats.md"
+
+SPIDER = Path(hostile_web.__file__).with_name("wander_spider.py")
+"""Not imported: it changes modules of the package for a process of its own."""
 
 SETTINGS = {
     "ADDONS": '{"scrapy_aopic.Addon": 500}',
@@ -69,7 +72,7 @@ def name_of(host: str) -> str:
 def test_a_web_of_traps_is_crawled_to_its_end(tmp_path: Path) -> None:
     job, report = tmp_path / "job", tmp_path / "report.json"
     options = [f"{name}={value}" for name, value in {**SETTINGS, "JOBDIR": job}.items()]
-    line = [sys.executable, "-m", "scrapy", "runspider", wander_spider.__file__, "-a", f"report={report}"]
+    line = [sys.executable, "-m", "scrapy", "runspider", str(SPIDER), "-a", f"report={report}"]
     with Server(hostile_web.answer).run_in_thread() as running:
         process = processes.run(
             [*line, *(part for option in options for part in ("-s", option))],

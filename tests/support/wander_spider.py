@@ -1,4 +1,4 @@
-"""A spider for processes of their own: ``scrapy runspider wander_spider.py -a report=FILE``."""
+"""A spider for processes of their own: ``scrapy runspider wander_spider.py -a report=FILE``. Tests do not import it."""
 
 from __future__ import annotations
 
