@@ -114,9 +114,9 @@ async def test_a_snapshot_has_what_the_crawl_does_and_the_store_has_the_same_aft
     assert last.pages == PageCounts(known=4, queued=0, visited=2, failed=2)
     assert last.outcomes == {"page": 2, "not found": 1, "5xx": 1}
     assert last.refused == {"repeats": 1}
-    assert last.deferred == {"robots.txt": 3}
-    assert last.transfers.n == 7  # three robots.txt
-    assert last.transfers.errors == 1
+    assert last.deferred == {"robots.txt": 3, "server error": 4}
+    assert last.transfers.n == 11  # three robots.txt, and four later tries
+    assert last.transfers.errors == 5
     assert last.transfers.bytes > 200
     assert last.queue_seconds is not None
     assert last.topic is None
@@ -133,7 +133,8 @@ async def test_a_snapshot_has_the_visits_that_failed_last_and_of_each_cause_some
     broken, last = "http://a.test/broken", "http://a.test/last"
     serve({"http://a.test/": [broken, *lost, last], broken: Answer(status=500), last: []})
     seen: list[Snapshot] = []
-    settings = {**ADDON, "CONCURRENT_REQUESTS": 1, "AOPIC_POLITENESS_FACTOR": 0, "RETRY_ENABLED": False}
+    once = {"RETRY_ENABLED": False, "AOPIC_LATER_TRIES": 0}
+    settings = {**ADDON, **once, "CONCURRENT_REQUESTS": 1, "AOPIC_POLITENESS_FACTOR": 0}
     await crawl(LooksAtTheEnd, settings, seen=seen)
     (end,) = seen
     assert Counter(row.cause for row in end.failures) == {"http 404": 3, "http 500": 1}
