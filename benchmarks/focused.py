@@ -38,7 +38,6 @@ POLICIES: dict[str, Policy] = {
     "breadth-first": Policy(),
     "cash": Policy(),
     "best-first": Policy("best-first", 1.0),
-    "shark-search": Policy("shark-search", 1.0),
     "context-graph": Policy("context-graph", 1.0),
     "otie": Policy("otie", 1.0),
     "ata": Policy("ata", 1.0),
@@ -47,7 +46,6 @@ POLICIES: dict[str, Policy] = {
     "jlse": Policy("jlse", 1.0),
     "focused": Policy("focused"),
     "learned": Policy("learned"),
-    "portfolio": Policy("portfolio"),
     "contextual": Policy("contextual"),
     "one-step oracle": Policy(),
 }

@@ -120,7 +120,7 @@ class ItemsFirst(Follow):
     ("spider", "scorer"),
     [
         (FollowLinks, "contextual"),
-        *((Follow, each) for each in ("focused", "learned", "contextual", "best-first", "shark-search")),
+        *((Follow, each) for each in ("focused", "learned", "contextual", "best-first")),
     ],
 )
 @deferred_f_from_coro_f

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from random import Random
 from unicodedata import normalize
 
 import pytest
@@ -17,8 +16,7 @@ from scrapy_aopic.core.focus.classifier import Classifier
 from scrapy_aopic.core.focus.harvest import Harvest
 from scrapy_aopic.core.focus.leads import is_led
 from scrapy_aopic.core.focus.shares import shares
-from scrapy_aopic.core.focus.strategies import STRATEGIES
-from scrapy_aopic.core.focus.strategy import FLOOR, PageSeen
+from scrapy_aopic.core.focus.strategy import FLOOR
 from scrapy_aopic.core.focus.topic import LinkText, Topic
 from scrapy_aopic.core.focus.words import BITS, LONGEST_WORD, all_words, features, url_words, words
 from scrapy_aopic.core.ledger import TOTAL, Ledger, Totals
@@ -211,14 +209,6 @@ def test_a_link_fits_if_a_keyword_is_in_its_text_or_its_url() -> None:
     assert topic.match(LinkText("About public key systems")) == 1.0
     assert topic.match(LinkText("", path="/encryption/")) == 1.0
     assert topic.match(LinkText("About ovens", around="encryption")) == 0.0
-
-
-def test_only_shark_search_goes_through_a_page_that_is_irrelevant() -> None:
-    topic, links = Topic(["encryption"]), [LinkText("next")]
-    promising, hopeless = (PageSeen("http://a.test/", 0.0, value, False) for value in (1.0, 0.01))
-    shark, best = (STRATEGIES[name](topic, Random(0)) for name in ("shark-search", "best-first"))
-    assert shark.values(promising, links) > shark.values(hopeless, links)
-    assert best.values(promising, links) == best.values(hopeless, links)
 
 
 # the order

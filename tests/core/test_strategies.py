@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from random import Random
 
 import pytest
@@ -16,7 +15,6 @@ from scrapy_aopic.core.focus.contextual import Contextual
 from scrapy_aopic.core.focus.fixed import Otie
 from scrapy_aopic.core.focus.harvest_results import Degrees
 from scrapy_aopic.core.focus.learned import ANCHOR_WORDS, HEADING_WORDS
-from scrapy_aopic.core.focus.portfolio import Portfolio
 from scrapy_aopic.core.focus.shares import UNIT, shares
 from scrapy_aopic.core.focus.strategies import STRATEGIES
 from scrapy_aopic.core.focus.strategy import PageSeen, WithMemos
@@ -119,7 +117,7 @@ def test_a_tokenizer_cuts_all_text_that_a_strategy_reads(name: str) -> None:
 
 @settings(deadline=None)
 @given(
-    st.sampled_from(sorted(STRATEGIES.keys() - {"jlse", "jlse-paper", "portfolio"})),
+    st.sampled_from(sorted(STRATEGIES.keys() - {"jlse", "jlse-paper"})),
     st.lists(PAGES, max_size=25),
     LINKS,
 )
@@ -129,7 +127,7 @@ def test_a_strategy_that_was_kept_values_links_as_before(
     before, after = (STRATEGIES[name](KEYWORD, Random(1)) for _ in range(2))
     for page in pages:
         before.learn(page)
-    after.restore(before.pack())  # JLSE reads its graph anew then, and a portfolio draws
+    after.restore(before.pack())  # JLSE reads its graph anew then
     seed = PageSeen("http://seed.test/", 0.3, 1.0, is_relevant=False, key=b"seed")
     before.learn(seed)
     after.learn(seed)
@@ -256,23 +254,21 @@ def test_links_are_worth_the_same_if_their_page_was_cut_into_words(
 def test_what_stands_around_links_is_left_out_only_for_strategies_that_do_not_miss_it(name: str) -> None:
     page = PageSeen("", 0.4, 0.5, is_relevant=False, key=HOSTS[0] + b" listing")
     text = LinkText("go", "about a query plan", path="/1")
-    for seed in range(20):  # a portfolio draws
-        strategy, other = (STRATEGIES[name](KEYWORD, Random(seed)) for _ in range(2))
-        for each in (strategy, other):
-            for number in range(60):
-                about = "a query plan" if number % 2 else "nothing"
-                led = LinkText("go", about, path="/1")
-                each.learn(
-                    found(b"%8d" % number, HOSTS[1] + b" listing", "", float(number % 2))._replace(link=led)
-                )
-        if isinstance(strategy, WithMemos):
-            cut = PageWords([*text.around.split(), "go"], [(0, 4, 5, 5, 0, 0)], {})
-            values = strategy.values_of(page, strategy.read_page(cut, [text.path]))
-        elif strategy.reads_names_only:
-            values = strategy.values(page, [text._replace(around="")])
-        else:
-            continue
-        assert values == pytest.approx(other.values(page, [text]))
+    strategy, other = (STRATEGIES[name](KEYWORD, Random(0)) for _ in range(2))
+    for each in (strategy, other):
+        for number in range(60):
+            led = LinkText("go", "a query plan" if number % 2 else "nothing", path="/1")
+            each.learn(
+                found(b"%8d" % number, HOSTS[1] + b" listing", "", float(number % 2))._replace(link=led)
+            )
+    if isinstance(strategy, WithMemos):
+        cut = PageWords([*text.around.split(), "go"], [(0, 4, 5, 5, 0, 0)], {})
+        values = strategy.values_of(page, strategy.read_page(cut, [text.path]))
+    elif strategy.reads_names_only:
+        values = strategy.values(page, [text._replace(around="")])
+    else:
+        return
+    assert values == pytest.approx(other.values(page, [text]))
 
 
 def test_a_host_where_nothing_was_found_is_worth_less_whatever_its_links_say() -> None:
@@ -284,35 +280,6 @@ def test_a_host_where_nothing_was_found_is_worth_less_whatever_its_links_say() -
     values = [strategy.revalue(0.0, link, host + b" another") for host in HOSTS[:11]]
     poor, unknown, rich = max(values[5:10]), values[10], min(values[:5])
     assert poor < unknown < rich
-
-
-def test_a_portfolio_takes_the_arm_that_finds_more_and_none_never() -> None:
-    strategy = Portfolio(KEYWORD, Random(0))
-    best, drawn = 1, Counter[int]()
-    for number in range(1500):
-        parent = b"%16d" % number
-        strategy.values(PageSeen("", 0.5, 0.5, is_relevant=True, key=parent), [])
-        arm = strategy._drawn[parent]
-        drawn[arm] += number >= 500
-        is_relevant = number % 10 < (8 if arm == best else 1)
-        strategy.learn(found(b"child %10d" % number, parent, "x", float(is_relevant)))
-    assert drawn[best] > 800
-    assert min(drawn.values()) >= 3
-    assert len(drawn) == 3
-
-
-def test_a_portfolio_values_a_waiting_link_by_the_arm_that_valued_it_first() -> None:
-    strategy = Portfolio(KEYWORD, Random(0))
-    assert strategy.revalue(0.5, LinkText("x"), b"nobody's") is None
-
-
-PORTFOLIO = Portfolio(KEYWORD, Random(0))
-
-
-@given(st.binary(max_size=50))
-def test_a_damaged_portfolio_is_noticed(data: bytes) -> None:
-    with pytest.raises(StorageError):
-        PORTFOLIO.restore(data)
 
 
 @pytest.mark.parametrize("by_examples", [True, False])

@@ -15,7 +15,6 @@ Strategies, which value links:
 * :mod:`.fixed`: by a fixed formula
 * :mod:`.learned`: learns from what became of earlier links
 * :mod:`.contextual`: the same, with weights that depend on the page
-* :mod:`.portfolio`: several strategies, the better ones more often
 * :mod:`.context_graph`: by the number of links to a relevant page
 * :mod:`.jlse`: joint link similarity, corrected
 * :mod:`.jlse_as_printed`: joint link similarity as its paper prints it

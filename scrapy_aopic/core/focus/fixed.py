@@ -14,15 +14,6 @@ if TYPE_CHECKING:
 _PAGE_PART = 0.8
 """Part of a link's value that is the grade of its page; the rest is the match of its text (benchmarks/focused.py)."""
 
-_DECAY = 0.5
-"""Part of what it inherited that an irrelevant page passes on (delta of Shark-Search)."""
-
-_INHERITED_PART = 0.5
-"""Part of a link's potential that is inherited (gamma of Shark-Search)."""
-
-_ANCHOR_PART = 0.8
-"""Part of a link's own score that is its text; the rest is the text around it (beta of Shark-Search)."""
-
 
 class FocusedStrategy(Strategy):
     """Mostly the grade of the page, and how well the link's text fits."""
@@ -41,23 +32,6 @@ class BestFirst(Strategy):
 
     def values(self, page: PageSeen, links: Sequence[LinkText]) -> list[float]:
         return [page.grade] * len(links)
-
-
-class SharkSearch(Strategy):
-    """Links of irrelevant pages inherit half of what led there (Hersovici and others, WWW7, 1998).
-
-    What the page itself had inherited is read from its own value, which holds its text's score, too.
-    """
-
-    def values(self, page: PageSeen, links: Sequence[LinkText]) -> list[float]:
-        inherited = _DECAY * (page.grade if page.is_relevant else page.value)
-        return [_INHERITED_PART * inherited + (1.0 - _INHERITED_PART) * self._own(link) for link in links]
-
-    def _own(self, link: LinkText) -> float:
-        match = self.topic.match
-        anchor = match(link)
-        around = 1.0 if anchor > 0.5 else match(link._replace(anchor=f"{link.around} {link.heading}"))
-        return _ANCHOR_PART * anchor + (1.0 - _ANCHOR_PART) * around
 
 
 _CONTEXT_PART = 0.5

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 from .context_graph import ContextGraph
 from .contextual import Contextual
-from .fixed import BestFirst, FocusedStrategy, Otie, SharkSearch
+from .fixed import BestFirst, FocusedStrategy, Otie
 from .jlse import Ata, Jlse
 from .jlse_as_printed import AtaAsPrinted, JlseAsPrinted
 from .learned import Learned
-from .portfolio import Portfolio
 
 if TYPE_CHECKING:
     from .strategy import MakeStrategy
@@ -19,9 +18,7 @@ STRATEGIES: dict[str, MakeStrategy] = {
     "focused": FocusedStrategy,
     "learned": Learned,
     "contextual": Contextual,
-    "portfolio": Portfolio,
     "best-first": BestFirst,
-    "shark-search": SharkSearch,
     "otie": Otie,
     "context-graph": ContextGraph,
     "ata": Ata,

@@ -35,11 +35,10 @@ MOST_OF_MEMO = 1_000
 
 
 class Chance(Protocol):
-    """A source of randomness, as ``random.Random`` is one: 0 to 1, below *stop*, and beta distributed."""
+    """A source of randomness, as ``random.Random`` is one: 0 to 1, and below *stop*."""
 
     def random(self) -> float: ...
     def randrange(self, stop: int, /) -> int: ...
-    def betavariate(self, alpha: float, beta: float) -> float: ...
 
 
 class PageSeen(NamedTuple):
