@@ -185,7 +185,7 @@ class HostRecord(msgspec.Struct, array_like=True, gc=False):
         broken: Broken transfers in a row.
         silent: What is known of its origins whose links wait, by name; ``None`` if there are none.
         held_until: Instant until which all that is left of it waits for silent origins; 0 if something else is left.
-        allowed: What the caller allows of it that it does not allow of others: bits that mean nothing here.
+        allowed: What the caller allows of it that it does not allow of others: a number that means nothing here.
     """
 
     name: str

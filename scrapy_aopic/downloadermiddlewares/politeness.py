@@ -215,11 +215,10 @@ class PolitenessMiddleware:
         if not self._networks.refusal(url, is_by_others=is_by_others):
             return
         is_typed = is_operated_by_hand(self._crawler) and "redirect_urls" not in request.meta
+        # Another process may have taken up its seed, and another run may go on with its links.
+        self._networks.admit(host_name(url), self.pacer.allowed(key))
         if is_of_seed(request) or is_typed:
-            # Another process may have taken it up, and another run may go on with its links.
             self.pacer.allow(key, self._networks.name(url))
-        else:
-            self._networks.admit(host_name(url), self.pacer.allowed(key))
         reason = self._networks.refusal(url, is_by_others=is_by_others)
         if reason:
             raise (NetworkError if reason == NetworkError.reason else ServiceError)(FAULTS[reason])

@@ -53,8 +53,9 @@ _INSIDE = tuple(
 _TRANSLATED = (IPv6Network("64:ff9b::/96"), IPv6Network("::/96"), IPv6Network("::ffff:0:0:0/96"))
 """Addresses of IPv4 in the last 32 bits: NAT64 (RFC 6052), IPv4-compatible, and translated (RFC 2765)."""
 
-_SERVICE_PORTS = frozenset(
-    (
+_SERVICE_PORTS = {
+    port: place
+    for place, port in enumerate((
         # Those that browsers block (https://fetch.spec.whatwg.org/#port-blocking).
         0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103, 104, 109,
         110, 111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427, 465, 512, 513, 514, 515, 526, 530, 531,
@@ -62,12 +63,28 @@ _SERVICE_PORTS = frozenset(
         5061, 6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080,
         # Redis and Memcached: they take the lines of a request for commands.
         6379, 11211,
-    )
-)  # fmt: skip
-"""Ports of services other than the Web."""
+    ), start=1)
+}  # fmt: skip
+"""Ports of services other than the Web, with the number by which jobs know each: new ones come last."""
 
-ADDRESS, PORT = 1, 2
-"""Exceptions that a seed makes for its host: that its address is local, or its port that of another service."""
+ADDRESS = 1
+"""An exception that a seed makes for its host: that its address is local. The other one is a port of another service."""
+
+_PLACE_BITS, _MOST_PORTS = 7, 9
+"""Bits of a number of :data:`_SERVICE_PORTS`, and how many ports of a host fit into 64 bits beside :data:`ADDRESS`."""
+
+
+def _ports_in(what: int) -> list[int]:
+    """Numbers of the ports in *what* a host is allowed."""
+    places = what >> 1
+    return [places >> bit & 127 for bit in range(0, places.bit_length(), _PLACE_BITS)]
+
+
+def _joined(one: int, other: int) -> int:
+    """What is allowed in *one* or the *other*. The first nine ports of a host count: who needs more has the setting."""
+    ports = list(dict.fromkeys(_ports_in(one) + _ports_in(other)))[:_MOST_PORTS]
+    return (one | other) & ADDRESS | sum(place << 1 + _PLACE_BITS * n for n, place in enumerate(ports))
+
 
 _AUTHORITY = re.compile(
     r"(?:https?|ftp)://(?:[^/?#]*@)?(\[[^\]/?#]*\]|[^/?#:]*)(?::([0-9]{1,5}))?", re.IGNORECASE
@@ -176,22 +193,22 @@ class Networks:
     # -- what seeds allow
 
     def name(self, url: str) -> int:
-        """A seed has *url*: allow its host if that is not public, and its port; returns what it allows of the host."""
+        """A seed has *url*: allow its host if that is not public, and its port; returns all that is allowed of the host."""
         if self._allowed is None or (match := _AUTHORITY.match(url)) is None:
             return 0
         host = _plain(match[1])
         needs = 0 if _is_public_host(host) else ADDRESS
-        if match[2] and int(match[2]) in _SERVICE_PORTS:
-            needs |= PORT
+        if match[2]:
+            needs |= _SERVICE_PORTS.get(int(match[2]), 0) << 1
         self.admit(host, needs)
-        return needs
+        return self._named.get(host, 0)
 
     def admit(self, host: str, what: int) -> None:
-        """Allow *what*, a sum of :data:`ADDRESS` and :data:`PORT`, of *host*, as a seed does, or did in an earlier run."""
+        """Allow *what*, which :meth:`name` returned, of *host*, as a seed does, or did in an earlier run."""
         host = _plain(host)
         known = self._named.get(host, 0)
-        if what & ~known:
-            self._named[host] = known | what
+        if (joined := _joined(known, what)) != known:
+            self._named[host] = joined
             self.refuses_host.cache_clear()
             for forget in self._listeners:
                 forget()
@@ -219,12 +236,12 @@ class Networks:
             port in _SERVICE_PORTS
             and self._allowed is not None
             and port not in self._allowed.ports
-            and not self._is_named(host, PORT)
+            and _SERVICE_PORTS[port] not in _ports_in(self._named.get(_plain(host), 0))
         )
 
     def door(self, host: str) -> Callable[[str], bool] | None:
         """A function that tells whether *host* may be connected to at an address; ``None`` if at any."""
-        return None if self._allowed is None or self._is_named(host, ADDRESS) else self._lets
+        return None if self._allowed is None or self._is_named(host) else self._lets
 
     def _lets(self, address: str) -> bool:
         try:
@@ -241,7 +258,7 @@ class Networks:
         )
 
     def _refuses_host(self, host: str) -> bool:
-        if self._allowed is None or _is_public_host(host) or self._is_named(host, ADDRESS):
+        if self._allowed is None or _is_public_host(host) or self._is_named(host):
             return False
         address = literal_address(host)
         if address is not None:
@@ -249,17 +266,17 @@ class Networks:
         return not self._allowed.networks  # with networks of one's own, a local name is what it resolves to
 
     def _refuses_name(self, host: str) -> bool:
-        return literal_address(host) is None and _is_local_name(host) and not self._is_named(host, ADDRESS)
+        return literal_address(host) is None and _is_local_name(host) and not self._is_named(host)
 
-    def _is_named(self, host: str, what: int) -> bool:
-        """Whether an operator has allowed *what* of *host*, by a seed or by its name."""
+    def _is_named(self, host: str) -> bool:
+        """Whether an operator has allowed the address of *host*, by a seed or by its name."""
         if self._allowed is None:
             return True
         host = _plain(host)
         names = self._allowed.names
-        if what == ADDRESS and names and any(host == name or host.endswith(f".{name}") for name in names):
+        if names and any(host == name or host.endswith(f".{name}") for name in names):
             return True
-        return bool(self._named.get(host, 0) & what)
+        return bool(self._named.get(host, 0) & ADDRESS)
 
 
 def _plain(host: str) -> str:

@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 import scrapy
 from demo_web.server import Answer, Exchange, Server
+from hypothesis import given
+from hypothesis import strategies as st
 from packaging.version import Version
 from scrapy import Request, Spider, signals
 from scrapy.core.downloader.handlers.http11 import HTTP11DownloadHandler
@@ -373,7 +375,7 @@ async def test_behind_a_proxy_what_is_local_by_its_text_is_refused(
 async def test_ports_of_other_services_are_refused_unless_a_seed_or_the_setting_has_them(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hosts = ["a.test:25", "b.test:6379", "a.test:8080", "b.test:10080", "c.test:22"]
+    hosts = ["a.test:25", "b.test:6379", "a.test:8080", "b.test:10080", "c.test:22", "c.test:6379"]
     world.pages = {"/": [f"http://{host}/x" for host in hosts]}
 
     class Wants(Errors):
@@ -388,7 +390,7 @@ async def test_ports_of_other_services_are_refused_unless_a_seed_or_the_setting_
     assert asked == {("a.test", "/"), ("c.test", "/"), ("c.test", "/x"), ("a.test", "/x"), ("b.test", "/x")}
     spider: Any = crawler.spider
     assert {type(error) for error in spider.errors} == {ServiceError}
-    assert crawler.stats.get_value("aopic/urls/refused/service") == 6  # two links and a form, of two pages
+    assert crawler.stats.get_value("aopic/urls/refused/service") == 8  # three links and a form, of two pages
 
 
 class Foreign(HTTP11DownloadHandler):
@@ -549,6 +551,26 @@ def test_a_wrong_network_is_refused_with_its_name() -> None:
     for value in ["10.0.0.1/8", "10.0.0.0/33", "a b", ":99999", 7, "http://a.test/"]:
         with pytest.raises(SettingError, match="AOPIC_ALLOW_NETWORKS"):
             read({"AOPIC_ALLOW_NETWORKS": value}, "AOPIC_ALLOW_NETWORKS")
+
+
+PORTS = [0, 1, 21, 22, 25, 53, 990, 5060, 6379, 10080, 11211, 80]
+"""Those of other services, and the web's."""
+
+
+@given(st.lists(st.sampled_from(PORTS), max_size=15), st.booleans())
+def test_a_seed_allows_the_port_that_it_has_and_no_other(ports: list[int], is_local: bool) -> None:
+    """In later runs, too, which are told by a number of 64 bits: of nine ports."""
+    host = "wiki" if is_local else "a.test"
+    now, later = Networks(Allowed()), Networks(Allowed())
+    kept = 0
+    for port in ports:
+        kept = now.name(f"http://{host}:{port}/")
+    assert kept < 1 << 64
+    later.admit(host, kept)
+    allowed = [80, *[port for port in dict.fromkeys(ports) if port != 80][:9]]
+    for port in PORTS:
+        assert now.refuses_port(host, port) is later.refuses_port(host, port) is (port not in allowed)
+    assert now.refuses_host(host) is later.refuses_host(host) is (is_local and not ports)
 
 
 def test_a_link_has_its_verdict_again_once_a_seed_allows_its_host():

@@ -593,10 +593,10 @@ class Frontier:
         self._leave_alone(key, host, now + self._politeness.delay(host, seconds))
 
     def allow(self, key: bytes, what: int) -> None:
-        """Keep with the host under *key* that *what* is allowed of it."""
+        """Keep with the host under *key* that *what* is allowed of it, and nothing else."""
         host = self.host(key)
-        if host is not None and what & ~host.allowed:
-            host.allowed |= what
+        if host is not None and what != host.allowed:
+            host.allowed = what
             self.hosts.put(key, host)
 
     def defer(self, key: bytes, not_before: float, transfer: float | None = None) -> None:
