@@ -83,6 +83,11 @@ class Largest:
         elif value > self._heap[0][0]:
             heappushpop(self._heap, (value, -self._n, host))
 
+    @property
+    def values(self) -> list[float]:
+        """Their values, the largest first."""
+        return sorted([value for value, _, _ in self._heap], reverse=True)
+
     def rows(self, now: float) -> list[HostRow]:
         """Those kept, the largest first."""
         return [row_of(host, now) for _, _, host in sorted(self._heap, reverse=True)]
@@ -106,12 +111,13 @@ class HostWalk:
         backing_off: Number of hosts that wait after errors.
         crawl_delayed: Number of hosts that have a crawl delay.
         unused: Pages a second that ready hosts could have; one without a transfer so far, as the average of the others.
+        tail: See :attr:`.snapshot.HostCounts.tail`.
     """
 
     def __init__(self, hosts: Iterable[HostRecord], politeness: Politeness | None) -> None:
         self._hosts = iter(hosts)
         self._politeness = politeness
-        self._slow, self._failing, self._waiting = Largest(), Largest(), Largest()
+        self._slow, self._failing, self._waiting, self._tail = Largest(), Largest(), Largest(), Largest()
         self._now = 0.0
         self.is_over = False
         self.n = 0
@@ -161,6 +167,8 @@ class HostWalk:
             cycle = host.transfer + self._gap(host)
             self._cycles += cycle
             self._n_cycles += 1
+            if host.queued and self._politeness is not None:
+                self._tail.offer(host.queued * cycle / getattr(host, "at_once", 1), host)
             if state == "ready":
                 self._unused += 1 / cycle
         elif state == "ready":
@@ -187,6 +195,10 @@ class HostWalk:
             flight_queues=dict(sorted(self.flight_queues.items(), reverse=True)),
             seen=self.n,
         )
+
+    @property
+    def tail(self) -> list[float]:
+        return self._tail.values
 
     @property
     def unused(self) -> float:

@@ -42,7 +42,7 @@ from .snapshot import (
 )
 from .snapshot_stats import stats_of
 from .stored import snapshot_of_sums
-from .verdict import verdict
+from .verdict import Judge
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,8 +67,11 @@ _NOTES = int(RATE_SECONDS) + 1
 _PUBLISH_EVERY = 10
 """Notes between two updates of the stats, which are also what a verdict compares with."""
 
-_APART = 2.0
-"""Seconds, at least, between the two snapshots of a verdict."""
+_APART = 8.0
+"""Seconds, at least, between the two snapshots of a verdict, and less as long as there is none so old: some ten."""
+
+_LATELY = 10
+"""Notes, of a second each, over which the queue grows or shrinks."""
 
 _AT_ONCE = 1000
 """Hosts that are looked at in one go: measured at 1.0 ms."""
@@ -148,6 +151,7 @@ class Watch:
         self._walk: HostWalk | None = None
         self._last_walk: HostWalk | None = None
         self._earlier: deque[Snapshot] = deque(maxlen=2)
+        self._judge = Judge()
         self._regrets: deque[tuple[int, int]] = deque()
         self._n_beats = 0
         self._has_failed = False
@@ -288,14 +292,16 @@ class Watch:
     def snapshot(self) -> Snapshot:
         """The figures of this moment, and what limits the crawl now, compared with some seconds ago."""
         now = self._figures()
-        old_enough = [each for each in self._earlier if now.at - each.at >= _APART]
-        return replace(now, verdict=verdict(old_enough[-1] if old_enough else now, now))
+        old_enough = (
+            [each for each in self._earlier if now.at - each.at >= _APART] or [*self._earlier][:1] or [now]
+        )
+        return replace(now, verdict=self._judge(old_enough[-1], now))
 
     def _figures(self) -> Snapshot:
         job, crawl = self._job, self._job.crawl
         now, note, counters, counts = job.clock(), self._note(), crawl.counters, crawl.counts
         before = self._notes[0] if self._notes else note
-        rate = _rate(before, note)
+        rate = _rate(before, self._lately(note), note)
         walk = self._walked()
         downloading = sum(visit.is_downloading and not visit.has_arrived for visit in self._visits)
         pages = PageCounts(
@@ -323,7 +329,7 @@ class Watch:
             mean_rate=mean_rate(pages, now - crawl.created_at),
             rate=rate,
             reason=self._reason,
-            forecast=self._forecast(pages, rate),
+            forecast=self._forecast(pages, rate, walk.tail),
             hosts=self._hosts(walk, rate),
             connections=Connections(
                 limit=self._limit, in_use=downloading, callbacks=len(self._visits) - downloading
@@ -349,12 +355,16 @@ class Watch:
             since = earlier.instant
         return note.instant - since
 
-    def _forecast(self, pages: PageCounts, rate: Rate | None) -> Forecast:
+    def _lately(self, note: _Note) -> _Note:
+        """The note of some ten seconds before *note*, or the first one."""
+        return self._notes[-min(_LATELY, len(self._notes))] if self._notes else note
+
+    def _forecast(self, pages: PageCounts, rate: Rate | None, tail: list[float]) -> Forecast:
         left = None
         if self._most_pages and self._crawler.stats is not None:
             left = self._most_pages - (self._crawler.stats.get_value("response_received_count") or 0)
         time_left = self._most_seconds - (monotonic() - self._began) if self._most_seconds else None
-        return forecast(pages, rate, left=left, time_left=time_left)
+        return forecast(pages, rate, tail=tail, left=left, time_left=time_left)
 
     def _hosts(self, walk: HostWalk, rate: Rate | None) -> HostCounts:
         states = walk.states
@@ -369,6 +379,7 @@ class Watch:
             late=states.get("late", 0),
             dry=states.get("dry", 0),
             ceiling=rate.pages + unused if rate is not None else None,
+            tail=walk.tail,
         )
 
     def _store_state(self) -> StoreState:
@@ -434,8 +445,8 @@ def snapshot(session: Watched) -> Snapshot:
     return session.watch.snapshot()
 
 
-def _rate(before: _Note, note: _Note) -> Rate | None:
-    """The speeds between two notes; ``None`` if they are too close."""
+def _rate(before: _Note, lately: _Note, note: _Note) -> Rate | None:
+    """The speeds between two notes, and the growth between the latter two; ``None`` if the former are too close."""
     seconds = note.instant - before.instant
     if seconds < _BEAT / 2:
         return None
@@ -446,7 +457,7 @@ def _rate(before: _Note, note: _Note) -> Rate | None:
         failed=(note.failed - before.failed) / seconds,
         transfers=(note.transfers - before.transfers) / seconds,
         bytes=(note.bytes - before.bytes) / seconds,
-        growth=(note.queued - before.queued) / done if done > 0 else None,
+        growth=(note.queued - lately.queued) / (note.done - lately.done) if note.done > lately.done else None,
     )
 
 

@@ -17,9 +17,12 @@ clock of the job.
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 N_LISTED = 10
 """Hosts in each list of a snapshot."""
@@ -53,7 +56,7 @@ RATE_SECONDS = 60.0
 
 
 class Rate(msgspec.Struct, frozen=True, kw_only=True):
-    """Speeds over the last minute, or since the crawl began if that is less.
+    """Speeds over the last minute, or since the crawl began if that is less; the queue changes faster.
 
     Attributes:
         seconds: Length of the time that the figures are of.
@@ -61,7 +64,7 @@ class Rate(msgspec.Struct, frozen=True, kw_only=True):
         failed: Of these, those that failed; ``None`` if only commits show how fast the crawl is.
         transfers: Transfers a second; ``None`` if only commits show how fast the crawl is.
         bytes: Bytes of response bodies a second; ``None`` in the same case.
-        growth: Pages by which the queue grew for each page settled; ``None`` if none was.
+        growth: Pages by which the queue grew for each page settled, over the last ten seconds; ``None`` if none was.
     """
 
     seconds: float = 0.0
@@ -112,6 +115,8 @@ class HostCounts(msgspec.Struct, frozen=True, kw_only=True):
         ceiling: Pages a second that politeness allowed, over the same time as :class:`Rate`: those that were settled, and
             those that hosts could have had while they were ready. ``None`` of a stored job, which does not have the
             settings, and as long as there is no rate.
+        tail: Seconds that the hosts in memory take at least for their queued pages, one after the other with the gaps
+            between, of the :data:`N_LISTED` that take longest, the longest first; empty if that is not known.
     """
 
     known: int = 0
@@ -134,6 +139,7 @@ class HostCounts(msgspec.Struct, frozen=True, kw_only=True):
     flight_queues: dict[int, int] = {}
     seen: int = 0
     ceiling: float | None = None
+    tail: list[float] = []
 
 
 DUE_BOUNDS = (1.0, 10.0, 60.0, 600.0, 3600.0, 86400.0)
@@ -576,13 +582,38 @@ def mean_rate(pages: PageCounts, seconds: float) -> float | None:
     return (pages.visited + pages.failed) / seconds if seconds > 0 else None
 
 
+def queue_lasts(pages: PageCounts, rate: Rate | None, tail: Sequence[float]) -> float | None:
+    """Seconds until the queue is empty: as it shrinks now, and not before each host has had its pages; ``None`` if it grows.
+
+    Args:
+        tail: See :attr:`HostCounts.tail`.
+    """
+    if rate is None or rate.pages <= 0 or rate.growth is None or rate.growth >= 0:
+        return None
+    return max(pages.queued / (rate.pages * -rate.growth), *tail[:1], 0.0)
+
+
+def _tail(n: int) -> str:
+    """Why the queue lasts longer than it would if all hosts shared it."""
+    which = (
+        "one host has" if n == 1 else f"{n:,} hosts have" if n < N_LISTED else f"{n:,} hosts and more have"
+    )
+    return f"{which} most of what is left then, a page after each gap"
+
+
 def forecast(
-    pages: PageCounts, rate: Rate | None, *, left: int | None = None, time_left: float | None = None
+    pages: PageCounts,
+    rate: Rate | None,
+    *,
+    tail: Sequence[float] = (),
+    left: int | None = None,
+    time_left: float | None = None,
 ) -> Forecast:
     """When the crawl ends.
 
     Args:
         rate: ``None`` if nothing is known of it.
+        tail: See :attr:`HostCounts.tail`.
         left: Pages until the crawl is closed by their number (``CLOSESPIDER_PAGECOUNT``), if it is.
         time_left: Seconds until it is closed by its time (``CLOSESPIDER_TIMEOUT``), if it is.
     """
@@ -596,9 +627,13 @@ def forecast(
     elif rate is not None and rate.pages > 0:
         if left is not None:
             ends.append((max(left, 0) / rate.pages, "CLOSESPIDER_PAGECOUNT ends the crawl"))
-        if rate.growth is not None and rate.growth < 0:
+        if (seconds := queue_lasts(pages, rate, tail)) is not None:
+            last = sum(each > seconds / 2 for each in tail)
             ends.append(
-                (pages.queued / (rate.pages * -rate.growth), "the queue is empty then if it shrinks on")
+                (
+                    seconds,
+                    _tail(last) if tail[:1] == [seconds] else "the queue is empty then if it shrinks on",
+                )
             )
     if ends:
         seconds, because = min(ends)

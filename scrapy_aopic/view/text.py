@@ -47,7 +47,7 @@ def short_summary(now: Snapshot, width: int) -> str:
         n_of(done, "page"),
         f"{rate.pages:,.1f}/s" if rate is not None else "",
         f"limited by {LIMITED_BY[limit]}" if limit in LIMITED_BY else "",
-        queued if growth is None else f"{queued}, {'growing' if growth >= 0 else 'shrinking'}",
+        f"{queued}, {'growing' if growth > 0 else 'shrinking'}" if growth else queued,
         f"{100 * pages.failed / done:.1f} % failed" if pages.failed else "",
         f"{hosts.ready:,} of {n_of(hosts.known, 'host')} ready",
         duration(now.at - now.started_at) if now.started_at is not None else "",

@@ -1,7 +1,8 @@
 """What limits a crawl, in one sentence.
 
 A crawl can wait for politeness, for connections, for the spider's callbacks, for the disk, for this machine, or for the
-network. :func:`verdict` says which, of two snapshots some seconds apart; of several that hold, the first of this table:
+network: its limit is that whose removal would raise the rate now. :func:`verdict` says which, of two snapshots some ten
+seconds apart; of several that hold, the first of this table:
 
 ============  ========================================================================================
 limit         when
@@ -14,8 +15,9 @@ pause         a crash has left a time before which no request is made
 network       most transfers since the first snapshot failed, or none of many that were due has ended, or all
               waiting hosts are down
 control       hosts are ready, and an operator allows no more transfers or pages a second
-disk          no page is leased until a commit has landed, or the last commit took long
-machine       the process uses a whole core, or would if others did not; or the event loop is late and the
+disk          there is work for this process (*), and no page is leased until a commit has landed, or the last commit took
+              long
+machine       there is work for this process (*), and it uses a whole core, or would if others did not; or the event loop is late and the
               processor is busy, or others have it; or it is busy and callbacks hold many pages; or, when nothing
               below holds, hosts stay ready while the processor is busy, or more of them than half of the free
               connections
@@ -25,16 +27,27 @@ connections   the downloader has as many requests as it takes
 politeness    hosts have pages, and all must be left alone or are requested already
 ============  ========================================================================================
 
+(*) A host is ready, a callback holds a page, or half of the connections are busy. If not, a faster machine or disk would
+wait for the same hosts.
+
+:class:`Judge` names another limit once that has held for ten seconds, or at once if the figures rule out the one before.
+The word on the queue is that of the last ten seconds, as all others on it are (:attr:`.snapshot.Rate.growth`).
+
 The thresholds for "long" and "late" are below; each is far from the values of a crawl with another limit.
 No sentence has a speed: a snapshot has one, over the last minute, and the few seconds of a verdict would show another.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from msgspec.structs import replace
 
-from .snapshot import HostCounts, Limit, Snapshot, Verdict
+from .snapshot import HostCounts, Limit, Snapshot, Verdict, queue_lasts
 from .text import LIMITED_BY, n_of, roughly
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 LIMITS: tuple[Limit, ...] = ("politeness", "connections", "spider", "disk", "machine", "network")
 """Those that a user can do something about."""
@@ -78,6 +91,9 @@ _MOST = 0.5
 _FEW = 3
 """Transfers that may be chance, failed or under way."""
 
+_HELD = 10.0
+"""Seconds for which another limit must hold before it is named: as long as the window by which it is judged."""
+
 _QUIET = 2.0
 """Seconds without the end of a transfer that are no chance if many were due; a page shows the verdict within 3 s."""
 
@@ -109,6 +125,29 @@ def verdict(before: Snapshot, now: Snapshot) -> Verdict:
     return _with_headline(_stuck(before, now) or _nothing(now), now)
 
 
+class Judge:
+    """Says what limits a crawl, by one snapshot after the other, without going to and fro."""
+
+    def __init__(self) -> None:
+        self._named: Limit | None = None
+        self._other: tuple[Limit, float] | None = None
+
+    def __call__(self, before: Snapshot, now: Snapshot) -> Verdict:
+        """As :func:`verdict`; *now* is not earlier than that of the call before."""
+        found = verdict(before, now)
+        if self._named is None or found.limit == self._named:
+            self._named, self._other = found.limit, None
+            return found
+        if self._other is None or self._other[0] != found.limit:
+            self._other = found.limit, now.at
+        if now.at - self._other[1] < _HELD and (found.limit in _STILL or found.limit == "none"):
+            still = _STILL[self._named](before, now) if self._named in _STILL else None
+            if still is not None:
+                return _with_headline(still, now)
+        self._named, self._other = found.limit, None
+        return found
+
+
 def _nothing(now: Snapshot) -> Verdict:
     work, n = now.connections, now.hosts.ready
     ready = f"{n_of(n, 'host')} {'is' if n == 1 else 'are'} ready"
@@ -135,13 +174,14 @@ def _with_headline(found: Verdict, now: Snapshot) -> Verdict:
 
 
 def _queue(now: Snapshot) -> str:
-    """Whether the queue lasts, if the last minute says so."""
+    """Whether the queue lasts, if the last ten seconds say so."""
     growth = now.rate.growth if now.rate is not None else None
-    if now.rate is None or growth is None:
+    if not growth:
         return ""
-    if growth >= 0:
+    if growth > 0:
         return ", and its queue grows"
-    return f", and its queue lasts {roughly(now.pages.queued / (now.rate.pages * -growth))}"
+    seconds = queue_lasts(now.pages, now.rate, now.hosts.tail)
+    return f", and its queue lasts {roughly(seconds)}" if seconds is not None else ", and its queue shrinks"
 
 
 def _stuck(before: Snapshot, now: Snapshot) -> Verdict | None:
@@ -336,7 +376,17 @@ def _settled(before: Snapshot, now: Snapshot) -> float:
     return now.rate.pages if now.rate is not None else 0.0
 
 
+def _has_work(now: Snapshot) -> bool:
+    """Whether a faster machine or disk could do anything sooner."""
+    work = now.connections
+    return bool(now.hosts.ready) or (
+        work is not None and (work.callbacks > 0 or work.in_use >= max(_FEW, work.limit / 2))
+    )
+
+
 def _disk(before: Snapshot, now: Snapshot) -> Verdict | None:
+    if not _has_work(now):
+        return None
     store = now.store
     late, _ = _load(before, now)
     if store.is_behind and (store.commit_age or 0.0) > _TURNS * late:
@@ -346,9 +396,14 @@ def _disk(before: Snapshot, now: Snapshot) -> Verdict | None:
             "requested until the next one has landed.",
         )
     is_new = (store.commits or 0) > (before.store.commits or 0)
-    if is_new and store.last_commit is not None and store.last_commit > max(_SLOW_COMMIT, _TURNS * late):
-        return Verdict("disk", f"The disk is the bottleneck: the last commit took {store.last_commit:.1f} s.")
-    return None
+    return _slow_commit(now) if is_new and (store.last_commit or 0.0) > _TURNS * late else None
+
+
+def _slow_commit(now: Snapshot) -> Verdict | None:
+    seconds = now.store.last_commit or 0.0
+    if seconds <= _SLOW_COMMIT:
+        return None
+    return Verdict("disk", f"The disk is the bottleneck: the last commit took {seconds:.1f} s.")
 
 
 def _load(before: Snapshot, now: Snapshot) -> tuple[float, float]:
@@ -366,6 +421,13 @@ def _machine(before: Snapshot, now: Snapshot) -> Verdict | None:
     starved = _starved(before, now)
     wanted = cpu + starved
     if wanted < _WHOLE_CORE and (late < _LATE or (wanted < _BUSY and starved < _HUNGRY)):
+        return None
+    return _busy(before, now)
+
+
+def _busy(before: Snapshot, now: Snapshot) -> Verdict | None:
+    late, starved = _load(before, now)[0], _starved(before, now)
+    if not _has_work(now):
         return None
     behind = f", and the event loop is {late:.2f} s late" if late >= _LATE else ""
     help_ = "A less busy machine" if starved >= _STARVED else "Less work in callbacks"
@@ -413,11 +475,17 @@ def _spider(before: Snapshot, now: Snapshot) -> Verdict | None:
             "for their callbacks, items or links.",
         )
     if now.at > before.at and (callbacks > work.limit / 2 or (callbacks and is_alone)):
-        return Verdict(
-            "spider",
-            f"The spider is the bottleneck: {n_of(work.callbacks, 'page')} wait for callbacks, items or links.",
-        )
+        return _callbacks(now)
     return None
+
+
+def _callbacks(now: Snapshot) -> Verdict | None:
+    n = now.connections.callbacks if now.connections is not None else 0
+    if not n:
+        return None
+    return Verdict(
+        "spider", f"The spider is the bottleneck: {n_of(n, 'page')} wait for callbacks, items or links."
+    )
 
 
 def _connections(_: Snapshot, now: Snapshot) -> Verdict | None:
@@ -425,6 +493,13 @@ def _connections(_: Snapshot, now: Snapshot) -> Verdict | None:
     if work is None or work.in_use < max(1, min(_ALMOST * work.limit, work.limit - 1)):
         return None
     if work.in_use < work.limit and not hosts.ready:
+        return None
+    return _in_use(now)
+
+
+def _in_use(now: Snapshot) -> Verdict | None:
+    work, hosts = now.connections, now.hosts
+    if work is None or 2 * work.in_use < work.limit:
         return None
     is_all = work.in_use >= work.limit
     busy = f"all {work.limit:,}" if is_all else f"{work.in_use:,} of {work.limit:,}"
@@ -441,6 +516,15 @@ def _politeness(_: Snapshot, now: Snapshot) -> Verdict | None:
     busy = hosts.in_flight + hosts.dry
     left_alone = hosts.waiting + hosts.gated + hosts.parked
     if hosts.ready or not (left_alone or busy):
+        return None
+    return _left_alone(now)
+
+
+def _left_alone(now: Snapshot) -> Verdict | None:
+    hosts = now.hosts
+    busy = hosts.in_flight + hosts.dry
+    left_alone = hosts.waiting + hosts.gated + hosts.parked
+    if _RARE * hosts.ready >= left_alone + busy:
         return None
     have = left_alone + busy + hosts.shelved + hosts.late + hosts.locating + hosts.dead
     few = f" Only {have:,} of {hosts.known:,} known hosts have pages." if _RARE * have <= hosts.known else ""
@@ -470,3 +554,12 @@ _WHY = {
     "down": "after transfers without a response (AOPIC_BACKOFF)",
 }
 """Why hosts wait, by :func:`.host_walk.why_it_waits`."""
+
+_STILL: dict[Limit, Callable[[Snapshot, Snapshot], Verdict | None]] = {
+    "disk": lambda _, now: _slow_commit(now) if _has_work(now) else None,
+    "machine": _busy,
+    "spider": lambda _, now: _callbacks(now),
+    "connections": lambda _, now: _in_use(now),
+    "politeness": lambda _, now: _left_alone(now),
+}
+"""What is said of a limit while another one has not held for long; ``None`` where the figures rule it out."""

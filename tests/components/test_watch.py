@@ -238,14 +238,15 @@ def test_the_hosts_of_a_walk_are_those_of_the_frontier_however_many_are_looked_a
 
 def test_politeness_allows_what_ready_hosts_could_have_had() -> None:
     hosts = [
-        HostRecord(name="ready", row=ACTIVE, transfer=1.0),
-        HostRecord(name="waits", row=ACTIVE, transfer=0.5, not_before=2000.0),
+        HostRecord(name="ready", row=ACTIVE, transfer=1.0, queued=1),
+        HostRecord(name="waits", row=ACTIVE, transfer=0.5, not_before=2000.0, queued=3),
         HostRecord(name="new", row=ACTIVE),
     ]
     walk = HostWalk(hosts, Politeness())
     walk.step(10, 1000.0)
     assert walk.states == {"ready": 2, "waiting": 1}
     assert walk.unused == pytest.approx(1 / (1.0 + 10.0) + 1 / ((11.0 + 5.5) / 2))
+    assert walk.tail == [3 * 5.5, 11.0]
 
 
 def test_politeness_costs_the_order_by_how_far_pages_in_flight_are_below_the_best_that_waits() -> None:

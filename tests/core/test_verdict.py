@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from scrapy_aopic.view.snapshot import (
@@ -25,10 +27,11 @@ from scrapy_aopic.view.snapshot import (
     TopicFigures,
     TransferFigures,
     Verdict,
+    forecast,
 )
 from scrapy_aopic.view.snapshot_stats import stats_of
 from scrapy_aopic.view.text import duration, roughly, short_summary, size, summary
-from scrapy_aopic.view.verdict import LIMITS, verdict
+from scrapy_aopic.view.verdict import LIMITS, Judge, verdict
 
 BEFORE = Snapshot(
     at=1000.0,
@@ -204,7 +207,12 @@ def test_each_limit_is_named_with_its_figures() -> None:
 
 
 def test_the_headline_has_twelve_words_at_most() -> None:
-    for growth, queue in [(None, ""), (0.5, ", and its queue grows"), (-0.001, ", and its queue lasts 7 h")]:
+    for growth, queue in [
+        (None, ""),
+        (0.0, ""),
+        (0.5, ", and its queue grows"),
+        (-0.001, ", and its queue lasts 7 h"),
+    ]:
         for limit, changes in [case[:2] for case in CASES]:
             now = ten_seconds_later(rate=Rate(seconds=60.0, pages=20.0, growth=growth), **changes)
             headline = verdict(BEFORE, now).headline
@@ -277,6 +285,103 @@ def test_callbacks_of_a_busy_process_wait_for_the_processor() -> None:
     )
     assert found.limit == "machine"
     assert "70 pages wait for their callbacks, items or links" in found.sentence
+
+
+SMALL = st.integers(0, 12)
+SEEN = st.builds(
+    lambda hosts, work, pages, growth, cpu, late, commit: {
+        "hosts": HostCounts(
+            known=99, ready=hosts[0], waiting=hosts[1], in_flight=hosts[2], waits={"gap": hosts[1]}
+        ),
+        "connections": Connections(limit=16, in_use=work[0], callbacks=work[1]),
+        "pages": PageCounts(known=pages + 9, queued=pages, visited=9),
+        "rate": Rate(seconds=60.0, pages=2.0, growth=growth),
+        "machine": (cpu, late),
+        "store": StoreState(
+            commits=commit, last_commit=commit * 0.3, is_behind=commit > 9, commit_age=commit
+        ),
+    },
+    st.tuples(SMALL, SMALL, SMALL),
+    st.tuples(st.integers(0, 16), SMALL),
+    SMALL,
+    st.sampled_from([None, -0.5, 0.0, 2.0]),
+    st.sampled_from([0.1, 0.6, 0.95]),
+    st.sampled_from([0.01, 0.5]),
+    SMALL,
+)
+"""What a snapshot shows, with the load of the process since the one before: CPU seconds a second, and how late its loop is."""
+
+
+@given(st.lists(SEEN, min_size=1, max_size=12))
+def test_no_sentence_contradicts_a_figure_and_no_limit_comes_and_goes(history: list[dict[str, Any]]) -> None:
+    judge, before, named = Judge(), BEFORE, ("", 0.0)
+    for seen in history:
+        cpu, late = seen.pop("machine")
+        then = before.machine
+        assert then is not None
+        machine = Machine(
+            cpu_seconds=then.cpu_seconds + 3 * cpu,
+            late_samples=then.late_samples + 30,
+            late_seconds=then.late_seconds + 30 * late,
+        )
+        now = replace(before, at=before.at + 3.0, machine=machine, **seen)
+        found = judge(before, now)
+        hosts, work = now.hosts, now.connections
+        assert work is not None
+        if found.limit in ("machine", "disk"):
+            assert hosts.ready or work.callbacks or work.in_use >= 8
+        if found.limit == "connections":
+            assert f"{work.in_use} of 16 are busy" in found.sentence or "all 16 are busy" in found.sentence
+            assert work.in_use >= 8
+        if found.limit == "politeness":
+            assert hosts.ready * 4 < hosts.waiting + hosts.in_flight
+        if found.limit == "spider" and late < 0.1:
+            assert work.callbacks
+        growth = now.rate.growth if now.rate is not None else None
+        assert (", and its queue grows" in found.headline) <= bool(growth and growth > 0)
+        assert (", and its queue lasts" in found.headline) <= bool(growth and growth < 0)
+        if found.limit != named[0]:
+            may_be_held = {named[0], found.limit} <= {*LIMITS, "none"} and verdict(
+                before, now
+            ).limit != "network"
+            assert not may_be_held or now.at - named[1] >= 3.0
+            named = (found.limit, now.at)
+        before = now
+
+
+def test_another_limit_is_named_once_it_has_held_for_ten_seconds_or_the_figures_rule_out_the_one_before() -> (
+    None
+):
+    busy = {"connections": Connections(limit=100, in_use=100)}
+    some = {"connections": Connections(limit=100, in_use=70)}
+    few = {"connections": Connections(limit=100, in_use=20)}
+    for history, limits in [
+        ([busy, some, busy, some, some], ["connections"] * 5),  # five looks, three seconds apart
+        ([busy, some, some, some, some, some], ["connections"] * 5 + ["none"]),
+        ([busy, few, busy], ["connections", "none", "connections"]),
+        (
+            [busy, {"hosts": POLITE, **some}, {"hosts": POLITE, **few}],
+            ["connections", "connections", "politeness"],
+        ),
+        ([{"hosts": POLITE}, {}, {}], ["politeness"] * 3),  # five hosts of sixty are ready for a moment
+        ([busy, {"control": ControlFigures(paused_since=950.0)}], ["connections", "paused"]),
+    ]:
+        judge = Judge()
+        found = [
+            judge(BEFORE, replace(ten_seconds_later(**each), at=1010.0 + 3 * n))
+            for n, each in enumerate(history)
+        ]
+        assert [each.limit for each in found] == limits, history
+
+
+def test_a_queue_lasts_until_the_host_with_most_pages_has_had_them() -> None:
+    now = ten_seconds_later(rate=Rate(seconds=60.0, pages=20.0, growth=-1.0))
+    assert "lasts 25 s" in verdict(BEFORE, now).headline
+    tail = replace(now, hosts=replace(now.hosts, tail=[1200.0, 900.0, 30.0]))
+    assert "lasts 20 min" in verdict(BEFORE, tail).headline
+    end = forecast(tail.pages, tail.rate, tail=tail.hosts.tail)
+    assert end.seconds == 1200.0
+    assert end.because == "2 hosts have most of what is left then, a page after each gap"
 
 
 def test_a_snapshot_alone_has_a_verdict_too() -> None:

@@ -282,7 +282,7 @@ function showHead(now) {
   limit = kind;
   const { forecast, rate } = now;
   const end = forecast.seconds === null ? "No end in sight" : `About ${seconds(Math.round(forecast.seconds))} to go`;
-  const growth = rate && rate.growth !== null ? ` The queue ${grows(rate.growth)}.` : "";
+  const growth = rate && rate.growth ? ` The queue ${grows(rate.growth)}.` : "";
   setText("forecast", now.is_live ? `${end}: ${forecast.because}.${forecast.because.includes("queue grows") ? "" : growth}` : "");
 }
 
@@ -313,7 +313,7 @@ function showFour(now) {
   const reasons = waitsOf(hosts).map(([why, n]) => `${count(n)} ${WAITS_BRIEFLY[why] || why}`).join(", ");
   const rows = [
     ["pages a second", number(rate && rate.pages), rate ? `${minute}${hosts.ceiling === null ? "" : `; politeness allowed ${number(hosts.ceiling)}`}` : "no crawl runs", (point) => point["rate.pages"], "fetched"],
-    ["pages queued", count(pages.queued), rate && rate.growth !== null ? grows(rate.growth) : "", (point) => point["pages.queued"], "queued"],
+    ["pages queued", count(pages.queued), rate && rate.growth ? grows(rate.growth) : "", (point) => point["pages.queued"], "queued"],
     ["hosts have pages", count(hostsWithPages(hosts)), `${count(hosts.in_flight)} in flight, ${count(hosts.ready)} ready, ${count(hosts.waiting)} waiting${reasons ? ` (${reasons})` : ""}`, withPages, "queued"],
     ["failed", rate && rate.failed !== null ? percent(rate.failed, rate.pages) : percent(pages.failed, done), rate && rate.failed !== null ? `${minute}; ${percent(pages.failed, done)} of all` : "of all pages fetched", (point) => (point["rate.pages"] ? (100 * point["rate.failed"]) / point["rate.pages"] : NaN), "failed"],
   ];
