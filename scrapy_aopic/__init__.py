@@ -69,7 +69,7 @@ from .version import __version__ as __version__
 if TYPE_CHECKING:
     from .addon import Addon as Addon
     from .downloadermiddlewares.content_type import ContentTypeMiddleware as ContentTypeMiddleware
-    from .downloadermiddlewares.politeness import PolitenessMiddleware as PolitenessMiddleware
+    from .downloadermiddlewares.polite_downloads import PolitenessMiddleware as PolitenessMiddleware
     from .downloadermiddlewares.robots import RobotsMiddleware as RobotsMiddleware
     from .dupefilter import DupeFilter as DupeFilter
     from .extensions import Progress as Progress

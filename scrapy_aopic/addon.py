@@ -11,7 +11,7 @@ from scrapy.settings import SETTINGS_PRIORITIES, BaseSettings
 from scrapy.utils.misc import load_object
 
 from .downloadermiddlewares.content_type import ContentTypeMiddleware
-from .downloadermiddlewares.politeness import PolitenessMiddleware
+from .downloadermiddlewares.polite_downloads import PolitenessMiddleware
 from .downloadermiddlewares.robots import RobotsMiddleware
 from .exceptions import ANY_ERROR
 from .extensions import Progress

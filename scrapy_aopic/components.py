@@ -13,7 +13,7 @@ from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy.utils.misc import build_from_crawler
 
 from ._engine import middlewares
-from .downloadermiddlewares.politeness import PolitenessMiddleware
+from .downloadermiddlewares.polite_downloads import PolitenessMiddleware
 from .downloadermiddlewares.robots import RobotsMiddleware
 from .extensions import Progress
 from .settings import read_dashboard

@@ -182,7 +182,7 @@ def test_private_names_are_noticed_however_they_are_reached():
 
 ASKS_FOR_THE_KIND_OF_A_PLACE = {
     "commands/common.py",
-    "commands/crawl.py",
+    "commands/crawl_command.py",
     "commands/move.py",
     "commands/restore.py",
     "view/auditing.py",
@@ -349,12 +349,10 @@ def test_no_two_modules_of_tests_have_one_name():
     assert [name for name, n in names.items() if n > 1] == []
 
 
-def test_no_two_files_have_one_name():
-    # A command has the name of what it carries out, and a middleware that of what it gives to Scrapy.
-    names = Counter(
-        path.name for path in FILES if path.parent.name not in {"commands", "downloadermiddlewares"}
-    )
-    assert [name for name, n in names.items() if n > 1] == ["__init__.py"]
+def test_no_two_files_and_no_two_classes_of_the_package_share_a_name():
+    files = Counter(path.name for path in FILES if path.name != "__init__.py")
+    classes = Counter(node.name for path in FILES for node in nodes(path) if isinstance(node, ast.ClassDef))
+    assert [name for name, n in [*files.items(), *classes.items()] if n > 1] == []
 
 
 def test_modules_of_tests_share_nothing_but_what_is_in_support():

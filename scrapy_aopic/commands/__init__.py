@@ -3,14 +3,14 @@
 * :mod:`.main`: finds the subcommand, and turns errors into a sentence and an exit code
 * :mod:`.common`: the base class, shared options, reading a job folder
 * :mod:`.demo`: a crawl of a made-up web
-* :mod:`.crawl`: a broad crawl without a project
-* :mod:`.salvage`: begins a new job with what is left of a damaged one
+* :mod:`.crawl_command`: a broad crawl without a project
+* :mod:`.salvage_command`: begins a new job with what is left of a damaged one
 * :mod:`.seed`: adds seeds
 * :mod:`.control`: pauses, blocks, slows down
 * :mod:`.status`: how far a job has come
 * :mod:`.top`: the most important pages or hosts
 * :mod:`.hosts`: hosts that are slow, failing, waiting or over budget
-* :mod:`.why`: why a URL or a host is crawled or not, or why a page is graded as it is
+* :mod:`.why_command`: why a URL or a host is crawled or not, or why a page is graded as it is
 * :mod:`.report`: a page about a job
 * :mod:`.dashboard`: a job in the browser
 * :mod:`.export`: pages and links as files
@@ -20,10 +20,10 @@
 * :mod:`.move`: moves shards to another folder
 * :mod:`.import_redis`: continues a crawl of scrapy-redis
 * :mod:`.simulate`: compares orders on a link graph
-* :mod:`.topic`: trains and evaluates a topic's model, asks people for labels of sampled pages
+* :mod:`.topic_command`: trains and evaluates a topic's model, asks people for labels of sampled pages
 
-To add one: a file with a :class:`.common.Subcommand`, a line of ``_MODULES`` in :mod:`.main`, a line above, and a section
-in ``docs/commands.md``.
+To add one: a file with a :class:`.common.Subcommand` that is called as the subcommand, with ``_command`` if another file of
+the package is called so; a line of ``_MODULES`` in :mod:`.main`, a line above, and a section in ``docs/commands.md``.
 
 Rule: Scrapy loads these files at every call of any of its commands, so whatever takes time to load is imported by the
 functions that need it.

@@ -8,7 +8,7 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import crawl
+from . import crawl_command
 from .common import job_place
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default="crawls/demo",
         help="job folder (default: %(default)s)",
     )
-    crawl.add_output(parser)
+    crawl_command.add_output(parser)
 
 
 def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
@@ -47,12 +47,12 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
     for name, value in _SETTINGS.items():
         settings.set(name, value, "command")
     parser = ArgumentParser()
-    crawl.add_options(parser)
+    crawl_command.add_options(parser)
     of_crawl = parser.parse_args([*demo_web.DemoWeb().seeds, "--contact", "https://example.org/crawler"])
     of_crawl.job, of_crawl.seconds, of_crawl.output = opts.job, opts.seconds, opts.output
     with demo_web.served() as proxy:
         os.environ["http_proxy"] = proxy
-        return crawl.run(of_crawl, settings)
+        return crawl_command.run(of_crawl, settings)
 
 
 def _find_demo_web() -> None:

@@ -22,7 +22,7 @@ from . import (
     backup,
     check,
     control,
-    crawl,
+    crawl_command,
     dashboard,
     demo,
     export,
@@ -31,13 +31,13 @@ from . import (
     move,
     report,
     restore,
-    salvage,
+    salvage_command,
     seed,
     simulate,
     status,
     top,
-    topic,
-    why,
+    topic_command,
+    why_command,
 )
 from .common import Action, Group, Names, Subcommand, complete
 
@@ -50,11 +50,13 @@ if TYPE_CHECKING:
 _DOCS = f"{DOCS}/commands.html"
 
 _MODULES: tuple[Subcommand | Group, ...] = (
-    demo, crawl, top, status, hosts, why, report, check, dashboard, control, backup, restore, move, salvage, seed, export,
-    import_redis, topic, simulate,
+    demo, crawl_command, top, status, hosts, why_command, report, check, dashboard, control, backup, restore, move,
+    salvage_command, seed, export, import_redis, topic_command, simulate,
 )  # fmt: skip
 
-SUBCOMMANDS = {each.__name__.rpartition(".")[2].replace("_", "-"): each for each in _MODULES}
+SUBCOMMANDS = {
+    each.__name__.rpartition(".")[2].removesuffix("_command").replace("_", "-"): each for each in _MODULES
+}
 """The subcommands of ``scrapy aopic``, in the order of its help."""
 
 
@@ -154,7 +156,9 @@ def _run_on_stores(word: Subcommand | Action, opts: argparse.Namespace, settings
     """Run *word*, which may open stores of the kind that ``AOPIC_STORE`` names."""
     from scrapy_aopic.settings import wrong_names
 
-    for _, sentence in wrong_names(settings) if word not in (crawl, demo) else ():  # whose log says it
+    for _, sentence in (
+        wrong_names(settings) if word not in (crawl_command, demo) else ()
+    ):  # whose log says it
         _say(sentence)
     if settings.get("AOPIC_STORE") is not None:
         from scrapy_aopic.settings import read_values

@@ -59,7 +59,7 @@ from scrapy_aopic.web.origins import TDMREP_JSON, file_key, host_name, origin_of
 from scrapy_aopic.web.robots_parser import Rfc9309RobotParser, crawl_delay_of, parse
 from scrapy_aopic.web.tdmrep import TdmRules
 
-from .politeness import PolitenessMiddleware
+from .polite_downloads import PolitenessMiddleware
 
 logger = logging.getLogger(__name__)
 

@@ -122,7 +122,7 @@ def read_stores(
 def snapshot_of(view: View, *, name: str = "", counts: bool = False) -> Snapshot | None:
     """The figures of the job in *view*, as far as its stores know them; ``None`` if there is no job.
 
-    Reads the hosts that were in memory, no more than ``AOPIC_MAX_ACTIVE`` of them in each shard, and no page: it takes the
+    Reads the hosts that were in memory, no more than :attr:`~scrapy_aopic.core.policy.Policy.max_active` of them in each shard, and no page: it takes the
     same moment however many pages there are.
 
     Args:

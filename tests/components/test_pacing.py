@@ -33,7 +33,7 @@ from zope.interface import implementer
 
 from scrapy_aopic import PolitenessMiddleware
 from scrapy_aopic.core.politeness import Outcome, Pace, Politeness, TransferResult
-from scrapy_aopic.downloadermiddlewares.politeness import read_outcome
+from scrapy_aopic.downloadermiddlewares.polite_downloads import read_outcome
 from scrapy_aopic.session.pacer import MemoryPacer
 from scrapy_aopic.view.stored import snapshot_of
 from scrapy_aopic.web.http_dates import read_retry_after
@@ -282,9 +282,9 @@ def test_no_crawl_delay_makes_a_gap_that_is_not_one(seconds: float, transfer: fl
 
 
 BREAK = {
-    "count": "scrapy_aopic.downloadermiddlewares.politeness.PolitenessMiddleware._count",
-    "judge": "scrapy_aopic.downloadermiddlewares.politeness.read_outcome",
-    "header": "scrapy_aopic.downloadermiddlewares.politeness.read_retry_after",
+    "count": "scrapy_aopic.downloadermiddlewares.polite_downloads.PolitenessMiddleware._count",
+    "judge": "scrapy_aopic.downloadermiddlewares.polite_downloads.read_outcome",
+    "header": "scrapy_aopic.downloadermiddlewares.polite_downloads.read_retry_after",
     "pacer": "scrapy_aopic.session.pacer.JobPacer.transferred",
     "memory": "scrapy_aopic.session.pacer.MemoryPacer.transferred",
     "frontier": "scrapy_aopic.core.frontier.frontier.Frontier.transferred",

@@ -26,7 +26,7 @@ import itertools
 
 from scrapy.settings import default_settings
 
-from scrapy_aopic.commands import crawl
+from scrapy_aopic.commands import crawl_command
 from scrapy_aopic.settings import SETTINGS, read
 from scrapy_aopic.storage import Address
 from scrapy_aopic.storage.redis.connect import connect
@@ -137,7 +137,7 @@ def test_the_unit_of_systemd_has_a_command_that_is_one() -> None:
     (command,) = re.findall(r"^ExecStart=\S+/scrapy aopic crawl (.+)$", text, re.MULTILINE)
     parser = argparse.ArgumentParser()
     parser.add_argument("-s", action="append")
-    crawl.add_options(parser)
+    crawl_command.add_options(parser)
     options = parser.parse_args(shlex.split(command))
     assert options.seeds == ["https://example.org/"]
     for each in options.s:
