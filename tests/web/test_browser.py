@@ -358,6 +358,7 @@ def test_a_report_is_the_page_from_a_file_with_nothing_that_asks(
     wait_for(browser, "document.querySelectorAll('#domain-rows tbody tr').length === 31")
     assert text(browser, "traps-note") == "none"
     assert str(job) in text(browser, "facts")
+    assert not browser.find_element("id", "failures").is_displayed()  # a stored job has none
     assert browser.execute_script("return document.querySelectorAll('#plot polyline').length") == 2
     browser.find_element("css selector", "#by option[value=queued]").click()
     wait_for(browser, "document.querySelectorAll('#rows tbody tr').length === 50")

@@ -505,7 +505,7 @@ let shownFailures = "";
 
 function showFailures(now) {
   const { failures, is_live: isLive } = now;
-  setText("failed-note", isLive ? "The latest three of each cause in this run." : "They are known while a crawl runs; scrapy aopic status JOBDIR counts all that failed by cause.");
+  $("failures").hidden = !isLive; // a stored job has none: its outcomes count all that failed by cause
   const key = JSON.stringify(failures);
   if (key === shownFailures || $("failed").contains(document.activeElement)) return;
   shownFailures = key;
@@ -518,7 +518,7 @@ function showFailures(now) {
       return item;
     }),
   );
-  if (!failures.length) $("failed").replaceChildren(element("li", isLive ? "None." : "", "empty"));
+  if (!failures.length) $("failed").replaceChildren(element("li", "None.", "empty"));
 }
 
 // Sections that open
@@ -610,7 +610,7 @@ function showStore(now) {
 // A job in shards: what all workers do together, which no worker knows by itself.
 
 const JOB_EVERY = 5000; // milliseconds
-const OF_STORES = ["queue", "hosts", "failures", "outcomes", "order", "store"]; // sections without figures if no store was read
+const OF_STORES = ["queue", "hosts", "outcomes", "order", "store"]; // sections without figures if no store was read
 let jobDue = 0;
 
 async function showShards(now) {
