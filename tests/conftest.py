@@ -10,12 +10,14 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Generator, Iterator
+from inspect import iscoroutinefunction
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import Phase, settings
+from scrapy.utils.defer import deferred_f_from_coro_f
 from support.redis_server import Server
 from support.slow_tests import SlowTests
 
@@ -49,6 +51,12 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
     finally:
         gc.enable()
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Run tests that are coroutines in the reactor."""
+    if isinstance(item, pytest.Function) and iscoroutinefunction(item.obj):
+        item.obj = deferred_f_from_coro_f(item.obj)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -118,7 +118,7 @@ def private_names_used(tree: list[ast.AST]) -> set[str]:
 
 
 @pytest.mark.parametrize("layer", LAYERS)
-def test_a_layer_imports_only_layers_further_in(layer: str):
+def test_a_layer_imports_only_layers_further_in(layer):
     for path in (PACKAGE / layer).rglob("*.py"):
         for name in imports(path):
             top, _, rest = name.partition(".")
@@ -147,12 +147,12 @@ def without_leaves(left: dict[str, set[str]]) -> dict[str, set[str]]:
     return left
 
 
-def test_nothing_is_imported_in_a_circle() -> None:
+def test_nothing_is_imported_in_a_circle():
     for folder in {path.parent for path in FILES}:
         assert without_leaves(import_graph.arrows("" if folder == PACKAGE else name_of(folder))) == {}, folder
 
 
-def test_no_files_import_each_other_not_even_for_types() -> None:
+def test_no_files_import_each_other_not_even_for_types():
     assert (
         without_leaves({name: import_graph.imports(name, for_types=True) for name in import_graph.modules()})
         == {}

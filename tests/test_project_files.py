@@ -32,7 +32,7 @@ def commands(path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
-def test_a_workflow_runs_what_is_there(path: Path) -> None:
+def test_a_workflow_runs_what_is_there(path):
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     groups = set(re.findall(r"^(\w+) = \[", PROJECT.partition("[dependency-groups]")[2], re.MULTILINE))
     text = "\n".join(commands(path))
@@ -41,20 +41,20 @@ def test_a_workflow_runs_what_is_there(path: Path) -> None:
     assert [name for name in re.findall(r"benchmarks/\w+\.py", text) if not (ROOT / name).exists()] == []
 
 
-def test_every_python_that_is_named_is_tested() -> None:
+def test_every_python_that_is_named_is_tested():
     matrix = load(ROOT / ".github" / "workflows" / "tests.yml")["jobs"]["tests"]["strategy"]["matrix"]
     named = re.findall(r"Programming Language :: Python :: (3\.\d+)", PROJECT)
     assert matrix["python"] == named
     assert f'requires-python = ">={named[0]}"' in PROJECT
 
 
-def test_the_citation_has_the_version() -> None:
+def test_the_citation_has_the_version():
     citation = load(ROOT / "CITATION.cff")
     assert citation["version"] == scrapy_aopic.__version__
     assert citation["url"] == PLACEHOLDER
 
 
-def test_the_address_that_is_not_chosen_yet_stands_where_the_guide_says() -> None:
+def test_the_address_that_is_not_chosen_yet_stands_where_the_guide_says():
     """Else the one who publishes this would have to look for it."""
     folders = [ROOT / name for name in ("scrapy_aopic", "example_project", "docs", ".github")]
     files = [
@@ -69,7 +69,7 @@ def test_the_address_that_is_not_chosen_yet_stands_where_the_guide_says() -> Non
     assert outside == {"pyproject.toml", "CITATION.cff", "docs/releasing.md", "scrapy_aopic/version.py"}
 
 
-def test_the_lowest_version_of_each_dependency_is_tested() -> None:
+def test_the_lowest_version_of_each_dependency_is_tested():
     """Of those that users get: ``make test-min`` installs exactly the versions that are the least allowed."""
     needed = PROJECT.partition("[dependency-groups]")[0].partition("\ndependencies = ")[2]
     least = dict(re.findall(r'"([a-z][\w-]*)>=([\d.]+)', needed))

@@ -40,11 +40,11 @@ def metadata(wheel: Path) -> Message:
         return email.message_from_bytes(archive.read(name))
 
 
-def test_the_wheel_stays_small(wheel: Path) -> None:
+def test_the_wheel_stays_small(wheel):
     assert wheel.stat().st_size < MOST_BYTES
 
 
-def test_the_wheel_has_the_package_and_nothing_else(wheel: Path) -> None:
+def test_the_wheel_has_the_package_and_nothing_else(wheel):
     with ZipFile(wheel) as archive:
         names = archive.namelist()
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {"scrapy_aopic"}
@@ -53,7 +53,7 @@ def test_the_wheel_has_the_package_and_nothing_else(wheel: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_wheel_alone_serves_and_crawls_the_demo_web(wheel: Path, tmp_path: Path) -> None:
+def test_the_wheel_alone_serves_and_crawls_the_demo_web(wheel, tmp_path):
     with ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "site")
     code = "import sys, scrapy.cmdline, scrapy_aopic; print(scrapy_aopic.__file__); scrapy.cmdline.execute()"
@@ -74,20 +74,20 @@ def test_the_wheel_alone_serves_and_crawls_the_demo_web(wheel: Path, tmp_path: P
     assert list((tmp_path / "site").rglob("example/demo_web/grammar.py"))
 
 
-def test_every_address_of_the_project_is_below_one(metadata: Message) -> None:
+def test_every_address_of_the_project_is_below_one(metadata):
     addresses = [each.partition(", ")[2] for each in metadata.get_all("Project-URL", [])]
     assert len(addresses) == 5
     assert [address for address in addresses if not address.startswith(ADDRESS)] == []
 
 
-def test_the_page_on_a_package_index_has_no_link_that_leads_into_the_repository(metadata: Message) -> None:
+def test_the_page_on_a_package_index_has_no_link_that_leads_into_the_repository(metadata):
     text = str(metadata.get_payload())
     links = re.findall(r"\]\(([^)\s]+)\)|(?:src|href)=\"([^\"]+)\"", text)
     assert len(links) > 10
     assert [link for pair in links if not re.match("https://|#", link := "".join(pair))] == []
 
 
-def test_all_is_every_extra(metadata: Message) -> None:
+def test_all_is_every_extra(metadata):
     needed: dict[str, set[str]] = {name: set() for name in metadata.get_all("Provides-Extra", [])}
     for line in metadata.get_all("Requires-Dist", []):
         if found := re.search(r"extra == '(\w+)'", line):

@@ -45,7 +45,7 @@ def test_the_table_has_all_benchmarks():
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_the_page_that_quotes_a_benchmark_names_it(name: str):
+def test_the_page_that_quotes_a_benchmark_names_it(name):
     page = next(path for path in (ROOT / "docs" / TABLE[name].page, ROOT / TABLE[name].page) if path.exists())
     text = page.read_text(encoding="utf-8")
     assert re.search(rf"python benchmarks (?:[a-z]+ )*{name}\b|`benchmarks/{name}(?:\.py)?`", text), page
@@ -70,7 +70,7 @@ def test_no_page_names_a_benchmark_that_is_not_there():
         if name not in ELSEWHERE
     ],
 )
-def test_the_short_form_runs_to_its_end(name: str):
+def test_the_short_form_runs_to_its_end(name):
     run("short", name)
 
 
@@ -144,7 +144,7 @@ def test_the_lines_before_tables_name_commands_of_their_pages():
             assert record.plain(found["command"]) == found["command"], f"{page.name}: {line} names a folder"
 
 
-def test_a_line_is_exchanged_wherever_the_command_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_line_is_exchanged_wherever_the_command_stands(tmp_path, monkeypatch):
     page = tmp_path / "page.md"
     before = "<!-- python benchmarks traps --sets 3 · 2020-01-01 · commit 0000000 -->"
     page.write_text(f"{before}\n{before.replace('3', '4')}\n")
@@ -155,9 +155,7 @@ def test_a_line_is_exchanged_wherever_the_command_stands(tmp_path: Path, monkeyp
     assert second == before.replace("3", "4")
 
 
-def test_a_table_is_exchanged_that_the_command_alone_makes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-):
+def test_a_table_is_exchanged_that_the_command_alone_makes(tmp_path, monkeypatch, capfd):
     page, line = tmp_path / "page.md", "<!-- python -c 1 · 2020-01-01 · commit 0000000 -->"
     other = line.replace("-c 1", "-c 2")
     old = ["| a | b |", "|---|---|", "| 1 | 2 |", "| 3 | 4 |"]
@@ -174,7 +172,7 @@ def test_a_table_is_exchanged_that_the_command_alone_makes(
     assert "page.md:15 has a head that was not printed" in capfd.readouterr().out
 
 
-def test_of_results_that_are_there_only_the_default_order_is_crawled_again(tmp_path: Path):
+def test_of_results_that_are_there_only_the_default_order_is_crawled_again(tmp_path):
     kept, others = tmp_path / "kept.jsonl", tmp_path / "others.jsonl"
     words = shlex.split("scrapy aopic simulate g.npz --policy aopic --policy opic --seeds 2")
     assert order.with_results(words, kept, others) == [*words, "--json", str(kept)]
@@ -194,5 +192,5 @@ def test_of_results_that_are_there_only_the_default_order_is_crawled_again(tmp_p
         ("python benchmarks traps /data/webkb-1997.npz  # all", "python benchmarks traps webkb-1997.npz"),
     ],
 )
-def test_a_command_is_written_without_folders_of_a_machine(typed: str, written: str):
+def test_a_command_is_written_without_folders_of_a_machine(typed, written):
     assert record.plain(typed) == written

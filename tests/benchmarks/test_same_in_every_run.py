@@ -52,7 +52,7 @@ def test_farms_beside_honest_sites_take_what_the_docs_say():
 
 
 @pytest.mark.slow
-def test_the_order_of_a_crawl_is_the_same_in_every_run(tmp_path: Path):
+def test_the_order_of_a_crawl_is_the_same_in_every_run(tmp_path):
     """Python goes through a set of bytes in another order in each run; the order of a crawl must not follow from it."""
     make_graph(tmp_path, "made", pages=500, hosts=120)
     graph, urls = tmp_path / "made.npz", tmp_path / "made.urls.gz"

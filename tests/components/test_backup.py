@@ -53,7 +53,7 @@ def crawl(job: Path, proxy: str, store: str) -> processes.Process:
 
 
 @each_store
-def test_a_crawl_goes_on_from_each_copy_of_a_job_that_is_running(tmp_path: Path, store: str) -> None:
+def test_a_crawl_goes_on_from_each_copy_of_a_job_that_is_running(tmp_path, store):
     job, copy, second = tmp_path / "job", tmp_path / "copy", tmp_path / "second"
     with Server(answer).run_in_thread() as running:
         with crawl(job, running.url, store) as process:
@@ -74,7 +74,7 @@ def test_a_crawl_goes_on_from_each_copy_of_a_job_that_is_running(tmp_path: Path,
 
 
 @each_store
-def test_a_backup_that_is_killed_leaves_nothing_that_opens(tmp_path: Path, store: str) -> None:
+def test_a_backup_that_is_killed_leaves_nothing_that_opens(tmp_path, store):
     job, copy = tmp_path / "job", tmp_path / "copy"
     make_job(job, store, 20_000)
     part = tmp_path / "copy.part"
@@ -101,7 +101,7 @@ def test_a_backup_that_is_killed_leaves_nothing_that_opens(tmp_path: Path, store
 
 
 @pytest.mark.parametrize("left", ["notes", "aopic.lock"])
-def test_a_folder_that_no_backup_has_left_is_not_removed(tmp_path: Path, left: str) -> None:
+def test_a_folder_that_no_backup_has_left_is_not_removed(tmp_path, left):
     job, part = tmp_path / "job", tmp_path / "copy.part"
     make_job(job, "sqlite", 10)
     part.mkdir()
@@ -111,7 +111,7 @@ def test_a_folder_that_no_backup_has_left_is_not_removed(tmp_path: Path, left: s
     assert (part / left).exists()
 
 
-def test_seeds_that_wait_are_copied(tmp_path: Path) -> None:
+def test_seeds_that_wait_are_copied(tmp_path):
     job = tmp_path / "job"
     make_job(job, "sqlite", 3)
     add_seeds(FolderPlace(job), ["http://a.test/"])
@@ -123,15 +123,13 @@ def test_seeds_that_wait_are_copied(tmp_path: Path) -> None:
     assert (one.name, one.read_bytes()) == (other.name, other.read_bytes())
 
 
-def test_a_folder_without_a_job_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_a_job_is_refused(tmp_path):
     with pytest.raises(StorageError, match="no job in the folder"):
         backup(FolderPlace(tmp_path / "job"), tmp_path / "copy")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_page_of_a_file_in_the_place_of_another_is_never_copied_as_if_rows_had_not_been_there(
-    tmp_path: Path,
-) -> None:
+def test_a_page_of_a_file_in_the_place_of_another_is_never_copied_as_if_rows_had_not_been_there(tmp_path):
     job = tmp_path / "job"
     make_job(job, "sqlite", 3000)
     file = store_folder(job) / "store.sqlite3"

@@ -15,7 +15,6 @@ from scrapy import Request, Spider, signals
 from scrapy.crawler import Crawler
 from scrapy.http import TextResponse
 from scrapy.linkextractors import LinkExtractor
-from scrapy.utils.defer import deferred_f_from_coro_f
 from support.small_web import Web, check, crawl
 
 from scrapy_aopic import Links, Scheduler
@@ -277,14 +276,7 @@ def short(value: Any) -> str:
     ],
     ids=short,
 )
-@deferred_f_from_coro_f
-async def test_a_job_is_the_same_whichever_way_its_links_came(
-    serve: Serve,
-    tmp_path: Path,
-    settings: dict[str, Any],
-    kinds: tuple[type[Spider], ...],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_job_is_the_same_whichever_way_its_links_came(serve, tmp_path, settings, kinds, monkeypatch):
     monkeypatch.setattr(visit, "MAX_LINKS", settings.get("MAX_LINKS", visit.MAX_LINKS))
 
     def listens(**_: Any) -> None:
@@ -303,8 +295,7 @@ async def test_a_job_is_the_same_whichever_way_its_links_came(
         assert batches.stats == one_by_one.stats
 
 
-@deferred_f_from_coro_f
-async def test_links_that_come_when_their_visit_has_ended_are_queued_all_the_same(serve: Serve) -> None:
+async def test_links_that_come_when_their_visit_has_ended_are_queued_all_the_same(serve):
     class Late(Follows):
         def parse(self, response: Any) -> Iterator[Any]:
             session = Session.of(self.crawler)
@@ -321,10 +312,7 @@ async def test_links_that_come_when_their_visit_has_ended_are_queued_all_the_sam
 
 
 @pytest.mark.parametrize("domains", [["a.test"], ["b.test", "c.test"], []])
-@deferred_f_from_coro_f
-async def test_domains_are_kept_to_and_what_is_outside_is_counted(
-    serve: Serve, tmp_path: Path, domains: list[str]
-) -> None:
+async def test_domains_are_kept_to_and_what_is_outside_is_counted(serve, tmp_path, domains):
     def listens(**_: Any) -> None:
         """As above."""
 
@@ -416,10 +404,9 @@ MAPPED: dict[str, Any] = {
     ],
     ids=short,
 )
-@deferred_f_from_coro_f
 async def test_a_job_is_the_same_whichever_way_the_pages_of_a_sitemap_came(
-    serve: Serve, tmp_path: Path, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    serve, tmp_path, settings, monkeypatch
+):
     monkeypatch.setattr(visit, "MAX_LINKS", settings.get("MAX_LINKS", visit.MAX_LINKS))
 
     def listens(**_: Any) -> None:

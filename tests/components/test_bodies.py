@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from types import TracebackType
 from typing import Any
 
@@ -20,16 +20,13 @@ from demo_web.server import Answer
 from scrapy import Request, Spider
 from scrapy.http import HtmlResponse, Response
 from scrapy.statscollectors import StatsCollector
-from scrapy.utils.defer import deferred_f_from_coro_f
 from scrapy.utils.test import get_crawler
-from support.small_web import Web, crawl
+from support.small_web import crawl
 
 from scrapy_aopic._engine import process_memory
 from scrapy_aopic.session import bodies, footprint
 from scrapy_aopic.session.stats import Stats
 from scrapy_aopic.session.visit import Visits
-
-Serve = Callable[[dict[str, Any]], Web]
 
 LARGE = 60_000
 SETTINGS = {"ADDONS": {"scrapy_aopic.Addon": 1}, "AOPIC_REPORT": False, "ROBOTSTXT_OBEY": False}
@@ -91,10 +88,7 @@ async def visited(crawler: Any) -> int:
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("way", [SETTINGS, SETTINGS | {"ADDONS": {}, "SCHEDULER": "scrapy_aopic.Scheduler"}])
-@deferred_f_from_coro_f
-async def test_large_pages_are_read_one_after_the_other(
-    serve: Serve, packed: bool, way: dict[str, Any]
-) -> None:
+async def test_large_pages_are_read_one_after_the_other(serve, packed, way):
     # Packed, none of them is larger than a small page: what they become decides.
     serve(hosts(page(LARGE, packed=packed)))
     crawler = await crawl(Reading, way)
@@ -122,18 +116,14 @@ class Meeting(Reading):
 
 
 @pytest.mark.parametrize("packed", [False, True])
-@deferred_f_from_coro_f
-async def test_small_pages_do_not_wait_for_each_other(serve: Serve, packed: bool) -> None:
+async def test_small_pages_do_not_wait_for_each_other(serve, packed):
     serve(hosts(page(100, packed=packed)))
     crawler = await crawl(Meeting, SETTINGS | {"DOWNLOADER_MIDDLEWARES": {Late: 100}})
     assert await visited(crawler) == Meeting.n_hosts
     assert not crawler.stats.get_value("aopic/memory/overtaken")
 
 
-@deferred_f_from_coro_f
-async def test_nothing_more_is_requested_while_there_are_enough_bodies(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_nothing_more_is_requested_while_there_are_enough_bodies(serve, monkeypatch):
     monkeypatch.setattr(bodies, "HELD", 3 * LARGE)
     monkeypatch.setattr(bodies, "_FIRST", LARGE)
     web = serve(hosts(page(LARGE)))
@@ -151,10 +141,7 @@ async def test_nothing_more_is_requested_while_there_are_enough_bodies(
     assert all(n - number <= 4 for number, n in enumerate(asked))
 
 
-@deferred_f_from_coro_f
-async def test_callbacks_that_wait_for_each_other_end_and_the_log_names_the_page(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_callbacks_that_wait_for_each_other_end_and_the_log_names_the_page(serve, monkeypatch, caplog):
     monkeypatch.setattr(bodies, "PATIENCE", 1)
     serve(hosts(page(LARGE)))
     crawler = await crawl(Meeting, SETTINGS)
@@ -166,8 +153,7 @@ async def test_callbacks_that_wait_for_each_other_end_and_the_log_names_the_page
     assert "AOPIC_MEMORY_MB" in said[0]
 
 
-@deferred_f_from_coro_f
-async def test_a_page_whose_callback_or_middleware_fails_holds_up_no_other(serve: Serve) -> None:
+async def test_a_page_whose_callback_or_middleware_fails_holds_up_no_other(serve):
     pages = hosts(page(LARGE))
     pages["http://h1.test/"] = Answer(500, body=b"x" * LARGE)
     pages["http://h2.test/"] = Answer(200, {"Content-Type": "image/png"}, b"x" * LARGE)
@@ -190,8 +176,7 @@ async def test_a_page_whose_callback_or_middleware_fails_holds_up_no_other(serve
     assert {f"http://h{n}.test/" for n in (0, 4, 7, 8, 9, 10, 11)} <= set(read)
 
 
-@deferred_f_from_coro_f
-async def test_a_callback_that_fails_leaves_no_tree_behind(serve: Serve) -> None:
+async def test_a_callback_that_fails_leaves_no_tree_behind(serve):
     serve(hosts(page(100)))
     roots: list[Any] = []
 
@@ -246,9 +231,7 @@ def looked_at(numbers: Numbers, monkeypatch: pytest.MonkeyPatch, *, memory_mb: i
     return crawler.stats
 
 
-def test_memory_is_given_back_when_a_burst_has_left_it_and_not_again_and_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_memory_is_given_back_when_a_burst_has_left_it_and_not_again_and_again(monkeypatch):
     steady = Numbers(*[200, 230] * 30, 0)
     looked_at(steady, monkeypatch)
     assert steady.n_given_back == 0
@@ -261,9 +244,7 @@ def test_memory_is_given_back_when_a_burst_has_left_it_and_not_again_and_again(
     assert grown.n_given_back == 1
 
 
-def test_more_than_what_is_promised_is_said_once(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_more_than_what_is_promised_is_said_once(monkeypatch, caplog):
     with caplog.at_level(logging.WARNING):
         stats = looked_at(Numbers(*[590] * 5, *[700] * 9, 0), monkeypatch)
     assert stats.get_value("aopic/memory/limit_bytes") == 596_000_000
@@ -277,10 +258,7 @@ def test_more_than_what_is_promised_is_said_once(
     assert "AOPIC_MEMORY_MB = 256" in said[0]
 
 
-@deferred_f_from_coro_f
-async def test_the_page_that_takes_too_much_is_named(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_the_page_that_takes_too_much_is_named(serve, monkeypatch, caplog):
     monkeypatch.setattr(footprint, "REST", -256)
     monkeypatch.setattr(footprint, "_EVERY", 1)
     serve({"http://h0.test/": page(LARGE)})
@@ -302,7 +280,7 @@ async def test_the_page_that_takes_too_much_is_named(
     assert "http://h0.test/" in said[0]
 
 
-def test_garbage_is_collected_unless_the_collector_was_switched_off() -> None:
+def test_garbage_is_collected_unless_the_collector_was_switched_off():
     class Cycle:
         def __init__(self) -> None:
             self.itself = self
@@ -342,7 +320,7 @@ print(resident() - before)
 
 
 @pytest.mark.skipif(process_memory._trim() is None, reason="the C library is not glibc")
-def test_large_bodies_leave_nothing_behind_among_small_ones() -> None:
+def test_large_bodies_leave_nothing_behind_among_small_ones():
     left = {
         how: int(
             subprocess.run(
@@ -358,12 +336,12 @@ def test_large_bodies_leave_nothing_behind_among_small_ones() -> None:
     assert left["returned"] < 20_000_000
 
 
-def test_who_has_set_the_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_has_set_the_c_library_is_left_alone(monkeypatch):
     monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "1000000")
     assert not process_memory.return_large_blocks.__wrapped__()
 
 
-def test_a_system_without_glibc_gives_nothing_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_system_without_glibc_gives_nothing_back(monkeypatch):
     class Musl:
         def __init__(self, _: None) -> None:
             pass
@@ -408,8 +386,7 @@ async def kept_by_garbage(spider: type[Spider], settings: dict[str, Any]) -> lis
         gc.enable()
 
 
-@deferred_f_from_coro_f
-async def test_a_body_that_is_too_large_unpacked_is_gone_with_its_failure(serve: Serve) -> None:
+async def test_a_body_that_is_too_large_unpacked_is_gone_with_its_failure(serve):
     # Scrapy raises out of the function that unpacks it, and Twisted keeps the exception in a cycle with its frames.
     web = serve(hosts(page(100 * LARGE, packed=True)))
     assert await kept_by_garbage(Reading, SETTINGS | {"DOWNLOAD_MAXSIZE": 10 * LARGE}) == []
@@ -424,10 +401,7 @@ class Failing(Reading):
         raise ValueError(response.url)
 
 
-@deferred_f_from_coro_f
-async def test_a_page_whose_callback_failed_is_gone_with_its_failure(
-    serve: Serve, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_page_whose_callback_failed_is_gone_with_its_failure(serve, caplog):
     caplog.set_level(logging.CRITICAL)  # records have the exception
     serve(hosts(page(LARGE)))
     assert await kept_by_garbage(Failing, SETTINGS) == []

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,15 +14,12 @@ from demo_web.server import Answer, Exchange
 from scrapy import Request, signals
 from scrapy.crawler import AsyncCrawlerRunner
 from scrapy.http import HtmlResponse, Response, TextResponse
-from scrapy.utils.defer import deferred_f_from_coro_f
 from scrapy.utils.misc import load_object
 from scrapy.utils.test import get_crawler
-from support.small_web import Web, crawl
+from support.small_web import crawl
 
 from scrapy_aopic import BroadSpider, Links
 from scrapy_aopic.exceptions import SettingError
-
-Serve = Callable[[dict[str, Any]], Web]
 
 HOME = "http://www.example.com/"
 PAGES: dict[str, Any] = {
@@ -62,10 +58,7 @@ async def run(
 
 
 @SCHEDULERS
-@deferred_f_from_coro_f
-async def test_it_fetches_what_links_lead_to_and_keeps_an_item_of_each_page(
-    serve: Serve, scheduler: dict[str, Any]
-) -> None:
+async def test_it_fetches_what_links_lead_to_and_keeps_an_item_of_each_page(serve, scheduler):
     web = serve(PAGES)
     items = await run(scheduler, seeds=HOME)
     assert sorted(item["url"] for item in items) == sorted(PAGES)
@@ -91,20 +84,14 @@ async def test_it_fetches_what_links_lead_to_and_keeps_an_item_of_each_page(
     ids=str,
 )  # fmt: skip
 @SCHEDULERS
-@deferred_f_from_coro_f
-async def test_options_bound_the_crawl(
-    serve: Serve, scheduler: dict[str, Any], options: dict[str, Any], not_fetched: list[str]
-) -> None:
+async def test_options_bound_the_crawl(serve, scheduler, options, not_fetched):
     serve(PAGES)
     items = await run(scheduler, seeds=HOME, **options)
     assert sorted(item["url"] for item in items) == sorted(PAGES.keys() - set(not_fetched))
 
 
 @SCHEDULERS
-@deferred_f_from_coro_f
-async def test_its_meta_is_that_of_seeds_and_links_also_from_a_job_folder(
-    serve: Serve, scheduler: dict[str, Any], tmp_path: Path
-) -> None:
+async def test_its_meta_is_that_of_seeds_and_links_also_from_a_job_folder(serve, scheduler, tmp_path):
     class Shelf(BroadSpider):
         seeds = HOME
         domains = "example.com"
@@ -122,10 +109,7 @@ async def test_its_meta_is_that_of_seeds_and_links_also_from_a_job_folder(
 
 
 @SCHEDULERS
-@deferred_f_from_coro_f
-async def test_a_redirect_leads_out_of_scope_only_from_a_seed(
-    serve: Serve, scheduler: dict[str, Any]
-) -> None:
+async def test_a_redirect_leads_out_of_scope_only_from_a_seed(serve, scheduler):
     web = serve(
         {
             "http://example.com/": Answer(301, {"Location": "http://www.example.com/"}),
@@ -144,10 +128,7 @@ async def test_a_redirect_leads_out_of_scope_only_from_a_seed(
 
 
 @SCHEDULERS
-@deferred_f_from_coro_f
-async def test_no_page_makes_it_read_a_local_file(
-    serve: Serve, scheduler: dict[str, Any], tmp_path: Path
-) -> None:
+async def test_no_page_makes_it_read_a_local_file(serve, scheduler, tmp_path):
     secret = tmp_path / "secret.html"
     secret.write_text("<title>secret</title>")
     serve(
@@ -159,10 +140,7 @@ async def test_no_page_makes_it_read_a_local_file(
     assert [item["url"] for item in await run(scheduler, seeds=HOME)] == [HOME, "http://www.example.com/1"]
 
 
-@deferred_f_from_coro_f
-async def test_seeds_are_urls_and_lists_and_those_outside_the_domains_are_told(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_seeds_are_urls_and_lists_and_those_outside_the_domains_are_told(serve, tmp_path, caplog):
     web = serve({url: [] for url in PAGES})
     seeds = tmp_path / "seeds.txt"
     seeds.write_text("# mine\nhttp://www.example.com/1\n\nhttp://example.org/\n", encoding="utf-8")
@@ -182,17 +160,13 @@ class Kept(BroadSpider):
 
 
 @SCHEDULERS
-@deferred_f_from_coro_f
-async def test_scrapys_own_attributes_hold_and_nothing_is_kept_if_nothing_is_wanted(
-    serve: Serve, scheduler: dict[str, Any]
-) -> None:
+async def test_scrapys_own_attributes_hold_and_nothing_is_kept_if_nothing_is_wanted(serve, scheduler):
     web = serve(PAGES)
     assert await run(scheduler, Kept) == []
     assert {url.split("/")[2] for url in web.asked} == {"www.example.com"}
 
 
-@deferred_f_from_coro_f
-async def test_fields_are_what_the_page_says(serve: Serve) -> None:
+async def test_fields_are_what_the_page_says(serve):
     body = b"<html xml:lang=' de '><title>\n Two \xfcmlauts\n</title><svg><title>no</title></svg><a href=/1>1</a>"
     serve(
         {
@@ -239,20 +213,14 @@ class AwaitsEach(BroadSpider):
 
 @pytest.mark.parametrize("spider", [Generates, Awaits, AwaitsEach])
 @SCHEDULERS
-@deferred_f_from_coro_f
-async def test_parse_page_may_be_a_coroutine_or_a_generator(
-    serve: Serve, scheduler: dict[str, Any], spider: type[BroadSpider]
-) -> None:
+async def test_parse_page_may_be_a_coroutine_or_a_generator(serve, scheduler, spider):
     serve(PAGES)
     items = await run(scheduler, spider, seeds=HOME)
     assert {item["url"] for item in items} == PAGES.keys()
 
 
 @SCHEDULERS
-@deferred_f_from_coro_f
-async def test_a_page_whose_items_fail_still_has_its_links(
-    serve: Serve, scheduler: dict[str, Any], caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_page_whose_items_fail_still_has_its_links(serve, scheduler, caplog):
     class Fails(BroadSpider):
         def parse_page(self, response: Response) -> Any:
             yield {"url": response.url[: 1 // (response.url != HOME)]}
@@ -264,8 +232,7 @@ async def test_a_page_whose_items_fail_still_has_its_links(
 
 
 @SCHEDULERS
-@deferred_f_from_coro_f
-async def test_links_can_be_chosen_within_the_options(serve: Serve, scheduler: dict[str, Any]) -> None:
+async def test_links_can_be_chosen_within_the_options(serve, scheduler):
     class Chooses(BroadSpider):
         seeds = [HOME]
         scope = "domain"
@@ -298,10 +265,7 @@ async def test_links_can_be_chosen_within_the_options(serve: Serve, scheduler: d
     ],
     ids=str,
 )
-@deferred_f_from_coro_f
-async def test_options_bound_what_is_taken_from_sitemaps(
-    serve: Serve, options: dict[str, Any], fetched: list[str]
-) -> None:
+async def test_options_bound_what_is_taken_from_sitemaps(serve, options, fetched):
     entries = ("http://www.example.com/1", "http://www.example.com/login", "http://blog.example.com/5")
     sitemap = "".join(f"<url><loc>{url}</loc></url>" for url in (*entries, "http://example.org/4"))
     web = serve(
@@ -319,7 +283,7 @@ async def test_options_bound_what_is_taken_from_sitemaps(
     assert sorted({*web.asked} - {HOME, "http://www.example.com/sitemap.xml"}) == fetched
 
 
-def test_the_links_of_a_page_are_those_in_scope() -> None:
+def test_the_links_of_a_page_are_those_in_scope():
     page = HtmlResponse(
         "http://example.com/",
         body=b"<a href=/1 rel=nofollow>1</a><a href=//example.org/>2</a><a href=/x.pdf>3</a>",
@@ -331,7 +295,7 @@ def test_the_links_of_a_page_are_those_in_scope() -> None:
 
 
 @pytest.mark.parametrize("kind", [Response, TextResponse], ids=["binary", "text"])
-def test_what_is_no_page_has_no_links(kind: type[Response]) -> None:
+def test_what_is_no_page_has_no_links(kind):
     links = BroadSpider().links(kind("http://example.com/", body=b"\x00 <x>"))
     assert links is not None
     assert list(links.urls()) == []
@@ -355,7 +319,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]  # fmt: skip
 
 
-def test_a_wrong_option_is_one_sentence() -> None:
+def test_a_wrong_option_is_one_sentence():
     for options, said in WRONG:
         with pytest.raises(SettingError) as raised:
             BroadSpider(**options).check()
@@ -374,14 +338,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("options", "said"), REFUSED, ids=str)
 @SCHEDULERS
-@deferred_f_from_coro_f
-async def test_a_crawl_with_a_wrong_option_does_not_start(
-    scheduler: dict[str, Any],
-    options: dict[str, Any],
-    said: str,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_crawl_with_a_wrong_option_does_not_start(scheduler, options, said, tmp_path, caplog):
     settings = {**scheduler, "JOBDIR": str(tmp_path / "job"), "AOPIC_REPORT": True}
     runner = AsyncCrawlerRunner({**settings, "TELNETCONSOLE_ENABLED": False})
     await runner.crawl(BroadSpider, **options)
@@ -394,20 +351,20 @@ async def test_a_crawl_with_a_wrong_option_does_not_start(
 
 
 @pytest.mark.parametrize("text", ["\x00\xff\xfe", "http://example.com/\nexample.org\n", "", "# nothing\n"])
-def test_a_list_with_a_wrong_line_is_refused(tmp_path: Path, text: str) -> None:
+def test_a_list_with_a_wrong_line_is_refused(tmp_path, text):
     path = tmp_path / "seeds.txt"
     path.write_text(text, encoding="latin-1")
     with pytest.raises(SettingError, match=re.escape(str(path))):
         BroadSpider(seeds=str(path)).check()
 
 
-def test_a_list_may_be_given_as_a_path(tmp_path: Path) -> None:
+def test_a_list_may_be_given_as_a_path(tmp_path):
     path = tmp_path / "with, a comma.txt"
     path.write_text("http://example.com/\nhttp://example.org/\n", encoding="utf-8")
     assert BroadSpider(seeds=path).check() == 2
 
 
-def test_the_add_on_is_on_and_leaves_alone_what_the_user_sets() -> None:
+def test_the_add_on_is_on_and_leaves_alone_what_the_user_sets():
     for settings, scheduler, obeys in [
         ({}, "scrapy_aopic.scheduler", True),
         (STOCK, "scrapy.core.scheduler", True),
@@ -427,7 +384,7 @@ def test_the_add_on_is_on_and_leaves_alone_what_the_user_sets() -> None:
             assert crawler.settings["USER_AGENT"] == "own", settings
 
 
-def test_a_subclass_may_have_arguments_of_its_own(serve: Serve) -> None:
+def test_a_subclass_may_have_arguments_of_its_own(serve):
     class Own(BroadSpider):
         def __init__(self, seedling: str = "", **arguments: Any) -> None:
             super().__init__(**arguments)
@@ -438,16 +395,14 @@ def test_a_subclass_may_have_arguments_of_its_own(serve: Serve) -> None:
     assert spider.check() == 1
 
 
-@deferred_f_from_coro_f
-async def test_seeds_may_come_from_elsewhere(serve: Serve, tmp_path: Path) -> None:
+async def test_seeds_may_come_from_elsewhere(serve, tmp_path):
     web = serve(PAGES)
     (tmp_path / "seeds.txt").write_text("http://example.org/4\n", encoding="utf-8")
     await run({**OURS, "AOPIC_SEEDS": str(tmp_path / "seeds.txt")})
     assert web.asked == ["http://example.org/4"]
 
 
-@deferred_f_from_coro_f
-async def test_every_page_gets_its_cash_through_it(serve: Serve) -> None:
+async def test_every_page_gets_its_cash_through_it(serve):
     def page(exchange: Exchange) -> Answer:
         return Answer(headers={"Content-Type": "text/html"}, body=b"<a href=/1>1</a><a href=/2>2</a>")
 
@@ -459,10 +414,7 @@ async def test_every_page_gets_its_cash_through_it(serve: Serve) -> None:
 
 
 @SCHEDULERS
-@deferred_f_from_coro_f
-async def test_an_item_can_have_the_text_of_its_page_and_what_is_known_of_the_response(
-    serve: Serve, scheduler: dict[str, Any]
-) -> None:
+async def test_an_item_can_have_the_text_of_its_page_and_what_is_known_of_the_response(serve, scheduler):
     pytest.importorskip("trafilatura")
     story = (
         "<p>The river rose by two metres in one night, and the bridge was closed until the morning.</p>" * 3
@@ -481,7 +433,7 @@ async def test_an_item_can_have_the_text_of_its_page_and_what_is_known_of_the_re
     assert items[f"{HOME}1"]["text"] == "", "which has none"
 
 
-def test_text_without_what_finds_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_without_what_finds_it_is_refused(monkeypatch):
     monkeypatch.setattr("scrapy_aopic.spiders.has_extractor", lambda: False)
     with pytest.raises(SettingError, match=r"fields \('url,text'\).*pip install 'scrapy-aopic\[text\]'"):
         BroadSpider(fields="url,text", seeds=HOME).check()

@@ -147,7 +147,7 @@ def save(folder: Path, data: bytes, **properties: Any) -> Path:
         {"compressionflags": "RESIDUALS_GAMMA | BLOCKS_UNARY"},
     ],
 )
-def test_a_graph_is_read_as_it_was_written(tmp_path: Path, form: dict[str, Any]) -> None:
+def test_a_graph_is_read_as_it_was_written(tmp_path, form):
     for rng in range(5):
         draw = Random(rng)
         graph = draw_graph(draw, draw.choice([1, 2, 60, 300]))
@@ -162,7 +162,7 @@ def test_a_graph_is_read_as_it_was_written(tmp_path: Path, form: dict[str, Any])
         assert [read.out_links(page) for page in range(len(read))] == graph
 
 
-def test_a_few_links_are_coded_as_the_paper_codes_them(tmp_path: Path) -> None:
+def test_a_few_links_are_coded_as_the_paper_codes_them(tmp_path):
     # Gamma: 1 is 010, 0 is 1, 4 is 00101. Page 0: two links, no reference, no interval, 0 + 0, then one skipped to 2.
     # Page 1: none. Page 2: two links, the list of page 0 (unary 2 is 001), no blocks: all of it.
     text = "01111100101010110011"
@@ -191,14 +191,12 @@ def test_a_few_links_are_coded_as_the_paper_codes_them(tmp_path: Path) -> None:
         ({"compressionflags": "INTERVALS_DELTA"}, "INTERVALS_DELTA in compressionflags is not known"),
     ],
 )
-def test_what_properties_say_and_is_not_known_is_named(
-    tmp_path: Path, properties: dict[str, Any], message: str
-) -> None:
+def test_what_properties_say_and_is_not_known_is_named(tmp_path, properties, message):
     with pytest.raises(AopicError, match=re.escape(f"{tmp_path / 'web.properties'}: {message}")):
         load_graph(save(tmp_path, b"\xff", **{"nodes": 8, **properties}))
 
 
-def test_without_properties_the_name_is_explained(tmp_path: Path) -> None:
+def test_without_properties_the_name_is_explained(tmp_path):
     path = save(tmp_path, b"0 1")
     (tmp_path / "web.properties").unlink()
     with pytest.raises(AopicError, match=r"web\.properties is missing; a list of links needs another name"):
@@ -218,17 +216,13 @@ def test_without_properties_the_name_is_explained(tmp_path: Path) -> None:
         (b"\0" * 30 + b"\xff" * 100, {"nodes": 8, "arcs": 8}, "the links of page 0 cannot be read"),
     ],
 )
-def test_files_that_do_not_fit_each_other_are_refused(
-    tmp_path: Path, data: bytes, properties: dict[str, Any], message: str
-) -> None:
+def test_files_that_do_not_fit_each_other_are_refused(tmp_path, data, properties, message):
     with pytest.raises(AopicError, match=re.escape(message)):
         load_graph(save(tmp_path, data, **properties))
 
 
 @pytest.mark.parametrize("flags", ["", "RESIDUALS_NIBBLE|BLOCKS_UNARY", "RESIDUALS_DELTA|OUTDEGREES_DELTA"])
-def test_a_damaged_graph_is_refused_or_another_one_and_takes_no_more_memory(
-    tmp_path: Path, flags: str
-) -> None:
+def test_a_damaged_graph_is_refused_or_another_one_and_takes_no_more_memory(tmp_path, flags):
     draw = Random(3)
     graph = draw_graph(draw, 200)
     form = {"nodes": str(len(graph)), "arcs": str(sum(map(len, graph))), "compressionflags": flags}

@@ -99,14 +99,14 @@ def killed(job: Job, folder: Path) -> Path:
 @pytest.mark.parametrize("is_clean", [True, False], ids=["clean stop", "kill"])
 @pytest.mark.parametrize(("boot", "jump"), [("first", -DAY), ("first", DAY), ("second", -DAY)])
 def test_between_two_runs(
-    tmp_path: Path,
-    machine: Machine,
-    caplog: pytest.LogCaptureFixture,
+    tmp_path,
+    machine,
+    caplog,
     *,
-    boot: str,
-    jump: float,
-    is_clean: bool,
-) -> None:
+    boot,
+    jump,
+    is_clean,
+):
     folder = tmp_path / "job"
     job = open_job(folder)
     for host in "ab":
@@ -140,7 +140,7 @@ def test_between_two_runs(
 
 
 @pytest.mark.parametrize("jump", [-DAY, DAY])
-def test_during_a_run(tmp_path: Path, machine: Machine, jump: float) -> None:
+def test_during_a_run(tmp_path, machine, jump):
     job = open_job(tmp_path / "job")
     for number in range(3):
         job.crawl.seed(link("a", number), job.clock())
@@ -151,7 +151,7 @@ def test_during_a_run(tmp_path: Path, machine: Machine, jump: float) -> None:
     assert asked == [pytest.approx(30.0, abs=0.01), pytest.approx(35.0, abs=0.01)]
 
 
-def test_pages_come_back_when_their_time_has_really_come(tmp_path: Path, machine: Machine) -> None:
+def test_pages_come_back_when_their_time_has_really_come(tmp_path, machine):
     recrawl = Recrawl(min_interval=1000.0, max_interval=4000.0)
     job = open_job(tmp_path / "job", recrawl=recrawl)
     job.crawl.seed(link("a", 0), job.clock())
@@ -170,9 +170,7 @@ def test_pages_come_back_when_their_time_has_really_come(tmp_path: Path, machine
     job.close()
 
 
-def test_after_a_restart_of_the_machine_its_clock_counts_unless_it_goes_back(
-    tmp_path: Path, machine: Machine, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_after_a_restart_of_the_machine_its_clock_counts_unless_it_goes_back(tmp_path, machine, caplog):
     job = open_job(tmp_path / "job")
     before = job.clock()
     job.close()
@@ -229,8 +227,8 @@ A_LOOK = 2e-4 + 1e-6
     st.lists(st.tuples(st.floats(0, 1), DELAYS, DELAYS), max_size=100),
 )
 def test_the_clock_of_a_worker_is_never_ahead_of_the_servers_and_knows_how_far_it_is_behind(
-    fast: float, first: tuple[float, float], looks: list[tuple[float, float, float]]
-) -> None:
+    fast, first, looks
+):
     with pytest.MonkeyPatch.context() as monkeypatch:
         machines = Machines(monkeypatch, fast=fast)
         clock = SharedClock(machines.ask(*first))
@@ -244,9 +242,7 @@ def test_the_clock_of_a_worker_is_never_ahead_of_the_servers_and_knows_how_far_i
             assert clock() + clock.lag >= machines.server - A_LOOK
 
 
-def test_a_clock_that_is_corrected_makes_no_host_of_another_worker_early(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_clock_that_is_corrected_makes_no_host_of_another_worker_early(monkeypatch):
     machines = Machines(monkeypatch)
     slow = SharedClock(machines.ask(0.0, 0.2))  # its process was not at its turn when the reply came
     fast = SharedClock(machines.ask(0.0, 0.0))
@@ -259,9 +255,7 @@ def test_a_clock_that_is_corrected_makes_no_host_of_another_worker_early(
     assert fast() >= not_before
 
 
-def test_a_server_whose_clock_was_set_is_followed_forward_and_not_back(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_server_whose_clock_was_set_is_followed_forward_and_not_back(monkeypatch):
     machines = Machines(monkeypatch)
     clock = SharedClock(machines.ask(0.0, 0.01))
     machines.set_by += DAY

@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -17,10 +16,9 @@ from scrapy import Spider
 from scrapy.cmdline import execute
 from scrapy.http import Response
 from scrapy.settings import Settings
-from scrapy.utils.defer import deferred_f_from_coro_f
 from support import processes
 from support.commands import run_aopic
-from support.small_web import Web, crawl
+from support.small_web import crawl
 from twisted.internet.threads import deferToThread
 
 from scrapy_aopic.commands import SUBCOMMANDS
@@ -53,10 +51,7 @@ class Follow(Spider):
 
 
 @pytest.mark.parametrize("store", ["rocksdb", "sqlite"])
-@deferred_f_from_coro_f
-async def test_a_closed_job_answers(
-    serve: Callable[[dict[str, Any]], Web], tmp_path: Path, store: str
-) -> None:
+async def test_a_closed_job_answers(serve, tmp_path, store):
     serve(PAGES)
     await crawl(Follow, settings(tmp_path, store))
 
@@ -85,10 +80,7 @@ async def test_a_closed_job_answers(
 
 
 @pytest.mark.parametrize("store", ["rocksdb", "sqlite"])
-@deferred_f_from_coro_f
-async def test_a_running_job_answers(
-    serve: Callable[[dict[str, Any]], Web], tmp_path: Path, store: str
-) -> None:
+async def test_a_running_job_answers(serve, tmp_path, store):
     answers: list[subprocess.CompletedProcess[str]] = []
 
     class Asks(Follow):
@@ -121,7 +113,7 @@ def seeded(folder: Path, *links: Link) -> None:
     store.close()
 
 
-def test_a_damaged_ledger_is_found(tmp_path: Path) -> None:
+def test_a_damaged_ledger_is_found(tmp_path):
     key = page_key(host_key("a.test"), b"1")
     seeded(tmp_path, Link(key, "a.test", REQUEST))
     store = open_store(store_folder(tmp_path), "sqlite")
@@ -134,7 +126,7 @@ def test_a_damaged_ledger_is_found(tmp_path: Path) -> None:
     assert f"all cash is {TOTAL + 1} units, not {TOTAL}: 1 too many" in check.stdout
 
 
-def test_check_names_a_row_that_is_damaged(tmp_path: Path) -> None:
+def test_check_names_a_row_that_is_damaged(tmp_path):
     key = page_key(host_key("a.test"), b"1")
     seeded(tmp_path, Link(key, "a.test", REQUEST))
     assert run_aopic("check", str(tmp_path), folder=tmp_path).returncode == 0
@@ -146,7 +138,7 @@ def test_check_names_a_row_that_is_damaged(tmp_path: Path) -> None:
     assert "1 violation" in check.stdout
 
 
-def test_a_job_of_another_format_is_refused_untouched(tmp_path: Path) -> None:
+def test_a_job_of_another_format_is_refused_untouched(tmp_path):
     import msgspec
 
     from scrapy_aopic.core.layout import TOTALS_KEY
@@ -168,7 +160,7 @@ def test_a_job_of_another_format_is_refused_untouched(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_folder_without_a_job_is_refused_with_one_sentence(tmp_path: Path) -> None:
+def test_a_folder_without_a_job_is_refused_with_one_sentence(tmp_path):
     answer = run_aopic("top", str(tmp_path / "nothing"), folder=tmp_path)
     assert answer.returncode == 2
     assert str(tmp_path / "nothing") in answer.stderr
@@ -201,7 +193,7 @@ ANEW = {
 
 
 @pytest.mark.parametrize("subcommand", SUBCOMMANDS)
-def test_each_subcommand_imports_what_it_needs(closed_job: Path, tmp_path: Path, subcommand: str) -> None:
+def test_each_subcommand_imports_what_it_needs(closed_job, tmp_path, subcommand):
     """The other tests fork it off a process that has imported everything."""
     arguments, code = ANEW[subcommand]
     job = shutil.copytree(closed_job, tmp_path / "job")
@@ -213,7 +205,7 @@ def test_each_subcommand_imports_what_it_needs(closed_job: Path, tmp_path: Path,
     assert "Traceback" not in done.stderr
 
 
-def test_each_subcommand_and_action_has_help_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_subcommand_and_action_has_help_of_its_own(capsys):
     groups = {name: getattr(each, "ACTIONS", {}) for name, each in SUBCOMMANDS.items()}
     for words in [(name, *rest) for name in groups for rest in [(), *((each,) for each in groups[name])]]:
         with pytest.raises(SystemExit) as exited:
@@ -259,9 +251,7 @@ ANSWERS = [
     ],
     ids=str,
 )
-def test_an_answer_that_cannot_be_written_is_one_sentence(
-    closed_job: Path, tmp_path: Path, arguments: list[str], where: str
-) -> None:
+def test_an_answer_that_cannot_be_written_is_one_sentence(closed_job, tmp_path, arguments, where):
     line = [part.format(job=closed_job, new=tmp_path / "new") for part in arguments]
     command = [sys.executable, "-m", "scrapy", "aopic", *line]
     if where == "full":
@@ -276,7 +266,7 @@ def test_an_answer_that_cannot_be_written_is_one_sentence(
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_a_reader_that_has_seen_enough_hears_no_more(closed_job: Path, unbuffered: str) -> None:
+def test_a_reader_that_has_seen_enough_hears_no_more(closed_job, unbuffered):
     environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
     command = [sys.executable, "-m", "scrapy", "aopic", "top", str(closed_job), "--json", "-n", "2000"]
     with subprocess.Popen(
@@ -300,8 +290,8 @@ def test_a_reader_that_has_seen_enough_hears_no_more(closed_job: Path, unbuffere
     ids=" ".join,
 )
 def test_a_file_that_the_disk_does_not_take_is_one_sentence_and_is_not_left_behind(
-    closed_job: Path, tmp_path: Path, arguments: list[str]
-) -> None:
+    closed_job, tmp_path, arguments
+):
     pytest.importorskip("resource", reason="needs limits on processes")
     seeds = tmp_path / "seeds.txt"
     seeds.write_text("".join(f"http://a.test/{n}\n" for n in range(10_000)))
@@ -321,7 +311,7 @@ def test_a_file_that_the_disk_does_not_take_is_one_sentence_and_is_not_left_behi
     assert left == []
 
 
-def test_ctrl_c_is_no_traceback(closed_job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_is_no_traceback(closed_job, monkeypatch):
     def interrupt(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
@@ -331,7 +321,7 @@ def test_ctrl_c_is_no_traceback(closed_job: Path, monkeypatch: pytest.MonkeyPatc
     assert exited.value.code == 130
 
 
-def test_a_name_that_the_terminal_cannot_show_is_shown_escaped(tmp_path: Path) -> None:
+def test_a_name_that_the_terminal_cannot_show_is_shown_escaped(tmp_path):
     seeded(tmp_path, Link(page_key(host_key("é☃"), b"1"), "é☃", b"http://a.test/"))
     done = subprocess.run(
         [sys.executable, "-m", "scrapy", "aopic", "top", str(tmp_path), "--hosts"],
@@ -343,7 +333,7 @@ def test_a_name_that_the_terminal_cannot_show_is_shown_escaped(tmp_path: Path) -
     assert b"\xe9\\u2603" in done.stdout
 
 
-def test_settings_come_after_the_subcommand(tmp_path: Path) -> None:
+def test_settings_come_after_the_subcommand(tmp_path):
     answer = run_aopic("top", str(tmp_path), "-s", "AOPIC", folder=tmp_path)
     assert answer.returncode == 2
     assert "Invalid -s value" in answer.stderr
@@ -357,7 +347,7 @@ def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().err
 
 
-def test_wrong_usage_shows_the_usage_of_that_subcommand(capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_usage_shows_the_usage_of_that_subcommand(capsys):
     for arguments, said in [
         (["status", "x", "--hosts"], "unknown argument: --hosts"),
         (["top", "x", "y"], "unknown argument: y"),
@@ -376,9 +366,7 @@ def test_wrong_usage_shows_the_usage_of_that_subcommand(capsys: pytest.CaptureFi
         assert shown.endswith(f" See {DOCS}/commands.html#{arguments[0]}\n")
 
 
-def test_a_word_that_is_no_subcommand_and_no_action_is_met_with_a_question(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_word_that_is_no_subcommand_and_no_action_is_met_with_a_question(capsys):
     cases: list[tuple[list[str], str]] = [
         (["statsu", "x"], 'there is no subcommand "statsu"; did you mean "status"?'),
         (["tpo", "x"], 'there is no subcommand "tpo"; did you mean "top"?'),

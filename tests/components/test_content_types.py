@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,12 +12,9 @@ from scrapy import Request, Spider
 from scrapy.http import HtmlResponse, Response, TextResponse
 from scrapy.http.headers import Headers
 from scrapy.linkextractors import LinkExtractor
-from scrapy.utils.defer import deferred_f_from_coro_f
-from support.small_web import Web, crawl
+from support.small_web import crawl
 
 from scrapy_aopic.web.content_types import content_type, declared_type
-
-Serve = Callable[[dict[str, Any]], Web]
 
 ADDON: dict[str, Any] = {"ADDONS": {"scrapy_aopic.Addon": 500}, "ROBOTSTXT_OBEY": False}
 HOME = "http://a.test/"
@@ -92,8 +89,7 @@ async def read(settings: dict[str, Any]) -> tuple[dict[str, Response], dict[str,
     return Read.seen, crawler.stats.get_stats()
 
 
-@deferred_f_from_coro_f
-async def test_what_browsers_show_as_html_is_html(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_browsers_show_as_html_is_html(serve, caplog):
     pages: dict[str, Any] = {HOME: [f"/{number}" for number in range(len(HTML))]}
     for number, (name, values) in enumerate(HTML.items()):
         pages[f"{HOME}{number}"] = Answer(headers=headers(values), body=PAGE.format(name).encode())
@@ -108,8 +104,7 @@ async def test_what_browsers_show_as_html_is_html(serve: Serve, caplog: pytest.L
     assert stats["aopic/types/guessed"] == len(HTML) - len(AS_SCRAPY_READS_THEM)
 
 
-@deferred_f_from_coro_f
-async def test_what_browsers_save_is_not_read(serve: Serve) -> None:
+async def test_what_browsers_save_is_not_read(serve):
     pages: dict[str, Any] = {HOME: [f"/{number}" for number in range(len(OTHERS) + 1)]}
     for number, (name, values) in enumerate(OTHERS.items()):
         pages[f"{HOME}{number}"] = Answer(headers=headers(values), body=PAGE.format(name).encode())
@@ -122,18 +117,14 @@ async def test_what_browsers_save_is_not_read(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("settings", [{}, {"SCHEDULER": "scrapy_aopic.Scheduler"}], ids=["stock", "alone"])
-@deferred_f_from_coro_f
-async def test_without_the_addon_it_is_scrapy_that_decides(serve: Serve, settings: dict[str, Any]) -> None:
+async def test_without_the_addon_it_is_scrapy_that_decides(serve, settings):
     serve({HOME: Answer(headers=headers(["text/html, text/html"]), body=PAGE.format(1).encode())})
     seen, stats = await read(settings)
     assert type(seen[HOME]) is TextResponse
     assert "aopic/types/guessed" not in stats
 
 
-@deferred_f_from_coro_f
-async def test_a_packed_page_is_looked_at_once_it_is_unpacked_and_its_refresh_is_followed(
-    serve: Serve,
-) -> None:
+async def test_a_packed_page_is_looked_at_once_it_is_unpacked_and_its_refresh_is_followed(serve):
     body = gzip.compress(b"<html><meta http-equiv=refresh content='0; url=/there'></html>")
     packed = {"Content-Encoding": "gzip"}
     web = serve({HOME: Answer(headers=headers(["html"], **packed), body=body), f"{HOME}there": []})
@@ -142,8 +133,7 @@ async def test_a_packed_page_is_looked_at_once_it_is_unpacked_and_its_refresh_is
     assert [*seen] == [f"{HOME}there"]
 
 
-@deferred_f_from_coro_f
-async def test_the_charset_of_the_header_that_browsers_take_is_taken(serve: Serve) -> None:
+async def test_the_charset_of_the_header_that_browsers_take_is_taken(serve):
     body = "<!DOCTYPE html><p>\u0434\u0430".encode("windows-1251")
     serve({HOME: Answer(headers=headers(["text/html; charset=windows-1251", "text/html"]), body=body)})
     seen, _ = await read(ADDON)
@@ -152,8 +142,7 @@ async def test_the_charset_of_the_header_that_browsers_take_is_taken(serve: Serv
     assert response.text == body.decode("windows-1251")
 
 
-@deferred_f_from_coro_f
-async def test_what_must_not_be_guessed_is_no_html(serve: Serve) -> None:
+async def test_what_must_not_be_guessed_is_no_html(serve):
     page = PAGE.replace("<html lang=en>", "").replace("!DOCTYPE html", "p ").format(1).encode()
     nosniff = {"X-Content-Type-Options": "NoSniff, x"}
     serve({HOME: Answer(headers=headers(["*/*"], **nosniff), body=page)})
@@ -165,7 +154,7 @@ def of(body: bytes, *values: str, **others: str) -> str:
     return content_type(Response(HOME, body=body, headers={"Content-Type": [*values], **others}))
 
 
-def test_a_body_without_a_type_is_sniffed() -> None:
+def test_a_body_without_a_type_is_sniffed():
     for body, kind in [
         (b"<!doctype HTML>", "text/html"),
         (b"\t\n\x0c\r <P class=x>", "text/html"),
@@ -189,7 +178,7 @@ def test_a_body_without_a_type_is_sniffed() -> None:
         assert of(body) == of(body, "*/*") == of(body, "text/html/x") == kind
 
 
-def test_long_headers_are_read_in_linear_time() -> None:
+def test_long_headers_are_read_in_linear_time():
     for value in [
         "," * 60_000,
         '"' * 60_001,
@@ -204,6 +193,6 @@ def test_long_headers_are_read_in_linear_time() -> None:
         assert found <= {"", "text/html"}, value
 
 
-def test_a_quoted_comma_ends_no_type() -> None:
+def test_a_quoted_comma_ends_no_type():
     quoted = 'text/html; x=", text/plain; \\", image/png"; charset=utf-8'
     assert declared_type(Headers({"Content-Type": quoted})) == ("text/html", "", False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,7 @@ from scrapy.cmdline import execute
 from scrapy.http import Response
 from scrapy.http.headers import Headers
 from scrapy.settings import Settings
-from scrapy.utils.defer import deferred_f_from_coro_f
-from support.small_web import Web, ask_view, check, crawl
+from support.small_web import ask_view, check, crawl
 from warcio.archiveiterator import ArchiveIterator
 
 from scrapy_aopic import Addon, BroadSpider, PagesPipeline
@@ -31,8 +30,6 @@ from scrapy_aopic.view.queries import pages_in
 from scrapy_aopic.web.content_usage import Stated, read_statement, read_usage
 from scrapy_aopic.web.robots_parser import Rfc9309RobotParser
 from scrapy_aopic.web.tdmrep import TdmRules
-
-Serve = Callable[[dict[str, Any]], Web]
 
 NOT_TRAIN, TRAIN = {"train-ai": "n"}, {"train-ai": "y"}
 
@@ -48,7 +45,7 @@ def kept_in(folder: Path) -> dict[str, Any]:
     }
 
 
-def test_a_statement_is_a_dictionary_of_structured_fields() -> None:
+def test_a_statement_is_a_dictionary_of_structured_fields():
     for statement, stated in [
         (b"", {}),
         (b"train-ai=n", NOT_TRAIN),
@@ -78,7 +75,7 @@ def test_a_statement_is_a_dictionary_of_structured_fields() -> None:
         assert read_statement(statement) == stated
 
 
-def test_what_is_said_in_several_places_is_put_together() -> None:
+def test_what_is_said_in_several_places_is_put_together():
     reserved, lifted = {"tdm-reservation": "1"}, {"tdm-reservation": "0"}
     at_x, at_y = {"tdm-policy": "http://x/"}, {"tdm-policy": "http://y/"}
     header, policy = {"TDM-Reservation": "1"}, {"TDM-Policy": "http://x/"}
@@ -128,7 +125,7 @@ Disallow: /x
 """
 
 
-def test_a_robots_txt_states_it_by_path_and_by_robot() -> None:
+def test_a_robots_txt_states_it_by_path_and_by_robot():
     for path, agent, stated in [
         ("/test", "other", [b"train-ai=n"]),
         ("/ai-ok/test", "other", [b"train-ai=y"]),
@@ -146,7 +143,7 @@ def test_a_robots_txt_states_it_by_path_and_by_robot() -> None:
         assert not parser.allowed("http://a.test/never/x", "other"), "rules of the other kind are as before"
 
 
-def test_a_robots_txt_with_too_many_of_them_says_so() -> None:
+def test_a_robots_txt_with_too_many_of_them_says_so():
     lines = b"".join(b"Content-Usage: /%d train-ai=n\n" % n for n in range(100_000))
     parser = Rfc9309RobotParser(b"User-Agent: *\n" + lines)
     assert parser.usage("http://a.test/1", "other") == [b"train-ai=n"]
@@ -190,10 +187,7 @@ WEB: dict[str, Any] = {
         ({"tdm": "obey", "search": "obey"}, {"http://a.test/reserved", "http://a.test/wanted"}),
     ],
 )
-@deferred_f_from_coro_f
-async def test_items_are_left_out_for_the_uses_that_are_named(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture, obeyed: Any, left_out: set[str]
-) -> None:
+async def test_items_are_left_out_for_the_uses_that_are_named(serve, tmp_path, caplog, obeyed, left_out):
     serve(WEB)
     items: dict[str, dict[str, str]] = {}
 
@@ -277,10 +271,7 @@ class Reads(Spider):
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_pages_are_skipped_for_the_uses_that_are_named(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_pages_are_skipped_for_the_uses_that_are_named(serve, tmp_path, caplog, capsys):
     skipped = {"http://a.test/unwanted", "http://a.test/noai", "http://b.test/"}
     pages = {
         **WEB,
@@ -333,7 +324,7 @@ def rule(location: Any, reservation: Any = 1, **more: Any) -> dict[str, Any]:
     return {"location": location, "tdm-reservation": reservation, **more}
 
 
-def test_a_tdmrep_json_says_it_by_path() -> None:
+def test_a_tdmrep_json_says_it_by_path():
     for rules, path, said in [
         # As in the report: all, groups, and the first that matches
         ([rule("/")], "/any/page", RESERVED_1),
@@ -365,7 +356,7 @@ def test_a_tdmrep_json_says_it_by_path() -> None:
         assert found.malformed == "", rules
 
 
-def test_what_means_nothing_in_a_tdmrep_json_is_taken_as_not_said() -> None:
+def test_what_means_nothing_in_a_tdmrep_json_is_taken_as_not_said():
     for text, said in [
         (b"<html>", {}),
         (b'{"location": "/", "tdm-reservation": 1}', {}),
@@ -387,7 +378,7 @@ def test_what_means_nothing_in_a_tdmrep_json_is_taken_as_not_said() -> None:
         assert found.malformed.isprintable(), text
 
 
-def test_a_header_and_a_meta_element_come_before_the_file() -> None:
+def test_a_header_and_a_meta_element_come_before_the_file():
     for headers, metas, usage in [
         ({}, [], {**RESERVED_1, "tdm-policy": "/file"}),
         ({"TDM-Reservation": "0"}, [], RESERVED_0),
@@ -432,10 +423,7 @@ TDM_WEB: dict[str, Any] = {
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_a_tdmrep_json_is_fetched_once_a_host_in_its_turn(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_a_tdmrep_json_is_fetched_once_a_host_in_its_turn(serve, tmp_path, caplog, capsys):
     web = serve(TDM_WEB)
     settings = {
         **kept_in(tmp_path),
@@ -497,8 +485,7 @@ async def test_a_tdmrep_json_is_fetched_once_a_host_in_its_turn(
     assert "http://g.test/new" not in kept
 
 
-@deferred_f_from_coro_f
-async def test_a_tdmrep_json_is_fetched_only_where_robots_txt_is() -> None:
+async def test_a_tdmrep_json_is_fetched_only_where_robots_txt_is():
     with pytest.raises(SettingError, match=r"AOPIC_CONTENT_USAGE: tdmrep\.json.* set ROBOTSTXT_OBEY = True"):
         await crawl(
             BroadSpider,
@@ -511,8 +498,7 @@ async def test_a_tdmrep_json_is_fetched_only_where_robots_txt_is() -> None:
         )
 
 
-@deferred_f_from_coro_f
-async def test_a_tdmrep_json_is_not_fetched_unless_that_is_wanted(serve: Serve) -> None:
+async def test_a_tdmrep_json_is_not_fetched_unless_that_is_wanted(serve):
     web = serve(TDM_WEB)
     await crawl(BroadSpider, {"ADDONS": {Addon: 500}, "AOPIC_CONTENT_USAGE": "tdm=obey"}, seeds=HOSTS)
     assert not any(FILE in url for url in web.asked)

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -20,11 +19,10 @@ from scrapy.cmdline import execute
 from scrapy.settings import Settings
 from support import processes
 from support.redis_server import WHY_NOT, Server, find_server
-from support.small_web import Web, check, html
+from support.small_web import check, html
 
 pytestmark = pytest.mark.slow
 
-Serve = Callable[[dict[str, Any]], Web]
 
 HOME = "http://www.example.com/"
 PAGES: dict[str, Any] = {
@@ -53,7 +51,7 @@ def items(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def test_an_empty_folder_is_enough(serve: Serve, tmp_path: Path) -> None:
+def test_an_empty_folder_is_enough(serve, tmp_path):
     seen: list[Exchange] = []
 
     def robots(exchange: Exchange) -> Answer:
@@ -97,9 +95,7 @@ def test_an_empty_folder_is_enough(serve: Serve, tmp_path: Path) -> None:
     ],
     ids=" ".join,
 )  # fmt: skip
-def test_it_stays_where_it_is_told_to(
-    serve: Serve, tmp_path: Path, options: list[str], fetched: list[str]
-) -> None:
+def test_it_stays_where_it_is_told_to(serve, tmp_path, options, fetched):
     web = serve(PAGES)
     done = crawl(tmp_path, *options, *CONTACT, *FAST, HOME)
     assert done.returncode == 0, done.stderr
@@ -114,7 +110,7 @@ def endless(exchange: Exchange) -> Answer:
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=["ctrl-c", "kill"])
-def test_the_same_command_goes_on(serve: Serve, tmp_path: Path, how: signal.Signals) -> None:
+def test_the_same_command_goes_on(serve, tmp_path, how):
     pages = {f"http://www.example.com/{number or ''}": endless for number in range(60)}
     web = serve(pages)
     again = command(
@@ -155,7 +151,7 @@ def test_the_same_command_goes_on(serve: Serve, tmp_path: Path, how: signal.Sign
         assert sorted(item["url"] for item in items(tmp_path / "items.jsonl")) == sorted(pages)
 
 
-def test_a_list_of_seeds_is_read_when_the_job_begins(serve: Serve, tmp_path: Path) -> None:
+def test_a_list_of_seeds_is_read_when_the_job_begins(serve, tmp_path):
     web = serve(PAGES)
     seeds = tmp_path / "seeds.csv"
     seeds.write_text("url,score\nhttp://example.org/,9\nhttp://blog.example.com/,1\n", encoding="utf-8")
@@ -180,7 +176,7 @@ def test_a_list_of_seeds_is_read_when_the_job_begins(serve: Serve, tmp_path: Pat
 
 
 @pytest.mark.parametrize("by", ["address", "settings"])
-def test_a_job_may_be_on_a_server(serve: Serve, tmp_path: Path, by: str) -> None:
+def test_a_job_may_be_on_a_server(serve, tmp_path, by):
     pytest.importorskip("redis")
     if find_server() is None:
         pytest.skip(WHY_NOT)
@@ -217,7 +213,7 @@ def test_a_job_may_be_on_a_server(serve: Serve, tmp_path: Path, by: str) -> None
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_without_seeds_a_job_goes_on_and_another_url_joins_it(serve: Serve, tmp_path: Path) -> None:
+def test_without_seeds_a_job_goes_on_and_another_url_joins_it(serve, tmp_path):
     web = serve(PAGES)
     deny = ("--deny", "example")
     assert crawl(tmp_path, HOME, *CONTACT, *FAST, *deny, "--job", "my").returncode == 0
@@ -227,7 +223,7 @@ def test_without_seeds_a_job_goes_on_and_another_url_joins_it(serve: Serve, tmp_
     assert web.asked == [HOME, "http://example.org/"]
 
 
-def test_a_table_of_several_runs_has_one_head_and_the_same_columns(serve: Serve, tmp_path: Path) -> None:
+def test_a_table_of_several_runs_has_one_head_and_the_same_columns(serve, tmp_path):
     serve(PAGES)
     again = (HOME, *CONTACT, *FAST, "-o", "items.csv", "-s", "CONCURRENT_REQUESTS=1")
     assert crawl(tmp_path, *again, "--pages", "2").returncode == 0
@@ -241,9 +237,7 @@ def test_a_table_of_several_runs_has_one_head_and_the_same_columns(serve: Serve,
     assert "begins with 'url,title,language,type,importance,visits'" in done.stderr.splitlines()[-1]
 
 
-def test_a_host_that_cannot_be_reached_is_told_at_once(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_host_that_cannot_be_reached_is_told_at_once(monkeypatch, tmp_path):
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     done = crawl(tmp_path, HOME, *CONTACT, *FAST, "--seconds", "2")
     assert done.returncode == 3  # nothing was fetched
@@ -251,14 +245,14 @@ def test_a_host_that_cannot_be_reached_is_told_at_once(
     assert "The robots.txt of http://www.example.com is unreachable (" in warning
 
 
-def test_standard_output_is_for_items_alone_if_they_go_there(serve: Serve, tmp_path: Path) -> None:
+def test_standard_output_is_for_items_alone_if_they_go_there(serve, tmp_path):
     serve(PAGES)
     done = crawl(tmp_path, HOME, *CONTACT, *FAST, "-o", "-:jsonl", "--fields", "url,depth")
     assert {(item["url"], item["depth"]) for item in map(json.loads, done.stdout.splitlines())} > {(HOME, 0)}
     assert len(done.stdout.splitlines()) == len(PAGES)
 
 
-def test_what_is_fetched_can_be_kept_as_warc(serve: Serve, tmp_path: Path) -> None:
+def test_what_is_fetched_can_be_kept_as_warc(serve, tmp_path):
     from warcio.archiveiterator import ArchiveIterator
 
     serve(PAGES)
@@ -274,7 +268,7 @@ def test_what_is_fetched_can_be_kept_as_warc(serve: Serve, tmp_path: Path) -> No
     assert kept >= PAGES.keys()
 
 
-def test_a_project_keeps_what_it_sets(serve: Serve, tmp_path: Path) -> None:
+def test_a_project_keeps_what_it_sets(serve, tmp_path):
     seen: list[str] = []
 
     def page(exchange: Exchange) -> Answer:
@@ -321,9 +315,7 @@ WRONG = [
 ]  # fmt: skip
 
 
-def test_wrong_arguments_are_one_message_and_leave_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wrong_arguments_are_one_message_and_leave_nothing(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for arguments, said in WRONG:
         with pytest.raises(SystemExit) as exited:
@@ -337,7 +329,7 @@ def test_wrong_arguments_are_one_message_and_leave_nothing(
         assert list(tmp_path.iterdir()) == [], arguments
 
 
-def test_a_list_that_cannot_be_used_is_one_sentence(tmp_path: Path) -> None:
+def test_a_list_that_cannot_be_used_is_one_sentence(tmp_path):
     for text, said in [
         ("http://example.com/\nexample.org\n", "line 2: 'example.org' is no http or https URL with a host"),
         ("", "There are no seeds in seeds.txt."),
@@ -352,9 +344,7 @@ def test_a_list_that_cannot_be_used_is_one_sentence(tmp_path: Path) -> None:
         assert len(done.stderr) < 2000
 
 
-def test_a_wrong_setting_and_a_job_in_use_are_a_crawl_that_does_not_start(
-    serve: Serve, tmp_path: Path
-) -> None:
+def test_a_wrong_setting_and_a_job_in_use_are_a_crawl_that_does_not_start(serve, tmp_path):
     is_asked = Event()
 
     def slow(exchange: Exchange) -> Answer:

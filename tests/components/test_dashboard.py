@@ -16,7 +16,7 @@ import msgspec
 import pytest
 from scrapy import Request, Spider
 from scrapy.http import Response
-from scrapy.utils.defer import deferred_f_from_coro_f, maybe_deferred_to_future
+from scrapy.utils.defer import maybe_deferred_to_future
 from support.dashboard import get as get_from
 from support.dashboard import serve_job as serving_job
 from support.small_web import Follow, Web, ask_view, crawl
@@ -124,8 +124,7 @@ def look(serve: Serve, caplog: pytest.LogCaptureFixture, tmp_path: Path) -> Call
     return of
 
 
-@deferred_f_from_coro_f
-async def test_a_crawl_shows_itself(look: Callable[..., Any]) -> None:
+async def test_a_crawl_shows_itself(look):
     explainer = [f"/opic/{name}" for name in ("", "style.css", "ledger.js", "scenes.js")]
     seen = await look("/", "/dashboard.css", "/dashboard.js", "/icon.svg", *explainer, "/healthz", "/readyz")
     assert {status for status, _ in seen.values()} == {200}
@@ -135,8 +134,7 @@ async def test_a_crawl_shows_itself(look: Callable[..., Any]) -> None:
     assert seen["/readyz"][1] == "ready\n"
 
 
-@deferred_f_from_coro_f
-async def test_its_figures_are_those_of_the_moment(look: Callable[..., Any]) -> None:
+async def test_its_figures_are_those_of_the_moment(look):
     seen = await look(
         "/api/v1/snapshot",
         "/metrics",
@@ -168,18 +166,14 @@ async def test_its_figures_are_those_of_the_moment(look: Callable[..., Any]) -> 
     )
 
 
-@deferred_f_from_coro_f
-async def test_pages_of_a_job_in_memory_cannot_be_listed(look: Callable[..., Any]) -> None:
+async def test_pages_of_a_job_in_memory_cannot_be_listed(look):
     seen = await look("/api/v1/top", AOPIC_STORE="memory")
     assert json.loads(seen["/api/v1/top"][1]) == {
         "problem": "They cannot be listed for a job without a folder."
     }
 
 
-@deferred_f_from_coro_f
-async def test_there_is_none_unless_it_is_wanted(
-    serve: Serve, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_there_is_none_unless_it_is_wanted(serve, caplog, monkeypatch):
     def listen(*_: Any) -> None:
         raise AssertionError
 
@@ -190,10 +184,7 @@ async def test_there_is_none_unless_it_is_wanted(
     assert addresses(caplog) == []
 
 
-@deferred_f_from_coro_f
-async def test_each_run_has_its_own_token_and_says_it_once(
-    serve: Serve, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_each_run_has_its_own_token_and_says_it_once(serve, caplog):
     serve(PAGES)
     caplog.set_level(logging.INFO)
     for _ in range(2):
@@ -203,8 +194,7 @@ async def test_each_run_has_its_own_token_and_says_it_once(
     assert {record.levelname for record in caplog.records if "token=" in record.getMessage()} == {"WARNING"}
 
 
-@deferred_f_from_coro_f
-async def test_a_port_that_is_taken_costs_no_crawl(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_port_that_is_taken_costs_no_crawl(serve, caplog):
     web = serve(PAGES)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         where = f"127.0.0.1:{taken.getsockname()[1]}"
@@ -214,10 +204,7 @@ async def test_a_port_that_is_taken_costs_no_crawl(serve: Serve, caplog: pytest.
     assert web.asked == ["http://a.test/", "http://b.test/"]
 
 
-@deferred_f_from_coro_f
-async def test_another_address_needs_a_token_of_ones_own(
-    serve: Serve, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_another_address_needs_a_token_of_ones_own(serve, caplog):
     web = serve(PAGES)
     await crawl(Follow, {**SCHEDULER, "AOPIC_DASHBOARD": "0.0.0.0:0"})
     (said,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
@@ -254,7 +241,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return self
 
 
-def test_who_asks_for_health_takes_nothing_of_the_crawl(watched: SimpleNamespace) -> None:
+def test_who_asks_for_health_takes_nothing_of_the_crawl(watched):
     """However often: anybody may ask, so an answer neither waits nor makes the crawl look at itself."""
     for _ in range(40):
         watched.go_on(0.25)
@@ -262,7 +249,7 @@ def test_who_asks_for_health_takes_nothing_of_the_crawl(watched: SimpleNamespace
     assert watched.taken == 2  # the points of the past
 
 
-def test_a_loop_that_does_not_answer_is_not_well(watched: SimpleNamespace) -> None:
+def test_a_loop_that_does_not_answer_is_not_well(watched):
     watched.go_on(7)
     watched.now += 4.9
     assert health(watched.feed, 30).status == readiness(watched.feed).status == 200
@@ -274,13 +261,13 @@ def test_a_loop_that_does_not_answer_is_not_well(watched: SimpleNamespace) -> No
     assert health(watched.feed, 30).status == readiness(watched.feed).status == 503
 
 
-def test_a_commit_that_is_too_old_is_not_well(watched: SimpleNamespace) -> None:
+def test_a_commit_that_is_too_old_is_not_well(watched):
     watched.figures["store"] = StoreState(commit_age=31.0)
     watched.go_on(10)
     assert (health(watched.feed, 30).status, readiness(watched.feed).status) == (503, 200)
 
 
-def test_a_crawl_is_ready_at_the_end_of_its_pause(watched: SimpleNamespace) -> None:
+def test_a_crawl_is_ready_at_the_end_of_its_pause(watched):
     watched.figures["not_before"] = 65.0
     watched.go_on(14.75)
     assert (health(watched.feed, 30).status, readiness(watched.feed).status) == (200, 503)
@@ -291,7 +278,7 @@ def test_a_crawl_is_ready_at_the_end_of_its_pause(watched: SimpleNamespace) -> N
 # Settings
 
 
-def test_where_it_listens() -> None:
+def test_where_it_listens():
     own = "127.0.0.1"
     for given, where in (
         *((each, None) for each in (False, "False")),
@@ -306,7 +293,7 @@ def test_where_it_listens() -> None:
             read_dashboard({"AOPIC_DASHBOARD": given})
 
 
-def test_tokens_that_are_too_weak() -> None:
+def test_tokens_that_are_too_weak():
     for token in ("short", "fifteen-letters", "with a blank in it", "ümlaut-in-the-token", 1, ""):
         with pytest.raises(SettingError, match="AOPIC_DASHBOARD_TOKEN"):
             read_dashboard({"AOPIC_DASHBOARD": "0.0.0.0:1", "AOPIC_DASHBOARD_TOKEN": token})
@@ -315,8 +302,7 @@ def test_tokens_that_are_too_weak() -> None:
 # Stored jobs
 
 
-@deferred_f_from_coro_f
-async def test_a_stored_job_has_the_figures_of_its_last_commit(serve: Serve, tmp_path: Path) -> None:
+async def test_a_stored_job_has_the_figures_of_its_last_commit(serve, tmp_path):
     serve(PAGES)
     await crawl(Follow, {**SCHEDULER, "JOBDIR": str(tmp_path), "AOPIC_STORE": "sqlite"})
     known = ask_view(tmp_path, snapshot_of)
@@ -335,8 +321,7 @@ async def test_a_stored_job_has_the_figures_of_its_last_commit(serve: Serve, tmp
     assert [page["url"] for page in json.loads(found["/api/v1/top"].text)["pages"]]
 
 
-@deferred_f_from_coro_f
-async def test_a_store_that_goes_away_leaves_the_last_figures(serve: Serve, tmp_path: Path) -> None:
+async def test_a_store_that_goes_away_leaves_the_last_figures(serve, tmp_path):
     serve(PAGES)
     folder = tmp_path / "job"
     await crawl(Follow, {**SCHEDULER, "JOBDIR": str(folder), "AOPIC_STORE": "sqlite"})
@@ -350,7 +335,7 @@ async def test_a_store_that_goes_away_leaves_the_last_figures(serve: Serve, tmp_
     assert "There is no store" in seen.problem
 
 
-def test_the_past_is_that_of_the_job_and_then_of_this_run(tmp_path: Path) -> None:
+def test_the_past_is_that_of_the_job_and_then_of_this_run(tmp_path):
     path = tmp_path / "history.csv"
     path.write_text(
         "at,rate.pages,hosts.ready\n" + "".join(f"{n},{n / 2},3\n" for n in range(1, 2501)) + "nan,1,2\n99"
@@ -370,18 +355,17 @@ def test_the_past_is_that_of_the_job_and_then_of_this_run(tmp_path: Path) -> Non
     assert ChartHistory(lambda: seen, tmp_path).points() == seen  # a folder cannot be read
 
 
-def test_a_folder_without_a_job_is_refused_in_a_sentence(tmp_path: Path) -> None:
+def test_a_folder_without_a_job_is_refused_in_a_sentence(tmp_path):
     with pytest.raises(StorageError, match="There is no store in the folder"):
         serve_job(FolderPlace(tmp_path), Listen("127.0.0.1", 0), {}, say=print)
 
 
-def test_a_stored_job_is_no_more_open_than_a_live_one(tmp_path: Path) -> None:
+def test_a_stored_job_is_no_more_open_than_a_live_one(tmp_path):
     with pytest.raises(SettingError, match="AOPIC_DASHBOARD_TOKEN must be set"):
         serve_job(FolderPlace(tmp_path), Listen("0.0.0.0", 0), {}, say=print)
 
 
-@deferred_f_from_coro_f
-async def test_it_says_why_a_page_waits(look: Callable[..., Any]) -> None:
+async def test_it_says_why_a_page_waits(look):
     seen = await look(
         "/api/v1/why?of=http://a.test/", "/api/v1/why?of=b.test", "/api/v1/why", AOPIC_STORE="sqlite"
     )
@@ -392,7 +376,7 @@ async def test_it_says_why_a_page_waits(look: Callable[..., Any]) -> None:
     assert of_nothing == {"problem": "A URL or the name of a host is needed."}
 
 
-def test_domains_are_those_of_most_fetches_and_the_others_together(tmp_path: Path) -> None:
+def test_domains_are_those_of_most_fetches_and_the_others_together(tmp_path):
     make_job(tmp_path, "sqlite", 120)  # hosts h0 to h49, domains of their own
     with open_view(FolderPlace(tmp_path)) as view:
         found = top_domains(view, 3)["domains"]
@@ -406,7 +390,7 @@ def test_domains_are_those_of_most_fetches_and_the_others_together(tmp_path: Pat
         assert sum(row["importance"] for row in valued) == pytest.approx(1)
 
 
-def test_a_part_of_a_site_that_took_much_and_brought_little_may_be_a_trap() -> None:
+def test_a_part_of_a_site_that_took_much_and_brought_little_may_be_a_trap():
     """A calendar is one, on a host of its own or beside better pages; an archive that brings as much as others is none."""
     store = MemoryStore()
     sites = {
@@ -446,7 +430,7 @@ def test_a_part_of_a_site_that_took_much_and_brought_little_may_be_a_trap() -> N
     assert find_traps(View([MemoryStore()]), "none") == []
 
 
-def test_a_pattern_is_what_urls_of_a_part_have_in_common() -> None:
+def test_a_pattern_is_what_urls_of_a_part_have_in_common():
     for url, pattern in {
         "http://a.test/shop/12/item.html?sort=up&page=3": "a.test/shop/*/item.html?page=*&sort=*",
         "http://a.test/a/a/a/b/0123456789abcdef/": "a.test/a/b/*/",
@@ -456,7 +440,7 @@ def test_a_pattern_is_what_urls_of_a_part_have_in_common() -> None:
         assert pattern_of(url) == pattern, url
 
 
-def test_hosts_are_found_by_a_part_of_their_name(tmp_path: Path) -> None:
+def test_hosts_are_found_by_a_part_of_their_name(tmp_path):
     make_job(tmp_path, "sqlite", 120)
     with open_view(FolderPlace(tmp_path)) as view:
         assert {row.name for row in hosts_by(view, "queued", 50, "h1")} == {

@@ -15,7 +15,6 @@ from scrapy.cmdline import execute
 from scrapy.http import Response
 from scrapy.settings import Settings
 from scrapy.spidermiddlewares.base import BaseSpiderMiddleware
-from scrapy.utils.defer import deferred_f_from_coro_f
 from support.small_web import Follow, Web, crawl, html
 
 from scrapy_aopic import Links
@@ -78,10 +77,7 @@ def assert_dropped(answer: dict[str, Any], reason: str, page: str = "http://a.te
 
 
 @pytest.mark.parametrize("spider", [Follow, ByLinks])
-@deferred_f_from_coro_f
-async def test_links_beyond_a_flood(
-    serve: Serve, tmp_path: Path, capsys: pytest.CaptureFixture[str], spider: type[Spider]
-) -> None:
+async def test_links_beyond_a_flood(serve, tmp_path, capsys, spider):
     links = [f"http://a.test/{n}" for n in range(5)]
     web = {"http://a.test/": links, **{link: [] for link in links}}
     found = await answers(
@@ -100,10 +96,7 @@ async def test_links_beyond_a_flood(
     assert "It is none of the 2 links that were dropped on their way to the queue." in found[5]["sentences"]
 
 
-@deferred_f_from_coro_f
-async def test_links_of_a_duplicate(
-    serve: Serve, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_links_of_a_duplicate(serve, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(duplicates, "SAME_WORDS", 1)
     numbers = range(1, 3)
     web = {"http://a.test/": [f"/{n}/" for n in numbers]}
@@ -115,10 +108,7 @@ async def test_links_of_a_duplicate(
 
 
 @pytest.mark.parametrize("spider", [Follow, ByLinks])
-@deferred_f_from_coro_f
-async def test_links_to_other_sites(
-    serve: Serve, tmp_path: Path, capsys: pytest.CaptureFixture[str], spider: type[Spider]
-) -> None:
+async def test_links_to_other_sites(serve, tmp_path, capsys, spider):
     class OnSite(spider):  # type: ignore[misc, valid-type]
         allowed_domains = ["a.test"]
 
@@ -130,10 +120,7 @@ async def test_links_to_other_sites(
     assert two["kind"] == "fetched"
 
 
-@deferred_f_from_coro_f
-async def test_links_that_are_too_deep_or_too_long(
-    serve: Serve, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_links_that_are_too_deep_or_too_long(serve, tmp_path, capsys):
     long = f"http://a.test/{'x' * 60}"
     web = {"http://a.test/": ["/1", long], "http://a.test/1": ["/2"], "http://a.test/2": ["/3"]}
     settings = {"DEPTH_LIMIT": 1, "URLLENGTH_LIMIT": 50}
@@ -142,10 +129,7 @@ async def test_links_that_are_too_deep_or_too_long(
     assert_dropped(length, "length")
 
 
-@deferred_f_from_coro_f
-async def test_links_that_a_middleware_of_the_user_drops(
-    serve: Serve, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_links_that_a_middleware_of_the_user_drops(serve, tmp_path, capsys):
     class OnSite(Follow):
         allowed_domains = ["a.test"]
 
@@ -160,10 +144,7 @@ async def test_links_that_a_middleware_of_the_user_drops(
     assert [answer["kind"] for answer in found[3:]] == ["fetched", "fetched"]
 
 
-@deferred_f_from_coro_f
-async def test_what_is_not_dropped_is_said_and_what_is_known_goes_on_over_runs(
-    serve: Serve, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_what_is_not_dropped_is_said_and_what_is_known_goes_on_over_runs(serve, tmp_path, capsys):
     web = {"http://a.test/": ["/1"], "http://a.test/1": ["/2", "/3", "/4"], "http://a.test/2": []}
     (none,) = await answers(serve, tmp_path, capsys, web, "http://a.test/9", CLOSESPIDER_PAGECOUNT=1)
     assert any("No link was dropped on its way to the queue" in each for each in none["sentences"])
@@ -176,9 +157,7 @@ async def test_what_is_not_dropped_is_said_and_what_is_known_goes_on_over_runs(
 # The sample
 
 
-def test_it_is_bounded_and_has_the_same_urls_whatever_their_order(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_is_bounded_and_has_the_same_urls_whatever_their_order(tmp_path, monkeypatch):
     monkeypatch.setattr(dropped, "MOST", 50)
     urls = [f"http://a.test/{n}" for n in range(1000)]
     kept = []
@@ -193,7 +172,7 @@ def test_it_is_bounded_and_has_the_same_urls_whatever_their_order(
     assert kept[0] == kept[1] == kept[2] == set(sorted(urls, key=lambda url: crc32(url.encode()))[:50])
 
 
-def test_it_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_goes_on_where_it_was(tmp_path, monkeypatch):
     monkeypatch.setattr(dropped, "MOST", 3)
     path = tmp_path / FILE_NAME
     first = Dropped(path)
@@ -214,7 +193,7 @@ def test_it_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert whole.packed() is None  # nowhere to write
 
 
-def test_a_url_that_is_very_long_is_counted_and_not_kept() -> None:
+def test_a_url_that_is_very_long_is_counted_and_not_kept():
     made = Dropped()
     made.note("length", f"http://a.test/{'x' * 10_000}", "http://a.test/")
     assert made.samples["length"].n == 1
@@ -225,9 +204,7 @@ def test_a_url_that_is_very_long_is_counted_and_not_kept() -> None:
     assert find(made.samples, ["http://a.test/\udcff"]) == Drop("length", "http://a.test/")
 
 
-def test_a_file_that_is_damaged_or_cannot_be_written_costs_a_warning(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_file_that_is_damaged_or_cannot_be_written_costs_a_warning(tmp_path, caplog):
     path = tmp_path / FILE_NAME
     assert read_dropped(path) is None
     path.write_text("{")

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from scrapy import Request
-from scrapy.utils.defer import deferred_f_from_coro_f
 from scrapy.utils.misc import build_from_crawler
 from scrapy.utils.test import get_crawler
-from support.small_web import Follow, Web, crawl
+from support.small_web import Follow, crawl
 
 from scrapy_aopic import DupeFilter
 from scrapy_aopic.version import DOCS
@@ -29,8 +27,7 @@ def opened(folder: Path | None, **settings: Any) -> DupeFilter:
 
 
 @pytest.mark.parametrize("mode", ["exact", "bloom"])
-@deferred_f_from_coro_f
-async def test_pages_are_fetched_once(serve: Callable[[dict[str, Any]], Web], mode: str) -> None:
+async def test_pages_are_fetched_once(serve, mode):
     web = serve(
         {"http://a.test/": ["/1", "/2"], "http://a.test/1": ["/2", "/"], "http://a.test/2": ["/1?", "/1#x"]}
     )
@@ -41,7 +38,7 @@ async def test_pages_are_fetched_once(serve: Callable[[dict[str, Any]], Web], mo
 
 
 @pytest.mark.parametrize("mode", ["exact", "bloom"])
-def test_fingerprints_outlive_the_process(tmp_path: Path, mode: str) -> None:
+def test_fingerprints_outlive_the_process(tmp_path, mode):
     first = opened(tmp_path, AOPIC_DUPEFILTER=mode)
     assert not first.request_seen(Request("http://a.test/1"))
     first.close("finished")
@@ -51,7 +48,7 @@ def test_fingerprints_outlive_the_process(tmp_path: Path, mode: str) -> None:
     second.close("finished")
 
 
-def test_what_falls_out_of_memory_is_found_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_falls_out_of_memory_is_found_on_disk(tmp_path, monkeypatch):
     monkeypatch.setattr("scrapy_aopic.dupefilter.page_cache", lambda _: 100)
     dupefilter = opened(tmp_path)
     urls = [f"http://a.test/{n}" for n in range(2000)]
@@ -60,7 +57,7 @@ def test_what_falls_out_of_memory_is_found_on_disk(tmp_path: Path, monkeypatch: 
     dupefilter.close("finished")
 
 
-def test_a_temporary_store_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_temporary_store_is_removed(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     dupefilter = opened(None)
     assert not dupefilter.request_seen(Request("http://a.test/"))
@@ -69,7 +66,7 @@ def test_a_temporary_store_is_removed(tmp_path: Path, monkeypatch: pytest.Monkey
     assert not list(tmp_path.iterdir())
 
 
-def test_the_bloom_filter_loses_about_as_many_urls_as_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bloom_filter_loses_about_as_many_urls_as_it_says(monkeypatch):
     monkeypatch.setattr("scrapy_aopic.dupefilter.ERROR_RATE", 0.01)
     monkeypatch.setattr("scrapy_aopic.dupefilter.CAPACITY", 1000)
     dupefilter = opened(None, AOPIC_DUPEFILTER="bloom")
@@ -79,10 +76,7 @@ def test_the_bloom_filter_loses_about_as_many_urls_as_it_says(monkeypatch: pytes
     dupefilter.close("finished")
 
 
-@deferred_f_from_coro_f
-async def test_a_wrong_setting_stops_the_start_with_one_sentence(
-    serve: Callable[[dict[str, Any]], Web], caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_wrong_setting_stops_the_start_with_one_sentence(serve, caplog):
     serve({"http://a.test/": ["/1"], "http://a.test/1": []})
     settings = {"DUPEFILTER_CLASS": "scrapy_aopic.DupeFilter", "AOPIC_DUPEFILTER": "cuckoo"}
     crawler = await crawl(Follow, settings)

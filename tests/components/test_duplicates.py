@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,7 @@ from demo_web.server import Answer, Exchange
 from scrapy import Request, Spider
 from scrapy.crawler import Crawler
 from scrapy.http import HtmlResponse, Response, TextResponse
-from scrapy.utils.defer import deferred_f_from_coro_f
-from support.small_web import Follow, Web, ask, ask_view, check, crawl
+from support.small_web import Follow, ask, ask_view, check, crawl
 
 from scrapy_aopic.core import duplicates
 from scrapy_aopic.core.duplicates import Text
@@ -29,8 +28,6 @@ from scrapy_aopic.web.page_text import (
     read_text,
 )
 from scrapy_aopic.web.request_rows import url_of
-
-Serve = Callable[[dict[str, Any]], Web]
 
 HOME = "http://a.test/"
 
@@ -96,10 +93,7 @@ def rows(folder: Path) -> dict[str, dict[str, Any]]:
 # -- duplicates
 
 
-@deferred_f_from_coro_f
-async def test_the_links_of_a_duplicate_are_dropped_and_its_cash_goes_to_the_first(
-    serve: Serve, tmp_path: Path
-) -> None:
+async def test_the_links_of_a_duplicate_are_dropped_and_its_cash_goes_to_the_first(serve, tmp_path):
     web = serve(
         {
             HOME: page(words("home"), ["/1", "/2", "/3"]),
@@ -123,8 +117,7 @@ async def test_the_links_of_a_duplicate_are_dropped_and_its_cash_goes_to_the_fir
     assert stat(crawler, "outcomes/duplicate") == 1
 
 
-@deferred_f_from_coro_f
-async def test_the_scheduler_alone_follows_the_links_of_duplicates(serve: Serve, tmp_path: Path) -> None:
+async def test_the_scheduler_alone_follows_the_links_of_duplicates(serve, tmp_path):
     web = serve({HOME: page(words("x"), [ONE]), ONE: page(words("x"), [TWO]), TWO: page(words("z"))})
     crawler = await run(tmp_path, AOPIC_URL_RULES=["-tracking"])
     assert web.asked == [HOME, ONE, TWO]
@@ -132,8 +125,7 @@ async def test_the_scheduler_alone_follows_the_links_of_duplicates(serve: Serve,
     assert stat(crawler, "content/links_dropped") is None
 
 
-@deferred_f_from_coro_f
-async def test_with_content_seen_off_every_page_is_its_own(serve: Serve, tmp_path: Path) -> None:
+async def test_with_content_seen_off_every_page_is_its_own(serve, tmp_path):
     web = serve({HOME: page(words("x"), ["/1"]), "http://a.test/1": page(words("x"), ["/2"])})
     await run(tmp_path, AOPIC_CONTENT_SEEN="off")
     assert len(web.asked) == 3
@@ -141,10 +133,9 @@ async def test_with_content_seen_off_every_page_is_its_own(serve: Serve, tmp_pat
 
 
 @pytest.mark.parametrize(("seen", "n_asked"), [("exact", 4), ("near", 3)])
-@deferred_f_from_coro_f
 async def test_an_endless_site_of_nearly_the_same_page_ends_where_near_duplicates_are_looked_for(
-    serve: Serve, tmp_path: Path, seen: str, n_asked: int
-) -> None:
+    serve, tmp_path, seen, n_asked
+):
     web = serve(
         {
             HOME: page(words("home"), [ONE]),
@@ -157,10 +148,7 @@ async def test_an_endless_site_of_nearly_the_same_page_ends_where_near_duplicate
     assert len(web.asked) == n_asked
 
 
-@deferred_f_from_coro_f
-async def test_pages_with_little_text_errors_and_other_types_are_no_duplicates(
-    serve: Serve, tmp_path: Path
-) -> None:
+async def test_pages_with_little_text_errors_and_other_types_are_no_duplicates(serve, tmp_path):
     text = words("x").encode()
     web = serve(
         {
@@ -185,8 +173,7 @@ async def test_pages_with_little_text_errors_and_other_types_are_no_duplicates(
     assert {"http://a.test/7", "http://a.test/8"} < set(web.asked)
 
 
-@deferred_f_from_coro_f
-async def test_callbacks_and_items_know_of_a_duplicate(serve: Serve, tmp_path: Path) -> None:
+async def test_callbacks_and_items_know_of_a_duplicate(serve, tmp_path):
     serve(
         {
             HOME: page(words("x"), ["/1", "/2"]),
@@ -219,8 +206,7 @@ async def test_callbacks_and_items_know_of_a_duplicate(serve: Serve, tmp_path: P
     assert items == expected
 
 
-@deferred_f_from_coro_f
-async def test_what_a_duplicate_asks_for_with_dont_filter_is_asked(serve: Serve, tmp_path: Path) -> None:
+async def test_what_a_duplicate_asks_for_with_dont_filter_is_asked(serve, tmp_path):
     class Insist(Follow):
         def parse(self, response: Response) -> Iterator[Any]:
             for request in super().parse(response):
@@ -231,10 +217,7 @@ async def test_what_a_duplicate_asks_for_with_dont_filter_is_asked(serve: Serve,
     assert TWO in web.asked
 
 
-@deferred_f_from_coro_f
-async def test_a_page_that_cannot_be_read_costs_nothing_but_its_judgement(
-    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_page_that_cannot_be_read_costs_nothing_but_its_judgement(serve, tmp_path, monkeypatch):
     def fail(*_: Any, **__: Any) -> None:
         raise RuntimeError("no text")
 
@@ -250,10 +233,7 @@ async def test_a_page_that_cannot_be_read_costs_nothing_but_its_judgement(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("settings", [{}, DROP])
-@deferred_f_from_coro_f
-async def test_no_item_of_listings_with_the_same_words_is_lost(
-    serve: Serve, tmp_path: Path, settings: dict[str, Any]
-) -> None:
+async def test_no_item_of_listings_with_the_same_words_is_lost(serve, tmp_path, settings):
     """A shop whose lists name no item: each shows the same words around ten pictures."""
     items = {f"http://a.test/item/{number}": page(words(f"item {number}")) for number in range(50)}
     lists = {
@@ -268,10 +248,7 @@ async def test_no_item_of_listings_with_the_same_words_is_lost(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("settings", [{}, DROP])
-@deferred_f_from_coro_f
-async def test_no_page_of_a_site_whose_scripts_hold_the_data_is_lost(
-    serve: Serve, tmp_path: Path, settings: dict[str, Any]
-) -> None:
+async def test_no_page_of_a_site_whose_scripts_hold_the_data_is_lost(serve, tmp_path, settings):
     """Next.js: what is seen is a frame, and what it is filled with is JSON in a script."""
 
     class Data(Spider):
@@ -299,10 +276,7 @@ async def test_no_page_of_a_site_whose_scripts_hold_the_data_is_lost(
     assert len(set(web.asked)) == 161
 
 
-@deferred_f_from_coro_f
-async def test_a_site_that_makes_up_links_around_one_text_ends(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_site_that_makes_up_links_around_one_text_ends(serve, tmp_path, caplog, monkeypatch):
     monkeypatch.setattr(duplicates, "SAME_WORDS", 5)
 
     def answer(exchange: Exchange) -> Answer:
@@ -323,10 +297,7 @@ async def test_a_site_that_makes_up_links_around_one_text_ends(
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_the_first_link_that_is_dropped_is_logged_with_its_setting(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_the_first_link_that_is_dropped_is_logged_with_its_setting(serve, tmp_path, caplog):
     links = [ONE, TWO]
     serve({HOME: page(words("x"), links), ONE: page(words("x"), links), TWO: page(words("x"), links)})
     crawler = await run(tmp_path, **APART)
@@ -347,10 +318,7 @@ def there(url: str) -> type[Follow]:
 
 
 @pytest.mark.parametrize("settings", [{}, DROP])
-@deferred_f_from_coro_f
-async def test_who_copies_a_page_and_is_fetched_first_gets_nothing_of_it(
-    serve: Serve, tmp_path: Path, settings: dict[str, Any]
-) -> None:
+async def test_who_copies_a_page_and_is_fetched_first_gets_nothing_of_it(serve, tmp_path, settings):
     copy, victim = "http://copy.com/", "http://victim.com/"
     hub = {f"http://hub.com/{number}": page(words(f"hub {number}"), [victim]) for number in range(5)}
     web = serve(
@@ -372,8 +340,7 @@ async def test_who_copies_a_page_and_is_fetched_first_gets_nothing_of_it(
     assert stat(crawler, "content/copies") == 2
 
 
-@deferred_f_from_coro_f
-async def test_a_callback_knows_of_a_page_of_another_site_with_the_text(serve: Serve, tmp_path: Path) -> None:
+async def test_a_callback_knows_of_a_page_of_another_site_with_the_text(serve, tmp_path):
     told = []
 
     class Tell(Follow):
@@ -403,10 +370,7 @@ async def test_a_callback_knows_of_a_page_of_another_site_with_the_text(serve: S
 
 
 @pytest.mark.parametrize("is_first", [True, False])
-@deferred_f_from_coro_f
-async def test_a_copy_that_names_the_original_hands_its_cash_on(
-    serve: Serve, tmp_path: Path, *, is_first: bool
-) -> None:
+async def test_a_copy_that_names_the_original_hands_its_cash_on(serve, tmp_path, *, is_first):
     """Canonical pages of other domains do not count by default; here the text says so, too."""
     copy, real = "http://copy.com/", "http://real.com/"
     seeds = [copy, real] if is_first else [real, copy]
@@ -434,10 +398,7 @@ async def test_a_copy_that_names_the_original_hands_its_cash_on(
 
 
 @pytest.mark.parametrize("how", ["link", "header"])
-@deferred_f_from_coro_f
-async def test_a_page_is_united_with_the_canonical_page_that_it_names(
-    serve: Serve, tmp_path: Path, how: str
-) -> None:
+async def test_a_page_is_united_with_the_canonical_page_that_it_names(serve, tmp_path, how):
     def variant(text: str, links: list[str]) -> Answer:
         if how == "header":
             return page(text, links, Link='</real>; rel="canonical"')
@@ -466,8 +427,7 @@ async def test_a_page_is_united_with_the_canonical_page_that_it_names(
     }
 
 
-@deferred_f_from_coro_f
-async def test_the_callback_of_the_page_is_that_of_its_canonical_page(serve: Serve, tmp_path: Path) -> None:
+async def test_the_callback_of_the_page_is_that_of_its_canonical_page(serve, tmp_path):
     told = []
 
     class Other(Spider):
@@ -502,10 +462,7 @@ async def test_the_callback_of_the_page_is_that_of_its_canonical_page(serve: Ser
         ("any", ["http://www.a.com/real", "http://b.test/"]),
     ],
 )
-@deferred_f_from_coro_f
-async def test_which_canonical_pages_count(
-    serve: Serve, tmp_path: Path, setting: str, asked: list[str]
-) -> None:
+async def test_which_canonical_pages_count(serve, tmp_path, setting, asked):
     class There(Follow):
         start_urls = ["http://a.com/"]
 
@@ -523,8 +480,7 @@ async def test_which_canonical_pages_count(
     assert set(same(tmp_path).values()) == set(asked)
 
 
-@deferred_f_from_coro_f
-async def test_a_spider_that_follows_no_links_is_given_no_page(serve: Serve, tmp_path: Path) -> None:
+async def test_a_spider_that_follows_no_links_is_given_no_page(serve, tmp_path):
     class Leaf(Spider):
         name = "leaf"
         start_urls = [HOME]
@@ -537,8 +493,7 @@ async def test_a_spider_that_follows_no_links_is_given_no_page(serve: Serve, tmp
     assert web.asked == [HOME]
 
 
-@deferred_f_from_coro_f
-async def test_filters_hold_for_canonical_pages_too(serve: Serve, tmp_path: Path) -> None:
+async def test_filters_hold_for_canonical_pages_too(serve, tmp_path):
     class Here(Follow):
         allowed_domains = ["a.test"]
         start_urls = ["http://a.test/"]
@@ -551,10 +506,7 @@ async def test_filters_hold_for_canonical_pages_too(serve: Serve, tmp_path: Path
     assert same(tmp_path) == {}
 
 
-@deferred_f_from_coro_f
-async def test_a_site_whose_pages_all_name_the_home_page_is_crawled_all_the_same(
-    serve: Serve, tmp_path: Path
-) -> None:
+async def test_a_site_whose_pages_all_name_the_home_page_is_crawled_all_the_same(serve, tmp_path):
     """A common mistake; the ledger believes it, and the crawl goes on."""
     pages = {
         f"http://a.test/{number}": page(words(str(number)), [f"/{number + 1}"], canonical("/"))
@@ -570,7 +522,7 @@ def answered(body: str = "", status: int = 200, headers: dict[str, Any] | None =
     return HtmlResponse("http://a.test/x/y", status, headers, body=body.encode(), encoding="utf-8")
 
 
-def test_the_canonical_page_is_read_from_the_head() -> None:
+def test_the_canonical_page_is_read_from_the_head():
     for head, url in [
         ('<link rel="canonical" href="/z">', "http://a.test/z"),
         ("<link href=' /z ' rel='shortlink CANONICAL'>", "http://a.test/z"),
@@ -589,7 +541,7 @@ def test_the_canonical_page_is_read_from_the_head() -> None:
         assert read_canonical(answered(f"<html><head><title>t</title>{head}")) == url
 
 
-def test_the_canonical_page_is_read_from_the_header_of_any_answer() -> None:
+def test_the_canonical_page_is_read_from_the_header_of_any_answer():
     for header, url in [
         ('</z>; rel="canonical"', "http://a.test/z"),
         ("<http://b.test/z>;rel=Canonical", "http://b.test/z"),
@@ -604,7 +556,7 @@ def test_the_canonical_page_is_read_from_the_header_of_any_answer() -> None:
         assert read_canonical(Response("http://a.test/x/y", headers={"Link": header})) == url
 
 
-def test_an_error_names_no_canonical_page() -> None:
+def test_an_error_names_no_canonical_page():
     assert read_canonical(answered('<html><head><link rel="canonical" href="/z">', 404)) == ""
 
 
@@ -614,7 +566,7 @@ def test_an_error_names_no_canonical_page() -> None:
 TEXT = words("x")
 
 
-def test_what_is_not_seen_does_not_count() -> None:
+def test_what_is_not_seen_does_not_count():
     for body in [
         f"<html><title>t</title><body><p>{TEXT}</p>",
         f"<title>t</title>\n\n<p>\n{TEXT.replace(' ', chr(10))}\n</p>",
@@ -628,12 +580,12 @@ def test_what_is_not_seen_does_not_count() -> None:
         assert read_text(answered(body)) == read_text(answered(f"<title>t</title>{TEXT}"))
 
 
-def test_every_word_and_number_counts() -> None:
+def test_every_word_and_number_counts():
     for body in [f"<title>u</title>{TEXT}", f"<title>t</title>{TEXT} 1", f"<title>t</title>{TEXT[:-1]}"]:
         assert read_text(answered(body)) != read_text(answered(f"<title>t</title>{TEXT}"))
 
 
-def test_any_body_has_a_text_or_little() -> None:
+def test_any_body_has_a_text_or_little():
     for body in ["", " ", "<html></html>", "<p>&#0;</p>", "\x00\x01", "<" * 1000, "日本語" * 300]:
         text = read_text(answered(body))
         assert text is not None, body
@@ -647,7 +599,7 @@ def leads(links: str = "", url: str = "http://a.test/x/y", **how: str) -> bytes:
     return text.links
 
 
-def test_what_leads_to_the_same_place_is_the_same() -> None:
+def test_what_leads_to_the_same_place_is_the_same():
     for one, two in [
         ('<a href="/1"></a><a href="/2"></a>', '<a href=" /2 "></a><a href="/1"></a><a href="/1"></a>'),
         ('<a href="/1"></a>', '<a href="http://a.test/1"></a>'),
@@ -673,7 +625,7 @@ def test_what_leads_to_the_same_place_is_the_same() -> None:
         assert leads(one) == leads(two)
 
 
-def test_what_leads_elsewhere_is_another_page() -> None:
+def test_what_leads_elsewhere_is_another_page():
     for one, two in [
         ('<a href="/1"></a>', '<a href="/2"></a>'),
         ('<a href="/1"></a>', '<a href="/1"></a><a href="/2"></a>'),
@@ -705,14 +657,14 @@ def test_what_leads_elsewhere_is_another_page() -> None:
         assert leads(one) != leads(two)
 
 
-def test_links_are_told_apart_as_seen_from_their_site() -> None:
+def test_links_are_told_apart_as_seen_from_their_site():
     links = '<a href="/1"></a><a href="2"></a><a href="http://c.test/"></a>'
     assert leads(links) == leads(links, "https://www.b.test/x/z?q=1")
     assert leads(links) != leads(links, "http://a.test/other/y")  # "2" leads elsewhere
     assert leads('<a href="/1"></a>') == leads('<a href="/1"></a>', "http://a.test/other/y")
 
 
-def test_deep_and_long_pages_are_read() -> None:
+def test_deep_and_long_pages_are_read():
     assert read_text(answered("<div>" * 20_000 + TEXT), has_sketch=True) is not None
     text = read_text(answered(f"<p>{words('x', 100_000)}</p>"), has_sketch=True)
     assert text is not None
@@ -723,7 +675,7 @@ SESSIONS = ['<a href="/1?sid=0123456789abcdef"></a>', '<a href="/1?sid=fedcba987
 TOKENS = [f'<script type="application/json">{{"token": "{n}"}}</script>' for n in (1, 2)]
 
 
-def test_what_differs_on_equal_pages_counts_far_down_in_huge_ones() -> None:
+def test_what_differs_on_equal_pages_counts_far_down_in_huge_ones():
     for one, two in [("a b", "A B"), SESSIONS, TOKENS]:
         texts = [read_text(answered(TEXT + part)) for part in (one, two)]
         assert texts[0] == texts[1], one
@@ -732,7 +684,7 @@ def test_what_differs_on_equal_pages_counts_far_down_in_huge_ones() -> None:
         assert texts[0] == texts[2], one
 
 
-def test_no_two_pages_are_one_because_they_have_ten_thousand_of_anything() -> None:
+def test_no_two_pages_are_one_because_they_have_ten_thousand_of_anything():
     for part in ["<form action='/{}'>", "<!-- {} -->", "<script>{}</script>", "<link rel=icon href='/{}'>"]:
         many = "".join(map(part.format, range(MAX_SPECIAL)))
         one, two, last = (
@@ -741,13 +693,13 @@ def test_no_two_pages_are_one_because_they_have_ten_thousand_of_anything() -> No
         assert len({one, two, last}) == 3, part
 
 
-def test_a_huge_page_that_begins_without_words_says_little() -> None:
+def test_a_huge_page_that_begins_without_words_says_little():
     blank = " " * MAX_SKIMMED
     assert read_text(answered(f"not{blank}found")) == Text(b"")
     assert read_text(answered(f"{TEXT}{blank}")) != Text(b"")
 
 
-def test_other_types_have_no_text() -> None:
+def test_other_types_have_no_text():
     assert read_text(TextResponse("http://a.test/", body=TEXT.encode())) is None
     assert read_text(answered(TEXT, 404)) is None
 
@@ -758,10 +710,7 @@ def test_other_types_have_no_text() -> None:
 @pytest.mark.parametrize(
     ("code", "is_one"), [(301, True), (308, True), (302, False), (307, False), (303, False)]
 )
-@deferred_f_from_coro_f
-async def test_permanent_redirects_make_source_and_target_one_page(
-    serve: Serve, tmp_path: Path, code: int, is_one: bool
-) -> None:
+async def test_permanent_redirects_make_source_and_target_one_page(serve, tmp_path, code, is_one):
     serve(
         {
             HOME: ["/old", "/1"],
@@ -781,7 +730,7 @@ async def test_permanent_redirects_make_source_and_target_one_page(
 # -- pages that come back
 
 
-def test_no_link_is_overlooked() -> None:
+def test_no_link_is_overlooked():
     for begin in [
         '<a href="/{}"', "<a\thref='/{}'", "<A HREF=/{}", '<a title="1 > 0" hReF = "/{}"', "<a title='<b>' href=/{}",
         '<x:a href="/{}"', '<area href="/{}"', '<iframe class="a > b" src="/{}"', "<FORM method=post action='/{}'",
@@ -791,7 +740,7 @@ def test_no_link_is_overlooked() -> None:
             assert leads(begin.format(1) + end) != leads(begin.format(2) + end)
 
 
-def test_what_is_neither_shown_nor_leads_anywhere_does_not_count() -> None:
+def test_what_is_neither_shown_nor_leads_anywhere_does_not_count():
     for part in [
         "<!-- <a href='/{}'>{}</a> -->", "<!--{}-->", "<script>'<a href=/{}>' + {}</script >", "<SCRIPT>{}</SCRIPT>",
         "<style>a[href='/{}'] {}</style\n>", "<template><a href='/{}'>{}</a></template>", "<link rel=icon href='/{}'>",
@@ -802,7 +751,7 @@ def test_what_is_neither_shown_nor_leads_anywhere_does_not_count() -> None:
 
 
 @pytest.mark.parametrize("charset", ["utf-8", "utf-16", "utf-16-le", "utf-32"])
-def test_characters_of_several_bytes_are_read(charset: str) -> None:
+def test_characters_of_several_bytes_are_read(charset):
     def text(words: str) -> Text | None:
         body = f"<title>{words}</title>{TEXT}".encode(charset)
         return read_text(HtmlResponse("http://a.test/", body=body, encoding=charset))

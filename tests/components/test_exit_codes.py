@@ -6,24 +6,21 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from scrapy import Spider, signals
 from scrapy.crawler import AsyncCrawlerRunner
-from scrapy.utils.defer import deferred_f_from_coro_f
 from support import processes
 from support.faulty_store import Fault, FaultyStore
-from support.small_web import Follow, Web
+from support.small_web import Follow
 
 from scrapy_aopic._engine.closing import Closing
 from scrapy_aopic.storage.memory import MemoryStore
 
 pytestmark = pytest.mark.slow
 
-Serve = Callable[[dict[str, Any]], Web]
 
 SPIDER = """
 import scrapy
@@ -64,9 +61,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("components", "wrong"), REFUSED)
-def test_a_crawl_that_does_not_start_says_why_in_one_sentence_and_ends_with_1(
-    tmp_path: Path, components: dict[str, str], wrong: dict[str, str]
-) -> None:
+def test_a_crawl_that_does_not_start_says_why_in_one_sentence_and_ends_with_1(tmp_path, components, wrong):
     (tmp_path / "spider.py").write_text(SPIDER)
     (tmp_path / "job").mkdir()
     (tmp_path / "job" / "aopic").write_text("no folder of a store")
@@ -89,8 +84,7 @@ def test_a_crawl_that_does_not_start_says_why_in_one_sentence_and_ends_with_1(
     assert all(name in said[0] or value in said[0] for name, value in wrong.items())
 
 
-@deferred_f_from_coro_f
-async def test_a_crawl_that_ends_well_keeps_its_spider(serve: Serve) -> None:
+async def test_a_crawl_that_ends_well_keeps_its_spider(serve):
     serve({"http://a.test/": []})
     runner = AsyncCrawlerRunner({**ALONE, "AOPIC_STORE": "memory", "TELNETCONSOLE_ENABLED": False})
     crawler = runner.create_crawler(Follow)
@@ -100,10 +94,7 @@ async def test_a_crawl_that_ends_well_keeps_its_spider(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("where", ["between", "close"])
-@deferred_f_from_coro_f
-async def test_a_crawl_that_its_store_stops_has_failed(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, where: str
-) -> None:
+async def test_a_crawl_that_its_store_stops_has_failed(serve, monkeypatch, caplog, where):
     serve({"http://a.test/": ["http://a.test/1"], "http://a.test/1": []})
     disk = MemoryStore()
     store = disk if where == "close" else FaultyStore(disk, Fault("fail", 4))
@@ -121,10 +112,7 @@ async def test_a_crawl_that_its_store_stops_has_failed(
     assert len([record for record in caplog.records if record.levelname == "ERROR"]) == 1
 
 
-@deferred_f_from_coro_f
-async def test_a_crawl_that_is_refused_before_its_engine_runs_has_failed(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_crawl_that_is_refused_before_its_engine_runs_has_failed(serve, monkeypatch):
     """The spider is closed while receivers of other signals keep the engine from its start."""
     serve({"http://a.test/": []})
     runner = AsyncCrawlerRunner({**ALONE, "AOPIC_WINDOW": "often", "TELNETCONSOLE_ENABLED": False})
@@ -139,10 +127,7 @@ async def test_a_crawl_that_is_refused_before_its_engine_runs_has_failed(
     assert runner.bootstrap_failed
 
 
-@deferred_f_from_coro_f
-async def test_who_stops_a_crawl_that_is_over_is_not_in_the_way(
-    serve: Serve, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_who_stops_a_crawl_that_is_over_is_not_in_the_way(serve, caplog):
     serve({"http://a.test/": []})
     runner = AsyncCrawlerRunner({**ALONE, "AOPIC_STORE": "memory", "TELNETCONSOLE_ENABLED": False})
     crawler = runner.create_crawler(Follow)
@@ -156,7 +141,7 @@ async def test_who_stops_a_crawl_that_is_over_is_not_in_the_way(
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 @pytest.mark.parametrize("where", ["/dev/full", "&-"])
-def test_a_report_that_cannot_be_printed_is_one_sentence(tmp_path: Path, where: str) -> None:
+def test_a_report_that_cannot_be_printed_is_one_sentence(tmp_path, where):
     (tmp_path / "spider.py").write_text(SPIDER)
     options = [
         *("-s", "SCHEDULER=scrapy_aopic.Scheduler"),

@@ -65,7 +65,7 @@ def rows_of(path: Path) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize("name", ["pages.csv", "pages.csv.gz", "PAGES.parquet"])
-def test_pages_are_written_as_they_are_in_the_job(store: MemoryStore, tmp_path: Path, name: str) -> None:
+def test_pages_are_written_as_they_are_in_the_job(store, tmp_path, name):
     path = tmp_path / name
     assert export_pages(View([store]), str(path)) == 3
     rows = {row["url"]: row for row in rows_of(path)}
@@ -84,9 +84,7 @@ def test_pages_are_written_as_they_are_in_the_job(store: MemoryStore, tmp_path: 
 
 
 @pytest.mark.parametrize("name", ["pages.csv", "pages.parquet"])
-def test_a_page_names_the_one_that_stands_for_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_a_page_names_the_one_that_stands_for_it(tmp_path, monkeypatch, name):
     monkeypatch.setattr(
         "scrapy_aopic.view.exporting.CHUNK", 2
     )  # pages that stand for others are in other chunks
@@ -111,7 +109,7 @@ def test_a_page_names_the_one_that_stands_for_it(
 
 
 @pytest.mark.parametrize("name", ["links.csv", "links.csv.gz", "links.parquet"])
-def test_links_are_written_in_document_order(store: MemoryStore, tmp_path: Path, name: str) -> None:
+def test_links_are_written_in_document_order(store, tmp_path, name):
     path = tmp_path / name
     assert export_links(View([store]), str(path)) == 3
     links = [(row["source"], row["target"]) for row in rows_of(path)]
@@ -122,20 +120,20 @@ def test_links_are_written_in_document_order(store: MemoryStore, tmp_path: Path,
     ]
 
 
-def test_an_empty_job_has_a_table_without_rows(tmp_path: Path) -> None:
+def test_an_empty_job_has_a_table_without_rows(tmp_path):
     for name in ("pages.csv", "pages.parquet"):
         assert export_pages(View([MemoryStore()]), str(tmp_path / name)) == 0
         assert rows_of(tmp_path / name) == []
     assert (tmp_path / "pages.csv").read_text(encoding="utf-8").startswith("url,host,importance,")
 
 
-def test_a_job_without_links_says_how_to_keep_them(tmp_path: Path) -> None:
+def test_a_job_without_links_says_how_to_keep_them(tmp_path):
     with pytest.raises(ExchangeError, match=r"kept no links\. AOPIC_KEEP_LINKS = True"):
         export_links(View([MemoryStore()]), str(tmp_path / "links.csv"))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_export_that_fails_leaves_the_old_file_and_no_half_one(store: MemoryStore, tmp_path: Path) -> None:
+def test_an_export_that_fails_leaves_the_old_file_and_no_half_one(store, tmp_path):
     path = tmp_path / "pages.csv"
     path.write_text("old", encoding="utf-8")
     get_many = store.get_many
@@ -154,31 +152,31 @@ def test_an_export_that_fails_leaves_the_old_file_and_no_half_one(store: MemoryS
 
 
 @pytest.mark.parametrize("name", ["pages.txt", "pages", "pages.gz"])
-def test_a_file_of_no_known_format_is_refused(store: MemoryStore, tmp_path: Path, name: str) -> None:
+def test_a_file_of_no_known_format_is_refused(store, tmp_path, name):
     with pytest.raises(ExchangeError, match=rf"{name} must end in \.csv, \.csv\.gz or \.parquet"):
         export_pages(View([store]), str(tmp_path / name))
 
 
-def test_a_folder_that_is_not_there_is_told(store: MemoryStore, tmp_path: Path) -> None:
+def test_a_folder_that_is_not_there_is_told(store, tmp_path):
     for name in ("pages.csv", "pages.parquet"):
         with pytest.raises(ExchangeError, match=rf"{name} cannot be written: there is no such file"):
             export_pages(View([store]), str(tmp_path / "nowhere" / name))
 
 
-def test_the_most_important_pages_alone_are_written_best_first(store: MemoryStore, tmp_path: Path) -> None:
+def test_the_most_important_pages_alone_are_written_best_first(store, tmp_path):
     path = tmp_path / "pages.csv"
     assert export_pages(View([store]), str(path), top=5) == 2
     assert [row["url"] for row in rows_of(path)] == [row.url for row in top_pages(View([store]), 5)]
 
 
-def test_a_table_says_of_which_moment_it_is(store: MemoryStore, tmp_path: Path) -> None:
+def test_a_table_says_of_which_moment_it_is(store, tmp_path):
     export_pages(View([store]), str(tmp_path / "pages.parquet"))
     facts = pyarrow.parquet.read_schema(tmp_path / "pages.parquet").metadata
     assert facts[b"scrapy_aopic.at"] == b"2023-11-14T22:13:20+00:00"
     assert facts[b"scrapy_aopic.version"] == __version__.encode()
 
 
-def test_a_table_is_sent_to_where_fsspec_knows_the_way(store: MemoryStore) -> None:
+def test_a_table_is_sent_to_where_fsspec_knows_the_way(store):
     fsspec = pytest.importorskip("fsspec")
     export_pages(View([store]), "memory://bucket/pages.parquet")
     with fsspec.open("memory://bucket/pages.parquet") as file:
@@ -189,7 +187,7 @@ def test_a_table_is_sent_to_where_fsspec_knows_the_way(store: MemoryStore) -> No
         export_pages(View([store]), "memory://b/p.txt")
 
 
-def test_what_cannot_be_sent_is_said(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_sent_is_said(store, monkeypatch):
     fsspec = pytest.importorskip("fsspec")
 
     def refused(*_: object) -> None:
@@ -200,7 +198,7 @@ def test_what_cannot_be_sent_is_said(store: MemoryStore, monkeypatch: pytest.Mon
         export_pages(View([store]), "memory://b/p.csv")
 
 
-def test_the_most_important_pages_can_be_found_in_an_archive(store: MemoryStore, tmp_path: Path) -> None:
+def test_the_most_important_pages_can_be_found_in_an_archive(store, tmp_path):
     index = tmp_path / "index.cdxj"
     line = 'test,a)/ {} {{"url": "http://a.test/", "mime": "{}", "filename": "{}", "offset": "{}", "length": "9"}}\n'
     index.write_text(

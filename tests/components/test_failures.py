@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ from demo_web.server import Answer, Exchange, Server
 from scrapy import Request, Spider
 from scrapy.crawler import Crawler
 from scrapy.http import Response
-from scrapy.utils.defer import deferred_f_from_coro_f
 from support.small_web import Web, ask_view, crawl, html
 from twisted.python.failure import Failure
 
@@ -104,13 +102,7 @@ class Without(Noting):
 
 
 @OURS
-@deferred_f_from_coro_f
-async def test_links_to_a_closed_port_keep_no_page_of_their_host(
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    tmp_path: Path,
-    settings: dict[str, Any],
-) -> None:
+async def test_links_to_a_closed_port_keep_no_page_of_their_host(monkeypatch, caplog, tmp_path, settings):
     closed = [f"http://127.0.0.1:1/{n}" for n in range(8)] + ["https://127.0.0.1:1/"]
     site = Site([*closed, *(f"/{n}" for n in range(20))])
     with served(monkeypatch, site) as url:
@@ -132,10 +124,7 @@ async def test_links_to_a_closed_port_keep_no_page_of_their_host(
 
 
 @OURS
-@deferred_f_from_coro_f
-async def test_broken_pages_are_tried_again_behind_the_others_and_keep_nobody(
-    monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
-) -> None:
+async def test_broken_pages_are_tried_again_behind_the_others_and_keep_nobody(monkeypatch, settings):
     site = Site([f"/cut{n}" if n % 2 else f"/{n}" for n in range(20)])
     with served(monkeypatch, site) as url:  # with a back-off of 1000 s it would not end
         crawler = await crawl(Without, {**settings, "AOPIC_BACKOFF": 1000}, urls=[f"{url}/links"])
@@ -160,10 +149,7 @@ class Rotating:
 
 
 @OURS
-@deferred_f_from_coro_f
-async def test_a_proxy_that_fails_is_not_the_hosts_fault(
-    monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
-) -> None:
+async def test_a_proxy_that_fails_is_not_the_hosts_fault(monkeypatch, settings):
     monkeypatch.setattr(Rotating, "n", 1)
     site = Site([f"/{n}" for n in range(20)])
     with served(monkeypatch, site) as url:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -14,7 +13,6 @@ from scrapy import Request, Spider, signals, version_info
 from scrapy.core.downloader.handlers.http11 import HTTP11DownloadHandler
 from scrapy.exceptions import DownloadCancelledError, StopDownload
 from scrapy.http import Response
-from scrapy.utils.defer import deferred_f_from_coro_f
 from scrapy.utils.test import get_crawler
 from support.certificate import tls_of
 from twisted.internet.address import IPv4Address
@@ -217,16 +215,14 @@ HOWS: tuple[dict[str, Any], ...] = (
 
 @as_in_2_19
 @pytest.mark.parametrize("how", HOWS, ids=str)
-@deferred_f_from_coro_f
-async def test_what_a_host_sends_has_the_same_outcome(how: dict[str, Any]) -> None:
+async def test_what_a_host_sends_has_the_same_outcome(how):
     for head in HEADS:
         await compare([head], **how)
         await compare([bytes([byte]) for byte in head[:100]] + [head[100:]], **how)
 
 
 @as_in_2_19
-@deferred_f_from_coro_f
-async def test_what_a_host_sends_by_chance_has_the_same_outcome() -> None:
+async def test_what_a_host_sends_by_chance_has_the_same_outcome():
     chance = Random(35)
     lines = sorted({line for head in HEADS for line in head.splitlines(keepends=True) if len(line) < 1000})
     for _ in range(300):
@@ -239,8 +235,7 @@ async def test_what_a_host_sends_by_chance_has_the_same_outcome() -> None:
 @as_in_2_19
 @pytest.mark.parametrize("signal", [signals.headers_received, signals.bytes_received])
 @pytest.mark.parametrize("fail", [True, False])
-@deferred_f_from_coro_f
-async def test_a_receiver_of_a_signal_stops_the_same_downloads(signal: object, fail: bool) -> None:
+async def test_a_receiver_of_a_signal_stops_the_same_downloads(signal, fail):
     def stop(**what: Any) -> None:
         raise StopDownload(fail=fail)
 
@@ -248,8 +243,7 @@ async def test_a_receiver_of_a_signal_stops_the_same_downloads(signal: object, f
         await compare([head], told={signal: stop})
 
 
-@deferred_f_from_coro_f
-async def test_what_takes_too_long_or_is_no_longer_wanted_is_given_up() -> None:
+async def test_what_takes_too_long_or_is_no_longer_wanted_is_given_up():
     for pieces in ([], [HEADS[0][:30]], [HEADS[0][:-1]]):
         late = await compare(pieces, meta={"download_timeout": 0.01}, is_left_open=True)
         assert (late.what[0], late.connection) == ("DownloadTimeoutError", "aborted")
@@ -260,8 +254,7 @@ async def test_what_takes_too_long_or_is_no_longer_wanted_is_given_up() -> None:
 # -- what is sent
 
 
-@deferred_f_from_coro_f
-async def test_a_request_is_sent_as_it_was() -> None:
+async def test_a_request_is_sent_as_it_was():
     """Byte by byte, whether or not it is plain."""
     headers = {"X-Many": ["a", "b"], "dnt": "1", "Referer": "http://b.test/", "X-Empty": ""}
     plain: list[dict[str, Any]] = [
@@ -290,8 +283,7 @@ async def test_a_request_is_sent_as_it_was() -> None:
         assert outcome.is_plain == (number < len(plain)), request
 
 
-@deferred_f_from_coro_f
-async def test_a_site_with_tls_shows_its_certificate(tmp_path: Path) -> None:
+async def test_a_site_with_tls_shows_its_certificate(tmp_path):
     tls, _ = tls_of(tmp_path)
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -6,7 +6,7 @@ import csv
 import errno
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -14,12 +14,9 @@ import pytest
 from scrapy.exporters import BaseItemExporter
 from scrapy.extensions.feedexport import BlockingFeedStorage, FeedExporter, FileFeedStorage
 from scrapy.http import Response
-from scrapy.utils.defer import deferred_f_from_coro_f
-from support.small_web import Follow, Web, ask_view, crawl
+from support.small_web import Follow, ask_view, crawl
 
 from scrapy_aopic.view.stored import snapshot_of
-
-Serve = Callable[[dict[str, Any]], Web]
 
 PAGES: dict[str, Any] = {
     "http://a.test/": ["/1"],
@@ -76,10 +73,7 @@ URLS = list(PAGES)
     ],
     ids=["none", "list", "dictionary", "mark"],
 )
-@deferred_f_from_coro_f
-async def test_a_table_of_several_runs_has_its_columns_named_once(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture, options: dict[str, Any], names: list[str]
-) -> None:
+async def test_a_table_of_several_runs_has_its_columns_named_once(serve, tmp_path, caplog, options, names):
     serve(PAGES)
     given = settings(tmp_path, {"items.csv": {"format": "csv", **options}})
     for n in (1, 1, 0):
@@ -91,10 +85,7 @@ async def test_a_table_of_several_runs_has_its_columns_named_once(
     assert warnings(caplog) == []
 
 
-@deferred_f_from_coro_f
-async def test_a_table_with_other_columns_is_named_in_a_warning(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_table_with_other_columns_is_named_in_a_warning(serve, tmp_path, caplog):
     serve(PAGES)
     path = tmp_path / "items.csv"
     await crawl(Items, {**settings(tmp_path, {"items.csv": {"format": "csv"}}), "CLOSESPIDER_PAGECOUNT": 1})
@@ -115,10 +106,7 @@ async def test_a_table_with_other_columns_is_named_in_a_warning(
 
 
 @pytest.mark.parametrize("is_resumed", [False, True])
-@deferred_f_from_coro_f
-async def test_a_last_line_without_an_end_is_ended_or_cut_off(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture, is_resumed: bool
-) -> None:
+async def test_a_last_line_without_an_end_is_ended_or_cut_off(serve, tmp_path, caplog, is_resumed):
     serve(PAGES)
     feeds = {
         "items.jsonl": {"format": "jsonlines"},
@@ -157,10 +145,7 @@ async def test_a_last_line_without_an_end_is_ended_or_cut_off(
             assert [url for line in lines if (url := json.loads(line)["url"]) != 1] == URLS
 
 
-@deferred_f_from_coro_f
-async def test_a_feed_that_is_written_anew_in_the_middle_of_a_job_is_named(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_feed_that_is_written_anew_in_the_middle_of_a_job_is_named(serve, tmp_path, caplog):
     serve(PAGES)
     given = settings(tmp_path, {"items.jsonl": {"format": "jsonlines", "overwrite": True}})
     await crawl(Items, {**given, "CLOSESPIDER_PAGECOUNT": 1})
@@ -191,10 +176,7 @@ class Grouping(BaseItemExporter):
         pass
 
 
-@deferred_f_from_coro_f
-async def test_each_feed_that_cannot_be_part_of_a_commit_is_named_once(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_each_feed_that_cannot_be_part_of_a_commit_is_named_once(serve, tmp_path, caplog):
     serve(PAGES)
     gzip = "scrapy.extensions.postprocessing.GzipPlugin"
     feeds = {
@@ -235,10 +217,7 @@ class Full(FileFeedStorage):
     not hasattr(FeedExporter, "_schedule_slot_close"),
     reason="this Scrapy closes batches when the crawl is over",
 )
-@deferred_f_from_coro_f
-async def test_the_page_of_a_batch_that_could_not_be_written_is_not_visited(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_the_page_of_a_batch_that_could_not_be_written_is_not_visited(serve, tmp_path, caplog):
     serve(PAGES)
     feeds = {"batch-%(batch_id)d.jsonl": {"format": "jsonlines", "batch_item_count": 2}}
     await crawl(Items, settings(tmp_path, feeds, FEED_STORAGES={"": Full}))
@@ -247,10 +226,7 @@ async def test_the_page_of_a_batch_that_could_not_be_written_is_not_visited(
     assert ask_view(tmp_path / "job", snapshot_of).pages.visited < 2
 
 
-@deferred_f_from_coro_f
-async def test_a_feed_without_a_place_ends_the_crawl_with_one_sentence(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_feed_without_a_place_ends_the_crawl_with_one_sentence(serve, tmp_path, caplog):
     serve(PAGES)
     (tmp_path / "items.csv").mkdir()
     crawler = await crawl(Items, settings(tmp_path, {"items.csv": {"format": "csv"}}))

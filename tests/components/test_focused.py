@@ -16,7 +16,6 @@ from demo_web.server import Answer
 from scrapy import signals
 from scrapy.crawler import Crawler
 from scrapy.http import Response, TextResponse
-from scrapy.utils.defer import deferred_f_from_coro_f
 from support.small_web import Follow, Web, ask, check, crawl
 
 from scrapy_aopic.core.focus.harvest import Harvest
@@ -35,8 +34,6 @@ from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.storage import open_store
 from scrapy_aopic.view.exporting import export_pages
 from scrapy_aopic.view.job_view import View
-
-Serve = Callable[[dict[str, Any]], Web]
 
 HOME = "http://a.test/"
 TOPIC = "the database answers a query in sql and keeps each table in a database file"
@@ -123,8 +120,7 @@ class ItemsFirst(Follow):
         *((Follow, each) for each in ("focused", "learned", "contextual", "best-first")),
     ],
 )
-@deferred_f_from_coro_f
-async def test_relevant_pages_come_before_others(serve: Serve, spider: type[Follow], scorer: str) -> None:
+async def test_relevant_pages_come_before_others(serve, spider, scorer):
     web = serve(WEB)
     crawler = await crawl(spider, focused(AOPIC_LINK_SCORER=scorer))
     assert about_data(web) == 15
@@ -135,8 +131,7 @@ async def test_relevant_pages_come_before_others(serve: Serve, spider: type[Foll
     assert stat(crawler, "aopic/errors") is None
 
 
-@deferred_f_from_coro_f
-async def test_harvest_is_counted_in_any_order(serve: Serve) -> None:
+async def test_harvest_is_counted_in_any_order(serve):
     web = serve(WEB)
     crawler = await crawl(Follow, focused(AOPIC_ORDER="breadth-first"))
     assert about_data(web) < 8
@@ -147,16 +142,14 @@ def grade(response: TextResponse) -> float:
     return float("database" in response.text)
 
 
-@deferred_f_from_coro_f
-async def test_a_function_says_what_is_relevant(serve: Serve) -> None:
+async def test_a_function_says_what_is_relevant(serve):
     web = serve(WEB)
     await crawl(Follow, focused({"function": grade}))
     assert about_data(web) == 15
 
 
 @pytest.mark.parametrize("spider", [Items, ItemsFirst])
-@deferred_f_from_coro_f
-async def test_a_page_that_yields_an_item_is_relevant(serve: Serve, spider: type[Follow]) -> None:
+async def test_a_page_that_yields_an_item_is_relevant(serve, spider):
     web = serve(WEB)
     crawler = await crawl(spider, focused("items"))
     assert about_data(web) == 15
@@ -171,8 +164,7 @@ def folders(folder: Path) -> dict[str, str]:
     return {"positive": str(folder / "yes"), "negative": str(folder / "no")}
 
 
-@deferred_f_from_coro_f
-async def test_folders_of_pages_say_what_is_relevant(serve: Serve, tmp_path: Path) -> None:
+async def test_folders_of_pages_say_what_is_relevant(serve, tmp_path):
     web = serve(WEB)
     await crawl(Follow, focused(folders(tmp_path)))
     assert about_data(web) == 15
@@ -182,8 +174,7 @@ def by_url(page: PageSeen, links: Sequence[LinkText]) -> list[float]:
     return [float("/rolls/" in link.path) for link in links]
 
 
-@deferred_f_from_coro_f
-async def test_a_function_of_the_users_values_links(serve: Serve) -> None:
+async def test_a_function_of_the_users_values_links(serve):
     web = serve(WEB)
     await crawl(Follow, focused(AOPIC_LINK_SCORER=by_url, AOPIC_FOCUS=1))
     assert all("/rolls/" in url for url in web.asked[1:16])
@@ -214,10 +205,7 @@ class AskedAgain(Asked):
 
 
 @pytest.mark.parametrize("strategy", [Asked, AskedAgain])
-@deferred_f_from_coro_f
-async def test_links_to_pages_that_were_read_are_worth_what_those_are(
-    serve: Serve, strategy: type[Asked]
-) -> None:
+async def test_links_to_pages_that_were_read_are_worth_what_those_are(serve, strategy):
     """So that nobody is asked for them."""
     serve(
         {
@@ -241,8 +229,7 @@ async def test_links_to_pages_that_were_read_are_worth_what_those_are(
         assert asked == {"": ["/one", "/two"], "one": ["/two", "/three"], "two": ["/three", "/four"]}
 
 
-@deferred_f_from_coro_f
-async def test_functions_that_fail_lose_nothing(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+async def test_functions_that_fail_lose_nothing(serve, caplog):
     web = serve(WEB)
     crawler = await crawl(Follow, focused({"function": broken}, AOPIC_LINK_SCORER=broken))
     assert sorted(web.asked) == sorted(WEB)
@@ -268,8 +255,7 @@ def inflected(pages: dict[str, Answer]) -> dict[str, Answer]:
 
 
 @pytest.mark.parametrize("scorer", ["contextual", "jlse"])  # tests/core/test_strategies.py has all of them
-@deferred_f_from_coro_f
-async def test_words_are_those_of_the_tokenizer(serve: Serve, scorer: str) -> None:
+async def test_words_are_those_of_the_tokenizer(serve, scorer):
     web = serve(inflected(WEB))
     settings = focused({"keywords": ["database"]}, AOPIC_LINK_SCORER=scorer, AOPIC_TOKENIZER=stems)
     crawler = await crawl(Follow, settings)
@@ -280,10 +266,7 @@ async def test_words_are_those_of_the_tokenizer(serve: Serve, scorer: str) -> No
     assert stat(without, "aopic/topic/relevant") is None
 
 
-@deferred_f_from_coro_f
-async def test_what_was_learned_by_another_tokenizer_is_learned_anew(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_what_was_learned_by_another_tokenizer_is_learned_anew(serve, tmp_path, caplog):
     serve(WEB)
     settings = focused(JOBDIR=str(tmp_path), AOPIC_STORE="sqlite", AOPIC_LINK_SCORER="jlse", LOG_LEVEL="INFO")
     with caplog.at_level("INFO"):
@@ -295,10 +278,7 @@ async def test_what_was_learned_by_another_tokenizer_is_learned_anew(
 
 
 @pytest.mark.parametrize("scorers", [("contextual", "jlse", "learned"), ("jlse", "contextual", "focused")])
-@deferred_f_from_coro_f
-async def test_another_strategy_goes_on_with_what_waits(
-    serve: Serve, tmp_path: Path, scorers: Sequence[str]
-) -> None:
+async def test_another_strategy_goes_on_with_what_waits(serve, tmp_path, scorers):
     """Of a link one keeps its texts, and another what it has read of them, which the first one cannot use."""
     web = serve(SIGNED)
     settings = focused(JOBDIR=str(tmp_path), AOPIC_STORE="sqlite")
@@ -319,8 +299,7 @@ class WithRelevance(Follow):
             yield request.replace(meta=response.meta)  # which must not make the next page as relevant
 
 
-@deferred_f_from_coro_f
-async def test_the_spider_knows_how_relevant_a_page_is(serve: Serve) -> None:
+async def test_the_spider_knows_how_relevant_a_page_is(serve):
     serve(WEB)
     items: list[dict[str, Any]] = []
     await crawl(WithRelevance, focused(), told={signals.item_scraped: lambda item: items.append(item)})  # noqa: PLW0108 - of a signal
@@ -329,8 +308,7 @@ async def test_the_spider_knows_how_relevant_a_page_is(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize(("topic", "order"), [(KEYWORDS, "focused"), ("items", "breadth-first")])
-@deferred_f_from_coro_f
-async def test_items_get_the_relevance_of_their_page(serve: Serve, topic: Any, order: str) -> None:
+async def test_items_get_the_relevance_of_their_page(serve, topic, order):
     serve(WEB)
     items: list[dict[str, Any]] = []
     await crawl(
@@ -358,8 +336,7 @@ class AboutEarlier(Follow):
             yield {"url": url, "on": response.url}
 
 
-@deferred_f_from_coro_f
-async def test_items_about_other_pages_get_what_is_kept_of_those(serve: Serve) -> None:
+async def test_items_about_other_pages_get_what_is_kept_of_those(serve):
     serve(WEB)
     items: list[dict[str, Any]] = []
     crawler = await crawl(
@@ -385,8 +362,7 @@ def harvest_of(store: Store) -> Harvest:
     return Harvest.unpack(store.get_many(Family.META, (HARVEST_KEY,))[0])
 
 
-@deferred_f_from_coro_f
-async def test_harvest_and_cash_are_whole_over_stops(serve: Serve, tmp_path: Path) -> None:
+async def test_harvest_and_cash_are_whole_over_stops(serve, tmp_path):
     web = serve(WEB)
     on_disk = {"JOBDIR": str(tmp_path), "AOPIC_STORE": "sqlite"}
     for pages, focus in ((5, 0.9), (10, 0.2), (10, 0.0), (0, 1.0)):
@@ -431,8 +407,7 @@ def rooms(web: Web, n: int) -> int:
 LEARNED = {"AOPIC_LINK_SCORER": "learned", "AOPIC_FOCUS": 1.0}
 
 
-@deferred_f_from_coro_f
-async def test_a_crawl_learns_which_links_lead_to_relevant_pages(serve: Serve, tmp_path: Path) -> None:
+async def test_a_crawl_learns_which_links_lead_to_relevant_pages(serve, tmp_path):
     found = {}
     for scorer in ("best-first", "learned", "contextual"):
         web = serve(SIGNED)
@@ -458,10 +433,7 @@ def damage(folder: Path) -> None:
     store.close()
 
 
-@deferred_f_from_coro_f
-async def test_what_was_learned_outlives_a_stop_and_damage_to_it_costs_nothing_else(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_what_was_learned_outlives_a_stop_and_damage_to_it_costs_nothing_else(serve, tmp_path, caplog):
     web = serve(SIGNED)
     settings = focused(**LEARNED, JOBDIR=str(tmp_path), AOPIC_STORE="sqlite")
     await crawl(Follow, {**settings, "CLOSESPIDER_PAGECOUNT": 60})
@@ -518,10 +490,7 @@ class Slow(Strategy):
         Slow.n_failed += 1
 
 
-@deferred_f_from_coro_f
-async def test_a_strategy_may_work_in_a_thread_and_fail_there(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_strategy_may_work_in_a_thread_and_fail_there(serve, monkeypatch, caplog):
     monkeypatch.setitem(STRATEGIES, "learned", Slow)
     web = serve(SIGNED)
     crawler = await crawl(Follow, focused(**LEARNED))
@@ -546,10 +515,7 @@ class Broken(Strategy):
         raise RuntimeError("no idea")
 
 
-@deferred_f_from_coro_f
-async def test_a_strategy_that_cannot_learn_loses_no_page(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_strategy_that_cannot_learn_loses_no_page(serve, monkeypatch):
     monkeypatch.setitem(STRATEGIES, "learned", Broken)
     web = serve(WEB)
     crawler = await crawl(Follow, focused(**LEARNED))
@@ -565,8 +531,7 @@ LONG = {
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_a_crawl_ends_when_hardly_anything_is_relevant(serve: Serve, tmp_path: Path) -> None:
+async def test_a_crawl_ends_when_hardly_anything_is_relevant(serve, tmp_path):
     web = serve(LONG)
     crawler = await crawl(
         Follow, focused(AOPIC_MIN_HARVEST=0.1, AOPIC_MIN_GAP=0, JOBDIR=str(tmp_path), AOPIC_STORE="sqlite")
@@ -576,8 +541,7 @@ async def test_a_crawl_ends_when_hardly_anything_is_relevant(serve: Serve, tmp_p
     assert check(tmp_path).queued > 0
 
 
-@deferred_f_from_coro_f
-async def test_what_cannot_be_a_topic_is_refused(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_cannot_be_a_topic_is_refused(serve, caplog):
     web = serve(WEB)
     wrong: list[tuple[dict[str, Any], list[str]]] = [
         ({"AOPIC_TOPIC": None}, ["AOPIC_ORDER ('focused')", "AOPIC_TOPIC"]),
@@ -595,8 +559,7 @@ async def test_what_cannot_be_a_topic_is_refused(serve: Serve, caplog: pytest.Lo
     assert web.asked == []
 
 
-@deferred_f_from_coro_f
-async def test_a_model_says_what_is_relevant(serve: Serve, tmp_path: Path) -> None:
+async def test_a_model_says_what_is_relevant(serve, tmp_path):
     web = serve(WEB)
     given = folders(tmp_path)
     model = tmp_path / "topic.aopic"
@@ -606,8 +569,7 @@ async def test_a_model_says_what_is_relevant(serve: Serve, tmp_path: Path) -> No
     assert about_data(web) == 15
 
 
-@deferred_f_from_coro_f
-async def test_an_export_has_the_relevance_of_pages_that_were_read(serve: Serve, tmp_path: Path) -> None:
+async def test_an_export_has_the_relevance_of_pages_that_were_read(serve, tmp_path):
     serve(WEB)
     await crawl(Follow, focused(JOBDIR=str(tmp_path), AOPIC_STORE="sqlite", CLOSESPIDER_PAGECOUNT=20))
     path = tmp_path / "pages.csv"
@@ -654,10 +616,7 @@ HOSTILE_WEB = {**WEB, **{f"{FARM}{name}": answer for name, answer in HOSTILE.ite
 
 
 @pytest.mark.parametrize("scorer", ["contextual", pytest.param("jlse", marks=pytest.mark.long)])
-@deferred_f_from_coro_f
-async def test_hostile_pages_cost_neither_pages_nor_cash_nor_room(
-    serve: Serve, tmp_path: Path, scorer: str
-) -> None:
+async def test_hostile_pages_cost_neither_pages_nor_cash_nor_room(serve, tmp_path, scorer):
     web = serve(HOSTILE_WEB)
     grades: dict[str, float] = {}
 

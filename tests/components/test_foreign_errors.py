@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,13 +10,10 @@ from demo_web.server import Answer
 from scrapy import Request, Spider, signals
 from scrapy.dupefilters import BaseDupeFilter
 from scrapy.http import HtmlResponse, Response
-from scrapy.utils.defer import deferred_f_from_coro_f
 from scrapy.utils.request import fingerprint
-from support.small_web import Web, crawl
+from support.small_web import crawl
 
 from scrapy_aopic import Links
-
-Serve = Callable[[dict[str, Any]], Web]
 
 HOME = "http://a.test/"
 OURS: dict[str, Any] = {"SCHEDULER": "scrapy_aopic.Scheduler"}
@@ -88,16 +85,15 @@ def page(canonical: str = "") -> Answer:
     ],
     ids=["fingerprinter", "no bytes", "filter"],
 )
-@deferred_f_from_coro_f
 async def test_a_component_that_raises_costs_one_request_and_is_named(
-    serve: Serve,
-    caplog: pytest.LogCaptureFixture,
+    serve,
+    caplog,
     *,
-    component: dict[str, Any],
-    name: str,
-    settings: dict[str, Any],
-    spider: type[Spider],
-) -> None:
+    component,
+    name,
+    settings,
+    spider,
+):
     web = serve({HOME: page(), "http://a.test/1": page("/bad-canonical"), "http://a.test/2": page("/2")})
     items: list[Any] = []
     crawler = await crawl(
@@ -160,10 +156,7 @@ FOCUSED: dict[str, Any] = {"AOPIC_ORDER": "focused", "AOPIC_TOPIC": {"keywords":
         "fingerprinter",
     ],
 )
-@deferred_f_from_coro_f
-async def test_a_function_that_leaves_the_process_costs_what_it_was_asked(
-    serve: Serve, *, function: dict[str, Any], counted: str | None
-) -> None:
+async def test_a_function_that_leaves_the_process_costs_what_it_was_asked(serve, *, function, counted):
     web = serve(
         {HOME: page(), "http://a.test/1": page(), "http://a.test/2": page(), "http://a.test/bad": page()}
     )

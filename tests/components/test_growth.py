@@ -68,7 +68,7 @@ CASES: dict[str, tuple[Callable[[bytes], Any], Callable[[int], bytes], int]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_time_is_linear_in_the_bytes(name: str) -> None:
+def test_time_is_linear_in_the_bytes(name):
     read, make, n = CASES[name]
 
     def seconds(text: bytes) -> float:

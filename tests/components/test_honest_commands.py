@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,8 @@ from scrapy import Request, Spider, signals
 from scrapy.cmdline import execute
 from scrapy.exceptions import IgnoreRequest
 from scrapy.settings import Settings
-from scrapy.utils.defer import deferred_f_from_coro_f
 from support.commands import run_aopic
-from support.small_web import Follow, Web, crawl
+from support.small_web import Follow, crawl
 from support.stored_jobs import make_job
 
 from scrapy_aopic import Addon, BroadSpider
@@ -22,8 +20,6 @@ from scrapy_aopic.exceptions import SettingError
 from scrapy_aopic.session.seeding import Seeding
 from scrapy_aopic.spiders import check_option
 from scrapy_aopic.version import __version__
-
-Serve = Callable[[dict[str, Any]], Web]
 
 CONTACT = ("--contact", "https://example.org/crawler")
 FAST = ("-s", "AOPIC_POLITENESS_FACTOR=0", "-s", "AOPIC_BACKOFF=0")
@@ -39,7 +35,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[object, st
 # Lists
 
 
-def test_an_option_that_takes_names_takes_a_file_of_them(tmp_path: Path) -> None:
+def test_an_option_that_takes_names_takes_a_file_of_them(tmp_path):
     listed = tmp_path / "domains.txt"
     listed.write_text("\ufeff# ours\nexample.org\n\n B\u00fccher.example\n", encoding="utf-8")
     assert check_option("domains", f"example.com,{listed}") == (
@@ -52,9 +48,7 @@ def test_an_option_that_takes_names_takes_a_file_of_them(tmp_path: Path) -> None
     assert [each.pattern for each in found] == ["a,b", "/news/[0-9]{1,4}", "/blog/"]
 
 
-def test_a_name_is_a_file_only_if_no_domain_can_have_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_name_is_a_file_only_if_no_domain_can_have_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("example.org", "places"):
         (tmp_path / name).write_text("example.com\n")
@@ -64,9 +58,7 @@ def test_a_name_is_a_file_only_if_no_domain_can_have_it(
     assert [each.pattern for each in check_option("deny", "robots.txt")] == ["robots.txt"]
 
 
-def test_a_list_of_domains_that_cannot_be_one_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_list_of_domains_that_cannot_be_one_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     url = "https://example.com/"
     for text, said in [
@@ -82,9 +74,7 @@ def test_a_list_of_domains_that_cannot_be_one_is_refused(
         assert said in str(caught.value)
 
 
-def test_hosts_to_leave_alone_may_be_in_a_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_hosts_to_leave_alone_may_be_in_a_file(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     make_job(tmp_path / "job", "sqlite", 1)
     (tmp_path / "blocked.txt").write_text("h0\nexample.org\n")
@@ -125,10 +115,7 @@ class Idle(Spider):
         pass
 
 
-@deferred_f_from_coro_f
-async def test_seeds_out_of_scope_are_counted_and_said_once_and_known(
-    serve: Serve, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_seeds_out_of_scope_are_counted_and_said_once_and_known(serve, tmp_path, capsys, caplog):
     web = serve({"http://a.test/": []})
     outside = ["http://b.test/1", "http://b.test/2", "http://c.test/"]
     crawler = await crawl(Idle, settings(tmp_path, "\n".join(["http://a.test/", *outside])))
@@ -148,10 +135,7 @@ async def test_seeds_out_of_scope_are_counted_and_said_once_and_known(
     assert why(capsys, tmp_path, "http://a.test/")[0]["kind"] == "fetched"
 
 
-@deferred_f_from_coro_f
-async def test_seeds_that_a_handler_drops_are_known(
-    serve: Serve, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_seeds_that_a_handler_drops_are_known(serve, tmp_path, capsys):
     serve({"http://a.test/": []})
 
     def refuse(request: Request) -> None:
@@ -169,11 +153,10 @@ async def test_seeds_that_a_handler_drops_are_known(
 @pytest.mark.parametrize(
     "told", [{}, {signals.request_scheduled: lambda: None}], ids=["as links", "as requests"]
 )
-@deferred_f_from_coro_f
 async def test_a_seed_that_an_error_loses_costs_no_other_and_is_known(  # noqa: PLR0917
-    serve: Serve, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch, told: dict[object, Any],
-) -> None:  # fmt: skip
+    serve, tmp_path, capsys, caplog,
+    monkeypatch, told
+):  # fmt: skip
     web = serve({"http://a.test/1": [], "http://a.test/3": []})
     take, n = Seeding._take, 0
 
@@ -201,10 +184,7 @@ async def test_a_seed_that_an_error_loses_costs_no_other_and_is_known(  # noqa: 
     assert answer["facts"]["dropped"] == "error"
 
 
-@deferred_f_from_coro_f
-async def test_seeds_of_a_spider_out_of_its_domains_are_known(
-    serve: Serve, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_seeds_of_a_spider_out_of_its_domains_are_known(serve, tmp_path, capsys):
     serve({"http://a.test/": []})
     values = settings(tmp_path, "", AOPIC_SEEDS="", ADDONS={Addon: 500})
     seeds = "http://a.test/,http://b.test/"
@@ -216,7 +196,7 @@ async def test_seeds_of_a_spider_out_of_its_domains_are_known(
 
 
 @pytest.mark.slow
-def test_a_crawl_that_fetches_nothing_ends_with_3_and_says_why(serve: Serve, tmp_path: Path) -> None:
+def test_a_crawl_that_fetches_nothing_ends_with_3_and_says_why(serve, tmp_path):
     web = serve({"http://a.test/": []})
     (tmp_path / "seeds.txt").write_text("http://b.test/\nhttp://c.test/\n")
     (tmp_path / "domains.txt").write_text("a.test\n")
@@ -242,8 +222,8 @@ def test_a_crawl_that_fetches_nothing_ends_with_3_and_says_why(serve: Serve, tmp
 
 
 def test_an_output_that_is_impossible_does_not_keep_the_other_from_being_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+    tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     make_job(tmp_path / "job", "sqlite", 3)
     for pages, links, written, said in [
@@ -260,19 +240,17 @@ def test_an_output_that_is_impossible_does_not_keep_the_other_from_being_written
         assert {*tmp_path.iterdir()} - before == ({tmp_path / pages} if written else set())
 
 
-def test_two_tables_are_not_written_to_one_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_tables_are_not_written_to_one_file(tmp_path, capsys):
     code, _, err = run(capsys, "export", str(tmp_path), "--pages", "all.csv", "--links", "all.csv")
     assert code == 2
     assert "--pages and --links need a file each, and not both all.csv" in err
 
 
-def test_the_command_says_its_version(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_says_its_version(capsys):
     assert run(capsys, "--version")[:2] == (0, f"scrapy-aopic {__version__}\n")
 
 
-def test_a_misspelt_setting_is_said_on_the_command_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_misspelt_setting_is_said_on_the_command_line(tmp_path, capsys):
     make_job(tmp_path / "job", "sqlite", 1)
     for given, said in [
         ("AOPC_MIN_GAP=5", "AOPC_MIN_GAP means nothing to scrapy-aopic; did you mean AOPIC_MIN_GAP?"),
@@ -284,10 +262,7 @@ def test_a_misspelt_setting_is_said_on_the_command_line(
         assert err.startswith(said)
 
 
-@deferred_f_from_coro_f
-async def test_a_crawl_warns_of_a_misspelt_setting_once(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_crawl_warns_of_a_misspelt_setting_once(serve, tmp_path, caplog):
     serve({"http://a.test/": []})
     await crawl(Follow, {"ADDONS": {Addon: 500}, "AOPC_MIN_GAP": 5})
     assert [record.getMessage() for record in caplog.records if "AOPC_MIN_GAP" in record.getMessage()] == [

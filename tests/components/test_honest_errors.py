@@ -248,9 +248,7 @@ def _remove(path: Path) -> None:
     ],
     ids=lambda given: " ".join(given) if isinstance(given, tuple) else "",
 )
-def test_what_cannot_be_read_or_written(
-    here: Path, aopic: Any, arguments: tuple[str, ...], makes: list[Callable[[Path], None]]
-) -> None:
+def test_what_cannot_be_read_or_written(here, aopic, arguments, makes):
     path = here / next(each for each in arguments if each.split(".")[0] == "X")
     said = "model" if "model" in arguments else path.name  # which is looked at first
     for make in makes:
@@ -260,7 +258,7 @@ def test_what_cannot_be_read_or_written(
         _remove(path)
 
 
-def test_what_is_below_a_file(here: Path, aopic: Any) -> None:
+def test_what_is_below_a_file(here, aopic):
     (here / "X").write_text("no folder")
     for arguments in BELOW_A_FILE:
         for place in ("X", "X/job", "X/job/deep"):
@@ -302,9 +300,7 @@ LOOKING = [
 
 
 @pytest.mark.parametrize("name", BESIDE)
-def test_a_file_of_a_job_that_is_none_is_said_or_does_not_matter(
-    here: Path, right: Path, capsys: pytest.CaptureFixture[str], name: str
-) -> None:
+def test_a_file_of_a_job_that_is_none_is_said_or_does_not_matter(here, right, capsys, name):
     for make in (_folder, _binary, _empty, _deep, _long_line, _pipe):
         job = here / make.__name__
         shutil.copytree(right / "job", job)
@@ -322,13 +318,13 @@ def test_a_file_of_a_job_that_is_none_is_said_or_does_not_matter(
             assert err.count("\n") == (ended.value.code != 0), err
 
 
-def test_what_is_no_file_is_written_and_not_replaced(here: Path, aopic: Any) -> None:
+def test_what_is_no_file_is_written_and_not_replaced(here, aopic):
     (here / "null").symlink_to("/dev/null")
     assert aopic("report", "job", "null")[0] == 0
     assert (here / "null").is_symlink()
 
 
-def test_every_error_of_the_system_has_words() -> None:
+def test_every_error_of_the_system_has_words():
     for number in errno.errorcode:
         said = plainly(OSError(number, os.strerror(number), "file.txt"))
         assert said, number
@@ -396,7 +392,7 @@ def _is_text_of(name: str, node: ast.expr | None) -> bool:
     return isinstance(node, ast.Name) and node.id == name
 
 
-def test_no_sentence_of_a_library_is_shown_unless_the_user_can_do_something_about_it() -> None:
+def test_no_sentence_of_a_library_is_shown_unless_the_user_can_do_something_about_it():
     found = {}
     for path in PACKAGE.rglob("*.py"):
         if lines := [*shown_errors(path)]:

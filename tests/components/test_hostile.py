@@ -69,7 +69,7 @@ def name_of(host: str) -> str:
 
 
 @pytest.mark.slow
-def test_a_web_of_traps_is_crawled_to_its_end(tmp_path: Path) -> None:
+def test_a_web_of_traps_is_crawled_to_its_end(tmp_path):
     job, report = tmp_path / "job", tmp_path / "report.json"
     options = [f"{name}={value}" for name, value in {**SETTINGS, "JOBDIR": job}.items()]
     line = [sys.executable, "-m", "scrapy", "runspider", str(SPIDER), "-a", f"report={report}"]
@@ -123,7 +123,7 @@ def test_a_web_of_traps_is_crawled_to_its_end(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [HtmlResponse, TextResponse])
 @pytest.mark.parametrize("charset", [*CHARSETS, "base64", "uu", "bz2"])
-def test_a_charset_that_is_none_is_no_error(kind: type[TextResponse], charset: str) -> None:
+def test_a_charset_that_is_none_is_no_error(kind, charset):
     """Python has codecs that are none of text, and Scrapy's responses raise whatever these raise."""
     for size in (1, 10_000):
         response = kind(

@@ -7,7 +7,6 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,6 @@ import pytest
 from demo_web.server import Answer
 from pyarrow import parquet
 from support import processes
-from support.small_web import Web
-
-Serve = Callable[[dict[str, Any]], Web]
 
 pytestmark = pytest.mark.slow
 
@@ -86,14 +82,14 @@ EVERYWHERE = {url.removeprefix("http://") for url in WEB}
         "Only HTML": EVERYWHERE - {"example.org/feed"},
     }.items(),
 )
-def test_a_recipe_fetches_what_it_says(recipe: str, fetched: set[str], serve: Serve, tmp_path: Path) -> None:
+def test_a_recipe_fetches_what_it_says(recipe, fetched, serve, tmp_path):
     serve(WEB)
     (tmp_path / "domains.txt").write_text("example.org\nexample.ch\n")
     run(recipe, tmp_path)
     assert urls(tmp_path) == fetched
 
 
-def test_text_and_metadata_become_tables(serve: Serve, tmp_path: Path) -> None:
+def test_text_and_metadata_become_tables(serve, tmp_path):
     pytest.importorskip("trafilatura")
     serve(WEB)
     run("Text and metadata as Parquet", tmp_path)

@@ -6,7 +6,7 @@ import contextlib
 import json
 import pickle
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,9 @@ from hypothesis import settings as trials
 from hypothesis import strategies as st
 from scrapy import FormRequest, Request, Spider
 from scrapy.http import Response
-from scrapy.utils.defer import deferred_f_from_coro_f
 from support import redis_server
 from support.commands import run_aopic
-from support.small_web import Web, crawl
+from support.small_web import crawl
 
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.place.folder_place import FolderPlace
@@ -38,8 +37,6 @@ if redis_server.find_server() is None:
     pytest.skip(redis_server.WHY_NOT, allow_module_level=True)
 pytest.importorskip("hiredis")
 redis = pytest.importorskip("redis")
-
-Serve = Callable[[dict[str, Any]], Web]
 
 
 class Shop(Spider):
@@ -122,10 +119,9 @@ def pages() -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shards", [0, 1, 4])
-@deferred_f_from_coro_f
 async def test_what_waits_is_fetched_once_and_what_was_fetched_is_not(
-    serve: Serve, server, client, tmp_path: Path, shards: int
-) -> None:
+    serve, server, client, tmp_path, shards
+):
     web = serve(pages())
     fill(client, "zset" if shards else "list", queued(), ["http://a.test/old"])
     client.lpush("shop:start_urls", "http://c.test/start")
@@ -154,8 +150,7 @@ async def test_what_waits_is_fetched_once_and_what_was_fetched_is_not(
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::scrapy.exceptions.ScrapyDeprecationWarning")  # which scrapy-redis earns
-@deferred_f_from_coro_f
-async def test_what_the_real_package_left_is_taken_over(serve: Serve, server, client, tmp_path: Path) -> None:
+async def test_what_the_real_package_left_is_taken_over(serve, server, client, tmp_path):
     pytest.importorskip("scrapy_redis")
     web = serve(pages())
     old = {
@@ -186,10 +181,7 @@ async def test_what_the_real_package_left_is_taken_over(serve: Serve, server, cl
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::scrapy.exceptions.ScrapyDeprecationWarning")  # which scrapy-redis earns
 @pytest.mark.parametrize("shards", [1, 3])
-@deferred_f_from_coro_f
-async def test_a_spider_of_the_real_package_goes_on_with_what_is_pushed(
-    serve: Serve, server, client, shards: int
-) -> None:
+async def test_a_spider_of_the_real_package_goes_on_with_what_is_pushed(serve, server, client, shards):
     spiders = pytest.importorskip("scrapy_redis.spiders")
     hosts = [f"http://h{n}.test/" for n in range(6)]
     web = serve({**{url: ["/1"] for url in hosts}, **{f"{url}1": [] for url in hosts}})
@@ -219,10 +211,9 @@ async def test_a_spider_of_the_real_package_goes_on_with_what_is_pushed(
     assert client.llen(Pushed.redis_key) == 0
 
 
-@deferred_f_from_coro_f
 async def test_a_request_that_the_spider_cannot_make_is_left_out_with_a_warning(
-    serve: Serve, server, client, tmp_path: Path, caplog
-) -> None:
+    serve, server, client, tmp_path, caplog
+):
     web = serve(pages())
     values = {**Request("http://a.test/item").to_dict(), "callback": "parse_shelf"}
     client.lpush("shop:requests", pickle.dumps(values), json.dumps({"url": "http://b.test/twice"}))
@@ -244,7 +235,7 @@ class Evil:
 
 
 @pytest.mark.parametrize("protocol", range(3, pickle.HIGHEST_PROTOCOL + 1))
-def test_nothing_is_unpickled(server, client, tmp_path: Path, protocol: int) -> None:
+def test_nothing_is_unpickled(server, client, tmp_path, protocol):
     good = Request("http://a.test/").to_dict()
     client.lpush("shop:requests", pickle.dumps(good))
     client.lpush("shop:requests", pickle.dumps({**good, "meta": {"x": Evil(tmp_path / "made")}}, protocol))
@@ -279,9 +270,7 @@ def test_nothing_is_unpickled(server, client, tmp_path: Path, protocol: int) -> 
         ),
     ],
 )
-def test_what_cannot_be_taken_over_is_said(
-    server, client, tmp_path: Path, fill_in: Callable[[Any], object], said: str
-) -> None:
+def test_what_cannot_be_taken_over_is_said(server, client, tmp_path, fill_in, said):
     fill_in(client)
     done = run(tmp_path, "job", "shop", "--from", server.url)
     assert done.returncode == 2
@@ -303,24 +292,24 @@ plain = st.recursive(
 
 
 @given(plain, st.integers(3, 5))  # 2 writes bytes as calls
-def test_plain_data_is_read_as_it_was_pickled(value: Any, protocol: int) -> None:
+def test_plain_data_is_read_as_it_was_pickled(value, protocol):
     assert read_pickle(pickle.dumps(value, protocol)) == value
 
 
-def test_values_of_all_sizes_are_read() -> None:
+def test_values_of_all_sizes_are_read():
     for value in [{1, "a"}, frozenset({2}), 1 << 100, -1, b"x" * 300, "é" * 300, list(range(3000))]:
         assert read_pickle(pickle.dumps(value, 4)) == value
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_plain_data_or_refused(data: bytes) -> None:
+def test_any_bytes_are_plain_data_or_refused(data):
     with contextlib.suppress(NotPlainError):
         read_pickle(b"\x80\x04" + data)
 
 
 @trials(max_examples=300)
 @given(plain, st.data())
-def test_any_damage_is_plain_data_or_refused(value: Any, data: st.DataObject) -> None:
+def test_any_damage_is_plain_data_or_refused(value, data):
     pickled = bytearray(pickle.dumps(value, 4))
     at = data.draw(st.integers(0, len(pickled) - 1))
     pickled[at] = data.draw(st.integers(0, 255))
@@ -329,7 +318,7 @@ def test_any_damage_is_plain_data_or_refused(value: Any, data: st.DataObject) ->
 
 
 @pytest.mark.parametrize("data", [b"\x80\x04.", b"\x80\x04}(K\x01u."])
-def test_a_pickle_that_lacks_a_value_is_said_to_be_damaged(data: bytes) -> None:
+def test_a_pickle_that_lacks_a_value_is_said_to_be_damaged(data):
     with pytest.raises(NotPlainError, match="it is cut short"):
         read_pickle(data)
 
@@ -345,19 +334,19 @@ def test_a_pickle_that_lacks_a_value_is_said_to_be_damaged(data: bytes) -> None:
     ],
     ids=["deep", "doubled"],
 )
-def test_a_key_is_looked_at_before_it_is_hashed(key: bytes) -> None:
+def test_a_key_is_looked_at_before_it_is_hashed(key):
     for data in (b"}" + key + b"Ns.", b"(" + key + b"\x91.", b"\x8f(" + key + b"\x90."):
         with pytest.raises(NotPlainError, match="it has a key for more than 100 values"):
             read_pickle(b"\x80\x04" + data)
 
 
-def test_a_mark_that_nothing_closes_is_damage() -> None:
+def test_a_mark_that_nothing_closes_is_damage():
     for data in (b"\x80\x04((.", b"\x80\x04](a."):
         with pytest.raises(NotPlainError, match="damaged"):
             read_pickle(data)
 
 
-def test_a_pickle_that_stands_for_too_much_is_refused() -> None:
+def test_a_pickle_that_stands_for_too_much_is_refused():
     many: list[Any] = []
     for _ in range(40):
         many = [many, many]
@@ -372,7 +361,7 @@ def test_a_pickle_that_stands_for_too_much_is_refused() -> None:
         read_pickle(pickle.dumps(datetime.now(timezone.utc)))
 
 
-def test_fingerprints_are_those_of_the_packages() -> None:
+def test_fingerprints_are_those_of_the_packages():
     from scrapy.utils.request import fingerprint
 
     requests = [Request("http://a.test/?b=1&a=2#x"), Request("http://a.test/é", method="POST", body=b"x\xff")]
@@ -386,7 +375,7 @@ def test_fingerprints_are_those_of_the_packages() -> None:
         )
 
 
-def test_former_pages_are_kept_in_order_and_damage_is_noticed(tmp_path: Path) -> None:
+def test_former_pages_are_kept_in_order_and_damage_is_noticed(tmp_path):
     urls = [f"http://a.test/{n}" for n in range(500)]
     for name, fingerprint in SCHEMES.items():
         former = earlier_crawl_of(
@@ -417,7 +406,7 @@ def test_former_pages_are_kept_in_order_and_damage_is_noticed(tmp_path: Path) ->
         ([], "it holds no request"),
     ],
 )
-def test_values_that_no_request_has_are_refused(said: Any, why: str | None) -> None:
+def test_values_that_no_request_has_are_refused(said, why):
     data = pickle.dumps(said)
     if why is None:
         assert _queue_values(data) == {"url": "http://a.test/"}
@@ -438,10 +427,9 @@ INSIDE = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shards", [0, 2])
-@deferred_f_from_coro_f
 async def test_what_is_refused_of_an_import_is_said_and_comes_back_with_the_setting(
-    server, client, tmp_path: Path, shards: int
-) -> None:
+    server, client, tmp_path, shards
+):
     """A person has named the start URL and what has no depth; what pages led to must be allowed."""
 
     def answer(exchange: Exchange) -> Answer:

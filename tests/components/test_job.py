@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
-from scrapy.utils.defer import deferred_f_from_coro_f
-from support.small_web import Follow, Web, ask_view, check, crawl
+from support.small_web import Follow, ask_view, check, crawl
 from support.stored_jobs import link, make_job
 
 from scrapy_aopic.core.policy import Policy
@@ -26,7 +22,7 @@ each_store = pytest.mark.parametrize("store", ["rocksdb", "sqlite"])
 
 
 @each_store
-def test_a_run_is_known_not_to_have_ended_before_it_may_ask_anybody(tmp_path: Path, store: str) -> None:
+def test_a_run_is_known_not_to_have_ended_before_it_may_ask_anybody(tmp_path, store):
     """Else a kill before its first commit has landed would leave no pause."""
     job = tmp_path / "job"
     make_job(job, store, 3)
@@ -40,9 +36,7 @@ def test_a_run_is_known_not_to_have_ended_before_it_may_ask_anybody(tmp_path: Pa
 
 
 @each_store
-def test_a_job_that_takes_no_first_commit_is_not_begun(
-    tmp_path: Path, store: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_that_takes_no_first_commit_is_not_begun(tmp_path, store, monkeypatch):
     job = tmp_path / "job"
     make_job(job, store, 3)
 
@@ -59,9 +53,7 @@ def test_a_job_that_takes_no_first_commit_is_not_begun(
 
 
 @each_store
-def test_a_commit_that_lands_after_one_that_failed_holds_its_changes_too(
-    tmp_path: Path, store: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_commit_that_lands_after_one_that_failed_holds_its_changes_too(tmp_path, store, monkeypatch):
     folder = tmp_path / "job"
     make_job(folder, store, 3)
     job = Job(folder, Policy(), kind=store, interval=0.0)
@@ -95,7 +87,7 @@ def test_a_commit_that_lands_after_one_that_failed_holds_its_changes_too(
         job.close()
 
 
-def test_only_a_disk_that_has_a_commit_to_take_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_disk_that_has_a_commit_to_take_is_waited_for(monkeypatch):
     now, goes_on = 1000.0, threading.Event()
 
     class SlowDisk(MemoryStore):
@@ -120,9 +112,7 @@ def test_only_a_disk_that_has_a_commit_to_take_is_waited_for(monkeypatch: pytest
 
 
 @each_store
-def test_a_commit_is_due_when_many_pages_have_changed(
-    tmp_path: Path, store: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_commit_is_due_when_many_pages_have_changed(tmp_path, store, monkeypatch):
     """However long the interval is; and a tick does not both land a large one and take the next."""
     monkeypatch.setattr("scrapy_aopic.job.commit_thread.MAX_CHANGED", 3)
     job = Job(tmp_path / "job", Policy(), kind=store, interval=float("inf"))
@@ -152,10 +142,7 @@ def test_a_commit_is_due_when_many_pages_have_changed(
     assert ask_view(tmp_path / "job", snapshot_of).pages.queued == 8
 
 
-@deferred_f_from_coro_f
-async def test_pages_with_many_links_are_committed_although_no_time_has_passed(
-    serve: Callable[[dict[str, Any]], Web], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_pages_with_many_links_are_committed_although_no_time_has_passed(serve, tmp_path, monkeypatch):
     monkeypatch.setattr("scrapy_aopic.job.commit_thread.MAX_CHANGED", 40)
     take, taken = ShardCommits.take, list[int]()
 

@@ -17,7 +17,6 @@ from scrapy_aopic.job.side_files import SideFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from scrapy_aopic.core import ports
     from scrapy_aopic.core.ports import Batch
@@ -51,7 +50,7 @@ def add(joint: JointCommits, store: Store, n: int = 1) -> Future[None]:
     return joint.add(cast("ports.Store", store), batch(n))
 
 
-def test_what_waits_is_written_at_once_and_fails_each_for_itself(executor) -> None:
+def test_what_waits_is_written_at_once_and_fails_each_for_itself(executor):
     lost = LostError("lost")
     stores = [Store(), Store(lost), Store()]
     groups: list[int] = []
@@ -70,7 +69,7 @@ def test_what_waits_is_written_at_once_and_fails_each_for_itself(executor) -> No
     assert groups == [3]
 
 
-def test_more_rows_than_readers_may_wait_for_are_parted(executor, monkeypatch) -> None:
+def test_more_rows_than_readers_may_wait_for_are_parted(executor, monkeypatch):
     monkeypatch.setattr(commit_thread, "MOST_ROWS", 10)
     groups: list[int] = []
 
@@ -85,7 +84,7 @@ def test_more_rows_than_readers_may_wait_for_are_parted(executor, monkeypatch) -
     assert groups == [9, 2, 30, 10]
 
 
-def test_whatever_goes_wrong_is_the_failure_of_all_that_was_written(executor) -> None:
+def test_whatever_goes_wrong_is_the_failure_of_all_that_was_written(executor):
     error = ZeroDivisionError("a bug")
 
     def write(batches: Any) -> Sequence[Any]:
@@ -97,14 +96,14 @@ def test_whatever_goes_wrong_is_the_failure_of_all_that_was_written(executor) ->
     assert [future.exception(10) for future in futures] == [error] * 2
 
 
-def test_one_by_one_each_fails_for_itself_whatever_it_raises() -> None:
+def test_one_by_one_each_fails_for_itself_whatever_it_raises():
     bug, full = ZeroDivisionError("a bug"), StorageError("full")
     stores = [Store(), Store(bug), Store(full), Store()]
     assert one_by_one([(cast("ports.Store", store), batch(1)) for store in stores]) == [None, bug, full, None]
     assert [len(store.written) for store in stores] == [1, 0, 0, 1]
 
 
-def test_what_lies_beside_the_stores_is_on_the_disk_before_their_commits(executor, tmp_path: Path) -> None:
+def test_what_lies_beside_the_stores_is_on_the_disk_before_their_commits(executor, tmp_path):
     done: list[str] = []
     is_full = False
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,10 @@ import pytest
 from demo_web.server import Answer
 from scrapy.cmdline import execute
 from scrapy.settings import Settings
-from scrapy.utils.defer import deferred_f_from_coro_f
-from support.small_web import Follow, Web, ask, check, crawl
+from support.small_web import Follow, ask, check, crawl
 
 from scrapy_aopic.core.focus.sample import read_sample
 from scrapy_aopic.session.topic import harvest_watch
-
-Serve = Callable[[dict[str, Any]], Web]
 
 HOME = "http://a.test/"
 BREAD = "the baker opens the oven and sells bread"
@@ -73,10 +69,7 @@ class Terminal(io.StringIO):
         return True
 
 
-@deferred_f_from_coro_f
-async def test_a_crawl_that_grades_itself_well_is_found_out(
-    serve: Serve, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_crawl_that_grades_itself_well_is_found_out(serve, tmp_path, capsys, monkeypatch):
     serve(WEB)
     monkeypatch.setattr(harvest_watch, "SAMPLE_PAGES", 20)
     job, file = tmp_path / "job", tmp_path / "sample.jsonl"
@@ -115,10 +108,7 @@ async def test_a_crawl_that_grades_itself_well_is_found_out(
     assert judged(capsys, job)["labelled"] == 18
 
 
-@deferred_f_from_coro_f
-async def test_without_a_sample_there_is_nothing_to_label(
-    serve: Serve, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_without_a_sample_there_is_nothing_to_label(serve, tmp_path, capsys):
     serve(WEB)
     await crawl(Follow, {**topic(tmp_path), "AOPIC_TOPIC": None})
     assert ask(tmp_path, read_sample) == (0, [])
@@ -129,10 +119,7 @@ async def test_without_a_sample_there_is_nothing_to_label(
     assert err.count("\n") == 1
 
 
-@deferred_f_from_coro_f
-async def test_a_file_of_something_else_is_refused_by_its_line(
-    serve: Serve, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_a_file_of_something_else_is_refused_by_its_line(serve, tmp_path, capsys):
     serve({HOME: page("all", [])})
     await crawl(Follow, topic(tmp_path))
     capsys.readouterr()

@@ -6,15 +6,13 @@ import gc
 import logging
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from scrapy import Spider
 from scrapy.crawler import Crawler
-from scrapy.utils.defer import deferred_f_from_coro_f
-from support.small_web import Follow, Web, crawl
+from support.small_web import Follow, crawl
 
 import scrapy_aopic
 from scrapy_aopic._engine.process_memory import GarbageThreshold
@@ -23,7 +21,6 @@ from scrapy_aopic.storage import lock_job
 
 pytestmark = pytest.mark.slow
 
-Serve = Callable[[dict[str, Any]], Web]
 
 PAGES = {"http://a.test/": ["http://b.test/", "http://a.test/1"], "http://b.test/": ["http://a.test/"]}
 SETTINGS = {"AOPIC_REPORT": False, "ROBOTSTXT_OBEY": True}
@@ -63,10 +60,7 @@ class Other(Spider):
 @pytest.mark.parametrize(
     "way", [{"ADDONS": {"scrapy_aopic.Addon": 1}}, {"SCHEDULER": "scrapy_aopic.Scheduler"}]
 )
-@deferred_f_from_coro_f
-async def test_crawls_that_have_ended_leave_nothing_behind(
-    serve: Serve, tmp_path: Path, store: str, way: dict[str, Any]
-) -> None:
+async def test_crawls_that_have_ended_leave_nothing_behind(serve, tmp_path, store, way):
     if store == "rocksdb":
         pytest.importorskip("rocksdict")
     serve(PAGES)
@@ -83,10 +77,7 @@ async def test_crawls_that_have_ended_leave_nothing_behind(
     assert not more
 
 
-@deferred_f_from_coro_f
-async def test_a_page_is_let_go_when_its_callback_is_over_and_not_by_the_garbage_collector(
-    serve: Serve,
-) -> None:
+async def test_a_page_is_let_go_when_its_callback_is_over_and_not_by_the_garbage_collector(serve):
     serve({f"http://a.test/{n}": [f"http://a.test/{n + 1}"] for n in range(20)})
     seen: list[weakref.ref[Any]] = []
     alive: list[int] = []
@@ -109,7 +100,7 @@ async def test_a_page_is_let_go_when_its_callback_is_over_and_not_by_the_garbage
     assert max(alive) <= 2  # that of the page before is about to be let go
 
 
-def test_the_last_crawl_that_closes_restores_the_threshold() -> None:
+def test_the_last_crawl_that_closes_restores_the_threshold():
     was = gc.get_threshold()
     try:
         gc.set_threshold(700, 10, 10)

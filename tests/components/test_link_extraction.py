@@ -178,7 +178,7 @@ def found_by_scrapy(response: Response, options: dict[str, Any]) -> list[Link] |
     ),
     {},
 )
-def test_links_are_those_of_scrapys_extractor(response: HtmlResponse, options: dict[str, Any]):
+def test_links_are_those_of_scrapys_extractor(response, options):
     expected = found_by_scrapy(response, options)
     assume(expected is not None)
     assert LinkExtractor(**options).extract_links(response) == expected
@@ -198,7 +198,7 @@ def test_links_are_those_of_scrapys_extractor(response: HtmlResponse, options: d
 @pytest.mark.slow
 @settings(max_examples=1000)
 @given(link=links, page=pages, base=st.one_of(st.none(), pages), encoding=st.sampled_from(ENCODINGS))
-def test_a_plain_link_is_joined_as_by_all_steps(link: str, page: str, base: str | None, encoding: str):
+def test_a_plain_link_is_joined_as_by_all_steps(link, page, base, encoding):
     one = LinkJoiner(page, page if base is None else base, encoding)
     assert one.join(link) == one.join_by_all_steps(link)
 
@@ -206,7 +206,7 @@ def test_a_plain_link_is_joined_as_by_all_steps(link: str, page: str, base: str 
 @settings(max_examples=500)
 @given(link=links, page=pages)
 @example("http://other.test/a?b#c", "http://h.test/")
-def test_a_request_for_a_link_is_that_of_its_url(link: str, page: str):
+def test_a_request_for_a_link_is_that_of_its_url(link, page):
     for url in {link, LinkJoiner(page, page, "utf-8").join(link) or ""}:
         try:
             expected = Request(url, print, errback=repr, cb_kwargs={"a": 1})
@@ -228,7 +228,7 @@ XHTML = """<?xml version="1.0"?><html xmlns="http://www.w3.org/1999/xhtml" xmlns
 <a href="one" x:href="two">1</a><o:a xmlns:o="http://other.test/" href="three">3</o:a><x:a href="four"/></body></html>"""
 
 
-def test_they_are_the_same_in_other_trees() -> None:
+def test_they_are_the_same_in_other_trees():
     for options in [
         *(options for options in OPTIONS if options in ({}, {"tags": "*"})),
         {"attrs": ["href", "{http://www.w3.org/1999/xlink}href"]},
@@ -259,7 +259,7 @@ def test_they_are_the_same_in_other_trees() -> None:
     ],
     ids=["bytes", "json"],
 )
-def test_what_is_no_markup_has_no_links(response: Any):
+def test_what_is_no_markup_has_no_links(response):
     assert not list(Extraction().urls(response))
     with pytest.raises(AttributeError) as expected:
         ScrapyLinkExtractor().extract_links(response)
@@ -273,7 +273,7 @@ def test_a_region_that_is_no_element_is_refused_with_its_expression():
         list(Links(page("<a href=b>"), xpath="//a/@href").urls())
 
 
-def test_what_scrapys_extractor_fails_at_does_not_count() -> None:
+def test_what_scrapys_extractor_fails_at_does_not_count():
     for body in [
         '<base href="http://other.test:99999/"><a href="c">1</a>',
         '<base href="http://[bad/"><a href="c">1</a>',
@@ -294,18 +294,14 @@ def test_a_link_that_is_as_long_as_a_file_does_not_count():
 
 
 @pytest.mark.parametrize("depth", [254, 2044, 2045, 2046, 2047, 2048, 2049, 5000])
-def test_links_of_a_huge_page_are_those_of_its_tree_however_deep_it_is(
-    depth: int, monkeypatch: pytest.MonkeyPatch
-):
+def test_links_of_a_huge_page_are_those_of_its_tree_however_deep_it_is(depth, monkeypatch):
     deep = page("<a href=0>" + "<div>" * depth + "<a href=1></a>" + "</div>" * 10 + "<p><a href=2></a>")
     expected = list(Extraction().urls(deep))
     monkeypatch.setattr(parse_limits, "HUGE", 0)
     assert list(Extraction().urls(deep)) == expected
 
 
-def test_a_huge_page_gets_no_tree_for_its_links_title_language_and_canonical_page(
-    monkeypatch: pytest.MonkeyPatch,
-):
+def test_a_huge_page_gets_no_tree_for_its_links_title_language_and_canonical_page(monkeypatch):
     monkeypatch.setattr(parse_limits, "HUGE", 100)
     head = '<html lang=de><title>t</title><link rel=canonical href="/c">'
     huge = page(head + "<p>" * 100 + "<a href=1><img alt=x></a>" * 2)
@@ -315,7 +311,7 @@ def test_a_huge_page_gets_no_tree_for_its_links_title_language_and_canonical_pag
     assert huge._cached_selector is None
 
 
-def test_links_are_found_one_by_one(monkeypatch: pytest.MonkeyPatch):
+def test_links_are_found_one_by_one(monkeypatch):
     """So a page of many costs the event loop nothing but what has been taken."""
     joined: list[str] = []
     join = LinkJoiner.resolve
@@ -327,7 +323,7 @@ def test_links_are_found_one_by_one(monkeypatch: pytest.MonkeyPatch):
     assert len(joined) == 3
 
 
-def test_regions_in_regions_are_searched_once(monkeypatch: pytest.MonkeyPatch):
+def test_regions_in_regions_are_searched_once(monkeypatch):
     """With a thousand, one in another, each link would be read a thousand times."""
     searched: list[Any] = []
     read = Extraction._links_in
@@ -348,7 +344,7 @@ def test_the_same_options_are_compiled_once():
 PAGE = "<div><a href='one.html' rel=nofollow>first</a></div><a href='/two'>second</a><a href='one.html'>third</a>"
 
 
-def test_an_extractor_can_be_copied() -> None:
+def test_an_extractor_can_be_copied():
     for copied in [copy.copy, copy.deepcopy, lambda each: pickle.loads(pickle.dumps(each))]:
         extractor = LinkExtractor(allow="html", restrict_css="div")
         expected = extractor.extract_links(page(PAGE))
@@ -377,13 +373,13 @@ def test_what_a_subclass_overrides_counts():
     assert [link.text for link in OwnAttributes().extract_links(page(PAGE))] == ["first"]
 
 
-def test_a_subclass_that_overrides_nothing_of_scrapys_is_served_here(monkeypatch: pytest.MonkeyPatch):
+def test_a_subclass_that_overrides_nothing_of_scrapys_is_served_here(monkeypatch):
     monkeypatch.setattr(ScrapyLinkExtractor, "extract_links", None)
     assert [link.text for link in OwnAttributes().extract_links(page(PAGE))] == ["first"]
 
 
 @pytest.mark.parametrize("options", [*OPTIONS[:-2], {"attrs": "href", "strip": True}], ids=str)
-def test_options_are_served_here(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch):
+def test_options_are_served_here(options, monkeypatch):
     """Scrapy's code is not used for them in secret."""
     assert LinkExtractor(**options).extract_links(page(PAGE)) == ScrapyLinkExtractor(**options).extract_links(
         page(PAGE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -13,8 +13,7 @@ from demo_web.server import Answer
 from scrapy import Request, Spider
 from scrapy.crawler import Crawler
 from scrapy.http import Response
-from scrapy.utils.defer import deferred_f_from_coro_f
-from support.small_web import Follow, Web, ask_view, check, crawl
+from support.small_web import Follow, ask_view, check, crawl
 
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.records import host_key, page_key
@@ -24,8 +23,6 @@ from scrapy_aopic.session.links.link_targets import LinkTargets
 from scrapy_aopic.session.visit import Visit
 from scrapy_aopic.view.queries import top_pages
 from scrapy_aopic.web.urls import JudgedUrl
-
-Serve = Callable[[dict[str, Any]], Web]
 
 HOME = "http://www.a.com/"
 SEED = TOTAL >> 24
@@ -58,18 +55,14 @@ def parts(units: dict[str, int]) -> dict[str, float]:
     return {url: round(cash / SEED, 4) for url, cash in units.items()}
 
 
-@deferred_f_from_coro_f
-async def test_every_link_gets_the_same_unless_told_otherwise(serve: Serve, tmp_path: Path) -> None:
+async def test_every_link_gets_the_same_unless_told_otherwise(serve, tmp_path):
     serve({HOME: ["/1", "/2", "http://b.com/"]})
     units, _ = await paid(tmp_path)
     assert units == dict.fromkeys(["http://www.a.com/1", "http://www.a.com/2", "http://b.com/"], SEED // 3)
 
 
 @pytest.mark.parametrize("given", ["internal=1, external=4", {"external": 4}])
-@deferred_f_from_coro_f
-async def test_links_to_other_registered_domains_weigh_what_is_said(
-    serve: Serve, tmp_path: Path, given: Any
-) -> None:
+async def test_links_to_other_registered_domains_weigh_what_is_said(serve, tmp_path, given):
     serve({HOME: ["/1", "http://blog.a.com/", "http://b.com/", "http://a.org/"]})
     units, _ = await paid(tmp_path, AOPIC_LINK_WEIGHTS=given)
     assert parts(units) == {
@@ -89,10 +82,7 @@ async def test_links_to_other_registered_domains_weigh_what_is_said(
         ("http://one/", "http://two/"),
     ],
 )
-@deferred_f_from_coro_f
-async def test_names_below_a_public_suffix_are_domains_of_their_own(
-    serve: Serve, tmp_path: Path, home: str, other: str
-) -> None:
+async def test_names_below_a_public_suffix_are_domains_of_their_own(serve, tmp_path, home, other):
     class There(Follow):
         start_urls = [home]
 
@@ -115,8 +105,7 @@ async def test_names_below_a_public_suffix_are_domains_of_their_own(
         '<a rel="nofollow">nowhere</a> <a href="//www.a.com:80/no" rel="nofollow">no</a> <a href="/yes">yes</a>',
     ],
 )  # fmt: skip
-@deferred_f_from_coro_f
-async def test_nofollow_is_found_however_it_is_written(serve: Serve, tmp_path: Path, body: str) -> None:
+async def test_nofollow_is_found_however_it_is_written(serve, tmp_path, body):
     class Two(Spider):
         name = "two"
         start_urls = [HOME]
@@ -134,8 +123,7 @@ async def test_nofollow_is_found_however_it_is_written(serve: Serve, tmp_path: P
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/json", "application/pdf", "application/xml"])
-@deferred_f_from_coro_f
-async def test_only_html_can_say_nofollow(serve: Serve, tmp_path: Path, kind: str) -> None:
+async def test_only_html_can_say_nofollow(serve, tmp_path, kind):
     class Two(Spider):
         name = "two"
         start_urls = [HOME]
@@ -151,8 +139,7 @@ async def test_only_html_can_say_nofollow(serve: Serve, tmp_path: Path, kind: st
     assert crawler.stats.get_value("aopic/links/unweighed") is None
 
 
-@deferred_f_from_coro_f
-async def test_a_link_of_weight_0_is_not_followed(serve: Serve, tmp_path: Path) -> None:
+async def test_a_link_of_weight_0_is_not_followed(serve, tmp_path):
     web = serve(
         {
             HOME: page('<a href="/no" rel="nofollow">no</a> <a href="/yes">yes</a>'),
@@ -165,8 +152,7 @@ async def test_a_link_of_weight_0_is_not_followed(serve: Serve, tmp_path: Path) 
     assert web.asked == [HOME, "http://www.a.com/yes"]
 
 
-@deferred_f_from_coro_f
-async def test_if_no_link_weighs_anything_the_virtual_page_gets_all(serve: Serve, tmp_path: Path) -> None:
+async def test_if_no_link_weighs_anything_the_virtual_page_gets_all(serve, tmp_path):
     serve({HOME: ["/1", "/2"]})
     units, _ = await paid(tmp_path, AOPIC_LINK_WEIGHTS="internal=0")
     assert units == {}
@@ -179,8 +165,7 @@ def by_name(request: Request, response: Response) -> float:
     return float(request.url.rpartition("/")[2])
 
 
-@deferred_f_from_coro_f
-async def test_a_function_named_by_its_import_path_weighs_links(serve: Serve, tmp_path: Path) -> None:
+async def test_a_function_named_by_its_import_path_weighs_links(serve, tmp_path):
     serve({HOME: ["/1", "/2.5", "/0.5", "/0", "/0.0001"]})
     units, _ = await paid(tmp_path, AOPIC_LINK_WEIGHTS=f"{__name__}.by_name")
     assert parts(units) == {
@@ -194,10 +179,7 @@ WRONG: list[Any] = [float("nan"), -1, float("inf"), 1e7, None, "much", ZeroDivis
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=repr)
-@deferred_f_from_coro_f
-async def test_a_link_without_a_weight_counts_1_and_is_complained_of_once(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture, wrong: Any
-) -> None:
+async def test_a_link_without_a_weight_counts_1_and_is_complained_of_once(serve, tmp_path, caplog, wrong):
     def weigh(request: Request, response: Response) -> Any:
         if request.url.endswith("/good"):
             return 2
@@ -221,10 +203,7 @@ async def test_a_link_without_a_weight_counts_1_and_is_complained_of_once(
     )
 
 
-@deferred_f_from_coro_f
-async def test_dropped_links_pay_the_virtual_page_their_weight_and_not_their_siblings(
-    serve: Serve, tmp_path: Path
-) -> None:
+async def test_dropped_links_pay_the_virtual_page_their_weight_and_not_their_siblings(serve, tmp_path):
     class Bounded(Home):
         allowed_domains = ["a.com"]
 
@@ -233,10 +212,7 @@ async def test_dropped_links_pay_the_virtual_page_their_weight_and_not_their_sib
     assert parts(units) == {"http://www.a.com/1": 0.1, "http://www.a.com/2": 0.1}
 
 
-@deferred_f_from_coro_f
-async def test_of_several_links_to_a_page_the_first_counts_and_the_page_itself_never(
-    serve: Serve, tmp_path: Path
-) -> None:
+async def test_of_several_links_to_a_page_the_first_counts_and_the_page_itself_never(serve, tmp_path):
     class Repeats(Spider):
         name = "repeats"
         start_urls = [HOME]
@@ -253,8 +229,7 @@ async def test_of_several_links_to_a_page_the_first_counts_and_the_page_itself_n
     assert parts(units) == {"http://www.a.com/1": 0.25, "http://www.a.com/2": 0.75}
 
 
-@deferred_f_from_coro_f
-async def test_links_to_known_pages_are_paid_by_weight(serve: Serve, tmp_path: Path) -> None:
+async def test_links_to_known_pages_are_paid_by_weight(serve, tmp_path):
     serve(
         {
             HOME: ["/1", "/2"],
@@ -273,17 +248,13 @@ async def test_links_to_known_pages_are_paid_by_weight(serve: Serve, tmp_path: P
     assert round(everything["http://www.a.com/2"] / SEED, 4) == 0.5 + 0.375
 
 
-@deferred_f_from_coro_f
-async def test_a_redirect_passes_all_its_cash_on_whatever_links_weigh(serve: Serve, tmp_path: Path) -> None:
+async def test_a_redirect_passes_all_its_cash_on_whatever_links_weigh(serve, tmp_path):
     serve({HOME: ["/moved"], "http://www.a.com/moved": Answer(301, {"Location": "http://b.com/"})})
     units, _ = await paid(tmp_path, AOPIC_LINK_WEIGHTS="internal=1,external=0")
     assert parts(units) == {"http://www.a.com/moved": 1.0, "http://b.com/": 1.0}
 
 
-@deferred_f_from_coro_f
-async def test_links_beyond_the_limit_share_no_cash(
-    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_links_beyond_the_limit_share_no_cash(serve, tmp_path, monkeypatch):
     monkeypatch.setattr(visit, "MAX_LINKS", 2)
     serve({HOME: ["/1", "/2", "/3"]})
     units, _ = await paid(tmp_path, AOPIC_LINK_WEIGHTS=f"{__name__}.by_name")
@@ -297,10 +268,7 @@ async def test_links_beyond_the_limit_share_no_cash(
 @pytest.mark.parametrize(
     "wrong", ["best", "internal=-1", "internal=much", {"outside": 1}, "os.no_such_function", "os.name"], ids=str
 )  # fmt: skip
-@deferred_f_from_coro_f
-async def test_wrong_weights_stop_the_start_with_one_sentence(
-    serve: Serve, caplog: pytest.LogCaptureFixture, wrong: Any
-) -> None:
+async def test_wrong_weights_stop_the_start_with_one_sentence(serve, caplog, wrong):
     web = serve({HOME: []})
     settings = {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_LINK_WEIGHTS": wrong}
     crawler = await crawl(Home, settings)
@@ -314,8 +282,7 @@ async def test_wrong_weights_stop_the_start_with_one_sentence(
     assert crawler.stats.get_value("finish_reason") == "aopic_setting"
 
 
-@deferred_f_from_coro_f
-async def test_a_page_of_many_links_lets_others_go_on(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_page_of_many_links_lets_others_go_on(serve, monkeypatch):
     monkeypatch.setattr("scrapy_aopic.session.time_slices.SLICE", 0.0)
     serve({HOME: []})
     beats: list[int] = []
@@ -343,7 +310,7 @@ async def test_a_page_of_many_links_lets_others_go_on(serve: Serve, monkeypatch:
     assert len(set(beats)) > 100  # the event loop made that many rounds while one callback yielded
 
 
-def test_links_that_are_far_too_long_count_without_being_normalised() -> None:
+def test_links_that_are_far_too_long_count_without_being_normalised():
     def key_of(request: Request) -> tuple[str, bytes]:
         assert len(request.url) < 100_000
         return "a.test", page_key(host_key("a.test"), request.url.encode())

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from scrapy import Spider
 from scrapy.http import HtmlResponse, Response
-from scrapy.utils.defer import deferred_f_from_coro_f
 from support.small_web import crawl
 
 from scrapy_aopic import Links
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 PAGE = """<base href="/in/"><main><a href="b?x=1#part">B</a> <a rel="nofollow" href="c">C</a></main>
 <a href="b?x=1#part">B</a> <a href="d.pdf">D</a> <a href="javascript:e()">E</a> <area href="http://other.test/f">"""
@@ -29,7 +28,7 @@ def test_they_are_what_scrapys_extractor_finds():
     assert [request.url for request in Links(page()).requests()] == urls
 
 
-def test_options_say_which() -> None:
+def test_options_say_which():
     for options, found in [
         ({"css": "main"}, ["b?x=1#part", "c"]),
         ({"css": "main a"}, ["b?x=1#part", "c"]),
@@ -56,7 +55,7 @@ def test_urls_can_be_given():
     ]
 
 
-def test_urls_that_are_none_are_refused() -> None:
+def test_urls_that_are_none_are_refused():
     for urls in ["/a", b"/a", [None]]:
         with pytest.raises(TypeError, match=r"^Links: urls must be "):
             Links(page(), urls)
@@ -74,11 +73,8 @@ class Follows(Spider):
         yield Links(response, callback=self.parse, cb_kwargs={"level": level + 1})
 
 
-@deferred_f_from_coro_f
 @pytest.mark.parametrize("scheduler", [{}, {"SCHEDULER": "scrapy_aopic.Scheduler"}], ids=["scrapys", "ours"])
-async def test_they_are_followed_beside_any_scheduler(
-    serve: Callable[[dict[str, Any]], Any], scheduler: dict[str, Any]
-):
+async def test_they_are_followed_beside_any_scheduler(serve, scheduler):
     web = serve(
         {
             "http://a.test/": ["/b", "/c"],
@@ -91,11 +87,8 @@ async def test_they_are_followed_beside_any_scheduler(
     assert sorted(web.asked) == [f"http://a.test/{name}" for name in ("", "b", "c", "d")]
 
 
-@deferred_f_from_coro_f
 @pytest.mark.parametrize("scheduler", [{}, {"SCHEDULER": "scrapy_aopic.Scheduler"}], ids=["scrapys", "ours"])
-async def test_one_that_is_no_url_costs_no_other(
-    serve: Callable[[dict[str, Any]], Any], scheduler: dict[str, Any], caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_one_that_is_no_url_costs_no_other(serve, scheduler, caplog):
     class Given(Spider):
         name = "given"
         start_urls = ("http://a.test/",)

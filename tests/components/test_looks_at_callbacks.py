@@ -7,8 +7,7 @@ import json
 import os
 import sys
 from argparse import Namespace
-from collections.abc import AsyncIterator, Callable, Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator, Iterator
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, get_type_hints
 
@@ -20,17 +19,15 @@ from scrapy.commands.parse import Command
 from scrapy.http import HtmlResponse, Response
 from scrapy.linkextractors import LinkExtractor
 from scrapy.spiders import CrawlSpider, Rule
-from scrapy.utils.defer import deferred_f_from_coro_f
 from scrapy.utils.test import get_crawler
 from support import processes
-from support.small_web import Web, crawl
+from support.small_web import crawl
 
 from scrapy_aopic import BroadSpider, Links, links
 
 if TYPE_CHECKING:
     from page_objects import Nowhere  # nobody can import it
 
-Serve = Callable[[dict[str, Any]], Web]
 
 HOME = "http://a.test/"
 PAGES: dict[str, Any] = {
@@ -89,7 +86,7 @@ class BelowOwnParse(OwnParse):
         return {"title": title}
 
 
-def test_the_callback_that_scrapy_calls_has_the_parameters_of_the_users() -> None:
+def test_the_callback_that_scrapy_calls_has_the_parameters_of_the_users():
     for spider, parameters, hints in [
         (BroadSpider, ["response", "arguments"], {"response": Response, "arguments": Any, "return": Any}),
         (Typed, ["response", "title", "n"], {"response": HtmlResponse, "title": Title, "n": int, "return": Iterator[Any]}),
@@ -118,10 +115,7 @@ def test_annotations_that_are_only_for_type_checkers_hinder_nothing():
 
 @EVERYWHERE
 @pytest.mark.parametrize("spider", [Typed, Untyped, Later, BelowOwnParse], ids=lambda cls: cls.__name__)
-@deferred_f_from_coro_f
-async def test_what_is_passed_to_the_callback_gets_to_the_users(
-    serve: Serve, settings: dict[str, Any], spider: type[BroadSpider]
-) -> None:
+async def test_what_is_passed_to_the_callback_gets_to_the_users(serve, settings, spider):
     """scrapy-poet fills ``cb_kwargs`` in a downloader middleware; so does whoever makes a request."""
     web = serve(PAGES)
     items: list[Any] = []
@@ -140,10 +134,7 @@ async def test_what_is_passed_to_the_callback_gets_to_the_users(
     assert sorted(web.asked) == sorted(item["title"] for item in items) == sorted(PAGES)
 
 
-@deferred_f_from_coro_f
-async def test_a_canonical_page_does_not_get_what_was_made_for_another_one(
-    serve: Serve, tmp_path: Path
-) -> None:
+async def test_a_canonical_page_does_not_get_what_was_made_for_another_one(serve, tmp_path):
     """Page objects cannot be written to the job folder, and are those of one response."""
     head = '<html><head><link rel="canonical" href="/other"></head><a href="/"></a></html>'
     web = serve({HOME: lambda _: html_answer(head), "http://a.test/other": []})
@@ -269,10 +260,7 @@ def parse_command(spider: type[Spider], *, depth: int = 1, callback: str = "") -
     [(Yields, ""), (Returns, ""), (Awaits, ""), (YieldsLater, ""), (Broad, ""), (BroadLater, ""), (Rules, "parse_item")],
     ids=lambda value: getattr(value, "name", ""),
 )  # fmt: skip
-@deferred_f_from_coro_f
-async def test_scrapy_parse_shows_and_follows_requests(
-    serve: Serve, cls: type[Spider], callback: str, settings: dict[str, Any]
-) -> None:
+async def test_scrapy_parse_shows_and_follows_requests(serve, cls, callback, settings):
     serve(PAGES)
     spider = type(cls.__name__, (cls,), {})  # the command changes the class
     command = parse_command(spider, depth=2, callback=callback)
@@ -328,7 +316,7 @@ class Broad(BroadSpider):
 
 
 @pytest.mark.slow
-def test_contracts_hold_and_shell_and_fetch_get_pages_without_seeds(tmp_path: Path):
+def test_contracts_hold_and_shell_and_fetch_get_pages_without_seeds(tmp_path):
     def run(*arguments: str) -> str:
         done = processes.run(
             [sys.executable, "-m", "scrapy", *arguments],
@@ -366,10 +354,7 @@ def test_contracts_hold_and_shell_and_fetch_get_pages_without_seeds(tmp_path: Pa
 # Where nothing follows them
 
 
-@deferred_f_from_coro_f
-async def test_links_that_nothing_follows_are_items_and_the_log_says_so(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_links_that_nothing_follows_are_items_and_the_log_says_so(serve, tmp_path, caplog):
     links._say_left.cache_clear()
     web = serve(PAGES)
     seen: list[Any] = []

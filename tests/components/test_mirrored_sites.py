@@ -11,7 +11,6 @@ import pytest
 from scrapy import Request, Spider
 from scrapy.http import HtmlResponse, Response
 from scrapy.linkextractors import LinkExtractor
-from scrapy.utils.defer import deferred_f_from_coro_f
 from support.small_web import check, crawl
 
 from scrapy_aopic.core.order import Aopic
@@ -109,10 +108,7 @@ def read_after(urls: list[str]) -> int:
     [(with_canonical, 119, 68, 64), (with_www, 77, 65, 40)],
     ids=["canonical", "www"],
 )
-@deferred_f_from_coro_f
-async def test_all_is_fetched_and_what_was_read_waits(
-    site: Site, requests: int, before: int, after: int, tmp_path: Path
-) -> None:
+async def test_all_is_fetched_and_what_was_read_waits(site, requests, before, after, tmp_path):
     plain = await asked(site, tmp_path / "plain", Unmirrored)
     urls = await asked(site, tmp_path / "mirrored", Aopic)
     assert sorted(urls) == sorted(plain)

@@ -8,7 +8,6 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from subprocess import PIPE
 from typing import Any
 
@@ -17,7 +16,6 @@ import scrapy
 from demo_web.server import Answer, Exchange, Server
 from packaging.version import Version
 from scrapy.http import Response
-from scrapy.utils.defer import deferred_f_from_coro_f
 from support.processes import run
 from support.small_web import Follow, Web, crawl, html
 
@@ -104,8 +102,7 @@ def web() -> Iterator[tuple[Web, dict[str, Any], int]]:
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_dead_names_hold_no_good_host(names: Names, web: tuple[Web, dict[str, Any], int]) -> None:
+async def test_dead_names_hold_no_good_host(names, web):
     """While 150 names are looked up, all pages of 15 good hosts are fetched; then each name is known to be dead."""
     log, pages, port = web
     good = [f"good{n}.test" for n in range(15)]
@@ -137,10 +134,7 @@ async def test_dead_names_hold_no_good_host(names: Names, web: tuple[Web, dict[s
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_the_end_of_a_crawl_does_not_wait_for_names(
-    names: Names, web: tuple[Web, dict[str, Any], int]
-) -> None:
+async def test_the_end_of_a_crawl_does_not_wait_for_names(names, web):
     log, pages, port = web
     pages["hub.test/"] = [f"http://dead{n}.test:{port}/" for n in range(300)]
     over = threading.Event()
@@ -159,7 +153,7 @@ async def test_the_end_of_a_crawl_does_not_wait_for_names(
 
 
 @pytest.mark.slow
-def test_the_end_of_a_process_does_not_wait_for_names() -> None:
+def test_the_end_of_a_process_does_not_wait_for_names():
     code = f"""
 import os, signal, socket, sys, threading
 from scrapy import Spider
@@ -188,10 +182,7 @@ print(crawler.stats.get_value("finish_reason"), flush=True)
         assert (done.returncode, done.stdout) == (0, "shutdown\n"), way
 
 
-@deferred_f_from_coro_f
-async def test_each_name_that_is_not_known_is_asked_for_by_the_schedule_of_silent_hosts(
-    names: Names, web: tuple[Web, dict[str, Any], int]
-) -> None:
+async def test_each_name_that_is_not_known_is_asked_for_by_the_schedule_of_silent_hosts(names, web):
     """If the name server fails, there may be such a host: it is tried again as one that is silent."""
     _, _, port = web
     names.error = socket.EAI_AGAIN
@@ -208,10 +199,7 @@ async def test_each_name_that_is_not_known_is_asked_for_by_the_schedule_of_silen
     assert names.asked["dead.test"] == 1  # what was found serves for five seconds
 
 
-@deferred_f_from_coro_f
-async def test_the_next_address_is_used_if_one_does_not_answer(
-    names: Names, web: tuple[Web, dict[str, Any], int]
-) -> None:
+async def test_the_next_address_is_used_if_one_does_not_answer(names, web):
     """Those of IPv4 come first, and each is asked about."""
     log, pages, port = web
     pages["both.test/"] = []
@@ -225,10 +213,7 @@ async def test_the_next_address_is_used_if_one_does_not_answer(
     assert crawler.stats.get_value("aopic/outcomes/network") == 1
 
 
-@deferred_f_from_coro_f
-async def test_a_look_up_that_takes_too_long_is_given_up(
-    names: Names, web: tuple[Web, dict[str, Any], int]
-) -> None:
+async def test_a_look_up_that_takes_too_long_is_given_up(names, web):
     port, over = web[2], threading.Event()
     names.hold = lambda: over.wait(60)
 
@@ -244,9 +229,7 @@ async def test_a_look_up_that_takes_too_long_is_given_up(
     assert crawler.stats.get_value("finish_reason") == "aopic_unreachable"
 
 
-def test_what_is_remembered_is_bounded_and_an_old_address_is_better_than_none(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_is_remembered_is_bounded_and_an_old_address_is_better_than_none(monkeypatch):
     now, asked, found = 0.0, [], []
     answers = {name: name_lookups.Answer((f"192.0.2.{number}",)) for number, name in enumerate("abc")}
 
@@ -305,7 +288,7 @@ finally:
 
 
 @pytest.mark.slow
-def test_the_addon_sets_nothing_that_is_read_before_it_is_asked(tmp_path: Path) -> None:
+def test_the_addon_sets_nothing_that_is_read_before_it_is_asked(tmp_path):
     spider = tmp_path / "none.py"
     spider.write_text("from scrapy import Spider\n\nclass Nothing(Spider):\n    name = 'nothing'\n")
     done = run([sys.executable, "-c", EARLY, str(spider)], stdout=PIPE, text=True, cwd=tmp_path)

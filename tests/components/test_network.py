@@ -14,16 +14,13 @@ from demo_web.server import Answer
 from demo_web.server_log import audit
 from scrapy import Request, Spider
 from scrapy.http import Response
-from scrapy.utils.defer import deferred_f_from_coro_f
 from scrapy.utils.test import get_crawler
-from support.small_web import Web, crawl
+from support.small_web import crawl
 
 from scrapy_aopic._engine import network
 from scrapy_aopic._engine.network import Span, TransferWatch
 from scrapy_aopic.session.lateness import Lateness
 from scrapy_aopic.session.pacer import JobPacer
-
-Serve = Callable[[dict[str, Any]], Web]
 
 TICK = 0.01
 NO_BODY = Request("http://a.test/")
@@ -168,8 +165,7 @@ HANDLERS: dict[str, dict[str, Any]] = {
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(socket, "TCP_INFO"), reason="the kernel does not tell")
 @pytest.mark.parametrize("handler", HANDLERS)
-@deferred_f_from_coro_f
-async def test_a_host_does_not_wait_for_the_callbacks_of_others(serve: Serve, handler: str) -> None:
+async def test_a_host_does_not_wait_for_the_callbacks_of_others(serve, handler):
     if handler == "aiohttp":
         pytest.importorskip(AIOHTTP)
 
@@ -203,10 +199,9 @@ async def test_a_host_does_not_wait_for_the_callbacks_of_others(serve: Serve, ha
 
 
 @pytest.mark.parametrize("handler", HANDLERS)
-@deferred_f_from_coro_f
 async def test_what_may_no_longer_be_sent_when_its_connection_is_at_hand_waits_again(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch, handler: str
-) -> None:
+    serve, monkeypatch, handler
+):
     """As when the process was frozen meanwhile, and others may have its hosts; on new connections and on kept ones."""
     if handler == "aiohttp":
         pytest.importorskip(AIOHTTP)
@@ -249,10 +244,7 @@ async def test_what_may_no_longer_be_sent_when_its_connection_is_at_hand_waits_a
 
 
 @pytest.mark.parametrize("handler", ["Twisted", "fast"])
-@deferred_f_from_coro_f
-async def test_what_may_be_sent_is_sent_before_anything_else_happens(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch, handler: str
-) -> None:
+async def test_what_may_be_sent_is_sent_before_anything_else_happens(serve, monkeypatch, handler):
     """A process that is frozen then has sent it before, and not when it goes on; on new connections and on kept ones."""
     web = serve({f"http://a.test/{n}": Answer() for n in range(3)})
     sent: list[bool] = []
@@ -291,7 +283,7 @@ async def test_what_may_be_sent_is_sent_before_anything_else_happens(
 # -- lateness
 
 
-def test_instants_that_nobody_looked_at_count_as_late_as_they_were() -> None:
+def test_instants_that_nobody_looked_at_count_as_late_as_they_were():
     for late in [[0.0, 0.03, 0.05], [0.0, 0.35, 0.02], [2.05, 0.0], [10.0]]:
         crawler = get_crawler()
         lateness = Lateness(crawler)
@@ -308,7 +300,7 @@ def test_instants_that_nobody_looked_at_count_as_late_as_they_were() -> None:
         assert crawler.stats.get_value("aopic/loop/late_seconds/max") == max(late)
 
 
-def test_it_is_said_once_if_this_machine_is_too_slow(caplog: pytest.LogCaptureFixture) -> None:
+def test_it_is_said_once_if_this_machine_is_too_slow(caplog):
     lateness = Lateness(get_crawler())
     for _ in range(299):
         lateness.note(0.05)
@@ -322,8 +314,7 @@ def test_it_is_said_once_if_this_machine_is_too_slow(caplog: pytest.LogCaptureFi
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_a_crawl_tells_how_late_its_loop_was(serve: Serve) -> None:
+async def test_a_crawl_tells_how_late_its_loop_was(serve):
     class Blocking(Spider):
         name = "blocking"
         start_urls = ["http://a.test/"]
@@ -343,8 +334,7 @@ async def test_a_crawl_tells_how_late_its_loop_was(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("handler", ["Twisted", "fast"])
-@deferred_f_from_coro_f
-async def test_connections_to_a_proxy_serve_one_host_after_the_other(serve: Serve, handler: str) -> None:
+async def test_connections_to_a_proxy_serve_one_host_after_the_other(serve, handler):
     class Many(Spider):
         name = "many"
         start_urls = [f"http://h{n % 20}.test/{n}" for n in range(200)]

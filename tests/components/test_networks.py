@@ -7,7 +7,6 @@ import logging
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from subprocess import PIPE
 from typing import Any
 
@@ -21,7 +20,7 @@ from scrapy import Request, Spider, signals
 from scrapy.core.downloader.handlers.http11 import HTTP11DownloadHandler
 from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response
-from scrapy.utils.defer import deferred_f_from_coro_f, maybe_deferred_to_future
+from scrapy.utils.defer import maybe_deferred_to_future
 from support.processes import run
 from support.small_web import Follow, check, crawl, html
 from twisted.internet import reactor as installed
@@ -162,8 +161,7 @@ FORMS = [
 ]
 
 
-@deferred_f_from_coro_f
-async def test_no_form_of_a_link_leads_inside(world: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_no_form_of_a_link_leads_inside(world, caplog):
     targets = [world.secret(form, f"/{n}") for n, form in enumerate(FORMS)]
     redirects = [Answer(302, headers={"Location": target}) for target in targets]
     refresh = f'<meta http-equiv="refresh" content="0; url={world.secret()}">'.encode()
@@ -197,8 +195,7 @@ async def test_no_form_of_a_link_leads_inside(world: World, caplog: pytest.LogCa
     }
 
 
-@deferred_f_from_coro_f
-async def test_a_callback_requests_nothing_inside_and_its_errback_hears_of_it(world: World) -> None:
+async def test_a_callback_requests_nothing_inside_and_its_errback_hears_of_it(world):
     class Wants(Errors):
         wanted = [world.secret(form) for form in ("127.1", "inside.test", "localhost")]
 
@@ -214,8 +211,7 @@ async def test_a_callback_requests_nothing_inside_and_its_errback_hears_of_it(wo
     assert crawler.stats.get_value("retry/count") is None
 
 
-@deferred_f_from_coro_f
-async def test_a_download_inside_of_a_callback_is_refused(world: World) -> None:
+async def test_a_download_inside_of_a_callback_is_refused(world):
     class Inline(Spider):
         name = "inline"
         n_refused = 0
@@ -234,8 +230,7 @@ async def test_a_download_inside_of_a_callback_is_refused(world: World) -> None:
 
 
 @pytest.mark.parametrize("is_fast", [False, True])
-@deferred_f_from_coro_f
-async def test_other_connections_of_the_process_go_where_they_like(world: World, is_fast: bool) -> None:
+async def test_other_connections_of_the_process_go_where_they_like(world, is_fast):
     """Also those that are made where a transfer has just ended, in its context."""
     made: list[Any] = []
 
@@ -264,10 +259,7 @@ async def test_other_connections_of_the_process_go_where_they_like(world: World,
 
 
 @pytest.mark.parametrize("is_fast", [False, True])
-@deferred_f_from_coro_f
-async def test_a_name_that_says_something_else_the_next_time_gains_nothing(
-    world: World, is_fast: bool
-) -> None:
+async def test_a_name_that_says_something_else_the_next_time_gains_nothing(world, is_fast):
     """The first answer may have been looked at before; the connection is made to the second."""
     port = world.public.port
     world.pages = {"/": [f"http://{name}.test:{port}/{name}" for name in ("both", "later")]}
@@ -280,8 +272,7 @@ async def test_a_name_that_says_something_else_the_next_time_gains_nothing(
     assert world.inside.n_accepted == 0
 
 
-@deferred_f_from_coro_f
-async def test_a_seed_allows_its_own_address_and_no_other(world: World) -> None:
+async def test_a_seed_allows_its_own_address_and_no_other(world):
     world.pages = {"/": [world.secret(path="/linked"), f"http://{OTHER}:{world.other.port}/"]}
     seeds = [world.home, world.secret("0x7f000001", "/seed"), world.secret("wiki", "/wiki")]
     crawler = await crawl(Errors, {**ADDON, "ROBOTSTXT_OBEY": False}, start_urls=seeds)
@@ -290,8 +281,7 @@ async def test_a_seed_allows_its_own_address_and_no_other(world: World) -> None:
     assert crawler.stats.get_value("aopic/urls/refused/network") == 1
 
 
-@deferred_f_from_coro_f
-async def test_a_seed_that_leads_inside_by_a_redirect_or_by_its_name_allows_nothing(world: World) -> None:
+async def test_a_seed_that_leads_inside_by_a_redirect_or_by_its_name_allows_nothing(world):
     world.pages = {"/": Answer(302, headers={"Location": world.secret()})}
     seeds = [world.home, world.secret("inside.test")]
 
@@ -308,8 +298,7 @@ async def test_a_seed_that_leads_inside_by_a_redirect_or_by_its_name_allows_noth
     assert len(spider.errors) == 1
 
 
-@deferred_f_from_coro_f
-async def test_what_a_seed_allows_holds_in_later_runs(world: World, tmp_path: Path) -> None:
+async def test_what_a_seed_allows_holds_in_later_runs(world, tmp_path):
     """The list is read when the job begins, so a later run knows of its seeds only what the job has kept."""
 
     class Inside(Errors):
@@ -329,10 +318,7 @@ async def test_what_a_seed_allows_holds_in_later_runs(world: World, tmp_path: Pa
     assert world.other.n_accepted == 0
 
 
-@deferred_f_from_coro_f
-async def test_what_a_list_of_seeds_names_is_fetched_once_the_setting_allows_it(
-    world: World, tmp_path: Path
-) -> None:
+async def test_what_a_list_of_seeds_names_is_fetched_once_the_setting_allows_it(world, tmp_path):
     """A name that leads inside, a page that leads there, and the same setting once more."""
     world.pages = {"/": [world.secret("inside.test", "/linked")]}
     (tmp_path / "seeds.txt").write_text(f"{world.secret('inside.test', '/seed')}\n{world.home}\n")
@@ -351,10 +337,7 @@ async def test_what_a_list_of_seeds_names_is_fetched_once_the_setting_allows_it(
     assert sorted(entry.target for entry in world.inside.entries) == ["/linked", "/seed"]
 
 
-@deferred_f_from_coro_f
-async def test_behind_a_proxy_what_is_local_by_its_text_is_refused(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_behind_a_proxy_what_is_local_by_its_text_is_refused(world, monkeypatch):
     """The proxy itself is the operator's, wherever it is; it resolves the rest."""
     local = ["127.1", "localhost", "wiki", "metadata.google.internal", "printer.local", "[::1]"]
     world.pages = {"/": [f"http://{host}/" for host in (*local, "b.test")]}
@@ -371,10 +354,7 @@ async def test_behind_a_proxy_what_is_local_by_its_text_is_refused(
         assert hosts == {"a.test", "b.test", "127.0.0.1", "localhost", "metadata.google.internal"}
 
 
-@deferred_f_from_coro_f
-async def test_ports_of_other_services_are_refused_unless_a_seed_or_the_setting_has_them(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_ports_of_other_services_are_refused_unless_a_seed_or_the_setting_has_them(world, monkeypatch):
     hosts = ["a.test:25", "b.test:6379", "a.test:8080", "b.test:10080", "c.test:22", "c.test:6379"]
     world.pages = {"/": [f"http://{host}/x" for host in hosts]}
 
@@ -397,10 +377,7 @@ class Foreign(HTTP11DownloadHandler):
     """A handler of somebody else's, of which nobody knows how it connects."""
 
 
-@deferred_f_from_coro_f
-async def test_a_handler_that_asks_nobody_gets_no_request_for_a_name_that_leads_inside(
-    world: World, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_handler_that_asks_nobody_gets_no_request_for_a_name_that_leads_inside(world, caplog):
     world.pages = {"/": [world.secret("inside.test")]}
     settings = {**ADDON, "ROBOTSTXT_OBEY": False, "DOWNLOAD_HANDLERS": {"http": Foreign}}
     settings |= {"AOPIC_FAST_DOWNLOADS": True}
@@ -444,7 +421,7 @@ process.start()
 
 @pytest.mark.skipif(Version(scrapy.__version__) < Version("2.19"), reason="its handler is of Scrapy 2.19")
 @pytest.mark.slow
-def test_without_a_reactor_it_is_decided_by_the_address_too(world: World) -> None:
+def test_without_a_reactor_it_is_decided_by_the_address_too(world):
     world.pages = {"/": [], "/2": []}
     names = json.dumps({"public.test": PUBLIC, "inside.test": INSIDE})
     wanted = json.dumps([world.secret("inside.test"), world.secret("127.1"), f"{world.home}2"])
@@ -491,7 +468,7 @@ def test_addresses_that_are_not_of_the_internet_are_known():
     assert [address for address in EXTERNAL if refuses(networks, address)] == []
 
 
-def test_a_url_that_parsers_may_read_in_two_ways_is_read_in_the_worse() -> None:
+def test_a_url_that_parsers_may_read_in_two_ways_is_read_in_the_worse():
     for url in [
         "http://user@127.0.0.1/",
         "http://1.1.1.1@127.0.0.1/",
@@ -512,7 +489,7 @@ def test_what_is_no_address_leads_nowhere():
     assert not door("fe80::1%eth0")
 
 
-def test_all_forms_of_an_address_are_one() -> None:
+def test_all_forms_of_an_address_are_one():
     for form in ["127.1", "0x7f.1", "0177.0.0.01", "2130706433", "127.0.0.1.", "[::ffff:7f00:1]"]:
         address = literal_address(form)
         assert address is not None, form
@@ -522,13 +499,13 @@ def test_all_forms_of_an_address_are_one() -> None:
         assert not networks.refuses_host(form)
 
 
-def test_ordinary_names_are_no_addresses_and_not_local() -> None:
+def test_ordinary_names_are_no_addresses_and_not_local():
     for name in ["a.test", "1.2.3.4.example.com", "0x7f.example", "internal.example.com", "xn--a.com"]:
         assert literal_address(name) is None
         assert not Networks(Allowed()).refuses_host(name)
 
 
-def test_an_operator_allows_networks_names_and_ports(tmp_path: Path):
+def test_an_operator_allows_networks_names_and_ports(tmp_path):
     (tmp_path / "networks.txt").write_text("10.0.0.0/8\nfd00::/8\n.corp.example.com\n:6667\n")
     for value in (
         ["10.0.0.0/8", "fd00::/8", "corp.example.com", ":6667"],
@@ -547,7 +524,7 @@ def test_an_operator_allows_networks_names_and_ports(tmp_path: Path):
     assert read({"AOPIC_ALLOW_NETWORKS": "all"}, "AOPIC_ALLOW_NETWORKS") is None
 
 
-def test_a_wrong_network_is_refused_with_its_name() -> None:
+def test_a_wrong_network_is_refused_with_its_name():
     for value in ["10.0.0.1/8", "10.0.0.0/33", "a b", ":99999", 7, "http://a.test/"]:
         with pytest.raises(SettingError, match="AOPIC_ALLOW_NETWORKS"):
             read({"AOPIC_ALLOW_NETWORKS": value}, "AOPIC_ALLOW_NETWORKS")
@@ -558,7 +535,7 @@ PORTS = [0, 1, 21, 22, 25, 53, 990, 5060, 6379, 10080, 11211, 80]
 
 
 @given(st.lists(st.sampled_from(PORTS), max_size=15), st.booleans())
-def test_a_seed_allows_the_port_that_it_has_and_no_other(ports: list[int], is_local: bool) -> None:
+def test_a_seed_allows_the_port_that_it_has_and_no_other(ports, is_local):
     """In later runs, too, which are told by a number of 64 bits: of nine ports."""
     host = "wiki" if is_local else "a.test"
     now, later = Networks(Allowed()), Networks(Allowed())

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from scrapy.crawler import Crawler
-from scrapy.utils.defer import deferred_f_from_coro_f
 from support.small_web import Follow, Web, ask, ask_view, check, crawl
 
 from scrapy_aopic.core.api import Lease
@@ -25,8 +24,6 @@ from scrapy_aopic.job.job import Job
 from scrapy_aopic.version import DOCS
 from scrapy_aopic.view.queries import top_hosts
 from scrapy_aopic.view.stored import snapshot_of
-
-Serve = Callable[[dict[str, Any]], Web]
 
 HOME = "http://a.test/"
 
@@ -92,8 +89,7 @@ def errors(crawler: Crawler) -> Any:
         ("opic-cycle", ["", "1", "2", "3", "4", "11", "12", "21", "31"]),
     ],
 )
-@deferred_f_from_coro_f
-async def test_pages_come_as_the_order_says(serve: Serve, order: str, asked: list[str]) -> None:
+async def test_pages_come_as_the_order_says(serve, order, asked):
     web = serve(TREE)
     await crawl(Follow, {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_ORDER": order, **ONE_BY_ONE})
     assert paths(web) == asked
@@ -111,8 +107,7 @@ class Deeper(Order):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("given", [Deeper, f"{__name__}.Deeper"], ids=["class", "path"])
-@deferred_f_from_coro_f
-async def test_an_order_of_the_users_own_decides(serve: Serve, tmp_path: Path, given: Any) -> None:
+async def test_an_order_of_the_users_own_decides(serve, tmp_path, given):
     web = serve(TREE)
     crawler = await crawl(Follow, on_disk(tmp_path, given, **ONE_BY_ONE))
     assert paths(web) == ["", "1", "11", "12", "2", "21", "3", "31", "4"]
@@ -123,10 +118,7 @@ async def test_an_order_of_the_users_own_decides(serve: Serve, tmp_path: Path, g
 @pytest.mark.parametrize(
     "wrong", ["best", "pagerank ", "no.such.Order", "scrapy.Request", f"{__name__}.errors", "", 7], ids=repr
 )
-@deferred_f_from_coro_f
-async def test_what_is_no_order_stops_the_start_with_one_sentence(
-    serve: Serve, caplog: pytest.LogCaptureFixture, wrong: Any
-) -> None:
+async def test_what_is_no_order_stops_the_start_with_one_sentence(serve, caplog, wrong):
     web = serve(TREE)
     await crawl(Follow, {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_ORDER": wrong})
     (text,) = said(caplog)
@@ -138,10 +130,7 @@ async def test_what_is_no_order_stops_the_start_with_one_sentence(
     assert web.asked == []
 
 
-@deferred_f_from_coro_f
-async def test_a_job_keeps_its_order_and_refuses_another(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_job_keeps_its_order_and_refuses_another(serve, tmp_path, caplog):
     web = serve(SITES)
     await crawl(Follow, on_disk(tmp_path, "depth-first", CLOSESPIDER_PAGECOUNT=5))
     before, n_asked = ask(tmp_path, everything), len(web.asked)
@@ -212,7 +201,7 @@ class Scored(BatchOrder):
         return compute
 
 
-def test_scores_are_computed_in_a_thread_while_the_crawl_goes_on() -> None:
+def test_scores_are_computed_in_a_thread_while_the_crawl_goes_on():
     order = Scored()
     job = job_of(order, 8)
     for _ in range(3):
@@ -227,7 +216,7 @@ def test_scores_are_computed_in_a_thread_while_the_crawl_goes_on() -> None:
     job.close()
 
 
-def test_scores_are_given_out_bit_by_bit() -> None:
+def test_scores_are_given_out_bit_by_bit():
     order = PageRank()
     job = job_of(order, 1200)
     pages = [page_key(host_key("a.test"), b"%d" % i) for i in range(1201)]
@@ -244,7 +233,7 @@ def test_scores_are_given_out_bit_by_bit() -> None:
     job.close()
 
 
-def test_a_ranking_that_fails_is_told_once_and_is_tried_again_when_the_graph_has_grown() -> None:
+def test_a_ranking_that_fails_is_told_once_and_is_tried_again_when_the_graph_has_grown():
     order = Scored()
     order.may_end.set()
     order.error = ZeroDivisionError()
@@ -271,10 +260,7 @@ def test_a_ranking_that_fails_is_told_once_and_is_tried_again_when_the_graph_has
 
 
 @pytest.mark.parametrize("name", ["pagerank", "hits"])
-@deferred_f_from_coro_f
-async def test_batch_orders_know_the_links_of_earlier_runs(
-    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+async def test_batch_orders_know_the_links_of_earlier_runs(serve, tmp_path, monkeypatch, name):
     frozen: list[int] = []
     real = KnownGraph.frozen
     monkeypatch.setattr(KnownGraph, "frozen", lambda graph: frozen.append(len(graph)) or real(graph))
@@ -289,10 +275,7 @@ async def test_batch_orders_know_the_links_of_earlier_runs(
     assert check(tmp_path).violations == []
 
 
-@deferred_f_from_coro_f
-async def test_batch_orders_say_that_they_need_numpy(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_batch_orders_say_that_they_need_numpy(serve, monkeypatch, caplog):
     web = serve(TREE)
     real = importlib.util.find_spec
     monkeypatch.setattr(
@@ -313,8 +296,7 @@ async def test_batch_orders_say_that_they_need_numpy(
 # What the virtual page spends on
 
 
-@deferred_f_from_coro_f
-async def test_chosen_domains_get_what_the_virtual_page_holds(serve: Serve, tmp_path: Path) -> None:
+async def test_chosen_domains_get_what_the_virtual_page_holds(serve, tmp_path):
     hosts = ["www.b.com", "c.com", "shop.b.com", "d.com", "news.e.org", "mail.e.org"]
     serve({HOME: [f"http://{host}/" for host in hosts], **{f"http://{host}/": [] for host in hosts}})
     settings = on_disk(tmp_path, "aopic", AOPIC_VIRTUAL_SPENDING={"chosen": ["B.com", "news.e.org"]})

@@ -6,13 +6,11 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from support import other_system
-from support.small_web import Web, check
+from support.small_web import check
 
 pytestmark = [
     pytest.mark.slow,
@@ -27,9 +25,7 @@ PAGES: dict[str, Any] = {HOME: ["/1", "/2"], f"{HOME}1": ["/2"], f"{HOME}2": []}
     ("system", "store"),
     [("win32", "rocksdb"), ("darwin", "sqlite"), pytest.param("win32", "sqlite", marks=pytest.mark.long)],
 )
-def test_a_job_lives_on_another_system(
-    serve: Callable[[dict[str, Any]], Web], tmp_path: Path, system: str, store: str
-) -> None:
+def test_a_job_lives_on_another_system(serve, tmp_path, system, store):
     web = serve(PAGES)
     settings = [
         "-s",

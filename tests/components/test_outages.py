@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 from demo_web.server import Answer
@@ -14,15 +12,12 @@ from scrapy import Request, Spider
 from scrapy.crawler import Crawler
 from scrapy.http import Response
 from scrapy.settings import Settings
-from scrapy.utils.defer import deferred_f_from_coro_f
 from scrapy.utils.test import get_crawler
-from support.small_web import Web, ask_view, crawl
+from support.small_web import ask_view, crawl
 
 from scrapy_aopic.commands import AopicCommand
 from scrapy_aopic.session.outage_detector import OutageDetector
 from scrapy_aopic.view.stored import count
-
-Serve = Callable[[dict[str, Any]], Web]
 
 
 @pytest.fixture
@@ -51,7 +46,7 @@ def ask_in_vain(reach: OutageDetector, hosts: range, n_hosts: int = 1000) -> Non
         reach.failed(f"h{n}.test", Request(f"http://h{n}.test/"), "DNSLookupError: no such name", n_hosts)
 
 
-def test_ten_silent_hosts_at_first_are_told_once(crawler: Crawler, caplog: pytest.LogCaptureFixture) -> None:
+def test_ten_silent_hosts_at_first_are_told_once(crawler, caplog):
     reach = OutageDetector(crawler)
     ask_in_vain(reach, range(9))
     assert said(caplog) == []
@@ -63,16 +58,14 @@ def test_ten_silent_hosts_at_first_are_told_once(crawler: Crawler, caplog: pytes
     )
 
 
-def test_the_same_host_again_is_no_further_host(crawler: Crawler, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_same_host_again_is_no_further_host(crawler, caplog):
     reach = OutageDetector(crawler)
     for _ in range(20):
         ask_in_vain(reach, range(3))
     assert said(caplog) == []
 
 
-def test_of_a_crawl_of_few_hosts_all_must_be_silent(
-    crawler: Crawler, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_of_a_crawl_of_few_hosts_all_must_be_silent(crawler, caplog):
     reach = OutageDetector(crawler)
     ask_in_vain(reach, range(1), n_hosts=1)
     assert said(caplog) == []
@@ -80,9 +73,7 @@ def test_of_a_crawl_of_few_hosts_all_must_be_silent(
     assert len(said(caplog)) == 1
 
 
-def test_an_answer_ends_it_and_later_it_takes_more(
-    crawler: Crawler, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_answer_ends_it_and_later_it_takes_more(crawler, caplog):
     now = 0.0
     reach = OutageDetector(crawler, lambda: now)
     with caplog.at_level("INFO"):
@@ -115,14 +106,9 @@ class Seeds(Spider):
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
 async def test_a_wrong_proxy_is_told_and_status_says_why_the_hosts_wait(
-    nobody: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    nobody, tmp_path, monkeypatch, caplog, capsys
+):
     monkeypatch.setenv("http_proxy", nobody)
     settings = {
         "SCHEDULER": "scrapy_aopic.Scheduler",
@@ -164,16 +150,14 @@ def run(command: AopicCommand, arguments: list[str], capsys: pytest.CaptureFixtu
     return capsys.readouterr().out
 
 
-@deferred_f_from_coro_f
-async def test_a_proxy_that_wants_a_password_is_told(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_proxy_that_wants_a_password_is_told(serve, caplog):
     serve({f"http://h{n}.test/": Answer(407) for n in range(12)})
     await crawl(Seeds, {"SCHEDULER": "scrapy_aopic.Scheduler", "CONCURRENT_REQUESTS": 100})
     (warning,) = said(caplog)
     assert "(the proxy does not know who asks)" in warning
 
 
-@deferred_f_from_coro_f
-async def test_hosts_that_answer_are_no_news(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+async def test_hosts_that_answer_are_no_news(serve, caplog):
     serve({f"http://h{n}.test/": Answer(503 if n % 2 else 404) for n in range(12)})
     await crawl(Seeds, {"SCHEDULER": "scrapy_aopic.Scheduler"})
     assert said(caplog) == []

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from demo_web.server import Answer, Exchange
-from scrapy.utils.defer import deferred_f_from_coro_f
 from support import redis_server
 from support.small_web import Follow, Web, crawl, html
 
 from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.stored_control import change_control
-
-Serve = Callable[[dict[str, Any]], Web]
 
 SCHEDULER = {"SCHEDULER": "scrapy_aopic.Scheduler"}
 MIDDLEWARE = {"DOWNLOADER_MIDDLEWARES": {"scrapy_aopic.PolitenessMiddleware": 990}}
@@ -55,10 +50,7 @@ class Both(Follow):
 
 @pytest.mark.slow
 @EACH
-@deferred_f_from_coro_f
-async def test_a_host_gets_as_many_requests_at_once_as_its_rule_says_and_others_get_one(
-    serve: Serve, settings: dict[str, Any]
-) -> None:
+async def test_a_host_gets_as_many_requests_at_once_as_its_rule_says_and_others_get_one(serve, settings):
     pages = {**pages_of("a.test"), **pages_of("b.test", 3)}
     web = serve(pages)
     await crawl(Both, {**settings, **RULES})
@@ -70,8 +62,7 @@ async def test_a_host_gets_as_many_requests_at_once_as_its_rule_says_and_others_
 
 @REDIS
 @pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_a_job_in_shards_goes_by_the_rule_too(serve: Serve, server: redis_server.Server) -> None:
+async def test_a_job_in_shards_goes_by_the_rule_too(serve, server):
     pytest.importorskip("hiredis")
     pytest.importorskip("redis")
     pages = {**pages_of("a.test"), **pages_of("b.test", 3)}
@@ -83,10 +74,7 @@ async def test_a_job_in_shards_goes_by_the_rule_too(serve: Serve, server: redis_
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_a_host_that_an_operator_slows_down_gets_one_request_at_a_time(
-    serve: Serve, tmp_path: Path
-) -> None:
+async def test_a_host_that_an_operator_slows_down_gets_one_request_at_a_time(serve, tmp_path):
     web = serve(pages_of("a.test", 4))
     change_control(FolderPlace(tmp_path), lambda control: control.slowing(["a.test"], 0.1, 1.0))
     await crawl(Follow, {**ADDON, **RULES, "AOPIC_STORE": "sqlite", "JOBDIR": str(tmp_path)})
@@ -96,8 +84,7 @@ async def test_a_host_that_an_operator_slows_down_gets_one_request_at_a_time(
 
 @pytest.mark.slow
 @EACH
-@deferred_f_from_coro_f
-async def test_a_gap_is_that_of_the_whole_host(serve: Serve, settings: dict[str, Any]) -> None:
+async def test_a_gap_is_that_of_the_whole_host(serve, settings):
     web = serve(pages_of("a.test", 12))
     await crawl(Follow, {**settings, "AOPIC_HOST_RULES": {"a.test": {"connections": 4, "min_gap": 0.2}}})
     log = sorted(web.log, key=lambda entry: entry.start)
@@ -109,10 +96,7 @@ async def test_a_gap_is_that_of_the_whole_host(serve: Serve, settings: dict[str,
 
 @pytest.mark.slow
 @EACH
-@deferred_f_from_coro_f
-async def test_a_host_that_asks_for_time_gets_one_request_at_a_time(
-    serve: Serve, settings: dict[str, Any]
-) -> None:
+async def test_a_host_that_asks_for_time_gets_one_request_at_a_time(serve, settings):
     robots = Answer(body=b"User-agent: *\nCrawl-delay: 0.1\nDisallow: /3\n")
     web = serve({**pages_of("a.test", 6), "http://a.test/robots.txt": robots})
     crawler = await crawl(Follow, {**settings, **RULES, "ROBOTSTXT_OBEY": True})
@@ -125,10 +109,7 @@ async def test_a_host_that_asks_for_time_gets_one_request_at_a_time(
 
 @pytest.mark.slow
 @EACH
-@deferred_f_from_coro_f
-async def test_what_fails_while_others_are_under_way_is_one_failure_and_holds_for_the_host(
-    serve: Serve, settings: dict[str, Any]
-) -> None:
+async def test_what_fails_while_others_are_under_way_is_one_failure_and_holds_for_the_host(serve, settings):
     asked: Counter[str] = Counter()
 
     def busy(exchange: Exchange) -> Answer:
@@ -152,8 +133,7 @@ async def test_what_fails_while_others_are_under_way_is_one_failure_and_holds_fo
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_two_crawls_of_one_process_come_in_turn(serve: Serve) -> None:
+async def test_two_crawls_of_one_process_come_in_turn(serve):
     web = serve(pages_of("a.test"))
     await asyncio.wait_for(
         asyncio.gather(crawl(Follow, {**ADDON, **RULES}), crawl(Follow, {**ADDON, **RULES})), 60
@@ -184,10 +164,7 @@ WITHOUT_EFFECT = {
 
 @pytest.mark.filterwarnings("ignore::scrapy.exceptions.ScrapyDeprecationWarning")
 @EACH
-@deferred_f_from_coro_f
-async def test_settings_that_change_nothing_are_said_once_each_with_what_does(
-    serve: Serve, caplog: pytest.LogCaptureFixture, settings: dict[str, Any]
-) -> None:
+async def test_settings_that_change_nothing_are_said_once_each_with_what_does(serve, caplog, settings):
     def said() -> dict[str, str]:
         texts = [text for text in caplog.messages if "changes nothing" in text]
         caplog.clear()

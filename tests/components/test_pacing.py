@@ -11,7 +11,6 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from email.utils import formatdate
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,7 +22,6 @@ from scrapy import Request, Spider
 from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response
 from scrapy.linkextractors import LinkExtractor
-from scrapy.utils.defer import deferred_f_from_coro_f
 from support.hostile_input import DATE_PIECES
 from support.small_web import Follow, Web, ask_view, check, crawl, html
 from twisted.internet.defer import Deferred, fail, succeed
@@ -37,8 +35,6 @@ from scrapy_aopic.downloadermiddlewares.polite_downloads import read_outcome
 from scrapy_aopic.session.pacer import MemoryPacer
 from scrapy_aopic.view.stored import snapshot_of
 from scrapy_aopic.web.http_dates import read_retry_after
-
-Serve = Callable[[dict[str, Any]], Web]
 
 FACTOR = 3
 SCHEDULER = {"SCHEDULER": "scrapy_aopic.Scheduler"}
@@ -84,8 +80,7 @@ def slow(links: list[str]) -> Answer:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("settings", [SCHEDULER, MIDDLEWARE, ADDON], ids=["scheduler", "middleware", "addon"])
-@deferred_f_from_coro_f
-async def test_every_request_of_any_kind_keeps_the_gap(serve: Serve, settings: dict[str, Any]) -> None:
+async def test_every_request_of_any_kind_keeps_the_gap(serve, settings):
     web = serve(busy_pages())
     await crawl(
         Busy, {**settings, "AOPIC_POLITENESS_FACTOR": FACTOR, "ROBOTSTXT_OBEY": True, "RETRY_TIMES": 1}
@@ -100,16 +95,14 @@ async def test_every_request_of_any_kind_keeps_the_gap(serve: Serve, settings: d
     assert not any(url.endswith("/3") for url in asked)
 
 
-@deferred_f_from_coro_f
-async def test_a_connection_that_breaks_is_not_tried_again_behind_our_back(serve: Serve) -> None:
+async def test_a_connection_that_breaks_is_not_tried_again_behind_our_back(serve):
     web = serve({"http://a.test/": ["/cut"], "http://a.test/cut": Answer(abort=True)})
     await crawl(Follow, {**SCHEDULER, "RETRY_ENABLED": False})
     assert web.asked == ["http://a.test/", "http://a.test/cut"]
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_the_engine_is_woken_as_soon_as_a_host_may_be_asked(serve: Serve) -> None:
+async def test_the_engine_is_woken_as_soon_as_a_host_may_be_asked(serve):
     web = serve(
         {"http://a.test/": [f"/{n}" for n in range(20)], **{f"http://a.test/{n}": [] for n in range(20)}}
     )
@@ -121,8 +114,7 @@ async def test_the_engine_is_woken_as_soon_as_a_host_may_be_asked(serve: Serve) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("settings", [SCHEDULER, MIDDLEWARE, ADDON], ids=["scheduler", "middleware", "addon"])
-@deferred_f_from_coro_f
-async def test_the_download_delay_of_the_project_is_a_floor(serve: Serve, settings: dict[str, Any]) -> None:
+async def test_the_download_delay_of_the_project_is_a_floor(serve, settings):
     web = serve({"http://a.test/": ["/1", "/2"], "http://a.test/1": [], "http://a.test/2": []})
     await crawl(Follow, {**settings, "DOWNLOAD_DELAY": 0.2})
     assert len(web.asked) == 3
@@ -130,8 +122,7 @@ async def test_the_download_delay_of_the_project_is_a_floor(serve: Serve, settin
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_waiting_hosts_take_no_room_from_others(serve: Serve) -> None:
+async def test_waiting_hosts_take_no_room_from_others(serve):
     slow_hosts = {f"http://slow{n}.test/{page}": [] for n in range(5) for page in range(3)}
     fast = {f"http://fast.test/{page}": [] for page in range(10)}
     web = serve({"http://a.test/": [*slow_hosts, *fast], **slow_hosts, **fast})
@@ -147,8 +138,7 @@ async def test_waiting_hosts_take_no_room_from_others(serve: Serve) -> None:
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_a_redirect_to_another_host_is_paced_there(serve: Serve) -> None:
+async def test_a_redirect_to_another_host_is_paced_there(serve):
     web = serve(
         {
             "http://a.test/": [*(f"http://b.test/{n}" for n in range(3)), *(f"/to/{n}" for n in range(3))],
@@ -199,8 +189,7 @@ POLITE_ENOUGH = {"AOPIC_BACKOFF": 0.05}
 
 @pytest.mark.slow
 @pytest.mark.parametrize("settings", [SCHEDULER, MIDDLEWARE, ADDON], ids=["scheduler", "middleware", "addon"])
-@deferred_f_from_coro_f
-async def test_a_host_is_left_alone_as_long_as_it_asks(serve: Serve, settings: dict[str, Any]) -> None:
+async def test_a_host_is_left_alone_as_long_as_it_asks(serve, settings):
     hosts = {"seconds": [later(1), later(1, 503)], "date": [at_date], "both": [later("soon"), later(1)]}
     links = [f"http://{host}.test/{n}" for host in hosts for n in range(3)]
     pages: dict[str, Any] = {"http://a.test/": links, **{link: [] for link in links}}
@@ -227,7 +216,7 @@ def start(entry: Entry) -> float:
     return entry.start
 
 
-def test_retry_after_is_seconds_or_a_date_and_else_nothing() -> None:
+def test_retry_after_is_seconds_or_a_date_and_else_nothing():
     for values, seconds in [
         ([b"120"], 120.0),
         ([b" 7 "], 7.0),
@@ -260,9 +249,7 @@ VALUES = st.lists(
 
 
 @given(VALUES, st.integers(100, 999))
-def test_whatever_a_host_sends_says_something_of_it_and_asks_for_no_time_that_is_not_one(
-    values: list[bytes], status: int
-) -> None:
+def test_whatever_a_host_sends_says_something_of_it_and_asks_for_no_time_that_is_not_one(values, status):
     response = Response("http://a.test/", status, headers={"Retry-After": values})
     outcome, wish = read_outcome(response)
     assert outcome in Outcome
@@ -273,7 +260,7 @@ def test_whatever_a_host_sends_says_something_of_it_and_asks_for_no_time_that_is
 
 
 @given(st.floats(), st.floats(0, 1e9))
-def test_no_crawl_delay_makes_a_gap_that_is_not_one(seconds: float, transfer: float) -> None:
+def test_no_crawl_delay_makes_a_gap_that_is_not_one(seconds, transfer):
     memory = MemoryPacer(Politeness())
     memory.set_crawl_delay("a.test", seconds)
     gap = memory.transferred("a.test", TransferResult(transfer), ago=0.0)
@@ -299,14 +286,9 @@ BREAK = {
     [(SCHEDULER, step) for step in BREAK if step != "memory"]
     + [(MIDDLEWARE, step) for step in ("count", "judge", "header", "memory", "rule")],
 )
-@deferred_f_from_coro_f
 async def test_whatever_fails_at_the_end_of_a_transfer_hosts_are_left_alone_and_then_asked(
-    serve: Serve,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    settings: dict[str, Any],
-    step: str,
-) -> None:
+    serve, monkeypatch, caplog, settings, step
+):
     hosts = [f"h{n}.example.com" for n in range(3)]
     links = [f"http://{host}/{n}" for host in hosts for n in range(2)]
     web = serve({"http://h0.example.com/": links, **{link: later(0) for link in links}})
@@ -334,8 +316,7 @@ async def test_whatever_fails_at_the_end_of_a_transfer_hosts_are_left_alone_and_
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_no_wish_is_granted_beyond_the_limit(serve: Serve) -> None:
+async def test_no_wish_is_granted_beyond_the_limit(serve):
     web = serve({"http://a.test/": Moody(later(10**6), links=["/1"]), "http://a.test/1": []})
     await crawl(Follow, {**SCHEDULER, "AOPIC_MAX_BACKOFF": 0.3})
     assert web.asked == ["http://a.test/", "http://a.test/", "http://a.test/1"]
@@ -343,8 +324,7 @@ async def test_no_wish_is_granted_beyond_the_limit(serve: Serve) -> None:
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_errors_in_a_row_double_the_gap(serve: Serve) -> None:
+async def test_errors_in_a_row_double_the_gap(serve):
     web = serve({"http://a.test/": Moody(CUT, CUT, CUT, CUT, links=["/1"]), "http://a.test/1": []})
     crawler = await crawl(Follow, {**SCHEDULER, "AOPIC_BACKOFF": 0.1, "RETRY_TIMES": 1})
     # A seed waits for its host: it has its RETRY_TIMES again and again.
@@ -359,8 +339,7 @@ async def test_errors_in_a_row_double_the_gap(serve: Serve) -> None:
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_errors_of_the_server_are_tried_again_as_ever_but_later_each_time(serve: Serve) -> None:
+async def test_errors_of_the_server_are_tried_again_as_ever_but_later_each_time(serve):
     web = serve({"http://a.test/": ["/1"], "http://a.test/1": Answer(500)})
     crawler = await crawl(Follow, {**SCHEDULER, "AOPIC_BACKOFF": 0.1, "RETRY_TIMES": 3})
     assert web.asked == ["http://a.test/"] + ["http://a.test/1"] * 4
@@ -372,10 +351,7 @@ async def test_errors_of_the_server_are_tried_again_as_ever_but_later_each_time(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["stock", "scheduler", "add-on"])
-@deferred_f_from_coro_f
-async def test_a_page_with_a_servers_error_is_tried_again_later_by_the_add_on_alone(
-    serve: Serve, tmp_path: Path, way: str
-) -> None:
+async def test_a_page_with_a_servers_error_is_tried_again_later_by_the_add_on_alone(serve, tmp_path, way):
     """One is good at the sixth request, one never, and one is what the spider handles."""
     good = [f"http://a.test/{n}" for n in range(9)]
     broken = Moody(*[Answer(503)] * 5, links=["/behind"])
@@ -423,8 +399,7 @@ async def test_a_page_with_a_servers_error_is_tried_again_later_by_the_add_on_al
         assert all(entry.start > last_good for entry in later)
 
 
-@deferred_f_from_coro_f
-async def test_a_bad_page_of_a_good_host_fails_after_its_retries(serve: Serve) -> None:
+async def test_a_bad_page_of_a_good_host_fails_after_its_retries(serve):
     pages = {f"http://a.test/{n}": [] for n in range(9)}
     web = serve({"http://a.test/": ["/cut", *pages], "http://a.test/cut": CUT, **pages})
     crawler = await crawl(Follow, {**SCHEDULER, "AOPIC_BACKOFF": 0.02, "RETRY_TIMES": 2})
@@ -436,10 +411,7 @@ async def test_a_bad_page_of_a_good_host_fails_after_its_retries(serve: Serve) -
 
 @pytest.mark.slow
 @pytest.mark.parametrize("moods", [CUT, later(0), later(0, 503)], ids=["no answer", "429", "503"])
-@deferred_f_from_coro_f
-async def test_a_dead_host_is_not_waited_for_and_its_pages_are_there_the_next_time(
-    serve: Serve, tmp_path: Path, moods: Answer
-) -> None:
+async def test_a_dead_host_is_not_waited_for_and_its_pages_are_there_the_next_time(serve, tmp_path, moods):
     dead = {f"http://dead.test/{n}": moods for n in range(4)}
     web = serve({"http://a.test/": [*dead, "/1"], "http://a.test/1": [], **dead})
     settings = {
@@ -469,10 +441,7 @@ async def test_a_dead_host_is_not_waited_for_and_its_pages_are_there_the_next_ti
 
 @pytest.mark.slow
 @pytest.mark.parametrize("settings", [SCHEDULER, MIDDLEWARE], ids=["scheduler", "middleware"])
-@deferred_f_from_coro_f
-async def test_the_gap_after_a_time_out_counts_from_when_the_host_notices(
-    serve: Serve, settings: dict[str, Any]
-) -> None:
+async def test_the_gap_after_a_time_out_counts_from_when_the_host_notices(serve, settings):
     hang = Moody(Answer(delay=60))
     web = serve({"http://a.test/": ["/hang", "/1"], "http://a.test/hang": hang, "http://a.test/1": []})
     wanted = {"AOPIC_POLITENESS_FACTOR": FACTOR, "DOWNLOAD_TIMEOUT": 0.2}
@@ -484,8 +453,7 @@ async def test_the_gap_after_a_time_out_counts_from_when_the_host_notices(
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_a_host_that_comes_back_in_time_loses_no_page(serve: Serve) -> None:
+async def test_a_host_that_comes_back_in_time_loses_no_page(serve):
     pages = {f"http://down.test/{n}": Moody(CUT, CUT) for n in range(2)}  # four in a row
     web = serve({"http://a.test/": list(pages), **pages})
     crawler = await crawl(Follow, {**SCHEDULER, **POLITE_ENOUGH, "AOPIC_MAX_BACKOFF": 0.2})
@@ -494,10 +462,7 @@ async def test_a_host_that_comes_back_in_time_loses_no_page(serve: Serve) -> Non
     assert len(web.asked) == 1 + 2 * 3
 
 
-@deferred_f_from_coro_f
-async def test_an_inline_request_to_a_host_that_wants_to_be_left_alone_for_long_fails_at_once(
-    serve: Serve,
-) -> None:
+async def test_an_inline_request_to_a_host_that_wants_to_be_left_alone_for_long_fails_at_once(serve):
     class Inline(Spider):
         name = "inline"
         start_urls = ["http://a.test/"]
@@ -523,10 +488,7 @@ async def test_an_inline_request_to_a_host_that_wants_to_be_left_alone_for_long_
 
 @pytest.mark.slow
 @pytest.mark.parametrize("settings", [SCHEDULER, MIDDLEWARE, ADDON], ids=["scheduler", "middleware", "addon"])
-@deferred_f_from_coro_f
-async def test_a_crawl_delay_holds_from_the_request_that_told_it(
-    serve: Serve, settings: dict[str, Any]
-) -> None:
+async def test_a_crawl_delay_holds_from_the_request_that_told_it(serve, settings):
     class Told(Follow):
         def parse(self, response: Response) -> Iterator[Any]:
             if response.url.endswith("/"):
@@ -545,10 +507,7 @@ async def test_a_crawl_delay_holds_from_the_request_that_told_it(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("settings", [SCHEDULER, MIDDLEWARE, ADDON], ids=["scheduler", "middleware", "addon"])
-@deferred_f_from_coro_f
-async def test_two_crawls_of_one_process_ask_a_host_one_after_the_other(
-    serve: Serve, settings: dict[str, Any]
-) -> None:
+async def test_two_crawls_of_one_process_ask_a_host_one_after_the_other(serve, settings):
     hosts = [f"http://h{n}.test/" for n in range(2)]
     pages = {f"{host}{n}": slow([]) for host in hosts for n in range(6)}
     web = serve({**pages, **{host: slow([f"{host}{n}" for n in range(6)]) for host in hosts}})
@@ -566,8 +525,7 @@ async def test_two_crawls_of_one_process_ask_a_host_one_after_the_other(
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_a_crawl_that_was_cut_off_keeps_no_host_from_the_next_ones(serve: Serve) -> None:
+async def test_a_crawl_that_was_cut_off_keeps_no_host_from_the_next_ones(serve):
     web = serve({"http://a.test/": Moody(Answer(delay=60), links=[])})
     first = crawl(
         Follow, {**SCHEDULER, "CLOSESPIDER_TIMEOUT": 1, "DOWNLOAD_TIMEOUT": 3, "RETRY_ENABLED": False}
@@ -580,10 +538,7 @@ async def test_a_crawl_that_was_cut_off_keeps_no_host_from_the_next_ones(serve: 
 
 
 @pytest.mark.parametrize("asks", ["Crawl-delay", "Retry-After"])
-@deferred_f_from_coro_f
-async def test_a_crawl_does_not_wait_for_ever_for_a_single_host(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture, asks: str
-) -> None:
+async def test_a_crawl_does_not_wait_for_ever_for_a_single_host(serve, tmp_path, caplog, asks):
     robots = Answer(body=b"User-agent: *\nCrawl-delay: 1000000000\n" if asks == "Crawl-delay" else b"")
     web = serve(
         {
@@ -612,8 +567,7 @@ async def test_a_crawl_does_not_wait_for_ever_for_a_single_host(
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_the_log_says_whom_a_crawl_waits_for(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_log_says_whom_a_crawl_waits_for(serve, caplog):
     serve({"http://a.test/": later(600)})
     caplog.set_level("INFO", logger="scrapy_aopic")
     crawler = await asyncio.wait_for(crawl(Follow, {**SCHEDULER, "CLOSESPIDER_TIMEOUT": 2}), 50)
@@ -627,10 +581,7 @@ async def test_the_log_says_whom_a_crawl_waits_for(serve: Serve, caplog: pytest.
 
 @pytest.mark.slow
 @pytest.mark.parametrize("settings", [SCHEDULER, MIDDLEWARE, ADDON], ids=["scheduler", "middleware", "addon"])
-@deferred_f_from_coro_f
-async def test_hosts_of_one_domain_are_asked_one_after_the_other_if_so_wanted(
-    serve: Serve, settings: dict[str, Any]
-) -> None:
+async def test_hosts_of_one_domain_are_asked_one_after_the_other_if_so_wanted(serve, settings):
     pages = {url.replace(".test/", ".example.com/"): answer for url, answer in busy_pages().items()}
     for url, answer in pages.items():
         location = answer.headers.get("Location", "").replace(".test/", ".example.com/")
@@ -688,10 +639,7 @@ def addresses(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Web, dict[str, 
 @pytest.mark.slow
 @pytest.mark.parametrize("settings", [SCHEDULER, MIDDLEWARE, ADDON], ids=["scheduler", "middleware", "addon"])
 @pytest.mark.parametrize("key", ["address", "host+address"])
-@deferred_f_from_coro_f
-async def test_hosts_of_one_address_are_asked_one_after_the_other_if_so_wanted(
-    addresses: tuple[Web, dict[str, Any]], key: str, settings: dict[str, Any]
-) -> None:
+async def test_hosts_of_one_address_are_asked_one_after_the_other_if_so_wanted(addresses, key, settings):
     web, pages = addresses
     port = pages.pop("")
     hosts = [f"h{n}.test" for n in range(8)]
@@ -715,10 +663,7 @@ async def test_hosts_of_one_address_are_asked_one_after_the_other_if_so_wanted(
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_rules_of_the_settings_and_of_the_spider_are_of_hosts(
-    serve: Serve, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_rules_of_the_settings_and_of_the_spider_are_of_hosts(serve, caplog):
     class Ruled(Follow):
         start_urls = [f"http://{name}.test/" for name in ("fast", "ruled", "asked", "wrong")]
 
@@ -755,10 +700,7 @@ async def test_rules_of_the_settings_and_of_the_spider_are_of_hosts(
     ],
     ids=["scheduler", "addon", "middleware", "longer gap", "enough hosts", "autothrottle", "default"],
 )
-@deferred_f_from_coro_f
-async def test_a_delay_that_holds_the_crawl_back_is_said_once(
-    serve: Serve, settings: dict[str, Any], is_said: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_delay_that_holds_the_crawl_back_is_said_once(serve, settings, is_said, caplog):
     pages = [f"http://a.test/{n}" for n in range(11)]
     web = serve({"http://a.test/": pages, **{page: [] for page in pages}})
     with caplog.at_level("INFO"):

@@ -16,7 +16,6 @@ from scrapy.cmdline import execute
 from scrapy.http import Response
 from scrapy.linkextractors import LinkExtractor
 from scrapy.settings import Settings
-from scrapy.utils.defer import deferred_f_from_coro_f
 from support import redis_server
 from support.small_web import Follow, Web, ask_view, check, crawl
 
@@ -240,10 +239,7 @@ EITHER = pytest.mark.parametrize("spider", [ByLinks, ByRequests])
 
 
 @EITHER
-@deferred_f_from_coro_f
-async def test_marks_are_obeyed_with_a_job_folder(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture, spider: type[BroadSpider]
-) -> None:
+async def test_marks_are_obeyed_with_a_job_folder(serve, tmp_path, caplog, spider):
     assert len(CASES) >= 60
     web = serve(web_of_cases())
     with caplog.at_level(logging.WARNING):
@@ -272,8 +268,7 @@ async def test_marks_are_obeyed_with_a_job_folder(
 
 
 @EITHER
-@deferred_f_from_coro_f
-async def test_marks_are_obeyed_in_memory(serve: Serve, spider: type[BroadSpider]) -> None:
+async def test_marks_are_obeyed_in_memory(serve, spider):
     web = serve(web_of_cases())
     judge(web, *await run(spider, {}))
 
@@ -281,8 +276,7 @@ async def test_marks_are_obeyed_in_memory(serve: Serve, spider: type[BroadSpider
 @pytest.mark.slow
 @pytest.mark.skipif(redis_server.find_server() is None, reason=redis_server.WHY_NOT)
 @EITHER
-@deferred_f_from_coro_f
-async def test_marks_are_obeyed_in_a_shared_job(serve: Serve, server: Any, spider: type[BroadSpider]) -> None:
+async def test_marks_are_obeyed_in_a_shared_job(serve, server, spider):
     key = f"robots-{spider.__name__}"
     shared = {"AOPIC_STORE": "redis", "AOPIC_SHARDS": 4, "REDIS_URL": server.url, "AOPIC_REDIS_KEY": key}
     web = serve(web_of_cases())
@@ -344,10 +338,7 @@ def units(folder: Path) -> dict[str, int]:
 
 
 @BOTH
-@deferred_f_from_coro_f
-async def test_the_cash_of_a_page_without_links_to_follow_goes_to_the_virtual_page(
-    serve: Serve, tmp_path: Path, spider: type[Follow]
-) -> None:
+async def test_the_cash_of_a_page_without_links_to_follow_goes_to_the_virtual_page(serve, tmp_path, spider):
     web, _ = await follow(
         serve, {HOME: links("href=/left", "href=/right", head=meta("nofollow"))}, tmp_path, spider
     )
@@ -357,10 +348,7 @@ async def test_the_cash_of_a_page_without_links_to_follow_goes_to_the_virtual_pa
 
 
 @BOTH
-@deferred_f_from_coro_f
-async def test_a_link_that_its_rel_stops_leaves_its_share_to_the_others(
-    serve: Serve, tmp_path: Path, spider: type[Follow]
-) -> None:
+async def test_a_link_that_its_rel_stops_leaves_its_share_to_the_others(serve, tmp_path, spider):
     tags = (
         "href=/left",
         "href=/right rel='UGC\tnoopener'",
@@ -381,8 +369,7 @@ async def test_a_link_that_its_rel_stops_leaves_its_share_to_the_others(
     assert crawler.stats.get_value("aopic/links/dropped") == 2
 
 
-@deferred_f_from_coro_f
-async def test_what_a_spider_requests_on_purpose_is_its_own_affair(serve: Serve, tmp_path: Path) -> None:
+async def test_what_a_spider_requests_on_purpose_is_its_own_affair(serve, tmp_path):
     class OnPurpose(Follow):
         def parse(self, response: Response) -> Iterator[Any]:
             yield Request(LEFT, callback=self.parse_other)
@@ -397,8 +384,7 @@ async def test_what_a_spider_requests_on_purpose_is_its_own_affair(serve: Serve,
     assert units(tmp_path) == {HOME: SEED, LEFT: SEED}
 
 
-@deferred_f_from_coro_f
-async def test_marks_belong_to_the_response_that_has_them(serve: Serve, tmp_path: Path) -> None:
+async def test_marks_belong_to_the_response_that_has_them(serve, tmp_path):
     """A redirect's header says nothing of its target, whose own marks count; and a page's nothing of its redirect."""
     pages = {
         HOME: ["/1", "/2"],
@@ -412,8 +398,7 @@ async def test_marks_belong_to_the_response_that_has_them(serve: Serve, tmp_path
     assert sorted(web.asked) == sorted(pages)
 
 
-@deferred_f_from_coro_f
-async def test_without_the_setting_marks_are_data_only(serve: Serve, tmp_path: Path) -> None:
+async def test_without_the_setting_marks_are_data_only(serve, tmp_path):
     class Keep(Follow):
         seen: Any = None
 
@@ -429,7 +414,7 @@ async def test_without_the_setting_marks_are_data_only(serve: Serve, tmp_path: P
     assert crawler.stats.get_value("aopic/robots/links_dropped") is None
 
 
-def test_the_name_of_a_robot_is_in_its_user_agent() -> None:
+def test_the_name_of_a_robot_is_in_its_user_agent():
     for agent, name in [
         ("ourbot/1.0 (+http://x.test/bot)", "ourbot"),
         ("Mozilla/5.0 (compatible; OurBot/2.1; +http://x.test/)", "ourbot"),
@@ -440,10 +425,7 @@ def test_the_name_of_a_robot_is_in_its_user_agent() -> None:
         assert robot_name(agent) == name
 
 
-@deferred_f_from_coro_f
-async def test_why_says_what_a_page_asks_and_where_a_link_was_dropped(
-    serve: Serve, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_why_says_what_a_page_asks_and_where_a_link_was_dropped(serve, tmp_path, capsys):
     await follow(serve, {HOME: links("href=/left", head=meta("nofollow"))}, tmp_path)
     capsys.readouterr()
     with pytest.raises(SystemExit):

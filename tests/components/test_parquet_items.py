@@ -35,11 +35,11 @@ def converted(folder: Path, text: str, *fields: str) -> list[dict[str, Any]]:
     return rows
 
 
-def test_the_fields_of_pages_have_the_same_types_in_each_file() -> None:
+def test_the_fields_of_pages_have_the_same_types_in_each_file():
     assert {*FIELDS} <= {*COLUMNS}
 
 
-def test_columns_have_the_types_that_are_known_or_that_all_values_have(tmp_path: Path) -> None:
+def test_columns_have_the_types_that_are_known_or_that_all_values_have(tmp_path):
     common = {
         "url": "http://a.test/",
         "visits": 0,
@@ -71,9 +71,7 @@ def test_columns_have_the_types_that_are_known_or_that_all_values_have(tmp_path:
     assert (first["duplicate_of"], second["own"]) == (None, None)
 
 
-def test_a_line_that_a_crash_has_torn_is_left_out_and_said(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_line_that_a_crash_has_torn_is_left_out_and_said(tmp_path, caplog):
     rows = converted(tmp_path / "items.parquet", lines_of([{"url": "a"}, {"url": "b"}]) + '{"url": "c')
     assert [row["url"] for row in rows] == ["a", "b"]
     (record,) = caplog.records
@@ -81,7 +79,7 @@ def test_a_line_that_a_crash_has_torn_is_left_out_and_said(
     assert "Line 3 of" in record.getMessage()
 
 
-def test_files_are_replaced_one_by_one_while_the_crawl_runs(tmp_path: Path) -> None:
+def test_files_are_replaced_one_by_one_while_the_crawl_runs(tmp_path):
     folder = tmp_path / "items.parquet"
     table = ParquetFolder(folder)
     table.open()
@@ -102,7 +100,7 @@ def test_files_are_replaced_one_by_one_while_the_crawl_runs(tmp_path: Path) -> N
     assert parquet.read_table(folder).to_pylist() == [{"url": "a"}]
 
 
-def test_two_crawls_do_not_write_to_one_folder(tmp_path: Path) -> None:
+def test_two_crawls_do_not_write_to_one_folder(tmp_path):
     one, two = ParquetFolder(tmp_path / "p.parquet"), ParquetFolder(tmp_path / "p.parquet")
     one.open()
     with pytest.raises(ExchangeError, match=r"Another crawl writes to .*p\.parquet"):

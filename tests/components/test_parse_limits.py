@@ -21,7 +21,7 @@ from scrapy_aopic.web.parse_limits import (
 )
 
 
-def test_how_often_a_body_may_be_packed() -> None:
+def test_how_often_a_body_may_be_packed():
     for values, is_too_often in [
         ([], False),
         (["gzip"], False),
@@ -52,7 +52,7 @@ HIDDEN = [
 ]
 
 
-def test_an_element_with_too_many_attributes_is_found_wherever_it_hides() -> None:
+def test_an_element_with_too_many_attributes_is_found_wherever_it_hides():
     for html in HIDDEN:
         for n, is_too_many in ((MAX_ATTRIBUTES // 2, False), (2 * MAX_ATTRIBUTES, True)):
             page = HtmlResponse(
@@ -94,7 +94,7 @@ PIECES = [
 @example("<a b='>'c d e f g h>", 3)
 @example('<a "><b x=" >  text text " c d e f g h i>', 3)
 @example("<a " + " ".join("bcdefghij"), 4)
-def test_whatever_the_parser_sees_no_tag_with_many_attributes_counts_as_short(html: str, most: int) -> None:
+def test_whatever_the_parser_sees_no_tag_with_many_attributes_counts_as_short(html, most):
     seen = [0]
 
     class Target:
@@ -114,7 +114,7 @@ def test_whatever_the_parser_sees_no_tag_with_many_attributes_counts_as_short(ht
         assert may_have_more_attributes(html.encode(), most)
 
 
-def test_ordinary_pages_are_not_parsed_for_the_number_of_attributes() -> None:
+def test_ordinary_pages_are_not_parsed_for_the_number_of_attributes():
     body = b'<div class="a b"><p title="x">' + b"some text " * 500 + b"</p><a href='/b?c=d'>e</a></div>"
     assert not may_have_more_attributes(body * 20, MAX_ATTRIBUTES)
     assert may_have_more_attributes(
@@ -123,12 +123,12 @@ def test_ordinary_pages_are_not_parsed_for_the_number_of_attributes() -> None:
 
 
 @pytest.mark.parametrize("end", [b">", b"></b"])  # without an end, libxml2 passes over it in no time
-def test_an_element_with_too_many_attributes_is_found_at_the_end(end: bytes) -> None:
+def test_an_element_with_too_many_attributes_is_found_at_the_end(end):
     body = TEXT + b"<b " + attributes(2 * MAX_ATTRIBUTES) + end
     assert has_too_many_attributes(HtmlResponse("http://a.test/", body=body))
 
 
-def test_behind_elements_too_deep_for_a_tree_nothing_is_looked_at() -> None:
+def test_behind_elements_too_deep_for_a_tree_nothing_is_looked_at():
     for unit in [b"<i></b>", b"<b>x</p>", b'<h1><h1><a>"</div>']:
         body = (
             unit * 300_000 + b"<p " + attributes(2 * MAX_ATTRIBUTES) + b">"
@@ -138,7 +138,7 @@ def test_behind_elements_too_deep_for_a_tree_nothing_is_looked_at() -> None:
         assert max(len(element.attrib) for element in page.selector.root.iter("*")) == 0, unit
 
 
-def test_the_encoding_of_a_page_hides_nothing() -> None:
+def test_the_encoding_of_a_page_hides_nothing():
     for encoding in ["utf-8", "utf-16", "cp1252", "shift_jis"]:
         body = (TEXT.decode() + f"<p {attributes(2 * MAX_ATTRIBUTES).decode()}>").encode(encoding)
         assert has_too_many_attributes(HtmlResponse("http://a.test/", body=body, encoding=encoding))
@@ -180,7 +180,7 @@ SMALL_MAX = 8
 @pytest.mark.slow
 @settings(max_examples=500)
 @given(st.lists(st.lists(ATTRIBUTES, max_size=10) | st.lists(OTHERS, max_size=3), max_size=12))
-def test_what_is_known_at_a_glance_to_have_few_attributes_has_few(runs: list[list[str]]) -> None:
+def test_what_is_known_at_a_glance_to_have_few_attributes_has_few(runs):
     html = "".join(piece.replace("{}", f"{n}") for n, piece in enumerate(chain(*runs)))
     found = parse_limits.Attributes(SMALL_MAX)
     parse_limits.look_at_all(html.encode(), found)
@@ -190,7 +190,7 @@ def test_what_is_known_at_a_glance_to_have_few_attributes_has_few(runs: list[lis
         assert may_have_more_attributes(html.encode(), SMALL_MAX)
 
 
-def test_an_ordinary_page_is_known_to_have_few_attributes_at_a_glance() -> None:
+def test_an_ordinary_page_is_known_to_have_few_attributes_at_a_glance():
     link = b'<li class="item"><a href="/a/b.html?c=d&amp;e=f" title="some > title">text</a>, and more of it</li>\n'
     script = (
         b"<script>for (i = 0; i < n; i++) { x = '<b class=\"y\">'; }"
@@ -204,12 +204,12 @@ def test_an_ordinary_page_is_known_to_have_few_attributes_at_a_glance() -> None:
 @pytest.mark.parametrize(
     "unit", [b"='>", b'=">', b"=\">'", b"<b ='", b"<b x= ", b"=", b"= ", b">", b'"', b"<b <b"]
 )
-def test_it_is_known_in_linear_time(unit: bytes) -> None:
+def test_it_is_known_in_linear_time(unit):
     """Quadratic time would be hours."""
     may_have_more_attributes(unit * (10_000_000 // len(unit)), MAX_ATTRIBUTES)
 
 
-def test_other_answers_are_not_looked_at() -> None:
+def test_other_answers_are_not_looked_at():
     body = TEXT + b"<p " + attributes(2 * MAX_ATTRIBUTES) + b">"
     assert not has_too_many_attributes(Response("http://a.test/", body=body))
     assert not has_too_many_attributes(TextResponse("http://a.test/", body=body))
@@ -229,18 +229,18 @@ LINK = '<link rel="canonical" href="/1">'
 OTHER = "<link rel='x' href='/'>"
 
 
-def test_of_a_page_with_too_many_canonical_links_none_counts() -> None:
+def test_of_a_page_with_too_many_canonical_links_none_counts():
     assert read_canonical(page(LINK * MAX_CANONICALS)) == "http://a.test/1"
     assert read_canonical(page(LINK * (MAX_CANONICALS + 1))) == ""
     assert read_canonical(page(Link="</1>; rel=canonical," * (MAX_CANONICALS + 1))) == ""
 
 
-def test_only_the_first_links_of_a_page_are_looked_at() -> None:
+def test_only_the_first_links_of_a_page_are_looked_at():
     assert read_canonical(page(OTHER * (MAX_LINKS - 1), LINK)) == "http://a.test/1"
     assert read_canonical(page(OTHER * MAX_LINKS, LINK)) == ""
     assert read_canonical(page(Link="</x>; rel=x," * MAX_LINKS + "</1>; rel=canonical")) == ""
 
 
-def test_what_is_no_url_or_takes_a_minute_to_parse_is_not_canonical() -> None:
+def test_what_is_no_url_or_takes_a_minute_to_parse_is_not_canonical():
     for url in ["http://[", "http://" + "\u0301\u0323" * 100_000, "http://h/" + "x" * 100_000]:
         assert read_canonical(page(f'<link rel="canonical" href="{url}">')) == ""

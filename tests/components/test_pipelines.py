@@ -22,9 +22,8 @@ from scrapy import Field, Item, Request, Spider, signals
 from scrapy.core.downloader.handlers.base import BaseDownloadHandler
 from scrapy.exceptions import NotConfigured, StopDownload
 from scrapy.http import Response
-from scrapy.utils.defer import deferred_f_from_coro_f
 from scrapy.utils.test import get_crawler
-from support.small_web import Web, crawl, html
+from support.small_web import crawl, html
 from warcio.archiveiterator import ArchiveIterator
 from warcio.exceptions import ArchiveLoadFailed
 
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
 
-Serve = Callable[[dict[str, Any]], Web]
 
 OURS: dict[str, Any] = {"SCHEDULER": "scrapy_aopic.Scheduler"}
 IMPORTANCE: dict[str, Any] = {"ITEM_PIPELINES": {"scrapy_aopic.ImportancePipeline": 100}}
@@ -142,16 +140,14 @@ async def scrape(settings: dict[str, Any], make: Callable[[str], list[Any]]) -> 
     return items, crawler
 
 
-@deferred_f_from_coro_f
-async def test_a_dictionary_gets_the_importance_of_its_page(serve: Serve) -> None:
+async def test_a_dictionary_gets_the_importance_of_its_page(serve):
     serve({"http://a.test/": []})
     items, crawler = await scrape(OURS, lambda url: [{"url": url, "title": "A"}])
     assert items == [{"url": "http://a.test/", "title": "A", "importance": 1.0}]
     assert stat(crawler, "aopic/items/without_page") is None
 
 
-@deferred_f_from_coro_f
-async def test_an_item_gets_what_the_setting_names_and_nothing_else(serve: Serve) -> None:
+async def test_an_item_gets_what_the_setting_names_and_nothing_else(serve):
     serve({"http://a.test/": []})
     items, _ = await scrape({**OURS, **ALL_FIELDS}, lambda url: [{"url": url}])
     assert items == [{"url": "http://a.test/", "importance": 1.0, "cash": SEED, "history": 0, "visits": 0}]
@@ -164,8 +160,7 @@ async def test_an_item_gets_what_the_setting_names_and_nothing_else(serve: Serve
     assert items == [{"url": "http://a.test/"}]
 
 
-@deferred_f_from_coro_f
-async def test_other_items_get_what_they_declare(serve: Serve) -> None:
+async def test_other_items_get_what_they_declare(serve):
     serve({"http://a.test/": []})
     items, crawler = await scrape(
         {**OURS, **ALL_FIELDS},
@@ -190,20 +185,14 @@ async def test_other_items_get_what_they_declare(serve: Serve) -> None:
     assert stat(crawler, "aopic/items/without_page") is None
 
 
-@deferred_f_from_coro_f
-async def test_items_that_cannot_be_changed_pass_unchanged(
-    serve: Serve, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_items_that_cannot_be_changed_pass_unchanged(serve, caplog):
     serve({"http://a.test/": []})
     items, _ = await scrape(OURS, lambda url: [Frozen(url), Picky(url, "high")])
     assert items == [Frozen("http://a.test/", 0.5), Picky("http://a.test/", "high")]
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
-@deferred_f_from_coro_f
-async def test_items_without_a_known_page_pass_unchanged_and_are_counted(
-    serve: Serve, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_items_without_a_known_page_pass_unchanged_and_are_counted(serve, caplog):
     serve({"http://a.test/": []})
     odd: list[dict[str, Any]] = [
         {},
@@ -224,8 +213,7 @@ async def test_items_without_a_known_page_pass_unchanged_and_are_counted(
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
-@deferred_f_from_coro_f
-async def test_a_page_visited_again_shows_its_earlier_visit(serve: Serve) -> None:
+async def test_a_page_visited_again_shows_its_earlier_visit(serve):
     serve({"http://a.test/": ["http://a.test/b"], "http://a.test/b": []})
     seen: list[dict[str, Any]] = []
 
@@ -256,10 +244,7 @@ async def test_a_page_visited_again_shows_its_earlier_visit(serve: Serve) -> Non
     assert again["importance"] == pytest.approx(2 / 3)
 
 
-@deferred_f_from_coro_f
-async def test_beside_another_scheduler_items_pass_unchanged_with_one_warning(
-    serve: Serve, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_beside_another_scheduler_items_pass_unchanged_with_one_warning(serve, caplog):
     serve({"http://a.test/": []})
     items, crawler = await scrape({}, lambda url: [{"url": url}, Held(url=url), {}])
     assert items == [{"url": "http://a.test/"}, Held(url="http://a.test/"), {}]
@@ -278,10 +263,7 @@ class NeedsKey:
         return key.encode()
 
 
-@deferred_f_from_coro_f
-async def test_a_look_up_that_fails_costs_no_item_and_is_logged_once(
-    serve: Serve, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_look_up_that_fails_costs_no_item_and_is_logged_once(serve, caplog):
     serve({"http://a.test/": []})
 
     class Keyed(Spider):
@@ -322,9 +304,7 @@ async def test_a_look_up_that_fails_costs_no_item_and_is_logged_once(
         (PagesPipeline, {"AOPIC_WARC_FILE": "100%"}, "a percent sign is written %%"),
     ],
 )
-def test_a_wrong_setting_stops_the_start_and_says_why(
-    pipeline: Any, settings: dict[str, Any], message: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_wrong_setting_stops_the_start_and_says_why(pipeline, settings, message, caplog):
     with pytest.raises(NotConfigured):
         pipeline.from_crawler(get_crawler(settings_dict=settings))
     (said,) = (record.getMessage() for record in caplog.records if record.levelname == "ERROR")
@@ -441,8 +421,7 @@ STATUSES = {
 
 
 @pytest.mark.parametrize("name", ["pages.warc.gz", "pages.warc"])
-@deferred_f_from_coro_f
-async def test_an_archive_holds_every_transfer_as_it_was(serve: Serve, tmp_path: Path, name: str) -> None:
+async def test_an_archive_holds_every_transfer_as_it_was(serve, tmp_path, name):
     serve(SITE)
     path = tmp_path / "new" / "folder" / name
     before = datetime.now(timezone.utc)
@@ -478,8 +457,7 @@ async def test_an_archive_holds_every_transfer_as_it_was(serve: Serve, tmp_path:
     assert stat(crawler, "aopic/warc/errors") is None
 
 
-@deferred_f_from_coro_f
-async def test_a_request_record_says_what_was_asked(serve: Serve, tmp_path: Path) -> None:
+async def test_a_request_record_says_what_was_asked(serve, tmp_path):
     got: list[Exchange] = []
 
     def note(exchange: Exchange) -> Answer:
@@ -523,10 +501,7 @@ async def test_a_request_record_says_what_was_asked(serve: Serve, tmp_path: Path
     }
 
 
-@deferred_f_from_coro_f
-async def test_importance_and_cash_are_those_of_the_page_when_it_was_fetched(
-    serve: Serve, tmp_path: Path
-) -> None:
+async def test_importance_and_cash_are_those_of_the_page_when_it_was_fetched(serve, tmp_path):
     serve(SITE)
     path = tmp_path / "pages.warc.gz"
     settings = {
@@ -553,10 +528,7 @@ async def test_importance_and_cash_are_those_of_the_page_when_it_was_fetched(
 
 
 @pytest.mark.parametrize("topic", [{"keywords": ["packed"]}, "items"])
-@deferred_f_from_coro_f
-async def test_the_archive_of_a_crawl_for_a_topic_has_the_relevance_of_pages(
-    serve: Serve, tmp_path: Path, topic: Any
-) -> None:
+async def test_the_archive_of_a_crawl_for_a_topic_has_the_relevance_of_pages(serve, tmp_path, topic):
     serve(SITE)
     path = tmp_path / "pages.warc.gz"
     spider = Walk if isinstance(topic, dict) else WalkWithItems
@@ -579,10 +551,7 @@ async def test_the_archive_of_a_crawl_for_a_topic_has_the_relevance_of_pages(
     assert crawler.stats.get_value("aopic/warc/records") == len(found)
 
 
-@deferred_f_from_coro_f
-async def test_beside_another_scheduler_the_archive_has_no_importance(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_beside_another_scheduler_the_archive_has_no_importance(serve, tmp_path, caplog):
     serve(SITE)
     path = tmp_path / "pages.warc.gz"
     crawler = await crawl(Walk, {**PAGES, "AOPIC_WARC_FILE": path, "ROBOTSTXT_OBEY": True})
@@ -592,8 +561,7 @@ async def test_beside_another_scheduler_the_archive_has_no_importance(
     assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
 
 
-@deferred_f_from_coro_f
-async def test_headers_are_kept_and_chunks_are_joined(tmp_path: Path) -> None:
+async def test_headers_are_kept_and_chunks_are_joined(tmp_path):
     chunks = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in (PACKED[:7], PACKED[7:])) + b"0\r\n\r\n"
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -638,8 +606,7 @@ class OddHandler(BaseDownloadHandler):
         return Response(f"{request.url}#part", headers=headers, body=b"body", protocol="h2")
 
 
-@deferred_f_from_coro_f
-async def test_a_record_is_sound_whatever_the_download_handler_tells(tmp_path: Path) -> None:
+async def test_a_record_is_sound_whatever_the_download_handler_tells(tmp_path):
     path = tmp_path / "pages.warc.gz"
     await crawl(Walk, {**OURS, **PAGES, "AOPIC_WARC_FILE": path, "DOWNLOAD_HANDLERS": {"http": OddHandler}})
     _, response, request = read_all(path)
@@ -650,8 +617,7 @@ async def test_a_record_is_sound_whatever_the_download_handler_tells(tmp_path: P
     assert "WARC-IP-Address" not in response.fields
 
 
-@deferred_f_from_coro_f
-async def test_an_answer_that_was_cut_says_so(serve: Serve, tmp_path: Path) -> None:
+async def test_an_answer_that_was_cut_says_so(serve, tmp_path):
     serve(
         {
             "http://a.test/cut": Answer(headers={"Content-Length": "1000"}, body=b"a part"),
@@ -681,10 +647,7 @@ async def test_an_answer_that_was_cut_says_so(serve: Serve, tmp_path: Path) -> N
     assert found["http://a.test/stopped"].values("Content-Length") == ["0"]
 
 
-@deferred_f_from_coro_f
-async def test_every_attempt_is_recorded_and_what_was_no_transfer_is_not(
-    serve: Serve, tmp_path: Path
-) -> None:
+async def test_every_attempt_is_recorded_and_what_was_no_transfer_is_not(serve, tmp_path):
     tries = iter([Answer(500), Answer(body=b"at last")])
     serve({"http://a.test/flaky": lambda _: next(tries), "http://a.test/cut": Answer(abort=True)})
 
@@ -703,10 +666,7 @@ async def test_every_attempt_is_recorded_and_what_was_no_transfer_is_not(
     assert found == [("http://a.test/flaky", 500, b""), ("http://a.test/flaky", 200, b"at last")]
 
 
-@deferred_f_from_coro_f
-async def test_inline_requests_are_recorded_without_the_importance_of_another_page(
-    serve: Serve, tmp_path: Path
-) -> None:
+async def test_inline_requests_are_recorded_without_the_importance_of_another_page(serve, tmp_path):
     serve({"http://a.test/": Answer(body=b"page"), "http://a.test/picture": Answer(body=b"picture")})
 
     class Inline(Starting):
@@ -731,8 +691,7 @@ class OtherSlot:
         request.meta["download_slot"] = "proxy-1"
 
 
-@deferred_f_from_coro_f
-async def test_a_page_is_known_even_if_a_middleware_changes_its_slot(serve: Serve, tmp_path: Path) -> None:
+async def test_a_page_is_known_even_if_a_middleware_changes_its_slot(serve, tmp_path):
     serve({"http://a.test/": []})
     path = tmp_path / "pages.warc.gz"
     settings = {"DOWNLOADER_MIDDLEWARES": {OtherSlot: 100}}
@@ -740,8 +699,7 @@ async def test_a_page_is_known_even_if_a_middleware_changes_its_slot(serve: Serv
     assert responses(path)["http://a.test/"].fields["WARC-AOPIC-Importance"] == "1.0"
 
 
-@deferred_f_from_coro_f
-async def test_a_transfer_is_in_the_file_before_its_callback_runs(serve: Serve, tmp_path: Path) -> None:
+async def test_a_transfer_is_in_the_file_before_its_callback_runs(serve, tmp_path):
     serve({"http://a.test/": ["/1"], "http://a.test/1": ["/2"], "http://a.test/2": []})
     path = tmp_path / "pages.warc.gz"
     seen: list[list[str]] = []
@@ -756,10 +714,7 @@ async def test_a_transfer_is_in_the_file_before_its_callback_runs(serve: Serve, 
     assert seen == [urls[:1], urls[:2], urls]
 
 
-@deferred_f_from_coro_f
-async def test_the_name_and_the_time_are_filled_in(
-    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_name_and_the_time_are_filled_in(serve, tmp_path, monkeypatch):
     serve({"http://a.test/": []})
     monkeypatch.chdir(tmp_path)
     before = datetime.now(timezone.utc).replace(microsecond=0)
@@ -780,10 +735,7 @@ async def test_the_name_and_the_time_are_filled_in(
         ("pages", ["pages-1", "pages-2"]),
     ],
 )
-@deferred_f_from_coro_f
-async def test_a_file_that_exists_is_never_touched(
-    serve: Serve, tmp_path: Path, name: str, others: list[str]
-) -> None:
+async def test_a_file_that_exists_is_never_touched(serve, tmp_path, name, others):
     serve({"http://a.test/": []})
     (tmp_path / name).write_bytes(b"of another program")
     (tmp_path / others[0]).symlink_to("nowhere")
@@ -796,8 +748,7 @@ async def test_a_file_that_exists_is_never_touched(
     assert names(tmp_path) == sorted([name, *others])
 
 
-@deferred_f_from_coro_f
-async def test_a_resumed_crawl_gets_a_file_of_its_own(serve: Serve, tmp_path: Path) -> None:
+async def test_a_resumed_crawl_gets_a_file_of_its_own(serve, tmp_path):
     serve({"http://a.test/": ["/1"], "http://a.test/1": []})
     settings = {
         **OURS,
@@ -816,8 +767,7 @@ async def test_a_resumed_crawl_gets_a_file_of_its_own(serve: Serve, tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", ["pages.warc.gz", "pages.warc"])
-@deferred_f_from_coro_f
-async def test_a_file_cut_anywhere_is_readable_up_to_there(serve: Serve, tmp_path: Path, name: str) -> None:
+async def test_a_file_cut_anywhere_is_readable_up_to_there(serve, tmp_path, name):
     serve(SITE)
     path = tmp_path / name
     await crawl(Walk, {**OURS, **PAGES, "AOPIC_WARC_FILE": path})
@@ -837,10 +787,9 @@ def record_ends(data: bytes) -> list[int]:
     return [archive.get_record_offset() + archive.get_record_length() for _ in archive]
 
 
-@deferred_f_from_coro_f
 async def test_beside_another_scheduler_a_path_that_cannot_be_written_does_not_stop_the_crawl(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+    serve, tmp_path, caplog
+):
     web = serve({"http://a.test/": ["/1"], "http://a.test/1": []})
     (tmp_path / "file").write_text("no folder")
     path = tmp_path / "file" / "pages.warc.gz"
@@ -857,10 +806,7 @@ async def test_beside_another_scheduler_a_path_that_cannot_be_written_does_not_s
     )
 
 
-@deferred_f_from_coro_f
-async def test_beside_another_scheduler_a_path_that_becomes_writable_is_written_from_then_on(
-    serve: Serve, tmp_path: Path
-) -> None:
+async def test_beside_another_scheduler_a_path_that_becomes_writable_is_written_from_then_on(serve, tmp_path):
     folder = tmp_path / "folder"
     folder.write_text("in the way")
 
@@ -902,14 +848,9 @@ class FullDisk:
 
 
 @pytest.mark.parametrize("is_broken", [False, True])
-@deferred_f_from_coro_f
 async def test_beside_another_scheduler_a_full_disk_costs_what_does_not_fit_and_tears_no_record(
-    serve: Serve,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    is_broken: bool,
-) -> None:
+    serve, tmp_path, monkeypatch, caplog, is_broken
+):
     pages = {
         "http://a.test/": ["/1"],
         "http://a.test/1": ["/2"],
@@ -950,10 +891,9 @@ async def test_beside_another_scheduler_a_full_disk_costs_what_does_not_fit_and_
     assert len(web.asked) == 5 * len(pages)
 
 
-@deferred_f_from_coro_f
 async def test_a_full_disk_under_an_archive_ends_the_crawl_and_its_page_is_not_visited(
-    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+    serve, tmp_path, monkeypatch, caplog
+):
     serve({"http://a.test/": ["/1"], "http://a.test/1": ["/2"], "http://a.test/2": []})
     path = tmp_path / "pages.warc"
     settings = {
@@ -976,10 +916,7 @@ async def test_a_full_disk_under_an_archive_ends_the_crawl_and_its_page_is_not_v
     assert kept == {"http://a.test/", "http://a.test/1", "http://a.test/2"}
 
 
-@deferred_f_from_coro_f
-async def test_a_path_that_no_archive_can_have_ends_the_crawl_before_its_first_page(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_path_that_no_archive_can_have_ends_the_crawl_before_its_first_page(serve, tmp_path, caplog):
     web = serve({"http://a.test/": []})
     (tmp_path / "file").write_text("no folder")
     path = tmp_path / "file" / "pages.warc"
@@ -992,7 +929,7 @@ async def test_a_path_that_no_archive_can_have_ends_the_crawl_before_its_first_p
     assert web.asked == []
 
 
-def test_without_warcio_the_pipeline_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_warcio_the_pipeline_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "warcio", None)
     with pytest.raises(NotConfigured, match=r"^PagesPipeline needs warcio; install scrapy-aopic\[warc\]\.$"):
         PagesPipeline.from_crawler(get_crawler())
@@ -1009,10 +946,7 @@ REPEATS: dict[str, Any] = {
 }
 
 
-@deferred_f_from_coro_f
-async def test_a_body_is_written_once_and_full_files_are_followed_by_others(
-    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_body_is_written_once_and_full_files_are_followed_by_others(serve, tmp_path, monkeypatch):
     monkeypatch.setattr("scrapy_aopic.pipelines.MAX_BYTES", 1_000_000)
     serve(REPEATS)
     settings = {"AOPIC_WARC_FILE": tmp_path / "pages.warc", "CONCURRENT_REQUESTS": 1}
@@ -1055,7 +989,7 @@ def archived(tmp_path: Path) -> Path:
     return path
 
 
-def test_another_reader_reads_the_archive(archived: Path) -> None:
+def test_another_reader_reads_the_archive(archived):
     fastwarc = pytest.importorskip("fastwarc.warc")
     with archived.open("rb") as file:
         kinds = [record.headers["WARC-Type"] for record in fastwarc.ArchiveIterator(file)]
@@ -1063,7 +997,7 @@ def test_another_reader_reads_the_archive(archived: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
-def test_an_index_of_the_archive_says_where_pages_are(archived: Path) -> None:
+def test_an_index_of_the_archive_says_where_pages_are(archived):
     indexer = pytest.importorskip("cdxj_indexer.main")
     index = archived.with_name("index.cdxj")
     indexer.CDXJIndexer(str(index), [str(archived)], sort=True).process_all()

@@ -16,13 +16,13 @@ def planted(**how: object) -> Planted:
     return Planted(graph, PlantedTrap("binary-tree", **how), [1])  # type: ignore[arg-type]
 
 
-def test_each_page_of_a_binary_tree_links_to_two_new_ones() -> None:
+def test_each_page_of_a_binary_tree_links_to_two_new_ones():
     web = planted()
     assert [web.out_links(page) for page in (0, 1, 2, 3)] == [[1], [2], [3, 4], [5, 6]]
     assert {web.host_of(page) for page in range(9)} == {"www.site.org"}
 
 
-def test_and_back_to_the_page_that_leads_to_it_and_to_the_entry() -> None:
+def test_and_back_to_the_page_that_leads_to_it_and_to_the_entry():
     web = planted(links_back=True)
     assert [web.out_links(page) for page in (2, 3, 6)] == [[3, 4, 1], [5, 6, 2, 1], [11, 12, 3, 1]]
 
@@ -36,7 +36,7 @@ def test_and_back_to_the_page_that_leads_to_it_and_to_the_entry() -> None:
         ("nested", ["/trap/0/", "/trap/0/1/", "/trap/0/1/4/"]),
     ],
 )
-def test_paths_are_where_they_are_said_to_be(directories: str, paths: list[str]) -> None:
+def test_paths_are_where_they_are_said_to_be(directories, paths):
     web = planted(directories=directories)
     assert [web.url_of(page) for page in (2, 3, 6)] == [f"http://www.site.org{path}" for path in paths]
     assert [web.url_of(page) for page in (0, 1)] == list(URLS)

@@ -12,10 +12,9 @@ import pytest
 from scrapy import Request, Spider
 from scrapy.http import Response, TextResponse
 from scrapy.settings import Settings
-from scrapy.utils.defer import deferred_f_from_coro_f
 from support import redis_server
 from support.core_crawl import Job, link
-from support.small_web import Web, ask, check, crawl
+from support.small_web import ask, check, crawl
 
 from scrapy_aopic.core.ports import Store
 from scrapy_aopic.core.records import MOST_PRIORITY
@@ -26,7 +25,6 @@ from scrapy_aopic.view.why import why
 
 pytestmark = pytest.mark.slow
 
-Serve = Callable[[dict[str, Any]], Web]
 
 HOME = "http://a.test/"
 ONE_BY_ONE = {"CONCURRENT_REQUESTS": 1, "SCRAPER_SLOT_MAX_ACTIVE_SIZE": 1, "AOPIC_MIN_GAP": 0.02}
@@ -94,10 +92,7 @@ class Lists(dict[str, Any]):
 
 
 @pytest.mark.parametrize("priority", [1, pytest.param(10, marks=pytest.mark.long)])
-@deferred_f_from_coro_f
-async def test_as_many_items_as_with_stock_scrapy_are_among_the_first_300_pages(
-    serve: Serve, priority: int
-) -> None:
+async def test_as_many_items_as_with_stock_scrapy_are_among_the_first_300_pages(serve, priority):
     """Requested with a priority, items come before further lists. No list is requested while another one is read."""
     found = {}
     for way, settings in {"stock": {}, **WAYS}.items():
@@ -110,16 +105,14 @@ async def test_as_many_items_as_with_stock_scrapy_are_among_the_first_300_pages(
 
 
 @pytest.mark.parametrize("way", WAYS)
-@deferred_f_from_coro_f
-async def test_the_highest_priority_is_first(serve: Serve, way: str) -> None:
+async def test_the_highest_priority_is_first(serve, way):
     web = serve(given(GIVEN))
     await crawl(Given, {**WAYS[way], **ONE_BY_ONE})
     assert numbers(web.asked) == sorted(GIVEN, reverse=True)
 
 
 @pytest.mark.parametrize("store", ["sqlite", "rocksdb"])
-@deferred_f_from_coro_f
-async def test_priorities_are_kept_when_a_crawl_goes_on(serve: Serve, tmp_path: Path, store: str) -> None:
+async def test_priorities_are_kept_when_a_crawl_goes_on(serve, tmp_path, store):
     edges = (MOST_PRIORITY, 1 << 62, 1 << 57, *DATES, 1, 0, -1, -(1 << 57), -MOST_PRIORITY)
     web = serve(given(edges))
     spider = type("Given", (Given,), {"priorities": edges})
@@ -136,8 +129,7 @@ async def test_priorities_are_kept_when_a_crawl_goes_on(serve: Serve, tmp_path: 
     assert check(tmp_path).violations == []
 
 
-@deferred_f_from_coro_f
-async def test_a_priority_beyond_64_bits_counts_as_the_highest_or_the_lowest(serve: Serve) -> None:
+async def test_a_priority_beyond_64_bits_counts_as_the_highest_or_the_lowest(serve):
     beyond = (-(10**30), -(10**20), 10**20, 10**30)
     web = serve(given((*beyond, 7)))
     await crawl(type("Given", (Given,), {"priorities": (*beyond, 7)}), {**ALONE, **ONE_BY_ONE})
@@ -161,8 +153,7 @@ class Depths(Spider):
 
 
 @pytest.mark.parametrize("adjust", [1, -1])
-@deferred_f_from_coro_f
-async def test_depth_priority_is_an_order_as_with_stock_scrapy(serve: Serve, adjust: int) -> None:
+async def test_depth_priority_is_an_order_as_with_stock_scrapy(serve, adjust):
     pages = {HOME: [f"{HOME}{n}/" for n in "123"]}
     for one in "123":
         pages[f"{HOME}{one}/"] = [f"{HOME}{one}/{n}/" for n in "123"]
@@ -195,9 +186,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[
         yield lambda: open_store_at(Address("job", server.url))
 
 
-def test_every_store_keeps_thousands_of_priorities_in_order_when_the_process_ends_at_once(
-    opened: Callable[[], Store],
-) -> None:
+def test_every_store_keeps_thousands_of_priorities_in_order_when_the_process_ends_at_once(opened):
     dice, job = Random(6), Job(max_active=3)
     links = [link(f"h{n % 40}", n, priority=dice.randrange(-(1 << 62), 1 << 62)) for n in range(1500)]
     wanted = [each.request for each in sorted(links, key=lambda each: -each.priority)]
@@ -215,8 +204,7 @@ def test_every_store_keeps_thousands_of_priorities_in_order_when_the_process_end
     assert found == wanted[:1200]
 
 
-@deferred_f_from_coro_f
-async def test_in_shards_every_host_has_its_pages_by_priority(serve: Serve, tmp_path: Path) -> None:
+async def test_in_shards_every_host_has_its_pages_by_priority(serve, tmp_path):
     if redis_server.find_server() is None:
         pytest.skip(redis_server.WHY_NOT)
     pytest.importorskip("hiredis")

@@ -7,15 +7,14 @@ import io
 import logging
 import re
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from scrapy import Request, Spider
 from scrapy.http import Response
-from scrapy.utils.defer import deferred_f_from_coro_f
-from support.small_web import Web, crawl
+from support.small_web import crawl
 
 from scrapy_aopic import extensions
 
@@ -45,10 +44,7 @@ class Slow(Spider):
 
 @pytest.mark.parametrize("is_terminal", [True, False])
 @pytest.mark.parametrize("wanted", [True, False])
-@deferred_f_from_coro_f
-async def test_a_line_is_shown_on_a_terminal_if_it_is_wanted(
-    serve: Callable[[dict[str, Any]], Web], monkeypatch: pytest.MonkeyPatch, is_terminal: bool, wanted: bool
-) -> None:
+async def test_a_line_is_shown_on_a_terminal_if_it_is_wanted(serve, monkeypatch, is_terminal, wanted):
     monkeypatch.setattr(extensions, "_EVERY", 0.01)
     shown = Terminal() if is_terminal else io.StringIO()
     monkeypatch.setattr(sys, "stderr", shown)
@@ -58,10 +54,7 @@ async def test_a_line_is_shown_on_a_terminal_if_it_is_wanted(
     assert ("limited by politeness" in shown.getvalue()) == (is_terminal and wanted)
 
 
-@deferred_f_from_coro_f
-async def test_what_is_logged_meanwhile_has_a_line_of_its_own(
-    serve: Callable[[dict[str, Any]], Web], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_is_logged_meanwhile_has_a_line_of_its_own(serve, monkeypatch):
     class Logging(Slow):
         async def done(self, response: Response) -> None:
             await super().done(response)
@@ -80,10 +73,7 @@ async def test_what_is_logged_meanwhile_has_a_line_of_its_own(
     assert log.filters == []
 
 
-@deferred_f_from_coro_f
-async def test_what_earlier_runs_did_is_no_speed_of_this_one(
-    serve: Callable[[dict[str, Any]], Web], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_what_earlier_runs_did_is_no_speed_of_this_one(serve, monkeypatch, tmp_path):
     monkeypatch.setattr(extensions, "_EVERY", 0.01)
     serve({"http://a.test/": [], "http://b.test/": []})
     settings = {**SCHEDULER, "JOBDIR": str(tmp_path), "AOPIC_STORE": "sqlite", "LOG_ENABLED": False}
@@ -97,10 +87,7 @@ async def test_what_earlier_runs_did_is_no_speed_of_this_one(
 
 
 @pytest.mark.parametrize("store", ["auto", "rocksdb", "sqlite"])
-@deferred_f_from_coro_f
-async def test_without_a_job_folder_nothing_is_left_behind(
-    serve: Callable[[dict[str, Any]], Web], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str
-) -> None:
+async def test_without_a_job_folder_nothing_is_left_behind(serve, tmp_path, monkeypatch, store):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     seen: list[Path] = []
 
@@ -114,10 +101,7 @@ async def test_without_a_job_folder_nothing_is_left_behind(
     assert not list(tmp_path.iterdir())
 
 
-@deferred_f_from_coro_f
-async def test_the_link_middleware_says_that_it_needs_the_scheduler(
-    serve: Callable[[dict[str, Any]], Web], caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_the_link_middleware_says_that_it_needs_the_scheduler(serve, caplog):
     web = serve({"http://a.test/": [], "http://b.test/": []})
     await crawl(Slow, {"SPIDER_MIDDLEWARES": {"scrapy_aopic.LinkMiddleware": 2000}})
     assert 'LinkMiddleware pays cash only with SCHEDULER = "scrapy_aopic.Scheduler"' in caplog.text
@@ -125,10 +109,7 @@ async def test_the_link_middleware_says_that_it_needs_the_scheduler(
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_a_terminal_that_is_gone_is_no_error(
-    serve: Callable[[dict[str, Any]], Web], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_terminal_that_is_gone_is_no_error(serve, monkeypatch, caplog):
     class Gone(Terminal):
         def write(self, text: str) -> int:
             raise OSError(5, "Input/output error")

@@ -14,7 +14,6 @@ from demo_web.server import Answer, Exchange, Server
 from scrapy import Request, Spider
 from scrapy.downloadermiddlewares.httpproxy import HttpProxyMiddleware
 from scrapy.http import Response
-from scrapy.utils.defer import deferred_f_from_coro_f
 from scrapy.utils.test import get_crawler
 from support.small_web import crawl
 
@@ -127,10 +126,9 @@ def by(middleware: type, order: int = 740, **settings: Any) -> dict[str, Any]:
 @WAYS
 @pytest.mark.parametrize("order", [740, 543], ids=["before retries", "behind retries"])
 @pytest.mark.parametrize("answer", [LATER, Answer(503, {"Retry-After": "60"})], ids=["429", "503"])
-@deferred_f_from_coro_f
 async def test_a_request_that_a_middleware_makes_of_an_answer_goes_out_at_once_by_another_proxy(
-    proxies: Proxies, settings: dict[str, Any], answer: Answer, order: int
-) -> None:
+    proxies, settings, answer, order
+):
     proxies.add(a=answer, b=FINE)
     crawler = await crawl(Items, {**settings, **by(Chooses, order, ROBOTSTXT_OBEY=True)})
     assert sorted(Items.seen) == URLS
@@ -147,10 +145,7 @@ async def test_a_request_that_a_middleware_makes_of_an_answer_goes_out_at_once_b
     [None, Answer(407), Answer(403), Answer(abort=True), Answer(delay=5)],
     ids=["down", "407", "403", "breaks", "hangs"],
 )
-@deferred_f_from_coro_f
-async def test_a_proxy_that_is_no_use_is_left_for_another_one(
-    proxies: Proxies, settings: dict[str, Any], first: Answer | None
-) -> None:
+async def test_a_proxy_that_is_no_use_is_left_for_another_one(proxies, settings, first):
     proxies.add(b=FINE, **({"a": first} if first is not None else {}))
     crawler = await crawl(
         Items,
@@ -163,10 +158,7 @@ async def test_a_proxy_that_is_no_use_is_left_for_another_one(
 
 
 @OURS
-@deferred_f_from_coro_f
-async def test_pages_by_another_proxy_do_not_wait_and_none_is_lost(
-    proxies: Proxies, settings: dict[str, Any]
-) -> None:
+async def test_pages_by_another_proxy_do_not_wait_and_none_is_lost(proxies, settings):
     proxies.add(a=once(Answer(429, {"Retry-After": "1"})), b=FINE)
     await crawl(Items, {**settings, **by(ByPath)})
     assert Counter(Items.seen) == Counter(URLS)
@@ -187,10 +179,7 @@ class Wants(Items):
 
 
 @OURS
-@deferred_f_from_coro_f
-async def test_with_a_single_proxy_what_is_repeated_is_no_try(
-    proxies: Proxies, settings: dict[str, Any]
-) -> None:
+async def test_with_a_single_proxy_what_is_repeated_is_no_try(proxies, settings):
     proxies.add(a=once(Answer(429, {"Retry-After": "1"})))
     crawler = await crawl(
         Wants, {**settings, "RETRY_TIMES": 1, "ROBOTSTXT_OBEY": False, "AOPIC_POLITENESS_FACTOR": 0}
@@ -203,10 +192,7 @@ async def test_with_a_single_proxy_what_is_repeated_is_no_try(
 
 
 @OURS
-@deferred_f_from_coro_f
-async def test_answers_that_are_repeated_reach_no_callback_and_leave_no_trace(
-    proxies: Proxies, settings: dict[str, Any]
-) -> None:
+async def test_answers_that_are_repeated_reach_no_callback_and_leave_no_trace(proxies, settings):
     metas: list[dict[str, Any]] = []
 
     class Handles(Wants):
@@ -226,10 +212,7 @@ async def test_answers_that_are_repeated_reach_no_callback_and_leave_no_trace(
 
 
 @OURS
-@deferred_f_from_coro_f
-async def test_with_the_setting_what_is_asked_of_one_proxy_holds_for_all(
-    proxies: Proxies, settings: dict[str, Any]
-) -> None:
+async def test_with_the_setting_what_is_asked_of_one_proxy_holds_for_all(proxies, settings):
     proxies.add(a=once(Answer(429, {"Retry-After": "1"})), b=FINE)
     await crawl(Items, {**settings, **by(ByPath, AOPIC_POLITENESS_KEY="host+proxies")}, start_urls=URLS[:2])
     assert sorted(Items.seen) == URLS[:2]
@@ -238,8 +221,7 @@ async def test_with_the_setting_what_is_asked_of_one_proxy_holds_for_all(
 
 
 @OURS
-@deferred_f_from_coro_f
-async def test_a_host_that_no_proxy_gets_at_is_dead(proxies: Proxies, settings: dict[str, Any]) -> None:
+async def test_a_host_that_no_proxy_gets_at_is_dead(proxies, settings):
     proxies.add(a=Answer(429), b=Answer(429))
     crawler = await crawl(
         Items, {**settings, **by(ByPath, AOPIC_BACKOFF=0.01, AOPIC_MAX_BACKOFF=1000, AOPIC_MAX_WAIT=3600)}
@@ -249,7 +231,7 @@ async def test_a_host_that_no_proxy_gets_at_is_dead(proxies: Proxies, settings: 
     assert crawler.stats.get_value("finish_reason") == "aopic_unreachable"
 
 
-def test_what_is_remembered_of_proxies_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_remembered_of_proxies_is_bounded(monkeypatch):
     monkeypatch.setattr(proxy_waits, "REMEMBERED", 10)
     waits = ProxyWaits(get_crawler(), Politeness(), MemoryPacer(Politeness()))
     down, fine = TransferResult(0.1, Outcome.DOWN, 60.0), TransferResult(0.1)
@@ -265,9 +247,7 @@ def test_what_is_remembered_of_proxies_is_bounded(monkeypatch: pytest.MonkeyPatc
     assert waits.wait("pair 99") == 0
 
 
-def test_a_proxy_of_the_environment_is_the_way_of_all_and_sessions_of_a_proxy_are_apart(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_proxy_of_the_environment_is_the_way_of_all_and_sessions_of_a_proxy_are_apart(monkeypatch):
     monkeypatch.setenv("http_proxy", "http://me:secret@p.test:8080")
     crawler = get_crawler()
     crawler.get_downloader_middleware = lambda _: HttpProxyMiddleware()  # type: ignore[method-assign,assignment,return-value]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,15 +12,12 @@ from scrapy import FormRequest, Request, Spider
 from scrapy.http import HtmlResponse, JsonResponse, Response, TextResponse, XmlResponse
 from scrapy.linkextractors import LinkExtractor
 from scrapy.spiders import CrawlSpider, Rule, SitemapSpider
-from scrapy.utils.defer import deferred_f_from_coro_f
-from support.small_web import Web, ask_view, check, crawl
+from support.small_web import ask_view, check, crawl
 
 from scrapy_aopic.request_errors import UnwantedTypeError
 from scrapy_aopic.session.links.found_link import link_test
 from scrapy_aopic.view.stored import count
 from scrapy_aopic.web.meta import SITEMAP
-
-Serve = Callable[[dict[str, Any]], Web]
 
 HOME = "http://a.test/"
 ADDON: dict[str, Any] = {"ADDONS": {"scrapy_aopic.Addon": 500}, "ROBOTSTXT_OBEY": False}
@@ -46,7 +42,7 @@ def page(kind: type[TextResponse] = HtmlResponse, body: bytes = ANCHOR, **option
     return kind(HOME, body=body, request=Request(HOME, **options))
 
 
-def test_a_link_is_what_nothing_tells_from_its_page() -> None:
+def test_a_link_is_what_nothing_tells_from_its_page():
     for response, request_, is_link in [
         (page(), Request(HOME), True),
         (page(), Request(HOME, SPIDER.parse), True),
@@ -75,7 +71,7 @@ def test_a_link_is_what_nothing_tells_from_its_page() -> None:
         assert link_test(response, SPIDER)(request_) is is_link
 
 
-def test_what_a_rule_makes_is_a_link() -> None:
+def test_what_a_rule_makes_is_a_link():
     class Rules(CrawlSpider):
         name = "rules"
         rules = [Rule(LinkExtractor(), callback="parse_item")]
@@ -101,8 +97,7 @@ class Maps(SitemapSpider):
         yield {"url": response.url}
 
 
-@deferred_f_from_coro_f
-async def test_a_compressed_sitemap_and_all_that_it_names_are_read(serve: Serve) -> None:
+async def test_a_compressed_sitemap_and_all_that_it_names_are_read(serve):
     def xml(kind: str, entry: str, urls: list[str]) -> bytes:
         entries = "".join(f"<{entry}><loc>{url}</loc></{entry}>" for url in urls)
         return f'<{kind} xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">{entries}</{kind}>'.encode()
@@ -122,8 +117,7 @@ async def test_a_compressed_sitemap_and_all_that_it_names_are_read(serve: Serve)
     assert crawler.stats.get_value("item_scraped_count") == 3
 
 
-@deferred_f_from_coro_f
-async def test_an_api_is_read_whatever_type_its_answers_have(serve: Serve) -> None:
+async def test_an_api_is_read_whatever_type_its_answers_have(serve):
     class Api(Spider):
         name = "api"
         start_urls = ["http://a.test/api/1"]
@@ -144,10 +138,7 @@ async def test_an_api_is_read_whatever_type_its_answers_have(serve: Serve) -> No
 
 
 @pytest.mark.parametrize("has_errback", [True, False])
-@deferred_f_from_coro_f
-async def test_a_link_to_another_type_reaches_its_errback_and_the_log(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture, has_errback: bool
-) -> None:
+async def test_a_link_to_another_type_reaches_its_errback_and_the_log(serve, tmp_path, caplog, has_errback):
     told = []
 
     class Links(Spider):
@@ -182,8 +173,7 @@ async def test_a_link_to_another_type_reaches_its_errback_and_the_log(
     assert crawler.stats.get_value("downloader/request_count") == asked
 
 
-@deferred_f_from_coro_f
-async def test_the_purpose_of_a_request_is_remembered_by_the_job(serve: Serve, tmp_path: Path) -> None:
+async def test_the_purpose_of_a_request_is_remembered_by_the_job(serve, tmp_path):
     read = []
 
     class Files(Spider):
@@ -207,8 +197,7 @@ async def test_the_purpose_of_a_request_is_remembered_by_the_job(serve: Serve, t
     assert read == ["http://a.test/purpose"]
 
 
-@deferred_f_from_coro_f
-async def test_seeds_of_a_list_are_asked_for_on_purpose(serve: Serve, tmp_path: Path) -> None:
+async def test_seeds_of_a_list_are_asked_for_on_purpose(serve, tmp_path):
     class Seeded(Maps):
         sitemap_urls = []
 

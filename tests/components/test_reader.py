@@ -66,7 +66,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_pages_hosts_and_links_are_typed_records(folder: Path) -> None:
+def test_pages_hosts_and_links_are_typed_records(folder):
     job = scrapy_aopic.open_job(folder)
     pages = {page.url: page for page in job.pages()}
     assert job.top(9, everything=True) == sorted(pages.values(), key=lambda page: -page.importance)
@@ -91,7 +91,7 @@ def test_pages_hosts_and_links_are_typed_records(folder: Path) -> None:
     assert job.why("other.example").kind == "idle"
 
 
-def test_the_example_of_the_document_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_example_of_the_document_runs(folder, capsys):
     section = DOCUMENT.read_text("utf-8").partition("\n## A job in Python\n")[2].partition("\n## ")[0]
     example, frames = re.findall(r"^```python\n(.*?)^```", section, re.DOTALL | re.MULTILINE)
     names: dict[str, object] = {}
@@ -105,7 +105,7 @@ def test_the_example_of_the_document_runs(folder: Path, capsys: pytest.CaptureFi
     exec(frames, names)
 
 
-def test_tables_open_elsewhere_as_they_are(folder: Path, tmp_path: Path) -> None:
+def test_tables_open_elsewhere_as_they_are(folder, tmp_path):
     job = scrapy_aopic.open_job(folder)
     rows = [page._asdict() for page in job.pages()]
     table = pyarrow.table(job.pages())
@@ -126,7 +126,7 @@ def test_tables_open_elsewhere_as_they_are(folder: Path, tmp_path: Path) -> None
     assert connection.sql("select count(*), count(visited_at) from pages").fetchall() == [(3, 2)]
 
 
-def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_said(tmp_path):
     nowhere = scrapy_aopic.open_job(tmp_path / "nowhere")
     for read in (nowhere.status, nowhere.top, lambda: list(nowhere.pages()), lambda: nowhere.why("a.test")):
         with pytest.raises(StorageError, match="nowhere"):

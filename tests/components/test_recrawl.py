@@ -25,7 +25,6 @@ from scrapy import Request, Spider
 from scrapy.crawler import Crawler
 from scrapy.http import Response
 from scrapy.settings import Settings
-from scrapy.utils.defer import deferred_f_from_coro_f
 from scrapy.utils.test import get_crawler
 from support import processes
 from support.core_crawl import ROUNDING
@@ -145,8 +144,7 @@ def rows(folder: Path) -> dict[str, dict[str, Any]]:
     return {row.url: row for row in ask_view(folder, top_pages, 100, everything=True)}
 
 
-@deferred_f_from_coro_f
-async def test_visited_pages_come_back_and_the_crawl_does_not_end(serve: Serve, tmp_path: Path) -> None:
+async def test_visited_pages_come_back_and_the_crawl_does_not_end(serve, tmp_path):
     pages = {HOME: ["/1", "http://b.test/"], "http://a.test/1": [], "http://b.test/": ["http://a.test/1"]}
     web = serve(pages)
     crawler = await crawl_until(lambda: min(web.asked.count(url) for url in pages) >= 3, tmp_path)
@@ -157,8 +155,7 @@ async def test_visited_pages_come_back_and_the_crawl_does_not_end(serve: Serve, 
     assert (pages_of.queued + pages_of.visited, pages_of.failed) == (3, 0)
 
 
-@deferred_f_from_coro_f
-async def test_a_page_that_reloads_itself_is_one_at_every_visit(serve: Serve, tmp_path: Path) -> None:
+async def test_a_page_that_reloads_itself_is_one_at_every_visit(serve, tmp_path):
     texts = [f'<meta http-equiv="refresh" content="1; url=/"><a href="/end">{n // 2}</a>' for n in range(99)]
     page = Script(*(Answer(headers={"Content-Type": "text/html"}, body=text.encode()) for text in texts))
     web = serve({HOME: page, "http://a.test/end": []})
@@ -168,10 +165,7 @@ async def test_a_page_that_reloads_itself_is_one_at_every_visit(serve: Serve, tm
     assert stats(crawler, "outcomes/no answer") is None
 
 
-@deferred_f_from_coro_f
-async def test_a_crawl_ends_when_its_estimates_hardly_change(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_crawl_ends_when_its_estimates_hardly_change(serve, tmp_path, caplog):
     pages = {HOME: ["/1", "/2"], "http://a.test/1": [HOME], "http://a.test/2": [HOME]}
     web = serve(pages)
 
@@ -209,8 +203,7 @@ async def test_a_crawl_ends_when_its_estimates_hardly_change(
 DATE = "Tue, 20 Oct 2026 07:28:00 GMT"
 
 
-@deferred_f_from_coro_f
-async def test_what_the_server_said_of_a_page_is_sent_back(serve: Serve, tmp_path: Path) -> None:
+async def test_what_the_server_said_of_a_page_is_sent_back(serve, tmp_path):
     class All(Follow):
         start_urls = [f"http://a.test/{name}" for name in ("both", "weak", "date", "neither", "long")]
 
@@ -228,10 +221,9 @@ async def test_what_the_server_said_of_a_page_is_sent_back(serve: Serve, tmp_pat
 
 
 @pytest.mark.parametrize("settings", [{}, {"HTTPERROR_ALLOW_ALL": True}], ids=["default", "all are allowed"])
-@deferred_f_from_coro_f
 async def test_an_unchanged_page_costs_no_callback_and_pays_the_links_that_it_had(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture, settings: dict[str, Any]
-) -> None:
+    serve, tmp_path, caplog, settings
+):
     home = Script(tagged(["/1", "/2"], '"1"'), Answer(304))
     serve({HOME: home, "http://a.test/1": [HOME], "http://a.test/2": [HOME]})
     closed = {"AOPIC_ENDOWMENT": 0, "AOPIC_VIRTUAL_SHARE": 0, **settings}
@@ -248,8 +240,7 @@ async def test_an_unchanged_page_costs_no_callback_and_pays_the_links_that_it_ha
     assert all(row.cash + row.history > 0 for row in rows(tmp_path).values())
 
 
-@deferred_f_from_coro_f
-async def test_a_changed_page_is_parsed_and_its_new_links_are_followed(serve: Serve, tmp_path: Path) -> None:
+async def test_a_changed_page_is_parsed_and_its_new_links_are_followed(serve, tmp_path):
     home = Script(tagged(["/1"], '"1"'), tagged(["/1", "/2"], '"2"'), Answer(304))
     web = serve({HOME: home, "http://a.test/1": [], "http://a.test/2": []})
     crawler = await crawl_until(lambda: len(home.asked) >= 3, tmp_path, Told)
@@ -260,8 +251,7 @@ async def test_a_changed_page_is_parsed_and_its_new_links_are_followed(serve: Se
     assert crawler.spider.told.count(f"200 {HOME}") == 2
 
 
-@deferred_f_from_coro_f
-async def test_a_condition_is_not_passed_on_to_another_page(serve: Serve, tmp_path: Path) -> None:
+async def test_a_condition_is_not_passed_on_to_another_page(serve, tmp_path):
     class Copies(Follow):
         def parse(self, response: Response) -> Iterator[Any]:
             if response.url == HOME and len(home.asked) == 2:
@@ -278,8 +268,7 @@ async def test_a_condition_is_not_passed_on_to_another_page(serve: Serve, tmp_pa
     assert [each.get("if-none-match") for each in target.conditions[:2]] == [None, '"2"']
 
 
-@deferred_f_from_coro_f
-async def test_a_retry_keeps_no_old_condition(serve: Serve, tmp_path: Path) -> None:
+async def test_a_retry_keeps_no_old_condition(serve, tmp_path):
     home = Script(tagged([], '"1"'), Answer(503), tagged([], '"2"'), Answer(304))
     serve({HOME: home})
     crawler = await crawl_until(lambda: len(home.asked) >= 4, tmp_path, RETRY_ENABLED=True)
@@ -288,10 +277,7 @@ async def test_a_retry_keeps_no_old_condition(serve: Serve, tmp_path: Path) -> N
     assert stats(crawler, "recrawl/errors") is None
 
 
-@deferred_f_from_coro_f
-async def test_conditions_of_the_user_are_left_alone_and_their_304_is_told(
-    serve: Serve, tmp_path: Path
-) -> None:
+async def test_conditions_of_the_user_are_left_alone_and_their_304_is_told(serve, tmp_path):
     class Own(Told):
         async def start(self) -> AsyncIterator[Any]:
             yield Request(HOME, headers={"If-None-Match": '"mine"'}, errback=self.failed)
@@ -305,10 +291,7 @@ async def test_conditions_of_the_user_are_left_alone_and_their_304_is_told(
     assert recrawled(crawler)["not_modified"] >= 2
 
 
-@deferred_f_from_coro_f
-async def test_a_request_with_a_body_is_made_again_as_it_was_and_without_conditions(
-    serve: Serve, tmp_path: Path
-) -> None:
+async def test_a_request_with_a_body_is_made_again_as_it_was_and_without_conditions(serve, tmp_path):
     class Posts(Follow):
         async def start(self) -> AsyncIterator[Any]:
             yield Request(HOME, method="POST", body=b"12345", headers={"X-Own": "kept"})
@@ -373,20 +356,16 @@ async def order_of_revisits(
 @pytest.mark.parametrize(
     "clock", [0.0, -10 * YEAR, 10 * YEAR], ids=["right", "10 years slow", "10 years fast"]
 )
-@deferred_f_from_coro_f
 async def test_pages_that_changed_lately_by_the_clock_of_their_server_come_back_first(
-    serve: Serve, tmp_path: Path, clock: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    serve, tmp_path, clock, monkeypatch
+):
     pages = {url: aged(age, clock) for url, age in AGES.items()}
     _, then = await order_of_revisits(serve, pages, tmp_path, monkeypatch)
     assert then == sorted(AGES, key=AGES.__getitem__)
 
 
 @pytest.mark.parametrize("date", [DATE, "now", ""], ids=["date", "word", "none"])
-@deferred_f_from_coro_f
-async def test_dates_that_cannot_be_true_change_nothing(
-    serve: Serve, tmp_path: Path, date: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_dates_that_cannot_be_true_change_nothing(serve, tmp_path, date, monkeypatch):
     sent = {"Content-Type": "text/html", **({"Date": date} if date else {})}
     modified = NONSENSE if date == DATE else [DATE, NONSENSE[0], "Tue, 20 Oct 2026 06:28:00 GMT"]
     pages = {
@@ -400,8 +379,7 @@ async def test_dates_that_cannot_be_true_change_nothing(
 # Pages that disappear, fail or move
 
 
-@deferred_f_from_coro_f
-async def test_a_page_that_is_gone_is_retired_and_its_cash_goes_back(serve: Serve, tmp_path: Path) -> None:
+async def test_a_page_that_is_gone_is_retired_and_its_cash_goes_back(serve, tmp_path):
     gone, other = {code: Script([], Answer(code)) for code in (404, 410)}, Script([])
     paths = {f"http://a.test/{code}": page for code, page in gone.items()}
     serve({HOME: Script([*paths, "/other"]), "http://a.test/other": other, **paths})
@@ -421,10 +399,7 @@ async def test_a_page_that_is_gone_is_retired_and_its_cash_goes_back(serve: Serv
         assert (row.cash, row.visits, row.outcome) == (0, 2, f"http {code}")
 
 
-@deferred_f_from_coro_f
-async def test_a_missing_page_that_a_callback_finds_links_in_is_not_retired(
-    serve: Serve, tmp_path: Path
-) -> None:
+async def test_a_missing_page_that_a_callback_finds_links_in_is_not_retired(serve, tmp_path):
     class Handles(Follow):
         handle_httpstatus_list = [404]
 
@@ -435,10 +410,7 @@ async def test_a_missing_page_that_a_callback_finds_links_in_is_not_retired(
     assert stats(crawler, "recrawl/retired") is None
 
 
-@deferred_f_from_coro_f
-async def test_a_page_that_fails_for_a_time_is_not_retired_and_pays_the_links_that_it_had(
-    serve: Serve, tmp_path: Path
-) -> None:
+async def test_a_page_that_fails_for_a_time_is_not_retired_and_pays_the_links_that_it_had(serve, tmp_path):
     failures = {
         "http 503": Answer(503),
         "http 403": Answer(403),
@@ -470,10 +442,7 @@ async def test_a_page_that_fails_for_a_time_is_not_retired_and_pays_the_links_th
     assert 0 <= seeds - check(tmp_path).cash <= n_visits
 
 
-@deferred_f_from_coro_f
-async def test_a_page_that_begins_to_redirect_passes_its_cash_on_and_still_comes_back(
-    serve: Serve, tmp_path: Path
-) -> None:
+async def test_a_page_that_begins_to_redirect_passes_its_cash_on_and_still_comes_back(serve, tmp_path):
     home, new = Script(["/1"], Answer(301, {"Location": "/new"})), Script([HOME])
     serve({HOME: home, "http://a.test/1": [HOME], "http://a.test/new": new})
     crawler = await crawl_until(lambda: len(home.asked) >= 4 and len(new.asked) >= 2, tmp_path)
@@ -483,10 +452,7 @@ async def test_a_page_that_begins_to_redirect_passes_its_cash_on_and_still_comes
     assert stats(crawler, "recrawl/retired") is None
 
 
-@deferred_f_from_coro_f
-async def test_the_importances_of_all_pages_add_up_to_one_and_are_the_same_everywhere(
-    serve: Serve, tmp_path: Path
-) -> None:
+async def test_the_importances_of_all_pages_add_up_to_one_and_are_the_same_everywhere(serve, tmp_path):
     items: list[dict[str, Any]] = []
 
     class Valued(Follow):
@@ -542,7 +508,7 @@ async def test_the_importances_of_all_pages_add_up_to_one_and_are_the_same_every
 # Stops and crashes
 
 
-def test_pages_come_back_after_a_kill(serve: Serve, tmp_path: Path) -> None:
+def test_pages_come_back_after_a_kill(serve, tmp_path):
     pages = {f"http://h0.test/{n}": [f"http://h0.test/{n + 1}"] for n in range(5)} | {"http://h0.test/5": []}
     web = serve(pages)
     job = tmp_path / "job"
@@ -569,8 +535,7 @@ def test_pages_come_back_after_a_kill(serve: Serve, tmp_path: Path) -> None:
         assert result.pages == len(pages)
 
 
-@deferred_f_from_coro_f
-async def test_a_page_that_was_asked_for_twice_comes_back_once(serve: Serve, tmp_path: Path) -> None:
+async def test_a_page_that_was_asked_for_twice_comes_back_once(serve, tmp_path):
     class Polls(Follow):
         def parse(self, response: Response) -> Iterator[Any]:
             if response.url == HOME:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -14,15 +13,12 @@ from scrapy import Request, Spider
 from scrapy.crawler import Crawler
 from scrapy.http import Response, TextResponse
 from scrapy.linkextractors import LinkExtractor
-from scrapy.utils.defer import deferred_f_from_coro_f
 from scrapy.utils.test import get_crawler
-from support.small_web import Web, check, crawl
+from support.small_web import check, crawl
 
 from scrapy_aopic.session import redirect_cookies
 from scrapy_aopic.session.stats import Stats
 from scrapy_aopic.web import chain_cookies
-
-Serve = Callable[[dict[str, Any]], Web]
 
 STOCK: dict[str, Any] = {}
 ADDON: dict[str, Any] = {"ADDONS": {"scrapy_aopic.Addon": 500}, "ROBOTSTXT_OBEY": False}
@@ -89,14 +85,7 @@ PAGES = [f"{HOME}{n}" for n in range(10)]
 @WAYS
 @pytest.mark.parametrize("refuse", [to_itself, refreshed])
 @pytest.mark.parametrize("store", ["memory", "sqlite"])
-@deferred_f_from_coro_f
-async def test_a_host_that_wants_one_cookie_gets_it(
-    serve: Serve,
-    settings: dict[str, Any],
-    refuse: Callable[[Exchange], Answer],
-    tmp_path: Path,
-    store: str,
-) -> None:
+async def test_a_host_that_wants_one_cookie_gets_it(serve, settings, refuse, tmp_path, store):
     site = Site(refuse, [f"/{n}" for n in range(10)])
     serve(dict.fromkeys([HOME, *PAGES], site))
     kept = {} if store == "memory" else {"JOBDIR": str(tmp_path), "AOPIC_STORE": store}
@@ -132,10 +121,7 @@ def common_consent(exchange: Exchange) -> Answer:
 
 @WAYS
 @pytest.mark.parametrize("refuse", [consent, common_consent])
-@deferred_f_from_coro_f
-async def test_a_page_that_leads_over_another_one_and_back_is_read(
-    serve: Serve, settings: dict[str, Any], refuse: Callable[[Exchange], Answer]
-) -> None:
+async def test_a_page_that_leads_over_another_one_and_back_is_read(serve, settings, refuse):
     site = Site(refuse, [f"/{n}" for n in range(10)])
     targets = [f"{HOME}consent", *(f"{HOME}consent?/{n}" for n in ("", *range(10)))]
     serve(dict.fromkeys([HOME, *PAGES, *targets], site))
@@ -146,10 +132,9 @@ async def test_a_page_that_leads_over_another_one_and_back_is_read(
 
 @WAYS
 @pytest.mark.parametrize("way", ["itself", "there and back"])
-@deferred_f_from_coro_f
 async def test_a_host_that_is_never_satisfied_is_asked_as_often_as_redirects_are_followed_and_said_once(
-    serve: Serve, settings: dict[str, Any], way: str, caplog: pytest.LogCaptureFixture
-) -> None:
+    serve, settings, way, caplog
+):
     numbers = iter(range(1000))
 
     def again(exchange: Exchange) -> Answer:
@@ -169,8 +154,7 @@ async def test_a_host_that_is_never_satisfied_is_asked_as_often_as_redirects_are
         assert count(crawler, "aopic/cookies/in_vain") == 2
 
 
-@deferred_f_from_coro_f
-async def test_cookies_go_where_they_belong_and_nowhere_else(serve: Serve) -> None:
+async def test_cookies_go_where_they_belong_and_nowhere_else(serve):
     cookies = (
         f"host={SECRET}1",
         f"own={SECRET}2; Domain=a.co.uk",
@@ -207,8 +191,7 @@ async def test_cookies_go_where_they_belong_and_nowhere_else(serve: Serve) -> No
     assert Note.seen == ["http://b.co.uk/"]
 
 
-@deferred_f_from_coro_f
-async def test_who_turns_cookies_off_has_none(serve: Serve) -> None:
+async def test_who_turns_cookies_off_has_none(serve):
     site = Site(to_itself)
     serve({HOME: site})
     crawler = await crawl(Note, {**ADDON, "COOKIES_ENABLED": False})
@@ -218,8 +201,7 @@ async def test_who_turns_cookies_off_has_none(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("kept", [lambda: None, None], ids=["in memory", "written"])
-@deferred_f_from_coro_f
-async def test_cookies_that_a_spider_sends_itself_are_sent_too(serve: Serve, kept: Any) -> None:
+async def test_cookies_that_a_spider_sends_itself_are_sent_too(serve, kept):
     class Sends(Note):
         async def start(self) -> Any:
             yield Request(HOME, headers={"Cookie": "mine=1"}, meta={"kept": kept})
@@ -234,10 +216,7 @@ async def test_cookies_that_a_spider_sends_itself_are_sent_too(serve: Serve, kep
     assert [cookie for _, cookie in site.sent] == ["mine=1", "mine=1; a=1", f"mine=1; a=1; c={SECRET}"]
 
 
-@deferred_f_from_coro_f
-async def test_a_chain_goes_on_after_a_retry_and_keeps_no_more_than_its_bounds(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_chain_goes_on_after_a_retry_and_keeps_no_more_than_its_bounds(serve, monkeypatch):
     failing = [Answer(503), Answer(503)]
 
     def refuse(exchange: Exchange) -> Answer:
@@ -259,7 +238,7 @@ async def test_a_chain_goes_on_after_a_retry_and_keeps_no_more_than_its_bounds(
     assert count(crawler, "aopic/cookies/in_vain") == 1
 
 
-def test_chains_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chains_that_wait_are_bounded(monkeypatch):
     monkeypatch.setattr(redirect_cookies, "MAX_CHAINS", 3)
     crawler = get_crawler()
     assert crawler.stats is not None

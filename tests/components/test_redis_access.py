@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from scrapy.utils.defer import deferred_f_from_coro_f
 from support import redis_server
 from support.certificate import tls_of
 from support.commands import run_aopic, said
 from support.proxy import Proxy
-from support.small_web import Follow, Web, crawl
+from support.small_web import Follow, crawl
 
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.exceptions import StorageError
@@ -30,7 +28,6 @@ from scrapy_aopic.storage.redis.store import RedisStore
 
 pytestmark = pytest.mark.slow
 
-Serve = Callable[[dict[str, Any]], Web]
 
 DOCS = Path(__file__).parents[2] / "docs" / "many-machines.md"
 PASSWORD = "geheim"
@@ -48,10 +45,9 @@ def user_of_docs() -> list[str]:
     return found[0].replace("PASSWORD", PASSWORD).split()
 
 
-@deferred_f_from_coro_f
 async def test_a_user_may_crawl_with_no_more_rights_than_the_docs_give_it_and_by_tls(
-    serve: Serve, server, client, tmp_path: Path
-) -> None:
+    serve, server, client, tmp_path
+):
     web = serve(PAGES)
     client.execute_command(*user_of_docs())
     tls, certificate = tls_of(tmp_path)
@@ -91,7 +87,7 @@ async def test_a_user_may_crawl_with_no_more_rights_than_the_docs_give_it_and_by
         assert PASSWORD not in sentence
 
 
-def test_what_is_read_ahead_comes_by_tls_too(server, tmp_path: Path) -> None:
+def test_what_is_read_ahead_comes_by_tls_too(server, tmp_path):
     tls, certificate = tls_of(tmp_path)
     with Proxy(server.port, tls) as between:
         address = Address(
@@ -116,7 +112,7 @@ def test_what_is_read_ahead_comes_by_tls_too(server, tmp_path: Path) -> None:
                 between.heal()
 
 
-def test_a_unix_socket(tmp_path: Path) -> None:
+def test_a_unix_socket(tmp_path):
     with redis_server.Server(tmp_path, unixsocket="socket"):
         for _ in range(2):
             with closing(RedisStore(Address("job", f"unix://{tmp_path}/socket?db=2"))) as store:

@@ -6,7 +6,7 @@ import json
 import logging
 import re
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,10 @@ from typing import Any
 import pytest
 from demo_web.server import Exchange
 from scrapy import Spider
-from scrapy.utils.defer import deferred_f_from_coro_f
 from support import redis_server
 from support.commands import run_aopic
 from support.redis_server import Server
-from support.small_web import Follow, Web, check, crawl
+from support.small_web import Follow, check, crawl
 
 from scrapy_aopic.exceptions import SettingError, StorageError
 from scrapy_aopic.place import seed_files
@@ -34,11 +33,9 @@ if redis_server.find_server() is None:
 pytest.importorskip("hiredis")
 redis = pytest.importorskip("redis")
 
-Serve = Callable[[dict[str, Any]], Web]
 
 PAGES = {"http://a.test/": ["/1", "http://b.test/"], "http://a.test/1": ["/"], "http://b.test/": []}
 PASSWORD = "geheim"
-MANY_MACHINES = Path(__file__).parents[2] / "docs" / "many-machines.md"
 
 
 @pytest.fixture(scope="module")
@@ -76,10 +73,9 @@ def scrapy(*arguments: str, settings: dict[str, Any], folder: Path) -> subproces
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
 async def test_a_crawl_without_a_folder_goes_on_and_is_asked_seeded_and_copied(
-    serve: Serve, tmp_path: Path, settings, client, caplog
-) -> None:
+    serve, tmp_path, settings, client, caplog
+):
     url = settings["REDIS_URL"]
     web = serve({**PAGES, "http://c.test/": []})
     await crawl(Follow, {**settings, "CLOSESPIDER_PAGECOUNT": 1})
@@ -116,10 +112,7 @@ async def test_a_crawl_without_a_folder_goes_on_and_is_asked_seeded_and_copied(
     ]
 
 
-@deferred_f_from_coro_f
-async def test_the_dupefilter_keeps_its_fingerprints_there_beside_any_scheduler(
-    serve: Serve, settings, client
-) -> None:
+async def test_the_dupefilter_keeps_its_fingerprints_there_beside_any_scheduler(serve, settings, client):
     web = serve(PAGES)
     settings = {**settings, "DUPEFILTER_CLASS": "scrapy_aopic.DupeFilter"}
     del settings["SCHEDULER"]
@@ -140,10 +133,7 @@ class Silent(Spider):
         yield
 
 
-@deferred_f_from_coro_f
-async def test_seeds_of_a_job_without_a_folder_are_taken_up_once(
-    serve: Serve, tmp_path, settings, client
-) -> None:
+async def test_seeds_of_a_job_without_a_folder_are_taken_up_once(serve, tmp_path, settings, client):
     web = serve({f"http://{host}.test/": [] for host in "abcde"})
     seeds = tmp_path / "seeds.txt"
     seeds.write_text("".join(f"http://{host}.test/\n" for host in "abcd"))
@@ -158,10 +148,9 @@ async def test_seeds_of_a_job_without_a_folder_are_taken_up_once(
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
 async def test_a_job_folder_beside_keeps_the_spiders_state_and_leads_to_the_store(
-    serve: Serve, tmp_path, settings, server
-) -> None:
+    serve, tmp_path, settings, server
+):
     serve(PAGES)
     job = tmp_path / "job"
     await crawl(Follow, {**settings, "JOBDIR": str(job)})
@@ -180,8 +169,7 @@ async def test_a_job_folder_beside_keeps_the_spiders_state_and_leads_to_the_stor
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_a_folder_of_another_job_is_refused(serve: Serve, tmp_path, settings, caplog) -> None:
+async def test_a_folder_of_another_job_is_refused(serve, tmp_path, settings, caplog):
     web = serve(PAGES)
     for name, first, second, said in (
         (
@@ -201,10 +189,7 @@ async def test_a_folder_of_another_job_is_refused(serve: Serve, tmp_path, settin
 
 
 @pytest.mark.parametrize("durability", [500, "close"])
-@deferred_f_from_coro_f
-async def test_a_crawl_whose_job_was_taken_over_stops(
-    serve: Serve, settings, client, caplog, durability
-) -> None:
+async def test_a_crawl_whose_job_was_taken_over_stops(serve, settings, client, caplog, durability):
     def take_over(_: object) -> list[str]:
         fmt, _, number = client.get("{aopic:follow}:head").split()
         client.set("{aopic:follow}:head", b" ".join((fmt, b"another", number)))
@@ -224,8 +209,7 @@ async def test_a_crawl_whose_job_was_taken_over_stops(
     assert client.get("{aopic:follow}:head").split()[1] == b"another"
 
 
-@deferred_f_from_coro_f
-async def test_a_second_crawl_of_a_job_is_refused(serve: Serve, settings, caplog) -> None:
+async def test_a_second_crawl_of_a_job_is_refused(serve, settings, caplog):
     web = serve(PAGES)
     address = read_address({**settings, "AOPIC_REDIS_LOCK_TIMEOUT": 0.5}, "follow")
     with closing(open_store_at(address)):
@@ -234,8 +218,7 @@ async def test_a_second_crawl_of_a_job_is_refused(serve: Serve, settings, caplog
     assert web.asked == []
 
 
-@deferred_f_from_coro_f
-async def test_a_server_that_is_not_there_is_one_sentence(serve: Serve, settings, caplog) -> None:
+async def test_a_server_that_is_not_there_is_one_sentence(serve, settings, caplog):
     serve(PAGES)
     await crawl(Follow, {**settings, "REDIS_URL": f"redis://:{PASSWORD}@127.0.0.1:1/0"})
     (record,) = [record for record in caplog.records if record.levelno >= logging.WARNING]

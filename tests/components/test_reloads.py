@@ -13,10 +13,7 @@ from demo_web.server import Answer, Exchange
 from scrapy import Request, Spider
 from scrapy.http import Response, TextResponse
 from scrapy.linkextractors import LinkExtractor
-from scrapy.utils.defer import deferred_f_from_coro_f
-from support.small_web import Web, check, crawl
-
-Serve = Callable[[dict[str, Any]], Web]
+from support.small_web import check, crawl
 
 ALONE: dict[str, Any] = {"SCHEDULER": "scrapy_aopic.Scheduler"}
 ADDON: dict[str, Any] = {"ADDONS": {"scrapy_aopic.Addon": 500}, "ROBOTSTXT_OBEY": False}
@@ -58,10 +55,7 @@ def ticker(*links: str, text: str = "", to: str = "") -> Answer:
 
 
 @BOTH
-@deferred_f_from_coro_f
-async def test_pages_that_reload_themselves_are_asked_for_twice_and_read(
-    serve: Serve, settings: dict[str, Any], tmp_path: Path
-) -> None:
+async def test_pages_that_reload_themselves_are_asked_for_twice_and_read(serve, settings, tmp_path):
     tickers = {f"{HOME}{n}": ticker("/end", to=f"/{n}") for n in range(10)}
     web = serve({HOME: [*tickers], **tickers, END: []})
     seen = await run(settings, tmp_path)
@@ -72,10 +66,7 @@ async def test_pages_that_reload_themselves_are_asked_for_twice_and_read(
 
 @BOTH
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
-@deferred_f_from_coro_f
-async def test_a_redirect_to_itself_is_asked_for_twice_and_fails(
-    serve: Serve, settings: dict[str, Any], tmp_path: Path, status: int
-) -> None:
+async def test_a_redirect_to_itself_is_asked_for_twice_and_fails(serve, settings, tmp_path, status):
     web = serve({HOME: ["/page", "/end"], PAGE: Answer(status, {"Location": "/page#x"}), END: []})
     seen = await run(settings, tmp_path)
     assert Counter(web.asked) == {HOME: 1, PAGE: 2, END: 1}
@@ -101,10 +92,7 @@ def needs_cookies(n: int, way: str) -> Callable[[Exchange], Answer]:
 
 @BOTH
 @pytest.mark.parametrize("then", [Answer(302, {"Location": "/end"}), Answer(503)], ids=["elsewhere", "error"])
-@deferred_f_from_coro_f
-async def test_what_leads_to_itself_may_lead_elsewhere_or_fail_after_that(
-    serve: Serve, settings: dict[str, Any], tmp_path: Path, then: Answer
-) -> None:
+async def test_what_leads_to_itself_may_lead_elsewhere_or_fail_after_that(serve, settings, tmp_path, then):
     answers = [
         Answer(302, {"Location": "/page"}),
         then,
@@ -119,18 +107,14 @@ async def test_what_leads_to_itself_may_lead_elsewhere_or_fail_after_that(
 @pytest.mark.parametrize(
     "settings", [ALONE, ADDON, {**ADDON, "COOKIES_ENABLED": True}], ids=["alone", "addon", "enabled"]
 )
-@deferred_f_from_coro_f
-async def test_a_page_that_wants_cookies_gets_them(
-    serve: Serve, settings: dict[str, Any], tmp_path: Path, way: str
-) -> None:
+async def test_a_page_that_wants_cookies_gets_them(serve, settings, tmp_path, way):
     web = serve({HOME: ["/page"], PAGE: needs_cookies(3, way), END: []})
     seen = await run(settings, tmp_path)
     assert seen == [HOME, PAGE, END]
     assert web.asked == [HOME, *[PAGE] * 4, END]
 
 
-@deferred_f_from_coro_f
-async def test_cookies_that_are_never_sent_change_nothing(serve: Serve, tmp_path: Path) -> None:
+async def test_cookies_that_are_never_sent_change_nothing(serve, tmp_path):
     number = count()
 
     def page(exchange: Exchange) -> Answer:
@@ -142,8 +126,7 @@ async def test_cookies_that_are_never_sent_change_nothing(serve: Serve, tmp_path
 
 
 @BOTH
-@deferred_f_from_coro_f
-async def test_another_body_is_another_try(serve: Serve, settings: dict[str, Any], tmp_path: Path) -> None:
+async def test_another_body_is_another_try(serve, settings, tmp_path):
     number = count()
 
     def page(exchange: Exchange) -> Answer:
@@ -155,10 +138,7 @@ async def test_another_body_is_another_try(serve: Serve, settings: dict[str, Any
 
 
 @BOTH
-@deferred_f_from_coro_f
-async def test_pages_that_lead_to_each_other_are_asked_for_once_each(
-    serve: Serve, settings: dict[str, Any], tmp_path: Path
-) -> None:
+async def test_pages_that_lead_to_each_other_are_asked_for_once_each(serve, settings, tmp_path):
     web = serve({HOME: ["/page"], PAGE: ticker(to="/end"), END: Answer(302, {"Location": "/page"})})
     assert await run(settings, tmp_path) == [HOME]
     assert web.asked == [HOME, PAGE, END]

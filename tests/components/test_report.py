@@ -6,19 +6,15 @@ import json
 import re
 import sys
 from base64 import b64encode
-from collections.abc import Callable
 from hashlib import sha256
 from html.parser import HTMLParser
-from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
 from scrapy.cmdline import execute
 from scrapy.settings import Settings
-from scrapy.utils.defer import deferred_f_from_coro_f
 from support.dashboard import get, serve_job
-from support.small_web import Follow, Web, crawl
+from support.small_web import Follow, crawl
 from support.stored_jobs import make_job
 
 from scrapy_aopic.dashboard.report_page import report_page
@@ -62,13 +58,11 @@ def rows(n: int, started_at: float = 0.0) -> list[list[object]]:
     return [row_of(replace(each, verdict=Verdict("politeness", ""))) for each in snapshots]
 
 
-def test_a_row_has_a_value_for_every_column() -> None:
+def test_a_row_has_a_value_for_every_column():
     assert len(rows(1)[0]) == len(COLUMNS)
 
 
-def test_the_history_is_bounded_and_long_ago_it_is_coarser(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_history_is_bounded_and_long_ago_it_is_coarser(tmp_path, monkeypatch):
     monkeypatch.setattr(history, "MOST_ROWS", 100)
     kept = History(tmp_path / "h.csv")
     for row in rows(1000):
@@ -84,7 +78,7 @@ def test_the_history_is_bounded_and_long_ago_it_is_coarser(
 
 
 @pytest.mark.parametrize("tail", ["1010.0,0.0,poli", "\0\0\0\0\n", "not,a,row\n", ""])
-def test_a_line_that_a_crash_has_torn_is_dropped_and_the_history_goes_on(tmp_path: Path, tail: str) -> None:
+def test_a_line_that_a_crash_has_torn_is_dropped_and_the_history_goes_on(tmp_path, tail):
     path = tmp_path / FILE_NAME
     for row in rows(3):
         History(path).append(row)
@@ -95,7 +89,7 @@ def test_a_line_that_a_crash_has_torn_is_dropped_and_the_history_goes_on(tmp_pat
     assert column(read_history(path), "at") == [1000.0, 1010.0, 1020.0, 1030.0]
 
 
-def test_columns_of_another_version_are_taken_up_by_name(tmp_path: Path) -> None:
+def test_columns_of_another_version_are_taken_up_by_name(tmp_path):
     path = tmp_path / FILE_NAME
     path.write_text("at,pages.queued,wind\n5.0,7,3\n")
     History(path).append(rows(1)[0])
@@ -105,9 +99,7 @@ def test_columns_of_another_version_are_taken_up_by_name(tmp_path: Path) -> None
     assert column(found, "pages.visited") == [None, 2.0]
 
 
-def test_a_disk_that_takes_no_more_ends_the_history_with_one_warning(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_disk_that_takes_no_more_ends_the_history_with_one_warning(tmp_path, caplog):
     kept = History(tmp_path / "none" / "h.csv")
     for row in rows(3):
         kept.append(row)
@@ -117,7 +109,7 @@ def test_a_disk_that_takes_no_more_ends_the_history_with_one_warning(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
-def test_what_comes_from_elsewhere_is_data_and_the_page_asks_nobody(tmp_path: Path) -> None:
+def test_what_comes_from_elsewhere_is_data_and_the_page_asks_nobody(tmp_path):
     job = tmp_path / HOSTILE / "job"
     job.parent.mkdir(parents=True)
     make_job(job, "sqlite", 60)
@@ -152,13 +144,9 @@ def test_what_comes_from_elsewhere_is_data_and_the_page_asks_nobody(tmp_path: Pa
     }  # of a crawl that runs
 
 
-@deferred_f_from_coro_f
 async def test_a_crawl_leaves_a_history_and_the_command_makes_a_page_of_it(
-    serve: Callable[[dict[str, Any]], Web],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    serve, tmp_path, monkeypatch, capsys
+):
     monkeypatch.setattr(live, "_BEAT", 0.01)
     monkeypatch.setattr(live, "ROW_EVERY", 0.02)
     serve({"http://a.test/": ["http://a.test/1", "http://b.test/"], "http://a.test/1": []})
@@ -193,10 +181,7 @@ async def test_a_crawl_leaves_a_history_and_the_command_makes_a_page_of_it(
     assert [point["at"] for point in answers["/api/v1/history"]] == [float(row["at"]) for row in kept]
 
 
-@deferred_f_from_coro_f
-async def test_no_history_is_kept_of_a_job_that_does_not_last(
-    serve: Callable[[dict[str, Any]], Web], tmp_path: Path
-) -> None:
+async def test_no_history_is_kept_of_a_job_that_does_not_last(serve, tmp_path):
     serve({"http://a.test/": []})
     await crawl(
         Follow,

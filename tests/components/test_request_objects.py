@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from demo_web.server import Answer, Exchange
 from scrapy import Request, Spider, signals
 from scrapy.http import Response
-from scrapy.utils.defer import deferred_f_from_coro_f
-from support.small_web import Web, crawl, html
+from support.small_web import crawl, html
 
 from scrapy_aopic import Links
 from scrapy_aopic.session.session import Session
-
-Serve = Callable[[dict[str, Any]], Web]
 
 ADD_ON: dict[str, Any] = {"ADDONS": {"scrapy_aopic.Addon": 500}, "ROBOTSTXT_OBEY": False}
 ALONE: dict[str, Any] = {"SCHEDULER": "scrapy_aopic.Scheduler"}
@@ -57,8 +53,7 @@ class Several(Spider):
 
 @pytest.mark.parametrize("way", ["cb_kwargs", "meta", "links"])
 @EITHER
-@deferred_f_from_coro_f
-async def test_one_item_is_made_of_several_pages(serve: Serve, how: dict[str, Any], way: str) -> None:
+async def test_one_item_is_made_of_several_pages(serve, how, way):
     serve(PAGES)
     crawler = await crawl(Several, how, way=way)
     assert crawler.stats.get_value("item_scraped_count") == 1
@@ -69,10 +64,7 @@ async def test_one_item_is_made_of_several_pages(serve: Serve, how: dict[str, An
     "more", [{}, {"meta": {"n": 1}}, {"method": "POST"}, {"cookies": {"a": "b"}}], ids=str
 )
 @EITHER
-@deferred_f_from_coro_f
-async def test_a_request_that_somebody_has_is_the_one_that_comes_back(
-    serve: Serve, how: dict[str, Any], more: dict[str, Any]
-) -> None:
+async def test_a_request_that_somebody_has_is_the_one_that_comes_back(serve, how, more):
     pending: dict[Request, str] = {}
     got = []
 
@@ -96,8 +88,7 @@ async def test_a_request_that_somebody_has_is_the_one_that_comes_back(
     assert pending == {}
 
 
-@deferred_f_from_coro_f
-async def test_only_what_waits_is_kept(serve: Serve) -> None:
+async def test_only_what_waits_is_kept(serve):
     """Nothing stays of requests that went out, were duplicates, or are text and numbers that nobody has any more."""
     kept: list[int] = []
 
@@ -124,8 +115,7 @@ async def test_only_what_waits_is_kept(serve: Serve) -> None:
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_what_a_page_is_visited_again_with_is_as_it_was_queued(serve: Serve) -> None:
+async def test_what_a_page_is_visited_again_with_is_as_it_was_queued(serve):
     got: list[Any] = []
 
     class Again(Spider):
@@ -149,10 +139,7 @@ async def test_what_a_page_is_visited_again_with_is_as_it_was_queued(serve: Serv
     assert [first for first, _ in got] == [[True]] * 3
 
 
-@deferred_f_from_coro_f
-async def test_with_a_job_folder_a_shared_object_is_said_once(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_with_a_job_folder_a_shared_object_is_said_once(serve, tmp_path, caplog):
     serve(PAGES)
     await crawl(Several, {**ADD_ON, "JOBDIR": str(tmp_path), "AOPIC_STORE": "sqlite"})
     said = [record.getMessage() for record in caplog.records if "another request" in record.getMessage()]
@@ -161,10 +148,7 @@ async def test_with_a_job_folder_a_shared_object_is_said_once(
 
 
 @pytest.mark.parametrize("way", ["cb_kwargs", "meta"])
-@deferred_f_from_coro_f
-async def test_objects_that_are_handed_on_are_not_shared(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture, way: str
-) -> None:
+async def test_objects_that_are_handed_on_are_not_shared(serve, tmp_path, caplog, way):
     class HandsOn(Spider):
         name = "hands on"
         start_urls = [HOME]

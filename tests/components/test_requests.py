@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum, IntEnum
 from functools import cached_property, partialmethod
-from pathlib import Path
 from types import MethodType
 from typing import Any
 from uuid import UUID
@@ -59,7 +58,7 @@ def test_what_scrapy_makes_of_a_link_takes_little_more_than_its_urls():
     assert assert_same(Request(URL)) == URL.encode()
 
 
-def test_a_request_is_read_as_it_was_written() -> None:
+def test_a_request_is_read_as_it_was_written():
     for more in [
         {"meta": {"depth": 0}},
         {"meta": {"depth": -1}},
@@ -140,7 +139,7 @@ def test_a_request_of_another_class_is_read_as_it_was_written():
 
 @pytest.mark.slow
 @given(st.binary(), st.one_of(st.none(), st.integers(-(1 << 63), (1 << 63) - 1), st.text(), st.booleans()))
-def test_whatever_the_referer_and_the_depth_are_they_come_back(referer: bytes, depth: Any):
+def test_whatever_the_referer_and_the_depth_are_they_come_back(referer, depth):
     assert_same(Request(URL, headers={"Referer": referer}, meta={"depth": depth}))
 
 
@@ -210,7 +209,7 @@ class Trusting(Spider):
     part = partialmethod(parse, 1)
 
 
-def test_only_methods_of_the_spider_are_called_back_and_nothing_is_run_to_find_out() -> None:
+def test_only_methods_of_the_spider_are_called_back_and_nothing_is_run_to_find_out():
     for value in [
         "computed", "remembered", "static", "of_class", "kind", "helper", "part", "ran", "name", "missing", "closed",
         "start", "from_crawler", "update_settings", "_set_crawler", "log", "__init__", "__class__", "__reduce__",
@@ -237,7 +236,7 @@ def test_what_is_no_callback_is_not_written_either():
     assert Trusting.ran == []
 
 
-def test_a_foreign_class_is_neither_called_nor_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_foreign_class_is_neither_called_nor_imported(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "ran_module.py").write_text("open('ran', 'w')", encoding="utf-8")
@@ -265,7 +264,7 @@ def test_a_foreign_class_is_neither_called_nor_imported(tmp_path: Path, monkeypa
 
 
 @given(st.binary())
-def test_whatever_the_bytes_are_they_make_a_request_or_one_error(data: bytes):
+def test_whatever_the_bytes_are_they_make_a_request_or_one_error(data):
     with suppress(UnreadableError):
         assert isinstance(decode(data, SPIDER), Request)
     assert isinstance(url_of(data), str)
@@ -291,7 +290,7 @@ def test_deep_nesting_is_refused_before_the_stack_is_full():
 # What belongs to a transfer
 
 
-def test_what_a_middleware_added_for_a_transfer_is_forgotten() -> None:
+def test_what_a_middleware_added_for_a_transfer_is_forgotten():
     for asked, sent, copy, kept in [
         ({}, {"proxy": "http://p"}, {"proxy": "http://p"}, {}),
         ({}, {"proxy": "http://p"}, {"proxy": "http://q"}, {"proxy": "http://q"}),
@@ -318,7 +317,7 @@ def test_so_are_headers_but_for_those_that_the_copy_changed():
     assert dict(copy.headers.to_unicode_dict()) == expected
 
 
-def test_a_slot_is_what_the_user_named_or_else_the_host() -> None:
+def test_a_slot_is_what_the_user_named_or_else_the_host():
     for meta, name in [
         ({}, "a.test"),
         ({SLOT: "mine"}, "mine"),

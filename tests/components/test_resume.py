@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,11 @@ import pytest
 from demo_web.server import Answer, Exchange
 from scrapy import FormRequest, Request, Spider, signals
 from scrapy.http import Response
-from scrapy.utils.defer import deferred_f_from_coro_f, deferred_from_coro
-from support.small_web import Follow, Web, ask_view, check, crawl
+from scrapy.utils.defer import deferred_from_coro
+from support.small_web import Follow, ask_view, check, crawl
 
 from scrapy_aopic.view.stored import count
 
-Serve = Callable[[dict[str, Any]], Web]
 WEB = {
     f"http://h{n % 3}.test/{n}": [f"http://h{m % 3}.test/{m}" for m in (2 * n + 1, 2 * n + 2) if m < 15]
     for n in range(15)
@@ -44,10 +43,7 @@ class Breaks:
         raise RuntimeError("no item is good enough")
 
 
-@deferred_f_from_coro_f
-async def test_a_pipeline_and_an_errback_that_raise_cost_no_page_and_no_cash(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_pipeline_and_an_errback_that_raise_cost_no_page_and_no_cash(serve, tmp_path, caplog):
     class Careless(Spider):
         name = "careless"
         start_urls = ["http://a.test/"]
@@ -71,8 +67,7 @@ async def test_a_pipeline_and_an_errback_that_raise_cost_no_page_and_no_cash(
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_a_spider_that_was_renamed_goes_on_with_the_job(serve: Serve, tmp_path: Path) -> None:
+async def test_a_spider_that_was_renamed_goes_on_with_the_job(serve, tmp_path):
     class Renamed(FromRoot):
         name = "renamed"
 
@@ -85,10 +80,7 @@ async def test_a_spider_that_was_renamed_goes_on_with_the_job(serve: Serve, tmp_
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_settings_that_are_changed_between_runs_keep_the_job_whole(
-    serve: Serve, tmp_path: Path
-) -> None:
+async def test_settings_that_are_changed_between_runs_keep_the_job_whole(serve, tmp_path):
     changes: list[dict[str, Any]] = [
         {},
         {"AOPIC_VIRTUAL_SHARE": 0.5, "AOPIC_ENDOWMENT": 0},
@@ -109,10 +101,9 @@ async def test_settings_that_are_changed_between_runs_keep_the_job_whole(
     assert (result.violations, result.visited, result.queued) == ([], len(WEB), 0)
 
 
-@deferred_f_from_coro_f
 async def test_a_retry_that_waits_goes_out_by_the_proxy_and_the_user_agent_of_the_next_run(
-    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    serve, tmp_path, monkeypatch
+):
     class Once(Spider):
         name = "once"
         start_urls = ["http://a.test/"]
@@ -142,10 +133,7 @@ async def test_a_retry_that_waits_goes_out_by_the_proxy_and_the_user_agent_of_th
     assert agents == ["new"]
 
 
-@deferred_f_from_coro_f
-async def test_a_crawl_that_goes_on_logs_in_again_and_does_not_begin_anew(
-    serve: Serve, tmp_path: Path
-) -> None:
+async def test_a_crawl_that_goes_on_logs_in_again_and_does_not_begin_anew(serve, tmp_path):
     class Login(Spider):
         name = "login"
 

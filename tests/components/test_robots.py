@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import datetime, timezone
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,7 +22,6 @@ from scrapy.exceptions import IgnoreRequest, NotConfigured
 from scrapy.http import Response
 from scrapy.robotstxt import ProtegoRobotParser, PythonRobotParser, RobotParser
 from scrapy.settings import Settings
-from scrapy.utils.defer import deferred_f_from_coro_f
 from scrapy.utils.test import get_crawler
 from support.small_web import Follow, Web, ask, check, crawl
 
@@ -36,8 +34,6 @@ from scrapy_aopic.view.url_settings import CrawlRules
 from scrapy_aopic.view.why import why
 from scrapy_aopic.web import sitemaps as of_web
 from scrapy_aopic.web.robots_parser import Rfc9309RobotParser, crawl_delay_of, parse
-
-Serve = Callable[[dict[str, Any]], Web]
 
 SCHEDULER = {"SCHEDULER": "scrapy_aopic.Scheduler", "ROBOTSTXT_OBEY": True}
 BESIDE = {
@@ -101,10 +97,7 @@ class Start(Follow):
     ],
     ids=lambda answer: f"{answer.status}-{len(answer.body)}",
 )
-@deferred_f_from_coro_f
-async def test_a_robots_txt_that_does_not_forbid_a_page_or_is_not_there_allows_it(
-    serve: Serve, answer: Answer
-) -> None:
+async def test_a_robots_txt_that_does_not_forbid_a_page_or_is_not_there_allows_it(serve, answer):
     web = serve({"http://a.test/robots.txt": answer, "http://a.test/": ["/1"], "http://a.test/1": []})
     crawler = await crawl(Follow, SCHEDULER)
     assert web.asked == ["http://a.test/", "http://a.test/1"]
@@ -113,10 +106,7 @@ async def test_a_robots_txt_that_does_not_forbid_a_page_or_is_not_there_allows_i
     assert stat(crawler, "robotstxt/request_count") == stat(crawler, "robotstxt/response_count") == 1
 
 
-@deferred_f_from_coro_f
-async def test_what_robots_txt_forbids_is_not_asked_and_its_cash_comes_back(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_what_robots_txt_forbids_is_not_asked_and_its_cash_comes_back(serve, tmp_path, caplog):
     web = serve(
         {
             "http://a.test/robots.txt": rules("/private/", "/*.php$"),
@@ -142,10 +132,7 @@ async def test_what_robots_txt_forbids_is_not_asked_and_its_cash_comes_back(
     ],
     ids=lambda answer: f"{answer.status}-{answer.abort}",
 )
-@deferred_f_from_coro_f
-async def test_while_robots_txt_is_unreachable_nothing_is_asked(
-    serve: Serve, tmp_path: Path, answer: Answer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_while_robots_txt_is_unreachable_nothing_is_asked(serve, tmp_path, answer, monkeypatch):
     monkeypatch.setattr(robots_middleware, "RETRY", 0.01)
     web = serve(
         {
@@ -171,10 +158,7 @@ async def test_while_robots_txt_is_unreachable_nothing_is_asked(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("failure", [Answer(503), Answer(abort=True)], ids=["503", "reset"])
-@deferred_f_from_coro_f
-async def test_pages_wait_until_robots_txt_is_back(
-    serve: Serve, failure: Answer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_pages_wait_until_robots_txt_is_back(serve, failure, monkeypatch):
     monkeypatch.setattr(robots_middleware, "RETRY", 0.5)
     web = serve(
         {
@@ -192,14 +176,9 @@ async def test_pages_wait_until_robots_txt_is_back(
 
 
 @pytest.mark.parametrize("failure", [Answer(503), Answer(abort=True)], ids=["503", "reset"])
-@deferred_f_from_coro_f
 async def test_the_log_and_why_tell_when_robots_txt_is_really_asked_for_again(
-    serve: Serve,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    failure: Answer,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    serve, tmp_path, caplog, failure, monkeypatch
+):
     """Its own pause is over at once, but its host, or its origin, must be left alone for longer."""
     monkeypatch.setattr(robots_middleware, "RETRY", 0.001)
     web = serve({"http://a.test/robots.txt": failure, "http://a.test/": []})
@@ -221,10 +200,7 @@ async def test_the_log_and_why_tell_when_robots_txt_is_really_asked_for_again(
         ]
 
 
-@deferred_f_from_coro_f
-async def test_pages_of_a_dead_host_wait_for_ever_and_nobody_waits_for_them(
-    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_pages_of_a_dead_host_wait_for_ever_and_nobody_waits_for_them(serve, tmp_path, monkeypatch):
     monkeypatch.setattr(robots_middleware, "RETRY", 0.001)
     web = serve({"http://a.test/robots.txt": Answer(abort=True), "http://b.test/": []})
     settings = {
@@ -243,8 +219,7 @@ async def test_pages_of_a_dead_host_wait_for_ever_and_nobody_waits_for_them(
     assert check(tmp_path).violations == []
 
 
-@deferred_f_from_coro_f
-async def test_a_robots_txt_on_a_host_that_must_be_left_alone_is_unreachable(serve: Serve) -> None:
+async def test_a_robots_txt_on_a_host_that_must_be_left_alone_is_unreachable(serve):
     class Alone(Follow):
         async def start(self) -> AsyncIterator[Any]:
             meta = {"dont_obey_robotstxt": True, "dont_retry": True, "handle_httpstatus_list": [429]}
@@ -267,8 +242,7 @@ async def test_a_robots_txt_on_a_host_that_must_be_left_alone_is_unreachable(ser
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_the_pauses_between_tries_double(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_pauses_between_tries_double(serve, monkeypatch):
     monkeypatch.setattr(robots_middleware, "RETRY", 0.1)
     web = serve({"http://a.test/robots.txt": Answer(500), "http://a.test/": []})
     await crawl(Follow, {**SCHEDULER, "AOPIC_MAX_WAIT": 0.5})
@@ -277,8 +251,7 @@ async def test_the_pauses_between_tries_double(serve: Serve, monkeypatch: pytest
     assert [gap >= least for gap, least in zip(gaps, (0.1, 0.2, 0.4), strict=True)] == [True] * 3
 
 
-@deferred_f_from_coro_f
-async def test_a_robots_txt_that_a_middleware_turns_down_counts_as_missing(serve: Serve) -> None:
+async def test_a_robots_txt_that_a_middleware_turns_down_counts_as_missing(serve):
     web = serve({"http://a.test/robots.txt": rules("/"), "http://a.test/": []})
     await crawl(Follow, {**SCHEDULER, "DOWNLOADER_MIDDLEWARES": {f"{__name__}.{NoRobots.__name__}": 200}})
     assert (web.asked, n_robots(web)) == (["http://a.test/"], {})
@@ -301,16 +274,14 @@ def chain(n: int, end: Answer) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("n", [1, 5])
-@deferred_f_from_coro_f
-async def test_redirects_are_followed_to_other_hosts(serve: Serve, n: int) -> None:
+async def test_redirects_are_followed_to_other_hosts(serve, n):
     web = serve(chain(n, rules("/1")))
     await crawl(Follow, {**SCHEDULER, "REDIRECT_ENABLED": False, "AOPIC_POLITENESS_FACTOR": 3})
     assert web.asked == ["http://a.test/"]
     assert audit(web.log, 3).is_polite
 
 
-@deferred_f_from_coro_f
-async def test_a_spider_that_stays_on_its_domain_follows_them_all_the_same(serve: Serve) -> None:
+async def test_a_spider_that_stays_on_its_domain_follows_them_all_the_same(serve):
     class Bound(Follow):
         allowed_domains = ["a.test"]
 
@@ -319,16 +290,14 @@ async def test_a_spider_that_stays_on_its_domain_follows_them_all_the_same(serve
     assert web.asked == ["http://a.test/"]
 
 
-@deferred_f_from_coro_f
-async def test_after_six_redirects_robots_txt_counts_as_missing_for_the_first_host_only(serve: Serve) -> None:
+async def test_after_six_redirects_robots_txt_counts_as_missing_for_the_first_host_only(serve):
     web = serve({**chain(6, rules("/")), "http://r5.test/": [], "http://a.test/1": ["http://r5.test/"]})
     await crawl(Follow, SCHEDULER)
     assert web.asked == ["http://a.test/", "http://a.test/1"]
     assert n_robots(web) == {"a.test": 1, **{f"r{n}.test": 1 for n in range(4)}, "r4.test": 1, "r5.test": 1}
 
 
-@deferred_f_from_coro_f
-async def test_hosts_that_share_a_robots_txt_do_not_ask_for_it_twice(serve: Serve) -> None:
+async def test_hosts_that_share_a_robots_txt_do_not_ask_for_it_twice(serve):
     hosts = ["a.test", "www.a.test", "b.test"]
     web = serve(
         {
@@ -345,8 +314,7 @@ async def test_hosts_that_share_a_robots_txt_do_not_ask_for_it_twice(serve: Serv
     assert sorted(web.asked) == sorted([*(f"http://{host}/" for host in hosts), "http://b.test/robots2.txt"])
 
 
-@deferred_f_from_coro_f
-async def test_what_a_redirect_leads_to_is_known_from_then_on(serve: Serve) -> None:
+async def test_what_a_redirect_leads_to_is_known_from_then_on(serve):
     web = serve({**chain(2, rules("/1")), "http://a.test/": ["http://r1.test/"], "http://r1.test/": ["/1"]})
     await crawl(Follow, SCHEDULER)
     assert web.asked == ["http://a.test/", "http://r1.test/"]
@@ -368,8 +336,7 @@ async def test_what_a_redirect_leads_to_is_known_from_then_on(serve: Serve) -> N
     ],
     ids=["itself", "two", "three", "ftp", "broken"],
 )
-@deferred_f_from_coro_f
-async def test_redirects_that_lead_nowhere_count_as_missing(serve: Serve, targets: dict[str, str]) -> None:
+async def test_redirects_that_lead_nowhere_count_as_missing(serve, targets):
     pages: dict[str, Any] = {f"http://{host}/": [] for host in targets}
     pages |= {
         f"http://{host}/robots.txt": Answer(302, {"Location": url}, delay=0.02)
@@ -383,8 +350,7 @@ async def test_redirects_that_lead_nowhere_count_as_missing(serve: Serve, target
 # -- how much is read
 
 
-@deferred_f_from_coro_f
-async def test_of_a_huge_robots_txt_the_first_500_kib_are_read(serve: Serve) -> None:
+async def test_of_a_huge_robots_txt_the_first_500_kib_are_read(serve):
     begin = b"User-agent: *\nDisallow: /1\n"
     padding = b"# padding\n" * (MAX_BYTES // 10)
     half_a_rule = b"Disallow: /"  # the file is cut behind the slash
@@ -405,8 +371,7 @@ async def test_of_a_huge_robots_txt_the_first_500_kib_are_read(serve: Serve) -> 
     assert [entry.status for entry in web.log if entry.target == "/robots.txt"] == [0]  # we hung up
 
 
-@deferred_f_from_coro_f
-async def test_a_robots_txt_that_unpacks_to_too_much_is_unreachable_and_allows_nothing(serve: Serve) -> None:
+async def test_a_robots_txt_that_unpacks_to_too_much_is_unreachable_and_allows_nothing(serve):
     text = b"User-agent: *\nDisallow: /1\n" + bytes(5_000_000)
     packed = Answer(headers={"Content-Encoding": "gzip"}, body=gzip.compress(text))
     web = serve({"http://a.test/robots.txt": packed, "http://a.test/": ["/1"]})
@@ -423,8 +388,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
-@deferred_f_from_coro_f
-async def test_a_hostile_robots_txt_is_obeyed_like_any(serve: Serve, kind: str) -> None:
+async def test_a_hostile_robots_txt_is_obeyed_like_any(serve, kind):
     hostile = HOSTILE[kind] * (250_000 // len(HOSTILE[kind]))
     rest = b"user-agent: *\n" + b"".join(b"allow: /x%d\n" % n for n in range(15_000)) + b"disallow: /1\n"
     web = serve(
@@ -439,10 +403,7 @@ async def test_a_hostile_robots_txt_is_obeyed_like_any(serve: Serve, kind: str) 
     assert stat(crawler, "aopic/robots/cut") == (1 if kind == "wildcards" else None)
 
 
-@deferred_f_from_coro_f
-async def test_the_first_robots_txt_with_too_many_wildcards_is_logged(
-    serve: Serve, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_the_first_robots_txt_with_too_many_wildcards_is_logged(serve, caplog):
     robots = Answer(body=b"user-agent: *\n" + b"".join(b"disallow: /x*%d\n" % n for n in range(5000)))
     hosts = ("a.test", "b.test")
     web = serve(
@@ -456,8 +417,7 @@ async def test_the_first_robots_txt_with_too_many_wildcards_is_logged(
     assert [record.levelname for record in caplog.records if "wildcards" in record.message] == ["WARNING"]
 
 
-@deferred_f_from_coro_f
-async def test_another_parser_is_used_if_the_user_sets_one(serve: Serve) -> None:
+async def test_another_parser_is_used_if_the_user_sets_one(serve):
     web = serve(
         {
             "http://a.test/robots.txt": rules("/*1"),  # to Python's parser no wildcard
@@ -494,24 +454,23 @@ def by_protego(text: bytes) -> RobotParser:
 
 
 READERS = pytest.mark.parametrize("read", [Rfc9309RobotParser, by_protego], ids=["own", "protego"])
-Read = Callable[[bytes], RobotParser]
 
 
 @READERS
 @pytest.mark.parametrize("name", GROUPS)
-def test_a_group_goes_on_until_the_first_user_agent_behind_a_rule(read: Read, name: str) -> None:
+def test_a_group_goes_on_until_the_first_user_agent_behind_a_rule(read, name):
     text, forbidden = GROUPS[name]
     rules = read(text)
     assert {agent for agent in "abc" if not rules.allowed("http://h.test/page", agent)} == forbidden
 
 
 @READERS
-def test_a_crawl_delay_is_that_of_the_agents_before_it(read: Read) -> None:
+def test_a_crawl_delay_is_that_of_the_agents_before_it(read):
     rules = read(b"User-agent: a\nCrawl-delay: 5\nUser-agent: b\nDisallow: /\n")
     assert [crawl_delay_of(rules, agent) for agent in "abc"] == [5, None, None]
 
 
-def test_what_is_handed_to_another_parser_is_at_most_twice_as_long() -> None:
+def test_what_is_handed_to_another_parser_is_at_most_twice_as_long():
     class Kept(ProtegoRobotParser):
         @classmethod
         def from_crawler(cls, crawler: Any, robotstxt_body: bytes) -> Any:
@@ -544,8 +503,7 @@ class Inline(Spider):
 
 
 @pytest.mark.parametrize("settings", [SCHEDULER, BESIDE], ids=["scheduler", "beside"])
-@deferred_f_from_coro_f
-async def test_however_many_requests_wait_it_is_fetched_once(serve: Serve, settings: dict[str, Any]) -> None:
+async def test_however_many_requests_wait_it_is_fetched_once(serve, settings):
     slow = Answer(body=rules("/1", "/2").body, delay=0.1)
     pages = {
         "http://a.test/": [],
@@ -560,8 +518,7 @@ async def test_however_many_requests_wait_it_is_fetched_once(serve: Serve, setti
     assert crawler.spider.answered == 8
 
 
-@deferred_f_from_coro_f
-async def test_beside_another_scheduler_all_of_its_requests_are_judged(serve: Serve) -> None:
+async def test_beside_another_scheduler_all_of_its_requests_are_judged(serve):
     urls = [f"http://a.test/{n}" for n in range(12)]
     web = serve(
         {"http://a.test/robots.txt": Answer(body=rules("/1").body, delay=0.1), **{url: [] for url in urls}}
@@ -572,8 +529,7 @@ async def test_beside_another_scheduler_all_of_its_requests_are_judged(serve: Se
     assert stat(crawler, "aopic/robots/put_back") is None
 
 
-@deferred_f_from_coro_f
-async def test_beside_another_scheduler_what_is_unreachable_is_refused_after_retries(serve: Serve) -> None:
+async def test_beside_another_scheduler_what_is_unreachable_is_refused_after_retries(serve):
     web = serve({"http://a.test/robots.txt": Answer(503), "http://a.test/": ["/1"]})
     crawler = await crawl(Follow, {**BESIDE, "RETRY_TIMES": 2})
     assert web.asked == []
@@ -582,10 +538,7 @@ async def test_beside_another_scheduler_what_is_unreachable_is_refused_after_ret
 
 
 @pytest.mark.parametrize("settings", [SCHEDULER, BESIDE], ids=["scheduler", "beside"])
-@deferred_f_from_coro_f
-async def test_scheme_name_and_port_have_a_robots_txt_of_their_own(
-    serve: Serve, settings: dict[str, Any]
-) -> None:
+async def test_scheme_name_and_port_have_a_robots_txt_of_their_own(serve, settings):
     urls = [
         "http://a.test/",
         "http://a.test:80/1",
@@ -623,8 +576,7 @@ def line(n: int) -> dict[str, Any]:
     return {"http://a.test/": ["/p1"], **{f"http://a.test/p{i}": [f"/p{i + 1}"] for i in range(1, n + 1)}}
 
 
-@deferred_f_from_coro_f
-async def test_it_is_asked_for_again_when_it_has_expired_and_not_before(serve: Serve) -> None:
+async def test_it_is_asked_for_again_when_it_has_expired_and_not_before(serve):
     web = serve({**line(4), "http://a.test/robots.txt": in_turn(rules(), rules("/p4"), rules())})
     await crawl(later(p1=0.99, p2=1.01), SCHEDULER)
     assert web.asked == [f"http://a.test/{path}" for path in ("", "p1", "p2", "p3")]
@@ -632,8 +584,7 @@ async def test_it_is_asked_for_again_when_it_has_expired_and_not_before(serve: S
     assert order == ["/robots.txt", "/", "/p1", "/p2", "/robots.txt", "/p3"]
 
 
-@deferred_f_from_coro_f
-async def test_old_rules_hold_for_30_days_while_new_ones_cannot_be_had(serve: Serve) -> None:
+async def test_old_rules_hold_for_30_days_while_new_ones_cannot_be_had(serve):
     web = serve(
         {
             **line(5),
@@ -648,8 +599,7 @@ async def test_old_rules_hold_for_30_days_while_new_ones_cannot_be_had(serve: Se
     assert stat(crawler, "aopic/outcomes/robots.txt unreachable") == 1
 
 
-@deferred_f_from_coro_f
-async def test_a_page_that_waits_for_longer_than_the_rules_hold_is_fetched_all_the_same(serve: Serve) -> None:
+async def test_a_page_that_waits_for_longer_than_the_rules_hold_is_fetched_all_the_same(serve):
     class Slow(Follow):
         """A host whose gap is longer than its robots.txt is believed."""
 
@@ -672,8 +622,7 @@ async def test_a_page_that_waits_for_longer_than_the_rules_hold_is_fetched_all_t
 
 
 @pytest.mark.parametrize("store", ["rocksdb", "sqlite"])
-@deferred_f_from_coro_f
-async def test_a_restart_asks_for_no_robots_txt_again(serve: Serve, tmp_path: Path, store: str) -> None:
+async def test_a_restart_asks_for_no_robots_txt_again(serve, tmp_path, store):
     web = serve(
         {
             **line(3),
@@ -698,10 +647,7 @@ async def test_a_restart_asks_for_no_robots_txt_again(serve: Serve, tmp_path: Pa
     assert check(tmp_path).violations == []
 
 
-@deferred_f_from_coro_f
-async def test_only_some_are_in_memory_and_the_others_are_not_asked_for_again(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_only_some_are_in_memory_and_the_others_are_not_asked_for_again(serve, monkeypatch):
     hosts = [f"h{n}.test" for n in range(10)]
     web = serve(
         {
@@ -750,8 +696,7 @@ class Careful(Spider):
         self.seen.append((request.url, request.priority, request.meta["mine"], known, n))
 
 
-@deferred_f_from_coro_f
-async def test_a_page_that_goes_back_keeps_priority_meta_and_arguments(serve: Serve, tmp_path: Path) -> None:
+async def test_a_page_that_goes_back_keeps_priority_meta_and_arguments(serve, tmp_path):
     web = serve({f"http://h{n}.test/": [] for n in range(3)})
     crawler = await crawl(Careful, {**SCHEDULER, "JOBDIR": tmp_path, "AOPIC_STORE": "sqlite"})
     assert isinstance(crawler.spider, Careful)
@@ -766,8 +711,7 @@ async def test_a_page_that_goes_back_keeps_priority_meta_and_arguments(serve: Se
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_it_does_not_change_the_order_of_pages(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_it_does_not_change_the_order_of_pages(serve, monkeypatch):
     monkeypatch.setattr(robots_middleware, "RETRY", 0.3)
     urls = [f"http://a.test/{n}" for n in range(6)]
     web = serve({"http://a.test/robots.txt": in_turn(Answer(500), rules()), **{url: [] for url in urls}})
@@ -776,10 +720,7 @@ async def test_it_does_not_change_the_order_of_pages(serve: Serve, monkeypatch: 
     assert stat(crawler, "aopic/robots/put_back") == 2
 
 
-@deferred_f_from_coro_f
-async def test_a_second_request_for_a_page_goes_back_as_one(
-    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_second_request_for_a_page_goes_back_as_one(serve, tmp_path, monkeypatch):
     monkeypatch.setattr(robots_middleware, "RETRY", 0.01)
 
     class Twice(Spider):
@@ -804,8 +745,7 @@ async def test_a_second_request_for_a_page_goes_back_as_one(
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_it_does_not_wait_inside_the_downloader(serve: Serve) -> None:
+async def test_it_does_not_wait_inside_the_downloader(serve):
     web = serve(
         {
             "http://slow.test/robots.txt": Answer(404, delay=0.1),
@@ -833,10 +773,7 @@ async def test_it_does_not_wait_inside_the_downloader(serve: Serve) -> None:
         ({"USER_AGENT": "mybot", "ROBOTSTXT_OBEY": False}, {}, True),
     ],
 )
-@deferred_f_from_coro_f
-async def test_the_user_agent_decides(
-    serve: Serve, settings: dict[str, Any], headers: dict[str, str], allowed: bool
-) -> None:
+async def test_the_user_agent_decides(serve, settings, headers, allowed):
     class One(Spider):
         name = "one"
 
@@ -853,8 +790,7 @@ async def test_the_user_agent_decides(
     assert web.asked == ["http://a.test/"] * allowed
 
 
-@deferred_f_from_coro_f
-async def test_a_request_may_be_exempt(serve: Serve) -> None:
+async def test_a_request_may_be_exempt(serve):
     class Exempt(Spider):
         name = "exempt"
 
@@ -872,8 +808,7 @@ async def test_a_request_may_be_exempt(serve: Serve) -> None:
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_it_is_paced_in_the_slot_that_the_page_has(serve: Serve) -> None:
+async def test_it_is_paced_in_the_slot_that_the_page_has(serve):
     class Slots(Spider):
         name = "slots"
 
@@ -900,8 +835,7 @@ def vars_of(entry: Any) -> dict[str, Any]:
 # -- others are told
 
 
-@deferred_f_from_coro_f
-async def test_others_are_told_once_a_fetch(serve: Serve) -> None:
+async def test_others_are_told_once_a_fetch(serve):
     if not hasattr(signals, "robots_parsed"):
         pytest.skip("this Scrapy has no signal for it")
     told: list[tuple[str, bool]] = []
@@ -922,10 +856,7 @@ async def test_others_are_told_once_a_fetch(serve: Serve) -> None:
     ],
     ids=["scheduler", "beside"],
 )  # fmt: skip
-@deferred_f_from_coro_f
-async def test_the_crawl_delay_is_handed_on(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], pacer: type
-) -> None:
+async def test_the_crawl_delay_is_handed_on(serve, monkeypatch, settings, pacer):
     told: list[tuple[str, float]] = []
     monkeypatch.setattr(
         pacer, "set_crawl_delay", lambda self, key, seconds: told.append((key, seconds)) or 0.0, raising=False
@@ -990,8 +921,7 @@ ADDON = {"ADDONS": {"scrapy_aopic.Addon": 500}}
 
 
 @pytest.mark.parametrize("settings", [SCHEDULER, ADDON, BESIDE], ids=["scheduler", "addon", "beside"])
-@deferred_f_from_coro_f
-async def test_sitemaps_are_seeds_if_they_are_wanted(serve: Serve, settings: dict[str, Any]) -> None:
+async def test_sitemaps_are_seeds_if_they_are_wanted(serve, settings):
     class Pages(Follow):
         start_urls = ["http://a.com/"]
         pages: list[str] = []
@@ -1026,8 +956,7 @@ def of_robots_txt(host: str, answers: dict[str, Answer], *pages: str) -> dict[st
     }
 
 
-@deferred_f_from_coro_f
-async def test_one_bad_character_ends_no_list(serve: Serve) -> None:
+async def test_one_bad_character_ends_no_list(serve):
     urls = [f"http://a.com/{n}" for n in range(60)]
     text = sitemap(*urls).replace(b"/7 ", b"/7?a&b=<c ")
     web = serve(of_robots_txt("a.com", {"/s.xml": Answer(body=text)}, *urls))
@@ -1038,8 +967,7 @@ async def test_one_bad_character_ends_no_list(serve: Serve) -> None:
     assert stat(crawler, "aopic/sitemaps/left_out/rest") is None
 
 
-@deferred_f_from_coro_f
-async def test_sitemaps_of_every_format_and_type_are_read(serve: Serve) -> None:
+async def test_sitemaps_of_every_format_and_type_are_read(serve):
     alternates = '<xhtml:link rel="alternate" hreflang="de" href="http://de.a.com/1"/><xhtml:link rel="amphtml" href="http://a.com/no"/>'
     answers = {
         "/languages.xml": sitemap("http://a.com/1").replace(b"</url>", f"{alternates}</url>".encode()),
@@ -1068,10 +996,7 @@ async def test_sitemaps_of_every_format_and_type_are_read(serve: Serve) -> None:
     assert not [name for name in crawler.stats.get_stats() if "left_out" in name]  # type: ignore[union-attr]
 
 
-@deferred_f_from_coro_f
-async def test_what_is_left_out_of_sitemaps_is_counted_and_said_once(
-    serve: Serve, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_is_left_out_of_sitemaps_is_counted_and_said_once(serve, caplog, monkeypatch):
     monkeypatch.setattr(sitemap_requests, "MAX_SITEMAPS", 3)
     monkeypatch.setattr(of_web, "MAX_ENTRIES", 4)
     index = sitemap(*(f"http://a.com/i{n}" for n in range(5)), kind="sitemapindex", entry="sitemap")
@@ -1094,8 +1019,7 @@ async def test_what_is_left_out_of_sitemaps_is_counted_and_said_once(
     assert len(said) == 5
 
 
-@deferred_f_from_coro_f
-async def test_indexes_above_each_other_have_an_end(serve: Serve) -> None:
+async def test_indexes_above_each_other_have_an_end(serve):
     def index(exchange: Exchange) -> Answer:
         return Answer(body=sitemap(f"http://a.com/{exchange.target}x", kind="sitemapindex", entry="sitemap"))
 
@@ -1106,8 +1030,7 @@ async def test_indexes_above_each_other_have_an_end(serve: Serve) -> None:
     assert stat(crawler, "aopic/sitemaps/left_out/depth") == 1
 
 
-@deferred_f_from_coro_f
-async def test_an_index_elsewhere_may_name_sitemaps_beside_it(serve: Serve) -> None:
+async def test_an_index_elsewhere_may_name_sitemaps_beside_it(serve):
     index = sitemap("http://maps.example/1.xml", "http://b.com/2.xml", kind="sitemapindex", entry="sitemap")
     web = serve(
         {
@@ -1127,10 +1050,7 @@ async def test_an_index_elsewhere_may_name_sitemaps_beside_it(serve: Serve) -> N
     }
 
 
-@deferred_f_from_coro_f
-async def test_a_sitemap_may_have_a_comment_or_a_space(
-    serve: Serve, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_sitemap_may_have_a_comment_or_a_space(serve, caplog):
     lines = "Sitemap: http://a.com/one.xml # the first\nSitemap: http://a.com/two maps.xml\n"
     xml = {"Content-Type": "application/xml"}
     web = serve(
@@ -1148,15 +1068,13 @@ async def test_a_sitemap_may_have_a_comment_or_a_space(
     assert "Traceback" not in caplog.text
 
 
-@deferred_f_from_coro_f
-async def test_sitemaps_are_left_alone_by_default(serve: Serve) -> None:
+async def test_sitemaps_are_left_alone_by_default(serve):
     web = serve(mapped())
     await crawl(Start, SCHEDULER, urls=["http://a.com/"])
     assert web.asked == ["http://a.com/"]
 
 
-@deferred_f_from_coro_f
-async def test_the_pages_of_a_sitemap_are_its_links(serve: Serve, tmp_path: Path) -> None:
+async def test_the_pages_of_a_sitemap_are_its_links(serve, tmp_path):
     serve({**mapped(), "http://a.com/bad.xml": Answer(404)})
     settings = {"JOBDIR": tmp_path, "AOPIC_STORE": "sqlite", "AOPIC_SITEMAPS": True}
     crawler = await crawl(Start, {**SCHEDULER, **settings}, urls=["http://a.com/"])
@@ -1180,8 +1098,7 @@ def places(crawler: Crawler) -> list[str]:
 
 
 @pytest.mark.parametrize("settings", [SCHEDULER, ADDON, BESIDE, {**ADDON, **BESIDE}])
-@deferred_f_from_coro_f
-async def test_it_takes_the_place_of_scrapys(serve: Serve, settings: dict[str, Any]) -> None:
+async def test_it_takes_the_place_of_scrapys(serve, settings):
     web = serve({"http://a.test/robots.txt": rules("/1"), "http://a.test/": ["/1"]})
     stock = places(await crawl(Follow, {"ROBOTSTXT_OBEY": True}))
     ours = places(await crawl(Follow, settings))
@@ -1192,8 +1109,7 @@ async def test_it_takes_the_place_of_scrapys(serve: Serve, settings: dict[str, A
 
 
 @pytest.mark.parametrize("settings", [SCHEDULER, ADDON], ids=["scheduler", "addon"])
-@deferred_f_from_coro_f
-async def test_a_users_own_stays(serve: Serve, settings: dict[str, Any]) -> None:
+async def test_a_users_own_stays(serve, settings):
     serve({"http://a.test/": []})
     own = {"DOWNLOADER_MIDDLEWARES": {RobotsTxtMiddleware: None, Own: 100}}
     names = places(await crawl(Follow, {**settings, **own}))
@@ -1201,15 +1117,14 @@ async def test_a_users_own_stays(serve: Serve, settings: dict[str, Any]) -> None
     assert not {"RobotsMiddleware", "RobotsTxtMiddleware"} & set(names)
 
 
-@deferred_f_from_coro_f
-async def test_it_is_not_there_if_robots_txt_is_not_obeyed(serve: Serve) -> None:
+async def test_it_is_not_there_if_robots_txt_is_not_obeyed(serve):
     web = serve({"http://a.test/": []})
     for settings in ({"SCHEDULER": "scrapy_aopic.Scheduler"}, {**ADDON, "ROBOTSTXT_OBEY": False}):
         assert "RobotsMiddleware" not in places(await crawl(Follow, settings))
     assert n_robots(web) == {}
 
 
-def test_the_addon_leaves_what_the_user_lists() -> None:
+def test_the_addon_leaves_what_the_user_lists():
     for listed in ({RobotsTxtMiddleware: None, Own: 100}, {"scrapy_aopic.RobotsMiddleware": 90}):
         settings = Settings({"DOWNLOADER_MIDDLEWARES": listed})
         Addon().update_settings(settings)
@@ -1221,9 +1136,7 @@ def test_the_addon_leaves_what_the_user_lists() -> None:
 
 
 @pytest.mark.parametrize("name", ["AOPIC_MAX_WAIT", "AOPIC_SITEMAPS", "AOPIC_CONTENT_USAGE"])
-def test_a_wrong_setting_stops_the_start_also_beside_another_scheduler(
-    name: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_wrong_setting_stops_the_start_also_beside_another_scheduler(name, caplog):
     crawler = get_crawler(Follow, {"ROBOTSTXT_OBEY": True, name: -1})
     with pytest.raises(NotConfigured):
         RobotsMiddleware.from_crawler(crawler)

@@ -8,16 +8,14 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from scrapy.utils.defer import deferred_f_from_coro_f
 from support import processes
 from support.commands import run_aopic, said
-from support.small_web import Follow, Web, check, crawl
+from support.small_web import Follow, check, crawl
 from support.stored_jobs import link, make_job, rows
 
 from scrapy_aopic.copies.salvaging import salvage_job
@@ -41,7 +39,6 @@ pytestmark = pytest.mark.slow
 
 each_store = pytest.mark.parametrize("store", ["rocksdb", "sqlite"])
 
-Serve = Callable[[dict[str, Any]], Web]
 
 HOSTS = [f"h{n}.test" for n in range(8)]
 PAGES: dict[str, Any] = {
@@ -87,10 +84,7 @@ def fetched_of(job: Path) -> set[bytes]:
 
 @each_store
 @pytest.mark.parametrize("damage", [spoil, halve], ids=["spoiled", "half"])
-@deferred_f_from_coro_f
-async def test_a_damaged_crawl_goes_on_in_a_new_job_and_fetches_nothing_twice(
-    serve: Serve, tmp_path: Path, store: str, damage: Callable[..., None]
-) -> None:
+async def test_a_damaged_crawl_goes_on_in_a_new_job_and_fetches_nothing_twice(serve, tmp_path, store, damage):
     web = serve(PAGES)
     settings = {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_STORE": store}
     job, new = tmp_path / "job", tmp_path / "new"
@@ -129,7 +123,7 @@ async def test_a_damaged_crawl_goes_on_in_a_new_job_and_fetches_nothing_twice(
 
 
 @each_store
-def test_a_sound_job_is_salvaged_as_it_is(tmp_path: Path, store: str) -> None:
+def test_a_sound_job_is_salvaged_as_it_is(tmp_path, store):
     job = tmp_path / "job"
     make_job(job, store, 3_000)
     assert "3,000 pages wait and 0 are known as fetched, on 50 hosts." in said(
@@ -144,7 +138,7 @@ def test_a_sound_job_is_salvaged_as_it_is(tmp_path: Path, store: str) -> None:
 
 
 @each_store
-def test_a_damaged_log_of_a_job_that_was_killed_is_refused_and_salvaged(tmp_path: Path, store: str) -> None:
+def test_a_damaged_log_of_a_job_that_was_killed_is_refused_and_salvaged(tmp_path, store):
     killed, job = tmp_path / "killed", tmp_path / "job"
     opened = open_store(store_folder(killed), store)
     crawl = Crawl(opened, Policy(), 0.0)
@@ -171,7 +165,7 @@ def test_a_damaged_log_of_a_job_that_was_killed_is_refused_and_salvaged(tmp_path
 
 
 @pytest.mark.parametrize("lost", ["CURRENT", "MANIFEST", ".log", "format"])
-def test_a_rocksdb_store_that_has_lost_a_file_is_salvaged(tmp_path: Path, lost: str) -> None:
+def test_a_rocksdb_store_that_has_lost_a_file_is_salvaged(tmp_path, lost):
     pytest.importorskip("rocksdict")
     job = tmp_path / "job"
     make_job(job, "rocksdb", 3_000)
@@ -189,7 +183,7 @@ def test_a_rocksdb_store_that_has_lost_a_file_is_salvaged(tmp_path: Path, lost: 
 
 
 @pytest.mark.parametrize("begin", [0, 40_000])
-def test_a_database_without_its_beginning_is_read_as_far_as_possible(tmp_path: Path, begin: int) -> None:
+def test_a_database_without_its_beginning_is_read_as_far_as_possible(tmp_path, begin):
     job = tmp_path / "job"
     make_job(job, "sqlite", 3_000)
     path = store_folder(job) / "store.sqlite3"
@@ -202,9 +196,7 @@ def test_a_database_without_its_beginning_is_read_as_far_as_possible(tmp_path: P
 
 
 @each_store
-def test_a_salvage_without_room_leaves_nothing_and_says_so_in_a_sentence(
-    tmp_path: Path, store: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_salvage_without_room_leaves_nothing_and_says_so_in_a_sentence(tmp_path, store, monkeypatch):
     job = tmp_path / "job"
     make_job(job, store, 300)
 
@@ -219,7 +211,7 @@ def test_a_salvage_without_room_leaves_nothing_and_says_so_in_a_sentence(
 
 
 @each_store
-def test_a_job_of_another_format_is_no_damaged_one(tmp_path: Path, store: str) -> None:
+def test_a_job_of_another_format_is_no_damaged_one(tmp_path, store):
     job = tmp_path / "job"
     make_job(job, store, 300)
     (store_folder(job) / "format").write_text("4\n")
@@ -231,9 +223,7 @@ def test_a_job_of_another_format_is_no_damaged_one(tmp_path: Path, store: str) -
 
 
 @each_store
-def test_a_salvage_that_is_killed_leaves_nothing_that_opens_and_ends_the_same_the_next_time(
-    tmp_path: Path, store: str
-) -> None:
+def test_a_salvage_that_is_killed_leaves_nothing_that_opens_and_ends_the_same_the_next_time(tmp_path, store):
     job, new, part = tmp_path / "job", tmp_path / "new", tmp_path / "new.part"
     make_job(job, store, 6_000)
     spoil(job, 2)
@@ -260,7 +250,7 @@ def test_a_salvage_that_is_killed_leaves_nothing_that_opens_and_ends_the_same_th
 
 
 @each_store
-def test_a_job_in_use_is_not_salvaged(tmp_path: Path, store: str) -> None:
+def test_a_job_in_use_is_not_salvaged(tmp_path, store):
     job = tmp_path / "job"
     make_job(job, store, 10)
     opened = Job(job, Policy(), kind=store)
@@ -270,7 +260,7 @@ def test_a_job_in_use_is_not_salvaged(tmp_path: Path, store: str) -> None:
     assert salvage_job(FolderPlace(job), tmp_path / "new")[0].waiting == 10
 
 
-def test_an_order_of_your_own_must_be_named(tmp_path: Path) -> None:
+def test_an_order_of_your_own_must_be_named(tmp_path):
     job = tmp_path / "job"
     make_job(job, "sqlite", 10)
     store = open_store(store_folder(job))

@@ -13,9 +13,8 @@ from demo_web.server import Answer
 from scrapy import Request, Spider, signals
 from scrapy.exceptions import CloseSpider
 from scrapy.http import Response
-from scrapy.utils.defer import deferred_f_from_coro_f
 from scrapy.utils.misc import load_object
-from support.small_web import Follow, Web, ask_view, check, crawl, html
+from support.small_web import Follow, ask_view, check, crawl, html
 
 from scrapy_aopic.copies.salvaging import salvage_job
 from scrapy_aopic.core.ledger import TOTAL
@@ -31,17 +30,13 @@ from scrapy_aopic.view.snapshot import PageCounts, SetAside
 from scrapy_aopic.view.stored import count, snapshot_of
 
 ALONE: dict[str, Any] = {"SCHEDULER": "scrapy_aopic.Scheduler"}
-Serve = Callable[[dict[str, Any]], Web]
 
 
 def on_disk(folder: Path) -> dict[str, Any]:
     return {**ALONE, "JOBDIR": str(folder), "AOPIC_STORE": "sqlite", "CONCURRENT_REQUESTS": 1}
 
 
-@deferred_f_from_coro_f
-async def test_missing_middlewares_are_put_in_place_and_said_once(
-    serve: Serve, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_missing_middlewares_are_put_in_place_and_said_once(serve, caplog):
     serve({"http://a.test/": []})
     with caplog.at_level("INFO"):
         await crawl(Follow, ALONE)
@@ -49,10 +44,7 @@ async def test_missing_middlewares_are_put_in_place_and_said_once(
     assert said == ["Put in place by the scheduler: LinkMiddleware, PolitenessMiddleware, Progress"]
 
 
-@deferred_f_from_coro_f
-async def test_listed_middlewares_are_not_put_in_place_again(
-    serve: Serve, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_listed_middlewares_are_not_put_in_place_again(serve, caplog):
     web = serve({"http://a.test/": ["http://a.test/1"], "http://a.test/1": []})
     listed = {
         "SPIDER_MIDDLEWARES": {"scrapy_aopic.LinkMiddleware": 2000},
@@ -66,8 +58,7 @@ async def test_listed_middlewares_are_not_put_in_place_again(
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_cash_is_conserved_whatever_the_pages_are(serve: Serve, tmp_path: Path) -> None:
+async def test_cash_is_conserved_whatever_the_pages_are(serve, tmp_path):
     links = [
         "/ok",
         "/gone",
@@ -115,8 +106,7 @@ async def test_cash_is_conserved_whatever_the_pages_are(serve: Serve, tmp_path: 
     )
 
 
-@deferred_f_from_coro_f
-async def test_a_redirect_passes_the_cash_on(serve: Serve, tmp_path: Path) -> None:
+async def test_a_redirect_passes_the_cash_on(serve, tmp_path):
     serve({"http://a.test/": Answer(302, {"Location": "http://b.test/"}), "http://b.test/": []})
     await crawl(Follow, {**on_disk(tmp_path), "AOPIC_ENDOWMENT": 0, "AOPIC_VIRTUAL_SHARE": 0})
     rows = {row.url: row for row in ask_view(tmp_path, top_pages, 10, everything=True)}
@@ -124,10 +114,7 @@ async def test_a_redirect_passes_the_cash_on(serve: Serve, tmp_path: Path) -> No
     assert rows["http://b.test/"].history == rows["http://a.test/"].history > 0
 
 
-@deferred_f_from_coro_f
-async def test_dropped_links_pay_the_virtual_page_and_not_their_siblings(
-    serve: Serve, tmp_path: Path
-) -> None:
+async def test_dropped_links_pay_the_virtual_page_and_not_their_siblings(serve, tmp_path):
     class Bounded(Follow):
         allowed_domains = ["a.test"]
 
@@ -143,10 +130,7 @@ async def test_dropped_links_pay_the_virtual_page_and_not_their_siblings(
 
 
 @pytest.mark.parametrize("kind", ["generator", "list", "async", "raises late", "raises at once"])
-@deferred_f_from_coro_f
-async def test_links_are_paid_whatever_kind_of_callback_yields_them(
-    serve: Serve, tmp_path: Path, kind: str
-) -> None:
+async def test_links_are_paid_whatever_kind_of_callback_yields_them(serve, tmp_path, kind):
     class Callback(Follow):
         def parse(self, response: Response) -> Any:
             if kind == "generator":
@@ -179,10 +163,7 @@ async def test_links_are_paid_whatever_kind_of_callback_yields_them(
         assert rows["http://a.test/2"].cash + rows["http://a.test/2"].history > 0
 
 
-@deferred_f_from_coro_f
-async def test_an_inline_request_with_the_meta_of_its_page_does_not_fail_the_page(
-    serve: Serve, tmp_path: Path
-) -> None:
+async def test_an_inline_request_with_the_meta_of_its_page_does_not_fail_the_page(serve, tmp_path):
     class Inline(Spider):
         name = "inline"
         start_urls = ["http://a.test/"]
@@ -198,8 +179,7 @@ async def test_an_inline_request_with_the_meta_of_its_page_does_not_fail_the_pag
     assert ask_view(tmp_path, snapshot_of).pages == PageCounts(known=1, visited=1)
 
 
-@deferred_f_from_coro_f
-async def test_a_retry_keeps_the_cash_of_its_page(serve: Serve, tmp_path: Path) -> None:
+async def test_a_retry_keeps_the_cash_of_its_page(serve, tmp_path):
     answers = iter([Answer(503), Answer(headers={"Content-Type": "text/html"}, body=html([]))])
     web = serve({"http://a.test/": lambda _: next(answers)})
     await crawl(Follow, on_disk(tmp_path))
@@ -210,10 +190,7 @@ async def test_a_retry_keeps_the_cash_of_its_page(serve: Serve, tmp_path: Path) 
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_an_endless_callback_is_crawled_in_bounded_memory(
-    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_endless_callback_is_crawled_in_bounded_memory(serve, tmp_path, monkeypatch):
     most, n = 300_000, 0  # a fault ends at so many links, and not when the memory is full
 
     class Endless(Spider):
@@ -240,10 +217,7 @@ async def test_an_endless_callback_is_crawled_in_bounded_memory(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("where", ["start", "parse"])
-@deferred_f_from_coro_f
-async def test_links_without_end_wait_for_a_disk_that_is_behind(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch, where: str
-) -> None:
+async def test_links_without_end_wait_for_a_disk_that_is_behind(serve, monkeypatch, where):
     disk_goes_on, seen, most = threading.Event(), asyncio.Event(), 300_000
     made: list[int] = []
 
@@ -295,10 +269,7 @@ async def test_links_without_end_wait_for_a_disk_that_is_behind(
     assert crawler.stats.get_value("finish_reason") == "the disk went on"
 
 
-@deferred_f_from_coro_f
-async def test_a_request_that_cannot_be_written_is_kept_in_memory(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_request_that_cannot_be_written_is_kept_in_memory(serve, tmp_path, caplog):
     class Lambda(Spider):
         name = "lambda"
         start_urls = ["http://a.test/"]
@@ -322,8 +293,7 @@ async def test_a_request_that_cannot_be_written_is_kept_in_memory(
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_a_stopped_crawl_is_resumed_and_fetches_nothing_twice(serve: Serve, tmp_path: Path) -> None:
+async def test_a_stopped_crawl_is_resumed_and_fetches_nothing_twice(serve, tmp_path):
     pages = {"http://a.test/": [f"http://h{n % 5}.test/{n}" for n in range(40)]}
     pages |= {f"http://h{n % 5}.test/{n}": ["http://a.test/"] for n in range(40)}
     web = serve(pages)
@@ -335,10 +305,7 @@ async def test_a_stopped_crawl_is_resumed_and_fetches_nothing_twice(serve: Serve
     assert sorted(web.asked) == sorted(pages)
 
 
-@deferred_f_from_coro_f
-async def test_a_callback_that_is_gone_sets_its_requests_aside(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_callback_that_is_gone_sets_its_requests_aside(serve, tmp_path, caplog):
     class Before(Spider):
         name = "one"
         start_urls = ["http://a.test/"]
@@ -375,10 +342,7 @@ async def test_a_callback_that_is_gone_sets_its_requests_aside(
     assert check(tmp_path).violations == []
 
 
-@deferred_f_from_coro_f
-async def test_a_request_that_was_never_written_is_not_taken_for_one_of_the_next_process(
-    serve: Serve, tmp_path: Path
-) -> None:
+async def test_a_request_that_was_never_written_is_not_taken_for_one_of_the_next_process(serve, tmp_path):
     class Before(Spider):
         name = "one"
         start_urls = ["http://a.test/"]
@@ -404,10 +368,7 @@ async def test_a_request_that_was_never_written_is_not_taken_for_one_of_the_next
     assert "could not be written when it was queued" in row.reason
 
 
-@deferred_f_from_coro_f
-async def test_a_page_that_was_set_aside_is_fetched_when_a_request_for_it_can_be_made(
-    serve: Serve, tmp_path: Path
-) -> None:
+async def test_a_page_that_was_set_aside_is_fetched_when_a_request_for_it_can_be_made(serve, tmp_path):
     class Before(Spider):
         name = "one"
         start_urls = ["http://a.test/"]
@@ -430,10 +391,7 @@ async def test_a_page_that_was_set_aside_is_fetched_when_a_request_for_it_can_be
     assert check(tmp_path).violations == []
 
 
-@deferred_f_from_coro_f
-async def test_a_crawl_that_lost_its_requests_is_no_success(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_crawl_that_lost_its_requests_is_no_success(serve, tmp_path, caplog):
     """As a bug of ours would write them: with right checksums."""
     web = serve({"http://a.test/": [f"http://a.test/{n}" for n in range(9)]})
     await crawl(Follow, {**on_disk(tmp_path), "CLOSESPIDER_PAGECOUNT": 1})
@@ -448,10 +406,7 @@ async def test_a_crawl_that_lost_its_requests_is_no_success(
     assert check(tmp_path).n_violations == 1  # that of the visited page; of the others it is known
 
 
-@deferred_f_from_coro_f
-async def test_a_crawl_with_pages_that_nothing_leads_to_ends_and_says_so(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_crawl_with_pages_that_nothing_leads_to_ends_and_says_so(serve, tmp_path, caplog):
     web = serve({"http://a.test/": [f"http://a.test/{n}" for n in range(9)]})
     await crawl(Follow, {**on_disk(tmp_path), "CLOSESPIDER_PAGECOUNT": 1})
     edit(tmp_path, lambda store: {Family.META: {row: None for row, _ in store.scan(Family.META, b"A", b"B")}})
@@ -480,10 +435,7 @@ def edit_requests(job: Path, edited: Callable[[bytes], bytes]) -> None:
     )
 
 
-@deferred_f_from_coro_f
-async def test_a_wrong_setting_stops_the_start_with_one_sentence(
-    serve: Serve, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_wrong_setting_stops_the_start_with_one_sentence(serve, caplog):
     web = serve({"http://a.test/": []})
     crawler = await crawl(Follow, {**ALONE, "AOPIC_WINDOW": "often"})
     assert web.asked == []
@@ -495,10 +447,7 @@ async def test_a_wrong_setting_stops_the_start_with_one_sentence(
     assert crawler.stats.get_value("finish_reason") == "aopic_setting"
 
 
-@deferred_f_from_coro_f
-async def test_an_error_inside_is_logged_once_and_never_reaches_the_engine(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_an_error_inside_is_logged_once_and_never_reaches_the_engine(serve, monkeypatch, caplog):
     from scrapy_aopic.core.crawl import Crawl
     from scrapy_aopic.core.pages import Pages
 
@@ -527,8 +476,7 @@ async def test_an_error_inside_is_logged_once_and_never_reaches_the_engine(
     assert caplog.text.count("The scheduler failed on") == 2  # the links, and the end
 
 
-@deferred_f_from_coro_f
-async def test_a_duplicate_filter_of_the_user_decides(serve: Serve) -> None:
+async def test_a_duplicate_filter_of_the_user_decides(serve):
     from scrapy.dupefilters import BaseDupeFilter
 
     class Everything(BaseDupeFilter):
@@ -546,8 +494,7 @@ async def test_a_duplicate_filter_of_the_user_decides(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("base", ["scrapy.dupefilters.RFPDupeFilter", "scrapy_aopic.DupeFilter"])
-@deferred_f_from_coro_f
-async def test_a_subclass_of_a_duplicate_filter_decides_and_is_told(serve: Serve, base: str) -> None:
+async def test_a_subclass_of_a_duplicate_filter_decides_and_is_told(serve, base):
     class Mine(load_object(base)):  # type: ignore[misc]
         def request_seen(self, request: Request) -> bool:
             return request.url.endswith("/never") or bool(super().request_seen(request))
@@ -565,10 +512,9 @@ async def test_a_subclass_of_a_duplicate_filter_decides_and_is_told(serve: Serve
 
 
 @pytest.mark.parametrize(("debug", "lines"), [(False, 1), (True, 3)])
-@deferred_f_from_coro_f
 async def test_duplicates_are_dropped_counted_signalled_and_logged_as_dupefilter_debug_says(
-    serve: Serve, caplog: pytest.LogCaptureFixture, debug: bool, lines: int
-) -> None:
+    serve, caplog, debug, lines
+):
     dropped: list[str] = []
 
     serve({"http://a.test/": ["/1", "/2"], "http://a.test/1": ["/2"], "http://a.test/2": ["/1", "/"]})

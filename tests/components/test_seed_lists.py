@@ -23,7 +23,7 @@ def seeds(path: Path, content: str | bytes) -> list[tuple[str, float | None]]:
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
 @pytest.mark.parametrize("start", ["", "\ufeff"])
-def test_a_text_has_a_url_a_line_and_comments(tmp_path: Path, newline: str, start: str) -> None:
+def test_a_text_has_a_url_a_line_and_comments(tmp_path, newline, start):
     lines = [
         "# seeds",
         "http://a.test/",
@@ -49,14 +49,12 @@ def test_a_text_has_a_url_a_line_and_comments(tmp_path: Path, newline: str, star
         ("\ufeffurl,score\r\nhttp://a.test/,0\r\n\r\n", 0.0),
     ],
 )
-def test_a_table_has_a_column_url_and_may_have_scores(
-    tmp_path: Path, table: str, expected: float | None
-) -> None:
+def test_a_table_has_a_column_url_and_may_have_scores(tmp_path, table, expected):
     assert seeds(tmp_path / "seeds.csv", table) == [("http://a.test/", expected)]
     assert seeds(tmp_path / "seeds.csv.gz", gzip.compress(table.encode())) == [("http://a.test/", expected)]
 
 
-def test_a_parquet_table_is_read_like_any_other(tmp_path: Path) -> None:
+def test_a_parquet_table_is_read_like_any_other(tmp_path):
     path = tmp_path / "seeds.parquet"
     urls = [f"http://a.test/{n}" for n in range(25_000)]
     columns = {"cash": [0] * len(urls), "url": urls, "importance": [n / 8 for n in range(len(urls))]}
@@ -94,9 +92,7 @@ def test_a_parquet_table_is_read_like_any_other(tmp_path: Path) -> None:
         ("http://a.test/,inf", "the score ('inf') must be a number of 0 or more"),
     ],
 )
-def test_a_bad_row_is_told_by_file_and_line_and_the_next_is_read(
-    tmp_path: Path, row: str, error: str
-) -> None:
+def test_a_bad_row_is_told_by_file_and_line_and_the_next_is_read(tmp_path, row, error):
     path = tmp_path / "seeds.csv"
     table = f'url,score,note\n{row}\nhttp://b.test/,1,"two\nlines"\n{row}\n'
     path.write_text(table, encoding="utf-8", errors="surrogateescape")
@@ -119,9 +115,7 @@ def test_a_bad_row_is_told_by_file_and_line_and_the_next_is_read(
         ("missing.parquet", None, "cannot be read: there is no such file"),
     ],
 )
-def test_a_list_that_is_not_what_its_name_says_is_refused(
-    tmp_path: Path, name: str, content: bytes | None, message: str
-) -> None:
+def test_a_list_that_is_not_what_its_name_says_is_refused(tmp_path, name, content, message):
     if content is not None:
         (tmp_path / name).write_bytes(content)
     with pytest.raises(ExchangeError, match=message) as caught:

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin
@@ -16,9 +16,8 @@ from urllib.parse import urljoin
 import pytest
 from scrapy import Request, signals
 from scrapy.http import Response
-from scrapy.utils.defer import deferred_f_from_coro_f
 from support.commands import run_aopic
-from support.small_web import Follow, Web, ask, ask_view, check, crawl
+from support.small_web import Follow, ask, ask_view, check, crawl
 
 from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL
 from scrapy_aopic.core.policy import Policy
@@ -32,8 +31,6 @@ from scrapy_aopic.seeds.adding import Seed, add_seeds
 from scrapy_aopic.seeds.inbox import Inbox
 from scrapy_aopic.view.queries import top_pages
 
-Serve = Callable[[dict[str, Any]], Web]
-
 
 def listed(folder: Path) -> list[list[tuple[str, float | None]]]:
     """The lists that wait, in the order in which they are taken up."""
@@ -46,7 +43,7 @@ def listed(folder: Path) -> list[list[tuple[str, float | None]]]:
 # Seeds are given
 
 
-def test_seeds_with_scores_share_a_seeds_cash_each_in_proportion(tmp_path: Path) -> None:
+def test_seeds_with_scores_share_a_seeds_cash_each_in_proportion(tmp_path):
     plain, scored = tmp_path / "plain.txt", tmp_path / "scored.csv"
     plain.write_text("http://p.test/\n", encoding="utf-8")
     scored.write_text("url,score\nhttp://a.test/,1\nhttp://b.test/,0\nhttp://c.test/,5\n", encoding="utf-8")
@@ -58,7 +55,7 @@ def test_seeds_with_scores_share_a_seeds_cash_each_in_proportion(tmp_path: Path)
     ]
 
 
-def test_lists_are_taken_up_in_the_order_in_which_they_were_given(tmp_path: Path) -> None:
+def test_lists_are_taken_up_in_the_order_in_which_they_were_given(tmp_path):
     for n in range(20):
         add_seeds(FolderPlace(tmp_path), [f"http://a.test/{n}"])
     assert listed(seeds_folder(tmp_path)) == [[(f"http://a.test/{n}", None)] for n in range(20)]
@@ -76,7 +73,7 @@ def test_lists_are_taken_up_in_the_order_in_which_they_were_given(tmp_path: Path
         ("url\n", r"no seeds in .*seeds.csv"),
     ],
 )
-def test_a_list_that_cannot_be_used_leaves_nothing(tmp_path: Path, table: str, message: str) -> None:
+def test_a_list_that_cannot_be_used_leaves_nothing(tmp_path, table, message):
     path = tmp_path / "seeds.csv"
     path.write_text(table, encoding="utf-8")
     with pytest.raises(ExchangeError, match=message):
@@ -88,12 +85,12 @@ def test_a_list_that_cannot_be_used_leaves_nothing(tmp_path: Path, table: str, m
 
 
 @pytest.mark.parametrize("source", ["a.test", "ftp://a.test/"])
-def test_what_is_neither_a_file_nor_a_url_is_refused(tmp_path: Path, source: str) -> None:
+def test_what_is_neither_a_file_nor_a_url_is_refused(tmp_path, source):
     with pytest.raises(ExchangeError, match=source):
         add_seeds(FolderPlace(tmp_path / "in"), [source])
 
 
-def test_bad_rows_can_be_left_out(tmp_path: Path) -> None:
+def test_bad_rows_can_be_left_out(tmp_path):
     path = tmp_path / "seeds.csv"
     path.write_text("url,score\nhttp://a.test/,3\nb.test,99\nhttp://c.test/,1\n,1\n", encoding="utf-8")
     given = add_seeds(FolderPlace(tmp_path / "in"), [str(path)], skip_bad=True)
@@ -158,7 +155,7 @@ def many(tmp_path: Path) -> tuple[Path, dict[str, float]]:
     return path, scores
 
 
-def test_a_list_is_taken_up_in_turns_and_removed_when_the_store_holds_it(tmp_path: Path) -> None:
+def test_a_list_is_taken_up_in_turns_and_removed_when_the_store_holds_it(tmp_path):
     path, scores = many(tmp_path)
     job = tmp_path / "job"
     add_seeds(FolderPlace(job), [str(path)])
@@ -184,7 +181,7 @@ def test_a_list_is_taken_up_in_turns_and_removed_when_the_store_holds_it(tmp_pat
     assert intake.stats == {"aopic/seeds/files": 2}
 
 
-def test_a_list_stays_until_its_last_row_is_committed(tmp_path: Path) -> None:
+def test_a_list_stays_until_its_last_row_is_committed(tmp_path):
     add_seeds(FolderPlace(tmp_path), ["http://a.test/"])
     intake = Intake(tmp_path, interval=float("inf"), commit_within=float("inf"))
     assert [intake.turn(), intake.turn(), intake.turn()] == [1, 0, 0]
@@ -197,7 +194,7 @@ def test_a_list_stays_until_its_last_row_is_committed(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_after_a_crash_each_row_counts_once(tmp_path: Path) -> None:
+def test_after_a_crash_each_row_counts_once(tmp_path):
     path, _ = many(tmp_path)
     add_seeds(FolderPlace(tmp_path / "whole"), [str(path)])
     shutil.copytree(tmp_path / "whole", tmp_path / "0")
@@ -231,9 +228,7 @@ def test_after_a_crash_each_row_counts_once(tmp_path: Path) -> None:
         b"[" * 100_000,
     ],
 )
-def test_a_list_that_cannot_be_read_is_set_aside_with_one_error(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: bytes
-) -> None:
+def test_a_list_that_cannot_be_read_is_set_aside_with_one_error(tmp_path, caplog, damage):
     folder = seeds_folder(tmp_path)
     add_seeds(FolderPlace(tmp_path), ["http://a.test/1", "http://a.test/2"])
     (damaged,) = folder.iterdir()
@@ -250,7 +245,7 @@ def test_a_list_that_cannot_be_read_is_set_aside_with_one_error(
     assert len([record for record in caplog.records if record.levelname == "ERROR"]) == 1
 
 
-def test_a_row_that_fails_is_not_tried_again(tmp_path: Path) -> None:
+def test_a_row_that_fails_is_not_tried_again(tmp_path):
     add_seeds(FolderPlace(tmp_path), ["http://a.test/", "http://b.test/"])
     intake = Intake(tmp_path)
     taken: list[str] = []
@@ -267,7 +262,7 @@ def test_a_row_that_fails_is_not_tried_again(tmp_path: Path) -> None:
     assert taken == ["http://a.test/", "http://b.test/"]
 
 
-def test_a_list_that_is_half_written_is_not_looked_at(tmp_path: Path) -> None:
+def test_a_list_that_is_half_written_is_not_looked_at(tmp_path):
     seeds_folder(tmp_path).mkdir()
     half = seeds_folder(tmp_path) / "00-killed.jsonl.part"
     half.write_text('["http://a.test/", null]\n', encoding="utf-8")
@@ -303,10 +298,7 @@ def stats_of(crawler: Any) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_seeds_reach_a_crawl_that_runs_and_one_that_has_nothing_left(
-    serve: Serve, tmp_path: Path
-) -> None:
+async def test_seeds_reach_a_crawl_that_runs_and_one_that_has_nothing_left(serve, tmp_path):
     class Gives(Follow):
         def parse(self, response: Response) -> Iterator[Any]:
             if response.url == "http://a.test/":
@@ -325,8 +317,7 @@ async def test_seeds_reach_a_crawl_that_runs_and_one_that_has_nothing_left(
     assert check(tmp_path).violations == []
 
 
-@deferred_f_from_coro_f
-async def test_a_job_starts_from_known_importances_best_first(serve: Serve, tmp_path: Path) -> None:
+async def test_a_job_starts_from_known_importances_best_first(serve, tmp_path):
     scores = {f"http://a.test/{n}": 4.0**n for n in range(8)}
     path = tmp_path / "scores.csv"
     path.write_text(
@@ -344,10 +335,7 @@ async def test_a_job_starts_from_known_importances_best_first(serve: Serve, tmp_
     assert check(tmp_path / "job").violations == []
 
 
-@deferred_f_from_coro_f
-async def test_all_of_a_long_list_is_known_before_the_first_page_is_fetched(
-    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_all_of_a_long_list_is_known_before_the_first_page_is_fetched(serve, tmp_path, monkeypatch):
     monkeypatch.setattr("scrapy_aopic.job.commit_thread.MAX_UNCOMMITTED", 500)
     path = tmp_path / "scores.csv"
     urls = [f"http://a.test/{n}" for n in range(1000)]
@@ -363,8 +351,7 @@ async def test_all_of_a_long_list_is_known_before_the_first_page_is_fetched(
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_a_known_page_gets_the_cash_of_its_score_and_none_without(serve: Serve, tmp_path: Path) -> None:
+async def test_a_known_page_gets_the_cash_of_its_score_and_none_without(serve, tmp_path):
     class Gives(Follow):
         def parse(self, response: Response) -> Iterator[Any]:
             if response.url == "http://a.test/":
@@ -382,8 +369,7 @@ async def test_a_known_page_gets_the_cash_of_its_score_and_none_without(serve: S
     assert check(tmp_path).violations == []
 
 
-@deferred_f_from_coro_f
-async def test_what_filters_drop_is_no_seed(serve: Serve, tmp_path: Path) -> None:
+async def test_what_filters_drop_is_no_seed(serve, tmp_path):
     class Bounded(NoStart):
         allowed_domains = ["a.test"]
 
@@ -396,10 +382,9 @@ async def test_what_filters_drop_is_no_seed(serve: Serve, tmp_path: Path) -> Non
     assert {row.url for row in ask_view(tmp_path / "job", top_pages, 10)} == {"http://a.test/"}
 
 
-@deferred_f_from_coro_f
 async def test_a_seed_is_made_a_request_only_if_somebody_looks_at_it_and_is_queued_alike(
-    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    serve, tmp_path, monkeypatch
+):
     made: list[str] = []
 
     def make(url: str, **how: Any) -> Request:
@@ -429,8 +414,7 @@ async def test_a_seed_is_made_a_request_only_if_somebody_looks_at_it_and_is_queu
     assert found[0] == found[1]
 
 
-@deferred_f_from_coro_f
-async def test_a_job_that_goes_on_does_not_start_again(serve: Serve, tmp_path: Path) -> None:
+async def test_a_job_that_goes_on_does_not_start_again(serve, tmp_path):
     path = tmp_path / "seeds.txt"
     path.write_text("http://a.test/\nhttp://b.test/\n", encoding="utf-8")
     web = serve({"http://a.test/": [], "http://b.test/": [], "http://c.test/": []})
@@ -442,10 +426,7 @@ async def test_a_job_that_goes_on_does_not_start_again(serve: Serve, tmp_path: P
     assert stats_of(crawler) == {}
 
 
-@deferred_f_from_coro_f
-async def test_a_list_that_cannot_be_used_stops_the_start_with_one_sentence(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_list_that_cannot_be_used_stops_the_start_with_one_sentence(serve, tmp_path, caplog):
     path = tmp_path / "seeds.csv"
     path.write_text("url\na.test\n", encoding="utf-8")
     crawler = await crawl(NoStart, alone(tmp_path / "job", AOPIC_SEEDS=str(path)))
@@ -459,8 +440,7 @@ async def test_a_list_that_cannot_be_used_stops_the_start_with_one_sentence(
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_what_one_crawl_learned_another_starts_from(serve: Serve, tmp_path: Path) -> None:
+async def test_what_one_crawl_learned_another_starts_from(serve, tmp_path):
     pages = {
         "http://a.test/": ["/rich", "http://b.test/"],
         "http://a.test/rich": ["/1"],
@@ -488,10 +468,7 @@ async def test_what_one_crawl_learned_another_starts_from(serve: Serve, tmp_path
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_seeds_are_added_from_the_command_line_while_the_crawl_runs(
-    serve: Serve, tmp_path: Path
-) -> None:
+async def test_seeds_are_added_from_the_command_line_while_the_crawl_runs(serve, tmp_path):
     answers: list[subprocess.CompletedProcess[str]] = []
 
     class Waits(Follow):
@@ -520,7 +497,7 @@ async def test_seeds_are_added_from_the_command_line_while_the_crawl_runs(
 
 
 @pytest.mark.slow
-def test_wrong_arguments_are_told_in_one_sentence(tmp_path: Path) -> None:
+def test_wrong_arguments_are_told_in_one_sentence(tmp_path):
     for arguments, message in (
         (("export", "."), "give --pages FILE, --links FILE or both"),
         (("export", ".", "--pages", "pages.txt"), "pages.txt must end in .csv, .csv.gz or .parquet"),

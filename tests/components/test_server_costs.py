@@ -51,13 +51,13 @@ def crawl(folder: Path, disks: int) -> Counter[str]:
 
 
 @pytest.mark.slow
-def test_a_worker_that_has_all_shards_sends_itself_no_letters(tmp_path: Path) -> None:
+def test_a_worker_that_has_all_shards_sends_itself_no_letters(tmp_path):
     did = crawl(tmp_path, 1)
     assert did["xadd"] + did["xdel"] == 0
 
 
 @pytest.mark.slow
-def test_what_two_workers_let_the_server_do_does_not_grow_with_their_shards(tmp_path: Path) -> None:
+def test_what_two_workers_let_the_server_do_does_not_grow_with_their_shards(tmp_path):
     did = crawl(tmp_path, 2)
     turns = did["time"]
     assert 0 < did["xadd"] <= turns, "what a worker posts for another one is one bundle"
@@ -69,7 +69,7 @@ def test_what_two_workers_let_the_server_do_does_not_grow_with_their_shards(tmp_
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shards", some_of([16, 1]))
-def test_a_crawl_seldom_asks_its_server(tmp_path: Path, shards: int) -> None:
+def test_a_crawl_seldom_asks_its_server(tmp_path, shards):
     """It waits once a page at most, though each page has a text to compare, links to look up, and a page that comes next.
 
     And it seldom writes, however many shards have something to store.
@@ -95,7 +95,7 @@ def test_a_crawl_seldom_asks_its_server(tmp_path: Path, shards: int) -> None:
     assert shards == 1 or 0 < noted["writes"] <= noted["commits"], noted["commits"]
 
 
-def test_a_bundle_that_was_cut_short_is_none() -> None:
+def test_a_bundle_that_was_cut_short_is_none():
     letters = [Addressed(3, 0, 7, b"one"), Addressed(4, 1, 1 << 40, b"")]
     data = write_bundle(letters)
     assert read_bundle((b"letters", data)) == letters
@@ -104,7 +104,7 @@ def test_a_bundle_that_was_cut_short_is_none() -> None:
             read_bundle((b"letters", data[:end]))
 
 
-def test_a_turn_is_one_request_and_a_bundle_for_each_home(server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_turn_is_one_request_and_a_bundle_for_each_home(server, monkeypatch):
     with redis.Redis.from_url(server.url) as client:
         client.flushall()
     address, sharding = Address("job", server.url, lock_timeout=30.0), Sharding(SHARDS, "list", 3)

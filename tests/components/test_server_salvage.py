@@ -5,17 +5,15 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 from scrapy.exceptions import CloseSpider
 from scrapy.http import Response
-from scrapy.utils.defer import deferred_f_from_coro_f
 from support import redis_server
 from support.commands import run_aopic, said
-from support.small_web import Follow, Web, crawl
+from support.small_web import Follow, crawl
 
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.place.server_place import ServerPlace
@@ -30,7 +28,6 @@ redis = pytest.importorskip("redis")
 
 pytestmark = pytest.mark.slow
 
-Serve = Callable[[dict[str, Any]], Web]
 
 SHARDS = 3
 DAMAGED = 1
@@ -95,10 +92,9 @@ class SomeOfEachHost(Follow):
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-@deferred_f_from_coro_f
 async def test_shards_on_a_server_go_on_in_another_job(  # noqa: PLR0917  # fixtures
-    serve: Serve, settings, address, client, tmp_path: Path, damage: str
-) -> None:
+    serve, settings, address, client, tmp_path, damage
+):
     web = serve(PAGES)
     await crawl(SomeOfEachHost, settings)
     before = [*web.asked]
@@ -119,10 +115,7 @@ async def test_shards_on_a_server_go_on_in_another_job(  # noqa: PLR0917  # fixt
         assert {*before, *after} == {*PAGES}
 
 
-@deferred_f_from_coro_f
-async def test_any_damage_anywhere_leaves_a_whole_job(
-    serve: Serve, settings, address, client, tmp_path: Path
-) -> None:
+async def test_any_damage_anywhere_leaves_a_whole_job(serve, settings, address, client, tmp_path):
     serve(PAGES)
     await crawl(SomeOfEachHost, settings)
     rng = random.Random(3)
@@ -136,10 +129,7 @@ async def test_any_damage_anywhere_leaves_a_whole_job(
     assert "every invariant holds" in said(tmp_path, "check", "new")
 
 
-@deferred_f_from_coro_f
-async def test_a_job_on_a_server_that_is_crawled_is_not_salvaged(
-    serve: Serve, settings, address, client, tmp_path: Path
-) -> None:
+async def test_a_job_on_a_server_that_is_crawled_is_not_salvaged(serve, settings, address, client, tmp_path):
     serve(PAGES)
     await crawl(Follow, {**settings, "CLOSESPIDER_PAGECOUNT": 5})
     with closing(open_store_at(address.of_shard(2), is_one_of_many=True)):

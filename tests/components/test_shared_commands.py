@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
 from demo_web.server import Answer
-from scrapy.utils.defer import deferred_f_from_coro_f
 from support import redis_server
 from support.commands import run_aopic, said
-from support.small_web import Follow, Web, crawl
+from support.small_web import Follow, crawl
 
 import scrapy_aopic
 from scrapy_aopic.copies.backing_up import backup
@@ -40,7 +37,6 @@ redis = pytest.importorskip("redis")
 
 pytestmark = pytest.mark.slow
 
-Serve = Callable[[dict[str, Any]], Web]
 
 SHARDS = 4
 CUT = Cut(ShardId(0, SHARDS), registered_domain)
@@ -71,8 +67,7 @@ def address(server) -> Address:
     return Address("aopic:follow", server.url)
 
 
-@deferred_f_from_coro_f
-async def test_what_is_listed_is_that_of_all_shards_together(serve: Serve, settings, address) -> None:
+async def test_what_is_listed_is_that_of_all_shards_together(serve, settings, address):
     serve(PAGES)
     await crawl(Follow, settings)
     with open_view(ServerPlace(address)) as view:
@@ -104,8 +99,7 @@ async def test_what_is_listed_is_that_of_all_shards_together(serve: Serve, setti
     assert now.is_closed
 
 
-@deferred_f_from_coro_f
-async def test_an_export_names_pages_of_other_shards(serve: Serve, settings, address, tmp_path: Path) -> None:
+async def test_an_export_names_pages_of_other_shards(serve, settings, address, tmp_path):
     old = {f"http://old{n}.test/": Answer(301, {"Location": f"http://new{n}.test/"}) for n in range(8)}
     new: dict[str, Any] = {f"http://new{n}.test/": [] for n in range(8)}
     serve({"http://a.test/": [*old, "/1"], "http://a.test/1": ["http://never.test/"], **old, **new})
@@ -131,10 +125,7 @@ async def test_an_export_names_pages_of_other_shards(serve: Serve, settings, add
     assert pages["http://a.test/"]["outlinks"] == str(1 + len(old))
 
 
-@deferred_f_from_coro_f
-async def test_a_page_in_a_letter_is_known_to_be_there(
-    serve: Serve, settings, address, tmp_path: Path
-) -> None:
+async def test_a_page_in_a_letter_is_known_to_be_there(serve, settings, address, tmp_path):
     serve(PAGES)
     # The page's visit is committed when the crawl is closed, so that nobody reads its letters.
     await crawl(
@@ -165,10 +156,7 @@ async def test_a_page_in_a_letter_is_known_to_be_there(
     assert whole.letters > 0
 
 
-@deferred_f_from_coro_f
-async def test_every_command_takes_the_whole_job_and_its_copy(
-    serve: Serve, settings, address, tmp_path: Path
-) -> None:
+async def test_every_command_takes_the_whole_job_and_its_copy(serve, settings, address, tmp_path):
     serve(PAGES)
     await crawl(Follow, {**settings, "CLOSESPIDER_PAGECOUNT": 4})
     where = str(address)
@@ -194,10 +182,7 @@ async def test_every_command_takes_the_whole_job_and_its_copy(
     assert states[0].keys() == states[1].keys()
 
 
-@deferred_f_from_coro_f
-async def test_a_restored_job_goes_on_where_its_copy_was(
-    serve: Serve, settings, address, client, tmp_path: Path
-) -> None:
+async def test_a_restored_job_goes_on_where_its_copy_was(serve, settings, address, client, tmp_path):
     web = serve({**PAGES, "http://late.test/": []})
     await crawl(Follow, {**settings, "CLOSESPIDER_PAGECOUNT": 4})
     said(tmp_path, "seed", str(address), "http://late.test/")
@@ -219,10 +204,9 @@ async def test_a_restored_job_goes_on_where_its_copy_was(
     assert audit_job(ServerPlace(address)).holds
 
 
-@deferred_f_from_coro_f
 async def test_a_restore_that_was_killed_leaves_no_job_and_is_done_again(
-    serve: Serve, settings, client, tmp_path: Path, monkeypatch
-) -> None:
+    serve, settings, client, tmp_path, monkeypatch
+):
     address = Address("aopic:follow", settings["REDIS_URL"])
     serve(PAGES)
     await crawl(Follow, settings)
@@ -255,10 +239,7 @@ async def test_a_restore_that_was_killed_leaves_no_job_and_is_done_again(
     assert not client.exists("{aopic:follow}:s0:0:stray"), "what was left behind is gone"
 
 
-@deferred_f_from_coro_f
-async def test_a_job_in_one_piece_is_restored_as_a_whole(
-    serve: Serve, settings, address, client, tmp_path: Path
-) -> None:
+async def test_a_job_in_one_piece_is_restored_as_a_whole(serve, settings, address, client, tmp_path):
     web = serve(PAGES)
     await crawl(Follow, {**settings, "AOPIC_SHARDS": 1, "CLOSESPIDER_PAGECOUNT": 4})
     n = backup(ServerPlace(address), tmp_path / "copy")
@@ -280,10 +261,7 @@ async def test_a_job_in_one_piece_is_restored_as_a_whole(
     assert {*web.asked} == {*PAGES}
 
 
-@deferred_f_from_coro_f
-async def test_a_copy_in_shards_is_no_job_folder(
-    serve: Serve, settings, address, tmp_path: Path, caplog
-) -> None:
+async def test_a_copy_in_shards_is_no_job_folder(serve, settings, address, tmp_path, caplog):
     web = serve(PAGES)
     await crawl(Follow, {**settings, "CLOSESPIDER_PAGECOUNT": 1})
     backup(ServerPlace(address), tmp_path / "copy")

@@ -12,7 +12,6 @@ import time
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import closing
-from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,10 +19,9 @@ import pytest
 from demo_web.server import Exchange
 from scrapy import Request, Spider
 from scrapy.http import Response
-from scrapy.utils.defer import deferred_f_from_coro_f
 from support import processes, redis_server
 from support.core_crawl import link
-from support.small_web import Follow, Web, crawl
+from support.small_web import Follow, crawl
 
 from scrapy_aopic.copies.backing_up import backup
 from scrapy_aopic.copies.restoring import restore
@@ -59,7 +57,6 @@ if redis_server.find_server() is None:
 pytest.importorskip("hiredis")
 redis = pytest.importorskip("redis")
 
-Serve = Callable[[dict[str, Any]], Web]
 
 PAGES = {
     "http://a.test/": ["/1", "http://b.test/", "http://c.test/1"],
@@ -98,8 +95,7 @@ def check(url: str) -> int:
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_a_crawl_of_all_shards_goes_on_where_it_was_stopped(serve: Serve, settings) -> None:
+async def test_a_crawl_of_all_shards_goes_on_where_it_was_stopped(serve, settings):
     web = serve(PAGES)
     await crawl(Follow, {**settings, "CLOSESPIDER_PAGECOUNT": 1})
     assert len(web.asked) < len(PAGES)
@@ -110,10 +106,7 @@ async def test_a_crawl_of_all_shards_goes_on_where_it_was_stopped(serve: Serve, 
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_a_crawl_of_shards_ends_when_the_estimates_of_the_job_hardly_change(
-    serve: Serve, settings
-) -> None:
+async def test_a_crawl_of_shards_ends_when_the_estimates_of_the_job_hardly_change(serve, settings):
     serve(PAGES)
     crawler = await crawl(
         Follow,
@@ -132,8 +125,7 @@ async def test_a_crawl_of_shards_ends_when_the_estimates_of_the_job_hardly_chang
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_seeds_reach_their_shards_once(serve: Serve, settings, tmp_path: Path) -> None:
+async def test_seeds_reach_their_shards_once(serve, settings, tmp_path):
     web = serve(PAGES)
     seeds = tmp_path / "seeds.txt"
     seeds.write_text("http://d.test/\nhttp://c.test/1\nhttp://b.test/\n")
@@ -162,10 +154,7 @@ async def test_seeds_reach_their_shards_once(serve: Serve, settings, tmp_path: P
         ({"AOPIC_SHARDS": 257}, "AOPIC_SHARDS (257) must be a whole number from 1 to 256"),
     ],
 )
-@deferred_f_from_coro_f
-async def test_settings_that_do_not_go_with_shards_are_refused(
-    serve: Serve, settings, caplog, changed: dict[str, Any], said: str
-) -> None:
+async def test_settings_that_do_not_go_with_shards_are_refused(serve, settings, caplog, changed, said):
     web = serve(PAGES)
     with caplog.at_level(logging.ERROR):
         await crawl(Follow, {**settings, **changed})
@@ -181,10 +170,9 @@ async def test_settings_that_do_not_go_with_shards_are_refused(
         (1, 4, "is in one piece, and AOPIC_SHARDS is now 4"),
     ],
 )
-@deferred_f_from_coro_f
 async def test_another_number_of_shards_is_refused_later(
-    serve: Serve, settings, caplog, *, begun_with: int, shards: int, said: str
-) -> None:
+    serve, settings, caplog, *, begun_with, shards, said
+):
     web = serve(PAGES)
     await crawl(Follow, {**settings, "AOPIC_SHARDS": begun_with, "CLOSESPIDER_PAGECOUNT": 1})
     n = len(web.asked)
@@ -205,10 +193,9 @@ async def test_another_number_of_shards_is_refused_later(
         ),
     ],
 )
-@deferred_f_from_coro_f
 async def test_who_begins_at_the_same_moment_with_other_settings_is_refused(
-    serve: Serve, settings, monkeypatch, caplog, *, other: dict[str, Any], said: str
-) -> None:
+    serve, settings, monkeypatch, caplog, *, other, said
+):
     """Else each would hold shards that no other worker can open."""
     web = serve(PAGES)
 
@@ -233,10 +220,9 @@ def own_list() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("own_list")
-@deferred_f_from_coro_f
 async def test_a_job_keeps_the_list_of_public_suffixes_that_it_began_with(
-    serve: Serve, settings, caplog, monkeypatch, tmp_path: Path
-) -> None:
+    serve, settings, caplog, monkeypatch, tmp_path
+):
     web = serve(PAGES)
 
     older = "\n".join(sorted({*suffixes._rules().decode().split()} - {"co.uk"} | {"a.test"})).encode()
@@ -265,10 +251,7 @@ async def test_a_job_keeps_the_list_of_public_suffixes_that_it_began_with(
 @pytest.mark.parametrize(
     "what", [b"", b"noise", zlib.compress(b"com\norg")], ids=["none", "noise", "another"]
 )
-@deferred_f_from_coro_f
-async def test_a_list_of_public_suffixes_that_is_not_there_is_refused(
-    serve: Serve, settings, caplog, what: bytes
-) -> None:
+async def test_a_list_of_public_suffixes_that_is_not_there_is_refused(serve, settings, caplog, what):
     web = serve(PAGES)
     address = Address("aopic:follow", settings["REDIS_URL"])
     assert begin(address, Sharding(4, "0123456789abcdef, *"), lambda: None, suffixes=what)
@@ -280,8 +263,7 @@ async def test_a_list_of_public_suffixes_that_is_not_there_is_refused(
     assert web.asked == []
 
 
-@deferred_f_from_coro_f
-async def test_what_reads_one_store_says_that_there_are_several(serve: Serve, settings) -> None:
+async def test_what_reads_one_store_says_that_there_are_several(serve, settings):
     serve(PAGES)
     await crawl(Follow, {**settings, "CLOSESPIDER_PAGECOUNT": 1})
     with (
@@ -292,8 +274,7 @@ async def test_what_reads_one_store_says_that_there_are_several(serve: Serve, se
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_status_check_and_seed_take_the_whole_job(serve: Serve, settings, tmp_path: Path) -> None:
+async def test_status_check_and_seed_take_the_whole_job(serve, settings, tmp_path):
     web = serve({**PAGES, "http://e.test/": []})
     await crawl(Follow, settings)
     where = settings["REDIS_URL"] + "#aopic:follow"
@@ -359,8 +340,7 @@ class NoStart(Follow):
             yield nothing
 
 
-@deferred_f_from_coro_f
-async def test_seeds_that_wait_for_a_finished_job_are_fetched(serve: Serve, settings, tmp_path: Path) -> None:
+async def test_seeds_that_wait_for_a_finished_job_are_fetched(serve, settings, tmp_path):
     web = serve({**PAGES, **{f"http://s{n}.test/": [] for n in range(9)}})
     await crawl(Follow, settings)
     assert sorted(web.asked) == sorted(PAGES)
@@ -376,7 +356,7 @@ async def test_seeds_that_wait_for_a_finished_job_are_fetched(serve: Serve, sett
 
 
 @pytest.mark.parametrize(("held", "rate", "connections"), [([2, 1, 1], 10.0, 8), ([4, 0, 0], 10.0, 1)])
-def test_workers_share_out_what_a_job_may_do(held: list[int], rate: float, connections: int) -> None:
+def test_workers_share_out_what_a_job_may_do(held, rate, connections):
     n_requests, n_under_way = 0, 0
     for n in held:  # each a worker that always has a page, for 100 seconds
         job: Any = SimpleNamespace(part=PartOfJob(4, n, len(held)))
@@ -416,10 +396,7 @@ def of_client(client: Any) -> str:
 
 
 @pytest.mark.parametrize("take_away", [emptied, renamed, replaced], ids=lambda each: each.__name__)
-@deferred_f_from_coro_f
-async def test_a_crawl_whose_job_is_taken_away_says_so_and_is_no_success(
-    serve: Serve, settings, caplog, take_away: Callable[[Any], None]
-) -> None:
+async def test_a_crawl_whose_job_is_taken_away_says_so_and_is_no_success(serve, settings, caplog, take_away):
     def last(_: Exchange) -> list[str]:
         with redis.Redis.from_url(settings["REDIS_URL"]) as client:
             take_away(client)
@@ -438,9 +415,7 @@ async def test_a_crawl_whose_job_is_taken_away_says_so_and_is_no_success(
 
 
 @pytest.mark.parametrize("is_lost", [True, False])
-def test_mail_of_a_shards_next_owner_ends_the_crawl_only_if_there_is_none(
-    settings, caplog, *, is_lost: bool
-) -> None:
+def test_mail_of_a_shards_next_owner_ends_the_crawl_only_if_there_is_none(settings, caplog, *, is_lost):
     address = Address("aopic:follow", settings["REDIS_URL"], lock_timeout=LOCK_TIMEOUT)
     begin_cut(address, 2, lambda: None)
     job = Job(None, Policy(), address=address, shards=2, interval=0.05)
@@ -474,7 +449,7 @@ def test_mail_of_a_shards_next_owner_ends_the_crawl_only_if_there_is_none(
             job.close()
 
 
-def test_a_lost_shard_that_seems_damaged_is_left_alone_and_dropped(settings, monkeypatch) -> None:
+def test_a_lost_shard_that_seems_damaged_is_left_alone_and_dropped(settings, monkeypatch):
     address = Address("aopic:follow", settings["REDIS_URL"], lock_timeout=LOCK_TIMEOUT)
     job, shards = two_shards(settings["REDIS_URL"], LOCK_TIMEOUT)
     for n in range(20):
@@ -509,7 +484,7 @@ def test_a_lost_shard_that_seems_damaged_is_left_alone_and_dropped(settings, mon
     job.close()
 
 
-def test_no_page_is_leased_whose_transfer_another_worker_may_not_wait_for(settings, monkeypatch) -> None:
+def test_no_page_is_leased_whose_transfer_another_worker_may_not_wait_for(settings, monkeypatch):
     """In the second half of a lock's time that cannot be renewed, after which others take the shard."""
     job, shards = two_shards(settings["REDIS_URL"])
     for n in range(20):
@@ -526,9 +501,7 @@ def test_no_page_is_leased_whose_transfer_another_worker_may_not_wait_for(settin
     job.close()
 
 
-def test_a_worker_that_loses_a_reply_while_it_opens_its_first_shard_tries_again(
-    settings, monkeypatch
-) -> None:
+def test_a_worker_that_loses_a_reply_while_it_opens_its_first_shard_tries_again(settings, monkeypatch):
     job, shards = two_shards(settings["REDIS_URL"], n_held=0)
     opened = job._worker._places.open_store
     failures = [UnreachableError("The connection broke."), UnreachableError("It broke again.")]
@@ -545,7 +518,7 @@ def test_a_worker_that_loses_a_reply_while_it_opens_its_first_shard_tries_again(
     job.close()
 
 
-def test_a_worker_that_cannot_open_its_first_shard_for_another_reason_stops(settings, monkeypatch) -> None:
+def test_a_worker_that_cannot_open_its_first_shard_for_another_reason_stops(settings, monkeypatch):
     job, _ = two_shards(settings["REDIS_URL"], n_held=0)
 
     def open_store(*args: Any) -> Any:
@@ -558,7 +531,7 @@ def test_a_worker_that_cannot_open_its_first_shard_for_another_reason_stops(sett
         job.close()
 
 
-def test_a_request_is_sent_only_while_nobody_else_can_have_its_host(settings, monkeypatch) -> None:
+def test_a_request_is_sent_only_while_nobody_else_can_have_its_host(settings, monkeypatch):
     job, shards = two_shards(settings["REDIS_URL"])
     shards.seed(link("host1.test", 1), job.clock())
     tick_until(job, lambda: sum(held.shard.counts.queued for held in shards.held.values()))
@@ -588,7 +561,7 @@ def test_a_request_is_sent_only_while_nobody_else_can_have_its_host(settings, mo
     job.close()
 
 
-def test_letters_that_come_while_a_commit_is_tried_again_are_not_lost(settings, monkeypatch) -> None:
+def test_letters_that_come_while_a_commit_is_tried_again_are_not_lost(settings, monkeypatch):
     job, shards = two_shards(settings["REDIS_URL"])
     receiver = shards.held[1]
     with monkeypatch.context() as broken:
@@ -606,8 +579,8 @@ def test_letters_that_come_while_a_commit_is_tried_again_are_not_lost(settings, 
 @pytest.mark.slow
 @pytest.mark.parametrize("is_pinned", [True, False])
 def test_only_the_run_of_its_server_keeps_a_letter_that_was_lost_from_being_paid_out(
-    tmp_path: Path, monkeypatch, is_pinned: bool
-) -> None:
+    tmp_path, monkeypatch, is_pinned
+):
     """A control: a server loses the commit that debits a letter; its receiver, whose own commits are all there, has applied it."""
     if not is_pinned:
         monkeypatch.setattr(Connection, "pin", lambda self, run=b"": b"any")
@@ -650,10 +623,7 @@ def test_only_the_run_of_its_server_keeps_a_letter_that_was_lost_from_being_paid
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_a_callback_gets_pages_of_every_shard_that_it_waits_for(
-    serve: Serve, settings: dict[str, Any]
-) -> None:
+async def test_a_callback_gets_pages_of_every_shard_that_it_waits_for(serve, settings):
     got: list[str] = []
 
     class Waits(Follow):

@@ -7,7 +7,6 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,10 +16,9 @@ from msgspec.structs import replace
 from scrapy.cmdline import execute
 from scrapy.http import Response
 from scrapy.settings import Settings
-from scrapy.utils.defer import deferred_f_from_coro_f
 from support import redis_server
 from support.core_crawl import link
-from support.small_web import Follow, Web, crawl
+from support.small_web import Follow, crawl
 
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.focus import harvest
@@ -45,7 +43,6 @@ from scrapy_aopic.job.shared_learning import HarvestOfJob, SharedLearning
 if TYPE_CHECKING:
     from scrapy_aopic.job.shard_router import ShardRouter
 
-Serve = Callable[[dict[str, Any]], Web]
 
 HOME = "http://a.test/"
 BREAD, ABOUT = (
@@ -114,7 +111,7 @@ def seen(number: int) -> PageSeen:
     )
 
 
-def test_what_one_worker_fetches_all_others_learn_from(server, client) -> None:
+def test_what_one_worker_fetches_all_others_learn_from(server, client):
     with teachers(server.url, 3) as ((one, harvest), (two, _), (three, heard)):
         for number in range(5):
             one.tell(seen(number), Random(0))
@@ -129,7 +126,7 @@ def test_what_one_worker_fetches_all_others_learn_from(server, client) -> None:
         assert harvest.rate == 0.4
 
 
-def test_whoever_comes_later_goes_on_with_what_was_kept_and_with_what_came_after(server, client) -> None:
+def test_whoever_comes_later_goes_on_with_what_was_kept_and_with_what_came_after(server, client):
     with teachers(server.url, 1) as ((first, harvest),):
         first.tell(seen(1), Random(0))
         harvest.note(is_relevant=True)
@@ -143,7 +140,7 @@ def test_whoever_comes_later_goes_on_with_what_was_kept_and_with_what_came_after
         assert later.hear() is None
 
 
-def test_nothing_is_learned_from_a_worker_with_another_topic(server, client) -> None:
+def test_nothing_is_learned_from_a_worker_with_another_topic(server, client):
     with (
         teachers(server.url, 1) as ((one, _),),
         teachers(server.url, 1, "baker", topic=8) as ((other, _),),
@@ -156,10 +153,7 @@ def test_nothing_is_learned_from_a_worker_with_another_topic(server, client) -> 
         assert one.hear() is None
 
 
-@deferred_f_from_coro_f
-async def test_a_worker_with_another_topic_is_named(
-    serve: Serve, settings: dict[str, Any], caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_worker_with_another_topic_is_named(serve, settings, caplog):
     serve({HOME: page(ABOUT, [])})
 
     class Waits(Follow):
@@ -180,7 +174,7 @@ async def test_a_worker_with_another_topic_is_named(
     assert crawler.stats.get_value("aopic/topic/lessons") is None
 
 
-def test_what_is_none_of_it_is_not_believed(server, client) -> None:
+def test_what_is_none_of_it_is_not_believed(server, client):
     client.xadd("{aopic:taught}:lessons", {"l": b"no lessons"})
     client.set("{aopic:taught}:learned", b"\x00\x01")
     client.hset("{aopic:taught}:grades", mapping={"pages": "many", "relevant": -3})
@@ -191,7 +185,7 @@ def test_what_is_none_of_it_is_not_believed(server, client) -> None:
         assert (heard.rate, heard.rate_lately) == (0.0, 0.0)
 
 
-def test_a_server_that_goes_away_stops_nobody(tmp_path: Path) -> None:
+def test_a_server_that_goes_away_stops_nobody(tmp_path):
     with redis_server.Server(tmp_path) as own, teachers(own.url, 2) as ((one, _), (two, _)):
         own.kill()
         for number in range(1000):
@@ -200,7 +194,7 @@ def test_a_server_that_goes_away_stops_nobody(tmp_path: Path) -> None:
         until(two.hear)
 
 
-def test_waiting_pages_of_all_shards_are_valued_anew_a_few_at_a_time(server, client) -> None:
+def test_waiting_pages_of_all_shards_are_valued_anew_a_few_at_a_time(server, client):
     address = Address("aopic:taught", server.url, lock_timeout=30.0)
     begin_cut(address, 4, lambda: None)
     policy = Policy(order=ORDERS["focused"]())
@@ -246,10 +240,7 @@ def test_waiting_pages_of_all_shards_are_valued_anew_a_few_at_a_time(server, cli
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_a_crawl_of_shards_for_a_topic_ends_whole_and_shows_it(
-    serve: Serve, settings: dict[str, Any], capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+async def test_a_crawl_of_shards_for_a_topic_ends_whole_and_shows_it(serve, settings, capsys, tmp_path):
     web = serve(WEB)
     await crawl(Follow, {**settings, "CLOSESPIDER_PAGECOUNT": 15})
     crawler = await crawl(Follow, settings)
@@ -286,10 +277,7 @@ LONG = {
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_a_crawl_of_shards_ends_when_hardly_anything_is_relevant(
-    serve: Serve, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_crawl_of_shards_ends_when_hardly_anything_is_relevant(serve, settings, monkeypatch):
     for module in (harvest, shared_learning, harvest_watch):
         monkeypatch.setattr(module, "LATELY", 100)
     web = serve(LONG)

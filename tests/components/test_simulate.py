@@ -98,14 +98,14 @@ def of(runs: list[dict[str, Any]], what: str) -> list[Any]:
 # Graphs and PageRank
 
 
-def test_pagerank_ignores_self_links_and_repeated_ones_and_spreads_what_dangles() -> None:
+def test_pagerank_ignores_self_links_and_repeated_ones_and_spreads_what_dangles():
     # Page 0 links to itself and to page 1, which links nowhere: a = 0.075 + 0.425 b, a + b = 1.
     assert pagerank(np.array([0, 2, 2]), np.array([0, 1])) == pytest.approx([0.5 / 1.425, 0.925 / 1.425])
     once, twice = np.array([0, 2, 3, 4]), np.array([0, 3, 4, 5])
     assert pagerank(twice, np.array([1, 2, 1, 0, 0])) == pytest.approx(pagerank(once, np.array([1, 2, 0, 0])))
 
 
-def test_hosts_come_from_the_graph_from_an_array_or_from_urls(tmp_path: Path) -> None:
+def test_hosts_come_from_the_graph_from_an_array_or_from_urls(tmp_path):
     graph = save(tmp_path / "graph.npz", PAIR, host=np.array([4, 4, 5]))
     assert len(set(load_graph(graph).hosts)) == 2
     np.save(tmp_path / "hosts.npy", np.array([0, 1, 2]))
@@ -127,7 +127,7 @@ def test_hosts_come_from_the_graph_from_an_array_or_from_urls(tmp_path: Path) ->
     ],
 )
 @pytest.mark.parametrize("is_compressed", [False, True])
-def test_graphs_are_read_from_text(tmp_path: Path, name: str, text: str, *, is_compressed: bool) -> None:
+def test_graphs_are_read_from_text(tmp_path, name, text, *, is_compressed):
     path = tmp_path / (f"{name}.gz" if is_compressed else name)
     path.write_bytes(gzip.compress(text.encode()) if is_compressed else text.encode())
     graph = load_graph(path)
@@ -147,7 +147,7 @@ class Directed:
     successors = staticmethod(WEB.__getitem__)
 
 
-def test_pages_that_are_urls_are_on_their_hosts(tmp_path: Path, command: Command) -> None:
+def test_pages_that_are_urls_are_on_their_hosts(tmp_path, command):
     path = tmp_path / "links.txt"
     path.write_text("".join(f"{page} {other}\n" for page, others in WEB.items() for other in others))
     for graph in (load_graph(path), graph_of(WEB), graph_of(Directed())):
@@ -165,7 +165,7 @@ def test_pages_that_are_urls_are_on_their_hosts(tmp_path: Path, command: Command
     assert "has pages with names" in err
 
 
-def test_pages_may_be_called_anything() -> None:
+def test_pages_may_be_called_anything():
     graph = graph_of({"news": [("a", 1), "home"], "home": ["news"], ("a", 1): []}, "mine")
     assert graph.name == "mine"
     assert [graph.out_links(page) for page in range(3)] == [[2, 1], [0], []]
@@ -178,7 +178,7 @@ def test_pages_may_be_called_anything() -> None:
     ("links", "message"),
     [({}, "graph has no pages"), (["a", "b"], "list is no directed graph"), (42, "as networkx.DiGraph")],
 )
-def test_what_is_no_graph_is_refused(links: Any, message: str) -> None:
+def test_what_is_no_graph_is_refused(links, message):
     with pytest.raises(AopicError, match=message):
         graph_of(links)
 
@@ -198,16 +198,14 @@ def test_what_is_no_graph_is_refused(links: Any, message: str) -> None:
         ("web.graph-txt", "1\n7\n", "holds page 7, but pages are numbered from 0 to 0"),
     ],
 )
-def test_a_text_that_is_no_graph_is_refused_with_the_reason(
-    tmp_path: Path, name: str, text: str, message: str
-) -> None:
+def test_a_text_that_is_no_graph_is_refused_with_the_reason(tmp_path, name, text, message):
     (tmp_path / name).write_text(text)
     with pytest.raises(AopicError, match=re.escape(message)):
         load_graph(tmp_path / name)
 
 
 @pytest.mark.parametrize("seeds", [[0], [3], [0, 7], [9, 9]])
-def test_reachable_pages_are_those_that_a_crawl_visits(tmp_path: Path, seeds: list[int]) -> None:
+def test_reachable_pages_are_those_that_a_crawl_visits(tmp_path, seeds):
     links = random_links(40, rng=8)
     reachable = load_graph(save(tmp_path / "graph.npz", links)).reachable(seeds)
     assert 1 < reachable.sum() < 40
@@ -229,9 +227,7 @@ def test_reachable_pages_are_those_that_a_crawl_visits(tmp_path: Path, seeds: li
         ({"host": np.array([0, 1])}, "2 numbers in host, but the graph has 3 pages"),
     ],
 )
-def test_a_graph_that_cannot_be_used_is_refused_with_the_reason(
-    command: Command, tmp_path: Path, arrays: dict[str, Any], message: str
-) -> None:
+def test_a_graph_that_cannot_be_used_is_refused_with_the_reason(command, tmp_path, arrays, message):
     path = tmp_path / "graph.npz"
     whole = {"indptr": np.array([0, 1, 2, 3]), "indices": np.array([1, 0, 0]), **arrays}
     np.savez(path, **{name: array for name, array in whole.items() if array is not None})
@@ -249,18 +245,14 @@ def test_a_graph_that_cannot_be_used_is_refused_with_the_reason(
         ("--hosts", b"no array", "cannot be read as an .npy file"),
     ],
 )
-def test_wrong_hosts_are_refused_with_the_reason(
-    command: Command, tmp_path: Path, option: str, content: bytes, message: str
-) -> None:
+def test_wrong_hosts_are_refused_with_the_reason(command, tmp_path, option, content, message):
     (tmp_path / "hosts").write_bytes(content)
     code, _, err = command(save(tmp_path / "graph.npz", PAIR), "--seed-pages", 0, option, tmp_path / "hosts")
     assert code == 2
     assert message in err
 
 
-def test_pages_without_a_host_are_in_no_crawl_and_counted(
-    command: Command, measured: Measured, tmp_path: Path
-) -> None:
+def test_pages_without_a_host_are_in_no_crawl_and_counted(command, measured, tmp_path):
     links = [[1, 3], [2, 3], [0, 1], [0]]
     graph, urls = save(tmp_path / "graph.npz", links), tmp_path / "urls"
     urls.write_text("http://a.test/0\nhttp://a.test/1\nmailto:b@a.test\nhttp://c.test/3\n", encoding="utf-8")
@@ -276,9 +268,7 @@ def test_pages_without_a_host_are_in_no_crawl_and_counted(
     assert "the URL of page 2 has no host" in " ".join(err.split())
 
 
-def test_seed_sets_have_names_and_list_numbers_or_urls(
-    command: Command, measured: Measured, tmp_path: Path
-) -> None:
+def test_seed_sets_have_names_and_list_numbers_or_urls(command, measured, tmp_path):
     graph, urls = save(tmp_path / "graph.npz", PAIR), tmp_path / "urls"
     urls.write_text("http://a.test/?a=0\nhttp://a.test/1\nhttp://c.test/\n", encoding="utf-8")
     listed = tmp_path / "pages.txt"
@@ -295,9 +285,7 @@ def test_seed_sets_have_names_and_list_numbers_or_urls(
     assert f"| opic | {' | '.join(means)} |\n" in out
 
 
-def test_results_are_written_as_they_come(
-    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_results_are_written_as_they_come(command, tmp_path, monkeypatch):
     file, seen = tmp_path / "results.jsonl", []
     run = comparison.run
 
@@ -311,9 +299,7 @@ def test_results_are_written_as_they_come(
     assert seen == [0, 1, 2, 3]
 
 
-def test_traps_of_each_kind_are_planted_and_what_they_take_is_shown(
-    command: Command, measured: Measured, tmp_path: Path
-) -> None:
+def test_traps_of_each_kind_are_planted_and_what_they_take_is_shown(command, measured, tmp_path):
     graph = save(tmp_path / "graph.npz", random_links(200, rng=3), host=np.arange(200) % 5)
     arguments = (graph, "--seed-sets", 2, "--policy", "breadth-first", "--policy", "bound")
     arguments += tuple(word for kind in CHILDREN for word in ("--trap", kind))
@@ -336,7 +322,7 @@ def test_traps_of_each_kind_are_planted_and_what_they_take_is_shown(
     assert rows[1] == rows[0].replace("breadth-first", "breadth-first before")
 
 
-def test_results_are_compared_with_those_of_before(command: Command, tmp_path: Path) -> None:
+def test_results_are_compared_with_those_of_before(command, tmp_path):
     graph, file = save(tmp_path / "graph.npz", random_links(60, rng=3)), tmp_path / "before.jsonl"
     command(graph, "--seed-sets", 2, "--policy", "opic", "--policy", "bound", "--json", file)
     code, out, _ = command(graph, "--seed-sets", 2, "--policy", "opic", "--beside", file)
@@ -363,9 +349,7 @@ def example(page: str, name: str) -> str:
     return code
 
 
-def test_the_examples_of_the_docs_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_examples_of_the_docs_run(tmp_path, monkeypatch, capsys):
     save(tmp_path / "GRAPH.npz", random_links(50, rng=2))
     (tmp_path / "urls").write_text("".join(f"http://a.test/{'b/' * (n % 4)}{n}\n" for n in range(50)))
     (tmp_path / "near.py").write_text(example("order.md", "class NearTheRoot"), encoding="utf-8")
@@ -386,7 +370,7 @@ def test_the_examples_of_the_docs_run(
     assert one.violations == trapped.violations == []
 
 
-def test_a_graph_of_networkx_is_compared_as_the_docs_show(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_graph_of_networkx_is_compared_as_the_docs_show(capsys):
     networkx = pytest.importorskip("networkx")
     exec(example("simulate.md", "import networkx"), {})
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [
@@ -430,25 +414,21 @@ def test_a_graph_of_networkx_is_compared_as_the_docs_show(capsys: pytest.Capture
         (["--seed-page-numbers", "3"], "--seed-page-numbers"),
     ],
 )
-def test_wrong_arguments_are_refused_with_the_reason(
-    command: Command, tmp_path: Path, arguments: list[str], message: str
-) -> None:
+def test_wrong_arguments_are_refused_with_the_reason(command, tmp_path, arguments, message):
     code, out, err = command(save(tmp_path / "graph.npz", PAIR), *arguments)
     assert code == 2
     assert message in err
     assert out == ""
 
 
-def test_a_file_that_is_not_there_is_named(command: Command, tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_named(command, tmp_path):
     code, _, err = command(tmp_path / "nothing.npz")
     assert code == 2
     assert str(tmp_path / "nothing.npz") in err
 
 
 @pytest.mark.parametrize("module", ["numpy", "matplotlib"])
-def test_what_must_be_installed_is_told(
-    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str
-) -> None:
+def test_what_must_be_installed_is_told(command, tmp_path, monkeypatch, module):
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == module else find(name))
     code, _, err = command(tmp_path / "graph.npz", "--plot", tmp_path / "shares.svg")
@@ -459,9 +439,7 @@ def test_what_must_be_installed_is_told(
 # Shares
 
 
-def test_shares_are_parts_of_the_rank_of_the_pages_that_can_be_reached(
-    measured: Measured, tmp_path: Path
-) -> None:
+def test_shares_are_parts_of_the_rank_of_the_pages_that_can_be_reached(measured, tmp_path):
     graph = save(tmp_path / "pair.npz", PAIR)
     result = measured(graph, "--seed-pages", "1", "--policy", "aopic", "--policy", "bound")
     first = PAIR_FIRST / (PAIR_FIRST + PAIR_SECOND)
@@ -487,9 +465,7 @@ def test_shares_are_parts_of_the_rank_of_the_pages_that_can_be_reached(
 
 
 @pytest.mark.parametrize(("fetches", "made"), [(None, 10), (5, 5), (20, 10)])
-def test_parts_are_those_of_the_fetches(
-    measured: Measured, tmp_path: Path, fetches: int | None, made: int
-) -> None:
+def test_parts_are_those_of_the_fetches(measured, tmp_path, fetches, made):
     limit = [] if fetches is None else ["--fetches", fetches]
     (run,) = measured(save(tmp_path / "ring.npz", RING), "--seed-pages", 3, "--policy", "aopic", *limit)[
         "aopic"
@@ -501,7 +477,7 @@ def test_parts_are_those_of_the_fetches(
     assert run["mean"] == expected
 
 
-def test_the_greedy_reference_takes_the_best_page_that_is_known(measured: Measured, tmp_path: Path) -> None:
+def test_the_greedy_reference_takes_the_best_page_that_is_known(measured, tmp_path):
     # The seed links to page 1 and to page 2, behind which stands page 3, to which all others link.
     links = [[1, 2], [], [3], [], *([3] for _ in range(6))]
     graph = save(tmp_path / "graph.npz", links)
@@ -515,7 +491,7 @@ def test_the_greedy_reference_takes_the_best_page_that_is_known(measured: Measur
         assert result[name][0]["mean"]["1.0"] == pytest.approx(mean)
 
 
-def test_without_a_policy_all_orders_and_references_run(measured: Measured, tmp_path: Path) -> None:
+def test_without_a_policy_all_orders_and_references_run(measured, tmp_path):
     graph = save(tmp_path / "graph.npz", random_links(30, rng=4))
     result = measured(graph, "--seeds", 2, "--seed-sets", 2)
     orders = [name for name, order in ORDERS.items() if not order.values_links]  # a graph has no topic
@@ -529,9 +505,7 @@ def test_without_a_policy_all_orders_and_references_run(measured: Measured, tmp_
 
 
 @pytest.mark.slow
-def test_the_same_numbers_come_from_the_same_rng_and_from_several_processes(
-    measured: Measured, tmp_path: Path
-) -> None:
+def test_the_same_numbers_come_from_the_same_rng_and_from_several_processes(measured, tmp_path):
     graph = save(tmp_path / "graph.npz", random_links(60, rng=5))
     command = (graph, "--seeds", 3, "--policy", "aopic", "--politeness", "--rng")
     one, same, other = (
@@ -543,9 +517,7 @@ def test_the_same_numbers_come_from_the_same_rng_and_from_several_processes(
         assert of(one[:2], what) != of(other, what)
 
 
-def test_workers_visit_every_page_and_one_with_one_shard_in_the_same_order(
-    measured: Measured, tmp_path: Path
-) -> None:
+def test_workers_visit_every_page_and_one_with_one_shard_in_the_same_order(measured, tmp_path):
     links, n = random_links(300, 5), 300
     graph = save(tmp_path / "graph", links, host=np.arange(n) // 3).with_suffix(".npz")
     common = (graph, "--policy", "aopic", "--seed-sets", 2, "--late", 10)
@@ -559,7 +531,7 @@ def test_workers_visit_every_page_and_one_with_one_shard_in_the_same_order(
         assert of(each, "mean") != of(shared["aopic"], "mean") or each is shared["aopic"]
 
 
-def test_shares_of_a_crawl_by_workers_end_with_all_that_can_be_reached() -> None:
+def test_shares_of_a_crawl_by_workers_end_with_all_that_can_be_reached():
     links = random_links(200, 6)
     sharing = Sharing("aopic", workers=4, shards=8, late=7)
     simulation = SharedSimulation(
@@ -585,9 +557,7 @@ def test_shares_of_a_crawl_by_workers_end_with_all_that_can_be_reached() -> None
         (("--workers", 2, "--policy", "pagerank"), "--workers: pagerank looks at the whole graph"),
     ],
 )
-def test_workers_that_cannot_be_are_refused(
-    command: Command, tmp_path: Path, arguments: tuple[object, ...], said: str
-) -> None:
+def test_workers_that_cannot_be_are_refused(command, tmp_path, arguments, said):
     graph = save(tmp_path / "graph", RING).with_suffix(".npz")
     code, _, err = command(graph, *arguments, "--seeds", 1)
     assert code == 2
@@ -595,7 +565,7 @@ def test_workers_that_cannot_be_are_refused(
 
 
 @pytest.mark.slow
-def test_settings_of_the_crawls_come_from_the_command_line(measured: Measured, tmp_path: Path) -> None:
+def test_settings_of_the_crawls_come_from_the_command_line(measured, tmp_path):
     graph = save(tmp_path / "graph.npz", random_links(300, rng=6), host=np.arange(300) % 7)
     plain, endowed = (
         measured(graph, "--policy", "aopic", "--rng", 2, "-s", f"AOPIC_ENDOWMENT={endowment}")["aopic"]
@@ -613,7 +583,7 @@ class ByUrl(UrlOrder, Opic):
         return int(self.url(page).removeprefix(self.directory(page) + "/").partition("?")[0])
 
 
-def test_an_order_of_one_s_own_sees_urls_and_directories(tmp_path: Path) -> None:
+def test_an_order_of_one_s_own_sees_urls_and_directories(tmp_path):
     links, seeds = random_links(300, rng=7), [3, 14, 15]
     worth = [7 * page % 60 for page in range(300)]
     urls = tmp_path / "urls"
@@ -637,7 +607,7 @@ def test_an_order_of_one_s_own_sees_urls_and_directories(tmp_path: Path) -> None
     assert simulation.violations() == []
 
 
-def test_the_table_compares_the_first_policy_with_the_others(command: Command, tmp_path: Path) -> None:
+def test_the_table_compares_the_first_policy_with_the_others(command, tmp_path):
     graph = save(tmp_path / "pair.npz", PAIR)
     code, out, err = command(graph, "--seed-pages", 1, "--policy", "aopic", "--policy", "bound")
     assert code == 0
@@ -648,13 +618,13 @@ def test_the_table_compares_the_first_policy_with_the_others(command: Command, t
     assert err == ""  # no progress bar where there is no terminal
 
 
-def test_the_interval_is_that_of_student() -> None:
+def test_the_interval_is_that_of_student():
     quantiles = {1: 12.706, 2: 4.303, 3: 3.182, 9: 2.262, 10: 2.228, 30: 2.042}  # of any table
     assert {n: student_t(n) for n in quantiles} == pytest.approx(quantiles, abs=5e-4)
     assert half_width([1.0, 3.0]) == pytest.approx(12.706, abs=5e-4)  # deviation sqrt(2), two values
 
 
-def test_seed_sets_are_of_different_pages() -> None:
+def test_seed_sets_are_of_different_pages():
     graph = Graph("", np.zeros(21, int), np.array([], int), ["a.test"] * 20)
     for seeds in draw_seed_sets(graph, 15, 4, rng=1).values():
         assert len(set(seeds)) == 15
@@ -663,7 +633,7 @@ def test_seed_sets_are_of_different_pages() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("suffix", "begin"), [("svg", b"<?xml"), ("png", b"\x89PNG")])
-def test_a_plot_is_written(command: Command, tmp_path: Path, suffix: str, begin: bytes) -> None:
+def test_a_plot_is_written(command, tmp_path, suffix, begin):
     pytest.importorskip("matplotlib")
     graph, path = save(tmp_path / "ring.npz", RING), tmp_path / f"shares.{suffix}"
     code, out, err = command(graph, "--seeds", 2, "--policy", "aopic", "--plot", path)
@@ -675,13 +645,13 @@ def test_a_plot_is_written(command: Command, tmp_path: Path, suffix: str, begin:
 # Crawls on the virtual clock
 
 
-def test_pages_may_be_functions_without_end() -> None:
+def test_pages_may_be_functions_without_end():
     visited = list(simulate(lambda page: [2 * page + 1, 2 * page + 2], str, [0], 50, Policy()))
     assert len(set(visited)) == 50
     assert all(page == 0 or (page - 1) // 2 in visited[:place] for place, page in enumerate(visited))
 
 
-def test_one_host_is_asked_one_page_after_the_other_with_the_gap_between() -> None:
+def test_one_host_is_asked_one_page_after_the_other_with_the_gap_between():
     links = [[1, 2], [], []]
     simulation = Simulation(
         links.__getitem__,
@@ -698,7 +668,7 @@ def test_one_host_is_asked_one_page_after_the_other_with_the_gap_between() -> No
     assert simulation.violations() == []
 
 
-def test_connections_bound_the_transfers_that_are_under_way() -> None:
+def test_connections_bound_the_transfers_that_are_under_way():
     simulation = Simulation(
         [[1, 2, 3, 4], [], [], [], []].__getitem__,
         str,  # every page on a host of its own
@@ -714,9 +684,7 @@ def test_connections_bound_the_transfers_that_are_under_way() -> None:
 
 @pytest.mark.parametrize("connections", [1, 3, 50])
 @pytest.mark.parametrize("max_active", [1, 4, 10_000])
-def test_hosts_are_never_asked_twice_at_once_nor_left_waiting_for_nothing(
-    connections: int, max_active: int
-) -> None:
+def test_hosts_are_never_asked_twice_at_once_nor_left_waiting_for_nothing(connections, max_active):
     links = random_links(400, rng=9)
     transfers = np.random.default_rng(3).lognormal(0, 0.5, 400).tolist()
     policy = Policy(politeness=Politeness(factor=2), max_active=max_active)
@@ -743,7 +711,7 @@ def test_hosts_are_never_asked_twice_at_once_nor_left_waiting_for_nothing(
     assert simulation.violations() == []
 
 
-def test_idle_connections_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idle_connections_are_noticed(monkeypatch):
     lease = Crawl.lease
     monkeypatch.setattr(
         Crawl, "lease", lambda self, now: NotBefore(7.0) if 1 <= now < 7 else lease(self, now)
@@ -756,9 +724,7 @@ def test_idle_connections_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert simulation.idle_though_due == pytest.approx(12 / 16)
 
 
-def test_a_host_that_is_asked_too_early_is_noticed(
-    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_host_that_is_asked_too_early_is_noticed(command, tmp_path, monkeypatch):
     monkeypatch.setattr(Crawl, "defer", lambda *_: None)
     graph = save(tmp_path / "ring.npz", RING)
     code, _, err = command(graph, "--policy", "aopic", "--seed-pages", 0, "--politeness")
@@ -766,7 +732,7 @@ def test_a_host_that_is_asked_too_early_is_noticed(
     assert "aopic, seed set 0: host host0.com was asked at" in err
 
 
-def test_politeness_is_told_in_table_and_json(command: Command, measured: Measured, tmp_path: Path) -> None:
+def test_politeness_is_told_in_table_and_json(command, measured, tmp_path):
     graph = save(tmp_path / "ring.npz", RING, host=np.arange(10) % 2)
     arguments = [
         graph,
@@ -791,7 +757,7 @@ def test_politeness_is_told_in_table_and_json(command: Command, measured: Measur
     assert "| order | virtual seconds | idle though due |" in out
 
 
-def test_a_crawl_that_puts_off_what_it_could_do_does_not_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crawl_that_puts_off_what_it_could_do_does_not_hang(monkeypatch):
     monkeypatch.setattr(Crawl, "lease", lambda _, now: NotBefore(now))
     simulation = Simulation(RING.__getitem__, str, [0], 10, Policy())
     assert list(simulation.run()) == []
@@ -799,7 +765,7 @@ def test_a_crawl_that_puts_off_what_it_could_do_does_not_hang(monkeypatch: pytes
 
 
 @pytest.mark.parametrize(("order", "last_first"), [("breadth-first", False), ("depth-first", True)])
-def test_plain_orders_are_those_of_a_queue_and_of_a_stack(order: str, last_first: bool) -> None:
+def test_plain_orders_are_those_of_a_queue_and_of_a_stack(order, last_first):
     links, seeds = random_links(500, rng=2), [3, 14, 15]
     known, waiting, expected = set(seeds), deque(seeds), []
     while waiting:
@@ -831,7 +797,7 @@ def test_plain_orders_are_those_of_a_queue_and_of_a_stack(order: str, last_first
     ids=str,
 )
 @pytest.mark.parametrize("fetches", [1, 50, 2000])
-def test_the_books_of_crawl_and_witness_agree(change: dict[str, Any], fetches: int) -> None:
+def test_the_books_of_crawl_and_witness_agree(change, fetches):
     links = random_links(1500, rng=1)
     simulation = Simulation(
         links.__getitem__, lambda page: f"h{page % 40}", [5, 5, 6], fetches, replace(Policy(), **change)
@@ -856,12 +822,7 @@ def pay_one_page_with_the_other_s_cash(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("bug", [lose_a_unit, pay_one_page_with_the_other_s_cash])
-def test_books_that_disagree_are_told_and_the_exit_code_is_1(
-    command: Command,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    bug: Callable[[pytest.MonkeyPatch], None],
-) -> None:
+def test_books_that_disagree_are_told_and_the_exit_code_is_1(command, tmp_path, monkeypatch, bug):
     bug(monkeypatch)
     graph = save(tmp_path / "graph.npz", [[1, 2], [], []])
     code, out, err = command(graph, "--policy", "aopic", "--seed-pages", 0)

@@ -14,7 +14,6 @@ from scrapy import Request, signals
 from scrapy.crawler import Crawler
 from scrapy.exceptions import CloseSpider, StopDownload
 from scrapy.http import Response
-from scrapy.utils.defer import deferred_f_from_coro_f
 from support.small_web import Follow, Web, ask, check, crawl
 
 from scrapy_aopic.view.url_settings import CrawlRules
@@ -33,10 +32,9 @@ def stat(crawler: Crawler, name: str) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("settings", [SCHEDULER, MIDDLEWARE, ADDON], ids=["scheduler", "middleware", "addon"])
-@deferred_f_from_coro_f
 async def test_the_gap_of_a_host_grows_with_its_bytes_also_with_those_of_a_response_that_is_cut(
-    serve: Serve, settings: dict[str, Any]
-) -> None:
+    serve, settings
+):
     def cut(data: bytes, request: Request) -> None:
         if request.url.endswith("/cut"):
             raise StopDownload(fail=True)
@@ -67,10 +65,7 @@ async def test_the_gap_of_a_host_grows_with_its_bytes_also_with_those_of_a_respo
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_a_site_is_revisited_by_its_own_interval_and_the_others_by_theirs(
-    serve: Serve, tmp_path: Path
-) -> None:
+async def test_a_site_is_revisited_by_its_own_interval_and_the_others_by_theirs(serve, tmp_path):
     class Thrice(Follow):
         start_urls = ["http://a.test/", "http://b.news.test/", "http://c.test/"]
 
@@ -93,8 +88,7 @@ async def test_a_site_is_revisited_by_its_own_interval_and_the_others_by_theirs(
     assert check(tmp_path).violations == []
 
 
-@deferred_f_from_coro_f
-async def test_a_site_with_cash_at_the_start_comes_first(serve: Serve, tmp_path: Path) -> None:
+async def test_a_site_with_cash_at_the_start_comes_first(serve, tmp_path):
     hosts = [f"http://{name}.test/" for name in "bcdefgh"]
     web = serve({"http://a.test/": hosts, **{host: [] for host in hosts}})
     settings = {"AOPIC_HOST_RULES": {"f.test": {"worth": 1000}}, "CONCURRENT_REQUESTS": 1}
@@ -104,10 +98,7 @@ async def test_a_site_with_cash_at_the_start_comes_first(serve: Serve, tmp_path:
     assert check(tmp_path).violations == []
 
 
-@deferred_f_from_coro_f
-async def test_the_log_says_which_rules_were_for_nobody_and_which_options_change_nothing(
-    serve: Serve, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_the_log_says_which_rules_were_for_nobody_and_which_options_change_nothing(serve, caplog):
     serve({"http://a.test/": []})
     rules = {"a.test": {"revisit": 60, "budget": 0.1}, "aa.test": {"min_gap": 1}, "*.tset": {"min_gap": 1}}
     await crawl(Follow, {**SCHEDULER, "AOPIC_HOST_RULES": rules, "AOPIC_ORDER": "breadth-first"})
@@ -118,8 +109,7 @@ async def test_the_log_says_which_rules_were_for_nobody_and_which_options_change
     ]
 
 
-@deferred_f_from_coro_f
-async def test_why_says_which_options_a_host_has_and_by_which_rule(serve: Serve, tmp_path: Path) -> None:
+async def test_why_says_which_options_a_host_has_and_by_which_rule(serve, tmp_path):
     class Start(Follow):
         async def start(self) -> AsyncIterator[Any]:
             yield Request("http://www.a.test/")
@@ -167,10 +157,7 @@ async def limited(serve: Serve, folder: Path, **options: Any) -> tuple[list[str]
     return web.asked, crawler
 
 
-@deferred_f_from_coro_f
-async def test_a_host_has_no_more_pages_than_it_may_have_and_the_others_wait(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_host_has_no_more_pages_than_it_may_have_and_the_others_wait(serve, tmp_path, caplog):
     asked, crawler = await limited(serve, tmp_path, pages=4)
     hosts = Counter(url.split("/")[2] for url in asked)
     assert hosts == {"a.test": 4, "z.test": 9}
@@ -193,10 +180,7 @@ async def test_a_host_has_no_more_pages_than_it_may_have_and_the_others_wait(
     assert set(more).isdisjoint(asked)
 
 
-@deferred_f_from_coro_f
-async def test_links_that_are_deeper_than_their_host_may_go_are_not_followed(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_links_that_are_deeper_than_their_host_may_go_are_not_followed(serve, tmp_path, caplog):
     asked, crawler = await limited(serve, tmp_path, depth=2)
     assert {url for url in asked if "a.test" in url} == {
         "http://a.test/",

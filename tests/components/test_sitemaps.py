@@ -9,7 +9,6 @@ from collections.abc import Generator
 from unittest.mock import patch
 
 import pytest
-from scrapy.utils.defer import deferred_f_from_coro_f
 
 from scrapy_aopic.session import time_slices
 from scrapy_aopic.session.time_slices import in_time_slices
@@ -25,7 +24,7 @@ def urls(body: bytes | str) -> list[str]:
     return [url.removeprefix("http://a.test/") for url in sitemap if url is not None]
 
 
-def test_the_entries_are_those_of_urls_and_sitemaps() -> None:
+def test_the_entries_are_those_of_urls_and_sitemaps():
     assert urls(f'<?xml version="1.0"?><urlset {NAMESPACE}>{URL.format(1)}\n{URL.format(2)}</urlset>') == [
         "1",
         "2",
@@ -36,7 +35,7 @@ def test_the_entries_are_those_of_urls_and_sitemaps() -> None:
     assert urls(text) == ["1"]
 
 
-def test_broken_ones_are_read_as_far_as_they_go() -> None:
+def test_broken_ones_are_read_as_far_as_they_go():
     for text, found in [
         ("<urlset><url><loc><![CDATA[http://a.test/1&2]]></loc></url>", ["1&2"]),
         ("<urlset><url><loc>http://a.test/1&amp;2</loc></url><url", ["1&2"]),
@@ -61,7 +60,7 @@ def test_broken_ones_are_read_as_far_as_they_go() -> None:
         assert urls(text) == found
 
 
-def test_what_is_none_has_no_kind() -> None:
+def test_what_is_none_has_no_kind():
     for body in [
         b"",
         b"not a sitemap",
@@ -76,7 +75,7 @@ def test_what_is_none_has_no_kind() -> None:
         assert sitemap.kind == "", body
 
 
-def test_a_compressed_one_is_unpacked_in_all_its_parts() -> None:
+def test_a_compressed_one_is_unpacked_in_all_its_parts():
     body = gzip.compress(b"<urlset>" + URL.format(1).encode()) + gzip.compress(URL.format(2).encode())
     assert urls(body) == ["1", "2"]
     assert urls(body[:-9])[:1] == ["1"]
@@ -86,7 +85,7 @@ def test_a_compressed_one_is_unpacked_in_all_its_parts() -> None:
     )
 
 
-def test_entries_and_bytes_have_a_bound() -> None:
+def test_entries_and_bytes_have_a_bound():
     body = ("<urlset>" + "".join(map(URL.format, range(3000)))).encode()
     with patch.object(sitemaps, "MAX_ENTRIES", 10):
         assert len(urls(body)) == 10
@@ -94,7 +93,7 @@ def test_entries_and_bytes_have_a_bound() -> None:
         assert 0 < len(urls(body)) < 2000
 
 
-def test_it_does_not_matter_where_steps_end() -> None:
+def test_it_does_not_matter_where_steps_end():
     for size in [1, 2, 3, 7, 50, 1000]:
         text = (
             "<b>x</b><!-- <urlset> --><urlset><url><loc> http://a.test/1&amp;<![CDATA[<&]]><!-- x -->2 </loc>"
@@ -108,7 +107,7 @@ def test_it_does_not_matter_where_steps_end() -> None:
             assert urls(lines) == ["1", "2"], size
 
 
-def test_the_encoding_is_found_whatever_is_declared() -> None:
+def test_the_encoding_is_found_whatever_is_declared():
     for encoding, declared in [
         ("utf-8", "UTF-8"),
         ("utf-8-sig", "ISO-8859-1"),
@@ -128,14 +127,14 @@ def test_the_encoding_is_found_whatever_is_declared() -> None:
         assert urls(text.encode(encoding)) == [letter]
 
 
-def test_bytes_that_are_no_text_stay_what_they_are() -> None:
+def test_bytes_that_are_no_text_stay_what_they_are():
     assert urls(b"<urlset>" + URL.format("\u00e9?a").encode("latin-1") + URL.format(2).encode()) == [
         "%E9?a",
         "2",
     ]
 
 
-def test_other_languages_are_pages_too() -> None:
+def test_other_languages_are_pages_too():
     link = '<xhtml:link {} href="http://a.test/{}"/>'
     links = link.format("rel='alternate' hreflang=de", 2) + link.format('rel="Alternate" media="x"', 1)
     text = f"<urlset><url>{links}<loc>http://a.test/1</loc>{link.format('rel=canonical', 'no')}</url>{link.format('rel=alternate', 'no')}"
@@ -152,7 +151,7 @@ def test_other_languages_are_pages_too() -> None:
     [URL, "<x><y/></x>", "<!---->xx", "<![CDATA[x]]>", "<url><loc>x", "<a", "\n"],
 )
 @pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
-def test_one_is_read_in_steps_and_forgotten(unit: str, pack: type[bytes]) -> None:
+def test_one_is_read_in_steps_and_forgotten(unit, pack):
     for beginning in ("<urlset>", "<urlset><url><loc>", "http://a.test/\n"):
         body = pack((beginning + unit * (250_000 // len(unit))).encode())
         sitemap = Sitemap(body)
@@ -167,7 +166,7 @@ def test_one_is_read_in_steps_and_forgotten(unit: str, pack: type[bytes]) -> Non
         assert sitemap.kind in (PAGES, "")
 
 
-def test_robots_txt_names_sitemaps() -> None:
+def test_robots_txt_names_sitemaps():
     long = "x" * 100_000
     text = f"Sitemap: /a.xml\nsitemap :http://b.test/\r SITEMAP: http://[/\nsitemaps: x\nSitemap: /{long}\nSitemap: /c\u00e9"
     assert list(sitemaps_in(text.encode(), "http://a.test/robots.txt")) == [
@@ -177,8 +176,7 @@ def test_robots_txt_names_sitemaps() -> None:
     ]
 
 
-@deferred_f_from_coro_f
-async def test_others_go_on_between_the_turns_of_long_work() -> None:
+async def test_others_go_on_between_the_turns_of_long_work():
     done = []
 
     def work() -> Generator[None, None, str]:

@@ -8,9 +8,7 @@ import pickle
 from pathlib import Path
 from typing import Any
 
-import pytest
 from scrapy import Spider
-from scrapy.utils.defer import deferred_f_from_coro_f
 from support.small_web import crawl
 
 from scrapy_aopic.exceptions import StorageError
@@ -47,8 +45,7 @@ async def run(job: Path, **arguments: Any) -> Any:
     return (await crawl(Counting, {**SETTINGS, "JOBDIR": str(job)}, **arguments)).spider
 
 
-@deferred_f_from_coro_f
-async def test_the_state_goes_on_with_what_a_closing_spider_noted_last(tmp_path: Path) -> None:
+async def test_the_state_goes_on_with_what_a_closing_spider_noted_last(tmp_path):
     await run(tmp_path / "job")
     spider = await run(tmp_path / "job")
     assert spider.seen == [{"runs": 1, "reason": "finished"}]
@@ -58,8 +55,7 @@ async def test_the_state_goes_on_with_what_a_closing_spider_noted_last(tmp_path:
     lock_job(store_folder(tmp_path / "job"), "crawl").release()
 
 
-@deferred_f_from_coro_f
-async def test_a_broken_state_is_put_aside(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_broken_state_is_put_aside(tmp_path, caplog):
     job = tmp_path / "job"
     await run(job)
     whole = (job / "spider.state").read_bytes()
@@ -74,10 +70,7 @@ async def test_a_broken_state_is_put_aside(tmp_path: Path, caplog: pytest.LogCap
         assert f"put aside as spider.state.broken-{number}" in warning.getMessage()
 
 
-@deferred_f_from_coro_f
-async def test_a_state_that_cannot_be_written_leaves_the_old_one(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_state_that_cannot_be_written_leaves_the_old_one(tmp_path, caplog):
     job = tmp_path / "job"
     await run(job)
     whole = (job / "spider.state").read_bytes()
@@ -88,8 +81,7 @@ async def test_a_state_that_cannot_be_written_leaves_the_old_one(
     assert "The state of the spider cannot be written" in error.getMessage()
 
 
-@deferred_f_from_coro_f
-async def test_a_crawl_that_is_refused_leaves_the_state_alone(tmp_path: Path) -> None:
+async def test_a_crawl_that_is_refused_leaves_the_state_alone(tmp_path):
     job = tmp_path / "job"
     await run(job)
     before = (job / "spider.state").stat()
@@ -99,8 +91,7 @@ async def test_a_crawl_that_is_refused_leaves_the_state_alone(tmp_path: Path) ->
     assert os.path.samestat((job / "spider.state").stat(), before)
 
 
-@deferred_f_from_coro_f
-async def test_others_are_kept_out_until_the_state_is_written(tmp_path: Path) -> None:
+async def test_others_are_kept_out_until_the_state_is_written(tmp_path):
     job, refused = tmp_path / "job", []
 
     class Slow(Counting):

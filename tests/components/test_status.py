@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -85,7 +84,7 @@ def figures(job: Job, *, counts: bool = False) -> Snapshot:
 
 
 @pytest.mark.parametrize("max_active", [1, 3, 100])
-def test_totals_are_what_is_counted_and_need_no_page(max_active: int) -> None:
+def test_totals_are_what_is_counted_and_need_no_page(max_active):
     store = Watched()
     store.write({family: dict(mixed_job(max_active).store.scan(family)) for family in Family}, sync=True)
     view = View([store])
@@ -109,14 +108,12 @@ def test_totals_are_what_is_counted_and_need_no_page(max_active: int) -> None:
     assert store.n_scanned[Family.META] <= max_active
 
 
-def test_a_store_without_a_job_has_no_totals() -> None:
+def test_a_store_without_a_job_has_no_totals():
     assert snapshot_of(View([MemoryStore()]), counts=True) is None
 
 
 @pytest.mark.parametrize("store", ["rocksdb", "sqlite"])
-def test_the_command_shows_the_totals_alone_if_it_is_asked_to(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], store: str
-) -> None:
+def test_the_command_shows_the_totals_alone_if_it_is_asked_to(tmp_path, capsys, store):
     make_job(tmp_path / "job", store, 100)
     counted, totals = (status(capsys, tmp_path / "job", *options) for options in ([], ["--totals"]))
     assert counted["counted"]["front_queues"]
@@ -125,7 +122,7 @@ def test_the_command_shows_the_totals_alone_if_it_is_asked_to(
     assert totals["hosts"]["ready"] == 50
 
 
-def test_slow_and_failing_hosts_and_counts_of_the_whole_job_are_shown() -> None:
+def test_slow_and_failing_hosts_and_counts_of_the_whole_job_are_shown():
     job = mixed_job(3)
     now = figures(job, counts=True)
     counted = now.counted
@@ -151,7 +148,7 @@ def test_slow_and_failing_hosts_and_counts_of_the_whole_job_are_shown() -> None:
         ("waiting", "slow", {"slow"}),
     ],
 )
-def test_hosts_are_listed_by_what_is_asked_for(kind: str, first: str, names: set[str]) -> None:
+def test_hosts_are_listed_by_what_is_asked_for(kind, first, names):
     rows = hosts_by(View([mixed_job(100).store]), kind, 100)
     assert {row.name[:4] for row in rows} == names
     assert rows[0].name.startswith(first)
@@ -165,7 +162,7 @@ def test_hosts_are_listed_by_what_is_asked_for(kind: str, first: str, names: set
     assert hosts_by(View([MemoryStore()]), kind, 2) == []
 
 
-def test_hosts_over_their_budgets_are_listed_by_queued_pages() -> None:
+def test_hosts_over_their_budgets_are_listed_by_queued_pages():
     store = mixed_job(1).store
     late = []
     for key, data in list(store.scan(Family.HOSTS)):
@@ -178,9 +175,7 @@ def test_hosts_over_their_budgets_are_listed_by_queued_pages() -> None:
     assert sorted(row.name for row in rows) == sorted(late)
 
 
-def test_the_command_lists_hosts_of_a_kind_or_those_with_most_pages(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_lists_hosts_of_a_kind_or_those_with_most_pages(tmp_path, capsys):
     make_job(tmp_path / "job", "sqlite", 10)
     for options, code in ((["--slow", "--json"], 0), (["--waiting"], 0), ([], 0), (["--slow", "-n", "0"], 2)):
         with pytest.raises(SystemExit) as ended:
@@ -191,9 +186,7 @@ def test_the_command_lists_hosts_of_a_kind_or_those_with_most_pages(
     assert [len(table.splitlines()) for table in tables][-1] > 1  # there is a host in the last one
 
 
-def test_the_last_row_of_the_history_says_what_the_crawl_was_like(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_last_row_of_the_history_says_what_the_crawl_was_like(tmp_path, capsys):
     make_job(tmp_path / "job", "sqlite", 10)  # at 0 seconds
     said = []
     columns = "at,verdict.limit,rate.pages,machine.memory,machine.memory_limit"

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from scrapy.cmdline import execute
 from scrapy.settings import Settings
-from scrapy.utils.defer import deferred_f_from_coro_f
 from support import redis_server
-from support.small_web import Follow, Web, crawl
+from support.small_web import Follow, crawl
 from support.stored_jobs import make_job
 
 from scrapy_aopic.copies.backing_up import backup
@@ -100,15 +98,13 @@ def check(kind: str, capsys: pytest.CaptureFixture[str], *arguments: object) -> 
     return found
 
 
-def test_a_job_in_a_folder_that_was_not_crawled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_job_in_a_folder_that_was_not_crawled(tmp_path, capsys):
     make_job(tmp_path / "job", "sqlite", 10)
     counted = check("folder", capsys, tmp_path / "job")
     assert check("folder-totals", capsys, tmp_path / "job", "--totals") == {**counted, "counted": None}
 
 
-def test_a_job_in_a_folder_with_a_history_and_what_an_operator_asks(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_job_in_a_folder_with_a_history_and_what_an_operator_asks(tmp_path, capsys):
     make_job(tmp_path / "job", "sqlite", 10)
     row = "-10.0,politeness,1.5,2000.0,200,600,0.25,0.01"
     columns = "at,verdict.limit,rate.pages,rate.bytes,machine.memory,machine.memory_limit,machine.cpu,machine.loop_lag"
@@ -117,7 +113,7 @@ def test_a_job_in_a_folder_with_a_history_and_what_an_operator_asks(
     check("folder-with-history", capsys, tmp_path / "job")
 
 
-def test_all_kinds_have_one_shape() -> None:
+def test_all_kinds_have_one_shape():
     def shape(value: Any) -> Any:
         return {key: shape(each) for key, each in value.items()} if isinstance(value, dict) else None
 
@@ -146,14 +142,7 @@ needs_server = pytest.mark.skipif(redis_server.find_server() is None, reason=red
 @needs_server
 @pytest.mark.usefixtures("client")
 @pytest.mark.parametrize("kind", ["server", "shards", "disks"])
-@deferred_f_from_coro_f
-async def test_a_job_on_a_server(
-    serve: Callable[[dict[str, Any]], Web],
-    server: redis_server.Server,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    kind: str,
-) -> None:
+async def test_a_job_on_a_server(serve, server, tmp_path, capsys, kind):
     serve(PAGES)
     extras: dict[str, dict[str, Any]] = {
         "server": {},

@@ -15,7 +15,6 @@ import pytest
 from scrapy.cmdline import execute
 from scrapy.http import Response
 from scrapy.settings import Settings
-from scrapy.utils.defer import deferred_f_from_coro_f
 from support import processes, redis_server
 from support.small_web import Follow, Web, check, crawl
 
@@ -26,8 +25,6 @@ from scrapy_aopic.place.place import Place
 from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.place.stored_control import change_control, read_control
 from scrapy_aopic.session.session import Session
-
-Serve = Callable[[dict[str, Any]], Web]
 
 SCHEDULER = "scrapy_aopic.Scheduler"
 
@@ -77,10 +74,7 @@ class Pausing(Follow):
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_a_paused_crawl_requests_nothing_and_goes_on_when_it_is_resumed(
-    serve: Serve, tmp_path: Path, caplog
-) -> None:
+async def test_a_paused_crawl_requests_nothing_and_goes_on_when_it_is_resumed(serve, tmp_path, caplog):
     web = serve(PAGES)
     settings = {
         "SCHEDULER": SCHEDULER,
@@ -102,8 +96,7 @@ async def test_a_paused_crawl_requests_nothing_and_goes_on_when_it_is_resumed(
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_a_job_that_was_paused_stays_so_in_its_next_run(serve: Serve, tmp_path: Path) -> None:
+async def test_a_job_that_was_paused_stays_so_in_its_next_run(serve, tmp_path):
     web = serve(PAGES)
     settings = {"SCHEDULER": SCHEDULER, "AOPIC_STORE": "sqlite", "JOBDIR": str(tmp_path)}
     await crawl(Follow, {**settings, "CLOSESPIDER_PAGECOUNT": 3})
@@ -120,10 +113,7 @@ async def test_a_job_that_was_paused_stays_so_in_its_next_run(serve: Serve, tmp_
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_blocked_hosts_are_left_alone_and_keep_their_pages(
-    serve: Serve, tmp_path: Path, caplog, aopic
-) -> None:
+async def test_blocked_hosts_are_left_alone_and_keep_their_pages(serve, tmp_path, caplog, aopic):
     web = serve(PAGES)
     settings = {"SCHEDULER": SCHEDULER, "AOPIC_STORE": "sqlite", "JOBDIR": str(tmp_path)}
     change_control(FolderPlace(tmp_path), lambda control: control.blocking(["c.test"], 1.0))
@@ -204,10 +194,9 @@ def redis_url(tmp_path: Path) -> Iterator[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("is_served", "shards"), [(False, 1), (True, 1), (True, 4)])
-@deferred_f_from_coro_f
 async def test_hosts_are_blocked_and_unblocked_while_a_crawl_runs(
-    serve: Serve, tmp_path: Path, request: pytest.FixtureRequest, *, is_served: bool, shards: int
-) -> None:
+    serve, tmp_path, request, *, is_served, shards
+):
     web = serve(PAGES)
     place, settings = places(tmp_path, request, is_served=is_served, shards=shards)
     crawler = await crawl(Unblocking, settings, place=place, web=web)
@@ -218,8 +207,7 @@ async def test_hosts_are_blocked_and_unblocked_while_a_crawl_runs(
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_a_slow_host_gets_its_gap(serve: Serve, tmp_path: Path) -> None:
+async def test_a_slow_host_gets_its_gap(serve, tmp_path):
     web = serve(
         {
             "http://a.test/": [f"http://a.test/{n}" for n in range(3)],
@@ -235,8 +223,7 @@ async def test_a_slow_host_gets_its_gap(serve: Serve, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_connections_and_rate_are_limited(serve: Serve, tmp_path: Path) -> None:
+async def test_connections_and_rate_are_limited(serve, tmp_path):
     web = serve(PAGES)
     change_control(FolderPlace(tmp_path), lambda control: control.limited(connections=1, rate=20.0))
     await crawl(
@@ -266,7 +253,7 @@ def aopic(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, s
     return run
 
 
-def test_the_command_says_what_is_asked(aopic, tmp_path: Path) -> None:
+def test_the_command_says_what_is_asked(aopic, tmp_path):
     assert aopic("control", tmp_path) == (0, f"Nothing is asked of the crawl of {tmp_path}.\n", "")
     assert aopic("control", tmp_path, "block", "Example.com", "b.test")[1] == "blocked: b.test, example.com\n"
     assert "slowed down: c.test (2.5 s)" in aopic("control", tmp_path, "slow", "2.5", "c.test")[1]
@@ -279,10 +266,7 @@ def test_the_command_says_what_is_asked(aopic, tmp_path: Path) -> None:
     assert aopic("control", tmp_path, "reset") == (0, f"Nothing is asked of the crawl of {tmp_path}.\n", "")
 
 
-@deferred_f_from_coro_f
-async def test_the_command_says_which_names_the_job_does_not_know(
-    serve: Serve, tmp_path: Path, aopic
-) -> None:
+async def test_the_command_says_which_names_the_job_does_not_know(serve, tmp_path, aopic):
     serve({"http://a.test/": ["http://www.b.test/"], "http://www.b.test/": []})
     await crawl(Follow, {"SCHEDULER": SCHEDULER, "JOBDIR": str(tmp_path), "AOPIC_STORE": "sqlite"})
     known = aopic("control", tmp_path, "block", "a.test", "b.test", "www.b.test", "test")[1]
@@ -306,9 +290,7 @@ async def test_the_command_says_which_names_the_job_does_not_know(
         (("stop",), 'there is no action "stop"'),
     ],
 )
-def test_the_command_refuses_what_cannot_be(
-    aopic, tmp_path: Path, arguments: tuple[str, ...], said: str
-) -> None:
+def test_the_command_refuses_what_cannot_be(aopic, tmp_path, arguments, said):
     code, _, shown = aopic("control", tmp_path, *arguments)
     assert code != 0
     assert said in shown
@@ -316,11 +298,11 @@ def test_the_command_refuses_what_cannot_be(
     assert not (tmp_path / CONTROL_FILE).exists()
 
 
-def test_control_of_a_job_that_is_not_there_is_refused(aopic, tmp_path: Path) -> None:
+def test_control_of_a_job_that_is_not_there_is_refused(aopic, tmp_path):
     assert "There is no job folder" in aopic("control", tmp_path / "gone", "pause")[2]
 
 
-def test_changes_by_several_processes_all_count(tmp_path: Path) -> None:
+def test_changes_by_several_processes_all_count(tmp_path):
     code = (
         "import sys; from pathlib import Path; from scrapy_aopic.place.folder_place import FolderPlace;"
         "from scrapy_aopic.place.stored_control import change_control\n"
@@ -332,10 +314,9 @@ def test_changes_by_several_processes_all_count(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
 async def test_a_damaged_control_stops_a_crawl_before_it_begins_and_changes_nothing_later(
-    serve: Serve, tmp_path: Path, caplog
-) -> None:
+    serve, tmp_path, caplog
+):
     web = serve(PAGES)
     settings = {"SCHEDULER": SCHEDULER, "AOPIC_STORE": "sqlite", "JOBDIR": str(tmp_path)}
     (tmp_path / CONTROL_FILE).write_text('{"blocked": {"*.a.test": 1}}')
@@ -356,7 +337,7 @@ async def test_a_damaged_control_stops_a_crawl_before_it_begins_and_changes_noth
     assert len(web.asked) == N_PAGES
 
 
-def test_a_refused_change_changes_nothing(tmp_path: Path) -> None:
+def test_a_refused_change_changes_nothing(tmp_path):
     change_control(FolderPlace(tmp_path), lambda control: control.paused(1.0))
     with pytest.raises(SettingError):
         change_control(FolderPlace(tmp_path), lambda control: control.unblocking(["a.test"]))

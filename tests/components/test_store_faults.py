@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from itertools import count
 from typing import Any
 
 import pytest
 from scrapy import signals
 from scrapy.crawler import Crawler
-from scrapy.utils.defer import deferred_f_from_coro_f
 from scrapy.utils.test import get_crawler
 from support.faulty_store import Fault, FaultyStore
 from support.short_forms import some_of
-from support.small_web import Follow, Web
+from support.small_web import Follow
 
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.storage.memory import MemoryStore
 
 pytestmark = pytest.mark.slow
-
-Serve = Callable[[dict[str, Any]], Web]
 
 
 def url(n: int) -> str:
@@ -59,10 +55,9 @@ async def crawl_on(store: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[Crawler
 
 @pytest.mark.parametrize("kind", ["fail", "torn"])
 @pytest.mark.parametrize("each", some_of([6, 1]))
-@deferred_f_from_coro_f
 async def test_whatever_operation_fails_the_crawl_stops_with_one_sentence_and_goes_on_later(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, kind: Any, each: int
-) -> None:
+    serve, monkeypatch, caplog, kind, each
+):
     serve(PAGES)
     for at in count(1, each):
         disk = Disk()

@@ -42,7 +42,7 @@ REQUESTS = [
 ]
 
 
-def test_a_request_is_that_of_its_page_and_of_no_other() -> None:
+def test_a_request_is_that_of_its_page_and_of_no_other():
     for request_ in REQUESTS:
         _, key = KEYS(request_)
         data = encode(request_, SPIDER)
@@ -60,7 +60,7 @@ def test_a_request_is_that_of_its_page_and_of_no_other() -> None:
         assert host == "other.test", request_
 
 
-def test_what_is_no_request_is_found() -> None:
+def test_what_is_no_request_is_found():
     for data in [
         b"", b"\x80", b"\xff", b"http://a.test/\n1x", b"http://a.test/\nparse\n\nx", b"http://a.test/\n\n\n\n\n?",
         b"http://a.test/\n\n\n\n\ns\nmore", b"\x81\xa3url\x01", b"\x82\xa3url\xaehttp://a.test/\xa1x\x01", b"no url",
@@ -70,14 +70,14 @@ def test_what_is_no_request_is_found() -> None:
         assert READ_HOST(key, data, PAGE)
 
 
-def test_a_seed_and_what_had_to_stay_in_memory_are_requests() -> None:
+def test_a_seed_and_what_had_to_stay_in_memory_are_requests():
     _, key = KEYS(Request("http://a.test/"))
     assert READ(key, encode_url("http://a.test/"), PAGE) == ""
     assert READ(key, stand_in("http://a.test/", 3), PAGE) == ""
     assert READ(key, stand_in("", 3), PAGE)
 
 
-def test_the_directory_of_a_request_is_the_path_of_its_url_up_to_the_last_slash() -> None:
+def test_the_directory_of_a_request_is_the_path_of_its_url_up_to_the_last_slash():
     for path, directory in [
         ("/a/b/c", b"a/b"),
         ("/a/b/", b"a/b"),
@@ -97,6 +97,6 @@ def test_the_directory_of_a_request_is_the_path_of_its_url_up_to_the_last_slash(
             assert directory_of(write(f"http://a.test:8000{path}")) == directory
 
 
-def test_what_is_no_request_is_in_no_directory() -> None:
+def test_what_is_no_request_is_in_no_directory():
     for data in [b"", b"\xc1", b"\x80", b"\xff\xff", b"no url", b"\n\n\n", stand_in("", 1)]:
         assert directory_of(data) == b""

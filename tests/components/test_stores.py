@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from scrapy.utils.defer import deferred_f_from_coro_f
 from support.commands import run_aopic
 from support.journal_store import JournalStore
-from support.small_web import Follow, Web, crawl
+from support.small_web import Follow, crawl
 from support.store_contract import check_transfers, write_transfers
 
 from scrapy_aopic.exceptions import SettingError, StorageError
@@ -20,8 +18,6 @@ from scrapy_aopic.settings import read
 from scrapy_aopic.storage import exists, open_snapshot, open_store, registry
 from scrapy_aopic.storage.memory import MemoryStore
 from scrapy_aopic.version import DOCS
-
-Serve = Callable[[dict[str, Any]], Web]
 
 JOURNAL = "support.journal_store.JournalStore"
 PAGES = {"http://a.test/": ["/1", "http://b.test/"], "http://a.test/1": ["/"], "http://b.test/": []}
@@ -34,10 +30,7 @@ def named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_a_crawl_on_a_store_of_your_own_is_asked_checked_copied_and_resumed(
-    serve: Serve, tmp_path: Path
-) -> None:
+async def test_a_crawl_on_a_store_of_your_own_is_asked_checked_copied_and_resumed(serve, tmp_path):
     web = serve(PAGES)
     job, copy = tmp_path / "job", tmp_path / "copy"
     settings = {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_STORE": JOURNAL, "JOBDIR": str(job)}
@@ -57,10 +50,7 @@ async def test_a_crawl_on_a_store_of_your_own_is_asked_checked_copied_and_resume
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_what_a_folder_names_is_imported_only_if_the_user_names_it(
-    serve: Serve, tmp_path: Path
-) -> None:
+async def test_what_a_folder_names_is_imported_only_if_the_user_names_it(serve, tmp_path):
     serve(PAGES)
     settings = {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_STORE": JOURNAL, "JOBDIR": str(tmp_path)}
     await crawl(Follow, settings)
@@ -75,7 +65,7 @@ async def test_what_a_folder_names_is_imported_only_if_the_user_names_it(
         open_store(store_folder(tmp_path))
 
 
-def test_a_view_of_a_store_of_your_own_does_not_move_while_it_is_written(tmp_path: Path) -> None:
+def test_a_view_of_a_store_of_your_own_does_not_move_while_it_is_written(tmp_path):
     with closing(open_store(tmp_path / "job", JOURNAL)) as store:
         write_transfers(store, 10)
         with closing(open_snapshot(tmp_path / "job")) as view:
@@ -86,10 +76,9 @@ def test_a_view_of_a_store_of_your_own_does_not_move_while_it_is_written(tmp_pat
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
 async def test_a_damaged_store_of_others_is_salvaged_if_it_opens_and_else_refused_and_left_alone(
-    serve: Serve, tmp_path: Path
-) -> None:
+    serve, tmp_path
+):
     serve(PAGES)
     job = tmp_path / "job"
     settings = {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_STORE": JOURNAL, "JOBDIR": str(job)}
@@ -112,7 +101,7 @@ async def test_a_damaged_store_of_others_is_salvaged_if_it_opens_and_else_refuse
 
 
 @pytest.mark.parametrize("other", ["rocksdb", "sqlite", "memory"])
-def test_a_folder_keeps_its_kind(tmp_path: Path, other: str) -> None:
+def test_a_folder_keeps_its_kind(tmp_path, other):
     open_store(tmp_path, JOURNAL).close()
     with pytest.raises(
         StorageError, match=rf"holds a {JOURNAL} store.*as {other}; ask for {JOURNAL} or auto"
@@ -121,7 +110,7 @@ def test_a_folder_keeps_its_kind(tmp_path: Path, other: str) -> None:
     open_store(tmp_path).close()
 
 
-def test_a_folder_whose_process_died_before_it_had_a_store_gets_one(tmp_path: Path) -> None:
+def test_a_folder_whose_process_died_before_it_had_a_store_gets_one(tmp_path):
     open_store(tmp_path, JOURNAL).close()
     (tmp_path / "journal").unlink()
     open_store(tmp_path, JOURNAL).close()
@@ -133,7 +122,7 @@ def test_a_folder_whose_process_died_before_it_had_a_store_gets_one(tmp_path: Pa
 @pytest.mark.parametrize(
     "text", ["", "journal_store", "os.system()\n", f"{JOURNAL}\nmore\n", "a" * 5_000 + ".b\n"]
 )
-def test_a_folder_that_does_not_say_which_kind_it_has_is_no_new_store(tmp_path: Path, text: str) -> None:
+def test_a_folder_that_does_not_say_which_kind_it_has_is_no_new_store(tmp_path, text):
     open_store(tmp_path, JOURNAL).close()
     (tmp_path / "backend").write_text(text)
     for opening in (open_store, open_snapshot, exists):
@@ -156,7 +145,7 @@ def returning(folder: Path, *, memory_mb: int, read_only: bool) -> Any:
     return object()
 
 
-def test_what_is_no_backend_is_refused() -> None:
+def test_what_is_no_backend_is_refused():
     for value, said in [
         ("rockdb", 'did you mean "rocksdb"?'),
         ("mongodb", ""),
@@ -176,7 +165,7 @@ def test_what_is_no_backend_is_refused() -> None:
         assert said in text, value
 
 
-def test_a_backend_may_be_given_as_a_class_that_a_folder_can_remember() -> None:
+def test_a_backend_may_be_given_as_a_class_that_a_folder_can_remember():
     assert read({"AOPIC_STORE": JournalStore}, "AOPIC_STORE") == JOURNAL
 
     class Local(JournalStore):
@@ -193,6 +182,6 @@ def test_a_backend_may_be_given_as_a_class_that_a_folder_can_remember() -> None:
         ("returning", r"what .*returning made has no get_many and no scan and no write"),
     ],
 )
-def test_a_backend_that_fails_is_one_sentence(tmp_path: Path, name: str, said: str) -> None:
+def test_a_backend_that_fails_is_one_sentence(tmp_path, name, said):
     with pytest.raises(StorageError, match=said):
         open_store(tmp_path / "job", f"{__name__}.{name}")

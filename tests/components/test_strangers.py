@@ -6,15 +6,12 @@ import csv
 import io
 import logging
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
-import pytest
 from demo_web.server import Answer, Exchange
 from scrapy import FormRequest, Request, Spider, signals
 from scrapy.http import Response
-from scrapy.utils.defer import deferred_f_from_coro_f
-from support.small_web import Web, crawl, html
+from support.small_web import crawl, html
 
 from scrapy_aopic import BroadSpider
 from scrapy_aopic.core.printable import printable
@@ -26,8 +23,6 @@ from scrapy_aopic.storage import open_snapshot
 from scrapy_aopic.view.exporting import export_pages
 from scrapy_aopic.view.job_view import View
 from scrapy_aopic.view.output import write
-
-Serve = Callable[[dict[str, Any]], Web]
 
 ADDON: dict[str, Any] = {"ADDONS": {"scrapy_aopic.Addon": 500}, "ROBOTSTXT_OBEY": False}
 
@@ -47,8 +42,7 @@ def echo(got: dict[str, dict[str, str]], links: list[str], **answer: Any) -> Cal
     return respond
 
 
-@deferred_f_from_coro_f
-async def test_another_host_learns_which_host_had_its_link_and_not_which_page(serve: Serve) -> None:
+async def test_another_host_learns_which_host_had_its_link_and_not_which_page(serve):
     got: dict[str, dict[str, str]] = {}
     links = ["/2", "http://b.test/", "http://www.a.test/"]
     serve(
@@ -81,8 +75,7 @@ class Signs(Spider):
         yield from (Request(url) for url in response.css("a::attr(href)").getall())
 
 
-@deferred_f_from_coro_f
-async def test_credentials_and_cookies_of_a_host_are_sent_to_no_other(serve: Serve) -> None:
+async def test_credentials_and_cookies_of_a_host_are_sent_to_no_other(serve):
     got: dict[str, dict[str, str]] = {}
     wide = {"Set-Cookie": "wide=1; Domain=co.uk", "Location": "http://b.co.uk/moved"}
     serve(
@@ -100,10 +93,7 @@ async def test_credentials_and_cookies_of_a_host_are_sent_to_no_other(serve: Ser
         assert not got[place].keys() & {"authorization", "cookie"}, place
 
 
-@deferred_f_from_coro_f
-async def test_the_first_request_that_needs_cookies_is_said_with_the_setting_that_drops_them(
-    serve: Serve, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_the_first_request_that_needs_cookies_is_said_with_the_setting_that_drops_them(serve, caplog):
     class Jars(Signs):
         async def start(self) -> Any:
             for jar in (1, 2):
@@ -116,10 +106,7 @@ async def test_the_first_request_that_needs_cookies_is_said_with_the_setting_tha
     assert caplog.text.count("COOKIES_ENABLED = True to log in") == 1
 
 
-@deferred_f_from_coro_f
-async def test_a_redirect_takes_a_form_to_no_other_site(
-    serve: Serve, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_redirect_takes_a_form_to_no_other_site(serve, caplog):
     errors: list[Any] = []
 
     class Logs(Spider):
@@ -160,10 +147,7 @@ async def test_a_redirect_takes_a_form_to_no_other_site(
 HOSTILE = "\x1b]0;owned\x07\x9b31m\u202e"
 
 
-@deferred_f_from_coro_f
-async def test_what_a_page_says_reaches_no_terminal_as_a_command(
-    serve: Serve, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_what_a_page_says_reaches_no_terminal_as_a_command(serve, caplog):
     caplog.set_level(logging.INFO)
     page = f'<html lang="e{HOSTILE}"><title>=cmd() {HOSTILE}</title></html>'.encode()
     serve(
@@ -199,8 +183,7 @@ def test_a_text_becomes_no_formula_in_a_table():
     assert {row["depth"] for row in rows} == {"-1"}
 
 
-@deferred_f_from_coro_f
-async def test_an_exported_table_has_no_formulas(serve: Serve, tmp_path: Path) -> None:
+async def test_an_exported_table_has_no_formulas(serve, tmp_path):
     class Odd(Spider):
         """Has a host of its own naming, as a slot may have any name."""
 
@@ -225,7 +208,7 @@ async def test_an_exported_table_has_no_formulas(serve: Serve, tmp_path: Path) -
     assert row["url"] == "http://a.test/"
 
 
-def test_a_command_prints_nothing_that_a_terminal_obeys(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_command_prints_nothing_that_a_terminal_obeys(capsys):
     write(f"http://x{HOSTILE}.test/\tGrüße\n\r\x7f")
     assert (
         capsys.readouterr().out == "http://x\ufffd]0;owned\ufffd\ufffd31m\ufffd.test/\tGrüße\n\ufffd\ufffd\n"

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 from demo_web.server import Answer
-from scrapy.utils.defer import deferred_f_from_coro_f
-from support.small_web import Web, crawl
+from support.small_web import crawl
 
 from scrapy_aopic import BroadSpider
 from scrapy_aopic.web.suffixes import registered_domain
 
-Serve = Callable[[dict[str, Any]], Web]
-
 UNLISTED = ("corp", "internal", "lan", "test", "example", "xn--new-suffix")
 
 
-def test_an_unlisted_suffix_is_the_last_label() -> None:
+def test_an_unlisted_suffix_is_the_last_label():
     for suffix in UNLISTED:
         names = (f"x1.{suffix}", f"www.x1.{suffix}", f"a.b.www.x1.{suffix}", f"www.x1.{suffix}.")
         assert {registered_domain(name) for name in names} == {f"x1.{suffix}"}
         assert registered_domain(suffix) == suffix
 
 
-def test_listed_suffixes_addresses_and_single_labels_are_what_they_are() -> None:
+def test_listed_suffixes_addresses_and_single_labels_are_what_they_are():
     for host, domain in [
         ("www.example.com", "example.com"),
         ("www.example.co.uk", "example.co.uk"),
@@ -50,10 +44,7 @@ def test_listed_suffixes_addresses_and_single_labels_are_what_they_are() -> None
 
 
 @pytest.mark.parametrize("suffix", ["corp", "com"])
-@deferred_f_from_coro_f
-async def test_a_seed_that_redirects_to_www_stays_in_scope_and_keeps_its_sitemap(
-    serve: Serve, suffix: str
-) -> None:
+async def test_a_seed_that_redirects_to_www_stays_in_scope_and_keeps_its_sitemap(serve, suffix):
     here = f"http://x1.{suffix}/"
     www = f"http://www.x1.{suffix}/"
     entries = "".join(f"<url><loc>{url}</loc></url>" for url in (f"{www}2", f"http://x2.{suffix}/no"))

@@ -46,7 +46,7 @@ def job(tmp_path: Path) -> Path:
     return tmp_path / "job"
 
 
-def test_a_table_is_coloured_and_fits_a_terminal(terminal: Terminal, job: Path) -> None:
+def test_a_table_is_coloured_and_fits_a_terminal(terminal, job):
     assert aopic("hosts", job, "--queued", "-n", 3, shown=terminal) == 0
     text = terminal.getvalue()
     assert "\x1b[32mready" in text
@@ -54,18 +54,14 @@ def test_a_table_is_coloured_and_fits_a_terminal(terminal: Terminal, job: Path) 
 
 
 @pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
-def test_colours_can_be_forbidden(
-    terminal: Terminal, job: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str
-) -> None:
+def test_colours_can_be_forbidden(terminal, job, monkeypatch, name, value):
     monkeypatch.setenv(name, value)
     assert aopic("status", job, "--totals", shown=terminal) == 0
     assert "pages:" in terminal.getvalue()
     assert "\x1b" not in terminal.getvalue()
 
 
-def test_what_is_no_terminal_gets_all_columns_in_one_colour(
-    job: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_no_terminal_gets_all_columns_in_one_colour(job, monkeypatch):
     monkeypatch.setenv("COLUMNS", "20")
     shown = io.StringIO()
     assert aopic("top", job, shown=shown) == 0
@@ -77,9 +73,7 @@ def test_what_is_no_terminal_gets_all_columns_in_one_colour(
 @pytest.mark.parametrize(
     "command", [("top",), ("top", "--hosts"), ("status", "--totals"), ("hosts", "--queued"), ("hosts",)]
 )
-def test_a_job_is_watched_on_one_screen(
-    terminal: Terminal, job: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
-) -> None:
+def test_a_job_is_watched_on_one_screen(terminal, job, monkeypatch, command):
     slept: list[float] = []
 
     def sleep(seconds: float) -> None:
@@ -106,15 +100,13 @@ def test_a_job_is_watched_on_one_screen(
     ("seconds", "wrong"),
     [("0", "above 0"), ("1e9", "at most a day"), ("job", "JOBDIR comes before --watch")],
 )
-def test_a_wrong_time_to_wait_is_refused(
-    job: Path, capsys: pytest.CaptureFixture[str], seconds: str, wrong: str
-) -> None:
+def test_a_wrong_time_to_wait_is_refused(job, capsys, seconds, wrong):
     assert aopic("top", job, "--watch", seconds, shown=io.StringIO()) == 2
     assert wrong in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["\x1b[31mred", "\ufdd2red", "\x9b31mred"])
-def test_a_name_colours_no_other_line(terminal: Terminal, name: str) -> None:
+def test_a_name_colours_no_other_line(terminal, name):
     with redirect_stdout(terminal):
         write(f"{name}\n{painted('waits', Colour.WAITING)}\nplain")
     first, waits, plain = terminal.getvalue().splitlines()
@@ -123,7 +115,7 @@ def test_a_name_colours_no_other_line(terminal: Terminal, name: str) -> None:
     assert plain == "plain"
 
 
-def test_columns_go_and_the_last_is_cut_until_a_table_fits() -> None:
+def test_columns_go_and_the_last_is_cut_until_a_table_fits():
     url = f"http://a.example/{'x' * 60}/end.html"
     columns = [
         Column("n", ["1"]),

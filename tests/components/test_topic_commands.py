@@ -48,7 +48,7 @@ def shown(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, A
     return answer
 
 
-def test_a_trained_model_grades_pages_and_says_why(pages: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_trained_model_grades_pages_and_says_why(pages, capsys):
     model = pages / "topic.aopic"
     trained = shown(capsys, "topic", "train", pages / "yes", pages / "no", "-o", model)
     assert trained["quality"]["average_precision"] > 0.9
@@ -77,7 +77,7 @@ def test_a_trained_model_grades_pages_and_says_why(pages: Path, capsys: pytest.C
     assert "database" in out
 
 
-def test_what_cannot_be_used_is_one_sentence(pages: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_used_is_one_sentence(pages, capsys):
     (pages / "empty").mkdir()
     for words, names in [
         (("topic", "train"), ("yes", "empty")),
@@ -96,7 +96,7 @@ def forged(rest: bytes) -> bytes:
 HUGE = struct.pack("<4sBdddI", b"AOFC", BITS, 0.0, 5.0, 5.0, 2**32 - 1)
 
 
-def test_a_hostile_model_is_refused_without_much_memory(tmp_path: Path) -> None:
+def test_a_hostile_model_is_refused_without_much_memory(tmp_path):
     path = tmp_path / "topic.aopic"
     for data in [
         b"",
@@ -138,9 +138,7 @@ HEADS = st.builds(
 
 
 @given(st.binary(max_size=200) | st.builds(lambda head, entries: head + b"".join(entries), HEADS, ENTRIES))
-def test_whatever_a_file_says_it_is_a_model_with_sound_numbers_or_refused(
-    tmp_path_factory: pytest.TempPathFactory, rest: bytes
-) -> None:
+def test_whatever_a_file_says_it_is_a_model_with_sound_numbers_or_refused(tmp_path_factory, rest):
     path = tmp_path_factory.getbasetemp() / "hostile.aopic"
     path.write_bytes(forged(rest))
     try:
@@ -154,12 +152,12 @@ def test_whatever_a_file_says_it_is_a_model_with_sound_numbers_or_refused(
 
 
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="of Unix")
-def test_a_file_without_end_is_not_read_to_its_end() -> None:
+def test_a_file_without_end_is_not_read_to_its_end():
     with pytest.raises(TopicError):
         load_model(Path("/dev/zero"))
 
 
-def test_a_damaged_model_is_refused(pages: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_model_is_refused(pages, capsys):
     model = pages / "topic.aopic"
     run(capsys, "topic", "train", pages / "yes", pages / "no", "-o", model)
     data = bytearray(model.read_bytes())
@@ -181,9 +179,7 @@ def broken(text: str) -> list[str]:
 NAMED = f"AOPIC_TOKENIZER={__name__}.letters"
 
 
-def test_a_model_names_its_tokenizer_and_is_refused_with_another(
-    pages: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_model_names_its_tokenizer_and_is_refused_with_another(pages, capsys):
     model, plain, page = pages / "topic.aopic", pages / "plain.aopic", pages / "yes" / "0.html"
     trained = shown(capsys, "topic", "train", pages / "yes", pages / "no", "-o", model, "-s", NAMED)
     assert max(map(len, trained["for"])) == 2
@@ -198,9 +194,7 @@ def test_a_model_names_its_tokenizer_and_is_refused_with_another(
         assert err.count("\n") == 1
 
 
-def test_a_tokenizer_that_fails_ends_the_training_and_not_a_crawl(
-    pages: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_tokenizer_that_fails_ends_the_training_and_not_a_crawl(pages, capsys, caplog):
     folders, setting = (pages / "yes", pages / "no"), f"AOPIC_TOKENIZER={__name__}.broken"
     code, _, err = run(capsys, "topic", "train", *folders, "-o", pages / "m", "-s", setting)
     assert code == 2

@@ -8,7 +8,6 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +16,12 @@ from demo_web.server import Answer
 from scrapy import Request
 from scrapy.crawler import Crawler
 from scrapy.http import Response
-from scrapy.utils.defer import deferred_f_from_coro_f
-from support.small_web import Follow, Web, ask_view, check, crawl, html
+from support.small_web import Follow, ask_view, check, crawl, html
 
 from scrapy_aopic.core import duplicates
 from scrapy_aopic.session import visit
 from scrapy_aopic.view.queries import top_pages
 from scrapy_aopic.view.stored import count
-
-Serve = Callable[[dict[str, Any]], Web]
 
 HOME = "http://a.test/"
 TRAP = "http://trap.test/"
@@ -73,8 +69,7 @@ def with_trap(answer: Answer) -> dict[str, Any]:
 # -- one answer
 
 
-@deferred_f_from_coro_f
-async def test_a_body_without_end_is_cut_off(serve: Serve, tmp_path: Path) -> None:
+async def test_a_body_without_end_is_cut_off(serve, tmp_path):
     web = serve(with_trap(Answer(headers=HTML, body=b"<p>more</p>" * 10_000, endless=True)))
     crawler = await run(tmp_path, DOWNLOAD_TIMEOUT=600)
     assert told(crawler) == [HOME, "http://a.test/1"]
@@ -83,8 +78,7 @@ async def test_a_body_without_end_is_cut_off(serve: Serve, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_a_body_that_drips_is_cut_off(serve: Serve, tmp_path: Path) -> None:
+async def test_a_body_that_drips_is_cut_off(serve, tmp_path):
     web = serve(with_trap(Answer(headers=HTML, body=b"x", body_delay=0.01, endless=True)))
     crawler = await run(tmp_path, DOWNLOAD_TIMEOUT=1)
     assert told(crawler) == [HOME, "http://a.test/1"]
@@ -97,10 +91,7 @@ async def test_a_body_that_drips_is_cut_off(serve: Serve, tmp_path: Path) -> Non
     [{f"X-{number}": "x" * 10_000 for number in range(1000)}, {"X": "x" * 10_000_000}],
     ids=["many lines", "one line"],
 )
-@deferred_f_from_coro_f
-async def test_ten_megabytes_of_headers_are_not_read(
-    serve: Serve, tmp_path: Path, headers: dict[str, str]
-) -> None:
+async def test_ten_megabytes_of_headers_are_not_read(serve, tmp_path, headers):
     web = serve(with_trap(Answer(headers={**HTML, **headers}, body=b"read")))
     crawler = await run(tmp_path)
     assert told(crawler) == [HOME, "http://a.test/1"]
@@ -108,10 +99,7 @@ async def test_ten_megabytes_of_headers_are_not_read(
     assert [entry.status for entry in web.log if entry.target == "/" and "trap" in entry.host] == [0]
 
 
-@deferred_f_from_coro_f
-async def test_long_headers_that_any_browser_takes_are_read_also_on_a_kept_connection(
-    serve: Serve, tmp_path: Path
-) -> None:
+async def test_long_headers_that_any_browser_takes_are_read_also_on_a_kept_connection(serve, tmp_path):
     long = Answer(headers={**HTML, **{f"X-{number}": "x" * 10_000 for number in range(10)}})
     pages = {f"http://a.test/{number}": long for number in range(9)}
     serve({HOME: list(pages), **pages})
@@ -120,10 +108,7 @@ async def test_long_headers_that_any_browser_takes_are_read_also_on_a_kept_conne
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])
-@deferred_f_from_coro_f
-async def test_a_body_that_unpacks_to_fifty_megabytes_is_not_unpacked(
-    serve: Serve, tmp_path: Path, encoding: str
-) -> None:
+async def test_a_body_that_unpacks_to_fifty_megabytes_is_not_unpacked(serve, tmp_path, encoding):
     zeros = bytes(50_000_000)
     body = gzip.compress(zeros) if encoding == "gzip" else zlib.compress(zeros)
     assert len(body) < 100_000
@@ -133,10 +118,7 @@ async def test_a_body_that_unpacks_to_fifty_megabytes_is_not_unpacked(
     assert sum(outcomes(tmp_path).values()) == 1
 
 
-@deferred_f_from_coro_f
-async def test_of_a_flood_of_links_no_more_are_followed_than_you_say(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_of_a_flood_of_links_no_more_are_followed_than_you_say(serve, tmp_path, caplog, monkeypatch):
     monkeypatch.setattr(visit, "MAX_LINKS", 5)
     web = serve({HOME: [f"/{number}" for number in range(300)], "http://a.test/7": ["/x"] * 3 + ["/y"] * 300})
     crawler = await run(tmp_path, AOPIC_URL_LIMITS={"links": 20})
@@ -150,10 +132,7 @@ async def test_of_a_flood_of_links_no_more_are_followed_than_you_say(
     assert HOME in warning
 
 
-@deferred_f_from_coro_f
-async def test_no_link_is_dropped_if_you_say_so(
-    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_no_link_is_dropped_if_you_say_so(serve, tmp_path, monkeypatch):
     monkeypatch.setattr(visit, "MAX_LINKS", 5)
     web = serve({HOME: [f"/{number}" for number in range(100)]})
     await run(tmp_path, AOPIC_URL_LIMITS={"links": 0})
@@ -171,8 +150,7 @@ def refresh(url: str, seconds: float) -> Answer:
 
 
 @pytest.mark.parametrize("kind", [301, 302, 307, 308, "refresh"])
-@deferred_f_from_coro_f
-async def test_a_circle_of_redirects_across_hosts_ends(serve: Serve, tmp_path: Path, kind: Any) -> None:
+async def test_a_circle_of_redirects_across_hosts_ends(serve, tmp_path, kind):
     def lead(url: str) -> Answer:
         return refresh(url, 0) if kind == "refresh" else Answer(kind, {"Location": url})
 
@@ -192,8 +170,7 @@ async def test_a_circle_of_redirects_across_hosts_ends(serve: Serve, tmp_path: P
 
 
 @pytest.mark.parametrize("dont_filter", [False, True])
-@deferred_f_from_coro_f
-async def test_a_chain_of_redirects_without_end_ends(serve: Serve, tmp_path: Path, dont_filter: bool) -> None:
+async def test_a_chain_of_redirects_without_end_ends(serve, tmp_path, dont_filter):
     class Start(Note):
         async def start(self) -> Any:
             yield Request("http://h0.test/", dont_filter=dont_filter)
@@ -210,10 +187,7 @@ async def test_a_chain_of_redirects_without_end_ends(serve: Serve, tmp_path: Pat
 
 
 @pytest.mark.parametrize("dont_filter", [False, True])
-@deferred_f_from_coro_f
-async def test_a_page_that_leads_to_itself_is_asked_twice_and_fails(
-    serve: Serve, tmp_path: Path, dont_filter: bool
-) -> None:
+async def test_a_page_that_leads_to_itself_is_asked_twice_and_fails(serve, tmp_path, dont_filter):
     class Start(Note):
         async def start(self) -> Any:
             yield Request(TRAP, dont_filter=dont_filter)
@@ -225,10 +199,7 @@ async def test_a_page_that_leads_to_itself_is_asked_twice_and_fails(
     assert check(tmp_path).failed == 1
 
 
-@deferred_f_from_coro_f
-async def test_two_pages_that_are_asked_for_whatever_is_known_lead_to_each_other(
-    serve: Serve, tmp_path: Path
-) -> None:
+async def test_two_pages_that_are_asked_for_whatever_is_known_lead_to_each_other(serve, tmp_path):
     class Start(Note):
         async def start(self) -> Any:
             yield Request(HOME, dont_filter=True)
@@ -238,8 +209,7 @@ async def test_two_pages_that_are_asked_for_whatever_is_known_lead_to_each_other
     assert len(web.asked) == 11
 
 
-@deferred_f_from_coro_f
-async def test_a_page_that_reloads_itself_later_is_a_page(serve: Serve, tmp_path: Path) -> None:
+async def test_a_page_that_reloads_itself_later_is_a_page(serve, tmp_path):
     web = serve({HOME: refresh("/", 60), "http://a.test/end": []})
     crawler = await run(tmp_path)
     assert web.asked == told(crawler) == [HOME, "http://a.test/end"]
@@ -248,10 +218,7 @@ async def test_a_page_that_reloads_itself_later_is_a_page(serve: Serve, tmp_path
     }
 
 
-@deferred_f_from_coro_f
-async def test_an_endless_site_of_one_text_ends(
-    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_endless_site_of_one_text_ends(serve, tmp_path, monkeypatch):
     monkeypatch.setattr(duplicates, "SAME_WORDS", 2)
     text = " ".join(f"word{number}" for number in range(100))
     web = serve(
@@ -274,10 +241,9 @@ async def test_an_endless_site_of_one_text_ends(
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
 async def test_a_farm_of_domains_behind_one_link_takes_little_while_honest_sites_may_be_asked(
-    serve: Serve, tmp_path: Path
-) -> None:
+    serve, tmp_path
+):
     """The farm has 200 domains of three pages, each of which links to seven others; ten honest sites have 40 pages."""
     pages: dict[str, Any] = {}
     homes = [f"http://www.honest{site}.test/" for site in range(10)]
@@ -314,10 +280,9 @@ async def test_a_farm_of_domains_behind_one_link_takes_little_while_honest_sites
 
 @pytest.mark.slow
 @pytest.mark.parametrize("is_bounded", [True, False])
-@deferred_f_from_coro_f
 async def test_a_farm_stuffed_with_a_topic_s_words_gets_what_the_link_to_it_carries(
-    serve: Serve, tmp_path: Path, *, is_bounded: bool
-) -> None:
+    serve, tmp_path, *, is_bounded
+):
     """The farm has 60 domains of three pages that are nothing but the topic; ten honest sites have 30 pages without it."""
     stuffing = "galaxy comet " * 50
     pages: dict[str, Any] = {}
@@ -371,10 +336,9 @@ class FromAllSites(Note):
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
 async def test_a_farm_gets_connections_that_are_free_only_when_no_site_waits_for_the_processor(
-    serve: Serve, tmp_path: Path
-) -> None:
+    serve, tmp_path
+):
     pages: dict[str, Any] = {}
     for site in range(SITES):
         own = [f"http://site{site}.test/{number}" for number in range(SITE_PAGES)]

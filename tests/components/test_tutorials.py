@@ -11,7 +11,6 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from subprocess import DEVNULL, PIPE
 from typing import Any
@@ -20,9 +19,6 @@ import pytest
 from demo_web import DemoWeb
 from demo_web.command import served
 from support import processes
-from support.small_web import Web
-
-Serve = Callable[[dict[str, Any]], Web]
 
 pytestmark = pytest.mark.slow
 
@@ -85,7 +81,7 @@ def items(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "items.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
-def test_the_readme_can_be_followed(serve: Serve, tmp_path: Path) -> None:
+def test_the_readme_can_be_followed(serve, tmp_path):
     serve(WEB)
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     printed = run(text, tmp_path, {"from scrapy_aopic import": "news.py"})
@@ -95,7 +91,7 @@ def test_the_readme_can_be_followed(serve: Serve, tmp_path: Path) -> None:
     assert "http://example.org/" in printed[-1]  # of top
 
 
-def test_the_tutorial_can_be_followed(serve: Serve, tmp_path: Path) -> None:
+def test_the_tutorial_can_be_followed(serve, tmp_path):
     serve(WEB)
     (tmp_path / "seeds.txt").write_text("http://example.org/\n")
     (tmp_path / "more.csv").write_text("url\nhttp://example.net/more\n")
@@ -116,7 +112,7 @@ def test_the_tutorial_can_be_followed(serve: Serve, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_the_tutorial_on_topics_can_be_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tutorial_on_topics_can_be_followed(tmp_path, monkeypatch):
     (tmp_path / "seeds.txt").write_text("\n".join(DemoWeb(has_topics=True).seeds))
     text = (ROOT / "docs" / "first-topic.md").read_text(encoding="utf-8")
     (spider,) = [block for language, block in blocks(text) if language == "python"]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator, Iterator
 from random import Random
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,11 +19,10 @@ from scrapy.crawler import Crawler
 from scrapy.http import Response
 from scrapy.settings import Settings
 from scrapy.spidermiddlewares.httperror import HttpError
-from scrapy.utils.defer import deferred_f_from_coro_f
 from scrapy.utils.request import RequestFingerprinter, fingerprint
 from support.hostile_input import PIECES, STARTS
 from support.ordinary_urls import judgements, ordinary_url, slow_way
-from support.small_web import Follow, Web, ask_view, check, crawl
+from support.small_web import Follow, ask_view, check, crawl
 from twisted.web.client import URI
 from w3lib.url import canonicalize_url
 
@@ -38,8 +36,6 @@ from scrapy_aopic.web.meta import slot_key
 from scrapy_aopic.web.page_keys import PageKeys
 from scrapy_aopic.web.url_rules import BROAD_RULES, CHANGES, REFUSALS
 from scrapy_aopic.web.urls import JudgedUrl, Normaliser, plain_host
-
-Serve = Callable[[dict[str, Any]], Web]
 
 DRAWN = "9682993c8daa2c5497996114facdc805"
 """A value of the kind that sessions have."""
@@ -59,7 +55,7 @@ def refusal(url: str, **options: Any) -> str:
 # Rules that change a URL
 
 
-def test_the_url_standard_is_kept_without_any_rule_of_our_own() -> None:
+def test_the_url_standard_is_kept_without_any_rule_of_our_own():
     for url, expected in [
         ("HTTP://EXAMPLE.com", "http://example.com/"),
         ("http://example.com:80/a/./b/../c", "http://example.com/a/c"),
@@ -76,7 +72,7 @@ def test_the_url_standard_is_kept_without_any_rule_of_our_own() -> None:
         assert normal(url, "scheme") == expected
 
 
-def test_each_rule_changes_a_url_if_it_is_on() -> None:
+def test_each_rule_changes_a_url_if_it_is_on():
     for rule, url, expected in [
         ("fragment", "http://h/a#b", "http://h/a"),
         ("fragment", "http://h/a#!/b", "http://h/a"),
@@ -109,7 +105,7 @@ def test_each_rule_changes_a_url_if_it_is_on() -> None:
         assert normal(url, *(name for name in CHANGES if name != rule), max_repeats=0) != expected
 
 
-def test_what_may_mean_another_page_is_left_alone() -> None:
+def test_what_may_mean_another_page_is_left_alone():
     for url in [
         "http://h/a%2Fb?c=%26&d=%3D",  # reserved characters say something else when they are escaped
         "http://h/a?b=2&a=1",
@@ -132,7 +128,7 @@ def test_what_may_mean_another_page_is_left_alone() -> None:
 # Refusals
 
 
-def test_what_is_not_worth_a_place_is_refused_with_a_reason() -> None:
+def test_what_is_not_worth_a_place_is_refused_with_a_reason():
     for url, reason in [
         ("", "invalid"),
         ("/relative", "invalid"),
@@ -171,7 +167,7 @@ def test_what_is_not_worth_a_place_is_refused_with_a_reason() -> None:
         assert refusal(url) == reason
 
 
-def test_what_is_within_the_bounds_is_not_refused() -> None:
+def test_what_is_within_the_bounds_is_not_refused():
     for url in [
         "http://h/" + "a" * 2074,
         "http://h/#" + "a" * 5000,
@@ -189,7 +185,7 @@ def test_what_is_within_the_bounds_is_not_refused() -> None:
         assert refusal(url) == ""
 
 
-def test_bounds_can_be_moved() -> None:
+def test_bounds_can_be_moved():
     for url, reason, option in [
         ("http://h/" + "a" * 5000, "length", {"max_length": 0}),
         ("http://h" + "/a/b/c/d/e" * 9, "depth", {"max_depth": 0, "max_repeats": 0}),
@@ -200,7 +196,7 @@ def test_bounds_can_be_moved() -> None:
         assert refusal(url, **option) == ""
 
 
-def test_refusals_can_be_turned_off() -> None:
+def test_refusals_can_be_turned_off():
     for rule, url, expected in [
         ("scheme", "ftp://User@h", "ftp://User@h"),
         ("host", "http://exa!mple.com", "http://exa!mple.com/"),
@@ -215,7 +211,7 @@ def test_refusals_can_be_turned_off() -> None:
         assert judged.host in ("", plain_host(expected)), rule
 
 
-def test_file_names_are_refused_by_their_ends() -> None:
+def test_file_names_are_refused_by_their_ends():
     for path, is_refused in [
         ("/a.pdf", True),
         ("/a.PDF?x", True),
@@ -234,7 +230,7 @@ def test_file_names_are_refused_by_their_ends() -> None:
         assert refusal(f"http://h.pdf{path}") == ""
 
 
-def test_a_refused_url_has_its_normal_form_for_those_that_ask_anyway() -> None:
+def test_a_refused_url_has_its_normal_form_for_those_that_ask_anyway():
     assert Normaliser()("HTTP://h:0/%7e#x")[:2] == ("http://h:0/~", "port")
     assert Normaliser()("Mailto:a@b")[:2] == ("Mailto:a@b", "scheme")
 
@@ -242,7 +238,7 @@ def test_a_refused_url_has_its_normal_form_for_those_that_ask_anyway() -> None:
 # The user's rules
 
 
-def test_the_users_rules_come_last_and_their_result_is_normalised() -> None:
+def test_the_users_rules_come_last_and_their_result_is_normalised():
     seen = []
 
     def rewrite(url: str) -> str | None:
@@ -266,13 +262,13 @@ def shorten(url: str) -> str | None:
     return None if "/drop" in url else url.replace("/long", "/short")
 
 
-def test_rules_are_pairs_or_a_function() -> None:
+def test_rules_are_pairs_or_a_function():
     for value in [[("/long(er)?", "/short"), [r"(\d)0+", r"\1"]], "test_urls.shorten", shorten]:
         rewrite = read(Settings({"AOPIC_URL_REWRITE": value}), "AOPIC_URL_REWRITE")
         assert rewrite("http://h/longer" if isinstance(value, list) else "http://h/long") == "http://h/short"
 
 
-def test_rules_are_named_all_or_by_what_is_different() -> None:
+def test_rules_are_named_all_or_by_what_is_different():
     for value, on, off in [
         ("+sort, -fragment", {"sort", "userinfo"}, {"fragment", "percent", "session", "calendar"}),
         (["+tracking"], {"tracking", "scheme"}, {"session", "sort"}),
@@ -284,7 +280,7 @@ def test_rules_are_named_all_or_by_what_is_different() -> None:
         assert not off & rules, value
 
 
-def test_the_addon_sets_the_rules_of_a_broad_crawl_but_for_what_you_say() -> None:
+def test_the_addon_sets_the_rules_of_a_broad_crawl_but_for_what_you_say():
     for set_rules, expected in [
         (None, set(BROAD_RULES)),
         ("-tracking, +sort", {*BROAD_RULES, "sort"} - {"tracking"}),
@@ -296,7 +292,7 @@ def test_the_addon_sets_the_rules_of_a_broad_crawl_but_for_what_you_say() -> Non
         assert read(settings, "AOPIC_URL_RULES") == expected, set_rules
 
 
-def test_the_addon_leaves_wrong_rules_to_whoever_reads_them() -> None:
+def test_the_addon_leaves_wrong_rules_to_whoever_reads_them():
     settings = Settings({"AOPIC_URL_RULES": "+nonsense"})
     Addon().update_settings(settings)
     with pytest.raises(SettingError, match="nonsense"):
@@ -316,7 +312,7 @@ every_rule = Normaliser({*CHANGES, *REFUSALS}, last_year=2028)
 @example("http://h/%2e;jsessionid=1/%%341", {"percent", "session"}, 0)
 @example("http://h/(S(lit3py55t21z5v55vlm25s55))/(S(lit3py55t21z5v55vlm25s55))/..", {"session"}, 0)
 @example("http://a../", {"root-dot"}, 0)
-def test_a_normal_form_is_its_own_and_nothing_raises(text: str, rules: set[str], bound: int) -> None:
+def test_a_normal_form_is_its_own_and_nothing_raises(text, rules, bound):
     normaliser = Normaliser(
         rules, max_length=bound * 9, max_depth=bound, max_repeats=bound, max_parameters=bound, last_year=2028
     )
@@ -326,7 +322,7 @@ def test_a_normal_form_is_its_own_and_nothing_raises(text: str, rules: set[str],
 
 
 @given(texts)
-def test_what_is_not_refused_can_be_asked_for_as_it_is(text: str) -> None:
+def test_what_is_not_refused_can_be_asked_for_as_it_is(text):
     url, reason, _ = every_rule(text)
     if reason:
         return
@@ -355,8 +351,7 @@ def stats_of(crawler: Crawler) -> dict[str, Any]:
     return {name[11:]: stats[name] for name in names}
 
 
-@deferred_f_from_coro_f
-async def test_links_to_one_page_are_one(serve: Serve, tmp_path: Path) -> None:
+async def test_links_to_one_page_are_one(serve, tmp_path):
     names = [
         "/x",
         "/x#part",
@@ -372,10 +367,7 @@ async def test_links_to_one_page_are_one(serve: Serve, tmp_path: Path) -> None:
     assert stats_of(crawler)["changed"] >= 3
 
 
-@deferred_f_from_coro_f
-async def test_refused_links_pay_the_virtual_page_and_not_their_siblings(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_refused_links_pay_the_virtual_page_and_not_their_siblings(serve, tmp_path, caplog):
     class Raw(Spider):
         name = "raw"
         start_urls = [HOME]
@@ -421,8 +413,7 @@ async def test_refused_links_pay_the_virtual_page_and_not_their_siblings(
     assert check(tmp_path).violations == []
 
 
-@deferred_f_from_coro_f
-async def test_urls_of_uncommon_forms_are_counted(serve: Serve) -> None:
+async def test_urls_of_uncommon_forms_are_counted(serve):
     common = ["?id=1&q=caf%C3%A9+noir", "#a", "?utm_source=x", "b.html", "~c/(d):e,f/", "%e9", "?a=/b&c"]
     hosts = ("http://a.test/", "http://WWW.a.test:54321/", "https://bücher.test/", "http://93.184.216.34/")
 
@@ -440,8 +431,7 @@ async def test_urls_of_uncommon_forms_are_counted(serve: Serve) -> None:
     assert crawler.stats.get_value("scheduler/enqueued") == 4 * 6 + 3  # two of the seven are one page
 
 
-@deferred_f_from_coro_f
-async def test_what_a_spider_asks_for_on_purpose_is_asked_for_as_it_is(serve: Serve) -> None:
+async def test_what_a_spider_asks_for_on_purpose_is_asked_for_as_it_is(serve):
 
     class Purpose(Spider):
         name = "purpose"
@@ -479,8 +469,7 @@ async def test_what_a_spider_asks_for_on_purpose_is_asked_for_as_it_is(serve: Se
     assert stats_of(crawler) == {"refused/control": 1}
 
 
-@deferred_f_from_coro_f
-async def test_the_scheduler_alone_refuses_no_link_that_can_be_asked_for(serve: Serve) -> None:
+async def test_the_scheduler_alone_refuses_no_link_that_can_be_asked_for(serve):
     links = [
         "/a/a/a/a/a",
         f"/a?{'&'.join(f'p{n}=1' for n in range(25))}",
@@ -506,8 +495,7 @@ async def test_the_scheduler_alone_refuses_no_link_that_can_be_asked_for(serve: 
     assert stats_of(crawler) == {}
 
 
-@deferred_f_from_coro_f
-async def test_other_schemes_are_for_the_spider_and_not_for_pages(serve: Serve, tmp_path: Path) -> None:
+async def test_other_schemes_are_for_the_spider_and_not_for_pages(serve, tmp_path):
     secret = tmp_path / "secret.html"
     secret.write_text("<p>", encoding="utf-8")
     read_by = []
@@ -534,8 +522,7 @@ async def test_other_schemes_are_for_the_spider_and_not_for_pages(serve: Serve, 
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_a_request_on_purpose_that_cannot_be_made_reaches_its_errback(serve: Serve) -> None:
+async def test_a_request_on_purpose_that_cannot_be_made_reaches_its_errback(serve):
     failed = []
 
     class Wrong(Spider):
@@ -554,8 +541,7 @@ async def test_a_request_on_purpose_that_cannot_be_made_reaches_its_errback(serv
     assert stats_of(crawler) == {}
 
 
-@deferred_f_from_coro_f
-async def test_one_host_has_one_name_whoever_asks(serve: Serve) -> None:
+async def test_one_host_has_one_name_whoever_asks(serve):
     class Dotted(Spider):
         name = "dotted"
 
@@ -568,8 +554,7 @@ async def test_one_host_has_one_name_whoever_asks(serve: Serve) -> None:
     assert web.asked == ["http://a.test/1?utm_source=x"]
 
 
-@deferred_f_from_coro_f
-async def test_the_target_of_a_redirect_is_normalised_or_refused(serve: Serve, tmp_path: Path) -> None:
+async def test_the_target_of_a_redirect_is_normalised_or_refused(serve, tmp_path):
     web = serve(
         {
             HOME: ["/moved", "/away", "/x"],
@@ -585,8 +570,7 @@ async def test_the_target_of_a_redirect_is_normalised_or_refused(serve: Serve, t
     assert check(tmp_path).violations == []
 
 
-@deferred_f_from_coro_f
-async def test_a_redirect_to_the_same_page_with_a_session_is_followed(serve: Serve) -> None:
+async def test_a_redirect_to_the_same_page_with_a_session_is_followed(serve):
     def page(exchange: Exchange) -> Answer:
         return Answer(302, {"Location": f"{exchange.target};jsessionid=1"})
 
@@ -601,10 +585,7 @@ async def test_a_redirect_to_the_same_page_with_a_session_is_followed(serve: Ser
     assert web.asked == [*expected, "http://a.test/3"]
 
 
-@deferred_f_from_coro_f
-async def test_lists_of_seeds_are_normalised_before_they_become_requests(
-    serve: Serve, tmp_path: Path
-) -> None:
+async def test_lists_of_seeds_are_normalised_before_they_become_requests(serve, tmp_path):
     seeds = tmp_path / "seeds.txt"
     seeds.write_text(
         "http://A.test/1?utm_source=list\nhttp://a.test/1#x\nhttp://faß.test/\nhttp://a.test:0/\n",
@@ -625,10 +606,7 @@ async def test_lists_of_seeds_are_normalised_before_they_become_requests(
     ]
 
 
-@deferred_f_from_coro_f
-async def test_a_rule_of_the_users_that_fails_is_said_once_and_changes_nothing(
-    serve: Serve, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_rule_of_the_users_that_fails_is_said_once_and_changes_nothing(serve, caplog):
     def rewrite(url: str) -> Any:
         if "/1" in url:
             raise RuntimeError("no")
@@ -645,10 +623,7 @@ async def test_a_rule_of_the_users_that_fails_is_said_once_and_changes_nothing(
 # Content types
 
 
-@deferred_f_from_coro_f
-async def test_answers_of_other_types_are_not_read(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_answers_of_other_types_are_not_read(serve, tmp_path, caplog):
     called = []
 
     class Called(Follow):
@@ -695,8 +670,7 @@ async def test_answers_of_other_types_are_not_read(
     assert not [name for name in crawler.stats.get_stats() if "exception" in name]
 
 
-@deferred_f_from_coro_f
-async def test_every_answer_is_read_without_the_addon(serve: Serve) -> None:
+async def test_every_answer_is_read_without_the_addon(serve):
     pdf = Answer(headers={"Content-Type": "application/pdf"}, body=b"%PDF")
     read_by: list[list[str]] = []
 
@@ -726,7 +700,7 @@ ordinary_urls = st.randoms(use_true_random=False).map(ordinary_url)
 @example("http://127.0.0.1/a")
 @example("http://a.0x7f/")
 @example("http://a.test:65536/")
-def test_a_plain_url_is_what_everybody_else_makes_of_it(url: str) -> None:
+def test_a_plain_url_is_what_everybody_else_makes_of_it(url):
     host = plain_host(url)
     if host:
         assert host == urlsplit(url).hostname
@@ -736,7 +710,7 @@ def test_a_plain_url_is_what_everybody_else_makes_of_it(url: str) -> None:
 @given(ordinary_urls)
 @example("http://a.test/?a1&a&a=%20&A+=b=c&%C3%A9&z")
 @example("http://a.test/%2f%2C%e9;%2c")
-def test_a_place_is_worked_out_from_the_fingerprint_that_scrapy_makes(url: str) -> None:
+def test_a_place_is_worked_out_from_the_fingerprint_that_scrapy_makes(url):
     try:
         request = Request(url)
     except ValueError:  # no request can be made of it
@@ -745,7 +719,7 @@ def test_a_place_is_worked_out_from_the_fingerprint_that_scrapy_makes(url: str) 
     assert PageKeys(RequestFingerprinter())(request) == (slot_key(request), key)
 
 
-def test_nothing_depends_on_whether_a_url_takes_the_quick_way() -> None:
+def test_nothing_depends_on_whether_a_url_takes_the_quick_way():
     random = Random(1)
     urls = [ordinary_url(random) for _ in range(2000)]
     quick = [judgements(url) for url in urls]
@@ -758,7 +732,7 @@ def test_nothing_depends_on_whether_a_url_takes_the_quick_way() -> None:
     assert not any(other.n_quick for other in slow)
 
 
-def test_a_place_follows_a_fingerprinter_of_the_users_own_and_whatever_else_tells_requests_apart() -> None:
+def test_a_place_follows_a_fingerprinter_of_the_users_own_and_whatever_else_tells_requests_apart():
     class Own:
         def fingerprint(self, request: Request) -> bytes:
             return request.headers["X"] or b""
@@ -785,9 +759,7 @@ def test_a_place_follows_a_fingerprinter_of_the_users_own_and_whatever_else_tell
         assert is_unknown or places(request) != plain  # Scrapy 2.16 does not know URLs that are verbatim
 
 
-def test_a_w3lib_whose_canonical_form_is_another_makes_all_keys_the_slow_way(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_w3lib_whose_canonical_form_is_another_makes_all_keys_the_slow_way(monkeypatch):
     def other_form(url: str, **options: Any) -> str:
         return canonicalize_url(url, **options).replace("+", "%20")
 
@@ -803,7 +775,7 @@ def test_a_w3lib_whose_canonical_form_is_another_makes_all_keys_the_slow_way(
 # -- scope
 
 
-def test_a_scope_is_names_of_which_the_nearest_counts_and_patterns() -> None:
+def test_a_scope_is_names_of_which_the_nearest_counts_and_patterns():
     for scope, followed in [
         ({"allow": "b.test"}, ["http://b.test/", "http://x.b.test/", "http://x.y.b.test/1"]),
         ({"allow": ["b.test", "y.b.test"], "deny": ["x.b.test", "x.y.b.test"]}, ["http://b.test/"]),
@@ -818,10 +790,7 @@ def test_a_scope_is_names_of_which_the_nearest_counts_and_patterns() -> None:
         assert {normalise(url).reason for url in urls} == {"", "scope"}, scope
 
 
-@deferred_f_from_coro_f
-async def test_links_and_redirects_out_of_scope_are_counted_and_explained(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_links_and_redirects_out_of_scope_are_counted_and_explained(serve, tmp_path, caplog):
     (tmp_path / "hosts.txt").write_text("b.test\nother.example\n", encoding="utf-8")
     scope = {"allow": [str(tmp_path / "hosts.txt")], "deny": ["ads.b.test"], "deny_urls": ["/login"]}
     (tmp_path / "scope.json").write_text(json.dumps(scope), encoding="utf-8")
@@ -887,10 +856,7 @@ class Languages(BroadSpider):
     seeds = HOME
 
 
-@deferred_f_from_coro_f
-async def test_a_page_in_another_language_leads_nowhere_and_has_no_item(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_page_in_another_language_leads_nowhere_and_has_no_item(serve, tmp_path, caplog):
     web = serve(LANGUAGES)
     settings = {"AOPIC_SCOPE": {"languages": ["de", "nl"]}, "USER_AGENT": "tester"}
     items: list[Any] = []

@@ -11,7 +11,6 @@ import pytest
 from scrapy import Request
 from scrapy.http import Response
 from scrapy.signalmanager import SignalManager
-from scrapy.utils.defer import deferred_f_from_coro_f
 from support.small_web import Follow, crawl
 
 from scrapy_aopic._engine.in_work import InWork
@@ -73,7 +72,7 @@ def ending(found: Findings) -> tuple[Any, ...]:
     return found.outcome, found.is_failure, found.version
 
 
-def test_a_first_visit_ends_with() -> None:
+def test_a_first_visit_ends_with():
     for events, outcome in [
         ([responded(200)], ("", False, None)),
         ([responded(200), is_duplicate], ("duplicate", False, None)),
@@ -89,13 +88,13 @@ def test_a_first_visit_ends_with() -> None:
             assert ending(visit_of(*events).findings(recrawls=recrawls)) == outcome
 
 
-def test_a_page_with_links_has_not_failed_whatever_its_status_is() -> None:
+def test_a_page_with_links_has_not_failed_whatever_its_status_is():
     for recrawls in (False, True):
         found = visit_of(responded(404), weights=[None]).findings(recrawls=recrawls)
         assert ending(found) == ("", False, None)
 
 
-def test_a_repeated_visit_ends_with() -> None:
+def test_a_repeated_visit_ends_with():
     for events, outcome in [
         ([responded(200, NEW)], ("", False, NEW)),
         ([responded(304, SAME)], ("", False, SAME)),
@@ -109,7 +108,7 @@ def test_a_repeated_visit_ends_with() -> None:
         assert ending(visit_of(*events, visits=1).findings(recrawls=True)) == outcome
 
 
-def test_what_a_page_says_of_itself_and_its_links_is_found() -> None:
+def test_what_a_page_says_of_itself_and_its_links_is_found():
     visit = visit_of(responded(200), weights=[1, 2, 4])
     visit.claim("a.test", KEY, is_if_same=True)
     assert visit.findings(recrawls=False) == Findings(
@@ -136,7 +135,7 @@ class Engine:
         self.downloader.active.add(request)
 
 
-def test_the_end_of_a_request_is_said_when_the_engine_is_done_with_it() -> None:
+def test_the_end_of_a_request_is_said_when_the_engine_is_done_with_it():
     engine = Engine(set(), set())
     one, two = Request("http://a.test/1"), Request("http://a.test/2")
     for request in (one, two):
@@ -157,7 +156,7 @@ def test_the_end_of_a_request_is_said_when_the_engine_is_done_with_it() -> None:
     assert len(engine.said) == 4
 
 
-def test_what_is_still_downloaded_is_finished_after_that() -> None:
+def test_what_is_still_downloaded_is_finished_after_that():
     engine = Engine(set(), set())
     request = Request("http://a.test/1")
     engine.starts(request)
@@ -168,7 +167,7 @@ def test_what_is_still_downloaded_is_finished_after_that() -> None:
 
 
 @pytest.mark.parametrize("sets", [(set(), set()), (None, None)], ids=["unused", "none"])
-def test_a_request_that_the_engine_does_not_begin_with_is_over_at_the_next_look(sets: Any) -> None:
+def test_a_request_that_the_engine_does_not_begin_with_is_over_at_the_next_look(sets):
     engine = Engine(*sets)
     engine.in_work.hand_out(Request("http://a.test/1"))
     assert engine.said == []
@@ -194,7 +193,7 @@ class Fragile:
         return "done"
 
 
-def test_the_collector_is_told_ten_times_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_collector_is_told_ten_times_a_second(monkeypatch):
     told: list[tuple[str, int]] = []
     collector = SimpleNamespace(inc_value=lambda name, n: told.append((name, n)))
     stats, now = Stats(cast("Any", collector)), 5.0
@@ -208,9 +207,7 @@ def test_the_collector_is_told_ten_times_a_second(monkeypatch: pytest.MonkeyPatc
     assert sum(n for _, n in told) == 30
 
 
-def test_a_text_of_a_stranger_is_logged_in_short_and_as_a_terminal_shows_it(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_text_of_a_stranger_is_logged_in_short_and_as_a_terminal_shows_it(caplog):
     first = FirstOnly(logging.getLogger("test"), cast("Any", SimpleNamespace(spider=None)))
     first.warning("long", "%(url)s", url=f"http://a.test/\x1b{'x' * 1_000_000}")
     first.warning("error", "%(error)r", error=ValueError("short"))
@@ -220,7 +217,7 @@ def test_a_text_of_a_stranger_is_logged_in_short_and_as_a_terminal_shows_it(
     assert error == "ValueError('short')"
 
 
-def test_an_error_is_logged_once_of_each_kind_and_always_counted(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_error_is_logged_once_of_each_kind_and_always_counted(caplog):
     said: list[str] = []
     fragile = Fragile(SimpleNamespace(is_broken=False, failure=None), said)
     with caplog.at_level(logging.ERROR):
@@ -232,7 +229,7 @@ def test_an_error_is_logged_once_of_each_kind_and_always_counted(caplog: pytest.
     assert said == []
 
 
-def test_a_store_that_cannot_be_read_closes_the_spider_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_store_that_cannot_be_read_closes_the_spider_once(caplog):
     said: list[str] = []
     error = StorageError("The disk is gone.")
     fragile = Fragile(SimpleNamespace(is_broken=True, failure=error), said)
@@ -260,8 +257,7 @@ class Fan(Follow):
         yield from super().parse(response)
 
 
-@deferred_f_from_coro_f
-async def test_a_link_that_a_middleware_changes_belongs_where_it_says(serve: Any) -> None:
+async def test_a_link_that_a_middleware_changes_belongs_where_it_says(serve):
     web = serve(
         {"http://a.test/": ["http://b.test/", "http://c.test/"], "http://b.test/": [], "http://c.test/": []}
     )

@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from scrapy import Request, Spider, signals
 from scrapy.http import JsonRequest, Response
-from scrapy.utils.defer import deferred_f_from_coro_f
 from support import processes
-from support.small_web import Follow, Web, check, crawl
+from support.small_web import Follow, check, crawl
 
 from scrapy_aopic import LinkMiddleware, Links
 from scrapy_aopic.core.crawl import Crawl
@@ -22,8 +21,6 @@ from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.session import session as session_module
 from scrapy_aopic.session import visit as visits
 from scrapy_aopic.session.session import Session
-
-Serve = Callable[[dict[str, Any]], Web]
 
 ADD_ON: dict[str, Any] = {"ADDONS": {"scrapy_aopic.Addon": 500}, "ROBOTSTXT_OBEY": False}
 ALONE: dict[str, Any] = {"SCHEDULER": "scrapy_aopic.Scheduler"}
@@ -245,10 +242,7 @@ async def waited(spider: type[Waits], settings: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@deferred_f_from_coro_f
-async def test_whatever_waits_gets_it(
-    serve: Serve, how: dict[str, Any], where: dict[str, Any], kind: type[Waits]
-) -> None:
+async def test_whatever_waits_gets_it(serve, how, where, kind):
     serve({**PAGES, **{f"{PART}?{n}": [] for n in range(3)}})
     ours = sorted(await waited(kind, {**how, **where}))
     stock = await crawl(kind, STOCK)
@@ -257,26 +251,19 @@ async def test_whatever_waits_gets_it(
 
 
 @pytest.mark.parametrize("kind", [Waits, WaitsForKnown, WaitsForManyInTurn])
-@deferred_f_from_coro_f
-async def test_whatever_waits_gets_it_by_way_of_others(
-    serve: Serve, how: dict[str, Any], kind: type[Waits]
-) -> None:
+async def test_whatever_waits_gets_it_by_way_of_others(serve, how, kind):
     serve({**PAGES, **{f"{PART}?{n}": [] for n in range(3)}})
     assert await waited(kind, {**how, "SPIDER_MIDDLEWARES": {HandsOnSlowly: 100}})
 
 
-@deferred_f_from_coro_f
-async def test_one_that_waits_in_a_crawl_for_a_topic(serve: Serve, where: dict[str, Any]) -> None:
+async def test_one_that_waits_in_a_crawl_for_a_topic(serve, where):
     serve({**PAGES, **{f"{PART}?{n}": [] for n in range(3)}})
     topic = {"AOPIC_TOPIC": {"keywords": ["database", "sql"]}, "AOPIC_ORDER": "focused"}
     got = await waited(WaitsForManyInTurn, {**ADD_ON, **topic, **where})
     assert len(got) == 11
 
 
-@deferred_f_from_coro_f
-async def test_one_that_pages_for_long_keeps_no_more_than_the_links_that_are_paid(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_one_that_pages_for_long_keeps_no_more_than_the_links_that_are_paid(serve, monkeypatch):
     kept: list[int] = []
 
     class Pages(Waits):
@@ -300,10 +287,7 @@ async def test_one_that_pages_for_long_keeps_no_more_than_the_links_that_are_pai
     assert sorted(got) == sorted([PART] * 30 + [f"{PART}?{n}" for n in range(30)] + OTHERS)
 
 
-@deferred_f_from_coro_f
-async def test_callbacks_that_await_nothing_announce_nothing(
-    serve: Serve, how: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_callbacks_that_await_nothing_announce_nothing(serve, how, monkeypatch):
     announced: list[int] = []
     announce = Crawl.announce
 
@@ -352,7 +336,7 @@ class Killed(Spider):
 
 
 @pytest.mark.slow
-def test_a_process_that_is_killed_while_one_waits_loses_nothing(serve: Serve, tmp_path: Path) -> None:
+def test_a_process_that_is_killed_while_one_waits_loses_nothing(serve, tmp_path):
     web = serve(PAGES)
     settings = {**ALONE, "AOPIC_STORE": "sqlite", "AOPIC_POLITENESS_FACTOR": 0, "AOPIC_DURABILITY": 20}
     settings |= {"JOBDIR": str(tmp_path / "job"), "AOPIC_MIN_GAP": 0.01, "LOG_LEVEL": "ERROR"}

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
+from collections.abc import AsyncIterator
 from threading import Event
 from typing import Any
 
@@ -16,9 +15,8 @@ from demo_web.server import Answer
 from scrapy import Request, signals
 from scrapy.crawler import Crawler
 from scrapy.http import Response
-from scrapy.utils.defer import deferred_f_from_coro_f
 from support.core_crawl import Job, link
-from support.small_web import Follow, Web, ask_view, check, crawl
+from support.small_web import Follow, ask_view, check, crawl
 
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.layout import ACTIVE
@@ -79,10 +77,7 @@ class Looks(Follow):
         self.seen = seen
 
 
-@deferred_f_from_coro_f
-async def test_a_snapshot_has_what_the_crawl_does_and_the_store_has_the_same_afterwards(
-    serve: Callable[[dict[str, Any]], Web], tmp_path: Path
-) -> None:
+async def test_a_snapshot_has_what_the_crawl_does_and_the_store_has_the_same_afterwards(serve, tmp_path):
     serve(
         {
             "http://a.test/": [
@@ -125,10 +120,7 @@ async def test_a_snapshot_has_what_the_crawl_does_and_the_store_has_the_same_aft
     assert msgspec.json.decode(msgspec.json.encode(last), type=Snapshot) == last
 
 
-@deferred_f_from_coro_f
-async def test_a_snapshot_has_the_visits_that_failed_last_and_of_each_cause_some(
-    serve: Callable[[dict[str, Any]], Web],
-) -> None:
+async def test_a_snapshot_has_the_visits_that_failed_last_and_of_each_cause_some(serve):
     lost = [f"http://a.test/lost/{n}" for n in range(8)]
     broken, last = "http://a.test/broken", "http://a.test/last"
     serve({"http://a.test/": [broken, *lost, last], broken: Answer(status=500), last: []})
@@ -145,10 +137,7 @@ async def test_a_snapshot_has_the_visits_that_failed_last_and_of_each_cause_some
     assert end.pages.failed == 9
 
 
-@deferred_f_from_coro_f
-async def test_a_crawl_for_a_topic_says_how_relevant_its_pages_are(
-    serve: Callable[[dict[str, Any]], Web], tmp_path: Path
-) -> None:
+async def test_a_crawl_for_a_topic_says_how_relevant_its_pages_are(serve, tmp_path):
     def page(text: str, *links: str) -> Answer:
         found = "".join(f'<a href="{url}">{url}</a>' for url in links)
         return Answer(headers={"Content-Type": "text/html"}, body=f"<p>{text}</p>{found}".encode())
@@ -171,8 +160,7 @@ async def test_a_crawl_for_a_topic_says_how_relevant_its_pages_are(
     assert ask_view(tmp_path, looked) == TopicFigures(pages=3, relevant=2, harvest=2 / 3, lately=2 / 3)
 
 
-@deferred_f_from_coro_f
-async def test_counts_are_of_all_runs(serve: Callable[[dict[str, Any]], Web], tmp_path: Path) -> None:
+async def test_counts_are_of_all_runs(serve, tmp_path):
     serve(
         {
             "http://a.test/": ["http://a.test/1", "http://a.test/x/x/x/x/x/x"],
@@ -189,7 +177,7 @@ async def test_counts_are_of_all_runs(serve: Callable[[dict[str, Any]], Web], tm
     assert check(tmp_path).violations == []
 
 
-def test_a_store_without_a_job_has_no_snapshot() -> None:
+def test_a_store_without_a_job_has_no_snapshot():
     job = Job()
     assert snapshot_of(View([job.store])) is None
 
@@ -217,7 +205,7 @@ def mixed_job() -> Job:
     return job
 
 
-def test_the_hosts_of_a_walk_are_those_of_the_frontier_however_many_are_looked_at_at_once() -> None:
+def test_the_hosts_of_a_walk_are_those_of_the_frontier_however_many_are_looked_at_at_once():
     job = mixed_job()
     active = job.crawl.frontier.active
     for n in (1, 7, 1000):
@@ -236,7 +224,7 @@ def test_the_hosts_of_a_walk_are_those_of_the_frontier_however_many_are_looked_a
         assert walk.unused == 0.0
 
 
-def test_politeness_allows_what_ready_hosts_could_have_had() -> None:
+def test_politeness_allows_what_ready_hosts_could_have_had():
     hosts = [
         HostRecord(name="ready", row=ACTIVE, transfer=1.0, queued=1),
         HostRecord(name="waits", row=ACTIVE, transfer=0.5, not_before=2000.0, queued=3),
@@ -249,7 +237,7 @@ def test_politeness_allows_what_ready_hosts_could_have_had() -> None:
     assert walk.tail == [3 * 5.5, 11.0]
 
 
-def test_politeness_costs_the_order_by_how_far_pages_in_flight_are_below_the_best_that_waits() -> None:
+def test_politeness_costs_the_order_by_how_far_pages_in_flight_are_below_the_best_that_waits():
     job = Job(politeness=Politeness())
     job.seed(*(link(host, page) for host in "abc" for page in range(2)))
     leased = [job.lease() for _ in range(2)]
@@ -268,7 +256,7 @@ def test_politeness_costs_the_order_by_how_far_pages_in_flight_are_below_the_bes
     assert regret() == (sum(waits.best - level for level in levels), 2) == (6, 2)
 
 
-def test_a_stored_job_has_the_same_hosts() -> None:
+def test_a_stored_job_has_the_same_hosts():
     job = mixed_job()
     job.commit()
     found = snapshot_of(View([job.store]))
@@ -292,18 +280,13 @@ def test_a_stored_job_has_the_same_hosts() -> None:
         (PageCounts(queued=50), Rate(pages=2.0), {"left": 10, "time_left": 3.0}, 3.0, "CLOSESPIDER_TIMEOUT"),
     ],
 )
-def test_the_end_is_forecast_or_why_it_is_not(
-    pages: PageCounts, rate: Rate | None, limits: dict[str, Any], seconds: float | None, because: str
-) -> None:
+def test_the_end_is_forecast_or_why_it_is_not(pages, rate, limits, seconds, because):
     found = forecast(pages, rate, **limits)
     assert found.seconds == seconds
     assert because in found.because
 
 
-@deferred_f_from_coro_f
-async def test_rates_are_of_this_run_and_hosts_of_a_large_crawl_are_walked_in_slices(
-    serve: Callable[[dict[str, Any]], Web], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_rates_are_of_this_run_and_hosts_of_a_large_crawl_are_walked_in_slices(serve, monkeypatch):
     monkeypatch.setattr(live, "_BEAT", 0.02)
     monkeypatch.setattr(live, "_AT_ONCE", 2)
     hosts = [f"http://h{n}.test/" for n in range(9)]
@@ -383,14 +366,7 @@ DEAD = dict.fromkeys(WEB, Answer(429, headers={"Retry-After": "60"}))
         (Judges, DEAD, {"AOPIC_BACKOFF": 5}, ("network", "Nothing answers: 12 hosts")),
     ],
 )
-@deferred_f_from_coro_f
-async def test_the_limit_of_a_real_crawl_is_named(
-    serve: Callable[[dict[str, Any]], Web],
-    spider: type[Judges],
-    pages: dict[str, Any],
-    settings: dict[str, Any],
-    expected: tuple[str, str],
-) -> None:
+async def test_the_limit_of_a_real_crawl_is_named(serve, spider, pages, settings, expected):
     serve(pages)
     found: list[Verdict] = []
     await crawl(spider, {"SCHEDULER": "scrapy_aopic.Scheduler", **settings}, found=found)
@@ -472,14 +448,9 @@ class Blocked(Busy):
         (Blocked, "spider", "callbacks or pipelines block the event loop"),
     ],
 )
-@deferred_f_from_coro_f
 async def test_callbacks_that_compute_are_the_machines_and_those_that_block_the_spiders(
-    serve: Callable[[dict[str, Any]], Web],
-    monkeypatch: pytest.MonkeyPatch,
-    spider: type[Busy],
-    limit: str,
-    words: str,
-) -> None:
+    serve, monkeypatch, spider, limit, words
+):
     # What a busy machine gives to this process says nothing of the callbacks; that is all that is not real here.
     monkeypatch.setattr(Busy, "cpu", 0.0)
     monkeypatch.setattr(live, "process_time", lambda: Busy.cpu)
@@ -519,10 +490,7 @@ class Stuck(GoesOn):
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_a_store_that_takes_no_commit_is_the_disks(
-    serve: Callable[[dict[str, Any]], Web], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_store_that_takes_no_commit_is_the_disks(serve, monkeypatch):
     gate = Event()
     gate.set()
     write = MemoryStore.write
@@ -543,10 +511,7 @@ async def test_a_store_that_takes_no_commit_is_the_disks(
     assert "no page is requested" not in found[-1].sentence  # it goes on
 
 
-@deferred_f_from_coro_f
-async def test_live_stats_and_those_of_the_job_are_there_while_the_crawl_runs(
-    serve: Callable[[dict[str, Any]], Web], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_live_stats_and_those_of_the_job_are_there_while_the_crawl_runs(serve, monkeypatch):
     monkeypatch.setattr(live, "_PUBLISH_EVERY", 1)
     monkeypatch.setattr(live, "_BEAT", 0.05)
     serve(WEB)
@@ -568,10 +533,7 @@ async def test_live_stats_and_those_of_the_job_are_there_while_the_crawl_runs(
     assert stats["aopic/cash/virtual"] > 0
 
 
-@deferred_f_from_coro_f
-async def test_an_error_of_what_looks_at_the_crawl_is_none_of_the_crawl(
-    serve: Callable[[dict[str, Any]], Web], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_an_error_of_what_looks_at_the_crawl_is_none_of_the_crawl(serve, monkeypatch, caplog):
     def fail(*_: object) -> None:
         raise RuntimeError("too curious")
 
@@ -585,10 +547,7 @@ async def test_an_error_of_what_looks_at_the_crawl_is_none_of_the_crawl(
 
 
 @pytest.mark.parametrize("every", [0, 0.05])
-@deferred_f_from_coro_f
-async def test_the_log_has_a_line_now_and_then_where_there_is_no_terminal(
-    serve: Callable[[dict[str, Any]], Web], caplog: pytest.LogCaptureFixture, every: float
-) -> None:
+async def test_the_log_has_a_line_now_and_then_where_there_is_no_terminal(serve, caplog, every):
     serve(WEB)
     caplog.set_level("INFO", "scrapy_aopic.extensions")
     settings = {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_MIN_GAP": 30, "LOGSTATS_INTERVAL": every}
@@ -599,10 +558,7 @@ async def test_the_log_has_a_line_now_and_then_where_there_is_no_terminal(
     assert not lines or "Politeness is the limit" in lines[-1]
 
 
-@deferred_f_from_coro_f
-async def test_a_snapshot_of_a_running_crawl_reads_nothing_of_the_store(
-    serve: Callable[[dict[str, Any]], Web], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_snapshot_of_a_running_crawl_reads_nothing_of_the_store(serve, monkeypatch):
     n_reads: list[int] = []
 
     class Counts(Judges):

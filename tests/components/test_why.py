@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,9 +11,8 @@ from demo_web.server import Answer
 from scrapy.cmdline import execute
 from scrapy.http import Response
 from scrapy.settings import Settings
-from scrapy.utils.defer import deferred_f_from_coro_f
 from support.core_crawl import Job
-from support.small_web import Follow, Web, ask, crawl, html
+from support.small_web import Follow, ask, crawl, html
 
 from scrapy_aopic.addon import Addon
 from scrapy_aopic.core.api import Lease
@@ -75,10 +73,9 @@ WEB: dict[str, Any] = {
 }  # fmt: skip
 
 
-@deferred_f_from_coro_f
 async def test_there_is_an_answer_for_every_page_of_a_crawl_and_for_every_link_that_was_dropped(
-    serve: Callable[[dict[str, Any]], Web], tmp_path: Path
-) -> None:
+    serve, tmp_path
+):
     serve(WEB)
     settings = {
         "ADDONS": {Addon: 500},
@@ -172,7 +169,7 @@ def fetch(
     return lease
 
 
-def test_a_queued_page_has_its_rank_and_its_host_a_reason_to_wait() -> None:
+def test_a_queued_page_has_its_rank_and_its_host_a_reason_to_wait():
     job = waiting_job()
     fetch(job)
     answers = [asked(job, f"http://a.test/{n}") for n in range(4)]
@@ -195,9 +192,7 @@ def test_a_queued_page_has_its_rank_and_its_host_a_reason_to_wait() -> None:
         ({"factor": 0.0}, Outcome.ANSWER, "ready", "it could be requested as of the last commit"),
     ],
 )  # fmt: skip
-def test_a_host_says_why_it_waits(
-    politeness: dict[str, Any], outcome: Outcome, kind: str, words: str
-) -> None:
+def test_a_host_says_why_it_waits(politeness, outcome, kind, words):
     job = waiting_job(**politeness)
     fetch(job, outcome)
     answer = asked(job, "a.test")
@@ -205,7 +200,7 @@ def test_a_host_says_why_it_waits(
     assert words in " ".join(answer.sentences)
 
 
-def test_a_page_that_waits_lower_because_of_its_directory_says_so() -> None:
+def test_a_page_that_waits_lower_because_of_its_directory_says_so():
     job = Job(order=Aopic(), directory_of=directory_of, politeness=Politeness(factor=0.0))
     job.seed(*(link(f"http://a.test/d/{n}") for n in range(5)), link("http://a.test/e/0"))
     assert [url_of(fetch(job).request)[-3:] for _ in range(4)] == ["d/0", "d/1", "d/2", "e/0"]
@@ -214,7 +209,7 @@ def test_a_page_that_waits_lower_because_of_its_directory_says_so() -> None:
     assert "one front queue lower, because enough pages of its directory" in " ".join(answer.sentences)
 
 
-def test_a_page_that_waits_lower_because_of_its_branch_says_so() -> None:
+def test_a_page_that_waits_lower_because_of_its_branch_says_so():
     order = Aopic()
     order.branch_pages = 2
     job = Job(order=order, politeness=Politeness(factor=0.0))
@@ -226,7 +221,7 @@ def test_a_page_that_waits_lower_because_of_its_branch_says_so() -> None:
     assert f"It waits {QUEUES} front queues lower" in " ".join(answer.sentences)
 
 
-def test_a_page_that_waits_since_another_origin_has_it_says_so() -> None:
+def test_a_page_that_waits_since_another_origin_has_it_says_so():
     job = Job(
         order=Aopic(),
         domain_of=registered_domain,
@@ -252,7 +247,7 @@ def test_a_page_that_waits_since_another_origin_has_it_says_so() -> None:
     assert said in " ".join(answer.sentences)
 
 
-def test_a_job_that_was_closed_waits_for_a_crawl() -> None:
+def test_a_job_that_was_closed_waits_for_a_crawl():
     job = waiting_job()
     job.commit(is_clean=True)
     for question in ("a.test", "http://a.test/3"):
@@ -261,7 +256,7 @@ def test_a_job_that_was_closed_waits_for_a_crawl() -> None:
     assert "No crawl" not in " ".join(asked(job, "a.test").sentences)  # which commits as one that goes on
 
 
-def test_a_ready_host_says_how_many_have_better_pages() -> None:
+def test_a_ready_host_says_how_many_have_better_pages():
     job = Job()
     job.seed(*(link(f"http://h{n}.test/") for n in range(3)))
     next(iter(job.crawl.frontier.active.values())).best += 2
@@ -273,13 +268,13 @@ def test_a_ready_host_says_how_many_have_better_pages() -> None:
     )
 
 
-def test_names_of_hosts_are_taken_as_people_write_them() -> None:
+def test_names_of_hosts_are_taken_as_people_write_them():
     job = Job()
     job.seed(link("http://xn--mnchen-3ya.test/"))
     assert asked(job, "M\N{LATIN SMALL LETTER U WITH DIAERESIS}nchen.test.").kind == "ready"
 
 
-def test_a_crawl_delay_and_a_robots_txt_out_of_reach_are_said() -> None:
+def test_a_crawl_delay_and_a_robots_txt_out_of_reach_are_said():
     job = waiting_job()
     job.crawl.set_crawl_delay("a.test", 120.0, job.now)
     robots = RobotsTxt(None, failures=3, retry_at=job.now + 60)
@@ -291,7 +286,7 @@ def test_a_crawl_delay_and_a_robots_txt_out_of_reach_are_said() -> None:
         assert "was unreachable 3 times in a row, so nothing is allowed" in text
 
 
-def test_a_page_in_flight_is_said_to_be() -> None:
+def test_a_page_in_flight_is_said_to_be():
     job = waiting_job()
     lease = job.crawl.lease(job.now)
     assert isinstance(lease, Lease)
@@ -305,13 +300,13 @@ def test_a_page_in_flight_is_said_to_be() -> None:
 
 
 @pytest.mark.parametrize(("max_active", "kind"), [(100, "ready"), (1, "shelved")])
-def test_hosts_that_are_on_the_disk_are_found(max_active: int, kind: str) -> None:
+def test_hosts_that_are_on_the_disk_are_found(max_active, kind):
     job = Job(max_active=max_active)
     job.seed(*(link(f"http://h{n}.test/") for n in range(3)))
     assert asked(job, "h2.test").kind == kind
 
 
-def test_a_host_over_its_budget_is_said_to_be_late() -> None:
+def test_a_host_over_its_budget_is_said_to_be_late():
     job = waiting_job()
     job.commit()
     key = host_key("a.test")
@@ -323,7 +318,7 @@ def test_a_host_over_its_budget_is_said_to_be_late() -> None:
     assert "its domain is over its budget" in " ".join(answer.sentences)
 
 
-def test_pauses_after_a_crash_and_a_store_without_a_job_are_said() -> None:
+def test_pauses_after_a_crash_and_a_store_without_a_job_are_said():
     job = Job()
     assert why(job.store, "http://a.test/", rules()).sentences == ["There is no job yet."]
     assert why(job.store, "a.test", rules()).sentences == ["There is no job yet."]
@@ -331,7 +326,7 @@ def test_pauses_after_a_crash_and_a_store_without_a_job_are_said() -> None:
     assert asked(job, "www.a.test").sentences[-1] == "a.test is known."
 
 
-def test_a_robots_txt_that_is_not_obeyed_forbids_nothing() -> None:
+def test_a_robots_txt_that_is_not_obeyed_forbids_nothing():
     job = waiting_job()
     robots = RobotsTxt(b"User-agent: *\nDisallow: /", job.now)
     job.crawl.keep_robots(page_key(host_key("a.test"), b"http://a.test"), robots.to_bytes())
@@ -339,7 +334,7 @@ def test_a_robots_txt_that_is_not_obeyed_forbids_nothing() -> None:
     assert asked(job, "http://a.test/x", ROBOTSTXT_OBEY=False).kind == "unknown"
 
 
-def test_a_rule_of_the_user_counts_and_one_that_fails_does_not() -> None:
+def test_a_rule_of_the_user_counts_and_one_that_fails_does_not():
     job = waiting_job()
     own = [[r"^http://old\.test/", "http://a.test/"]]
     assert asked(job, "http://old.test/1", AOPIC_URL_REWRITE=own).kind == "queued"
@@ -349,10 +344,7 @@ def test_a_rule_of_the_user_counts_and_one_that_fails_does_not() -> None:
     assert "your own rule says so (AOPIC_URL_REWRITE)" in refused.sentences[0]
 
 
-@deferred_f_from_coro_f
-async def test_the_command_answers_several_questions(
-    serve: Callable[[dict[str, Any]], Web], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_the_command_answers_several_questions(serve, tmp_path, capsys):
     class Plain(Follow):
         def parse(self, response: Response) -> None:
             """No links."""

@@ -24,6 +24,6 @@ class TestCrawlInAnotherOrder(CrawlContract):
         return Crawl(store, Policy(order=ORDERS["breadth-first"](), by_domain=True, share=None), now)
 
 
-def test_a_contract_that_nobody_fulfils_fails() -> None:
+def test_a_contract_that_nobody_fulfils_fails():
     with pytest.raises(NotImplementedError):
         CrawlContract().make_crawl(None, 0.0)  # type: ignore[arg-type]

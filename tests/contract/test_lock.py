@@ -54,7 +54,6 @@ store.close()
 """
 CHILD = "if os.fork() == 0:\n os.write(1, b'%d\\n' % os.getpid())\n time.sleep(60)\n"
 
-each_way = pytest.mark.parametrize("way", ["followed", "not followed"])
 needs_proc = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux")
 
 
@@ -79,7 +78,7 @@ def contents(folder: Path) -> dict[str, tuple[int, bytes]]:
     return {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in folder.iterdir()}
 
 
-def test_only_one_has_the_lock_and_its_owner_is_named(tmp_path: Path) -> None:
+def test_only_one_has_the_lock_and_its_owner_is_named(tmp_path):
     with lock_job(tmp_path / "job" / "aopic", "backup"):
         said = rf"in {tmp_path}/job/aopic is in use: process {os.getpid()} on .* since 20.* \(backup\); wait"
         with pytest.raises(StorageError, match=said):
@@ -88,7 +87,7 @@ def test_only_one_has_the_lock_and_its_owner_is_named(tmp_path: Path) -> None:
     lock_job(tmp_path / "job" / "aopic", "crawl").release()
 
 
-def test_the_lock_dies_with_its_process_whatever_its_file_says(tmp_path: Path) -> None:
+def test_the_lock_dies_with_its_process_whatever_its_file_says(tmp_path):
     with holding(tmp_path) as process:
         assert process.stdout is not None
         process.stdout.readline()
@@ -102,7 +101,7 @@ def test_the_lock_dies_with_its_process_whatever_its_file_says(tmp_path: Path) -
     lock_job(tmp_path / "aopic", "backup").release()
 
 
-def test_a_child_that_outlives_its_parent_does_not_keep_the_lock(tmp_path: Path) -> None:
+def test_a_child_that_outlives_its_parent_does_not_keep_the_lock(tmp_path):
     with holding(tmp_path, CHILD) as process:
         assert process.stdout is not None
         child = int(next(line for line in process.stdout if line.strip().isdigit()))
@@ -113,7 +112,7 @@ def test_a_child_that_outlives_its_parent_does_not_keep_the_lock(tmp_path: Path)
         os.kill(child, signal.SIGKILL)
 
 
-def test_a_child_does_not_take_the_lock_away(tmp_path: Path) -> None:
+def test_a_child_does_not_take_the_lock_away(tmp_path):
     with lock_job(tmp_path / "aopic", "crawl") as lock:
         child = os.fork()
         if child == 0:
@@ -135,9 +134,7 @@ def test_a_child_does_not_take_the_lock_away(tmp_path: Path) -> None:
         (errno.EAGAIN, "is in use: another process has it open"),
     ],
 )
-def test_what_a_file_system_says_is_said_as_what_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, said: str
-) -> None:
+def test_what_a_file_system_says_is_said_as_what_it_is(tmp_path, monkeypatch, number, said):
     def fail(_: int) -> None:
         raise OSError(number, os.strerror(number))
 
@@ -147,7 +144,7 @@ def test_what_a_file_system_says_is_said_as_what_it_is(
     assert str(tmp_path) in str(caught.value)
 
 
-def test_a_lock_file_of_a_stranger_is_neither_followed_nor_waited_for(tmp_path: Path) -> None:
+def test_a_lock_file_of_a_stranger_is_neither_followed_nor_waited_for(tmp_path):
     (tmp_path / "valuable").write_bytes(b"kept")
     (tmp_path / "aopic.lock").symlink_to(tmp_path / "valuable")
     (tmp_path / "other").mkdir()
@@ -159,7 +156,7 @@ def test_a_lock_file_of_a_stranger_is_neither_followed_nor_waited_for(tmp_path: 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_whose_lock_file_is_removed_or_replaced_writes_no_more(tmp_path: Path, kind: str) -> None:
+def test_whose_lock_file_is_removed_or_replaced_writes_no_more(tmp_path, kind):
     with closing(open_store(tmp_path / "aopic", kind)) as store, lock_job(tmp_path / "aopic", "crawl") as job:
         write(store, Family.META, {b"a": b"1"})
         (tmp_path / "aopic.lock").unlink()
@@ -174,7 +171,7 @@ def test_whose_lock_file_is_removed_or_replaced_writes_no_more(tmp_path: Path, k
 
 @pytest.mark.parametrize("way", ["followed", "not followed"], indirect=True)
 @pytest.mark.usefixtures("way")
-def test_a_folder_that_is_moved_or_replaced_is_noticed(tmp_path: Path) -> None:
+def test_a_folder_that_is_moved_or_replaced_is_noticed(tmp_path):
     folder = tmp_path / "job"
     folder.mkdir()
     with closing(OpenFolder(folder)) as held:
@@ -196,9 +193,7 @@ def test_a_folder_that_is_moved_or_replaced_is_noticed(tmp_path: Path) -> None:
         held.check()
 
 
-def test_a_folder_is_not_lost_when_the_working_directory_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_is_not_lost_when_the_working_directory_changes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "elsewhere").mkdir()
     with lock_job(Path("job/aopic"), "crawl") as lock:
@@ -215,9 +210,7 @@ def fill(folder: Path, kind: str, batches: int) -> None:
 @pytest.mark.parametrize("way", ["followed", "not followed"], indirect=True)
 @each_kind
 @pytest.mark.parametrize("how", ["replaced", "deleted"])
-def test_a_store_in_the_place_of_one_that_is_open_is_not_touched(
-    tmp_path: Path, way: str, kind: str, how: str
-) -> None:
+def test_a_store_in_the_place_of_one_that_is_open_is_not_touched(tmp_path, way, kind, how):
     """RocksDB names its files by path, and removes at its end what it does not know."""
     folder, moved = tmp_path / "job", tmp_path / "moved"
     fill(tmp_path / "other", kind, 60)
@@ -244,7 +237,7 @@ def test_a_store_in_the_place_of_one_that_is_open_is_not_touched(
 
 @needs_proc
 @each_kind
-def test_a_store_that_was_moved_is_read_and_closed_where_it_is(tmp_path: Path, kind: str) -> None:
+def test_a_store_that_was_moved_is_read_and_closed_where_it_is(tmp_path, kind):
     fill(tmp_path / "job", kind, 30)
     store: Any = open_store(tmp_path / "job", kind, memory_mb=1)
     write_transfers(store, 20, padding=2_000)
@@ -259,7 +252,7 @@ def test_a_store_that_was_moved_is_read_and_closed_where_it_is(tmp_path: Path, k
 
 @pytest.mark.slow
 @each_kind
-def test_a_closed_store_can_be_looked_at_without_the_right_to_write(kind: str) -> None:
+def test_a_closed_store_can_be_looked_at_without_the_right_to_write(kind):
     """Nothing that only looks takes a lock."""
     if os.geteuid() != 0:
         pytest.skip("needs another user")
@@ -276,9 +269,7 @@ def test_a_closed_store_can_be_looked_at_without_the_right_to_write(kind: str) -
         assert done.stdout == "3\n", done.stderr
 
 
-def test_a_folder_is_synchronised_as_far_as_that_is_possible(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_is_synchronised_as_far_as_that_is_possible(tmp_path, monkeypatch):
     synced: list[int] = []
     monkeypatch.setattr(os, "fsync", synced.append)
     sync_folder(tmp_path)
@@ -298,7 +289,7 @@ def test_a_folder_is_synchronised_as_far_as_that_is_possible(
 
 
 @pytest.mark.slow
-def test_ten_processes_that_want_a_job_at_once(tmp_path: Path) -> None:
+def test_ten_processes_that_want_a_job_at_once(tmp_path):
     several = [holding(tmp_path) for _ in range(10)]
     time.sleep(0)
     try:

@@ -78,7 +78,7 @@ class TestRedisStore(StoreContract):
                         n_found += 1
             assert n_found
 
-    def test_a_batch_that_does_not_fit_on_the_disk_is_not_stored(self, folder: Path) -> None:
+    def test_a_batch_that_does_not_fit_on_the_disk_is_not_stored(self, folder):
         """It is the server's memory that is full."""
         with redis.Redis.from_url(os.environ[URL]) as client:
             store = self.make_store(folder)
@@ -97,7 +97,7 @@ class TestRedisStore(StoreContract):
             assert check_transfers(store) == reported[-1] + 3
 
     @pytest.mark.slow
-    def test_a_writer_that_slept_through_its_lease_changes_nothing_any_more(self, folder: Path) -> None:
+    def test_a_writer_that_slept_through_its_lease_changes_nothing_any_more(self, folder):
         with self._child("write", folder) as child:
             assert child.stdout is not None
             list(islice(child.stdout, 5))
@@ -116,7 +116,7 @@ class TestRedisStore(StoreContract):
 
     @pytest.mark.slow
     @pytest.mark.parametrize("most_rows", some_of([2, 5]))
-    def test_leaves_are_cut_and_joined(self, folder: Path, monkeypatch, most_rows: int) -> None:
+    def test_leaves_are_cut_and_joined(self, folder, monkeypatch, most_rows):
         """A random walk over leaves so small that nearly every batch changes which there are."""
         from scrapy_aopic.storage.redis import leaves
 

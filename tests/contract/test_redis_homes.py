@@ -48,7 +48,7 @@ def lock_of(address: Address, name: str) -> ServerLock:
     return ServerLock(address.of_home(name), Keys(address.of_home(name)), task="crawl")
 
 
-def test_the_first_folders_share_all_shards_and_keep_them(address: Address) -> None:
+def test_the_first_folders_share_all_shards_and_keep_them(address):
     assert claim(address, CUT, "a", "m:/a", ()).of == dict.fromkeys((0, 1, 2), "a")
     assert claim(address, CUT, "b", "m:/b", ()).of == {0: "a", 1: "a", 2: "a", 3: "b", 4: "b"}
     assert claim(address, CUT, "c", "m:/c", ()).of == {0: "a", 1: "a", 2: "a", 3: "b", 4: "b"}
@@ -58,7 +58,7 @@ def test_the_first_folders_share_all_shards_and_keep_them(address: Address) -> N
     assert homes.place(9) == "no folder yet"
 
 
-def test_a_claim_whose_connection_breaks_does_not_overrun_another_one(address: Address, monkeypatch) -> None:
+def test_a_claim_whose_connection_breaks_does_not_overrun_another_one(address, monkeypatch):
     watch, transact = Connection.watch, Connection.transact
     to_break, to_pass = [1], [1]
 
@@ -79,12 +79,12 @@ def test_a_claim_whose_connection_breaks_does_not_overrun_another_one(address: A
     assert claim(address, CUT, "a", "m:/a", ()).of == {0: "b", 1: "b", 2: "b", 3: "a", 4: "a"}
 
 
-def test_a_server_that_has_lost_all_homes_learns_them_from_the_folders(address: Address) -> None:
+def test_a_server_that_has_lost_all_homes_learns_them_from_the_folders(address):
     assert claim(address, CUT, "b", "m:/b", (3, 4)).of == {3: "b", 4: "b"}
     assert claim(address, CUT, "a", "m:/a", (0,)).of == {0: "a", 3: "b", 4: "b"}
 
 
-def test_only_the_lease_that_was_taken_last_shows_anything(address: Address) -> None:
+def test_only_the_lease_that_was_taken_last_shows_anything(address):
     claim(address, CUT, "a", "m:/a", ())
     claim(address, CUT, "b", "m:/b", ())
     with closing(lock_of(address, "a")) as lock:
@@ -109,7 +109,7 @@ def test_only_the_lease_that_was_taken_last_shows_anything(address: Address) -> 
     assert [*read_lost_shard(address, CUT, 0).letters.values()] == [[b"x"]]
 
 
-def test_traces_of_a_lost_shard_are_what_others_have_heard(address: Address) -> None:
+def test_traces_of_a_lost_shard_are_what_others_have_heard(address):
     claim(address, CUT, "a", "m:/a", ())
     claim(address, CUT, "b", "m:/b", ())
     with closing(lock_of(address, "a")) as one, closing(lock_of(address, "b")) as other:
@@ -129,7 +129,7 @@ def test_traces_of_a_lost_shard_are_what_others_have_heard(address: Address) -> 
     assert read_lost_shard(address, CUT, 2).state is None
 
 
-def test_who_may_have_heard_more_of_a_lost_shard_is_awaited(address: Address) -> None:
+def test_who_may_have_heard_more_of_a_lost_shard_is_awaited(address):
     claim(address, CUT, "a", "m:/a", ())
     claim(address, CUT, "b", "m:/b", ())
     with (
@@ -151,7 +151,7 @@ def test_who_may_have_heard_more_of_a_lost_shard_is_awaited(address: Address) ->
     assert read_lost_shard(address, CUT, 0).unsure == {}, "nobody will ever know more"
 
 
-def test_a_shard_is_assigned_and_may_begin_anew(address: Address) -> None:
+def test_a_shard_is_assigned_and_may_begin_anew(address):
     claim(address, CUT, "a", "m:/a", ())
     with (
         closing(lock_of(address, "a")) as lock,
@@ -173,7 +173,7 @@ def held(cash: int, sent: dict[int, tuple[int, int]], got: dict[int, tuple[int, 
     return ShardState("h 1", "w", True, [0, 0, 0, 0, 5, cash - 5], *lasts, [1, 2, 3, 4], *units)
 
 
-def test_books_are_audited() -> None:
+def test_books_are_audited():
     for states, said in [
         ({}, ""),
         ({0: held(TOTAL - 9, {1: (2, 9)}, {}), 1: held(TOTAL + 4, {}, {0: (1, 4)})}, ""),

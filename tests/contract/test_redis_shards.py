@@ -42,7 +42,7 @@ def state(
     return ShardState(head, "worker", is_idle, [0] * 6, sent or {}, got or {}, [0] * 4)
 
 
-def test_a_job_is_quiet_when_no_shard_has_work_and_no_letter_is_on_its_way() -> None:
+def test_a_job_is_quiet_when_no_shard_has_work_and_no_letter_is_on_its_way():
     for states, is_quiet in [
         ({0: state(), 1: state()}, True),
         ({0: state()}, False),  # one was never opened
@@ -60,7 +60,7 @@ def test_a_job_is_quiet_when_no_shard_has_work_and_no_letter_is_on_its_way() -> 
         )
 
 
-def test_shards_of_workers_with_one_name_are_counted_by_worker() -> None:
+def test_shards_of_workers_with_one_name_are_counted_by_worker():
     """Containers may have the same host name and the same number of the process."""
     workers = {token: {"host": "crawler", "pid": 1, "since": 0.0} for token in ("a", "b", "c")}
     states = {number: state()._replace(worker=token) for number, token in enumerate("aabab")}
@@ -75,7 +75,7 @@ def test_shards_of_workers_with_one_name_are_counted_by_worker() -> None:
     assert shown.workers() == [*["crawler:1"] * 4, "", "a worker"]
 
 
-def test_one_of_several_processes_makes_a_job(address: Address) -> None:
+def test_one_of_several_processes_makes_a_job(address):
     prepared, began = [], []
 
     def make() -> None:
@@ -90,7 +90,7 @@ def test_one_of_several_processes_makes_a_job(address: Address) -> None:
     assert read_sharding(address) == Sharding(4, "list")
 
 
-def test_who_fails_to_make_a_job_leaves_it_to_others(address: Address) -> None:
+def test_who_fails_to_make_a_job_leaves_it_to_others(address):
     def fail() -> None:
         raise StorageError("no seeds")
 
@@ -100,7 +100,7 @@ def test_who_fails_to_make_a_job_leaves_it_to_others(address: Address) -> None:
     assert begin(address, Sharding(4, "list"), lambda: None)
 
 
-def test_letters_come_once_to_who_has_opened_a_shard_and_again_to_the_next(address: Address) -> None:
+def test_letters_come_once_to_who_has_opened_a_shard_and_again_to_the_next(address):
     begin(address, Sharding(2, "list"), lambda: None)
     with closing(WorkerRegistry(address, 2)) as one, closing(WorkerRegistry(address, 2)) as other:
         letters = [PostedLetter(0, number, b"text %d" % number) for number in (1, 2, 10)]
@@ -116,7 +116,7 @@ def test_letters_come_once_to_who_has_opened_a_shard_and_again_to_the_next(addre
 
 
 @pytest.mark.slow
-def test_a_worker_that_says_nothing_is_taken_for_dead(address: Address) -> None:
+def test_a_worker_that_says_nothing_is_taken_for_dead(address):
     begin(address, Sharding(2, "list"), lambda: None)
     with closing(WorkerRegistry(address, 2)) as one, closing(WorkerRegistry(address, 2)) as other:
         one.read({})
@@ -130,7 +130,7 @@ def test_a_worker_that_says_nothing_is_taken_for_dead(address: Address) -> None:
         assert one.token not in other.read({}).workers
 
 
-def test_what_is_pinned_ends_with_the_run_of_the_server(tmp_path) -> None:
+def test_what_is_pinned_ends_with_the_run_of_the_server(tmp_path):
     # A server that was restarted may have lost its last second, and what others said in it.
     with Server(tmp_path, appendfsync="always") as server:
         address = Address("job", server.url, lock_timeout=30.0)
@@ -160,7 +160,7 @@ def test_what_is_pinned_ends_with_the_run_of_the_server(tmp_path) -> None:
             assert registry.read({}).is_owned == [False, False], "its lock is given back all the same"
 
 
-def test_a_server_that_does_not_say_which_run_it_is_may_be_any(address: Address, server) -> None:
+def test_a_server_that_does_not_say_which_run_it_is_may_be_any(address, server):
     with redis.Redis.from_url(server.url) as client:
         client.execute_command("ACL", "SETUSER", "crawler", "on", ">secret", "~*", "+@all", "-info")
     url = server.url.replace("//", "//crawler:secret@")
@@ -172,9 +172,7 @@ def test_a_server_that_does_not_say_which_run_it_is_may_be_any(address: Address,
             link.ask((b"PING",))
 
 
-def test_a_letter_is_brought_again_if_the_connection_broke_before_it_was_read(
-    address: Address, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_letter_is_brought_again_if_the_connection_broke_before_it_was_read(address, monkeypatch):
     begin(address, Sharding(2, "list"), lambda: None)
     with closing(WorkerRegistry(address, 2)) as registry:
         letter = PostedLetter(0, 1, b"letter")

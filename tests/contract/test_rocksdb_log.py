@@ -64,9 +64,7 @@ def count(folder: Path) -> int:
 
 @pytest.mark.slow
 @one_size
-def test_blocks_that_are_missing_in_a_commit_that_had_not_landed_cost_that_commit_only(
-    crashed: tuple[Path, list[int]], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_blocks_that_are_missing_in_a_commit_that_had_not_landed_cost_that_commit_only(crashed, caplog):
     folder, ends = crashed
     begin, end = ends[-2:]
     cuts = sorted({begin, *range(begin - begin % BLOCK + BLOCK, end, BLOCK), end})
@@ -86,9 +84,7 @@ def test_blocks_that_are_missing_in_a_commit_that_had_not_landed_cost_that_commi
 
 @pytest.mark.slow
 @one_size
-def test_a_damaged_commit_that_had_landed_is_refused_and_nothing_is_changed(
-    crashed: tuple[Path, list[int]],
-) -> None:
+def test_a_damaged_commit_that_had_landed_is_refused_and_nothing_is_changed(crashed):
     """Each byte of the header of each commit, and some of its rows, is damaged in turn."""
     folder, ends = crashed
     for n in range(N):
@@ -110,9 +106,7 @@ def test_a_damaged_commit_that_had_landed_is_refused_and_nothing_is_changed(
                 assert log.read_bytes() == before
 
 
-def test_without_the_note_the_commits_behind_it_still_say_that_a_commit_had_landed(
-    crashed: tuple[Path, list[int]],
-) -> None:
+def test_without_the_note_the_commits_behind_it_still_say_that_a_commit_had_landed(crashed):
     folder, ends = crashed
     forget_landed(folder)
     for n in (0, N // 2, N - 2):
@@ -125,7 +119,7 @@ def test_without_the_note_the_commits_behind_it_still_say_that_a_commit_had_land
 
 
 @pytest.mark.parametrize("left", [0, 10_000_000])
-def test_a_log_that_is_empty_or_gone_is_missed(crashed: tuple[Path, list[int]], left: int) -> None:
+def test_a_log_that_is_empty_or_gone_is_missed(crashed, left):
     folder, _ = crashed
     log = spoil(folder, left, 10_000_000)
     if left:

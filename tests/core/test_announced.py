@@ -159,7 +159,7 @@ def test_a_lease_that_has_ended_announces_nothing():
 
 @pytest.mark.parametrize("is_again", [False, True])
 @pytest.mark.parametrize("commits", [False, True], ids=["one letter", "two letters"])
-def test_a_page_of_another_shard_waits_there_once_and_is_paid(commits: bool, is_again: bool):
+def test_a_page_of_another_shard_waits_there_once_and_is_paid(commits, is_again):
     here, there = hosts_of(0, 2, 1)[0], hosts_of(1, 2, 1)[0]
     job = ShardedJob(2, endowment=0.0)
     home, away = link(here), replace(link(there), again=is_again)

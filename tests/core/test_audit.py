@@ -110,7 +110,7 @@ def move_row(store: MemoryStore, of: Link, level: int) -> None:
     change_row(store, Family.QUEUE, of.key[:HOST_BYTES] + queue_row(level, page.place), of.key[HOST_BYTES:])
 
 
-def test_a_sound_store_holds_and_is_counted(store: MemoryStore):
+def test_a_sound_store_holds_and_is_counted(store):
     result = audit(store)
     assert result.holds
     assert result.violations == []
@@ -292,9 +292,7 @@ CORRUPTIONS: dict[str, tuple[Callable[[MemoryStore], None], str]] = {
 
 
 @pytest.mark.parametrize(("corrupt", "named"), CORRUPTIONS.values(), ids=CORRUPTIONS)
-def test_what_is_wrong_is_found_and_named(
-    store: MemoryStore, corrupt: Callable[[MemoryStore], None], named: str
-):
+def test_what_is_wrong_is_found_and_named(store, corrupt, named):
     corrupt(store)
     result = audit(store)
     assert not result.holds
@@ -302,7 +300,7 @@ def test_what_is_wrong_is_found_and_named(
     assert any(named in violation for violation in result.violations), result.violations
 
 
-def test_each_kind_of_page_and_host_is_looked_at(store: MemoryStore):
+def test_each_kind_of_page_and_host_is_looked_at(store):
     """A record that is missing is found whatever its page's state is, a wrong count wherever its host waits."""
     for of in (QUEUED, VISITED, FAILED):
         record = store.get_many(Family.PAGES, [of.key])[0]
@@ -347,7 +345,7 @@ def test_cash_handed_to_a_class_is_counted_for_pages_that_have_not_heard_of_it()
     assert lease.host == "a"
 
 
-def test_a_key_that_is_no_place_is_no_concern_of_the_audit(store: MemoryStore):
+def test_a_key_that_is_no_place_is_no_concern_of_the_audit(store):
     change_row(store, Family.META, b"note", b"anything")
     assert audit(store).holds
     assert host_key("busy") == BUSY

@@ -86,7 +86,7 @@ def test_nothing_of_it_is_lost_and_all_of_it_is_fetched_in_the_end():
 
 
 @pytest.mark.parametrize("host", ["a", "b"])
-def test_a_link_from_elsewhere_moves_a_page_up_again(host: str):
+def test_a_link_from_elsewhere_moves_a_page_up_again(host):
     web = Web()
     tree(web)
     grow(web, 3)

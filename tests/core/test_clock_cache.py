@@ -36,7 +36,7 @@ class Clock:
 
 @pytest.mark.slow
 @given(STEPS)
-def test_the_key_that_goes_is_that_of_the_model(steps: list[tuple[str, bytes]]):
+def test_the_key_that_goes_is_that_of_the_model(steps):
     cache, model = ClockCache(), Clock()
     for step, key in [*steps, *[("victim", b"")] * 6]:
         if step == "victim":
@@ -52,7 +52,7 @@ def test_the_key_that_goes_is_that_of_the_model(steps: list[tuple[str, bytes]]):
 
 
 @given(st.lists(KEYS), st.lists(KEYS))
-def test_to_use_all_is_to_use_each(keys: list[bytes], used: list[bytes]):
+def test_to_use_all_is_to_use_each(keys, used):
     one, other = ClockCache(), ClockCache()
     for cache in (one, other):
         cache.add(dict.fromkeys(keys))

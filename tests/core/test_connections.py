@@ -55,7 +55,7 @@ def hosts_of(leases: list[Lease]) -> list[str]:
     return sorted(lease.host for lease in leases)
 
 
-def test_a_host_gets_one_request_until_it_has_answered_and_then_one_for_each_connection() -> None:
+def test_a_host_gets_one_request_until_it_has_answered_and_then_one_for_each_connection():
     job = job_of(6)
     first = take_all(job)
     assert hosts_of(first) == ["b.test", "own.test"]
@@ -70,7 +70,7 @@ def test_a_host_gets_one_request_until_it_has_answered_and_then_one_for_each_con
     assert [lease.request for lease in take_all(job)] == [b"own.test/4"]
 
 
-def test_what_is_asked_for_holds_for_the_whole_host() -> None:
+def test_what_is_asked_for_holds_for_the_whole_host():
     for result, wait in [
         ({"retry_after": 30.0}, 30.0),
         ({"at_least": 20.0}, 20.0),
@@ -90,7 +90,7 @@ def test_what_is_asked_for_holds_for_the_whole_host() -> None:
             assert take_all(job)
 
 
-def test_a_host_gets_one_request_at_a_time_while_something_is_against_it() -> None:
+def test_a_host_gets_one_request_at_a_time_while_something_is_against_it():
     job = job_of(9, ("own.test",))
     leases = begin(job)
     job.crawl.set_crawl_delay("own.test", 2.0, job.now)
@@ -111,7 +111,7 @@ def test_a_host_gets_one_request_at_a_time_while_something_is_against_it() -> No
     assert len(take_all(job)) == 3
 
 
-def test_what_fails_at_the_same_time_is_one_failure() -> None:
+def test_what_fails_at_the_same_time_is_one_failure():
     for outcome in ERRORS:
         with case(outcome):
             job = job_of(9, ("own.test",))
@@ -128,7 +128,7 @@ def test_what_fails_at_the_same_time_is_one_failure() -> None:
     assert job.crawl.silent_until(host_key("own.test"), "http://own.test") == job.now + 5.0
 
 
-def test_failures_of_hosts_with_one_connection_count_as_they_did() -> None:
+def test_failures_of_hosts_with_one_connection_count_as_they_did():
     for politeness in (polite(), Politeness(factor=0.0)):
         pace = Pace("b.test")
         assert [politeness.after(pace, 0.1, Outcome.DOWN, waits=9.0).own for _ in range(3)] == [
@@ -138,7 +138,7 @@ def test_failures_of_hosts_with_one_connection_count_as_they_did() -> None:
         ]
 
 
-def test_a_page_that_waits_again_before_its_transfer_is_over_is_not_requested_twice_at_once() -> None:
+def test_a_page_that_waits_again_before_its_transfer_is_over_is_not_requested_twice_at_once():
     job = job_of(2, ("own.test",))
     (lease,) = begin(job)
     job.crawl.put_back(lease, link("own.test", 1), job.now)
@@ -147,7 +147,7 @@ def test_a_page_that_waits_again_before_its_transfer_is_over_is_not_requested_tw
     assert [each.key for each in take_all(job)] == [lease.key]
 
 
-def test_a_host_with_nothing_left_stays_until_its_last_transfer_is_over() -> None:
+def test_a_host_with_nothing_left_stays_until_its_last_transfer_is_over():
     job = job_of(3, ("own.test",))
     leases = begin(job)
     assert len(leases) == 2
@@ -164,7 +164,7 @@ def test_a_host_with_nothing_left_stays_until_its_last_transfer_is_over() -> Non
     job.commit()
 
 
-def test_hosts_of_one_domain_come_in_turn_although_one_of_them_has_connections() -> None:
+def test_hosts_of_one_domain_come_in_turn_although_one_of_them_has_connections():
     job = Job(politeness=polite(), rules=RULES, by_domain=True, domain_of=lambda name: "own.test")
     job.seed(*(link("own.test", n) for n in range(9)))
     leases = begin(job)
@@ -178,7 +178,7 @@ def test_hosts_of_one_domain_come_in_turn_although_one_of_them_has_connections()
     assert hosts_of(take_all(job)) == ["www.own.test"]
 
 
-def test_each_connection_is_one_of_those_that_are_kept_free_for_fast_hosts() -> None:
+def test_each_connection_is_one_of_those_that_are_kept_free_for_fast_hosts():
     job = job_of(9, connections=4)
     leases = begin(job)
     free = job.crawl.frontier.gates.free
@@ -189,7 +189,7 @@ def test_each_connection_is_one_of_those_that_are_kept_free_for_fast_hosts() -> 
     assert not free.under_way
 
 
-def test_after_a_kill_a_host_is_left_alone_by_its_oldest_transfer() -> None:
+def test_after_a_kill_a_host_is_left_alone_by_its_oldest_transfer():
     job = job_of(9, ("own.test",), politeness={"factor": 1.0, "max_gap": 1000.0})
     for lease in take_all(job):
         transferred(job, lease)
@@ -207,7 +207,7 @@ def test_after_a_kill_a_host_is_left_alone_by_its_oldest_transfer() -> None:
     assert job.crawl.not_before(host_key("own.test")) == job.now + (seen - began)
 
 
-def test_kills_with_several_pages_in_flight_lose_nothing_and_keep_every_unit() -> None:
+def test_kills_with_several_pages_in_flight_lose_nothing_and_keep_every_unit():
     dice = random.Random(0)
     job = job_of(12, politeness={"factor": 1.0, "max_gap": 60.0})
     fetched: list[bytes] = []

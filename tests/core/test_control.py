@@ -109,7 +109,7 @@ def test_what_is_damaged_is_refused():
 
 
 @given(st.binary(max_size=200))
-def test_no_bytes_do_anything_else(data: bytes):
+def test_no_bytes_do_anything_else(data):
     with suppress(SettingError):
         unpack_control(data)
 
@@ -166,7 +166,7 @@ class Blocking:
 
 
 @pytest.mark.parametrize("max_active", [100, 3])
-def test_a_crawl_ends_without_blocked_hosts_whose_pages_stay_queued(max_active: int):
+def test_a_crawl_ends_without_blocked_hosts_whose_pages_stay_queued(max_active):
     blocking = Blocking(max_active)
     hosts = [f"{letter}.{domain}.test" for letter in "abcdef" for domain in ("x", "y")]
     for n, host in enumerate(hosts * 3):
@@ -235,7 +235,7 @@ def test_many_blocked_hosts_on_the_disk_are_passed_in_slices():
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_whatever_is_blocked_when_no_page_is_lost(seed: int):
+def test_whatever_is_blocked_when_no_page_is_lost(seed):
     chance = random.Random(seed)
     blocking = Blocking(max_active=chance.choice([3, 20]))
     hosts = [f"h{n}.{chance.choice('xyz')}.test" for n in range(30)]
@@ -257,7 +257,7 @@ def test_whatever_is_blocked_when_no_page_is_lost(seed: int):
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_whatever_is_blocked_when_a_host_has_the_pages_that_it_may_have(seed: int):
+def test_whatever_is_blocked_when_a_host_has_the_pages_that_it_may_have(seed):
     chance = random.Random(seed)
     rules = HostRules(
         {"x.test": HostRule(pages=3), "h1.x.test": HostRule(pages=1)}, [("h2*", HostRule(pages=2))]

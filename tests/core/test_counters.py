@@ -33,7 +33,7 @@ def counters_of(job: Job) -> Counters | None:
     return read_counters(job.store, saved.saved_at)
 
 
-def test_outcomes_are_counted_in_few_classes() -> None:
+def test_outcomes_are_counted_in_few_classes():
     for outcome, name in [
         ("", "page"), ("redirect", "redirect"), ("http 404", "not found"), ("http 410", "not found"),
         ("http 403", "other 4xx"), ("http 429", "too many requests"), ("http 503", "5xx"), ("http 700", "other"),
@@ -46,11 +46,11 @@ def test_outcomes_are_counted_in_few_classes() -> None:
 
 
 @given(st.text())
-def test_the_names_of_classes_are_bounded(outcome: str) -> None:
+def test_the_names_of_classes_are_bounded(outcome):
     assert class_of_outcome(outcome) in OUTCOMES
 
 
-def test_pages_whose_owners_ask_something_are_classes_of_their_own() -> None:
+def test_pages_whose_owners_ask_something_are_classes_of_their_own():
     job = Job()
     wishes = [("", "train-ai=n"), ("noarchive, noindex", ""), ("nofollow, noindex", ""), ()]
     job.seed(*(link("a", n) for n in range(len(wishes) + 1)))
@@ -65,7 +65,7 @@ def test_pages_whose_owners_ask_something_are_classes_of_their_own() -> None:
     assert audit(job.store).violations == []
 
 
-def test_what_was_counted_outlives_the_run_and_is_audited() -> None:
+def test_what_was_counted_outlives_the_run_and_is_audited():
     job = Job()
     job.seed(*(link("a", n) for n in range(6)))
     crawl_some(job, ["", "http 404"])
@@ -88,7 +88,7 @@ def test_what_was_counted_outlives_the_run_and_is_audited() -> None:
 
 
 @pytest.mark.parametrize("row", [None, b"\xc1", b"\x00"])
-def test_a_job_without_counters_begins_to_count_and_is_not_audited_for_it(row: bytes | None) -> None:
+def test_a_job_without_counters_begins_to_count_and_is_not_audited_for_it(row):
     job = Job()
     job.seed(*(link("a", n) for n in range(4)))
     crawl_some(job, [""])
@@ -103,7 +103,7 @@ def test_a_job_without_counters_begins_to_count_and_is_not_audited_for_it(row: b
     assert audit(job.store).violations == []
 
 
-def test_a_version_that_does_not_count_leaves_a_gap_that_is_known() -> None:
+def test_a_version_that_does_not_count_leaves_a_gap_that_is_known():
     job = Job()
     job.seed(*(link("a", n) for n in range(4)))
     crawl_some(job, [""])
@@ -118,7 +118,7 @@ def test_a_version_that_does_not_count_leaves_a_gap_that_is_known() -> None:
     assert audit(job.store).violations == []
 
 
-def test_times_in_the_queue_are_counted() -> None:
+def test_times_in_the_queue_are_counted():
     job = Job()
     job.seed(link("a"), link("b"))
     crawl_some(job, ["", ""])
@@ -127,7 +127,7 @@ def test_times_in_the_queue_are_counted() -> None:
 
 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=2000))
-def test_the_table_of_times_is_bounded_and_never_says_too_late(steps: list[int]) -> None:
+def test_the_table_of_times_is_bounded_and_never_says_too_late(steps):
     times, queued, serial = QueueTimes(), {}, 0
     for instant, n in enumerate(steps):
         times.note(serial + 1, instant)

@@ -774,7 +774,7 @@ def test_after_a_crash_a_leased_host_waits_as_if_it_had_been_asked_to_the_end():
 
 
 @pytest.mark.parametrize("place", ["memory", "disk", "nothing queued"])
-def test_after_a_crash_a_host_waits_for_its_crawl_delay_wherever_it_was(place: str):
+def test_after_a_crash_a_host_waits_for_its_crawl_delay_wherever_it_was(place):
     """It may have been asked right after the last commit, also if that knows nothing of a lease."""
     job = Job(politeness=Politeness(10.0, 0.0, 60.0), commit_within=2.0, max_active=1)
     if place == "disk":
@@ -796,7 +796,7 @@ def test_after_a_crash_a_host_waits_for_its_crawl_delay_wherever_it_was(place: s
 
 
 @pytest.mark.parametrize("place", ["memory", "disk"])
-def test_what_is_allowed_of_a_host_is_kept_with_it_wherever_it_is(place: str):
+def test_what_is_allowed_of_a_host_is_kept_with_it_wherever_it_is(place):
     job = Job(max_active=1)
     if place == "disk":
         job.seed(B)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from itertools import count
-from typing import Any
 
 import pytest
 from support.core_crawl import NOW
@@ -22,9 +21,7 @@ from scrapy_aopic.storage.memory import MemoryStore
 @pytest.mark.slow
 @pytest.mark.parametrize("recrawl", [None, Recrawl(share=0.5)], ids=["once", "recrawl"])
 @pytest.mark.parametrize("kind", ["fail", "torn"])
-def test_whatever_operation_fails_the_store_holds_a_whole_state_and_the_crawl_goes_on(
-    kind: Any, recrawl: Recrawl | None
-) -> None:
+def test_whatever_operation_fails_the_store_holds_a_whole_state_and_the_crawl_goes_on(kind, recrawl):
     policy = Policy(recrawl=recrawl, max_active=2, page_cache=3)
     for at in count(1):
         disk = MemoryStore()
@@ -43,7 +40,7 @@ def test_whatever_operation_fails_the_store_holds_a_whole_state_and_the_crawl_go
     assert at > 50
 
 
-def test_a_torn_scan_breaks_off_and_a_torn_batch_is_stored() -> None:
+def test_a_torn_scan_breaks_off_and_a_torn_batch_is_stored():
     store = FaultyStore(MemoryStore(), Fault("torn", 2, times=2))
     rows: dict[bytes, bytes | None] = {b"a": b"1", b"b": b"2"}
     store.write({Family.META: rows}, sync=True)

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-import pytest
 from support.core_crawl import Job, link
 
 from scrapy_aopic.core import leases
@@ -43,7 +42,7 @@ def visit(job: Job, numbers: range) -> None:
             job.crawl.changes_landed()
 
 
-def test_memory_does_not_grow_by_the_page(monkeypatch: pytest.MonkeyPatch):
+def test_memory_does_not_grow_by_the_page(monkeypatch):
     monkeypatch.setattr(leases, "_MAX_ENDED", 20)  # not 10,000, which is a bound as well
     job = Job(connections=16, page_cache=20, commit_within=1e9)
     job.seed(*(link(f"h{n}.example") for n in range(4)))

@@ -30,11 +30,11 @@ PARTS = st.floats(0, 1)
 
 
 @given(st.text(st.characters(max_codepoint=127), max_size=200))
-def test_words_of_plain_text_are_those_of_any_text(text: str) -> None:
+def test_words_of_plain_text_are_those_of_any_text(text):
     assert words(text) == words(text + " \u00e4")[:-1]
 
 
-def test_words_of_texts_and_of_urls() -> None:
+def test_words_of_texts_and_of_urls():
     """Of scripts without spaces, pairs of characters; long ones are cut in every script."""
     assert words("Open Data: データ 数据库 x 水") == [
         "open",
@@ -52,28 +52,26 @@ def test_words_of_texts_and_of_urls() -> None:
 
 
 @given(st.text(st.sampled_from("abz019/_-.?=%&'") | st.characters(max_codepoint=127), max_size=100))
-def test_words_of_a_url_are_the_same_whatever_comes_behind_it(path: str) -> None:
+def test_words_of_a_url_are_the_same_whatever_comes_behind_it(path):
     """One in small letters is cut in another way than one with a capital letter, or with one beyond ASCII."""
     assert url_words(f"{path}/Z") == [*url_words(path), "z"]
     assert url_words(f"{path}/é") == [*url_words(path), "é"]
 
 
 @given(st.text())
-def test_features_are_a_vector_of_length_1(text: str) -> None:
+def test_features_are_a_vector_of_length_1(text):
     found = features([("page", words(text))])
     assert all(0 <= place < 1 << BITS for place in found)
     assert not found or math.isclose(sum(value * value for value in found.values()), 1.0)
 
 
-def test_features_are_the_same_in_every_process_and_others_in_another_field() -> None:
+def test_features_are_the_same_in_every_process_and_others_in_another_field():
     assert features([("page", ["open"])]) == {38546: 1.0}
     assert features([("anchor", ["open"])]).keys() != features([("url", ["open"])]).keys()
 
 
 @given(VALUES, PARTS, st.floats(0, 5), st.integers(0, TOTAL // 2), st.integers(0, 5))
-def test_cash_is_conserved_to_the_unit(
-    values: list[float], focus: float, null_mass: float, cash: int, filtered: int
-) -> None:
+def test_cash_is_conserved_to_the_unit(values, focus, null_mass, cash, filtered):
     ledger = Ledger(Totals(virtual=TOTAL - cash), Window())
     page = Page(PageState.QUEUED, 1)
     ledger.admit(page, cash)
@@ -88,23 +86,23 @@ def test_cash_is_conserved_to_the_unit(
 
 
 @given(VALUES, VALUES)
-def test_a_link_of_higher_value_is_paid_no_less(some: list[float], others: list[float]) -> None:
+def test_a_link_of_higher_value_is_paid_no_less(some, others):
     values = sorted([*some, *others])
     assert shares(values).weights == sorted(shares(values).weights)
 
 
-def test_without_focus_all_links_are_paid_the_same() -> None:
+def test_without_focus_all_links_are_paid_the_same():
     split = shares([0.0, 0.3, 1.0], focus=0.0)
     assert len(set(split.weights)) == 1
     assert sum(split.weights) == split.whole
 
 
-def test_an_off_topic_page_keeps_its_cash_from_its_links() -> None:
+def test_an_off_topic_page_keeps_its_cash_from_its_links():
     split = shares([FLOOR] * 100)
     assert sum(split.weights) / split.whole < 0.02
 
 
-def test_a_value_that_is_none_is_refused() -> None:
+def test_a_value_that_is_none_is_refused():
     for wrong in [-0.1, 1.1, math.nan]:
         with case(wrong), pytest.raises(ValueError, match="from 0 to 1"):
             shares([wrong])
@@ -118,13 +116,13 @@ def learned() -> Classifier:
     return classifier
 
 
-def test_a_classifier_learns_from_examples_of_both_kinds() -> None:
+def test_a_classifier_learns_from_examples_of_both_kinds():
     classifier = learned()
     assert classifier.score(features([("page", ["cipher", "unheard"])])) > 0.8
     assert classifier.score(features([("page", ["oven", "unheard"])])) < 0.2
 
 
-def test_one_relevant_example_in_a_hundred_is_not_lost() -> None:
+def test_one_relevant_example_in_a_hundred_is_not_lost():
     classifier = Classifier()
     for i in range(1000):
         classifier.learn(
@@ -136,7 +134,7 @@ def test_one_relevant_example_in_a_hundred_is_not_lost() -> None:
     )
 
 
-def test_a_classifier_goes_on_after_it_was_written_and_read() -> None:
+def test_a_classifier_goes_on_after_it_was_written_and_read():
     one, two = learned(), Classifier.unpack(learned().pack())
     example = features([("page", ["cipher", "oven"])])
     one.learn(example, 1.0)
@@ -146,7 +144,7 @@ def test_a_classifier_goes_on_after_it_was_written_and_read() -> None:
 
 
 @given(st.binary(max_size=200))
-def test_other_bytes_are_no_classifier(data: bytes) -> None:
+def test_other_bytes_are_no_classifier(data):
     with pytest.raises(StorageError):
         Classifier.unpack(data)
 
@@ -161,7 +159,7 @@ PACKED = packed()
 
 
 @given(st.integers(0, 200), st.integers(1, 255))
-def test_a_changed_byte_never_gives_numbers_that_are_none(where: int, flip: int) -> None:
+def test_a_changed_byte_never_gives_numbers_that_are_none(where, flip):
     data = bytearray(PACKED)
     data[where % len(data)] ^= flip
     try:
@@ -171,7 +169,7 @@ def test_a_changed_byte_never_gives_numbers_that_are_none(where: int, flip: int)
     assert 0.0 <= read.score({3: 0.6, 70_000: 0.8}) <= 1.0
 
 
-def test_pages_are_graded_by_keywords_until_there_are_examples() -> None:
+def test_pages_are_graded_by_keywords_until_there_are_examples():
     topic = Topic(["encryption"])
     assert topic.grade("encryption " * 3 + "word " * 97) > 0.5
     assert topic.grade("word " * 100) == 0.0
@@ -182,7 +180,7 @@ def test_pages_are_graded_by_keywords_until_there_are_examples() -> None:
 
 
 @given(st.integers(0, 3000), st.integers(0, 60))
-def test_a_page_stuffed_with_keywords_is_worth_no_more_than_a_page(n: int, others: int) -> None:
+def test_a_page_stuffed_with_keywords_is_worth_no_more_than_a_page(n, others):
     """However often the words are repeated, and whether they are judged as keywords or by examples."""
     text = "encryption " * n + "word " * others
     by_keywords, by_examples = Topic(["encryption"]), Topic()
@@ -198,13 +196,13 @@ def test_a_page_stuffed_with_keywords_is_worth_no_more_than_a_page(n: int, other
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=30))
-def test_phrases_are_counted_wherever_they_begin(found: list[str]) -> None:
+def test_phrases_are_counted_wherever_they_begin(found):
     n = sum(found[i : i + 2] == ["a", "b"] for i in range(len(found)))
     density = 100 * n / max(len(found), 100)
     assert Topic(["a b"]).grade(" ".join(found)) == density / (1 + density)
 
 
-def test_a_link_fits_if_a_keyword_is_in_its_text_or_its_url() -> None:
+def test_a_link_fits_if_a_keyword_is_in_its_text_or_its_url():
     topic = Topic(["encryption", "public key"])
     assert topic.match(LinkText("About public key systems")) == 1.0
     assert topic.match(LinkText("", path="/encryption/")) == 1.0
@@ -219,24 +217,24 @@ def page_of(value: float, links: int = 1) -> Page:
 
 
 @given(st.integers(0, TOTAL), st.integers(0, 50))
-def test_without_focus_the_order_is_that_of_aopic(cash: int, links: int) -> None:
+def test_without_focus_the_order_is_that_of_aopic(cash, links):
     plain = Page(PageState.QUEUED, 1, score=links)
     assert Focused(0.0).front_queue(page_of(0.5, links), cash) == Aopic().front_queue(plain, cash)
 
 
 @given(st.integers(0, TOTAL), st.integers(0, TOTAL), PARTS)
-def test_with_all_focus_cash_does_not_count(one: int, two: int, value: float) -> None:
+def test_with_all_focus_cash_does_not_count(one, two, value):
     order = Focused(1.0)
     assert order.front_queue(page_of(value), one) == order.front_queue(page_of(value, 9), two)
 
 
 @given(PARTS, PARTS, PARTS, st.integers(0, TOTAL))
-def test_what_is_worth_more_never_waits_behind(focus: float, one: float, two: float, cash: int) -> None:
+def test_what_is_worth_more_never_waits_behind(focus, one, two, cash):
     queues = [Focused(focus).front_queue(page_of(value), cash) for value in sorted([one, two])]
     assert queues == sorted(queues)
 
 
-def test_a_seed_is_worth_as_much_as_anything() -> None:
+def test_a_seed_is_worth_as_much_as_anything():
     assert Focused().front_queue(Page(PageState.QUEUED, 1), 1 << 29) == Focused().front_queue(
         page_of(1.0), 1 << 29
     )
@@ -246,7 +244,7 @@ def test_a_seed_is_worth_as_much_as_anything() -> None:
 
 
 @given(st.lists(st.booleans(), max_size=1200))
-def test_harvest_is_counted_whole_and_lately(relevant: list[bool]) -> None:
+def test_harvest_is_counted_whole_and_lately(relevant):
     harvest = Harvest()
     for number, each in enumerate(relevant):
         if number == len(relevant) // 2:
@@ -258,13 +256,13 @@ def test_harvest_is_counted_whole_and_lately(relevant: list[bool]) -> None:
 
 
 @given(st.binary(max_size=100))
-def test_harvest_that_cannot_be_read_begins_anew(data: bytes) -> None:
+def test_harvest_that_cannot_be_read_begins_anew(data):
     harvest = Harvest.unpack(data)
     assert 0 <= harvest.relevant <= harvest.pages
 
 
 @given(st.text(st.sampled_from("aZ09_é\u2019ß-. \t\u00a0日本ไทย") | st.characters(), max_size=200))
-def test_words_are_cut_the_same_way_whichever_way_is_fast(text: str) -> None:
+def test_words_are_cut_the_same_way_whichever_way_is_fast(text):
     normal = normalize("NFKC", text).casefold()
     if not re.search(
         "[\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]", normal
@@ -279,11 +277,11 @@ def test_words_are_cut_the_same_way_whichever_way_is_fast(text: str) -> None:
 @given(
     st.lists(st.text(st.sampled_from("aZ_-. \u00e9\u2019\1 日本") | st.characters(), max_size=30), max_size=8)
 )
-def test_words_of_several_texts_are_those_of_each(texts: list[str]) -> None:
+def test_words_of_several_texts_are_those_of_each(texts):
     assert all_words(texts) == list(map(words, texts))
 
 
-def test_marks_that_combine_cost_no_more_than_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_marks_that_combine_cost_no_more_than_their_number(monkeypatch):
     """Python sorts them by comparing each with all others: 20,000 would take seconds."""
     most = 0
 
@@ -298,14 +296,14 @@ def test_marks_that_combine_cost_no_more_than_their_number(monkeypatch: pytest.M
 
 
 @given(st.lists(st.sampled_from(["a", "b", "c", "query", "é"]), max_size=12))
-def test_what_a_classifier_says_of_words_is_what_it_says_of_their_features(found: list[str]) -> None:
+def test_what_a_classifier_says_of_words_is_what_it_says_of_their_features(found):
     classifier = Classifier()
     for word, target in (("a", 1.0), ("b", 0.0), ("query", 1.0), ("c", 0.0)) * 3:
         classifier.learn(features([("page", [word, "x"])]), target)
     assert classifier.score_words(found) == pytest.approx(classifier.score(features([("page", found)])))
 
 
-def test_a_link_leads_to_a_page_that_is_new_or_was_worth_less() -> None:
+def test_a_link_leads_to_a_page_that_is_new_or_was_worth_less():
     for page, is_it in [
         (None, True),
         (Page(PageState.QUEUED, 1, score=revalued(0, 100)), True),

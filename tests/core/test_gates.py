@@ -58,7 +58,7 @@ def shared(request: pytest.FixtureRequest) -> Shared:
     return Shared({"a.one": "10.0.0.1", "b.one": "10.0.0.1", "c.two": "10.0.0.2"}, by_address=True)
 
 
-def test_hosts_that_share_a_gate_are_asked_one_after_the_other(shared: Shared):
+def test_hosts_that_share_a_gate_are_asked_one_after_the_other(shared):
     shared.seed(link("a.one"), link("b.one"), link("c.two"))
     first, other = shared.lease(), shared.lease()
     assert {first.host[2:], other.host[2:]} == {"one", "two"}
@@ -77,7 +77,7 @@ def test_without_such_a_key_each_host_is_on_its_own():
     assert {job.lease().host, job.lease().host} == {"a.one", "b.one"}
 
 
-def test_the_best_host_at_a_gate_is_let_in_first(shared: Shared):
+def test_the_best_host_at_a_gate_is_let_in_first(shared):
     shared.seed(link("a.one"), link("b.one", shift=-3))
     lease = shared.lease()
     shared.seed(link("a.one", 1, shift=3))
@@ -87,9 +87,7 @@ def test_the_best_host_at_a_gate_is_let_in_first(shared: Shared):
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
-def test_the_clock_of_a_gate_outlives_the_process_also_if_its_host_has_nothing_left(
-    shared: Shared, is_clean: bool
-):
+def test_the_clock_of_a_gate_outlives_the_process_also_if_its_host_has_nothing_left(shared, is_clean):
     shared.seed(link("a.one"))
     shared.end(shared.lease(), transfer=4.0)
     shared.seed(link("b.one"))
@@ -103,7 +101,7 @@ def test_the_clock_of_a_gate_outlives_the_process_also_if_its_host_has_nothing_l
     assert shared.lease().host == "b.one"
 
 
-def test_after_a_crash_the_gate_of_a_leased_host_is_shut_as_long_as_the_host_waits(shared: Shared):
+def test_after_a_crash_the_gate_of_a_leased_host_is_shut_as_long_as_the_host_waits(shared):
     shared.seed(link("a.one"), link("b.one"))
     lease = shared.lease()
     shared.now += 3.0
@@ -122,7 +120,7 @@ def test_after_a_crash_the_gate_of_a_leased_host_is_shut_as_long_as_the_host_wai
     assert isinstance(shared.try_lease(), (NotBefore, Empty))
 
 
-def test_the_wish_of_a_host_to_be_left_alone_binds_those_beside_it_for_the_longest_gap_only(shared: Shared):
+def test_the_wish_of_a_host_to_be_left_alone_binds_those_beside_it_for_the_longest_gap_only(shared):
     shared.seed(link("a.one"), link("a.one", 1), link("b.one"))
     lease = shared.lease()
     shared.crawl.transferred(lease.host, TransferResult(0.1, Outcome.DOWN, retry_after=3600.0), shared.now)
@@ -241,7 +239,7 @@ class Walk:
 
 @pytest.mark.parametrize("max_active", [1, 3, 100])
 @pytest.mark.parametrize("number", range(4))
-def test_a_walk_by_dice_never_breaks_a_rule_and_never_waits_for_nothing(number: int, max_active: int):
+def test_a_walk_by_dice_never_breaks_a_rule_and_never_waits_for_nothing(number, max_active):
     dice = random.Random(f"{number} {max_active}")
     walk = Walk(dice, max_active)
     for _ in range(1500):
@@ -459,7 +457,7 @@ def test_the_address_of_a_leased_host_is_kept_with_it():
     assert (host.address, host.is_located) == ("10.0.0.1", False)
 
 
-def test_it_is_known_whom_the_crawl_waits_for(shared: Shared):
+def test_it_is_known_whom_the_crawl_waits_for(shared):
     assert shared.crawl.awaited() == (math.inf, "")
     shared.seed(link("a.one", shift=1), link("a.one", 1, shift=1))
     shared.end(shared.lease(), transfer=2.0)

@@ -11,7 +11,7 @@ KEYS = st.sampled_from([b"a", b"b", b"c", b"d"])
 
 
 @given(st.lists(st.tuples(KEYS, st.integers(-5, 20).map(float), st.integers(0, 3), st.booleans())))
-def test_a_heap_gives_the_least_of_what_is_there(steps: list[tuple[bytes, float, int, bool]]) -> None:
+def test_a_heap_gives_the_least_of_what_is_there(steps):
     heap: LazyHeap[float] = LazyHeap()
     there: dict[bytes, tuple[float, int, bytes]] = {}
     for key, value, number, is_push in steps:
@@ -28,7 +28,7 @@ def test_a_heap_gives_the_least_of_what_is_there(steps: list[tuple[bytes, float,
         assert (len(heap), key in heap, heap.value(key)) == (len(there), is_push, value if is_push else None)
 
 
-def test_void_entries_are_never_many() -> None:
+def test_void_entries_are_never_many():
     heap: LazyHeap[float] = LazyHeap()
     for step in range(10_000):
         heap.push(b"%d" % (step % 7), float(-step), step)
@@ -41,9 +41,7 @@ def test_void_entries_are_never_many() -> None:
         st.tuples(st.sampled_from("abcd"), st.integers(-5, 20), st.sampled_from(["rise", "note", "forget"]))
     )
 )
-def test_a_lazy_heap_gives_the_least_as_long_as_it_is_told_of_what_falls(
-    steps: list[tuple[str, int, str]],
-) -> None:
+def test_a_lazy_heap_gives_the_least_as_long_as_it_is_told_of_what_falls(steps):
     heap: RisingHeap[float] = RisingHeap()
     values: dict[bytes, float] = {}
     for name, number, what in steps:

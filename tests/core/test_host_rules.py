@@ -33,7 +33,7 @@ RULES = HostRules(
 )  # fmt: skip
 
 
-def test_the_nearest_name_then_the_first_pattern_has_each_option() -> None:
+def test_the_nearest_name_then_the_first_pattern_has_each_option():
     for host, found in [
         # the host's own name, then the nearest above it; what one does not have comes from the next
         ("fast.news.example", {"min_gap": "fast.news.example", "factor": "example", "worth": "*"}),
@@ -57,7 +57,7 @@ def test_the_nearest_name_then_the_first_pattern_has_each_option() -> None:
         )
 
 
-def test_rules_know_which_of_them_have_held_and_survive_a_pickle() -> None:
+def test_rules_know_which_of_them_have_held_and_survive_a_pickle():
     rules = pickle.loads(pickle.dumps(RULES))
     assert rules.of("a.shop.test") == RULES.of("a.shop.test")
     assert rules.used == {"shop.test", "*.shop.test", "*.test", "*"}
@@ -79,9 +79,7 @@ OPTIONS = st.builds(
     st.lists(st.tuples(PATTERNS, OPTIONS), unique_by=lambda each: each[0]),
     st.lists(NAMES),
 )
-def test_the_look_up_is_as_one_that_looks_at_every_rule(
-    names: dict[str, HostRule], patterns: list[tuple[str, HostRule]], hosts: list[str]
-) -> None:
+def test_the_look_up_is_as_one_that_looks_at_every_rule(names, patterns, hosts):
     rules = HostRules(names, patterns)
     for host in hosts:
         holding = sorted(
@@ -99,7 +97,7 @@ def test_the_look_up_is_as_one_that_looks_at_every_rule(
 # -- bytes
 
 
-def test_the_gap_grows_with_the_bytes_of_a_transfer() -> None:
+def test_the_gap_grows_with_the_bytes_of_a_transfer():
     assert HostRule(bytes_per_second=1000.0).gap_after(5000) == 5.0
     assert HostRule().gap_after(10**9) == 0.0
 
@@ -118,7 +116,7 @@ def by_support(**policy: Any) -> Job:
     return Job(order=Aopic(), domain_of=str, politeness=Politeness(0.0), **policy)
 
 
-def test_a_domain_has_its_own_budget_whoever_links_to_it() -> None:
+def test_a_domain_has_its_own_budget_whoever_links_to_it():
     for part, more in [(1.0, 39), (0.5, 10), (0.1, 0), (0.0, 39)]:
         for reopens in [False, True]:
             free = int(ALLOWANCE)
@@ -144,7 +142,7 @@ def version(number: int) -> Version:
     return Version(bytes((number % 256,)))
 
 
-def test_pages_of_a_host_come_back_by_its_own_interval_before_all_others() -> None:
+def test_pages_of_a_host_come_back_by_its_own_interval_before_all_others():
     rules = HostRules(
         {"news": HostRule(revisit=(HOUR, HOUR)), "archive": HostRule(revisit=(9 * DAY, 9 * DAY))}
     )
@@ -182,7 +180,7 @@ def test_pages_of_a_host_come_back_by_its_own_interval_before_all_others() -> No
 
 
 @pytest.mark.parametrize("how", ["seed", "link", "announced"])
-def test_the_first_page_of_a_host_gets_cash_from_the_virtual_page_once(how: str) -> None:
+def test_the_first_page_of_a_host_gets_cash_from_the_virtual_page_once(how):
     job = Job(rules=HostRules({"rich": HostRule(worth=1000.0)}))
     pages = [link("rich", number) for number in range(3)]
     job.seed(link("a"))
@@ -206,7 +204,7 @@ def test_the_first_page_of_a_host_gets_cash_from_the_virtual_page_once(how: str)
     job.commit()
 
 
-def test_a_host_of_another_shard_gets_its_cash_there_and_none_is_lost() -> None:
+def test_a_host_of_another_shard_gets_its_cash_there_and_none_is_lost():
     from support.core_shards import hosts_of
     from support.core_shards import link as of_shard
 
@@ -220,7 +218,7 @@ def test_a_host_of_another_shard_gets_its_cash_there_and_none_is_lost() -> None:
     job.commit()
 
 
-def test_a_host_with_all_of_its_pages_is_put_aside_until_one_of_them_comes_back() -> None:
+def test_a_host_with_all_of_its_pages_is_put_aside_until_one_of_them_comes_back():
     job = Job(rules=HostRules({"a.test": HostRule(pages=2)}))
     pages = {each.key: each for each in (link("a.test", number) for number in range(4))}
     job.seed(*pages.values())

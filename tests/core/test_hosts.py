@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 # -- the table
 
 
-def test_nothing_happens_to_a_host_that_is_not_in_the_table() -> None:
+def test_nothing_happens_to_a_host_that_is_not_in_the_table():
     for phase in Phase:
         for event in Event:
             with case(event, phase):
@@ -45,14 +45,14 @@ def test_nothing_happens_to_a_host_that_is_not_in_the_table() -> None:
                     assert host.phase == phase
 
 
-def test_a_host_moves_between_two_places_unless_it_is_requested_right_away() -> None:
+def test_a_host_moves_between_two_places_unless_it_is_requested_right_away():
     for (phase, _), after in TRANSITIONS.items():
         is_request = phase in (Phase.READY, Phase.LATE) and after in (Phase.LEASED, Phase.LOCATING)
         assert is_request or (phase == Phase.MOVING) != (after == Phase.MOVING)
     assert {phase for phase, _ in TRANSITIONS} == set(TRANSITIONS.values()) == set(map(int, Phase))
 
 
-def test_a_host_that_is_read_is_where_its_index_row_is() -> None:
+def test_a_host_that_is_read_is_where_its_index_row_is():
     for row, phase in [
         (b"", Phase.IDLE),
         (b"A", Phase.MOVING),
@@ -64,7 +64,7 @@ def test_a_host_that_is_read_is_where_its_index_row_is() -> None:
         assert unpack_state(pack_host(HostRecord("a", row=row))).phase == phase, (row, phase)
 
 
-def test_a_host_that_says_it_is_nowhere_is_a_damaged_one() -> None:
+def test_a_host_that_says_it_is_nowhere_is_a_damaged_one():
     with pytest.raises(StorageError, match=r"'a' .*salvage"):
         unpack_state(pack_host(HostRecord("a", row=b"X")))
 
@@ -79,7 +79,7 @@ def frontier_of(*pages: int) -> Frontier:
     return frontier
 
 
-def test_a_page_is_ended_once_and_a_host_released_once() -> None:
+def test_a_page_is_ended_once_and_a_host_released_once():
     frontier = frontier_of(1, 2)
     taken = frontier.take(0.0)
     assert isinstance(taken, Taken)
@@ -96,7 +96,7 @@ def test_a_page_is_ended_once_and_a_host_released_once() -> None:
     assert check(frontier) == []
 
 
-def test_a_row_of_the_index_without_its_host_is_said_to_be_damage() -> None:
+def test_a_row_of_the_index_without_its_host_is_said_to_be_damage():
     store = MemoryStore()
     store.write({Family.META: {b"A" + b"no host ": b""}}, sync=True)
     with pytest.raises(StorageError, match=rf"{b'no host '.hex()}.*salvage"):
@@ -151,7 +151,7 @@ def break_gate(frontier: Frontier, host: HostState) -> None:
     frontier.gates.holders[b"gate"] = host_key(host.name)
 
 
-def test_the_check_finds_what_is_wrong() -> None:
+def test_the_check_finds_what_is_wrong():
     for damage in [
         break_phase,
         break_entry,
@@ -342,9 +342,7 @@ class Walk:
 @pytest.mark.parametrize("connections", [0, 4])
 @pytest.mark.parametrize("max_active", [1, 3, 8, 100])
 @pytest.mark.parametrize("order", [Aopic, DepthFirst, LargerSites])
-def test_whatever_happens_each_host_is_in_one_place_and_nothing_is_lost(
-    order: type[Order], max_active: int, connections: int
-) -> None:
+def test_whatever_happens_each_host_is_in_one_place_and_nothing_is_lost(order, max_active, connections):
     seen: set[int] = set()
     for seed in range(3):
         walk = Walk(random.Random(seed), order=order, max_active=max_active, connections=connections)
@@ -358,9 +356,7 @@ def test_whatever_happens_each_host_is_in_one_place_and_nothing_is_lost(
 
 
 @pytest.mark.parametrize("max_active", [1, 3, 100])
-def test_a_host_gets_as_many_requests_at_once_as_it_has_connections_and_others_get_one(
-    max_active: int,
-) -> None:
+def test_a_host_gets_as_many_requests_at_once_as_it_has_connections_and_others_get_one(max_active):
     most, gates = 0, Counter[bool]()
     for seed in range(4):
         walk = Walk(

@@ -44,7 +44,7 @@ def swept(edges: list[tuple[int, int]], results: set[int], reward: float, gamma:
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.booleans()), max_size=40), st.floats(0.1, 0.95))
-def test_worth_is_kept_up_as_pages_come_in(tree: list[tuple[int, bool]], gamma: float) -> None:
+def test_worth_is_kept_up_as_pages_come_in(tree, gamma):
     """A page at a time, under a parent among those before it, against sweeps over the finished graph."""
     graph = SuccessGraph(gamma)
     edges, results = [], set()
@@ -66,7 +66,7 @@ def test_worth_is_kept_up_as_pages_come_in(tree: list[tuple[int, bool]], gamma: 
     assert graph.n_results == sum(is_result for _, is_result in tree)
 
 
-def test_the_graph_forgets_the_oldest_pages() -> None:
+def test_the_graph_forgets_the_oldest_pages():
     graph = SuccessGraph(most=3)
     for number in range(10):
         graph.note(b"%d" % number, b"%d" % (number - 1), LinkText(str(number)), is_result=number == 9)
@@ -75,7 +75,7 @@ def test_the_graph_forgets_the_oldest_pages() -> None:
     assert MOST_PAGES <= 10_000
 
 
-def test_a_page_that_is_its_own_ancestor_ends_the_walk() -> None:
+def test_a_page_that_is_its_own_ancestor_ends_the_walk():
     graph = SuccessGraph()
     graph.note(b"a", b"b", LinkText("a"), is_result=False)
     graph.note(b"b", b"a", LinkText("b"), is_result=True)
@@ -107,9 +107,7 @@ def plain_bm25(documents: list[tuple[list[str], ...]], query: tuple[list[str], .
 
 @given(st.lists(DOCUMENTS, min_size=1, max_size=25), DOCUMENTS)
 @settings(deadline=None)
-def test_a_search_finds_what_the_formula_says(
-    documents: list[tuple[list[str], ...]], query: tuple[list[str], ...]
-) -> None:
+def test_a_search_finds_what_the_formula_says(documents, query):
     expected = plain_bm25(documents, query)
     found = Index(documents, FIELDS).nearest(query)
     best = max(expected)
@@ -119,21 +117,21 @@ def test_a_search_finds_what_the_formula_says(
         assert expected[found.number] == pytest.approx(best)
 
 
-def test_a_document_is_like_itself_and_an_unknown_one_like_none() -> None:
+def test_a_document_is_like_itself_and_an_unknown_one_like_none():
     index = Index([(["open", "data"], ["docs"], ["see", "also"]), (["close"], [], [])], FIELDS)
     assert index.nearest((["open", "data"], ["docs"], ["see", "also"])) == (0, pytest.approx(1.0))
     assert index.nearest((["never"], [], [])) is None
     assert Index([], FIELDS).nearest((["never"], [], [])) is None
 
 
-def test_an_index_is_bounded() -> None:
+def test_an_index_is_bounded():
     with pytest.raises(ValueError, match="5000 documents"):
         Index([([], [], [])] * (MOST_DOCUMENTS + 1), FIELDS)
     with pytest.raises(ValueError, match="sum 1"):
         Index([], (0.5, 0.2))
 
 
-def test_the_graph_is_read_seldomer_the_more_there_is() -> None:
+def test_the_graph_is_read_seldomer_the_more_there_is():
     times = [growing(0)]
     while len(times) < 5:
         times.append(growing(times[-1]))
@@ -151,7 +149,7 @@ def page(
     return PageSeen("", grade, 0.5, grade >= 0.5, b"%d" % key, came_from, link, text=text)
 
 
-def test_evidence_is_the_text_of_a_link_before_anything_was_found() -> None:
+def test_evidence_is_the_text_of_a_link_before_anything_was_found():
     links = [LinkText("A comet"), LinkText("Home"), LinkText("", path="/comet")]
     for strategy in (Jlse(KEYWORD, Random(1)), Ata(KEYWORD, Random(1))):
         assert strategy.values(page(1, grade=0.8), links) == pytest.approx(
@@ -168,7 +166,7 @@ def found_behind_catalogs(strategy: Strategy, n: int) -> None:
         strategy.learn(page(number + 1, number, "More about it", grade=0.9, text="comet " * 100))
 
 
-def test_links_like_those_that_led_to_results_are_worth_what_they_were() -> None:
+def test_links_like_those_that_led_to_results_are_worth_what_they_were():
     strategy = Jlse(KEYWORD, Random(1))
     links = [LinkText("All our catalogs"), LinkText("More about it"), LinkText("Imprint")]
     found_behind_catalogs(strategy, 14)
@@ -181,7 +179,7 @@ def test_links_like_those_that_led_to_results_are_worth_what_they_were() -> None
     assert strategy.revalue(0.0, links[0]) == pytest.approx(math.sqrt(LEAST_PAGE * 0.45))
 
 
-def test_what_led_to_results_is_kept() -> None:
+def test_what_led_to_results_is_kept():
     strategy = Jlse(KEYWORD, Random(1))
     found_behind_catalogs(strategy, 15)
     again = Jlse(KEYWORD, Random(1))
@@ -193,7 +191,7 @@ def test_what_led_to_results_is_kept() -> None:
 
 
 @given(st.binary(max_size=40))
-def test_what_was_kept_and_is_damaged_changes_nothing(data: bytes) -> None:
+def test_what_was_kept_and_is_damaged_changes_nothing(data):
     memory = Memory(KEYWORD)
     if data:
         with pytest.raises(StorageError):
@@ -201,7 +199,7 @@ def test_what_was_kept_and_is_damaged_changes_nothing(data: bytes) -> None:
     assert memory.version == memory.graph.n_results == 0
 
 
-def test_damage_anywhere_is_noticed_or_does_no_harm() -> None:
+def test_damage_anywhere_is_noticed_or_does_no_harm():
     strategy = Jlse(KEYWORD, Random(1))
     found_behind_catalogs(strategy, 15)
     data = strategy.pack()

@@ -42,7 +42,7 @@ def store_with(data: bytes) -> MemoryStore:
     return store
 
 
-def test_no_letter_and_no_name_of_a_row_stands_for_two_things() -> None:
+def test_no_letter_and_no_name_of_a_row_stands_for_two_things():
     assert len(set(META)) == len(META)
     assert len(set(CONTENT)) == len(CONTENT)
     assert all(letter.isupper() and len(letter) == 1 for letter in (*META, *CONTENT))
@@ -50,13 +50,13 @@ def test_no_letter_and_no_name_of_a_row_stands_for_two_things() -> None:
     assert all(name.islower() for name in NAMES)
 
 
-def test_every_letter_of_a_row_is_in_the_table_of_the_module() -> None:
+def test_every_letter_of_a_row_is_in_the_table_of_the_module():
     assert layout.__doc__ is not None
     for letter in META:
         assert f"``{letter.decode()}``" in layout.__doc__
 
 
-def test_every_field_of_the_totals_outlives_a_commit() -> None:
+def test_every_field_of_the_totals_outlives_a_commit():
     for name in [each.name for each in fields(CrawlTotals)]:
         plain = CrawlTotals("order", 1.0, 2.0)
         default = next(each for each in fields(CrawlTotals) if each.name == name).default
@@ -66,7 +66,7 @@ def test_every_field_of_the_totals_outlives_a_commit() -> None:
         assert read_totals(store_with(saved.pack())) == saved, name
 
 
-def test_damaged_totals_are_said_to_be_damaged() -> None:
+def test_damaged_totals_are_said_to_be_damaged():
     for data in [b"", b"\x81", b"\xc0", b"\x80", b"\x81\xa6format\x01"]:
         with case(data):
             with pytest.raises(StorageError, match=r"totals of this job are damaged: .* salvage"):

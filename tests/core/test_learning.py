@@ -57,7 +57,7 @@ def value(strategy: Learned, said: str, grade: float = 0.0) -> float:
 # what is learned
 
 
-def test_without_examples_a_value_is_the_first_guess() -> None:
+def test_without_examples_a_value_is_the_first_guess():
     strategy = Learned(Topic(["bread"]), Random(0))
     # How well the text fits, and the grade of its page.
     assert value(strategy, "bread", 0.5) == pytest.approx(0.2 + 0.8 * 0.5)
@@ -65,7 +65,7 @@ def test_without_examples_a_value_is_the_first_guess() -> None:
     assert strategy.version == 0
 
 
-def test_what_stands_around_a_link_counts_on_pages_that_are_not_relevant_themselves() -> None:
+def test_what_stands_around_a_link_counts_on_pages_that_are_not_relevant_themselves():
     strategy = Learned(Topic(["bread"]), Random(0))
     plain, quoted = LinkText("more"), LinkText("more", "about bread")
     on_irrelevant, on_relevant = (
@@ -75,7 +75,7 @@ def test_what_stands_around_a_link_counts_on_pages_that_are_not_relevant_themsel
     assert on_relevant[1] == on_relevant[0] > on_irrelevant[1]
 
 
-def test_keywords_on_irrelevant_pages_do_not_make_a_crawl_distrust_grades() -> None:
+def test_keywords_on_irrelevant_pages_do_not_make_a_crawl_distrust_grades():
     """Every second page has one here, and no link leads to a relevant page."""
     strategy = Learned(Topic(["bread"]), Random(0))
     for number in range(1, 150):
@@ -83,7 +83,7 @@ def test_keywords_on_irrelevant_pages_do_not_make_a_crawl_distrust_grades() -> N
     assert value(strategy, "new", 0.8) > 2 * value(strategy, "new", 0.3)
 
 
-def test_given_by_examples_what_stands_around_a_link_counts_beside_the_grade_of_its_page() -> None:
+def test_given_by_examples_what_stands_around_a_link_counts_beside_the_grade_of_its_page():
     topic = Topic()
     for _ in range(20):
         topic.learn_page("bread dough oven", 1.0)
@@ -96,7 +96,7 @@ def test_given_by_examples_what_stands_around_a_link_counts_beside_the_grade_of_
     assert strategy.values(seen, [link])[0] == pytest.approx(0.3 * own + 0.3 * together + 0.4 * 0.5)
 
 
-def test_links_are_valued_by_what_became_of_earlier_ones_with_their_words() -> None:
+def test_links_are_valued_by_what_became_of_earlier_ones_with_their_words():
     strategy = taught()
     assert value(strategy, "to the left") > 3 * value(strategy, "to the right")
     assert value(strategy, "to the right") < 0.2
@@ -104,7 +104,7 @@ def test_links_are_valued_by_what_became_of_earlier_ones_with_their_words() -> N
     assert strategy.revalue(0.0, LinkText("to the left")) == value(strategy, "to the left")
 
 
-def test_a_topic_without_any_relevant_page_yet_leaves_all_values_low_and_no_two_apart() -> None:
+def test_a_topic_without_any_relevant_page_yet_leaves_all_values_low_and_no_two_apart():
     strategy = Learned(Topic(["bread"]), Random(0))
     for number in range(1, 200):
         strategy.learn(page(number, 0.0, f"way {number % 7}"))
@@ -112,7 +112,7 @@ def test_a_topic_without_any_relevant_page_yet_leaves_all_values_low_and_no_two_
     assert max(values) < 0.05
 
 
-def test_a_page_is_worth_what_is_found_through_it() -> None:
+def test_a_page_is_worth_what_is_found_through_it():
     """Doors lead to irrelevant pages whose links lead to relevant ones; walls lead to the same without."""
     strategy = Learned(Topic(["bread"]), Random(0))
     for number in range(1, 400, 4):
@@ -124,16 +124,14 @@ def test_a_page_is_worth_what_is_found_through_it() -> None:
     assert value(strategy, "go on") > value(strategy, "a door")
 
 
-def test_a_duplicate_is_no_example_of_a_relevant_page() -> None:
+def test_a_duplicate_is_no_example_of_a_relevant_page():
     strategy = Learned(Topic(["bread"]), Random(0))
     for number in range(1, 100):
         strategy.learn(page(number, 1.0, "again", is_relevant=False))
     assert value(strategy, "again") < 0.1
 
 
-def test_a_page_costs_a_bounded_number_of_steps_however_many_were_seen(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_page_costs_a_bounded_number_of_steps_however_many_were_seen(monkeypatch):
     steps = 0
     step = Learned._step
 
@@ -150,7 +148,7 @@ def test_a_page_costs_a_bounded_number_of_steps_however_many_were_seen(
         assert steps <= STEPS + BACK
 
 
-def test_what_is_kept_in_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_kept_in_memory_is_bounded(monkeypatch):
     monkeypatch.setattr(learned, "REPLAY", 50)
     monkeypatch.setattr(learned, "_CACHE", 20)
     strategy = Learned(Topic(["bread"]), Random(0))
@@ -162,7 +160,7 @@ def test_what_is_kept_in_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(strategy._said) <= 20
 
 
-def test_versions_come_less_often_the_more_is_known() -> None:
+def test_versions_come_less_often_the_more_is_known():
     strategy = Learned(Topic(["bread"]), Random(0))
     at = []
     for number in range(1, 3000):
@@ -179,7 +177,7 @@ def test_versions_come_less_often_the_more_is_known() -> None:
 # what is kept with the job
 
 
-def test_what_was_learned_is_the_same_once_restored() -> None:
+def test_what_was_learned_is_the_same_once_restored():
     strategy = taught(REPLAY + 100)
     again = Learned(Topic(["bread"]), Random(1))
     again.restore(strategy.pack())
@@ -204,7 +202,7 @@ GUESS = value(Learned(Topic(["bread"]), Random(0)), "bread", 0.5)
         lambda at: PACKED[: at[0]] + bytes((PACKED[at[0]] ^ at[1],)) + PACKED[at[0] + 1 :]
     ),
 ))  # fmt: skip
-def test_damaged_bytes_are_refused_or_make_a_strategy_that_works(data: bytes) -> None:
+def test_damaged_bytes_are_refused_or_make_a_strategy_that_works(data):
     strategy = Learned(Topic(["bread"]), Random(0))
     try:
         strategy.restore(data)
@@ -220,7 +218,7 @@ def test_damaged_bytes_are_refused_or_make_a_strategy_that_works(data: bytes) ->
     "name",
     [name for name, make in STRATEGIES.items() if not make.needs_samples and make(Topic(), Random(0)).learns],
 )
-def test_every_strategy_that_learns_goes_on_from_what_was_kept(name: str) -> None:
+def test_every_strategy_that_learns_goes_on_from_what_was_kept(name):
     chance = Random(0)
 
     def some() -> list[float]:
@@ -255,7 +253,7 @@ LINKS = [
     "name",
     [name for name, make in STRATEGIES.items() if issubclass(make, WithMemos) and not make.needs_samples],
 )
-def test_a_memo_says_of_a_link_what_its_texts_do(name: str) -> None:
+def test_a_memo_says_of_a_link_what_its_texts_do(name):
     by_texts, by_memos = (STRATEGIES[name](Topic(["bread"]), Random(0)) for _ in range(2))
     seen = PageSeen("", 0.4, 0.5, is_relevant=False, key=key(7))
     for number in range(1, 100):
@@ -273,7 +271,7 @@ def test_a_memo_says_of_a_link_what_its_texts_do(name: str) -> None:
 
 
 @given(st.binary(max_size=60))
-def test_bytes_that_are_no_memo_are_none_or_say_nothing_wrong(memo: bytes) -> None:
+def test_bytes_that_are_no_memo_are_none_or_say_nothing_wrong(memo):
     strategy = Learned(Topic(["bread"]), Random(0))
     strategy.restore(PACKED)
     found = strategy.revalue_memo(0.5, memo)
@@ -282,7 +280,7 @@ def test_bytes_that_are_no_memo_are_none_or_say_nothing_wrong(memo: bytes) -> No
     assert 0.0 <= value(strategy, "to the left") <= 1.0
 
 
-def test_a_memo_of_another_topic_says_only_which_words_a_link_has() -> None:
+def test_a_memo_of_another_topic_says_only_which_words_a_link_has():
     memo = taught(60).memo(taught(60).read([LinkText("to the left bread")])[0])
     other = Learned(Topic(["stone"]), Random(0))
     other.restore(taught(60).pack())
@@ -290,7 +288,7 @@ def test_a_memo_of_another_topic_says_only_which_words_a_link_has() -> None:
     assert other.revalue_memo(0.5, memo) == pytest.approx(expected[0])
 
 
-def test_a_link_of_very_many_words_has_a_bounded_memo() -> None:
+def test_a_link_of_very_many_words_has_a_bounded_memo():
     strategy = Learned(Topic(["bread"]), Random(0))
     said = strategy.read([LinkText(" ".join(map(str, range(2_000))))])[0]
     assert len(strategy.memo(said)) <= MOST_OF_MEMO
@@ -302,7 +300,7 @@ def test_a_link_of_very_many_words_has_a_bounded_memo() -> None:
 
 
 @given(st.builds(LinkText, TEXTS, TEXTS, TEXTS, TEXTS), st.floats(0, 1), st.integers(0, 1 << 40))
-def test_a_lead_is_bounded_and_can_be_read(link: LinkText, grade: float, depth: int) -> None:
+def test_a_lead_is_bounded_and_can_be_read(link, grade, depth):
     data = LeadsOfPage(key(7), grade, depth).pack(link)
     assert len(data) <= MOST_BYTES
     lead = unpack_lead(data)
@@ -313,14 +311,14 @@ def test_a_lead_is_bounded_and_can_be_read(link: LinkText, grade: float, depth: 
     assert lead.link.around in link.around
 
 
-def test_a_page_of_many_links_costs_no_more_than_their_own_texts() -> None:
+def test_a_page_of_many_links_costs_no_more_than_their_own_texts():
     links = all_bounded([LinkText(f"link {number}", "around", "heading", "/path") for number in range(1000)])
     assert [link.anchor for link in links] == [f"link {number}" for number in range(1000)]
     assert all(link.around for link in links[:IN_FULL])
     assert not any(link.around or link.heading for link in links[IN_FULL:])
 
 
-def test_hostile_text_is_no_lead_that_hurts() -> None:
+def test_hostile_text_is_no_lead_that_hurts():
     for text in ["\ud800", "a\udfff" * 500, "\U0001f600" * 1000, "x" * 1_000_000]:
         data = LeadsOfPage(key(7), 0.5, 1).pack(LinkText(text, text, text, text))
         assert len(data) <= MOST_BYTES, text
@@ -328,7 +326,7 @@ def test_hostile_text_is_no_lead_that_hurts() -> None:
 
 
 @given(st.binary(max_size=300))
-def test_bytes_that_are_no_lead_are_none(data: bytes) -> None:
+def test_bytes_that_are_no_lead_are_none(data):
     unpack_lead(data)
     assert unpack_lead(data[:15]) is None
 
@@ -351,7 +349,7 @@ def leads(job: Job) -> dict[bytes, bytes]:
     return {row[1:]: value for row, value in job.store.scan(Family.CONTENT) if row[:1] == b"L"}
 
 
-def test_the_best_link_to_a_page_is_remembered_while_it_waits_and_forgotten_then() -> None:
+def test_the_best_link_to_a_page_is_remembered_while_it_waits_and_forgotten_then():
     job = focused_job()
     poor, good, itself = (valued(1, value, lead_of(str(value))) for value in (0.2, 0.6, 0.9))
     job.visit(poor)
@@ -368,7 +366,7 @@ def test_the_best_link_to_a_page_is_remembered_while_it_waits_and_forgotten_then
     assert leads(job) == {}
 
 
-def test_a_seed_keeps_its_value_and_has_no_lead() -> None:
+def test_a_seed_keeps_its_value_and_has_no_lead():
     job = focused_job()
     job.visit(replace(link("b"), value=whole_value(0.9), lead=lead_of("b")))
     job.commit()
@@ -380,9 +378,7 @@ def test_a_seed_keeps_its_value_and_has_no_lead() -> None:
     st.integers(1, 7),
     st.booleans(),
 )
-def test_waiting_pages_are_valued_anew_a_slice_at_a_time_and_no_unit_is_lost(
-    found: list[tuple[int, float]], n: int, is_committed_between: bool
-) -> None:
+def test_waiting_pages_are_valued_anew_a_slice_at_a_time_and_no_unit_is_lost(found, n, is_committed_between):
     job = focused_job()
     links = [valued(number, value, lead_of(str(number))) for number, value in found]
     job.visit(*links)
@@ -407,7 +403,7 @@ def test_waiting_pages_are_valued_anew_a_slice_at_a_time_and_no_unit_is_lost(
             assert now == wanted
 
 
-def test_a_page_moves_up_when_its_link_is_worth_more_now() -> None:
+def test_a_page_moves_up_when_its_link_is_worth_more_now():
     job = focused_job()
     one, other = valued(1, 0.2, lead_of("one")), valued(2, 0.3, lead_of("other"))
     job.visit(one, other)
@@ -425,7 +421,7 @@ def test_a_page_moves_up_when_its_link_is_worth_more_now() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(1, LARGEST_VALUE), st.booleans()), max_size=100))
-def test_foresight_is_the_part_of_pairs_in_the_right_order(seen: list[tuple[int, bool]]) -> None:
+def test_foresight_is_the_part_of_pairs_in_the_right_order(seen):
     foresight = Foresight()
     for expected, is_relevant in seen:
         foresight.note(expected, is_relevant=is_relevant)
@@ -435,7 +431,7 @@ def test_foresight_is_the_part_of_pairs_in_the_right_order(seen: list[tuple[int,
     assert foresight.auc == (pytest.approx(sum(pairs) / len(pairs)) if pairs else None)
 
 
-def test_foresight_is_of_late_and_kept_with_the_harvest() -> None:
+def test_foresight_is_of_late_and_kept_with_the_harvest():
     harvest = Harvest()
     for number in range(20_000):
         is_relevant = number % 2 == 0

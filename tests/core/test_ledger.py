@@ -520,7 +520,7 @@ def fixpoint(share: float | None) -> dict[int, float]:
 
 
 @pytest.mark.parametrize("share", [0.15, 0.5, None])
-def test_greedy_visits_estimate_the_fixpoint_of_the_share(share: float | None):
+def test_greedy_visits_estimate_the_fixpoint_of_the_share(share):
     """With 0.15 that is PageRank(0.85).
 
     The virtual page must give the same to *all* pages. It does when it spends on the visited ones and all are
@@ -545,7 +545,7 @@ def test_greedy_visits_estimate_the_fixpoint_of_the_share(share: float | None):
     assert sum(abs(ledger.importance(pages[number]) - expected[number]) for number in STRONG) < 0.02
 
 
-def test_the_virtual_page_either_endows_or_hands_out() -> None:
+def test_the_virtual_page_either_endows_or_hands_out():
     for how in [{}, {"endows": True, "classes": (0, 2)}]:
         with case(how), pytest.raises(ValueError, match="either endow visits or spend on classes of pages"):
             Spending("a new policy", **how)

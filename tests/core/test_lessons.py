@@ -45,7 +45,7 @@ PAGES = st.builds(
 
 
 @given(st.lists(st.booleans(), max_size=20), st.lists(PAGES, max_size=5))
-def test_what_is_told_arrives(grades: list[bool], pages: list[PageSeen]):
+def test_what_is_told_arrives(grades, pages):
     read = read_lessons(write_lessons(Lessons("somebody", 7, grades, pages)))
     assert read == Lessons("somebody", 7, grades, pages)
 
@@ -70,7 +70,7 @@ def test_half_a_character_does_not_stop_a_lesson():
 
 
 @given(st.binary(max_size=200) | st.binary(max_size=200).map(zlib.compress))
-def test_bytes_that_are_no_lessons_are_none(data: bytes):
+def test_bytes_that_are_no_lessons_are_none(data):
     read = read_lessons(data)
     assert read is None or isinstance(read, Lessons)
 
@@ -146,7 +146,7 @@ def test_who_learns_from_lessons_values_links_as_who_has_fetched_the_pages():
 
 
 @pytest.mark.parametrize("name", sorted(STRATEGIES))
-def test_every_strategy_learns_from_pages_of_which_it_has_seen_no_other(name: str):
+def test_every_strategy_learns_from_pages_of_which_it_has_seen_no_other(name):
     rng = Random(3)
     topic = Topic(["bread"])
     topic.samples = Samples([("bread oven", True), ("rain", False)], [("bread", True), ("weather", False)])

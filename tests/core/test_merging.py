@@ -23,7 +23,7 @@ from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import Link, PageState, pack_page, unpack_page
 from scrapy_aopic.core.revisits import Recrawl
 from scrapy_aopic.core.spending import SPENDING
-from scrapy_aopic.core.window import Window, WindowKind
+from scrapy_aopic.core.window import Window
 from scrapy_aopic.storage.memory import MemoryStore
 
 A, B, C, D, E = (link(host) for host in "abcde")
@@ -76,7 +76,7 @@ def visit_original(job: Job, page: Link, *links: Link) -> None:
 # -- duplicates
 
 
-def test_a_duplicate_hands_its_cash_on_whole_and_spends_nothing() -> None:
+def test_a_duplicate_hands_its_cash_on_whole_and_spends_nothing():
     job = Job()
     job.seed(A, B)
     visit_original(job, A)
@@ -90,7 +90,7 @@ def test_a_duplicate_hands_its_cash_on_whole_and_spends_nothing() -> None:
     job.commit()
 
 
-def test_a_page_that_is_one_with_another_is_no_ordinary_page() -> None:
+def test_a_page_that_is_one_with_another_is_no_ordinary_page():
     for outcome in ["", "redirect"]:
         job = Job()
         job.seed(A, B, C)
@@ -105,7 +105,7 @@ def test_a_page_that_is_one_with_another_is_no_ordinary_page() -> None:
         ), outcome
 
 
-def test_whatever_is_paid_to_a_duplicate_goes_to_its_original() -> None:
+def test_whatever_is_paid_to_a_duplicate_goes_to_its_original():
     job = Job(share=0.0)
     job.seed(A, B, C, D)
     visit_original(job, A)
@@ -120,7 +120,7 @@ def test_whatever_is_paid_to_a_duplicate_goes_to_its_original() -> None:
     job.commit()
 
 
-def test_what_is_paid_to_a_duplicate_of_a_failed_page_goes_to_the_virtual_page() -> None:
+def test_what_is_paid_to_a_duplicate_of_a_failed_page_goes_to_the_virtual_page():
     job = Job(share=0.0)
     job.seed(A, B, C)
     visit_original(job, A)
@@ -134,7 +134,7 @@ def test_what_is_paid_to_a_duplicate_of_a_failed_page_goes_to_the_virtual_page()
     job.commit()
 
 
-def test_the_links_of_a_duplicate_can_be_followed_and_are_paid_as_ever() -> None:
+def test_the_links_of_a_duplicate_can_be_followed_and_are_paid_as_ever():
     job = Job(share=0.0)
     job.seed(A, B)
     visit_original(job, A)
@@ -146,7 +146,7 @@ def test_the_links_of_a_duplicate_can_be_followed_and_are_paid_as_ever() -> None
     job.commit()
 
 
-def test_a_duplicate_of_a_page_in_work_waits_until_that_is_settled() -> None:
+def test_a_duplicate_of_a_page_in_work_waits_until_that_is_settled():
     job = Job()
     job.seed(A, B, C)
     first = begin(job, A)
@@ -161,7 +161,7 @@ def test_a_duplicate_of_a_page_in_work_waits_until_that_is_settled() -> None:
     job.commit()
 
 
-def test_a_duplicate_that_is_asked_for_again_is_a_page_of_its_own_until_it_is_judged() -> None:
+def test_a_duplicate_that_is_asked_for_again_is_a_page_of_its_own_until_it_is_judged():
     job = Job(share=0.0)
     job.seed(A, B, C, D)
     visit_original(job, A)
@@ -197,7 +197,7 @@ def judged(job: Job, page: Link, *links: Link, text: Text = TEXT, **how: Any) ->
     return twin
 
 
-def test_a_page_of_another_site_with_the_same_text_keeps_what_it_has_and_pays_its_links() -> None:
+def test_a_page_of_another_site_with_the_same_text_keeps_what_it_has_and_pays_its_links():
     job = sites()
     job.seed(A, B)
     had = holdings(job, A, B)
@@ -214,9 +214,7 @@ def test_a_page_of_another_site_with_the_same_text_keeps_what_it_has_and_pays_it
 
 
 @pytest.mark.parametrize("supporters", [0, 1, 2, 3])
-def test_of_pages_of_several_sites_with_one_text_those_with_the_fewest_supporters_are_not_endowed(
-    supporters: int,
-) -> None:
+def test_of_pages_of_several_sites_with_one_text_those_with_the_fewest_supporters_are_not_endowed(supporters):
     """Two other sites lead to the page that is fetched first, and some to the one that is fetched later."""
     job = sites(endowment=6.0)
     hubs = [link(f"hub{number}") for number in range(5)]
@@ -242,9 +240,7 @@ def test_of_pages_of_several_sites_with_one_text_those_with_the_fewest_supporter
 @given(
     visits=st.lists(st.tuples(st.sampled_from(range(6)), st.sampled_from(range(2))), min_size=1, max_size=20)
 )
-def test_whatever_copies_say_and_however_they_come_only_their_own_cash_moves(
-    visits: list[tuple[int, int]],
-) -> None:
+def test_whatever_copies_say_and_however_they_come_only_their_own_cash_moves(visits):
     """Page 0 is copied by the others, which are fetched in any order, change their texts and name each other."""
     pages = [link(f"copy{number}") for number in range(6)]
     job, texts = sites(window=Window(1e9, "fixed")), [TEXT, text_of(b"another text")]
@@ -270,7 +266,7 @@ def test_whatever_copies_say_and_however_they_come_only_their_own_cash_moves(
 
 
 @pytest.mark.parametrize("is_first", [True, False])
-def test_a_copy_that_names_its_original_is_one_with_it(*, is_first: bool) -> None:
+def test_a_copy_that_names_its_original_is_one_with_it(*, is_first):
     job = sites()
     job.seed(A, B)
     units = job.cash(B)
@@ -287,7 +283,7 @@ def test_a_copy_that_names_its_original_is_one_with_it(*, is_first: bool) -> Non
     job.commit()
 
 
-def test_a_page_that_names_another_one_and_has_other_words_is_not_believed() -> None:
+def test_a_page_that_names_another_one_and_has_other_words_is_not_believed():
     job = sites()
     job.seed(A, B)
     judged(job, A)
@@ -300,7 +296,7 @@ def test_a_page_that_names_another_one_and_has_other_words_is_not_believed() -> 
     job.commit()
 
 
-def test_a_page_gives_way_to_none_that_has_other_links_or_is_itself_or_is_unknown() -> None:
+def test_a_page_gives_way_to_none_that_has_other_links_or_is_itself_or_is_unknown():
     job = sites()
     job.seed(A, B, C)
     judged(job, A)
@@ -315,7 +311,7 @@ def test_a_page_gives_way_to_none_that_has_other_links_or_is_itself_or_is_unknow
     job.commit()
 
 
-def test_a_page_is_united_with_the_first_one_of_its_site_whoever_copied_that_before() -> None:
+def test_a_page_is_united_with_the_first_one_of_its_site_whoever_copied_that_before():
     job = Job(domain_of=lambda host: "copy" if host == "a" else "site")
     job.seed(A, B, C, D)
     assert [judged(job, page) for page in (A, B, C)] == [b"", b"", B.key]
@@ -331,7 +327,7 @@ def test_a_page_is_united_with_the_first_one_of_its_site_whoever_copied_that_bef
     job.commit()
 
 
-def test_who_leads_a_chain_to_a_page_does_not_keep_it_from_its_canonical_page() -> None:
+def test_who_leads_a_chain_to_a_page_does_not_keep_it_from_its_canonical_page():
     job = Job(share=0.0, domain_of=lambda host: "trap" if host == "trap" else "site")
     chain = [link("trap", number) for number in range(2 * MAX_HEIGHT)]
     job.seed(chain[0])
@@ -346,7 +342,7 @@ def test_who_leads_a_chain_to_a_page_does_not_keep_it_from_its_canonical_page() 
 # -- canonical pages and redirects
 
 
-def test_a_page_is_united_with_its_canonical_page_once_that_was_visited() -> None:
+def test_a_page_is_united_with_its_canonical_page_once_that_was_visited():
     job = Job(share=0.0)
     job.seed(A, D)
     spent = job.cash(A)
@@ -365,7 +361,7 @@ def test_a_page_is_united_with_its_canonical_page_once_that_was_visited() -> Non
     job.commit()
 
 
-def test_a_permanent_redirect_pays_its_target_and_is_then_one_with_it() -> None:
+def test_a_permanent_redirect_pays_its_target_and_is_then_one_with_it():
     job = Job(share=0.0)
     job.seed(A, B, C)
     visit(job, B)
@@ -379,7 +375,7 @@ def test_a_permanent_redirect_pays_its_target_and_is_then_one_with_it() -> None:
     job.commit()
 
 
-def test_a_page_that_fails_is_nobodys_canonical_page() -> None:
+def test_a_page_that_fails_is_nobodys_canonical_page():
     job = Job()
     job.seed(A)
     visit(job, A, B, C, same_as=B.key)
@@ -395,7 +391,7 @@ def test_a_page_that_fails_is_nobodys_canonical_page() -> None:
     job.commit()
 
 
-def test_what_a_page_said_of_itself_before_its_last_visit_does_not_count() -> None:
+def test_what_a_page_said_of_itself_before_its_last_visit_does_not_count():
     job = Job()
     job.seed(A)
     visit(job, A, B, same_as=B.key)
@@ -406,7 +402,7 @@ def test_what_a_page_said_of_itself_before_its_last_visit_does_not_count() -> No
     job.commit()
 
 
-def test_a_page_that_waits_again_is_not_united_meanwhile() -> None:
+def test_a_page_that_waits_again_is_not_united_meanwhile():
     job = Job()
     job.seed(A)
     visit(job, A, B, same_as=B.key)
@@ -416,7 +412,7 @@ def test_a_page_that_waits_again_is_not_united_meanwhile() -> None:
     job.commit()
 
 
-def test_a_claim_of_an_unknown_page_or_of_itself_is_none() -> None:
+def test_a_claim_of_an_unknown_page_or_of_itself_is_none():
     job = Job()
     job.seed(A)
     visit(job, A, B, same_as=C.key)  # a filter dropped it
@@ -425,7 +421,7 @@ def test_a_claim_of_an_unknown_page_or_of_itself_is_none() -> None:
     job.commit()
 
 
-def test_a_circle_is_cut() -> None:
+def test_a_circle_is_cut():
     job = Job(share=0.0)
     job.seed(A)
     visit(job, A, B, same_as=B.key)
@@ -438,7 +434,7 @@ def test_a_circle_is_cut() -> None:
     job.commit()
 
 
-def test_two_pages_that_name_each_other_are_one() -> None:
+def test_two_pages_that_name_each_other_are_one():
     job = Job()
     job.seed(A, B)
     first, second = begin(job, A), begin(job, B)
@@ -448,7 +444,7 @@ def test_two_pages_that_name_each_other_are_one() -> None:
     job.commit()
 
 
-def test_the_page_that_a_duplicate_names_as_canonical_stands_for_both() -> None:
+def test_the_page_that_a_duplicate_names_as_canonical_stands_for_both():
     """The common case: /page?from=mail says that it is /page, and has its text."""
     job = Job()
     job.seed(A)
@@ -464,7 +460,7 @@ def test_the_page_that_a_duplicate_names_as_canonical_stands_for_both() -> None:
     job.commit()
 
 
-def test_the_text_of_two_pages_that_are_one_leads_to_the_one_that_stands_for_both() -> None:
+def test_the_text_of_two_pages_that_are_one_leads_to_the_one_that_stands_for_both():
     job = Job()
     job.seed(A)
     lease = begin(job, A)
@@ -481,7 +477,7 @@ def test_the_text_of_two_pages_that_are_one_leads_to_the_one_that_stands_for_bot
     job.commit()
 
 
-def test_a_page_with_the_text_of_a_page_that_is_one_with_it_is_no_duplicate() -> None:
+def test_a_page_with_the_text_of_a_page_that_is_one_with_it_is_no_duplicate():
     job = Job()
     job.seed(A, B)
     lease = begin(job, A)
@@ -494,7 +490,7 @@ def test_a_page_with_the_text_of_a_page_that_is_one_with_it_is_no_duplicate() ->
     job.commit()
 
 
-def test_a_chain_is_followed_to_its_end_and_then_leads_there_in_one_hop() -> None:
+def test_a_chain_is_followed_to_its_end_and_then_leads_there_in_one_hop():
     job = Job(share=0.0)
     pages = [link("a", number) for number in range(10)]
     job.seed(pages[0], replace(A, host="b", key=B.key))
@@ -509,7 +505,7 @@ def test_a_chain_is_followed_to_its_end_and_then_leads_there_in_one_hop() -> Non
     job.commit()
 
 
-def test_a_chain_that_is_too_long_is_cut_and_nothing_is_lost() -> None:
+def test_a_chain_that_is_too_long_is_cut_and_nothing_is_lost():
     job = Job(share=0.0)
     pages = [link("a", number) for number in range(3 * MAX_HEIGHT)]
     job.seed(pages[0])
@@ -522,7 +518,7 @@ def test_a_chain_that_is_too_long_is_cut_and_nothing_is_lost() -> None:
     assert sum(holdings(job, *pages)) == units
 
 
-def test_with_one_link_to_each_page_and_its_duplicate_the_shares_add_up() -> None:
+def test_with_one_link_to_each_page_and_its_duplicate_the_shares_add_up():
     """The page that stands for others is among the targets, before and after them, and in the smallest cache."""
     for page_cache in (1, 2, 1000):
         for order in ((A, B, D), (B, A, D), (D, B, A)):
@@ -537,7 +533,7 @@ def test_with_one_link_to_each_page_and_its_duplicate_the_shares_add_up() -> Non
             job.commit()
 
 
-def test_a_page_may_link_to_its_own_duplicate() -> None:
+def test_a_page_may_link_to_its_own_duplicate():
     job = Job(share=0.0)
     job.seed(A, B)
     visit_original(job, A)
@@ -550,9 +546,7 @@ def test_a_page_may_link_to_its_own_duplicate() -> None:
 
 
 @pytest.mark.parametrize("is_duplicate", [False, True])
-def test_a_page_that_asks_for_itself_once_more_waits_for_that_before_it_is_another_one(
-    is_duplicate: bool,
-) -> None:
+def test_a_page_that_asks_for_itself_once_more_waits_for_that_before_it_is_another_one(is_duplicate):
     job = Job()
     job.seed(A, B)
     lease = begin(job, A)
@@ -568,7 +562,7 @@ def test_a_page_that_asks_for_itself_once_more_waits_for_that_before_it_is_anoth
     job.commit()
 
 
-def test_links_to_a_page_count_for_the_page_that_stands_for_it() -> None:
+def test_links_to_a_page_count_for_the_page_that_stands_for_it():
     job = Job(order=Aopic())
     job.seed(A, B, C, D)
     visit_original(job, A)
@@ -583,7 +577,7 @@ def test_links_to_a_page_count_for_the_page_that_stands_for_it() -> None:
 
 
 @pytest.mark.parametrize("spending", SPENDING)
-def test_a_page_that_was_united_is_handed_nothing(spending: str) -> None:
+def test_a_page_that_was_united_is_handed_nothing(spending):
     job = Job(spending=spending, chosen=frozenset("abc"))
     job.seed(A, B, C)
     visit_original(job, A)
@@ -600,7 +594,7 @@ def test_a_page_that_was_united_is_handed_nothing(spending: str) -> None:
     job.commit()
 
 
-def test_what_a_page_was_handed_until_it_was_united_is_moved_too() -> None:
+def test_what_a_page_was_handed_until_it_was_united_is_moved_too():
     job = Job(spending="visited", share=0.0)
     job.seed(A, C)
     visit(job, A, B, same_as=B.key)
@@ -614,7 +608,7 @@ def test_what_a_page_was_handed_until_it_was_united_is_moved_too() -> None:
 
 
 @pytest.mark.parametrize("kind", ["fixed", "variable"])
-def test_windows_that_keep_visits_count_what_was_moved(kind: WindowKind) -> None:
+def test_windows_that_keep_visits_count_what_was_moved(kind):
     """With nothing between the visits, no history fades."""
     job = Job(window=Window(1e9 if kind == "fixed" else 1000, kind), share=0.0)
     job.seed(A, B)
@@ -635,7 +629,7 @@ def test_windows_that_keep_visits_count_what_was_moved(kind: WindowKind) -> None
 
 
 @pytest.mark.parametrize("kind", ["interpolation", "ewma", "fixed", "variable"])
-def test_the_sum_of_all_histories_stays_what_it_was(kind: WindowKind) -> None:
+def test_the_sum_of_all_histories_stays_what_it_was(kind):
     job = Job(window=Window(8, kind), share=0.0)
     job.seed(A, B, C)
     for _ in range(3):
@@ -663,7 +657,7 @@ def test_the_sum_of_all_histories_stays_what_it_was(kind: WindowKind) -> None:
     job.commit()
 
 
-def test_an_average_that_stands_for_a_newcomers_history_is_not_moved() -> None:
+def test_an_average_that_stands_for_a_newcomers_history_is_not_moved():
     job = Job(recrawl=Recrawl(min_interval=10.0, max_interval=1e6), share=0.0)
     job.seed(A)
     visit_original(job, A)
@@ -677,7 +671,7 @@ def test_an_average_that_stands_for_a_newcomers_history_is_not_moved() -> None:
     job.commit()
 
 
-def test_a_united_page_comes_back_by_itself_and_may_be_another_one_then() -> None:
+def test_a_united_page_comes_back_by_itself_and_may_be_another_one_then():
     job = Job(recrawl=Recrawl(min_interval=10.0, max_interval=1e6), share=0.0)
     job.seed(A, B)
     visit_original(job, A)
@@ -716,7 +710,7 @@ def change(job: Job, of: Link, **values: Any) -> None:
     job.store.write({Family.PAGES: {of.key: pack_page(page)}}, sync=True)
 
 
-def test_the_audit_finds_what_is_wrong_with_a_united_page() -> None:
+def test_the_audit_finds_what_is_wrong_with_a_united_page():
     for of, values, complaint in [
         (B, {"cash": 1}, "is not visited and empty"),
         (B, {"history": 1}, "is not visited and empty"),
@@ -731,7 +725,7 @@ def test_the_audit_finds_what_is_wrong_with_a_united_page() -> None:
         assert any(complaint in text for text in audit(job.store).violations), (of, values, complaint)
 
 
-def test_the_audit_finds_rows_of_pages_that_are_not_known() -> None:
+def test_the_audit_finds_rows_of_pages_that_are_not_known():
     for letter in [b"P", b"T", b"C"]:
         job = united()
         key, value = next(row for row in job.store.scan(Family.CONTENT) if row[0][:1] == letter)

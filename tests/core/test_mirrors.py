@@ -77,7 +77,7 @@ def test_once_three_pages_were_the_same_those_of_the_other_origin_wait_behind_al
     [("12", {}), ("123", {"text": "not found"}), ("123", {"text": "none"})],
     ids=["two pages", "one text", "too short to be compared"],
 )
-def test_what_proves_nothing_lowers_nothing(paths: str, found: dict[str, str]):
+def test_what_proves_nothing_lowers_nothing(paths, found):
     web = job()
     pairs(web, paths, **found)
     web.seed(link(f"{HTTPS}/4"), link(f"{HTTP}/4"))

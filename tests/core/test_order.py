@@ -194,7 +194,7 @@ def test_opic_goes_by_cash_alone(cash, shift, score):
 
 
 @given(st.integers(1, 52), st.integers(-60, 60))
-def test_a_visited_page_is_placed_to_a_quarter_of_a_front_queue(bits: int, shift: int):
+def test_a_visited_page_is_placed_to_a_quarter_of_a_front_queue(bits, shift):
     """As much as 2**n units, less one, is quarter 4 n; each front queue that a priority moves it is four quarters."""
     queue = quarter_queue((1 << bits) - 1, shift)
     assert queue == min(max(4 * (bits + shift), 0), 4 * N_FRONT_QUEUES - 2)

@@ -138,7 +138,7 @@ def test_a_new_page_of_an_origin_that_answers_brings_back_a_dead_host():
 
 
 @pytest.mark.parametrize("n_silent", [1, BACK_QUEUE_ROWS, 5 * BACK_QUEUE_ROWS, 3_000])
-def test_many_pages_of_a_silent_origin_are_passed_over(n_silent: int):
+def test_many_pages_of_a_silent_origin_are_passed_over(n_silent):
     job = job_of()
     job.seed(*(on("443", number, shift=9) for number in range(n_silent)))
     job.seed(*(on("80", 10_000 + number) for number in range(5)))
@@ -220,7 +220,7 @@ def test_only_so_many_silent_origins_are_remembered():
 
 
 @pytest.mark.parametrize("seed", some_of(range(20), 6))
-def test_no_link_is_requested_before_its_origin_may_be_and_none_is_lost(seed: int):
+def test_no_link_is_requested_before_its_origin_may_be_and_none_is_lost(seed):
     draw = random.Random(seed)
     job = job_of(dead_after=draw.choice([2, 5, 100]))
     until: dict[str, float] = {}
@@ -271,7 +271,7 @@ def test_no_link_is_requested_before_its_origin_may_be_and_none_is_lost(seed: in
 
 
 @pytest.mark.parametrize("shared", [{"by_domain": True, "domain_of": lambda _: "x"}, {"by_address": True}])
-def test_a_dead_host_keeps_no_other_one_of_its_domain_or_address(shared: dict[str, Any]):
+def test_a_dead_host_keeps_no_other_one_of_its_domain_or_address(shared):
     politeness = Politeness(factor=0.0, backoff=5.0, dead_after=3)
     job = Job(politeness=politeness, waits_for=waits_for, **shared)
     job.seed(*(on("80", number, host="dead", shift=9) for number in range(3)))
@@ -289,7 +289,7 @@ def test_a_dead_host_keeps_no_other_one_of_its_domain_or_address(shared: dict[st
 
 
 @pytest.mark.parametrize("outcomes", [[SILENT, ANSWER], [SILENT, SILENT, BROKEN], [BROKEN, BROKEN, ANSWER]])
-def test_a_host_without_pages_is_none_of_the_crawls_hosts_whatever_it_does(outcomes: list[Outcome]) -> None:
+def test_a_host_without_pages_is_none_of_the_crawls_hosts_whatever_it_does(outcomes):
     job = job_of()
     job.seed(on("80", 0))
     for number, outcome in enumerate(outcomes):

@@ -57,7 +57,7 @@ def test_a_link_to_a_page_that_waits_does_not_change_its_priority():
 
 
 @pytest.mark.parametrize("name", ORDERS)
-def test_every_order_keeps_priorities(name: str):
+def test_every_order_keeps_priorities(name):
     if name in ("pagerank", "hits"):
         pytest.importorskip("numpy")
     job, dice = Job(order=ORDERS[name]()), random.Random(2)
@@ -102,7 +102,7 @@ def test_of_a_host_that_fails_pages_of_the_best_priority_are_tried_first():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("max_active", [1, 3, 1000])
-def test_thousands_of_priorities_are_kept_in_order_through_ends_of_the_process(max_active: int):
+def test_thousands_of_priorities_are_kept_in_order_through_ends_of_the_process(max_active):
     """A crawl that has a priority for each page, such as a date, on few hosts and on many."""
     job, dice = Job(max_active=max_active, page_cache=100), random.Random(3)
     links = [

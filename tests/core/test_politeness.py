@@ -347,7 +347,7 @@ def test_only_so_many_hosts_without_pages_are_remembered():
 
 
 @pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -1.0, -float("inf"), 1e308])
-def test_no_crawl_delay_stops_the_clock_of_a_host(seconds: float):
+def test_no_crawl_delay_stops_the_clock_of_a_host(seconds):
     job = Job(politeness=Politeness(max_wish=100.0))
     job.seed(link("a"), link("a", 1))
     job.crawl.set_crawl_delay("a", seconds, job.now)

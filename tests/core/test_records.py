@@ -76,12 +76,12 @@ HOSTS = st.builds(
 
 
 @given(PAGES)
-def test_a_page_is_read_as_it_was_written(page: Page):
+def test_a_page_is_read_as_it_was_written(page):
     assert unpack_page(pack_page(page)) == page
 
 
 @given(HOSTS)
-def test_a_host_is_read_as_it_was_written(host: HostRecord):
+def test_a_host_is_read_as_it_was_written(host):
     assert unpack_host(pack_host(host)) == host
 
 
@@ -129,8 +129,8 @@ def test_visits_of_a_fixed_window_that_outgrow_64_bits_together_are_read_as_they
 
 @given(st.integers(1, (1 << 32) - 1), st.integers(0, 63), st.integers(1, 255))
 def test_the_branch_of_a_page_and_how_much_lower_it_waits_are_read_as_they_were_written(
-    branch: int, lowered: int, clicks: int
-) -> None:
+    branch, lowered, clicks
+):
     page = Page(PageState.QUEUED, 1, clicks=clicks, lowered=lowered, branch=branch)
     assert unpack_page(pack_page(page)) == page
 
@@ -144,14 +144,14 @@ KINDS = ["", "text/html", "application/pdf", "image/*", "application/*", "*/*"]
 
 
 @given(st.integers(0, 999), st.sampled_from(KINDS), st.none() | st.integers(0, 1 << 33))
-def test_a_response_is_read_as_it_was_written(status: int, content_type: str, size: int | None) -> None:
+def test_a_response_is_read_as_it_was_written(status, content_type, size):
     fetched = Fetched(status, content_type, size)
     page = Page(PageState.VISITED, 1, visits=1, clicks=255, fetched=fetched.to_number())
     assert unpack_page(pack_page(page)) == page
     assert read_fetched(page.fetched) == fetched
 
 
-def test_what_has_no_place_in_a_record_is_kept_as_the_nearest_that_has() -> None:
+def test_what_has_no_place_in_a_record_is_kept_as_the_nearest_that_has():
     for fetched, kept in [
         (Fetched(200, "application/vnd.unheard-of", 1), Fetched(200, "application/*", 1)),
         (Fetched(200, "x" * 10_000, 1), Fetched(200, "*/*", 1)),
@@ -163,13 +163,13 @@ def test_what_has_no_place_in_a_record_is_kept_as_the_nearest_that_has() -> None
         assert unpack_page(pack_page(page)) == page, fetched
 
 
-def test_a_number_that_no_response_has_is_none() -> None:
+def test_a_number_that_no_response_has_is_none():
     assert read_fetched(0) is None
     assert read_fetched(-1) is None
     assert read_fetched(2 + (127 << 11)) is None
 
 
-def test_an_ordinary_response_takes_no_more_bytes_than_promised() -> None:
+def test_an_ordinary_response_takes_no_more_bytes_than_promised():
     visited = Page(PageState.VISITED, 1, visits=1, visited_turn=0.5, clicks=4)
     before = len(pack_page(visited))
     for fetched in (

@@ -75,7 +75,7 @@ def test_pages_that_surely_have_not_changed_or_change_all_the_time_count_for_les
 
 
 @given(st.lists(st.tuples(st.floats(60, 1e7), st.booleans()), max_size=30))
-def test_what_is_known_of_a_rate_is_what_bayes_says(gaps: list[tuple[float, bool]]):
+def test_what_is_known_of_a_rate_is_what_bayes_says(gaps):
     logs = [
         math.fsum(math.log(-math.expm1(-rate * gap)) if changed else -rate * gap for gap, changed in gaps)
         for rate in RATES
@@ -199,7 +199,7 @@ def steps(draw: st.DrawFn) -> list[tuple[str, int, int]]:
 
 
 @given(steps())
-def test_the_best_page_is_next_as_in_a_sorted_list(steps: list[tuple[str, int, int]]):
+def test_the_best_page_is_next_as_in_a_sorted_list(steps):
     due = DueQueue()
     waiting: dict[bytes, tuple[int, float]] = {}
     free: set[bytes] = set()
@@ -296,7 +296,7 @@ def test_a_page_without_cash_comes_back_after_the_longest_interval():
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5])
-def test_visited_pages_take_no_more_than_their_share_while_new_ones_wait(share: float):
+def test_visited_pages_take_no_more_than_their_share_while_new_ones_wait(share):
     job = again(share=share)
     job.seed(*(link(f"old{number}", number) for number in range(50)))
     for _ in range(50):
@@ -407,7 +407,7 @@ def test_what_was_learnt_of_all_pages_outlives_a_restart():
     assert read_totals(job.store).rates == learnt
 
 
-def test_what_an_owner_asks_is_kept_until_a_visit_shows_something_else() -> None:
+def test_what_an_owner_asks_is_kept_until_a_visit_shows_something_else():
     job, page = again(), link("a.test")
     job.seed(page)
     asked = ("noindex", "train-ai=n")

@@ -150,9 +150,7 @@ def worlds(draw: st.DrawFn) -> World:
 
 
 @given(worlds(), st.data())
-def test_every_fetch_ends_with_what_its_redirects_lead_to_in_any_order_of_events(
-    world: World, data: st.DataObject
-):
+def test_every_fetch_ends_with_what_its_redirects_lead_to_in_any_order_of_events(world, data):
     size = len(world.ways)
     pages = data.draw(st.lists(st.integers(0, size - 1), min_size=1, max_size=12))
     learned = world.run(pages, data.draw(st.lists(st.integers(0, 11), max_size=60)))
@@ -251,9 +249,7 @@ TEXTS = st.none() | st.binary(max_size=20)
 
 
 @given(TEXTS, st.floats(0, 1e10), st.integers(0, 100), st.floats(0, 1e10))
-def test_what_is_known_survives_a_round_trip(
-    text: bytes | None, fetched_at: float, failures: int, retry_at: float
-):
+def test_what_is_known_survives_a_round_trip(text, fetched_at, failures, retry_at):
     before = RobotsTxt(text, fetched_at, failures, retry_at)
     after = RobotsTxt.from_bytes(before.to_bytes())
     kept = ("text", "fetched_at", "failures", "retry_at")
@@ -316,7 +312,7 @@ def test_pauses_double_up_to_the_expiry():
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3)), max_size=30), st.integers(1, 8))
 @example([(0, 3), (1, 3), (0, 3)], 4)
-def test_the_memory_has_a_bound_and_loses_nothing(events: list[tuple[int, int]], capacity: int):
+def test_the_memory_has_a_bound_and_loses_nothing(events, capacity):
     known = known_robots(capacity)
     texts: dict[str, bytes] = {}
     for n, size in events:

@@ -54,15 +54,13 @@ def plainly(rules: list[tuple[bool, str]], path: str) -> bool:
 @given(RULES, PATHS)
 @example([(False, "/*a$"), (True, "/aa")], "/aa")
 @example([(False, "/%2f"), (True, "/%2F%61")], "/%2Fa")
-def test_rules_are_what_the_rfc_says(rules: list[tuple[bool, str]], path: str) -> None:
+def test_rules_are_what_the_rfc_says(rules, path):
     assert read(text_of(rules)).allow(path_of(f"http://h.test{path}#/a")) == plainly(rules, path)
 
 
 @pytest.mark.slow
 @given(RULES, PATHS)
-def test_what_is_forbidden_stays_so_with_fewer_wildcards_and_shorter_rules(
-    rules: list[tuple[bool, str]], path: str
-) -> None:
+def test_what_is_forbidden_stays_so_with_fewer_wildcards_and_shorter_rules(rules, path):
     with patch.multiple(robots, WILDCARDS=80, LONGEST_RULE=4):
         bounded = read(text_of(rules))
     if bounded.allow(path_of(f"http://h.test{path}")):
@@ -70,7 +68,7 @@ def test_what_is_forbidden_stays_so_with_fewer_wildcards_and_shorter_rules(
     assert bool(bounded.n_cut) >= any(len(pattern) > 4 for _, pattern in rules)
 
 
-def test_the_longest_name_in_the_user_agent_counts() -> None:
+def test_the_longest_name_in_the_user_agent_counts():
     for agent, name in [
         ("Scrapy/2.19 (+https://scrapy.org)", "scrapy"),
         ("Mozilla/5.0 (compatible; NewsBot/1.0)", "newsbot"),
@@ -82,14 +80,14 @@ def test_the_longest_name_in_the_user_agent_counts() -> None:
         assert finish(find_group(text, agent)) == name, (agent, name)
 
 
-def test_groups_of_one_user_agent_are_one() -> None:
+def test_groups_of_one_user_agent_are_one():
     rules = read(
         b"user-agent: bot\ndisallow: /1\n\nuser-agent: x\ndisallow: /2\n\nuser-agent: bot\ndisallow: /3\n"
     )
     assert [rules.allow(path) for path in ("/1", "/2", "/3")] == [False, True, False]
 
 
-def test_a_line_may_be_written_in_many_ways() -> None:
+def test_a_line_may_be_written_in_many_ways():
     for line in [
         "Disallow: /a", "disallow:/a", " DISALLOW : /a # no", "Disallow /a", "dissallow:\t/a", "Diasllow: /a\r", "disalow:/a",
         "disallow: \u00a0/a", "Disallow: /%61", "Disallow: /b\rDisallow: /a", "Disallow: *a", "disallow: /*a$",
@@ -98,7 +96,7 @@ def test_a_line_may_be_written_in_many_ways() -> None:
         assert (rules.allow("/a"), rules.allow("/")) == (False, True), line
 
 
-def test_other_lines_are_no_rules() -> None:
+def test_other_lines_are_no_rules():
     for line in [
         "disallowed: /a",
         "# disallow: /a",
@@ -110,7 +108,7 @@ def test_other_lines_are_no_rules() -> None:
         assert read(f"user-agent: *\n{line}\n".encode()).allow("/a"), line
 
 
-def test_robots_txt_itself_is_always_allowed() -> None:
+def test_robots_txt_itself_is_always_allowed():
     rules = read(b"user-agent: *\ndisallow: /\n")
     assert [
         rules.allow(path_of(f"http://h.test{path}"))
@@ -122,12 +120,12 @@ def test_robots_txt_itself_is_always_allowed() -> None:
     ]
 
 
-def test_a_crawl_delay_that_is_none_changes_nothing() -> None:
+def test_a_crawl_delay_that_is_none_changes_nothing():
     for value in ["-1", "nan", "inf", "1e400", "1" * 33, "x", ""]:
         assert read(f"user-agent: *\ncrawl-delay: 3\ncrawl-delay: {value}\n".encode()).crawl_delay == 3, value
 
 
-def test_a_long_text_is_read_in_steps() -> None:
+def test_a_long_text_is_read_in_steps():
     text = b"user-agent: bot\n" * 10_000 + b"disallow: /a\n" * 10_000
     steps = [*find_group(text, "bot"), *read_rules(text, "bot")]
     assert len(steps) > 20

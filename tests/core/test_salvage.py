@@ -113,9 +113,7 @@ def crawl_on(store: MemoryStore) -> set[bytes]:
 
 @pytest.mark.parametrize("recrawl", [False, True], ids=["once", "recrawl"])
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_what_is_left_becomes_a_whole_job_that_fetches_what_waits_and_nothing_else(
-    damage: str, *, recrawl: bool
-):
+def test_what_is_left_becomes_a_whole_job_that_fetches_what_waits_and_nothing_else(damage, *, recrawl):
     store = make(recrawl=recrawl)
     before = pages_of(store)
     DAMAGES[damage](store)
@@ -228,7 +226,7 @@ def test_pages_that_only_the_totals_know_of_are_said_to_be_missing():
 
 
 @pytest.mark.parametrize(("place", "source"), [(300, 2000), (2000, 300), (900, 1500), (0, 2900), (2900, 0)])
-def test_rows_in_the_wrong_place_are_left_out(place: int, source: int):
+def test_rows_in_the_wrong_place_are_left_out(place, source):
     """As if a block of 100 rows had been written over another one."""
     keys = [b"%08d" % n for n in range(3000)]
     damaged = [*keys[:place], *keys[source : source + 100], *keys[place + 100 :]]

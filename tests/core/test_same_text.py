@@ -71,7 +71,7 @@ LINKS = b"links..."
 # -- words, links and data
 
 
-def test_pages_whose_links_differ_are_two_pages_with_the_same_words() -> None:
+def test_pages_whose_links_differ_are_two_pages_with_the_same_words():
     one, two = text_of(b"some words", b"/1"), text_of(b"some words", b"/2")
     assert one.words == two.words
     assert one.links != two.links
@@ -85,7 +85,7 @@ def variety(job: Pages, page: Link, leads: str, words: bytes = b"some words") ->
     return twin
 
 
-def test_each_variety_of_a_page_is_found() -> None:
+def test_each_variety_of_a_page_is_found():
     job = Pages()
     pages = [link("a", number) for number in range(8)]
     assert [variety(job, page, str(number % 4)) for number, page in enumerate(pages)] == [b""] * 4 + [
@@ -98,7 +98,7 @@ def test_each_variety_of_a_page_is_found() -> None:
     job.commit()
 
 
-def test_a_site_has_so_many_varieties_and_no_more() -> None:
+def test_a_site_has_so_many_varieties_and_no_more():
     job = Pages(same_words=3, domain_of={"a": "one", "b": "one"}.get)
     pages = [link("ab"[number % 2], number) for number in range(6)]
     found = [variety(job, page, str(number)) for number, page in enumerate(pages)]
@@ -112,7 +112,7 @@ def test_a_site_has_so_many_varieties_and_no_more() -> None:
     job.commit()
 
 
-def test_varieties_of_other_sites_do_not_count() -> None:
+def test_varieties_of_other_sites_do_not_count():
     job = Pages(same_words=2, domain_of=str)
     pages = [link(host, number) for number, host in enumerate("ababab")]
     found = [variety(job, page, str(number)) for number, page in enumerate(pages)]
@@ -120,7 +120,7 @@ def test_varieties_of_other_sites_do_not_count() -> None:
     job.commit()
 
 
-def test_if_the_first_of_too_many_varieties_fails_they_are_counted_anew() -> None:
+def test_if_the_first_of_too_many_varieties_fails_they_are_counted_anew():
     job = Pages(same_words=2)
     one, two, three, four, five = (link("a", number) for number in range(5))
     assert [variety(job, page, page.key.hex()) for page in (one, two, three)] == [b"", b"", one.key]
@@ -133,11 +133,11 @@ def test_if_the_first_of_too_many_varieties_fails_they_are_counted_anew() -> Non
 # -- sketches
 
 
-def test_equal_texts_have_equal_sketches_in_every_process_and_version() -> None:
+def test_equal_texts_have_equal_sketches_in_every_process_and_version():
     assert sketch(WORDS[:400])[:8].hex() == "aabbb3b51c6c982f"
 
 
-def test_the_bytes_that_agree_estimate_the_runs_of_words_that_texts_share() -> None:
+def test_the_bytes_that_agree_estimate_the_runs_of_words_that_texts_share():
     for part, low, high in [(0.01, 58, 64), (0.1, 34, 55), (1.0, 0, 3)]:
         found = [
             alike(sketch(words(str(seed), 2000)), sketch(edited(words(str(seed), 2000), part)))
@@ -146,37 +146,37 @@ def test_the_bytes_that_agree_estimate_the_runs_of_words_that_texts_share() -> N
         assert low <= sum(found) / len(found) <= high, (part, low, high)
 
 
-def test_what_few_words_leave_empty_is_not_taken_for_agreement() -> None:
+def test_what_few_words_leave_empty_is_not_taken_for_agreement():
     found = [alike(sketch(words(f"a{n}", 66)), sketch(words(f"b{n}", 66))) for n in range(20)]
     assert max(found) <= 4
 
 
-def test_where_words_are_moved_to_does_not_matter_much() -> None:
+def test_where_words_are_moved_to_does_not_matter_much():
     text = words("x", 2000)
     assert alike(sketch(text), sketch(text[1000:] + text[:1000])) >= 62
 
 
-def test_a_text_of_few_words_has_no_sketch() -> None:
+def test_a_text_of_few_words_has_no_sketch():
     assert sketch(WORDS[:65]) == b""
     assert len(sketch(WORDS[:66])) == 64
     assert sketch([b"same"] * 10_000) == b""  # few distinct runs
 
 
-def test_what_comes_after_the_first_20_000_words_is_not_in_the_sketch() -> None:
+def test_what_comes_after_the_first_20_000_words_is_not_in_the_sketch():
     text = words("x", 20_000)
     assert sketch([*text, *words("y", 20_000)]) == sketch(text)
     assert text_of(b" ".join([*text, b"y"])).digest != text_of(b" ".join(text)).digest
 
 
 @given(st.lists(st.binary(), max_size=100))
-def test_any_text_can_be_kept(some: list[bytes]) -> None:
+def test_any_text_can_be_kept(some):
     text = text_of(b" ".join(some), has_sketch=True)
     assert (len(text.digest), len(text.sketch)) in ((16, 0), (16, 64))
 
 
 @pytest.mark.slow
 @given(st.binary(min_size=64, max_size=64), st.sets(st.integers(0, 63), max_size=64 - ALIKE))
-def test_whatever_is_alike_is_found(one: bytes, places: set[int]) -> None:
+def test_whatever_is_alike_is_found(one, places):
     """Each of the eight bands of a sketch leads to it, and seven bytes cannot spoil them all."""
     job = Pages(is_near=True)
     job.seed(A)
@@ -202,7 +202,7 @@ ONE = bytes(range(64))
 ALL_BUT_THE_FIRST_BAND = [8 * band for band in range(1, 8)]
 
 
-def test_pages_that_share_a_band_and_no_more_do_not_hide_each_other() -> None:
+def test_pages_that_share_a_band_and_no_more_do_not_hide_each_other():
     job = Pages(is_near=True)
     assert judged(job, A, ONE) == b""
     assert judged(job, B, spoilt(ONE, *range(8, 64))) == b""
@@ -211,7 +211,7 @@ def test_pages_that_share_a_band_and_no_more_do_not_hide_each_other() -> None:
     assert judged(job, D, spoilt(ONE, *(place + 1 for place in ALL_BUT_THE_FIRST_BAND))) == A.key
 
 
-def test_of_several_pages_that_are_alike_the_most_alike_counts() -> None:
+def test_of_several_pages_that_are_alike_the_most_alike_counts():
     for closer in [0, 1]:
         job = Pages(is_near=True)
         places = [0, 1, 2, 8, 9, 10, 16, 17]
@@ -223,7 +223,7 @@ def test_of_several_pages_that_are_alike_the_most_alike_counts() -> None:
 # -- who was first
 
 
-def test_the_first_page_with_a_text_is_no_duplicate_and_the_others_are() -> None:
+def test_the_first_page_with_a_text_is_no_duplicate_and_the_others_are():
     job = Pages()
     assert job.judged(A, words("x")) == b""
     assert job.judged(B, words("x")) == A.key
@@ -232,7 +232,7 @@ def test_the_first_page_with_a_text_is_no_duplicate_and_the_others_are() -> None
     job.commit()
 
 
-def test_a_page_is_no_duplicate_of_itself() -> None:
+def test_a_page_is_no_duplicate_of_itself():
     job = Pages()
     assert job.judged(A, words("x")) == b""
     assert job.judged(A, words("x")) == b""
@@ -245,7 +245,7 @@ def test_a_page_is_no_duplicate_of_itself() -> None:
     assert job.crawl.judge(ticket, job.text(words("x")), A.key).first == b""
 
 
-def test_who_was_first_outlives_the_process() -> None:
+def test_who_was_first_outlives_the_process():
     for is_near in [False, True]:
         job = Pages(is_near=is_near)
         job.judged(A, words("x"))
@@ -255,7 +255,7 @@ def test_who_was_first_outlives_the_process() -> None:
         assert job.judged(C, edited(words("x"), 0.005)) == (A.key if is_near else b""), is_near
 
 
-def test_what_was_not_committed_is_judged_again() -> None:
+def test_what_was_not_committed_is_judged_again():
     job = Pages()
     job.seed(A)
     job.commit()
@@ -267,7 +267,7 @@ def test_what_was_not_committed_is_judged_again() -> None:
     assert job.judged(B, words("x")) == b""
 
 
-def test_rows_in_flight_and_rows_that_did_not_reach_the_store_count() -> None:
+def test_rows_in_flight_and_rows_that_did_not_reach_the_store_count():
     job = Pages(is_near=True)
     job.judged(A, words("x"))
     job.crawl.take_changes(NOW)
@@ -279,7 +279,7 @@ def test_rows_in_flight_and_rows_that_did_not_reach_the_store_count() -> None:
     assert job.judged(D, edited(words("x"), 0.005)) == A.key
 
 
-def test_a_small_edit_is_a_duplicate_only_if_near_duplicates_are_looked_for() -> None:
+def test_a_small_edit_is_a_duplicate_only_if_near_duplicates_are_looked_for():
     for part in [0.005, 0.01]:
         near, exact = Pages(is_near=True), Pages()
         for job in (near, exact):
@@ -289,7 +289,7 @@ def test_a_small_edit_is_a_duplicate_only_if_near_duplicates_are_looked_for() ->
         assert near.judged(C, edited(words("x"), 0.2)) == b"", part
 
 
-def test_a_page_with_too_few_words_is_not_judged() -> None:
+def test_a_page_with_too_few_words_is_not_judged():
     job = Pages()
     assert job.judged(A, ["few"]) == b""
     assert job.judged(B, ["few"]) == b""
@@ -298,7 +298,7 @@ def test_a_page_with_too_few_words_is_not_judged() -> None:
     assert job.judged(D, words("x")) == b""
 
 
-def test_a_page_that_has_changed_is_found_by_its_new_text_only() -> None:
+def test_a_page_that_has_changed_is_found_by_its_new_text_only():
     job = Pages(is_near=True)
     job.judged(A, words("x"))
     job.judged(A, words("y"))
@@ -307,7 +307,7 @@ def test_a_page_that_has_changed_is_found_by_its_new_text_only() -> None:
     job.commit()
 
 
-def test_without_a_new_text_the_last_one_counts() -> None:
+def test_without_a_new_text_the_last_one_counts():
     """As the answer 304 says."""
     job = Pages()
     job.judged(A, words("x"))
@@ -317,7 +317,7 @@ def test_without_a_new_text_the_last_one_counts() -> None:
     assert job.judged(C, None) == b""
 
 
-def test_a_page_that_failed_is_nobodys_original() -> None:
+def test_a_page_that_failed_is_nobodys_original():
     job = Pages()
     job.judged(A, words("x"))
     lease = job.begin(A)
@@ -327,7 +327,7 @@ def test_a_page_that_failed_is_nobodys_original() -> None:
     job.commit()
 
 
-def test_a_lease_that_is_put_back_leaves_no_trace_of_its_judgement() -> None:
+def test_a_lease_that_is_put_back_leaves_no_trace_of_its_judgement():
     job = Pages()
     job.judged(A, words("x"))
     lease = job.begin(B)
@@ -337,7 +337,7 @@ def test_a_lease_that_is_put_back_leaves_no_trace_of_its_judgement() -> None:
     assert job.crawl.judge(job.lease(), job.text(words("z"))).first == b""
 
 
-def test_a_page_costs_a_bounded_number_of_bytes() -> None:
+def test_a_page_costs_a_bounded_number_of_bytes():
     for is_near, most in ((False, 100), (True, 400)):
         job = Pages(is_near=is_near)
         for number in range(20):

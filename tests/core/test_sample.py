@@ -48,7 +48,7 @@ def drawn(sizes: tuple[int, ...], pages: int, seed: int) -> tuple[int, list[Samp
     return read_sample(store)
 
 
-def test_each_page_is_as_likely_as_any_other() -> None:
+def test_each_page_is_as_likely_as_any_other():
     for sizes in [(10,), (10, 10, 10), (20, 10, 50), (15, 10)]:
         times = 2_000
         counts: Counter[str] = Counter()
@@ -60,12 +60,12 @@ def test_each_page_is_as_likely_as_any_other() -> None:
         assert max(abs(n - times / 4) for n in counts.values()) < 5 * (times / 4 * 3 / 4) ** 0.5, sizes
 
 
-def test_all_pages_of_a_short_crawl_are_in_its_sample() -> None:
+def test_all_pages_of_a_short_crawl_are_in_its_sample():
     n, sample = drawn((100,), 30, 0)
     assert (n, len(sample)) == (30, 30)
 
 
-def test_none_are_set_aside_if_none_are_wanted_and_earlier_ones_go() -> None:
+def test_none_are_set_aside_if_none_are_wanted_and_earlier_ones_go():
     assert drawn((0,), 30, 0) == (0, [])
     assert drawn((10, 0), 30, 0) == (0, [])
     n, sample = drawn((10, 0, 10), 30, 0)  # of the pages since
@@ -73,7 +73,7 @@ def test_none_are_set_aside_if_none_are_wanted_and_earlier_ones_go() -> None:
 
 
 @given(st.text(), st.text(max_size=5_000))
-def test_what_is_kept_is_bounded_and_can_be_shown(url: str, text: str) -> None:
+def test_what_is_kept_is_bounded_and_can_be_shown(url, text):
     store = MemoryStore()
     sample = LabelSample(store)
     sample.begin(2, Random(0))
@@ -86,7 +86,7 @@ def test_what_is_kept_is_bounded_and_can_be_shown(url: str, text: str) -> None:
         assert (each.url + each.text).isprintable()
 
 
-def test_what_a_terminal_would_obey_is_taken_out() -> None:
+def test_what_a_terminal_would_obey_is_taken_out():
     store = MemoryStore()
     sample = LabelSample(store)
     sample.begin(1, Random(0))
@@ -100,7 +100,7 @@ def test_what_a_terminal_would_obey_is_taken_out() -> None:
     assert found.text.split() == ["bread", "]0;title", "rolls"]
 
 
-def test_damaged_rows_are_left_out() -> None:
+def test_damaged_rows_are_left_out():
     store = MemoryStore()
     sample = LabelSample(store)
     sample.begin(5, Random(0))
@@ -111,7 +111,7 @@ def test_damaged_rows_are_left_out() -> None:
     assert [each.url[-1] for each in read_sample(store)[1]] == ["0", "1", "4"]
 
 
-def test_the_interval_is_wilsons() -> None:
+def test_the_interval_is_wilsons():
     # Newcombe, Statistics in Medicine 17, 1998, table I, method 3.
     for found, n, low, high in (
         (81, 263, 0.2553, 0.3662),
@@ -123,7 +123,7 @@ def test_the_interval_is_wilsons() -> None:
     assert wilson(0, 0) == (0.0, 1.0)
 
 
-def test_labels_are_compared_with_what_counts() -> None:
+def test_labels_are_compared_with_what_counts():
     sample = [page(n, counts=n < 6) for n in range(10)] + [page(10, is_duplicate=True), page(11)]
     labels = {f"http://a.test/{n}": n >= 4 for n in range(10)} | {"http://a.test/99": True}
     judged = judge(1000, sample, labels)
@@ -133,7 +133,7 @@ def test_labels_are_compared_with_what_counts() -> None:
     assert (judged.missed, judged.wrong) == (4, 4)
 
 
-def test_pages_are_shown_in_an_order_of_their_own() -> None:
+def test_pages_are_shown_in_an_order_of_their_own():
     sample = [page(n) for n in range(50)]
     shown = to_label([*sample, page(50, is_duplicate=True), page(3)])
     assert shown == to_label(sample[::-1])

@@ -329,7 +329,7 @@ def test_a_chain_over_three_shards_ends_at_its_last_page():
 
 
 @pytest.mark.parametrize("other", ["the same words", "other words"])
-def test_a_page_that_names_one_of_another_shard_is_that_if_their_words_agree(other: str):
+def test_a_page_that_names_one_of_another_shard_is_that_if_their_words_agree(other):
     job = a_job()
     job.shards[1].seed(B, job.now)
     for number, text, found in (
@@ -592,7 +592,7 @@ def refused(job: ShardedJob, data: bytes) -> str:
 @pytest.mark.slow
 @given(st.data())
 @settings(max_examples=150, deadline=None)
-def test_bytes_that_changed_on_the_way_are_refused(data: st.DataObject):
+def test_bytes_that_changed_on_the_way_are_refused(data):
     job, letter = a_letter()
     place = data.draw(st.integers(0, len(letter) - 1))
     how = data.draw(st.sampled_from(["changed", "cut", "longer", "other"]))
@@ -619,7 +619,7 @@ VALUES = st.recursive(
 @given(st.data())
 @settings(max_examples=300, deadline=None)
 @example(None)
-def test_letters_that_say_something_else_are_refused_or_leave_a_whole_shard(data: st.DataObject | None):
+def test_letters_that_say_something_else_are_refused_or_leave_a_whole_shard(data):
     """Any part of a letter is anything else: it is refused as a whole, or every invariant holds after it."""
     job, letter = a_letter()
     values = msgspec.msgpack.decode(zlib.decompress(letter))
@@ -770,7 +770,7 @@ def crawl_all(job: ShardedJob, links_of: Callable[[bytes], list[Link]]) -> dict[
 @pytest.mark.slow
 @given(st.lists(st.lists(st.integers(0, 29), max_size=6), min_size=30, max_size=30), st.integers(2, 5))
 @settings(max_examples=25, deadline=None)
-def test_shards_visit_what_one_crawl_would_each_page_once(graph: list[list[int]], of: int):
+def test_shards_visit_what_one_crawl_would_each_page_once(graph, of):
     def page(number: int) -> Link:
         host = f"host{number % 12}"
         request = number.to_bytes(2, "big")

@@ -48,7 +48,7 @@ def known_of(job: ShardedJob, lost: int) -> LostShard:
 @given(
     seed=st.integers(0, 10**9), n_before=st.integers(0, 12), n_after=st.integers(0, 4), kept=st.integers(0, 3)
 )
-def test_cash_is_whole_whatever_was_not_heard(seed: int, n_before: int, n_after: int, kept: int) -> None:
+def test_cash_is_whole_whatever_was_not_heard(seed, n_before, n_after, kept):
     rng = random.Random(seed)
     job = ShardedJob(OF)
     for host in HOSTS[::2]:
@@ -80,7 +80,7 @@ def test_cash_is_whole_whatever_was_not_heard(seed: int, n_before: int, n_after:
     assert sum(shard.ledger.totals.whole for shard in job.shards) == OF * TOTAL
 
 
-def test_a_shard_of_which_nothing_was_heard_begins_like_a_new_one() -> None:
+def test_a_shard_of_which_nothing_was_heard_begins_like_a_new_one():
     store = MemoryStore()
     store.write(start_lost_shard(ShardId(1, 2), LostShard(), Policy(), NOW, store), sync=True)
     job = ShardedJob(2)
@@ -92,7 +92,7 @@ def test_a_shard_of_which_nothing_was_heard_begins_like_a_new_one() -> None:
     assert job.shards[1].ledger.totals.whole == TOTAL
 
 
-def test_what_contradicts_itself_is_refused() -> None:
+def test_what_contradicts_itself_is_refused():
     for known, said in [
         (LostShard(sent={1: (3, TOTAL + 1)}), "has sent .* units more than it received"),
         (LostShard(letters={1: [b"x"]}), "letter"),
@@ -101,7 +101,7 @@ def test_what_contradicts_itself_is_refused() -> None:
             start_lost_shard(ShardId(0, 2), known, Policy(), NOW, MemoryStore())
 
 
-def test_a_letter_with_another_number_is_refused() -> None:
+def test_a_letter_with_another_number_is_refused():
     job = ShardedJob(2)
     job.shards[0].seed(link(hosts_of(1, 2, 1)[0]), NOW)
     job.commit()

@@ -76,7 +76,7 @@ def test_a_domain_that_is_found_from_itself_has_no_sponsor_and_its_routes_end():
         assert [desk.is_late(name) for name in names] == [False] + [True] * hops, hops
 
 
-def test_the_first_fetches_behind_a_link_into_another_shard_do_not_stand_for_all_shards() -> None:
+def test_the_first_fetches_behind_a_link_into_another_shard_do_not_stand_for_all_shards():
     """One domain that another shard's has found is no family that is spread over all of them."""
     desk = Desk("seed")
     hub = desk.key("hub")
@@ -96,7 +96,7 @@ def test_the_first_fetches_behind_a_link_into_another_shard_do_not_stand_for_all
     ]
 
 
-def test_what_is_charged_after_a_commit_outlives_the_next_one() -> None:
+def test_what_is_charged_after_a_commit_outlives_the_next_one():
     desk = Desk("seed")
     desk.link("seed", "hub")
     desk.link("hub", "far")
@@ -238,9 +238,7 @@ HONEST, FARM = [f"h{number}" for number in range(5)], [f"f{number}" for number i
     entries=st.lists(st.tuples(st.sampled_from(HONEST), st.sampled_from(FARM)), max_size=3, unique=True),
     steps=st.lists(st.tuples(st.sampled_from(HONEST + FARM), st.sampled_from(HONEST + FARM)), max_size=150),
 )
-def test_a_farm_gets_what_the_links_into_it_carry_however_it_links_inside(
-    entries: list[tuple[str, str]], steps: list[tuple[str, str]]
-) -> None:
+def test_a_farm_gets_what_the_links_into_it_carry_however_it_links_inside(entries, steps):
     """Each step is a link between two domains that a crawl has found, and a fetch of the target if that is in time."""
     desk, known, taken = Desk("h0"), {"h0"}, 0
     for source, target in steps:

@@ -42,9 +42,7 @@ OF_SEVERAL_WORDS.samples = KEYWORD.samples
 @given(
     st.sampled_from(sorted(STRATEGIES)), st.lists(st.tuples(PAGES, st.lists(LINKS, max_size=4)), max_size=25)
 )
-def test_values_are_bounded_whatever_a_crawl_finds(
-    name: str, crawl: list[tuple[PageSeen, list[LinkText]]]
-) -> None:
+def test_values_are_bounded_whatever_a_crawl_finds(name, crawl):
     strategy = STRATEGIES[name](OF_SEVERAL_WORDS, Random(1))
     for page, links in crawl:
         strategy.learn(page)
@@ -73,7 +71,7 @@ def inflected(text: str, chance: Random) -> str:
 
 
 @pytest.mark.parametrize("name", sorted(STRATEGIES))
-def test_a_tokenizer_cuts_all_text_that_a_strategy_reads(name: str) -> None:
+def test_a_tokenizer_cuts_all_text_that_a_strategy_reads(name):
     """A crawl of a web whose words have endings, with the tokeniser that strips them, is the same as without either."""
     topic = Topic(["comet"], cut=stems, cut_url=stems_of_url)
     topic.samples = KEYWORD.samples
@@ -121,9 +119,7 @@ def test_a_tokenizer_cuts_all_text_that_a_strategy_reads(name: str) -> None:
     st.lists(PAGES, max_size=25),
     LINKS,
 )
-def test_a_strategy_that_was_kept_values_links_as_before(
-    name: str, pages: list[PageSeen], link: LinkText
-) -> None:
+def test_a_strategy_that_was_kept_values_links_as_before(name, pages, link):
     before, after = (STRATEGIES[name](KEYWORD, Random(1)) for _ in range(2))
     for page in pages:
         before.learn(page)
@@ -134,7 +130,7 @@ def test_a_strategy_that_was_kept_values_links_as_before(
     assert after.values(seed, [link]) == pytest.approx(before.values(seed, [link]), abs=1e-6)
 
 
-def test_cash_alone_is_split_by_relevance() -> None:
+def test_cash_alone_is_split_by_relevance():
     page = PageSeen("", 0.6, 1.0, is_relevant=True)
     strategy = Otie(KEYWORD, Random(1))
     values = strategy.values(page, [LinkText("A comet"), LinkText("Home"), LinkText("Next", "a comet again")])
@@ -145,15 +141,13 @@ def test_cash_alone_is_split_by_relevance() -> None:
 
 
 @given(st.lists(PARTS, max_size=20), PARTS, st.floats(0, 5), st.floats(0, 4))
-def test_shares_are_parts_of_a_whole_at_any_power(
-    values: list[float], focus: float, null_mass: float, power: float
-) -> None:
+def test_shares_are_parts_of_a_whole_at_any_power(values, focus, null_mass, power):
     split = shares(values, focus=focus, null_mass=null_mass, power=power)
     assert all(0 <= weight <= UNIT for weight in split.weights)
     assert sum(split.weights) <= split.whole
 
 
-def test_shares_of_a_negative_mass_or_power_are_refused() -> None:
+def test_shares_of_a_negative_mass_or_power_are_refused():
     for name in ["null_mass", "power"]:
         with case(name), pytest.raises(ValueError, match=name):
             shares([0.5], **{name: -1.0})
@@ -164,7 +158,7 @@ def page(key: int, parent: int | None, text: str, *, is_relevant: bool = False) 
     return PageSeen("", float(is_relevant), 0.5, is_relevant, b"%d" % key, came_from, LinkText(""), text=text)
 
 
-def test_a_page_is_in_the_layer_of_those_with_its_words() -> None:
+def test_a_page_is_in_the_layer_of_those_with_its_words():
     strategy = ContextGraph(KEYWORD, Random(1))
     home, catalog, thing, other = (
         "welcome to our home",
@@ -184,14 +178,14 @@ def test_a_page_is_in_the_layer_of_those_with_its_words() -> None:
     assert strategy.values(page(1001, None, catalog), [LinkText("x")] * 2) == pytest.approx([0.8, 0.8])
 
 
-def test_a_layer_learns_from_so_many_pages_only() -> None:
+def test_a_layer_learns_from_so_many_pages_only():
     layers = Layers()
     assert [layers.learn([1, 2], 1) for _ in range(MOST_OF_LAYER + 2)] == [True] * MOST_OF_LAYER + [False] * 2
     assert layers.likely([1, 2])[1] > CONFIDENT
 
 
 @given(st.binary(min_size=1, max_size=50))
-def test_damaged_layers_are_noticed(data: bytes) -> None:
+def test_damaged_layers_are_noticed(data):
     with pytest.raises(StorageError):
         Layers().restore(data)
 
@@ -204,7 +198,7 @@ def found(key: bytes, parent: bytes, said: str, grade: float, *, parent_grade: f
     return PageSeen("", grade, 0.5, grade >= 0.5, key, parent, link, 0, parent_grade)
 
 
-def test_the_same_words_are_worth_something_else_on_relevant_pages() -> None:
+def test_the_same_words_are_worth_something_else_on_relevant_pages():
     """Details lead to relevant pages from relevant ones only; both kinds of pages are on all hosts."""
     strategy = Contextual(KEYWORD, Random(0))
     for number in range(300):
@@ -222,9 +216,7 @@ def test_the_same_words_are_worth_something_else_on_relevant_pages() -> None:
     st.lists(st.sampled_from(["a", "b", "query", "plan", "c", "d"]), max_size=30),
     st.data(),
 )
-def test_links_are_worth_the_same_if_their_page_was_cut_into_words(
-    keywords: list[str], said: list[str], data: st.DataObject
-) -> None:
+def test_links_are_worth_the_same_if_their_page_was_cut_into_words(keywords, said, data):
     topic = Topic(keywords)
     if not keywords:
         for text, grade in (("query plan", 1.0), ("a b c", 0.0)) * 5:
@@ -251,7 +243,7 @@ def test_links_are_worth_the_same_if_their_page_was_cut_into_words(
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_what_stands_around_links_is_left_out_only_for_strategies_that_do_not_miss_it(name: str) -> None:
+def test_what_stands_around_links_is_left_out_only_for_strategies_that_do_not_miss_it(name):
     page = PageSeen("", 0.4, 0.5, is_relevant=False, key=HOSTS[0] + b" listing")
     text = LinkText("go", "about a query plan", path="/1")
     strategy, other = (STRATEGIES[name](KEYWORD, Random(0)) for _ in range(2))
@@ -271,7 +263,7 @@ def test_what_stands_around_links_is_left_out_only_for_strategies_that_do_not_mi
     assert values == pytest.approx(other.values(page, [text]))
 
 
-def test_a_host_where_nothing_was_found_is_worth_less_whatever_its_links_say() -> None:
+def test_a_host_where_nothing_was_found_is_worth_less_whatever_its_links_say():
     strategy = Contextual(KEYWORD, Random(0))
     for number in range(400):
         host = HOSTS[number % 10]
@@ -283,9 +275,7 @@ def test_a_host_where_nothing_was_found_is_worth_less_whatever_its_links_say() -
 
 
 @pytest.mark.parametrize("by_examples", [True, False])
-def test_pages_that_are_hardly_relevant_count_little_if_a_judge_by_examples_says_so(
-    by_examples: bool,
-) -> None:
+def test_pages_that_are_hardly_relevant_count_little_if_a_judge_by_examples_says_so(by_examples):
     topic = Topic(["x"])
     if by_examples:
         topic.learn_page("x", 1.0)

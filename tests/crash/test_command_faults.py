@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import pytest
 from support import redis_server
@@ -27,7 +26,7 @@ ALL = [(name, way) for name, case in CASES.items() for way in WAYS if way != "cu
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
 @pytest.mark.parametrize(("name", "way"), SHORT)
-def test_some_steps_of_a_command_are_taken_once(name: str, way: str, tmp_path: Path) -> None:
+def test_some_steps_of_a_command_are_taken_once(name, way, tmp_path):
     n, wrong = find_wrong(tmp_path, name, way, **({"last": 3} if way != "cut" else {"each": 3}))
     assert (n > 1, wrong) == (True, [])
 
@@ -35,8 +34,6 @@ def test_some_steps_of_a_command_are_taken_once(name: str, way: str, tmp_path: P
 @pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
 @pytest.mark.parametrize(("name", "way"), ALL)
-def test_whatever_step_a_command_does_not_take_it_can_be_given_again(
-    name: str, way: str, tmp_path: Path
-) -> None:
+def test_whatever_step_a_command_does_not_take_it_can_be_given_again(name, way, tmp_path):
     n, wrong = find_wrong(tmp_path, name, way)
     assert (n > 1, wrong) == (True, [])

@@ -52,7 +52,7 @@ def look(address: Address, folder: Path) -> int:
     return now.pages.visited
 
 
-def test_looks_and_copies_of_a_job_that_two_workers_crawl(tmp_path: Path) -> None:
+def test_looks_and_copies_of_a_job_that_two_workers_crawl(tmp_path):
     # slow pages, so that the crawl is seldom over when the last copy is made; on a busy machine it may be
     with running(tmp_path, delay=0.02) as workers:
         workers.start()

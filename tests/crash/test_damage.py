@@ -14,7 +14,7 @@ SCRIPT = Path(__file__).parents[2] / "benchmarks" / "damage.py"
 
 @pytest.mark.parametrize("store", ["rocksdb", "sqlite"])
 @pytest.mark.parametrize("sample", some_of([5, 20]))
-def test_no_damage_makes_a_wrong_ledger_that_is_accepted(store: str, sample: int) -> None:
+def test_no_damage_makes_a_wrong_ledger_that_is_accepted(store, sample):
     """A sample of what the benchmark does to each part of each file."""
     if store == "rocksdb":
         pytest.importorskip("rocksdict")

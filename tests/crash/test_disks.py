@@ -164,7 +164,7 @@ def check_all(workers: Workers, kills: list[float]) -> None:
     check_log(workers.web.log, kills)
 
 
-def test_workers_with_disks_fetch_each_page_once(tmp_path: Path) -> None:
+def test_workers_with_disks_fetch_each_page_once(tmp_path):
     with running(tmp_path) as workers:
         workers.start(0)
         workers.start(1)
@@ -181,9 +181,7 @@ def test_workers_with_disks_fetch_each_page_once(tmp_path: Path) -> None:
         (2, {"AOPIC_ORDER": "focused", "AOPIC_TOPIC": '{"keywords": ["h3"]}'}),
     ],
 )
-def test_workers_that_are_killed_come_back_to_their_shards(
-    tmp_path: Path, killed: int, settings: dict[str, object]
-) -> None:
+def test_workers_that_are_killed_come_back_to_their_shards(tmp_path, killed, settings):
     kills = []
     with running(tmp_path, **settings) as workers:  # type: ignore[arg-type]
         both = workers.start(0), workers.start(1)
@@ -203,7 +201,7 @@ def test_workers_that_are_killed_come_back_to_their_shards(
 
 
 @pytest.mark.long
-def test_a_worker_that_was_frozen_stops_and_goes_on_when_it_is_started_again(tmp_path: Path) -> None:
+def test_a_worker_that_was_frozen_stops_and_goes_on_when_it_is_started_again(tmp_path):
     with running(tmp_path) as workers:
         first, _ = workers.start(0), workers.start(1)
         workers.wait_for(50)
@@ -231,7 +229,7 @@ def test_a_worker_that_was_frozen_stops_and_goes_on_when_it_is_started_again(tmp
         assert late <= IN_A_STEP
 
 
-def test_a_server_that_has_lost_everything_is_told_again(tmp_path: Path) -> None:
+def test_a_server_that_has_lost_everything_is_told_again(tmp_path):
     with running(tmp_path) as workers:
         both = workers.start(0), workers.start(1)
         workers.wait_for(70)
@@ -249,7 +247,7 @@ def test_a_server_that_has_lost_everything_is_told_again(tmp_path: Path) -> None
         check_all(workers, [lost, lost + LOCK_TIMEOUT])
 
 
-def test_old_copies_second_copies_and_folders_too_many_are_refused(tmp_path: Path) -> None:
+def test_old_copies_second_copies_and_folders_too_many_are_refused(tmp_path):
     # So slow that the crawl goes on while the copy is started, also on a busy machine.
     with running(tmp_path, delay=0.25) as workers:
         workers.start(0)
@@ -280,7 +278,7 @@ def aopic(workers: Workers, *arguments: object) -> str:
     return done.stdout + done.stderr
 
 
-def test_shards_move_to_other_folders(tmp_path: Path) -> None:
+def test_shards_move_to_other_folders(tmp_path):
     with running(tmp_path, delay=0.1) as workers:
         old, new = workers.jobs[0], tmp_path / "job-2"
         workers.start_both()
@@ -320,7 +318,7 @@ def go_on_anew(workers: Workers, second: processes.Process, job: str) -> None:
     assert "the books hold" in aopic(workers, "check", job)
 
 
-def test_a_disk_is_damaged_and_its_shards_go_on_with_what_is_left(tmp_path: Path) -> None:
+def test_a_disk_is_damaged_and_its_shards_go_on_with_what_is_left(tmp_path):
     """Half of a table, or of a log, is gone, so that no worker opens the shard; the others are left as they are."""
     with running(tmp_path, delay=0.1) as workers:
         first, second = workers.start_both()
@@ -361,7 +359,7 @@ def test_a_disk_is_damaged_and_its_shards_go_on_with_what_is_left(tmp_path: Path
         assert (polite.n_overlaps, polite.n_short_gaps) == (0, 0), polite
 
 
-def test_a_disk_is_lost_and_its_shards_begin_anew(tmp_path: Path) -> None:
+def test_a_disk_is_lost_and_its_shards_begin_anew(tmp_path):
     with running(tmp_path, delay=0.1) as workers:
         first, second = workers.start_both()
         job = f"{workers.redis.url}#aopic:follow"
@@ -398,7 +396,7 @@ def test_a_disk_is_lost_and_its_shards_begin_anew(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_one_of_the_shards_on_a_disk_begins_anew_when_the_others_were_open_once_more(tmp_path: Path) -> None:
+def test_one_of_the_shards_on_a_disk_begins_anew_when_the_others_were_open_once_more(tmp_path):
     with running(tmp_path, delay=0.1) as workers:
         first, second = workers.start_both()
         job = f"{workers.redis.url}#aopic:follow"

@@ -32,7 +32,7 @@ def harvest_of(store: Store) -> Harvest:
 
 
 @pytest.mark.slow
-def test_harvest_is_that_of_the_visited_pages_after_every_kill(tmp_path: Path) -> None:
+def test_harvest_is_that_of_the_visited_pages_after_every_kill(tmp_path):
     use("sqlite")
     job = tmp_path / "job"
     n_kills = 0
@@ -82,7 +82,7 @@ def waiting_in(store: Store) -> set[bytes]:
 
 
 @pytest.mark.slow
-def test_a_crawl_that_is_killed_while_it_learns_goes_on_with_what_it_knew(tmp_path: Path) -> None:
+def test_a_crawl_that_is_killed_while_it_learns_goes_on_with_what_it_knew(tmp_path):
     """A thread is at work and commits come one after the other, so every kill is amid both."""
     use("sqlite")
     job = tmp_path / "job"
@@ -135,9 +135,7 @@ def test_a_crawl_that_is_killed_while_it_learns_goes_on_with_what_it_knew(tmp_pa
 @pytest.mark.skipif(sys.platform == "win32", reason="needs fork")
 @pytest.mark.parametrize("is_torn", [False, True])
 @pytest.mark.parametrize("each", some_of([4, 1]))
-def test_what_was_learned_is_that_of_the_visited_pages_after_a_kill_at_any_operation(
-    tmp_path: Path, each: int, is_torn: bool
-) -> None:
+def test_what_was_learned_is_that_of_the_visited_pages_after_a_kill_at_any_operation(tmp_path, each, is_torn):
     """Or else the script says so: with commits that may be torn, the control, which must not be whole after each kill."""
     script = Path(__file__).with_name("topic_kill_points.py")
     line = [sys.executable, str(script), "sqlite", str(tmp_path), str(each), *(["--torn"] if is_torn else [])]

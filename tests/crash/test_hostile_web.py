@@ -12,7 +12,7 @@ SCRIPT = Path(__file__).parents[2] / "benchmarks" / "hostile_web"
 
 
 @pytest.mark.parametrize("seed", [1])
-def test_no_misbehaviour_raises_stalls_or_breaks_a_promise(seed: int) -> None:
+def test_no_misbehaviour_raises_stalls_or_breaks_a_promise(seed):
     # What takes long is the benchmark's to judge, on a machine that does nothing else; here only what would never end.
     options = [
         "--seconds",

@@ -31,7 +31,6 @@ from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.view.queries import top_pages
 
 SPIDER = Path(__file__).parents[1] / "support" / "items_spider.py"
-DOCS = Path(__file__).parents[2] / "docs" / "after-a-crash.md"
 
 N = 12
 """Pages of the small web: their items fit into the buffer of a file many times."""
@@ -113,9 +112,7 @@ def ours(folder: Path) -> list[str]:
     return [sys.executable, "-m", "scrapy", "aopic", "crawl", "http://h0.test/0", *options]
 
 
-def test_what_a_visited_page_has_yielded_outlives_a_kill(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_visited_page_has_yielded_outlives_a_kill(tmp_path, monkeypatch):
     job, web = tmp_path / "job", Web()
     with Server(web.answer).run_in_thread() as running:
         monkeypatch.setenv("http_proxy", running.url)
@@ -160,7 +157,7 @@ def spider_items(folder: Path) -> Iterator[tuple[str, list[tuple[str, str]]]]:
         yield "items.sqlite3", database.execute("SELECT url, part FROM items").fetchall()
 
 
-def test_feeds_of_a_spider_with_pipelines_of_its_own_outlive_a_kill(tmp_path: Path) -> None:
+def test_feeds_of_a_spider_with_pipelines_of_its_own_outlive_a_kill(tmp_path):
     job, web = tmp_path / "job", Web()
     with Server(web.answer).run_in_thread() as running:
         line, environment = command(
@@ -183,7 +180,7 @@ def test_feeds_of_a_spider_with_pipelines_of_its_own_outlive_a_kill(tmp_path: Pa
 
 @pytest.mark.long
 @pytest.mark.parametrize("where", ["disk", "server"])
-def test_kills_at_random_moments_cost_no_item(tmp_path: Path, where: str) -> None:
+def test_kills_at_random_moments_cost_no_item(tmp_path, where):
     job = tmp_path / "job"
     rng = random.Random(where)
     if where == "server" and find_server() is None:
@@ -212,9 +209,7 @@ def test_kills_at_random_moments_cost_no_item(tmp_path: Path, where: str) -> Non
     ("name", "store"),
     some_of([("items.jsonl", "sqlite"), ("items.csv", "sqlite"), ("items.jsonl", "rocksdb")], 2),
 )
-def test_a_full_disk_under_the_items_stops_the_crawl_and_costs_none(
-    tmp_path: Path, name: str, store: str
-) -> None:
+def test_a_full_disk_under_the_items_stops_the_crawl_and_costs_none(tmp_path, name, store):
     if store == "rocksdb":
         pytest.importorskip("rocksdict")
     job, log = tmp_path / "job", tmp_path / "log"

@@ -6,7 +6,6 @@ import random
 import signal
 import time
 from collections import Counter
-from pathlib import Path
 
 import pytest
 import scrapy
@@ -38,7 +37,7 @@ from scrapy_aopic.view.queries import top_pages
         2,
     ),
 )
-def test_a_killed_crawl_goes_on_and_loses_nothing(tmp_path: Path, store: str, is_fast: bool) -> None:
+def test_a_killed_crawl_goes_on_and_loses_nothing(tmp_path, store, is_fast):
     use(store)
     job = tmp_path / "job"
     rng = random.Random(store)
@@ -98,7 +97,7 @@ class Patient(Follow):
 
 
 @pytest.mark.parametrize("name", some_of(["sqlite", "rocksdb"]))
-def test_a_robots_txt_that_was_committed_outlives_a_kill(tmp_path: Path, name: str) -> None:
+def test_a_robots_txt_that_was_committed_outlives_a_kill(tmp_path, name):
     job, tries, spider = tmp_path / "job", 3, tmp_path / "patient.py"
     spider.write_text(PATIENT)
     rng = random.Random(name)
@@ -156,7 +155,7 @@ def test_a_robots_txt_that_was_committed_outlives_a_kill(tmp_path: Path, name: s
     assert (polite.n_overlaps, polite.n_short_gaps) == (0, 0), polite
 
 
-def test_a_second_process_on_the_same_folder_is_refused(tmp_path: Path) -> None:
+def test_a_second_process_on_the_same_folder_is_refused(tmp_path):
     job = tmp_path / "job"
     with Server(answer).run_in_thread() as running:
         # The first must not be through with all pages before the second has begun, however slowly that begins.
@@ -175,7 +174,7 @@ def test_a_second_process_on_the_same_folder_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("signals", some_of([1, 2]))
-def test_ctrl_c_leaves_a_job_that_goes_on(tmp_path: Path, signals: int) -> None:
+def test_ctrl_c_leaves_a_job_that_goes_on(tmp_path, signals):
     job = tmp_path / "job"
     with Server(answer).run_in_thread() as running:
         line, environment = command(job, running.url)
@@ -192,7 +191,7 @@ def test_ctrl_c_leaves_a_job_that_goes_on(tmp_path: Path, signals: int) -> None:
 
 
 @pytest.mark.skipif(Version(scrapy.__version__) < Version("2.19"), reason="its handler is of Scrapy 2.19")
-def test_it_also_runs_without_a_reactor(tmp_path: Path) -> None:
+def test_it_also_runs_without_a_reactor(tmp_path):
     job = tmp_path / "job"
     with Server(answer).run_in_thread() as running:
         line, environment = command(job, running.url, TWISTED_REACTOR_ENABLED=False)

@@ -15,7 +15,7 @@ SCRIPT = Path(__file__).with_name("kill_points.py")
 @pytest.mark.skipif(sys.platform == "win32", reason="needs fork")
 @pytest.mark.parametrize("store", ["rocksdb", "sqlite"])
 @pytest.mark.parametrize("each", some_of([11, 1]))
-def test_a_kill_at_any_operation_loses_nothing(store: str, each: int, tmp_path: Path) -> None:
+def test_a_kill_at_any_operation_loses_nothing(store, each, tmp_path):
     if store == "rocksdb":
         pytest.importorskip("rocksdict")
     command = [sys.executable, str(SCRIPT), store, str(tmp_path), str(each)]

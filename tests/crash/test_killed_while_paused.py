@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import time
-from pathlib import Path
 
 import pytest
 from demo_web.server import Server
@@ -24,7 +23,7 @@ DEADLINE = 120.0
 BLOCKED = "h3.test"
 
 
-def test_a_paused_crawl_that_is_killed_stays_paused(tmp_path: Path) -> None:
+def test_a_paused_crawl_that_is_killed_stays_paused(tmp_path):
     job, said = tmp_path / "job", tmp_path / "log"
     with Server(answer).run_in_thread() as running:
         line, environment = command(job, running.url, AOPIC_STORE="sqlite", LOG_LEVEL="INFO")

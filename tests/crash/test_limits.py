@@ -37,9 +37,7 @@ def crawl_within(job: Path, proxy: str, store: str, limit: tuple[str, int] | Non
 
 
 @pytest.mark.parametrize(("store", "size"), some_of([("rocksdb", 100_000), ("sqlite", 200_000)]))
-def test_a_crawl_on_a_full_disk_stops_with_one_sentence_and_goes_on_when_there_is_room(
-    tmp_path: Path, store: str, size: int
-) -> None:
+def test_a_crawl_on_a_full_disk_stops_with_one_sentence_and_goes_on_when_there_is_room(tmp_path, store, size):
     if store == "rocksdb":
         pytest.importorskip("rocksdict")
     job = tmp_path / "job"
@@ -58,9 +56,7 @@ def test_a_crawl_on_a_full_disk_stops_with_one_sentence_and_goes_on_when_there_i
 
 
 @pytest.mark.parametrize(("store", "descriptors"), some_of([("sqlite", 15), ("rocksdb", 20)]))
-def test_a_crawl_without_enough_file_descriptors_does_not_start(
-    tmp_path: Path, store: str, descriptors: int
-) -> None:
+def test_a_crawl_without_enough_file_descriptors_does_not_start(tmp_path, store, descriptors):
     if store == "rocksdb":
         pytest.importorskip("rocksdict")
     job = tmp_path / "job"
@@ -94,7 +90,7 @@ print(json.dumps([crawler.stats.get_value("finish_reason"), crawler.stats.get_va
 
 
 @pytest.mark.parametrize("delay", [1.0, 0.0], ids=["in use", "kept for each host"])
-def test_no_more_connections_begin_than_files_may_be_open(tmp_path: Path, delay: float) -> None:
+def test_no_more_connections_begin_than_files_may_be_open(tmp_path, delay):
     """Each of 200 hosts has one connection, while it answers and afterwards, and 128 files may be open."""
     n, limit = 200, 128
     page = Answer(headers={"Content-Type": "text/html"}, body=b"<p>page", delay=delay)

@@ -69,9 +69,7 @@ def after_power_failure(folder: Path, synced: dict[Path, int]) -> Path:
 
 @pytest.mark.parametrize("interval", [0.0, 0.05, math.inf], ids=["page", "50 ms", "close"])
 @pytest.mark.parametrize("kind", ["rocksdb", "sqlite"])
-def test_what_had_landed_when_the_power_fails_is_there_and_the_crawl_goes_on(
-    tmp_path: Path, kind: str, interval: float
-) -> None:
+def test_what_had_landed_when_the_power_fails_is_there_and_the_crawl_goes_on(tmp_path, kind, interval):
     if kind == "rocksdb":
         pytest.importorskip("rocksdict")
     folder = tmp_path / "job"
@@ -97,7 +95,7 @@ def test_what_had_landed_when_the_power_fails_is_there_and_the_crawl_goes_on(
     job.close()
 
 
-def test_a_commit_of_sqlite_is_synchronised(tmp_path: Path) -> None:
+def test_a_commit_of_sqlite_is_synchronised(tmp_path):
     """As ``test_a_store_that_could_not_sync_takes_no_more_writes`` shows of RocksDB."""
     job = Job(tmp_path / "job", WITHOUT_GAPS, kind="sqlite")
     assert job.shards[0].store._writer.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
@@ -107,7 +105,7 @@ def test_a_commit_of_sqlite_is_synchronised(tmp_path: Path) -> None:
 @pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
 @pytest.mark.parametrize("kind", some_of(["rocksdb", "sqlite"]))
 @pytest.mark.parametrize("states", some_of([8, 25]))
-def test_whatever_blocks_names_and_sizes_are_missing_what_had_landed_is_there(kind: str, states: int) -> None:
+def test_whatever_blocks_names_and_sizes_are_missing_what_had_landed_is_there(kind, states):
     """A few of the power failures that ``benchmarks/power.py`` makes by the thousand."""
     if kind == "rocksdb":
         pytest.importorskip("rocksdict")

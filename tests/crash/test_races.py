@@ -14,7 +14,7 @@ SCRIPT = Path(__file__).parents[2] / "benchmarks" / "races.py"
 
 @pytest.mark.skipif(sys.platform == "win32", reason="forks")
 @pytest.mark.parametrize("rounds", some_of([6, 22]))
-def test_whatever_runs_at_once_and_however_the_folder_is_taken_away_no_job_is_destroyed(rounds: int) -> None:
+def test_whatever_runs_at_once_and_however_the_folder_is_taken_away_no_job_is_destroyed(rounds):
     pytest.importorskip("rocksdict")
     command = [sys.executable, str(SCRIPT), "--rounds", str(rounds), "--seed", "7", "--pages", "5000"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=590)

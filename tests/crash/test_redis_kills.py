@@ -7,7 +7,6 @@ import signal
 import subprocess
 import time
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 from demo_web.server import Server
@@ -34,7 +33,7 @@ def check(url: str) -> Audit:
 
 
 @pytest.mark.parametrize("killed", some_of(["both", "crawler", "server"]))
-def test_a_crawl_whose_processes_are_killed_goes_on_and_loses_nothing(tmp_path: Path, killed: str) -> None:
+def test_a_crawl_whose_processes_are_killed_goes_on_and_loses_nothing(tmp_path, killed):
     rng = random.Random(killed)
     kills: list[float] = []
     with (

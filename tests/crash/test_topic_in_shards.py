@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import time
 from contextlib import closing
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -62,7 +61,7 @@ def counted(workers: Workers, stat: str) -> list[float]:
     return [float(n) for n in re.findall(rf"'{stat}': ([\d.]+)", workers.said())]
 
 
-def test_a_worker_that_is_killed_takes_nothing_with_it(tmp_path: Path) -> None:
+def test_a_worker_that_is_killed_takes_nothing_with_it(tmp_path):
     with running(tmp_path, **TOPIC) as workers:
         for _ in range(3):
             workers.start()
@@ -82,7 +81,7 @@ def test_a_worker_that_is_killed_takes_nothing_with_it(tmp_path: Path) -> None:
         assert learned_in(workers) > pages / 2
 
 
-def test_workers_that_start_later_go_on_with_what_was_learned(tmp_path: Path) -> None:
+def test_workers_that_start_later_go_on_with_what_was_learned(tmp_path):
     with running(tmp_path, **TOPIC) as workers:
         first = workers.start()
         workers.wait_for(150)
@@ -100,7 +99,7 @@ def test_workers_that_start_later_go_on_with_what_was_learned(tmp_path: Path) ->
         assert learned_in(workers) > known
 
 
-def test_what_workers_say_of_the_harvest_is_that_of_the_whole_job(tmp_path: Path) -> None:
+def test_what_workers_say_of_the_harvest_is_that_of_the_whole_job(tmp_path):
     with running(tmp_path, **TOPIC) as workers:
         for _ in range(2):
             workers.start()

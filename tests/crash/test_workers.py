@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import time
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from support import redis_server
@@ -23,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("n", some_of([3, 1, 2]))
-def test_workers_that_start_at_once_fetch_each_page_once(tmp_path: Path, n: int) -> None:
+def test_workers_that_start_at_once_fetch_each_page_once(tmp_path, n):
     with running(tmp_path) as workers:
         for _ in range(n):
             workers.start()
@@ -32,7 +31,7 @@ def test_workers_that_start_at_once_fetch_each_page_once(tmp_path: Path, n: int)
         assert f"This worker holds {SHARDS // n} of {SHARDS} shards" in workers.said()
 
 
-def test_a_worker_that_joins_gets_its_share_and_nothing_pauses(tmp_path: Path) -> None:
+def test_a_worker_that_joins_gets_its_share_and_nothing_pauses(tmp_path):
     with running(tmp_path) as workers:
         workers.start()
         workers.wait_for(30)
@@ -47,7 +46,7 @@ def test_a_worker_that_joins_gets_its_share_and_nothing_pauses(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("killed", some_of([3, 1, 2]))
-def test_workers_that_are_killed_are_taken_over_from_and_nothing_is_lost(tmp_path: Path, killed: int) -> None:
+def test_workers_that_are_killed_are_taken_over_from_and_nothing_is_lost(tmp_path, killed):
     kills = []
     with running(tmp_path) as workers:
         for _ in range(3):
@@ -66,7 +65,7 @@ def test_workers_that_are_killed_are_taken_over_from_and_nothing_is_lost(tmp_pat
         assert "was not closed: what was in flight is queued again" in workers.said()
 
 
-def test_a_worker_that_is_stopped_hands_its_shards_over(tmp_path: Path) -> None:
+def test_a_worker_that_is_stopped_hands_its_shards_over(tmp_path):
     with running(tmp_path) as workers:
         both = workers.start(), workers.start()
         workers.wait_for(70)
@@ -79,7 +78,7 @@ def test_a_worker_that_is_stopped_hands_its_shards_over(tmp_path: Path) -> None:
         assert f"This worker holds {SHARDS} of {SHARDS} shards" in other
 
 
-def test_a_worker_that_was_frozen_drops_its_shards_and_goes_on_with_others(tmp_path: Path) -> None:
+def test_a_worker_that_was_frozen_drops_its_shards_and_goes_on_with_others(tmp_path):
     with running(tmp_path) as workers:
         both = workers.start(), workers.start()
         workers.wait_for(50)
@@ -104,7 +103,7 @@ def test_a_worker_that_was_frozen_drops_its_shards_and_goes_on_with_others(tmp_p
         assert late <= IN_A_STEP
 
 
-def test_a_server_that_is_killed_stops_all_workers_and_they_go_on_when_it_is_back(tmp_path: Path) -> None:
+def test_a_server_that_is_killed_stops_all_workers_and_they_go_on_when_it_is_back(tmp_path):
     with running(tmp_path) as workers:
         for _ in range(2):
             workers.start()
@@ -145,6 +144,6 @@ def test_a_server_that_is_killed_stops_all_workers_and_they_go_on_when_it_is_bac
         3,
     ),
 )
-def test_whatever_happens_the_job_is_whole_and_no_host_is_bothered(tmp_path: Path, name: str) -> None:
+def test_whatever_happens_the_job_is_whole_and_no_host_is_bothered(tmp_path, name):
     _, verdict = crawl_through(tmp_path, FAULTS[name], 1, lock_timeout=2.0)
     assert verdict.holds, verdict

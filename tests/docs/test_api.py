@@ -21,19 +21,19 @@ def promised() -> dict[str, set[str]]:
     return {module: set(re.findall(r"`([A-Za-z]\w+)`", names)) for module, names in rows}
 
 
-def test_every_promised_name_exists() -> None:
+def test_every_promised_name_exists():
     for module, names in promised().items():
         assert names, module
         there = importlib.import_module(module)
         assert {name for name in names if not hasattr(there, name)} == set(), module
 
 
-def test_every_exported_name_is_promised_and_no_other() -> None:
+def test_every_exported_name_is_promised_and_no_other():
     for module in (scrapy_aopic, scrapy_aopic.core):
         assert promised()[module.__name__] == set(module.__all__)
 
 
-def test_examples_import_only_what_is_promised() -> None:
+def test_examples_import_only_what_is_promised():
     names = promised()
     for path in DOCUMENTS:
         for source in re.findall(r"^```python\n(.*?)^```", path.read_text("utf-8"), re.DOTALL | re.MULTILINE):

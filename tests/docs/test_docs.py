@@ -17,7 +17,6 @@ import pytest
 import size
 from scrapy import Spider
 from scrapy.http import Response
-from scrapy.utils.defer import deferred_f_from_coro_f
 from support.import_graph import tree_of
 from support.small_web import crawl
 
@@ -51,19 +50,19 @@ def fenced(text: str, language: str) -> list[str]:
 # Settings
 
 
-def test_every_setting_is_in_a_table_with_its_default_and_unit() -> None:
+def test_every_setting_is_in_a_table_with_its_default_and_unit():
     rows = re.findall(r"^\| `(AOPIC_\w+)` \| `(.+?)` \| *(.*?) *\|", TEXTS["docs/settings.md"], re.MULTILINE)
     assert [(name, ast.literal_eval(default), unit) for name, default, unit in rows] == [
         (setting.name, setting.default, setting.unit) for setting in SETTINGS.values()
     ]
 
 
-def test_no_setting_says_that_it_is_somewhere_else() -> None:
+def test_no_setting_says_that_it_is_somewhere_else():
     """A link in the text of a setting is one of docs/settings.md, where links are tested."""
     assert [name for name, setting in SETTINGS.items() if "docs/" in setting.meaning] == []
 
 
-def test_no_other_setting_is_mentioned() -> None:
+def test_no_other_setting_is_mentioned():
     assert in_documents(lambda text: set(re.findall(r"\bAOPIC_\w+", text)) - set(SETTINGS)) == {}
 
 
@@ -96,8 +95,7 @@ def stats_in_the_code() -> Iterator[str]:
                     yield from filter(OF_STATS.fullmatch, values_of(node))
 
 
-@deferred_f_from_coro_f
-async def test_every_stat_is_in_the_table_and_every_one_in_the_table_is_set() -> None:
+async def test_every_stat_is_in_the_table_and_every_one_in_the_table_is_set():
     class OnePage(Spider):
         name = "one"
         start_urls = ["data:text/html,page"]
@@ -121,7 +119,7 @@ async def test_every_stat_is_in_the_table_and_every_one_in_the_table_is_set() ->
     assert set(stats_table.STATS) - is_set == set()
 
 
-def test_the_names_of_stats_are_names_of_metrics() -> None:
+def test_the_names_of_stats_are_names_of_metrics():
     names = [stat.metric for stat in stats_table.STATS.values()]
     assert [name for name in names if not re.fullmatch(r"(aopic|scrapy)_[a-z0-9_]+", name)] == []
     assert len(set(names)) == len(names)
@@ -132,7 +130,7 @@ def test_the_names_of_stats_are_names_of_metrics() -> None:
     assert stats_table.find("aopic/outcomes/") is stats_table.find("aopic/job") is None
 
 
-def test_no_other_stat_is_mentioned() -> None:
+def test_no_other_stat_is_mentioned():
     files = {"aopic/format", "aopic/landed"}  # of the store in a job folder
 
     def unknown(text: str) -> list[str]:
@@ -145,7 +143,7 @@ def test_no_other_stat_is_mentioned() -> None:
 # Commands
 
 
-def test_every_option_of_the_broad_spider_is_documented_and_no_other() -> None:
+def test_every_option_of_the_broad_spider_is_documented_and_no_other():
     section = TEXTS["docs/first-crawl.md"].partition("\n## Write a spider\n")[2].partition("\n## ")[0]
     assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(CHECKS)
     (fields,) = re.findall(r"^\| `fields` \| (.+) \|$", section, re.MULTILINE)
@@ -159,7 +157,7 @@ def sections_of(text: str) -> dict[str, str]:
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
-def test_every_subcommand_has_a_section_with_each_of_its_options_and_no_other() -> None:
+def test_every_subcommand_has_a_section_with_each_of_its_options_and_no_other():
     sections = sections_of(TEXTS["docs/commands.md"])
     for name, command in SUBCOMMANDS.items():
         parser = argparse.ArgumentParser(add_help=False, conflict_handler="resolve")
@@ -178,7 +176,7 @@ def shown_commands(text: str) -> Iterator[str]:
                 yield re.split(r" +(?:#|[|>&]|2>)", found[1])[0]
 
 
-def test_every_command_that_is_shown_has_only_options_that_there_are() -> None:
+def test_every_command_that_is_shown_has_only_options_that_there_are():
     for name, text in TEXTS.items():
         for command in shown_commands(text):
             subcommand, *arguments = shlex.split(command)
@@ -193,11 +191,11 @@ def test_every_command_that_is_shown_has_only_options_that_there_are() -> None:
                 raise AssertionError(f"{name}: scrapy aopic {command}: {error}") from error
 
 
-def test_commands_are_shown_where_a_newcomer_looks() -> None:
+def test_commands_are_shown_where_a_newcomer_looks():
     assert len([*shown_commands(TEXTS["README.md"]), *shown_commands(TEXTS["docs/first-crawl.md"])]) > 10
 
 
-def test_every_column_of_an_export_is_documented_and_no_other() -> None:
+def test_every_column_of_an_export_is_documented_and_no_other():
     section = TEXTS["docs/commands.md"].partition("\n## export\n")[2].partition("\n## ")[0]
     table = section.partition("| column | |\n")[2].partition("\n\n")[0]
     rows = re.findall(r"^\| (`.+?) \|", table, re.MULTILINE)
@@ -208,7 +206,7 @@ def test_every_column_of_an_export_is_documented_and_no_other() -> None:
 # Rules on URLs
 
 
-def test_every_rule_reason_and_tracking_parameter_is_in_the_document() -> None:
+def test_every_rule_reason_and_tracking_parameter_is_in_the_document():
     section = sections_of(TEXTS["docs/urls.md"])
     rules = re.findall(
         r"^\| `([\w-]+)` \| (on|off|add-on) \|", section["Rules that change a URL"], re.MULTILINE
@@ -232,7 +230,7 @@ def anchors(text: str) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-def test_links_lead_somewhere() -> None:
+def test_links_lead_somewhere():
     for path in [*DOCUMENTS, *(ROOT / "tests").rglob("*.md"), *(ROOT / "benchmarks").rglob("*.md")]:
         for link in re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8")):
             if link.startswith("https://"):
@@ -244,14 +242,14 @@ def test_links_lead_somewhere() -> None:
                 assert anchor in anchors(document.read_text(encoding="utf-8")), (path.name, link)
 
 
-def test_python_in_the_documents_compiles() -> None:
+def test_python_in_the_documents_compiles():
     for name, text in TEXTS.items():
         for source in fenced(text, "python"):
             compile(source, name, "exec")
 
 
 @pytest.mark.parametrize("number", [0, 1], ids=["crawler", "directories"])
-def test_the_crawlers_without_scrapy_run_as_they_are_shown(number: int, tmp_path: Path) -> None:
+def test_the_crawlers_without_scrapy_run_as_they_are_shown(number, tmp_path):
     text = TEXTS["docs/library.md"]
     code = fenced(text, "python")[number]
     (tmp_path / "crawler.py").write_text(
@@ -262,35 +260,35 @@ def test_the_crawlers_without_scrapy_run_as_they_are_shown(number: int, tmp_path
     assert done.stdout == fenced(text, "text")[number]
 
 
-def test_every_document_can_be_reached_from_the_readme() -> None:
+def test_every_document_can_be_reached_from_the_readme():
     assert "(docs/index.md)" in TEXTS["README.md"]
     linked = {f"docs/{name}" for name in re.findall(r"\]\(([\w-]+\.md)", TEXTS["docs/index.md"])}
     assert {*linked, "docs/index.md"} == {name for name in TEXTS if name.startswith("docs/")}
 
 
-def test_the_readme_can_be_read_in_a_minute() -> None:
+def test_the_readme_can_be_read_in_a_minute():
     assert len(TEXTS["README.md"].splitlines()) <= 120
 
 
-def test_every_public_name_is_documented() -> None:
+def test_every_public_name_is_documented():
     text = "".join(TEXTS.values())
     assert [name for name in scrapy_aopic.__all__ if f"`scrapy_aopic.{name}`" not in text] == []
 
 
-def test_the_requirements_are_told_once_and_are_those_of_the_package() -> None:
+def test_the_requirements_are_told_once_and_are_those_of_the_package():
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     python, scrapy = re.findall(r'(?:requires-python = "|"scrapy)>=([\d.]+)"', project)
     assert f"Requirements: Python {python} or later, Scrapy {scrapy} or later." in TEXTS["README.md"]
     assert re.findall(r"Scrapy (\d+\.\d+)", "".join(TEXTS.values())) == [scrapy]
 
 
-def test_every_test_that_is_named_exists() -> None:
+def test_every_test_that_is_named_exists():
     tests = (path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py"))
     defined = set(re.findall(r"def (test_\w+)", "".join(tests)))
     assert set(re.findall(r"`(test_\w+)", "".join(TEXTS.values()))) <= defined
 
 
-def test_contributors_are_sent_to_files_and_names_that_exist() -> None:
+def test_contributors_are_sent_to_files_and_names_that_exist():
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     paths = re.findall(r"[`(]((?:scrapy_aopic|tests|docs|benchmarks)/[\w/.-]+)", text)
     assert len(paths) > 20
@@ -306,7 +304,7 @@ def test_contributors_are_sent_to_files_and_names_that_exist() -> None:
     ] == []
 
 
-def test_maintainers_are_sent_to_files_that_exist() -> None:
+def test_maintainers_are_sent_to_files_that_exist():
     for name in ("docs/architecture.md", "docs/decisions.md"):
         paths = re.findall(r"`([\w/]+(?:/|\.py))`", TEXTS[name])
         assert len(paths) >= 3, name
@@ -326,7 +324,7 @@ REPLACED = {
 """Phrases that are wrong wherever they stand, and what replaced them; see docs/glossary.md."""
 
 
-def test_phrases_that_the_glossary_replaced_are_not_used() -> None:
+def test_phrases_that_the_glossary_replaced_are_not_used():
     def wrong(text: str) -> Iterator[tuple[str, str]]:
         for phrase, instead in REPLACED.items():
             for found in re.finditer(rf"\b(?:{phrase})\b", text, re.IGNORECASE):
@@ -338,12 +336,12 @@ def test_phrases_that_the_glossary_replaced_are_not_used() -> None:
 # Generated parts
 
 
-def test_generated_parts_are_up_to_date() -> None:
+def test_generated_parts_are_up_to_date():
     for name, text in TEXTS.items():
         assert generate.generate(text) == text, f"{name}: run python docs/generate.py"
 
 
-def test_the_size_of_the_package_is_counted(tmp_path: Path) -> None:
+def test_the_size_of_the_package_is_counted(tmp_path):
     (tmp_path / "scrapy_aopic").mkdir()
     (tmp_path / "scrapy_aopic" / "records.py").write_text(
         '"""One."""\n\nclass Page:\n    """Two."""\n\n    cash: int = 0  # three\n\n\nclass Visit:\n    links: int\n'
@@ -365,7 +363,7 @@ def test_the_size_of_the_package_is_counted(tmp_path: Path) -> None:
     )
 
 
-def test_the_package_keeps_within_its_budget_of_code_lines() -> None:
+def test_the_package_keeps_within_its_budget_of_code_lines():
     lines = size.code_lines(size.files_in(ROOT))
     assert lines <= size.BUDGET, (
         f"{lines - size.BUDGET:,} code lines too many: remove what the change makes unneeded, or raise BUDGET in docs/size.py in a "
@@ -373,19 +371,19 @@ def test_the_package_keeps_within_its_budget_of_code_lines() -> None:
     )
 
 
-def test_the_version_is_that_of_the_project() -> None:
+def test_the_version_is_that_of_the_project():
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     assert f'\nversion = "{scrapy_aopic.__version__}"\n' in project
 
 
-def test_the_format_in_the_documents_is_the_one_that_is_written() -> None:
+def test_the_format_in_the_documents_is_the_one_that_is_written():
     assert re.findall(r"in \*format\* (\d+)", TEXTS["docs/how-it-works.md"]) == [str(FORMAT)]
 
 
 # The explainer
 
 
-def test_a_wheel_has_what_the_dashboard_shows_of_the_explainer() -> None:
+def test_a_wheel_has_what_the_dashboard_shows_of_the_explainer():
     """The files are in docs/, and a wheel is made of the package."""
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     included = dict(
@@ -400,7 +398,7 @@ def test_a_wheel_has_what_the_dashboard_shows_of_the_explainer() -> None:
 # Items
 
 
-def test_what_comes_twice_is_dropped_as_the_docs_say(tmp_path: Path) -> None:
+def test_what_comes_twice_is_dropped_as_the_docs_say(tmp_path):
     section = TEXTS["docs/after-a-crash.md"].partition("\n## Items\n")[2].partition("\n## ")[0]
     (script,) = fenced(section, "python")
     lines = [

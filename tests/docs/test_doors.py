@@ -20,7 +20,7 @@ def rooms(folder: Path) -> set[str]:
     return files | {path.parent.name for path in folder.glob("*/__init__.py")}
 
 
-def test_a_folder_names_each_of_its_files() -> None:
+def test_a_folder_names_each_of_its_files():
     for folder in FOLDERS:
         text = ast.get_docstring(tree_of(folder / "__init__.py")) or ""
         named = set(re.findall(r"^(?:\* )?:mod:`\.(\w+)`:? +\S", text, re.MULTILINE))

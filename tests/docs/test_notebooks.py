@@ -21,9 +21,7 @@ def cells(notebook: Path, kind: str) -> list[dict[str, Any]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=[path.stem for path in NOTEBOOKS])
-def test_a_notebook_prints_what_it_shows(
-    notebook: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_notebook_prints_what_it_shows(notebook, tmp_path, monkeypatch, capsys):
     from matplotlib import pyplot  # every process imports this file, and one draws
 
     monkeypatch.chdir(tmp_path)
@@ -48,7 +46,7 @@ def test_a_notebook_prints_what_it_shows(
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=[path.stem for path in NOTEBOOKS])
-def test_links_of_a_notebook_lead_to_pages(notebook: Path) -> None:
+def test_links_of_a_notebook_lead_to_pages(notebook):
     text = "".join(line for cell in cells(notebook, "markdown") for line in cell["source"])
     pages = re.findall(r"\]\((?!#)([^)#]+)", text)
     assert pages

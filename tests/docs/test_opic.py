@@ -183,7 +183,7 @@ class Walk:
         )
 
 
-def test_the_ledger_of_the_explainer_is_the_production_ledger_on_200_random_graphs() -> None:
+def test_the_ledger_of_the_explainer_is_the_production_ledger_on_200_random_graphs():
     """Every page's cash, history and estimate, and the virtual page, after every step.
 
     Exponentials differ in their last digit from engine to engine: histories of the window ``"ewma"`` may, too.
@@ -221,7 +221,7 @@ def _without_histories(result: list[Any]) -> list[Any]:
     return [paid, state]
 
 
-def test_webs_of_the_explainer_are_the_production_ledger_under_every_policy() -> None:
+def test_webs_of_the_explainer_are_the_production_ledger_under_every_policy():
     rng = random.Random(18)
     cases = [
         {
@@ -279,7 +279,7 @@ def test_webs_of_the_explainer_are_the_production_ledger_under_every_policy() ->
     assert visited["random"] == set(range(12))
 
 
-def test_estimates_tend_to_pagerank() -> None:
+def test_estimates_tend_to_pagerank():
     """What the explainer says of its third scene: with all that was ever received, repeated visits, and 0.15."""
     links = [[1, 2], [2], [0, 3], [4], [], [2, 0, 3]]
     for policy in ("greedy", "random", "cycle"):
@@ -289,7 +289,7 @@ def test_estimates_tend_to_pagerank() -> None:
         assert far < 0.003, policy
 
 
-def test_the_polite_crawl_of_the_explainer_is_that_of_the_production_frontier() -> None:
+def test_the_polite_crawl_of_the_explainer_is_that_of_the_production_frontier():
     rng = random.Random(5)
     cases = []
     for _ in range(80):
@@ -341,7 +341,7 @@ def test_the_polite_crawl_of_the_explainer_is_that_of_the_production_frontier() 
 # What readers bring
 
 
-def test_my_crawl_reads_what_top_writes(tmp_path: Path) -> None:
+def test_my_crawl_reads_what_top_writes(tmp_path):
     make_job(tmp_path, "sqlite", 40)
     store = open_snapshot(store_folder(tmp_path))
     try:
@@ -365,7 +365,7 @@ def test_my_crawl_reads_what_top_writes(tmp_path: Path) -> None:
 HOSTILE = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>\u202e\u0000'
 
 
-def test_my_crawl_says_what_is_wrong_with_any_other_file() -> None:
+def test_my_crawl_says_what_is_wrong_with_any_other_file():
     row = {"url": HOSTILE, "importance": 0.5, "cash": 1, "history": 2, "visits": 3, "state": HOSTILE}
     broken = [
         "",
@@ -395,7 +395,7 @@ def test_my_crawl_says_what_is_wrong_with_any_other_file() -> None:
     ]
 
 
-def test_a_drawn_web_survives_its_address_and_nothing_else_is_taken_for_one() -> None:
+def test_a_drawn_web_survives_its_address_and_nothing_else_is_taken_for_one():
     rng = random.Random(7)
     webs = []
     for _ in range(50):
@@ -426,7 +426,7 @@ def test_a_drawn_web_survives_its_address_and_nothing_else_is_taken_for_one() ->
     assert call(SCRIPTS, "read", [["fromFragment", "#web=1,1;2,2/0.1.7;0.0"]])[0]["links"] == [[1], [0]]
 
 
-def test_links_are_read_as_readers_write_them() -> None:
+def test_links_are_read_as_readers_write_them():
     texts = ["1: 2 3\n2:3\n3:", " 2 : 1,1 , 2\n\n", "1:\n1: 2\n2: 1"]
     assert call(SCRIPTS, "read", [["fromText", text] for text in texts]) == [
         [[1, 2], [2], []],

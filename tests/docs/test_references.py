@@ -111,7 +111,7 @@ def leads(
     return bool(rest) and has(found, rest[-1])
 
 
-def test_references_in_docstrings_lead_somewhere() -> None:
+def test_references_in_docstrings_lead_somewhere():
     dead = []
     for path in sorted(PACKAGE.rglob("*.py")):
         tree = tree_of(path)
@@ -125,7 +125,7 @@ def test_references_in_docstrings_lead_somewhere() -> None:
     assert dead == []
 
 
-def test_a_reference_that_leads_nowhere_is_noticed() -> None:
+def test_a_reference_that_leads_nowhere_is_noticed():
     module = importlib.import_module("scrapy_aopic.core.crawl")
     tree = tree_of(Path(module.__file__ or ""))
 

@@ -58,17 +58,17 @@ def faults(item: Item) -> list[str]:
     return [*wrong, *([] if found else ["it has no place"]), *([rest] if rest else [])]
 
 
-def test_each_item_is_somewhere_or_refused_with_a_reason() -> None:
+def test_each_item_is_somewhere_or_refused_with_a_reason():
     items = items_of(TEXT)
     assert {item.item: found for item in items if (found := faults(item))} == {}
 
 
-def test_no_item_stands_twice_in_a_table() -> None:
+def test_no_item_stands_twice_in_a_table():
     for table in TEXT.split("\n#"):
         assert [item for item, n in Counter(each.item for each in items_of(table)).items() if n > 1] == []
 
 
-def test_each_source_is_taken_apart() -> None:
+def test_each_source_is_taken_apart():
     counts = {
         title: len(items_of(rest)) for title, _, rest in (part.partition("\n") for part in TEXT.split("\n#"))
     }
@@ -85,7 +85,7 @@ def test_each_source_is_taken_apart() -> None:
     )
 
 
-def test_a_place_that_does_not_exist_is_noticed() -> None:
+def test_a_place_that_does_not_exist_is_noticed():
     why = "It would cost a host a second request."
     places = (
         "`AOPIC_WINDOW`, `scrapy_aopic/core/ledger.py`, `scrapy aopic top`, [The gap](politeness.md#the-gap)"

@@ -28,7 +28,7 @@ def crawl(*arguments: str, **environment: str) -> subprocess.CompletedProcess[st
     )
 
 
-def test_without_seeds_it_crawls_the_demo_web_and_shows_what_matters(tmp_path: Path) -> None:
+def test_without_seeds_it_crawls_the_demo_web_and_shows_what_matters(tmp_path):
     done = crawl("-s", f"JOBDIR={tmp_path}", "-s", "CLOSESPIDER_PAGECOUNT=150")
     assert done.returncode == 0, done.stderr
     assert "The most important pages" in done.stdout
@@ -38,7 +38,7 @@ def test_without_seeds_it_crawls_the_demo_web_and_shows_what_matters(tmp_path: P
     assert "Traceback" not in done.stderr
 
 
-def test_with_seeds_it_crawls_every_host_it_meets_or_stays_in_domains(tmp_path: Path) -> None:
+def test_with_seeds_it_crawls_every_host_it_meets_or_stays_in_domains(tmp_path):
     import demo_web
 
     web = demo_web.DemoWeb(n_hosts=20, n_pages=200)
@@ -60,7 +60,7 @@ def test_with_seeds_it_crawls_every_host_it_meets_or_stays_in_domains(tmp_path: 
 
 
 @pytest.mark.parametrize("seeds", ["nowhere.txt", "ftp"])
-def test_seeds_that_are_none_are_refused_with_one_sentence(tmp_path: Path, seeds: str) -> None:
+def test_seeds_that_are_none_are_refused_with_one_sentence(tmp_path, seeds):
     done = crawl("-a", f"seeds={seeds}", "-s", f"JOBDIR={tmp_path}")
     assert done.returncode != 0
     assert f"seeds ('{seeds}') must be URLs" in done.stderr + done.stdout

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 SCRIPT = Path(__file__).parents[2] / "example_project" / "cluster.py"
 
 
-def test_two_of_three_workers_go_on_politely_and_everything_holds() -> None:
+def test_two_of_three_workers_go_on_politely_and_everything_holds():
     done = subprocess.run(
         [sys.executable, str(SCRIPT), "--seconds", "6"],
         capture_output=True,

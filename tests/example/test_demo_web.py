@@ -23,7 +23,7 @@ from parsel import Selector
 pytestmark = pytest.mark.slow
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    pass
 
 Graph = tuple[list[str], list[list[int]]]
 
@@ -86,7 +86,7 @@ def parsed(graph: Graph, answers: dict[str, Answer]) -> dict[str, list[tuple[str
 # Determinism
 
 
-def test_two_webs_of_one_seed_answer_with_the_same_bytes_and_another_seed_does_not(web: DemoWeb) -> None:
+def test_two_webs_of_one_seed_answer_with_the_same_bytes_and_another_seed_does_not(web):
     same, other = DemoWeb(), DemoWeb(seed=1)
     assert same.seeds == web.seeds
     urls = [*some(web.urls(), 200), web.trap, *(f"{seed}robots.txt" for seed in web.seeds)]
@@ -99,7 +99,7 @@ def test_two_webs_of_one_seed_answer_with_the_same_bytes_and_another_seed_does_n
     assert get(other, other.trap).body != get(web, web.trap).body
 
 
-def test_an_answer_does_not_depend_on_what_was_asked_before(answers: dict[str, Answer]) -> None:
+def test_an_answer_does_not_depend_on_what_was_asked_before(answers):
     fresh = DemoWeb()
     assert all(get(fresh, url) == answers[url] for url in reversed(some(list(answers), 200)))
 
@@ -107,7 +107,7 @@ def test_an_answer_does_not_depend_on_what_was_asked_before(answers: dict[str, A
 # Shape
 
 
-def test_the_web_has_as_many_hosts_and_pages_as_asked_for(web: DemoWeb) -> None:
+def test_the_web_has_as_many_hosts_and_pages_as_asked_for(web):
     for known in (web, DemoWeb(5, 40, 400)):
         urls = known.urls()
         assert len(urls) == len(set(urls)) == known.n_urls
@@ -115,7 +115,7 @@ def test_the_web_has_as_many_hosts_and_pages_as_asked_for(web: DemoWeb) -> None:
     assert (web.n_hosts, web.n_urls) == (N_HOSTS, N_PAGES) == (400, 12_000)
 
 
-def test_the_smallest_web_is_complete() -> None:
+def test_the_smallest_web_is_complete():
     for seed in range(20):
         web = DemoWeb(seed, 20, 80)
         urls, outlinks = web.graph()
@@ -124,20 +124,20 @@ def test_the_smallest_web_is_complete() -> None:
         assert {get(web, url).abort for url in web.urls()} == {False, True}, seed
 
 
-def test_a_web_of_another_size_is_refused() -> None:
+def test_a_web_of_another_size_is_refused():
     for n_hosts, n_pages in [(19, 400), (5_000, 50_000), (100, 399)]:
         with pytest.raises(ValueError, match=rf"\(({n_hosts}|{n_pages})\) must be"):
             DemoWeb(1, n_hosts, n_pages)
 
 
-def test_names_are_reserved_and_some_domains_have_several_hosts(web: DemoWeb) -> None:
+def test_names_are_reserved_and_some_domains_have_several_hosts(web):
     hosts = {urlsplit(url).netloc for url in [*web.urls(), web.trap]}
     assert {host.rpartition(".")[2] for host in hosts} == {"example", "test"}
     domains = Counter(".".join(host.split(".")[-2:]) for host in hosts)
     assert sum(n > 2 for n in domains.values()) >= 5
 
 
-def test_every_page_of_the_graph_is_reachable_from_the_seeds(web: DemoWeb, graph: Graph) -> None:
+def test_every_page_of_the_graph_is_reachable_from_the_seeds(web, graph):
     urls, outlinks = graph
     assert len(web.seeds) == 10
     found = {urls.index(seed) for seed in web.seeds}
@@ -152,9 +152,7 @@ def test_every_page_of_the_graph_is_reachable_from_the_seeds(web: DemoWeb, graph
 # The graph is the web that is served
 
 
-def test_the_graph_has_the_links_that_are_served(
-    graph: Graph, answers: dict[str, Answer], parsed: dict[str, list[tuple[str, str, str]]]
-) -> None:
+def test_the_graph_has_the_links_that_are_served(graph, answers, parsed):
     urls, outlinks = graph
     position = {url: page for page, url in enumerate(urls)}
     for url, links in parsed.items():
@@ -168,7 +166,7 @@ def test_the_graph_has_the_links_that_are_served(
         assert outlinks[position[url]] == [position[location]]
 
 
-def test_the_graph_has_every_page_that_leads_somewhere(graph: Graph, answers: dict[str, Answer]) -> None:
+def test_the_graph_has_every_page_that_leads_somewhere(graph, answers):
     looping = {url for url in answers if resolved(answers, url) is None}
     expected = [
         url
@@ -192,9 +190,7 @@ def resolved(answers: dict[str, Answer], url: str) -> list[str] | None:
 # Pages
 
 
-def test_links_are_of_every_kind(
-    web: DemoWeb, answers: dict[str, Answer], parsed: dict[str, list[tuple[str, str, str]]]
-) -> None:
+def test_links_are_of_every_kind(web, answers, parsed):
     links = [link for page_links in parsed.values() for link in page_links]
     hrefs = [href for href, _, _ in links]
     assert 20 < len(links) / len(parsed) < 30
@@ -212,7 +208,7 @@ def test_links_are_of_every_kind(
     assert 0.01 < len(dangling) / len(links) < 0.035
 
 
-def test_two_hosts_have_an_old_encoding(answers: dict[str, Answer]) -> None:
+def test_two_hosts_have_an_old_encoding(answers):
     kinds: dict[str, set[str]] = {}
     for url, answer in answers.items():
         if answer.status == 200 and not answer.abort:
@@ -230,9 +226,7 @@ def test_two_hosts_have_an_old_encoding(answers: dict[str, Answer]) -> None:
 # Faults
 
 
-def test_three_percent_redirect_also_across_hosts_in_a_chain_and_in_a_loop(
-    web: DemoWeb, answers: dict[str, Answer]
-) -> None:
+def test_three_percent_redirect_also_across_hosts_in_a_chain_and_in_a_loop(web, answers):
     redirects = {url: answer for url, answer in answers.items() if answer.status in {301, 302}}
     assert len(redirects) == 360
     assert {answer.status for answer in redirects.values()} == {301, 302}
@@ -245,20 +239,20 @@ def test_three_percent_redirect_also_across_hosts_in_a_chain_and_in_a_loop(
     assert all(answers[way[-1]].status == 200 and not answers[way[-1]].abort for way in ways if way)
 
 
-def test_a_few_pages_fail(answers: dict[str, Answer]) -> None:
+def test_a_few_pages_fail(answers):
     failing = [answer for answer in answers.values() if answer.status >= 500]
     assert Counter(answer.status for answer in failing) == {500: 12, 503: 12}
     assert all(("Retry-After" in answer.headers) == (answer.status == 503) for answer in failing)
 
 
-def test_one_host_is_dead(answers: dict[str, Answer], robots: dict[str, Answer]) -> None:
+def test_one_host_is_dead(answers, robots):
     dead = {urlsplit(url).netloc for url, answer in answers.items() if answer.abort}
     assert len(dead) == 1
     assert all(answer.abort == (urlsplit(url).netloc in dead) for url, answer in answers.items())
     assert {host for host, answer in robots.items() if answer.abort} == dead
 
 
-def test_eight_percent_of_the_hosts_are_slow(robots: dict[str, Answer], answers: dict[str, Answer]) -> None:
+def test_eight_percent_of_the_hosts_are_slow(robots, answers):
     delays = sorted(answer.delay for answer in robots.values())
     assert delays[0] >= 0.002
     assert delays[-1] <= 0.6
@@ -267,7 +261,7 @@ def test_eight_percent_of_the_hosts_are_slow(robots: dict[str, Answer], answers:
     assert all(answer.delay == robots[urlsplit(url).netloc].delay for url, answer in answers.items())
 
 
-def test_robots_files_are_of_every_kind(robots: dict[str, Answer], answers: dict[str, Answer]) -> None:
+def test_robots_files_are_of_every_kind(robots, answers):
     alive = {host: answer for host, answer in robots.items() if not answer.abort}
     kinds = Counter(answer.status for answer in alive.values())
     assert kinds[500] == 1
@@ -284,13 +278,13 @@ def test_robots_files_are_of_every_kind(robots: dict[str, Answer], answers: dict
     assert all(answers[f"http://{host}/private/"].status == 200 for host in linking)
 
 
-def test_unknown_names_hosts_and_methods_are_told_apart(web: DemoWeb) -> None:
+def test_unknown_names_hosts_and_methods_are_told_apart(web):
     assert get(web, f"{web.seeds[0]}no/such/page.html").status == 404
     assert get(web, "http://unknown.example/").status == 502
     assert web.answer(Exchange("POST", urlsplit(web.seeds[0]).netloc, "/", {})).status == 405
 
 
-def test_the_calendar_never_ends(web: DemoWeb) -> None:
+def test_the_calendar_never_ends(web):
     for choice in (0, -1):  # the next month, and deeper and deeper
         url, visited = web.trap, {web.trap}
         for _ in range(300):
@@ -319,7 +313,7 @@ def fetch(proxy: str, url: str) -> tuple[int, bytes]:
         connection.close()
 
 
-def test_served_runs_it_as_a_proxy_until_the_end_of_the_block(tmp_path: Path) -> None:
+def test_served_runs_it_as_a_proxy_until_the_end_of_the_block(tmp_path):
     log = tmp_path / "log.tsv"
     web = DemoWeb(7, 30, 300)
     with served(seed=7, n_hosts=30, n_pages=300, log=log) as proxy:
@@ -340,7 +334,7 @@ COMMAND = [sys.executable, "-m", "demo_web", "--hosts", "20", "--pages", "80"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, None], ids=["TERM", "INT", "stdin"])
-def test_a_signal_or_the_end_of_stdin_stops_it(number: signal.Signals | None) -> None:
+def test_a_signal_or_the_end_of_stdin_stops_it(number):
     with subprocess.Popen(
         [*COMMAND, "--watch-stdin"],
         stdin=subprocess.PIPE,
@@ -360,7 +354,7 @@ def test_a_signal_or_the_end_of_stdin_stops_it(number: signal.Signals | None) ->
         assert process.wait(timeout=60) == 0
 
 
-def test_it_does_not_outlive_a_killed_crawler_and_keeps_its_log(tmp_path: Path) -> None:
+def test_it_does_not_outlive_a_killed_crawler_and_keeps_its_log(tmp_path):
     log = tmp_path / "log.tsv"
     crawler = (
         "import sys, pathlib, demo_web as demo\n"
@@ -390,7 +384,7 @@ def test_it_does_not_outlive_a_killed_crawler_and_keeps_its_log(tmp_path: Path) 
     assert read_log(log)[0].target == "/x"
 
 
-def test_topics_change_texts_and_nothing_else() -> None:
+def test_topics_change_texts_and_nothing_else():
     plain, topical = DemoWeb(), DemoWeb(has_topics=True)
     assert topical.graph() == plain.graph()
     topics = {url: topical.topic(url) for url in topical.urls()}

@@ -70,13 +70,13 @@ WORKERS = [each for each in ALL if each[2][0] == "crawl"]
 SERVERS = [each for each in ALL if each[2][0] == "valkey-server"]
 
 
-def test_there_are_examples_for_both_places_of_shards() -> None:
+def test_there_are_examples_for_both_places_of_shards():
     assert {path.name for path, *_ in WORKERS} == {"compose.yaml", "workers.yaml", "workers-on-disks.yaml"}
     assert {path.name for path, *_ in SERVERS} == {"compose.yaml", "server.yaml"}
 
 
 @pytest.mark.parametrize("worker", WORKERS, ids=lambda each: each[0].name)
-def test_every_setting_is_one_and_is_valid(worker: tuple[Path, str, list[str], dict[str, Any]]) -> None:
+def test_every_setting_is_one_and_is_valid(worker):
     _, _, arguments, around = worker
     settings = settings_of(arguments)
     known = {*SETTINGS, *vars(default_settings), "REDIS_URL", "JOBDIR"}
@@ -93,7 +93,7 @@ def test_every_setting_is_one_and_is_valid(worker: tuple[Path, str, list[str], d
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_what_is_referred_to_is_there(path: Path) -> None:
+def test_what_is_referred_to_is_there(path):
     text = path.read_text(encoding="utf-8")
     documents = [*yaml.safe_load_all(text)]
     for document in documents:
@@ -113,7 +113,7 @@ def test_what_is_referred_to_is_there(path: Path) -> None:
         assert [*DEPLOY.rglob(name)], name
 
 
-def test_the_image_has_what_the_workers_name() -> None:
+def test_the_image_has_what_the_workers_name():
     text = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
     copied = re.findall(r"^COPY (\S+) ", text, re.MULTILINE)
     assert len(copied) == 3
@@ -132,7 +132,7 @@ def test_the_image_has_what_the_workers_name() -> None:
     }
 
 
-def test_the_unit_of_systemd_has_a_command_that_is_one() -> None:
+def test_the_unit_of_systemd_has_a_command_that_is_one():
     text = (DEPLOY / "systemd" / "broad-crawl.service").read_text(encoding="utf-8")
     (command,) = re.findall(r"^ExecStart=\S+/scrapy aopic crawl (.+)$", text, re.MULTILINE)
     parser = argparse.ArgumentParser()
@@ -148,7 +148,7 @@ def test_the_unit_of_systemd_has_a_command_that_is_one() -> None:
     assert re.findall(r"aopic status (\S+)", text) == [f"{home[0]}/{options.job}"]
 
 
-def test_kubernetes_would_accept_each_resource() -> None:
+def test_kubernetes_would_accept_each_resource():
     validator = pytest.importorskip("kubernetes_validate")
     kinds = []
     for path in sorted((DEPLOY / "kubernetes").glob("*.yaml")):
@@ -158,7 +158,7 @@ def test_kubernetes_would_accept_each_resource() -> None:
     assert sorted(kinds) == ["Deployment", "Service", "Service", "StatefulSet", "StatefulSet"]
 
 
-def test_compose_would_accept_its_file() -> None:
+def test_compose_would_accept_its_file():
     compose = pytest.importorskip("compose_spec").PyCompose
     text = (DEPLOY / "compose.yaml").read_text(encoding="utf-8")
     read = compose.from_yaml(text)
@@ -169,7 +169,7 @@ def test_compose_would_accept_its_file() -> None:
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd here")
-def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
+def test_systemd_accepts_the_unit(tmp_path):
     text = (DEPLOY / "systemd" / "broad-crawl.service").read_text(encoding="utf-8")
     unit = tmp_path / "broad-crawl.service"
     unit.write_text(text.replace("/opt/crawl/bin/scrapy", sys.executable), encoding="utf-8")
@@ -184,9 +184,7 @@ needs_server = pytest.mark.skipif(redis_server.find_server() is None, reason=red
 
 @needs_server
 @pytest.mark.parametrize("server", SERVERS, ids=lambda each: each[0].name)
-def test_a_server_with_these_options_suits_a_job(
-    server: tuple[Path, str, list[str], dict[str, Any]], tmp_path: Path, caplog
-) -> None:
+def test_a_server_with_these_options_suits_a_job(server, tmp_path, caplog):
     pytest.importorskip("redis")
     _, _, arguments, around = server
     options = dict(zip(arguments[1::2], arguments[2::2], strict=True))
@@ -207,9 +205,7 @@ def test_a_server_with_these_options_suits_a_job(
 @needs_server
 @pytest.mark.slow
 @pytest.mark.parametrize("worker", WORKERS, ids=lambda each: each[0].name)
-def test_a_worker_starts_by_its_command_and_is_healthy(
-    worker: tuple[Path, str, list[str], dict[str, Any]], tmp_path: Path
-) -> None:
+def test_a_worker_starts_by_its_command_and_is_healthy(worker, tmp_path):
     pytest.importorskip("hiredis")
     port = free_port()
     with Server(tmp_path / "server", requirepass="x") as server:

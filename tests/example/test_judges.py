@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -18,7 +17,6 @@ from broad.judges import Encoder, LinkService, Nearness, Service
 from demo_web.server import Answer, Exchange, Server
 from scrapy.crawler import Crawler
 from scrapy.http import HtmlResponse, Response
-from scrapy.utils.defer import deferred_f_from_coro_f
 from support.redis_server import free_port
 from support.small_web import Follow, check, crawl
 
@@ -90,8 +88,7 @@ def relevant(seen: dict[str, float]) -> set[str]:
 ABOUT_STARS = {f"http://h{number}.test/" for number in range(0, N, 3)}
 
 
-@deferred_f_from_coro_f
-async def test_an_encoder_and_what_links_say(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_encoder_and_what_links_say(monkeypatch):
     seen, crawler = await crawled(
         "broad.judges.Encoder", monkeypatch, AOPIC_LINK_SCORER="broad.judges.Nearness"
     )
@@ -100,7 +97,7 @@ async def test_an_encoder_and_what_links_say(monkeypatch: pytest.MonkeyPatch) ->
     assert stat(crawler, "aopic/topic/unvalued") is None
 
 
-def test_the_examples_are_what_the_protocols_say() -> None:
+def test_the_examples_are_what_the_protocols_say():
     judge: PageScorer = Encoder()
     links: LinkScorer = Nearness()
     awaited: PageScorer = Service("http://127.0.0.1:9/", 1.0)
@@ -188,10 +185,9 @@ def start(judges: list[Judge], enough: int, bodies: Sequence[bytes] = ()) -> Jud
     return judge
 
 
-@deferred_f_from_coro_f
 async def test_a_service_is_awaited_before_the_callback_and_asked_of_several_pages_at_once(
-    judges: list[Judge], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    judges, monkeypatch
+):
     judge = start(judges, enough=3)  # a crawl that waits for the first of them never gets there
     seen, crawler = await crawled("broad.judges.Service", monkeypatch, JUDGE_URL=judge.url, JUDGE_TIMEOUT=20)
     assert judge.most >= 3
@@ -200,10 +196,7 @@ async def test_a_service_is_awaited_before_the_callback_and_asked_of_several_pag
     assert stat(crawler, "aopic/topic/ungraded") is None
 
 
-@deferred_f_from_coro_f
-async def test_a_service_that_never_responds_costs_grades_and_no_pages(
-    judges: list[Judge], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_service_that_never_responds_costs_grades_and_no_pages(judges, monkeypatch, caplog):
     judge = start(judges, enough=1_000)
     monkeypatch.setattr("scrapy_aopic.session.topic.user_functions.LONGEST", 0.2)
     seen, crawler = await crawled("broad.judges.Service", monkeypatch, JUDGE_URL=judge.url, JUDGE_TIMEOUT=2)
@@ -221,13 +214,7 @@ def wrong_service(judges: list[Judge], bodies: Sequence[bytes]) -> str:
 
 
 @pytest.mark.parametrize("bodies", [[], [b"{", b'{"grade": 2}', b'{"grade": NaN}', b"[]"]])
-@deferred_f_from_coro_f
-async def test_a_service_that_is_down_or_wrong_costs_grades_and_no_pages(
-    judges: list[Judge],
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    bodies: list[bytes],
-) -> None:
+async def test_a_service_that_is_down_or_wrong_costs_grades_and_no_pages(judges, monkeypatch, caplog, bodies):
     url = wrong_service(judges, bodies)
     seen, crawler = await crawled("broad.judges.Service", monkeypatch, JUDGE_URL=url)
     assert set(seen.values()) == {0.0}
@@ -235,10 +222,7 @@ async def test_a_service_that_is_down_or_wrong_costs_grades_and_no_pages(
     assert caplog.text.count("The function of AOPIC_TOPIC") == 1
 
 
-@deferred_f_from_coro_f
-async def test_what_cannot_be_made_is_refused_with_its_setting(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_what_cannot_be_made_is_refused_with_its_setting(monkeypatch, caplog):
     with Server(web).run_in_thread() as running:
         monkeypatch.setenv("http_proxy", running.url)
         await crawl(
@@ -303,10 +287,7 @@ def n_left(urls: list[str]) -> int:
     return sum(map(is_left, numbers[: len(LEFT)]))
 
 
-@deferred_f_from_coro_f
-async def test_a_service_says_which_links_come_first(
-    judges: list[Judge], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_a_service_says_which_links_come_first(judges, monkeypatch, tmp_path):
     judge = start(judges, enough=1)
     urls, crawler = await with_links(
         "broad.judges.LinkService",
@@ -327,10 +308,7 @@ async def test_a_service_says_which_links_come_first(
     assert result.cash + result.virtual == TOTAL
 
 
-@deferred_f_from_coro_f
-async def test_pages_wait_for_the_values_of_their_links_and_nothing_else_does(
-    judges: list[Judge], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_pages_wait_for_the_values_of_their_links_and_nothing_else_does(judges, monkeypatch):
     judge = start(judges, enough=2)  # a crawl that waits for the first of them never gets there
     _, crawler = await with_links(
         "broad.judges.LinkService",
@@ -344,10 +322,7 @@ async def test_pages_wait_for_the_values_of_their_links_and_nothing_else_does(
     assert stat(crawler, "aopic/topic/unvalued") is None
 
 
-@deferred_f_from_coro_f
-async def test_without_the_service_links_get_what_was_learned(
-    judges: list[Judge], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_without_the_service_links_get_what_was_learned(judges, monkeypatch, caplog):
     judge = start(judges, enough=1_000)
     monkeypatch.setattr("scrapy_aopic.session.topic.user_functions.LONGEST", 0.2)
     urls, crawler = await with_links(
@@ -367,13 +342,9 @@ async def test_without_the_service_links_get_what_was_learned(
 @pytest.mark.parametrize(
     "bodies", [[], [b"{", b'{"values": [2, 2]}', b'{"values": [NaN, 0]}', b'{"values": []}', b"[]"]]
 )
-@deferred_f_from_coro_f
 async def test_a_service_for_links_that_is_down_or_wrong_costs_values_and_no_pages(
-    judges: list[Judge],
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    bodies: list[bytes],
-) -> None:
+    judges, monkeypatch, caplog, bodies
+):
     url = wrong_service(judges, bodies)
     urls, crawler = await with_links("broad.judges.LinkService", monkeypatch, JUDGE_LINKS_URL=url)
     assert n_left(urls) >= len(LEFT) - 2
@@ -381,10 +352,7 @@ async def test_a_service_for_links_that_is_down_or_wrong_costs_values_and_no_pag
     assert caplog.text.count("AOPIC_LINK_SCORER") == 1
 
 
-@deferred_f_from_coro_f
-async def test_a_service_that_is_late_again_and_again_holds_one_page_at_a_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_service_that_is_late_again_and_again_holds_one_page_at_a_time(monkeypatch):
     is_up = asyncio.Event()
 
     async def score(page: PageSeen, links: Sequence[LinkText]) -> list[float]:
@@ -407,7 +375,7 @@ async def test_a_service_that_is_late_again_and_again_holds_one_page_at_a_time(
     assert await at_once(3) == [{b"1": 0.5, b"2": 0.5}] * 3
 
 
-def test_what_a_service_has_valued_is_not_valued_anew() -> None:
+def test_what_a_service_has_valued_is_not_valued_anew():
     strategy = StandIn(Topic(["comet"]), Random(0))
     strategy.values(PageSeen("http://a.test/", 0.5, 0.5, True, b"own"), [LinkText("comet")])
     assert strategy.revalue(0.5, LinkText("comet"), b"own") is not None
@@ -424,10 +392,7 @@ def slow_value(page: PageSeen, links: Sequence[LinkText]) -> list[float]:
     return [0.5] * len(links)
 
 
-@deferred_f_from_coro_f
-async def test_a_function_that_holds_the_crawl_up_is_named(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_function_that_holds_the_crawl_up_is_named(monkeypatch, caplog):
     await crawled(slow_grade, monkeypatch, AOPIC_LINK_SCORER=slow_value)
     said = [record.getMessage() for record in caplog.records if "whole crawl waited" in record.getMessage()]
     assert [each.split(" took")[0] for each in said] == [

@@ -59,14 +59,14 @@ def has_lines(path: Path, n_lines: int) -> bool:
 # Requests
 
 
-def test_a_proxy_request_is_answered_by_the_host_in_its_target() -> None:
+def test_a_proxy_request_is_answered_by_the_host_in_its_target():
     with Server(echo).run_in_thread() as running:
         assert ask(running, get("http://WWW.Kestrel.example:8080/a/b?c=d")) == (
             "HTTP/1.1 200 OK\nContent-Length: 32\nConnection: close\n\nGET www.kestrel.example /a/b?c=d"
         )
 
 
-def test_host_and_target_are_found_in_every_form() -> None:
+def test_host_and_target_are_found_in_every_form():
     with Server(echo).run_in_thread() as running:
         for request, seen in [
             (get("http://a.example"), "a.example /"),
@@ -81,7 +81,7 @@ def test_host_and_target_are_found_in_every_form() -> None:
             assert ask(running, request).endswith(f"GET {seen}"), request
 
 
-def test_what_is_no_exchange_is_refused_and_not_logged() -> None:
+def test_what_is_no_exchange_is_refused_and_not_logged():
     with Server(echo).run_in_thread() as running:
         for request_text, status in [
             ("GET /\n\n", 400),
@@ -105,7 +105,7 @@ def test_what_is_no_exchange_is_refused_and_not_logged() -> None:
 # Answers
 
 
-def test_status_and_headers_are_sent_as_given() -> None:
+def test_status_and_headers_are_sent_as_given():
     answer = Answer(301, {"Location": "/there", "X-Name": "é"})
     with Server(lambda _: answer).run_in_thread() as running:
         assert ask(running, get("http://a.example/")) == (
@@ -113,7 +113,7 @@ def test_status_and_headers_are_sent_as_given() -> None:
         )
 
 
-def test_the_connection_is_closed_if_either_side_asks_for_it() -> None:
+def test_the_connection_is_closed_if_either_side_asks_for_it():
     for request_line, answer in [
         ("GET / HTTP/1.0\nHost: a\n\n", Answer()),
         ("GET / HTTP/1.1\nHost: a\nProxy-Connection: Close\n\n", Answer()),
@@ -126,7 +126,7 @@ def test_the_connection_is_closed_if_either_side_asks_for_it() -> None:
         assert reply.lower().count("content-length:") == 1, request_line
 
 
-def test_an_aborted_answer_closes_the_connection_without_a_byte() -> None:
+def test_an_aborted_answer_closes_the_connection_without_a_byte():
     with Server(lambda _: Answer(abort=True)).run_in_thread() as running, connected(running) as client:
         client.sendall(b"GET http://dead.example/ HTTP/1.1\r\n\r\n")
         with suppress(ConnectionResetError):
@@ -134,9 +134,7 @@ def test_an_aborted_answer_closes_the_connection_without_a_byte() -> None:
     assert [(entry.host, entry.status) for entry in running.log] == [("dead.example", 0)]
 
 
-def test_an_error_of_the_answering_function_is_status_500_and_logged(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_an_error_of_the_answering_function_is_status_500_and_logged(caplog):
     def answer(exchange: Exchange) -> Answer:
         raise KeyError(exchange.target)
 
@@ -148,7 +146,7 @@ def test_an_error_of_the_answering_function_is_status_500_and_logged(
 # The log
 
 
-def test_a_request_lasts_from_its_header_to_the_last_byte() -> None:
+def test_a_request_lasts_from_its_header_to_the_last_byte():
     answer = Answer(body=b"body", delay=0.03, body_delay=0.02)
     with Server(lambda _: answer).run_in_thread() as running:
         before = time.monotonic()
@@ -160,14 +158,14 @@ def test_a_request_lasts_from_its_header_to_the_last_byte() -> None:
     assert entry.end - entry.start >= 0.045  # timers may be early by their resolution
 
 
-def test_the_header_is_sent_before_the_delay_of_the_body() -> None:
+def test_the_header_is_sent_before_the_delay_of_the_body():
     answer = Answer(body=b"never", body_delay=LONG)
     with Server(lambda _: answer).run_in_thread() as running, connected(running) as client:
         client.sendall(b"GET http://a.example/ HTTP/1.1\r\n\r\n")
         assert client.recv(1_000).endswith(b"\r\n\r\n")
 
 
-def test_a_request_ends_only_when_a_slow_reader_has_taken_the_answer() -> None:
+def test_a_request_ends_only_when_a_slow_reader_has_taken_the_answer():
     answer = Answer(body=bytes(30_000_000))  # more than the buffers of both sockets hold
     with Server(lambda _: answer).run_in_thread() as running, connected(running) as client:
         client.sendall(b"GET http://a.example/ HTTP/1.0\r\n\r\n")
@@ -186,7 +184,7 @@ def test_a_request_ends_only_when_a_slow_reader_has_taken_the_answer() -> None:
     [Answer(delay=LONG), Answer(body=b"x", body_delay=LONG), Answer(body=bytes(30_000_000))],
     ids=["before the header", "before the body", "in the middle of the body"],
 )
-def test_a_client_that_leaves_ends_its_request_at_once(answer: Answer) -> None:
+def test_a_client_that_leaves_ends_its_request_at_once(answer):
     with Server(lambda _: answer).run_in_thread() as running:
         with connected(running) as client:
             client.sendall(b"GET http://a.example/ HTTP/1.1\r\n\r\n")
@@ -199,7 +197,7 @@ def test_a_client_that_leaves_ends_its_request_at_once(answer: Answer) -> None:
 
 
 @pytest.mark.parametrize("delay", [0.0, 0.001])
-def test_an_endless_answer_goes_on_until_the_client_leaves(delay: float) -> None:
+def test_an_endless_answer_goes_on_until_the_client_leaves(delay):
     answer = Answer(body=b"again and " * 100, body_delay=delay, endless=True)
     with Server(lambda _: answer).run_in_thread() as running:
         with connected(running) as client:
@@ -214,7 +212,7 @@ def test_an_endless_answer_goes_on_until_the_client_leaves(delay: float) -> None
     assert [entry.status for entry in running.log] == [0]
 
 
-def test_in_flight_counts_the_requests_to_the_same_host() -> None:
+def test_in_flight_counts_the_requests_to_the_same_host():
     started = threading.Semaphore(0)
 
     def answer(exchange: Exchange) -> Answer:
@@ -236,7 +234,7 @@ def test_in_flight_counts_the_requests_to_the_same_host() -> None:
     assert seen[4] == ("a.example", "/", 1)
 
 
-def test_the_file_is_appended_to_and_has_wall_clock_times(tmp_path: Path) -> None:
+def test_the_file_is_appended_to_and_has_wall_clock_times(tmp_path):
     path = tmp_path / "log.tsv"
     before = time.time()
     for n_lines in (1, 2):
@@ -254,7 +252,7 @@ def test_the_file_is_appended_to_and_has_wall_clock_times(tmp_path: Path) -> Non
 # Start and stop
 
 
-def test_what_is_under_way_at_the_end_is_logged_with_status_0() -> None:
+def test_what_is_under_way_at_the_end_is_logged_with_status_0():
     started = threading.Event()
 
     def answer(exchange: Exchange) -> Answer:
@@ -267,7 +265,7 @@ def test_what_is_under_way_at_the_end_is_logged_with_status_0() -> None:
     assert [entry.status for entry in running.log] == [0]
 
 
-def test_a_server_can_be_started_and_stopped_again_at_the_same_port() -> None:
+def test_a_server_can_be_started_and_stopped_again_at_the_same_port():
     server = Server(echo)
     with server.run_in_thread() as first:
         ask(first, get(f"{first.url}/1"))

@@ -70,7 +70,7 @@ def crawl_on(store: Store, policy: Policy, saved: CrawlTotals, steps: int) -> Jo
     return journey
 
 
-def test_there_are_jobs_of_each_kind() -> None:
+def test_there_are_jobs_of_each_kind():
     names = {f"{FORMAT}-{name}-{ending}" for name in policies() for ending in ("clean", "killed")}
     assert {file.stem for file in FILES} == names
 
@@ -89,7 +89,7 @@ STORES: Mapping[str, Callable[[Path], Store]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", STORES)
 @pytest.mark.parametrize("name", policies())
-def test_an_old_job_holds_every_invariant_and_is_crawled_on(kind: str, name: str, tmp_path: Path) -> None:
+def test_an_old_job_holds_every_invariant_and_is_crawled_on(kind, name, tmp_path):
     for ending in ("clean", "killed"):
         file = Path(__file__).with_name(f"{FORMAT}-{name}-{ending}.gz")
         store = STORES[kind](tmp_path / ending)
@@ -99,14 +99,14 @@ def test_an_old_job_holds_every_invariant_and_is_crawled_on(kind: str, name: str
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_an_old_job_is_crawled_on_by_other_registered_domains(file: Path) -> None:
+def test_an_old_job_is_crawled_on_by_other_registered_domains(file):
     """Another list of public suffixes, or rule for what is not on it, moves hosts between domains: these begin anew."""
     store = MemoryStore()
     crawl_on(store, replace(policy_of(file), domain_of=str), golden(file, store), 300)
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_the_importances_of_an_old_job_add_up_to_one_before_and_after_it_is_opened(file: Path) -> None:
+def test_the_importances_of_an_old_job_add_up_to_one_before_and_after_it_is_opened(file):
     """It may never have visited a page twice on purpose."""
     store = MemoryStore()
     saved = golden(file, store)
@@ -118,7 +118,7 @@ def test_the_importances_of_an_old_job_add_up_to_one_before_and_after_it_is_open
             crawl_on(store, policy, saved, 100)
 
 
-def test_the_rows_of_old_jobs_are_written_as_they_were() -> None:
+def test_the_rows_of_old_jobs_are_written_as_they_were():
     for file in FILES:
         rows = rows_of(file)
         for value in rows[Family.PAGES].values():
@@ -128,7 +128,7 @@ def test_the_rows_of_old_jobs_are_written_as_they_were() -> None:
         assert golden(file, MemoryStore()).pack() == rows[Family.META][TOTALS_KEY], file.stem
 
 
-def test_old_pages_and_hosts_have_every_field_that_is_stored() -> None:
+def test_old_pages_and_hosts_have_every_field_that_is_stored():
     for family, unpack, plain in (
         (Family.PAGES, unpack_page, Page(PageState.QUEUED, 0)),
         (Family.HOSTS, unpack_host, HostRecord("")),
@@ -138,7 +138,7 @@ def test_old_pages_and_hosts_have_every_field_that_is_stored() -> None:
             assert any(getattr(each, name) != getattr(plain, name) for each in records), name
 
 
-def test_an_old_job_says_what_was_fetched() -> None:
+def test_an_old_job_says_what_was_fetched():
     for file in FILES:
         store = MemoryStore()
         golden(file, store)

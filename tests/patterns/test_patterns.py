@@ -9,7 +9,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from scrapy.utils.defer import deferred_f_from_coro_f
 
 from .listing import ALL, WAYS, load
 from .shop import Site
@@ -59,10 +58,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*:scrapy.exceptions.ScrapyDepre
 
 
 @pytest.mark.parametrize(("name", "way"), list(rows()))
-@deferred_f_from_coro_f
-async def test_a_pattern_gives_what_it_says_and_the_same_in_each_way(
-    name: str, way: str, site: Site, stock: Stock
-) -> None:
+async def test_a_pattern_gives_what_it_says_and_the_same_in_each_way(name, way, site, stock):
     pattern = PATTERNS[name]
     wanted = await stock(name, "stock")
     assert (wanted["items"], wanted["noted"], wanted["reason"]) == (
@@ -85,8 +81,7 @@ async def test_a_pattern_gives_what_it_says_and_the_same_in_each_way(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, pattern in PATTERNS.items() if pattern.differs])
-@deferred_f_from_coro_f
-async def test_a_stated_difference_is_one(name: str, stock: Stock) -> None:
+async def test_a_stated_difference_is_one(name, stock):
     first = await stock(name, "stock")
     for difference in PATTERNS[name].differs:
         instead = await stock(name, "stock, job") if difference.instead is None else difference.instead
@@ -94,8 +89,7 @@ async def test_a_stated_difference_is_one(name: str, stock: Stock) -> None:
 
 
 @pytest.mark.slow
-@deferred_f_from_coro_f
-async def test_spiders_with_different_schedulers_run_in_one_process(site: Site, tmp_path: Path) -> None:
+async def test_spiders_with_different_schedulers_run_in_one_process(site, tmp_path):
     results = await asyncio.gather(
         *(run(PATTERNS["follows-all"], way, site, tmp_path / way, PATIENCE) for way in WAYS)
     )

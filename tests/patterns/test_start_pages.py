@@ -19,7 +19,6 @@ from scrapy import Request, Spider, signals
 from scrapy.downloadermiddlewares.retry import get_retry_request
 from scrapy.exceptions import DontCloseSpider
 from scrapy.spiders import SitemapSpider
-from scrapy.utils.defer import deferred_f_from_coro_f
 from support.naming import case
 
 from scrapy_aopic import Links
@@ -238,8 +237,7 @@ def once_less(found: tuple[list[Any], list[Any], dict[str, int]]) -> tuple[list[
 
 
 @pytest.mark.parametrize("name", WAYS_IN)
-@deferred_f_from_coro_f
-async def test_a_page_reaches_the_callbacks_that_it_reaches_with_stock_scrapy(name: str, site: Site) -> None:
+async def test_a_page_reaches_the_callbacks_that_it_reaches_with_stock_scrapy(name, site):
     way_in = WAYS_IN[name]
     for when in way_in.whens:
         for link in LINKS:
@@ -271,8 +269,7 @@ async def sown(link: str, how: str, site: Site, folder: Path) -> tuple[list[Any]
 
 
 @pytest.mark.parametrize("how", ["AOPIC_SEEDS", "seed", "import"])
-@deferred_f_from_coro_f
-async def test_a_seed_reaches_the_callbacks_that_a_start_url_reaches(how: str, site: Site) -> None:
+async def test_a_seed_reaches_the_callbacks_that_a_start_url_reaches(how, site):
     for link in LINKS:
         with TemporaryDirectory() as folder, case(link):
             wanted = await come_of(asking(StartUrls, "behind", link), "stock", site, Path(folder, "stock"))
@@ -280,8 +277,7 @@ async def test_a_seed_reaches_the_callbacks_that_a_start_url_reaches(how: str, s
             assert await sown(link, how, site, Path(folder, how)) == wanted
 
 
-@deferred_f_from_coro_f
-async def test_links_objects_lead_to_a_start_page_as_well(site: Site) -> None:
+async def test_links_objects_lead_to_a_start_page_as_well(site):
     """They are no requests on their way to the queue."""
 
     class YieldsLinks(StartUrls):

@@ -18,7 +18,6 @@ from typing import Any
 
 import pytest
 from demo_web.server import Answer, Exchange, Server
-from scrapy.utils.defer import deferred_f_from_coro_f
 from support import processes, redis_server
 from support.chromium import CHROMIUM
 from support.small_site import EACH_WAY, STOCK, TITLES, Follow, N, page, run, titles
@@ -38,8 +37,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here")
 @EACH_WAY
-@deferred_f_from_coro_f
-async def test_scrapy_playwright_shows_what_scripts_make(site: Server, way: dict[str, Any]) -> None:
+async def test_scrapy_playwright_shows_what_scripts_make(site, way):
     pytest.importorskip("scrapy_playwright")
     handler = "scrapy_playwright.handler.ScrapyPlaywrightDownloadHandler"
     items, _ = await run(
@@ -60,7 +58,7 @@ async def test_scrapy_playwright_shows_what_scripts_make(site: Server, way: dict
 
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here")
-def test_pages_that_need_a_browser_are_crawled_as_the_docs_say(tmp_path: Path) -> None:
+def test_pages_that_need_a_browser_are_crawled_as_the_docs_say(tmp_path):
     """The recipe as it stands there; each page keeps its browser busy for longer than its server takes."""
     pytest.importorskip("scrapy_playwright")
     text = (Path(__file__).parents[2] / "docs" / "how-to.md").read_text(encoding="utf-8")
@@ -101,8 +99,7 @@ def test_pages_that_need_a_browser_are_crawled_as_the_docs_say(tmp_path: Path) -
 
 
 @EACH_WAY
-@deferred_f_from_coro_f
-async def test_scrapy_impersonate_sends_what_a_browser_sends(site: Server, way: dict[str, Any]) -> None:
+async def test_scrapy_impersonate_sends_what_a_browser_sends(site, way):
     pytest.importorskip("scrapy_impersonate")
     handler = "scrapy_impersonate.ImpersonateDownloadHandler"
     items, _ = await run(
@@ -120,8 +117,7 @@ async def test_scrapy_impersonate_sends_what_a_browser_sends(site: Server, way: 
 
 
 @EACH_WAY
-@deferred_f_from_coro_f
-async def test_spidermon_judges_the_crawl(site: Server, way: dict[str, Any], tmp_path: Path) -> None:
+async def test_spidermon_judges_the_crawl(site, way, tmp_path):
     pytest.importorskip("spidermon")
     from spidermon import Monitor, MonitorSuite
     from spidermon.core.actions import Action
@@ -129,10 +125,10 @@ async def test_spidermon_judges_the_crawl(site: Server, way: dict[str, Any], tmp
     judged: list[str] = []
 
     class Items(Monitor):
-        def test_number(self) -> None:
+        def test_number(self):
             assert self.data.stats["item_scraped_count"] == N
 
-        def test_more(self) -> None:
+        def test_more(self):
             assert self.data.stats["item_scraped_count"] > N
 
     class Note(Action):
@@ -172,10 +168,7 @@ async def test_spidermon_judges_the_crawl(site: Server, way: dict[str, Any], tmp
 @pytest.mark.slow  # such a spider looks for URLs only when the crawl is idle
 @pytest.mark.skipif(redis_server.find_server() is None, reason=redis_server.WHY_NOT)
 @EACH_WAY
-@deferred_f_from_coro_f
-async def test_a_spider_of_scrapy_redis_takes_its_urls_from_the_server(
-    site: Server, server: redis_server.Server, client: Any, way: dict[str, Any]
-) -> None:
+async def test_a_spider_of_scrapy_redis_takes_its_urls_from_the_server(site, server, client, way):
     spiders = pytest.importorskip("scrapy_redis.spiders")
 
     class Pushed(spiders.RedisSpider):
@@ -232,10 +225,7 @@ def api() -> Iterator[tuple[str, list[dict[str, Any]]]]:
 
 
 @EACH_WAY
-@deferred_f_from_coro_f
-async def test_scrapy_zyte_api_fetches_through_its_server(
-    api: tuple[str, list[dict[str, Any]]], way: dict[str, Any]
-) -> None:
+async def test_scrapy_zyte_api_fetches_through_its_server(api, way):
     pytest.importorskip("scrapy_zyte_api")
     url, asked = api
     items, _ = await run(
@@ -270,8 +260,7 @@ ONCE: dict[str, Any] = {"scrapy_crawl_once.CrawlOnceMiddleware": 100}
     ],
     ids=["scrapy-deltafetch", "scrapy-crawl-once"],
 )
-@deferred_f_from_coro_f
-async def test_these_do_not_run_with_stock_scrapy(module: str, settings: dict[str, Any], said: str) -> None:
+async def test_these_do_not_run_with_stock_scrapy(module, settings, said):
     """If this fails, a release of theirs runs again, and belongs into the table like the others."""
     if find_spec(module) is None:
         pytest.skip(f"{module} is not installed")

@@ -6,10 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from demo_web.server import Server
 from scrapy import Request, Spider
 from scrapy.http import HtmlResponse
-from scrapy.utils.defer import deferred_f_from_coro_f
 from support.small_site import EACH_WAY, TITLES, run, titles
 
 from scrapy_aopic import BroadSpider
@@ -56,8 +54,7 @@ class Handed(Broad):
 
 @pytest.mark.parametrize("spider", [Plain, Broad, Handed], ids=lambda cls: cls.name)
 @EACH_WAY
-@deferred_f_from_coro_f
-async def test_page_objects_are_injected(site: Server, way: dict[str, Any], spider: type[Spider]) -> None:
+async def test_page_objects_are_injected(site, way, spider):
     arguments: dict[str, Any] = {"start_urls" if spider is Plain else "seeds": site.url}
     if spider is Plain:
         arguments = {"start_urls": [site.url]}

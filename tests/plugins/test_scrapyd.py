@@ -17,7 +17,6 @@ from urllib.request import ProxyHandler, Request, build_opener
 from zipfile import ZipFile
 
 import pytest
-from demo_web.server import Server
 from support.small_site import TITLES, titles
 
 pytest.importorskip("scrapyd")
@@ -131,7 +130,7 @@ class Scrapyd:
         self._process.wait(60)
 
 
-def test_jobs_of_a_deployed_project_run_side_by_side(site: Server, tmp_path: Path) -> None:
+def test_jobs_of_a_deployed_project_run_side_by_side(site, tmp_path):
     scrapyd = Scrapyd(tmp_path)
     try:
         scrapyd.deploy("deployed", egg())

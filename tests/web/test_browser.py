@@ -204,9 +204,7 @@ def crawl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[subprocess
     # No colour moves anything: one width in the dark, and the others in long runs.
     some_of([(width, scheme) for scheme in ("light", "dark") for width in (400, 1000, 1600)], 4),
 )
-def test_a_live_crawl_at_each_width_in_each_colour(
-    browser: Browser, crawl: tuple[Any, int, Path], width: int, scheme: str
-) -> None:
+def test_a_live_crawl_at_each_width_in_each_colour(browser, crawl, width, scheme):
     resize(browser, width, scheme)
     open_page(browser, crawl[1])
     wait_for(browser, "document.querySelector('#plot polyline')")
@@ -244,9 +242,7 @@ def open_sections(browser: Browser) -> None:
     browser.execute_script("for (const each of document.querySelectorAll('main > details')) each.open = true")
 
 
-def test_figures_move_while_it_runs_and_stay_when_it_ends(
-    browser: Browser, crawl: tuple[Any, int, Path]
-) -> None:
+def test_figures_move_while_it_runs_and_stay_when_it_ends(browser, crawl):
     process, port, folder = crawl
     resize(browser, 1400, "light")
     open_page(browser, port)
@@ -292,7 +288,7 @@ class Stalling:
         return Answer(headers={"Content-Type": "text/html"}, body=html(links))
 
 
-def test_the_verdict_changes_when_the_web_stalls(browser: Browser, tmp_path: Path) -> None:
+def test_the_verdict_changes_when_the_web_stalls(browser, tmp_path):
     web = Stalling()
     resize(browser, 1400, "light")
     with (
@@ -337,9 +333,7 @@ def page(browser: Browser) -> Iterator[Callable[..., Served]]:
 
 
 @pytest.mark.parametrize("width", [400, 1400])
-def test_a_report_is_the_page_from_a_file_with_nothing_that_asks(
-    browser: Browser, tmp_path: Path, width: int
-) -> None:
+def test_a_report_is_the_page_from_a_file_with_nothing_that_asks(browser, tmp_path, width):
     job = tmp_path / "</script><script>hacked=1</script><!--<script>" / "job"
     job.parent.mkdir(parents=True)
     make_job(job, "sqlite", 60)
@@ -374,7 +368,7 @@ def test_a_report_is_the_page_from_a_file_with_nothing_that_asks(
 
 
 @pytest.mark.parametrize("width", [400, 1400])
-def test_hostile_text_is_only_text(browser: Browser, page: Callable[..., Served], width: int) -> None:
+def test_hostile_text_is_only_text(browser, page, width):
     resize(browser, width, "light")
     page(refused={HOSTILE[0]: 1}, problem=HOSTILE[1])
     open_sections(browser)
@@ -396,9 +390,7 @@ def test_hostile_text_is_only_text(browser: Browser, page: Callable[..., Served]
     assert_clean(browser)
 
 
-def test_the_verdict_is_said_again_only_when_what_limits_changes(
-    browser: Browser, page: Callable[..., Served]
-) -> None:
+def test_the_verdict_is_said_again_only_when_what_limits_changes(browser, page):
     resize(browser, 400, "dark")
     served = page()
     assert wait_for(browser, "document.getElementById('spoken').textContent").startswith("Politeness")
@@ -419,7 +411,7 @@ def test_the_verdict_is_said_again_only_when_what_limits_changes(
     )
 
 
-def test_the_page_can_be_used_by_keyboard(browser: Browser, page: Callable[..., Served]) -> None:
+def test_the_page_can_be_used_by_keyboard(browser, page):
     from selenium.webdriver.common.keys import Keys
 
     resize(browser, 1400, "light")
@@ -440,9 +432,7 @@ def test_the_page_can_be_used_by_keyboard(browser: Browser, page: Callable[..., 
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_explainer_is_a_part_of_it_and_shows_the_crawl(
-    browser: Browser, page: Callable[..., Served], scheme: str
-) -> None:
+def test_the_explainer_is_a_part_of_it_and_shows_the_crawl(browser, page, scheme):
     resize(browser, 400, scheme)
     page()
     browser.find_element("link text", "OPIC explained").click()
@@ -463,9 +453,7 @@ def test_the_explainer_is_a_part_of_it_and_shows_the_crawl(
     assert_accessible(browser)
 
 
-def test_what_politeness_costs_the_order_and_what_was_dropped(
-    browser: Browser, page: Callable[..., Served]
-) -> None:
+def test_what_politeness_costs_the_order_and_what_was_dropped(browser, page):
     resize(browser, 1000, "light")
     total, dropped = 2**53 - 1, {"flood": 1234}
     ledger = {
@@ -504,9 +492,7 @@ def test_what_politeness_costs_the_order_and_what_was_dropped(
     assert_clean(browser)
 
 
-def test_one_speed_stands_everywhere_and_no_host_is_counted_twice(
-    browser: Browser, page: Callable[..., Served]
-) -> None:
+def test_one_speed_stands_everywhere_and_no_host_is_counted_twice(browser, page):
     """The speed of a minute in the tile and in the plot; 6 hosts that wait are not 12."""
     resize(browser, 1000, "light")
     served = page()
@@ -529,7 +515,7 @@ def test_one_speed_stands_everywhere_and_no_host_is_counted_twice(
         assert len({each.partition(",")[2] for each in heights.split()}) == 1
 
 
-def test_hosts_are_found_sorted_and_say_why(browser: Browser, page: Callable[..., Served]) -> None:
+def test_hosts_are_found_sorted_and_say_why(browser, page):
     resize(browser, 1000, "light")
     page()
     names = "[...document.querySelectorAll('#rows tbody th')].map(each => each.innerText)"
@@ -554,9 +540,7 @@ def test_hosts_are_found_sorted_and_say_why(browser: Browser, page: Callable[...
     assert_clean(browser)
 
 
-def test_what_an_operator_asks_and_how_relevant_pages_are(
-    browser: Browser, page: Callable[..., Served]
-) -> None:
+def test_what_an_operator_asks_and_how_relevant_pages_are(browser, page):
     resize(browser, 400, "dark")
     served = page()
     assert text(browser, "orders") == ""

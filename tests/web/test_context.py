@@ -21,7 +21,7 @@ def read(text: str) -> PageContext:
     return page_context(html.fromstring(text), BASE)
 
 
-def test_what_a_page_says_of_a_link() -> None:
+def test_what_a_page_says_of_a_link():
     context = read(
         "<html><title>T</title><body><script>var hidden</script><h2>Of <b>keys</b></h2><p>Read this <a href='Rsa.html?x=1#top' "
         "title='Primes'>about <i>RSA</i><img alt='lock' src=l></a> first</p></body></html>"
@@ -35,7 +35,7 @@ def test_what_a_page_says_of_a_link() -> None:
     assert context.text.split() == ["T", "Of", "keys", "Read", "this", "about", "RSA", "lock", "first"]
 
 
-def test_the_parts_of_a_page_are_texts_between_links_and_those_of_links() -> None:
+def test_the_parts_of_a_page_are_texts_between_links_and_those_of_links():
     context = read(
         "<p>one <b>two</b> <a href=a>three <i>four</i></a><a href=b></a> five<a hidden href=c>six</a> <a href=a>again</a></p>"
     )
@@ -46,14 +46,14 @@ def test_the_parts_of_a_page_are_texts_between_links_and_those_of_links() -> Non
     assert read("<p>one").parts() == (["one"], [])
 
 
-def test_the_first_link_to_a_page_counts_and_others_are_no_pages() -> None:
+def test_the_first_link_to_a_page_counts_and_others_are_no_pages():
     links = read(
         "<p><a href=a>one</a><a href=a#b>two</a><a href=mailto:x>m</a><a href='http://[x'>n</a></p>"
     ).links
     assert [(url, link.anchor) for url, link in links.items()] == [("http://www.example.com/docs/a", "one")]
 
 
-def test_full_width_letters_are_letters() -> None:
+def test_full_width_letters_are_letters():
     assert read("<p><a href=a>\uff32\uff33\uff21</a></p>").links[BASE + "a"].anchor == "RSA"
 
 
@@ -62,7 +62,7 @@ def test_full_width_letters_are_letters() -> None:
         st.sampled_from("a \u00a0\u0301\u0323e\ufb01\uac00\u1100\u1161\uff21") | st.characters(), max_size=50
     )
 )
-def test_a_text_is_in_its_compatible_form(text: str) -> None:
+def test_a_text_is_in_its_compatible_form(text):
     assert context_module._clean(text).split() == unicodedata.normalize("NFKC", text).split()
 
 
@@ -89,14 +89,14 @@ def test_a_text_is_in_its_compatible_form(text: str) -> None:
         "50,000 links",
     ],
 )
-def test_texts_and_links_of_a_hostile_page_are_bounded(text: str) -> None:
+def test_texts_and_links_of_a_hostile_page_are_bounded(text):
     context = read(text)
     assert 0 < len(context.links) <= MOST_LINKS
     for link in context.links.values():
         assert max(map(len, (link.anchor, link.around, link.heading))) <= LINK_CHARACTERS
 
 
-def test_what_an_element_hides_is_not_read() -> None:
+def test_what_an_element_hides_is_not_read():
     context = read(
         "<body>a <p hidden>stuffed <a href=one>stuffed</a></p>b <div style='color: red; DISPLAY : none'>stuffed"
         "<div>stuffed <a href=two>stuffed</a></div></div>c <span style='visibility:hidden'>stuffed</span>d"
@@ -113,11 +113,11 @@ def test_what_an_element_hides_is_not_read() -> None:
     ]
 
 
-def test_what_a_style_sheet_hides_is_read() -> None:
+def test_what_a_style_sheet_hides_is_read():
     assert "stuffed" in read("<style>p {display: none}</style><p class=off>stuffed</p>").text
 
 
-def test_links_are_relative_to_the_base_of_the_page() -> None:
+def test_links_are_relative_to_the_base_of_the_page():
     root = html.fromstring(
         "<p>to <a href='b?q=1#c'>b</a>, <a href='//other.test'>o</a>, <a href='?p'>p</a></p>"
     )
@@ -129,7 +129,7 @@ def test_links_are_relative_to_the_base_of_the_page() -> None:
     }
 
 
-def test_text_behind_whatever_is_skipped_is_read() -> None:
+def test_text_behind_whatever_is_skipped_is_read():
     context = read(
         "<p>a<!-- - -->b<script>-</script>c<?pi?>d<style>-</style>e<noscript>-</noscript>f<br hidden>g</p>"
     )
@@ -182,7 +182,7 @@ def walked(root: Any, pieces: list[str], links: list[tuple[str, int, int]]) -> N
 
 
 @given(st.lists(TREES, min_size=1, max_size=4))
-def test_a_page_says_what_a_walk_over_its_tree_finds(trees: list[str]) -> None:
+def test_a_page_says_what_a_walk_over_its_tree_finds(trees):
     root = html.document_fromstring(f"<html><body><p>begin{''.join(trees)}</p></body></html>")
     pieces: list[str] = []
     links: list[tuple[str, int, int]] = []
@@ -222,7 +222,7 @@ class Counted:
         return self.pattern.search(text)
 
 
-def test_no_more_of_a_page_is_looked_at_than_its_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_of_a_page_is_looked_at_than_its_bounds(monkeypatch):
     counted = Counted(context_module._INVISIBLE)
     monkeypatch.setattr(context_module, "_INVISIBLE", counted)
     style = "x:y;" * 5_000
@@ -236,6 +236,6 @@ def test_no_more_of_a_page_is_looked_at_than_its_bounds(monkeypatch: pytest.Monk
     assert len(page.text) <= PAGE_CHARACTERS
 
 
-def test_hidden_links_are_bounded_like_others() -> None:
+def test_hidden_links_are_bounded_like_others():
     hidden = "".join(f"<a href={number}>x</a>" for number in range(50_000))
     assert len(read(f"<div hidden>{hidden}</div><a href=last>l</a>").links) == MOST_LINKS

@@ -15,15 +15,13 @@ from random import Random
 from threading import Event
 
 import pytest
-from support.dashboard import TOKEN, Served
+from support.dashboard import TOKEN
 
 from scrapy_aopic.dashboard import guard as guard_module
 from scrapy_aopic.dashboard import http_server as server_module
 from scrapy_aopic.dashboard.guard import Guard, new_token
 from scrapy_aopic.dashboard.http_server import STREAMS, HttpAnswer, sentence
 from scrapy_aopic.settings import is_loopback
-
-Serve = Callable[..., Served]
 
 
 def wait_until(is_true: Callable[[], bool], seconds: float = 60.0) -> None:
@@ -45,7 +43,7 @@ def read_until(connection: socket.socket, text: bytes) -> bytes:
 # Tokens
 
 
-def test_nothing_is_shown_without_the_token(serve_dashboard: Serve) -> None:
+def test_nothing_is_shown_without_the_token(serve_dashboard):
     served = serve_dashboard()
     for path in ("/", "/echo", "/events", "/nothing", "/favicon.ico"):
         for wrong in (None, "", TOKEN[:-1], TOKEN + "x", "ü", new_token()):
@@ -55,13 +53,13 @@ def test_nothing_is_shown_without_the_token(serve_dashboard: Serve) -> None:
     assert served.get("/echo").status == 200
 
 
-def test_health_needs_no_token_and_no_name(serve_dashboard: Serve) -> None:
+def test_health_needs_no_token_and_no_name(serve_dashboard):
     served = serve_dashboard()
     response = served.get("/healthz", token=None, Host="10.0.0.7:8080")
     assert (response.status, response.text) == (200, "ok\n")
 
 
-def test_the_token_in_the_address_becomes_a_cookie(serve_dashboard: Serve) -> None:
+def test_the_token_in_the_address_becomes_a_cookie(serve_dashboard):
     served = serve_dashboard()
     first = served.get(f"/?token={TOKEN}", token=None)
     assert (first.status, first.headers["Location"]) == (303, "/")
@@ -74,7 +72,7 @@ def test_the_token_in_the_address_becomes_a_cookie(serve_dashboard: Serve) -> No
     assert served.get("/", token=None, Cookie=f"aopic-1={TOKEN}").status == 401
 
 
-def test_cookies_of_other_applications_do_not_matter(serve_dashboard: Serve) -> None:
+def test_cookies_of_other_applications_do_not_matter(serve_dashboard):
     served = serve_dashboard()
     own, old = f"aopic-{served.port}={TOKEN}", f"aopic-{served.port}=old"
     odd = [
@@ -95,7 +93,7 @@ def test_cookies_of_other_applications_do_not_matter(serve_dashboard: Serve) -> 
             assert served.get("/echo", token=None, Cookie=cookies).status == 401, cookies
 
 
-def test_tokens_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tokens_are_compared_in_constant_time(monkeypatch):
     """Only one expression looks at the token, and that is a comparison made for it."""
     compared = []
 
@@ -113,7 +111,7 @@ def test_tokens_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -
     assert [text for text in compares if "token" in text.lower()] == []
 
 
-def test_each_run_has_a_token_of_its_own() -> None:
+def test_each_run_has_a_token_of_its_own():
     tokens = {new_token() for _ in range(100)}
     assert len(tokens) == 100
     assert min(map(len, tokens)) == 32
@@ -122,7 +120,7 @@ def test_each_run_has_a_token_of_its_own() -> None:
 # Other sites
 
 
-def test_only_names_of_this_machine_are_its_own(serve_dashboard: Serve) -> None:
+def test_only_names_of_this_machine_are_its_own(serve_dashboard):
     served = serve_dashboard()
     for host in (
         "evil.example",
@@ -139,7 +137,7 @@ def test_only_names_of_this_machine_are_its_own(serve_dashboard: Serve) -> None:
         assert served.get("/echo", Host=host).status == 200, host
 
 
-def test_names_and_addresses_that_it_listens_on() -> None:
+def test_names_and_addresses_that_it_listens_on():
     by_name = Guard(TOKEN, "crawl.example.org")
     assert by_name.refusal({"Host": "crawl.example.org:6810"}) == ""
     assert by_name.refusal({"Host": "localhost"})
@@ -154,7 +152,7 @@ def test_names_and_addresses_that_it_listens_on() -> None:
     assert of_one_address.refusal({"Host": "localhost"})
 
 
-def test_requests_of_other_sites_are_refused(serve_dashboard: Serve) -> None:
+def test_requests_of_other_sites_are_refused(serve_dashboard):
     served = serve_dashboard()
     origins = ("http://evil.example", "null", "http://[broken", "http://127.0.0.1:1")
     others = [{"Sec_Fetch_Site": site} for site in ("cross-site", "same-site")] + [
@@ -165,14 +163,14 @@ def test_requests_of_other_sites_are_refused(serve_dashboard: Serve) -> None:
             assert served.get(path, **headers).status == 403, (headers, path)
 
 
-def test_requests_of_its_own_page_are_answered(serve_dashboard: Serve) -> None:
+def test_requests_of_its_own_page_are_answered(serve_dashboard):
     served = serve_dashboard()
     own = f"127.0.0.1:{served.port}"
     for site in ("same-origin", "none"):
         assert served.get("/echo", Sec_Fetch_Site=site, Origin=f"http://{own}", Host=own).status == 200
 
 
-def test_what_is_loopback() -> None:
+def test_what_is_loopback():
     for host in ("127.0.0.1", "127.9.9.9", "localhost", "[::1]", "::1"):
         assert is_loopback(host), host
     for host in ("0.0.0.0", "::", "192.0.2.1", "example.org", ""):
@@ -182,7 +180,7 @@ def test_what_is_loopback() -> None:
 # Headers
 
 
-def test_every_answer_forbids_what_a_page_does_not_need(serve_dashboard: Serve) -> None:
+def test_every_answer_forbids_what_a_page_does_not_need(serve_dashboard):
     served = serve_dashboard()
     for path, token in (
         ("/", TOKEN),
@@ -206,19 +204,19 @@ def test_every_answer_forbids_what_a_page_does_not_need(serve_dashboard: Serve) 
 # Requests
 
 
-def test_it_only_shows(serve_dashboard: Serve) -> None:
+def test_it_only_shows(serve_dashboard):
     served = serve_dashboard()
     for method in ("POST", "PUT", "PATCH", "DELETE", "OPTIONS"):
         response = served.get("/echo", method=method)
         assert (response.status, response.headers["Allow"]) == (405, "GET, HEAD"), method
 
 
-def test_head_has_no_body(serve_dashboard: Serve) -> None:
+def test_head_has_no_body(serve_dashboard):
     response = serve_dashboard().get("/echo", method="HEAD")
     assert (response.status, response.text) == (200, "")
 
 
-def test_paths_lead_nowhere_else(serve_dashboard: Serve) -> None:
+def test_paths_lead_nowhere_else(serve_dashboard):
     served = serve_dashboard()
     up = (
         "/../server.py",
@@ -240,7 +238,7 @@ def test_paths_lead_nowhere_else(serve_dashboard: Serve) -> None:
         assert served.get(path).status == 404, path
 
 
-def test_requests_that_are_too_large_or_none(serve_dashboard: Serve) -> None:
+def test_requests_that_are_too_large_or_none(serve_dashboard):
     served = serve_dashboard()
     begin, own = b"GET / HTTP/1.1\r\n", b"Host: 127.0.0.1\r\n"
     for request, status in (
@@ -259,7 +257,7 @@ def test_requests_that_are_too_large_or_none(serve_dashboard: Serve) -> None:
         assert served.get("/echo").status == 200
 
 
-def test_a_request_that_never_ends_is_given_up(serve_dashboard: Serve) -> None:
+def test_a_request_that_never_ends_is_given_up(serve_dashboard):
     served = serve_dashboard(request_seconds=0.05)
     for start in (b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: "):
         with served.connect() as connection:
@@ -267,7 +265,7 @@ def test_a_request_that_never_ends_is_given_up(serve_dashboard: Serve) -> None:
             assert connection.recv(100) == b"", start
 
 
-def test_a_request_that_drips_is_given_up(serve_dashboard: Serve) -> None:
+def test_a_request_that_drips_is_given_up(serve_dashboard):
     """The time is that of the whole request: each byte in time does not make it longer."""
     served = serve_dashboard(request_seconds=0.1)
     with served.connect() as connection:
@@ -286,7 +284,7 @@ def test_a_request_that_drips_is_given_up(serve_dashboard: Serve) -> None:
         assert ended
 
 
-def test_part_of_a_request_is_none(serve_dashboard: Serve) -> None:
+def test_part_of_a_request_is_none(serve_dashboard):
     served = serve_dashboard()
     with served.connect() as connection:
         connection.sendall(
@@ -297,9 +295,7 @@ def test_part_of_a_request_is_none(serve_dashboard: Serve) -> None:
 
 
 @pytest.mark.parametrize("start", [b"POST /", b"GET /", b"BREW /", b"GET /" + b"a" * 20_000])
-def test_a_refusal_is_read_by_who_goes_on_sending(
-    serve_dashboard: Serve, monkeypatch: pytest.MonkeyPatch, start: bytes
-) -> None:
+def test_a_refusal_is_read_by_who_goes_on_sending(serve_dashboard, monkeypatch, start):
     """What comes after it is read, too: closing at once would take back the answer with some systems."""
     monkeypatch.setattr(server_module, "_DRAIN_SECONDS", 60)
     served = serve_dashboard(request_seconds=60)
@@ -327,7 +323,7 @@ def drip(connection: socket.socket) -> bool:
         return False
 
 
-def test_strangers_hold_up_neither_operator_nor_probe(serve_dashboard: Serve) -> None:
+def test_strangers_hold_up_neither_operator_nor_probe(serve_dashboard):
     """The latest to come gets in, however many send a line now and then and come back when they are closed."""
     served = serve_dashboard(request_seconds=60)
     most = server_module._STRANGERS
@@ -345,7 +341,7 @@ def test_strangers_hold_up_neither_operator_nor_probe(serve_dashboard: Serve) ->
             wait_until(lambda: served.server.n_open <= most)  # so their threads and memory are bounded
 
 
-def test_the_oldest_stranger_makes_room(serve_dashboard: Serve, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_oldest_stranger_makes_room(serve_dashboard, caplog):
     served = serve_dashboard(request_seconds=60)
     most = server_module._STRANGERS
     with ExitStack() as stack:
@@ -361,7 +357,7 @@ def test_the_oldest_stranger_makes_room(serve_dashboard: Serve, caplog: pytest.L
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="there is no second loopback address")
-def test_the_address_with_most_strangers_makes_room(serve_dashboard: Serve) -> None:
+def test_the_address_with_most_strangers_makes_room(serve_dashboard):
     served = serve_dashboard(request_seconds=60)
     with ExitStack() as stack:
         honest = stack.enter_context(socket.socket())
@@ -372,7 +368,7 @@ def test_the_address_with_most_strangers_makes_room(serve_dashboard: Serve) -> N
         assert drip(honest)
 
 
-def test_who_has_shown_the_token_is_never_closed_for_a_stranger(serve_dashboard: Serve) -> None:
+def test_who_has_shown_the_token_is_never_closed_for_a_stranger(serve_dashboard):
     served = serve_dashboard(request_seconds=60)
     with ExitStack() as stack:
         watching = stack.enter_context(served.connect())
@@ -385,7 +381,7 @@ def test_who_has_shown_the_token_is_never_closed_for_a_stranger(serve_dashboard:
         read_until(watching, b"after them")
 
 
-def test_visitors_are_bounded_too(serve_dashboard: Serve) -> None:
+def test_visitors_are_bounded_too(serve_dashboard):
     served = serve_dashboard(request_seconds=60)
     go_on = Event()
     most = server_module._VISITORS
@@ -409,7 +405,7 @@ def test_visitors_are_bounded_too(serve_dashboard: Serve) -> None:
     wait_until(lambda: served.get("/echo").status == 200)
 
 
-def test_connections_are_taken_at_a_pace(serve_dashboard: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_are_taken_at_a_pace(serve_dashboard, monkeypatch):
     """However fast they come, so that the crawl beside it goes on: by a clock that only stands still or is slept on."""
     begin = time.monotonic()
     now = [begin]
@@ -472,9 +468,7 @@ def odd_request(random: Random) -> bytes:
     return request
 
 
-def test_whatever_comes_it_goes_on_answering(
-    serve_dashboard: Serve, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_whatever_comes_it_goes_on_answering(serve_dashboard, caplog, monkeypatch):
     """Random bytes, requests that are cut, mutilated or pipelined, bodies and chunks: the answer is one of HTTP, or none."""
     monkeypatch.setattr(server_module, "_RATE", 1e6)  # the pace is another test's
     served = serve_dashboard(request_seconds=60)
@@ -506,7 +500,7 @@ def test_whatever_comes_it_goes_on_answering(
 # Streams
 
 
-def test_a_stream_sends_what_is_new(serve_dashboard: Serve) -> None:
+def test_a_stream_sends_what_is_new(serve_dashboard):
     served = serve_dashboard()
     with served.connect() as connection:
         served.ask_for_stream(connection)
@@ -517,7 +511,7 @@ def test_a_stream_sends_what_is_new(serve_dashboard: Serve) -> None:
         assert b"\n\nevent: bye" not in data  # a line feed of a figure is none of the stream's
 
 
-def test_a_stream_ends_with_the_reason(serve_dashboard: Serve) -> None:
+def test_a_stream_ends_with_the_reason(serve_dashboard):
     served = serve_dashboard()
     with served.connect() as connection:
         served.ask_for_stream(connection)
@@ -527,7 +521,7 @@ def test_a_stream_ends_with_the_reason(serve_dashboard: Serve) -> None:
         assert over in read_until(connection, b"stopped it")
 
 
-def test_nothing_is_taken_unless_somebody_waits(serve_dashboard: Serve) -> None:
+def test_nothing_is_taken_unless_somebody_waits(serve_dashboard):
     served = serve_dashboard()
     wait_until(lambda: served.taken == 1)  # a point of the past
     time.sleep(0.1)
@@ -537,7 +531,7 @@ def test_nothing_is_taken_unless_somebody_waits(serve_dashboard: Serve) -> None:
         wait_until(lambda: served.taken > 3)
 
 
-def test_the_ninth_stream_is_refused(serve_dashboard: Serve) -> None:
+def test_the_ninth_stream_is_refused(serve_dashboard):
     served = serve_dashboard()
     with ExitStack() as stack:
         for _ in range(STREAMS):
@@ -554,7 +548,7 @@ def test_the_ninth_stream_is_refused(serve_dashboard: Serve) -> None:
         read_until(connection, b"event: snapshot")
 
 
-def test_a_reader_that_does_not_read_is_dropped(serve_dashboard: Serve) -> None:
+def test_a_reader_that_does_not_read_is_dropped(serve_dashboard):
     served = serve_dashboard(send_seconds=0.05)
     served.figures["spider"] = "x" * 200_000
     with socket.socket() as connection:
@@ -566,7 +560,7 @@ def test_a_reader_that_does_not_read_is_dropped(serve_dashboard: Serve) -> None:
         assert served.get("/echo").status == 200
 
 
-def test_the_port_is_free_once_it_is_closed(serve_dashboard: Serve) -> None:
+def test_the_port_is_free_once_it_is_closed(serve_dashboard):
     served = serve_dashboard()
     with served.connect() as connection:
         served.ask_for_stream(connection)

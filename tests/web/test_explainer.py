@@ -117,7 +117,7 @@ def page(browser: Explainer) -> Iterator[Explainer]:
 
 @pytest.mark.parametrize("width", [400, 1400])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_scene_fits_and_runs(page: Explainer, width: int, scheme: str) -> None:
+def test_every_scene_fits_and_runs(page, width, scheme):
     page.open(width=width, scheme=scheme)
     for scene in ("coins", "bank", "next", "hosts", "draw"):
         before = page.said(scene)
@@ -129,7 +129,7 @@ def test_every_scene_fits_and_runs(page: Explainer, width: int, scheme: str) -> 
     assert [len(page.find(f"#{scene} h2")) for scene in SCENES] == [1] * len(SCENES)
 
 
-def test_without_the_bank_the_cash_of_dead_ends_is_lost_and_with_it_none_is(page: Explainer) -> None:
+def test_without_the_bank_the_cash_of_dead_ends_is_lost_and_with_it_none_is(page):
     def bar() -> str:
         return str(page.find("#bank [data-bar] svg")[0].get_attribute("aria-label"))
 
@@ -143,7 +143,7 @@ def test_without_the_bank_the_cash_of_dead_ends_is_lost_and_with_it_none_is(page
     assert int(re.findall(r"lost ([\d,]+)", bar())[0].replace(",", "")) > 3000
 
 
-def test_greedy_comes_closest_and_says_so(page: Explainer) -> None:
+def test_greedy_comes_closest_and_says_so(page):
     page.open()
     page.press("next", "Run to the end")
     times = [float(each) for each in re.findall(r"([\d.]+) times", page.said("next"))]
@@ -151,7 +151,7 @@ def test_greedy_comes_closest_and_says_so(page: Explainer) -> None:
     assert len(times) == 2
 
 
-def test_nothing_moves_where_that_is_not_wanted_or_before_it_is_asked_for(page: Explainer) -> None:
+def test_nothing_moves_where_that_is_not_wanted_or_before_it_is_asked_for(page):
     coins = {}
     for motion in ("reduce", "no-preference"):
         page.open(motion=motion)
@@ -162,7 +162,7 @@ def test_nothing_moves_where_that_is_not_wanted_or_before_it_is_asked_for(page: 
     assert coins == {"reduce": 0, "no-preference": 2}  # a coin for each link; scene 1 has no virtual page
 
 
-def test_answers_of_the_exercises_are_what_the_scenes_show(page: Explainer) -> None:
+def test_answers_of_the_exercises_are_what_the_scenes_show(page):
     """One that is wrong would be learned by a class."""
     page.open()
     answers = page.run("return document.querySelector('#exercises').textContent.replace(/\\s+/g, ' ')")
@@ -207,7 +207,7 @@ def test_answers_of_the_exercises_are_what_the_scenes_show(page: Explainer) -> N
         assert span in answers
 
 
-def test_all_of_it_can_be_done_by_keyboard(page: Explainer) -> None:
+def test_all_of_it_can_be_done_by_keyboard(page):
     page.open()
     page.focus("#coins [role=button]", 3)
     page.keys("ENTER")
@@ -231,7 +231,7 @@ def test_all_of_it_can_be_done_by_keyboard(page: Explainer) -> None:
     assert page.said("draw") == "The web has 3 pages and 3 links."
 
 
-def test_webs_are_drawn_by_mouse_and_shared_by_address(page: Explainer) -> None:
+def test_webs_are_drawn_by_mouse_and_shared_by_address(page):
     page.open()
     page.press("draw", "The example")
     (canvas,) = page.find("#draw .canvas")
@@ -255,12 +255,12 @@ def test_webs_are_drawn_by_mouse_and_shared_by_address(page: Explainer) -> None:
 
 
 @pytest.mark.parametrize("fragment", ["#web=1,1/%3Cscript%3E", "#coins", "#web=" + "9" * 5000])
-def test_an_address_that_holds_no_web_shows_the_example(page: Explainer, fragment: str) -> None:
+def test_an_address_that_holds_no_web_shows_the_example(page, fragment):
     page.open(fragment)
     assert len(page.find("#draw [role=button]")) == 7
 
 
-def test_hostile_strings_of_a_file_are_shown_and_do_nothing(page: Explainer, tmp_path: Path) -> None:
+def test_hostile_strings_of_a_file_are_shown_and_do_nothing(page, tmp_path):
     good = {"url": HOSTILE, "importance": 0.25, "cash": 1, "history": 3, "visits": 2, "state": HOSTILE}
     (tmp_path / "top.json").write_text(json.dumps([good, good | {"url": "x" * 10**5}]), encoding="utf-8")
     (tmp_path / "bad.json").write_text(HOSTILE, encoding="utf-8")
@@ -283,7 +283,7 @@ def test_hostile_strings_of_a_file_are_shown_and_do_nothing(page: Explainer, tmp
     not AXE.exists(), reason="axe-core is not installed: make browser does that if there is npm"
 )
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing(page: Explainer, scheme: str) -> None:
+def test_axe_finds_nothing(page, scheme):
     page.open(scheme=scheme, motion="reduce")
     for scene in ("coins", "bank", "hosts", "draw"):
         page.press(scene, "Step")

@@ -24,7 +24,7 @@ def parsed(stats: dict[str, Any], spider: str = "") -> dict[str, dict[tuple[tupl
     }
 
 
-def test_every_stat_of_the_table_becomes_a_metric_of_its_kind() -> None:
+def test_every_stat_of_the_table_becomes_a_metric_of_its_kind():
     stats = {name.replace("<", "some ").replace(">", ""): 7 for name in STATS}
     families = list(parser.text_string_to_metric_families(exposition(stats)))
     kinds = {family.name: family.type for family in families}
@@ -36,7 +36,7 @@ def test_every_stat_of_the_table_becomes_a_metric_of_its_kind() -> None:
     assert documented["aopic_pages_visited"] == "settled as visited, redirects included"
 
 
-def test_stats_of_others_and_what_is_no_number_are_left_out() -> None:
+def test_stats_of_others_and_what_is_no_number_are_left_out():
     stats = {
         "downloader/request_count": 3,
         "aopic/cash/convergence": None,
@@ -47,7 +47,7 @@ def test_stats_of_others_and_what_is_no_number_are_left_out() -> None:
     assert set(parsed(stats)) == {"aopic_info", "aopic_job_queued"}
 
 
-def test_labels_are_bounded() -> None:
+def test_labels_are_bounded():
     stats: dict[str, Any] = {f"aopic/outcomes/reason {n}": 1 for n in range(1000)}
     found = parsed(stats)["aopic_outcomes_total"]
     assert len(found) == 65
@@ -57,7 +57,7 @@ def test_labels_are_bounded() -> None:
 
 
 @given(st.text(max_size=64), st.text(), st.floats() | st.integers(-(2**60), 2**60))
-def test_whatever_a_name_has_in_it_the_text_can_be_parsed(reason: str, spider: str, value: float) -> None:
+def test_whatever_a_name_has_in_it_the_text_can_be_parsed(reason, spider, value):
     stats = {f"aopic/outcomes/{reason}": value}
     found = parsed(stats, spider)
     assert set(found) <= {"aopic_info", "aopic_outcomes_total"}
@@ -67,5 +67,5 @@ def test_whatever_a_name_has_in_it_the_text_can_be_parsed(reason: str, spider: s
         assert shown == pytest.approx(value, nan_ok=True)
 
 
-def test_markdown_becomes_plain() -> None:
+def test_markdown_becomes_plain():
     assert plain("URLs by [reason](urls.md#why), `x`") == "URLs by reason, x"

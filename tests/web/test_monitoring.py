@@ -32,13 +32,13 @@ def metrics_in(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("name", monitoring.FILES)
-def test_the_files_are_up_to_date(name: str) -> None:
+def test_the_files_are_up_to_date(name):
     assert (DOCS / name).read_text(encoding="utf-8") == monitoring.FILES[name](), (
         "run python docs/generate.py"
     )
 
 
-def test_every_panel_and_every_alert_is_made_of_metrics_that_there_are() -> None:
+def test_every_panel_and_every_alert_is_made_of_metrics_that_there_are():
     panels = [panel for panel in json.loads(monitoring.grafana())["panels"] if panel["type"] != "row"]
     for panel in panels:
         for target in panel["targets"]:
@@ -52,12 +52,12 @@ def test_every_panel_and_every_alert_is_made_of_metrics_that_there_are() -> None
     assert len({panel["id"] for panel in panels}) == len(panels)
 
 
-def test_a_name_that_is_no_stat_is_refused() -> None:
+def test_a_name_that_is_no_stat_is_refused():
     with pytest.raises(KeyError):
         monitoring.of("rate({aopic/no/such}[5m])")
 
 
-def test_every_alert_has_an_entry_in_the_run_book() -> None:
+def test_every_alert_has_an_entry_in_the_run_book():
     text = (DOCS / "dashboard.md").read_text(encoding="utf-8")
     book = text.partition("\n## Run book\n")[2]
     assert re.findall(r"^### (\w+)$", book, re.MULTILINE) == [alert.name for alert in monitoring.ALERTS]
@@ -66,7 +66,7 @@ def test_every_alert_has_an_entry_in_the_run_book() -> None:
 
 
 @needs_promtool
-def test_prometheus_takes_the_rules() -> None:
+def test_prometheus_takes_the_rules():
     done = subprocess.run(
         ["promtool", "check", "rules", str(DOCS / "monitoring" / "alerts.yml")],
         capture_output=True,
@@ -101,7 +101,7 @@ _NO_PAGES_OF = """
 
 
 @needs_promtool
-def test_a_crawl_without_pages_calls_somebody_unless_it_is_meant_to_have_none(tmp_path: Path) -> None:
+def test_a_crawl_without_pages_calls_somebody_unless_it_is_meant_to_have_none(tmp_path):
     (alert,) = (each for each in monitoring.ALERTS if each.name == "AopicNoPages")
     annotations = {"summary": alert.summary, "runbook": "docs/dashboard.md#aopicnopages"}
     fires = json.dumps([{"exp_labels": {"severity": "critical"}, "exp_annotations": annotations}])
@@ -121,7 +121,7 @@ def test_a_crawl_without_pages_calls_somebody_unless_it_is_meant_to_have_none(tm
 
 @pytest.mark.slow
 @pytest.mark.skipif(PROMETHEUS is None, reason="Prometheus is not installed")
-def test_prometheus_scrapes_it_and_evaluates_the_rules(tmp_path: Path) -> None:
+def test_prometheus_scrapes_it_and_evaluates_the_rules(tmp_path):
     stats = {"aopic/job/visited": 12, "aopic/errors": 0, "aopic/outcomes/redirect": 5}
 
     class Crawled(Served):

@@ -109,7 +109,7 @@ def run(*arguments: object) -> subprocess.CompletedProcess[str]:
         ("killed", "runs elsewhere, or its process died. If it"),
     ],
 )
-def test_a_job_that_ended(jobs: Callable[[str, str], Path], state: str, said: str, store: str) -> None:
+def test_a_job_that_ended(jobs, state, said, store):
     job = jobs(state, store)
     known = ask_view(job, snapshot_of)
     assert known.pages.visited > 0
@@ -155,9 +155,7 @@ def change_format(job: Path) -> None:
 
 @pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("wrong", ["damaged", "other format"])
-def test_a_job_that_cannot_be_read_is_one_sentence(
-    jobs: Callable[[str, str], Path], wrong: str, store: str
-) -> None:
+def test_a_job_that_cannot_be_read_is_one_sentence(jobs, wrong, store):
     job = jobs("stopped", store)
     if wrong == "damaged":
         damage(job, store)
@@ -178,9 +176,7 @@ def test_a_job_that_cannot_be_read_is_one_sentence(
 
 
 @pytest.mark.parametrize("store", STORES)
-def test_a_job_that_is_damaged_while_it_is_shown_stays_on_the_page(
-    jobs: Callable[[str, str], Path], store: str
-) -> None:
+def test_a_job_that_is_damaged_while_it_is_shown_stays_on_the_page(jobs, store):
     job = jobs("killed", store)
     known = ask_view(job, snapshot_of)
     with serve_job(FolderPlace(job)) as port:

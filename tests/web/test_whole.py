@@ -51,7 +51,7 @@ def job(*done: int, at: float = 0.0, workers: tuple[str, ...] = ("a:1", "a:1", "
     )
 
 
-def test_speeds_are_of_all_shards_and_of_each_worker() -> None:
+def test_speeds_are_of_all_shards_and_of_each_worker():
     speeds = Speeds()
     first = speeds.added_to(job(0, 0, 0, 0, at=1000.0))
     assert first.rate is None
@@ -66,7 +66,7 @@ def test_speeds_are_of_all_shards_and_of_each_worker() -> None:
     assert third.rate.seconds == 55.0  # over a minute at most
 
 
-def test_the_server_is_asked_every_two_seconds_at_most() -> None:
+def test_the_server_is_asked_every_two_seconds_at_most():
     now, n_asked = 0.0, 0
 
     def stores(*_: object) -> Snapshot:
@@ -83,7 +83,7 @@ def test_the_server_is_asked_every_two_seconds_at_most() -> None:
     assert n_asked == 2
 
 
-def test_what_is_said_of_it() -> None:
+def test_what_is_said_of_it():
     def said(each: Snapshot) -> str:
         return verdict(each, each).sentence
 
@@ -200,7 +200,7 @@ def wait_until_shared(port: int) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_each_worker_shows_itself_and_the_whole_job(workers: Workers) -> None:
+def test_each_worker_shows_itself_and_the_whole_job(workers):
     for port in workers.ports:
         found = wait_until_shared(port)
         pids = {f":{process.pid}" for process in workers.processes}
@@ -221,7 +221,7 @@ def test_each_worker_shows_itself_and_the_whole_job(workers: Workers) -> None:
 
 
 @pytest.mark.slow
-def test_a_job_in_shards_has_a_dashboard_of_its_own(workers: Workers) -> None:
+def test_a_job_in_shards_has_a_dashboard_of_its_own(workers):
     wait_until_shared(workers.ports[0])
     with serve_job(ServerPlace(workers.address)) as port:
         before = json.loads(get(port, "/api/v1/snapshot").text)
