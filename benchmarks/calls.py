@@ -10,12 +10,14 @@ requests as Scrapy hands them over. The page counted is one in the middle of a c
 
 from __future__ import annotations
 
-import argparse
 import math
 import sys
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import options
+from options import Among
 
 sys.path.insert(0, str(Path(__file__).parent / "bench"))
 
@@ -121,21 +123,17 @@ class Pages:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    args = options.read(
+        __doc__, links=40, kind=Among("requests", ["requests", "links"]), by=Among("part", ["part", "name"])
     )
-    parser.add_argument("--links", type=int, default=40)
-    parser.add_argument("--kind", choices=("requests", "links"), default="requests", help="what is yielded")
-    parser.add_argument("--by", choices=("part", "name"), default="part", help="what to count by")
-    options = parser.parse_args()
-    pages = Pages(options.links, options.kind)
+    pages = Pages(args.links, args.kind)
     for _ in range(_WARM_UP):
         pages.crawl({part: Calls() for part in _PARTS})
     parts = {part: Calls() for part in _PARTS}
     pages.crawl(parts)
     for part, calls in parts.items():
         print(f"{calls.of.total():>6} {part}")
-        if options.by == "name":
+        if args.by == "name":
             for code, n in calls.of.most_common():
                 print(f"{n:>14} {Path(code.co_filename).relative_to(_INSIDE)} {code.co_qualname}")
     print(f"{sum(calls.of.total() for calls in parts.values()):>6} in all")

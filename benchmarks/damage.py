@@ -27,7 +27,6 @@ change of one bit is shown.
 
 from __future__ import annotations
 
-import argparse
 import logging
 import os
 import random
@@ -38,7 +37,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from hashlib import blake2b
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import options
 
 from scrapy_aopic.copies.backing_up import backup
 from scrapy_aopic.copies.salvaging import salvage_job
@@ -457,7 +458,7 @@ def spoils(job: Path, how: str, case: int) -> str:
 HOWS_OF_SALVAGE = {"half a table": 12, "a log": 12, "noise": 100}
 
 
-def salvage_all(options: argparse.Namespace) -> int:
+def salvage_all(options: Any) -> int:
     """Damage jobs of each kind, salvage them, go on with them, and print what was kept; returns how much is wrong."""
     print(
         "| store | job | damage | cases | fetched pages known | waiting pages kept | fetched again | said |"
@@ -471,7 +472,7 @@ def salvage_all(options: argparse.Namespace) -> int:
     return n_wrong
 
 
-def _salvage_kind(folder: Path, kind: str, state: str, options: argparse.Namespace) -> int:
+def _salvage_kind(folder: Path, kind: str, state: str, options: Any) -> int:
     whole, job, n_wrong = folder / "whole", folder / "job", 0
     if state == "shards":
         make_in_shards(whole, kind, options.pages)
@@ -527,35 +528,23 @@ def _salvage_kind(folder: Path, kind: str, state: str, options: argparse.Namespa
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    args = options.read(
+        __doc__, cases=2, pages=3000, rng=1, stores=["rocksdb", "sqlite"], sample=int, only="", salvage=False
     )
-    parser.add_argument("--cases", type=int, default=2, help="cases of each damage to each part (default: 2)")
-    parser.add_argument("--pages", type=int, default=3000, help="pages of the web (default: 3000)")
-    parser.add_argument("--rng", type=int, default=1, help="seed of the random numbers (default: 1)")
-    parser.add_argument("--stores", nargs="+", default=["rocksdb", "sqlite"])
-    parser.add_argument(
-        "--sample", type=int, help="only so many cases of each store and state, drawn at random"
-    )
-    parser.add_argument("--only", default="", help="only parts whose names contain this")
-    parser.add_argument(
-        "--salvage", action="store_true", help="instead, salvage damaged jobs, and go on with what is kept"
-    )
-    options = parser.parse_args()
-    if options.salvage:
-        return 1 if salvage_all(options) else 0
+    if args.salvage:
+        return 1 if salvage_all(args) else 0
     warnings = Warnings()
     logging.getLogger("scrapy_aopic").addHandler(warnings)
     logging.getLogger("scrapy_aopic").propagate = False
     n_wrong = 0
-    for kind in options.stores:
+    for kind in args.stores:
         for state in STATES:
             with tempfile.TemporaryDirectory() as temporary:
-                n_wrong += _damage_all(Path(temporary), kind, state, options, warnings)
+                n_wrong += _damage_all(Path(temporary), kind, state, args, warnings)
     return 1 if n_wrong else 0
 
 
-def _damage_all(folder: Path, kind: str, state: str, options: argparse.Namespace, warnings: Warnings) -> int:
+def _damage_all(folder: Path, kind: str, state: str, options: Any, warnings: Warnings) -> int:
     whole, job = folder / "whole", folder / "job"
     earlier = make(whole, kind, options.pages, state)
     shutil.copytree(whole, store_folder(job))

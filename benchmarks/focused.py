@@ -18,15 +18,15 @@ takes the sets of a topic for independent).
 
 from __future__ import annotations
 
-import argparse
 import math
 import random
 import statistics
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import options
 from focus_webs import Web, corpus, page_rank, reachable
 from focus_webs.simulation import Crawl, Policy, Remembered
 
@@ -153,7 +153,7 @@ def outcome(given: Given, fetched: list[int], fetches: int, crawl: Crawl) -> Out
     return Outcome(statistics.mean(curve), early, n / max(len(wanted), 1), ranked, crawl.spent)
 
 
-def run(options: argparse.Namespace, policies: dict[str, Policy]) -> dict[str, list[Outcome]]:
+def run(options: Any, policies: dict[str, Policy]) -> dict[str, list[Outcome]]:
     """Outcomes of all crawls, by policy."""
     web = corpus.load(options.folder, options.most)
     found: dict[str, list[Outcome]] = {policy: [] for policy in policies}
@@ -199,28 +199,19 @@ def report(pooled: dict[str, list[Outcome]], fetches: int, peer: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    args = options.read(
+        __doc__, "folder", Path, tune=False, examples=30, sets=10, fetches=2000, most=120, only=str, peer=""
     )
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--tune", action="store_true")
-    parser.add_argument("--examples", type=int, default=30)
-    parser.add_argument("--sets", type=int, default=10)
-    parser.add_argument("--fetches", type=int, default=2000)
-    parser.add_argument("--most", type=int, default=120, help="pages of a site")
-    parser.add_argument("--only", help="names of policies, with commas")
-    parser.add_argument("--peer", default="")
-    options = parser.parse_args()
     policies = POLICIES
-    if not options.examples:
+    if not args.examples:
         policies = {name: policy for name, policy in policies.items() if not needs_samples(policy.strategy)}
-    if options.only:
-        policies = {name: POLICIES.get(name) or Policy(name) for name in options.only.split(",")}
-    peer = options.peer or next(name for name in ("jlse", *policies) if name in policies)
-    found = run(options, policies)
+    if args.only:
+        policies = {name: POLICIES.get(name) or Policy(name) for name in args.only.split(",")}
+    peer = args.peer or next(name for name in ("jlse", *policies) if name in policies)
+    found = run(args, policies)
     if not found:
         sys.exit("No topic has enough relevant pages: read more pages of each site (--most)")
-    report(found, options.fetches, peer)
+    report(found, args.fetches, peer)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,6 @@ store: every unit of cash is counted, and every page that comes back has a time 
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import os
@@ -47,6 +46,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import options
+from options import Among
 from tqdm import tqdm
 
 from scrapy_aopic.core.api import Findings, Lease
@@ -268,19 +269,19 @@ def show(found: dict[str, dict[str, list[Result]]], bounds: dict[str, float], po
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    args = options.read(
+        __doc__,
+        "graphs+",
+        Path,
+        budgets=[0.01, 0.05, 0.2],
+        policies=Among(POLICIES, POLICIES),
+        rates=Among("measured", RATES),
+        before=3.0,
+        during=2.0,
+        rng=[1, 2, 3],
+        jobs=os.cpu_count(),
+        json=Path,
     )
-    parser.add_argument("graphs", nargs="+", type=Path)
-    parser.add_argument("--budgets", nargs="+", type=float, default=[0.01, 0.05, 0.2])
-    parser.add_argument("--policies", nargs="+", choices=POLICIES, default=POLICIES)
-    parser.add_argument("--rates", choices=RATES, default="measured")
-    parser.add_argument("--before", type=float, default=3.0, help="visits a page before the measurement")
-    parser.add_argument("--during", type=float, default=2.0, help="visits a page in it")
-    parser.add_argument("--rng", nargs="+", type=int, default=[1, 2, 3])
-    parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    parser.add_argument("--json", type=Path)
-    args = parser.parse_args()
     everything = {}
     for path in args.graphs:
         task = partial(Task, path, rates=args.rates, before=args.before, during=args.during)

@@ -29,7 +29,6 @@ that were written again.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import json
 import os
@@ -53,6 +52,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
+import options
 import scrapy
 from scrapy.crawler import CrawlerProcess
 from scrapy.linkextractors import LinkExtractor
@@ -528,17 +528,7 @@ def judge(report: Report, entries: list[Entry], n_pages: int, sums: Sums) -> lis
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--kills", type=int, default=1000)
-    parser.add_argument("--kills-per-job", type=int, default=25)
-    parser.add_argument("--pages", type=int, default=1500, help="of the web of each job")
-    parser.add_argument("--parallel", type=int, default=2, help="jobs at once")
-    parser.add_argument("--seed", default="1")
-    parser.add_argument("--set", action="append", default=[], help="more settings, NAME=VALUE")
-    args = parser.parse_args()
-    settings = dict(pair.split("=", 1) for pair in args.set)
+    args = options.read(__doc__, kills=1000, kills_per_job=25, pages=1500, parallel=2, seed="1", set={})
 
     sums: dict[tuple[str, str], Sums] = defaultdict(Sums)
     wrong: list[str] = []
@@ -553,7 +543,7 @@ def main() -> int:
             while len(working) < args.parallel and planned < args.kills and not wrong:
                 n_kills = min(args.kills_per_job, args.kills - planned)
                 working.add(
-                    pool.submit(live, jobs, args.seed, running.url, folder, n_kills, settings=settings)
+                    pool.submit(live, jobs, args.seed, running.url, folder, n_kills, settings=args.set)
                 )
                 jobs, planned = jobs + 1, planned + n_kills
             if not working:

@@ -14,7 +14,6 @@ Needs coverage (``pip install --editable . --group bench``).
 
 from __future__ import annotations
 
-import argparse
 import ast
 import json
 import os
@@ -25,9 +24,12 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
+
+import options
 
 ROOT = Path(__file__).parents[1]
 _PATIENCE = 120.0
@@ -36,16 +38,16 @@ _PATIENCE = 120.0
 _NOT_COLLECTED = 4
 """Exit status of pytest that could not find a test."""
 
-_NEVER = ("TYPE_CHECKING", "logger", "__slots__", "overload")
+_NEVER = ("if TYPE_CHECKING", "logger")
 """Names whose statements do nothing that a test could notice."""
 
-COMPARISONS = {
-    ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==",
-    ast.Is: "is not", ast.IsNot: "is", ast.In: "not in", ast.NotIn: "in",
+COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
 }  # fmt: skip
-OPERATORS = {
-    ast.Add: "-", ast.Sub: "+", ast.Mult: "//", ast.Div: "*", ast.FloorDiv: "*", ast.Mod: "*", ast.LShift: ">>",
-    ast.RShift: "<<", ast.BitAnd: "|", ast.BitOr: "&",
+OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.FloorDiv, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult,
+    ast.Mod: ast.Mult, ast.LShift: ast.RShift, ast.RShift: ast.LShift, ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd,
 }  # fmt: skip
 
 # Writes for each test which lines of the package it ran, and how long it took.
@@ -67,167 +69,119 @@ def pytest_sessionfinish(session):
 """
 
 
+Place = tuple[ast.AST, str, "int | None"]
+"""A node, a field of it, and if that is a list a place there."""
+
+
 class Bug(NamedTuple):
     """One change of one file.
 
     Attributes:
         file: Path below the package.
-        begin, end: Bytes that are replaced.
-        new: What stands there then.
+        line: Where it is.
+        old, new: What is replaced, and by what.
         lines: Lines of the statement; a test that runs none of them cannot notice.
         function: Name of the function that it is in, with its class.
+        make: Makes the file with the bug.
     """
 
     file: str
     line: int
-    begin: int
-    end: int
     old: str
     new: str
     lines: range
     function: str
+    make: Callable[[], str]
 
 
-class Finder(ast.NodeVisitor):
-    """Finds what can be broken in *source*."""
+def instead(node: ast.AST) -> Iterator[ast.AST]:  # noqa: PLR0912 - a case a kind
+    """What *node* could be by mistake."""
+    match node:
+        case ast.Expr(value=ast.Constant()):
+            return  # a docstring
+        case (
+            ast.Expr() | ast.Delete() | ast.Continue() | ast.AugAssign()
+            | ast.Assign(targets=[ast.Attribute() | ast.Subscript(), *_])
+        ):  # fmt: skip
+            yield ast.Pass()
+    match node:
+        case ast.AugAssign(op=op) if type(op) in OPERATORS:
+            yield ast.AugAssign(node.target, OPERATORS[type(op)](), node.value)
+        case ast.If(test=test) | ast.While(test=test) if not isinstance(test, ast.Compare):
+            yield type(node)(ast.UnaryOp(ast.Not(), test), node.body, node.orelse)
+        case ast.Compare(left=first, ops=kinds, comparators=others):
+            for n, kind in enumerate(kinds):
+                yield ast.Compare(first, [*kinds[:n], COMPARISONS[type(kind)](), *kinds[n + 1 :]], others)
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in OPERATORS:
+            if not any(
+                isinstance(each, (ast.JoinedStr, ast.List)) or _is_text(each) for each in (left, right)
+            ):
+                yield ast.BinOp(left, OPERATORS[type(op)](), right)
+        case ast.BoolOp(op=both, values=values):
+            yield ast.BoolOp(ast.Or() if isinstance(both, ast.And) else ast.And(), values)
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            yield operand
+        case ast.Constant(value=bool(value)):
+            yield ast.Constant(not value)
+        case ast.Constant(value=int(value) | float(value)):
+            yield ast.Constant(value + 1)
+        case ast.Call(func=ast.Name(id="min" | "max" as name)):
+            yield ast.Call(ast.Name("max" if name == "min" else "min"), node.args, node.keywords)
 
-    def __init__(self, file: str, source: str) -> None:
-        self.bugs: list[Bug] = []
-        self._file = file
-        self._source = source.encode()
-        self._starts = [0]
-        for line in self._source.splitlines(keepends=True):
-            self._starts.append(self._starts[-1] + len(line))
-        self._path: list[str] = []
-        self._statement: ast.stmt | None = None
-        self.visit(ast.parse(source))
 
-    def _offset(self, line: int, column: int) -> int:
-        return self._starts[line - 1] + column
+def bugs_of(file: str, source: str) -> Iterator[Bug]:
+    """All bugs that can be put into *file*; texts for people, annotations, assertions and errors are not broken."""
+    tree = ast.parse(source)
 
-    def _add(self, node: ast.expr | ast.stmt, new: str, begin: int = -1, end: int = -1) -> None:
-        if self._statement is None or not self._path:
-            return
-        assert node.end_lineno is not None
-        assert node.end_col_offset is not None
-        begin = self._offset(node.lineno, node.col_offset) if begin < 0 else begin
-        end = self._offset(node.end_lineno, node.end_col_offset) if end < 0 else end
-        old = self._source[begin:end].decode()
-        statement = self._statement
-        # Of a compound statement only its head: its body has statements of its own.
-        body = getattr(statement, "body", None)
-        stop = body[0].lineno if body else (statement.end_lineno or statement.lineno) + 1
-        lines = range(statement.lineno, max(stop, statement.lineno + 1))
-        self.bugs.append(Bug(self._file, node.lineno, begin, end, old, new, lines, ".".join(self._path)))
+    def broken(place: Place, node: ast.AST, new: ast.AST) -> str:
+        _put(place, new)
+        found = ast.unparse(ast.fix_missing_locations(tree))
+        _put(place, node)
+        return found
 
-    def _between(self, left: ast.expr, right: ast.expr, old: str, new: str) -> None:
-        """Replace the operator *old* between two operands."""
-        assert left.end_lineno is not None
-        assert left.end_col_offset is not None
-        begin = self._offset(left.end_lineno, left.end_col_offset)
-        end = self._offset(right.lineno, right.col_offset)
-        text = self._source[begin:end].decode()
-        if text.count(old) == 1:
-            at = begin + len(text[: text.index(old)].encode())
-            self._add(right, new, at, at + len(old))
-
-    # -- statements
-
-    def visit(self, node: ast.AST) -> None:
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            self._scope(node)
-        elif isinstance(node, ast.stmt):
-            self._visit_statement(node)
-        else:
-            super().visit(node)
-
-    def _scope(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> None:
-        self._path.append(node.name)
-        is_class = isinstance(node, ast.ClassDef)
-        for child in node.body:
-            if not is_class or isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                self.visit(child)
-        self._path.pop()
-
-    def _visit_statement(self, node: ast.stmt) -> None:
-        text = (ast.get_source_segment(self._source.decode(), node) or "").lstrip()
-        is_docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        if is_docstring or isinstance(node, (ast.Import, ast.ImportFrom, ast.Assert, ast.Raise)):
-            return
-        if any(text.startswith((name, f"if {name}")) for name in _NEVER):
-            return
-        outer, self._statement = self._statement, node
-        if isinstance(node, (ast.Expr, ast.AugAssign, ast.Delete, ast.Continue)) or (
-            isinstance(node, ast.Assign) and isinstance(node.targets[0], (ast.Attribute, ast.Subscript))
-        ):
-            self._add(node, "pass")
-        if isinstance(node, (ast.If, ast.While)) and not isinstance(node.test, ast.Compare):
-            self._add(node.test, f"not ({ast.unparse(node.test)})")
-        if isinstance(node, ast.AugAssign) and type(node.op) in OPERATORS:
-            new = OPERATORS[type(node.op)]
-            self._between(node.target, node.value, f"{_sign(node.op)}=", f"{new}=")
+    def walk(node: ast.AST, path: str, lines: range) -> Iterator[Bug]:
         for name, value in ast.iter_fields(node):
-            if name in ("annotation", "returns", "decorator_list", "msg"):
+            if name in {"annotation", "returns", "decorator_list", "args"} and not isinstance(node, ast.Call):
                 continue
-            for child in value if isinstance(value, list) else [value]:
+            children = value if isinstance(value, list) else [value]
+            for n, child in enumerate(children):
                 if isinstance(child, ast.AST):
-                    self.visit(child)
-        self._statement = outer
+                    place = node, name, n if isinstance(value, list) else None
+                    yield from put(place, child, path, lines)
 
-    # -- expressions
+    def put(place: Place, node: ast.AST, path: str, lines: range) -> Iterator[Bug]:
+        if isinstance(node, (ast.Import, ast.ImportFrom, ast.Assert, ast.Raise, ast.JoinedStr)):
+            return
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield from walk(node, f"{path}.{node.name}".lstrip("."), lines)
+            return
+        if isinstance(node, ast.stmt):
+            if isinstance(place[0], (ast.Module, ast.ClassDef)) or ast.unparse(node).startswith(_NEVER):
+                return
+            # Of a compound statement only its head: its body has statements of its own.
+            body = getattr(node, "body", None)
+            lines = range(
+                node.lineno, max(body[0].lineno if body else (node.end_lineno or 0) + 1, node.lineno + 1)
+            )
+        for new in instead(node):
+            old, shown = (ast.unparse(each).partition("\n")[0] for each in (node, new))
+            make = partial(broken, place, node, new)
+            yield Bug(file, getattr(node, "lineno", lines.start), old, shown, lines, path, make)
+        yield from walk(node, path, lines)
 
-    def visit_Compare(self, node: ast.Compare) -> None:
-        for left, operator, right in zip(
-            [node.left, *node.comparators], node.ops, node.comparators, strict=False
-        ):
-            self._between(left, right, _sign(operator), COMPARISONS[type(operator)])
-        self.generic_visit(node)
+    return walk(tree, "", range(0))
 
-    def visit_BinOp(self, node: ast.BinOp) -> None:
-        is_text = any(
-            isinstance(each, (ast.JoinedStr, ast.List)) or _is_text(each) for each in (node.left, node.right)
-        )
-        if type(node.op) in OPERATORS and not is_text:
-            self._between(node.left, node.right, _sign(node.op), OPERATORS[type(node.op)])
-        self.generic_visit(node)
 
-    def visit_BoolOp(self, node: ast.BoolOp) -> None:
-        old, new = ("and", "or") if isinstance(node.op, ast.And) else ("or", "and")
-        for left, right in zip(node.values, node.values[1:], strict=False):
-            self._between(left, right, old, new)
-        self.generic_visit(node)
-
-    def visit_UnaryOp(self, node: ast.UnaryOp) -> None:
-        if isinstance(node.op, ast.Not):
-            self._add(node, f"({ast.unparse(node.operand)})")
-        self.generic_visit(node)
-
-    def visit_Constant(self, node: ast.Constant) -> None:
-        if isinstance(node.value, bool):
-            self._add(node, str(not node.value))
-        elif isinstance(node.value, (int, float)):
-            self._add(node, f"({node.value!r} + 1)")
-
-    def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
-        """Texts for people are not broken."""
-
-    def visit_Call(self, node: ast.Call) -> None:
-        if isinstance(node.func, ast.Name) and node.func.id in ("min", "max"):
-            self._add(node.func, "max" if node.func.id == "min" else "min")
-        self.generic_visit(node)
+def _put(place: Place, node: ast.AST) -> None:
+    parent, name, n = place
+    if n is None:
+        setattr(parent, name, node)
+    else:
+        getattr(parent, name)[n] = node
 
 
 def _is_text(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, (str, bytes))
-
-
-def _sign(operator: ast.AST) -> str:
-    """How *operator* is written."""
-    signs = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=", ast.Is: "is",
-             ast.IsNot: "is not", ast.In: "in", ast.NotIn: "not in", ast.Add: "+", ast.Sub: "-", ast.Mult: "*",
-             ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.LShift: "<<", ast.RShift: ">>", ast.BitAnd: "&",
-             ast.BitOr: "|"}  # fmt: skip
-    return signs.get(type(operator), "?")
 
 
 class Tests:
@@ -270,7 +224,7 @@ class Tests:
         """Whether one of *tests* fails, or does not end, with *bug*."""
         path = self._copy / "scrapy_aopic" / bug.file
         source = path.read_bytes()
-        path.write_bytes(source[: bug.begin] + bug.new.encode() + source[bug.end :])
+        path.write_text(bug.make(), encoding="utf-8")
         (self._copy / "chosen").write_text("\n".join(tests))
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "@chosen"]
         code = self._run(command, _PATIENCE)
@@ -287,19 +241,11 @@ def find_bugs(root: Path, names: list[str]) -> Iterator[tuple[str, list[Bug]]]:
     for path in sorted(package.rglob("*.py")):
         file = path.relative_to(package).as_posix()
         if not names or any(name in file for name in names):
-            yield file, Finder(file, path.read_text("utf-8")).bugs
+            yield file, list(bugs_of(file, path.read_text("utf-8")))
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("names", nargs="*", help="parts of the names of files (all)")
-    parser.add_argument("--each", type=int, default=10, help="bugs for each file (10)")
-    parser.add_argument("--rng", type=int, default=1, help="seed of the lot (1)")
-    parser.add_argument("--tests", nargs="+", default=["tests/core", "tests/golden"], help="tests to try")
-    parser.add_argument("--json", type=Path, help="write the survivors to this file, too")
-    args = parser.parse_args()
+    args = options.read(__doc__, "names*", each=10, rng=1, tests=["tests/core", "tests/golden"])
     survivors: list[Bug] = []
     counts: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     begin = time.monotonic()
@@ -325,10 +271,6 @@ def main() -> int:
         print(f"| {file} | {lost + noticed} | {lost} |")
     total = sum(map(sum, counts.values()))
     print(f"{len(survivors)} of {total} not noticed, {time.monotonic() - begin:.0f} s")
-    if args.json is not None:
-        args.json.write_text(
-            json.dumps([{**bug._asdict(), "lines": list(bug.lines)} for bug in survivors]) + "\n"
-        )
     return 1 if survivors else 0
 
 

@@ -11,7 +11,6 @@ The system's resolver is replaced by one that sleeps, and all hosts are one serv
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
@@ -24,6 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import options
 from scrapy import Request, Spider
 from scrapy.crawler import AsyncCrawlerProcess
 from scrapy.http import Response
@@ -156,17 +156,11 @@ def main() -> int:
     if sys.argv[1:2] == ["--crawl"]:
         part, way, n, port, seconds = sys.argv[2:]
         crawl(part, way, int(n), int(port), float(seconds))
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("parts", nargs="*", default=[], help="hub, mixed and dead; all by default")
-    parser.add_argument("--names", type=int, default=5000, help="seeds; twice as many at closed ports")
-    parser.add_argument("--seconds", type=float, default=30, help="how long each crawl lasts")
-    options = parser.parse_args()
+    args = options.read(__doc__, "parts*", names=5000, seconds=30.0)
     print("| | " + " | ".join(WAYS) + " |\n|---|" + "---:|" * len(WAYS))
-    for part in options.parts or DEAD:
-        n = 2 * options.names if part == "dead" else options.names
-        seconds = max(options.seconds, 60) if part == "hub" and options.seconds >= 30 else options.seconds
+    for part in args.parts or DEAD:
+        n = 2 * args.names if part == "dead" else args.names
+        seconds = max(args.seconds, 60) if part == "hub" and args.seconds >= 30 else args.seconds
         by_way = [rows(part, measure(part, way, n, seconds), seconds) for way in WAYS]
         for what in by_way[0]:
             print(f"| {what} | " + " | ".join(each[what] for each in by_way) + " |", flush=True)

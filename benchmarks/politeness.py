@@ -13,7 +13,6 @@ a Retry-After in seconds or as a date, redirects within the host, to others and 
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import os
@@ -29,6 +28,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import options
 from scrapy import Request, Spider
 from scrapy.http import Response
 from twisted.internet.defer import Deferred, succeed
@@ -271,7 +271,7 @@ def _kind(entry: Entry) -> str:
     return entry.target.split("/")[1]
 
 
-def run_audit(options: argparse.Namespace, folder: Path) -> int:
+def run_audit(options: Any, folder: Path) -> int:
     web = Misbehaving(options.size)
     log, job = folder / "log.tsv", folder / "job"
     server = Server(web.answer, log=log, host="0.0.0.0")  # all of 127.0.0.0/8
@@ -286,7 +286,7 @@ def run_audit(options: argparse.Namespace, folder: Path) -> int:
         "AOPIC_MAX_GAP": MAX_GAP,
         "AOPIC_BACKOFF": BACKOFF,
         "DOWNLOAD_TIMEOUT": TIMEOUT,
-        **dict(pair.split("=", 1) for pair in options.set),
+        **options.set,
     }
     began = time.monotonic()
     with server.run_in_thread() as running:
@@ -387,21 +387,11 @@ def start(settings: dict[str, Any], folder: Path, seeds: Path) -> subprocess.Pop
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--folder", type=Path, help="where to leave job and logs, new")
-    parser.add_argument("--kills", type=int, default=3)
-    parser.add_argument("--after", type=float, default=25, help="seconds of each run before it is killed")
-    parser.add_argument(
-        "--size", type=float, default=1, help="pages of each host, in parts of the usual number"
-    )
-    parser.add_argument("--set", action="append", default=[], help="more settings, NAME=VALUE")
-    options = parser.parse_args()
+    args = options.read(__doc__, folder=Path, kills=3, after=25.0, size=1.0, set={})
     with tempfile.TemporaryDirectory() as temporary:
-        folder = options.folder or Path(temporary)
+        folder = args.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        return run_audit(options, folder.resolve())
+        return run_audit(args, folder.resolve())
 
 
 if __name__ == "__main__":

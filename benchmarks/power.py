@@ -19,7 +19,6 @@ the last one that had landed, and the crawl must go on. Anything else is wrong, 
 
 from __future__ import annotations
 
-import argparse
 import logging
 import os
 import random
@@ -34,6 +33,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import options
 from damage import digest, link
 
 from scrapy_aopic.core.api import Lease
@@ -361,27 +361,15 @@ def lay(disk: Disk, dice: random.Random, source: Path, target: Path) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--states", type=int, default=1000, help="power failures of each store (default: 1000)"
-    )
-    parser.add_argument("--stores", nargs="+", default=["rocksdb", "sqlite"])
-    parser.add_argument("--rng", type=int, default=1, help="seed of the random numbers (default: 1)")
-    parser.add_argument("--state", help="only this one, as it is printed, and keep its folder")
-    parser.add_argument(
-        "--record", nargs=4, metavar=("FOLDER", "STORE", "RUN", "NOTES"), help=argparse.SUPPRESS
-    )
-    options = parser.parse_args()
-    if options.record:
-        folder, kind, run, notes = options.record
+    args = options.read(__doc__, states=1000, stores=["rocksdb", "sqlite"], rng=1, state=str, record=[])
+    if args.record:
+        folder, kind, run, notes = args.record
         record(Path(folder), kind, int(run), Path(notes))
         return 0
     logging.disable(logging.WARNING)
-    states = [options.state] if options.state else [f"{options.rng}-{n}" for n in range(options.states)]
+    states = [args.state] if args.state else [f"{args.rng}-{n}" for n in range(args.states)]
     n_wrong = 0
-    for kind in options.stores:
+    for kind in args.stores:
         with tempfile.TemporaryDirectory(prefix="aopic-power-") as temporary:
             source, notes, trace = (Path(temporary) / name for name in ("job", "notes", "trace"))
             source.mkdir()
@@ -403,7 +391,7 @@ def main() -> int:
             tape, whole = Tape(trace, source, notes), notes.read_text().splitlines()
             dices = {name: random.Random(f"{kind} {name}") for name in states}
             steps = sorted((tape.moment(dice), name) for name, dice in dices.items())
-            target = Path("power-state" if options.state else temporary) / "state"
+            target = Path("power-state" if args.state else temporary) / "state"
             wrong: Counter[str] = Counter()
             n_late = 0
             for step, name in steps:

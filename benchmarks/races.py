@@ -16,7 +16,6 @@ or told to end by SIGTERM. Jobs take turns in the kind of store. Wrong is
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import re
@@ -33,6 +32,7 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, NamedTuple
 
+import options
 from kills import Follow, answer, end, fork, name, preload, wait_for
 from scrapy.crawler import CrawlerProcess
 from tqdm import tqdm
@@ -398,13 +398,7 @@ def live(seed: str, proxy: str, folder: Path, n_rounds: int) -> tuple[Counter[st
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rounds", type=int, default=300)
-    parser.add_argument("--pages", type=int, default=5000, help="of the web of the job")
-    parser.add_argument("--seed", default="1")
-    args = parser.parse_args()
+    args = options.read(__doc__, rounds=300, pages=5000, seed="1")
     folder = Path(tempfile.mkdtemp(prefix="races-"))
     server = Server(lambda exchange: answer(exchange, args.pages))
     # A worker that is spawned has one thread, so that it may fork.

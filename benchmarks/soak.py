@@ -22,7 +22,6 @@ Exit status: 0 if the audit holds and nothing grew, 1 if not.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import ctypes
 import logging
@@ -38,6 +37,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, ClassVar
 
+import options
+from options import Among
 from scrapy import Request, Spider, signals
 from scrapy.core.downloader.handlers.base import BaseDownloadHandler
 from scrapy.crawler import AsyncCrawlerProcess, Crawler
@@ -315,19 +316,16 @@ def judge(rows: list[dict[str, float]]) -> list[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    args = options.read(
+        __doc__,
+        job=Path("soaked"),
+        pages=1_000_000,
+        hosts=20_000,
+        web=Among("endless", ["endless", *WEBS]),
+        csv=Path,
+        every=EVERY,
+        set={},
     )
-    parser.add_argument("--job", type=Path, required=True, help="job folder, new")
-    parser.add_argument("--pages", type=int, default=1_000_000)
-    parser.add_argument("--hosts", type=int, default=20_000)
-    parser.add_argument("--web", choices=("endless", *WEBS), default="endless", help="(%(default)s)")
-    parser.add_argument("--csv", type=Path)
-    parser.add_argument(
-        "--every", type=float, default=EVERY, help="seconds between two samples (%(default)s)"
-    )
-    parser.add_argument("--set", action="append", default=[], help="more settings, NAME=VALUE")
-    args = parser.parse_args()
     process = AsyncCrawlerProcess(
         {
             "ADDONS": {"scrapy_aopic.Addon": 500},
@@ -343,7 +341,7 @@ def main() -> int:
             "LOGSTATS_INTERVAL": 0,
             "TELNETCONSOLE_ENABLED": False,
             "LOG_LEVEL": "WARNING",
-            **dict(pair.split("=", 1) for pair in args.set),
+            **args.set,
         }
     )
     logging.getLogger("scrapy.downloadermiddlewares.retry").setLevel(logging.CRITICAL)

@@ -66,7 +66,6 @@ TABLE: dict[str, Benchmark] = {
     "damage": Benchmark("damaged files of a store", "after-a-crash.md", "--cases 1 --pages 200 --stores sqlite --sample 4", 15),
     "soak": Benchmark("whether anything grows in a long crawl", "measurements.md", "--job soaked --pages 300 --hosts 50 --every 0.04", 15),
     "focused": Benchmark("relevant pages on held-out topics, by strategy", "measurements.md", "DIR --sets 1 --fetches 30 --examples 5 --most 20", 20),
-    "result_pages": Benchmark("fits what tells results from lists of links (JLSE as printed)", "focused.md", "DIR --most 24 --samples 5", 5, needs="scikit-learn"),
     "mutants": Benchmark("small bugs that no test notices", "tests/README.md", "core/leases.py --each 1", 30, needs="coverage"),
     "pictures": Benchmark("the pictures of the dashboard", "README.md", "", 70, needs="a browser"),
 }  # fmt: skip
@@ -92,7 +91,6 @@ NEEDS: dict[str, Callable[[], bool]] = {
     "a server": _server,
     "a browser": _browser,
     "strace": lambda: shutil.which("strace") is not None,
-    "scikit-learn": lambda: find_spec("sklearn") is not None,
     "coverage": lambda: find_spec("coverage") is not None,
 }
 """Whether something is there."""

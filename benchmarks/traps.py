@@ -30,7 +30,6 @@ and the fetches a second.
 
 from __future__ import annotations
 
-import argparse
 import json
 import multiprocessing
 import os
@@ -42,6 +41,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import options
+from options import Among
 from scrapy import Request, Spider
 from scrapy.crawler import AsyncCrawlerProcess
 from scrapy.http import Response, TextResponse
@@ -252,7 +253,7 @@ def shares(
     return taken / len(fetches), taken_contested / max(contested, 1)
 
 
-def beside(args: argparse.Namespace) -> list[str]:
+def beside(args: Any) -> list[str]:
     """Crawl farms beside honest sites, print a table, and return what did not hold."""
     cases = [
         Beside(*case)
@@ -436,57 +437,32 @@ def print_tables(graph: Graph, rows: list[dict[str, Any]], seed_sets: list[list[
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    args = options.read(
+        __doc__,
+        "graph?",
+        Path,
+        hosts=Path,
+        urls=Path,
+        seeds=20,
+        sets=10,
+        rng=1,
+        entries=[1, 3],
+        orders=["aopic", "opic", NO_BUDGET],
+        kinds=Among(["chain", "tree", "mesh"], CHILDREN),
+        on=Among(list(PAGES), PAGES),
+        directories=Among(["one"], DIRECTORIES),
+        links_back=False,
+        beside=False,
+        sizes=[400, 100_000],
+        fetches=FETCHES,
+        loopback=False,
+        honest=[20, 200],
+        links=[20, 60],
+        factors=[0.0, 1.0, 10.0],
+        connections=[100],
+        gap=0.0,
+        json=Path,
     )
-    parser.add_argument("graph", type=Path, nargs="?", help="an .npz file as for scrapy aopic simulate")
-    parser.add_argument("--hosts", type=Path, help="an .npy file with the number of the host of each page")
-    parser.add_argument(
-        "--urls", type=Path, help="a text file, which may be gzipped, with the URL of each page"
-    )
-    parser.add_argument("--seeds", type=int, default=20, help="seeds in a set (20)")
-    parser.add_argument("--sets", type=int, default=10, help="sets of seeds (10)")
-    parser.add_argument("--rng", type=int, default=1, help="seed of the dice for seeds and entries (1)")
-    parser.add_argument(
-        "--entries", type=int, nargs="+", default=[1, 3], help="real pages that link to a trap (1 3)"
-    )
-    parser.add_argument(
-        "--orders",
-        nargs="+",
-        default=["aopic", "opic", NO_BUDGET],
-        help="as in AOPIC_ORDER (aopic opic no-budget)",
-    )
-    parser.add_argument(
-        "--kinds",
-        nargs="+",
-        default=["chain", "tree", "mesh"],
-        choices=CHILDREN,
-        help="kinds of traps (chain tree mesh)",
-    )
-    parser.add_argument(
-        "--on", nargs="+", default=list(PAGES), choices=PAGES, help="what their pages are on (all)"
-    )
-    parser.add_argument(
-        "--directories", nargs="+", default=["one"], choices=DIRECTORIES, help="where their paths are (one)"
-    )
-    parser.add_argument(
-        "--links-back",
-        action="store_true",
-        help="let each page of a trap link to the one that leads to it, too",
-    )
-    parser.add_argument(
-        "--beside", action="store_true", help="crawl farms beside honest sites; no graph is needed"
-    )
-    parser.add_argument("--sizes", type=int, nargs="+", default=[400, 100_000], help="domains of such farms")
-    parser.add_argument("--fetches", type=int, default=FETCHES, help="of such crawls (%(default)s)")
-    parser.add_argument("--loopback", action="store_true", help="crawl such a farm with Scrapy")
-    parser.add_argument("--honest", type=int, nargs="+", default=[20, 200], help="honest sites (20 200)")
-    parser.add_argument("--links", type=int, nargs="+", default=[20, 60], help="links of a page (20 60)")
-    parser.add_argument("--factors", type=float, nargs="+", default=[0, 1, 10], help="politeness (0 1 10)")
-    parser.add_argument("--connections", type=int, nargs="+", default=[100], help="connections (100)")
-    parser.add_argument("--gap", type=float, default=0.0, help="shortest gap in seconds (0)")
-    parser.add_argument("--json", type=Path, help="write everything that was measured to this file, too")
-    args = parser.parse_args()
     if args.beside:
         violations = beside(args)
         print(*violations, sep="\n", file=sys.stderr)
@@ -497,7 +473,7 @@ def main() -> int:
         loopback(args.orders, webs, args.fetches)
         return 0
     if args.graph is None:
-        parser.error("a graph, --beside or --loopback is needed")
+        raise SystemExit("a graph, --beside or --loopback is needed")
     graph = load_graph(args.graph, hosts=args.hosts, urls=args.urls)
     seed_sets = list(draw_seed_sets(graph, args.seeds, args.sets, args.rng).values())
     cases = product(args.kinds, args.on, args.entries, args.directories, [args.links_back])

@@ -17,7 +17,6 @@ a topic and by each of the strategies that are named; ``graded`` stands for a to
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import json
 import os
@@ -30,9 +29,11 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import options
 import redis
+from options import Among
 
 TESTS = Path(__file__).parents[1] / "tests"
 sys.path[:0] = [str(TESTS), str(TESTS.parent / "example_project")]
@@ -82,9 +83,7 @@ def text_page(links: list[str], rng: random.Random) -> bytes:
     return f"<html><title>{text(3)}</title><h1>{text(3)}</h1>{''.join(paragraphs)}</html>".encode()
 
 
-def answer(
-    options: argparse.Namespace, write: Callable[[list[str], random.Random], bytes], exchange: Exchange
-) -> Answer:
+def answer(options: Any, write: Callable[[list[str], random.Random], bytes], exchange: Exchange) -> Answer:
     """A page of the web, with links to pages drawn at random; all pages can be reached from the first."""
     host, page = int(exchange.host[1:-5]), int(exchange.target[1:])
     rng = random.Random(f"{host}/{page}")
@@ -95,7 +94,7 @@ def answer(
 
 
 def settings_of(
-    kind: str, topic: str, url: str, job: Path, *, n_workers: int, options: argparse.Namespace
+    kind: str, topic: str, url: str, job: Path, *, n_workers: int, options: Any
 ) -> dict[str, object]:
     """Settings of a worker whose folder is *job*."""
     common: dict[str, object] = {
@@ -148,7 +147,7 @@ def resident(process: int) -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
 
 
-def crawl(kind: str, n_workers: int, topic: str, options: argparse.Namespace) -> list[float]:
+def crawl(kind: str, n_workers: int, topic: str, options: Any) -> list[float]:
     """Of a page: ms of CPU of workers, us of the server and if idle, commands, kB; MB of a worker, and pages a second."""
     total = options.hosts * options.pages
     with ExitStack() as stack:
@@ -226,33 +225,32 @@ def check(kind: str, jobs: list[Path], url: str) -> None:
 
 def main() -> None:
     """Crawl, and print a table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    args = options.read(
+        __doc__,
+        kinds=Among(list(KINDS), KINDS),
+        shards=16,
+        workers=[1, 2],
+        hosts=120,
+        pages=14,
+        links=20,
+        durability=500,
+        topics=[],
+        rounds=1,
     )
-    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
-    parser.add_argument("--shards", type=int, default=16)
-    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--hosts", type=int, default=120)
-    parser.add_argument("--pages", type=int, default=14, help="of each host")
-    parser.add_argument("--links", type=int, default=20, help="of each page, and two more (%(default)s)")
-    parser.add_argument("--durability", type=int, default=500, help="AOPIC_DURABILITY (%(default)s)")
-    parser.add_argument("--topics", nargs="+", default=[], help="graded, or names of strategies")
-    parser.add_argument("--rounds", type=int, default=1, help="of all crawls, by turns (%(default)s)")
-    options = parser.parse_args()
     kinds = [
-        kind for kind in options.kinds if kind != "scrapy-redis" or importlib.util.find_spec("scrapy_redis")
+        kind for kind in args.kinds if kind != "scrapy-redis" or importlib.util.find_spec("scrapy_redis")
     ]
-    cases = [(kind, n) for kind in kinds for n in ([1] if kind in ALONE else options.workers)]
+    cases = [(kind, n) for kind in kinds for n in ([1] if kind in ALONE else args.workers)]
     print("| crawl | workers | workers, ms CPU a page | beside the first | server, us CPU a page | if idle | commands a page "
           "| kB to and from the server a page | worker, MB | pages/s |")  # fmt: skip
     print("|---|" + "---:|" * 9, flush=True)
     first = 0.0
     for (kind, n_workers), topic in [
-        (case, topic) for case in cases for topic in ("none", *options.topics)
-    ] * options.rounds:
-        took, *others = crawl(kind, n_workers, topic, options)
+        (case, topic) for case in cases for topic in ("none", *args.topics)
+    ] * args.rounds:
+        took, *others = crawl(kind, n_workers, topic, args)
         first = first or took
-        name = f"{kind}, {topic}" if options.topics else kind
+        name = f"{kind}, {topic}" if args.topics else kind
         cells = " | ".join(f"{each:.3g}" for each in others)
         print(f"| {name} | {n_workers} | {took:.2f} | {took / first:.2f} | {cells} |", flush=True)
 

@@ -24,7 +24,7 @@ QUICK = {"calls"}
 ELSEWHERE = {"damage", "hostile_web", "kills", "power", "races"}
 """Those that tests in ``tests/crash`` run in a short form."""
 
-HELPERS = {"made_up", "record", "runner", "table"}
+HELPERS = {"made_up", "options", "record", "runner", "table"}
 """Files that are no benchmark."""
 
 TEXTS = {page.name: page.read_text(encoding="utf-8") for page in record.pages()}

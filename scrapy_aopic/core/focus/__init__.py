@@ -20,7 +20,7 @@ Strategies, which value links:
 * :mod:`.jlse_as_printed`: joint link similarity as its paper prints it
 * :mod:`.success_graph`: which pages led to results, for both of these
 * :mod:`.harvest_results`: whether a page is a result or a list of links to results
-* :mod:`.result_pages`: the numbers that decide this (generated)
+* :mod:`.result_pages`: the numbers that decide this
 
 In a crawl:
 

@@ -1,5 +1,5 @@
 """What tells results from lists of links, fitted on 80 and 80 pages of documentation of 67 sites: 76% of the pages of sites
-that it has not seen are put into the right class (benchmarks/result_pages.py, which writes this file)."""
+that it has not seen are put into the right class (docs/decisions.md, Measured once)."""
 
 from __future__ import annotations
 
