@@ -117,8 +117,6 @@ def tables(page: Path) -> Iterator[Table]:
         begin = max(each for each in begins if each <= first + 1)
         end = min(each for each in begins if each > first + 1)
         of = [command for number, command in given if begin <= number < end]
-        if not of and len(given) == 1 and given[0][1].startswith("python"):
-            of = [given[0][1]]  # a page of one benchmark
         records: list[re.Match[str]] = []
         while (record := RECORD.fullmatch(lines[first - 1 - len(records)])) is not None:
             records.append(record)
