@@ -114,10 +114,23 @@ def benchmarks_table(_: str) -> str:
     return table.markdown()
 
 
+IS_RELEASED = False
+"""Whether a package index has the package (docs/releasing.md)."""
+
+
+def install(folder: str) -> str:
+    """How to install the package, by the pip in *folder*."""
+    venv = f"python3 -m venv {folder.removesuffix('/bin/')} && " if folder else ""
+    if IS_RELEASED:
+        return f"```sh\n{venv}{folder}pip install scrapy-aopic\n```\n"
+    return f"No package index has it yet. In a checkout:\n\n```sh\n{venv}{folder}pip install .\n```\n"
+
+
 PARTS: dict[str, Callable[[str], str]] = {
     "alerts": alerts,
     "benchmarks": benchmarks_table,
     "file": file_part,
+    "install": install,
     "patterns": patterns_table,
     "settings": settings_table,
     "stats": stats_table,

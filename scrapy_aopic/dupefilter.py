@@ -116,7 +116,7 @@ class BloomSeen:
             from pybloom_live import ScalableBloomFilter  # noqa: PLC0415  # an extra
         except ImportError:
             raise SettingError(
-                'AOPIC_DUPEFILTER ("bloom") needs pybloom-live; install scrapy-aopic[bloom], or use "exact".'
+                'AOPIC_DUPEFILTER ("bloom") needs pybloom-live: pip install pybloom-live, or use "exact".'
             ) from None
         self._lock = lock_job(folder / "aopic-seen", "duplicate filter") if folder is not None else None
         self._filter: Any = None

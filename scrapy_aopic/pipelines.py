@@ -151,7 +151,7 @@ class PagesPipeline:
         try:
             import warcio  # noqa: F401, PLC0415  # an extra
         except ImportError:
-            raise NotConfigured("PagesPipeline needs warcio; install scrapy-aopic[warc].") from None
+            raise NotConfigured("PagesPipeline needs warcio: pip install warcio.") from None
         self._crawler = crawler
         self._template = template
         self._bodies = FirstRecords()

@@ -5,8 +5,5 @@ from __future__ import annotations
 __version__ = "0.1.0"
 """The version in pyproject.toml."""
 
-ADDRESS = "https://scrapy-aopic.example"
-"""The address in pyproject.toml below which everything of the project is; no public one is chosen yet."""
-
-DOCS = f"{ADDRESS}/docs"
-"""The address of the folder ``docs``, whose ``page.md`` is ``page.html`` there."""
+DOCS = "docs"
+"""Where messages say that the docs are: the folder of a checkout, as there is no public address yet."""

@@ -107,9 +107,9 @@ class Closing:
             return
         _refused.add(self._crawler)
         page = (
-            "settings.html"
+            "settings.md"
             if isinstance(error, SettingError)
-            else "troubleshooting.html#the-crawl-does-not-start"
+            else "troubleshooting.md#the-crawl-does-not-start"
         )
         logger.error(
             "%(error)s See %(docs)s/%(page)s. The crawl does not start.",

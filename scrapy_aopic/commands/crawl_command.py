@@ -308,7 +308,7 @@ def _check_warc() -> None:
     from importlib.util import find_spec
 
     if find_spec("warcio") is None:
-        raise UsageError("--warc needs warcio: pip install 'scrapy-aopic[warc]'")
+        raise UsageError("--warc needs warcio: pip install warcio")
 
 
 def _set_feeds(output: list[str], fields: tuple[str, ...], settings: BaseSettings) -> list[ParquetFolder]:

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
 
-_DOCS = f"{DOCS}/commands.html"
+_DOCS = f"{DOCS}/commands.md"
 
 _MODULES: tuple[Subcommand | Group, ...] = (
     demo, crawl_command, top, status, hosts, why_command, report, check, dashboard, control, backup, restore, move,
@@ -184,7 +184,7 @@ def _run(run: Callable[[], int], docs: str) -> int:
             _say(f"The output cannot be written: {error}.")
         return 1
     except AopicError as error:
-        _say(f"{error} See {f'{DOCS}/settings.html' if isinstance(error, SettingError) else docs}")
+        _say(f"{error} See {f'{DOCS}/settings.md' if isinstance(error, SettingError) else docs}")
         return 1 if _is_full(error) else 2
     except OSError as error:
         about = " and ".join(str(name) for name in (error.filename, error.filename2) if name is not None)

@@ -224,7 +224,7 @@ def _check_extras(opts: argparse.Namespace) -> None:
 
     for module in ("numpy", *(("matplotlib",) if opts.plot else ())):
         if find_spec(module) is None:
-            raise UsageError(f"simulate needs {module}: pip install 'scrapy-aopic[simulate]'")
+            raise UsageError(f"simulate needs {module}: pip install {module}")
 
 
 def _check_order(name: str, policy: Policy) -> None:

@@ -42,6 +42,6 @@ def load_pyarrow() -> Any:
         import pyarrow.parquet  # noqa: PLC0415
     except ImportError as error:
         raise ExchangeError(
-            f"Parquet needs pyarrow, which {plainly(error)}: pip install 'scrapy-aopic[parquet]', or use a .csv file."
+            f"Parquet needs pyarrow, which {plainly(error)}: pip install pyarrow, or use a .csv file."
         ) from error
     return pyarrow

@@ -27,9 +27,7 @@ def find_filesystem(target: str) -> tuple[Any, str]:
     try:
         from fsspec.core import url_to_fs  # noqa: PLC0415  # an extra
     except ImportError as error:
-        raise ExchangeError(
-            f"{target} needs fsspec, which {plainly(error)}: pip install 'scrapy-aopic[fsspec]'."
-        ) from error
+        raise ExchangeError(f"{target} needs fsspec, which {plainly(error)}: pip install fsspec.") from error
     try:
         filesystem, path = url_to_fs(target)
     except (ImportError, OSError, ValueError) as error:  # its message says what is missing

@@ -306,7 +306,7 @@ def _check_samples(scorer: object, topic: TopicGiven | None) -> None:
             'them, {"positive": "pages/yes", "negative": "pages/no"}.'
         )
     if find_spec("stopwordsiso") is None:
-        raise SettingError(f"AOPIC_LINK_SCORER ({scorer!r}) needs stopwordsiso; install scrapy-aopic[jlse].")
+        raise SettingError(f"AOPIC_LINK_SCORER ({scorer!r}) needs stopwordsiso: pip install stopwordsiso.")
 
 
 def _make_order(values: Values) -> Order:
@@ -352,9 +352,7 @@ def read_policy(settings: Given, spider: object = None) -> Policy:
     read_dashboard(values)
     order = _make_order(values)
     if isinstance(order, BatchOrder) and find_spec("numpy") is None:
-        raise SettingError(
-            f"AOPIC_ORDER ({given.get('AOPIC_ORDER')!r}) needs numpy; install scrapy-aopic[simulate]."
-        )
+        raise SettingError(f"AOPIC_ORDER ({given.get('AOPIC_ORDER')!r}) needs numpy: pip install numpy.")
     spending, chosen = values.virtual_spending
     return Policy(
         order=order,

@@ -94,7 +94,7 @@ _ORDER = (
         ),
         "Which page is next; see [Order](order.md). "
         "A job keeps the order that it began with: another one is refused (`aopic_storage`), and nothing is changed. "
-        '"pagerank" and "hits" need `pip install \'scrapy-aopic[simulate]\'`.',
+        '"pagerank" and "hits" need numpy.',
     ),
     Setting(
         "AOPIC_DOMAIN_BUDGET",
@@ -560,7 +560,7 @@ _TOPIC = (
             parse.link_scorer,
         ),
         'Strategy that values links before their pages are known, in the order "focused"; see '
-        '[Strategies](focused.md#strategies). "ata-paper" and "jlse-paper" need `pip install \'scrapy-aopic[jlse]\'`.',
+        '[Strategies](focused.md#strategies). "ata-paper" and "jlse-paper" need stopwordsiso.',
     ),
     Setting(
         "AOPIC_MIN_HARVEST",

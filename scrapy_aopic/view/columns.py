@@ -75,7 +75,7 @@ class Rows(Generic[Row]):
     """The records of a table, which are read from the job each time that somebody goes through them.
 
     pandas, Polars, DuckDB and pyarrow take it as it is: those that know Arrow's C stream protocol (``__arrow_c_stream__``,
-    which needs ``scrapy-aopic[parquet]``) by columns, any other as an iterable of named tuples. No more than some
+    which needs pyarrow) by columns, any other as an iterable of named tuples. No more than some
     thousand records are in memory at a time.
 
     Args:

@@ -292,7 +292,7 @@ def _next_steps(job: str, url: str) -> list[str]:
         "all of it in the browser": f"scrapy aopic dashboard {job}",
         "every page with its importance": f"scrapy aopic export {job} --pages pages.csv",
         "to go on": "the same command again",
-        "more": f"{DOCS}/first-crawl.html",
+        "more": f"{DOCS}/first-crawl.md",
     }
     width = max(map(len, steps))
     return [f"  {painted(f'{what:<{width}}', Colour.FAINT)}  {step}" for what, step in steps.items()]

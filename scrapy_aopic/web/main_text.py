@@ -12,7 +12,7 @@ from scrapy_aopic.exceptions import ANY_ERROR, plainly
 
 logger = logging.getLogger(__name__)
 
-HOW_TO_INSTALL = "pip install 'scrapy-aopic[text]'"
+HOW_TO_INSTALL = "pip install trafilatura"
 
 
 def has_extractor() -> bool:

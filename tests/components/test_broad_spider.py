@@ -435,5 +435,5 @@ async def test_an_item_can_have_the_text_of_its_page_and_what_is_known_of_the_re
 
 def test_text_without_what_finds_it_is_refused(monkeypatch):
     monkeypatch.setattr("scrapy_aopic.spiders.has_extractor", lambda: False)
-    with pytest.raises(SettingError, match=r"fields \('url,text'\).*pip install 'scrapy-aopic\[text\]'"):
+    with pytest.raises(SettingError, match=r"fields \('url,text'\).*pip install trafilatura"):
         BroadSpider(fields="url,text", seeds=HOME).check()

@@ -142,7 +142,7 @@ async def test_a_job_keeps_its_order_and_refuses_another(serve, tmp_path, caplog
     assert text == (
         "This job was crawled in the order scrapy_aopic.core.order.DepthFirst, and AOPIC_ORDER is now "
         f"{__name__}.Deeper: set AOPIC_ORDER back, or use a new job folder. Nothing was changed. "
-        f"See {DOCS}/troubleshooting.html#the-crawl-does-not-start. The crawl does not start."
+        f"See {DOCS}/troubleshooting.md#the-crawl-does-not-start. The crawl does not start."
     )
     assert crawler.stats.get_value("finish_reason") == "aopic_storage"
     assert len(web.asked) == n_asked
@@ -284,8 +284,8 @@ async def test_batch_orders_say_that_they_need_numpy(serve, monkeypatch, caplog)
     await crawl(Follow, {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_ORDER": "hits"})
     assert said(caplog) == [
         (
-            "AOPIC_ORDER ('hits') needs numpy; install scrapy-aopic[simulate]. "
-            f"See {DOCS}/settings.html. The crawl does not start."
+            "AOPIC_ORDER ('hits') needs numpy: pip install numpy. "
+            f"See {DOCS}/settings.md. The crawl does not start."
         )
     ]
     assert web.asked == []

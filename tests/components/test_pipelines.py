@@ -931,7 +931,7 @@ async def test_a_path_that_no_archive_can_have_ends_the_crawl_before_its_first_p
 
 def test_without_warcio_the_pipeline_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "warcio", None)
-    with pytest.raises(NotConfigured, match=r"^PagesPipeline needs warcio; install scrapy-aopic\[warc\]\.$"):
+    with pytest.raises(NotConfigured, match=r"^PagesPipeline needs warcio: pip install warcio\.$"):
         PagesPipeline.from_crawler(get_crawler())
 
 

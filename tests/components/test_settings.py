@@ -394,9 +394,7 @@ def test_a_strategy_that_learns_from_samples_is_refused_without(tmp_path, monkey
     ):
         read_policy(Settings({**settings, "AOPIC_TOPIC": {"keywords": ["sql"]}}))
     monkeypatch.setattr("scrapy_aopic.settings.build.find_spec", lambda name: None)
-    with pytest.raises(
-        SettingError, match=r"AOPIC_LINK_SCORER \('jlse-paper'\) .* install scrapy-aopic\[jlse\]"
-    ):
+    with pytest.raises(SettingError, match=r"AOPIC_LINK_SCORER \('jlse-paper'\) .* pip install stopwordsiso"):
         read_policy(Settings(settings))
 
 

@@ -433,7 +433,7 @@ def test_what_must_be_installed_is_told(command, tmp_path, monkeypatch, module):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == module else find(name))
     code, _, err = command(tmp_path / "graph.npz", "--plot", tmp_path / "shares.svg")
     assert code == 2
-    assert f"simulate needs {module}: pip install 'scrapy-aopic[simulate]'" in err
+    assert f"simulate needs {module}: pip install {module}" in err
 
 
 # Shares

@@ -341,6 +341,17 @@ def test_generated_parts_are_up_to_date():
         assert generate.generate(text) == text, f"{name}: run python docs/generate.py"
 
 
+def test_one_switch_says_how_the_package_is_installed(monkeypatch):
+    pages = {name: text for name, text in TEXTS.items() if "<!-- generated: install" in text}
+    assert {"README.md", "docs/first-crawl.md", "docs/deploy.md"} <= {*pages}
+    assert all("pip install ." in text for text in pages.values())
+    assert not any("pip install scrapy-aopic" in text for text in TEXTS.values())
+    monkeypatch.setattr(generate, "IS_RELEASED", True)
+    for text in map(generate.generate, pages.values()):
+        assert "pip install scrapy-aopic" in text
+        assert "pip install ." not in text
+
+
 def test_the_size_of_the_package_is_counted(tmp_path):
     (tmp_path / "scrapy_aopic").mkdir()
     (tmp_path / "scrapy_aopic" / "records.py").write_text(

@@ -36,7 +36,7 @@ def connect(address: Address) -> Connection:
 def needs_library(address: Address, error: ImportError) -> StorageError:
     """The error for a job at *address* that cannot be opened because of *error*."""
     return StorageError(
-        f"The store in {address} needs redis and hiredis, of which one {plainly(error)}; pip install 'scrapy-aopic[redis]' brings them."
+        f"The store in {address} needs redis and hiredis, of which one {plainly(error)}: pip install redis hiredis."
     )
 
 

@@ -136,9 +136,7 @@ class Connection:
             raise self.unreachable("connect to", error) from error
         self._socket = getattr(self._connection, "_sock", None)
         if self._socket is None:
-            raise StorageError(
-                "This version of redis-py does not show its socket; install redis 5 to 8 (scrapy-aopic[redis])."
-            )
+            raise StorageError("This version of redis-py does not show its socket; install redis 5 to 8.")
         self._reader = hiredis.Reader()
         self._owed = 0
         self._ahead.clear()
