@@ -98,15 +98,7 @@ def killed(job: Job, folder: Path) -> Path:
 
 @pytest.mark.parametrize("is_clean", [True, False], ids=["clean stop", "kill"])
 @pytest.mark.parametrize(("boot", "jump"), [("first", -DAY), ("first", DAY), ("second", -DAY)])
-def test_between_two_runs(
-    tmp_path,
-    machine,
-    caplog,
-    *,
-    boot,
-    jump,
-    is_clean,
-):
+def test_between_two_runs(tmp_path, machine, caplog, *, boot, jump, is_clean):
     folder = tmp_path / "job"
     job = open_job(folder)
     for host in "ab":

@@ -20,13 +20,7 @@ from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import unpack_page
 from scrapy_aopic.view.queries import top_pages
 from scrapy_aopic.view.stored import count
-from scrapy_aopic.web.page_text import (
-    MAX_SKIMMED,
-    MAX_SPECIAL,
-    MIN_TEXT,
-    read_canonical,
-    read_text,
-)
+from scrapy_aopic.web.page_text import MAX_SKIMMED, MAX_SPECIAL, MIN_TEXT, read_canonical, read_text
 from scrapy_aopic.web.request_rows import url_of
 
 HOME = "http://a.test/"

@@ -341,10 +341,7 @@ async def test_items_about_other_pages_get_what_is_kept_of_those(serve):
     items: list[dict[str, Any]] = []
     crawler = await crawl(
         AboutEarlier,
-        focused(
-            AOPIC_ITEM_FIELDS=["relevance"],
-            ITEM_PIPELINES={"scrapy_aopic.ImportancePipeline": 100},
-        ),
+        focused(AOPIC_ITEM_FIELDS=["relevance"], ITEM_PIPELINES={"scrapy_aopic.ImportancePipeline": 100}),
         told={signals.item_scraped: lambda item: items.append(item)},  # noqa: PLW0108 - of a signal
     )
     visited: set[str] = set()

@@ -86,13 +86,7 @@ def page(canonical: str = "") -> Answer:
     ids=["fingerprinter", "no bytes", "filter"],
 )
 async def test_a_component_that_raises_costs_one_request_and_is_named(
-    serve,
-    caplog,
-    *,
-    component,
-    name,
-    settings,
-    spider,
+    serve, caplog, *, component, name, settings, spider
 ):
     web = serve({HOME: page(), "http://a.test/1": page("/bad-canonical"), "http://a.test/2": page("/2")})
     items: list[Any] = []

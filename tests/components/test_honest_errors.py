@@ -28,7 +28,7 @@ pytestmark = pytest.mark.slow
 
 FOREIGN = re.compile(
     r"Errno|allow_pickle|pickle|Traceback|\b\w+(Error|Exception|File)\(|\w+Error:|codec|cannot load|magic|zipfile|BadZip|"
-    r"Parquet magic|footer|gzipped|\bb'|<_io|<class|line \d+ column|Expecting|traceback",
+    r"Parquet magic|footer|gzipped|\bb'|<_io|<class|line \d+ column|Expecting|traceback"
 )
 """What libraries and the system say in their own words."""
 

@@ -229,11 +229,7 @@ async def test_what_may_no_longer_be_sent_when_its_connection_is_at_hand_waits_a
         def parse(self, response: Response) -> None:
             """Nothing."""
 
-    settings = {
-        "SCHEDULER": "scrapy_aopic.Scheduler",
-        "AOPIC_MIN_GAP": 0,
-        **HANDLERS[handler],
-    }
+    settings = {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_MIN_GAP": 0, **HANDLERS[handler]}
     crawler = await asyncio.wait_for(crawl(Few, settings), 60)
     assert sorted(refused) == [f"http://a.test/{n}" for n in (0, 3, 6)]
     assert sorted(web.asked) == Few.start_urls
@@ -271,11 +267,7 @@ async def test_what_may_be_sent_is_sent_before_anything_else_happens(serve, monk
         def parse(self, response: Response) -> None:
             """Nothing."""
 
-    settings = {
-        "SCHEDULER": "scrapy_aopic.Scheduler",
-        "AOPIC_MIN_GAP": 0,
-        **HANDLERS[handler],
-    }
+    settings = {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_MIN_GAP": 0, **HANDLERS[handler]}
     await asyncio.wait_for(crawl(Few, settings), 60)
     assert sent == [True] * 3
 

@@ -204,9 +204,7 @@ async def test_a_host_is_left_alone_as_long_as_it_asks(serve, settings):
     bad = {(entry.host, entry.start): entry for entry in web.log if entry.status in (429, 503)}
     del bad[next(key for key in bad if key[0] == "both.test")]  # it says nothing that means anything
     result = audit(
-        web.log,
-        0,
-        rest=lambda entry: rests[entry.host[:-5]] if (entry.host, entry.start) in bad else 0.0,
+        web.log, 0, rest=lambda entry: rests[entry.host[:-5]] if (entry.host, entry.start) in bad else 0.0
     )
     assert len(bad) == 4
     assert (result.n_overlaps, result.n_short_gaps) == (0, 0), result

@@ -93,11 +93,7 @@ def needs_cookies(n: int, way: str) -> Callable[[Exchange], Answer]:
 @BOTH
 @pytest.mark.parametrize("then", [Answer(302, {"Location": "/end"}), Answer(503)], ids=["elsewhere", "error"])
 async def test_what_leads_to_itself_may_lead_elsewhere_or_fail_after_that(serve, settings, tmp_path, then):
-    answers = [
-        Answer(302, {"Location": "/page"}),
-        then,
-        Answer(302, {"Location": "/end"}),
-    ]
+    answers = [Answer(302, {"Location": "/page"}), then, Answer(302, {"Location": "/end"})]
     web = serve({HOME: ["/page"], PAGE: lambda _: answers.pop(0), END: []})
     assert await run(settings, tmp_path) == [HOME, END]
     assert web.asked.count(PAGE) == (2 if then.status == 302 else 3)

@@ -119,10 +119,7 @@ def test_what_comes_from_elsewhere_is_data_and_the_page_asks_nobody(tmp_path):
         (tag, dict(attributes))
         for tag, attributes in parts.tags
         if tag in {"script", "link", "img", "iframe"}
-    ] == [
-        ("script", {"type": "module"}),
-        ("script", {"type": "application/json", "id": "answers"}),
-    ]
+    ] == [("script", {"type": "module"}), ("script", {"type": "application/json", "id": "answers"})]
     (style,), (script, data) = parts.inside["style"], parts.inside["script"]
     (policy,) = (dict(each)["content"] for tag, each in parts.tags if "http-equiv" in dict(each))
     assert policy.split("; ") == [
@@ -184,7 +181,6 @@ async def test_a_crawl_leaves_a_history_and_the_command_makes_a_page_of_it(
 async def test_no_history_is_kept_of_a_job_that_does_not_last(serve, tmp_path):
     serve({"http://a.test/": []})
     await crawl(
-        Follow,
-        {"SCHEDULER": "scrapy_aopic.Scheduler", "JOBDIR": str(tmp_path), "AOPIC_STORE": "memory"},
+        Follow, {"SCHEDULER": "scrapy_aopic.Scheduler", "JOBDIR": str(tmp_path), "AOPIC_STORE": "memory"}
     )
     assert not (tmp_path / FILE_NAME).exists()

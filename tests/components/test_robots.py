@@ -141,11 +141,7 @@ async def test_while_robots_txt_is_unreachable_nothing_is_asked(serve, tmp_path,
             "http://a.test/": ["/1"],
         }
     )
-    settings = {
-        "AOPIC_MAX_WAIT": 0.03,
-        "AOPIC_STORE": "sqlite",
-        "JOBDIR": tmp_path,
-    }
+    settings = {"AOPIC_MAX_WAIT": 0.03, "AOPIC_STORE": "sqlite", "JOBDIR": tmp_path}
     crawler = await crawl(Follow, {**SCHEDULER, **settings})
     assert web.asked == []
     assert n_robots(web)["a.test"] == 3
@@ -203,10 +199,7 @@ async def test_the_log_and_why_tell_when_robots_txt_is_really_asked_for_again(
 async def test_pages_of_a_dead_host_wait_for_ever_and_nobody_waits_for_them(serve, tmp_path, monkeypatch):
     monkeypatch.setattr(robots_middleware, "RETRY", 0.001)
     web = serve({"http://a.test/robots.txt": Answer(abort=True), "http://b.test/": []})
-    settings = {
-        "AOPIC_MAX_WAIT": 0.01,
-        "AOPIC_BACKOFF": 0.02,
-    }
+    settings = {"AOPIC_MAX_WAIT": 0.01, "AOPIC_BACKOFF": 0.02}
     crawler = await crawl(
         Start,
         {**SCHEDULER, **settings, "AOPIC_STORE": "sqlite", "JOBDIR": tmp_path},
@@ -659,9 +652,7 @@ async def test_only_some_are_in_memory_and_the_others_are_not_asked_for_again(se
     )
     monkeypatch.setattr("scrapy_aopic.downloadermiddlewares.robots.MOST_KNOWN", 3)
     crawler = await crawl(
-        Start,
-        {**SCHEDULER, "CONCURRENT_REQUESTS": 2},
-        urls=[f"http://{host}/" for host in hosts],
+        Start, {**SCHEDULER, "CONCURRENT_REQUESTS": 2}, urls=[f"http://{host}/" for host in hosts]
     )
     assert n_robots(web) == dict.fromkeys(hosts, 1)
     assert len(web.asked) == 30

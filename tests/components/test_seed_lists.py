@@ -76,10 +76,7 @@ def test_a_parquet_table_is_read_like_any_other(tmp_path):
         ("ftp://a.test/,1", "'ftp://a.test/' is no http or https URL with a host"),
         ("http:///x,1", "'http:///x' is no http or https URL with a host"),
         ("http://a b/,1", "'http://a b/' is no http or https URL with a host"),
-        (
-            "http://a.test:x/,1",
-            "'http://a.test:x/' is no URL: its host or its port cannot be one",
-        ),
+        ("http://a.test:x/,1", "'http://a.test:x/' is no URL: its host or its port cannot be one"),
         ("http://[a/,1", "'http://[a/' is no URL: its host or its port cannot be one"),
         ("http://a.test/\udcff,1", "'http://a.test/\\udcff' is not UTF-8"),
         ("http://a\\b.test/,1", "'http://a\\\\b.test/' is no http or https URL with a host"),

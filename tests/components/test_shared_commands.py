@@ -129,8 +129,7 @@ async def test_a_page_in_a_letter_is_known_to_be_there(serve, settings, address,
     serve(PAGES)
     # The page's visit is committed when the crawl is closed, so that nobody reads its letters.
     await crawl(
-        Follow,
-        {**settings, "AOPIC_DURABILITY": 2_000, "CLOSESPIDER_PAGECOUNT": 1, "AOPIC_KEEP_LINKS": True},
+        Follow, {**settings, "AOPIC_DURABILITY": 2_000, "CLOSESPIDER_PAGECOUNT": 1, "AOPIC_KEEP_LINKS": True}
     )
     home, there = CUT.of_host("a.test"), CUT.of_host(ABROAD)
     url = f"http://{ABROAD}/"

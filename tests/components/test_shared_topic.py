@@ -141,10 +141,7 @@ def test_whoever_comes_later_goes_on_with_what_was_kept_and_with_what_came_after
 
 
 def test_nothing_is_learned_from_a_worker_with_another_topic(server, client):
-    with (
-        teachers(server.url, 1) as ((one, _),),
-        teachers(server.url, 1, "baker", topic=8) as ((other, _),),
-    ):
+    with teachers(server.url, 1) as ((one, _),), teachers(server.url, 1, "baker", topic=8) as ((other, _),):
         one.tell(seen(1), Random(0))
         assert until(lambda: other.of_other_topic) == "worker 0"
         assert other.hear() is None

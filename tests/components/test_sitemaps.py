@@ -147,8 +147,7 @@ def test_other_languages_are_pages_too():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "unit",
-    [URL, "<x><y/></x>", "<!---->xx", "<![CDATA[x]]>", "<url><loc>x", "<a", "\n"],
+    "unit", [URL, "<x><y/></x>", "<!---->xx", "<![CDATA[x]]>", "<url><loc>x", "<a", "\n"]
 )
 @pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
 def test_one_is_read_in_steps_and_forgotten(unit, pack):

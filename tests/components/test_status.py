@@ -142,11 +142,7 @@ def test_slow_and_failing_hosts_and_counts_of_the_whole_job_are_shown():
 
 @pytest.mark.parametrize(
     ("kind", "first", "names"),
-    [
-        ("slow", "", {"dead", "slow", "good"}),
-        ("failing", "dead", {"dead"}),
-        ("waiting", "slow", {"slow"}),
-    ],
+    [("slow", "", {"dead", "slow", "good"}), ("failing", "dead", {"dead"}), ("waiting", "slow", {"slow"})],
 )
 def test_hosts_are_listed_by_what_is_asked_for(kind, first, names):
     rows = hosts_by(View([mixed_job(100).store]), kind, 100)

@@ -97,8 +97,7 @@ def test_a_job_is_watched_on_one_screen(terminal, job, monkeypatch, command):
 
 
 @pytest.mark.parametrize(
-    ("seconds", "wrong"),
-    [("0", "above 0"), ("1e9", "at most a day"), ("job", "JOBDIR comes before --watch")],
+    ("seconds", "wrong"), [("0", "above 0"), ("1e9", "at most a day"), ("job", "JOBDIR comes before --watch")]
 )
 def test_a_wrong_time_to_wait_is_refused(job, capsys, seconds, wrong):
     assert aopic("top", job, "--watch", seconds, shown=io.StringIO()) == 2

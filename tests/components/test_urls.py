@@ -248,12 +248,7 @@ def test_the_users_rules_come_last_and_their_result_is_normalised():
     assert [
         Normaliser(rewrite=rewrite)(url)[:2]
         for url in ("HTTP://h/drop#x", "http://h/bad", "http://h/a", "ftp://h")
-    ] == [
-        ("http://h/drop", "user"),
-        ("http://", "invalid"),
-        ("http://h/~a", ""),
-        ("ftp://h", "scheme"),
-    ]
+    ] == [("http://h/drop", "user"), ("http://", "invalid"), ("http://h/~a", ""), ("ftp://h", "scheme")]
     assert seen == ["http://h/drop", "http://h/bad", "http://h/a"]
 
 
@@ -744,12 +739,7 @@ def test_a_place_follows_a_fingerprinter_of_the_users_own_and_whatever_else_tell
     plain = places(Request("http://a.test/?b&a"))
     assert places(Request("http://a.test/?a&b")) == plain
     verbatim = {"meta": {"verbatim_url": True}}
-    for different in (
-        {"method": "POST"},
-        {"body": b"a"},
-        verbatim,
-        {"meta": {"download_slot": "b"}},
-    ):
+    for different in ({"method": "POST"}, {"body": b"a"}, verbatim, {"meta": {"download_slot": "b"}}):
         request = Request("http://a.test/?b&a", **different)
         assert places(request) == (
             slot_key(request),

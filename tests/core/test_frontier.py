@@ -10,12 +10,7 @@ from support.frontier_invariants import check
 
 from scrapy_aopic.core.domains import Domains
 from scrapy_aopic.core.frontier.back_queue import BACK_QUEUE_ROWS
-from scrapy_aopic.core.frontier.frontier import (
-    Empty,
-    Frontier,
-    NotBefore,
-    Taken,
-)
+from scrapy_aopic.core.frontier.frontier import Empty, Frontier, NotBefore, Taken
 from scrapy_aopic.core.frontier.host_state import HostState, Phase
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.order import Aopic, DepthFirst, LargerSites, PageRank, front_queue, host_class
@@ -554,11 +549,7 @@ def test_hosts_are_parked_while_they_must_wait_and_none_is_forgotten(ends_first)
         sum(desk.frontier.places.shelves.counts.values()),
         desk.frontier.places.parked.n,
         len(desk.frontier.active),
-    ) == (
-        0,
-        0,
-        0,
-    )
+    ) == (0, 0, 0)
     assert most_active <= 6
     assert most_parked > 150
 

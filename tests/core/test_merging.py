@@ -220,12 +220,7 @@ def test_of_pages_of_several_sites_with_one_text_those_with_the_fewest_supporter
     hubs = [link(f"hub{number}") for number in range(5)]
     job.seed(*hubs)
     for number, hub in enumerate(hubs):
-        visit(
-            job,
-            hub,
-            A if number < 2 else D,
-            *([B] if number < supporters else []),
-        )
+        visit(job, hub, A if number < 2 else D, *([B] if number < supporters else []))
     if not supporters:
         job.seed(B, is_endowed=False)
     assert judged(job, A, C) == b""
@@ -735,10 +730,7 @@ def test_the_audit_finds_rows_of_pages_that_are_not_known():
 
 
 LINKS = st.builds(
-    link,
-    st.sampled_from("abcd"),
-    st.integers(0, 3),
-    again=st.sampled_from([False] * 6 + [True]),
+    link, st.sampled_from("abcd"), st.integers(0, 3), again=st.sampled_from([False] * 6 + [True])
 )
 
 

@@ -230,9 +230,7 @@ LINKS = st.builds(
 )
 PICK = st.integers(0, 1000)
 WINDOWS = st.builds(
-    Window,
-    st.sampled_from([1, 3, 50]),
-    st.sampled_from(["interpolation", "ewma", "fixed", "variable"]),
+    Window, st.sampled_from([1, 3, 50]), st.sampled_from(["interpolation", "ewma", "fixed", "variable"])
 )
 
 

@@ -113,11 +113,7 @@ def test_robots_txt_itself_is_always_allowed():
     assert [
         rules.allow(path_of(f"http://h.test{path}"))
         for path in ("/robots.txt", "/robots.txt?x", "/robots.txtx")
-    ] == [
-        True,
-        True,
-        False,
-    ]
+    ] == [True, True, False]
 
 
 def test_a_crawl_delay_that_is_none_changes_nothing():

@@ -20,13 +20,7 @@ from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Outcome, TransferResult
 from scrapy_aopic.core.ports import Family, Store
-from scrapy_aopic.core.records import (
-    HOST_BYTES,
-    Page,
-    PageState,
-    host_key,
-    unpack_host,
-)
+from scrapy_aopic.core.records import HOST_BYTES, Page, PageState, host_key, unpack_host
 from scrapy_aopic.core.revisits import Recrawl, Version
 from scrapy_aopic.core.salvage import Salvage, Salvaged
 from scrapy_aopic.core.shards.cut import WHOLE

@@ -115,9 +115,7 @@ def test_a_tokenizer_cuts_all_text_that_a_strategy_reads(name):
 
 @settings(deadline=None)
 @given(
-    st.sampled_from(sorted(STRATEGIES.keys() - {"jlse", "jlse-paper"})),
-    st.lists(PAGES, max_size=25),
-    LINKS,
+    st.sampled_from(sorted(STRATEGIES.keys() - {"jlse", "jlse-paper"})), st.lists(PAGES, max_size=25), LINKS
 )
 def test_a_strategy_that_was_kept_values_links_as_before(name, pages, link):
     before, after = (STRATEGIES[name](KEYWORD, Random(1)) for _ in range(2))

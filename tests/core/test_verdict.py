@@ -199,14 +199,14 @@ HEADLINES = {
 }
 
 
-def test_each_limit_is_named_with_its_figures() -> None:
+def test_each_limit_is_named_with_its_figures():
     for limit, changes, words in CASES:
         found = verdict(BEFORE, ten_seconds_later(**changes))
         assert found.limit == limit, (limit, changes, words)
         assert words in found.sentence, (limit, changes, words)
 
 
-def test_the_headline_has_twelve_words_at_most() -> None:
+def test_the_headline_has_twelve_words_at_most():
     for growth, queue in [
         (None, ""),
         (0.0, ""),
@@ -233,7 +233,7 @@ def test_the_headline_has_twelve_words_at_most() -> None:
         ("out_of_money", "Ended: out_of_money. 500 pages wait."),
     ],
 )
-def test_a_crawl_that_was_closed_says_why_what_waits_and_how_to_go_on(reason: str, headline: str) -> None:
+def test_a_crawl_that_was_closed_says_why_what_waits_and_how_to_go_on(reason, headline):
     closed = replace(BEFORE, is_live=False, is_closed=True, reason=reason)
     found = verdict(closed, closed)
     assert found.headline == headline
@@ -247,9 +247,7 @@ def test_a_crawl_that_was_closed_says_why_what_waits_and_how_to_go_on(reason: st
     assert ", when the disk limited it. " in verdict(by_disk, by_disk).sentence
 
 
-def test_every_reason_of_ours_that_the_docs_name_has_words_but_that_of_a_setting_which_lets_no_crawl_begin() -> (
-    None
-):
+def test_every_reason_of_ours_that_the_docs_name_has_words_but_that_of_a_setting_which_lets_no_crawl_begin():
     docs = (Path(__file__).parents[2] / "docs" / "stats.md").read_text(encoding="utf-8")
     reasons = set(re.findall(r"`(aopic_[a-z]+)`", docs)) - {"aopic_setting"}
     assert len(reasons) > 7
@@ -258,12 +256,12 @@ def test_every_reason_of_ours_that_the_docs_name_has_words_but_that_of_a_setting
         assert reason not in verdict(closed, closed).headline
 
 
-def test_every_limit_has_a_case() -> None:
+def test_every_limit_has_a_case():
     assert {limit for limit, _, _ in CASES} == set(get_args(Limit))
     assert set(LIMITS) < set(get_args(Limit))
 
 
-def test_callbacks_that_hold_pages_are_the_spiders() -> None:
+def test_callbacks_that_hold_pages_are_the_spiders():
     for then, now, hosts, limit in [
         (60, 60, BEFORE.hosts, "spider"),
         (5, 60, BEFORE.hosts, "none"),  # a moment is no bottleneck
@@ -277,7 +275,7 @@ def test_callbacks_that_hold_pages_are_the_spiders() -> None:
         assert found.limit == limit, (then, now, hosts, limit)
 
 
-def test_callbacks_of_a_busy_process_wait_for_the_processor() -> None:
+def test_callbacks_of_a_busy_process_wait_for_the_processor():
     before = replace(BEFORE, connections=Connections(limit=100, callbacks=60))
     machine = Machine(late_seconds=1.5, late_samples=200, cpu_seconds=18.4)
     found = verdict(
@@ -313,7 +311,7 @@ SEEN = st.builds(
 
 
 @given(st.lists(SEEN, min_size=1, max_size=12))
-def test_no_sentence_contradicts_a_figure_and_no_limit_comes_and_goes(history: list[dict[str, Any]]) -> None:
+def test_no_sentence_contradicts_a_figure_and_no_limit_comes_and_goes(history):
     judge, before, named = Judge(), BEFORE, ("", 0.0)
     for seen in history:
         cpu, late = seen.pop("machine")
@@ -349,9 +347,7 @@ def test_no_sentence_contradicts_a_figure_and_no_limit_comes_and_goes(history: l
         before = now
 
 
-def test_another_limit_is_named_once_it_has_held_for_ten_seconds_or_the_figures_rule_out_the_one_before() -> (
-    None
-):
+def test_another_limit_is_named_once_it_has_held_for_ten_seconds_or_the_figures_rule_out_the_one_before():
     busy = {"connections": Connections(limit=100, in_use=100)}
     some = {"connections": Connections(limit=100, in_use=70)}
     few = {"connections": Connections(limit=100, in_use=20)}
@@ -374,7 +370,7 @@ def test_another_limit_is_named_once_it_has_held_for_ten_seconds_or_the_figures_
         assert [each.limit for each in found] == limits, history
 
 
-def test_a_queue_lasts_until_the_host_with_most_pages_has_had_them() -> None:
+def test_a_queue_lasts_until_the_host_with_most_pages_has_had_them():
     now = ten_seconds_later(rate=Rate(seconds=60.0, pages=20.0, growth=-1.0))
     assert "lasts 25 s" in verdict(BEFORE, now).headline
     tail = replace(now, hosts=replace(now.hosts, tail=[1200.0, 900.0, 30.0]))
@@ -384,19 +380,19 @@ def test_a_queue_lasts_until_the_host_with_most_pages_has_had_them() -> None:
     assert end.because == "2 hosts have most of what is left then, a page after each gap"
 
 
-def test_a_snapshot_alone_has_a_verdict_too() -> None:
+def test_a_snapshot_alone_has_a_verdict_too():
     assert verdict(BEFORE, BEFORE).limit == "none"
     polite = ten_seconds_later(hosts=POLITE)
     assert verdict(polite, polite).limit == "politeness"
     assert verdict(Snapshot(at=0.0), Snapshot(at=0.0)).limit == "done"
 
 
-def test_a_few_failed_transfers_may_be_chance() -> None:
+def test_a_few_failed_transfers_may_be_chance():
     now = ten_seconds_later(transfers=TransferFigures(n=402, down=12))
     assert verdict(BEFORE, now).limit == "none"
 
 
-def test_a_line_has_progress_and_verdict() -> None:
+def test_a_line_has_progress_and_verdict():
     now = ten_seconds_later(
         hosts=POLITE, forecast=Forecast(seconds=7800.0, because="CLOSESPIDER_TIMEOUT ends it")
     )
@@ -411,7 +407,7 @@ def test_a_line_has_progress_and_verdict() -> None:
     assert "waiting · 25 % relevant lately, 40 % of all · Politeness" in line
 
 
-def test_a_short_line_leaves_out_what_matters_least() -> None:
+def test_a_short_line_leaves_out_what_matters_least():
     now = ten_seconds_later(hosts=POLITE, started_at=910.0)
     now = replace(now, is_live=True, verdict=Verdict("politeness"))
     line = "600 pages · 20.0/s · limited by politeness · 500 queued · 4.2 % failed · 0 of 60 hosts ready · 1 min 40 s"
@@ -423,7 +419,7 @@ def test_a_short_line_leaves_out_what_matters_least() -> None:
     assert " · limited by the disk · " in short_summary(stored, 100)
 
 
-def test_durations_in_words() -> None:
+def test_durations_in_words():
     for seconds, words in [
         (0, "0 s"),
         (59.4, "59 s"),
@@ -435,17 +431,17 @@ def test_durations_in_words() -> None:
         assert duration(seconds) == words, (seconds, words)
 
 
-def test_how_long_a_queue_lasts_is_rounded_as_on_the_dashboard() -> None:
+def test_how_long_a_queue_lasts_is_rounded_as_on_the_dashboard():
     for seconds, words in [(84.1, "84 s"), (643, "11 min"), (25e3, "7 h"), (2e5, "2 days")]:
         assert roughly(seconds) == words, (seconds, words)
 
 
-def test_sizes_in_words() -> None:
+def test_sizes_in_words():
     for n, words in [(0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (25e6, "25 MB"), (3e12, "3.0 TB")]:
         assert size(n) == words, (n, words)
 
 
-def test_one_limit_at_a_time_is_in_the_stats() -> None:
+def test_one_limit_at_a_time_is_in_the_stats():
     values = stats_of(replace(BEFORE, verdict=Verdict("disk", "")))
     limits = {name.rpartition("/")[2]: value for name, value in values.items() if "/limits/" in name}
     assert limits == {limit: int(limit == "disk") for limit in LIMITS}

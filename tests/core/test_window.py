@@ -237,10 +237,7 @@ def test_a_history_is_a_whole_number_between_nothing_and_all_that_was_spent(wind
 
 
 @pytest.mark.slow
-@given(
-    st.integers(1, 20),
-    st.lists(st.tuples(st.floats(0, 10), st.floats(0, 1)), min_size=1, max_size=30),
-)
+@given(st.integers(1, 20), st.lists(st.tuples(st.floats(0, 10), st.floats(0, 1)), min_size=1, max_size=30))
 def test_a_page_of_the_variable_window_has_at_most_all_cash_in_each_turn(visits, passed):
     window, page, turn = Window(visits, "variable"), Page(PageState.QUEUED, 1), 0.0
     for turns, part in passed:
