@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import ssl
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -93,13 +94,26 @@ Ctrl-C arrives as a signal, for which Scrapy has a handler.
 
 _BY_KIND: tuple[tuple[type[BaseException], str], ...] = (
     (socket.gaierror, "there is no host of that name"),
-    (TimeoutError, _PLAINLY[errno.ETIMEDOUT]),
+    (socket.herror, "there is no host of that name"),
+    (ssl.SSLZeroReturnError, _PLAINLY[errno.ECONNRESET]),
+    (ssl.SSLEOFError, _PLAINLY[errno.ECONNRESET]),
+    (ssl.SSLCertVerificationError, "its certificate cannot be trusted"),
+    (ssl.SSLError, "TLS cannot be spoken with it"),
+    *(
+        (type(error), words)
+        for number, words in _PLAINLY.items()
+        if type(error := OSError(number, "")) is not OSError
+    ),
+    (ConnectionError, _PLAINLY[errno.ECONNRESET]),
     (ModuleNotFoundError, "is not installed"),
     (UnicodeError, "it is no text in UTF-8"),
     (MemoryError, "it does not fit into the memory"),
     (BaseException, "it is damaged, or of another format"),
 )
-"""Errors without a number by class, in words; the first that fits."""
+"""Errors without a number of the system's by class, in words; the first that fits."""
+
+_NUMBERED_OTHERWISE = (socket.gaierror, socket.herror, ssl.SSLError)
+"""Errors whose number is not the system's."""
 
 
 def plainly(error: BaseException) -> str:
@@ -109,12 +123,14 @@ def plainly(error: BaseException) -> str:
     """
     if isinstance(error, AopicError):
         return str(error).rstrip(".")
-    if isinstance(error, OSError) and not isinstance(error, socket.gaierror) and error.errno is not None:
+    if isinstance(error, OSError) and not isinstance(error, _NUMBERED_OTHERWISE) and error.errno is not None:
         return _PLAINLY.get(error.errno) or _unknown(error)
     if isinstance(error, ImportError) and not isinstance(error, ModuleNotFoundError):
         # Which of its own libraries is missing, for example: only the words of the system say what to do.
         return f"is installed, but cannot be imported ({' '.join(str(error).split())})"
-    return next(words for kind, words in _BY_KIND if isinstance(error, kind))
+    words = next(words for kind, words in _BY_KIND if isinstance(error, kind))
+    detail = getattr(error, "verify_message", "") if isinstance(error, ssl.SSLError) else ""
+    return f"{words} ({detail})" if detail else words
 
 
 @contextmanager

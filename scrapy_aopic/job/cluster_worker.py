@@ -551,13 +551,16 @@ class ClusterWorker:
                     self.shards[number] = late  # to be closed like the others, not like one that crashed
         self._opening = {}
         error = self.failure
-        ending = [held for held in self.shards.values() if error is None and held.failure is None]
+        ending = [each for each in self.shards.values() if not (error or each.is_broken or each.is_lost)]
         for held in ending:
             held.has_ended = True
             held.commits.begin(is_clean=True)
         for held in self.shards.values():
             if held in ending:
                 held.commits.land()
+                while isinstance(held.failure, UnreachableError) and not held.is_lost:
+                    time.sleep(_PAUSE)
+                    held.commits.commit(is_clean=True)
                 if held.failure is None:
                     with self._isolating(held):
                         self._send_letters(held)

@@ -32,6 +32,7 @@ class Proxy:
         self.port = 0
         self.lost: list[float] = []
         self._is_cut = False
+        self._n_closed = 0
         self._loses = b""
         self._n_whole = -1
         self._loop = asyncio.new_event_loop()
@@ -81,6 +82,11 @@ class Proxy:
         self._is_cut = True
         self._call(self._reset)
 
+    def hang_up(self, n: int) -> None:
+        """Close all connections, and the next *n* that are made: as a balancer does whose server is away."""
+        self._n_closed = n
+        self._call(self._close)
+
     def stall(self) -> None:
         """Forward nothing, and say nothing."""
         self._call(self._flows.clear)
@@ -113,11 +119,19 @@ class Proxy:
             if (transport := writer.transport) is not None:
                 transport.abort()
 
+    def _close(self) -> None:
+        for writer in self._writers:
+            writer.close()
+
     # -- connections
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._is_cut:
             writer.transport.abort()
+            return
+        if self._n_closed:
+            self._n_closed -= 1
+            writer.close()
             return
         try:
             there = await asyncio.open_connection("127.0.0.1", self.target)

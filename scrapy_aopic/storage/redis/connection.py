@@ -14,7 +14,7 @@ from __future__ import annotations
 import secrets
 from collections import deque
 from contextlib import suppress
-from ssl import SSLError, SSLWantReadError
+from ssl import SSLWantReadError
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import hiredis
@@ -359,7 +359,10 @@ class Connection:
         """The error for an *action* on the store that failed because of *cause*: a reply, or a message of the system."""
         word = cause.partition(" ")[0]
         why = _ADVICE.get(word, cause.rstrip("."))
-        return StorageError(f"Cannot {action} the store in {self._address}: {why}.")
+        kind = (
+            UnreachableError if word == "LOADING" else StorageError
+        )  # it was restarted, and will soon be there
+        return kind(f"Cannot {action} the store in {self._address}: {why}.")
 
     def unreachable(self, action: str, error: Exception) -> UnreachableError:
         """The error for an *action* on the store that failed because of *error*, which the system raised."""
@@ -382,7 +385,7 @@ def _cause(error: BaseException) -> str:
     behind = error
     while not (isinstance(behind, OSError) and not isinstance(behind, RedisError)) and behind.__context__:
         behind = behind.__context__  # redis-py puts the words of the system into its own
-    if isinstance(behind, OSError) and not isinstance(behind, SSLError):
+    if isinstance(behind, OSError):
         return plainly(behind)
     text = " ".join(str(error).split()) or type(error).__name__
     words = {

@@ -158,7 +158,7 @@ class ServerLock:
         """
         if self._why_lost:
             raise self.lost(self._why_lost)
-        if time.monotonic() > self._until:
+        if self.is_over:
             raise self.lost(
                 f"the server was not reached for {self._milliseconds / 1000:g} s, so another process may have it"
             )
@@ -167,6 +167,11 @@ class ServerLock:
     def is_lost(self) -> bool:
         """Whether it is known that the job is no longer ours."""
         return bool(self._why_lost)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it could not be renewed for so long that another process may have the job."""
+        return time.monotonic() > self._until
 
     @property
     def is_fading(self) -> bool:

@@ -91,7 +91,7 @@ class RedisStore(RedisStoreState):
                 groups = self.leaves[family].group(missing)
                 leaf = self.keys.leaf
                 commands = [(b"HMGET", leaf(family, each), *group) for each, group in groups.items()]
-                replies = self.reader.ask(*commands)
+                replies = self.read(*commands)
         if missing:
             found.update(read_values(self.keys, family, groups.values(), replies))
         return [found[key] for key in keys]
@@ -142,9 +142,13 @@ class RedisStore(RedisStoreState):
             LostError: If another process has opened the job meanwhile, or the server has lost commits.
         """
         del sync
-        (failure,) = write_batches([(self, batch)], self._watch)
-        if failure is not None:
-            raise failure
+
+        def write() -> None:
+            (failure,) = write_batches([(self, batch)], self._watch)
+            if failure is not None:
+                raise failure
+
+        self.patiently(write)
 
     # -- the rest
 

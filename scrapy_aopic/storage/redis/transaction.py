@@ -21,12 +21,13 @@ commands behind it in the same request are carried out although it failed.
 from __future__ import annotations
 
 import threading
+import time
 from contextlib import ExitStack, contextmanager
 from itertools import chain, islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakSet
 
-from scrapy_aopic.exceptions import StorageError, plainly
+from scrapy_aopic.exceptions import StorageError, UnreachableError
 
 from .connection import Argument, Connection, Reply, ReplyError
 from .frozen_view import forget_view
@@ -35,7 +36,7 @@ from .read_ahead import ReadAhead
 from .rows import AT_ONCE, chunks, read_rows, seal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from scrapy_aopic.core.ports import Batch, Family
     from scrapy_aopic.storage.address import Address
@@ -44,11 +45,16 @@ if TYPE_CHECKING:
     from .scan import Scan
     from .server_lock import ServerLock
 
+T = TypeVar("T")
+
 _ATTEMPTS = 50
 """Times that a commit is tried while views are opened and closed."""
 
 _MOST_BROKEN = 2
 """Connections that may break during a commit: the first one may have been dropped by the server while it was idle."""
+
+_RETRY = 0.2
+"""Seconds after which a server that is away is tried again."""
 
 _VALUES_AT_ONCE = 500
 """Pairs in a command, at most, so that no command is large."""
@@ -384,7 +390,7 @@ def _carry_out(commits: Sequence[StoreCommit], watch: StoreWatch) -> None:
                 if not _are_ready(todo, seen, connection):
                     continue
                 if len(broken) == _MOST_BROKEN:
-                    raise connection.error("write to", plainly(broken[-1]))
+                    raise connection.unreachable("write to", broken[-1])
                 _execute(todo, watch, locks)
             except StorageError:  # which is an OSError, too
                 raise
@@ -496,8 +502,25 @@ class RedisStoreState:
             )
         self.lock.check()
 
+    def patiently(self, task: Callable[[], T]) -> T:
+        """The result of *task*, which is tried again while the server is away and the lock holds.
+
+        A store that is one of many is opened again instead, in a thread.
+        """
+        while True:
+            try:
+                return task()
+            except UnreachableError:
+                if self.lock.run or self.is_closed or self.lock.is_lost or self.lock.is_over:
+                    raise
+            time.sleep(_RETRY)
+
+    def read(self, *commands: Sequence[Argument]) -> list[Reply]:
+        """The replies to *commands* that read; used with *reading* held."""
+        return self.patiently(lambda: self.reader.ask(*commands))
+
     def rows_of(self, family: Family, separators: Sequence[bytes]) -> list[Rows]:
         """The rows of leaves, as they are on the server; used with *reading* held."""
         leaf = self.keys.leaf
-        replies = self.reader.ask(*((b"HGETALL", leaf(family, each)) for each in separators))
+        replies = self.read(*((b"HGETALL", leaf(family, each)) for each in separators))
         return [read_rows(self.keys, family, reply) for reply in replies]
