@@ -108,6 +108,7 @@ class ClusterShard(OpenShard):
         self._inbox: dict[tuple[int, int], bytes] = {}
         self._expected = 0.0
         self._request = 0
+        self._n_landed = 0  # commits until letters were last read
         self._from_server: set[tuple[int, int]] = set()
         self._to_remove: set[tuple[int, int]] = set()
         self._is_idle = self._look_idle(self.commits.taken_at)
@@ -248,11 +249,15 @@ class ClusterShard(OpenShard):
         Raises:
             StorageError: If one cannot be read.
         """
-        if not self._inbox or self.has_ended or self.commits.is_behind:
-            return 0
+        n_landed = self.commits.n_landed
+        if not self._inbox or self.has_ended or (self.commits.is_behind and n_landed == self._n_landed):
+            return (
+                0  # some are read after each commit: one may always take longer than a lease may wait for it
+            )
         if self.shard.prefetches and not self._has_expected():
             return 0
         n, until = 0, time.perf_counter() + _READ_SECONDS
+        self._n_landed = n_landed
         for sender in {sender for sender, _ in self._inbox}:
             while (data := self._inbox.get((sender, self.shard.mail.expected(sender)))) is not None:
                 self.shard.receive((data,), clock())

@@ -23,7 +23,7 @@ from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response
 from scrapy.linkextractors import LinkExtractor
 from support.hostile_input import DATE_PIECES
-from support.small_web import Follow, Web, ask_view, check, crawl, html
+from support.small_web import Follow, Web, ask_view, check, crawl, html, until
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.error import DNSLookupError
 from twisted.internet.interfaces import IResolverSimple
@@ -442,8 +442,13 @@ async def test_a_dead_host_is_not_waited_for_and_its_pages_are_there_the_next_ti
 async def test_the_gap_after_a_time_out_counts_from_when_the_host_notices(serve, settings):
     hang = Moody(Answer(delay=60))
     web = serve({"http://a.test/": ["/hang", "/1"], "http://a.test/hang": hang, "http://a.test/1": []})
-    wanted = {"AOPIC_POLITENESS_FACTOR": FACTOR, "DOWNLOAD_TIMEOUT": 0.2}
-    await crawl(Follow, {**settings, **wanted})
+
+    class Impatient(Follow):
+        def parse(self, response: Response) -> Iterator[Any]:
+            for request in super().parse(response):
+                yield request.replace(meta={"download_timeout": 0.2} if "hang" in request.url else {})
+
+    await crawl(Impatient, {**settings, "AOPIC_POLITENESS_FACTOR": FACTOR})
     result = audit(web.log, FACTOR)
     assert (result.n_overlaps, result.n_short_gaps) == (0, 0), result
     assert [entry.status for entry in web.log].count(0) == 1
@@ -525,9 +530,8 @@ async def test_two_crawls_of_one_process_ask_a_host_one_after_the_other(serve, s
 @pytest.mark.slow
 async def test_a_crawl_that_was_cut_off_keeps_no_host_from_the_next_ones(serve):
     web = serve({"http://a.test/": Moody(Answer(delay=60), links=[])})
-    first = crawl(
-        Follow, {**SCHEDULER, "CLOSESPIDER_TIMEOUT": 1, "DOWNLOAD_TIMEOUT": 3, "RETRY_ENABLED": False}
-    )
+    cut_off = until(lambda: web.n_under_way)
+    first = crawl(cut_off, {**SCHEDULER, "DOWNLOAD_TIMEOUT": 3, "RETRY_ENABLED": False})
     await asyncio.wait_for(asyncio.gather(first, crawl(Follow, SCHEDULER)), 100)
     assert web.asked == ["http://a.test/", "http://a.test/"]
     assert audit(web.log, 0).n_overlaps == 0

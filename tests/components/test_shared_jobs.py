@@ -324,11 +324,13 @@ def tick_until(job: Job, is_done: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
-def two_shards(url: str, lock_timeout: float = 30.0, *, n_held: int = 2) -> tuple[Job, ShardRouter]:
+def two_shards(
+    url: str, lock_timeout: float = 300.0, *, n_held: int = 2, policy: Policy | None = None
+) -> tuple[Job, ShardRouter]:
     """A new job of two shards on a server, and its crawl, which holds *n_held* of them."""
     address = Address("aopic:follow", url, lock_timeout=lock_timeout)
     begin_cut(address, 2, lambda: None)
-    job = Job(None, Policy(), address=address, shards=2, interval=0.05)
+    job = Job(None, policy or Policy(), address=address, shards=2, interval=0.05)
     shards = cast("ShardRouter", job.crawl)
     tick_until(job, lambda: len(shards.held) == n_held)
     return job, shards
@@ -450,8 +452,8 @@ def test_mail_of_a_shards_next_owner_ends_the_crawl_only_if_there_is_none(settin
 
 
 def test_a_lost_shard_that_seems_damaged_is_left_alone_and_dropped(settings, monkeypatch):
-    address = Address("aopic:follow", settings["REDIS_URL"], lock_timeout=LOCK_TIMEOUT)
-    job, shards = two_shards(settings["REDIS_URL"], LOCK_TIMEOUT)
+    address = Address("aopic:follow", settings["REDIS_URL"])
+    job, shards = two_shards(settings["REDIS_URL"])
     for n in range(20):
         shards.seed(link(f"host{n}.test", n), job.clock())
     stale = shards.held[0]
@@ -474,6 +476,7 @@ def test_a_lost_shard_that_seems_damaged_is_left_alone_and_dropped(settings, mon
     assert job.has_broken_shards, "so that the session takes it for what it is"
     for lease in lost:
         assert shards.settle(lease, [], job.clock()).ending == Ending.STALE, "its rows are left alone"
+    stale.store.lock._renew()
     tick_until(job, lambda: len(shards.held) == 1 or job.failure)
     assert job.failure is None
     assert [*shards.held] == [1]
@@ -564,6 +567,7 @@ def test_a_request_is_sent_only_while_nobody_else_can_have_its_host(settings, mo
 def test_letters_that_come_while_a_commit_is_tried_again_are_not_lost(settings, monkeypatch):
     job, shards = two_shards(settings["REDIS_URL"])
     receiver = shards.held[1]
+    tick_until(job, lambda: 1 in job._worker._announced)  # before that, nobody sends it anything
     with monkeypatch.context() as broken:
         broken.setattr(receiver.commits, "failure", StorageError("The connection broke."))
         broken.setattr(receiver, "retry", lambda: None)
@@ -573,6 +577,17 @@ def test_letters_that_come_while_a_commit_is_tried_again_are_not_lost(settings, 
         tick_until(job, lambda: receiver._inbox)
         assert not receiver.shard.counts.queued
     tick_until(job, lambda: receiver.shard.counts.queued)
+    job.close()
+
+
+def test_letters_arrive_however_long_commits_take(settings):
+    """Each may take longer than a lease waits for it, on a busy machine or server."""
+    job, shards = two_shards(settings["REDIS_URL"], policy=Policy(commit_within=0.0))
+    for n in range(20):
+        shards.held[0].shard.seed(link(f"host{n}.test", n), job.clock())
+    shards.held[0].touch()
+    assert shards.held[1].commits.is_behind
+    tick_until(job, lambda: shards.held[1].shard.counts.queued)
     job.close()
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,11 @@ class Web:
         return list(self._server.entries)
 
     @property
+    def n_under_way(self) -> int:
+        """Requests that were read and are not answered yet."""
+        return self._server.n_under_way
+
+    @property
     def n_connections(self) -> int:
         """Connections that crawls have made."""
         return self._server.n_accepted
@@ -59,6 +65,25 @@ class Follow(Spider):
         assert isinstance(response, TextResponse)
         for link in LinkExtractor().extract_links(response):
             yield Request(link.url)
+
+
+def until(holds: Callable[[], object], spider: type[Spider] = Follow) -> type[Spider]:
+    """*spider*, which ends as soon as something *holds*, however slow the machine is."""
+
+    class Ends(spider):  # type: ignore[misc, valid-type]
+        name = spider.name
+
+        async def start(self) -> AsyncIterator[Any]:
+            self.end = asyncio.ensure_future(self._end())
+            async for each in super().start():
+                yield each
+
+        async def _end(self) -> None:
+            while self.crawler.crawling and not holds():  # noqa: ASYNC110  # it may be anything
+                await asyncio.sleep(0.01)
+            await self.crawler.stop_async()
+
+    return Ends
 
 
 def html(links: list[str], text: str = "") -> bytes:
