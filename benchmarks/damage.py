@@ -3,11 +3,9 @@
     python benchmarks damage [--cases 2] [--pages 3000] [--stores rocksdb sqlite]
 
 Jobs are crawled without a network, and left closed, as by a kill, and as by a kill after they went on. Then a part of a file of
-a copy is damaged: of RocksDB's tables the data, the partitions and top of index and filter, the properties and the
-footer, of its logs headers and rows of commits, of the list of tables the beginning, the middle and the end, and the small files; of
-SQLite the header, the tables' list, and pages of each kind, of its log header, frames and the last commit, and the index of
-the log; and what this package writes beside them. The part is changed in one bit, filled with zeros or noise, or with
-another part of its file; the file is cut off there, emptied, or removed.
+a copy is damaged: the first or the last bytes, where the formats of RocksDB and SQLite have what says what the rest is, or an
+eighth of what lies between. The part is changed in one bit, filled with zeros or noise, or with another part of its file; the
+file is cut off there, emptied, or removed.
 
 The copy is looked at (a snapshot and `scrapy aopic check`), opened for writing, copied, and salvaged. The damage is
 
@@ -21,8 +19,7 @@ With ``--salvage``, half of a table is cut off, a log is cut, or a part of a fil
 shards. Each is salvaged, and the new job is crawled to its end. WRONG is a page that is known as fetched and fetched again, one that
 is lost in silence, an invariant that does not hold, and a byte that is changed in the damaged job.
 
-A job that was refused or named is salvaged; then everything must hold in the new job, and the share of its pages that it has after a
-change of one bit is shown.
+A job that was refused or named is salvaged; then everything must hold in the new job.
 """
 
 from __future__ import annotations
@@ -62,6 +59,8 @@ from scrapy_aopic.web.suffixes import list_name, packed_list, registered_domain
 
 _COMMIT = 100
 STATES = ("closed", "killed", "resumed")
+EDGE, SHARES = 128, 8
+"""Bytes at the beginning and the end of a file, and parts of what is between."""
 HOWS = ("bit", "zeros", "noise", "other part", "cut", "emptied", "gone")
 _GRAVITY = ("harmless", "named", "refused", "reported", "WRONG")
 
@@ -152,121 +151,18 @@ class Part(NamedTuple):
 
 
 def parts(folder: Path) -> Iterator[Part]:
-    """Parts of the files in *folder*, which belong to a store."""
+    """Parts of the files in *folder*, which belong to a store: the first and last bytes of each, where formats have what says
+    what the rest is, and an equal share of it between."""
     for path in sorted(folder.iterdir()):
-        data = path.read_bytes()
-        if not data:
-            continue
-        if path.suffix == ".sst":
-            found = _parts_of_table(data)
-        elif path.suffix == ".log":
-            found = _parts_of_log(data)
-        elif path.name == "store.sqlite3":
-            found = _parts_of_database(data)
-        elif path.name.endswith("-wal"):
-            found = _parts_of_wal(data)
-        elif path.name.endswith("-shm"):
-            found = {"headers": (0, 136), "index": (136, 2000)}
-        elif path.name.startswith("MANIFEST"):
-            third = len(data) // 3
-            found = {
-                "beginning": (0, third),
-                "middle": (third, 2 * third),
-                "end": (len(data) - 40, len(data)),
-            }
-        else:
-            found = {"whole": (0, len(data))}
+        size = path.stat().st_size
+        edge = min(EDGE, size // 3)
+        each = max((size - 2 * edge) // SHARES, 1)
+        found = {"beginning": (0, edge), "end": (size - edge, size)}
+        found |= {f"share {n}": (edge + n * each, min(edge + (n + 1) * each, size)) for n in range(SHARES)}
+        kind = path.suffix[1:] if path.suffix in {".sst", ".log"} else path.name.partition("-0")[0]
         for name, (begin, end) in found.items():
             if begin < end:
-                yield Part(f"{_kind(path)}: {name}", path, begin, end)
-
-
-def _kind(path: Path) -> str:
-    if path.suffix in {".sst", ".log"}:
-        return {".sst": "table", ".log": "log"}[path.suffix]
-    return path.name.partition("-0")[0]
-
-
-def _parts_of_table(data: bytes) -> dict[str, tuple[int, int]]:
-    """As "Rocksdb BlockBasedTable Format" in RocksDB's wiki says, for version 6 of its footer."""
-    footer = len(data) - 53
-    size = int.from_bytes(data[footer + 13 : footer + 17], "little")
-    top = footer - size - 5
-    handles = {name: _handle(value) for name, value in _entries(data[top : top + size])}
-    begin, size = handles[b"rocksdb.properties"]
-    properties = dict(_entries(data[begin : begin + size]))
-    end_of_data, _ = _varint(properties[b"rocksdb.data.size"], 0)
-    found = {"data": (0, end_of_data), "partitions": (end_of_data, min(at for at, _ in handles.values()))}
-    for name, (begin, size) in handles.items():
-        found[name.decode().removeprefix("rocksdb.").partition(".")[0]] = (begin, begin + size + 5)
-    return {**found, "list of parts": (top, footer), "footer": (footer, len(data))}
-
-
-def _entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Keys and values of a block of a table."""
-    end = len(block) - 4 * (int.from_bytes(block[-4:], "little") & 0x7FFFFFFF) - 4
-    at, key = 0, b""
-    while at < end:
-        shared, at = _varint(block, at)
-        own, at = _varint(block, at)
-        size, at = _varint(block, at)
-        key = key[:shared] + block[at : at + own]
-        yield key, block[at + own : at + own + size]
-        at += own + size
-
-
-def _handle(value: bytes) -> tuple[int, int]:
-    begin, at = _varint(value, 0)
-    return begin, _varint(value, at)[0]
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    result = shift = 0
-    while True:
-        byte = data[at]
-        result, shift, at = result | (byte & 0x7F) << shift, shift + 7, at + 1
-        if byte < 0x80:
-            return result, at
-
-
-def _parts_of_log(data: bytes) -> dict[str, tuple[int, int]]:
-    begins, at = [], 0
-    while at + 7 <= len(data):
-        if 32768 - at % 32768 < 7:
-            at += 32768 - at % 32768
-            continue
-        if data[at + 6] in {1, 2}:
-            begins.append(at)
-        at += 7 + int.from_bytes(data[at + 4 : at + 6], "little")
-    found = {}
-    for name, n in (("first", 0), ("middle", len(begins) // 2), ("last", -1)):
-        end = [*begins, len(data)][n + 1] if n >= 0 else len(data)
-        found[f"header of the {name} commit"] = (begins[n], begins[n] + 7)
-        found[f"rows of the {name} commit"] = (begins[n] + 7, end)
-    return found
-
-
-_PAGES = {2: "node", 5: "node", 10: "leaf", 13: "leaf"}
-
-
-def _parts_of_database(data: bytes) -> dict[str, tuple[int, int]]:
-    found = {"header": (0, 100), "list of tables": (100, 4096)}
-    for at in range(4096, len(data), 4096):
-        name = "root" if at < 10 * 4096 else _PAGES.get(data[at], "other page")
-        found[f"{name}"] = (at, at + 4096)
-    trunk = int.from_bytes(data[32:36], "big")
-    return {**found, "free list": ((trunk - 1) * 4096, trunk * 4096)} if trunk else found
-
-
-def _parts_of_wal(data: bytes) -> dict[str, tuple[int, int]]:
-    frame = 24 + 4096
-    n = (len(data) - 32) // frame
-    found = {"header": (0, 32)}
-    for name, number in (("first", 0), ("middle", n // 2), ("last", n - 1)):
-        at = 32 + number * frame
-        found[f"header of the {name} frame"] = (at, at + 24)
-        found[f"page of the {name} frame"] = (at + 24, at + frame)
-    return found
+                yield Part(f"{kind}: {name}", path, begin, end)
 
 
 def damage(part: Part, how: str, dice: random.Random) -> None:
@@ -346,19 +242,12 @@ def copied(job: Path) -> Callable[[Path], Store]:
     return opening
 
 
-def salvaged(job: Path, pages: int) -> float:
-    """The share of *pages* that a salvage of *job* brings into a new one."""
+def salvaged(job: Path) -> bool:
+    """Whether a salvage of *job* makes a new one that holds."""
     new = job.with_name("new")
     shutil.rmtree(new, ignore_errors=True)
     salvage_job(FolderPlace(job), new)
-    store = open_snapshot(store_folder(new))
-    try:
-        store.verify()
-        result = audit(store)
-    finally:
-        store.close()
-    assert result.holds, result.violations
-    return result.pages / pages
+    return audit_job(FolderPlace(new)).holds
 
 
 # -- what is salvaged
@@ -529,7 +418,7 @@ def _salvage_kind(folder: Path, kind: str, state: str, options: Any) -> int:
 
 def main() -> int:
     args = options.read(
-        __doc__, cases=2, pages=3000, rng=1, stores=["rocksdb", "sqlite"], sample=int, only="", salvage=False
+        __doc__, cases=2, pages=3000, rng=1, stores=["rocksdb", "sqlite"], sample=int, salvage=False
     )
     if args.salvage:
         return 1 if salvage_all(args) else 0
@@ -549,15 +438,12 @@ def _damage_all(folder: Path, kind: str, state: str, options: Any, warnings: War
     earlier = make(whole, kind, options.pages, state)
     shutil.copytree(whole, store_folder(job))
     store = open_snapshot(store_folder(job))
-    last, pages = digest(store), audit(store).pages
+    last = digest(store)
     store.close()
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    kept: defaultdict[str, list[float]] = defaultdict(list)
-    n_wrong = 0
     cases = [
         (part, how, case)
         for part in parts(whole)
-        if options.only in part.name
         for how in HOWS
         for case in range(1 if how in {"zeros", "emptied", "gone"} else options.cases)
     ]
@@ -570,32 +456,20 @@ def _damage_all(folder: Path, kind: str, state: str, options: Any, warnings: War
             spoil(whole, job, part, how, where)
             verdicts.append(judge(job, opening, earlier, last, warnings))
         verdict = max(verdicts, key=_GRAVITY.index)
-        counts[part.name][verdict] += 1
         if verdict in {"refused", "named"}:
             spoil(whole, job, part, how, where)
             try:
-                share = salvaged(job, pages)
-                if how == "bit":
-                    kept[part.name].append(share)
+                verdict = verdict if salvaged(job) else "WRONG"
             except StorageError as error:
                 counts[part.name]["not salvaged"] += 1
                 sys.stderr.write(f"{where}: not salvaged: {error}\n")
+        counts[part.name][verdict] += 1
         if verdict == "WRONG":
-            n_wrong += 1
             sys.stderr.write(f"{where}: {verdicts}\n")
-    for name, found in counts.items():
-        shown = ", ".join(f"{verdict} {n}" for verdict, n in found.items())
-        least = (
-            f"; salvaged, after one bit at least {min(kept[name]):.1%} of the pages kept"
-            if kept[name]
-            else ""
-        )
-        print(f"{kind}, {state}, {name}: {shown}{least}")
-    whole_count = sum(counts.values(), Counter[str]())
-    print(
-        f"{kind}, {state}: {', '.join(f'{name} {n}' for name, n in sorted(whole_count.items()))}", flush=True
-    )
-    return n_wrong
+    for name, found in [*counts.items(), ("", sum(counts.values(), Counter[str]()))]:
+        shown = ", ".join(f"{verdict} {n}" for verdict, n in sorted(found.items()))
+        print(f"{kind}, {state}{', ' if name else ''}{name}: {shown}", flush=True)
+    return found["WRONG"]
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ TABLE: dict[str, Benchmark] = {
     **_part("page", "what a page and a link cost, and in whose code the time goes", "speed.md", 40),
     **_part("peers", "CPU of a page beside other crawlers", "speed.md", 20),
     **_part("fast", "what fast downloads save", "speed.md", 15),
-    **_part("queue", "the frontier beside Scrapy's queue and scrapy-redis", "measurements.md", 40),
+    **_part("queue", "the scheduler beside Scrapy's and scrapy-redis", "measurements.md", 40),
     **_part("work", "ledger, frontier and store for a page, with up to 100 million URLs known", "measurements.md", 15),
     **_part("memory", "memory and disk of a job, and how soon it is open", "speed.md", 10),
     **_part("redis", "the same work on a server, and bytes of a URL there", "measurements.md", 15, needs="a server"),

@@ -1,29 +1,19 @@
-"""Peers that need more than an import: scrapy-redis with a server of its own, and a ledger in a plain dict."""
+"""A peer that needs more than an import: scrapy-redis, with a server of its own."""
 
 from __future__ import annotations
 
-import random
 import shutil
 import socket
 import subprocess
 import tempfile
 import time
-from collections import deque
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from work import EACH, measured
-from world import Links, page_url
-
-from scrapy_aopic.core.records import host_key, page_key
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-_LEVELS = 64
-"""More than the logarithm of all the cash there is."""
 
 _STARTS_IN = 20.0
 
@@ -85,59 +75,3 @@ def redis() -> Iterator[tuple[dict[str, Any], Callable[[], float]]]:
         finally:
             server.kill()
             server.wait()
-
-
-def ledger(size: int, pages: int) -> dict[str, Any]:
-    """What ``work:core`` does for a page, in a plain dict: cash, history, what is known, and the best page next.
-
-    No store, no hosts and no politeness; what those cost is the difference.
-    """
-    known: dict[bytes, list[Any]] = {}  # cash, history, URL, whether it waits
-    waiting: list[deque[bytes]] = [deque() for _ in range(_LEVELS)]  # by the logarithm of the cash
-    best, virtual = _LEVELS - 1, 0
-    hosts: dict[str, bytes] = {}
-    draw, links = random.Random(1), Links(size // EACH, EACH)
-
-    def key_of(url: str) -> bytes:
-        name = url[7 : url.index("/", 7)]
-        host = hosts.get(name)
-        if host is None:
-            host = hosts[name] = host_key(name)
-        return page_key(host, url.encode())
-
-    for host in range(size // EACH):
-        for number in range(EACH):
-            url = page_url(host, number)
-            key, cash, waits = key_of(url), draw.randrange(1 << 24), number >= EACH - EACH // 5
-            known[key] = [cash, 0, url, waits]
-            if waits:
-                waiting[cash.bit_length()].append(key)
-
-    def visit() -> None:
-        nonlocal best, virtual
-        while True:
-            while not waiting[best]:
-                best -= 1
-            page = known[waiting[best].popleft()]
-            if page[3] and page[0].bit_length() == best:
-                break  # else it has moved up since
-        targets = [(key_of(url), url) for url in dict.fromkeys(links.of(page[2]))]
-        cash = page[0]
-        page[0], page[1], page[3] = 0, page[1] + cash, False
-        share = cash // (len(targets) + 1)
-        virtual += cash - share * len(targets)
-        for key, url in targets:
-            record = known.get(key)
-            if record is None:
-                record = known[key] = [share, 0, url, True]
-                level = share.bit_length()
-            else:
-                before = record[0].bit_length()
-                record[0] += share
-                level = record[0].bit_length()
-                if level == before or not record[3]:
-                    continue
-            waiting[level].append(key)
-            best = max(best, level)
-
-    return measured(visit, links, pages)

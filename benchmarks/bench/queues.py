@@ -3,34 +3,19 @@
 from __future__ import annotations
 
 import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from measure import Runner, cpu, descriptors, live_by_cpu_time
 from peers import redis, without_redis
-from scrapy.pqueues import DownloaderAwarePriorityQueue
 from stage import OURS, STOCK, Stage
-from world import BEGIN, fingerprint, host_name, page_url, policy
+from world import fingerprint, host_name, page_url
 
-from scrapy_aopic.core.domains import Domains
-from scrapy_aopic.core.frontier.frontier import Frontier, Taken
-from scrapy_aopic.core.order import Aopic
-from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import Link, host_key, page_key
-from scrapy_aopic.core.tables import BlobTable, Commits
-from scrapy_aopic.storage.memory import MemoryStore
-from scrapy_aopic.storage.rocksdb import RocksStore
-from scrapy_aopic.web.request_codec import decode, encode
-from scrapy_aopic.web.suffixes import registered_domain
+from scrapy_aopic.web.request_codec import encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scrapy import Request
-
-    from scrapy_aopic.core.ports import Store
-
-_LEVEL, _COMMIT = 20, 2000
 
 _POPS = {100: 5000, 1000: 5000, 10_000: 3000, 100_000: 3000, 1_000_000: 3000}
 _STOCK_POPS = {100: 5000, 1000: 3000, 10_000: 400, 100_000: 60}
@@ -64,90 +49,6 @@ def stock(hosts: int, each: int, is_durable: bool) -> dict[str, Any]:
             for host in range(hosts):
                 stage.scheduler.enqueue_request(stage.request(page_url(host, page)))
         return _turn(stage, hosts, each, _pops(_STOCK_POPS, hosts))
-
-
-class Alone:
-    """The frontier by itself, requests in and out, on *store*; a commit for every two thousand."""
-
-    def __init__(self, stage: Stage, hosts: int, store: Store, *, is_durable: bool) -> None:
-        self._spider = stage.spider
-        self._store = store
-        self._is_durable = is_durable
-        self._domains = Domains(store, registered_domain)
-        self._frontier = Frontier(store, Aopic(), self._domains, politeness=policy().politeness)
-        self._written = BlobTable(store, Family.REQUESTS)
-        self._commits = Commits([*self._frontier.tables, self._domains.table, self._written])
-        self._live: dict[bytes, Request] = {}
-        self._number = 0
-        self._numbers: dict[bytes, int] = {}
-        self._hosts = [(host_key(host_name(host)), host_name(host)) for host in range(hosts)]
-
-    def push(self, host: int, request: Request) -> None:
-        self._number += 1
-        host_of, name = self._hosts[host]
-        key = page_key(host_of, request.url.encode())
-        if self._is_durable:
-            self._written.put(key, encode(request, self._spider))
-        else:
-            self._live[key] = request
-        self._numbers[key] = self._number
-        self._frontier.insert(key, name, _LEVEL, self._number, BEGIN)
-        if self._number % _COMMIT == 0:
-            self._store.write(self._commits.take({}), sync=True)
-            self._commits.landed()
-
-    def pop(self) -> Request:
-        taken = self._frontier.take(BEGIN)
-        assert isinstance(taken, Taken)
-        self._frontier.release(taken.host, BEGIN)
-        self._frontier.count(self._frontier.active[taken.host])
-        self._frontier.finish(taken.page, _LEVEL, self._numbers.pop(taken.page))
-        if self._is_durable:
-            return decode(self._written.get(taken.page) or b"", self._spider)
-        return self._live.pop(taken.page)
-
-
-def frontier(hosts: int, each: int, is_durable: bool = False) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as folder:
-        store = RocksStore(Path(folder)) if is_durable else MemoryStore()
-        stage = Stage(STOCK)  # for its requests
-        queue = Alone(stage, hosts, store, is_durable=is_durable)
-        found = _alone(stage, queue.pop, queue.push, shape=(hosts, each), pops=_pops(_POPS, hosts))
-        store.close()
-    return found
-
-
-def downloader_aware(hosts: int, each: int, is_durable: bool = False) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as folder:
-        stage = Stage({**STOCK, **({"JOBDIR": folder} if is_durable else {})})
-        queue = stage.scheduler.dqs if is_durable else stage.scheduler.mqs
-        assert type(queue) is DownloaderAwarePriorityQueue
-        push = lambda _, request: queue.push(request)
-        return _alone(stage, queue.pop, push, shape=(hosts, each), pops=_pops(_STOCK_POPS, hosts))
-
-
-def _alone(
-    stage: Stage,
-    pop: Callable[[], object],
-    push: Callable[[int, Request], object],
-    *,
-    shape: tuple[int, int],
-    pops: int,
-) -> dict[str, Any]:
-    """Microseconds a pop and a push of a queue with *shape*: so many hosts, and so many requests for each."""
-    hosts, number = shape
-    for page in range(number):
-        for host in range(hosts):
-            push(host, stage.request(page_url(host, page)))
-    for n in (pops // 5, pops):  # the first round fills caches
-        places = [(each % hosts, number + each // hosts) for each in range(n)]
-        links = [(host, stage.request(page_url(host, page))) for host, page in places]
-        number += n // hosts + 1
-        with cpu(n) as found:
-            for host, request in links:
-                pop()
-                push(host, request)
-    return found
 
 
 def scrapy_redis(hosts: int, each: int) -> dict[str, Any]:
@@ -185,14 +86,6 @@ def part(run: Runner) -> None:
     reason = without_redis()
     if reason:
         run.note(reason)
-    first = 0.0
-    for hosts, wanted in ((100, 1), (1000, None), (10_000, 20), (100_000, 1000)):
-        shared = {"hosts": hosts, "each": max(10_000 // hosts, 1)}
-        mine, other = run.by_turns(("queues:frontier", shared), ("queues:downloader_aware", shared))
-        first = first or mine["us"]
-        run.add("queue", f"pop + push, to DownloaderAwarePriorityQueue, {hosts:,} hosts", "us CPU", mine["us"], peer=other["us"], wanted=wanted, more=True)  # fmt: skip
-    mine = run.by_turns(("queues:frontier", {"hosts": 1_000_000, "each": 1}))[0]
-    run.add("queue", "pop + push, 1,000,000 hosts to 100 hosts", "us CPU", mine["us"], peer=first, wanted=1.5)
     for hosts in (100, 10_000, 100_000):
         shared = {"hosts": hosts, "each": max(10_000 // hosts, 1)}
         arguments = {**shared, "is_durable": False}
@@ -202,9 +95,6 @@ def part(run: Runner) -> None:
         for other in others:
             run.add("queue", f"schedulers in memory, to scrapy-redis and its server, {hosts:,} hosts", "us CPU", mine["us"], peer=other["us"], more=True)  # fmt: skip
     shared = {"hosts": 1000, "each": 10}
-    on_disk = {**shared, "is_durable": True}
-    mine, other = run.by_turns(("queues:frontier", on_disk), ("queues:downloader_aware", on_disk))
-    run.add("queue", "pop + push on disk, to DownloaderAwarePriorityQueue with JOBDIR, 1,000 hosts", "us CPU", mine["us"], peer=other["us"], wanted=3, more=True)  # fmt: skip
     arguments = {**shared, "is_durable": True}
     tasks = [("queues:ours", arguments), ("queues:stock", arguments)]
     mine, other, *others = run.by_turns(*tasks, *_redis(reason, shared))

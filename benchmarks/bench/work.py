@@ -17,17 +17,11 @@ from scrapy_aopic.core.frontier.frontier import NotBefore
 from scrapy_aopic.core.politeness import Outcome, TransferResult
 from scrapy_aopic.core.records import Link, host_key, page_key
 from scrapy_aopic.job.job import Job
-from scrapy_aopic.place.paths import store_folder
-from scrapy_aopic.storage import open_store
 from scrapy_aopic.web.request_rows import url_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    from scrapy_aopic.core.ports import Batch, Family, Store
-
-    Call = tuple[Family, list[bytes]] | Batch | None
-    """A look-up, a batch, or where the measured part begins."""
 
 EACH = 100
 """Known pages of a host."""
@@ -51,10 +45,8 @@ def make(folder: str, size: int, names: str) -> dict[str, Any]:
     return {**found, "disk": disk_bytes(Path(folder))}
 
 
-def core(
-    folder: str, size: int, pages: int, calls: list[Call] | None = None, each_commit: int = 0
-) -> dict[str, Any]:
-    """URLs of links in, the best URL out, durable: without Scrapy's objects. *calls* gets those to the store.
+def core(folder: str, size: int, pages: int, each_commit: int = 0) -> dict[str, Any]:
+    """URLs of links in, the best URL out, durable: without Scrapy's objects.
 
     With *each_commit*, a commit is due after that many pages.
     """
@@ -64,15 +56,7 @@ def core(
         watched = job.shards[0].watched
         watched.most_steps = each_commit or watched.most_steps
         writes = _timed_writes(job)
-        if calls is not None:
-            _note_calls(job, calls)
-
-        def begins() -> None:
-            writes.clear()
-            if calls is not None:
-                calls.append(None)
-
-        found = measured(*visits(job, size), pages, begins)
+        found = measured(*visits(job, size), pages, writes.clear)
         job.close()
         return {**found, "slowest_ms": max(writes) * 1000}
 
@@ -104,44 +88,6 @@ def visits(job: Job, size: int) -> tuple[Callable[[], None], Links]:
         job.tick()
 
     return visit, links
-
-
-def alone(folder: str, size: int, pages: int) -> dict[str, Any]:
-    """What the store takes for the calls that :func:`core` makes of it, with nothing else in between."""
-    calls: list[Call] = []
-    core(folder, size, pages, calls)
-    begin = calls.index(None)
-    with copied(folder) as job_folder:
-        store = open_store(store_folder(Path(job_folder)), "rocksdb")
-        for call in calls[:begin]:
-            _call(store, call)
-        with cpu(pages) as found:
-            for call in calls[begin:]:
-                _call(store, call)
-        store.close()
-    return found
-
-
-def _note_calls(job: Job, calls: list[Call]) -> None:
-    """Note the look-ups and batches of *job*; its few scans are left out."""
-    get_many, write = job.shards[0].store.get_many, job.shards[0].store.write
-
-    def noted_get(family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
-        calls.append((family, list(keys)))
-        return get_many(family, keys)
-
-    def noted_write(batch: Batch, *, sync: bool) -> None:
-        calls.append(dict(batch))
-        write(batch, sync=sync)
-
-    job.shards[0].store.get_many, job.shards[0].store.write = noted_get, noted_write  # type: ignore[method-assign]
-
-
-def _call(store: Store, call: Call) -> None:
-    if isinstance(call, tuple):
-        store.get_many(*call)
-    elif call is not None:
-        store.write(call, sync=True)
 
 
 def measured(
@@ -270,23 +216,19 @@ def part(run: Runner) -> None:
             tasks += [("work:links", what), ("work:objects", what)]
         if size == first and size <= OBJECTS_UP_TO:
             tasks.append(("work:stock", {"size": size, "pages": 2000}))
-            tasks.append(("peers:ledger", {"size": size, "pages": 4000}))
-        tasks.append(("work:alone", tasks[0][1]))
-        core_, *others, alone_ = run.by_turns(*tasks)
+        core_, *others = run.by_turns(*tasks)
         rates[size] = core_["us"]
         run.add("work", f"core and store, {name}", "pages/s CPU", core_["rate"], wanted=4000, more=True)
-        run.add("work", f"core and store, to what it asks of the store alone, {name}", "us CPU/page", core_["us"], peer=alone_["us"])  # fmt: skip
         run.add("work", f"slowest write of a group, {name}", "ms", core_["slowest_ms"], wanted=300)
         for words, found in zip(("through Links", "through Scrapy's objects"), others[:2], strict=False):
             run.add("work", f"{words}, {name}", "pages/s CPU", found["rate"], wanted=1500, more=True)
         if size == first and size <= OBJECTS_UP_TO:
-            links_, objects_, stock_, in_dict = others
+            links_, objects_, stock_ = others
             for way, mine, wanted in (
                 ("core and store", core_, 0.25),
                 ("through Links", links_, 0.45),
                 ("through Scrapy's objects", objects_, 0.7),
             ):
                 run.add("work", f"{way}, to Scrapy's scheduler with JOBDIR, {name}", "us CPU/page", mine["us"], peer=stock_["us"], wanted=wanted)  # fmt: skip
-            run.add("work", f"core and store, to a ledger in a plain dict, {name}", "us CPU/page", core_["us"], peer=in_dict["us"])  # fmt: skip
     if last > first:
         run.add("work", f"core and store, {last / 1e6:g} M URLs to {first / 1e6:g} M", "us CPU/page", rates[last], peer=rates[first], wanted=2)  # fmt: skip
