@@ -8,16 +8,14 @@ from functools import partial, wraps
 from scrapy import Field, Item, Request, Spider, signals
 from twisted.internet.defer import inlineCallbacks, succeed
 
-from .listing import FIRST, pattern, title
+from .listing import FIRST, Plain, pattern, title
 
 GROUP = "Callbacks"
 GIVES = [{"title": "item 1"}, {"title": "page 1"}]
 
 
 @pattern(GROUP, "returns a list", GIVES)
-class ReturnsList(Spider):
-    start_urls = FIRST
-
+class ReturnsList(Plain):
     def parse(self, response):
         return [title(response), response.follow("/item/1", self.parse_item)]
 
@@ -34,9 +32,7 @@ class ReturnsItem(Spider):
 
 
 @pattern(GROUP, "returns one request", GIVES[:1])
-class ReturnsRequest(Spider):
-    start_urls = FIRST
-
+class ReturnsRequest(Plain):
     def parse(self, response):
         return response.follow("/item/1", self.parse_item)
 
@@ -45,21 +41,14 @@ class ReturnsRequest(Spider):
 
 
 @pattern(GROUP, "generator", GIVES)
-class Generator(Spider):
-    start_urls = FIRST
-
+class Generator(Plain):
     def parse(self, response):
         yield title(response)
         yield response.follow("/item/1", self.parse_item)
 
-    def parse_item(self, response):
-        yield title(response)
-
 
 @pattern(GROUP, "coroutine", GIVES)
-class Coroutine(Spider):
-    start_urls = FIRST
-
+class Coroutine(Plain):
     async def parse(self, response):
         return [title(response), response.follow("/item/1", self.parse_item)]
 
@@ -68,9 +57,7 @@ class Coroutine(Spider):
 
 
 @pattern(GROUP, "asynchronous generator", GIVES)
-class AsyncGenerator(Spider):
-    start_urls = FIRST
-
+class AsyncGenerator(Plain):
     async def parse(self, response):
         yield title(response)
         yield response.follow("/item/1", self.parse_item)
@@ -80,9 +67,7 @@ class AsyncGenerator(Spider):
 
 
 @pattern(GROUP, "returns a `Deferred`", GIVES)
-class ReturnsDeferred(Spider):
-    start_urls = FIRST
-
+class ReturnsDeferred(Plain):
     def parse(self, response):
         return succeed([title(response), response.follow("/item/1", self.parse_item)])
 
@@ -97,18 +82,14 @@ def parse_outside(response):
 
 
 @pattern(GROUP, "function outside the spider", GIVES)
-class Outside(Spider):
-    start_urls = FIRST
-
+class Outside(Plain):
     def parse(self, response):
         yield title(response)
         yield response.follow("/item/1", parse_outside)
 
 
 @pattern(GROUP, "function inside the callback", GIVES)
-class Nested(Spider):
-    start_urls = FIRST
-
+class Nested(Plain):
     def parse(self, response):
         def parse_item(item):
             yield title(response)
@@ -118,18 +99,14 @@ class Nested(Spider):
 
 
 @pattern(GROUP, "lambda", GIVES)
-class Lambda(Spider):
-    start_urls = FIRST
-
+class Lambda(Plain):
     def parse(self, response):
         yield title(response)
         yield response.follow("/item/1", lambda response: [title(response)])
 
 
 @pattern(GROUP, "`functools.partial`", GIVES)
-class Partial(Spider):
-    start_urls = FIRST
-
+class Partial(Plain):
     def parse(self, response, title="page 1"):
         yield {"title": title}
         if title == "page 1":
@@ -146,9 +123,7 @@ def shouted(callback):
 
 
 @pattern(GROUP, "decorated method", [{"title": "ITEM 1"}, {"title": "PAGE 1"}])
-class Decorated(Spider):
-    start_urls = FIRST
-
+class Decorated(Plain):
     @shouted
     def parse(self, response):
         yield title(response)
@@ -167,18 +142,14 @@ class Extractor:
 
 
 @pattern(GROUP, "method of another object", GIVES)
-class OfAnother(Spider):
-    start_urls = FIRST
-
+class OfAnother(Plain):
     def parse(self, response):
         yield title(response)
         yield response.follow("/item/1", Extractor().parse_item)
 
 
 @pattern(GROUP, "object that can be called", GIVES)
-class OfCallable(Spider):
-    start_urls = FIRST
-
+class OfCallable(Plain):
     def parse(self, response):
         yield title(response)
         yield response.follow("/item/1", Extractor())
@@ -189,9 +160,7 @@ class OfCallable(Spider):
     "static method, class method and private method",
     [*GIVES, {"title": "item 1"}, {"title": "page 2"}],
 )
-class OtherMethods(Spider):
-    start_urls = FIRST
-
+class OtherMethods(Plain):
     def parse(self, response):
         yield title(response)
         yield response.follow("/item/1", self.parse_static)
@@ -228,9 +197,7 @@ class Inherits(Base):
 
 
 @pattern(GROUP, "assigned to the spider in `__init__`", GIVES)
-class Assigned(Spider):
-    start_urls = FIRST
-
+class Assigned(Plain):
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         self.parse_item = parse_outside
@@ -241,9 +208,7 @@ class Assigned(Spider):
 
 
 @pattern(GROUP, "with `cb_kwargs`", [{"title": "item 1", "of": "page 1", "n": (1, None)}])
-class CbKwargs(Spider):
-    start_urls = FIRST
-
+class CbKwargs(Plain):
     def parse(self, response):
         kwargs = {"of": title(response)["title"], "n": (1, None)}
         yield response.follow("/item/1", self.parse_item, cb_kwargs=kwargs)
@@ -262,9 +227,7 @@ class Data:
 
 
 @pattern(GROUP, "yields `Item`s, dataclasses and `None`", GIVES)
-class ItemKinds(Spider):
-    start_urls = FIRST
-
+class ItemKinds(Plain):
     def parse(self, response):
         yield Titled(title(response))
         yield None
@@ -280,7 +243,7 @@ class ItemKinds(Spider):
     [{"n": 1}],
     noted={"error": "KeyError of page 1"},
 )
-class Raises(Spider):
+class Raises(Plain):
     async def start(self):
         self.crawler.signals.connect(self.note, signals.spider_error)
         yield Request(FIRST[0], errback=self.failed)
@@ -289,9 +252,6 @@ class Raises(Spider):
         yield {"n": 1}
         yield {"n": {}[2]}
         yield {"n": 3}
-
-    def failed(self, failure):
-        yield {"failed": failure.type.__name__}
 
     def note(self, failure, response):
         text = f"{failure.type.__name__} of {title(response)['title']}"
@@ -303,9 +263,7 @@ class Raises(Spider):
     "`follow_all`, and requests without a callback",
     [{"title": f"{kind} {n}"} for kind in ("item", "page") for n in (1, 2, 3)],
 )
-class FollowsAll(Spider):
-    start_urls = FIRST
-
+class FollowsAll(Plain):
     def parse(self, response):
         yield title(response)
         yield from response.follow_all(css="a")

@@ -7,15 +7,14 @@ import asyncio
 from scrapy import Request, Spider, signals
 from scrapy.exceptions import CloseSpider, DontCloseSpider, DropItem, StopDownload
 
-from .listing import FIRST, JOB, SHOP, Differs, pattern, title
+from .listing import JOB, SHOP, Differs, Plain, pattern, title
 
 GROUP = "Signals"
 
 
-class Listens(Spider):
+class Listens(Plain):
     """Notes the signals that it is told of, and their arguments, in order."""
 
-    start_urls = FIRST
     told_of = ()
 
     @classmethod
@@ -31,9 +30,6 @@ class Listens(Spider):
             self.crawler.stats.set_value("noted/told", [*seen, f"{name}({', '.join(sorted(arguments))})"])
 
         return told
-
-    def parse(self, response):
-        yield title(response)
 
 
 @pattern(
@@ -98,9 +94,7 @@ class SignalsOfRequest(Listens):
     [],
     noted={"scheduled": ["item/1", "item/2"], "dropped": ["item/1"]},
 )
-class SignalsOfLinks(Spider):
-    start_urls = FIRST
-
+class SignalsOfLinks(Plain):
     def parse(self, response):
         self.crawler.signals.connect(self.scheduled, signals.request_scheduled)
         self.crawler.signals.connect(self.dropped, signals.request_dropped)
@@ -127,9 +121,7 @@ class SignalsOfLinks(Spider):
     [],
     noted={"error": "ZeroDivisionError of page 1"},
 )
-class SignalsOfErrors(Spider):
-    start_urls = FIRST
-
+class SignalsOfErrors(Plain):
     def parse(self, response):
         self.crawler.signals.connect(self.error, signals.spider_error)
         return 1 / 0
@@ -151,9 +143,7 @@ class Refuses:
     noted={"KeyError": 2, "DropItem": 1},
     settings={"ITEM_PIPELINES": {Refuses: 1}},
 )
-class SignalsOfItems(Spider):
-    start_urls = FIRST
-
+class SignalsOfItems(Plain):
     def parse(self, response):
         self.crawler.signals.connect(self.dropped, signals.item_dropped)
         self.crawler.signals.connect(self.error, signals.item_error)
@@ -184,7 +174,7 @@ class StopsAtHeaders(Spider):
 
 
 @pattern(GROUP, "`bytes_received` that raises `StopDownload(fail=True)`", [{"failed": "StopDownload"}])
-class StopsAtBytes(Spider):
+class StopsAtBytes(Plain):
     async def start(self):
         self.crawler.signals.connect(self.stop, signals.bytes_received)
         yield Request(f"{SHOP}/item/1", errback=self.failed)
@@ -196,14 +186,9 @@ class StopsAtBytes(Spider):
     def parse(self, response):
         yield {"length": len(response.body)}
 
-    def failed(self, failure):
-        yield {"failed": failure.type.__name__}
-
 
 @pattern(GROUP, "handler of `item_scraped` that is a coroutine", [{"title": "page 1"}], noted={"scraped": 1})
-class SlowHandler(Spider):
-    start_urls = FIRST
-
+class SlowHandler(Plain):
     def parse(self, response):
         self.crawler.signals.connect(self.scraped, signals.item_scraped)
         yield title(response)
@@ -289,18 +274,13 @@ class FedByTask(Idles):
 @pattern(
     GROUP_IDLE, "`engine.crawl` in a handler of `item_scraped`", [{"title": "item 1"}, {"title": "page 1"}]
 )
-class CrawlsInHandler(Spider):
-    start_urls = FIRST
-
+class CrawlsInHandler(Plain):
     def parse(self, response):
         self.crawler.signals.connect(self.scraped, signals.item_scraped)
         yield title(response)
 
     def scraped(self, item):
         self.crawler.engine.crawl(Request(f"{SHOP}/item/1", self.parse_item))
-
-    def parse_item(self, response):
-        yield title(response)
 
 
 GROUP_CLOSE = "Closing"
@@ -428,18 +408,13 @@ class Stops(Counts):
 
 
 @pattern(GROUP_CLOSE, "`engine.pause` and `engine.unpause`", [{"title": "item 1"}, {"title": "page 1"}])
-class Pauses(Spider):
-    start_urls = FIRST
-
+class Pauses(Plain):
     async def parse(self, response):
         self.crawler.engine.pause()
         yield title(response)
         yield response.follow("/item/1", self.parse_item)
         await asyncio.sleep(0.02)
         self.crawler.engine.unpause()
-
-    def parse_item(self, response):
-        yield title(response)
 
 
 @pattern(

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
+
 from scrapy import Request, Spider
 from scrapy.downloadermiddlewares.retry import get_retry_request
 from scrapy.exceptions import IgnoreRequest
 
-from .listing import FIRST, SHOP, pattern, title
+from .listing import FIRST, SHOP, Plain, pattern, title
 
 CLOSED = "http://127.0.0.1:1"
 NOWHERE = "http://gone.invalid"
 
 
-class Failing(Spider):
+class Failing(Plain):
     """Requests a page, and says what of it fails."""
 
     url = ""
@@ -24,8 +26,13 @@ class Failing(Spider):
     def parse(self, response):
         yield {"status": response.status}
 
-    def failed(self, failure):
-        yield {"failed": failure.type.__name__}
+
+def failing(group, *cases):
+    """Patterns of requests that fail: text, error, URL, and maybe meta and settings of each."""
+    for text, error, url, *rest in cases:
+        meta, settings = [*rest, {}, {}][:2]
+        spider = type("".join(re.findall(r"\w+", text.title())), (Failing,), {"url": url, "meta": meta})
+        pattern(group, text, [{"failed": error}], settings=settings)(spider)
 
 
 GROUP = "Errbacks"
@@ -39,54 +46,24 @@ class FailsHttp(Failing):
         yield {"failed": failure.type.__name__, "status": failure.value.response.status}
 
 
-@pattern(GROUP, "500, after the retries", [{"failed": "HttpError"}])
-class FailsError(Failing):
-    url = f"{SHOP}/status/500"
-
-
-@pattern(GROUP, "503 with `Retry-After`, after the retries", [{"failed": "HttpError"}])
-class FailsBusy(Failing):
-    url = f"{SHOP}/later/503"
-
-
-@pattern(GROUP, "429, after the retries", [{"failed": "HttpError"}])
-class FailsTooMany(Failing):
-    url = f"{SHOP}/status/429"
-
-
-@pattern(GROUP, "host without an address, after the retries", [{"failed": "CannotResolveHostError"}])
-class FailsName(Failing):
-    url = f"{NOWHERE}/"
-
-
-@pattern(GROUP, "port that is closed, after the retries", [{"failed": "DownloadConnectionRefusedError"}])
-class FailsRefused(Failing):
-    url = f"{CLOSED}/"
-
-
-@pattern(GROUP, "time-out, after the retries", [{"failed": "DownloadTimeoutError"}])
-class FailsTimeout(Failing):
-    url, meta = f"{SHOP}/slow/60", {"download_timeout": 0.1}
-
-
-@pattern(GROUP, "connection that is reset, after the retries", [{"failed": "DownloadFailedError"}])
-class FailsReset(Failing):
-    url = f"{SHOP}/reset"
-
-
-@pattern(GROUP, "body that is cut off, after the retries", [{"failed": "ResponseDataLossError"}])
-class FailsCut(Failing):
-    url = f"{SHOP}/cut"
-
-
-@pattern(GROUP, "body that is larger than `DOWNLOAD_MAXSIZE`", [{"failed": "DownloadCancelledError"}])
-class FailsSize(Failing):
-    url, meta = FIRST[0], {"download_maxsize": 10}
-
-
-@pattern(GROUP, "scheme that nothing downloads", [{"failed": "NotSupported"}])
-class FailsScheme(Failing):
-    url = "gopher://shop.test/"
+failing(
+    GROUP,
+    ("500, after the retries", "HttpError", f"{SHOP}/status/500"),
+    ("503 with `Retry-After`, after the retries", "HttpError", f"{SHOP}/later/503"),
+    ("429, after the retries", "HttpError", f"{SHOP}/status/429"),
+    ("host without an address, after the retries", "CannotResolveHostError", f"{NOWHERE}/"),
+    ("port that is closed, after the retries", "DownloadConnectionRefusedError", f"{CLOSED}/"),
+    ("time-out, after the retries", "DownloadTimeoutError", f"{SHOP}/slow/60", {"download_timeout": 0.1}),
+    ("connection that is reset, after the retries", "DownloadFailedError", f"{SHOP}/reset"),
+    ("body that is cut off, after the retries", "ResponseDataLossError", f"{SHOP}/cut"),
+    (
+        "body that is larger than `DOWNLOAD_MAXSIZE`",
+        "DownloadCancelledError",
+        FIRST[0],
+        {"download_maxsize": 10},
+    ),
+    ("scheme that nothing downloads", "NotSupported", "gopher://shop.test/"),
+)
 
 
 @pattern(
@@ -100,25 +77,18 @@ class FailsRobots(Failing):
 
 
 @pattern(GROUP, "page outside `allowed_domains`, of which no errback is told", [{"title": "page 1"}])
-class Offsite(Spider):
+class Offsite(Plain):
     allowed_domains = ["shop.test"]
-    start_urls = FIRST
 
     def parse(self, response):
         yield title(response)
         yield Request("http://elsewhere.test/", self.parse, errback=self.failed)
 
-    def failed(self, failure):
-        yield {"failed": failure.type.__name__}
-
 
 @pattern(GROUP, "yields a request for a mirror", [{"title": "item 1"}])
-class Mirrors(Spider):
+class Mirrors(Plain):
     async def start(self):
         yield Request(f"{CLOSED}/item/1", errback=self.failed)
-
-    def parse(self, response):
-        yield title(response)
 
     def failed(self, failure):
         yield failure.request.replace(url=f"{SHOP}/item/1", errback=None)
@@ -137,18 +107,10 @@ class FailsCoroutine(Failing):
     "of links that a page has, beside those that succeed",
     [{"failed": "HttpError"}, {"title": "item 1"}],
 )
-class FailsLinks(Spider):
-    start_urls = FIRST
-
+class FailsLinks(Plain):
     def parse(self, response):
         for path in ("/item/1", "/status/404"):
             yield response.follow(path, self.parse_item, errback=self.failed)
-
-    def parse_item(self, response):
-        yield title(response)
-
-    def failed(self, failure):
-        yield {"failed": failure.type.__name__}
 
 
 @pattern(
@@ -156,9 +118,7 @@ class FailsLinks(Spider):
     "dead-link checker: ten links to a closed port, ten to a host without an address",
     [{"dead": f"{host}/{n}"} for host in (CLOSED, NOWHERE) for n in range(10)],
 )
-class ChecksLinks(Spider):
-    start_urls = FIRST
-
+class ChecksLinks(Plain):
     def parse(self, response):
         for host in (CLOSED, NOWHERE):
             for n in range(10):
@@ -210,9 +170,7 @@ class HandlesInMeta(Spider):
 
 
 @pattern(GROUP_STATUS, '`meta["handle_httpstatus_all"]` of links', STATUSES)
-class HandlesAll(Spider):
-    start_urls = FIRST
-
+class HandlesAll(Plain):
     def parse(self, response):
         for code in CODES:
             yield response.follow(f"/status/{code}", self.parse_status, meta={"handle_httpstatus_all": True})
@@ -262,24 +220,13 @@ class RetriesReset(Spider):
         yield {**title(response), "retries": response.meta["retry_times"]}
 
 
-@pattern(GROUP_RETRY, '`meta["dont_retry"]`', [{"failed": "HttpError"}])
-class DontRetry(Failing):
-    url, meta = f"{SHOP}/status/503", {"dont_retry": True}
-
-
-@pattern(GROUP_RETRY, '`meta["max_retry_times"]`', [{"failed": "HttpError"}])
-class MaxRetryTimes(Failing):
-    url, meta = f"{SHOP}/status/503", {"max_retry_times": 1}
-
-
-@pattern(GROUP_RETRY, "`RETRY_ENABLED = False`", [{"failed": "HttpError"}], settings={"RETRY_ENABLED": False})
-class RetryDisabled(Failing):
-    url = f"{SHOP}/status/503"
-
-
-@pattern(GROUP_RETRY, "`RETRY_HTTP_CODES`", [{"failed": "HttpError"}], settings={"RETRY_HTTP_CODES": [404]})
-class RetryCodes(Failing):
-    url = f"{SHOP}/status/404"
+failing(
+    GROUP_RETRY,
+    ('`meta["dont_retry"]`', "HttpError", f"{SHOP}/status/503", {"dont_retry": True}),
+    ('`meta["max_retry_times"]`', "HttpError", f"{SHOP}/status/503", {"max_retry_times": 1}),
+    ("`RETRY_ENABLED = False`", "HttpError", f"{SHOP}/status/503", {}, {"RETRY_ENABLED": False}),
+    ("`RETRY_HTTP_CODES`", "HttpError", f"{SHOP}/status/404", {}, {"RETRY_HTTP_CODES": [404]}),
+)
 
 
 @pattern(GROUP_RETRY, "`get_retry_request` in a callback, until the page is right", [{"state": "done"}])
@@ -298,12 +245,9 @@ class RetriesItself(Spider):
     [{"title": "not reset any more"}],
     settings={"RETRY_ENABLED": False},
 )
-class RetriesInErrback(Spider):
+class RetriesInErrback(Plain):
     async def start(self):
         yield Request(f"{SHOP}/reset/x/2", errback=self.failed)
-
-    def parse(self, response):
-        yield title(response)
 
     def failed(self, failure):
         yield get_retry_request(failure.request, spider=self, reason=failure.type)

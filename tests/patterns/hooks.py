@@ -8,7 +8,7 @@ from scrapy import Request, Spider
 from scrapy.exceptions import IgnoreRequest
 from scrapy.http import HtmlResponse
 
-from .listing import FIRST, SHOP, pattern, title
+from .listing import FIRST, SHOP, Plain, pattern, pattern_with, title
 
 GROUP = "Downloader middlewares"
 
@@ -18,20 +18,12 @@ def downloader(middleware, order=543):
     return {"DOWNLOADER_MIDDLEWARES": {middleware: order}}
 
 
-class Titles(Spider):
+class Titles(Plain):
     """Follows a link and says what comes of it, also if that is a failure."""
-
-    start_urls = FIRST
 
     def parse(self, response):
         yield title(response)
         yield response.follow("/item/1", self.parse_item, errback=self.failed)
-
-    def parse_item(self, response):
-        yield title(response)
-
-    def failed(self, failure):
-        yield {"failed": failure.type.__name__}
 
 
 class Hook:
@@ -54,6 +46,13 @@ class ProcessRequest(Spider):
         yield {"header": response.json()["headers"]["x-added"]}
 
 
+@pattern_with(
+    Titles,
+    downloader,
+    GROUP,
+    "`process_request` returns a response",
+    [{"title": "made"}, {"title": "page 1"}],
+)
 class MakesResponse(Hook):
     def process_request(self, request):
         if self.applies(request):
@@ -61,45 +60,29 @@ class MakesResponse(Hook):
         return None
 
 
-@pattern(
+@pattern_with(
+    Titles,
+    downloader,
     GROUP,
-    "`process_request` returns a response",
-    [{"title": "made"}, {"title": "page 1"}],
-    settings=downloader(MakesResponse),
+    "`process_request` returns another request",
+    [{"title": "item 2"}, {"title": "page 1"}],
 )
-class ProcessRequestResponse(Titles):
-    pass
-
-
 class Replaces(Hook):
     def process_request(self, request):
         return request.replace(url=f"{SHOP}/item/2") if self.applies(request) else None
 
 
-@pattern(
+@pattern_with(
+    Titles,
+    downloader,
     GROUP,
-    "`process_request` returns another request",
-    [{"title": "item 2"}, {"title": "page 1"}],
-    settings=downloader(Replaces),
+    "`process_request` raises `IgnoreRequest`",
+    [{"failed": "IgnoreRequest"}, {"title": "page 1"}],
 )
-class ProcessRequestRequest(Titles):
-    pass
-
-
 class Ignores(Hook):
     def process_request(self, request):
         if self.applies(request):
             raise IgnoreRequest("no items")
-
-
-@pattern(
-    GROUP,
-    "`process_request` raises `IgnoreRequest`",
-    [{"failed": "IgnoreRequest"}, {"title": "page 1"}],
-    settings=downloader(Ignores),
-)
-class ProcessRequestIgnores(Titles):
-    pass
 
 
 class Waits(Hook):
@@ -143,51 +126,42 @@ class ProcessRequestDownloads(Spider):
         yield {"before": response.meta["before"]}
 
 
+@pattern_with(
+    Titles,
+    downloader,
+    GROUP,
+    "`process_response` returns another response",
+    [{"title": "ITEM 1"}, {"title": "page 1"}],
+)
 class Rewrites(Hook):
     def process_response(self, request, response):
         return response.replace(body=response.body.replace(b"item", b"ITEM"))
 
 
-@pattern(
+@pattern_with(
+    Titles,
+    downloader,
     GROUP,
-    "`process_response` returns another response",
-    [{"title": "ITEM 1"}, {"title": "page 1"}],
-    settings=downloader(Rewrites),
+    "`process_response` returns a request",
+    [{"title": "item 2"}, {"title": "page 1"}],
 )
-class ProcessResponse(Titles):
-    pass
-
-
 class AsksAgain(Hook):
     def process_response(self, request, response):
         return request.replace(url=f"{SHOP}/item/2") if self.applies(request) else response
 
 
-@pattern(
+@pattern_with(
+    Titles,
+    downloader,
     GROUP,
-    "`process_response` returns a request",
-    [{"title": "item 2"}, {"title": "page 1"}],
-    settings=downloader(AsksAgain),
+    "`process_response` raises `IgnoreRequest`",
+    [{"failed": "IgnoreRequest"}, {"title": "page 1"}],
 )
-class ProcessResponseRequest(Titles):
-    pass
-
-
 class Rejects(Hook):
     def process_response(self, request, response):
         if self.applies(request):
             raise IgnoreRequest("no items")
         return response
-
-
-@pattern(
-    GROUP,
-    "`process_response` raises `IgnoreRequest`",
-    [{"failed": "IgnoreRequest"}, {"title": "page 1"}],
-    settings=downloader(Rejects),
-)
-class ProcessResponseIgnores(Titles):
-    pass
 
 
 class SeesStatuses(Hook):
@@ -209,7 +183,7 @@ class ProcessResponseSees(Spider):
         yield {"statuses": response.meta["statuses"]}
 
 
-class Unreachable(Spider):
+class Unreachable(Plain):
     """Asks for pages on a host that refuses connections."""
 
     start_urls = [f"http://127.0.0.1:1/item/{n}" for n in range(6)]
@@ -219,13 +193,15 @@ class Unreachable(Spider):
         for url in self.start_urls:
             yield Request(url, errback=self.failed)
 
-    def parse(self, response):
-        yield title(response)
 
-    def failed(self, failure):
-        yield {"failed": failure.type.__name__}
-
-
+@pattern_with(
+    Unreachable,
+    downloader,
+    GROUP,
+    "`process_exception` returns nothing",
+    [{"failed": "DownloadConnectionRefusedError"}] * 6,
+    noted={"DownloadConnectionRefusedError": 6},
+)
 class Notes(Hook):
     def __init__(self, crawler):
         self.stats = crawler.stats
@@ -239,27 +215,12 @@ class Notes(Hook):
             self.stats.inc_value(f"noted/{type(exception).__name__}")
 
 
-@pattern(
-    GROUP,
-    "`process_exception` returns nothing",
-    [{"failed": "DownloadConnectionRefusedError"}] * 6,
-    settings=downloader(Notes),
-    noted={"DownloadConnectionRefusedError": 6},
+@pattern_with(
+    Unreachable, downloader, GROUP, "`process_exception` returns a response", [{"title": "excuse"}] * 6
 )
-class ProcessException(Unreachable):
-    pass
-
-
 class Excuses(Hook):
     def process_exception(self, request, exception):
         return HtmlResponse(request.url, body=b"<title>excuse</title>", request=request)
-
-
-@pattern(
-    GROUP, "`process_exception` returns a response", [{"title": "excuse"}] * 6, settings=downloader(Excuses)
-)
-class ProcessExceptionResponse(Unreachable):
-    pass
 
 
 class TriesMirror(Hook):
@@ -311,29 +272,31 @@ class MarksInput(Hook):
     [{"marked": True}],
     settings=of_spider(MarksInput),
 )
-class SpiderInput(Spider):
-    start_urls = FIRST
-
+class SpiderInput(Plain):
     def parse(self, response):
         yield {"marked": response.meta.get("marked")}
 
 
+@pattern_with(
+    Titles,
+    of_spider,
+    GROUP_SPIDER,
+    "`process_spider_input` raises, and the errback is called",
+    [{"failed": "ValueError"}, {"title": "page 1"}],
+)
 class RefusesInput(Hook):
     def process_spider_input(self, response):
         if self.applies(response.request):
             raise ValueError("no items")
 
 
-@pattern(
+@pattern_with(
+    Titles,
+    of_spider,
     GROUP_SPIDER,
-    "`process_spider_input` raises, and the errback is called",
-    [{"failed": "ValueError"}, {"title": "page 1"}],
-    settings=of_spider(RefusesInput),
+    "`process_spider_output` drops, changes and adds items and requests",
+    [{"title": "ITEM 2"}, {"title": "added"}, {"title": "added"}],
 )
-class SpiderInputRaises(Titles):
-    pass
-
-
 class ChangesOutput(Hook):
     async def process_spider_output(self, response, result):
         async for each in result:
@@ -342,16 +305,6 @@ class ChangesOutput(Hook):
             elif "page" not in each["title"]:
                 yield {"title": each["title"].upper()}
         yield {"title": "added"}
-
-
-@pattern(
-    GROUP_SPIDER,
-    "`process_spider_output` drops, changes and adds items and requests",
-    [{"title": "ITEM 2"}, {"title": "added"}, {"title": "added"}],
-    settings=of_spider(ChangesOutput),
-)
-class SpiderOutput(Titles):
-    pass
 
 
 class OldOutput(Hook):
@@ -388,9 +341,7 @@ class SlowOutput(Hook):
     [{"title": "item 1"}, {"title": "page 1"}],
     settings=of_spider(SlowOutput),
 )
-class SpiderOutputWaits(Spider):
-    start_urls = FIRST
-
+class SpiderOutputWaits(Plain):
     async def parse(self, response):
         self.done = asyncio.Event()
         yield response.follow("/item/1", self.parse_item)
@@ -407,19 +358,16 @@ class Wrong(Titles):
         raise ValueError("this item is wrong")
 
 
-class Repairs(Hook):
-    def process_spider_exception(self, response, exception):
-        return [{"title": f"repaired {type(exception).__name__}"}]
-
-
-@pattern(
+@pattern_with(
+    Wrong,
+    of_spider,
     GROUP_SPIDER,
     "`process_spider_exception` returns items",
     [{"title": "page 1"}, {"title": "repaired ValueError"}],
-    settings=of_spider(Repairs),
 )
-class SpiderException(Wrong):
-    pass
+class Repairs(Hook):
+    def process_spider_exception(self, response, exception):
+        return [{"title": f"repaired {type(exception).__name__}"}]
 
 
 class RepairsByRequest(Hook):
@@ -440,19 +388,16 @@ class SpiderExceptionRequest(Wrong):
         return [title(response)]
 
 
-class LooksAway(Hook):
-    def process_spider_exception(self, response, exception):
-        return None
-
-
-@pattern(
+@pattern_with(
+    Wrong,
+    of_spider,
     GROUP_SPIDER,
     "`process_spider_exception` returns nothing, and the error is logged",
     [{"title": "page 1"}],
-    settings=of_spider(LooksAway),
 )
-class SpiderExceptionNone(Wrong):
-    pass
+class LooksAway(Hook):
+    def process_spider_exception(self, response, exception):
+        return None
 
 
 class AddsStart(Hook):
@@ -469,11 +414,8 @@ class AddsStart(Hook):
     [{"title": f"item {n}"} for n in (1, 2)] + [{"title": "of the middleware"}],
     settings=of_spider(AddsStart),
 )
-class ProcessStart(Spider):
+class ProcessStart(Plain):
     start_urls = [f"{SHOP}/item/1"]
-
-    def parse(self, response):
-        yield title(response)
 
 
 @pattern(
@@ -482,9 +424,7 @@ class ProcessStart(Spider):
     [{"depth": 0, "title": "page 1"}, {"depth": 1, "title": "item 1"}, {"depth": 1, "title": "page 2"}],
     settings={"DEPTH_LIMIT": 1, "DEPTH_STATS_VERBOSE": True},
 )
-class DepthLimit(Spider):
-    start_urls = FIRST
-
+class DepthLimit(Plain):
     def parse(self, response):
         yield {"depth": response.meta["depth"], **title(response)}
         yield from response.follow_all(css="a")
@@ -498,9 +438,7 @@ class UrlLength(Titles):
 
 
 @pattern(GROUP_SPIDER, "the `Referer` of a link", [{"referer": FIRST[0]}])
-class Referer(Spider):
-    start_urls = FIRST
-
+class Referer(Plain):
     def parse(self, response):
         yield response.follow("/echo", self.parse_echo)
 

@@ -21,6 +21,21 @@ def title(response: Response) -> dict[str, str | None]:
     return {"title": response.css("title::text").get()}
 
 
+class Plain(Spider):
+    """Begins with the first page, and scrapes the title of each; patterns say what they do otherwise."""
+
+    start_urls = FIRST
+
+    def parse(self, response):
+        yield title(response)
+
+    def parse_item(self, response):
+        yield title(response)
+
+    def failed(self, failure):
+        yield {"failed": failure.type.__name__}
+
+
 _ADDON = {"ADDONS": {"scrapy_aopic.Addon": 500}, "AOPIC_ALLOW_NETWORKS": ["127.0.0.0/8", ":1"]}
 """With a port of this machine on which nothing listens, as some patterns want."""
 
@@ -126,6 +141,26 @@ def pattern(group: str, text: str, gives: list[Any], **more: Any) -> Callable[[t
         assert spider.name not in PATTERNS, f"two patterns are called {spider.name}"
         PATTERNS[spider.name] = Pattern(spider.name, group, text, spider, gives, **more)
         return spider
+
+    return enter
+
+
+def pattern_with(
+    spider: type[Spider],
+    setting: Callable[[type], dict[str, Any]],
+    group: str,
+    text: str,
+    gives: list[Any],
+    **more: Any,
+) -> Callable[[type], type]:
+    """Enter a component into the list, beside a *spider* in a project with the *setting* that it makes."""
+
+    def enter(component: type) -> type:
+        settings = {**setting(component), **more.pop("settings", {})}
+        pattern(group, text, gives, settings=settings, **more)(
+            type(component.__name__, (spider,), {"__module__": spider.__module__})
+        )
+        return component
 
     return enter
 

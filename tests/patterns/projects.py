@@ -13,7 +13,7 @@ from scrapy.http import JsonRequest
 from scrapy.linkextractors import LinkExtractor
 from scrapy.spiders import CrawlSpider, Rule
 
-from .listing import SHOP, pattern, title
+from .listing import SHOP, Plain, pattern, title
 
 GROUP = "Spiders of public projects"
 
@@ -134,7 +134,7 @@ class CalendarByForms(Spider):
     "callback and without `dont_filter`",
     [{"title": f"found x {n}"} for n in (2, 3)],
 )
-class SearchByForm(Spider):
+class SearchByForm(Plain):
     async def start(self):
         params = {"s": "x", "type": ""}
         yield self.page_of(1, params, self.parse_pages, cb_kwargs={"params": params})
@@ -145,9 +145,6 @@ class SearchByForm(Spider):
     def parse_pages(self, response, params):
         for n in range(1, int(response.css("i::text").get()) + 1):
             yield self.page_of(n, params, self.parse)
-
-    def parse(self, response):
-        yield title(response)
 
 
 @pattern(
@@ -236,7 +233,7 @@ class ForumsByRules(CrawlSpider):
     "an archive by months: lists with a callback, posts without, older pages of the list last; it ends at a date",
     [{"title": f"post {month}-{n}"} for month in (2, 3) for n in (1, 2, 3, 4)],
 )
-class ArchiveByMonths(Spider):
+class ArchiveByMonths(Plain):
     async def start(self):
         for month in (2, 3):
             yield Request(f"{SHOP}/archive/{month}", callback=self.parse_list)
@@ -249,9 +246,6 @@ class ArchiveByMonths(Spider):
         older = response.css("a[href*=archive]::attr(href)").get()
         if older:
             yield response.follow(older, callback=self.parse_list)
-
-    def parse(self, response):
-        yield title(response)
 
 
 class Topics:

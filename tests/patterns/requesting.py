@@ -10,7 +10,7 @@ from scrapy.dupefilters import BaseDupeFilter, RFPDupeFilter
 from scrapy.http import JsonRequest
 from scrapy.utils.request import RequestFingerprinter
 
-from .listing import ADDON, ALL, FIRST, SHOP, Differs, pattern, title
+from .listing import ADDON, ALL, FIRST, SHOP, Differs, Plain, pattern, title
 
 GROUP = "Requests"
 
@@ -37,9 +37,7 @@ class Form(Echoes):
 
 
 @pattern(GROUP, "`FormRequest`s that differ only in their bodies", [{"body": f"page={n}"} for n in (1, 2, 3)])
-class Forms(Spider):
-    start_urls = FIRST
-
+class Forms(Plain):
     def parse(self, response):
         for n in (1, 2, 3, 3):
             yield FormRequest(f"{SHOP}/echo", formdata={"page": str(n)}, callback=self.parse_echo)
@@ -70,16 +68,13 @@ class Methods(Echoes):
 
 
 @pattern(GROUP, "`HEAD`, and the page by `GET` after it", [{"length": 0}, {"title": "item 1"}])
-class Head(Spider):
+class Head(Plain):
     async def start(self):
         yield Request(f"{SHOP}/item/1", method="HEAD")
 
     def parse(self, response):
         yield {"length": len(response.body)}
         yield response.follow("/item/1", self.parse_item)
-
-    def parse_item(self, response):
-        yield title(response)
 
 
 @pattern(GROUP, "headers", [sent(**{"x-a": "1, 2", "x-b": "ä"})])
@@ -97,9 +92,7 @@ class Paged(Request):
 
 
 @pattern(GROUP, "class of one's own, with an attribute of its own", [{"class": "Paged", "page": 7}])
-class OwnClass(Spider):
-    start_urls = FIRST
-
+class OwnClass(Plain):
     def parse(self, response):
         yield Paged(response.urljoin("/item/1"), self.parse_item, page=7)
 
@@ -112,9 +105,7 @@ class OwnClass(Spider):
     "`flags` and `meta` of all kinds",
     [{"flags": ["a"], "meta": {"b": b"x", "n": None, "t": (1, 2.5)}}],
 )
-class Meta(Spider):
-    start_urls = FIRST
-
+class Meta(Plain):
     def parse(self, response):
         meta = {"t": (1, 2.5), "n": None, "b": b"x"}
         yield response.follow("/item/1", self.parse_item, meta=meta, flags=["a"])
@@ -157,9 +148,7 @@ KEYS = ["depth", "download_latency", "download_slot", "download_timeout", "mine"
         )
     ],
 )
-class MetaKeys(Spider):
-    start_urls = FIRST
-
+class MetaKeys(Plain):
     def parse(self, response):
         yield response.follow("/item/1", self.parse_item, meta={"mine": 1})
 
@@ -171,9 +160,7 @@ class MetaKeys(Spider):
 
 
 @pattern(GROUP, "an object in `meta` that cannot be written, such as a lock", [{"lock": True}])
-class MetaLock(Spider):
-    start_urls = FIRST
-
+class MetaLock(Plain):
     def parse(self, response):
         yield response.follow("/item/1", self.parse_item, meta={"lock": threading.Lock()})
 
@@ -212,16 +199,11 @@ GROUP_SEEN = "Duplicates"
     "links back to the start page, for another callback",
     [{"list": "page 1"}, {"title": "page 1"}, {"title": "item 1"}],
 )
-class LinksBack(Spider):
-    start_urls = FIRST
-
+class LinksBack(Plain):
     def parse(self, response):
         yield {"list": title(response)["title"]}
         for path in ("/page/1", "/item/1", "/page/1"):
             yield response.follow(path, self.parse_item)
-
-    def parse_item(self, response):
-        yield title(response)
 
 
 @pattern(
@@ -256,33 +238,21 @@ class LinksBackToParse(Spider):
     "the same link twice, with another fragment, and with its parameters in another order",
     [{"title": "item 1"}, {"title": "item 2"}],
 )
-class SameLink(Spider):
-    start_urls = FIRST
-
+class SameLink(Plain):
     def parse(self, response):
         for path in ("/item/1", "/item/1", "/item/1#x", "/item/2?b=1&a=2", "/item/2?a=2&b=1"):
             yield response.follow(path, self.parse_item)
 
-    def parse_item(self, response):
-        yield title(response)
-
 
 @pattern(GROUP_SEEN, "`dont_filter`", [{"title": "item 1"}] * 3)
-class DontFilter(Spider):
-    start_urls = FIRST
-
+class DontFilter(Plain):
     def parse(self, response):
         for _ in range(3):
             yield response.follow("/item/1", self.parse_item, dont_filter=True)
 
-    def parse_item(self, response):
-        yield title(response)
-
 
 @pattern(GROUP_SEEN, "one URL for two callbacks: only the first is called", [{"by": "one"}])
-class TwoCallbacks(Spider):
-    start_urls = FIRST
-
+class TwoCallbacks(Plain):
     def parse(self, response):
         yield response.follow("/item/1", self.parse_one)
         yield response.follow("/item/1", self.parse_two)
@@ -305,15 +275,10 @@ class WithoutQuery(RequestFingerprinter):
     [{"title": "item 1"}],
     settings={"REQUEST_FINGERPRINTER_CLASS": WithoutQuery},
 )
-class OwnFingerprints(Spider):
-    start_urls = FIRST
-
+class OwnFingerprints(Plain):
     def parse(self, response):
         yield response.follow("/item/1?session=a", self.parse_item)
         yield response.follow("/item/1?session=b", self.parse_item)
-
-    def parse_item(self, response):
-        yield title(response)
 
 
 class WithoutItems(RFPDupeFilter):
@@ -327,9 +292,7 @@ class WithoutItems(RFPDupeFilter):
     [{"title": "page 1"}, {"title": "page 2"}],
     settings={"DUPEFILTER_CLASS": WithoutItems},
 )
-class OwnDupeFilter(Spider):
-    start_urls = FIRST
-
+class OwnDupeFilter(Plain):
     def parse(self, response):
         yield title(response)
         yield response.follow("/item/1")
@@ -343,15 +306,10 @@ class OwnDupeFilter(Spider):
     [{"title": "item 1"}] * 2,
     settings={"DUPEFILTER_CLASS": BaseDupeFilter},
 )
-class NoDupeFilter(Spider):
-    start_urls = FIRST
-
+class NoDupeFilter(Plain):
     def parse(self, response):
         yield response.follow("/item/1", self.parse_item)
         yield response.follow("/item/1", self.parse_item)
-
-    def parse_item(self, response):
-        yield title(response)
 
 
 @pattern(GROUP_SEEN, "pages with the same text", [{"title": "same"}] * 3)
@@ -393,25 +351,20 @@ class MarkedPage(Spider):
 
 
 @pattern(GROUP_MARKS, "requests on purpose, for another callback, on such a page", MARKED_AND_ITEMS)
-class MarkedPageOnPurpose(Spider):
+class MarkedPageOnPurpose(Plain):
     start_urls = MARKED
 
     def parse(self, response):
         yield title(response)
         yield from response.follow_all(css="a", callback=self.parse_item)
 
-    def parse_item(self, response):
-        yield title(response)
-
 
 GROUP_ORDER = "Order"
 ONE = {"CONCURRENT_REQUESTS": 1}
 
 
-class Ordered(Spider):
+class Ordered(Plain):
     """Notes the order in which its pages come."""
-
-    start_urls = FIRST
 
     def note(self, what):
         order = self.crawler.stats.get_value("noted/order", [])

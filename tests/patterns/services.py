@@ -9,15 +9,13 @@ from scrapy import Request, Spider
 from scrapy.exceptions import DropItem
 from scrapy.http import HtmlResponse
 
-from .listing import ADDON, ALL, FIRST, SHOP, Differs, pattern, title
+from .listing import ADDON, ALL, FIRST, SHOP, Differs, Plain, pattern, pattern_with, title
 
 GROUP = "Pipelines"
 
 
-class Pages(Spider):
+class Pages(Plain):
     """Follows a list of three pages."""
-
-    start_urls = FIRST
 
     def parse(self, response):
         yield title(response)
@@ -29,22 +27,18 @@ class Pages(Spider):
 PAGES = [{"title": f"page {n}"} for n in (1, 2, 3)]
 
 
+def pipeline(component):
+    return {"ITEM_PIPELINES": {component: 1}}
+
+
+@pattern_with(Pages, pipeline, GROUP, "slow coroutine", [{**each, "slow": True} for each in PAGES])
 class Slow:
     async def process_item(self, item):
         await asyncio.sleep(0.02)
         return {**item, "slow": True}
 
 
-@pattern(
-    GROUP,
-    "slow coroutine",
-    [{**each, "slow": True} for each in PAGES],
-    settings={"ITEM_PIPELINES": {Slow: 1}},
-)
-class SlowPipeline(Pages):
-    pass
-
-
+@pattern_with(Pages, pipeline, GROUP, "raises `DropItem`", [PAGES[0], PAGES[2]])
 class Drops:
     def process_item(self, item):
         if item["title"] == "page 2":
@@ -52,11 +46,7 @@ class Drops:
         return item
 
 
-@pattern(GROUP, "raises `DropItem`", [PAGES[0], PAGES[2]], settings={"ITEM_PIPELINES": {Drops: 1}})
-class DroppingPipeline(Pages):
-    pass
-
-
+@pattern_with(Pages, pipeline, GROUP, "raises another exception", [PAGES[0], PAGES[2]])
 class Breaks:
     def process_item(self, item):
         if item["title"] == "page 2":
@@ -64,11 +54,14 @@ class Breaks:
         return item
 
 
-@pattern(GROUP, "raises another exception", [PAGES[0], PAGES[2]], settings={"ITEM_PIPELINES": {Breaks: 1}})
-class BrokenPipeline(Pages):
-    pass
-
-
+@pattern_with(
+    Pages,
+    pipeline,
+    GROUP,
+    "`open_spider` and `close_spider` that are coroutines",
+    PAGES,
+    noted={"opened": True, "items": 3},
+)
 class Lifecycle:
     def __init__(self, stats):
         self.stats = stats
@@ -89,17 +82,9 @@ class Lifecycle:
         self.stats.set_value("noted/items", self.stats.get_value("item_scraped_count"))
 
 
-@pattern(
-    GROUP,
-    "`open_spider` and `close_spider` that are coroutines",
-    PAGES,
-    settings={"ITEM_PIPELINES": {Lifecycle: 1}},
-    noted={"opened": True, "items": 3},
+@pattern_with(
+    Pages, pipeline, GROUP, "downloads something for each item", [{**each, "page": 3} for each in PAGES]
 )
-class LivingPipeline(Pages):
-    pass
-
-
 class Fetches:
     def __init__(self, crawler):
         self.crawler = crawler
@@ -113,16 +98,9 @@ class Fetches:
         return {**item, "page": answer.json()["page"]}
 
 
-@pattern(
-    GROUP,
-    "downloads something for each item",
-    [{**each, "page": 3} for each in PAGES],
-    settings={"ITEM_PIPELINES": {Fetches: 1}},
+@pattern_with(
+    Pages, pipeline, GROUP, "sends a request of its own by `engine.crawl`", [{"title": "item 9"}, *PAGES]
 )
-class FetchingPipeline(Pages):
-    pass
-
-
 class Collects:
     def __init__(self, crawler):
         self.crawler, self.titles = crawler, []
@@ -138,16 +116,13 @@ class Collects:
         return item
 
 
-@pattern(
+@pattern_with(
+    Plain,
+    pipeline,
     GROUP,
-    "sends a request of its own by `engine.crawl`",
-    [{"title": "item 9"}, *PAGES],
-    settings={"ITEM_PIPELINES": {Collects: 1}},
+    "awaits the page of a request that it sends by `engine.crawl`",
+    [{"title": "page 1", "found": "item 1"}],
 )
-class CrawlingPipeline(Pages):
-    pass
-
-
 class AwaitsPage:
     def __init__(self, crawler):
         self.crawler = crawler
@@ -163,19 +138,6 @@ class AwaitsPage:
 
     def parse_item(self, response):
         self.found.set_result(title(response)["title"])
-
-
-@pattern(
-    GROUP,
-    "awaits the page of a request that it sends by `engine.crawl`",
-    [{"title": "page 1", "found": "item 1"}],
-    settings={"ITEM_PIPELINES": {AwaitsPage: 1}},
-)
-class AwaitingPipeline(Spider):
-    start_urls = FIRST
-
-    def parse(self, response):
-        yield title(response)
 
 
 GROUP_MEDIA = "Files, images and feeds"
@@ -200,9 +162,7 @@ IMAGE = stored(
     [{"file_urls": [f"{SHOP}{url}" for url in FILES], "files": [FILE]}],
     settings={"ITEM_PIPELINES": {"scrapy.pipelines.files.FilesPipeline": 1}, "FILES_STORE": "{folder}/out"},
 )
-class Files(Spider):
-    start_urls = FIRST
-
+class Files(Plain):
     def parse(self, response):
         yield {"file_urls": [response.urljoin(url) for url in FILES]}
 
@@ -217,9 +177,7 @@ class Files(Spider):
         "IMAGES_THUMBS": {"small": (2, 2)},
     },
 )
-class Images(Spider):
-    start_urls = FIRST
-
+class Images(Plain):
     def parse(self, response):
         yield {"image_urls": [response.urljoin("/image.png")]}
 
@@ -297,9 +255,7 @@ class Delay(Pages):
     [{"slot": "shop.test"}],
     settings={"DOWNLOAD_SLOTS": {"shop.test": {"concurrency": 1, "delay": 0.01}}},
 )
-class Slots(Spider):
-    start_urls = FIRST
-
+class Slots(Plain):
     def parse(self, response):
         yield {"slot": response.meta["download_slot"]}
 
@@ -358,9 +314,7 @@ OWN_HANDLER = {"DOWNLOAD_HANDLERS": {"made": OwnHandler}}
         )
     ],
 )
-class Handlers(Spider):
-    start_urls = FIRST
-
+class Handlers(Plain):
     def parse(self, response):
         yield title(response)
         yield Request("made://there/x", self.parse_made)
@@ -421,9 +375,7 @@ class IgnoresRobots(Spider):
 
 
 @pattern(GROUP_SETTINGS, "files that are no pages, by a callback of their own", [{"bytes": 3}, {"pages": 1}])
-class FetchesFiles(Spider):
-    start_urls = FIRST
-
+class FetchesFiles(Plain):
     def parse(self, response):
         yield response.follow("/file/a.bin", self.parse_file)
         yield response.follow("/api?page=1", self.parse_api)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scrapy import FormRequest, Request, Spider
 
-from .listing import ADDON, ALL, FIRST, SHOP, Differs, pattern, title
+from .listing import ADDON, ALL, SHOP, Differs, Plain, pattern, title
 
 GROUP = "Cookies and logins"
 COOKIES = {"COOKIES_ENABLED": True}
@@ -49,12 +49,9 @@ class CookiesDisabled(Session):
 
 
 @pattern(GROUP, "`Request(cookies=...)`", [{"title": "cookies a=1; b=2"}], settings=COOKIES)
-class CookiesOfRequest(Spider):
+class CookiesOfRequest(Plain):
     async def start(self):
         yield Request(f"{SHOP}/cookies", cookies={"a": "1", "b": "2"})
-
-    def parse(self, response):
-        yield title(response)
 
 
 @pattern(
@@ -102,14 +99,11 @@ class LogsIn(Spider):
 @pattern(
     GROUP, "log-in in `start()`, inline, before the seeds", [{"title": "account of ann"}], settings=COOKIES
 )
-class LogsInFirst(Spider):
+class LogsInFirst(Plain):
     async def start(self):
         formdata = {"user": "ann", "password": "secret", "token": "t1"}
         await self.crawler.engine.download_async(FormRequest(f"{SHOP}/login", formdata=formdata))
         yield Request(f"{SHOP}/account")
-
-    def parse(self, response):
-        yield title(response)
 
 
 @pattern(GROUP, "`http_user` and `http_pass`", [{"authorization": "Basic YW5uOnNlY3JldA=="}])
@@ -157,9 +151,7 @@ class RedirectsForm(Spider):
     "to another host, whose callback and `cb_kwargs` are those of the request",
     [{"title": "item 1", "n": 1}],
 )
-class RedirectsHost(Spider):
-    start_urls = FIRST
-
+class RedirectsHost(Plain):
     def parse(self, response):
         url = "/redirect/302?to=http://other.test/item/1"
         yield response.follow(url, self.parse_item, cb_kwargs={"n": 1})
@@ -173,7 +165,7 @@ class RedirectsHost(Spider):
     '`meta["dont_redirect"]`: handled by the spider',
     [{"location": "/item/1"}, {"title": "item 1"}],
 )
-class RedirectsItself(Spider):
+class RedirectsItself(Plain):
     async def start(self):
         meta = {"dont_redirect": True, "handle_httpstatus_list": [302]}
         yield Request(f"{SHOP}/redirect/302?to=/item/1", meta=meta)
@@ -183,9 +175,6 @@ class RedirectsItself(Spider):
         yield {"location": location}
         yield response.follow(location, self.parse_item)
 
-    def parse_item(self, response):
-        yield title(response)
-
 
 @pattern(
     GROUP_REDIRECT,
@@ -193,15 +182,9 @@ class RedirectsItself(Spider):
     [{"failed": "HttpError"}],
     settings={"REDIRECT_ENABLED": False},
 )
-class RedirectDisabled(Spider):
+class RedirectDisabled(Plain):
     async def start(self):
         yield Request(f"{SHOP}/redirect/302?to=/item/1", errback=self.failed)
-
-    def parse(self, response):
-        yield title(response)
-
-    def failed(self, failure):
-        yield {"failed": failure.type.__name__}
 
 
 @pattern(
@@ -210,36 +193,23 @@ class RedirectDisabled(Spider):
     [{"failed": "IgnoreRequest"}],
     settings={"REDIRECT_MAX_TIMES": 2},
 )
-class RedirectsTooOften(Spider):
+class RedirectsTooOften(Plain):
     async def start(self):
         yield Request(f"{SHOP}/onward/1", errback=self.failed)
 
-    def parse(self, response):
-        yield title(response)
-
-    def failed(self, failure):
-        yield {"failed": failure.type.__name__}
-
 
 @pattern(GROUP_REDIRECT, "to a page that is known", [{"title": "item 1"}, {"title": "page 1"}])
-class RedirectsToKnown(Spider):
-    start_urls = FIRST
-
+class RedirectsToKnown(Plain):
     def parse(self, response):
         yield title(response)
         yield response.follow("/item/1", self.parse_item)
 
-    def parse_item(self, response):
-        yield title(response)
         yield response.follow("/redirect/302?to=/item/1", self.parse_item)
 
 
 @pattern(GROUP_REDIRECT, "to itself, until a cookie is sent", [{"title": "welcome"}], settings=COOKIES)
-class RedirectsToItself(Spider):
+class RedirectsToItself(Plain):
     start_urls = [f"{SHOP}/wall"]
-
-    def parse(self, response):
-        yield title(response)
 
 
 @pattern(GROUP_REDIRECT, "to itself, until a cookie is sent, with the default", [{"title": "welcome"}])
@@ -248,19 +218,13 @@ class RedirectsToItselfByDefault(RedirectsToItself):
 
 
 @pattern(GROUP_REDIRECT, "to another page, which sets a cookie and leads back", [{"title": "let in"}])
-class RedirectsThereAndBack(Spider):
+class RedirectsThereAndBack(Plain):
     start_urls = [f"{SHOP}/gate"]
-
-    def parse(self, response):
-        yield title(response)
 
 
 @pattern(GROUP_REDIRECT, "by `<meta http-equiv=refresh>`", [{"title": "item 1"}])
-class MetaRefresh(Spider):
+class MetaRefresh(Plain):
     start_urls = [f"{SHOP}/refresh?to=/item/1"]
-
-    def parse(self, response):
-        yield title(response)
 
 
 @pattern(
@@ -282,12 +246,7 @@ class MetaRefresh(Spider):
         )
     ],
 )
-class MetaRefreshItself(Spider):
-    start_urls = FIRST
-
+class MetaRefreshItself(Plain):
     def parse(self, response):
         for n in range(11):
             yield response.follow(f"/refresh/{n}", self.parse_item)
-
-    def parse_item(self, response):
-        yield title(response)

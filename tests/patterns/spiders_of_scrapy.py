@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from scrapy import Request, Spider
+from scrapy import Request
 from scrapy.linkextractors import LinkExtractor
 from scrapy.spiders import CrawlSpider, CSVFeedSpider, Rule, SitemapSpider, XMLFeedSpider
 
 from scrapy_aopic import Links
 
-from .listing import FIRST, SHOP, pattern, title
+from .listing import FIRST, SHOP, Plain, pattern, title
 
 GROUP = "Spider classes"
 ITEMS = [{"title": f"item {n}"} for n in (1, 2, 3)]
@@ -97,9 +97,7 @@ class CrawlsAsync(CrawlSpider):
     ITEMS + PAGES,
     settings={"SPIDER_MIDDLEWARES": {"scrapy_aopic.LinkMiddleware": 2000}},
 )
-class YieldsLinks(Spider):
-    start_urls = FIRST
-
+class YieldsLinks(Plain):
     def parse(self, response):
         yield title(response)
         yield Links(response)
@@ -155,8 +153,7 @@ class CsvFeed(CSVFeedSpider):
 
 
 @pattern(GROUP, "`custom_settings`", [{"title": "page 1", "agent": "mine", "depth": 7}])
-class CustomSettings(Spider):
-    start_urls = FIRST
+class CustomSettings(Plain):
     custom_settings = {"DEFAULT_REQUEST_HEADERS": {"X-Mine": "mine"}, "DEPTH_LIMIT": 7}
 
     def parse(self, response):
@@ -165,9 +162,7 @@ class CustomSettings(Spider):
 
 
 @pattern(GROUP, "`update_settings` and `from_crawler`", [{"title": "page 1", "limit": 7}])
-class UpdatesSettings(Spider):
-    start_urls = FIRST
-
+class UpdatesSettings(Plain):
     @classmethod
     def update_settings(cls, settings):
         super().update_settings(settings)
@@ -188,9 +183,8 @@ class UpdatesSettings(Spider):
     "`allowed_domains`, for links, subdomains and redirects",
     [{"title": "item 1"}, {"title": "page 1"}],
 )
-class AllowedDomains(Spider):
+class AllowedDomains(Plain):
     allowed_domains = ["shop.test"]
-    start_urls = FIRST
 
     def parse(self, response):
         yield title(response)
@@ -202,20 +196,13 @@ class AllowedDomains(Spider):
         for url in urls:
             yield response.follow(url, self.parse_item)
 
-    def parse_item(self, response):
-        yield title(response)
-
 
 @pattern(GROUP, "`allow_offsite` in `meta`", [{"title": "item 1"}])
-class AllowsOffsite(Spider):
+class AllowsOffsite(Plain):
     allowed_domains = ["shop.test"]
-    start_urls = FIRST
 
     def parse(self, response):
         yield Request("http://other.test/item/1", self.parse_item, meta={"allow_offsite": True})
-
-    def parse_item(self, response):
-        yield title(response)
 
 
 @pattern(
@@ -224,9 +211,7 @@ class AllowsOffsite(Spider):
     [{"title": "page 1"}],
     noted={"closed": "finished", "pages": 1},
 )
-class Closed(Spider):
-    start_urls = FIRST
-
+class Closed(Plain):
     def parse(self, response):
         self.crawler.stats.inc_value("noted/pages")
         yield title(response)

@@ -8,7 +8,7 @@ from scrapy import Request, Spider, signals
 from scrapy.exceptions import CloseSpider, DownloadFailedError
 from scrapy.utils.defer import maybe_deferred_to_future
 
-from .listing import FIRST, JOB, SHOP, Differs, pattern, title
+from .listing import FIRST, JOB, SHOP, Differs, Plain, pattern, title
 
 GROUP = "Waiting callbacks"
 GIVES = [{"title": "item 1"}, {"title": "page 1"}]
@@ -16,9 +16,7 @@ PAGES = [{"page": 1}, {"page": 2}, {"page": 3}]
 
 
 @pattern(GROUP, "awaits a page that it has yielded", GIVES)
-class AwaitsYielded(Spider):
-    start_urls = FIRST
-
+class AwaitsYielded(Plain):
     async def parse(self, response):
         self.done = asyncio.Event()
         yield response.follow("/item/1", self.parse_item)
@@ -31,9 +29,7 @@ class AwaitsYielded(Spider):
 
 
 @pattern(GROUP, "awaits a form that it has yielded, with a priority, behind an item and a sleep", GIVES)
-class AwaitsForm(Spider):
-    start_urls = FIRST
-
+class AwaitsForm(Plain):
     async def parse(self, response):
         self.done = asyncio.Event()
         yield title(response)
@@ -47,9 +43,7 @@ class AwaitsForm(Spider):
 
 
 @pattern(GROUP, "coordinates two callbacks by an `asyncio.Queue`", [{"title": "item 1"}, {"title": "item 2"}])
-class AwaitsQueue(Spider):
-    start_urls = FIRST
-
+class AwaitsQueue(Plain):
     async def parse(self, response):
         self.found = asyncio.Queue()
         for n in (1, 2):
@@ -61,9 +55,7 @@ class AwaitsQueue(Spider):
 
 
 @pattern(GROUP, "awaits pages of other hosts that it has yielded", [{"title": "item a"}, {"title": "item b"}])
-class AwaitsHosts(Spider):
-    start_urls = FIRST
-
+class AwaitsHosts(Plain):
     async def parse(self, response):
         self.left, self.done = 2, asyncio.Event()
         for host in "ab":
@@ -94,9 +86,7 @@ class ErrbackAwaits(Spider):
 
 
 @pattern(GROUP, "sleeps between what it yields", GIVES)
-class Sleeps(Spider):
-    start_urls = FIRST
-
+class Sleeps(Plain):
     async def parse(self, response):
         yield response.follow("/item/1", self.parse_item)
         await asyncio.sleep(0.01)
@@ -119,9 +109,7 @@ class Polls(Spider):
 
 
 @pattern(GROUP, "polls a page until work is done, inline, with sleeps", [{"polls": 3}])
-class PollsInline(Spider):
-    start_urls = FIRST
-
+class PollsInline(Plain):
     async def parse(self, response):
         polls = 0
         while True:
@@ -145,9 +133,7 @@ class PagesApi(Spider):
 
 
 @pattern(GROUP, "pages an API inline, in a loop", PAGES)
-class PagesInline(Spider):
-    start_urls = FIRST
-
+class PagesInline(Plain):
     async def parse(self, response):
         following = "/api"
         while following:
@@ -157,9 +143,7 @@ class PagesInline(Spider):
 
 
 @pattern(GROUP, "gathers several pages inline", [{"titles": ["item 1", "item 2", "item 3"]}])
-class Gathers(Spider):
-    start_urls = FIRST
-
+class Gathers(Plain):
     async def parse(self, response):
         requests = [response.follow(f"/item/{n}") for n in (1, 2, 3)]
         answers = await asyncio.gather(*map(self.crawler.engine.download_async, requests))
@@ -167,21 +151,15 @@ class Gathers(Spider):
 
 
 @pattern(GROUP, "downloads inline by a `Deferred`, and yields requests behind it", GIVES)
-class InlineDeferred(Spider):
-    start_urls = FIRST
-
+class InlineDeferred(Plain):
     async def parse(self, response):
         answer = await maybe_deferred_to_future(self.crawler.engine.download(response.follow("/page/1")))
         yield title(answer)
         yield response.follow("/item/1", self.parse_item)
 
-    def parse_item(self, response):
-        yield title(response)
-
 
 @pattern(GROUP, "catches the failure of a page that it downloads inline", [{"failed": "DownloadFailedError"}])
-class InlineFailure(Spider):
-    start_urls = FIRST
+class InlineFailure(Plain):
     custom_settings = {"RETRY_TIMES": 0}
 
     async def parse(self, response):
@@ -192,9 +170,7 @@ class InlineFailure(Spider):
 
 
 @pattern(GROUP, "starts tasks of its own, and gathers them", [{"titles": ["item 1", "item 2"]}])
-class Tasks(Spider):
-    start_urls = FIRST
-
+class Tasks(Plain):
     async def parse(self, response):
         tasks = [asyncio.create_task(self.fetch(response.follow(f"/item/{n}"))) for n in (1, 2)]
         yield {"titles": sorted(await asyncio.gather(*tasks))}
@@ -207,9 +183,7 @@ GROUP_PARTS = "Items from several pages"
 
 
 @pattern(GROUP_PARTS, "an item that is handed on in `cb_kwargs`", [{"page": "page 1", "item": "item 1"}])
-class HandsOn(Spider):
-    start_urls = FIRST
-
+class HandsOn(Plain):
     def parse(self, response):
         item = {"page": title(response)["title"]}
         yield response.follow("/item/1", self.parse_item, cb_kwargs={"item": item})
@@ -220,9 +194,7 @@ class HandsOn(Spider):
 
 
 @pattern(GROUP_PARTS, "an item that is handed on in `meta`", [{"page": "page 1", "item": "item 1"}])
-class HandsOnMeta(Spider):
-    start_urls = FIRST
-
+class HandsOnMeta(Plain):
     def parse(self, response):
         yield response.follow("/item/1", self.parse_item, meta={"page": title(response)["title"]})
 
@@ -243,9 +215,7 @@ COPIES = Differs(
     [{"titles": ["item 1", "item 2", "item 3"]}],
     differs=[COPIES],
 )
-class SharesItem(Spider):
-    start_urls = FIRST
-
+class SharesItem(Plain):
     def parse(self, response):
         shared = {"titles": [], "left": 3}
         for n in (1, 2, 3):
@@ -264,9 +234,7 @@ class SharesItem(Spider):
     [{"same": True}],
     differs=[COPIES],
 )
-class SameObject(Spider):
-    start_urls = FIRST
-
+class SameObject(Plain):
     def parse(self, response):
         self.box = ["box"]
         yield response.follow("/item/1", self.parse_item, meta={"box": self.box})
@@ -291,9 +259,7 @@ class Text(str):
         )
     ],
 )
-class SameTypes(Spider):
-    start_urls = FIRST
-
+class SameTypes(Plain):
     def parse(self, response):
         kwargs = {"a": Text("a"), "b": bytearray(b"b")}
         yield response.follow("/item/1", self.parse_item, cb_kwargs=kwargs)
@@ -307,9 +273,7 @@ class SameTypes(Spider):
     "an item whose pages are requested one after the other from a list",
     [{"titles": ["item 1", "item 2"]}],
 )
-class WorksThroughList(Spider):
-    start_urls = FIRST
-
+class WorksThroughList(Plain):
     def parse(self, response):
         return self.next_page(response, ["/item/1", "/item/2"], [])
 
@@ -327,36 +291,24 @@ GROUP_START = "`start()`"
 
 
 @pattern(GROUP_START, "`start_urls` with the same URL twice", [{"title": "page 1"}] * 2)
-class StartTwice(Spider):
+class StartTwice(Plain):
     start_urls = FIRST * 2
-
-    def parse(self, response):
-        yield title(response)
 
 
 @pattern(GROUP_START, "yields items, and requests with callbacks of their own", [*GIVES, {"n": 1}])
-class StartYields(Spider):
+class StartYields(Plain):
     async def start(self):
         yield {"n": 1}
         yield Request(FIRST[0])
         yield Request(f"{SHOP}/item/1", self.parse_item, priority=1)
 
-    def parse(self, response):
-        yield title(response)
-
-    def parse_item(self, response):
-        yield title(response)
-
 
 @pattern(GROUP_START, "sleeps between requests", GIVES)
-class StartSleeps(Spider):
+class StartSleeps(Plain):
     async def start(self):
         yield Request(FIRST[0])
         await asyncio.sleep(0.05)
         yield Request(f"{SHOP}/item/1")
-
-    def parse(self, response):
-        yield title(response)
 
 
 @pattern(
@@ -399,13 +351,10 @@ class StartNeverEnds(Spider):
 
 
 @pattern(GROUP_START, "downloads inline", [{"title": "item 1"}])
-class StartInline(Spider):
+class StartInline(Plain):
     async def start(self):
         response = await self.crawler.engine.download_async(Request(FIRST[0]))
         yield response.follow("/item/1")
-
-    def parse(self, response):
-        yield title(response)
 
 
 @pattern(
@@ -413,21 +362,15 @@ class StartInline(Spider):
     "yields the next request when the scheduler is empty",
     [{"title": f"item {n}"} for n in (1, 2, 3)],
 )
-class StartLazily(Spider):
+class StartLazily(Plain):
     async def start(self):
         for n in (1, 2, 3):
             yield Request(f"{SHOP}/item/{n}")
             await self.crawler.signals.wait_for(signals.scheduler_empty)
 
-    def parse(self, response):
-        yield title(response)
-
 
 @pattern(GROUP_START, "raises behind a request", [{"title": "page 1"}], reason=None)
-class StartRaises(Spider):
+class StartRaises(Plain):
     async def start(self):
         yield Request(FIRST[0])
         raise ValueError("no more")
-
-    def parse(self, response):
-        yield title(response)
