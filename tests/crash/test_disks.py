@@ -6,27 +6,24 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from demo_web import server_log
-from demo_web.server import Running, Server
+from demo_web.server import Running
 from support import processes, redis_server
 from support.commands import run_aopic
-from support.killed_crawl import FACTOR, N_HOSTS, N_PAGES, answer, check_log, command, pages_of
-from support.workers import IN_A_STEP
+from support.killed_crawl import FACTOR, N_HOSTS, N_PAGES, check_log, pages_of
+from support.workers import DEADLINE, IN_A_STEP, Workers, check_views
+from support.workers import running as workers_of
 
-from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import unpack_page
-from scrapy_aopic.core.shards.all_shards import audit_shards
 from scrapy_aopic.place.paths import read_home, shard_folder, shards_on_disk, store_folder
 from scrapy_aopic.storage import open_snapshot
-from scrapy_aopic.web.suffixes import registered_domain
 from scrapy_aopic.web.url_keys import key_of_url
 
 if redis_server.find_server() is None:
@@ -39,57 +36,33 @@ pytestmark = pytest.mark.slow
 SHARDS = 4
 LOCK_TIMEOUT = 2.0
 """Seconds."""
-DEADLINE = 90.0
-"""Seconds that a crawl may take on a busy machine; it takes some five."""
 
 
 def check(folders: Sequence[Path], n_shards: int = SHARDS) -> tuple[int, int, list[str]]:
     """Pages visited and queued in all shards, which are in *folders*, and what does not hold, in one or between them."""
-    with ExitStack() as opened:
-        views = {}
-        for folder in folders:
-            for number in shards_on_disk(folder):
-                assert number not in views
-                view = views[number] = open_snapshot(store_folder(shard_folder(folder, number)))
-                opened.callback(view.close)
-        assert sorted(views) == [*range(n_shards)]
-        each = [audit(view) for view in views.values()]
-        whole = audit_shards([views[number] for number in range(n_shards)], registered_domain)
-    violations = [violation for result in (*each, whole) for violation in result.violations]
-    return sum(result.visited for result in each), sum(result.queued for result in each), violations
+    places = [(number, folder) for folder in folders for number in shards_on_disk(folder)]
+    assert sorted(number for number, _ in places) == [*range(n_shards)]
+    return check_views(
+        [open_snapshot(store_folder(shard_folder(folder, number))) for number, folder in sorted(places)],
+        n_shards,
+    )
 
 
-class Workers:
+class OnDisks(Workers):
     """Workers that crawl one job, each with a folder of its own."""
 
-    def __init__(
-        self, folder: Path, redis: redis_server.Server, web: Running, disks: int, settings: dict[str, object]
-    ) -> None:
+    def __init__(self, folder: Path, redis: redis_server.Server, web: Running, **settings: object) -> None:
+        super().__init__(folder, redis, web)
         self.folder = folder
-        self.redis = redis
-        self.web = web
-        self.jobs = [folder / f"job-{number}" for number in range(disks)]
-        self.all: list[processes.Process] = []
-        self._disks = disks
-        self._settings = settings
+        self.jobs = [folder / f"job-{number}" for number in range(2)]
+        self._own = settings
 
-    def start(self, number: int) -> processes.Process:
+    def start(self, number: int = 0) -> processes.Process:
         """The worker of a folder."""
-        line, environment = command(
-            self.jobs[number],
-            self.web.url,
-            REDIS_URL=self.redis.url,
-            AOPIC_REDIS_LOCK_TIMEOUT=LOCK_TIMEOUT,
-            AOPIC_DURABILITY=50,
-            AOPIC_SHARDS=SHARDS,
-            AOPIC_DISKS=self._disks,
-            LOG_LEVEL="INFO",
-            **self._settings,
-        )
-        with self.log(len(self.all)).open("wb") as log:
-            process = processes.start(line, env=environment, cwd=self.folder, stderr=log)
-        self.all.append(process)
-        return process
+        return self.launch(
+            JOBDIR=self.jobs[number], REDIS_URL=self.redis.url, AOPIC_REDIS_LOCK_TIMEOUT=LOCK_TIMEOUT,
+            AOPIC_DURABILITY=50, AOPIC_SHARDS=SHARDS, AOPIC_DISKS=2, LOG_LEVEL="INFO", **self._own,
+        )  # fmt: skip
 
     def start_both(self) -> tuple[processes.Process, processes.Process]:
         """The workers of the first two folders, so that the first one gets the first shards; both have them open."""
@@ -103,11 +76,7 @@ class Workers:
 
     def wait_until_begun(self, number: int) -> None:
         """Wait until the process that was started as this one holds shards: before that, a signal may end it at once."""
-        deadline = time.monotonic() + DEADLINE
-        while "This worker holds" not in self.log(number).read_text():
-            assert self.all[number].poll() is None, self.said()
-            assert time.monotonic() < deadline, self.said()
-            time.sleep(0.02)
+        self.wait_until_said(number, "This worker holds")
 
     def stop(self, *numbers: int) -> None:
         """Let the processes that were started as these end by themselves."""
@@ -117,46 +86,13 @@ class Workers:
         for number in numbers:
             self.all[number].wait(DEADLINE)
 
-    def log(self, number: int) -> Path:
-        """What the process that was started as this one says."""
-        return self.folder / f"log-{number}"
 
-    def said(self) -> str:
-        """What all of them have said."""
-        return "".join(self.log(number).read_text() for number in range(len(self.all)))
-
-    def wait_for(self, n: int) -> None:
-        """Wait until *n* requests were answered."""
-        deadline = time.monotonic() + DEADLINE
-        while len(self.web.log) < n and time.monotonic() < deadline:
-            assert any(process.poll() is None for process in self.all), self.said()
-            time.sleep(0.005)
-
-    def wait(self) -> None:
-        """Wait until all have ended by themselves, or were killed."""
-        for process in self.all:
-            process.wait(DEADLINE)
-            assert process.returncode in {0, -signal.SIGKILL}, self.said()
-        assert "Traceback" not in self.said()
-
-
-@contextmanager
-def running(folder: Path, disks: int = 2, delay: float = 0.005, **settings: object) -> Iterator[Workers]:
+def running(folder: Path, delay: float = 0.005, **settings: object) -> AbstractContextManager[OnDisks]:
     """Nobody is there yet, and a page takes *delay* seconds."""
-    with (
-        redis_server.Server(folder / "server", appendfsync="always") as redis,
-        Server(lambda exchange: replace(answer(exchange), delay=delay)).run_in_thread() as web,
-    ):
-        workers = Workers(folder, redis, web, disks, settings)
-        try:
-            yield workers
-        finally:
-            for process in workers.all:
-                process.kill()
-                process.wait()
+    return workers_of(folder, kind=OnDisks, delay=delay, **settings)
 
 
-def check_all(workers: Workers, kills: list[float]) -> None:
+def check_all(workers: OnDisks, kills: list[float]) -> None:
     """Each page was fetched, and only once unless a worker was killed in between, and no host was bothered."""
     visited, queued, violations = check(workers.jobs)
     assert violations == []
@@ -272,7 +208,7 @@ def test_old_copies_second_copies_and_folders_too_many_are_refused(tmp_path):
         check_all(workers, [])
 
 
-def aopic(workers: Workers, *arguments: object) -> str:
+def aopic(workers: OnDisks, *arguments: object) -> str:
     """What a command says."""
     done = run_aopic(*arguments, "-s", f"AOPIC_REDIS_LOCK_TIMEOUT={LOCK_TIMEOUT}", folder=workers.folder)
     return done.stdout + done.stderr
@@ -307,7 +243,7 @@ def test_shards_move_to_other_folders(tmp_path):
         assert "was not closed" not in workers.said()
 
 
-def go_on_anew(workers: Workers, second: processes.Process, job: str) -> None:
+def go_on_anew(workers: OnDisks, second: processes.Process, job: str) -> None:
     """Start the first worker again, and let all crawl to the end: its shard 0, which is lost, begins anew, with all cash."""
     workers.start(0)
     if second.poll() is not None:  # on a busy machine it may have been done before the kill

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import math
 import shutil
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
-from support.short_forms import some_of
 
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.audit import audit
@@ -100,18 +97,3 @@ def test_a_commit_of_sqlite_is_synchronised(tmp_path):
     job = Job(tmp_path / "job", WITHOUT_GAPS, kind="sqlite")
     assert job.shards[0].store._writer.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
     job.close()
-
-
-@pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
-@pytest.mark.parametrize("kind", some_of(["rocksdb", "sqlite"]))
-@pytest.mark.parametrize("states", some_of([8, 25]))
-def test_whatever_blocks_names_and_sizes_are_missing_what_had_landed_is_there(kind, states):
-    """A few of the power failures that ``benchmarks/power.py`` makes by the thousand."""
-    if kind == "rocksdb":
-        pytest.importorskip("rocksdict")
-    script = Path(__file__).parents[2] / "benchmarks" / "power.py"
-    command = [sys.executable, str(script), "--states", str(states), "--stores", kind]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=590)
-    assert (done.returncode, done.stderr) == (0, ""), f"{done.stdout}\n{done.stderr}"
-    assert f"{states} power failures" in done.stdout
-    assert "0 wrong" in done.stdout

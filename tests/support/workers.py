@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -16,6 +16,7 @@ from demo_web.server import Running, Server
 from demo_web.server_log import Entry
 
 from scrapy_aopic.core.audit import audit
+from scrapy_aopic.core.ports import Store
 from scrapy_aopic.core.shards.all_shards import audit_shards
 from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.storage import Address
@@ -36,8 +37,12 @@ DEADLINE = 90.0
 
 def check(url: str, n_shards: int = SHARDS) -> tuple[int, int, list[str]]:
     """Pages visited and queued in all shards, and what does not hold, in one or between them."""
+    return check_views(ServerPlace(Address("aopic:follow", url)).open_snapshots(), n_shards)
+
+
+def check_views(views: Sequence[Store], n_shards: int) -> tuple[int, int, list[str]]:
+    """The same of a job whose shards have these *views*, which are closed."""
     with ExitStack() as opened:
-        views = ServerPlace(Address("aopic:follow", url)).open_snapshots()
         for view in views:
             opened.callback(view.close)
         assert len(views) == n_shards
@@ -92,9 +97,11 @@ class Workers:
         """One more."""
         proxy = self.stack.enter_context(Proxy(self.redis.port))
         self.proxies.append(proxy)
-        line, environment = command(
-            self._folder, self.web.url, spider=self._spider, REDIS_URL=proxy.url, **self._settings
-        )
+        return self.launch(**self._settings, REDIS_URL=proxy.url)
+
+    def launch(self, **settings: object) -> processes.Process:
+        """One more with these *settings*."""
+        line, environment = command(self._folder, self.web.url, spider=self._spider, **settings)
         with self.log(len(self.all)).open("wb") as log:
             process = processes.start(line, env=environment, cwd=self._folder, stderr=log)
         self.all.append(process)
@@ -171,14 +178,19 @@ class Workers:
 
 @contextmanager
 def running(
-    folder: Path, *, fsync: str = "always", delay: float = 0.005, **settings: Any
-) -> Iterator[Workers]:
+    folder: Path,
+    *,
+    kind: type[Workers] = Workers,
+    fsync: str = "always",
+    delay: float = 0.005,
+    **settings: Any,
+) -> Iterator[Any]:
     """Nobody is there yet, and a page takes *delay* seconds."""
     with (
         redis_server.Server(folder / "server", appendfsync=fsync) as redis,
         Server(lambda exchange: replace(answer(exchange), delay=delay)).run_in_thread() as web,
     ):
-        workers = Workers(folder, redis, web, **settings)
+        workers = kind(folder, redis, web, **settings)
         try:
             yield workers
         finally:

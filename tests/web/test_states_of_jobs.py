@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from demo_web.server import Answer, Exchange, Server
+from demo_web.server import Server
 from support import processes
+from support.commands import run_aopic
 from support.dashboard import get, serve_job
-from support.small_web import ask_view, html
+from support.killed_crawl import answer, command
+from support.small_web import ask_view
 
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.place.folder_place import FolderPlace
@@ -27,35 +26,6 @@ from scrapy_aopic.view.stored import snapshot_of
 pytestmark = pytest.mark.slow
 
 STORES = ("rocksdb", "sqlite")
-
-
-SPIDER = Path(__file__).parents[1] / "support" / "follow_spider.py"
-N_HOSTS, N_PAGES = 20, 15
-
-
-def answer(exchange: Exchange) -> Answer:
-    """A page that links to the next ones of its host, and to other hosts."""
-    host, page = int(exchange.host[1:-5]), exchange.target[1:]
-    if not page.isdigit():
-        return Answer(404)
-    links = [f"http://h{(host + n) % N_HOSTS}.test/{page}" for n in (1, 3, 7)]
-    links += [f"/{(int(page) + n) % N_PAGES}" for n in (1, 2)]
-    return Answer(headers={"Content-Type": "text/html"}, body=html(links), delay=0.005)
-
-
-def command(folder: Path, proxy: str, **settings: object) -> tuple[list[str], dict[str, str]]:
-    """What crawls that into *folder*, and its environment."""
-    values = {
-        "SCHEDULER": "scrapy_aopic.Scheduler",
-        "JOBDIR": folder,
-        "AOPIC_POLITENESS_FACTOR": 2,
-        "AOPIC_DURABILITY": 100,
-        "LOG_LEVEL": "ERROR",
-        **settings,
-    }
-    line = [sys.executable, "-m", "scrapy", "runspider", str(SPIDER)]
-    line += [part for name, value in values.items() for part in ("-s", f"{name}={value}")]
-    return line, {**os.environ, "http_proxy": proxy, "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
 def visited(folder: Path) -> int:
@@ -96,11 +66,6 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Path]
     return copy
 
 
-def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-m", "scrapy", "aopic", *map(str, arguments)]
-    return processes.run(line, capture_output=True, text=True, check=False, timeout=60)
-
-
 @pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize(
     ("state", "said"),
@@ -127,7 +92,7 @@ def test_a_job_that_ended(jobs, state, said, store):
         why = json.loads(get(port, "/api/v1/why?of=http://h0.test/0").text)
         assert why["kind"] == "fetched"
     page = job.parent / "report.html"
-    done = run("report", job, page)
+    done = run_aopic("report", job, page)
     assert (done.returncode, done.stderr) == (0, "")
     text = page.read_text("utf-8")
     assert f"the crawl {said}" in text
@@ -162,7 +127,7 @@ def test_a_job_that_cannot_be_read_is_one_sentence(jobs, wrong, store):
     else:
         change_format(job)
     page = job.parent / "report.html"
-    for done in (run("dashboard", job, "--listen", "127.0.0.1:0"), run("report", job, page)):
+    for done in (run_aopic("dashboard", job, "--listen", "127.0.0.1:0"), run_aopic("report", job, page)):
         assert done.returncode == 2
         assert done.stdout == ""
         assert "Traceback" not in done.stderr
