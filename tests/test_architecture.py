@@ -464,15 +464,7 @@ for module in pkgutil.walk_packages(scrapy_aopic.__path__, "scrapy_aopic."):
 
 def test_a_crawl_needs_no_extra():
     """Only these modules are about an extra alone, and imported where that is asked for."""
-    extras = (
-        "hiredis",
-        "hypothesis",
-        "matplotlib",
-        "numpy",
-        "pyarrow",
-        "pybloom_live",
-        "pytest",
-    )
+    extras = ("hiredis", "hypothesis", "matplotlib", "numpy", "pyarrow", "pybloom_live", "pytest")
     command = [sys.executable, "-c", WITHOUT_EXTRAS, *extras, "redis", "rocksdict", "uvloop", "warcio"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
     assert {name.removeprefix("scrapy_aopic.") for name in done.stdout.split()} == {

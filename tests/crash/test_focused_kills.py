@@ -38,11 +38,7 @@ def test_harvest_is_that_of_the_visited_pages_after_every_kill(tmp_path):
     n_kills = 0
     with Server(answer).run_in_thread() as running:
         line, environment = command(
-            job,
-            running.url,
-            AOPIC_STORE="sqlite",
-            AOPIC_ORDER="focused",
-            AOPIC_TOPIC='{"keywords": ["h3"]}',
+            job, running.url, AOPIC_STORE="sqlite", AOPIC_ORDER="focused", AOPIC_TOPIC='{"keywords": ["h3"]}'
         )
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline:

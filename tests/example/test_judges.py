@@ -326,10 +326,7 @@ async def test_without_the_service_links_get_what_was_learned(judges, monkeypatc
     judge = start(judges, enough=1_000)
     monkeypatch.setattr("scrapy_aopic.session.topic.user_functions.LONGEST", 0.2)
     urls, crawler = await with_links(
-        "broad.judges.LinkService",
-        monkeypatch,
-        JUDGE_LINKS_URL=judge.url,
-        JUDGE_TIMEOUT=2,
+        "broad.judges.LinkService", monkeypatch, JUDGE_LINKS_URL=judge.url, JUDGE_TIMEOUT=2
     )
     assert n_left(urls) >= len(LEFT) - 2
     assert stat(crawler, "aopic/topic/unvalued") == N_LINKING

@@ -334,11 +334,7 @@ MARKED_AND_ITEMS = [{"title": "marked"}, {"title": "item 1"}, {"title": "item 2"
         Differs(
             ADDON,
             "They are not followed (`AOPIC_PAGE_ROBOTS`), as [robots.txt](robots.md#marks-on-pages) says.",
-            {
-                "items": [{"title": "marked"}],
-                "requests": {"GET shop.test/marked": 1},
-                "request_depth_max": 0,
-            },
+            {"items": [{"title": "marked"}], "requests": {"GET shop.test/marked": 1}, "request_depth_max": 0},
         )
     ],
 )

@@ -323,12 +323,7 @@ class Handlers(Plain):
         yield title(response)
 
 
-@pattern(
-    GROUP_SETTINGS,
-    "the same with `dont_filter=True`",
-    [{"title": "made"}],
-    settings=OWN_HANDLER,
-)
+@pattern(GROUP_SETTINGS, "the same with `dont_filter=True`", [{"title": "made"}], settings=OWN_HANDLER)
 class HandlersUnfiltered(Handlers):
     def parse(self, response):
         yield Request("made://there/x", self.parse_made, dont_filter=True)
@@ -396,11 +391,7 @@ class FetchesFiles(Plain):
             ADDON,
             "A broad crawl does not follow [links to files](urls.md#files-that-are-no-pages): `AOPIC_URL_RULES` and "
             "`AOPIC_CONTENT_TYPES`. A callback of their own makes them requests on purpose.",
-            {
-                "items": [],
-                "requests": {"GET shop.test/links?to=/file/a.bin": 1},
-                "request_depth_max": 0,
-            },
+            {"items": [], "requests": {"GET shop.test/links?to=/file/a.bin": 1}, "request_depth_max": 0},
         )
     ],
 )

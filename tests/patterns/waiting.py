@@ -203,9 +203,7 @@ class HandsOnMeta(Plain):
 
 
 COPIES = Differs(
-    JOB,
-    "With a job folder requests are written to the disk, so that each has a copy of its own.",
-    None,
+    JOB, "With a job folder requests are written to the disk, so that each has a copy of its own.", None
 )
 
 

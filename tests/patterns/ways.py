@@ -27,12 +27,7 @@ from zope.interface import implementer
 from .listing import WAYS, Pattern
 from .shop import Site
 
-QUICK = {
-    "AOPIC_POLITENESS_FACTOR": 0,
-    "AOPIC_BACKOFF": 0.01,
-    "AOPIC_MAX_BACKOFF": 0.05,
-    "AOPIC_MAX_WAIT": 1,
-}
+QUICK = {"AOPIC_POLITENESS_FACTOR": 0, "AOPIC_BACKOFF": 0.01, "AOPIC_MAX_BACKOFF": 0.05, "AOPIC_MAX_WAIT": 1}
 """Gaps so short that nobody waits for them."""
 
 COUNTED = (
@@ -90,12 +85,7 @@ async def run(pattern: Pattern, way: str, site: Site, folder: Path, patience: fl
     """
     agent = f"{pattern.name} ({way})"
     folder.mkdir(exist_ok=True)
-    settings = {
-        **QUICK,
-        **_in_folder(dict(pattern.settings), folder),
-        **WAYS[way],
-        "USER_AGENT": agent,
-    }
+    settings = {**QUICK, **_in_folder(dict(pattern.settings), folder), **WAYS[way], "USER_AGENT": agent}
     if way.endswith("job"):
         settings["JOBDIR"] = str(folder / "job")
     if pattern.command:

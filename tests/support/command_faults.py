@@ -291,9 +291,7 @@ CASES: dict[str, Case] = {
         speaks_to_server=True,
     ),
     "export": Case(
-        _make_job,
-        lambda place: ["export", str(place.job), "--pages", "pages.csv"],
-        _all(_exported),
+        _make_job, lambda place: ["export", str(place.job), "--pages", "pages.csv"], _all(_exported)
     ),
     "backup": Case(
         _make_job,

@@ -52,11 +52,7 @@ class Served:
             "/": lambda _: sentence(200, "the page"),
             "/echo": lambda query: sentence(200, str(dict(query))),
         }
-        site = Site(
-            self.feed,
-            self.paths,
-            {"/healthz": lambda _: sentence(200, "ok")},
-        )
+        site = Site(self.feed, self.paths, {"/healthz": lambda _: sentence(200, "ok")})
         self.server.start(site, self.guard)
         self._is_over = Event()
         self._beats = Thread(target=self._beat)

@@ -306,10 +306,7 @@ class StoreContract:
         value = _fill(store)
         store.close()
         self.damage(folder, value)
-        with (
-            pytest.raises(StorageError),
-            closing(self.make_store(folder, read_only=read_only)) as damaged,
-        ):
+        with pytest.raises(StorageError), closing(self.make_store(folder, read_only=read_only)) as damaged:
             damaged.verify()
 
     @pytest.mark.parametrize("read_only", [False, True], ids=["store", "view"])

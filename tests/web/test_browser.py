@@ -295,11 +295,7 @@ def test_the_verdict_changes_when_the_web_stalls(browser, tmp_path):
         Server(web.answer).run_in_thread() as server,
         run_with_dashboard(
             ["runspider", str(Path(__file__).parents[1] / "support" / "follow_spider.py")],
-            {
-                "SCHEDULER": "scrapy_aopic.Scheduler",
-                "AOPIC_POLITENESS_FACTOR": 2,
-                "ROBOTSTXT_OBEY": False,
-            },
+            {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_POLITENESS_FACTOR": 2, "ROBOTSTXT_OBEY": False},
             folder=tmp_path,
             http_proxy=server.url,
         ) as (_, port),
@@ -456,14 +452,7 @@ def test_the_explainer_is_a_part_of_it_and_shows_the_crawl(browser, page, scheme
 def test_what_politeness_costs_the_order_and_what_was_dropped(browser, page):
     resize(browser, 1000, "light")
     total, dropped = 2**53 - 1, {"flood": 1234}
-    ledger = {
-        "total": total,
-        "pages": total,
-        "virtual": 0,
-        "history": 0,
-        "turns": 4.0,
-        "convergence": 0.25,
-    }
+    ledger = {"total": total, "pages": total, "virtual": 0, "history": 0, "turns": 4.0, "convergence": 0.25}
     ledger |= {"distributed": 4 * total, "virtual_distributed": total // 4}
     served = page(dropped=dropped, ledger=ledger, regret=1.0)
     assert "must wait for its host; the next one is worth 4 times less than it." in text(browser, "regret")

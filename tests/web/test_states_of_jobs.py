@@ -69,10 +69,7 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Path]
 @pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize(
     ("state", "said"),
-    [
-        ("stopped", "was closed (shutdown)"),
-        ("killed", "runs elsewhere, or its process died. If it"),
-    ],
+    [("stopped", "was closed (shutdown)"), ("killed", "runs elsewhere, or its process died. If it")],
 )
 def test_a_job_that_ended(jobs, state, said, store):
     job = jobs(state, store)

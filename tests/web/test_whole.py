@@ -144,13 +144,7 @@ class Workers:
             "ROBOTSTXT_OBEY": False,
         }
         spider = Path(__file__).parents[1] / "support" / "follow_spider.py"
-        line = [
-            sys.executable,
-            "-m",
-            "scrapy",
-            "runspider",
-            str(spider),
-        ]
+        line = [sys.executable, "-m", "scrapy", "runspider", str(spider)]
         line += [part for name, value in settings.items() for part in ("-s", f"{name}={value}")]
         environment = {**os.environ, "http_proxy": web.url, "PYTHONPATH": str(spider.parents[2])}
         self.ports, self.processes = [], []
