@@ -114,7 +114,9 @@ def test_workers_with_disks_fetch_each_page_once(tmp_path):
     [
         (1, {}),
         pytest.param(2, {}, marks=pytest.mark.long),
-        (2, {"AOPIC_ORDER": "focused", "AOPIC_TOPIC": '{"keywords": ["h3"]}'}),
+        pytest.param(
+            2, {"AOPIC_ORDER": "focused", "AOPIC_TOPIC": '{"keywords": ["h3"]}'}, marks=pytest.mark.long
+        ),
     ],
 )
 def test_workers_that_are_killed_come_back_to_their_shards(tmp_path, killed, settings):

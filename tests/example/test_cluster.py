@@ -14,7 +14,7 @@ if redis_server.find_server() is None:
 pytest.importorskip("redis")
 pytest.importorskip("hiredis")
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long  # workers that are killed are in tests/crash; this is the script
 
 SCRIPT = Path(__file__).parents[2] / "example_project" / "cluster.py"
 

@@ -31,8 +31,8 @@ LOCK_TIMEOUT = 3.0
 """Seconds."""
 IN_A_STEP = 1
 """Requests, at most, that a frozen process still sends when it goes on: one for which it had just looked at its lock."""
-DEADLINE = 90.0
-"""Seconds that a crawl may take on a busy machine; it takes some five."""
+DEADLINE = 300.0
+"""Seconds after which a crawl counts as one that hangs, on however busy a machine; it takes some five."""
 
 
 def check(url: str, n_shards: int = SHARDS) -> tuple[int, int, list[str]]:
