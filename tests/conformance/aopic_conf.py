@@ -1,4 +1,4 @@
-"""Pytest plugin: puts our classes where Scrapy's own test suite expects the stock ones.
+"""Pytest plugin: puts our classes where Scrapy's own test suite expects the stock ones, while pytest runs.
 
 The suite asserts the timing of requests that nothing holds back, so politeness is off by default.
 """
@@ -7,11 +7,19 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from scrapy.settings import default_settings
 
-for _name in ("SCHEDULER", "DUPEFILTER_CLASS"):
-    if _path := os.environ.get(f"CONF_{_name}"):
-        setattr(default_settings, _name, _path)
-default_settings.AOPIC_POLITENESS_FACTOR = 0  # type: ignore[attr-defined]
-default_settings.AOPIC_BACKOFF = 0  # type: ignore[attr-defined]
-default_settings.AOPIC_STORE = os.environ.get("CONF_STORE", "memory")  # type: ignore[attr-defined]
+DEFAULTS = {"AOPIC_POLITENESS_FACTOR": 0, "AOPIC_BACKOFF": 0}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    patch = pytest.MonkeyPatch()
+    config.add_cleanup(patch.undo)
+    named = {
+        name: os.environ[f"CONF_{name}"]
+        for name in ("SCHEDULER", "DUPEFILTER_CLASS")
+        if os.environ.get(f"CONF_{name}")
+    }
+    for name, value in {**DEFAULTS, **named, "AOPIC_STORE": os.environ.get("CONF_STORE", "memory")}.items():
+        patch.setattr(default_settings, name, value, raising=False)
