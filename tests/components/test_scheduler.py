@@ -114,21 +114,6 @@ async def test_a_redirect_passes_the_cash_on(serve, tmp_path):
     assert rows["http://b.test/"].history == rows["http://a.test/"].history > 0
 
 
-async def test_dropped_links_pay_the_virtual_page_and_not_their_siblings(serve, tmp_path):
-    class Bounded(Follow):
-        allowed_domains = ["a.test"]
-
-    pages = {
-        "http://a.test/": ["/1", "http://far.test/1", "http://far.test/2", "/" + "x" * 3000],
-        "http://a.test/1": [],
-    }
-    serve(pages)
-    settings = {**on_disk(tmp_path), "AOPIC_ENDOWMENT": 0, "AOPIC_VIRTUAL_SHARE": 0}
-    await crawl(Bounded, settings)
-    rows = {row.url: row for row in ask_view(tmp_path, top_pages, 10)}
-    assert rows["http://a.test/1"].history == rows["http://a.test/"].history // 4
-
-
 @pytest.mark.parametrize("kind", ["generator", "list", "async", "raises late", "raises at once"])
 async def test_links_are_paid_whatever_kind_of_callback_yields_them(serve, tmp_path, kind):
     class Callback(Follow):

@@ -14,7 +14,6 @@ from scrapy_aopic.core.frontier.frontier import Empty, Frontier, NotBefore, Take
 from scrapy_aopic.core.frontier.host_state import HostState, Phase
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.order import Aopic, DepthFirst, LargerSites, PageRank, front_queue, host_class
-from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import (
     HOST_BYTES,
     N_FRONT_QUEUES,
@@ -158,21 +157,6 @@ def test_a_host_loses_a_front_queue_each_time_its_visited_pages_grow_fourfold():
 # -- order
 
 
-def test_the_host_of_the_best_class_is_asked_first():
-    desk = Desk()
-    for number, level in enumerate((7, 30, 2, 63, 0, 29)):
-        desk.insert(f"host{level}", number, level)
-    assert [desk.levels[page] for page in desk.drain()] == [63, 30, 29, 7, 2, 0]
-
-
-def test_a_host_with_many_visited_pages_comes_after_one_with_a_little_less_cash():
-    desk = Desk()
-    desk.insert("big", 1, 20)
-    desk.insert("small", 2, 19)
-    desk.frontier.host(host_key("big")).visited = 100
-    assert desk.drain() == [("small", 2), ("big", 1)]
-
-
 def test_hosts_of_one_class_take_turns():
     desk = Desk()
     for number in range(6):
@@ -180,97 +164,10 @@ def test_hosts_of_one_class_take_turns():
     assert [host for host, _ in desk.drain()] == list("abcabc")
 
 
-def test_a_page_that_moves_up_keeps_its_place_in_time():
-    desk = Desk()
-    for number, level in ((1, 10), (2, 9), (3, 10)):
-        desk.insert("a", number, level)
-    desk.move_up("a", 2, 10)
-    assert desk.drain() == [("a", 1), ("a", 2), ("a", 3)]
-
-
 # -- a host is never asked twice at once
 
 
-def test_a_leased_host_is_not_leased_again():
-    desk = Desk()
-    desk.insert("a", 1)
-    desk.insert("a", 2)
-    page = desk.take()
-    assert desk.try_to_take() == Empty()
-    desk.insert("a", 3, 60)
-    desk.move_up("a", 2, 61)
-    assert desk.try_to_take() == Empty()
-    desk.release(page)
-    assert desk.take() == ("a", 2)
-
-
-def test_a_host_whose_page_is_still_in_work_may_be_asked_for_the_next():
-    desk = Desk()
-    for number in (1, 2, 3):
-        desk.insert("a", number)
-    first, second = desk.take(), None
-    desk.release(first)
-    second = desk.take()
-    assert (first, second) == (("a", 1), ("a", 2))
-    desk.finish(first)
-    assert desk.try_to_take() == Empty()
-    desk.release(second)
-    desk.finish(second)
-    assert desk.drain() == [("a", 3)]
-
-
-def test_a_page_that_ends_before_its_transfer_does_not_free_its_host():
-    desk = Desk()
-    desk.insert("a", 1)
-    page = desk.take()
-    desk.finish(page)
-    desk.insert("a", 2)
-    assert desk.try_to_take() == Empty()
-    desk.release(page)
-    assert desk.take() == ("a", 2)
-
-
 # -- politeness
-
-
-def test_a_host_is_left_alone_until_its_time():
-    desk = Desk()
-    desk.insert("a", 1)
-    desk.insert("a", 2)
-    desk.fetch(gap=5.0)
-    desk.now += 4.999
-    assert desk.try_to_take() == NotBefore(1005.0)
-    desk.now = 1005.0
-    assert desk.take() == ("a", 2)
-
-
-def test_a_host_that_must_wait_does_not_hold_up_worse_ones():
-    desk = Desk()
-    desk.insert("good", 1, 50)
-    desk.insert("good", 2, 50)
-    desk.insert("bad", 3, 5)
-    desk.fetch(gap=5.0)
-    assert desk.take() == ("bad", 3)
-
-
-def test_a_host_that_runs_dry_keeps_its_time():
-    desk = Desk()
-    desk.insert("a", 1)
-    desk.fetch(gap=5.0)
-    assert desk.place("a") == "nowhere"
-    desk.insert("a", 2)
-    assert desk.try_to_take() == NotBefore(1005.0)
-
-
-def test_a_ready_host_that_is_deferred_waits():
-    desk = Desk()
-    desk.insert("a", 1, 50)
-    desk.insert("b", 2, 5)
-    desk.defer("a", 5.0)
-    assert desk.fetch() == ("b", 2)
-    assert desk.try_to_take() == NotBefore(1005.0)
-    desk.now = 1005.0
-    assert desk.take() == ("a", 1)
 
 
 def test_a_waiting_host_that_is_deferred_again_waits_for_the_later_time():
@@ -292,20 +189,6 @@ def test_deferring_a_host_that_nobody_knows_does_nothing():
     assert desk.frontier.n_hosts == 0
 
 
-def test_a_parked_host_is_asked_neither_early_nor_a_hundredth_second_late():
-    desk = Desk(max_active=1)
-    desk.insert("a", 1)
-    desk.fetch(gap=1 / 3)
-    desk.insert("other", 2)
-    desk.insert("a", 3)
-    assert desk.place("a") == "parked"
-    assert desk.take() == ("other", 2)
-    desk.now += 0.333
-    assert isinstance(desk.try_to_take(), NotBefore)
-    desk.now += 0.01
-    assert desk.take() == ("a", 3)
-
-
 def test_when_says_the_earliest_time_of_all_hosts_that_wait():
     desk = Desk(max_active=2)
     assert desk.frontier.when() == Empty()
@@ -323,18 +206,6 @@ def test_when_says_the_earliest_time_of_all_hosts_that_wait():
 
 
 # -- put back
-
-
-def test_a_page_that_is_put_back_waits_again_in_its_old_place():
-    desk = Desk()
-    for number in (1, 2, 3):
-        desk.insert("a", number)
-    page = desk.take()
-    assert (len(desk.frontier), desk.frontier.queued) == (2, 3)
-    desk.release(page)
-    desk.put_back(page)
-    assert len(desk.frontier) == desk.frontier.queued == 3
-    assert desk.drain() == [("a", 1), ("a", 2), ("a", 3)]
 
 
 @pytest.mark.parametrize("is_released_first", [True, False])
@@ -439,15 +310,6 @@ def test_a_better_page_that_is_new_moves_its_host_up_wherever_it_is():
         assert desk.drain() == [("a", 3), ("rival", 9), ("a", 1), ("a", 2)], place
 
 
-def test_a_host_whose_best_page_moves_down_comes_later():
-    for place in ["ready", "shelved"]:
-        desk = in_place(place)
-        desk.insert("other", 4, 5)
-        desk.move_up("a", 1, 30)
-        desk.move_up("a", 1, 1)
-        assert desk.drain() == [("rival", 9), ("a", 2), ("other", 4), ("a", 1)], place
-
-
 def test_a_host_whose_best_page_moved_down_while_it_waited_is_moved_up_by_another_page():
     desk = Desk()
     for number, level in enumerate((30, 25, 8)):
@@ -475,25 +337,6 @@ def test_a_leased_page_moves_up_without_being_given_again():
 
 
 # -- more hosts than the memory may hold
-
-
-def test_with_more_hosts_than_may_be_active_the_best_page_of_all_still_comes_first():
-    dice = random.Random(1)
-    desk = Desk(max_active=5)
-    for number in range(600):
-        desk.insert(f"host{number % 200}", number, dice.randrange(64))
-    assert len(desk.frontier.active) == 5
-    assert sum(desk.frontier.places.shelves.counts.values()) == 195
-    expected = sorted(desk.levels.values(), reverse=True)
-    taken = []
-    while not isinstance(page := desk.try_to_take(), Empty):
-        assert len(desk.frontier.active) <= 6
-        taken.append(desk.levels[page])
-        desk.release(page)
-        desk.finish(page)
-        if len(taken) % 100 == 50:
-            desk.commit()
-    assert taken == expected
 
 
 def test_hosts_that_come_while_others_are_shelved_are_taken_in_their_order_however_many_they_are():
@@ -565,15 +408,6 @@ def test_a_host_that_must_wait_leaves_the_memory_when_its_last_page_in_work_ends
         desk.finish(page)
     assert len(desk.frontier.active) <= 2
     assert desk.frontier.places.parked.n >= 8
-
-
-def test_a_shelved_host_takes_the_place_of_the_worst_that_is_ready():
-    desk = Desk(max_active=2)
-    for number, (host, level) in enumerate((("worst", 3), ("fair", 10), ("best", 30))):
-        desk.insert(host, number, level)
-    assert list(map(desk.place, ("worst", "fair", "best"))) == ["ready", "ready", "shelved"]
-    assert desk.take()[0] == "best"
-    assert list(map(desk.place, ("worst", "fair", "best"))) == ["shelved", "ready", "leased"]
 
 
 def test_a_host_with_a_page_in_work_is_never_shelved():
@@ -664,18 +498,6 @@ def test_rows_that_come_and_move_while_the_back_queue_is_used_are_taken_in_order
 # -- length and life
 
 
-def test_the_length_is_known_without_reading_the_store():
-    desk = Desk(max_active=1)
-    for number in range(100):
-        desk.insert(f"host{number % 10}", number)
-    page = desk.take()
-    desk.commit()
-    desk.store.close()
-    assert (len(desk.frontier), desk.frontier.queued, desk.frontier.n_hosts) == (99, 100, 10)
-    desk.release(page)
-    assert len(desk.frontier) == 99
-
-
 @pytest.mark.parametrize("max_active", [1, 3, 100])
 def test_everything_waits_again_after_a_reopen(max_active):
     dice = random.Random(3)
@@ -738,19 +560,6 @@ def test_a_page_that_moved_up_while_it_was_leased_waits_there_after_a_reopen():
     assert desk.drain() == [("a", 1), ("b", 3), ("b", 2)]
 
 
-def test_a_host_has_one_index_row_or_none():
-    desk = Desk(max_active=2)
-    for number in range(20):
-        desk.insert("abcdef"[number % 6], number, number)
-    for step in range(19):
-        desk.fetch(gap=step % 3)
-        desk.now += 1.0
-        desk.commit()
-        rows = [key[-HOST_BYTES:] for key, _ in desk.store.scan(Family.META)]
-        queued = {page[:HOST_BYTES] for page, _ in desk.store.scan(Family.QUEUE)}
-        assert sorted(rows) == sorted(queued)
-
-
 # -- budgets of registered domains
 
 
@@ -808,14 +617,6 @@ def overdrawn(max_active: int = 100, hosts: tuple[str, ...] = ("www.a",)) -> Bud
     return desk
 
 
-def test_a_domain_over_its_budget_comes_after_all_others():
-    for max_active in [1, 2, 100]:
-        desk = overdrawn(max_active)
-        desk.insert("b", 20, 1)
-        desk.insert("c", 21, 2)
-        assert desk.drain() == [("c", 21), ("b", 20), ("www.a", 10)], max_active
-
-
 @pytest.mark.parametrize("max_active", [1, 2, 100])
 def test_no_budget_holds_back_a_page_with_a_priority(max_active):
     desk = overdrawn(max_active)
@@ -839,18 +640,6 @@ def test_a_late_host_is_said_to_be_late():
     desk = overdrawn()
     assert desk.place("www.a") == "late"
     assert desk.frontier.when() == NotBefore(0.0)
-
-
-def test_a_late_domain_is_let_through_when_the_crawl_has_grown_enough():
-    """Two pages of it are a tenth of twenty."""
-    for max_active in [1, 2, 100]:
-        desk = overdrawn(max_active)
-        desk.visit_others(17)
-        desk.insert("others", 1, 5)
-        desk.insert("others", 2, 5)
-        assert desk.fetch() == ("others", 1), max_active
-        assert desk.frontier.budgets.visits == 20, max_active
-        assert desk.take() == ("www.a", 10), max_active
 
 
 def test_no_more_hosts_are_let_through_than_the_budget_has_pages_left():

@@ -92,25 +92,6 @@ def test_four_pages_by_hand_with_the_virtual_page_as_one_more_link():
     assert web.ledger.totals.virtual_distributed == 4 * 193
 
 
-def test_four_pages_by_hand_with_a_fixed_share_for_the_virtual_page():
-    web = Web(dict.fromkeys("abcd", 200), virtual=0, share=0.15)
-    assert web.visit("a", "bcd") == 56  # 30 for the virtual page, 170 // 3 for each link, 2 left over
-    assert (web.cash, web.virtual) == ({"a": 0, "b": 256, "c": 256, "d": 256}, 32)
-    assert web.visit("b", "c") == 218  # int(256 * 0.15) == 38
-    assert (web.cash, web.virtual) == ({"a": 0, "b": 0, "c": 474, "d": 256}, 70)
-    assert web.visit("c", "a") == 403  # int(474 * 0.15) == 71
-    assert web.visit("d") == 0
-    assert (web.cash, web.virtual) == ({"a": 403, "b": 0, "c": 0, "d": 0}, 397)
-    assert web.histories == {"a": 200, "b": 256, "c": 474, "d": 256}
-
-
-def test_the_remainder_of_a_division_goes_to_the_virtual_page():
-    for share, each in [(0.0, 333), (0.15, 283), (0.5, 166), (1.0, 0), (None, 250)]:
-        web = Web({"a": 1000, "b": 0, "c": 0, "d": 0}, share=share)
-        assert web.visit("a", "bcd") == each, (share, each)
-        assert web.virtual == 1000 - 3 * each, (share, each)
-
-
 def test_cash_that_came_after_the_lease_stays_for_the_next_visit():
     web = Web({"a": 1000, "b": 0}, share=0.0)
     web.pages["a"].cash += 70
@@ -121,18 +102,6 @@ def test_cash_that_came_after_the_lease_stays_for_the_next_visit():
 
 
 # -- links that differ in weight
-
-
-def test_each_link_gets_its_part_by_weight_and_the_remainders_go_to_the_virtual_page():
-    web = Web({"a": 1000, "b": 0, "c": 0, "d": 0}, share=0.15)
-    assert web.visit_weighed("a", "bcd", [2, 1, 4], whole=7) == [850 * 2 // 7, 850 // 7, 850 * 4 // 7]
-    assert web.virtual == 1000 - 242 - 121 - 485
-
-
-def test_links_that_weigh_nothing_get_nothing_and_the_virtual_page_everything():
-    web = Web({"a": 100, "b": 0, "c": 0}, virtual=TOTAL - 100, endowment=6.0)
-    assert web.visit_weighed("a", "bc", [0, 0], domain_visited=0) == [0, 0]
-    assert web.virtual == TOTAL
 
 
 @given(
@@ -211,13 +180,6 @@ def endowed(domain_visited: int | None, clicks: int = 0, **how) -> int:
     return web.visit("a", "b", domain_visited=domain_visited)
 
 
-def test_the_endowment_falls_with_the_visited_pages_of_the_host():
-    seed = TOTAL >> SEED_SHIFT
-    assert [endowed(n) for n in (0, 10, 20, 50, 110)] == [6 * seed, 3 * seed, 2 * seed, seed, seed // 2]
-    amounts = [endowed(n) for n in range(100)]
-    assert all(first > second for first, second in pairwise(amounts))
-
-
 def test_the_endowment_fades_with_clicks_inside_the_host():
     seed = TOTAL >> SEED_SHIFT
     assert [endowed(0, clicks) for clicks in (0, 8, 16)] == [6 * seed, 3 * seed, 3 * seed // 2]
@@ -226,82 +188,11 @@ def test_the_endowment_fades_with_clicks_inside_the_host():
     assert amounts[-1] == 0
 
 
-def test_the_endowment_is_taken_out_of_the_virtual_page():
-    web = Web({"a": 1000, "b": 0}, virtual=TOTAL - 1000, share=0.0, endowment=6.0)
-    extra = 6 * ((TOTAL - 1000) >> SEED_SHIFT)
-    assert web.visit("a", "b", domain_visited=0) == 1000 + extra
-    assert web.virtual == TOTAL - 1000 - extra
-    assert web.ledger.totals.virtual_distributed == extra
-
-
-def test_nothing_is_endowed_under_another_way_of_spending():
-    for how in [
-        {"endowment": 0.0},
-        *({"spending": name} for name, each in SPENDING.items() if not each.endows),
-    ]:
-        assert endowed(0, **how) == 0, how
-
-
 def test_a_page_that_is_no_ordinary_page_is_not_endowed():
     assert endowed(None) == 0
 
 
-def test_a_page_whose_links_are_all_filtered_is_not_endowed():
-    web = Web({"a": 10}, virtual=TOTAL - 10, endowment=6.0)
-    web.visit("a", n_links=3, domain_visited=0)
-    assert web.virtual == TOTAL
-    assert web.ledger.totals.virtual_distributed == 0
-
-
 # -- the virtual page visits itself
-
-
-def test_the_virtual_page_hands_the_same_to_each_unvisited_page():
-    web = Web(dict.fromkeys("abc", 10), virtual=101, share=0.0, spending="unvisited")
-    web.visit("a", "b")  # leaves the class
-    assert web.ledger.spend_virtual(100)
-    assert web.cash == {"a": 0, "b": 20 + 50, "c": 10 + 50}
-    assert web.virtual == 1
-
-
-def test_the_virtual_page_hands_the_same_to_each_visited_page():
-    web = Web(dict.fromkeys("abc", 10), virtual=101, share=0.0, spending="visited")
-    assert not web.ledger.spend_virtual(0)  # nobody to hand it to
-    web.visit("a", "b")
-    assert web.ledger.spend_virtual(100)
-    assert web.cash == {"a": 101, "b": 20, "c": 10}
-    assert web.virtual == 0
-
-
-def test_a_page_that_is_settled_later_has_exactly_what_it_was_handed():
-    web = Web({"a": 1}, virtual=100, spending="unvisited")
-    web.ledger.spend_virtual(0)
-    late = web.admit("late", 5)
-    assert web.ledger.cash(late) == 5  # nothing of what was handed out before it came
-    web.ledger.totals.virtual += 21
-    web.ledger.spend_virtual(0)
-    for _ in range(2):
-        web.ledger.catch_up(web.pages["a"])
-        web.ledger.catch_up(late)
-        assert (web.pages["a"].cash, late.cash) == (1 + 100 + 10, 5 + 10)
-
-
-def test_a_page_that_changes_its_class_is_handed_by_the_new_one_only():
-    web = Web(dict.fromkeys("ab", 10), virtual=100, share=0.0, spending="visited")
-    web.visit("a")
-    web.ledger.spend_virtual(0)
-    assert web.cash == {"a": 110, "b": 10}
-    web.visit("b")
-    assert web.cash == {"a": 110, "b": 0}  # nothing of what was handed out before its visit
-    web.ledger.spend_virtual(0)
-    assert web.cash == {"a": 115, "b": 5}
-
-
-def test_a_visit_spends_what_was_handed_out_before_it():
-    web = Web({"a": 10, "b": 0}, virtual=90, share=0.0, spending="unvisited")
-    web.ledger.spend_virtual(0)
-    assert web.visit("a", "b") == 55
-    assert web.cash == {"a": 0, "b": 45 + 55}
 
 
 def test_the_virtual_page_waits_until_it_holds_more_than_the_best_page():
@@ -315,11 +206,6 @@ def test_less_than_a_unit_for_each_is_not_spent():
     web = Web(dict.fromkeys("abc", 0), virtual=2, spending="unvisited")
     assert not web.ledger.spend_virtual(0)
     assert web.virtual == 2
-
-
-def test_with_endowments_the_virtual_page_never_visits_itself():
-    web = Web({"a": 0}, virtual=TOTAL)
-    assert not web.ledger.spend_virtual(0)
 
 
 # -- what all pages have together
