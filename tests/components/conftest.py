@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 from demo_web.server import Answer, Exchange, Server
 from scrapy.statscollectors import StatsCollector
+from support import redis_server
 from support.small_web import Web, html
 
 from scrapy_aopic import stats_table
 from scrapy_aopic.session.topic import given_topic, harvest_watch, learning
+from scrapy_aopic.storage import Address
 
 
 @pytest.fixture
@@ -45,6 +47,24 @@ def same_chance_in_every_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """A crawl for a topic draws the same in every run: by chance alone, what one learns may be of little use at first."""
     for module in (given_topic, harvest_watch, learning):
         monkeypatch.setattr(module, "Random", lambda: Random(0))
+
+
+@pytest.fixture
+def settings(server: redis_server.Server, client: Any, request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Those of a job on the server, in as many shards as the module says."""
+    return {
+        "SCHEDULER": "scrapy_aopic.Scheduler",
+        "AOPIC_STORE": "redis",
+        "AOPIC_SHARDS": request.module.SHARDS,
+        "AOPIC_DURABILITY": 50,
+        "REDIS_URL": server.url,
+    }
+
+
+@pytest.fixture
+def address(server: redis_server.Server) -> Address:
+    """Where the job of the spider ``follow`` is on it."""
+    return Address("aopic:follow", server.url)
 
 
 OF_THE_PACKAGE = ("aopic/", *{f"{stat.name.partition('/')[0]}/" for stat in stats_table.SCRAPY})

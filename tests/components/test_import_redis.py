@@ -33,10 +33,7 @@ from scrapy_aopic.seeds.earlier_crawl import (
 from scrapy_aopic.seeds.scrapy_redis import _queue_values
 from scrapy_aopic.web.plain_pickle import NotPlainError, read_pickle
 
-if redis_server.find_server() is None:
-    pytest.skip(redis_server.WHY_NOT, allow_module_level=True)
-pytest.importorskip("hiredis")
-redis = pytest.importorskip("redis")
+redis = redis_server.needed()
 
 
 class Shop(Spider):

@@ -28,10 +28,7 @@ from scrapy_aopic.settings import read_address
 from scrapy_aopic.storage import Address, open_store
 from scrapy_aopic.storage.opening import open_store_at
 
-if redis_server.find_server() is None:
-    pytest.skip(redis_server.WHY_NOT, allow_module_level=True)
-pytest.importorskip("hiredis")
-redis = pytest.importorskip("redis")
+redis = redis_server.needed()
 
 
 PAGES = {"http://a.test/": ["/1", "http://b.test/"], "http://a.test/1": ["/"], "http://b.test/": []}

@@ -22,10 +22,7 @@ from scrapy_aopic.storage.redis.server_lock import ServerLock
 from scrapy_aopic.storage.redis.sharding import Sharding, begin
 from scrapy_aopic.storage.redis.worker_registry import ShardState, WorkerRegistry
 
-if redis_server.find_server() is None:
-    pytest.skip(redis_server.WHY_NOT, allow_module_level=True)
-redis = pytest.importorskip("redis")
-pytest.importorskip("hiredis")
+redis = redis_server.needed()
 
 SHARDS = 16
 

@@ -21,10 +21,7 @@ from scrapy_aopic.storage import Address
 from scrapy_aopic.storage.opening import open_store_at
 from scrapy_aopic.view.auditing import audit_job
 
-if redis_server.find_server() is None:
-    pytest.skip(redis_server.WHY_NOT, allow_module_level=True)
-pytest.importorskip("hiredis")
-redis = pytest.importorskip("redis")
+redis = redis_server.needed()
 
 pytestmark = pytest.mark.slow
 
@@ -37,22 +34,6 @@ PAGES: dict[str, Any] = {
     **{f"http://{host}/": [f"http://{host}/{n}" for n in range(4)] for host in HOSTS},
     **{f"http://{host}/{n}": [f"http://{other}/" for other in HOSTS] for host in HOSTS for n in range(4)},
 }
-
-
-@pytest.fixture
-def settings(server, client) -> dict[str, Any]:
-    return {
-        "SCHEDULER": "scrapy_aopic.Scheduler",
-        "AOPIC_STORE": "redis",
-        "AOPIC_SHARDS": SHARDS,
-        "AOPIC_DURABILITY": 50,
-        "REDIS_URL": server.url,
-    }
-
-
-@pytest.fixture
-def address(server) -> Address:
-    return Address("aopic:follow", server.url)
 
 
 def leaves(client: redis.Redis, shard: int, *families: Family) -> list[bytes]:

@@ -30,10 +30,7 @@ from scrapy_aopic.view.job_view import open_view
 from scrapy_aopic.view.stored import snapshot_of
 from scrapy_aopic.web.suffixes import registered_domain
 
-if redis_server.find_server() is None:
-    pytest.skip(redis_server.WHY_NOT, allow_module_level=True)
-pytest.importorskip("hiredis")
-redis = pytest.importorskip("redis")
+redis_server.needed()
 
 pytestmark = pytest.mark.slow
 
@@ -49,22 +46,6 @@ PAGES: dict[str, Any] = {
 }
 ABROAD = next(host for host in HOSTS if CUT.of_host(host) != CUT.of_host("a.test"))
 """A host of another shard than that of a.test."""
-
-
-@pytest.fixture
-def settings(server, client) -> dict[str, Any]:
-    return {
-        "SCHEDULER": "scrapy_aopic.Scheduler",
-        "AOPIC_STORE": "redis",
-        "AOPIC_SHARDS": SHARDS,
-        "AOPIC_DURABILITY": 50,
-        "REDIS_URL": server.url,
-    }
-
-
-@pytest.fixture
-def address(server) -> Address:
-    return Address("aopic:follow", server.url)
 
 
 async def test_what_is_listed_is_that_of_all_shards_together(serve, settings, address):

@@ -52,10 +52,7 @@ from scrapy_aopic.web.suffixes import registered_domain
 if TYPE_CHECKING:
     from scrapy_aopic.job.shard_router import ShardRouter
 
-if redis_server.find_server() is None:
-    pytest.skip(redis_server.WHY_NOT, allow_module_level=True)
-pytest.importorskip("hiredis")
-redis = pytest.importorskip("redis")
+redis = redis_server.needed()
 
 
 PAGES = {

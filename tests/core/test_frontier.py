@@ -310,6 +310,15 @@ def test_a_better_page_that_is_new_moves_its_host_up_wherever_it_is():
         assert desk.drain() == [("a", 3), ("rival", 9), ("a", 1), ("a", 2)], place
 
 
+def test_a_host_whose_best_page_moves_down_comes_later():
+    for place in ["ready", "shelved"]:
+        desk = in_place(place)
+        desk.insert("other", 4, 5)
+        desk.move_up("a", 1, 30)
+        desk.move_up("a", 1, 1)
+        assert desk.drain() == [("rival", 9), ("a", 2), ("other", 4), ("a", 1)], place
+
+
 def test_a_host_whose_best_page_moved_down_while_it_waited_is_moved_up_by_another_page():
     desk = Desk()
     for number, level in enumerate((30, 25, 8)):
@@ -615,6 +624,14 @@ def overdrawn(max_active: int = 100, hosts: tuple[str, ...] = ("www.a",)) -> Bud
     for number, host in enumerate(hosts):
         desk.insert(host, 10 + number, 40 - number)
     return desk
+
+
+def test_a_domain_over_its_budget_comes_after_all_others():
+    for max_active in [1, 2, 100]:
+        desk = overdrawn(max_active)
+        desk.insert("b", 20, 1)
+        desk.insert("c", 21, 2)
+        assert desk.drain() == [("c", 21), ("b", 20), ("www.a", 10)], max_active
 
 
 @pytest.mark.parametrize("max_active", [1, 2, 100])

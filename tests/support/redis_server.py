@@ -12,7 +12,9 @@ import subprocess
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+import pytest
 from typing_extensions import Self
 
 BINARY_SETTING = "AOPIC_REDIS_SERVER"
@@ -38,6 +40,14 @@ def find_server() -> str | None:
             if binary.is_file():
                 return str(binary)
     return shutil.which("valkey-server") or shutil.which("redis-server")
+
+
+def needed() -> Any:
+    """The module of its client; the tests of a module that asks for it are skipped where that or a server is missing."""
+    if find_server() is None:
+        pytest.skip(WHY_NOT, allow_module_level=True)
+    pytest.importorskip("hiredis")
+    return pytest.importorskip("redis")
 
 
 class Server:
