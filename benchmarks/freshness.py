@@ -270,18 +270,9 @@ def show(found: dict[str, dict[str, list[Result]]], bounds: dict[str, float], po
 
 def main() -> None:
     args = options.read(
-        __doc__,
-        "graphs+",
-        Path,
-        budgets=[0.01, 0.05, 0.2],
-        policies=Among(POLICIES, POLICIES),
-        rates=Among("measured", RATES),
-        before=3.0,
-        during=2.0,
-        rng=[1, 2, 3],
-        jobs=os.cpu_count(),
-        json=Path,
-    )
+        __doc__, "graphs+", Path, budgets=[0.01, 0.05, 0.2], policies=Among(POLICIES, POLICIES),
+        rates=Among("measured", RATES), before=3.0, during=2.0, rng=[1, 2, 3], jobs=os.cpu_count(), json=Path,
+    )  # fmt: skip
     everything = {}
     for path in args.graphs:
         task = partial(Task, path, rates=args.rates, before=args.before, during=args.during)

@@ -317,15 +317,9 @@ def judge(rows: list[dict[str, float]]) -> list[str]:
 
 def main() -> int:
     args = options.read(
-        __doc__,
-        job=Path("soaked"),
-        pages=1_000_000,
-        hosts=20_000,
-        web=Among("endless", ["endless", *WEBS]),
-        csv=Path,
-        every=EVERY,
-        set={},
-    )
+        __doc__, job=Path("soaked"), pages=1_000_000, hosts=20_000, web=Among("endless", ["endless", *WEBS]),
+        csv=Path, every=EVERY, set={},
+    )  # fmt: skip
     process = AsyncCrawlerProcess(
         {
             "ADDONS": {"scrapy_aopic.Addon": 500},

@@ -438,31 +438,12 @@ def print_tables(graph: Graph, rows: list[dict[str, Any]], seed_sets: list[list[
 
 def main() -> int:
     args = options.read(
-        __doc__,
-        "graph?",
-        Path,
-        hosts=Path,
-        urls=Path,
-        seeds=20,
-        sets=10,
-        rng=1,
-        entries=[1, 3],
-        orders=["aopic", "opic", NO_BUDGET],
-        kinds=Among(["chain", "tree", "mesh"], CHILDREN),
-        on=Among(list(PAGES), PAGES),
-        directories=Among(["one"], DIRECTORIES),
-        links_back=False,
-        beside=False,
-        sizes=[400, 100_000],
-        fetches=FETCHES,
-        loopback=False,
-        honest=[20, 200],
-        links=[20, 60],
-        factors=[0.0, 1.0, 10.0],
-        connections=[100],
-        gap=0.0,
-        json=Path,
-    )
+        __doc__, "graph?", Path, hosts=Path, urls=Path, seeds=20, sets=10, rng=1, entries=[1, 3],
+        orders=["aopic", "opic", NO_BUDGET], kinds=Among(["chain", "tree", "mesh"], CHILDREN),
+        on=Among(list(PAGES), PAGES), directories=Among(["one"], DIRECTORIES), links_back=False, beside=False,
+        sizes=[400, 100_000], fetches=FETCHES, loopback=False, honest=[20, 200], links=[20, 60],
+        factors=[0.0, 1.0, 10.0], connections=[100], gap=0.0, json=Path,
+    )  # fmt: skip
     if args.beside:
         violations = beside(args)
         print(*violations, sep="\n", file=sys.stderr)

@@ -226,17 +226,9 @@ def check(kind: str, jobs: list[Path], url: str) -> None:
 def main() -> None:
     """Crawl, and print a table."""
     args = options.read(
-        __doc__,
-        kinds=Among(list(KINDS), KINDS),
-        shards=16,
-        workers=[1, 2],
-        hosts=120,
-        pages=14,
-        links=20,
-        durability=500,
-        topics=[],
-        rounds=1,
-    )
+        __doc__, kinds=Among(list(KINDS), KINDS), shards=16, workers=[1, 2], hosts=120, pages=14, links=20,
+        durability=500, topics=[], rounds=1,
+    )  # fmt: skip
     kinds = [
         kind for kind in args.kinds if kind != "scrapy-redis" or importlib.util.find_spec("scrapy_redis")
     ]
