@@ -23,7 +23,6 @@ from .web.url_rules import BROAD_RULES
 _NEIGHBOURS: dict[str, Any] = {
     "CONCURRENT_REQUESTS": 100,  # hosts in parallel, each with one request at a time
     "CONCURRENT_REQUESTS_PER_DOMAIN": 1,
-    "CONCURRENT_ITEMS": 8,  # Scrapy makes that many tasks a response, whatever it yields
     "DOWNLOAD_DELAY": 0.001,  # with 0, Scrapy does not hold CONCURRENT_REQUESTS_PER_DOMAIN
     "DOWNLOAD_DELAY_JITTER": 0,  # the gap is a multiple of what the host took, not a guess
     "AUTOTHROTTLE_ENABLED": False,

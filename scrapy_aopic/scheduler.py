@@ -14,6 +14,7 @@ from scrapy.crawler import Crawler
 from twisted.internet.defer import Deferred
 from typing_extensions import Self
 
+from ._engine import callback_tasks
 from ._engine.closing import Closing
 from ._engine.engine import is_operated_by_hand
 from ._engine.process_memory import GarbageThreshold
@@ -78,6 +79,7 @@ class Scheduler(BaseScheduler):
         enqueue = Scheduler.enqueue_request
         self.session.has_shortcuts = getattr(self.enqueue_request, "__func__", None) is enqueue
         self._components.serve(self.session)
+        callback_tasks.make_as_needed(self._crawler)
         self._garbage = GarbageThreshold(_GARBAGE_AFTER)
         return self.session.start()
 

@@ -7,6 +7,7 @@ Scrapy 2.16 to 2.19 do not offer these in public:
 * :mod:`.in_work`: events for a request that has left the downloader, or the engine
 * :mod:`.closing`: an exit code for a crawl that fails after its spider was opened
 * :mod:`.middlewares`: adding a middleware that the user did not list
+* :mod:`.callback_tasks`: the tasks that process what a callback yields
 * :mod:`.direct_calls`: what a callback yields if a command of Scrapy's calls it
 * :mod:`.direct_requests`: what Scrapy's middlewares do to a link, without the request
 * :mod:`.feeds`: emptying the buffers of feeds before a commit
