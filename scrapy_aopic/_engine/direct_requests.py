@@ -16,8 +16,9 @@ a callback.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -51,24 +52,37 @@ _DROPS: dict[type, str] = {DepthMiddleware: "depth", UrlLengthMiddleware: "lengt
 # This one looks at keys of ``meta``, which a link has none of. Older releases do not have it.
 _WITHOUT_EFFECT = "scrapy.spidermiddlewares.metacopy.MetaCopyDetectionMiddleware"
 
-# What these say depends on nothing of the link but its scheme, ...
-_BY_SCHEME = (
+# What these say depends on nothing of the link but its scheme, and whether it has the origin of its page.
+_KNOWN = (
     referer.NoReferrerPolicy,
     referer.NoReferrerWhenDowngradePolicy,
     referer.DefaultReferrerPolicy,
     referer.OriginPolicy,
     referer.StrictOriginPolicy,
     referer.UnsafeUrlPolicy,
-)
-# ... and of these but that, and whether it has the origin of its page.
-_BY_ORIGIN = (
     referer.SameOriginPolicy,
     referer.OriginWhenCrossOriginPolicy,
     referer.StrictOriginWhenCrossOriginPolicy,
 )
 
 
-_SCHEME: Callable[[str], str] = itemgetter(slice(5))
+_IS_STRIPPED = re.compile(r"https?://[^/?#@]+/[!$-:<->@-~]*(?:\?[!$-:<-~]+)?").fullmatch
+"""Whether a policy would take nothing out of a URL, but for the port of its scheme."""
+
+
+@lru_cache
+def _sent(kind: type[referer.ReferrerPolicy], page: str, link: str) -> tuple[bool, bool]:
+    """Whether a policy of this *kind* sends the URL of a page, and whether its origin.
+
+    Args:
+        page: The first five characters of its URL.
+        link: Those of the link's URL; empty if that has the same origin.
+    """
+    origin = f"{page.rstrip(':')}://page.example/"
+    sent = kind().referrer(f"{origin}path", f"{link.rstrip(':')}://link.example/" if link else origin)
+    return sent == f"{origin}path", sent == origin
+
+
 _NOTHING: Callable[[str], str] = itemgetter(slice(0))
 
 _A_LINK = Request("data:,")
@@ -194,7 +208,6 @@ class Shortcut:
     longest: int
     has_domains: bool
     dropped_for: str = ""
-    _own: str | None = None
     _known: dict[str, bool] = field(default_factory=dict)
 
     def is_offsite(self, url: str, host: str) -> bool:
@@ -220,29 +233,33 @@ class Shortcut:
         assert self._referer is not None
         return self._referer.policy(self._response, _A_LINK)
 
+    @cached_property
+    def _own(self) -> str:
+        return _own_part(self._response.url)
+
     @property
     def alike(self) -> Callable[[str], str]:
         """Says of a link's URL, in normal form, what those with the same ``Referer`` have in common."""
         if self._referer is None:
             return _NOTHING
-        kind = type(self._policy)
-        if kind in _BY_SCHEME:
-            return _SCHEME
-        return self._origin if kind in _BY_ORIGIN else str
+        return self._origin if type(self._policy) in _KNOWN else str
 
     def _origin(self, url: str) -> str:
         """The part of *url* that says whether it has the origin of its page, and its scheme."""
-        if self._own is None:
-            self._own = _own_part(self._response.url)
-        if not self._own:
-            return url[: url.find("/", len("https://"))]
-        return self._own if url.startswith(self._own) else url[:5]
+        if own := self._own:
+            return own if url.startswith(own) else url[:5]
+        return url[: url.find("/", len("https://"))]
 
     def referer(self, url: str) -> str:
         """The ``Referer`` of a link with *url*, in normal form; ``""`` for none."""
         if self._referer is None:
             return ""
-        return self._policy.referrer(self._response.url, url) or ""
+        kind: type[referer.ReferrerPolicy] = type(self._policy)
+        page = self._response.url
+        if kind in _KNOWN and (own := self._own) and _IS_STRIPPED(page):
+            whole, origin = _sent(kind, page[:5], "" if url.startswith(own) else url[:5])
+            return page if whole else own if origin else ""
+        return self._policy.referrer(page, url) or ""
 
     def send(self, request: Request) -> Request | None:
         """Apply Scrapy's own objects to *request* and return the result; ``None`` if it is dropped."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 from collections.abc import AsyncIterator, Callable, Iterator
 from html import escape
+from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,11 +14,15 @@ from demo_web.server import Answer
 from msgspec.structs import replace
 from scrapy import Request, Spider, signals
 from scrapy.crawler import Crawler
-from scrapy.http import TextResponse
+from scrapy.http import Response, TextResponse
 from scrapy.linkextractors import LinkExtractor
+from scrapy.settings import BaseSettings
+from scrapy.spidermiddlewares.referer import RefererMiddleware
+from support.naming import case
 from support.small_web import Web, check, crawl
 
 from scrapy_aopic import Links, Scheduler
+from scrapy_aopic._engine.direct_requests import Shortcut
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import unpack_page
 from scrapy_aopic.place.paths import store_folder
@@ -293,6 +298,51 @@ async def test_a_job_is_the_same_whichever_way_its_links_came(serve, tmp_path, s
         assert batches.pages == one_by_one.pages
         assert batches.links == one_by_one.links
         assert batches.stats == one_by_one.stats
+
+
+PAGES = [
+    "http://a.test/",
+    "http://a.test/x;y?z",
+    "http://a.test/x?",
+    "http://a.test:8080//x?q=1;2",
+    "https://a.test/x",
+    "http://a.test/x#y",
+    "http://u:p@a.test/x",
+    "http://A.test/x",
+    "http://a.test:80/x",
+    "https://a.test:443/x?y",
+    "http://a.test",
+    "http://a.test?x",
+    "http://a.test/[x]|?{y}",
+    "file:///x",
+    "s3://bucket/x",
+    "data:,x",
+]
+TARGETS = [
+    "http://a.test/1",
+    "http://b.test/",
+    "https://a.test/1?a",
+    "https://b.test/",
+    "http://a.test:8080/",
+    "http://a.test/",
+    "http://a.test.b.test/",
+    "https://a.test:8443/x",
+]
+
+
+def test_a_link_has_the_referer_that_scrapy_gives_it_under_every_policy() -> None:
+    policies = RefererMiddleware(BaseSettings({"REFERRER_POLICY": "scrapy-default"})).policies
+    assert len(policies) >= 9
+    for (name, policy), page in product(policies.items(), PAGES):
+        middleware = RefererMiddleware(BaseSettings({"REFERRER_POLICY": name or "unsafe-url"}))
+        response = Response(page, headers={"Referrer-Policy": name}, request=Request(page))
+        shortcut = Shortcut(response, [], None, middleware, None, 0, True, 0, False)
+        shown: dict[str, str] = {}
+        for link in TARGETS:
+            with case(name, page, link):
+                expected = policy().referrer(page, link) or ""
+                assert shortcut.referer(link) == expected
+                assert shown.setdefault(shortcut.alike(link), expected) == expected
 
 
 async def test_links_that_come_when_their_visit_has_ended_are_queued_all_the_same(serve):
