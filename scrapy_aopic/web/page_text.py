@@ -18,6 +18,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
+from lxml import etree  # type: ignore[import-untyped]  # has no types
 from scrapy.http import HtmlResponse, Response
 
 from scrapy_aopic.core.duplicates import WHITE, Text, text_of
@@ -153,7 +154,7 @@ _VOLATILE = re.compile(
     rb"\"[\w-]{0,30}(?:nonce|csrf|token|session|time|trace_?id|request_?id)[\w-]{0,30}\"\s*:\s*(?:\"[^\"\\]*\"|[0-9.]+)",
     re.IGNORECASE,
 )
-_LINKS = f"/html/head/link[position() <= {MAX_LINKS}][@rel and @href]"
+_links_in_head = etree.XPath(f"/html/head/link[position() <= {MAX_LINKS}][@rel and @href]")
 
 # RFC 8288: <URL>; rel="canonical"; other="..."
 _LINK = re.compile(r"<([^<>]*)>([^<]*)")
@@ -231,6 +232,6 @@ def _canonicals(response: Response) -> Iterator[tuple[bool, str]]:
             if rel is not None and "canonical" in rel[1].lower().split():
                 yield False, match[1].strip()
     if isinstance(response, HtmlResponse):
-        for link in root_of(response).xpath(_LINKS):
+        for link in _links_in_head(root_of(response)):
             if "canonical" in link.get("rel").lower().split():
                 yield True, link.get("href").strip()
