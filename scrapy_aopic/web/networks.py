@@ -177,9 +177,6 @@ class Networks:
         self._allowed = allowed
         self._named: dict[str, int] = {}
         self._listeners: list[Callable[[], None]] = []
-        # Most links are to hosts that others link to as well.
-        self.refuses_host = lru_cache(10_000)(self._refuses_host)
-        """Whether a host of a URL is refused by its text, whatever it resolves to."""
 
     @property
     def are_all_open(self) -> bool:
@@ -209,7 +206,6 @@ class Networks:
         known = self._named.get(host, 0)
         if (joined := _joined(known, what)) != known:
             self._named[host] = joined
-            self.refuses_host.cache_clear()
             for forget in self._listeners:
                 forget()
 
@@ -257,7 +253,8 @@ class Networks:
             for each in _all_of(address)
         )
 
-    def _refuses_host(self, host: str) -> bool:
+    def refuses_host(self, host: str) -> bool:
+        """Whether a host of a URL is refused by its text, whatever it resolves to."""
         if self._allowed is None or _is_public_host(host) or self._is_named(host):
             return False
         address = literal_address(host)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from .origins import host_name
@@ -13,9 +12,6 @@ if TYPE_CHECKING:
 
 LANGUAGE = re.compile(r"[a-z]{2,8}(-[a-z0-9]{1,8})*")
 """A language in lower case, such as ``de`` or ``pt-br``."""
-
-_REMEMBERED = 50_000
-"""Hosts whose answer is remembered, some 9 MB."""
 
 
 class Scope:
@@ -42,10 +38,9 @@ class Scope:
         self._allow, self._deny = frozenset(allow), frozenset(deny)
         self._allow_urls, self._deny_urls = allow_urls, deny_urls
         self._has_patterns = bool(allow_urls or deny_urls)
-        self.is_outside = lru_cache(_REMEMBERED)(self._is_outside)
-        """Whether the host of a name is out of scope."""
 
-    def _is_outside(self, host: str) -> bool:
+    def is_outside(self, host: str) -> bool:
+        """Whether the host of a name is out of scope."""
         name = self._nearest(host)
         return name in self._deny if name else bool(self._allow)
 

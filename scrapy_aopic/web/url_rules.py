@@ -79,7 +79,7 @@ class UrlFault(NamedTuple):
     Attributes:
         part: The part that it looks at.
         is_in: Whether the part, which is not empty, has the fault. Gets the limit first if the rule has one.
-        is_in_bare: Whether a URL with no query and no escape that is not too long can have it.
+        is_in_bare: Whether a URL with no escape that is not too long can have it.
     """
 
     part: Part
@@ -185,7 +185,8 @@ def _escape(match: re.Match[str]) -> str:
     return character if character in _UNRESERVED else f"%{digits.upper()}"
 
 
-_in_one_form = partial(_ESCAPES.sub, _escape)
+in_one_form = partial(_ESCAPES.sub, _escape)
+"""Gives all escapes of a part their normal form."""
 
 
 def _without_session(path: str) -> str:
@@ -200,7 +201,6 @@ def _is_foreign(scheme: str) -> bool:
     return scheme not in _WEB
 
 
-@lru_cache(maxsize=10_000)
 def _is_no_host(host: str) -> bool:
     """Whether *host* is neither an IPv6 address nor a name (or IPv4 address) that DNS and the downloader can carry."""
     if host[:1] == "[":
@@ -227,7 +227,6 @@ def _is_no_port(port: str) -> bool:
     return port == _NO_PORT
 
 
-@lru_cache(maxsize=10_000)
 def _may_be_inside(host: str) -> bool:
     """Whether *host* does not end as the name of a public one; nearly all do."""
     last = host[host.rfind(".") + 1 :]
@@ -320,7 +319,7 @@ RULES = (
     Rule("fragment", Default.ALWAYS, {Part.FRAGMENT: _nothing}),
     Rule("userinfo", Default.ALWAYS, {Part.USERINFO: _nothing}),
     Rule("root-dot", Default.ALWAYS, {Part.HOST: _without_root_dot}),
-    Rule("percent", Default.BROAD, {Part.PATH: _in_one_form, Part.QUERY: _in_one_form}),
+    Rule("percent", Default.BROAD, {Part.PATH: in_one_form, Part.QUERY: in_one_form}),
     Rule("empty-query", Default.BROAD, drops=Parameters(has_empty=True)),
     Rule("session", Default.BROAD, cuts=_without_session, drops=_SESSION),
     Rule("tracking", Default.BROAD, drops=_TRACKING),
@@ -355,7 +354,7 @@ RULES = (
     Rule(
         "parameters",
         Default.LIMIT,
-        faults=[UrlFault(Part.QUERY, _has_many_parameters, is_in_bare=False)],
+        faults=[UrlFault(Part.QUERY, _has_many_parameters)],
         limit="max_parameters",
     ),
     Rule("extension", Default.BROAD, faults=[UrlFault(Part.PATH, _has_extension)], limit="extensions"),

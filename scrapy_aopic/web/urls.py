@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ada_url import normalize_url
 
-from .url_rules import BROAD_RULES, RULES, Default, Part, Rule, is_drawn, is_long
+from .url_rules import BROAD_RULES, RULES, Default, Part, Rule, in_one_form, is_drawn, is_long
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -39,6 +39,12 @@ _IN_PATH = "[A-Za-z0-9_.~!$&'()*+,=:@/-]*"
 _PLAIN = re.compile(
     rf"(https?://)()((?:[a-z0-9_][a-z0-9_-]*\.)*[a-z_][a-z0-9_-]*|{_OCTET}(?:\.{_OCTET}){{3}})(:(?!80/|443/){PORT})?"
     rf"(/{_IN_PATH}(?:%(?!2[5Ee]|3[Bb])[0-9A-Fa-f]{{2}}{_IN_PATH})*)(\?[!$%&(-:=?-~]*)?(#[!#-;=?-_a-~]*)?"
+)
+
+# Of these those that no rule changes but one that drops parameters, or sorts them: no port, escape, dot or session in the path.
+_BARE = re.compile(
+    r"(https?://(?!(?:[^/]*\.)?xn--))((?:[a-z0-9_][a-z0-9_-]*\.)*[a-z_][a-z0-9_-]*)"
+    r"((?:/(?!\.)[A-Za-z0-9_.~!$&')*+,=:@-]*)+)(\?[A-Za-z0-9_.~!$&()*+,=:@/?-]*)?"
 )
 
 _DOT_SEGMENT = re.compile(r"[^?#]*?/\.\.?(?:[/?#]|\Z)").match
@@ -127,6 +133,7 @@ class Normaliser:
         self._foreign_tests: list[Test] = []
         self._tests: list[Test] = []
         self._bare_tests: list[Test] = []
+        self._of_hosts: list[Callable[[], None]] = []  # forget what is remembered of them
         on = frozenset(rules)
         for rule in RULES:
             if rule.default == Default.LIMIT or rule.name in on:
@@ -136,8 +143,9 @@ class Normaliser:
         self._names = self._dropped | self._dropped_if_drawn | {""}
         # Most links are to pages that others link to as well.
         self._judged = lru_cache(REMEMBERED)(self.judge)
-        self.forget: Callable[[], None] = self._judged.cache_clear
-        """Forgets remembered URLs, because the rules have changed."""
+        self._query_changes = [
+            change for part, change in self._changes if part == Part.QUERY and change is not in_one_form
+        ]
 
     def _take_up(self, rule: Rule, limit: object) -> None:
         """Have *rule* in force, with its *limit* if it needs one."""
@@ -160,10 +168,18 @@ class Normaliser:
             return
         for fault in rule.faults:
             is_in = partial(fault.is_in, limit) if rule.limit else fault.is_in
+            if fault.part == Part.HOST:
+                is_in = remembered = lru_cache(REMEMBERED)(is_in)
+                self._of_hosts.append(remembered.cache_clear)
             test = (rule.name, int(fault.part), is_in)
             (self._foreign_tests if fault.part == Part.SCHEME else self._tests).append(test)
             if fault.is_in_bare:
                 self._bare_tests.append(test)
+
+    def forget(self) -> None:
+        """Forget remembered URLs, because the rules have changed."""
+        for forget in (self._judged.cache_clear, *self._of_hosts):
+            forget()
 
     def __call__(self, url: str) -> JudgedUrl:
         """The normal form of *url*, or why it is refused."""
@@ -181,32 +197,30 @@ class Normaliser:
         # Before anything looks at all of it.
         if 0 < self._max_length < len(url) and is_long(self._max_length, url):
             return JudgedUrl(url, "length")
-        plain = _PLAIN.fullmatch(url)
-        if (
-            plain is not None
-            and plain.lastindex == _PATH + 1
-            # What the URL Standard or a rule may change if there is neither query nor fragment.
-            and not ("%" in url or "(" in url or "/." in url or "xn--" in url)
-        ):
-            parts, is_plain, tests = [*plain.groups("")], True, self._bare_tests
-        else:
-            parsed = self._parse(url, plain)
-            if isinstance(parsed, str):
-                return JudgedUrl(url, parsed)
-            parts, is_plain = parsed
-            for part, change in self._changes:
-                if parts[part]:
-                    parts[part] = change(parts[part])
-            url, tests = "".join(parts), self._tests
+        if (bare := _BARE.fullmatch(url)) is not None:  # as most are
+            scheme, host, path, query = bare.groups("")
+            if query:
+                before = query
+                for change in self._query_changes:
+                    query = change(query) if query else ""
+                if query != before:
+                    url = f"{scheme}{host}{path}{query}"
+            texts = ("", "", host, "", path, query, "", url, "")
+            for reason, part, is_in in self._bare_tests:
+                if (text := texts[part]) and is_in(text):
+                    return JudgedUrl(url, reason, host)
+            return JudgedUrl(url, "", host)
+        parsed = self._parse(url, _PLAIN.fullmatch(url))
+        if isinstance(parsed, str):
+            return JudgedUrl(url, parsed)
+        parts, is_plain = parsed
+        for part, change in self._changes:
+            if parts[part]:
+                parts[part] = change(parts[part])
+        url = "".join(parts)
         port, host = parts[_PORT], parts[_HOST]
         parts += (url, host + port if port else "")
-        if not is_plain:
-            host = ""
-        for reason, part, is_in in tests:  # _first, without a call
-            text = parts[part]
-            if text and is_in(text):
-                return JudgedUrl(url, reason, host)
-        return JudgedUrl(url, "", host)
+        return JudgedUrl(url, _first(self._tests, parts), host if is_plain else "")
 
     def _parse(self, url: str, match: re.Match[str] | None) -> tuple[list[str], bool] | str:
         """The parts of *url*, which has a *match* if it is plain; its path in normal form, and whether that is plain.

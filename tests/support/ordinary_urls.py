@@ -122,5 +122,5 @@ def judgements(url: str) -> Judgements:
 @contextmanager
 def slow_way() -> Iterator[None]:
     """No URL is plain: each is parsed by the URL Standard's parser, and its page key is of w3lib's canonical form."""
-    with patch.object(urls, "_PLAIN", re.compile("(?!)")):
+    with patch.object(urls, "_PLAIN", re.compile("(?!)")), patch.object(urls, "_BARE", re.compile("(?!)")):
         yield
