@@ -14,10 +14,9 @@ import pytest
 from demo_web.server import Answer
 from demo_web.server_log import audit
 from scrapy import Request, Spider, signals
-from scrapy.cmdline import execute
 from scrapy.http import Response
 from scrapy.http.headers import Headers
-from scrapy.settings import Settings
+from support.commands import run_here
 from support.small_web import ask_view, check, crawl
 from warcio.archiveiterator import ArchiveIterator
 
@@ -308,9 +307,7 @@ async def test_pages_are_skipped_for_the_uses_that_are_named(serve, tmp_path, ca
     assert found.violations == []
     assert found.cash + found.virtual == TOTAL
     capsys.readouterr()
-    with pytest.raises(SystemExit):
-        execute(["scrapy", "aopic", "why", "--json", str(tmp_path), "http://a.test/noai"], Settings())
-    (answer,) = json.loads(capsys.readouterr().out)
+    (answer,) = json.loads(run_here(capsys, "why", "--json", tmp_path, "http://a.test/noai")[1])
     assert any("AOPIC_CONTENT_USAGE" in text and "no callback got it" in text for text in answer["sentences"])
     assert answer["facts"]["robots"] == "noai, noimageai"
 
@@ -472,9 +469,7 @@ async def test_a_tdmrep_json_is_fetched_once_a_host_in_its_turn(serve, tmp_path,
     assert sum("f.test" in text and "cannot be had" in text for text in messages) == 1
     assert check(tmp_path).violations == []
     capsys.readouterr()
-    with pytest.raises(SystemExit):
-        execute(["scrapy", "aopic", "why", "--json", str(tmp_path), f"http://a.test{FILE}"], Settings())
-    (answer,) = json.loads(capsys.readouterr().out)
+    (answer,) = json.loads(run_here(capsys, "why", "--json", tmp_path, f"http://a.test{FILE}")[1])
     assert (answer["kind"], answer["facts"]["rules"]) == ("fetched", 1)
     # Another run knows what they say, and asks again for what could not be had.
     new = [f"http://{name}.test/new" for name in "bfg"]

@@ -11,10 +11,9 @@ from zlib import crc32
 import pytest
 from demo_web.server import Answer
 from scrapy import Request, Spider
-from scrapy.cmdline import execute
 from scrapy.http import Response
-from scrapy.settings import Settings
 from scrapy.spidermiddlewares.base import BaseSpiderMiddleware
+from support.commands import run_here
 from support.small_web import Follow, Web, crawl, html
 
 from scrapy_aopic import Links
@@ -63,10 +62,9 @@ async def answers(
     values = {"ADDONS": {Addon: 500}, "JOBDIR": str(folder), "AOPIC_STORE": "sqlite", "USER_AGENT": "tester"}
     await crawl(spider, {**values, "AOPIC_REPORT": False, "ROBOTSTXT_OBEY": False, **settings})
     capsys.readouterr()
-    with pytest.raises(SystemExit) as ended:
-        execute(["scrapy", "aopic", "why", "--json", str(folder), *questions], Settings())
-    assert ended.value.code == 0
-    found: list[dict[str, Any]] = json.loads(capsys.readouterr().out)
+    code, out, _ = run_here(capsys, "why", "--json", folder, *questions)
+    assert code == 0
+    found: list[dict[str, Any]] = json.loads(out)
     return found
 
 

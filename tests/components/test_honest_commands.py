@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 from scrapy import Request, Spider, signals
-from scrapy.cmdline import execute
 from scrapy.exceptions import IgnoreRequest
-from scrapy.settings import Settings
-from support.commands import run_aopic
+from support.commands import run_aopic, run_here
 from support.small_web import Follow, crawl
 from support.stored_jobs import make_job
 
@@ -23,13 +21,6 @@ from scrapy_aopic.version import __version__
 
 CONTACT = ("--contact", "https://example.org/crawler")
 FAST = ("-s", "AOPIC_POLITENESS_FACTOR=0", "-s", "AOPIC_BACKOFF=0")
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[object, str, str]:
-    with pytest.raises(SystemExit) as ended:
-        execute(["scrapy", "aopic", *arguments], Settings())
-    out, err = capsys.readouterr()
-    return ended.value.code, out, err
 
 
 # Lists
@@ -78,7 +69,7 @@ def test_hosts_to_leave_alone_may_be_in_a_file(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     make_job(tmp_path / "job", "sqlite", 1)
     (tmp_path / "blocked.txt").write_text("h0\nexample.org\n")
-    code, out, _ = run(capsys, "control", "job", "block", "blocked.txt", "[::1]", "--json")
+    code, out, _ = run_here(capsys, "control", "job", "block", "blocked.txt", "[::1]", "--json")
     assert code == 0
     assert json.loads(out)["blocked"].keys() == {"h0", "example.org", "[::1]"}
 
@@ -99,7 +90,7 @@ def settings(folder: Path, seeds: str, **more: Any) -> dict[str, Any]:
 
 def why(capsys: pytest.CaptureFixture[str], folder: Path, *urls: str) -> list[dict[str, Any]]:
     capsys.readouterr()
-    code, out, err = run(capsys, "why", "--json", str(folder / "job"), *urls)
+    code, out, err = run_here(capsys, "why", "--json", str(folder / "job"), *urls)
     assert code == 0, err
     found: list[dict[str, Any]] = json.loads(out)
     return found
@@ -233,7 +224,7 @@ def test_an_output_that_is_impossible_does_not_keep_the_other_from_being_written
         ("2.csv", "links.txt", "3 pages in 2.csv", "links.txt must end in .csv, .csv.gz or .parquet"),
     ]:
         before = {*tmp_path.iterdir()}
-        code, out, err = run(capsys, "export", "job", "--pages", pages, "--links", links)
+        code, out, err = run_here(capsys, "export", "job", "--pages", pages, "--links", links)
         assert (code, out.strip(), err.count("\n")) == (2, written, 1), pages
         assert said in err
         assert links in err  # which is impossible in each of these, too
@@ -241,13 +232,13 @@ def test_an_output_that_is_impossible_does_not_keep_the_other_from_being_written
 
 
 def test_two_tables_are_not_written_to_one_file(tmp_path, capsys):
-    code, _, err = run(capsys, "export", str(tmp_path), "--pages", "all.csv", "--links", "all.csv")
+    code, _, err = run_here(capsys, "export", str(tmp_path), "--pages", "all.csv", "--links", "all.csv")
     assert code == 2
     assert "--pages and --links need a file each, and not both all.csv" in err
 
 
 def test_the_command_says_its_version(capsys):
-    assert run(capsys, "--version")[:2] == (0, f"scrapy-aopic {__version__}\n")
+    assert run_here(capsys, "--version")[:2] == (0, f"scrapy-aopic {__version__}\n")
 
 
 def test_a_misspelt_setting_is_said_on_the_command_line(tmp_path, capsys):
@@ -256,7 +247,7 @@ def test_a_misspelt_setting_is_said_on_the_command_line(tmp_path, capsys):
         ("AOPC_MIN_GAP=5", "AOPC_MIN_GAP means nothing to scrapy-aopic; did you mean AOPIC_MIN_GAP?"),
         ("AOPIC_MINGAP=5", 'AOPIC_MINGAP is no setting of scrapy-aopic (did you mean "AOPIC_MIN_GAP"?)'),
     ]:
-        code, out, err = run(capsys, "status", str(tmp_path / "job"), "-s", given)
+        code, out, err = run_here(capsys, "status", str(tmp_path / "job"), "-s", given)
         assert (code, err.count("\n")) == (0, 1)
         assert "queued: 1" in out
         assert err.startswith(said)

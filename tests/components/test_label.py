@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 from demo_web.server import Answer
-from scrapy.cmdline import execute
-from scrapy.settings import Settings
+from support.commands import run_here
 from support.small_web import Follow, ask, check, crawl
 
 from scrapy_aopic.core.focus.sample import read_sample
@@ -48,15 +47,8 @@ def topic(folder: Path, **settings: Any) -> dict[str, Any]:
     }
 
 
-def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as ended:
-        execute(["scrapy", "aopic", "topic", "label", *map(str, arguments)], Settings())
-    out, err = capsys.readouterr()
-    return int(ended.value.code or 0), out, err
-
-
 def judged(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:
-    code, out, err = run(capsys, *arguments, "--json")
+    code, out, err = run_here(capsys, "topic", "label", *arguments, "--json")
     assert (code, err) == (0, "")
     found: dict[str, Any] = json.loads(out)
     return found
@@ -79,7 +71,7 @@ async def test_a_crawl_that_grades_itself_well_is_found_out(serve, tmp_path, cap
     capsys.readouterr()
     assert judged(capsys, job)["labelled"] == 0
 
-    code, out, _ = run(capsys, job, "--write", file)
+    code, out, _ = run_here(capsys, "topic", "label", job, "--write", file)
     assert code == 0
     assert "20 of 41 graded pages" in out
     rows = [json.loads(line) for line in file.read_text().splitlines()]
@@ -98,13 +90,13 @@ async def test_a_crawl_that_grades_itself_well_is_found_out(serve, tmp_path, cap
 
     # the rest in the terminal: a word that is no answer, one page skipped, an end in between
     monkeypatch.setattr(sys, "stdin", Terminal("what\ny\ns\nn\nq\n"))
-    code, out, _ = run(capsys, job)
+    code, out, _ = run_here(capsys, "topic", "label", job)
     assert code == 0
     assert [f"{row['url']}\n" in out for row in rows[15:]] == [True] * 4 + [False]
     assert not any(f"{row['url']}\n" in out for row in rows[:15])
     assert judged(capsys, job)["labelled"] == 17
     monkeypatch.setattr(sys, "stdin", Terminal("y\n"))  # and then the end of the file
-    run(capsys, job)
+    run_here(capsys, "topic", "label", job)
     assert judged(capsys, job)["labelled"] == 18
 
 
@@ -113,7 +105,7 @@ async def test_without_a_sample_there_is_nothing_to_label(serve, tmp_path, capsy
     await crawl(Follow, {**topic(tmp_path), "AOPIC_TOPIC": None})
     assert ask(tmp_path, read_sample) == (0, [])
     capsys.readouterr()
-    code, out, err = run(capsys, tmp_path)
+    code, out, err = run_here(capsys, "topic", "label", tmp_path)
     assert (code, out) == (2, "")
     assert "AOPIC_TOPIC" in err
     assert err.count("\n") == 1
@@ -134,7 +126,7 @@ async def test_a_file_of_something_else_is_refused_by_its_line(serve, tmp_path, 
     ]
     for line in wrong:
         file.write_text(f'\n{{"url": "http://a.test/", "relevant": true}}\n{line}\n')
-        code, out, err = run(capsys, tmp_path, "--read", file)
+        code, out, err = run_here(capsys, "topic", "label", tmp_path, "--read", file)
         assert (code, out, err.count("\n")) == (2, "", 1), line
         assert f"Line 3 of {file}" in err
     assert not (tmp_path / "aopic-labels.jsonl").exists()

@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 from demo_web.server import Answer
 from scrapy import Request, signals
-from scrapy.cmdline import execute
 from scrapy.http import Response
 from scrapy.linkextractors import LinkExtractor
-from scrapy.settings import Settings
 from support import redis_server
+from support.commands import run_here
 from support.small_web import Follow, Web, ask_view, check, crawl
 
 from scrapy_aopic import Addon, BroadSpider, LinkMiddleware, Links
@@ -428,9 +427,7 @@ def test_the_name_of_a_robot_is_in_its_user_agent():
 async def test_why_says_what_a_page_asks_and_where_a_link_was_dropped(serve, tmp_path, capsys):
     await follow(serve, {HOME: links("href=/left", head=meta("nofollow"))}, tmp_path)
     capsys.readouterr()
-    with pytest.raises(SystemExit):
-        execute(["scrapy", "aopic", "why", "--json", str(tmp_path), LEFT, HOME], Settings())
-    link, page = json.loads(capsys.readouterr().out)
+    link, page = json.loads(run_here(capsys, "why", "--json", tmp_path, LEFT, HOME)[1])
     assert "asks robots not to follow its links (AOPIC_PAGE_ROBOTS)" in link["sentences"][0]
     assert link["facts"]["page"] == HOME
     assert page["facts"]["robots"] == "nofollow"

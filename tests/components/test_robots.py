@@ -511,17 +511,6 @@ async def test_however_many_requests_wait_it_is_fetched_once(serve, settings):
     assert crawler.spider.answered == 8
 
 
-async def test_beside_another_scheduler_all_of_its_requests_are_judged(serve):
-    urls = [f"http://a.test/{n}" for n in range(12)]
-    web = serve(
-        {"http://a.test/robots.txt": Answer(body=rules("/1").body, delay=0.1), **{url: [] for url in urls}}
-    )
-    crawler = await crawl(Start, BESIDE, urls=urls)
-    assert n_robots(web) == {"a.test": 1}
-    assert set(web.asked) == set(urls) - {"http://a.test/1", "http://a.test/10", "http://a.test/11"}
-    assert stat(crawler, "aopic/robots/put_back") is None
-
-
 async def test_beside_another_scheduler_what_is_unreachable_is_refused_after_retries(serve):
     web = serve({"http://a.test/robots.txt": Answer(503), "http://a.test/": ["/1"]})
     crawler = await crawl(Follow, {**BESIDE, "RETRY_TIMES": 2})

@@ -6,17 +6,17 @@ import gzip
 import importlib.util
 import json
 import re
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from scrapy.cmdline import execute
-from scrapy.settings import Settings
+from support.commands import run_here
 
 from scrapy_aopic.core.crawl import Crawl
 from scrapy_aopic.core.frontier.frontier import NotBefore
@@ -63,14 +63,7 @@ def random_links(pages: int, rng: int) -> list[list[int]]:
 @pytest.fixture
 def command(capsys: pytest.CaptureFixture[str]) -> Command:
     """Run ``scrapy aopic simulate`` in this process; gives exit code, output and errors."""
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as exited:
-            execute(["scrapy", "aopic", "simulate", *map(str, arguments)], Settings())
-        out, err = capsys.readouterr()
-        return int(exited.value.code or 0), out, err
-
-    return run
+    return partial(run_here, capsys, "simulate")
 
 
 @pytest.fixture
@@ -762,22 +755,6 @@ def test_a_crawl_that_puts_off_what_it_could_do_does_not_hang(monkeypatch):
     simulation = Simulation(RING.__getitem__, str, [0], 10, Policy())
     assert list(simulation.run()) == []
     assert any("nothing was leased" in sentence for sentence in simulation.violations())
-
-
-@pytest.mark.parametrize(("order", "last_first"), [("breadth-first", False), ("depth-first", True)])
-def test_plain_orders_are_those_of_a_queue_and_of_a_stack(order, last_first):
-    links, seeds = random_links(500, rng=2), [3, 14, 15]
-    known, waiting, expected = set(seeds), deque(seeds), []
-    while waiting:
-        page = waiting.pop() if last_first else waiting.popleft()
-        expected.append(page)
-        for target in links[page]:
-            if target not in known:
-                known.add(target)
-                waiting.append(target)
-    policy = Policy(order=ORDERS[order]())
-    assert list(simulate(links.__getitem__, lambda page: f"h{page % 9}", seeds, 500, policy)) == expected
-    assert len(expected) > 300
 
 
 # What must hold at the end

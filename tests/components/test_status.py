@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 from scrapy.cmdline import execute
 from scrapy.settings import Settings
+from support.commands import run_here
 from support.core_crawl import Job, link
 from support.stored_jobs import make_job
 
@@ -70,10 +71,9 @@ def mixed_job(max_active: int) -> Job:
 
 def status(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:
     """What ``scrapy aopic status --json`` writes."""
-    with pytest.raises(SystemExit) as ended:
-        execute(["scrapy", "aopic", "status", "--json", *map(str, arguments)], Settings())
-    assert ended.value.code == 0
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    code, out, _ = run_here(capsys, "status", "--json", *arguments)
+    assert code == 0
+    found: dict[str, Any] = json.loads(out)
     return found
 
 

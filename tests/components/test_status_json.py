@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scrapy.cmdline import execute
-from scrapy.settings import Settings
 from support import redis_server
+from support.commands import run_here
 from support.small_web import Follow, crawl
 from support.stored_jobs import make_job
 
@@ -84,10 +83,9 @@ def normal(value: Any, name: str = "") -> Any:
 def check(kind: str, capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:
     """Compare what is written of a *kind* of job with what was once."""
     capsys.readouterr()
-    with pytest.raises(SystemExit) as ended:
-        execute(["scrapy", "aopic", "status", "--json", *map(str, arguments)], Settings())
-    assert ended.value.code == 0
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    code, out, _ = run_here(capsys, "status", "--json", *arguments)
+    assert code == 0
+    found: dict[str, Any] = json.loads(out)
     text = json.dumps(normal(found), indent=1) + "\n"
     text = text.replace(str(arguments[0]), "JOB")
     path = GOLDEN / f"{kind}.json"

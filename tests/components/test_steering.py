@@ -7,15 +7,15 @@ import json
 import logging
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from scrapy.cmdline import execute
 from scrapy.http import Response
-from scrapy.settings import Settings
 from support import processes, redis_server
+from support.commands import run_here
 from support.small_web import Follow, Web, check, crawl
 
 from scrapy_aopic.core.operator_control import Control
@@ -243,14 +243,7 @@ async def test_connections_and_rate_are_limited(serve, tmp_path):
 @pytest.fixture
 def aopic(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
     """Runs a subcommand; returns its exit code, and what it wrote."""
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as exited:
-            execute(["scrapy", "aopic", *map(str, arguments)], Settings())
-        out, err = capsys.readouterr()
-        return int(exited.value.code or 0), out, err
-
-    return run
+    return partial(run_here, capsys)
 
 
 def test_the_command_says_what_is_asked(aopic, tmp_path):

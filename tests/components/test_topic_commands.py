@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scrapy.cmdline import execute
-from scrapy.settings import Settings
+from support.commands import run_here
 
 from scrapy_aopic.core.focus.words import BITS
 from scrapy_aopic.exceptions import TopicError
@@ -34,15 +33,8 @@ def pages(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as ended:
-        execute(["scrapy", "aopic", *map(str, arguments)], Settings())
-    out, err = capsys.readouterr()
-    return int(ended.value.code or 0), out, err
-
-
 def shown(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:
-    code, out, err = run(capsys, *arguments, "--json")
+    code, out, err = run_here(capsys, *arguments, "--json")
     assert (code, err) == (0, "")
     answer: dict[str, Any] = json.loads(out)
     return answer
@@ -68,11 +60,11 @@ def test_a_trained_model_grades_pages_and_says_why(pages, capsys):
 
     # The same pages make the same model, and people read the same of it.
     before = model.read_bytes()
-    code, out, _ = run(capsys, "topic", "train", pages / "yes", pages / "no", "-o", model)
+    code, out, _ = run_here(capsys, "topic", "train", pages / "yes", pages / "no", "-o", model)
     assert (code, model.read_bytes()) == (0, before)
     assert f"{trained['version']}: 12 relevant pages, 12 others" in out
     assert "database" in out
-    code, out, _ = run(capsys, "why", "--grade", model, page)
+    code, out, _ = run_here(capsys, "why", "--grade", model, page)
     assert code == 0
     assert "database" in out
 
@@ -84,7 +76,7 @@ def test_what_cannot_be_used_is_one_sentence(pages, capsys):
         (("topic", "train"), ("yes", "nowhere")),
         (("why", "--grade"), ("yes/0.html", "yes/0.html")),
     ]:
-        code, out, err = run(capsys, *words, *(pages / each for each in names))
+        code, out, err = run_here(capsys, *words, *(pages / each for each in names))
         assert (code, out, err.count("\n")) == (2, "", 1), (words, names)
         assert any(each in err for each in names), err
 
@@ -159,7 +151,7 @@ def test_a_file_without_end_is_not_read_to_its_end():
 
 def test_a_damaged_model_is_refused(pages, capsys):
     model = pages / "topic.aopic"
-    run(capsys, "topic", "train", pages / "yes", pages / "no", "-o", model)
+    run_here(capsys, "topic", "train", pages / "yes", pages / "no", "-o", model)
     data = bytearray(model.read_bytes())
     data[-5] ^= 1
     model.write_bytes(bytes(data))
@@ -187,7 +179,7 @@ def test_a_model_names_its_tokenizer_and_is_refused_with_another(pages, capsys):
     assert max(map(len, explained["words"])) == 2
     shown(capsys, "topic", "train", pages / "yes", pages / "no", "-o", plain)
     for arguments in [("why", "--grade", model, page), ("why", "--grade", plain, page, "-s", NAMED)]:
-        code, out, err = run(capsys, *arguments)
+        code, out, err = run_here(capsys, *arguments)
         assert (code, out) == (2, "")
         assert f"{__name__}.letters" in err
         assert "AOPIC_TOKENIZER" in err
@@ -196,7 +188,7 @@ def test_a_model_names_its_tokenizer_and_is_refused_with_another(pages, capsys):
 
 def test_a_tokenizer_that_fails_ends_the_training_and_not_a_crawl(pages, capsys, caplog):
     folders, setting = (pages / "yes", pages / "no"), f"AOPIC_TOKENIZER={__name__}.broken"
-    code, _, err = run(capsys, "topic", "train", *folders, "-o", pages / "m", "-s", setting)
+    code, _, err = run_here(capsys, "topic", "train", *folders, "-o", pages / "m", "-s", setting)
     assert code == 2
     assert "no dictionary" in err
     assert not (pages / "m").exists()

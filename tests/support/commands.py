@@ -7,7 +7,19 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+from scrapy.cmdline import execute
+from scrapy.settings import Settings
+
 from . import processes
+
+
+def run_here(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    """Exit code, output and errors of the command with these *arguments*, in this process."""
+    with pytest.raises(SystemExit) as ended:
+        execute(["scrapy", "aopic", *map(str, arguments)], Settings())
+    out, err = capsys.readouterr()
+    return int(ended.value.code or 0), out, err
 
 
 def run_aopic(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
