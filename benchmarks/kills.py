@@ -158,6 +158,15 @@ class Follow(scrapy.Spider):
             yield scrapy.Request(link.url)
 
 
+def follow(start: str, settings: dict[str, Any]) -> None:
+    """Crawl what *start* leads to, until this process is told to end or killed."""
+    common = {"ADDONS": {Addon: 500}, "AOPIC_REPORT": False, "ROBOTSTXT_OBEY": False, "LOG_LEVEL": "WARNING"}
+    no_ports = {"TELNETCONSOLE_ENABLED": False, "REMOTE_CONTROL_ENABLED": False}
+    process = CrawlerProcess({**common, **no_ports, **settings})
+    process.crawl(Follow, start_urls=[start])
+    process.start()
+
+
 def note(line: str) -> None:
     os.write(WITNESS[0], f"{time.monotonic():.6f}\t{line}\n".encode())
 
@@ -200,24 +209,17 @@ class WitnessedScheduler(Scheduler):
 def crawl(folder: Path, start: str, settings: dict[str, Any], witness: Path) -> None:
     open_shard.ShardCommits = WitnessedCommits  # type: ignore[attr-defined]
     WITNESS.append(os.open(witness, os.O_WRONLY | os.O_APPEND | os.O_CREAT))
-    process = CrawlerProcess(
+    follow(
+        start,
         {
-            "ADDONS": {Addon: 500},
             "SCHEDULER": WitnessedScheduler,
             "JOBDIR": str(folder),
             "FEEDS": {folder.parent / name: {"format": kind} for kind, name in FEEDS.items()},
             "AOPIC_POLITENESS_FACTOR": FACTOR,
             "AOPIC_MAX_GAP": MAX_GAP,
-            "AOPIC_REPORT": False,
-            "ROBOTSTXT_OBEY": False,
-            "LOG_LEVEL": "WARNING",
-            "TELNETCONSOLE_ENABLED": False,
-            "REMOTE_CONTROL_ENABLED": False,
             **settings,
-        }
+        },
     )
-    process.crawl(Follow, start_urls=[start])
-    process.start()
 
 
 def copy(folder: Path, target: Path) -> None:

@@ -33,11 +33,9 @@ from threading import RLock
 from typing import Any, NamedTuple
 
 import options
-from kills import Follow, answer, end, fork, name, preload, wait_for
-from scrapy.crawler import CrawlerProcess
+from kills import answer, end, follow, fork, name, preload, wait_for
 from tqdm import tqdm
 
-from scrapy_aopic.addon import Addon
 from scrapy_aopic.copies import backing_up as backups
 from scrapy_aopic.copies.salvaging import salvage_job
 from scrapy_aopic.core.audit import audit
@@ -94,23 +92,8 @@ def crawl(job: Path, kind: str, witness: Path) -> None:
             super().close(*args)
 
     open_job.Job = WitnessedJob  # type: ignore[attr-defined]
-    process = CrawlerProcess(
-        {
-            "ADDONS": {Addon: 500},
-            "JOBDIR": str(job),
-            "AOPIC_STORE": kind,
-            "AOPIC_POLITENESS_FACTOR": 1,
-            "AOPIC_MAX_GAP": 0.05,
-            "AOPIC_DURABILITY": 100,
-            "AOPIC_REPORT": False,
-            "ROBOTSTXT_OBEY": False,
-            "LOG_LEVEL": "WARNING",
-            "TELNETCONSOLE_ENABLED": False,
-            "REMOTE_CONTROL_ENABLED": False,
-        }
-    )
-    process.crawl(Follow, start_urls=[START])
-    process.start()
+    gaps = {"AOPIC_POLITENESS_FACTOR": 1, "AOPIC_MAX_GAP": 0.05}
+    follow(START, {"JOBDIR": str(job), "AOPIC_STORE": kind, "AOPIC_DURABILITY": 100, **gaps})
 
 
 def witness_locks(witness: Path) -> None:
