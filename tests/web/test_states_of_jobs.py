@@ -89,7 +89,7 @@ def test_a_job_that_ended(jobs, state, said, store):
         why = json.loads(get(port, "/api/v1/why?of=http://h0.test/0").text)
         assert why["kind"] == "fetched"
     page = job.parent / "report.html"
-    done = run_aopic("report", job, page)
+    done = run_aopic("report", job, page, folder=job.parent)
     assert (done.returncode, done.stderr) == (0, "")
     text = page.read_text("utf-8")
     assert f"the crawl {said}" in text
@@ -124,7 +124,10 @@ def test_a_job_that_cannot_be_read_is_one_sentence(jobs, wrong, store):
     else:
         change_format(job)
     page = job.parent / "report.html"
-    for done in (run_aopic("dashboard", job, "--listen", "127.0.0.1:0"), run_aopic("report", job, page)):
+    for done in (
+        run_aopic("dashboard", job, "--listen", "127.0.0.1:0", folder=job.parent),
+        run_aopic("report", job, page, folder=job.parent),
+    ):
         assert done.returncode == 2
         assert done.stdout == ""
         assert "Traceback" not in done.stderr
