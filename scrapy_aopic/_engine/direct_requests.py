@@ -242,13 +242,11 @@ class Shortcut:
         """Says of a link's URL, in normal form, what those with the same ``Referer`` have in common."""
         if self._referer is None:
             return _NOTHING
-        return self._origin if type(self._policy) in _KNOWN else str
-
-    def _origin(self, url: str) -> str:
-        """The part of *url* that says whether it has the origin of its page, and its scheme."""
+        if type(self._policy) not in _KNOWN:
+            return str
         if own := self._own:
-            return own if url.startswith(own) else url[:5]
-        return url[: url.find("/", len("https://"))]
+            return lambda url: own if url.startswith(own) else url[:5]
+        return lambda url: url[: url.find("/", len("https://"))]  # its origin
 
     def referer(self, url: str) -> str:
         """The ``Referer`` of a link with *url*, in normal form; ``""`` for none."""

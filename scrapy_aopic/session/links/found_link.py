@@ -165,9 +165,10 @@ class LinkWriter:
             if names is None or link.is_refused:
                 continue
             kind = names, alike(url), link.is_link
-            if kind not in tails:
-                tails[kind] = self._tail(names, self._shortcut.referer(url), is_link=link.is_link)
-            tail = tails[kind]
+            try:
+                tail = tails[kind]
+            except KeyError:
+                tail = tails[kind] = self._tail(names, self._shortcut.referer(url), is_link=link.is_link)
             if tail is None or 0 < longest < len(url):
                 link.names = None
             else:
