@@ -229,7 +229,7 @@ class Shortcut:
         return self._known[host]
 
     @cached_property
-    def _policy(self) -> Any:
+    def _policy(self) -> referer.ReferrerPolicy:
         assert self._referer is not None
         return self._referer.policy(self._response, _A_LINK)
 
@@ -242,9 +242,12 @@ class Shortcut:
         """Says of a link's URL, in normal form, what those with the same ``Referer`` have in common."""
         if self._referer is None:
             return _NOTHING
-        if type(self._policy) not in _KNOWN:
+        kind = type(self._policy)
+        if kind not in _KNOWN:
             return str
         if own := self._own:
+            if len({_sent(kind, own[:5], link) for link in ("", "http:", "https")}) == 1:
+                return _NOTHING
             return lambda url: own if url.startswith(own) else url[:5]
         return lambda url: url[: url.find("/", len("https://"))]  # its origin
 
@@ -252,8 +255,7 @@ class Shortcut:
         """The ``Referer`` of a link with *url*, in normal form; ``""`` for none."""
         if self._referer is None:
             return ""
-        kind: type[referer.ReferrerPolicy] = type(self._policy)
-        page = self._response.url
+        kind, page = type(self._policy), self._response.url
         if kind in _KNOWN and (own := self._own) and _IS_STRIPPED(page):
             whole, origin = _sent(kind, page[:5], "" if url.startswith(own) else url[:5])
             return page if whole else own if origin else ""
