@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
-from scrapy.settings import SETTINGS_PRIORITIES, BaseSettings
+from scrapy.extensions.spiderstate import SpiderState
+from scrapy.settings import SETTINGS_PRIORITIES, BaseSettings, Settings
+from scrapy.utils.job import job_dir
 from scrapy.utils.misc import load_object
 
 from .downloadermiddlewares.content_type import ContentTypeMiddleware
@@ -57,6 +59,10 @@ class Addon:
         settings.setdefault_in_component_priority_dict("DOWNLOADER_MIDDLEWARES", PolitenessMiddleware, 990)
         settings.setdefault_in_component_priority_dict("DOWNLOADER_MIDDLEWARES", ContentTypeMiddleware, 585)
         settings.setdefault_in_component_priority_dict("EXTENSIONS", Progress, 0)
+        try:
+            job_dir(cast("Settings", settings))
+        except OSError:  # Scrapy's extension would raise it, too: the scheduler has a sentence for it
+            settings.set_in_component_priority_dict("EXTENSIONS", SpiderState, None)
         listed = [load_object(each) for each in settings.getdict("DOWNLOADER_MIDDLEWARES")]
         if not any(isinstance(each, type) and issubclass(each, _ROBOTS) for each in listed):
             with suppress(KeyError):  # who has taken Scrapy's away gets none

@@ -10,7 +10,7 @@ from importlib.resources import files
 from math import inf
 from pathlib import Path
 from threading import Lock
-from time import monotonic
+from time import monotonic, sleep, thread_time
 from typing import TYPE_CHECKING, Any
 
 from scrapy_aopic.exceptions import AopicError, plainly
@@ -60,6 +60,9 @@ _TOP_EVERY = 60.0
 _HISTORY_EVERY = 10.0
 """Seconds for which the file of the history is not read again, however many pages are opened."""
 
+_REST = 9
+"""Times the processor time of a look for which none of its kind is taken: all looks of a kind take a tenth of a core at most."""
+
 _MOST_LISTED = 300_000
 """Known pages up to which the most important are listed: a look at all of them takes about a third of a second of CPU."""
 
@@ -108,7 +111,7 @@ def make_site(shown: Shown) -> Site:
     paths["/api/v1/traps"] = _OneAtATime(lists.traps, _TOP_EVERY).show
     paths["/api/v1/hosts"] = _OneAtATime(lists.hosts).show
     paths["/api/v1/job"] = lambda _: _job(feed, shown.job)
-    paths["/api/v1/why"] = lambda query: HttpAnswer(_answered(partial(_why, questions, query)))
+    paths["/api/v1/why"] = _OneAtATime(partial(_why, questions)).show
     return Site(
         feed,
         paths,
@@ -248,20 +251,26 @@ class _Lists:
 
 
 class _OneAtATime:
-    """Takes a look for one client at a time, and not again for *seconds*."""
+    """Takes a look for one client at a time, and not again for *seconds*.
+
+    Between two looks it rests for :data:`_REST` times the processor time of the last one, for as long as clients ask without a pause.
+    """
 
     def __init__(self, look: Callable[[Mapping[str, str]], object], seconds: float = 0.0) -> None:
         self._look = look
         self._seconds = seconds
         self._lock = Lock()
-        self._until = 0.0
+        self._until = self._rests_until = 0.0
         self._body = b""
 
     def show(self, query: Mapping[str, str]) -> HttpAnswer:
         with self._lock:
             if monotonic() >= self._until:
+                sleep(max(self._rests_until - monotonic(), 0.0))
+                began = thread_time()
                 self._body = _answered(partial(self._look, query))
                 self._until = monotonic() + self._seconds
+                self._rests_until = monotonic() + _REST * (thread_time() - began)
             return HttpAnswer(self._body)
 
 

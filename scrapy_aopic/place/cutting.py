@@ -98,11 +98,9 @@ def check_suffixes(place: Place, sharding: Sharding) -> None:
     """
     if sharding.suffixes == list_name():
         return
-    if not use_list(sharding.suffixes, place.read_suffixes()):
+    if why := use_list(sharding.suffixes, place.read_suffixes()):
         raise StorageError(
-            f"The job in {place} is cut by a list of public suffixes ({sharding.suffixes}) that is not stored with it, or damaged; or this "
-            f"process already uses the one of another job ({list_name()}): use a process of its own, or the version of publicsuffixlist "
-            "with which the job began. Nothing was changed."
+            f"The job in {place} is cut by a list of public suffixes ({sharding.suffixes}), but {why}. Nothing was changed."
         )
     logger.info(
         "Domains are cut by the list of public suffixes with which the job in %(job)s began, not by the one that is installed",

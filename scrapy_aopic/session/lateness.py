@@ -69,8 +69,13 @@ class Lateness:
         self._timer = call_later(max(self._due - now, 0.0), self._beat)
 
     def note(self, late: float) -> int:
-        """Take note of a beat that came *late* seconds after its time; returns how many were due until then."""
+        """Take note of a beat that came *late* seconds after its time; returns how many were due until then.
+
+        One that is later than :data:`_WINDOW` is of a process that was stopped, or of a machine that slept.
+        """
         n = int(late / _BEAT) + 1
+        if n > _WINDOW:
+            return n
         self.total += n * late - _BEAT * n * (n - 1) / 2
         self.n += n
         self.longest = max(self.longest, late)

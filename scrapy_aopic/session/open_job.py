@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 from scrapy.utils.job import job_dir
 
 from scrapy_aopic.core.order import order_name
-from scrapy_aopic.exceptions import ExchangeError, SettingError, StorageError
+from scrapy_aopic.exceptions import ExchangeError, SettingError, StorageError, storage_errors
 from scrapy_aopic.job.job import Job
 from scrapy_aopic.job.worker_disks import OnDisk
 from scrapy_aopic.place.cutting import begin_cut, check_cut
@@ -242,7 +242,8 @@ def _job_folder(settings: BaseSettings) -> Path | None:
     """
     if given := settings.get("JOBDIR"):
         check_job_folder(Path(given))
-    path = job_dir(cast("Settings", settings))
+    with storage_errors(f"The job folder {given} cannot be made"):
+        path = job_dir(cast("Settings", settings))
     folder = Path(path) if path else None
     if folder is not None:
         FolderPlace(folder).check_own()

@@ -105,6 +105,10 @@ class Allowed(NamedTuple):
     ports: frozenset[int] = frozenset()
 
 
+_REMEMBERED = 10_000
+"""Hosts whose verdicts are remembered."""
+
+
 def literal_address(host: str) -> Address | None:
     """The address that *host* is, in any form that a resolver reads: ``127.1``, ``0x7f000001``, ``[::1]``; ``None`` for a name.
 
@@ -177,6 +181,8 @@ class Networks:
         self._allowed = allowed
         self._named: dict[str, int] = {}
         self._listeners: list[Callable[[], None]] = []
+        # Hosts that were refused, whose verdicts others may remember.
+        self._refused: set[str] = set()
 
     @property
     def are_all_open(self) -> bool:
@@ -206,8 +212,21 @@ class Networks:
         known = self._named.get(host, 0)
         if (joined := _joined(known, what)) != known:
             self._named[host] = joined
-            for forget in self._listeners:
-                forget()
+            if host in self._refused:
+                self._forget()
+
+    def _forget(self) -> None:
+        """Let nobody remember what was refused."""
+        self._refused.clear()
+        for forget in self._listeners:
+            forget()
+
+    def _refuse(self, host: str) -> bool:
+        """Note that *host* is refused."""
+        if len(self._refused) >= _REMEMBERED:
+            self._forget()
+        self._refused.add(_plain(host))
+        return True
 
     # -- what is refused
 
@@ -233,6 +252,7 @@ class Networks:
             and self._allowed is not None
             and port not in self._allowed.ports
             and _SERVICE_PORTS[port] not in _ports_in(self._named.get(_plain(host), 0))
+            and self._refuse(host)
         )
 
     def door(self, host: str) -> Callable[[str], bool] | None:
@@ -254,8 +274,12 @@ class Networks:
         )
 
     def refuses_host(self, host: str) -> bool:
-        """Whether a host of a URL is refused by its text, whatever it resolves to."""
-        if self._allowed is None or _is_public_host(host) or self._is_named(host):
+        """Whether *host*, of a URL, is refused by its text, whatever it resolves to."""
+        return self._judge(host) and not self._is_named(host) and self._refuse(host)
+
+    def _judge(self, host: str) -> bool:
+        """Whether *host* is refused unless an operator has allowed it."""
+        if self._allowed is None or _is_public_host(host):
             return False
         address = literal_address(host)
         if address is not None:
@@ -263,7 +287,12 @@ class Networks:
         return not self._allowed.networks  # with networks of one's own, a local name is what it resolves to
 
     def _refuses_name(self, host: str) -> bool:
-        return literal_address(host) is None and _is_local_name(host) and not self._is_named(host)
+        return (
+            literal_address(host) is None
+            and _is_local_name(host)
+            and not self._is_named(host)
+            and self._refuse(host)
+        )
 
     def _is_named(self, host: str) -> bool:
         """Whether an operator has allowed the address of *host*, by a seed or by its name."""

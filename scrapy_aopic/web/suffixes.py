@@ -57,21 +57,21 @@ def packed_list() -> bytes:
     return zlib.compress(_rules())
 
 
-def use_list(name: str, data: bytes) -> bool:
-    """Use the list called *name*, whose :func:`packed_list` is *data*, from now on; False if that is damaged or of another name.
-
-    A process has one list: False, too, if it already uses one that it was given.
-    """
+def use_list(name: str, data: bytes) -> str:
+    """Use the list called *name*, whose :func:`packed_list` is *data*, from now on; returns why it cannot be, else ``""``."""
+    if _given:
+        return f"this process already uses the list of another job ({list_name()}): use a process of its own"
     try:
         rules = zlib.decompressobj().decompress(data, _MOST)
         _list_of(rules)
     except (zlib.error, UnicodeError):
-        return False
-    if _given or _name_of(rules) != name:
-        return False
+        rules = b""
+    if _name_of(rules) != name:
+        how = "damaged" if data else "not stored with it"
+        return f"that is {how}: use the version of publicsuffixlist with which the job began"
     _given.append(rules)
     forget()
-    return True
+    return ""
 
 
 def forget() -> None:

@@ -449,3 +449,28 @@ def test_hosts_are_found_by_a_part_of_their_name(tmp_path):
         }
         assert len(hosts_by(view, "queued", 2, "h1")) == 2
         assert hosts_by(view, "fetched", 2, "h1") == []
+
+
+def test_questions_without_a_pause_take_a_tenth_of_a_core_at_most(monkeypatch):
+    now, used, rested = 100.0, 0.0, list[float]()
+
+    def rest(seconds: float) -> None:
+        nonlocal now
+        rested.append(seconds)
+        now += seconds
+
+    def look(_: object) -> dict[str, str]:
+        nonlocal now, used
+        now, used = now + 0.2, used + 0.1
+        return {}
+
+    monkeypatch.setattr(site_module, "monotonic", lambda: now)
+    monkeypatch.setattr(site_module, "thread_time", lambda: used)
+    monkeypatch.setattr(site_module, "sleep", rest)
+    asked = site_module._OneAtATime(look)
+    for _ in range(20):
+        asked.show({})
+    assert sum(rested) == pytest.approx(19 * 9 * 0.1)
+    now += 60
+    asked.show({})
+    assert rested[-1] == 0, "somebody who asks now and then does not wait"

@@ -297,6 +297,7 @@ def test_it_is_said_once_if_this_machine_is_too_slow(caplog):
     for _ in range(299):
         lateness.note(0.05)
     lateness.note(1.0)  # one callback that blocks says nothing of the machine
+    lateness.note(600.0)  # nor does a process that was stopped
     assert not caplog.records
     for _ in range(1000):
         lateness.note(0.5)

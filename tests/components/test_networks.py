@@ -554,7 +554,12 @@ def test_a_link_has_its_verdict_again_once_a_seed_allows_its_host():
     networks = Networks(Allowed())
     normalise = Normaliser(networks=networks)
     networks.on_change(normalise.forget)
+    forgotten: list[None] = []
+    networks.on_change(lambda: forgotten.append(None))
     assert normalise("http://127.1/a").reason == "network"
+    for n in range(100):
+        networks.name(f"http://10.0.0.{n}/")
+    assert not forgotten, "nobody was refused because of these"
     networks.name("http://localhost/")
     assert normalise("http://127.1/a").reason == "network"
     networks.name("http://127.0.0.1/")

@@ -152,3 +152,16 @@ async def test_a_crawl_that_goes_on_logs_in_again_and_does_not_begin_anew(serve,
     asked = [url.rpartition("/")[2] for url in web.asked]
     assert sorted(asked) == ["form", "form", "login", "login", "plain"]
     assert check(tmp_path).violations == []
+
+
+async def test_a_job_folder_that_cannot_be_made_is_one_sentence(tmp_path, caplog):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    for name, said in (("file/job", "because"), ("link", "which is not there")):
+        caplog.clear()
+        folder = str(tmp_path / name)
+        await crawl(Follow, {"ADDONS": {"scrapy_aopic.Addon": 1}, "JOBDIR": folder})
+        (error,) = [record for record in caplog.records if record.levelname == "ERROR"]
+        assert said in error.getMessage()
+        assert folder in error.getMessage()
+        assert error.exc_info is None
