@@ -26,6 +26,7 @@ from .session.links.page_rules import PageRules
 from .session.seeding import SOON
 from .session.session import Session, has_session
 from .session.time_slices import TimeSlices
+from .session.visit import Visit
 from .settings import read_values
 from .web.meta import COPY_OF, DUPLICATE_OF, RELEVANCE
 
@@ -88,6 +89,13 @@ class LinkMiddleware:
             raise visit.unwanted
         if visit is not None:
             visit.accepted()
+        began = session.costs.clock()
+        self._look_at(response, request, visit, session)
+        if visit is not None:
+            session.costs.since(began, visit)
+
+    def _look_at(self, response: Response, request: Request, visit: Visit | None, session: Session) -> None:
+        """Read what *response* says of its page, before its callback gets it."""
         session.page_robots.read(response, request, visit)
         response.meta.pop(DUPLICATE_OF, None)  # a callback may have copied it from another page
         response.meta.pop(COPY_OF, None)
@@ -122,7 +130,7 @@ class LinkMiddleware:
         while self.session is not None and self.session.is_behind:
             await slices.pause(SOON)
 
-    async def process_spider_output(
+    async def process_spider_output(  # noqa: PLR0912  # a helper of its own would cost each item a generator
         self, response: Response, result: AsyncIterator[Any]
     ) -> AsyncIterator[Any]:
         session = self.session
@@ -147,6 +155,8 @@ class LinkMiddleware:
                         await self._give_way(slices, page)
                     if each is not None:
                         yield each
+                if page is not None and page.is_given_up:
+                    break
                 if page is not None:
                     page.asks()
             if page is not None:

@@ -183,6 +183,9 @@ OWN = (
         "longest time from the start of a commit until the crawl noticed that it had landed", _CLOSING),
     counter("aopic/links/unweighed", "links",
         "links that the function of `AOPIC_LINK_WEIGHTS` gave no weight, so that they weigh 1; the first is in the log", _LINKS),
+    counter("aopic/links/cut_pages", "pages",
+        "pages that took [more of the processor](politeness.md#what-answers-cost) than `AOPIC_PAGE_SECONDS`, so that the rest of their "
+        "links is left out; the first is in the log", _LINKS),
     counter("aopic/links/dropped", "links",
         "links that were dropped: beyond those of `AOPIC_URL_LIMITS` on one page, or of weight 0 (`AOPIC_LINK_WEIGHTS`)", _LINKS),
     counter("aopic/content/copies", "pages",

@@ -19,12 +19,13 @@ from grammar import Plan
 logger = logging.getLogger(__name__)
 
 REQUEST = re.compile(rb"([A-Z]+) (?:[hH][tT][tT][pP]://)?([^ /?#]*)([^ ]*) HTTP/1\.[01]")
+HOST = re.compile(rb"\r\nhost: *([^\r\n]+)", re.IGNORECASE)
 
 _BEAT = 0.005
 
 
 class Raw:
-    """Serves as a proxy for any number of hosts.
+    """Serves as a proxy for any number of hosts, or as each of them.
 
     Attributes:
         entries: What was asked for, in the order of the ends; a request ends with the last byte of its plan, or when
@@ -124,6 +125,8 @@ class _Connection(asyncio.Protocol):
             self.transport.abort()
             return
         method, authority, target = (part.decode("latin-1") for part in match.groups())
+        if not authority and (named := HOST.search(head)) is not None:
+            authority = named[1].decode("latin-1")
         host = authority.rpartition("@")[2].lower()
         if not host.endswith("]"):
             host = re.sub(r":\d*$", "", host)

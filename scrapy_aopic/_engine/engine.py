@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydispatch.dispatcher import getAllReceivers, liveReceivers
 from scrapy import signals
@@ -36,6 +36,7 @@ class Engine:
         self._timer: CallLaterResult | None = None
         self._due = float("inf")
         self._can_wake = True
+        self._scraper_slot: Any = None
 
     def probe(self) -> None:
         """Look for the private names that a crawl needs, and say in one warning what does not work without them."""
@@ -49,6 +50,11 @@ class Engine:
                 "asked in time: hosts may wait up to 5 seconds too long, and pages may be settled too early.",
                 {"names": ", ".join(missing)},
             )
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether the spider is being closed."""
+        return getattr(engine_slot_of(self._crawler), "closing", None) is not None
 
     def is_told_of_requests(self) -> bool:
         """Whether anything is connected to Scrapy's signals for requests that are scheduled, or dropped.
@@ -66,6 +72,14 @@ class Engine:
             is_bounded or type(getattr(receiver, "__self__", None)) is not OffsiteMiddleware
             for receiver in receivers
         )
+
+    def make_room(self, n_bytes: int) -> None:
+        """Let responses in work have *n_bytes* more before the engine stops to request, which something else bounds."""
+        slot = self._scraper_slot
+        if slot is None:
+            slot = self._scraper_slot = getattr(getattr(self._crawler.engine, "scraper", None), "slot", None)
+        if slot is not None and hasattr(slot, "max_active_size"):
+            slot.max_active_size += n_bytes
 
     def wake(self) -> None:
         """Have the engine request more as soon as it can."""

@@ -314,6 +314,13 @@ class HostCalls(Protocol):
     def defer(self, host: bytes, not_before: float) -> None:
         """Leave the host under key *host* alone until *not_before*, if not longer."""
 
+    def charge(self, host: bytes, seconds: float, before: float, now: float) -> None:
+        """Report that an answer of the host under key *host* has taken *seconds* of the processor, *before* at the last call.
+
+        What is ordinary costs nothing. For more, the host is left alone as after a transfer of that time, and the budget of its
+        domain is charged.
+        """
+
     def set_crawl_delay(self, name: str, seconds: float, now: float) -> None:
         """Have *seconds* between requests to a host, whose robots.txt was just read."""
 

@@ -585,6 +585,10 @@ class Crawl:
         self.commits.has_changes = True
         self.frontier.defer(host, not_before, transfer)
 
+    def charge(self, host: bytes, seconds: float, before: float, now: float) -> None:
+        self.commits.has_changes = True
+        self.frontier.charge(host, seconds, before, now)
+
     def set_crawl_delay(self, name: str, seconds: float, now: float) -> None:
         self.commits.has_changes = True
         self.frontier.set_crawl_delay(host_key(name), name, seconds, now)

@@ -394,6 +394,7 @@ class ShardRouter:
     _transferred = _routed(Shard.transferred, None, changes=True)
     _hold = _routed(Shard.hold, None, changes=True)
     _defer = _routed(Shard.defer, None, changes=True)
+    _charge = _routed(Shard.charge, None, changes=True)
     _set_crawl_delay = _routed(Shard.set_crawl_delay, None, changes=True)
     _not_before = _routed(Shard.not_before, None)
     _longest_gap = _routed(Shard.longest_gap, None)
@@ -424,6 +425,9 @@ class ShardRouter:
 
     def defer(self, host: bytes, not_before: float) -> None:
         self._defer(host, not_before + self._clock.lag)
+
+    def charge(self, host: bytes, seconds: float, before: float, now: float) -> None:
+        self._charge(host, seconds, before, now + self._clock.lag)
 
     def set_crawl_delay(self, name: str, seconds: float, now: float) -> None:
         self._set_crawl_delay(name, seconds, now + self._clock.lag)

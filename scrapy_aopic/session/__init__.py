@@ -16,6 +16,7 @@ It stands between Scrapy's classes (the scheduler, the middlewares) and the job.
 * :mod:`.conditional`: requests that ask only for what has changed
 * :mod:`.page_robots`: obeys what pages ask of robots, and leaves out pages in other languages
 * :mod:`.topic`: grades pages, values links
+* :mod:`.costs`: what answers take of the processor, which is charged to their hosts
 * :mod:`.pacer`: how long each host is left alone
 * :mod:`.idle_settings`: which settings change nothing
 * :mod:`.parts`: what the parts of a session share

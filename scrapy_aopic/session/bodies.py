@@ -3,15 +3,19 @@
 A tree takes up to 30 times the bytes of its page, and lasts until its callback is over. So pages wait as bytes, packed ones
 as they came, and are read one after the other.
 
-Rule 1: pages whose callbacks are not over have :data:`READ` bytes together, or there is one alone; the others wait, first
-come, first served. A page that waits counts as one of those in the downloader: its host is left alone, and it takes one of the
-``CONCURRENT_REQUESTS``.
+Rule 1: there are two lanes, since a page that takes seconds must not hold up those that take milliseconds. Pages with more than
+:data:`SMALL` bytes whose callbacks are not over have :data:`READ` bytes together, or there is one alone; the smaller ones have a
+quarter of that. The others wait, first come, first served. A page that waits counts as one of those in the downloader: its host
+is left alone, and it takes one of the ``CONCURRENT_REQUESTS``.
 
 Rule 2: nothing more is requested while all bodies, with those that are expected, have more than :data:`HELD` bytes. So it is
 the crawl that becomes slower, and not the machine.
 
 Rule 3: no page waits for ever. A callback may itself wait for another page, so the next one is read beside it after
 :data:`PATIENCE` beats in which none ended or went on with its links.
+
+Rule 4: large pages do not close Scrapy's own gate, ``SCRAPER_SLOT_MAX_ACTIVE_SIZE``: rules 1 and 2 bound them, and the engine
+goes on to ask for others.
 
 Only pages that the scheduler handed out count: robots.txt, and what a callback downloads inline, never waits here.
 """
@@ -30,7 +34,7 @@ from .stats import FirstOnly, Stats
 from .visit import Visit, Visits
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Callable
 
     from scrapy import Request
     from scrapy.crawler import Crawler
@@ -40,8 +44,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 READ = 4_000_000
-"""Bytes of the pages that are read at once: their trees take 120 MB. Scrapy asks for no more pages from 5 MB on, but lets in
-whatever was requested before (``SCRAPER_SLOT_MAX_ACTIVE_SIZE``)."""
+"""Bytes of the large pages that are read at once: their trees take 120 MB."""
+
+SMALL = 250_000
+"""Bytes of a page up to which it is read beside the large ones."""
 
 HELD = 64_000_000
 """Bytes of all bodies, from which on nothing more is requested."""
@@ -53,7 +59,7 @@ _FIRST = 1_000_000
 """Bytes that a page is expected to have while none is known: so 64 are requested until the first one has come."""
 
 _RECENT = 20
-"""Pages whose mean is what the next one is expected to have."""
+"""Pages whose mean, roughly, is what the next one is expected to have: with fewer, one large page would stop all requests."""
 
 
 class _Page(NamedTuple):
@@ -69,25 +75,53 @@ class _Page(NamedTuple):
     is_packed: bool
 
 
+class _Lane:
+    """Pages that are read beside those of the other lane.
+
+    Attributes:
+        read: The bytes of each page that is read.
+        n_read: Their sum.
+        waiting: The pages that wait for their turn.
+    """
+
+    def __init__(self) -> None:
+        self.read: dict[Visit, int] = {}
+        self.n_read = 0
+        self.waiting: deque[tuple[_Page, Deferred[None]]] = deque()
+
+    def take(self, visit: Visit, n_bytes: int) -> None:
+        """*visit* is read, and has *n_bytes*."""
+        self.n_read += n_bytes - self.read.get(visit, 0)
+        self.read[visit] = n_bytes
+
+    def drop(self, visit: Visit) -> None:
+        """*visit* is read no more, or in the other lane."""
+        self.n_read -= self.read.pop(visit, 0)
+
+
 class Bodies:
     """Lets pages be read one after the other, and says when there are enough of them.
 
     It is also a downloader middleware next to the engine, which sees how large a body is once it is unpacked.
+
+    Args:
+        make_room: Has Scrapy's gate for pages in work open for so many bytes more.
     """
 
-    def __init__(self, crawler: Crawler, visits: Visits, stats: Stats) -> None:
+    def __init__(
+        self, crawler: Crawler, visits: Visits, stats: Stats, make_room: Callable[[int], None]
+    ) -> None:
         self._visits = visits
+        self._make_room = make_room
         self._stats = stats
         self._first = FirstOnly(logger, crawler)
         self._held: dict[Visit, int] = {}
         self._n_held = 0
-        self._read: dict[Visit, int] = {}
-        self._n_read = 0
+        self._small, self._large = self._lanes = _Lane(), _Lane()
+        self._beside: dict[Visit, int] = {}  # large ones, which Scrapy's gate does not count
         self._packed: Visit | None = None  # let in just now, and not yet unpacked
         self._learns: set[Visit] = set()  # those that were let in like that
-        self._waiting: deque[tuple[_Page, Deferred[None]]] = deque()
         self._expected = float(_FIRST)
-        self._n_known = 0
         self._n_beats = 0
 
     @property
@@ -98,7 +132,8 @@ class Bodies:
     @property
     def largest(self) -> Visit | None:
         """The largest page that is read; ``None`` if none is."""
-        return max(self._read, key=self._read.__getitem__, default=None)
+        read = self._small.read | self._large.read
+        return max(read, key=read.__getitem__, default=None)
 
     def size(self, visit: Visit) -> int:
         """Bytes of the body of *visit*."""
@@ -126,7 +161,8 @@ class Bodies:
         if not is_packed:
             self._learn(n_bytes)
         page = _Page(visit, n_bytes, is_packed)
-        if not self._waiting and self._has_room(page):
+        lane = self._lane_of(self._weight(page))
+        if not lane.waiting and self._has_room(lane, page):
             self._let_in(page)
             return response
         self._stats.count("aopic/memory/waited")
@@ -134,7 +170,7 @@ class Bodies:
 
     async def _wait(self, page: _Page, response: Response) -> Response:
         turn: Deferred[None] = Deferred()
-        self._waiting.append((page, turn))
+        self._lane_of(self._weight(page)).waiting.append((page, turn))
         self._go_on()
         await maybe_deferred_to_future(turn)
         return response
@@ -142,10 +178,9 @@ class Bodies:
     def process_response(self, request: Request, response: Response) -> Response:
         """Note how large the body of *response* is by now."""
         visit = self._visits.get(request)
-        if visit is not None and visit in self._read:
+        if visit is not None and any(visit in lane.read for lane in self._lanes):
             n_bytes = len(response.body)
-            self._n_read += n_bytes - self._read[visit]
-            self._read[visit] = n_bytes
+            self._note_size(visit, n_bytes)
             self._hold(visit, n_bytes)
             if visit in self._learns:
                 self._learns.remove(visit)
@@ -160,10 +195,10 @@ class Bodies:
 
     def over(self, visit: Visit) -> None:
         """The page of *visit* is read: its tree is gone."""
-        n_bytes = self._read.pop(visit, None)
-        if n_bytes is not None:
+        if any(visit in lane.read for lane in self._lanes):
             self._n_beats = 0
-            self._n_read -= n_bytes
+            for lane in self._lanes:
+                lane.drop(visit)
             self._learns.discard(visit)
             self._unpacked(visit)
             self._go_on()
@@ -171,11 +206,12 @@ class Bodies:
     def end(self, visit: Visit) -> None:
         """*visit* ends: its body is gone."""
         self._n_held -= self._held.pop(visit, 0)
+        self._make_room(-self._beside.pop(visit, 0))
         self.over(visit)
 
     def beat(self) -> None:
         """Let a page in if others have waited for long enough; to be called at each beat."""
-        if not self._waiting:
+        if not any(lane.waiting for lane in self._lanes):
             self._n_beats = 0
             return
         self._n_beats += 1
@@ -192,14 +228,15 @@ class Bodies:
             url=largest.request.url if largest is not None else "a page",
             n=self.size(largest) / 1e6 if largest is not None else 0.0,
         )
-        self._let_in_next()
+        for lane in self._lanes:
+            if lane.waiting:
+                self._let_in_next(lane)
 
     # -- inside
 
     def _learn(self, n_bytes: int) -> None:
         """A page has *n_bytes*."""
-        self._n_known = min(self._n_known + 1, _RECENT)
-        self._expected += (n_bytes - self._expected) / self._n_known
+        self._expected += (n_bytes - self._expected) / _RECENT
 
     def _hold(self, visit: Visit, n_bytes: int) -> None:
         before = self._held.get(visit)
@@ -211,28 +248,43 @@ class Bodies:
         """Bytes that *page* should have when it is read."""
         return max(page.n_bytes, int(self._expected)) if page.is_packed else page.n_bytes
 
-    def _has_room(self, page: _Page) -> bool:
-        return self._packed is None and (not self._read or self._n_read + self._weight(page) <= READ)
+    def _lane_of(self, n_bytes: int) -> _Lane:
+        return self._large if n_bytes > SMALL else self._small
+
+    def _has_room(self, lane: _Lane, page: _Page) -> bool:
+        most = READ if lane is self._large else READ // 4
+        return self._packed is None and (not lane.read or lane.n_read + self._weight(page) <= most)
 
     def _let_in(self, page: _Page) -> None:
         self._n_beats = 0
         if page.visit in self._held:  # else it has ended
-            self._read[page.visit] = weight = self._weight(page)
-            self._n_read += weight
+            self._note_size(page.visit, self._weight(page))
             if page.is_packed:
                 self._packed = page.visit
                 self._learns.add(page.visit)
 
-    def _let_in_next(self) -> None:
-        page, turn = self._waiting.popleft()
+    def _note_size(self, visit: Visit, n_bytes: int) -> None:
+        """*visit* is read, and has *n_bytes* as far as that is known."""
+        lane = self._lane_of(n_bytes)
+        for each in self._lanes:
+            if each is not lane:
+                each.drop(visit)
+        lane.take(visit, n_bytes)
+        beside = n_bytes if lane is self._large else 0
+        self._make_room(beside - self._beside.get(visit, 0))
+        self._beside[visit] = beside
+
+    def _let_in_next(self, lane: _Lane) -> None:
+        page, turn = lane.waiting.popleft()
         self._let_in(page)
         turn.callback(None)
 
     def _go_on(self) -> None:
         """Let in who waits, as far as there is room."""
-        while self._waiting and self._has_room(self._waiting[0][0]):
-            self._let_in_next()
-        if self._waiting and self._packed is not None:
+        for lane in self._lanes:
+            while lane.waiting and self._has_room(lane, lane.waiting[0][0]):
+                self._let_in_next(lane)
+        if self._packed is not None and any(lane.waiting for lane in self._lanes):
             call_later(0, self._is_late, self._packed)
 
     def _is_late(self, visit: Visit) -> None:

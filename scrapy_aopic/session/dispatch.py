@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from scrapy_aopic.core.records import Link
 
+    from .costs import Costs
     from .intake import Intake
     from .latest_failures import LatestFailures
     from .parts import SessionParts
@@ -55,6 +56,7 @@ class Dispatch:
         self,
         parts: SessionParts,
         *,
+        costs: Costs,
         intake: Intake,
         look_up: Callable[[str, Callable[[str], None]], None],
         failures: LatestFailures,
@@ -70,6 +72,7 @@ class Dispatch:
         self._visits = parts.visits
         self._requests = parts.requests
         self._cookies = parts.cookies
+        self._costs = costs
         self._intake = intake
         self._stats = parts.stats
         self._look_up = look_up
@@ -185,6 +188,10 @@ class Dispatch:
         if visit.is_downloading:
             crawl.release(visit.lease, now)
         links, retry = self._intake.wait_no_more(visit), visit.retry
+        if visit.is_given_up and (again := self._requests.as_it_was(visit)) is not None:
+            self._requests.drop_unqueued(links, crawl)
+            crawl.put_back(visit.lease, again, now)
+            return
         if not links and retry is None:
             retry = self._later(visit, now)
         if retry is not None:
@@ -200,7 +207,9 @@ class Dispatch:
         self._count_repeated(visit, found)
         if self._focus is not None:
             found, links = self._focus.links.value(visit, found, links)
+        began = self._costs.clock()
         crawl.settle(visit.lease, links, now, found)
+        self._costs.since(began, visit)
         self._requests.drop_unqueued(links, crawl)
         if not visit.lease.visits and crawl.pages_left(visit.lease.host) == 0:
             self._note_last_page(visit.lease.host)

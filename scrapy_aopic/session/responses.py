@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from scrapy_aopic.core.duplicates import Text
 
+    from .costs import Costs
     from .intake import Intake
     from .parts import SessionParts
     from .visit import Visit
@@ -56,13 +57,14 @@ class Responses:
         seen: When texts count as the same (``AOPIC_CONTENT_SEEN``).
     """
 
-    def __init__(self, parts: SessionParts, *, intake: Intake, seen: str) -> None:
+    def __init__(self, parts: SessionParts, *, costs: Costs, intake: Intake, seen: str) -> None:
         self.errors = parts.errors
         self._job = parts.job
         self._crawl = parts.job.crawl
         self._visits = parts.visits
         self._keys = parts.keys
         self._admission = parts.admission
+        self._costs = costs
         self._intake = intake
         self._bodies = parts.bodies
         self._stats = parts.stats
@@ -109,6 +111,12 @@ class Responses:
         if visit is None:
             return
         visit.passed_middlewares()
+        began = self._costs.clock()
+        self._look_at(response, request, visit)
+        self._costs.since(began, visit)
+
+    def _look_at(self, response: Response, request: Request, visit: Visit) -> None:
+        """Note what *response* shows of the page of *visit*."""
         if request.meta.pop(RELOADED, None) is not None:
             request.meta.pop("dont_redirect", None)
         is_good, kind = response.status in range(200, 300), content_type(response)

@@ -21,6 +21,7 @@ file               what happens there
 `page_robots`      what pages ask of robots
 `reloads`          pages that lead to themselves
 `redirect_cookies` cookies of redirect chains
+`costs`            what answers take of the processor
 `pacer`            what the downloader's middlewares need
 `topic`            how relevant pages are, and what their links are worth for a topic
 `queued`           requests as bytes
@@ -67,6 +68,7 @@ from scrapy_aopic.web.page_keys import PageKeys
 
 from .bodies import Bodies
 from .conditional import ConditionalRequests
+from .costs import Costs
 from .dispatch import Dispatch
 from .error_handler import ErrorHandler, guarded
 from .footprint import Footprint
@@ -141,6 +143,7 @@ class Session:
         visits: The visits under way.
         intake: Takes requests.
         bodies: Lets pages be read one after the other.
+        costs: Counts what answers take of the processor.
         footprint: The memory of the process.
         responses: Reads responses.
         pacer: Paces hosts, for the downloader's middlewares.
@@ -202,7 +205,7 @@ class Session:
         requests = QueuedRequests(
             crawler, spider, self.stats, persists=opened.persists, recrawls=opened.recrawls
         )
-        self.bodies = Bodies(crawler, self.visits, self.stats)
+        self.bodies = Bodies(crawler, self.visits, self.stats, self._engine.make_room)
         parts = SessionParts(
             crawler,
             spider,
@@ -223,6 +226,7 @@ class Session:
             self.bodies,
             recrawls=opened.recrawls,
         )
+        self._n_beats_to_end = 0
         self._seeding: Seeding | None = None
         if opened.seeds is not None:
             self._seeding = Seeding(parts, opened.seeds, self._duplicates)
@@ -237,10 +241,16 @@ class Session:
             self.intake.value = self.focus.links.value_early
         self.footprint = Footprint(crawler, self.bodies, self.stats, read_values(crawler.settings).memory_mb)
         failures = LatestFailures()
+        self.costs = Costs(parts)
         self._dispatch = self.dispatch_class(
-            parts, intake=self.intake, look_up=addresses.look_up, failures=failures, focus=self.focus
+            parts,
+            costs=self.costs,
+            intake=self.intake,
+            look_up=addresses.look_up,
+            failures=failures,
+            focus=self.focus,
         )
-        self.responses = Responses(parts, intake=self.intake, seen=opened.content_seen)
+        self.responses = Responses(parts, costs=self.costs, intake=self.intake, seen=opened.content_seen)
         self._conditional = ConditionalRequests(parts) if opened.recrawls else None
         self.watch = Watch(
             crawler,
@@ -376,6 +386,11 @@ class Session:
         return self.is_open and self.job.crawl.prefetches
 
     @property
+    def is_ending(self) -> bool:
+        """Whether the crawl is being closed, and pages have had half a second to be read to their end."""
+        return self._n_beats_to_end > 1
+
+    @property
     def is_behind(self) -> bool:
         """Whether callbacks and ``start()`` wait before they yield more, since the disk is behind.
 
@@ -455,6 +470,7 @@ class Session:
     @guarded(None)
     def _beat_alone(self) -> None:
         self._beat()
+        self._n_beats_to_end += self._engine.is_closing
         self.bodies.beat()
         self.footprint.beat()
         self._announce()

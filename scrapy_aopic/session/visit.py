@@ -128,6 +128,8 @@ class Visit(Struct, eq=False):
         is_duplicate: Whether another page had its text before.
         is_excess: Whether that one has other links, and there are too many such pages.
         reading: Its reading for the topic; ``None`` if it was not read.
+        cost: Seconds of the processor that its answer has taken.
+        is_given_up: Whether the crawl ends before the page was read.
         given_grade: The result of the user's asynchronous function for pages, or the error that it raised.
         given_values: The results of that for links, by the latter halves of their page keys, or its error; ``None`` if it was
             not called.
@@ -152,6 +154,8 @@ class Visit(Struct, eq=False):
     is_duplicate: bool = False
     is_excess: bool = False
     reading: PageReading | None = None
+    cost: float = 0.0
+    is_given_up: bool = False
     given_grade: float | BaseException | None = None
     given_values: dict[bytes, float] | BaseException | None = None
     _status: int | None = None
@@ -279,6 +283,14 @@ class Visit(Struct, eq=False):
     def is_out_of_language(self) -> None:
         """It is in none of the languages that the crawl is for."""
         self._has_other_language = True
+
+    def worked(self, seconds: float) -> None:
+        """Its answer took *seconds* more of the processor."""
+        self.cost += seconds
+
+    def give_up(self) -> None:
+        """The crawl ends before it was read."""
+        self.is_given_up = True
 
     def read(self, reading: PageReading) -> None:
         """The page was read for the topic."""

@@ -225,6 +225,14 @@ _POLITE = (
         "Longest gap that a slow transfer causes. `AOPIC_MIN_GAP` holds even if it is longer.",
     ),
     Setting(
+        "AOPIC_PAGE_SECONDS",
+        1.0,
+        number(0, 86_400, of="seconds"),
+        "Time of the processor after which the rest of a page's links is left out, so that no page holds up the others "
+        "([what answers cost](politeness.md#what-answers-cost)). 0 for any time.",
+        alone=0.0,
+    ),
+    Setting(
         "AOPIC_FAST_DOWNLOADS",
         False,
         FLAG,

@@ -51,6 +51,7 @@ class Values:
     politeness_factor: float
     min_gap: float
     max_gap: float
+    page_seconds: float
     fast_downloads: bool
     politeness_key: frozenset[str]
     host_rules: HostRules

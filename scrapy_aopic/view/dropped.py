@@ -41,6 +41,7 @@ REASONS = {
     "language": "that page is in a language that is out of scope (AOPIC_SCOPE)",
     "weight": "it weighs nothing on that page (AOPIC_LINK_WEIGHTS)",
     "flood": "that page has more links than are followed (AOPIC_URL_LIMITS: links)",
+    "costly": "that page took more of the processor than AOPIC_PAGE_SECONDS; the rest of its links is left out",
     "offsite": "its host is none of the spider's allowed_domains",
     "depth": "it is too many links away from where the crawl began (DEPTH_LIMIT)",
     "host depth": "it is more links away from where the crawl began than its host allows (depth of AOPIC_HOST_RULES)",
@@ -59,6 +60,7 @@ BRIEFLY = {
     "language": "on pages in other languages (AOPIC_SCOPE)",
     "weight": "of weight 0 (AOPIC_LINK_WEIGHTS)",
     "flood": "beyond the links of AOPIC_URL_LIMITS",
+    "costly": "of pages that took too long (AOPIC_PAGE_SECONDS)",
     "offsite": "to hosts that are none of the allowed_domains",
     "depth": "beyond DEPTH_LIMIT",
     "host depth": "beyond the depth of their hosts (AOPIC_HOST_RULES)",
@@ -140,6 +142,7 @@ class Dropped:
         if len(url) > _LONGEST:
             sample.is_whole = False
             return
+        sample.is_whole &= reason != "costly"  # further links were not looked at
         heap = self._heaps[reason]
         entry = -crc32(url.encode("utf-8", "replace")), url
         if len(heap) < MOST:

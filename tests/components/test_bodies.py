@@ -36,6 +36,7 @@ SETTINGS = {"ADDONS": {"scrapy_aopic.Addon": 1}, "AOPIC_REPORT": False, "ROBOTST
 def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """One large page may be read at a time."""
     monkeypatch.setattr(bodies, "READ", LARGE + 1000)
+    monkeypatch.setattr(bodies, "SMALL", LARGE // 4)
 
 
 def page(size: int, *, packed: bool = False) -> Answer:
@@ -223,7 +224,7 @@ def looked_at(numbers: Numbers, monkeypatch: pytest.MonkeyPatch, *, memory_mb: i
     crawler = get_crawler()
     crawler._apply_settings()
     stats = Stats(crawler.stats)
-    none = bodies.Bodies(crawler, Visits(lambda _: ("", b"")), stats)
+    none = bodies.Bodies(crawler, Visits(lambda _: ("", b"")), stats, lambda _: None)
     found = footprint.Footprint(crawler, none, stats, memory_mb)
     while len(numbers.rows) > 1:
         found.beat()

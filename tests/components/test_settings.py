@@ -65,6 +65,7 @@ WRONG: dict[str, list[Any]] = {
     ],
     "AOPIC_BACKOFF": [-1, "slow", 1e9],
     "AOPIC_MAX_BACKOFF": [-1, "slow", float("inf")],
+    "AOPIC_PAGE_SECONDS": [-1, 86_401, "long"],
     "AOPIC_LATER_TRIES": [-1, 1.5, 101, "often"],
     "AOPIC_MAX_WAIT": [-1, 1e8, "soon"],
     "AOPIC_DURABILITY": [0, -5, "never", 1e9],

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 _GROWTH = 64
 """One part in so many by which the crawl grows before all shelves are compared anew."""
 
+_MOST_CHARGED = 10_000
+"""Domains whose time of the processor is remembered, some megabyte: those that were charged last."""
+
 _FIRST = [-1.0]
 """Before all that a shelf can have in :meth:`Budgets.excess`."""
 
@@ -74,6 +77,7 @@ class Budgets:
         self.visits = self.elsewhere = 0
         self._under_way: dict[bytes, UnderWay] = {}  # by page
         self._n_of: dict[bytes, int] = {}  # of these, by domain
+        self._charged: dict[bytes, int] = {}  # pages that stand for time of the processor, by domain
 
     @property
     def own_visits(self) -> int:
@@ -103,8 +107,17 @@ class Budgets:
         return [LATE + known.domain, *(BEHIND + link[: len(known.domain)] for link in known.links)]
 
     def _begun(self, key: bytes, visited: int) -> int:
-        """Pages of the domain under *key* of which *visited* were visited, with those that are fetched."""
-        return visited + self._n_of.get(key, 0)
+        """Pages of the domain under *key* of which *visited* were visited, with those that are fetched, and its time of the processor."""
+        return visited + self._n_of.get(key, 0) + self._charged.get(key, 0)
+
+    def charge(self, host: HostState, n: int) -> None:
+        """What a page of *host* took of the processor stands for *n* pages more, in this run."""
+        if self._domains is None or n <= 0:
+            return
+        key = self._domains.key(host)
+        self._charged[key] = self._charged.pop(key, 0) + n
+        if len(self._charged) > _MOST_CHARGED:
+            del self._charged[next(iter(self._charged))]
 
     def count(self, host: HostState) -> None:
         """A page of *host* was visited for the first time."""

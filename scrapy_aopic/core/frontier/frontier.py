@@ -72,6 +72,10 @@ next one is taken as it is."""
 _MOST_EXPECTED = 100
 """Most hosts waiting for an instant for which one step determines whether they are in time."""
 
+ORDINARY = 0.1
+"""Seconds of the processor for which an answer counts as one page: ten times what most take, or more. For all that goes beyond it,
+its host waits as after a transfer of that time, and its domain is charged with a page for each."""
+
 _MOST_OUTSIDERS = 10_000
 """Most outsiders that are kept, some 2 MB; the least recently used one is dropped first."""
 
@@ -606,6 +610,14 @@ class Frontier:
             if transfer is not None:
                 host.transfer = transfer
             self._leave_alone(key, host, not_before)
+
+    def charge(self, key: bytes, seconds: float, before: float, now: float) -> None:
+        """The answer of the host under *key* has taken *seconds* of the processor, *before* at the last call."""
+        host = self.host(key)
+        if host is None or seconds <= ORDINARY:
+            return
+        self.budgets.charge(host, int(seconds / ORDINARY) - int(before / ORDINARY))
+        self._leave_alone(key, host, now + self._politeness.of(host.name).gap(seconds))
 
     def defer_all(self, key: bytes, not_before: float) -> None:
         """Leave the host under *key*, and those that share a gate with it, alone until *not_before*."""

@@ -23,6 +23,7 @@ from weakref import ref
 from scrapy import Request, Spider
 
 from scrapy_aopic._engine.loop import soon
+from scrapy_aopic.core.frontier.frontier import ORDINARY
 from scrapy_aopic.exceptions import ComponentError
 from scrapy_aopic.links import Links
 from scrapy_aopic.web.request_codec import is_plain
@@ -86,6 +87,26 @@ class PageLinks:
         self._is_asked = False  # for more, by whoever takes what the callback yields
         self._is_watched = False  # whether it still is in the next turn of the event loop
         self._is_waiting = False  # whether it was
+        self._is_cut = False  # as it has taken too long
+
+    # -- what it costs
+
+    def _worked(self, began: float) -> None:
+        """The thread has worked for the page since *began* (by the clock of costs)."""
+        visit, session = self._visit, self._session
+        if visit is None:
+            return
+        session.costs.since(began, visit)
+        if not self._is_cut and session.costs.is_over(visit):
+            self._is_cut = True
+            session.costs.cut(visit)
+        if session.is_ending and visit.cost > ORDINARY:
+            visit.give_up()
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether the crawl ends before the page was read."""
+        return self._visit is not None and self._visit.is_given_up
 
     # -- whether the callback waits
 
@@ -122,14 +143,21 @@ class PageLinks:
             return self._take_links(item)
         if not isinstance(item, Request):
             return (item,)
+        if self._is_cut and self._is_link(item):
+            self._leave_out(item.url)
+            return (None,)
         names = None
         url = item.url
         if self._writer is not None and is_plain(item) and len(url) <= LONG:
             names = self._writer.names(item.callback, item.errback)
         self._found.append(FoundLink(url, item, self._is_link(item), names))
         # What is more than a URL may be changed by the callback afterwards.
-        is_due = names is None or len(self._found) >= _LINKS_A_STEP
-        return (is_due and self._admit()) or (None,)
+        if names is not None and len(self._found) < _LINKS_A_STEP:
+            return (None,)
+        began = self._session.costs.clock()
+        admitted = self._admit()
+        self._worked(began)
+        return admitted or (None,)
 
     def _take_links(self, links: Links) -> Iterator[Request | None]:
         """Take all of *links*, some at a time."""
@@ -137,10 +165,24 @@ class PageLinks:
         if self._writer is not None and not (links.cb_kwargs or links.meta):
             names = self._writer.names(links.callback, links.errback)
         urls, at_once = links.urls(), 1 if self._shortcut is None else _LINKS_A_STEP
+        began = self._session.costs.clock()
         while some := list(islice(urls, at_once)):
+            if self._is_cut or self.is_given_up:
+                for url in some:
+                    self._leave_out(url)
+                return
             for url in some:
                 self._found.append(FoundLink(url, None, True, names if len(url) <= LONG else None, links))
-            yield from self._admit() or (None,)
+            admitted = self._admit()
+            self._worked(began)
+            yield from admitted or (None,)
+            began = self._session.costs.clock()
+
+    def _leave_out(self, url: str) -> None:
+        """A link to *url* is left out, as the page has taken too long."""
+        if not self.is_given_up:
+            self._session.stats.count("aopic/links/dropped")
+            self._drop("costly", url)
 
     # -- admitted
 
@@ -219,7 +261,7 @@ class PageLinks:
 
     def _send(self, links: Iterable[FoundLink]) -> None:
         """Send those of *links* that are not refused."""
-        shortcut = self._shortcut
+        shortcut, visit = self._shortcut, self._visit
         for link in links:
             if link.is_refused:
                 continue
@@ -236,7 +278,8 @@ class PageLinks:
                     link.kept = ref(link.request)
                 link.request = None
             self._waiting.append(link)
-        if len(self._waiting) >= LINKS_A_READ:
+        has_room = visit is None or visit.room > 0  # without it each link takes ten times as long
+        if len(self._waiting) >= (LINKS_A_READ if has_room else _LINKS_A_STEP):
             self.flush()
 
     def _send_request(self, link: FoundLink) -> None:
@@ -295,6 +338,8 @@ class PageLinks:
     def end(self) -> None:
         """The callback yields no more."""
         self.goes_on()
+        began = self._session.costs.clock()
         self.flush()
+        self._worked(began)
         if self._visit is not None:
             self._visit.end_batch()
