@@ -75,6 +75,12 @@ class RedirectedFormError(RefusedError):
     reason = "redirected form"
 
 
+class FramingError(RefusedError):
+    """The answer comes in chunks that are so small that to read them would stop everything."""
+
+    reason = "framing"
+
+
 class CodingsError(RefusedError):
     """The answer is packed so often that to unpack it would stop everything."""
 

@@ -15,6 +15,7 @@ Scrapy 2.16 to 2.19 do not offer these in public:
 * :mod:`.transfers`: the transfers of a slot, and how each ended
 * :mod:`.network`: when data of a transfer came and went
 * :mod:`.connections`: the connections that report this
+* :mod:`.framing`: the chunks of bodies, in one pass over each read
 * :mod:`.fast_downloads`: a download handler for plain requests on these connections
 * :mod:`.addresses`: the resolver of host names
 * :mod:`.name_lookups`: names that are looked up, hundreds at a time

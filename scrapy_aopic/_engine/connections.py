@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from scrapy_aopic.request_errors import NetworkError, resolved
 
+from .framing import ChunkedDecoder
 from .network import Socket, TransferWatch, Wire
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
     from scrapy.http import Response
     from twisted.internet.defer import Deferred
+
+    from scrapy_aopic.request_errors import FramingError
 
     from .addresses import Addresses
     from .name_lookups import NameLookups
@@ -121,7 +124,7 @@ class _AiohttpResolver:
 
 
 class _TwistedWire(Wire):
-    """A connection of Twisted's, which is closed if the header of a response is too long."""
+    """A connection of Twisted's, which is closed if the header of a response is too long, or a body too finely divided."""
 
     def __init__(self, protocol: TwistedProtocol) -> None:
         super().__init__(protocol.dataReceived, self._socket)
@@ -129,17 +132,27 @@ class _TwistedWire(Wire):
         self._connection: _TwistedConnection | None = None
         self._parser: _TwistedParser | None = None
         self._n_bytes = 0
+        self._decoders = {b"chunked": partial(ChunkedDecoder, refuse=self._refuse)}
 
     def __call__(self, data: bytes) -> None:
         parser = self._protocol._parser
         if parser is not self._parser:
             self._parser, self._n_bytes = parser, 0
+            if hasattr(parser, "_transferDecoders"):  # one of Twisted's
+                setattr(parser, "_transferDecoders", self._decoders)  # noqa: B010 - it is private
         if parser is not None and parser.state in ("STATUS", "HEADER"):
             self._n_bytes += len(data)
             if self._n_bytes > _MAX_HEADER:
                 self._protocol.transport.abortConnection()
                 return
         super().__call__(data)
+
+    def _refuse(self, error: FramingError) -> None:
+        parser: Any = self._parser
+        finished = parser.response._bodyProtocol._finished  # of Scrapy's reader
+        if not finished.called:
+            finished.errback(error)
+        self._protocol.transport.abortConnection()
 
     def _socket(self) -> Socket | None:
         if self._connection is None:

@@ -34,6 +34,7 @@ from scrapy_aopic._engine.transfers import Transfer
 from scrapy_aopic.core.host_rules import NO_RULES, HostRules
 from scrapy_aopic.core.politeness import Gap, Outcome, Politeness, TransferResult
 from scrapy_aopic.request_errors import (
+    FramingError,
     LeftAloneError,
     NetworkError,
     RedirectedFormError,
@@ -194,7 +195,7 @@ class PolitenessMiddleware:
         # Whatever it is, Scrapy's retry middleware, the user's and errbacks have their say first.
         if isinstance(exception, LeftAloneError):
             return self.pacer.put_back(request)
-        if isinstance(exception, NetworkError | ServiceError | RedirectedFormError):
+        if isinstance(exception, NetworkError | ServiceError | RedirectedFormError | FramingError):
             self._note_refusal(request, exception)
         if isinstance(exception, self._failures):
             self._note_silence(request, f"{type(exception).__name__}: {exception}".rstrip(": ."))
@@ -241,12 +242,14 @@ class PolitenessMiddleware:
             raise NetworkError(resolved(address))
 
     def _note_refusal(self, request: Request, error: RefusedError) -> None:
-        self._count("aopic/safety/refused")
+        stat = "aopic/hostile/framing" if isinstance(error, FramingError) else "aopic/safety/refused"
+        self._count(stat)
         self._first.warning(
             error.reason,
-            "%(url)s is not fetched, because %(why)s; further ones are only counted (aopic/safety/refused)",
+            "%(url)s is not fetched, because %(why)s; further ones are only counted (%(stat)s)",
             url=request.url,
             why=error,
+            stat=stat,
         )
 
     def _read(self, request: Request, response: Response, ago: float = 0.0) -> tuple[Outcome, float]:
