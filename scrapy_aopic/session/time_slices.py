@@ -31,7 +31,7 @@ _IDLE = 0.0002
 """Seconds of this thread in one turn of the event loop up to which it had nothing else to do."""
 
 
-class _Line:
+class _Turns:
     """Those who wait for a slice."""
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class _Line:
             self._waiting.popleft().callback(None)
 
 
-_LINE = _Line()
+_LINE = _Turns()
 """There is one event loop in a process."""
 
 
