@@ -18,6 +18,7 @@ import re
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from time import monotonic
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy import Request, signals
@@ -42,15 +43,16 @@ from scrapy.utils.defer import maybe_deferred_to_future
 from scrapy.utils.python import to_unicode
 from scrapy.utils.url import add_http_if_no_scheme
 from twisted.internet import ssl
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 from twisted.python.failure import Failure
 from twisted.web._newclient import BadResponseVersion, ParseError, ResponseNeverReceived, _contentLength
 from twisted.web.client import URI, Agent, ResponseFailed
-from twisted.web.http import PotentialDataLoss, _ChunkedTransferDecoder, _DataLoss, _IdentityTransferDecoder
+from twisted.web.http import PotentialDataLoss, _DataLoss, _IdentityTransferDecoder
 from twisted.web.http_headers import Headers as TwistedHeaders
 from twisted.web.iweb import UNKNOWN_LENGTH
 
 from .connections import BODILESS, TwistedProtocol, send_at_once
+from .framing import ChunkedDecoder
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -70,6 +72,18 @@ _LONGEST_LINE = 16_384
 
 _REMEMBERED = 250
 """Names of headers that are remembered: the names of a hostile host may have 16 kB each."""
+
+_OF_HANDLER = (
+    "_bind_address",
+    "_contextFactory",
+    "_default_maxsize",
+    "_default_warnsize",
+    "_fail_on_dataloss",
+    "_fail_on_dataloss_warned",
+    "_pool",
+    "_tls_verbose_logging",
+)
+"""Attributes of Scrapy's handler."""
 
 _OF_CONNECTION = frozenset(
     b"Connection Content-Length Keep-Alive Proxy-Connection Te Trailers Transfer-Encoding Upgrade".split()
@@ -266,8 +280,7 @@ class HttpExchange:
     def expire(self, timeout: float) -> None:
         """Give up after *timeout* seconds."""
         if not self.done.called:
-            self._fail(DownloadTimeoutError(f"Getting {self._url} took longer than {timeout} seconds."))
-            self._abort()
+            self._give_up(DownloadTimeoutError(f"Getting {self._url} took longer than {timeout} seconds."))
 
     def response(self) -> Response:
         """The response.
@@ -302,6 +315,10 @@ class HttpExchange:
     def _fail(self, error: Failure | BaseException) -> None:
         if not self.done.called:
             self.done.errback(error)
+
+    def _give_up(self, error: Exception) -> None:
+        self._fail(error)
+        self._abort()
 
     def _finish(self, *flags: str) -> None:
         if not self.done.called:
@@ -453,8 +470,8 @@ class HttpExchange:
             return 0, None
         codings = self._of_connection.get(b"Transfer-Encoding")
         if codings:
-            decoder = {b"chunked": _ChunkedTransferDecoder}[codings[0].lower()]
-            return None, decoder(self._take, self._take_last)
+            decoder = {b"chunked": ChunkedDecoder}[codings[0].lower()]
+            return None, decoder(self._take, self._take_last, refuse=self._give_up)
         lengths = self._of_connection.get(b"Content-Length")
         length = _contentLength(TwistedHeaders({b"Content-Length": lengths})) if lengths else None
         return length, _IdentityTransferDecoder(length, self._take, self._take_last)
@@ -484,8 +501,7 @@ class HttpExchange:
             message = get_maxsize_msg(n_bytes, self._maxsize, self._request, expected=is_expected)
             logger.warning(message)
             self._body = []
-            self._fail(DownloadCancelledError(message))
-            self._abort()
+            self._give_up(DownloadCancelledError(message))
         elif self._warnsize and n_bytes > self._warnsize:
             logger.warning(get_warnsize_msg(n_bytes, self._warnsize, self._request, expected=is_expected))
             self._warnsize = 0
@@ -517,26 +533,46 @@ def _read_version(version: bytes) -> tuple[bytes, int, int]:
     """
     try:
         protocol, number = version.split(b"/")
-        major, minor = map(int, number.split(b"."))
+        major, minor = number.split(b".")
+        numbers = int(major), int(minor)
     except ValueError as error:
         raise BadResponseVersion(str(error), version) from None
-    if major < 0 or minor < 0:
+    if min(numbers) < 0:
         raise BadResponseVersion("version may not be negative", version)
-    return protocol, major, minor
+    return protocol, *numbers
 
 
-def make_fast(crawler: Crawler, downloader: Downloader) -> frozenset[str]:
-    """Put a :class:`FastHandler` before each of Scrapy's own handlers for HTTP/1.1 of *downloader*.
+def make_fast(crawler: Crawler, downloader: Downloader) -> None:
+    """Put a :class:`FastHandler` before each of Scrapy's own handlers for HTTP/1.1 of *downloader*; those of users stay.
 
-    Returns:
-        Schemes whose handler is another one, and stays.
+    Raises:
+        Exception: If what is needed of Scrapy and Twisted is not there, or works in another way.
     """
-    handlers = downloader.handlers
-    others = set()
+    handlers, own = downloader.handlers, crawler.settings.getdict("DOWNLOAD_HANDLERS")
     for scheme in ("http", "https"):
         handler = handlers._get_handler(scheme)
-        if type(handler) is HTTP11DownloadHandler:
+        if type(handler) is HTTP11DownloadHandler and scheme not in own:
+            _probe(crawler, handler)
             handlers._handlers[scheme] = FastHandler(crawler, handler)
-        else:
-            others.add(scheme)
-    return frozenset(others)
+
+
+def _probe(crawler: Crawler, handler: Any) -> None:
+    """Send a request over a connection that leads nowhere, receive the beginning of a response, and release it.
+
+    Raises:
+        Exception: If that does not work, or an attribute is missing.
+    """
+    for name in _OF_HANDLER:
+        getattr(handler, name)
+    getattr(Agent, "_getEndpoint")  # noqa: B009 - it is private
+    kept: list[object] = []
+    sent: list[bytes] = []
+    protocol: Any = handler._pool._factory(kept.append, "").buildProtocol(None)
+    protocol.makeConnection(SimpleNamespace(write=sent.append, loseConnection=lambda: None))
+    exchange = HttpExchange(crawler, handler, Request("http://nowhere.invalid/"), b"request")
+    exchange.done.addErrback(lambda _: None)
+    exchange.begin(succeed(protocol))
+    protocol.dataReceived(b"HTTP/1.1 103 Early Hints\r\n\r\n")
+    exchange._release()
+    if (exchange._status, sent, kept, protocol._state) != (103, [b"request"], [protocol], "QUIESCENT"):
+        raise RuntimeError("connections are used in another way")

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from demo_web.server import Answer
 from scrapy import Request, Spider, signals, version_info
 from scrapy.core.downloader.handlers.http11 import HTTP11DownloadHandler
 from scrapy.exceptions import DownloadCancelledError, StopDownload
 from scrapy.http import Response
 from scrapy.utils.test import get_crawler
 from support.certificate import tls_of
+from support.small_web import Web, crawl
 from twisted.internet.address import IPv4Address
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.error import ConnectionDone, ConnectionLost
@@ -22,12 +25,16 @@ from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 from twisted.web._newclient import ParseError
 
-from scrapy_aopic._engine.fast_downloads import FastHandler
+from scrapy_aopic._engine import connections, fast_downloads
+from scrapy_aopic._engine.fast_downloads import FastHandler, make_fast
+from scrapy_aopic.request_errors import FramingError
 
 as_in_2_19 = pytest.mark.skipif(
     version_info < (2, 19),
     reason="before 2.19, Scrapy takes no header line without a colon, and gives no address of an empty response",
 )
+
+Serve = Callable[[dict[str, Any]], Web]
 
 PAGE = b"<html>A page</html>"
 SIZED = b"Content-Type: text/html\r\nContent-Length: 19\r\n\r\n" + PAGE
@@ -89,11 +96,13 @@ class Outcome:
 class Client:
     """A download handler whose connections get what a test says."""
 
-    def __init__(self, *, is_fast: bool, **settings: Any) -> None:
+    def __init__(self, *, is_fast: bool, is_wired: bool = False, **settings: Any) -> None:
         self.crawler = get_crawler(Spider, settings)
         self.crawler.spider = self.crawler._create_spider("client")
         handler = HTTP11DownloadHandler(self.crawler)
         self._pool: Any = handler._pool
+        if is_wired:  # as with this package
+            self._pool._factory = partial(connections._make_wired, self._pool._factory)
         self.handler: Any = FastHandler(self.crawler, handler) if is_fast else handler
 
     async def fetch(
@@ -182,6 +191,25 @@ HEADS = (
     b"HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\nContent-Length: 3\r\n\r\n5;a=b\r\nhello\r\n0\r\nX: y\r\n\r\n",
     b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
     b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhelloX",
+    *(
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks
+        for chunks in (
+            b"1\r\na\r\n01;x\r\nb\r\n000\r\n\r\n",
+            b'5\r\nhello\r\nA;a="\xff\t"\r\n0123456789\r\n0\r\nX: y\r\nZ: z\r\n\r\nHTTP/1.1 200 OK\r\n',
+            b"5\r\nhello\r\n0\r\nX: y\r\n",
+            b"5\r\nhello\r\n0x1\r\na\r\n0\r\n\r\n",
+            b"5\r\nhello\r\n\r\n\r\n0\r\n\r\n",
+            b"5\r\nhello\r\n1;\0\r\na\r\n0\r\n\r\n",
+            b"5\r\nhello\n0\r\n\r\n",
+            b"5 \r\nhello\r\n0\r\n\r\n",
+            b"5\r\nhello\r\n" + 1023 * b"0" + b"\r\n\r\n",
+            b"5\r\nhello\r\n" + 1024 * b"0" + b"\r\n\r\n",
+            b"5\r\nhello\r\n" + 1025 * b"0",
+            b"5\r\nhello\r\n0\r\nX: " + 65_530 * b"y" + b"\r\n\r\n",
+            b"5\r\nhello\r\n0\r\nX: " + 65_540 * b"y" + b"\r\n\r\n",
+            b"5\r\nhello\r\n0\r\n" + 16_385 * b"X:\r\n",
+        )
+    ),
     b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
     b"HTTP/1.1 200 OK\r\nContent-Length: 19\r\nContent-Length: 5\r\n\r\n" + PAGE,
     b"HTTP/1.1 200 OK\r\nContent-Length: 19, 19\r\n\r\n" + PAGE,
@@ -240,7 +268,9 @@ async def test_a_receiver_of_a_signal_stops_the_same_downloads(signal, fail):
         raise StopDownload(fail=fail)
 
     for head in HEADS:
-        await compare([head], told={signal: stop})
+        await compare(
+            [head], told={signal: stop}, settings={"is_wired": True}
+        )  # else it is asked for each chunk
 
 
 async def test_what_takes_too_long_or_is_no_longer_wanted_is_given_up():
@@ -300,3 +330,124 @@ async def test_a_site_with_tls_shows_its_certificate(tmp_path):
         found.append((response.status, response.ip_address, response.certificate.digest(), response.body))
     server.close()
     assert found[0] == found[1]
+
+
+# -- in chunks
+
+
+@pytest.mark.parametrize("is_fast", [False, True])
+async def test_chunks_cost_a_call_a_read_and_are_refused_if_they_are_mostly_framing(is_fast: bool) -> None:
+    for chunk, is_refused in ((b"1\r\na", True), (b"1;" + 500 * b"x" + b"\r\na", True), (b"2\r\nab", False)):
+        one = Client(is_fast=is_fast, is_wired=True)
+        sizes: list[int] = []
+
+        def note(data: bytes, sizes: list[int] = sizes, **what: Any) -> None:
+            sizes.append(len(data))
+
+        one.crawler.signals.connect(note, signal=signals.bytes_received)
+        body = (1 << 20) // len(chunk) * (chunk + b"\r\n") + b"0\r\n\r\n"
+        reads = [body[at : at + 0x10000] for at in range(0, len(body), 0x10000)]
+        head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+        outcome = await one.fetch(
+            Request("http://a.test/"), [head, *reads], ConnectionDone, is_left_open=False, is_cancelled=False
+        )
+        if is_refused:
+            assert (outcome.what[0], outcome.connection, len(sizes)) == ("FramingError", "aborted", 2)
+        else:
+            assert outcome.what[5] == (1 << 20) // len(chunk) * chunk[3:]
+            assert (outcome.connection, len(sizes)) == ("kept", len(reads))
+
+
+@pytest.mark.parametrize("is_fast", [False, True])
+async def test_a_host_that_sends_framing_without_end_is_given_up_at_once_and_said(
+    serve: Serve, is_fast: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    errors: list[Any] = []
+
+    class Both(Spider):
+        name = "both"
+
+        async def start(self) -> Any:
+            for url in ("http://evil.test/1", "http://evil.test/2", "http://good.test/"):
+                yield Request(url, errback=errors.append)
+
+        def parse(self, response: Response) -> None:
+            """Nothing."""
+
+    evil = Answer(headers={"Transfer-Encoding": "chunked"}, body=10_000 * b"1\r\na\r\n", endless=True)
+    web = serve(
+        {"http://evil.test/1": evil, "http://evil.test/2": evil, "http://good.test/": Answer(body=PAGE)}
+    )
+    settings = {"ADDONS": {"scrapy_aopic.Addon": 500}, "AOPIC_MIN_GAP": 0, "AOPIC_FAST_DOWNLOADS": is_fast}
+    crawler = await crawl(Both, {**settings, "ROBOTSTXT_OBEY": False, "DOWNLOAD_FAIL_ON_DATALOSS": False})
+    assert sorted(web.asked) == [
+        "http://evil.test/1",
+        "http://evil.test/2",
+        "http://good.test/",
+    ]  # and not again
+    assert [type(failure.value) for failure in errors] == [FramingError, FramingError]
+    assert crawler.stats.get_value("aopic/hostile/framing") == 2
+    assert caplog.text.count("in chunks with") == 1
+
+
+# -- whose requests they are
+
+
+def test_the_handlers_of_users_stay_and_so_does_scrapys_if_anything_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Own(HTTP11DownloadHandler):
+        """A user's."""
+
+    def put(
+        kind: type[HTTP11DownloadHandler] = HTTP11DownloadHandler, wire: Any = None, **settings: Any
+    ) -> type:
+        crawler = get_crawler(Spider, settings)
+        made: Any = kind(crawler)
+        if wire:
+            made._pool._factory = lambda *args: SimpleNamespace(buildProtocol=lambda _: wire(made))
+        of: Any = SimpleNamespace(_handlers={"http": made, "https": made}, _get_handler=lambda scheme: made)
+        make_fast(crawler, SimpleNamespace(handlers=of))  # type: ignore[arg-type]
+        assert of._handlers["https"] is made or "http" in settings.get("DOWNLOAD_HANDLERS", ("http",))
+        return type(of._handlers["http"])
+
+    assert put() is FastHandler
+    assert put(Own) is Own
+    own = {"http": "scrapy.core.downloader.handlers.http11.HTTP11DownloadHandler"}
+    assert put(DOWNLOAD_HANDLERS=own) is HTTP11DownloadHandler
+    with pytest.raises(RuntimeError, match="in another way"):
+        put(
+            wire=lambda made: SimpleNamespace(
+                makeConnection=lambda _: None,
+                transport=SimpleNamespace(write=lambda _: None),
+                dataReceived=lambda _: None,
+                _quiescentCallback=lambda _: None,
+            )
+        )
+    monkeypatch.setattr(fast_downloads, "_OF_HANDLER", ("_gone",))
+    with pytest.raises(AttributeError, match="_gone"):
+        put()
+
+
+async def test_a_crawl_with_parts_that_are_missing_goes_on_and_says_so_once(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Few(Spider):
+        name = "few"
+        start_urls = ["http://a.test/", "http://b.test/"]
+
+        def parse(self, response: Response) -> None:
+            """Nothing."""
+
+    web = serve({url: Answer(body=PAGE) for url in Few.start_urls})
+    made: list[type] = []
+    for is_broken in (False, True):
+        if is_broken:
+            monkeypatch.setattr(fast_downloads, "_OF_HANDLER", ("_gone",))
+        crawler = await crawl(Few, {"ADDONS": {"scrapy_aopic.Addon": 500}, "ROBOTSTXT_OBEY": False})
+        engine: Any = crawler.engine
+        made.append(type(engine.downloader.handlers._get_handler("http")))
+        assert crawler.stats.get_value("downloader/response_status_count/200") == 2
+    assert made == [FastHandler, HTTP11DownloadHandler]
+    assert len(web.asked) == 4
+    assert caplog.text.count("AOPIC_FAST_DOWNLOADS = False is the same") == 1
