@@ -22,7 +22,7 @@ def part(run: Runner) -> None:
         web = {"hosts": 100, "links": 40, "new": new, "has_queries": has_queries}
         what = {**web, "pages": run.options.pages, "kind": kind}
         fast, slow = run.rounds(
-            ("crawls:crawl", what), ("crawls:crawl", {**what, "settings": {"AOPIC_FAST_DOWNLOADS": False}})
+            ("crawls:crawl", {**what, "settings": {"AOPIC_FAST_DOWNLOADS": True}}), ("crawls:crawl", what)
         )
         run.add_paired(
             "fast",

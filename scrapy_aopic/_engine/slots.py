@@ -310,7 +310,7 @@ class Slots:
             logger.warning(
                 "Scrapy's own download handler makes all requests, which takes more CPU time, because this Scrapy or Twisted "
                 "is not as fast downloads need it (%(error)s). AOPIC_FAST_DOWNLOADS = False is the same, without this line.",
-                {"error": f"{type(error).__name__}: {error}"},
+                {"error": type(error).__name__},
                 extra={"spider": self._crawler.spider},
             )
 

@@ -234,11 +234,10 @@ _POLITE = (
     ),
     Setting(
         "AOPIC_FAST_DOWNLOADS",
-        True,
+        False,
         FLAG,
         "Make plain requests (`GET` and `HEAD` over HTTP/1.1) without most of what Scrapy and Twisted do for each, over the same "
         "connections ([fast downloads](speed.md#fast-downloads)).",
-        alone=False,
     ),
     Setting(
         "AOPIC_POLITENESS_KEY",

@@ -444,7 +444,10 @@ async def test_a_crawl_with_parts_that_are_missing_goes_on_and_says_so_once(
     for is_broken in (False, True):
         if is_broken:
             monkeypatch.setattr(fast_downloads, "_OF_HANDLER", ("_gone",))
-        crawler = await crawl(Few, {"ADDONS": {"scrapy_aopic.Addon": 500}, "ROBOTSTXT_OBEY": False})
+        crawler = await crawl(
+            Few,
+            {"ADDONS": {"scrapy_aopic.Addon": 500}, "AOPIC_FAST_DOWNLOADS": True, "ROBOTSTXT_OBEY": False},
+        )
         engine: Any = crawler.engine
         made.append(type(engine.downloader.handlers._get_handler("http")))
         assert crawler.stats.get_value("downloader/response_status_count/200") == 2

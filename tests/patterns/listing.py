@@ -44,8 +44,8 @@ WAYS: dict[str, dict[str, Any]] = {
     "stock, job": {},
     "alone": {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_STORE": "memory"},
     "alone, job": {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_STORE": "sqlite"},
-    "add-on": {**_ADDON, "AOPIC_STORE": "memory", "AOPIC_FAST_DOWNLOADS": False},
-    "add-on, job": _ADDON,
+    "add-on": {**_ADDON, "AOPIC_STORE": "memory"},
+    "add-on, job": {**_ADDON, "AOPIC_FAST_DOWNLOADS": True},
 }
 """Ways to run a pattern, with their settings; the first says what the others are to come to.
 
