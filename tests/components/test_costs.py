@@ -117,6 +117,7 @@ async def test_the_rest_of_a_page_that_takes_too_long_is_left_out(
     assert (dropped["costly"].n, dropped["costly"].is_whole) == (50, False)
 
 
+@pytest.mark.long  # failed once on a loaded machine
 async def test_an_end_does_not_wait_for_a_page_and_loses_none_of_it(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
