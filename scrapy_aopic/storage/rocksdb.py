@@ -58,6 +58,9 @@ _View = TypeVar("_View")
 
 logger = logging.getLogger(__name__)
 
+_ADDRESS_SPACE = 400
+"""Megabytes that threads and caches of a database reserve; with 300 the process ends."""
+
 _MB = 1 << 20
 """Bytes."""
 
@@ -117,6 +120,7 @@ class RocksStore:
         try:
             _check_current(where)
             _check_sizes(where)
+            _check_address_space()
             if is_damaged:
                 self._db = db = _open_what_is_left(where)
             else:
@@ -353,6 +357,23 @@ class _RocksScan(Iterator[tuple[bytes, bytes]]):
 
     def release(self) -> None:
         self._cursor = None
+
+
+def _check_address_space() -> None:
+    """Raise an error if RocksDB could not begin its threads, of which the whole process would die."""
+    try:
+        import resource  # noqa: PLC0415  # not on Windows
+
+        most = resource.getrlimit(resource.RLIMIT_AS)[0]
+        pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
+    except (ImportError, OSError):
+        return
+    left = (most - pages * resource.getpagesize()) >> 20
+    if most != resource.RLIM_INFINITY and left < _ADDRESS_SPACE:
+        raise StorageError(
+            f"RocksDB needs {_ADDRESS_SPACE} MB of address space, and the limit of this process leaves {max(left, 0)} MB: raise "
+            'it (ulimit -v), or begin a job with AOPIC_STORE = "sqlite".'
+        )
 
 
 def _open(folder: Path, memory_mb: int) -> Rdict:

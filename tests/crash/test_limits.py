@@ -111,3 +111,22 @@ def test_no_more_connections_begin_than_files_may_be_open(tmp_path, delay):
     assert done.stderr.count("ulimit -n") == (1 if delay else done.stderr.count("ulimit -n"))
     assert "Traceback" not in done.stderr
     assert "ERROR" not in done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_without_address_space_for_rocksdb_there_is_one_sentence(tmp_path):
+    pytest.importorskip("rocksdict")
+    with Server(answer).run_in_thread() as running:
+        line, environment = command(tmp_path / "job", running.url, AOPIC_STORE="rocksdb")
+        done = processes.run(
+            line,
+            env=environment,
+            cwd=tmp_path,
+            timeout=120,
+            limit=("RLIMIT_AS", 400 << 20),
+            capture_output=True,
+            text=True,
+        )
+    assert done.returncode == 1, done
+    assert "RocksDB needs 400 MB of address space, and the limit of this process leaves" in done.stderr
+    assert "terminate called" not in done.stderr
