@@ -57,7 +57,7 @@ class Asks(Spider):
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        self.is_fetched = asyncio.Event()
+        self.is_fetched, self.is_queued = asyncio.Event(), asyncio.Event()
 
     def parse(self, response, n=1):
         yield {"by": "parse", "n": n, "errback": response.request.errback is not None}
@@ -95,10 +95,17 @@ class StartUrls(Asks):
 class Starts(Asks):
     async def start(self):
         if self.when != "behind":
-            yield Request(HUB, self.links)
+            yield Request(HUB, self.links_in_time)
         if self.when == "before":  # the hub is read, and then what it links to
             await self.is_fetched.wait()
         yield self.ask(priority=-1)
+        self.is_queued.set()
+
+    async def links_in_time(self, response):
+        if self.when == "waiting":  # nothing says which is first, the rest of start() or the hub
+            await self.is_queued.wait()
+        for each in self.links(response):
+            yield each
 
 
 class StartsFiltered(Starts):
@@ -193,8 +200,7 @@ class Way:
 WAYS_IN = {
     "start_urls": Way(StartUrls, ("behind", "itself")),
     "start()": Way(Starts, ("behind", "waiting", "before")),
-    # While it waits, which of the two requests is kept was seen to differ once on a loaded machine: to be understood.
-    "start() without dont_filter": Way(StartsFiltered, ("behind", "before"), knows=True),
+    "start() without dont_filter": Way(StartsFiltered, ("behind", "waiting", "before"), knows=True),
     "callback": Way(Calls, ("behind", "waiting", "together", "before")),
     "retry": Way(Retries, ("behind",), knows=True),
     "refresh": Way(Refreshes, ("behind",)),
