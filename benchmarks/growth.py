@@ -10,7 +10,7 @@ logarithms of the last three sizes; times are CPU times, the least of several.
 
 What must hold: no exponent above 1.25 (confirmed by measuring it anew), or at most 0.1 s for the most that can reach
 the parser; and less than 20 MB more for it than twenty times its bytes. Parsers that are none of ours are measured
-for what a crawl gives them; the ones named in KNOWN may fail, and docs/robots.md says what is done about them.
+for what a crawl gives them; the ones named in KNOWN may fail, and docs/evidence.md says what is done about them.
 
 Exit status: 0 if it holds, 1 if not.
 """

@@ -10,7 +10,7 @@ after a part of the fetches, and its mean over the first of them and over all.
 The bound takes the best pages first whether they are known or not; nothing can be better. ``true-pagerank`` takes the best
 of the pages that are known.
 
-``graphs`` runs every ``scrapy aopic simulate`` of docs/order.md on the graphs in a folder, and puts its tables and pictures
+``graphs`` runs every ``scrapy aopic simulate`` of docs/order-evidence.md on the graphs in a folder, and puts its tables and pictures
 there. It is for a change of the order ``aopic``: with ``--results``, what was measured is kept in a folder, and of what is
 there already, only that order is crawled anew.
 """
@@ -107,7 +107,7 @@ DOCS = PROJECT.parent / "docs"
 
 
 def graphs(args: argparse.Namespace) -> None:
-    text = (DOCS / "order.md").read_text(encoding="utf-8")
+    text = (DOCS / "order-evidence.md").read_text(encoding="utf-8")
     for command in dict.fromkeys(command for _, command in record.commands(text)):
         words = shlex.split(command)
         graph = Path(next((word for word in words if word.endswith(".npz")), "")).stem

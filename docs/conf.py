@@ -1,8 +1,8 @@
 """The documentation as a site: ``make docs`` builds it with Sphinx from the Markdown files and notebooks beside this one.
 
 What these files have is made so that it can also be read as it is, in any viewer of Markdown, so that three things are
-done here while they are read: links to files that are no pages lead to the source, the lists of ``index.md`` become the
-menu, and ``api-reference.md`` gets the docstrings of what ``api.md`` promises.
+done here while they are read: links to files that are no pages lead to the source, the lists of ``index.md`` and
+``inside.md`` become the menu, and ``api-reference.md`` gets the docstrings of what ``api.md`` promises.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _reference() -> str:
 
 
 def _menu(text: str) -> str:
-    """Tables of contents, one for each section of ``index.md`` that lists pages."""
+    """Tables of contents, one for each section that lists pages."""
     found = []
     for title, _, section in (part.partition("\n") for part in text.split("\n## ")[1:]):
         pages = re.findall(r"^- \[[^\]]+\]\(([\w/-]+)\.(?:md|ipynb)\):", section, re.MULTILINE)
@@ -97,7 +97,7 @@ def _menu(text: str) -> str:
 
 def _read(_: Sphinx, page: str, source: list[str]) -> None:
     text = source[0]
-    if page == "index":
+    if page in ("index", "inside"):
         text += _menu(text)
     if page == "api-reference":
         text += _reference()

@@ -15,7 +15,7 @@ All is read from the store and written behind; nothing but what was not committe
 
 Sources: Broder, "On the resemblance and containment of documents", 1997; one permutation and the filling of empty
 bins: Li, Owen and Zhang, NIPS 2012, Shrivastava and Li, ICML 2014; few bits of each hash: Li and Koenig, WWW 2010.
-SimHash (Charikar 2002; Manku, Jain and Das Sarma, WWW 2007) was measured, too, and finds far fewer: docs/content.md.
+SimHash (Charikar 2002; Manku, Jain and Das Sarma, WWW 2007) was measured, too, and finds far fewer: docs/internals.md.
 """
 
 from __future__ import annotations

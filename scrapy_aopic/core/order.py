@@ -11,7 +11,7 @@ more than arithmetic:
 6. :meth:`Order.due`: how long a registered domain that is over its budget must wait.
 
 To add an order: a class here, a line in :data:`ORDERS`, a row of the first table of docs/order.md, and its figures in
-the other tables there (the commands are below them). A user's order needs neither; see docs/order.md.
+the tables of docs/order-evidence.md. A user's order needs neither; see docs/library.md.
 
 Orders that look at the whole graph (:class:`BatchOrder`) give every page a score from time to time.
 

@@ -5,7 +5,7 @@ that a page spends in a window's length at the rate at which cash reaches it. Fo
 each gives that rate times the window, whenever the visits happen.
 
 Source: Abiteboul, Preda and Cobena, "Adaptive On-Line Page Importance Computation", WWW 2003; ``"ewma"`` and the
-scale of ``"variable"`` are ours (docs/how-it-works.md).
+scale of ``"variable"`` are ours (docs/internals.md).
 """
 
 from __future__ import annotations

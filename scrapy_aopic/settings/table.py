@@ -156,7 +156,7 @@ _ORDER = (
         ),
         "How much of a page's past counts as its history: virtual time by a number (in one turn, as much cash is "
         "distributed as all pages hold), wall-clock time by a number with a unit from seconds to years (a month "
-        "has 30 days, a year 365), and for the variable window a whole number of visits; see [windows](how-it-works.md#windows).",
+        "has 30 days, a year 365), and for the variable window a whole number of visits; see [windows](internals.md#windows).",
     ),
     Setting(
         "AOPIC_WINDOW_KIND",
@@ -200,7 +200,7 @@ _RECRAWLING = (
         number(0, 1, unit="1/turns"),
         "The crawl ends (`aopic_convergence`) when `aopic/cash/convergence`, 1/|H|, is less than this: 0.01 is after 100 "
         "turns. The job remembers its pages, and goes on with a smaller one. 0 for no such end; see "
-        "[windows](how-it-works.md#windows).",
+        "[windows](internals.md#windows).",
     ),
 )
 

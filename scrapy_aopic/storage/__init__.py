@@ -16,7 +16,7 @@
 * :mod:`.lock`: one writer at a time
 * :mod:`.named_files`: files, pipes and devices that a user names
 
-docs/stores.md shows how to write a kind of your own.
+docs/library.md shows how to write a kind of your own.
 """
 
 from __future__ import annotations

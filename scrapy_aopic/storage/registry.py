@@ -8,7 +8,7 @@
 
 To add a kind to this package: its module, a line in :data:`KINDS`, a test by
 ``StoreContract`` in tests/contract, and a row of the first table in docs/stores.md.
-A kind of another package needs no change here; docs/stores.md has an example.
+A kind of another package needs no change here; docs/library.md has an example.
 """
 
 from __future__ import annotations

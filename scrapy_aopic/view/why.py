@@ -325,7 +325,7 @@ class _Question:
         if page.lowered == 1:
             self._say(
                 "It waits one front queue lower, because enough pages of its directory had been fetched when its turn came "
-                "(docs/order.md#directories).",
+                "(docs/order.md#the-default).",
                 lowered=1,
             )
         elif page.lowered >= MIRRORED:

@@ -44,7 +44,7 @@ def test_farms_beside_honest_sites_take_what_the_docs_say():
         for row in rows(said("traps", *options, "--kinds", "tree", "--on", "domains", "--entries", "3"))
         if row[6] == "none"
     }
-    three = {row[0]: float(row[3]) for row in published("order.md", command)[1:]}
+    three = {row[0]: float(row[3]) for row in published("order-evidence.md", command)[1:]}
     assert found.keys() == three.keys()
     assert found["seeds"] <= three["seeds"]
     assert three["behind a link"] - 0.001 <= found["behind a link"] <= three["behind a link"]

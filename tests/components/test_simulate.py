@@ -345,7 +345,7 @@ def example(page: str, name: str) -> str:
 def test_the_examples_of_the_docs_run(tmp_path, monkeypatch, capsys):
     save(tmp_path / "GRAPH.npz", random_links(50, rng=2))
     (tmp_path / "urls").write_text("".join(f"http://a.test/{'b/' * (n % 4)}{n}\n" for n in range(50)))
-    (tmp_path / "near.py").write_text(example("order.md", "class NearTheRoot"), encoding="utf-8")
+    (tmp_path / "near.py").write_text(example("library.md", "class NearTheRoot"), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     code = example("simulate.md", 'load_graph("GRAPH.npz")')

@@ -1,4 +1,4 @@
-"""The backend outside of the package that docs/stores.md shows keeps the promises of a store."""
+"""The backend outside of the package that docs/library.md shows keeps the promises of a store."""
 
 from __future__ import annotations
 

@@ -262,7 +262,8 @@ def test_the_crawlers_without_scrapy_run_as_they_are_shown(number, tmp_path):
 
 def test_every_document_can_be_reached_from_the_readme():
     assert "(docs/index.md)" in TEXTS["README.md"]
-    linked = {f"docs/{name}" for name in re.findall(r"\]\(([\w-]+\.md)", TEXTS["docs/index.md"])}
+    listed = TEXTS["docs/index.md"] + TEXTS["docs/inside.md"]
+    linked = {f"docs/{name}" for name in re.findall(r"\]\(([\w-]+\.md)", listed)}
     assert {*linked, "docs/index.md"} == {name for name in TEXTS if name.startswith("docs/")}
 
 
@@ -388,7 +389,7 @@ def test_the_version_is_that_of_the_project():
 
 
 def test_the_format_in_the_documents_is_the_one_that_is_written():
-    assert re.findall(r"in \*format\* (\d+)", TEXTS["docs/how-it-works.md"]) == [str(FORMAT)]
+    assert re.findall(r"in \*format\* (\d+)", TEXTS["docs/internals.md"]) == [str(FORMAT)]
 
 
 # The explainer
