@@ -36,17 +36,22 @@ if TYPE_CHECKING:
 PART = re.compile(r"(<!-- generated: (\S+)(?: (\S+))? -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
-# The tables of settings
+# The settings and stats, each at an address of its own
 
 
-def settings_table(section: str) -> str:
-    """The settings of a *section*."""
-    lines = ["| name | default | unit | meaning | must be |", "|---|---|---|---|---|"]
-    lines += [
-        _row(f"`{each.name}`", f"`{_default(each.default)}`", each.unit, _meaning(each), each.must)
-        for each in SECTIONS[section]
-    ]
-    return "\n".join([*lines, ""])
+def settings_list(section: str) -> str:
+    """The settings of a *section*, each with a heading."""
+    lines: list[str] = []
+    for each in SECTIONS[section]:
+        unit = f" {each.unit}" if each.unit else ""
+        lines += [
+            "",
+            f"#### {each.name}",
+            "",
+            f"Default: `{_default(each.default)}`{unit}. It must be {each.must}.",
+        ]
+        lines += [_meaning(each)]
+    return "\n".join([*lines[1:], ""])
 
 
 def _meaning(setting: Setting) -> str:
@@ -66,14 +71,10 @@ def _row(*cells: str) -> str:
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
-# The tables of stats
-
-
-def stats_table(which: str) -> str:
-    """The stats of this package ("own"), or those of Scrapy that it sets ("scrapy")."""
-    lines = ["| stat | kind | unit | set by | meaning |", "|---|---|---|---|---|"]
-    lines += [
-        _row(f"`{each.name}`", each.kind, each.unit, each.by, each.meaning)
+def stats_list(which: str) -> str:
+    """The stats of this package ("own"), or those of Scrapy that it sets ("scrapy"), a line each."""
+    lines = [
+        f'- <a id="{each.metric}"></a>`{each.name}` ({each.kind} of {each.unit}, by {each.by}): {each.meaning}.'
         for each in {"own": OWN, "scrapy": SCRAPY}[which]
     ]
     return "\n".join([*lines, ""])
@@ -132,8 +133,8 @@ PARTS: dict[str, Callable[[str], str]] = {
     "file": file_part,
     "install": install,
     "patterns": patterns_table,
-    "settings": settings_table,
-    "stats": stats_table,
+    "settings": settings_list,
+    "stats": stats_list,
 }
 
 

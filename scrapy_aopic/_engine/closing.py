@@ -13,7 +13,7 @@ from scrapy.exceptions import CloseSpider, NotConfigured
 from scrapy.utils.asyncio import CallLaterResult, call_later
 
 from scrapy_aopic.exceptions import SettingError, StorageError
-from scrapy_aopic.settings import check_names
+from scrapy_aopic.settings import check_names, page_of
 from scrapy_aopic.version import DOCS
 
 from .loop import start
@@ -107,7 +107,7 @@ class Closing:
             return
         _refused.add(self._crawler)
         page = (
-            "settings.md"
+            page_of(error)
             if isinstance(error, SettingError)
             else "troubleshooting.md#the-crawl-does-not-start"
         )

@@ -184,7 +184,11 @@ def _run(run: Callable[[], int], docs: str) -> int:
             _say(f"The output cannot be written: {error}.")
         return 1
     except AopicError as error:
-        _say(f"{error} See {f'{DOCS}/settings.md' if isinstance(error, SettingError) else docs}")
+        if isinstance(error, SettingError):
+            from scrapy_aopic.settings import page_of  # with them all settings are loaded
+
+            docs = f"{DOCS}/{page_of(error)}"
+        _say(f"{error} See {docs}")
         return 1 if _is_full(error) else 2
     except OSError as error:
         about = " and ".join(str(name) for name in (error.filename, error.filename2) if name is not None)

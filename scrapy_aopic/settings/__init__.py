@@ -25,7 +25,7 @@ from .build import (
     wrong_names,
 )
 from .parse import Listen, url_limits, url_rules
-from .table import SECTIONS, SETTINGS, Setting, read
+from .table import SECTIONS, SETTINGS, Setting, page_of, read
 from .values import Values, read_values
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "idle_options",
     "is_loopback",
     "page_cache",
+    "page_of",
     "read",
     "read_address",
     "read_dashboard",

@@ -115,7 +115,7 @@ def test_a_web_of_traps_is_crawled_to_its_end(tmp_path):
     outcomes = {name[15:]: n for name, n in stats.items() if name.startswith("aopic/outcomes/")}
     failures = {outcome: n for outcome, n in outcomes.items() if outcome not in ("redirect", "duplicate")}
     assert sum(failures.values()) == stats["aopic/pages/failed"]
-    documented = re.findall(r"^\| `(aopic/[^`<]+)", STATS.read_text(), re.MULTILINE)
+    documented = re.findall(r"^- \S+ \S+`(aopic/[^`<]+)", STATS.read_text(), re.MULTILINE)
     assert [name for name in stats if name[:6] == "aopic/" and not name.startswith(tuple(documented))] == []
     ours = re.findall(r'File ".*[/\\]scrapy_aopic[/\\].*', process.stderr)
     # Scrapy shows by which download handler an error came.

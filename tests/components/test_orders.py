@@ -285,7 +285,7 @@ async def test_batch_orders_say_that_they_need_numpy(serve, monkeypatch, caplog)
     assert said(caplog) == [
         (
             "AOPIC_ORDER ('hits') needs numpy: pip install numpy. "
-            f"See {DOCS}/settings.md. The crawl does not start."
+            f"See {DOCS}/settings.md#aopic_order. The crawl does not start."
         )
     ]
     assert web.asked == []
