@@ -84,6 +84,7 @@ class Components:
         if self._robots is not None:
             self._robots.pacer = session.pacer if session is not None else None
         if session is not None:
+            session.intake.rerouted = self.politeness.rerouted
             middlewares.add_response_middleware(self._crawler, session.bodies)
             middlewares.add_response_middleware(self._crawler, self.politeness.proxies)
         if session is not None and session.focus is not None and session.focus.grading.judging is not None:

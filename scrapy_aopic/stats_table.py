@@ -85,7 +85,7 @@ OWN = (
     counter("aopic/pages/visited", "pages", "settled as visited, redirects included"),
     counter("aopic/pages/failed", "pages", "settled as failed: errors, dead links, forbidden by robots.txt"),
     counter("aopic/pages/later_tries", "pages",
-        "put back after a server's error (5xx), for a later try (`AOPIC_LATER_TRIES`)"),
+        "put back after an error of their server (5xx) or proxy, for a later try (`AOPIC_LATER_TRIES`)"),
     counter("aopic/pages/unreadable", "pages",
         "queued requests that could not be restored and were set aside as failed; they also count in "
         "`aopic/pages/failed`"),
@@ -218,6 +218,8 @@ OWN = (
         "redirects](content.md#cookies-of-redirects))"),
     counter("aopic/cookies/in_vain", "pages",
         "pages that were not fetched, because they redirect again and again, whatever cookies are sent"),
+    counter("aopic/politeness/proxy_failures", "requests",
+        "requests at which proxies failed once more, after they had failed 30 times for their page while others brought answers", _POLITENESS),
     counter("aopic/politeness/repeated", "requests",
         "requests that were not sent, because their host has asked their proxy to come later; middlewares got its last answer "
         "once more ([several proxies](politeness.md#several-proxies))", _POLITENESS),

@@ -425,6 +425,7 @@ OWNERS_OF_HOSTS = {
     "phase": "host_state",
     "queued": "frontier",
     "rank": "host_places",
+    "rests_until": "frontier",
     "row": "host_places",
     "silent": "politeness",
     "transfer": "frontier",

@@ -396,3 +396,15 @@ class Slots:
                 slot.at_once = 1
             for clock in slot.clocks[:1]:
                 clock.not_before = max(clock.not_before, monotonic() + min(seconds, _LONGEST_ELSEWHERE))
+
+    def lift(self, key: str, seconds: float) -> None:
+        """Leave the host of the slot under *key* alone for *seconds* from now, and not longer."""
+        slot = self._downloader.slots.get(key)
+        if isinstance(slot, PoliteSlot):
+            slot.not_before = min(slot.not_before, monotonic() + seconds)
+            for clock in slot.clocks[:1]:
+                clock.not_before = min(clock.not_before, slot.not_before)
+            if slot.latercall is not None:  # at the instant as it was
+                slot.latercall.cancel()
+                slot.latercall = None
+                slot.kick()

@@ -321,6 +321,12 @@ class HostCalls(Protocol):
         domain is charged.
         """
 
+    def lift(self, host: bytes, origin: str, now: float) -> float:
+        """Let *host* wait for an ordinary gap only, and *origin* for none: there is another way to them; returns the gap.
+
+        What its answers have cost and what rules ask for is part of it; it is infinite if the host is not known.
+        """
+
     def set_crawl_delay(self, name: str, seconds: float, now: float) -> None:
         """Have *seconds* between requests to a host, whose robots.txt was just read."""
 

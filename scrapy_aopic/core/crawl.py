@@ -589,6 +589,10 @@ class Crawl:
         self.commits.has_changes = True
         self.frontier.charge(host, seconds, before, now)
 
+    def lift(self, host: bytes, origin: str, now: float) -> float:
+        self.commits.has_changes = True
+        return self.frontier.lift(host, origin, now)
+
     def set_crawl_delay(self, name: str, seconds: float, now: float) -> None:
         self.commits.has_changes = True
         self.frontier.set_crawl_delay(host_key(name), name, seconds, now)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
 from math import isfinite
+from urllib.parse import urljoin
 from weakref import WeakKeyDictionary
 
 from scrapy import Request, signals
@@ -47,10 +48,11 @@ from scrapy_aopic.session.lateness import Lateness
 from scrapy_aopic.session.links.admission import is_of_seed, networks_of
 from scrapy_aopic.session.outage_detector import OutageDetector
 from scrapy_aopic.session.pacer import MemoryPacer, Pacer
+from scrapy_aopic.session.reloads import REDIRECTS
 from scrapy_aopic.session.stats import FirstOnly
 from scrapy_aopic.settings import read_politeness, read_values
 from scrapy_aopic.web.http_dates import read_retry_after
-from scrapy_aopic.web.meta import DONT_RETRY, NOT_YET, request_origin, slot_key
+from scrapy_aopic.web.meta import DONT_RETRY, NOT_YET, PROXY_FAILURES, request_origin, slot_key
 from scrapy_aopic.web.origins import host_name
 from scrapy_aopic.web.suffixes import registered_domain
 from scrapy_aopic.web.url_rules import FAULTS
@@ -70,6 +72,9 @@ _DELAYED = 10
 
 _PROXY_TRIES = 10
 """Requests in a row without any response after which what a proxy fails with counts as the silence of hosts."""
+
+_MOST_FAILURES = 30
+"""Failures of its proxies, while others bring answers, that a page waits after: of ten that take turns, two may work."""
 
 _NOT_CONNECTED = (
     CannotResolveHostError,
@@ -185,7 +190,7 @@ class PolitenessMiddleware:
         """Note what *response*, which comes from the network, shows of the host of *request*."""
         if response.status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
             self._note_silence(request, "the proxy does not know who asks")
-            self.pacer.failed(request, None, is_proxy=True)
+            self._proxy_failed(request, None)
             return
         self._outages.answered()
         if self._read(request, response)[0] == Outcome.DOWN:
@@ -197,11 +202,15 @@ class PolitenessMiddleware:
             return self.pacer.put_back(request)
         if isinstance(exception, NetworkError | ServiceError | RedirectedFormError | FramingError):
             self._note_refusal(request, exception)
-        if isinstance(exception, self._failures):
+        is_proxys = _is_proxys(request, exception)
+        if is_proxys or isinstance(exception, self._failures):
             self._note_silence(request, f"{type(exception).__name__}: {exception}".rstrip(": ."))
         if _is_unresolved(request, exception) and self._politeness.backoff and self.pacer.is_link(request):
             request.meta.setdefault(DONT_RETRY, NOT_YET)  # there are look-ups of dead hosts, later and later
-        self.pacer.failed(request, exception, is_proxy=_is_proxys(request, exception))
+        if is_proxys:
+            self._proxy_failed(request, exception)
+        else:
+            self.pacer.failed(request, exception)
         return None
 
     # -- where requests may be sent
@@ -241,6 +250,22 @@ class PolitenessMiddleware:
         if address and not door(address):
             raise NetworkError(resolved(address))
 
+    def _proxy_failed(self, request: Request, exception: Exception | None) -> None:
+        n = request.meta.get(PROXY_FAILURES, 0) + (self._outages.tries < _PROXY_TRIES)
+        request.meta[PROXY_FAILURES] = n
+        waits = n <= _MOST_FAILURES and self._politeness.backoff > 0  # else nothing waits for what fails
+        self.pacer.failed(request, exception, waits_for_proxy=waits)
+        if not waits:
+            self._count("aopic/politeness/proxy_failures")
+            self._first.warning(
+                "proxy",
+                "Proxies, at last %(proxy)s, fail for %(url)s again and again, while others bring answers: the page has its retries, "
+                "and as many later tries as AOPIC_LATER_TRIES says, and does not wait for them any more. Further such requests are "
+                "only counted (aopic/politeness/proxy_failures)",
+                proxy=request.meta.get("proxy"),
+                url=request.url,
+            )
+
     def _note_refusal(self, request: Request, error: RefusedError) -> None:
         stat = "aopic/hostile/framing" if isinstance(error, FramingError) else "aopic/safety/refused"
         self._count(stat)
@@ -272,6 +297,17 @@ class PolitenessMiddleware:
     def serve(self, pacer: Pacer | None) -> None:
         """Have *pacer* remember the pace of hosts from now on; ``None`` for the middleware itself."""
         self.pacer = self.proxies.pacer = self._memory if pacer is None else pacer
+
+    def rerouted(self, request: Request, answer: Response | None) -> None:
+        """What was to come by the way of *request* comes by another proxy: what its *answer*, if any, asks for is for that way."""
+        key, asks = slot_key(request), answer is None or self._read(request, answer) != (Outcome.ANSWER, 0.0)
+        if not asks or "proxies" in self._keys or self._pair(key, request):
+            return
+        self.proxies.has_others = True
+        wait, gap = self.wait(key), self.pacer.lift(key, request)
+        self._slots.lift(key, gap)
+        if answer is not None and wait > gap:
+            self.proxies.ended(self._pair(key, request), answer, TransferResult(0.0, Outcome.DOWN, wait), 0.0)
 
     def _pair(self, key: str, request: Request) -> str:
         """Name of the pair of the host under *key* and the proxy of *request*; empty if the host waits for all of them."""
@@ -312,21 +348,18 @@ class PolitenessMiddleware:
             seconds = (
                 0.0 if isinstance(transfer.error, (*_NOT_CONNECTED, NetworkError)) else seconds + _NOTICED
             )
-            is_down = transfer.error is None or isinstance(transfer.error, self._failures)
+            is_proxys = transfer.error is not None and _is_proxys(transfer.request, transfer.error)
+            is_down = transfer.error is None or is_proxys or isinstance(transfer.error, self._failures)
             outcome = _outcome_of(transfer.request, transfer.error) if is_down else Outcome.OTHER
             if outcome == Outcome.SILENT and self.pacer.is_to_blame(transfer.request):
                 outcome = Outcome.OTHER
-            elif is_down and outcome == Outcome.OTHER and self._outages.tries >= _PROXY_TRIES:
-                outcome = Outcome.SILENT  # a crawl that gets nothing at all must not go on for ever
+            elif is_down and outcome == Outcome.OTHER:
+                outcome = self._of_proxy()
         else:
             outcome, retry_after = self._read(transfer.request, transfer.response, transfer.ago)
-            if (
-                "address" in self._keys
-                and "proxy" not in transfer.request.meta
-                and transfer.response.ip_address
-            ):
-                address = str(transfer.response.ip_address)
-                self.addresses.note(transfer.key, address)
+            if transfer.response.status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
+                outcome = self._of_proxy()
+            address = self._note_address(transfer.key, transfer.request, transfer.response)
         if outcome == Outcome.ERROR:
             self._count("aopic/politeness/errors")
         elif outcome.is_down:
@@ -357,11 +390,25 @@ class PolitenessMiddleware:
         self.proxies.transferred(transfer.key)
         if pair := self._pair(transfer.key, transfer.request):
             self.proxies.ended(pair, transfer.response, result, transfer.ago)
-            result = result._replace(is_of_proxy=True)
+            # Who is silent without a proxy is so for all.
+            is_of_proxy = transfer.response is not None or bool(transfer.request.meta.get("proxy"))
+            result = result._replace(is_of_proxy=is_of_proxy)
         gap = self.pacer.transferred(transfer.key, result, transfer.ago)
         if self._n_delayed and gap.own in (self._delay, transfer.at_least):
             self._note_delay(transfer.key, self._politeness.of(transfer.key).factor * seconds)
         return gap
+
+    def _note_address(self, key: str, request: Request, response: Response) -> str:
+        """Note the address that *response* comes from, if that matters; returns it."""
+        if "address" not in self._keys or "proxy" in request.meta or not response.ip_address:
+            return ""
+        address = str(response.ip_address)
+        self.addresses.note(key, address)
+        return address
+
+    def _of_proxy(self) -> Outcome:
+        """The outcome for a host of a transfer at which the proxy failed: a crawl that gets nothing at all must not go on for ever."""
+        return Outcome.SILENT if self._outages.tries >= _PROXY_TRIES else Outcome.OTHER
 
     def _note_delay(self, key: str, gap: float) -> None:
         """``DOWNLOAD_DELAY`` is longer than *gap*, by what the host under *key* took: say so once, if there are few hosts."""
@@ -421,11 +468,25 @@ def _check_redirect(request: Request) -> None:
 
 def read_outcome(response: Response, ago: float = 0.0) -> tuple[Outcome, float]:
     """The outcome for the host of *response*, which came *ago* seconds ago, and the seconds of its ``Retry-After``."""
-    if response.status not in (429, 503):
+    is_redirect = response.status in REDIRECTS and _stays_there(response)
+    if response.status not in (429, 503) and not is_redirect:
         return (Outcome.ERROR if response.status >= 500 else Outcome.ANSWER), 0.0
     wish = read_retry_after(response.headers.getlist(b"Retry-After"), time.time() - ago)
+    if is_redirect:
+        return Outcome.ANSWER, wish or 0.0
     is_down = wish is not None or response.status == 429
     return (Outcome.DOWN if is_down else Outcome.ERROR), wish or 0.0
+
+
+def _stays_there(response: Response) -> bool:
+    """Whether *response* redirects within its host. No host may ask for time on behalf of another one."""
+    if b"Retry-After" not in response.headers:
+        return False
+    target = (response.headers.get(b"Location") or b"").decode("latin-1")
+    try:
+        return host_name(urljoin(response.url, target)) == host_name(response.url)
+    except ValueError:  # it is no URL
+        return False
 
 
 def _is_proxys(request: Request, exception: BaseException) -> bool:

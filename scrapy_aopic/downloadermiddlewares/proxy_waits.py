@@ -1,6 +1,7 @@
 """What hosts ask of one of several proxies: the pair of proxy and host waits, and every other way to the host is open.
 
-A proxy of the environment is the way of all requests, so what is asked of that is asked of the crawl, as without one.
+A proxy of the environment is the way of all requests, so what is asked of that is asked of the crawl, as without one; until
+a request goes by another proxy: from then on it is one way among others.
 
 While a pair waits, no request goes out by it. What chooses proxies mostly learns from answers alone, so downloader
 middlewares get the last answer once more, without a transfer: what one of them requests instead goes out at once. If
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING
 from scrapy.downloadermiddlewares.httpproxy import HttpProxyMiddleware
 from scrapy.http import Response
 
-from scrapy_aopic.core.politeness import Outcome, Politeness, TransferResult
+from scrapy_aopic.core.politeness import Outcome, Politeness
 from scrapy_aopic.request_errors import LeftAloneError
 from scrapy_aopic.session.pacer import REMEMBERED, MemoryPacer, Pacer
 from scrapy_aopic.web.meta import TRIES, slot_key
@@ -26,6 +27,8 @@ from scrapy_aopic.web.meta import TRIES, slot_key
 if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
+
+    from scrapy_aopic.core.politeness import TransferResult
 
 REPEATED = "aopic_repeated"
 """Flag of an answer that was not asked for again; beside it is ``cached``, so that no cache keeps it."""
@@ -41,10 +44,12 @@ class ProxyWaits:
 
     Attributes:
         pacer: Remembers the pace of hosts, and puts pages back.
+        has_others: Whether a request has gone, or is to go, by another proxy than that of the environment.
     """
 
     def __init__(self, crawler: Crawler, politeness: Politeness, pacer: Pacer) -> None:
         self.pacer = pacer
+        self.has_others = False
         self._crawler = crawler
         self._waits = MemoryPacer(replace(politeness, rule=None))
         self._statuses: dict[str, int] = {}
@@ -61,10 +66,11 @@ class ProxyWaits:
         )
 
     def pair(self, key: str, request: Request) -> str:
-        """Name of the pair of the host under *key* and the proxy of *request*; empty if that is no choice."""
+        """Name of the pair of the host under *key* and the proxy of *request*; empty if no request has gone by another one."""
         proxy = request.meta.get("proxy")
         if not proxy or str(proxy) in self._environment:
-            return ""
+            return f"{key} " if self.has_others else ""
+        self.has_others = True
         session = request.headers.get("Proxy-Authorization")  # which tells those of some proxies apart
         return f"{key} {proxy} {session!r}"
 
@@ -115,8 +121,7 @@ class ProxyWaits:
             self._in_vain.clear()
         key = slot_key(request)
         self._in_vain[key] = min(self._in_vain.get(key, 0) + 1, _MOST_DOUBLINGS)
-        self.pacer.failed(request, None, is_proxy=True)
-        page = self.pacer.put_back(request)
+        page = self.pacer.put_back(request, is_last=True)
         if page is None:
             raise LeftAloneError(f"{request.url} must be left alone for a while by its proxy")
         return page

@@ -395,6 +395,7 @@ class ShardRouter:
     _hold = _routed(Shard.hold, None, changes=True)
     _defer = _routed(Shard.defer, None, changes=True)
     _charge = _routed(Shard.charge, None, changes=True)
+    _lift = _routed(Shard.lift, inf, changes=True)
     _set_crawl_delay = _routed(Shard.set_crawl_delay, None, changes=True)
     _not_before = _routed(Shard.not_before, None)
     _longest_gap = _routed(Shard.longest_gap, None)
@@ -428,6 +429,9 @@ class ShardRouter:
 
     def charge(self, host: bytes, seconds: float, before: float, now: float) -> None:
         self._charge(host, seconds, before, now + self._clock.lag)
+
+    def lift(self, host: bytes, origin: str, now: float) -> float:
+        return self._lift(host, origin, now + self._clock.lag)
 
     def set_crawl_delay(self, name: str, seconds: float, now: float) -> None:
         self._set_crawl_delay(name, seconds, now + self._clock.lag)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from scrapy_aopic.core.counters import UNREADABLE
-from scrapy_aopic.core.records import Link, repeat_key
+from scrapy_aopic.core.records import QUEUED, Link, repeat_key
 from scrapy_aopic.exceptions import ANY_ERROR, StorageError
 from scrapy_aopic.web.meta import SEED, SLOT, TAG, TRIES
 from scrapy_aopic.web.request_codec import decode, forget_transfer
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from scrapy import Request
+    from scrapy.http import Response
 
     from .links.found_link import FoundLink
     from .links.known_pages import KnownPages
@@ -45,6 +46,7 @@ class Intake:
 
     Attributes:
         keeps_requests: Whether a request that still has references comes out of the queue as the same object.
+        rerouted: Told of a request, and its answer if there was one, of which a middleware made one by another proxy.
         value: Gives links of a visit that goes on what they are worth for a topic; ``None`` if nothing does.
     """
 
@@ -66,6 +68,7 @@ class Intake:
         self._waiting: dict[bytes, int] = {}
         self._asked: dict[bytes, bytes] = {}  # what those that are requested unfiltered are for
         self.keeps_requests = parts.requests.keeps_objects
+        self.rerouted: Callable[[Request, Response | None], None] | None = None
         self.value: Callable[[Visit, list[Link]], list[Link]] | None = None
 
     @property
@@ -124,6 +127,8 @@ class Intake:
             link = self._requests.link(request, key, host)
             visit.retried(link, is_new_try=tries > before, has_other_proxy=has_other_proxy)
             self._requests.count_in(link)
+            if has_other_proxy and self.rerouted is not None:
+                self.rerouted(visit.request, visit.answer)
             return True
         visit.redirected()
         target = self._admission.admit_target(request)
@@ -144,12 +149,13 @@ class Intake:
     def _leads_back(self, target: Request, host: str, key: bytes, visit: Visit) -> bool:
         """Whether *target*, which a chain of redirects that sets cookies leads to, was on its way or is on that of others.
 
-        It may be another page to who has the cookies; the chain is as long as ``REDIRECT_MAX_TIMES`` at most.
+        It may be another page to who has the cookies; the chain is as long as ``REDIRECT_MAX_TIMES`` at most. Nothing is known yet
+        of a page that is still queued, so that each chain that comes until then is followed.
         """
+        if key in self._waiting or target.url in target.meta.get("redirect_urls", ()):
+            return True
         page = self._crawl.find(key, host, visit.lease)
-        return target.url in target.meta.get("redirect_urls", ()) or (
-            page is not None and page.outcome == "redirect"
-        )
+        return page is not None and (page.outcome == "redirect" or (page.state == QUEUED and not page.visits))
 
     def _take(
         self,

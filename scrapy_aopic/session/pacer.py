@@ -53,6 +53,10 @@ class Pacer:
         """Have a host left alone for *seconds* from now, if not longer; ``False`` if others schedule."""
         return False
 
+    def lift(self, key: str, request: Request) -> float:
+        """Have a host and the origin of *request* wait for an ordinary gap only; returns its seconds, infinite if others schedule."""
+        return inf
+
     def waits(self, key: str) -> float:
         """Seconds for which a host must be left alone."""
         raise NotImplementedError
@@ -65,11 +69,20 @@ class Pacer:
         """Whether *request* is one that waits for its host, and was not made on purpose."""
         return False
 
-    def put_back(self, request: Request) -> Request | None:
-        """The request to schedule instead of *request*, whose host must be left alone first; ``None`` if others schedule."""
+    def put_back(self, request: Request, *, is_last: bool = False) -> Request | None:
+        """The request to schedule instead of *request*, whose host must be left alone first; ``None`` if others schedule.
 
-    def failed(self, request: Request, exception: Exception | None, *, is_proxy: bool = False) -> None:
-        """*exception*, or a response that asks for a later request, ended *request*; or the proxy did."""
+        If it *is_last*, it comes behind other pages of its host.
+        """
+
+    def failed(
+        self, request: Request, exception: Exception | None, *, waits_for_proxy: bool | None = None
+    ) -> None:
+        """*exception*, or a response that asks for a later request, ended *request*.
+
+        Args:
+            waits_for_proxy: Whether its page waits until a proxy works, if it was the proxy that failed and not the host; else ``None``.
+        """
 
     def is_to_blame(self, request: Request) -> bool:
         """Whether what fails is *request*, and not its host, which answered for others since it failed before."""
@@ -146,6 +159,10 @@ class JobPacer(Pacer):
         return True
 
     @guarded(inf)
+    def lift(self, key: str, request: Request) -> float:
+        return self.crawl.lift(host_key(key), request_origin(request), self.clock())
+
+    @guarded(inf)
     def _not_before(self, host: bytes) -> float:
         return self.crawl.not_before(host)
 
@@ -202,7 +219,9 @@ class JobPacer(Pacer):
     def answered(self, request: Request, response: Response) -> None:
         self._reloads.answered(request, response)
 
-    def failed(self, request: Request, exception: Exception | None, *, is_proxy: bool = False) -> None:
+    def failed(
+        self, request: Request, exception: Exception | None, *, waits_for_proxy: bool | None = None
+    ) -> None:
         """Note that *exception*, or a response that asks for a later request, ended *request*, and whether its host is to blame.
 
         It is unless it answered for other pages since this one failed before; then, and from then on, the page is.
@@ -210,9 +229,13 @@ class JobPacer(Pacer):
         visit = self._visits.get(request)
         if visit is None:
             return
+        reason = reason_of(exception) if exception is not None else ""
+        if waits_for_proxy is not None:
+            visit.failed(reason, is_host_down=waits_for_proxy, is_proxys=True)
+            return
         down, before = self._down(request), request.meta.get(DOWN, 0)
-        is_host_down = is_proxy or down > before >= 0
-        visit.failed(reason_of(exception) if exception is not None else "", is_host_down=is_host_down)
+        is_host_down = down > before >= 0
+        visit.failed(reason, is_host_down=is_host_down)
         if before > 0 and not is_host_down:
             request.meta[DOWN] = -1
         elif down > before >= 0:
@@ -222,10 +245,13 @@ class JobPacer(Pacer):
         before: int = request.meta.get(DOWN, 0)
         return before < 0 or (before > 0 and self._down(request) < before)
 
-    def put_back(self, request: Request) -> Request | None:
+    def put_back(self, request: Request, *, is_last: bool = False) -> Request | None:
         """A copy of *request* that puts its page back, which has not failed; ``None`` for what has none."""
-        if not self.is_leased(request):
+        visit = self._visits.get(request)
+        if visit is None:
             return None
+        if is_last:
+            visit.failed("", is_host_down=True)
         self._stats.count("aopic/politeness/put_back")
         self.crawl.counters.defer("host down")
         return request.copy()

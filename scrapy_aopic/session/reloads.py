@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .visit import Visit, Visits
 
 
-_REDIRECTS = (301, 302, 303, 307, 308)
+REDIRECTS = (301, 302, 303, 307, 308)
 
 
 class Reloads:
@@ -50,7 +50,7 @@ class Reloads:
         if visits != visit.lease.visits:
             _begin_anew(request)
         if trace == _trace(response) and not self._sets_cookie(request, response):
-            if response.status in _REDIRECTS:
+            if response.status in REDIRECTS:
                 visit.failed(ReloadError.reason)
                 raise ReloadError(f"{request.url} redirects to itself, and nothing has changed since")
             request.meta.setdefault("dont_redirect", True)

@@ -165,6 +165,7 @@ class Visit(Struct, eq=False):
     _is_redirect: bool = False
     _has_other_language: bool = False
     _is_host_down: bool = False
+    _is_proxys: bool = False
     _is_accepted: bool = False
     _has_failed: bool = False
     _same_as: bytes = b""
@@ -214,14 +215,16 @@ class Visit(Struct, eq=False):
         self.unwanted = error
         self._status, self._failure = None, error.reason
 
-    def failed(self, reason: str, *, is_host_down: bool | None = None) -> None:
+    def failed(self, reason: str, *, is_host_down: bool | None = None, is_proxys: bool = False) -> None:
         """The callback gets no response.
 
         Args:
             reason: Why; empty if nothing new is known of that.
             is_host_down: Whether the host is to blame; ``None`` if nothing new is known of that.
+            is_proxys: Whether it was the proxy that failed.
         """
         self._failure = reason or self._failure
+        self._is_proxys |= is_proxys
         if is_host_down is not None:
             self._is_host_down = is_host_down
 
@@ -328,9 +331,9 @@ class Visit(Struct, eq=False):
 
     @property
     def has_servers_error(self) -> bool:
-        """Whether a page that was never visited has only a server's error (5xx), which neither a middleware nor a callback takes."""
+        """Whether a page that was never visited has only an error of its server (5xx), or proxy, which neither a middleware nor a callback takes."""
         is_new = self.retry is None and not self.lease.visits
-        return is_new and not self._is_accepted and (self._status or 0) >= 500
+        return is_new and not self._is_accepted and (self._is_proxys or (self._status or 0) >= 500)
 
     @property
     def has_failed(self) -> bool:

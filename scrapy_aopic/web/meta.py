@@ -25,6 +25,7 @@ __all__ = [
     "NOT_YET",
     "OTHER_LANGUAGE",
     "OWN_SLOT",
+    "PROXY_FAILURES",
     "PURPOSE",
     "RECEIVED",
     "RELEVANCE",
@@ -80,6 +81,9 @@ RELOADED = "_aopic_reloaded"
 
 DOWN = "_aopic_down"
 """Key of ``Request.meta`` for how often in a row its origin was down when it failed last; -1 if it is to blame itself."""
+
+PROXY_FAILURES = "_aopic_proxy_failures"
+"""Key of ``Request.meta`` for how often its proxies failed while others brought answers."""
 
 DONT_RETRY, NOT_YET = "dont_retry", "later"
 """Key of ``Request.meta`` that keeps Scrapy from retries, and its value where a link waits for its host instead."""

@@ -13,12 +13,14 @@ from scrapy import Spider
 from scrapy.crawler import Crawler
 from scrapy.http import Response
 from support.core_crawl import Job, link
+from support.naming import case
 from support.small_web import Web, check, crawl
 
 from scrapy_aopic import BroadSpider
+from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.frontier.frontier import ORDINARY
 from scrapy_aopic.core.order import Aopic
-from scrapy_aopic.core.politeness import Politeness
+from scrapy_aopic.core.politeness import Outcome, Politeness, TransferResult
 from scrapy_aopic.core.records import host_key
 from scrapy_aopic.session import costs
 from scrapy_aopic.session.session import Session
@@ -143,6 +145,22 @@ def test_a_host_waits_for_a_multiple_of_what_its_answer_cost() -> None:
     assert job.crawl.not_before(host) <= job.now
     job.crawl.charge(host, 2.0, ORDINARY, job.now)
     assert job.crawl.not_before(host) == job.now + job.crawl.politeness.gap(2.0)
+
+
+def test_another_way_to_a_host_opens_no_sooner_than_its_answers_and_its_rules_let_it() -> None:
+    origin = "http://evil.test"
+    for cost, least, gap in [(0.0, 0.0, 1.0), (2.0, 0.0, 20.0), (0.0, 5.0, 5.0), (2.0, 30.0, 30.0)]:
+        job, host = Job(), host_key("evil.test")
+        job.seed(link("evil.test"))
+        with case((cost, least)):
+            job.crawl.charge(host, cost, 0.0, job.now)
+            job.crawl.transferred(
+                "evil.test", TransferResult(0.1, Outcome.DOWN, 3600.0, least, "", origin), job.now
+            )
+            assert job.crawl.not_before(host) == job.now + 3600
+            assert job.crawl.lift(host, origin, job.now) == gap
+            assert job.crawl.not_before(host) == job.now + gap
+            assert isinstance(job.crawl.lease(job.now + gap), Lease)
 
 
 def test_a_domain_has_less_of_a_crawl_by_what_its_answers_cost() -> None:

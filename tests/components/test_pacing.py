@@ -23,6 +23,7 @@ from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response
 from scrapy.linkextractors import LinkExtractor
 from support.hostile_input import DATE_PIECES
+from support.naming import case
 from support.small_web import Follow, Web, ask_view, check, crawl, html, until
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.error import DNSLookupError
@@ -190,28 +191,42 @@ POLITE_ENOUGH = {"AOPIC_BACKOFF": 0.05}
 @pytest.mark.slow
 @pytest.mark.parametrize("settings", [SCHEDULER, MIDDLEWARE, ADDON], ids=["scheduler", "middleware", "addon"])
 async def test_a_host_is_left_alone_as_long_as_it_asks(serve, settings):
-    hosts = {"seconds": [later(1), later(1, 503)], "date": [at_date], "both": [later("soon"), later(1)]}
+    there = Answer(302, {"Retry-After": "1", "Location": "http://moved.test/there"})
+    hosts = {
+        "seconds": [later(1), later(1, 503)],
+        "date": [at_date],
+        "both": [later("soon"), later(1)],
+        "moved": [there],
+    }
     links = [f"http://{host}.test/{n}" for host in hosts for n in range(3)]
     pages: dict[str, Any] = {"http://a.test/": links, **{link: [] for link in links}}
     for host, moods in hosts.items():
         pages[f"http://{host}.test/0"] = Moody(*moods)
+    pages["http://moved.test/there"] = []
     web = serve(pages)
     crawler = await crawl(Follow, {**settings, **POLITE_ENOUGH})
-    assert crawler.stats.get_value("aopic/politeness/retry_after") == 4
+    assert crawler.stats.get_value("aopic/politeness/retry_after") == 5
     assert {url for url, entry in zip(web.asked, sorted(web.log, key=start), strict=False)} >= set(links)
     # A date has no parts of a second.
-    rests = {"seconds": 1.0, "date": 1.0, "both": 1.0}
-    bad = {(entry.host, entry.start): entry for entry in web.log if entry.status in (429, 503)}
+    rests = {"seconds": 1.0, "date": 1.0, "both": 1.0, "moved": 1.0}
+    bad = {(entry.host, entry.start): entry for entry in web.log if entry.status in (302, 429, 503)}
     del bad[next(key for key in bad if key[0] == "both.test")]  # it says nothing that means anything
     result = audit(
         web.log, 0, rest=lambda entry: rests[entry.host[:-5]] if (entry.host, entry.start) in bad else 0.0
     )
-    assert len(bad) == 4
+    assert len(bad) == 5
     assert (result.n_overlaps, result.n_short_gaps) == (0, 0), result
 
 
 def start(entry: Entry) -> float:
     return entry.start
+
+
+def test_no_redirect_asks_for_time_on_behalf_of_another_host():
+    for target, wish in (("/b", 9.0), ("http://a.test/b", 9.0), ("http://b.test/b", 0.0), ("http://[", 0.0)):
+        with case(target):
+            answer = Response("http://a.test/", 302, {"Retry-After": "9", "Location": target})
+            assert read_outcome(answer) == (Outcome.ANSWER, wish)
 
 
 def test_retry_after_is_seconds_or_a_date_and_else_nothing():

@@ -18,7 +18,7 @@ from scrapy.utils.test import get_crawler
 from support.small_web import crawl
 
 from scrapy_aopic.core.politeness import Outcome, Politeness, TransferResult
-from scrapy_aopic.downloadermiddlewares import proxy_waits
+from scrapy_aopic.downloadermiddlewares import polite_downloads, proxy_waits
 from scrapy_aopic.downloadermiddlewares.proxy_waits import ProxyWaits
 from scrapy_aopic.session.pacer import MemoryPacer
 from scrapy_aopic.web.meta import TRIES
@@ -155,6 +155,82 @@ async def test_a_proxy_that_is_no_use_is_left_for_another_one(proxies, settings,
     assert sorted(Items.seen) == URLS[:3]
     assert crawler.stats is not None
     assert crawler.stats.get_value("finish_reason") == "finished"
+
+
+class Others(Items):
+    """Three pages by one proxy, and more that lead to one another by another one, until the three have failed."""
+
+    async def start(self) -> AsyncIterator[Any]:
+        for n in range(3):
+            yield Request(f"{self.scheme}://a.test/{n}", meta={"proxy": Chooses.urls["a"]})  # type: ignore[attr-defined]
+        yield Request("http://b.test/0", meta={"proxy": Chooses.urls["b"], "n": 1})
+
+    def parse(self, response: Response) -> Iterator[Any]:
+        self.seen.append(response.url)
+        n, n_failed = response.meta["n"], self.crawler.stats.get_value("aopic/pages/failed", 0)  # type: ignore[union-attr]
+        if n_failed < 3 and n < 5000:
+            yield Request(f"http://b.test/{n}", meta={"proxy": Chooses.urls["b"], "n": n + 1})
+
+
+@OURS
+@pytest.mark.parametrize("scheme", ["http", "https"])
+@pytest.mark.parametrize("first", [None, Answer(407)], ids=["down", "407"])
+@pytest.mark.parametrize("backoff", [0, 0.01])
+async def test_a_page_whose_proxy_always_refuses_is_not_tried_without_end(
+    proxies, settings, *, first, scheme, backoff, caplog, monkeypatch
+):
+    most = 6 if backoff else 0
+    monkeypatch.setattr(polite_downloads, "_MOST_FAILURES", 6)
+    monkeypatch.setattr(polite_downloads, "_PROXY_TRIES", 10**9)  # however slowly the other one answers
+    proxies.add(b=FINE, **({"a": first} if first is not None else {}))
+    proxies.urls.setdefault("a", proxies.urls["down"])
+    crawler = await crawl(
+        Others, {**settings, "ROBOTSTXT_OBEY": False, "AOPIC_BACKOFF": backoff}, scheme=scheme
+    )
+    assert crawler.stats is not None
+    stats = crawler.stats.get_stats()
+    is_later = settings is ADDON
+    assert (stats["finish_reason"], stats["aopic/pages/failed"]) == ("finished", 3)
+    assert stats.get("aopic/pages/later_tries", 0) == (12 if is_later else 0)
+    at_once = 1 if first is not None and scheme == "http" else 3  # Scrapy's retries are of exceptions only
+    tries = stats["downloader/request_count"] - len(Others.seen) - (12 if is_later else 0)
+    assert tries == 3 * (most + at_once)
+    assert stats["aopic/politeness/proxy_failures"] >= 3
+    assert sum("again and again, while others bring" in record.getMessage() for record in caplog.records) == 1
+
+
+class AtFirstNone(Chooses):
+    """No proxy until a request fails without one."""
+
+    def process_request(self, request: Request) -> None:
+        """Leave it as it is."""
+
+    def process_exception(self, request: Request, exception: Exception) -> Request | None:
+        return None if request.meta.get("proxy") else self._next(request)
+
+
+@OURS
+@pytest.mark.parametrize(
+    "answer", [LATER, Answer(503, {"Retry-After": "3600"}), Answer(abort=True)], ids=["429", "503", "none"]
+)
+async def test_no_proxy_is_one_of_the_ways(proxies, settings, answer, monkeypatch):
+    proxies.add(a=answer, b=FINE)
+    port = proxies.urls["a"].rpartition(":")[2]
+    urls = [f"http://127.0.0.1:{port}/{n}" for n in range(6)]
+    crawler = await crawl(
+        Items,
+        {
+            **settings, **by(AtFirstNone), "AOPIC_BACKOFF": 1000, "AOPIC_MAX_WAIT": 30, "AOPIC_ALLOW_NETWORKS": "all",
+            "AOPIC_URL_RULES": [],
+        },
+        start_urls=urls,
+    )  # fmt: skip
+    assert sorted(Items.seen) == urls
+    assert crawler.stats is not None
+    assert crawler.stats.get_value("finish_reason") == "finished"
+    assert len(proxies.asked("b")) == 6
+    if answer.status != 200:
+        assert len(proxies.asked("a")) == 1
 
 
 @OURS

@@ -130,6 +130,30 @@ async def test_a_page_that_leads_over_another_one_and_back_is_read(serve, settin
     assert count(crawler, "finish_reason") == "finished"
 
 
+@pytest.mark.parametrize("store", ["memory", "sqlite"])
+async def test_chains_over_a_page_that_is_still_queued_are_all_followed(serve, tmp_path, store):
+    pages, common, slow = (
+        [f"http://h{n}.a.test/" for n in range(10)],
+        "http://c.a.test/consent",
+        "http://c.a.test/slow",
+    )
+
+    def over_another_host(exchange: Exchange) -> Answer:
+        if exchange.target == "/slow":  # which consent waits for, behind all pages
+            return Answer(headers=HTML, body=b"slow", delay=0.5)
+        back = exchange.headers.get("cookie", "").partition("back=")[2] or f"http://{exchange.host}/"
+        target, cookie = (common, f"back={back}") if exchange.target == "/" else (back, f"c={SECRET}")
+        return to(target, f"{cookie}; Domain=a.test")
+
+    site = Site(over_another_host)
+    serve({HOME: [slow, *pages], **dict.fromkeys([*pages, common, slow], site)})
+    kept = {} if store == "memory" else {"JOBDIR": str(tmp_path), "AOPIC_STORE": store}
+    crawler = await crawl(Note, {**ADDON, **kept})
+    assert sorted(Note.seen) == sorted([HOME, slow, *pages])
+    assert Counter(target for target, _ in site.sent)["c.a.test/consent"] == 10
+    assert count(crawler, "finish_reason") == "finished"
+
+
 @WAYS
 @pytest.mark.parametrize("way", ["itself", "there and back"])
 async def test_a_host_that_is_never_satisfied_is_asked_as_often_as_redirects_are_followed_and_said_once(

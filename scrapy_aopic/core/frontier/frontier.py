@@ -49,7 +49,18 @@ from .back_queue import BackQueues
 from .budgets import Budgets
 from .gates import Gates
 from .host_places import HostPlaces
-from .host_state import DEAD, DRY, LEASED, LOCATING, WAITING, HostState, leave_alone, pack_state, unpack_state
+from .host_state import (
+    DEAD,
+    DRY,
+    LEASED,
+    LOCATING,
+    WAITING,
+    HostState,
+    leave_alone,
+    pack_state,
+    unpack_state,
+    wake,
+)
 from .shelves import index_bucket, instant_of
 
 if TYPE_CHECKING:
@@ -567,6 +578,7 @@ class Frontier:
                 self.places.open(key, host, now)
         if at_least > gap.own:
             gap = gap._replace(own=at_least, at_once=1)
+        host.rests_until = max(host.rests_until, now + at_least)
         host.transfer, host.at_once = seconds, gap.at_once
         if outcome == Outcome.SILENT:
             self.gates.mislay(host)
@@ -588,6 +600,25 @@ class Frontier:
             self._politeness.hold(host, origin, silence)
             back_queue.reload(host)
             self.hosts.put(key, host)
+
+    def lift(self, key: bytes, origin: str, now: float) -> float:
+        """Let the host under *key* wait for an ordinary gap only, and *origin* for none if it is silent; returns the gap.
+
+        What either waits for was for one way to it, and there is another one. What the host's answers have cost, and what a
+        rule asks for, holds for each way.
+        """
+        host = self.host(key)
+        if host is None:
+            return inf
+        own = self._politeness
+        until = max(now + own.of(host.name).gap(host.transfer), now + own.crawl_delay(host), host.rests_until)
+        wake(host, until)
+        silence = host.silent.get(origin) if host.silent else None
+        if silence is not None and not silence.is_for_all:
+            own.hold(host, origin, silence._replace(until=now))
+            back_queue.reload(host)
+        self.places.open(key, host, now)
+        return until - now
 
     def set_crawl_delay(self, key: bytes, name: str, seconds: float, now: float) -> None:
         """Have *seconds* between the requests to the host called *name*, whose robots.txt was just read."""
@@ -617,7 +648,8 @@ class Frontier:
         if host is None or seconds <= ORDINARY:
             return
         self.budgets.charge(host, int(seconds / ORDINARY) - int(before / ORDINARY))
-        self._leave_alone(key, host, now + self._politeness.of(host.name).gap(seconds))
+        host.rests_until = max(host.rests_until, now + self._politeness.of(host.name).gap(seconds))
+        self._leave_alone(key, host, host.rests_until)
 
     def defer_all(self, key: bytes, not_before: float) -> None:
         """Leave the host under *key*, and those that share a gate with it, alone until *not_before*."""

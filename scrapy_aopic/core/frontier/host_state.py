@@ -153,6 +153,7 @@ class HostState(HostRecord):
         looked_up_to: Last queue row that was looked at for its back queue, if origins of it are silent.
         passed_over: Those origins for which rows were left out.
         heard_at: Instant at which the first of them may be requested again.
+        rests_until: Instant before which it is left alone by whatever way requests go to it.
     """
 
     phase: int = IDLE
@@ -171,6 +172,7 @@ class HostState(HostRecord):
     looked_up_to: bytes = b""
     passed_over: tuple[str, ...] = ()
     heard_at: float = inf
+    rests_until: float = 0.0
 
     @property
     def is_full(self) -> bool:
@@ -201,6 +203,11 @@ def go(host: HostState, event: int) -> None:
 def leave_alone(host: HostState, not_before: float) -> None:
     """Leave *host* alone until *not_before*, if not longer."""
     host.not_before = max(host.not_before, not_before)
+
+
+def wake(host: HostState, not_before: float) -> None:
+    """Leave *host* alone until *not_before*, and not longer."""
+    host.not_before = min(host.not_before, not_before)
 
 
 _decode = reader_of(HostState)
