@@ -235,12 +235,12 @@ async def test_no_proxy_is_one_of_the_ways(proxies, settings, answer, monkeypatc
 
 @OURS
 async def test_pages_by_another_proxy_do_not_wait_and_none_is_lost(proxies, settings):
-    proxies.add(a=once(Answer(429, {"Retry-After": "1"})), b=FINE)
+    proxies.add(a=lambda _: FINE if len(Items.seen) >= 3 else Answer(429, {"Retry-After": "1"}), b=FINE)
     await crawl(Items, {**settings, **by(ByPath)})
     assert Counter(Items.seen) == Counter(URLS)
     assert {url[-1] for url in Items.seen[:3]} == set("135")
     assert proxies.gaps("a")[0] >= 1
-    assert Counter(proxies.asked("a")).total() == 4
+    assert len(proxies.asked("a")) >= 4
 
 
 class Wants(Items):
