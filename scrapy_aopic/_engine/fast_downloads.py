@@ -158,6 +158,7 @@ class FastHandler:
     def __init__(self, crawler: Crawler, handler: Any) -> None:
         self.crawler = crawler
         self.handler = handler
+        self._pool = handler._pool  # as whoever frees what connections take knows handlers
 
     async def download_request(self, request: Request) -> Response:
         plan = self._plan(request)

@@ -90,7 +90,8 @@ print(json.dumps([crawler.stats.get_value("finish_reason"), crawler.stats.get_va
 
 
 @pytest.mark.parametrize("delay", [1.0, 0.0], ids=["in use", "kept for each host"])
-def test_no_more_connections_begin_than_files_may_be_open(tmp_path, delay):
+@pytest.mark.parametrize("is_fast", [False, True])
+def test_no_more_connections_begin_than_files_may_be_open(tmp_path, delay, is_fast):
     """Each of 200 hosts has one connection, while it answers and afterwards, and 128 files may be open."""
     n, limit = 200, 128
     page = Answer(headers={"Content-Type": "text/html"}, body=b"<p>page", delay=delay)
@@ -99,6 +100,7 @@ def test_no_more_connections_begin_than_files_may_be_open(tmp_path, delay):
     settings = {
         "ADDONS": {"scrapy_aopic.Addon": 500}, "CONCURRENT_REQUESTS": n, "JOBDIR": str(tmp_path / "job"),
         "AOPIC_STORE": "sqlite", "ROBOTSTXT_OBEY": False, "LOG_LEVEL": "WARNING", "TELNETCONSOLE_ENABLED": False,
+        "AOPIC_FAST_DOWNLOADS": is_fast,
     }  # fmt: skip
     with server.run_in_thread():
         urls = [f"http://127.1.0.{number}:{server.port}/" for number in range(1, n + 1)]
