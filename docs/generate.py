@@ -48,9 +48,8 @@ def settings_list(section: str) -> str:
             "",
             f"#### {each.name}",
             "",
-            f"Default: `{_default(each.default)}`{unit}. It must be {each.must}.",
+            f"Default: `{_default(each.default)}`{unit}. It must be {each.must}. {_meaning(each)}",
         ]
-        lines += [_meaning(each)]
     return "\n".join([*lines[1:], ""])
 
 

@@ -246,7 +246,7 @@ OWN = (
         "[reason](urls.md#why-a-url-is-refused)", f"scheduler, {_LINKS}"),
     counter("aopic/urls/slow", "URLs",
         "URLs of links and requests that are of no [common form](decisions.md#measured-once), or whose requests depend on more "
-        "than their URL, so that Scrapy's own functions find their pages, in 20 microseconds or more; one that is "
+        "than their URL. Scrapy's own functions find their pages, in 20 microseconds or more. One that is "
         "among the last 20,000 is not counted again"),
     counter("aopic/urls/unrewritten", "URLs",
         "URLs that were not rewritten because the function of `AOPIC_URL_REWRITE` failed; the first is in the log",
@@ -303,15 +303,15 @@ OWN = (
     counter("aopic/sitemaps/pages", "pages", "pages in them that were taken as links, known ones included", _ROBOTS),
     counter("aopic/sitemaps/left_out/<reason>", "entries",
         "what of [sitemaps](robots.md#sitemaps) is not taken: of another `domain`, no `url`, `lines` of a text that are no "
-        "URLs, `too long`, `entries`, `alternates` and `sitemaps` beyond the bounds, beyond the `depth` of indexes; and the "
-        "`rest` of those that are too large or end in the middle, one each", _ROBOTS),
+        "URLs, `too long`, `entries`, `alternates` and `sitemaps` beyond the bounds, beyond the `depth` of indexes. The "
+        "`rest` of those that are too large or end in the middle counts as one each", _ROBOTS),
     counter("aopic/sitemaps/bad", "sitemaps", "sitemaps that could not be read", _ROBOTS),
     counter("aopic/seeds/rows", "rows", "rows of seed lists that were taken up, from `AOPIC_SEEDS` and `scrapy aopic seed`"),
     counter("aopic/seeds/queued", "rows", "of these, new pages, which wait now"),
     counter("aopic/seeds/known", "rows", "of these, pages that the job, or a duplicate filter of your own, knew"),
     counter("aopic/seeds/dropped", "seeds",
         "seeds that were dropped on their way to the queue, and are in none of the other numbers: to hosts that are none of "
-        "`allowed_domains`, by a handler of the signal `request_scheduled`, or lost to an error; the first of each kind is in "
+        "`allowed_domains`, by a handler of the signal `request_scheduled`, or lost to an error. The first of each kind is in "
         "the log, and `scrapy aopic why` knows them. A seed whose URL is refused counts in `aopic/urls/refused/<reason>` instead"),
     counter("aopic/seeds/unreadable", "rows",
         "[imported](commands.md#import-redis) requests that the spider cannot make, for example because it has no such callback"),

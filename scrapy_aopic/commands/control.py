@@ -75,10 +75,10 @@ def run(opts: argparse.Namespace, _: BaseSettings) -> int:
         write(as_json(json.loads(control.packed())))
         return 0
     sentences = control_sentences(control)
-    write("\n".join(sentences) if sentences else f"Nothing is asked of the crawl of {opts.jobdir}.")
+    write("\n".join(sentences) if sentences else f"Nothing is set for the crawl of {opts.jobdir}.")
     if unknown := _unmet(opts, names):
         write(
-            f"No page of {' or '.join(unknown)} is known to the job: what was asked holds if the crawl meets one. Is the name right?"
+            f"No page of {' or '.join(unknown)} is known to the job: this holds if the crawl meets one. Is the name right?"
         )
     return 0
 

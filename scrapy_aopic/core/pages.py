@@ -85,7 +85,7 @@ _MOST_PREFETCHED = 10_000
 
 
 class Finder(NamedTuple):
-    """What pages that a visited page links to take from it.
+    """What a visited page passes on to the pages it links to.
 
     Attributes:
         host: Key of its host; new pages of other hosts are where the crawl enters these.

@@ -439,7 +439,7 @@ class PolitenessMiddleware:
         if unused:
             more = f" and {len(unused) - _NAMED:,} more" if len(unused) > _NAMED else ""
             logger.warning(
-                "AOPIC_HOST_RULES: no host was requested in this run that %(names)s%(more)s would be for",
+                "AOPIC_HOST_RULES: %(names)s%(more)s matched no host in this run",
                 {"names": ", ".join(unused[:_NAMED]), "more": more},
                 extra={"spider": self._crawler.spider},
             )

@@ -459,8 +459,8 @@ class ClusterWorker:
                 self._tell_sums(held, _sums_of(self._cluster.states))
             if held.shard.is_resumed and not held.shard.was_clean:
                 logger.info(
-                    "Shard %(number)d of the crawl in %(folder)s was not closed: what was in flight is queued again, and none "
-                    "of its hosts is asked for a while",
+                    "Shard %(number)d of the crawl in %(folder)s was not closed: what was in flight is queued again, and its "
+                    "hosts are left alone for a while",
                     {"number": number, "folder": self._name},
                 )
             self._note_own()

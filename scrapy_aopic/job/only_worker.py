@@ -149,7 +149,7 @@ class OnlyWorker:
                 "folder": name,
                 "how": ""
                 if self.crawl.was_clean
-                else ", which was not closed: what was in flight is queued again, and no host is asked for "
+                else ", which was not closed: what was in flight is queued again, and no host gets a request for "
                 f"{pause:.0f} s",
                 "queued": counts.queued,
                 "visited": counts.visited,

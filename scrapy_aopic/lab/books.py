@@ -115,7 +115,7 @@ class HostBook:
         """A page of *host* is requested."""
         if host in self._busy or now < self._not_before.get(host, 0.0):
             allowed = "another request is under way" if host in self._busy else f"at {self._not_before[host]}"
-            self.faults.append(f"host {host} was asked at {now} s; it may be asked when: {allowed}")
+            self.faults.append(f"host {host} got a request at {now} s; allowed: {allowed}")
         self._queued[host] -= 1
         self._busy.add(host)
         self._due.discard(host)

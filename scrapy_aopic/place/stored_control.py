@@ -88,7 +88,7 @@ def _unpack(data: bytes | None, kept: ControlStore, place: Place) -> Control:
         return unpack_control(data)
     except SettingError as error:
         raise StorageError(
-            f"{kept.name} cannot be used: {error}. 'scrapy aopic control {place} reset' removes it, and all that was asked for."
+            f"{kept.name} cannot be used: {error}. 'scrapy aopic control {place} reset' removes it, and all that was set."
         ) from None
 
 

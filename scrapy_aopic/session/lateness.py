@@ -93,7 +93,7 @@ class Lateness:
         self._first.warning(
             "late",
             "This machine is slower than the web that it crawls: in the last %(window).0f s, what happened waited for "
-            "%(mean).2f s on average until the crawl got to it. Hosts are asked later than they may be. What "
+            "%(mean).2f s on average until the crawl got to it. Requests go out later than they could. What "
             "helps is less work in callbacks and pipelines, fewer CONCURRENT_REQUESTS, or a faster or less busy "
             "processor (aopic/loop/late_seconds)",
             window=_WINDOW * _BEAT,

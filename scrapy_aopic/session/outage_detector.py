@@ -72,12 +72,12 @@ class OutageDetector:
         proxy = request.meta.get("proxy")
         logger.warning(
             "No host can be reached: %(asked)s gave no answer, at last %(host)s "
-            "(%(why)s). %(question)s They are asked again, later and later; 'scrapy aopic status' says which hosts "
+            "(%(why)s). %(question)s They will be retried at growing intervals; 'scrapy aopic status' says which hosts "
             "wait, and why.",
             {
-                "asked": "the only host that was asked"
+                "asked": "the only host that was tried"
                 if n_silent == 1
-                else f"the {'last' if self._n_answered else 'first'} {n_silent} hosts that were asked",
+                else f"the {'last' if self._n_answered else 'first'} {n_silent} hosts that were tried",
                 "host": host,
                 "why": why,
                 "question": f"Is the proxy {proxy} in order?" if proxy else "Is there a network?",

@@ -87,7 +87,7 @@ class StateKeeper:
                 pickle.dump(spider.state, file, protocol=4)  # type: ignore[attr-defined]
         except ANY_ERROR as error:  # whatever a user's state makes it raise
             logger.error(
-                "The state of the spider cannot be written to %(path)s, which is as it was: %(error)r",
+                "The state of the spider cannot be written to %(path)s, which was left unchanged: %(error)r",
                 {"path": Path(lock.around.path, STATE_FILE), "error": error},
                 extra={"spider": spider},
             )

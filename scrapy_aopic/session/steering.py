@@ -55,7 +55,7 @@ class Steering:
             self._problem = watch.problem
             if self._problem is not None:
                 logger.error(
-                    "%(problem)s What was asked before stays in force.",
+                    "%(problem)s The previous settings stay in force.",
                     {"problem": self._problem},
                     extra=self._extra,
                 )

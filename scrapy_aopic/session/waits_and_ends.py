@@ -90,7 +90,7 @@ class WaitLimit:
                 "run the same command then to go on" if self._persists else "without a JOBDIR they are lost"
             )
             logger.warning(
-                "No host may be asked before %(until)s, when %(name)s may be, and AOPIC_MAX_WAIT is %(limit)g s: the "
+                "Every host must wait; the first, %(name)s, until %(until)s, and AOPIC_MAX_WAIT is %(limit)g s: the "
                 "crawl closes. Pages queued: %(queued)d; %(rest)s",
                 {**told, "rest": rest},
                 extra=extra,
@@ -98,8 +98,7 @@ class WaitLimit:
         elif name != self._awaited:
             self._awaited = name
             logger.info(
-                "No host may be asked before %(until)s: the crawl waits for %(name)s; pages queued: "
-                "%(queued)d",
+                "Every host must wait; the first, %(name)s, until %(until)s. Pages queued: %(queued)d",
                 told,
                 extra=extra,
             )

@@ -154,9 +154,9 @@ _ORDER = (
             parse.window,
             unit="turns, time or visits",
         ),
-        "How much of a page's past counts as its history: virtual time by a number (in one turn, as much cash is "
-        "distributed as all pages hold), wall-clock time by a number with a unit from seconds to years (a month "
-        "has 30 days, a year 365), and for the variable window a whole number of visits; see [windows](internals.md#windows).",
+        "How much of a page's past counts as its history. A number is virtual time: in one turn, as much cash is "
+        "distributed as all pages hold. A number with a unit, from seconds to years, is wall-clock time (a month has 30 "
+        "days). For the variable window it is a whole number of visits. See [windows](internals.md#windows).",
     ),
     Setting(
         "AOPIC_WINDOW_KIND",
@@ -281,7 +281,7 @@ _POLITE = (
         "AOPIC_MAX_WAIT",
         3600.0,
         number(0, 10_000_000, of="seconds"),
-        "Longest time that a crawl waits when every host that has pages is in its gap, and longest pause after which an "
+        "Longest time that a crawl waits when every host that has pages is in its gap. Also the longest pause after which an "
         "unreachable [robots.txt](robots.md#what-a-response-means) is tried again before its pages fail. "
         "If it would be longer, the crawl [closes](politeness.md#nothing-else-to-do). "
         "0 for any time; without effect on `AOPIC_RECRAWL`.",
@@ -412,9 +412,9 @@ _LINKS = (
         "AOPIC_URL_LIMITS",
         {"length": 2083, "depth": 20, "repeats": 3, "parameters": 20, "links": 50_000},
         Check(f'limits such as "depth=30, repeats=0", of {", ".join((*LIMITS, "links"))}', parse.url_limits),
-        "The longest URL of a link that is queued (characters, without its fragment), the most segments of its path, the most "
-        "times that a segment or a cycle of two or three may follow itself, and the most parameters of its query; and the most "
-        "links of one page. "
+        "Bounds of links: the longest URL (characters, without its fragment), the most segments of its path, and the most "
+        "parameters of its query. Also the most times that a segment, or a cycle of two or three, may follow itself, and the "
+        "most links of one page. "
         "What you do not name keeps its default; 0 is for any number. Scrapy's `URLLENGTH_LIMIT` also holds for links.",
         alone={},
     ),

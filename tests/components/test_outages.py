@@ -53,7 +53,7 @@ def test_ten_silent_hosts_at_first_are_told_once(crawler, caplog):
     ask_in_vain(reach, range(9, 100))
     (warning,) = said(caplog)
     assert warning.startswith(
-        "No host can be reached: the first 10 hosts that were asked gave no answer, at last h9.test "
+        "No host can be reached: the first 10 hosts that were tried gave no answer, at last h9.test "
         "(DNSLookupError: no such name). Is there a network?"
     )
 
@@ -90,7 +90,7 @@ def test_an_answer_ends_it_and_later_it_takes_more(crawler, caplog):
         reach.answered()
         reach.answered()
     warning, end = said(caplog)
-    assert "the last 30 hosts that were asked" in warning
+    assert "the last 30 hosts that were tried" in warning
     assert end == "Hosts can be reached again."
 
 

@@ -105,7 +105,7 @@ async def test_the_log_says_which_rules_were_for_nobody_and_which_options_change
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
         "AOPIC_HOST_RULES: revisit needs AOPIC_RECRAWL, and changes nothing",
         "AOPIC_HOST_RULES: budget needs an order with budgets (AOPIC_ORDER), and changes nothing",
-        "AOPIC_HOST_RULES: no host was requested in this run that aa.test, *.tset would be for",
+        "AOPIC_HOST_RULES: aa.test, *.tset matched no host in this run",
     ]
 
 

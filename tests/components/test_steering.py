@@ -247,7 +247,7 @@ def aopic(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, s
 
 
 def test_the_command_says_what_is_asked(aopic, tmp_path):
-    assert aopic("control", tmp_path) == (0, f"Nothing is asked of the crawl of {tmp_path}.\n", "")
+    assert aopic("control", tmp_path) == (0, f"Nothing is set for the crawl of {tmp_path}.\n", "")
     assert aopic("control", tmp_path, "block", "Example.com", "b.test")[1] == "blocked: b.test, example.com\n"
     assert "slowed down: c.test (2.5 s)" in aopic("control", tmp_path, "slow", "2.5", "c.test")[1]
     assert "paused" in aopic("control", tmp_path, "pause")[1]
@@ -256,7 +256,7 @@ def test_the_command_says_what_is_asked(aopic, tmp_path):
     assert aopic("control", tmp_path, "resume")[1] == aopic("control", tmp_path)[1]
     (tmp_path / CONTROL_FILE).write_text("{")
     assert f"'scrapy aopic control {tmp_path} reset' removes it" in aopic("control", tmp_path, "resume")[2]
-    assert aopic("control", tmp_path, "reset") == (0, f"Nothing is asked of the crawl of {tmp_path}.\n", "")
+    assert aopic("control", tmp_path, "reset") == (0, f"Nothing is set for the crawl of {tmp_path}.\n", "")
 
 
 async def test_the_command_says_which_names_the_job_does_not_know(serve, tmp_path, aopic):
@@ -265,7 +265,7 @@ async def test_the_command_says_which_names_the_job_does_not_know(serve, tmp_pat
     known = aopic("control", tmp_path, "block", "a.test", "b.test", "www.b.test", "test")[1]
     assert known == "blocked: a.test, b.test, test, www.b.test\n"
     said = aopic("control", tmp_path, "slow", "2", "b.test", "c.test", "www.a.test")[1]
-    assert "No page of c.test or www.a.test is known to the job: what was asked holds if" in said
+    assert "No page of c.test or www.a.test is known to the job: this holds if" in said
     assert "is known to the job" not in aopic("control", tmp_path, "unblock", "a.test")[1]
 
 
@@ -322,7 +322,7 @@ async def test_a_damaged_control_stops_a_crawl_before_it_begins_and_changes_noth
         async def parse(self, response: Response) -> AsyncIterator[Any]:
             if response.url == "http://a.test/":
                 (tmp_path / CONTROL_FILE).write_text("nonsense")
-                await until(lambda: "What was asked before stays in force" in caplog.text)
+                await until(lambda: "The previous settings stay in force" in caplog.text)
             for request in super().parse(response):
                 yield request
 

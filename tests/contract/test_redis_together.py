@@ -207,7 +207,7 @@ def test_a_leaf_that_is_damaged_is_a_matter_of_its_store_only(server, stores, to
     if failures[0] is None:  # it was read when the commit had landed
         assert values(stores[:1], more[0]) == [b"after"]
         failures = write(together, stores, b"after", more)
-    assert "is not as it was written" in str(failures[0])
+    assert "was changed since it was written" in str(failures[0])
     assert failures[1:] == [None] * (N - 1)
     assert values(stores[1:], more[0]) == [b"after"] * (N - 1)
 

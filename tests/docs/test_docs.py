@@ -330,6 +330,31 @@ REPLACED = {
 """Phrases that are wrong wherever they stand, and what replaced them; see docs/glossary.md."""
 
 
+def sentences(text: str) -> Iterator[str]:
+    """What a document says, without code, addresses, headings and what a setting must be."""
+    prose = re.sub(
+        r"^```.*?^```$|<!--.*?-->|`[^`]*`|\]\([^)]*\)|^#.*$|It must be .*?\. ",
+        "",
+        text,
+        flags=re.DOTALL | re.MULTILINE,
+    )
+    for block in re.split(r"\n(?=\s*(?:[-*|]|\d+\.|\n))|(?<!\\)\|", prose):
+        yield from re.split(r"[.!?:][\"')*]*\s+", block)
+
+
+def test_sentences_for_users_are_short():
+    """For people whose second language is English; the second book, which docs/inside.md lists, is for others."""
+    inside = {f"docs/{name}" for name in re.findall(r"\]\(([\w-]+\.md)", TEXTS["docs/inside.md"])}
+    pages = {name: text for name, text in TEXTS.items() if name not in inside | {"CHANGELOG.md"}}
+    assert len(pages) > 25
+    long = {
+        name: found
+        for name, text in pages.items()
+        if (found := [each for each in sentences(text) if len(re.findall(r"\w[\w'/.,-]*", each)) > 30])
+    }
+    assert long == {}
+
+
 def test_phrases_that_the_glossary_replaced_are_not_used():
     def wrong(text: str) -> Iterator[tuple[str, str]]:
         for phrase, instead in REPLACED.items():

@@ -62,10 +62,10 @@ class Recrawl:
         return now - page.visited_at >= self.max_interval
 
     def first_wake(self, interval: float) -> float:
-        """Seconds after a visit at which to look at a page that was visited *interval* seconds after the last one."""
+        """Seconds from a visit to the first look at its page, which came *interval* seconds after the visit before."""
         return max(min(interval * _FIRST_WAKE, self.max_interval), self.min_interval)
 
     def next_wake(self, passed: float) -> float:
-        """Seconds after a visit at which to look at a page again, *passed* seconds after it."""
+        """Seconds from a visit to the next look at its page, given that *passed* have gone by."""
         later = max(passed * _NEXT_WAKE, self.min_interval)
         return min(later, self.max_interval) if passed < self.max_interval else later

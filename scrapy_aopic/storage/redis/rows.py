@@ -69,7 +69,7 @@ def read_values(
     """Values by key, by the replies to ``HMGET`` of *groups* of keys.
 
     Raises:
-        StorageError: If one is not as it was written.
+        StorageError: If one was changed since it was written.
     """
     found: dict[bytes, bytes | None] = {}
     for group, reply in zip(groups, replies, strict=True):
@@ -79,7 +79,9 @@ def read_values(
             elif (value := unseal(family, key, stored)) is not None:
                 found[key] = value
             else:
-                raise keys.damaged(f"the row of {family.name} under {key.hex()} is not as it was written")
+                raise keys.damaged(
+                    f"the row of {family.name} under {key.hex()} was changed since it was written"
+                )
     return found
 
 
@@ -87,14 +89,14 @@ def read_rows(keys: Keys, family: Family, reply: Reply) -> Rows:
     """The rows of a leaf, by the reply to ``HGETALL``.
 
     Raises:
-        StorageError: If one is not as it was written.
+        StorageError: If one was changed since it was written.
     """
     pairs = iter(reply)
     rows: Rows = {}
     for key, stored in zip(pairs, pairs, strict=True):
         value = unseal(family, key, stored)
         if value is None:
-            raise keys.damaged(f"the row of {family.name} under {key.hex()} is not as it was written")
+            raise keys.damaged(f"the row of {family.name} under {key.hex()} was changed since it was written")
         rows[key] = value
     return rows
 

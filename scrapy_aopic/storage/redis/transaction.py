@@ -179,7 +179,7 @@ class StoreCommit:
         """Plan what changes, by the *replies* to :meth:`missing`.
 
         Raises:
-            StorageError: If a row is not as it was written.
+            StorageError: If a row was changed since it was written.
         """
         store = self.store
         known: dict[Family, dict[bytes, Rows]] = {family: {} for family in self._groups}
@@ -327,7 +327,7 @@ class StoreCommit:
             try:
                 store.to_cut[family, separator] = read_rows(store.keys, family, reply)
             except StorageError:
-                store.broken = f"a leaf of {family.name} is not as it was written"
+                store.broken = f"a leaf of {family.name} was changed since it was written"
                 return
 
 
