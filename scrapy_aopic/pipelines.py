@@ -59,6 +59,9 @@ class ImportancePipeline:
     ``visits``        its earlier visits; 0 while it is visited for the first time. With the URL it names the visit
     ``duplicate_of``  URL of the page that it was found to be the same as; ``None`` if none
     ``relevance``     how relevant it is to the topic, a float from 0 to 1; ``None`` if it is not graded
+    ``found``         what the visit has found of it: ``new``, ``changed``, ``unchanged``, ``moved``, ``gone`` or ``failed``
+    ``first_seen``, ``last_changed``, ``previous_digest``  when it was seen first and changed last (ISO 8601), and the digest
+                      of the body before; ``None`` if that is not known, as without ``AOPIC_RECRAWL``
     ================  =====================================================================
 
     ``AOPIC_ITEM_FIELDS`` says which of them. A dictionary can hold any, another item the fields it declares.

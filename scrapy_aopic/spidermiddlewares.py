@@ -28,7 +28,7 @@ from .session.session import Session, has_session
 from .session.time_slices import TimeSlices
 from .session.visit import Visit
 from .settings import read_values
-from .web.meta import COPY_OF, DUPLICATE_OF, RELEVANCE
+from .web.meta import COPY_OF, DUPLICATE_OF, FOUND, RELEVANCE
 
 __all__ = ["LinkMiddleware", "Weigh"]
 
@@ -100,6 +100,9 @@ class LinkMiddleware:
         response.meta.pop(DUPLICATE_OF, None)  # a callback may have copied it from another page
         response.meta.pop(COPY_OF, None)
         response.meta.pop(RELEVANCE, None)
+        response.meta.pop(FOUND, None)
+        if visit is not None and visit.found is not None:
+            response.meta[FOUND] = visit.found
         first, copy = session.responses.compare(response, partial(self._rules.named, session=session))
         if first:
             response.meta[DUPLICATE_OF] = first

@@ -196,12 +196,13 @@ OWN = (
         "pages that were merged with others: duplicates, permanent redirects, pages with a canonical page", _CLOSING),
     counter("aopic/recrawl/visits", "visits",
         "revisits that showed something of the page, with `AOPIC_RECRAWL`; they also count in `aopic/pages/visited`, or "
-        "in `aopic/pages/failed` if the page was retired"),
+        "in `aopic/pages/failed` if the page is gone"),
+    counter("aopic/recrawl/unchanged", "visits", "of these, with the same body as before, or with the response 304"),
     counter("aopic/recrawl/not_modified", "visits", "of these, with the response 304"),
-    counter("aopic/recrawl/unchanged", "visits", "of these, with the same body as before"),
-    counter("aopic/recrawl/changed", "visits", "of these, with another body, or with a redirect instead of a page"),
-    counter("aopic/recrawl/retired", "visits", "of these, to pages that are gone (404, 410) and will not be revisited"),
-    counter("aopic/recrawl/errors", "visits",
+    counter("aopic/recrawl/changed", "visits", "of all that showed something, with another body"),
+    counter("aopic/recrawl/moved", "visits", "with a redirect, where the visit before had none"),
+    counter("aopic/recrawl/gone", "visits", "to pages that are gone (404, 410) and will not be revisited"),
+    counter("aopic/recrawl/failed", "visits",
         "revisits that showed nothing (other errors, no response); the pages will be revisited, and also count in "
         "`aopic/pages/visited`"),
     counter("aopic/politeness/transfers", "transfers",

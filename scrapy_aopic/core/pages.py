@@ -48,6 +48,7 @@ from .records import (
     serial_of,
     unpack_page,
 )
+from .revisits.found import left
 from .tables import BlobTable, RecordTable
 
 if TYPE_CHECKING:
@@ -485,6 +486,7 @@ class Pages:
         *,
         fetched: Fetched | None = None,
         is_failure: bool = False,
+        at: float = 0.0,
     ) -> None:
         """*page* left the frontier, as its visit is over and ended with *outcome*.
 
@@ -492,6 +494,7 @@ class Pages:
             value: How relevant it is, as pages hold values; 0 if nobody has read it.
             fetched: What the response was; ``None`` leaves what is known of the one before.
             is_failure: Whether it is not to be fetched any more.
+            at: Instant of the response that said so, 0 for that of the visit.
         """
         if value and self._values_links:
             page.score = revalued(page.score, value)
@@ -509,7 +512,7 @@ class Pages:
             self.n_failed += 1
             if page.changes is not None:
                 self._wake_times.move(key, page.changes, 0.0)
-                page.changes = None
+                page.changes = left(page.changes, at or page.visited_at)
         self.table.put(key, page)
 
     def take_over(self, link: Link, known: Page, now: float) -> None:

@@ -79,6 +79,9 @@ class Changes(NamedTuple):
         digest: Digest of its content.
         etag: Its ``ETag``.
         modified: Its ``Last-Modified``.
+        first_seen: Instant of its first visit; 0 if that was before changes were looked for.
+        changed_at: Instant of the visit that showed the present version, or that it is gone; 0 if none has.
+        previous: Digest of the version before that one.
     """
 
     wakes_at: float = 0.0
@@ -87,6 +90,13 @@ class Changes(NamedTuple):
     digest: bytes = b""
     etag: bytes = b""
     modified: bytes = b""
+    first_seen: float = 0.0
+    changed_at: float = 0.0
+    previous: bytes = b""
+
+
+_FIRST_CHANGES = 6
+"""Fields of :class:`Changes` that each page with any has; the last ones are not written while nothing is in them."""
 
 
 class Page(msgspec.Struct, array_like=True, gc=False):
@@ -412,6 +422,9 @@ def pack_page(page: Page) -> bytes:
             return _encode((page.state, page.place, page.cash, page.front_queue, page.handed, page.shift, page.score,
                             page.is_chosen, page.clicks, page.lowered, page.branch, page.fetched, page.history, page.visits,
                             page.visited_turn, page.visited_at))  # fmt: skip
+        changes = page.changes
+        if changes is not None and not any(changes[_FIRST_CHANGES:]):
+            page = msgspec.structs.replace(page, changes=changes[:_FIRST_CHANGES])
         return _encode(page)
     except OverflowError:
         return pack(msgspec.structs.astuple(page))

@@ -131,8 +131,9 @@ class Settling:
             domain_visited=None if found.outcome else self._endowed_before(host, copy),
             is_plain=not found.outcome,
         )
+        at = found.version.at if found.version is not None else 0.0
         pages.visited(
-            key, page, found.outcome, found.value, fetched=found.fetched, is_failure=found.is_failure
+            key, page, found.outcome, found.value, fetched=found.fetched, is_failure=found.is_failure, at=at
         )
         self._link_to_itself(key, page, links)
         if not found.is_failure:

@@ -188,7 +188,7 @@ def index_rows(key: bytes, page: Page) -> list[tuple[Family, bytes, bytes]]:
         if page.state == QUEUED:
             row = key[:HOST_BYTES] + queue_row(page.front_queue, page.place)
             rows.append((Family.QUEUE, row, key[HOST_BYTES:]))
-        if page.changes is not None:
+        if page.changes is not None and page.changes.wakes_at:
             rows.append((Family.META, wake_row(page.changes.wakes_at, key), b""))
     except (ArithmeticError, LookupError, ValueError):
         return []

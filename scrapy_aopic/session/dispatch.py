@@ -12,6 +12,7 @@ from scrapy_aopic._engine.in_work import InWork
 from scrapy_aopic.core.api import Findings, Lease
 from scrapy_aopic.core.counters import UNREADABLE, mark_of
 from scrapy_aopic.core.frontier.frontier import Empty, NotBefore, Unlocated
+from scrapy_aopic.core.revisits.found import found_now
 from scrapy_aopic.core.walk import is_set_aside
 from scrapy_aopic.web.request_codec import UnreadableError
 from scrapy_aopic.web.request_rows import url_of
@@ -38,6 +39,15 @@ logger = logging.getLogger(__name__)
 
 _MOST_KNOWN = 10_000
 """Pages that were set aside and are looked at once more at the end, some megabyte."""
+
+_FOUND = {
+    "changed": "aopic/recrawl/changed",
+    "unchanged": "aopic/recrawl/unchanged",
+    "moved": "aopic/recrawl/moved",
+    "gone": "aopic/recrawl/gone",
+    "failed": "aopic/recrawl/failed",
+}
+"""Stats of what revisits find."""
 
 _MAX_REASON = 100
 """Characters of why a request cannot be made that are kept with its page."""
@@ -250,18 +260,11 @@ class Dispatch:
 
     def _count_repeated(self, visit: Visit, found: Findings) -> None:
         """Count what a repeated visit has shown."""
-        version = found.version
-        if not self._recrawls or not visit.lease.visits or version is None:
+        if not self._recrawls or not visit.lease.visits:
             return
-        if version.is_missing:
-            self._stats.count("aopic/recrawl/errors")
-            return
-        self._stats.count("aopic/recrawl/visits")
-        page = self._job.crawl.page(visit.lease.key)
-        if found.is_failure:
-            self._stats.count("aopic/recrawl/retired")
-        elif version.is_same:
+        what = found_now(self._job.crawl.page(visit.lease.key), found, 0.0).what
+        self._stats.count(_FOUND[what])
+        if what != "failed":
+            self._stats.count("aopic/recrawl/visits")
+        if found.version is not None and found.version.is_same:
             self._stats.count("aopic/recrawl/not_modified")
-        elif page is not None and page.changes is not None:
-            is_known = version.is_that_of(page.changes)
-            self._stats.count(f"aopic/recrawl/{'unchanged' if is_known else 'changed'}")

@@ -5,10 +5,13 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from scrapy_aopic.core.api import ORDINARY
 from scrapy_aopic.core.order import relevance_of
+from scrapy_aopic.core.revisits.found import NAMES, found_last, found_now
 from scrapy_aopic.exceptions import ANY_ERROR
 from scrapy_aopic.web.request_rows import url_of
 
+from .found_values import values_of
 from .stats import FirstOnly
 
 if TYPE_CHECKING:
@@ -48,6 +51,8 @@ class Estimates:
                 more["duplicate_of"] = self._duplicate_of(key) or None
             if "relevance" in names:
                 more["relevance"] = self._relevance(key, page)
+            if not {*NAMES}.isdisjoint(names):
+                more |= self._found(key, page)
             importance, cash = job.crawl.worth(key, page)
             return {
                 "importance": importance,
@@ -88,6 +93,14 @@ class Estimates:
             if visit.lease.key == key and visit.reading is not None:
                 return visit.reading.grade
         return relevance_of(page) if focus.values.are_wanted else None
+
+    def _found(self, key: bytes, page: Page) -> dict[str, str | None]:
+        """What the visit under way has found of *page*, which is under *key*, or else the last one. O(visits under way)."""
+        for visit in self._session.visits:
+            if visit.lease.key == key and visit.found is not None:
+                return visit.found
+        now = self._session.job.clock()
+        return values_of(found_last(page) if page.visits else found_now(page, ORDINARY, now))
 
     def _duplicate_of(self, key: bytes) -> str:
         """URL of the page that the one under *key* was found to be the same as; ``""`` if none is known."""

@@ -11,6 +11,7 @@ from scrapy import Request, signals
 from scrapy.exceptions import StopDownload
 
 from scrapy_aopic.core.revisits import Version
+from scrapy_aopic.core.revisits.found import found_now
 from scrapy_aopic.request_errors import AttributesError, CodingsError, RefusedError
 from scrapy_aopic.web.content_types import content_type
 from scrapy_aopic.web.http_dates import changed_at
@@ -25,6 +26,7 @@ from scrapy_aopic.web.parse_limits import (
 from scrapy_aopic.web.request_rows import url_of
 
 from .error_handler import guarded
+from .found_values import values_of
 from .stats import FirstOnly
 
 if TYPE_CHECKING:
@@ -137,7 +139,12 @@ class Responses:
             visit.refused(error)
         if visit.unwanted is not None:
             return
-        visit.responded(response.status, self._version(visit, response, request) if self._recrawls else None)
+        if not self._recrawls:
+            visit.responded(response.status)
+        else:
+            visit.responded(response.status, self._version(visit, response, request))
+            page = self._crawl.page(visit.lease.key)
+            visit.showed(values_of(found_now(page, visit.findings(recrawls=True), 0.0)))
         if self._seen != "off" and is_good and self._crawl.prefetches:
             self._prefetch(response, request, visit)
 
@@ -157,7 +164,8 @@ class Responses:
             etag if len(etag) <= _MAX_CONDITION else b"",
             modified if len(modified) <= _MAX_CONDITION else b"",
             is_same=response.status == 304 and visit.lease.visits > 0,
-            changed_at=changed_at(modified, date, self._job.clock()),
+            changed_at=changed_at(modified, date, now := self._job.clock()),
+            at=now,
         )
 
     # -- what their text is

@@ -130,6 +130,7 @@ class Visit(Struct, eq=False):
         reading: Its reading for the topic; ``None`` if it was not read.
         cost: Seconds of the processor that its answer has taken.
         is_given_up: Whether the crawl ends before the page was read.
+        found: What it has found, by the names of :func:`~scrapy_aopic.session.found_values.values_of`; ``None`` if pages are visited once.
         given_grade: The result of the user's asynchronous function for pages, or the error that it raised.
         given_values: The results of that for links, by the latter halves of their page keys, or its error; ``None`` if it was
             not called.
@@ -156,6 +157,7 @@ class Visit(Struct, eq=False):
     reading: PageReading | None = None
     cost: float = 0.0
     is_given_up: bool = False
+    found: dict[str, str | None] | None = None
     given_grade: float | BaseException | None = None
     given_values: dict[bytes, float] | BaseException | None = None
     _status: int | None = None
@@ -251,6 +253,10 @@ class Visit(Struct, eq=False):
             version: The version of the page that it states, if pages are visited again.
         """
         self._status, self._version = status, version
+
+    def showed(self, found: dict[str, str | None]) -> None:
+        """What the response shows, compared with the visit before."""
+        self.found = found
 
     def accepted(self) -> None:
         """The callback deals with the response, whatever its status: it does not count against the host."""

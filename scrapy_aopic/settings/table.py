@@ -15,6 +15,7 @@ from scrapy_aopic.core.order import FOCUS, ORDERS, Aopic
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import LONGEST_WAIT
 from scrapy_aopic.core.revisits import Recrawl
+from scrapy_aopic.core.revisits.found import NAMES
 from scrapy_aopic.core.spending import SPENDING
 from scrapy_aopic.exceptions import ANY_ERROR, SettingError
 from scrapy_aopic.storage.address import LOCK_TIMEOUT, MAX_SHARDS
@@ -487,7 +488,7 @@ _COMPONENTS = (
     Setting(
         "AOPIC_ITEM_FIELDS",
         ("importance",),
-        some_of("importance", "cash", "history", "visits", "duplicate_of", "relevance"),
+        some_of("importance", "cash", "history", "visits", "duplicate_of", "relevance", *NAMES),
         "Fields that `scrapy_aopic.ImportancePipeline` adds to items whose class allows them; `scrapy aopic crawl` adds importance "
         "and visits unless this is set.",
     ),

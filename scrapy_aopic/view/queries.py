@@ -31,6 +31,7 @@ from scrapy_aopic.core.records import (
     unpack_host,
     unpack_page,
 )
+from scrapy_aopic.core.revisits.found import found_last
 from scrapy_aopic.core.revisits.rates import Rates
 from scrapy_aopic.core.walk import find_order
 from scrapy_aopic.exceptions import ExchangeError
@@ -81,6 +82,10 @@ class PageRow(NamedTuple):
         digest: Digest of its body, in hexadecimal digits; only if pages are visited again (``AOPIC_RECRAWL``).
         text_digest: The same of its words, links and data; pages in which they agree are the same. Only if duplicates are
             looked for (``AOPIC_CONTENT_SEEN``), and it has enough words.
+        found: What its last visit found: ``new``, ``changed``, ``unchanged``, ``moved``, ``gone`` or ``failed``.
+        first_seen, last_changed: Times of its first visit, and of that which found its present version, or that it is gone; this
+            and the next only if pages are visited again.
+        previous_digest: The digest before that.
         changes_a_day: How often it seems to change; only if it was visited again.
         robots: What its owner asks of robots, such as ``noindex, nofollow``.
         content_usage: How its owner wants it to be used, such as ``train-ai=n``.
@@ -105,6 +110,10 @@ class PageRow(NamedTuple):
     outlinks: int | None
     digest: str
     text_digest: str
+    found: str
+    first_seen: datetime | None
+    last_changed: datetime | None
+    previous_digest: str
     changes_a_day: float | None
     robots: str
     content_usage: str
@@ -202,6 +211,7 @@ class _PageReader:
     ) -> PageRow:
         changes, outcome = page.changes, page.outcome
         fetched = read_fetched(page.fetched)
+        found = found_last(page)
         url, depth = url_and_depth(request or b"")
         return PageRow(
             url=url,
@@ -223,6 +233,10 @@ class _PageReader:
             outlinks=n_links,
             digest=changes.digest.hex() if changes is not None else "",
             text_digest=digest_of(text).hex() if text is not None else "",
+            found=found.what,
+            first_seen=_utc(found.first_seen),
+            last_changed=_utc(found.last_changed),
+            previous_digest=found.previous_digest.hex(),
             changes_a_day=self._rates.mean(changes.evidence) * 86_400
             if changes is not None and changes.evidence
             else None,

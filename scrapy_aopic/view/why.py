@@ -56,6 +56,7 @@ from scrapy_aopic.core.records import (
     unpack_host,
     unpack_page,
 )
+from scrapy_aopic.core.revisits.found import found_last
 from scrapy_aopic.core.robots.state import RobotsTxt
 from scrapy_aopic.core.walk import find_order
 from scrapy_aopic.place.stored_control import time_of
@@ -202,6 +203,7 @@ class _Question:
         self._say_response(page)
         if not page.canonical:
             self._say_cash(page)
+        self._say_changes(page)
         if page.changes is not None and page.changes.wakes_at:
             instant = page.changes.wakes_at
             self._say(
@@ -273,6 +275,20 @@ class _Question:
             status=fetched.status,
             content_type=fetched.content_type,
             bytes=fetched.size,
+        )
+
+    def _say_changes(self, page: Page) -> None:
+        """Say what the last visit of *page* had found, if changes are looked for."""
+        found = found_last(page)
+        if page.changes is None or not found.last_changed:
+            return
+        since = f", seen first at {time_of(found.first_seen)}" if found.first_seen else ""
+        self._say(
+            f"Its last visit found it {found.what}{since}; it changed last at {time_of(found.last_changed)}.",
+            found=found.what,
+            first_seen=found.first_seen,
+            last_changed=found.last_changed,
+            previous_digest=found.previous_digest.hex(),
         )
 
     def _say_wishes(self, key: bytes) -> None:

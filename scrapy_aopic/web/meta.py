@@ -22,6 +22,7 @@ __all__ = [
     "DONT_RETRY",
     "DOWN",
     "DUPLICATE_OF",
+    "FOUND",
     "NOT_YET",
     "OTHER_LANGUAGE",
     "OWN_SLOT",
@@ -54,6 +55,9 @@ DUPLICATE_OF = "aopic_duplicate_of"
 
 COPY_OF = "aopic_copy_of"
 """Key of ``Response.meta`` that holds the URL of a page of another registered domain with the same text; never written."""
+
+FOUND = "aopic_found"
+"""Key of ``Response.meta`` that holds what the visit has found, if pages are revisited; never written."""
 
 RELEVANCE = "aopic_relevance"
 """Key of ``Response.meta`` that holds how relevant the page is to the topic, 0 to 1; never written."""

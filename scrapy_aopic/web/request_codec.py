@@ -23,6 +23,7 @@ from .meta import (
     CONTENT_USAGE,
     COPY_OF,
     DUPLICATE_OF,
+    FOUND,
     OWN_SLOT,
     PURPOSE,
     RELEVANCE,
@@ -43,7 +44,7 @@ _UNCHANGEABLE = frozenset((type(None), bool, int, float, str, bytes))
 """Types of values that cannot be distinguished from a copy."""
 
 _NOT_WRITTEN = (
-    *(TAG, OWN_SLOT, DUPLICATE_OF, COPY_OF, RELEVANCE, ROBOTS_MARKS, CONTENT_USAGE, STATED_USAGE),
+    *(TAG, OWN_SLOT, DUPLICATE_OF, COPY_OF, FOUND, RELEVANCE, ROBOTS_MARKS, CONTENT_USAGE, STATED_USAGE),
     "download_latency",
 )
 _SENT_META = ("proxy", "_auth_proxy", "_scheme_proxy", "download_timeout")

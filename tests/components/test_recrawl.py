@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from email.utils import formatdate
+from hashlib import blake2b
 from math import fsum
 from pathlib import Path
 from types import SimpleNamespace
@@ -93,10 +94,26 @@ class Told(Follow):
         self.told.append(f"{failure.type.__name__} {response.status if response is not None else ''}".strip())
 
 
+def keeping(items: list[dict[str, Any]]) -> type:
+    """A pipeline that keeps items in *items*."""
+
+    class Keep:
+        def process_item(self, item: dict[str, Any]) -> dict[str, Any]:
+            items.append(dict(item))
+            return item
+
+    return Keep
+
+
 async def crawl_until(
-    enough: Callable[[], bool], folder: Path, spider: type[Spider] = Follow, **settings: Any
+    enough: Callable[[], bool],
+    folder: Path,
+    spider: type[Spider] = Follow,
+    *,
+    visits: int = 0,
+    **settings: Any,
 ) -> Crawler:
-    """Crawl again and again until *enough* is true; the audit holds at the end."""
+    """Crawl again and again until *enough* is true and so many *visits* have ended; the audit holds at the end."""
     crawler = get_crawler(
         spider,
         {
@@ -114,7 +131,7 @@ async def crawl_until(
 
     async def watch() -> None:
         for _ in range(6000):  # a test that fails must end, too
-            if enough():
+            if enough() and (stats(crawler, "pages/visited") or 0) >= visits:
                 break
             await asyncio.sleep(0.01)
         await crawler.stop_async()
@@ -274,7 +291,7 @@ async def test_a_retry_keeps_no_old_condition(serve, tmp_path):
     crawler = await crawl_until(lambda: len(home.asked) >= 4, tmp_path, RETRY_ENABLED=True)
     assert [each.get("if-none-match") for each in home.conditions[:4]] == [None, '"1"', '"1"', '"2"']
     assert rows(tmp_path)[HOME].visits == 3
-    assert stats(crawler, "recrawl/errors") is None
+    assert stats(crawler, "recrawl/failed") is None
 
 
 async def test_conditions_of_the_user_are_left_alone_and_their_304_is_told(serve, tmp_path):
@@ -306,6 +323,46 @@ async def test_a_request_with_a_body_is_made_again_as_it_was_and_without_conditi
     assert recrawled(crawler)["unchanged"] >= 2
 
 
+# What a visit found
+
+
+class Finds(Follow):
+    """Yields what it is told of each visit."""
+
+    def parse(self, response: Response) -> Iterator[Any]:
+        told = response.meta["aopic_found"]
+        yield {"url": response.url, "told": told, "digest": blake2b(response.body, digest_size=8).hexdigest()}
+        yield from super().parse(response)
+
+
+async def test_callbacks_items_and_the_job_say_what_a_visit_found(serve, tmp_path):
+    items: list[dict[str, Any]] = []
+    home = Script(["/1"], ["/1"], ["/1", "/2"], Answer(503), ["/1", "/2"], ["/1"])
+    serve({HOME: home, "http://a.test/1": Script([], Answer(404)), "http://a.test/2": []})
+    names = ("found", "first_seen", "last_changed", "previous_digest")
+    crawler = await crawl_until(
+        lambda: len(home.asked) >= 7, tmp_path, Finds, AOPIC_ITEM_FIELDS=names,
+        ITEM_PIPELINES={"scrapy_aopic.ImportancePipeline": 1, keeping(items): 2},
+    )  # fmt: skip
+    for item in items:
+        assert {name: item[name] for name in names} == item["told"], item["url"]
+    of_home = [item for item in items if item["url"] == HOME]
+    words = ["new", "unchanged", "changed", "unchanged", "changed"]
+    assert [item["found"] for item in of_home][:5] == words
+    assert len({item["first_seen"] for item in of_home}) == 1
+    before = [of_home[n]["digest"] if n is not None else None for n in (None, None, 1, 1, 2)]
+    assert [item["previous_digest"] for item in of_home][:5] == before
+    assert len({item["last_changed"] for item in of_home}) == 3
+    assert (recrawled(crawler)["gone"], recrawled(crawler)["failed"]) == (1, 1)
+    row = rows(tmp_path)["http://a.test/1"]
+    assert (row.found, row.previous_digest) == ("gone", blake2b(html([]), digest_size=8).hexdigest())
+    assert row.first_seen < row.last_changed <= row.visited_at
+    with open_view(FolderPlace(tmp_path)) as view:
+        answer = why(view.stores[0], HOME, CrawlRules(Settings()))
+    if answer.kind == "fetched":  # and not queued for the next visit
+        assert answer.facts["found"] in ("changed", "unchanged")
+
+
 # When a page last changed, as its server says
 
 
@@ -328,29 +385,17 @@ def aged(age: float, clock: float) -> Callable[[Exchange], Answer]:
     return answer
 
 
-async def order_of_revisits(
-    serve: Serve, pages: dict[str, Any], folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> tuple[list[str], list[str]]:
-    """The URLs of *pages* as they are visited, and as they are revisited two hours later, when all of them are due."""
+class Aged(Follow):
+    """Requests pages that link to each other, to be filtered, so that no link leads to a second visit."""
 
-    class All(Follow):
-        start_urls = [*pages, "http://a.test/last"]  # all of the former get cash before the crawl stops
+    start_urls = [*AGES, "http://a.test/last"]
 
-    hour = {"AOPIC_RECRAWL": [3600, "90 days"]}
-    web = serve(pages | {"http://a.test/last": []})
-    await crawl_until(lambda: len(web.asked) >= 4, folder, All, **hour)
-    later = SimpleNamespace(
-        time=lambda: time.time() + 7200,
-        monotonic=time.monotonic,
-        clock_gettime=lambda clock: time.clock_gettime(clock) + 7200,
-        CLOCK_BOOTTIME=time.CLOCK_BOOTTIME,
-    )
-    monkeypatch.setattr(job_clock, "time", later)
-    All.start_urls = []
-    await crawl_until(lambda: len(web.asked) >= 8, folder, All, **hour)
-    assert sorted(web.asked[4:8]) == sorted(web.asked[:4])
-    first, then = ([url for url in visits if url in pages] for visits in (web.asked[:4], web.asked[4:8]))
-    return first, then
+    async def start(self) -> AsyncIterator[Any]:
+        for url in self.start_urls:
+            yield Request(url)
+
+
+HOURLY = {"AOPIC_RECRAWL": [3600, "90 days"]}
 
 
 @pytest.mark.parametrize(
@@ -359,21 +404,32 @@ async def order_of_revisits(
 async def test_pages_that_changed_lately_by_the_clock_of_their_server_come_back_first(
     serve, tmp_path, clock, monkeypatch
 ):
-    pages = {url: aged(age, clock) for url, age in AGES.items()}
-    _, then = await order_of_revisits(serve, pages, tmp_path, monkeypatch)
-    assert then == sorted(AGES, key=AGES.__getitem__)
+    """Two hours later, when all of them are due."""
+    web = serve({url: aged(age, clock) for url, age in AGES.items()} | {"http://a.test/last": []})
+    await crawl_until(lambda: len(web.asked) >= 4, tmp_path, Aged, visits=4, **HOURLY)
+    later = SimpleNamespace(
+        time=lambda: time.time() + 7200,
+        monotonic=time.monotonic,
+        clock_gettime=lambda clock: time.clock_gettime(clock) + 7200,
+        CLOCK_BOOTTIME=time.CLOCK_BOOTTIME,
+    )
+    monkeypatch.setattr(job_clock, "time", later)
+    await crawl_until(lambda: len(web.asked) >= 8, tmp_path, Aged, visits=4, **HOURLY)
+    assert sorted(web.asked[4:]) == sorted(web.asked[:4])
+    assert [url for url in web.asked[4:] if url in AGES] == sorted(AGES, key=AGES.__getitem__)
 
 
 @pytest.mark.parametrize("date", [DATE, "now", ""], ids=["date", "word", "none"])
-async def test_dates_that_cannot_be_true_change_nothing(serve, tmp_path, date, monkeypatch):
+async def test_dates_that_cannot_be_true_say_nothing_of_changes(serve, tmp_path, date):
     sent = {"Content-Type": "text/html", **({"Date": date} if date else {})}
     modified = NONSENSE if date == DATE else [DATE, NONSENSE[0], "Tue, 20 Oct 2026 06:28:00 GMT"]
     pages = {
         url: Answer(headers={**sent, "Last-Modified": text}, body=LINKED)
         for url, text in zip(AGES, modified, strict=True)
     }
-    first, then = await order_of_revisits(serve, pages, tmp_path, monkeypatch)
-    assert then == first
+    web = serve(pages | {"http://a.test/last": []})
+    await crawl_until(lambda: len(web.asked) >= 4, tmp_path, Aged, visits=4, **HOURLY)
+    assert {url: row.changes_a_day for url, row in rows(tmp_path).items()} == dict.fromkeys(web.asked)
 
 
 # Pages that disappear, fail or move
@@ -392,7 +448,7 @@ async def test_a_page_that_is_gone_is_retired_and_its_cash_goes_back(serve, tmp_
 
     crawler = await crawl_until(enough, tmp_path)
     assert [len(page.asked) for page in gone.values()] == [2, 2]
-    assert recrawled(crawler)["retired"] == 2
+    assert recrawled(crawler)["gone"] == 2
     assert ask_view(tmp_path, snapshot_of).pages.failed == 2
     for code in gone:
         row = rows(tmp_path)[f"http://a.test/{code}"]
@@ -407,7 +463,7 @@ async def test_a_missing_page_that_a_callback_finds_links_in_is_not_retired(serv
     home = Script([], page)
     serve({HOME: home, "http://a.test/1": []})
     crawler = await crawl_until(lambda: len(home.asked) >= 3, tmp_path, Handles)
-    assert stats(crawler, "recrawl/retired") is None
+    assert stats(crawler, "recrawl/gone") is None
 
 
 async def test_a_page_that_fails_for_a_time_is_not_retired_and_pays_the_links_that_it_had(serve, tmp_path):
@@ -430,8 +486,8 @@ async def test_a_page_that_fails_for_a_time_is_not_retired_and_pays_the_links_th
     serve(pages)
     closed = {"AOPIC_ENDOWMENT": 0, "AOPIC_VIRTUAL_SHARE": 0, "DOWNLOAD_TIMEOUT": 0.3}
     crawler = await crawl_until(lambda: all(len(home.asked) >= 4 for home in homes), tmp_path, All, **closed)
-    assert recrawled(crawler)["errors"] == 4
-    assert stats(crawler, "recrawl/retired") is None
+    assert recrawled(crawler)["failed"] == 4
+    assert stats(crawler, "recrawl/gone") is None
     for name in ("http 503", "http 403"):
         assert stats(crawler, f"outcomes/{name}") == 1
     assert {row.outcome or row.state for row in rows(tmp_path).values()} <= {"visited", "queued"}
@@ -448,8 +504,8 @@ async def test_a_page_that_begins_to_redirect_passes_its_cash_on_and_still_comes
     crawler = await crawl_until(lambda: len(home.asked) >= 4 and len(new.asked) >= 2, tmp_path)
     row = rows(tmp_path)[HOME]
     assert (row.outcome or row.state) in ("redirect", "queued")
-    assert recrawled(crawler)["changed"] == 1
-    assert stats(crawler, "recrawl/retired") is None
+    assert recrawled(crawler)["moved"] == 1
+    assert stats(crawler, "recrawl/gone") is None
 
 
 async def test_the_importances_of_all_pages_add_up_to_one_and_are_the_same_everywhere(serve, tmp_path):

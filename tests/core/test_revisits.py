@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 from support.core_crawl import NOW, Job, by_cash, link
 from support.naming import case
 
-from scrapy_aopic.core.api import Lease
+from scrapy_aopic.core.api import Findings, Lease
 from scrapy_aopic.core.crawl_totals import read_totals
 from scrapy_aopic.core.frontier.frontier import NotBefore
 from scrapy_aopic.core.order import OpicCycle
 from scrapy_aopic.core.records import HOST_BYTES, Changes, PageState, host_key
 from scrapy_aopic.core.revisits import Rates, Recrawl, Version
 from scrapy_aopic.core.revisits.due import OVERDUE, DuePages, DueQueue
+from scrapy_aopic.core.revisits.found import found_last, found_now
 from scrapy_aopic.core.revisits.rates import RATES
 from scrapy_aopic.view.queries import wishes_of
 
@@ -276,6 +277,42 @@ def leases(job: Job) -> list[int]:
 
 def _number(lease: Lease) -> int:
     return int(lease.request.split(b"/")[1])
+
+
+VISITS = [
+    # outcome, version, what the visit has found, and whether the page is another one from then on
+    ("", Version(b"1"), "new", True),
+    ("", Version(b"1"), "unchanged", False),
+    ("", Version(b"2"), "changed", True),
+    ("http 503", Version(is_missing=True), "failed", False),
+    ("", Version(is_same=True), "unchanged", False),
+    ("redirect", Version(), "moved", True),
+    ("redirect", Version(), "unchanged", False),
+    ("", Version(b"2"), "changed", True),
+    ("http 410", Version(b"3"), "gone", True),
+    ("", Version(b"2"), "changed", True),
+]
+
+
+def test_what_a_visit_finds_is_told_and_its_record_says_it_afterwards():
+    job, page, began, changed_at = again(), link("a", 0, again=True), 0.0, 0.0
+    digest = previous = b""
+    for outcome, shown, what, is_other in VISITS:
+        job.now += 31 * DAY
+        if not began or job.state(page) == PageState.FAILED:
+            job.seed(page)
+        began = began or job.now
+        lease = job.lease()
+        found = Findings(outcome, is_failure=what == "gone", version=shown)
+        if is_other:
+            changed_at, previous = job.now, digest
+            digest = b"" if what == "gone" else shown.digest
+        told = found_now(job.page(page), found, job.now)
+        assert told == (what, began, changed_at, previous), what
+        job.crawl.release(lease, job.now)
+        job.crawl.settle(lease, (), job.now, found)
+        assert found_last(job.page(page)) == told, what
+        job.commit()
 
 
 def test_a_page_without_cash_comes_back_after_the_longest_interval():

@@ -42,6 +42,7 @@ class Version(NamedTuple):
         is_same: Whether the server says that it is the version of the last visit (304), whose links then count.
         is_missing: Whether there was no such response, so that the links of the last visit count.
         changed_at: Instant of the last change according to the server, 0 if it does not say.
+        at: Instant of the response; 0 for that at which its visit ends.
     """
 
     digest: bytes = b""
@@ -50,6 +51,7 @@ class Version(NamedTuple):
     is_same: bool = False
     is_missing: bool = False
     changed_at: float = 0.0
+    at: float = 0.0
 
     def is_that_of(self, known: Changes) -> bool:
         """Whether it is the version that *known* was learnt from last."""
@@ -98,10 +100,12 @@ class Rates:
 
     def learn(self, known: Changes | None, version: Version, now: float) -> Changes:
         """The changes of a page after a response with *version* at *now*; *known* is ``None`` at its first visit."""
+        at = version.at or now
         age = now - version.changed_at if version.changed_at else -1.0
         if known is None:
             evidence = self._weigh(b"", [_dated(rate, age) for rate in RATES]) if age > _JUST_NOW else b""
-            return Changes(0.0, now, evidence, version.digest, version.etag, version.modified)
+            known = Changes(0.0, at, evidence, version.digest, version.etag, version.modified)
+            return known if version.is_missing else known._replace(first_seen=at, changed_at=at)
         if version.is_missing:
             return known
         interval = max(now - known.seen_at, 1.0)
@@ -112,9 +116,11 @@ class Rates:
             logs = [_dated(rate, age) for rate in RATES]
         else:
             logs = [math.log(-math.expm1(-rate * interval)) for rate in RATES]
-        known = known._replace(seen_at=now, evidence=self._weigh(known.evidence, logs))
+        known = known._replace(seen_at=at, evidence=self._weigh(known.evidence, logs))
         if version.is_same:
             return known
+        if version.digest != known.digest:
+            known = known._replace(changed_at=at, previous=known.digest)
         return known._replace(digest=version.digest, etag=version.etag, modified=version.modified)
 
     def _weigh(self, evidence: bytes, logs: list[float]) -> bytes:

@@ -54,6 +54,8 @@ class Revisits:
         known = page.changes
         interval = now - known.seen_at if known is not None and not version.is_missing else 0.0
         changes = self.rates.learn(known, version, now)
+        if known is None and page.visits > 1:  # by runs that did not look for changes
+            changes = changes._replace(first_seen=0.0)
         self._pages.learn(key, page, changes, now + self._policy_of(key).first_wake(interval))
 
     def when(self) -> float:

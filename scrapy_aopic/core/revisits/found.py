@@ -1,0 +1,90 @@
+"""What a visit has found of its page, compared with the visit before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from scrapy_aopic.core.records import FAILED, Changes, Page
+
+if TYPE_CHECKING:
+    from scrapy_aopic.core.api import Findings
+
+NAMES = ("found", "first_seen", "last_changed", "previous_digest")
+"""Names of what a visit has found, where users get it."""
+
+_GONE = ("http 404", "http 410")
+"""Outcomes of a page that was there and is not any more."""
+
+_SHOWN = ("", "redirect", "duplicate", "canonical", "language")
+"""Outcomes of visits that have shown something of a page that is not gone."""
+
+
+class Found(NamedTuple):
+    """What a visit has found.
+
+    Attributes:
+        what: ``new``, ``changed``, ``unchanged``, ``moved`` (redirected, and not so before), ``gone`` (404 or 410, and not so
+            before) or ``failed``; empty if it is not known, as changes were not looked for.
+        first_seen: Instant of the first visit, 0 if that is not known.
+        last_changed: Instant of the visit that showed this version, or that the page is gone; 0 if it is not known.
+        previous_digest: Digest of the version before, empty if there was none.
+    """
+
+    what: str = ""
+    first_seen: float = 0.0
+    last_changed: float = 0.0
+    previous_digest: bytes = b""
+
+
+def found_now(page: Page | None, found: Findings, now: float) -> Found:
+    """What the visit of *page* that ends with *found* at *now* has found; *page* as it was before."""
+    visits, known = (page.visits, page.changes) if page is not None else (0, None)
+    version, outcome = found.version, found.outcome
+    now = (version.at if version is not None else 0.0) or now
+    if found.is_failure:
+        what = "gone" if visits and outcome in _GONE else "failed"
+    elif version is not None and version.is_missing:
+        what = "failed"
+    elif version is not None and (version.is_same or (known is not None and version.digest == known.digest)):
+        what = "unchanged"
+    elif outcome == "redirect":
+        what = "moved"
+    else:
+        what = "changed" if visits else "new"
+    if what in ("unchanged", "failed"):
+        return _as_of(known, what)
+    if known is None:
+        return Found(what, 0.0 if visits else now, now)
+    return Found(what, known.first_seen, now, known.digest)
+
+
+def found_last(page: Page) -> Found:
+    """What the last visit of *page* had found, as far as its record says it."""
+    known = page.changes
+    if page.state == FAILED:
+        return _as_of(known, "gone" if page.visits > 1 and page.outcome in _GONE else "failed")
+    if known is None:
+        first = "moved" if page.outcome == "redirect" else "new"
+        return Found(first, page.visited_at, page.visited_at) if page.visits == 1 else Found()
+    if page.outcome not in _SHOWN:
+        what = "failed"
+    elif known.changed_at < known.seen_at:
+        what = "unchanged" if known.changed_at else ""
+    elif page.outcome == "redirect":
+        what = "moved"
+    else:
+        what = "new" if known.first_seen == known.changed_at else "changed"
+    return _as_of(known, what)
+
+
+def _as_of(known: Changes | None, what: str) -> Found:
+    return (
+        Found(what, known.first_seen, known.changed_at, known.previous) if known is not None else Found(what)
+    )
+
+
+def left(known: Changes, now: float) -> Changes:
+    """*known* of a page that is gone since *now*: whatever comes back is another version."""
+    return Changes(
+        0.0, now, known.evidence, first_seen=known.first_seen, changed_at=now, previous=known.digest
+    )
