@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Iterable
 from functools import partial
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import Any
 
 from scrapy import Request
@@ -16,6 +16,7 @@ from typing_extensions import Self
 from ._engine import direct_calls
 from ._engine.closing import configured
 from ._engine.direct_requests import Shortcuts
+from ._engine.loop import soon
 from ._engine.process_memory import drop_tree
 from .links import Links
 from .request_errors import RefusedError
@@ -25,7 +26,7 @@ from .session.links.page_links import PageLinks
 from .session.links.page_rules import PageRules
 from .session.seeding import SOON
 from .session.session import Session, has_session
-from .session.time_slices import TimeSlices
+from .session.time_slices import SLICE, TimeSlices
 from .session.visit import Visit
 from .settings import read_values
 from .web.meta import COPY_OF, DUPLICATE_OF, FOUND, RELEVANCE
@@ -116,10 +117,19 @@ class LinkMiddleware:
         return [] if isinstance(exception, RefusedError) else None  # nobody needs an errback for that
 
     async def process_start(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        # While all slots are taken, Scrapy's engine takes what start() yields without a pause.
-        slices = TimeSlices()
+        # While all slots are taken, Scrapy's engine takes what start() yields without a pause; else the event loop turns after each.
+        # Whoever had to wait then, or because the machine is busy, would find links of the first page before the second seed.
+        slices, ends_at = TimeSlices(), 0.0
+
+        def turned() -> None:
+            nonlocal ends_at
+            ends_at = 0.0
+
         async for item in start:
-            if perf_counter() > slices.ends_at:
+            if not ends_at:
+                ends_at = thread_time() + SLICE
+                soon(turned)
+            if thread_time() > ends_at or (self.session is not None and self.session.is_behind):
                 await self._give_way(slices)
             if isinstance(item, Request):
                 self._networks.name(item.url)
