@@ -112,7 +112,7 @@ async def test_dead_names_hold_no_good_host(names, web):
         pages[f"{host}/"] = [f"http://{host}:{port}/{n}" for n in range(1, 10)]
         pages |= {f"{host}/{n}": [] for n in range(1, 10)}
     all_there = threading.Event()
-    names.hold = lambda: all_there.wait(30)
+    names.hold = lambda: all_there.wait(120)
 
     class Hub(Follow):
         start_urls = [f"http://hub.test:{port}/"]
@@ -182,8 +182,11 @@ print(crawler.stats.get_value("finish_reason"), flush=True)
         assert (done.returncode, done.stdout) == (0, "shutdown\n"), way
 
 
-async def test_each_name_that_is_not_known_is_asked_for_by_the_schedule_of_silent_hosts(names, web):
+async def test_each_name_that_is_not_known_is_asked_for_by_the_schedule_of_silent_hosts(
+    names, web, monkeypatch
+):
     """If the name server fails, there may be such a host: it is tried again as one that is silent."""
+    monkeypatch.setattr(name_lookups, "_KEPT_IF_UNKNOWN", 3600.0)
     _, _, port = web
     names.error = socket.EAI_AGAIN
 
@@ -196,7 +199,7 @@ async def test_each_name_that_is_not_known_is_asked_for_by_the_schedule_of_silen
     assert crawler.stats.get_value("finish_reason") == "aopic_unreachable"
     assert crawler.stats.get_value("aopic/politeness/down") == 5
     assert crawler.stats.get_value("retry/count") is None
-    assert names.asked["dead.test"] == 1  # what was found serves for five seconds
+    assert names.asked["dead.test"] == 1  # what was found serves for all of them
 
 
 async def test_the_next_address_is_used_if_one_does_not_answer(names, web):

@@ -130,12 +130,10 @@ async def test_waiting_hosts_take_no_room_from_others(serve):
     settings = {
         **SCHEDULER,
         "CONCURRENT_REQUESTS": 2,
-        "DOWNLOAD_SLOTS": {f"slow{n}.test": {"delay": 1} for n in range(5)},
+        "DOWNLOAD_SLOTS": {f"slow{n}.test": {"delay": 1000} for n in range(5)},
     }
-    await crawl(Follow, settings)
-    assert len(web.asked) == 26
-    last_fast = max(web.asked.index(url) for url in fast)
-    assert sum(web.asked.index(url) < last_fast for url in slow_hosts) <= 10, web.asked
+    await asyncio.wait_for(crawl(until(lambda: fast.keys() <= {*web.asked}), settings), 100)
+    assert sum(url in slow_hosts for url in web.asked) <= 5, web.asked
 
 
 @pytest.mark.slow
@@ -181,7 +179,7 @@ def later(seconds: object, status: int = 429) -> Answer:
 
 
 def at_date() -> Answer:
-    return later(formatdate(time.time() + 2, usegmt=True), 503)
+    return later(formatdate(time.time() + 3600, usegmt=True), 503)
 
 
 CUT = Answer(abort=True)
@@ -204,16 +202,12 @@ async def test_a_host_is_left_alone_as_long_as_it_asks(serve, settings):
         pages[f"http://{host}.test/0"] = Moody(*moods)
     pages["http://moved.test/there"] = []
     web = serve(pages)
-    crawler = await crawl(Follow, {**settings, **POLITE_ENOUGH})
+    crawler = await crawl(Follow, {**settings, **POLITE_ENOUGH, "AOPIC_MAX_BACKOFF": 1})
     assert crawler.stats.get_value("aopic/politeness/retry_after") == 5
     assert {url for url, entry in zip(web.asked, sorted(web.log, key=start), strict=False)} >= set(links)
-    # A date has no parts of a second.
-    rests = {"seconds": 1.0, "date": 1.0, "both": 1.0, "moved": 1.0}
     bad = {(entry.host, entry.start): entry for entry in web.log if entry.status in (302, 429, 503)}
     del bad[next(key for key in bad if key[0] == "both.test")]  # it says nothing that means anything
-    result = audit(
-        web.log, 0, rest=lambda entry: rests[entry.host[:-5]] if (entry.host, entry.start) in bad else 0.0
-    )
+    result = audit(web.log, 0, rest=lambda entry: 1.0 if (entry.host, entry.start) in bad else 0.0)
     assert len(bad) == 5
     assert (result.n_overlaps, result.n_short_gaps) == (0, 0), result
 
@@ -463,11 +457,12 @@ async def test_the_gap_after_a_time_out_counts_from_when_the_host_notices(serve,
             for request in super().parse(response):
                 yield request.replace(meta={"download_timeout": 0.2} if "hang" in request.url else {})
 
-    await crawl(Impatient, {**settings, "AOPIC_POLITENESS_FACTOR": FACTOR})
+    await crawl(Impatient, {**settings, "AOPIC_POLITENESS_FACTOR": FACTOR, "RETRY_TIMES": 20})
     result = audit(web.log, FACTOR)
     assert (result.n_overlaps, result.n_short_gaps) == (0, 0), result
-    assert [entry.status for entry in web.log].count(0) == 1
-    assert len(web.asked) == 4
+    n_late = [entry.status for entry in web.log].count(0)
+    assert n_late >= 1  # more if this machine takes as long
+    assert len(web.asked) == 3 + n_late
 
 
 @pytest.mark.slow
@@ -546,7 +541,11 @@ async def test_two_crawls_of_one_process_ask_a_host_one_after_the_other(serve, s
 async def test_a_crawl_that_was_cut_off_keeps_no_host_from_the_next_ones(serve):
     web = serve({"http://a.test/": Moody(Answer(delay=60), links=[])})
     cut_off = until(lambda: web.n_under_way)
-    first = crawl(cut_off, {**SCHEDULER, "DOWNLOAD_TIMEOUT": 3, "RETRY_ENABLED": False})
+    first = asyncio.ensure_future(
+        crawl(cut_off, {**SCHEDULER, "DOWNLOAD_TIMEOUT": 3, "RETRY_ENABLED": False})
+    )
+    while not web.n_under_way:  # noqa: ASYNC110  # of a server in another thread
+        await asyncio.sleep(0.01)
     await asyncio.wait_for(asyncio.gather(first, crawl(Follow, SCHEDULER)), 100)
     assert web.asked == ["http://a.test/", "http://a.test/"]
     assert audit(web.log, 0).n_overlaps == 0
@@ -587,8 +586,8 @@ async def test_a_crawl_does_not_wait_for_ever_for_a_single_host(serve, tmp_path,
 async def test_the_log_says_whom_a_crawl_waits_for(serve, caplog):
     serve({"http://a.test/": later(600)})
     caplog.set_level("INFO", logger="scrapy_aopic")
-    crawler = await asyncio.wait_for(crawl(Follow, {**SCHEDULER, "CLOSESPIDER_TIMEOUT": 2}), 50)
-    assert crawler.stats.get_value("finish_reason") == "closespider_timeout"
+    is_said = until(lambda: "the crawl waits for" in caplog.text)
+    await asyncio.wait_for(crawl(is_said, SCHEDULER), 100)
     (record,) = [record for record in caplog.records if "the crawl waits for" in record.getMessage()]
     assert "the crawl waits for a.test; pages queued: 1" in record.getMessage()
 

@@ -123,6 +123,7 @@ async def crawl_until(
             "AOPIC_RECRAWL": [1, "90 days"],
             "RETRY_ENABLED": False,
             "CONCURRENT_REQUESTS": 1,
+            "SCRAPER_SLOT_MAX_ACTIVE_SIZE": 1,
             **settings,
         },
     )
@@ -163,7 +164,6 @@ async def test_visited_pages_come_back_and_the_crawl_does_not_end(serve, tmp_pat
     pages = {HOME: ["/1", "http://b.test/"], "http://a.test/1": [], "http://b.test/": ["http://a.test/1"]}
     web = serve(pages)
     crawler = await crawl_until(lambda: min(web.asked.count(url) for url in pages) >= 3, tmp_path)
-    assert sorted(web.asked[:3]) == sorted(pages)
     assert {url: row.visits for url, row in rows(tmp_path).items()} == Counter(web.asked)
     assert recrawled(crawler) == {"visits": len(web.asked) - 3, "unchanged": len(web.asked) - 3}
     pages_of = ask_view(tmp_path, snapshot_of).pages
@@ -460,7 +460,7 @@ async def test_a_page_that_fails_for_a_time_is_not_retired_and_pays_the_links_th
         "http 503": Answer(503),
         "http 403": Answer(403),
         "ResponseNeverReceived": Answer(abort=True),
-        "TimeoutError": Answer(delay=10),
+        "TimeoutError": Answer(delay=600),
     }
     homes = [
         Script([f"http://h{n}.test/1"], failure, [f"http://h{n}.test/1"])
@@ -470,10 +470,17 @@ async def test_a_page_that_fails_for_a_time_is_not_retired_and_pays_the_links_th
     class All(Follow):
         start_urls = [f"http://h{n}.test/" for n in range(len(failures))]
 
+    class Impatient:
+        """Does not wait for the answer that never comes."""
+
+        def process_request(self, request: Request) -> None:
+            is_last = request.url == All.start_urls[-1] and len(homes[-1].asked) == 1
+            request.meta["download_timeout"] = 0.3 if is_last else 60
+
     pages: dict[str, Any] = {f"http://h{n}.test/": home for n, home in enumerate(homes)}
     pages |= {f"http://h{n}.test/1": [f"http://h{n}.test/"] for n in range(len(homes))}
     serve(pages)
-    closed = {"AOPIC_ENDOWMENT": 0, "AOPIC_VIRTUAL_SHARE": 0, "DOWNLOAD_TIMEOUT": 0.3}
+    closed = {"AOPIC_ENDOWMENT": 0, "AOPIC_VIRTUAL_SHARE": 0, "DOWNLOADER_MIDDLEWARES": {Impatient: 1}}
     crawler = await crawl_until(lambda: all(len(home.asked) >= 4 for home in homes), tmp_path, All, **closed)
     assert recrawled(crawler)["failed"] == 4
     assert stats(crawler, "recrawl/gone") is None

@@ -27,6 +27,7 @@ from scrapy_aopic.seeds.server_seeds import ServerSeeds
 from scrapy_aopic.settings import read_address
 from scrapy_aopic.storage import Address, open_store
 from scrapy_aopic.storage.opening import open_store_at
+from scrapy_aopic.storage.redis.server_lock import ServerLock
 
 redis = redis_server.needed()
 
@@ -185,6 +186,18 @@ async def test_a_folder_of_another_job_is_refused(serve, tmp_path, settings, cap
         assert len(web.asked) == n_asked
 
 
+@pytest.fixture
+def _renewed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lock is looked at ten times a second, however long it holds."""
+
+    def keep(lock: ServerLock) -> None:
+        while not (lock._ended.wait(0.1) or lock.is_lost):
+            lock._renew()
+
+    monkeypatch.setattr(ServerLock, "_keep", keep)
+
+
+@pytest.mark.usefixtures("_renewed_at_once")
 @pytest.mark.parametrize("durability", [500, "close"])
 async def test_a_crawl_whose_job_was_taken_over_stops(serve, settings, client, caplog, durability):
     def take_over(_: object) -> list[str]:
@@ -196,20 +209,17 @@ async def test_a_crawl_whose_job_was_taken_over_stops(serve, settings, client, c
         return [f"/{int(exchange.target[1:]) + 1}"]
 
     web = serve({"http://a.test/": take_over, **{f"http://a.test/{n}": endless for n in range(1, 500)}})
-    crawler = await crawl(
-        Follow,
-        {**settings, "AOPIC_DURABILITY": durability, "AOPIC_REDIS_LOCK_TIMEOUT": 0.3, "AOPIC_MIN_GAP": 0.01},
-    )
+    crawler = await crawl(Follow, {**settings, "AOPIC_DURABILITY": durability, "AOPIC_MIN_GAP": 0.01})
     assert crawler.stats.get_value("finish_reason") == "aopic_storage"
     assert caplog.text.count("is no longer this process's: another process has opened it") == 1
     assert len(web.asked) < 400
     assert client.get("{aopic:follow}:head").split()[1] == b"another"
 
 
+@pytest.mark.usefixtures("_renewed_at_once")
 async def test_a_second_crawl_of_a_job_is_refused(serve, settings, caplog):
     web = serve(PAGES)
-    address = read_address({**settings, "AOPIC_REDIS_LOCK_TIMEOUT": 0.5}, "follow")
-    with closing(open_store_at(address)):
+    with closing(open_store_at(read_address(settings, "follow"))):
         await crawl(Follow, settings)
     assert caplog.text.count("is in use: process") == 1
     assert web.asked == []

