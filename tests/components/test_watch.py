@@ -483,6 +483,7 @@ class Stuck(GoesOn):
     async def judge(self) -> None:
         session = Session.of(self.crawler)
         assert session is not None
+        await until_true(lambda: snapshot(session).pages.visited >= 12)  # so that there is something to do
         self.gate.clear()
         before = snapshot(session)
         await self.judge_until(session, lambda verdict: verdict.limit == "disk")
