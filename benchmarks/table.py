@@ -59,6 +59,7 @@ TABLE: dict[str, Benchmark] = {
     "politeness": Benchmark("a crawl judged by the servers' logs", "evidence.md", "--kills 1 --after 2 --size 0.02", 50),
     "names": Benchmark("hosts with dead and slow names, and those where nothing listens, beside Scrapy", "evidence.md", "--names 30 --seconds 4", 40),
     "hostile_web": Benchmark("a crawl of hosts that misbehave at random", "evidence.md", "--seconds 8 --hosts 30", 20),
+    "hostile_pages": Benchmark("what pages that are hard to read take from a good host beside them", "evidence.md", "--kinds chunks --scale 0.01 --seconds 1 --evil 1", 20),
     "growth": Benchmark("time and memory of each parser for the worst bytes", "evidence.md", "robots --seconds 0.02", 15),
     "kills": Benchmark("kills at random moments", "evidence.md", "--kills 2 --kills-per-job 2 --pages 100", 15),
     "races": Benchmark("processes that run into each other at one job", "evidence.md", "--rounds 1 --pages 200", 10),

@@ -86,6 +86,7 @@ class Components:
         if session is not None:
             session.intake.rerouted = self.politeness.rerouted
             middlewares.add_response_middleware(self._crawler, session.bodies)
+            middlewares.add_response_middleware(self._crawler, session.responses)
             middlewares.add_response_middleware(self._crawler, self.politeness.proxies)
         if session is not None and session.focus is not None and session.focus.grading.judging is not None:
             middlewares.add_response_middleware(self._crawler, session.focus.grading.judging)

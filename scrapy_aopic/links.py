@@ -101,12 +101,16 @@ class Links:
                 deny_extensions=None if deny_extensions is None else _frozen(deny_extensions),
                 tags=_frozen(tags),
                 attrs=_frozen(attrs),
-            ).urls
+            ).steps
         else:
             self._find = _extracted(extractor)
 
     def urls(self) -> Iterator[str]:
         """Their URLs as a request has them, in document order; each once, unless they were given."""
+        return filter(None, self.steps())
+
+    def steps(self) -> Iterator[str]:
+        """As :meth:`urls`, with an empty text wherever time has passed without a URL."""
         return self._find(self.response)
 
     def requests(self) -> Iterator[Request]:

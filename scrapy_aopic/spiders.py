@@ -262,24 +262,24 @@ class _BoundedLinks(Links):
 
     area: Area | None
 
-    def urls(self) -> Iterator[str]:
+    def steps(self) -> Iterator[str]:
         area = self.area
-        found = super().urls()
+        found = super().steps()
         if area is None:
             for url in found:
-                if url.startswith(_WEB):
-                    yield url
+                yield url if url.startswith(_WEB) else ""
             return
         of, is_left = area
         home = of(host_name(self.response.url))
         counts: dict[str, bool] = {}  # by authority, of which most links of a page have the same few
         for url in found:
-            if url.startswith(_WEB):
+            is_within = url.startswith(_WEB)
+            if is_within:
                 authority = url.split("/", 3)[2]
                 if authority not in counts:
                     counts[authority] = (of(host_name(url)) != home) is is_left
-                if counts[authority]:
-                    yield url
+                is_within = counts[authority]
+            yield url if is_within else ""
 
 
 def _is_led_out(response: Response, area: Area) -> bool:

@@ -20,17 +20,18 @@ from scrapy_aopic.web.page_text import read_text
 from scrapy_aopic.web.parse_limits import (
     MAX_ATTRIBUTES,
     MAX_CODINGS,
-    has_too_many_attributes,
     is_packed_too_often,
+    too_many_attributes,
 )
 from scrapy_aopic.web.request_rows import url_of
 
 from .error_handler import guarded
 from .found_values import values_of
 from .stats import FirstOnly
+from .time_slices import TimeSlices
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, Iterator
 
     from scrapy.http import Response
     from scrapy.http.headers import Headers
@@ -108,6 +109,27 @@ class Responses:
         self._first.warning(error.reason, text, url=url, n=n)
         return error
 
+    def process_response(self, request: Request, response: Response) -> Response | Awaitable[Response]:
+        """Take *response* on once it is known whether it has too many attributes, next to the engine."""
+        visit = self._visits.get(request)
+        if visit is None:
+            return response
+        steps = too_many_attributes(response)
+        began = self._costs.clock()
+        found = next(steps, None)
+        self._costs.since(began, visit)
+        visit.has_attributes(too_many=bool(found))
+        return response if found is None else self._look_on(steps, response, visit)
+
+    async def _look_on(self, steps: Iterator[bool], response: Response, visit: Visit) -> Response:
+        slices, began = TimeSlices(), self._costs.clock()
+        for found in steps:
+            visit.has_attributes(too_many=found)
+            self._costs.since(began, visit)
+            await slices.step()
+            began = self._costs.clock()
+        return response
+
     def _response_received(self, response: Response, request: Request) -> None:
         visit = self._visits.get(request)  # not a copy: a callback may fetch one inline
         if visit is None:
@@ -127,7 +149,7 @@ class Responses:
             visit.fetched(response.status, kind, len(response.body) if is_whole else None)
         if is_good and not (_is_exempt(request) or self._admission.is_read(kind)):
             visit.refused(self._admission.unwanted(response.url, kind))
-        elif has_too_many_attributes(response):
+        elif visit.has_too_many_attributes:
             self._stats.count("aopic/hostile/attributes")
             error = self._refuse(
                 AttributesError(f"{response.url} has an element with too many attributes"),

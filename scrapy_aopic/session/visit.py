@@ -124,6 +124,7 @@ class Visit(Struct, eq=False):
         answer: The response of the downloader, until it is known whether it redirects.
         cookies: Those of its redirect chain, which the request was sent with; ``None`` for none.
         unwanted: The error for the errback, if the response is not read.
+        has_too_many_attributes: Whether an element of its response has more than can be parsed.
         is_conditional: Whether the request asked for the page only if it has changed.
         is_duplicate: Whether another page had its text before.
         is_excess: Whether that one has other links, and there are too many such pages.
@@ -151,6 +152,7 @@ class Visit(Struct, eq=False):
     answer: Response | None = None
     cookies: ChainCookies | None = None
     unwanted: RefusedError | None = None
+    has_too_many_attributes: bool = False
     is_conditional: bool = False
     is_duplicate: bool = False
     is_excess: bool = False
@@ -211,6 +213,10 @@ class Visit(Struct, eq=False):
     def fetched(self, status: int, content_type: str, size: int | None) -> None:
         """The response of the page has this status and type, and *size* bytes; ``None`` if its body was not read to its end."""
         self._fetched = Fetched(status, content_type, size)
+
+    def has_attributes(self, *, too_many: bool) -> None:
+        """An element of the response has *too_many* attributes, or none has."""
+        self.has_too_many_attributes = too_many
 
     def refused(self, error: RefusedError) -> None:
         """The response is not to be read; the errback gets *error*."""

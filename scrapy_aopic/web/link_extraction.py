@@ -34,7 +34,7 @@ from scrapy.utils.url import url_has_any_extension
 from w3lib.html import strip_html5_whitespace
 from w3lib.url import safe_url_string
 
-from .parse_limits import HUGE, attributes_of, html_of, is_huge
+from .parse_limits import HUGE, Elements, attributes_of, html_of, is_huge, look_at
 from .urls import PORT
 
 if TYPE_CHECKING:
@@ -60,6 +60,9 @@ LONGEST = 65_536
 
 _SCHEMES = frozenset(("http", "https", "file", "ftp"))
 """Schemes of the URLs that Scrapy's extractor returns."""
+
+_NOWHERE = "javascript:"
+"""A link that has no URL."""
 
 _XHTML = "{http://www.w3.org/1999/xhtml"
 """Prefix of the names of XHTML's elements in a tree of XML."""
@@ -375,6 +378,10 @@ class Extraction:
         Raises:
             ValueError: If a region is no element, but a text or an attribute.
         """
+        return filter(None, self.steps(response))
+
+    def steps(self, response: Response) -> Iterator[str]:
+        """As :meth:`urls`, with an empty text wherever time has passed without a URL: so whoever waits may do something else."""
         if self._needs_no_tree and isinstance(response, HtmlResponse) and is_huge(response):
             page = LinkJoiner(response.url, _base_of(response), response.encoding, strips=self._strips)
             return self._joined(response, page, (self._skimmed(response),))
@@ -396,6 +403,7 @@ class Extraction:
             for link in part:
                 if unique:
                     if link in links_seen:
+                        yield ""
                         continue
                     links_seen.add(link)
                 joined = known.get(link)
@@ -403,14 +411,12 @@ class Extraction:
                     match = _plain(link)
                     start = starts[match.lastindex or 0] if match else None
                     joined = page.resolve(link, match) if start is None else start + link
-                if joined is None:
-                    continue
-                if unique:
+                if unique and joined is not None:
                     if joined in seen:
-                        continue
-                    seen.add(joined)
-                if refuses is None or not refuses(joined):
-                    yield joined
+                        joined = None
+                    else:
+                        seen.add(joined)
+                yield "" if joined is None or (refuses is not None and refuses(joined)) else joined
 
     def links(self, tree: Tree) -> Iterator[tuple[str, Element, str]]:
         """URL, element and text of each link, whatever its ``rel`` says; otherwise as :meth:`urls`.
@@ -457,11 +463,14 @@ class Extraction:
                     yield region.root
 
     def _skimmed(self, response: HtmlResponse) -> Iterator[str]:
-        """Links of a page, not yet absolute, without a tree of it."""
+        """Links of a page, not yet absolute, without a tree of it, and :data:`_NOWHERE` after each step of its parser."""
         (only,) = self._attrs
-        for attributes in attributes_of(html_of(response), *self._tags, most=sys.maxsize):
-            if (link := attributes.get(only)) is not None:
-                yield link
+        elements = Elements(self._tags, sys.maxsize)
+        for _ in look_at(html_of(response), elements):
+            for attributes in elements.take():
+                if (link := attributes.get(only)) is not None:
+                    yield link
+            yield _NOWHERE
 
     def _links_in(self, region: Element, tree: Tree) -> Iterable[str]:
         """Links in *region*, not yet absolute."""

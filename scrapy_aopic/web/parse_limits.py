@@ -77,7 +77,7 @@ class Attributes:
         pass
 
 
-class _Elements(Attributes):
+class Elements(Attributes):
     """Keeps the attributes of elements that have one of the names *tags*."""
 
     def __init__(self, tags: Collection[str], most: int) -> None:
@@ -101,19 +101,22 @@ def is_packed_too_often(headers: Headers) -> bool:
     return sum(value.count(b",") + 1 for value in headers.getlist("Content-Encoding")) > MAX_CODINGS
 
 
-def has_too_many_attributes(response: Response) -> bool:
-    """Whether an element of *response*, a page of HTML, has more than :data:`MAX_ATTRIBUTES`."""
+def too_many_attributes(response: Response) -> Iterator[bool]:
+    """Whether an element of *response*, a page of HTML, has more than :data:`MAX_ATTRIBUTES`: as far as is known after each step.
+
+    There is no step of most pages.
+    """
     if not isinstance(response, HtmlResponse) or len(response.body) < _SMALL:
-        return False
+        return
     try:
         html = html_of(response)
     except (LookupError, ValueError):  # its charset does not exist
-        return False
-    if not may_have_more_attributes(html, MAX_ATTRIBUTES):
-        return False
-    attributes = Attributes(MAX_ATTRIBUTES)
-    look_at_all(html, attributes)
-    return attributes.are_too_many
+        return
+    if may_have_more_attributes(html, MAX_ATTRIBUTES):
+        attributes = Attributes(MAX_ATTRIBUTES)
+        for _ in look_at(html, attributes):
+            yield attributes.are_too_many
+        yield attributes.are_too_many
 
 
 def html_of(response: HtmlResponse) -> bytes:
@@ -146,16 +149,10 @@ def attributes_of(html: bytes, *tags: str, most: int = MAX_ATTRIBUTES) -> Iterat
 
     The rest of a page is left out from an element on that has more than *most* attributes, or that is too deep.
     """
-    elements = _Elements(tags, most)
+    elements = Elements(tags, most)
     for _ in look_at(html, elements):
         yield from elements.take()
     yield from elements.take()
-
-
-def look_at_all(html: bytes, attributes: Attributes) -> None:
-    """Show *attributes* the elements of *html* until it has seen enough."""
-    for _ in look_at(html, attributes):
-        pass
 
 
 def look_at(html: bytes, attributes: Attributes) -> Iterator[None]:

@@ -15,9 +15,9 @@ from scrapy_aopic.web import parse_limits
 from scrapy_aopic.web.page_text import MAX_CANONICALS, MAX_LINKS, read_canonical
 from scrapy_aopic.web.parse_limits import (
     MAX_ATTRIBUTES,
-    has_too_many_attributes,
     is_packed_too_often,
     may_have_more_attributes,
+    too_many_attributes,
 )
 
 
@@ -58,7 +58,7 @@ def test_an_element_with_too_many_attributes_is_found_wherever_it_hides():
             page = HtmlResponse(
                 "http://a.test/", body=TEXT + html.replace(b"%s", attributes(n)) + b"></b>" + TEXT
             )
-            assert has_too_many_attributes(page) is is_too_many, html
+            assert any(too_many_attributes(page)) is is_too_many, html
             most = (
                 max(len(element.attrib) for element in page.selector.root.iter("*"))
                 if n < MAX_ATTRIBUTES
@@ -125,7 +125,7 @@ def test_ordinary_pages_are_not_parsed_for_the_number_of_attributes():
 @pytest.mark.parametrize("end", [b">", b"></b"])  # without an end, libxml2 passes over it in no time
 def test_an_element_with_too_many_attributes_is_found_at_the_end(end):
     body = TEXT + b"<b " + attributes(2 * MAX_ATTRIBUTES) + end
-    assert has_too_many_attributes(HtmlResponse("http://a.test/", body=body))
+    assert any(too_many_attributes(HtmlResponse("http://a.test/", body=body)))
 
 
 def test_behind_elements_too_deep_for_a_tree_nothing_is_looked_at():
@@ -134,14 +134,14 @@ def test_behind_elements_too_deep_for_a_tree_nothing_is_looked_at():
             unit * 300_000 + b"<p " + attributes(2 * MAX_ATTRIBUTES) + b">"
         )  # which would take a quarter of an hour
         page = HtmlResponse("http://a.test/", body=body)
-        assert not has_too_many_attributes(page), unit
+        assert not any(too_many_attributes(page)), unit
         assert max(len(element.attrib) for element in page.selector.root.iter("*")) == 0, unit
 
 
 def test_the_encoding_of_a_page_hides_nothing():
     for encoding in ["utf-8", "utf-16", "cp1252", "shift_jis"]:
         body = (TEXT.decode() + f"<p {attributes(2 * MAX_ATTRIBUTES).decode()}>").encode(encoding)
-        assert has_too_many_attributes(HtmlResponse("http://a.test/", body=body, encoding=encoding))
+        assert any(too_many_attributes(HtmlResponse("http://a.test/", body=body, encoding=encoding)))
 
 
 ATTRIBUTES = st.sampled_from(
@@ -183,7 +183,7 @@ SMALL_MAX = 8
 def test_what_is_known_at_a_glance_to_have_few_attributes_has_few(runs):
     html = "".join(piece.replace("{}", f"{n}") for n, piece in enumerate(chain(*runs)))
     found = parse_limits.Attributes(SMALL_MAX)
-    parse_limits.look_at_all(html.encode(), found)
+    list(parse_limits.look_at(html.encode(), found))
     page = HtmlResponse("http://a.test/", body=f"<html>{html}</html>".encode(), encoding="utf-8")
     most = max(len(element.attrib) for element in page.selector.root.iter("*"))
     if found.are_too_many or most > SMALL_MAX:
@@ -211,12 +211,11 @@ def test_it_is_known_in_linear_time(unit):
 
 def test_other_answers_are_not_looked_at():
     body = TEXT + b"<p " + attributes(2 * MAX_ATTRIBUTES) + b">"
-    assert not has_too_many_attributes(Response("http://a.test/", body=body))
-    assert not has_too_many_attributes(TextResponse("http://a.test/", body=body))
-    assert not has_too_many_attributes(
-        HtmlResponse("http://a.test/", body=b"<p " + attributes(2000) + b">")
-    )  # is soon read
-    assert not has_too_many_attributes(HtmlResponse("http://a.test/", body=b"\0" * 50_000))
+    assert not any(too_many_attributes(Response("http://a.test/", body=body)))
+    assert not any(too_many_attributes(TextResponse("http://a.test/", body=body)))
+    small = HtmlResponse("http://a.test/", body=b"<p " + attributes(2000) + b">")
+    assert not any(too_many_attributes(small))  # it is soon read
+    assert not any(too_many_attributes(HtmlResponse("http://a.test/", body=b"\0" * 50_000)))
 
 
 def page(*heads: str, **headers: str) -> HtmlResponse:

@@ -17,6 +17,7 @@ Rule 2: links keep their order. Lines wait until the page has no more of them, i
 from __future__ import annotations
 
 from itertools import islice
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -26,6 +27,7 @@ from scrapy_aopic._engine.loop import soon
 from scrapy_aopic.core.frontier.frontier import ORDINARY
 from scrapy_aopic.exceptions import ComponentError
 from scrapy_aopic.links import Links
+from scrapy_aopic.session.time_slices import SLICE
 from scrapy_aopic.web.request_codec import is_plain
 
 from .found_link import FoundLink, LinkWriter, link_test
@@ -164,19 +166,26 @@ class PageLinks:
         names = None
         if self._writer is not None and not (links.cb_kwargs or links.meta):
             names = self._writer.names(links.callback, links.errback)
-        urls, at_once = links.urls(), 1 if self._shortcut is None else _LINKS_A_STEP
-        began = self._session.costs.clock()
-        while some := list(islice(urls, at_once)):
-            if self._is_cut or self.is_given_up:
-                for url in some:
-                    self._leave_out(url)
-                return
-            for url in some:
-                self._found.append(FoundLink(url, None, True, names if len(url) <= LONG else None, links))
-            admitted = self._admit()
+        at_once = 1 if self._shortcut is None else _LINKS_A_STEP
+        steps, is_over = links.steps(), False
+        while not (is_over or self._is_cut or self.is_given_up):
+            began, ends_at = self._session.costs.clock(), perf_counter() + SLICE
+            for url in steps:
+                if url:
+                    self._found.append(FoundLink(url, None, True, names if len(url) <= LONG else None, links))
+                if len(self._found) >= at_once or perf_counter() > ends_at:
+                    break
+            else:
+                is_over = True
+            admitted = self._admit() if self._found else ()
             self._worked(began)
             yield from admitted or (None,)
-            began = self._session.costs.clock()
+        ends_at = perf_counter() + SLICE
+        for url in islice(steps, _LINKS_A_STEP):
+            if url:
+                self._leave_out(url)
+            if perf_counter() > ends_at:
+                break
 
     def _leave_out(self, url: str) -> None:
         """A link to *url* is left out, as the page has taken too long."""
