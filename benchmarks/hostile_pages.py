@@ -32,7 +32,6 @@ from collections.abc import Callable
 from functools import partial
 from itertools import count
 from pathlib import Path
-from resource import RUSAGE_SELF, getrusage
 from typing import Any, NamedTuple
 
 HERE = Path(__file__).parent
@@ -292,7 +291,7 @@ def crawl(port: int, evil: int, seconds: float, given: dict[str, Any]) -> dict[s
         "end": ready() - closing[0],
         "stall": beats.longest,
         "CPU": time.process_time(),
-        "MB": getrusage(RUSAGE_SELF).ru_maxrss / 1000,
+        "MB": int(Path("/proc/self/status").read_text("ascii").partition("VmHWM:")[2].split()[0]) / 1000,
     }
 
 

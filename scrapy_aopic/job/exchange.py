@@ -10,7 +10,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from scrapy_aopic.exceptions import GoneError, LostError, StorageError
+from scrapy_aopic.exceptions import ANY_ERROR, GoneError, LostError, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -88,9 +88,13 @@ class Exchange:
                 self._is_new_run = False
             posts = self._usable(posts)
             cluster = self._registry.exchange(*_posted(posts), own)
-        except StorageError as error:
+        except ANY_ERROR as error:  # without this thread the job would wait for ever
             self._is_new_run |= isinstance(error, LostError)
-            self._error = error
+            self._error = (
+                error
+                if isinstance(error, StorageError)
+                else StorageError(f"The server's reply is wrong: {error!r}")
+            )
             with self._using:
                 self._failed += posts
             time.sleep(_SERVER_RETRY)

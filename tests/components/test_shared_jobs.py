@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import closing
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
+from unittest.mock import Mock
 
 import pytest
 from demo_web.server import Exchange
@@ -34,6 +35,7 @@ from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.shards.all_shards import audit_shards
 from scrapy_aopic.exceptions import StorageError, UnreachableError
 from scrapy_aopic.job.cluster_worker import PartOfJob
+from scrapy_aopic.job.exchange import Exchange as ServerExchange
 from scrapy_aopic.job.job import Job
 from scrapy_aopic.place.cutting import begin_cut
 from scrapy_aopic.place.server_place import ServerPlace
@@ -326,6 +328,15 @@ def two_shards(
     shards = cast("ShardRouter", job.crawl)
     tick_until(job, lambda: len(shards.held) == n_held)
     return job, shards
+
+
+def test_no_error_of_the_exchange_with_a_server_ends_it_without_a_word():
+    registry = Mock(exchange=Mock(side_effect=KeyError("a reply that nobody expects")))
+    with closing(ServerExchange(registry, lock_timeout=0.0, pause=0.0)) as exchange:
+        deadline = time.monotonic() + 120
+        while exchange.failure is None:
+            assert time.monotonic() < deadline
+        assert "a reply that nobody expects" in str(exchange.failure)
 
 
 class NoStart(Follow):
