@@ -107,6 +107,7 @@ async def test_requests_go_out_while_a_page_is_read(serve: Serve, spider: type[W
     assert crawler.spider.n_seen == N_GOOD + 1
 
 
+@pytest.mark.slow
 def test_a_page_is_read_in_many_steps_whatever_it_is_made_of() -> None:
     for text in (
         b"<p>",
