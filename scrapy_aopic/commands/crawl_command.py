@@ -108,6 +108,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="job folder, or redis://HOST:PORT/DATABASE#KEY (default: a folder in crawls/ that is named after the seeds)",
     )
     parser.add_argument(
+        "--changed-only",
+        action="store_true",
+        help="visit pages again as they change (AOPIC_RECRAWL), with an item for each new page and each change",
+    )
+    parser.add_argument(
         "--pages", metavar="N", type=int, help="stop after N responses; robots.txt does not count"
     )
     parser.add_argument("--seconds", metavar="N", type=int, help="stop after N seconds")
@@ -226,6 +231,7 @@ def _check_arguments(opts: argparse.Namespace) -> dict[str, Any]:
 
 def _set_up(opts: argparse.Namespace, fields: tuple[str, ...], settings: BaseSettings) -> list[ParquetFolder]:
     """Set what the options say in *settings*; items have *fields*. Returns the folders of Parquet files to write."""
+    from scrapy_aopic.core.revisits import Recrawl
     from scrapy_aopic.settings import read_values
 
     for name, value in _SETTINGS.items():
@@ -234,6 +240,9 @@ def _set_up(opts: argparse.Namespace, fields: tuple[str, ...], settings: BaseSet
     _set_user_agent(opts.contact, settings)
     is_plain = not settings.getdict("ITEM_PIPELINES")  # otherwise a pipeline of the user may add fields
     _set_components(opts, settings)
+    if opts.changed_only:
+        how = read_values(settings).recrawl or Recrawl()
+        settings.set("AOPIC_RECRAWL", [how.min_interval, how.max_interval, "changed"], "cmdline")
     if opts.seconds is not None:
         settings.set("CLOSESPIDER_TIMEOUT", opts.seconds, "cmdline")
     if not opts.output:

@@ -160,7 +160,11 @@ def pages_of(row: bytes, value: bytes) -> list[bytes]:
         return [row[1 : 1 + PAGE_BYTES]]
     if row[:1] == layout.CLAIMS:
         return [row[1 : 1 + PAGE_BYTES], row[1 + PAGE_BYTES :]]
-    if row[:1] in (layout.LEADS, layout.WISHES):  # the page with the link of a lead may be of another shard
+    if row[:1] in (
+        layout.LEADS,
+        layout.WISHES,
+        layout.SHARES,
+    ):  # the page with the link of a lead may be of another shard
         return [row[1:]]
     return [row[1:] if row[:1] == layout.TEXTS else value[:PAGE_BYTES]]
 

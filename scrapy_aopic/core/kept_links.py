@@ -1,8 +1,8 @@
 """Stored links of visited pages, for revisits without a body, and for orders on the whole graph.
 
 Rule: a page has one row, with the pages that it linked to at its last visit that showed any; the links of a page that
-turned out to be another one are kept only for an order on the whole graph. Weights are not kept: they are made in
-``spidermiddlewares.py``, and spent at the visit.
+turned out to be another one are kept only for an order on the whole graph. Their weights are kept by :mod:`.settling`, if
+they differ and pages are revisited.
 
 Links to pages of other shards have a row of their own, with addresses (:mod:`.shards.cut`), under the page's key and a
 zero byte.

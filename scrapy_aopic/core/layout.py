@@ -150,5 +150,9 @@ LEADS = b"L"
 WISHES = b"W"
 """What the owner of each visited page asks: marks for robots, and how it may be used, as two texts; no row if nothing."""
 
+SHARES = b"K"
+"""How the cash of a page was shared when its links were kept, if not equally among these: how many links it had, their whole
+weight, and the weight of each; to pages of other shards last."""
+
 OWN_CLAIMS, FOREIGN_CLAIMS = b"A", b"F"
 """Claims of pages to be one of another shard, by page; claims of pages of other shards, by the page they name."""

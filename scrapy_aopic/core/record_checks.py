@@ -122,8 +122,9 @@ def wrong_content(key: bytes, data: bytes) -> str:
     if letter == layout.CLAIMS:
         is_right = len(key) == 1 + 2 * PAGE_BYTES and _is_packed(data)
         return "" if is_right else "cannot be understood"
-    if letter == layout.WISHES:
-        return "" if read_wishes(data) is not None else "cannot be understood"
+    if letter in (layout.WISHES, layout.SHARES):
+        is_right = read_wishes(data) is not None if letter == layout.WISHES else _is_packed(data)
+        return "" if is_right else "cannot be understood"
     if letter == layout.TEXTS:
         return "" if size in _TEXTS else f"has {size} bytes"
     if letter in (layout.FIRST_OF_TEXT, layout.SITE_TEXTS, layout.BANDS):

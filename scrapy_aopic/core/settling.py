@@ -10,7 +10,7 @@ done nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
@@ -18,8 +18,8 @@ from scrapy_aopic.exceptions import CallError
 
 from .api import Ending, Findings, Lease, Settled
 from .duplicates import Claim
-from .layout import WISHES
-from .records import FAILED, HOST_BYTES, PAGE_BYTES, QUEUED, Link, Page, host_key, pack
+from .layout import SHARES, WISHES
+from .records import FAILED, HOST_BYTES, PAGE_BYTES, QUEUED, Link, Page, host_key, pack, unpack
 from .revisits.rates import Version
 from .shards.cut import address, shard_of_address
 
@@ -67,6 +67,18 @@ class _Targets:
     away: dict[bytes, tuple[Link, int]]
     keys: list[bytes]
     paid_away: list[int] = field(default_factory=list)
+
+
+class _Kept(NamedTuple):
+    """The links of an earlier visit: to pages here, to pages of other shards by key, and what they shared."""
+
+    links: list[Link]
+    away: dict[bytes, tuple[Link, int]]
+    n: int = 0
+    whole: int = 0
+
+
+_NONE_KEPT = _Kept([], {})
 
 
 class Settling:
@@ -141,11 +153,7 @@ class Settling:
         is_first = page.visits == 1
         if found.wishes:
             self._wishes.put(WISHES + key, pack(found.wishes))
-        elif (
-            not is_first
-            and found.version is not None
-            and not (found.version.is_same or found.version.is_missing)
-        ):
+        elif _shows_page(found) and not is_first:
             self._wishes.delete(WISHES + key)  # it may have had some
         if is_first:
             frontier.count(host)
@@ -160,12 +168,7 @@ class Settling:
                 pages.repeat(link, pages.expect(link.key, "a link"), now)
         if self._domain_links is not None:
             self._domain_links.linked(host, hosts, now)
-        # A redirect is a link of the graph, but none to follow once more when the page has not changed.
-        if self._links.is_on and (not found.outcome or (self._scores.is_on and not found.is_failure)):
-            targets = list(to.links)
-            self._links.keep(key, targets)
-            self._scores.add(key, targets)
-            self._links.keep_elsewhere(key, [address(away, shard) for away, (_, shard) in to.away.items()])
+        self._keep_links(key, to, found, is_first=is_first)
         page_itself = key[:HOST_BYTES] + page.repeat_of if page.repeat_of else b""
         other = first or self._named(found, to) or page_itself
         self._merging.visited(key, page, _claim(key, page, first, found), other, now)
@@ -296,10 +299,11 @@ class Settling:
             and page.visits > 0
             and not is_duplicate
         )
-        if has_last_links:
-            links = [*links, *self._last_links(lease.key)]
-        targets, repeats = _distinct(links, lease.key)
-        everywhere, away = targets, self._away(targets, lease.key, has_last_links=has_last_links)
+        kept = self._kept(lease.key) if has_last_links else _NONE_KEPT
+        targets, repeats = _distinct([*links, *kept.links], lease.key)
+        everywhere, away = targets, dict(kept.away)
+        for each, shard in self._mail.elsewhere(targets.values()).items():
+            away[each] = targets[each], shard
         if away:
             everywhere = {**targets, **{key: link for key, (link, _) in away.items()}}
             targets = {key: link for key, link in targets.items() if key not in away}
@@ -313,28 +317,39 @@ class Settling:
         weights += [link.weight for link, _ in away.values()]
         check_links("settle", new)
         _check_findings(found, least_weight=min(weights, default=0))
-        n = max(found.n_links, len(everywhere))
-        whole = max(found.weight or n, sum([link.weight for link in everywhere.values()]))
+        n = max(found.n_links, len(everywhere), kept.n)
+        whole = max(found.weight or n, sum([link.weight for link in everywhere.values()]), kept.whole)
         keys = list(everywhere) if away else []
         return _Targets(targets, known, repeats, weights, n, whole, away, keys)
 
-    def _away(
-        self, targets: dict[bytes, Link], key: bytes, *, has_last_links: bool
-    ) -> dict[bytes, tuple[Link, int]]:
-        """Those of *targets* that are pages of other shards, and so those of the last visit of the page under *key*."""
-        away = {}
-        if has_last_links:
-            for where in self._links.elsewhere(key):
-                away[where[:PAGE_BYTES]] = Link(where[:PAGE_BYTES], "", b""), shard_of_address(where)
-        for each, shard in self._mail.elsewhere(targets.values()).items():
-            away[each] = targets[each], shard
-        return away
+    def _kept(self, key: bytes) -> _Kept:
+        """The links that the page under *key* had when they were kept, as far as their pages are known."""
+        own, elsewhere = self._links.of(key), self._links.elsewhere(key)
+        row = self._wishes.get(SHARES + key)
+        n, whole, weights = unpack(row) if row else (0, 0, [1] * (len(own) + len(elsewhere)))
+        known = zip(own, self._pages.get_many(own), weights, strict=False)
+        links = [Link(each, "", b"", weight=weight) for each, page, weight in known if page is not None]
+        away = {
+            where[:PAGE_BYTES]: (Link(where[:PAGE_BYTES], "", b"", weight=weight), shard_of_address(where))
+            for where, weight in zip(elsewhere, weights[len(own) :], strict=False)
+        }
+        return _Kept(links, away, n, whole)
 
-    def _last_links(self, key: bytes) -> list[Link]:
-        """The links that the page under *key* had at its last visit, as far as their pages are known."""
-        keys = self._links.of(key)
-        known = self._pages.get_many(keys)
-        return [Link(target, "", b"") for target, page in zip(keys, known, strict=True) if page is not None]
+    def _keep_links(self, key: bytes, to: _Targets, found: Findings, *, is_first: bool) -> None:
+        """Keep what the page under *key* links to, and how its cash was shared, for visits that do not show it again."""
+        # A redirect is a link of the graph, but none to follow once more when the page has not changed.
+        if not self._links.is_on or (found.outcome and (not self._scores.is_on or found.is_failure)):
+            return
+        targets = list(to.links)
+        self._links.keep(key, targets)
+        self._scores.add(key, targets)
+        self._links.keep_elsewhere(key, [address(away, shard) for away, (_, shard) in to.away.items()])
+        if _shows_page(found):
+            weights = [link.weight for link in (*to.links.values(), *(link for link, _ in to.away.values()))]
+            if to.n > len(weights) or to.whole > to.n or weights.count(1) < len(weights):
+                self._wishes.put(SHARES + key, pack((to.n, to.whole, weights)))
+            elif not is_first:
+                self._wishes.delete(SHARES + key)
 
     def _endowed_before(self, host: HostState, copy: bytes) -> int | None:
         """Visited pages for which the endowment of a page of *host* falls; ``None`` if it is not endowed.
@@ -345,6 +360,11 @@ class Settling:
         if self._domain_links is None:
             return host.visited
         return None if self._domain_links.is_outdone(host, copy) else self._domain_links.n_visited(host)
+
+
+def _shows_page(found: Findings) -> bool:
+    """Whether the visit that ended with *found*, in a crawl with revisits, has shown the page and not only that it is as it was."""
+    return found.version is not None and not (found.version.is_same or found.version.is_missing)
 
 
 def _claim(key: bytes, page: Page, first: bytes, found: Findings) -> Claim | None:

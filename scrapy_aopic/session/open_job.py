@@ -62,6 +62,7 @@ class OpenJob:
         earlier: Pages that an earlier crawl has fetched, with which the job goes on; ``None`` if there was none.
         persists: Whether what is queued is there in the next run.
         recrawls: Whether pages are visited again.
+        only_changed: Whether callbacks then get no page that has not changed.
         max_wait: Seconds that a crawl waits with nothing else to do (``AOPIC_MAX_WAIT``).
         min_convergence: 1/|H| below which the crawl ends (``AOPIC_MIN_CONVERGENCE``).
         content_seen: When texts count as the same (``AOPIC_CONTENT_SEEN``).
@@ -99,6 +100,7 @@ class OpenJob:
                 ""
             )  # reads the public suffix list, a tenth of a second, before anything has to be in time
             self.recrawls = policy.recrawl is not None
+            self.only_changed = policy.recrawl is not None and policy.recrawl.only_changed
             self.admission = Admission(crawler)
             self.max_wait = values.max_wait
             self.min_convergence = values.min_convergence

@@ -32,6 +32,7 @@ class SessionParts:
         reloads: Knows pages that lead to themselves.
         cookies: Keeps the cookies of redirect chains.
         recrawls: Whether pages are revisited.
+        only_changed: Whether callbacks then get no page that has not changed.
     """
 
     crawler: Crawler
@@ -49,3 +50,4 @@ class SessionParts:
     cookies: RedirectCookies
     bodies: Bodies
     recrawls: bool
+    only_changed: bool

@@ -73,6 +73,7 @@ class Responses:
         self._stats = parts.stats
         self._seen = seen
         self._recrawls = parts.recrawls
+        self._only_changed = parts.only_changed
         self._first = FirstOnly(logger, parts.crawler)
         connect = parts.crawler.signals.connect
         connect(self._headers_received, signal=signals.headers_received)
@@ -177,15 +178,19 @@ class Responses:
         etag, modified, date = (
             response.headers.get(name) or b"" for name in ("ETag", "Last-Modified", "Date")
         )
-        if visit.is_conditional and response.status == 304:
+        digest, is_same = blake2b(response.body, digest_size=8).digest(), False
+        if self._only_changed and visit.lease.visits and response.status in range(200, 300):
+            page = self._crawl.page(visit.lease.key)
+            is_same = page is not None and page.changes is not None and page.changes.digest == digest
+        if is_same or (visit.is_conditional and response.status == 304):
             # The spider did not ask whether anything has changed: to it, 304 would be an error.
             request.meta["handle_httpstatus_all"] = True
             request.callback = _nothing_new
         return Version(
-            blake2b(response.body, digest_size=8).digest(),
+            digest,
             etag if len(etag) <= _MAX_CONDITION else b"",
             modified if len(modified) <= _MAX_CONDITION else b"",
-            is_same=response.status == 304 and visit.lease.visits > 0,
+            is_same=is_same or (response.status == 304 and visit.lease.visits > 0),
             changed_at=changed_at(modified, date, now := self._job.clock()),
             at=now,
         )
@@ -207,7 +212,7 @@ class Responses:
         if visit is None or request is None or self._seen == "off":
             return "", ""
         crawl, text = self._crawl, None
-        if not (response.status == 304 and visit.lease.visits):
+        if not visit.is_as_before and not (response.status == 304 and visit.lease.visits):
             read = visit.take_text()
             text = read[1] if read is not None and read[0] is response else self._read(response)
             if text is None:

@@ -225,6 +225,7 @@ class Session:
             RedirectCookies(crawler, self.stats, is_on=self.admission.lacks_cookies),
             self.bodies,
             recrawls=opened.recrawls,
+            only_changed=opened.only_changed,
         )
         self._n_beats_to_end = 0
         self._seeding: Seeding | None = None

@@ -332,6 +332,11 @@ class Visit(Struct, eq=False):
         return self._failure
 
     @property
+    def is_as_before(self) -> bool:
+        """Whether the response says, or shows to a spider that wants changes only, that the page is as it was."""
+        return self._version is not None and self._version.is_same
+
+    @property
     def is_lost(self) -> bool:
         """Whether a middleware took its answer, and made nothing of it."""
         return self.answer is not None and self.retry is None and not self._is_redirect

@@ -14,7 +14,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from fnmatch import translate
 from importlib import import_module
@@ -200,8 +200,12 @@ def recrawl(value: Any) -> Recrawl | None:
         return Recrawl() if _flag(value) else None
     if isinstance(value, str):
         several = _from_json(value) if value.lstrip()[:1] == "[" else texts(value)
-        value = several if len(several) > 1 else value
-    return Recrawl(*intervals(value))
+        value = several if len(several) > 1 or several == ["changed"] else value
+    given = [*value] if isinstance(value, (list, tuple)) else [value]
+    times = [each for each in given if each != "changed"]
+    has_one = len(times) == 1 and (len(given) > 1 or given != value)
+    found = Recrawl() if given and not times else Recrawl(*intervals(times[0] if has_one else times))
+    return replace(found, only_changed=len(times) < len(given))
 
 
 def spending(value: Any) -> tuple[str, frozenset[str]]:

@@ -188,7 +188,8 @@ _RECRAWLING = (
         "AOPIC_RECRAWL",
         False,
         Check(
-            'True, False, or the shortest and the longest time between two visits of a page, such as ["1 day", "90 days"]',
+            'True, False, or the shortest and the longest time between two visits of a page, such as ["1 day", "90 days"]; '
+            'with "changed" among them, or alone, callbacks get only pages that have changed',
             parse.recrawl,
         ),
         "Whether visited pages are revisited, for as long as the crawl runs, and how often; see [below](#recrawling). "

@@ -361,6 +361,45 @@ async def test_callbacks_items_and_the_job_say_what_a_visit_found(serve, tmp_pat
         assert answer.facts["found"] in ("changed", "unchanged")
 
 
+async def test_with_changed_each_change_gives_an_item_and_an_unchanged_page_none(serve, tmp_path):
+    """Twenty pages without ``ETag``, four of which are others at each request; the crawl is stopped and goes on."""
+    asked: Counter[str] = Counter()
+
+    def page(exchange: Exchange) -> Answer:
+        url = f"http://{exchange.host}{exchange.target}"
+        asked[url] += 1
+        n = asked[url] if int(exchange.target[1:]) % 5 == 1 else 0
+        return Answer(headers={"Content-Type": "text/html"}, body=b"%d " % n + html(urls))
+
+    urls = [f"http://h{n}.test/{n}" for n in range(20)]
+    items: list[dict[str, Any]] = []
+    serve(dict.fromkeys(urls, page))
+
+    class All(Finds):
+        start_urls = urls
+
+        async def start(self) -> AsyncIterator[Any]:
+            for url in self.start_urls:
+                yield Request(url)
+
+    how = {"AOPIC_RECRAWL": [1, "90 days", "changed"], "ITEM_PIPELINES": {keeping(items): 1}}
+    for n in (2, 4):
+        await crawl_until(lambda n=n: len(asked) == 20 and min(asked.values()) >= n, tmp_path, All, **how)
+    of_page = Counter(item["url"] for item in items)
+    words = Counter(item["told"]["found"] for item in items)
+    assert (words["new"], words.keys()) == (20, {"new", "changed"})
+    changing = [url for n, url in enumerate(urls) if n % 5 == 1]
+    assert {url: n for url, n in of_page.items() if url not in changing} == {
+        url: 1 for url in urls if url not in changing
+    }
+    visits = {url: row.visits for url, row in rows(tmp_path).items()}
+    assert all(of_page[url] >= visits[url] for url in changing), (
+        "a visit that did not count may have given one, too"
+    )
+    assert len({(item["url"], item["digest"]) for item in items}) == len(items)
+    assert {row.outlinks for row in rows(tmp_path).values()} == {19}
+
+
 # When a page last changed, as its server says
 
 

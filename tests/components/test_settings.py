@@ -455,6 +455,14 @@ def test_defaults_of_the_core_are_those_of_the_settings():
     policy, core = read_policy({}), Policy()
     for name in ("share", "endowment", "spending", "window", "recrawl", "politeness", "keep_links"):
         assert getattr(policy, name) == getattr(core, name), name
+    for value in (
+        ["1 hour", "2 days", "changed"],
+        '["1 hour", "2 days", "changed"]',
+        "1 hour, 2 days, changed",
+    ):
+        assert read_policy({"AOPIC_RECRAWL": value}).recrawl == Recrawl(3600, 172_800, only_changed=True)
+    for value in ("changed", ["changed"]):
+        assert read_policy({"AOPIC_RECRAWL": value}).recrawl == Recrawl(only_changed=True)
     always = read_policy({"AOPIC_RECRAWL": True})
     assert always.recrawl == Recrawl()
     assert type(policy.order) is type(core.order)

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import math
 import random
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from support.core_crawl import NOW, Job, by_cash, link
+from support.core_shards import ShardedJob
 from support.naming import case
 
 from scrapy_aopic.core.api import Findings, Lease
 from scrapy_aopic.core.crawl_totals import read_totals
 from scrapy_aopic.core.frontier.frontier import NotBefore
 from scrapy_aopic.core.order import OpicCycle
+from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import HOST_BYTES, Changes, PageState, host_key
 from scrapy_aopic.core.revisits import Rates, Recrawl, Version
 from scrapy_aopic.core.revisits.due import OVERDUE, DuePages, DueQueue
@@ -313,6 +317,50 @@ def test_what_a_visit_finds_is_told_and_its_record_says_it_afterwards():
         job.crawl.settle(lease, (), job.now, found)
         assert found_last(job.page(page)) == told, what
         job.commit()
+
+
+@pytest.mark.parametrize("of", [1, 2], ids=["one shard", "two"])
+def test_unchanged_pages_pay_without_a_callback_as_with_one_to_the_unit(of):
+    """Links of several weights, some of which a filter drops, to new pages, known ones and those that failed."""
+
+    def rows(*, is_shown: bool) -> list[Any]:
+        job, dice = ShardedJob(of, recrawl=Recrawl(1.0, 30 * DAY), order=by_cash()), random.Random(7)
+        seed = link("h0", 0)
+        job.shard_of(seed).seed(seed, job.now)
+        versions: dict[bytes, int] = {}
+        n_unchanged = 0
+        for step in range(200):
+            job.now += HOUR
+            shard = job.shards[step % of]
+            lease = shard.lease(job.now)
+            if not isinstance(lease, Lease):
+                continue
+            shard.release(lease, job.now)
+            n = versions.get(lease.key, 0)
+            is_changed, fails = not n or dice.random() < 0.3, not n and step > 5 and dice.random() < 0.2
+            n = versions[lease.key] = n + is_changed
+            web = random.Random(lease.key + bytes((n,)))
+            numbers = [web.randrange(12) for _ in range(web.randrange(1, 6))]
+            links = [
+                replace(link(f"h{number % 5}", number), weight=web.choice([1, 1, 3])) for number in numbers
+            ]
+            shown: dict[str, Any] = {
+                "n_links": len(links) + web.randrange(2),
+                "weight": 20 * web.randrange(2),
+            }
+            shows = is_changed or is_shown
+            n_unchanged += not is_changed
+            found = Findings(
+                "http 500" * fails, fails, version=version(n, is_same=not shows), **(shown if shows else {})
+            )
+            shard.settle(lease, links if shows and not fails else (), job.now, found)
+            if step % 10 == 0:
+                job.exchange()
+        job.exchange()
+        assert n_unchanged > 30
+        return [list(store.scan(family)) for store in job.stores for family in Family]
+
+    assert rows(is_shown=True) == rows(is_shown=False)
 
 
 def test_a_page_without_cash_comes_back_after_the_longest_interval():

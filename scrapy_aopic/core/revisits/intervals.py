@@ -31,12 +31,14 @@ class Recrawl:
             those that have waited longest first, however little cash they hold.
         share: Part of the fetches that are revisits while new pages wait whose hosts may be fetched from, 0 to 1.
         comes_first: Whether overdue pages come before all other revisits, as a rule for their host demands.
+        only_changed: Whether callbacks get no page that has not changed.
     """
 
     min_interval: float = 86_400.0
     max_interval: float = 90 * 86_400.0
     share: float = 0.5
     comes_first: bool = False
+    only_changed: bool = False
 
     def under(self, rule: HostRule | None) -> Recrawl:
         """The intervals for a host under *rule*."""
