@@ -406,6 +406,15 @@ class Walk(Modelled):
         how |= {"same": twin or same_as, "is_duplicate": bool(twin), "is_plain": not what}
         model.settle(key, links, self.now, policy=self.policy, turn=self.crawl.ledger.totals.turn, **how)
 
+    @precondition(lambda self: hasattr(self, "model") and self.model.waiting())
+    @rule(pick=PICK)
+    def visit_a_copy(self, pick):
+        """The page that is next says that it is one of those that are known; chance alone unites hardly any."""
+        if isinstance(self.take(), Lease):
+            self.release(-1)
+            key = sorted(self.model.pages)[pick % len(self.model.pages)]
+            self.settle(pick=-1, same=Link(key, "", b""))
+
     @precondition(lambda self: self.to_settle)
     @rule(pick=PICK)
     def put_back(self, pick):
