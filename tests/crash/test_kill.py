@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import random
 import signal
 import time
 from collections import Counter
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
 
 import pytest
 import scrapy
 from demo_web.server import Answer, Exchange, Server
 from demo_web.server_log import Entry, audit
 from packaging.version import Version
-from support import processes
+from support import processes, redis_server, wish_spider, workers
 from support.killed_crawl import FACTOR, N_HOSTS, N_PAGES, answer, check_log, command
 from support.short_forms import some_of
 from support.small_web import Web, ask, ask_view, check
 
 from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import HOST_BYTES, PageState, host_key, unpack_page
+from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.storage import use
 from scrapy_aopic.view.queries import top_pages
@@ -62,6 +67,9 @@ def test_a_killed_crawl_goes_on_and_loses_nothing(tmp_path, store, is_fast):
     assert (result.visited, result.queued) == (N_HOSTS * N_PAGES, 0)
     check_log(running.log, kills)
 
+
+N_SERVED = 10
+"""Pages that are answered before a kill; those after them are not."""
 
 FORBIDDEN = {"/3", "/8"}
 UNREACHABLE = "h5.test"
@@ -202,3 +210,57 @@ def test_it_also_runs_without_a_reactor(tmp_path):
     assert result.visited == N_HOSTS * N_PAGES
     polite = audit(running.log, FACTOR)
     assert (polite.n_overlaps, polite.n_short_gaps) == (0, 0), polite
+
+
+@pytest.mark.parametrize("place", ["sqlite", "rocksdb", "shards"])
+def test_what_is_asked_for_on_purpose_outlives_a_kill_with_its_arguments_and_its_priority(tmp_path, place):
+    """When the process is killed, a page of each host is on its way and all that was asked for is stored."""
+    job, seen, is_killed = tmp_path / "job", tmp_path / "seen.jsonl", False
+    begun: list[str] = []
+
+    def slowly(exchange: Exchange) -> Answer:
+        begun.append(f"http://{exchange.host}{exchange.target}")
+        delay = 600.0 if len(begun) > N_SERVED and not is_killed else 0.0
+        return Answer(headers={"Content-Type": "text/html"}, body=b"x", delay=delay)
+
+    with ExitStack() as stack:
+        settings: dict[str, Any] = {"JOBDIR": job, "AOPIC_STORE": place}
+        if place == "shards":
+            if redis_server.find_server() is None:
+                pytest.skip(redis_server.WHY_NOT)
+            pytest.importorskip("hiredis")
+            redis = stack.enter_context(redis_server.Server(tmp_path / "server", appendfsync="always"))
+            settings = {"JOBDIR": "", "AOPIC_STORE": "redis", "REDIS_URL": redis.url, "AOPIC_SHARDS": 4}
+
+        def look() -> tuple[int, int, list[str]]:
+            """Pages visited, pages queued, and what does not hold."""
+            with suppress(StorageError):
+                if place == "shards":
+                    return workers.check(redis.url, 4)
+                found = check(job)
+                return found.visited, found.queued, found.violations
+            return 0, 0, []  # there is no job yet
+
+        running = stack.enter_context(Server(slowly).run_in_thread())
+        line, environment = command(
+            job, running.url, spider=Path(wish_spider.__file__), AOPIC_POLITENESS_FACTOR=0, **settings
+        )
+        n_wishes = 2 * len(wish_spider.PAGES)
+        with processes.start(line, env=environment, cwd=tmp_path) as process:
+            while look()[:2] != (N_SERVED, n_wishes + 1 - N_SERVED):
+                assert process.poll() is None
+                time.sleep(0.05)
+            process.send_signal(signal.SIGKILL)
+        assert look()[2] == []
+        is_killed, n_before = True, len(begun)
+        assert processes.run(line, env=environment, cwd=tmp_path, check=False, timeout=500).returncode == 0
+        assert look()[1:] == (0, [])
+    found = Counter(seen.read_text().splitlines())
+    wanted = {json.dumps([wish_spider.Wishes.start_urls[0], "parse"])}
+    for url in wish_spider.PAGES:
+        priority = int(url.rpartition("/")[2])
+        wanted |= {json.dumps([url, "parse"]), json.dumps([url, "detail", priority, ["a", {"b": url}]])}
+    assert found == dict.fromkeys(wanted, 1)
+    for host in wish_spider.HOSTS:
+        order = [int(url.rpartition("/")[2]) for url in begun[n_before:] if f"//{host}/" in url]
+        assert order == sorted(order, reverse=True), host
