@@ -249,6 +249,39 @@ class Delay(Pages):
     pass
 
 
+class Meeting:
+    """Lets no item through before three of them are on their way."""
+
+    def __init__(self):
+        self.are_three, self.n = asyncio.Event(), 0
+
+    async def process_request(self, request):
+        if "/item/" in request.url:
+            self.n += 1
+            if self.n == 3:
+                self.are_three.set()
+            await self.are_three.wait()
+
+
+@pattern(
+    GROUP_SETTINGS,
+    "several requests at once to a host of one's own: `CONCURRENT_REQUESTS_PER_DOMAIN`, and `connections` of `AOPIC_HOST_RULES`",
+    [{"title": f"item {n}"} for n in (1, 2, 3)],
+    settings={
+        "CONCURRENT_REQUESTS_PER_DOMAIN": 8,
+        "AOPIC_HOST_RULES": {"shop.test": {"connections": 8}},
+        "DOWNLOADER_MIDDLEWARES": {Meeting: 500},
+    },
+)
+class AtOnce(Plain):
+    def parse(self, response):
+        for n in (1, 2, 3):
+            yield Request(f"{SHOP}/item/{n}", self.parse_item)
+
+    def parse_item(self, response):
+        yield title(response)
+
+
 @pattern(
     GROUP_SETTINGS,
     "`DOWNLOAD_SLOTS`",
