@@ -138,9 +138,9 @@ def with_results(words: list[str], kept: Path, others: Path) -> list[str]:
         "".join(line for line in lines if json.loads(line)["order"] != "aopic"), encoding="utf-8"
     )
     anew = [
-        word for word, before in zip(words, ["", *words], strict=False) if "--policy" not in (word, before)
+        word for word, before in zip(words, ["", *words], strict=False) if "--order" not in (word, before)
     ]
-    return [*anew, "--policy", "aopic", "--beside", str(others)]
+    return [*anew, "--order", "aopic", "--beside", str(others)]
 
 
 def main() -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import logging
+import re
 import sys
 from contextlib import suppress
+from difflib import get_close_matches
 from functools import partial
 from os import strerror
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, cast
@@ -130,7 +132,7 @@ class AopicCommand(ScrapyCommand):
         """Run the subcommand; *args* is what no parser knew."""
         parser: _Parser = opts.parser
         if args:
-            parser.error(f"unknown argument: {' '.join(args)}")
+            parser.error(f"unknown argument: {' '.join(args)}{parser.meant(args[0])}")
         assert self.settings is not None
         run = partial(_run_on_stores, opts.word, opts, self.settings)
         try:
@@ -147,6 +149,12 @@ class _Parser(ScrapyArgumentParser):
     """
 
     docs = ""
+
+    def meant(self, unknown: str) -> str:
+        """The end of a sentence about an *unknown* argument: which option was probably meant, if any."""
+        options = re.findall(r"--[\w-]+", self.format_help())
+        similar = get_close_matches(unknown.partition("=")[0], options, n=1, cutoff=0.75)
+        return f"; did you mean {similar[0]}?" if similar else ""
 
     def error(self, message: str) -> NoReturn:
         super().error(f"{message}{'' if message.endswith(('.', '?')) else '.'} See {self.docs}")

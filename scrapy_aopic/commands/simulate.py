@@ -48,7 +48,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--urls", metavar="FILE", type=Path, help="text file, maybe .gz, with each page's URL, one a line"
     )
     parser.add_argument(
-        "--policy",
+        "--order",
         metavar="NAME",
         action="append",
         help="order of the crawl as for AOPIC_ORDER, or the reference bound or true-pagerank; may be repeated, and "
@@ -160,7 +160,7 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
         for name in settings
         if str(name).startswith("AOPIC_") or name == "DOWNLOAD_DELAY"
     }
-    orders = list(dict.fromkeys(opts.policy or comparison.ALL))
+    orders = list(dict.fromkeys(opts.order or comparison.ALL))
     for order in orders:
         if order not in comparison.REFERENCES:
             _check_order(order, comparison.policy_of(given, order))  # reported before the long work
@@ -247,7 +247,7 @@ def _sharing(opts: argparse.Namespace, orders: list[str], given: dict[str, Any])
     whole = (BatchOrder, UrlOrder)
     if first in comparison.REFERENCES or isinstance(comparison.policy_of(given, first).order, whole):
         raise UsageError(
-            f"--workers: {first} looks at the whole graph, of which a shard has a part; let --policy name another order first"
+            f"--workers: {first} looks at the whole graph, of which a shard has a part; let --order name another order first"
         )
     if opts.politeness:
         raise UsageError(

@@ -174,10 +174,10 @@ def test_a_table_is_exchanged_that_the_command_alone_makes(tmp_path, monkeypatch
 
 def test_of_results_that_are_there_only_the_default_order_is_crawled_again(tmp_path):
     kept, others = tmp_path / "kept.jsonl", tmp_path / "others.jsonl"
-    words = shlex.split("scrapy aopic simulate g.npz --policy aopic --policy opic --seeds 2")
+    words = shlex.split("scrapy aopic simulate g.npz --order aopic --order opic --seeds 2")
     assert order.with_results(words, kept, others) == [*words, "--json", str(kept)]
     kept.write_text('{"order":"aopic"}\n{"order":"opic"}\n')
-    anew = shlex.split(f"scrapy aopic simulate g.npz --seeds 2 --policy aopic --beside {others}")
+    anew = shlex.split(f"scrapy aopic simulate g.npz --seeds 2 --order aopic --beside {others}")
     assert order.with_results(words, kept, others) == anew
     assert others.read_text() == '{"order":"opic"}\n'
 

@@ -57,7 +57,7 @@ def test_the_order_of_a_crawl_is_the_same_in_every_run(tmp_path):
     make_graph(tmp_path, "made", pages=150, hosts=40)
     graph, urls = tmp_path / "made.npz", tmp_path / "made.urls.gz"
     line = [sys.executable, "-m", "scrapy", "aopic", "simulate", str(graph), "--urls", str(urls)]
-    line += ["--policy", "aopic", "--workers", "1", "--shards", "2", "--late", "20", "--fetches", "135"]
+    line += ["--order", "aopic", "--workers", "1", "--shards", "2", "--late", "20", "--fetches", "135"]
     first, second = (
         subprocess.run(
             line, capture_output=True, check=True, cwd=tmp_path, env={**os.environ, "PYTHONHASHSEED": seed}

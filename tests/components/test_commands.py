@@ -166,6 +166,10 @@ def test_a_folder_without_a_job_is_refused_with_one_sentence(tmp_path):
     assert str(tmp_path / "nothing") in answer.stderr
     assert len(answer.stderr.strip().splitlines()) == 1
     assert answer.stderr.endswith(f" See {DOCS}/commands.md#top\n")
+    for name in ("news", "broad"):
+        open_store(store_folder(tmp_path / "crawls" / name), "sqlite").close()
+    answer = run_aopic("top", "crawls", folder=tmp_path)
+    assert "; name a job in crawls: broad, news. See" in answer.stderr
 
 
 ANEW = {
@@ -350,7 +354,9 @@ def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 def test_wrong_usage_shows_the_usage_of_that_subcommand(capsys):
     for arguments, said in [
         (["status", "x", "--hosts"], "unknown argument: --hosts"),
-        (["top", "x", "y"], "unknown argument: y"),
+        (["top", "x", "y"], "unknown argument: y."),
+        (["top", "x", "--numbr=3"], "unknown argument: --numbr=3; did you mean --number?"),
+        (["hosts", "x", "--failling"], "unknown argument: --failling; did you mean --failing?"),
         (["top", "x", "-n", "0"], "--number (0) must be at least 1"),
         (["top", "x", "-n", "many"], "invalid int value: 'many'"),
         (["top"], "the following arguments are required: JOBDIR"),

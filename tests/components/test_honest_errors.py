@@ -112,7 +112,7 @@ OUTPUTS = [_folder, _pipe]
 """What may be where a file is to be written; others are replaced."""
 
 CONTACT = ("--contact", "bot@example.org")
-SIMULATE = ("--seed-pages", "0", "--policy", "aopic")
+SIMULATE = ("--seed-pages", "0", "--order", "aopic")
 
 READ = [
     ("seed", "new", "X"),

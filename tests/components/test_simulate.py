@@ -150,7 +150,7 @@ def test_pages_that_are_urls_are_on_their_hosts(tmp_path, command):
             "mailto:b@b.test": "",
         }
         assert [graph.out_links(page) for page in range(3)] == [[1], [0], []]
-    code, out, err = command(path, "--seed-pages", "http://b.test/", "--policy", "opic")
+    code, out, err = command(path, "--seed-pages", "http://b.test/", "--order", "opic")
     assert code == 0, err
     assert "3 pages, 2 links, skipped without a host: 1" in out
     code, _, err = command(path, "--urls", path)
@@ -251,10 +251,10 @@ def test_pages_without_a_host_are_in_no_crawl_and_counted(command, measured, tmp
     urls.write_text("http://a.test/0\nhttp://a.test/1\nmailto:b@a.test\nhttp://c.test/3\n", encoding="utf-8")
     loaded = load_graph(graph, urls=urls)
     assert [loaded.out_links(page) for page in range(4)] == [[1, 3], [3], [], [0]]
-    (run,) = measured(graph, "--urls", urls, "--seeds", 3, "--seed-sets", 1, "--policy", "opic")["opic"]
+    (run,) = measured(graph, "--urls", urls, "--seeds", 3, "--seed-sets", 1, "--order", "opic")["opic"]
     assert sorted(run["seeds"]) == [0, 1, 3]
     assert (run["fetches"], run["skipped"]) == (3, 1)
-    _, out, _ = command(graph, "--urls", urls, "--seed-pages", 0, "--policy", "opic")
+    _, out, _ = command(graph, "--urls", urls, "--seed-pages", 0, "--order", "opic")
     assert "4 pages, 4 links, skipped without a host: 1" in out
     code, _, err = command(graph, "--urls", urls, "--seed-pages", 2)
     assert code == 2
@@ -266,7 +266,7 @@ def test_seed_sets_have_names_and_list_numbers_or_urls(command, measured, tmp_pa
     urls.write_text("http://a.test/?a=0\nhttp://a.test/1\nhttp://c.test/\n", encoding="utf-8")
     listed = tmp_path / "pages.txt"
     listed.write_text("http://a.test/1\n2\n", encoding="utf-8")
-    arguments = (graph, "--urls", urls, "--policy", "opic", "--policy", "bound")
+    arguments = (graph, "--urls", urls, "--order", "opic", "--order", "bound")
     arguments += ("--seed-pages", "home=http://a.test/?a=0,2", "--seed-pages", f"others={listed}")
     runs = measured(*arguments)
     for name in ("opic", "bound"):
@@ -288,13 +288,13 @@ def test_results_are_written_as_they_come(command, tmp_path, monkeypatch):
 
     monkeypatch.setattr(comparison, "run", after_looking)
     graph = save(tmp_path / "graph.npz", RING)
-    command(graph, "--seeds", 2, "--seed-sets", 2, "--policy", "opic", "--policy", "bound", "--json", file)
+    command(graph, "--seeds", 2, "--seed-sets", 2, "--order", "opic", "--order", "bound", "--json", file)
     assert seen == [0, 1, 2, 3]
 
 
 def test_traps_of_each_kind_are_planted_and_what_they_take_is_shown(command, measured, tmp_path):
     graph = save(tmp_path / "graph.npz", random_links(200, rng=3), host=np.arange(200) % 5)
-    arguments = (graph, "--seed-sets", 2, "--policy", "breadth-first", "--policy", "bound")
+    arguments = (graph, "--seed-sets", 2, "--order", "breadth-first", "--order", "bound")
     arguments += tuple(word for kind in CHILDREN for word in ("--trap", kind))
     (*clean_and_trapped,) = measured(*arguments)["breadth-first"]
     clean = [run for run in clean_and_trapped if not run["trap"]]
@@ -317,8 +317,8 @@ def test_traps_of_each_kind_are_planted_and_what_they_take_is_shown(command, mea
 
 def test_results_are_compared_with_those_of_before(command, tmp_path):
     graph, file = save(tmp_path / "graph.npz", random_links(60, rng=3)), tmp_path / "before.jsonl"
-    command(graph, "--seed-sets", 2, "--policy", "opic", "--policy", "bound", "--json", file)
-    code, out, _ = command(graph, "--seed-sets", 2, "--policy", "opic", "--beside", file)
+    command(graph, "--seed-sets", 2, "--order", "opic", "--order", "bound", "--json", file)
+    code, out, _ = command(graph, "--seed-sets", 2, "--order", "opic", "--beside", file)
     assert code == 0
     assert f"| opic before | {' | '.join(['+0.0000 ± 0.0000'] * 4)} |" in out
     assert "| bound | -0." in out
@@ -330,7 +330,7 @@ def test_results_are_compared_with_those_of_before(command, tmp_path):
     ):
         if content is not None:
             name.write_text(content, encoding="utf-8")
-        code, _, err = command(graph, *arguments, "--policy", "opic", "--beside", name)
+        code, _, err = command(graph, *arguments, "--order", "opic", "--beside", name)
         assert code == 2
         assert str(name) in err
 
@@ -400,7 +400,7 @@ def test_a_graph_of_networkx_is_compared_as_the_docs_show(capsys):
         (["--jobs", "0"], "--jobs (0) must be at least 1"),
         (["--connections", "0"], "--connections (0) must be at least 1"),
         (["--transfer", "0"], "--transfer (0.0) must be"),
-        (["--policy", "best-first"], "best-first"),
+        (["--order", "best-first"], "best-first"),
         (["-s", "AOPIC_VIRTUAL_SHARE=2"], "AOPIC_VIRTUAL_SHARE ('2') must be"),
         (["--plot", "shares.pdf"], "must end in .svg or .png"),
         (["--json", "nowhere/shares.jsonl"], "there is no folder nowhere"),
@@ -434,7 +434,7 @@ def test_what_must_be_installed_is_told(command, tmp_path, monkeypatch, module):
 
 def test_shares_are_parts_of_the_rank_of_the_pages_that_can_be_reached(measured, tmp_path):
     graph = save(tmp_path / "pair.npz", PAIR)
-    result = measured(graph, "--seed-pages", "1", "--policy", "aopic", "--policy", "bound")
+    result = measured(graph, "--seed-pages", "1", "--order", "aopic", "--order", "bound")
     first = PAIR_FIRST / (PAIR_FIRST + PAIR_SECOND)
     assert list(result) == ["aopic", "bound"]
     for name, share in (("aopic", 1 - first), ("bound", first)):
@@ -460,7 +460,7 @@ def test_shares_are_parts_of_the_rank_of_the_pages_that_can_be_reached(measured,
 @pytest.mark.parametrize(("fetches", "made"), [(None, 10), (5, 5), (20, 10)])
 def test_parts_are_those_of_the_fetches(measured, tmp_path, fetches, made):
     limit = [] if fetches is None else ["--fetches", fetches]
-    (run,) = measured(save(tmp_path / "ring.npz", RING), "--seed-pages", 3, "--policy", "aopic", *limit)[
+    (run,) = measured(save(tmp_path / "ring.npz", RING), "--seed-pages", 3, "--order", "aopic", *limit)[
         "aopic"
     ]
     assert run["fetches"] == made
@@ -474,7 +474,7 @@ def test_the_greedy_reference_takes_the_best_page_that_is_known(measured, tmp_pa
     # The seed links to page 1 and to page 2, behind which stands page 3, to which all others link.
     links = [[1, 2], [], [3], [], *([3] for _ in range(6))]
     graph = save(tmp_path / "graph.npz", links)
-    result = measured(graph, "--seed-pages", 0, "--policy", "true-pagerank", "--policy", "bound")
+    result = measured(graph, "--seed-pages", 0, "--order", "true-pagerank", "--order", "bound")
     rank = pagerank(np.cumsum([0, *map(len, links)]), np.array([t for ts in links for t in ts]))
     true = rank[:4] / rank[:4].sum()
     assert true[3] == max(true)
@@ -484,7 +484,7 @@ def test_the_greedy_reference_takes_the_best_page_that_is_known(measured, tmp_pa
         assert result[name][0]["mean"]["1.0"] == pytest.approx(mean)
 
 
-def test_without_a_policy_all_orders_and_references_run(measured, tmp_path):
+def test_without_an_order_all_orders_and_references_run(measured, tmp_path):
     graph = save(tmp_path / "graph.npz", random_links(30, rng=4))
     result = measured(graph, "--seeds", 2, "--seed-sets", 2)
     orders = [name for name, order in ORDERS.items() if not order.values_links]  # a graph has no topic
@@ -500,7 +500,7 @@ def test_without_a_policy_all_orders_and_references_run(measured, tmp_path):
 @pytest.mark.slow
 def test_the_same_numbers_come_from_the_same_rng_and_from_several_processes(measured, tmp_path):
     graph = save(tmp_path / "graph.npz", random_links(60, rng=5))
-    command = (graph, "--seeds", 3, "--policy", "aopic", "--politeness", "--rng")
+    command = (graph, "--seeds", 3, "--order", "aopic", "--politeness", "--rng")
     one, same, other = (
         measured(*command, rng, "--seed-sets", sets, "--jobs", jobs)["aopic"]
         for rng, sets, jobs in ((7, 3, 1), (7, 2, 2), (8, 2, 1))
@@ -513,7 +513,7 @@ def test_the_same_numbers_come_from_the_same_rng_and_from_several_processes(meas
 def test_workers_visit_every_page_and_one_with_one_shard_in_the_same_order(measured, tmp_path):
     links, n = random_links(300, 5), 300
     graph = save(tmp_path / "graph", links, host=np.arange(n) // 3).with_suffix(".npz")
-    common = (graph, "--policy", "aopic", "--seed-sets", 2, "--late", 10)
+    common = (graph, "--order", "aopic", "--seed-sets", 2, "--late", 10)
     alone = measured(*common, "--workers", 1, "--shards", 1)
     assert of(alone["aopic, 1 worker"], "mean") == of(alone["aopic"], "mean")
     shared = measured(*common, "--workers", 2, "--workers", 8, "--shards", 16)
@@ -546,8 +546,8 @@ def test_shares_of_a_crawl_by_workers_end_with_all_that_can_be_reached():
         (("--workers", 0), "--workers (0) must be at least 1"),
         (("--workers", 9, "--shards", 8), "--workers (9) must be at most --shards (8)"),
         (("--workers", 2, "--politeness"), "--workers cannot be combined with --politeness"),
-        (("--workers", 2, "--policy", "bound"), "--workers: bound looks at the whole graph"),
-        (("--workers", 2, "--policy", "pagerank"), "--workers: pagerank looks at the whole graph"),
+        (("--workers", 2, "--order", "bound"), "--workers: bound looks at the whole graph"),
+        (("--workers", 2, "--order", "pagerank"), "--workers: pagerank looks at the whole graph"),
     ],
 )
 def test_workers_that_cannot_be_are_refused(command, tmp_path, arguments, said):
@@ -561,7 +561,7 @@ def test_workers_that_cannot_be_are_refused(command, tmp_path, arguments, said):
 def test_settings_of_the_crawls_come_from_the_command_line(measured, tmp_path):
     graph = save(tmp_path / "graph.npz", random_links(300, rng=6), host=np.arange(300) % 7)
     plain, endowed = (
-        measured(graph, "--policy", "aopic", "--rng", 2, "-s", f"AOPIC_ENDOWMENT={endowment}")["aopic"]
+        measured(graph, "--order", "aopic", "--rng", 2, "-s", f"AOPIC_ENDOWMENT={endowment}")["aopic"]
         for endowment in (0, 6)
     )
     assert of(plain, "seeds") == of(endowed, "seeds")
@@ -600,9 +600,9 @@ def test_an_order_of_one_s_own_sees_urls_and_directories(tmp_path):
     assert simulation.violations() == []
 
 
-def test_the_table_compares_the_first_policy_with_the_others(command, tmp_path):
+def test_the_table_compares_the_first_order_with_the_others(command, tmp_path):
     graph = save(tmp_path / "pair.npz", PAIR)
-    code, out, err = command(graph, "--seed-pages", 1, "--policy", "aopic", "--policy", "bound")
+    code, out, err = command(graph, "--seed-pages", 1, "--order", "aopic", "--order", "bound")
     assert code == 0
     first = PAIR_FIRST / (PAIR_FIRST + PAIR_SECOND)
     assert f"| aopic | {(f'{1 - first:.3f} | ') * 10}{1 - first / 2:.3f} |" in out
@@ -629,7 +629,7 @@ def test_seed_sets_are_of_different_pages():
 def test_a_plot_is_written(command, tmp_path, suffix, begin):
     pytest.importorskip("matplotlib")
     graph, path = save(tmp_path / "ring.npz", RING), tmp_path / f"shares.{suffix}"
-    code, out, err = command(graph, "--seeds", 2, "--policy", "aopic", "--plot", path)
+    code, out, err = command(graph, "--seeds", 2, "--order", "aopic", "--plot", path)
     assert code == 0, err
     assert path.read_bytes().startswith(begin)
     assert "bound" not in out  # drawn in any case, but told only if asked for
@@ -720,7 +720,7 @@ def test_idle_connections_are_noticed(monkeypatch):
 def test_a_host_that_is_asked_too_early_is_noticed(command, tmp_path, monkeypatch):
     monkeypatch.setattr(Crawl, "defer", lambda *_: None)
     graph = save(tmp_path / "ring.npz", RING)
-    code, _, err = command(graph, "--policy", "aopic", "--seed-pages", 0, "--politeness")
+    code, _, err = command(graph, "--order", "aopic", "--seed-pages", 0, "--politeness")
     assert code == 1
     assert "aopic, seed set 0: host host0.com was asked at" in err
 
@@ -734,9 +734,9 @@ def test_politeness_is_told_in_table_and_json(command, measured, tmp_path):
         2,
         "--seed-sets",
         2,
-        "--policy",
+        "--order",
         "aopic",
-        "--policy",
+        "--order",
         "bound",
     ]
     result = measured(*arguments, "--transfer", 1, "-s", "AOPIC_POLITENESS_FACTOR=3")
@@ -802,7 +802,7 @@ def pay_one_page_with_the_other_s_cash(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_books_that_disagree_are_told_and_the_exit_code_is_1(command, tmp_path, monkeypatch, bug):
     bug(monkeypatch)
     graph = save(tmp_path / "graph.npz", [[1, 2], [], []])
-    code, out, err = command(graph, "--policy", "aopic", "--seed-pages", 0)
+    code, out, err = command(graph, "--order", "aopic", "--seed-pages", 0)
     assert code == 1
     assert ("aopic, seed set 0: page 0 paid" in err) == (bug is lose_a_unit)
     assert ("aopic, seed set 0: all cash is" in err) == (bug is lose_a_unit)
