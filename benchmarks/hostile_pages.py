@@ -6,7 +6,9 @@ Each kind of page is at the limits of what is downloaded and read; --kinds takes
 crawl (``BroadSpider`` with its defaults, near duplicates, and no least gap) runs for --seconds, once with Scrapy's download
 handler and once with fast downloads, which are the two figures of each column:
 
-* *no request*: most seconds between two requests, to whomever, while the good host always has pages that are due;
+* *no request*: most seconds between two requests, to whomever, while the good host always has pages that are due; a server that
+  has to wait for the processor counts, so look at an empty page first;
+* *CPU between*: most seconds of the processor that the event loop took between two requests;
 * *good*: pages of the good host, as a part of those that it has beside as many hosts with an empty page;
 * *end*: seconds from a request to end the crawl to its end;
 * *stall*: most seconds of the processor between two turns of the event loop;
@@ -262,25 +264,26 @@ def crawl(port: int, evil: int, seconds: float, given: dict[str, Any]) -> dict[s
         }
     )
     crawler = process.create_crawler(Read)
-    requests, beats, began = Gaps(ready), Gaps(time.thread_time), [0.0]
+    requests, work, beats, began = Gaps(ready), Gaps(time.thread_time), Gaps(time.thread_time), [0.0]
     closing: list[Any] = []
 
     def begin() -> None:
-        requests.begin()
-        beats.begin()
+        for gaps in (requests, work, beats):
+            gaps.begin()
         began[0] = ready()
         beat()
 
     def beat() -> None:
         beats.note()
         if not closing and ready() - began[0] >= seconds:
-            requests.note()
+            note_request()
             closing[:] = ready(), asyncio.ensure_future(crawler.engine.close_spider_async(reason="enough"))
         call_later(TICK, beat)
 
     def note_request() -> None:
         if not closing:
             requests.note()
+            work.note()
 
     crawler.signals.connect(begin, signals.spider_opened, weak=False)
     crawler.signals.connect(note_request, signals.request_reached_downloader, weak=False)
@@ -288,6 +291,7 @@ def crawl(port: int, evil: int, seconds: float, given: dict[str, Any]) -> dict[s
     process.start()
     return {
         "no request": requests.longest,
+        "CPU between": work.longest,
         "end": ready() - closing[0],
         "stall": beats.longest,
         "CPU": time.process_time(),
@@ -347,6 +351,7 @@ def main() -> None:
     given = options.read(__doc__, kinds=[""], evil=[1, 12], seconds=12.0, scale=1.0, set={})
     columns = {
         "no request": "{:.2f}",
+        "CPU between": "{:.2f}",
         "good": "{:.0%}",
         "end": "{:.1f}",
         "stall": "{:.2f}",

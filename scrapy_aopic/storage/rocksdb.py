@@ -239,8 +239,8 @@ class RocksStore:
                 where = self._opened.where
                 with suppress(OSError):
                     note_sizes(where, _generation(where), _file_sizes(where))
-            if failed is None:  # else it may go on using the number of the open folder
-                self._release()
+            if failed is None or not _is_open(self._opened.where / "LOCK"):
+                self._release()  # else it may go on using the number of the open folder
 
     def _abandon(self, db: Rdict) -> None:
         """Leave the database open for good: it would write and remove files in a folder that is not its own."""
@@ -357,6 +357,20 @@ class _RocksScan(Iterator[tuple[bytes, bytes]]):
 
     def release(self) -> None:
         self._cursor = None
+
+
+def _is_open(path: Path) -> bool:
+    """Whether this process has the file at *path* open, as RocksDB has its lock while it lives; true where nobody can say."""
+    try:
+        file = path.stat()
+        numbers = [int(number.name) for number in Path("/dev/fd").iterdir()]
+    except OSError:
+        return True
+    for number in numbers:
+        with suppress(OSError):  # that of the folder of numbers is closed by now
+            if os.path.samestat(os.fstat(number), file):
+                return True
+    return False
 
 
 def _check_address_space() -> None:

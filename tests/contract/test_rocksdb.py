@@ -54,6 +54,7 @@ def test_a_store_that_could_not_tidy_up_says_so_once(tmp_path, caplog):
     store._families = dict.fromkeys(store._families, FamilyThatCannotClose())
     store.close()
     assert caplog.text.count("closed without tidying up: the disk is full") == 1
+    rocksdb.RocksStore(tmp_path).close()  # whose lock is let go
 
 
 class Dangerous:
