@@ -24,6 +24,9 @@ MEANING = (
     "and kept with the job; nothing is lost. Without an ACTION: show what is in force."
 )
 
+_NAMED = 10
+"""Names that a sentence has at most."""
+
 _ACTIONS = {
     "pause": "request no more pages",
     "resume": "go on",
@@ -77,8 +80,9 @@ def run(opts: argparse.Namespace, _: BaseSettings) -> int:
     sentences = control_sentences(control)
     write("\n".join(sentences) if sentences else f"Nothing is set for the crawl of {opts.jobdir}.")
     if unknown := _unmet(opts, names):
+        more = f" or {len(unknown) - _NAMED:,} more" if len(unknown) > _NAMED else ""
         write(
-            f"No page of {' or '.join(unknown)} is known to the job: this holds if the crawl meets one. Is the name right?"
+            f"No page of {' or '.join(unknown[:_NAMED])}{more} is known to the job: this holds if the crawl meets one. Is the name right?"
         )
     return 0
 
