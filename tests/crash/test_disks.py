@@ -16,7 +16,7 @@ from demo_web import server_log
 from demo_web.server import Running
 from support import processes, redis_server
 from support.commands import run_aopic
-from support.killed_crawl import FACTOR, N_HOSTS, N_PAGES, check_log, pages_of
+from support.killed_crawl import FACTOR, N_HOSTS, N_PAGES, TAKEN_UP, check_log, pages_of
 from support.workers import DEADLINE, IN_A_STEP, Workers, check_views
 from support.workers import running as workers_of
 
@@ -328,7 +328,7 @@ def test_a_disk_is_lost_and_its_shards_begin_anew(tmp_path):
         assert (visited, queued, violations) == (N_HOSTS * N_PAGES, 0, [])
         for entries in pages_of(workers.web.log).values():
             for one, other in pairwise(entries):
-                assert one.start - 0.5 <= killed <= other.start, (one, other)
+                assert one.start - TAKEN_UP <= killed <= other.start, (one, other)
         polite = server_log.audit(workers.web.log, FACTOR)
         assert (polite.n_overlaps, polite.n_short_gaps) == (0, 0), polite
 

@@ -15,6 +15,10 @@ from demo_web.server_log import Entry, audit
 from .small_web import html
 
 N_HOSTS, N_PAGES, FACTOR = 20, 15, 2
+
+TAKEN_UP = 2.0
+"""Seconds after which the server takes up what was on its way at a kill, at most, on a busy machine."""
+
 SPIDER = Path(__file__).parent / "follow_spider.py"
 
 
@@ -50,7 +54,11 @@ def check_log(log: list[Entry], kills: list[float]) -> None:
     assert len(pages) == N_HOSTS * N_PAGES
     for entries in pages.values():
         for first, second in pairwise(entries):
-            assert any(first.start - 0.5 <= kill <= second.start for kill in kills), (first, second, kills)
+            assert any(first.start - TAKEN_UP <= kill <= second.start for kill in kills), (
+                first,
+                second,
+                kills,
+            )
     polite = audit(log, FACTOR)
     assert (polite.n_overlaps, polite.n_short_gaps) == (0, 0), polite
 

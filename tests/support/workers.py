@@ -23,7 +23,7 @@ from scrapy_aopic.storage import Address
 from scrapy_aopic.web.suffixes import registered_domain
 
 from . import processes, redis_server
-from .killed_crawl import FACTOR, N_HOSTS, N_PAGES, SPIDER, answer, command, pages_of
+from .killed_crawl import FACTOR, N_HOSTS, N_PAGES, SPIDER, TAKEN_UP, answer, command, pages_of
 from .proxy import Proxy
 
 SHARDS = 8
@@ -233,7 +233,7 @@ def judge(workers: Workers, faults: list[float]) -> Verdict:
     again, twice = [], []
     for entries in pages.values():
         for first, second in pairwise(entries):
-            between = [fault for fault in faults if first.start - 0.5 <= fault <= second.start]
+            between = [fault for fault in faults if first.start - TAKEN_UP <= fault <= second.start]
             if between:
                 again.append(max(between[0] - first.end, 0.0))
             else:
