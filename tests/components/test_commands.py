@@ -175,7 +175,7 @@ def test_a_folder_without_a_job_is_refused_with_one_sentence(tmp_path):
 ANEW = {
     "top": (["top", "{job}"], 0),
     "status": (["status", "{job}"], 0),
-    "hosts": (["hosts", "{job}", "--slow"], 0),
+    "hosts": (["hosts", "{job}"], 0),
     "why": (["why", "{job}", "http://a.test/"], 0),
     "report": (["report", "{job}", "{new}.html"], 0),
     "check": (["check", "{job}"], 0),

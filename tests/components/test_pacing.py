@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scrapy import Request, Spider
 from scrapy.exceptions import IgnoreRequest
-from scrapy.http import Response
+from scrapy.http import HtmlResponse, Response
 from scrapy.linkextractors import LinkExtractor
 from support.hostile_input import DATE_PIECES
 from support.naming import case
@@ -34,6 +34,7 @@ from scrapy_aopic import PolitenessMiddleware
 from scrapy_aopic.core.politeness import Outcome, Pace, Politeness, TransferResult
 from scrapy_aopic.downloadermiddlewares.polite_downloads import read_outcome
 from scrapy_aopic.session.pacer import MemoryPacer
+from scrapy_aopic.view.queries import hosts_by
 from scrapy_aopic.view.stored import snapshot_of
 from scrapy_aopic.web.http_dates import read_retry_after
 
@@ -120,6 +121,31 @@ async def test_the_download_delay_of_the_project_is_a_floor(serve, settings):
     await crawl(Follow, {**settings, "DOWNLOAD_DELAY": 0.2})
     assert len(web.asked) == 3
     assert audit(web.log, 0, floor=0.2).n_short_gaps == 0
+
+
+class Browser:
+    """A handler that does more than wait for the server."""
+
+    lazy = False
+
+    @classmethod
+    def from_crawler(cls, crawler: Any) -> Browser:
+        return cls()
+
+    async def download_request(self, request: Request) -> Response:
+        request.meta["aopic_server_seconds"] = 7.25
+        return HtmlResponse(request.url, request=request)
+
+    async def close(self) -> None:
+        """Nothing."""
+
+
+@pytest.mark.parametrize("settings", [SCHEDULER, ADDON], ids=["scheduler", "addon"])
+async def test_a_handler_can_say_for_how_long_the_server_had_to_work(settings, tmp_path):
+    more = {"ROBOTSTXT_OBEY": False, "JOBDIR": str(tmp_path), "AOPIC_STORE": "sqlite"}
+    await crawl(Follow, {**settings, **more, "DOWNLOAD_HANDLERS": {"http": Browser}})
+    (row,) = ask_view(tmp_path, hosts_by, "slow", 1)
+    assert row.transfer == 7.25
 
 
 @pytest.mark.slow
