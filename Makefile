@@ -16,7 +16,7 @@ SIDE_BY_SIDE = -q --numprocesses=$(PROCESSES) --dist=worksteal --durations=20
 # Tests start Python some hundred times, and it need not compile the package each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: crawl cluster focus check lint tests slow test test-long test-min test-web browser plugins bench docs dist workflows clean
+.PHONY: crawl cluster focus check lint tests slow test test-long test-min test-web browser plugins cost bench docs dist workflows clean
 
 crawl: $(STAMP)  ## crawl the embedded demo web, about a minute
 	rm -rf example_project/crawls/demo
@@ -72,6 +72,9 @@ plugins: $(STAMP)  ## plug-ins of others that the tests run with, if they can be
 	test -e $(VENV)/.plugins -a ! pyproject.toml -nt $(VENV)/.plugins || \
 	  { $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --group plugins && \
 	    touch $(VENV)/.plugins; } || echo "The plug-ins cannot be installed: their tests are skipped."
+
+cost: $(STAMP)  ## instructions of a page, beside the last commit of benchmarks/costs.csv: some minutes, and it needs valgrind
+	$(BIN)/python benchmarks since --check
 
 bench: $(STAMP)  ## what the benchmarks need, and the short forms of all: ten minutes on two cores
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --group bench

@@ -43,7 +43,7 @@ def _part(
 
 
 TABLE: dict[str, Benchmark] = {
-    **_part("crawl", "CPU of a page of whole crawls, beside Scrapy or an earlier commit", "speed.md", 30, options="--webs 200x40"),
+    **_part("crawl", "CPU of a page of whole crawls, beside Scrapy", "speed.md", 30, options="--webs 200x40"),
     **_part("page", "what a page and a link cost, and in whose code the time goes", "evidence.md", 40),
     **_part("peers", "CPU of a page beside other crawlers", "evidence.md", 20),
     **_part("fast", "what fast downloads save", "speed.md", 15),
@@ -52,6 +52,7 @@ TABLE: dict[str, Benchmark] = {
     **_part("memory", "memory and disk of a job, and how soon it is open", "speed.md", 10),
     **_part("redis", "the same work on a server, and bytes of a URL there", "measurements.md", 15, needs="a server"),
     "calls": Benchmark("calls and lines of Python for a page", "CONTRIBUTING.md", "--links 6", 3),
+    "since": Benchmark("what a page costs beside an earlier commit: CPU, and instructions", "CONTRIBUTING.md", "--kinds Links --counted 2 4", 90, needs="valgrind"),
     "order": Benchmark("how early important pages are fetched: real crawls, and all graphs", "order-evidence.md", "demo --pages 30", 15),
     "traps": Benchmark("what endless traps and farms of domains take", "order-evidence.md", "webkb-1997.npz --urls webkb-1997.urls.gz --sets 1 --seeds 2 --entries 1 --kinds chain --on domains; --beside --sizes 10 --fetches 50; --loopback --honest 20 --links 20 --factors 0 --fetches 50", 12),
     "freshness": Benchmark("how fresh copies are in a recrawl", "order-evidence.md", "wikispeedia.npz --budgets 0.2 --policies cash --rng 1 --before 1 --during 1 --jobs 1", 5),
@@ -92,6 +93,7 @@ NEEDS: dict[str, Callable[[], bool]] = {
     "a server": _server,
     "a browser": _browser,
     "strace": lambda: shutil.which("strace") is not None,
+    "valgrind": lambda: shutil.which("valgrind") is not None,
     "coverage": lambda: find_spec("coverage") is not None,
 }
 """Whether something is there."""

@@ -202,18 +202,19 @@ _WORDS = {
 }
 
 
+def _task(run: Runner, web: Compared) -> dict[str, Any]:
+    """Arguments of :func:`crawl` for *web*, but for the kind."""
+    what = {"hosts": web.hosts, "links": web.links, "kilobytes": web.kilobytes, "new": web.new}
+    return {**what, "has_queries": web.has_queries, "pages": max(run.options.pages, web.hosts * 6 // 5)}
+
+
 def part(run: Runner) -> None:
     """Whole crawls, ours with all on beside Scrapy's scheduler in memory and on disk."""
     wanted = run.options.webs or [web.option for web in WEBS]
     for web in WEBS:
         if web.option not in wanted:
             continue
-        what = {"hosts": web.hosts, "links": web.links, "kilobytes": web.kilobytes, "new": web.new}
-        what |= {"has_queries": web.has_queries}
-        what["pages"] = max(run.options.pages, web.hosts * 6 // 5)
-        if run.options.before:
-            _beside(run, web, what)
-            continue
+        what = _task(run, web)
         kinds = [kind for kind in KINDS if any(kind in row for row in web.rows)]
         runs = dict(
             zip(kinds, run.rounds(*(("crawls:crawl", {**what, "kind": kind}) for kind in kinds)), strict=True)
@@ -231,12 +232,13 @@ def part(run: Runner) -> None:
         tqdm.write(f"{web.name}, pages/s on the clock: {rates}")
 
 
-def _beside(run: Runner, web: Compared, what: dict[str, Any]) -> None:
-    """The same crawl now and as it was in the checkout that was given."""
-    for kind in ("addon-links-alike", "ours"):
-        task = {**what, "kind": kind}
-        now, before = run.rounds(
-            ("crawls:crawl", task), ("crawls:crawl", {**task, "package": str(run.options.before.resolve())})
-        )
-        each = [[found["ms"] for found in runs] for runs in (now, before)]
-        run.add_paired("crawl", f"{web.name}, {_WORDS[kind]}, to the commit before", "ms CPU/page", *each)
+def beside(run: Runner, commit: str, python: str) -> None:
+    """The same crawls now and as they were at *commit*, which *python* has installed."""
+    for web in WEBS:
+        if web.option not in run.options.webs:
+            continue
+        for kind in ("addon-links-alike", "ours"):
+            task = {**_task(run, web), "kind": kind}
+            runs = run.rounds(("crawls:crawl", task), ("crawls:crawl", {**task, "python": python}))
+            now, before = [[found["ms"] for found in each] for each in runs]
+            run.add_paired("crawl", f"{web.name}, {_WORDS[kind]}, to {commit}", "ms CPU/page", now, before)

@@ -18,9 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
-from scrapy_aopic._engine import process_memory
-from scrapy_aopic.job.clock import JobClock
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
@@ -91,13 +88,11 @@ class Runner:
         self.notes: list[str] = []
 
     def once(self, task: str, **arguments: Any) -> dict[str, Any]:
-        """What *task* (``module:function``) returns; with *package* in its arguments, on what is in that folder."""
+        """What *task* (``module:function``) returns; with *python* in its arguments, in that environment."""
         if most := self.options.most:
             arguments = {name: _capped(name, value, most) for name, value in arguments.items()}
         environment = {**os.environ, "PYTHONHASHSEED": "0"}
-        if package := arguments.pop("package", None):
-            environment["PYTHONPATH"] = package
-        command = [sys.executable, str(HERE), "--task", task, json.dumps(arguments)]
+        command = [arguments.pop("python", sys.executable), str(HERE), "--task", task, json.dumps(arguments)]
         done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
         if done.returncode:
             raise RuntimeError(f"{task}({arguments}) failed:\n{done.stderr[-3000:]}")
@@ -281,11 +276,15 @@ def live_by_cpu_time() -> None:
 
     Otherwise a busy machine makes more commits of fewer pages, each of which costs more CPU.
     """
+    from scrapy_aopic.job.clock import JobClock
+
     JobClock.__call__ = lambda _: _BEGIN + time.process_time()  # type: ignore[method-assign, assignment]
 
 
 def resident() -> float:
     """Resident memory of this process in MB."""
+    from scrapy_aopic._engine import process_memory
+
     return process_memory.resident() / 1e6
 
 

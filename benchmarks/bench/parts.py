@@ -1,7 +1,7 @@
 """How fast it is, beside its peers: one table with ratios.
 
     python benchmarks PART [PART ...] [--repeats 3] [--sizes 1000000] [--pages 3000] [--profile]
-        [--webs 1000x40] [--before FOLDER] [--scratch FOLDER] [--most N]
+        [--webs 1000x40] [--scratch FOLDER] [--most N]
 
 Every measurement runs in a fresh process, ours and its peer's by turns on the same data. The best of the repeats
 counts; of whole crawls the median of the paired ratios, with the least and the largest. CPU time is that of the whole process
@@ -70,9 +70,6 @@ def main() -> None:
     )
     parser.add_argument("--pages", type=int, default=3000, help="pages of each whole crawl")
     parser.add_argument("--webs", nargs="+", metavar="HOSTSxLINKS", help="of the whole crawls, only these")
-    parser.add_argument(
-        "--before", type=Path, help="a checkout of an earlier commit, beside which crawl is measured"
-    )
     parser.add_argument("--profile", action="store_true", help="show where the CPU time of each task goes")
     parser.add_argument(
         "--scratch", type=Path, help="where jobs of millions of URLs are kept for the next time"

@@ -13,11 +13,6 @@ from scrapy.http import TextResponse
 from scrapy.link import Link
 from scrapy.utils.reactor import install_reactor
 
-from scrapy_aopic.core.politeness import TransferResult
-from scrapy_aopic.session import time_slices
-from scrapy_aopic.session.links.found_link import FoundLink
-from scrapy_aopic.web.meta import slot_key
-
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
 
@@ -72,6 +67,8 @@ class Stage:
 
     def __init__(self, settings: dict[str, Any]) -> None:
         os.environ.setdefault("http_proxy", "http://127.0.0.1:9")  # so that no host is looked up first
+        from scrapy_aopic.session import time_slices
+
         time_slices.SLICE = float("inf")  # there is no event loop that it could let go on
         install_reactor("twisted.internet.asyncioreactor.AsyncioSelectorReactor")
         from scrapy.core.engine import ExecutionEngine
@@ -113,6 +110,9 @@ class Stage:
     def transferred(self, request: Request) -> None:
         """The transfer of *request* is over: its host is left alone as a real one would be."""
         if self.session is not None:
+            from scrapy_aopic.core.politeness import TransferResult
+            from scrapy_aopic.web.meta import slot_key
+
             self.session.pacer.transferred(slot_key(request), TransferResult(0.02), ago=0.0)
 
     def request(self, url: str) -> Request:
@@ -123,6 +123,8 @@ class Stage:
         push: Callable[[Request], bool] = self.scheduler.enqueue_request
         if self.session is None:
             return push
+        from scrapy_aopic.session.links.found_link import FoundLink
+
         visit, targets = self.session.visits.of(page), self.session.targets
         assert visit is not None
 
