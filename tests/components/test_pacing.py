@@ -602,7 +602,7 @@ async def test_a_crawl_does_not_wait_for_ever_for_a_single_host(serve, tmp_path,
         said = [record for record in caplog.records if "AOPIC_MAX_WAIT" in record.getMessage()]
         assert len(said) == run + 1
         assert said[-1].levelname == "WARNING"
-        assert "when slow.test may be" in said[-1].getMessage()
+        assert "the first, slow.test, until " in said[-1].getMessage()
         assert f"Pages queued: {queued}; run the same command" in said[-1].getMessage()
     assert {"http://b.test/1"} <= set(web.asked)
     assert check(tmp_path).violations == []
@@ -612,10 +612,11 @@ async def test_a_crawl_does_not_wait_for_ever_for_a_single_host(serve, tmp_path,
 async def test_the_log_says_whom_a_crawl_waits_for(serve, caplog):
     serve({"http://a.test/": later(600)})
     caplog.set_level("INFO", logger="scrapy_aopic")
-    is_said = until(lambda: "the crawl waits for" in caplog.text)
+    is_said = until(lambda: "Every host must wait" in caplog.text)
     await asyncio.wait_for(crawl(is_said, SCHEDULER), 100)
-    (record,) = [record for record in caplog.records if "the crawl waits for" in record.getMessage()]
-    assert "the crawl waits for a.test; pages queued: 1" in record.getMessage()
+    (record,) = [record for record in caplog.records if "Every host must wait" in record.getMessage()]
+    assert "; the first, a.test, until " in record.getMessage()
+    assert record.getMessage().endswith(". Pages queued: 1")
 
 
 # -- other keys, and rules
