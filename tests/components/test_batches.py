@@ -164,6 +164,12 @@ class ByLinksWithCalls(Calls):
                     yield Request("http://b.test/with", self.parse, meta={"more": [1]}, priority=3)
 
 
+@pytest.fixture(autouse=True)
+def _no_page_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However busy the machine is: links of one that does are queued before the others."""
+    monkeypatch.setattr("scrapy_aopic.session.session._LONG", 1_000_000)
+
+
 class OnePageAtATime(Scheduler):
     """Chooses a page when all links of the last one are known, so that the order does not depend on who is how fast."""
 
