@@ -1,4 +1,4 @@
-"""What it costs to share a crawl over workers, and the constants of the capacity plan (docs/measurements.md).
+"""What it costs to share a crawl over workers, and the constants of the capacity plan (docs/capacity.md).
 
     python benchmarks workers [--kinds rocksdb redis disks ...] [--workers 1 2] [--shards 16] [--links 20] [--rounds 1]
     python benchmarks workers --kinds redis disks --workers 2 --topics graded focused contextual

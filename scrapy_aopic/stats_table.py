@@ -228,7 +228,7 @@ OWN = (
         "requests that were not sent, because their host must be left alone for long, or because another process may have it by now",
         _POLITENESS),
     counter("aopic/safety/refused", "requests",
-        "requests that were not sent, because their host is not on the Internet, their port is not of the web, or a redirect "
+        "requests that were not sent: their host is not on the Internet, their port is not of the web, or a redirect "
         "would have sent a form to another site ([Safety](safety.md))", _POLITENESS),
     counter("aopic/politeness/put_back", "pages",
         "pages that wait for their host after all retries, or whose request was refused"),
