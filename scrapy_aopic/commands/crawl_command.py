@@ -42,6 +42,9 @@ _SETTINGS: dict[str, Any] = {
 }
 """Settings that differ from Scrapy's defaults, unless the project or the command line sets them."""
 
+_OF_REVISITS = {"AOPIC_ITEM_FIELDS": ("importance", "visits", "found")}
+"""Those that differ in a crawl with rounds, or of changes."""
+
 _NOT_APPENDED = ("json", "xml", "pickle", "marshal")
 """Formats of feeds to which nothing can be added: a file of two crawls would not be one."""
 
@@ -108,9 +111,21 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="job folder, or redis://HOST:PORT/DATABASE#KEY (default: a folder in crawls/ that is named after the seeds)",
     )
     parser.add_argument(
+        "--again",
+        action="store_true",
+        help="a new round: visit each page once more that was fetched before, beside new ones, and end",
+    )
+    parser.add_argument(
+        "--older-than",
+        metavar="TIME",
+        default="",
+        help='with --again: only pages that were not visited for so long, such as "12 hours"; a round that was stopped goes on',
+    )
+    parser.add_argument(
         "--changed-only",
         action="store_true",
-        help="visit pages again as they change (AOPIC_RECRAWL), with an item for each new page and each change",
+        help="an item for each new page and each change, and none for an unchanged page; without --again pages are visited as "
+        "they change, for as long as the crawl runs (AOPIC_RECRAWL)",
     )
     parser.add_argument(
         "--pages", metavar="N", type=int, help="stop after N responses; robots.txt does not count"
@@ -174,6 +189,7 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
         return 1
     assert crawler.stats is not None
     is_shared = read_values(settings).shards > 1
+    job.say_round(crawler.stats.get_stats())
     why = "" if received.n else _why_nothing(crawler.stats.get_stats(), is_shared=is_shared)
     if not why:
         return 0
@@ -231,24 +247,40 @@ def _check_arguments(opts: argparse.Namespace) -> dict[str, Any]:
 
 def _set_up(opts: argparse.Namespace, fields: tuple[str, ...], settings: BaseSettings) -> list[ParquetFolder]:
     """Set what the options say in *settings*; items have *fields*. Returns the folders of Parquet files to write."""
-    from scrapy_aopic.core.revisits import Recrawl
     from scrapy_aopic.settings import read_values
 
-    for name, value in _SETTINGS.items():
+    defaults = _SETTINGS | (_OF_REVISITS if opts.again or opts.changed_only else {})
+    for name, value in defaults.items():
         if settings.getpriority(name) in (None, 0, _priority("command")):
             settings.set(name, value, "command")
     _set_user_agent(opts.contact, settings)
     is_plain = not settings.getdict("ITEM_PIPELINES")  # otherwise a pipeline of the user may add fields
     _set_components(opts, settings)
-    if opts.changed_only:
-        how = read_values(settings).recrawl or Recrawl()
-        settings.set("AOPIC_RECRAWL", [how.min_interval, how.max_interval, "changed"], "cmdline")
+    _set_revisits(opts, settings)
     if opts.seconds is not None:
         settings.set("CLOSESPIDER_TIMEOUT", opts.seconds, "cmdline")
     if not opts.output:
         return []
     added = read_values(settings).item_fields
     return _set_feeds(opts.output, (*fields, *added) if fields and is_plain else (), settings)
+
+
+def _set_revisits(opts: argparse.Namespace, settings: BaseSettings) -> None:
+    """Set how pages are visited again, by the options if they say it, in *settings*."""
+    from scrapy_aopic.core.revisits import Recrawl
+    from scrapy_aopic.settings import read_values
+
+    if opts.older_than and not opts.again:
+        raise UsageError("--older-than needs --again")
+    how = read_values(settings).recrawl or Recrawl()
+    words = [
+        *(["once"] if opts.again else []),
+        *(["changed"] if opts.changed_only or how.only_changed else []),
+    ]
+    if opts.again:
+        settings.set("AOPIC_RECRAWL", [*([opts.older_than] if opts.older_than else []), *words], "cmdline")
+    elif opts.changed_only:
+        settings.set("AOPIC_RECRAWL", [how.min_interval, how.max_interval, *words], "cmdline")
 
 
 def _priority(name: str) -> int:
@@ -427,6 +459,17 @@ class _Job:
                 folder.mkdir(parents=True, exist_ok=True)
         if self.lists:
             add_seeds(self.place, self.lists, name=START, progress=True)
+
+    def say_round(self, stats: Mapping[str, Any]) -> None:
+        """Say what revisits have found in the run with these *stats*."""
+        n, failed = stats.get("aopic/recrawl/visits", 0), stats.get("aopic/recrawl/failed", 0)
+        changed, gone = stats.get("aopic/recrawl/changed", 0), stats.get("aopic/recrawl/gone", 0)
+        moved, new = stats.get("aopic/recrawl/moved", 0), stats.get("aopic/recrawl/new", 0)
+        if n or failed:
+            self.say(
+                f"Visits of known pages: {n + failed:,}; of these {changed:,} changed, {gone:,} gone, {moved:,} moved and {failed:,} "
+                f"failed. New pages: {new:,}."
+            )
 
     def say(self, sentence: str) -> None:
         """Tell the user, who may be reading standard output as data."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from argparse import ArgumentTypeError
+from contextlib import contextmanager, suppress
+from datetime import datetime, timedelta, timezone
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -43,6 +45,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--top", metavar="N", type=int, help="of the pages only the N most important ones, best first"
     )
     parser.add_argument(
+        "--since",
+        metavar="TIME",
+        type=_instant,
+        help='of the pages only those that are new, changed, moved or gone since then: "1 day" (ago), or 2026-11-27T03:00',
+    )
+    parser.add_argument(
         "--cdxj",
         metavar="FILE",
         type=Path,
@@ -64,9 +72,11 @@ def run(opts: argparse.Namespace, _: BaseSettings) -> int:
         raise UsageError(f"--top ({opts.top}) must be at least 1, and needs --pages FILE")
     if opts.cdxj and opts.top is None:
         raise UsageError("--cdxj needs --top N")
+    if opts.since is not None and (opts.top is not None or not opts.pages):
+        raise UsageError("--since needs --pages FILE, without --top")
     outputs: dict[str, tuple[str | None, Callable[..., int]]] = {
         "link": (opts.links, export_links),
-        "page": (opts.pages, partial(export_pages, top=opts.top or 0, index=opts.cdxj)),
+        "page": (opts.pages, partial(export_pages, top=opts.top or 0, since=opts.since, index=opts.cdxj)),
     }
     failed: list[ExchangeError] = []
     for what, (path, _export) in list(outputs.items()):
@@ -83,6 +93,21 @@ def run(opts: argparse.Namespace, _: BaseSettings) -> int:
     if failed:
         raise ExchangeError(" ".join(map(str, failed))) from failed[0]
     return 0
+
+
+def _instant(text: str) -> datetime:
+    """The instant that a user calls *text*: so long ago, or a date with or without a time, in UTC if it names no zone."""
+    from scrapy_aopic.settings.parse import intervals
+
+    with suppress(ValueError, TypeError):
+        return datetime.now(timezone.utc) - timedelta(seconds=intervals(text)[0])
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ArgumentTypeError(
+            f'{text!r} must be a time such as "1 day", which is so long ago, or 2026-11-27T03:00'
+        ) from error
+    return found if found.tzinfo is not None else found.replace(tzinfo=timezone.utc)
 
 
 @contextmanager

@@ -215,7 +215,9 @@ class Crawl:
             leases=self.leases,
             wake_times=wake_times,
             due=self._due,
-            worth=Worth(self._recrawl_of, rates, self.ledger, order) if recrawl is not None else None,
+            worth=Worth(self._recrawl_of, rates, self.ledger, order)
+            if recrawl is not None and not recrawl.once
+            else None,
             is_chosen=policy.is_chosen if policy.chosen else None,
             leads=self._leads,
             directories=Directories(store, policy.directory_of, order.directory_pages, n_counts),
@@ -235,6 +237,7 @@ class Crawl:
             due=self._due,
             pages=self.pages,
             frontier=self.frontier,
+            now=now,
         )
 
     def _open_visits(self, store: Store) -> None:
@@ -391,7 +394,7 @@ class Crawl:
         places = self.frontier.places
         nobody_waits_for = places.dead_pages + places.blocked_pages
         waits = len(self) > nobody_waits_for and not self.frontier.n_stranded
-        return waits or places.dead.opens_at <= max(now, self._not_before)
+        return waits or self._revisits.is_walking or places.dead.opens_at <= max(now, self._not_before)
 
     def when(self) -> NotBefore | Empty:
         return self._later(self.frontier.when())

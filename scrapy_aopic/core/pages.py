@@ -17,6 +17,7 @@ Rule 5: a page's record is changed by :class:`Pages`, which keeps what it change
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
@@ -150,6 +151,7 @@ class Pages:
         purpose_of: Callable[[bytes], bytes] = lambda _: b"",
         networks: bytes = b"",
     ) -> None:
+        self._store = store
         self.table = RecordTable(store, Family.PAGES, pack_page, unpack_page, capacity)
         self.requests = BlobTable(store, Family.REQUESTS)
         self.n_visited = self.n_failed = 0
@@ -277,6 +279,12 @@ class Pages:
     def _here(self, key: bytes) -> Page | None:
         """The page under *key*; ``None`` for an address."""
         return self.table.get(key) if len(key) == PAGE_BYTES else None
+
+    def stored_after(self, key: bytes, n: int) -> tuple[list[tuple[bytes, Page]], bytes | None]:
+        """Up to *n* pages behind *key* that were committed, as they are now, and where to go on; ``None`` at the end."""
+        rows = [row for row, _ in islice(self._store.scan(Family.PAGES, key + b"\0" * bool(key)), n)]
+        known = zip(rows, self.table.get_many(rows), strict=True)
+        return [(row, page) for row, page in known if page is not None], rows[-1] if len(rows) == n else None
 
     # -- changes
 
@@ -697,7 +705,8 @@ class Pages:
 
     def _offer_unknown(self, key: bytes, page: Page, now: float) -> None:
         """Let *page* be due if it was visited by a run that visited pages once: nothing looks at it by itself."""
-        if self._worth is not None and page.changes is None and not self._worth.is_early(key, page, now):
+        is_asleep = page.changes is None or not page.changes.wakes_at
+        if self._worth is not None and is_asleep and not self._worth.is_early(key, page, now):
             self._offer(key, page, now)
 
     # -- steps of the above

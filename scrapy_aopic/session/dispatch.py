@@ -259,10 +259,14 @@ class Dispatch:
         )
 
     def _count_repeated(self, visit: Visit, found: Findings) -> None:
-        """Count what a repeated visit has shown."""
-        if not self._recrawls or not visit.lease.visits:
+        """Count what a visit has shown, if pages are revisited."""
+        if not self._recrawls:
             return
         what = found_now(self._job.crawl.page(visit.lease.key), found, 0.0).what
+        if what == "new":
+            self._stats.count("aopic/recrawl/new")
+        if not visit.lease.visits:
+            return
         self._stats.count(_FOUND[what])
         if what != "failed":
             self._stats.count("aopic/recrawl/visits")

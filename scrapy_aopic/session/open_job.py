@@ -62,6 +62,7 @@ class OpenJob:
         earlier: Pages that an earlier crawl has fetched, with which the job goes on; ``None`` if there was none.
         persists: Whether what is queued is there in the next run.
         recrawls: Whether pages are visited again.
+        never_ends: Whether that is so for as long as the crawl runs.
         only_changed: Whether callbacks then get no page that has not changed.
         max_wait: Seconds that a crawl waits with nothing else to do (``AOPIC_MAX_WAIT``).
         min_convergence: 1/|H| below which the crawl ends (``AOPIC_MIN_CONVERGENCE``).
@@ -100,6 +101,7 @@ class OpenJob:
                 ""
             )  # reads the public suffix list, a tenth of a second, before anything has to be in time
             self.recrawls = policy.recrawl is not None
+            self.never_ends = policy.recrawl is not None and not policy.recrawl.once
             self.only_changed = policy.recrawl is not None and policy.recrawl.only_changed
             self.admission = Admission(crawler)
             self.max_wait = values.max_wait

@@ -191,7 +191,7 @@ class Session:
             is_resumed=job.crawl.is_resumed,
             persists=opened.persists,
         )
-        self._recrawls = opened.recrawls
+        self._never_ends = opened.never_ends
         self.stats = Stats(crawler.stats)
         self.errors = ErrorHandler(crawler, closing, job, self.stats)
         self.keys = keys = PageKeys(
@@ -433,7 +433,7 @@ class Session:
         job = self.job
         if job.failure is not None:
             return True  # the spider is being closed, and not because it has finished
-        if (self._recrawls and isinstance(job.crawl.when(), NotBefore)) or self._has_seeds():
+        if (self._never_ends and isinstance(job.crawl.when(), NotBefore)) or self._has_seeds():
             return True
         has_work = job.crawl.has_work(job.clock())
         # The engine calls this when it is idle; with visits in work, others call it.

@@ -194,18 +194,25 @@ def intervals(value: Any) -> tuple[float, float]:
     return found[0], found[1]
 
 
+_REVISITS = ("once", "changed")
+"""Words beside the intervals of revisits."""
+
+
 def recrawl(value: Any) -> Recrawl | None:
     """How pages are revisited; ``None`` for not at all."""
     with suppress(ValueError):
         return Recrawl() if _flag(value) else None
     if isinstance(value, str):
         several = _from_json(value) if value.lstrip()[:1] == "[" else texts(value)
-        value = several if len(several) > 1 or several == ["changed"] else value
+        value = several if len(several) > 1 or several[0] in _REVISITS else value
     given = [*value] if isinstance(value, (list, tuple)) else [value]
-    times = [each for each in given if each != "changed"]
+    words = [each for each in given if each in _REVISITS]
+    times = [each for each in given if each not in words]
     has_one = len(times) == 1 and (len(given) > 1 or given != value)
-    found = Recrawl() if given and not times else Recrawl(*intervals(times[0] if has_one else times))
-    return replace(found, only_changed=len(times) < len(given))
+    found = Recrawl() if words and not times else Recrawl(*intervals(times[0] if has_one else times))
+    if "once" in words and not times:
+        found = replace(found, min_interval=0.0)
+    return replace(found, once="once" in words, only_changed="changed" in words)
 
 
 def spending(value: Any) -> tuple[str, frozenset[str]]:

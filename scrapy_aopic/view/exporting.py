@@ -12,6 +12,7 @@ import gzip
 import os
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
@@ -32,20 +33,29 @@ if TYPE_CHECKING:
 
 
 def export_pages(
-    view: View, target: str, *, top: int = 0, index: Path | None = None, progress: bool = False
+    view: View,
+    target: str,
+    *,
+    top: int = 0,
+    since: datetime | None = None,
+    index: Path | None = None,
+    progress: bool = False,
 ) -> int:
     """Write every page that the job in *view* knows, or only the *top* most important ones, to *target*; returns how many.
 
     Args:
         target: A path, or a URL for fsspec.
+        since: Only pages that are new, changed, moved or gone since then.
         index: A CDXJ file of WARC files, for further columns that say where the *top* pages are in them.
 
     Raises:
         ExchangeError: If *target* cannot be written, or *index* not be read.
     """
     if not top:
-        rows = Rows(columns_of(PageRow), lambda: pages_in(view, CHUNK), lambda: facts_of(view))
-        return _export(target, rows, unit="pages", total=count_pages(view), progress=progress)
+        chunks = partial(pages_in, view, CHUNK) if since is None else partial(_changed, view, since)
+        rows = Rows(columns_of(PageRow), chunks, lambda: facts_of(view))
+        total = count_pages(view) if since is None else None
+        return _export(target, rows, unit="pages", total=total, progress=progress)
     best = top_pages(view, top)
     pages: Sequence[tuple[Any, ...]] = best
     columns = columns_of(PageRow)
@@ -55,6 +65,12 @@ def export_pages(
         pages = [(*page, *places.get(page.url, NOT_THERE)) for page in best]
     table = Rows(columns, lambda: iter([pages]), lambda: facts_of(view))
     return _export(target, table, unit="pages", total=len(pages), progress=progress)
+
+
+def _changed(view: View, since: datetime) -> Iterator[list[PageRow]]:
+    """Pages that are others than before *since*, as far as changes were looked for."""
+    for rows in pages_in(view, CHUNK):
+        yield [row for row in rows if row.last_changed is not None and row.last_changed >= since]
 
 
 def export_links(view: View, target: str, *, progress: bool = False) -> int:

@@ -184,7 +184,7 @@ class Watch:
         late, n_late = (lateness.total, lateness.n) if lateness is not None else (0.0, 0)
         return _Note(
             monotonic(),
-            counts.visited + counts.failed,
+            counters.visits,
             counts.failed,
             counts.queued,
             counters.transfers,
@@ -326,7 +326,7 @@ class Watch:
             order=crawl.order_name,
             control=self._control(),
             pages=pages,
-            mean_rate=mean_rate(pages, now - crawl.created_at),
+            mean_rate=mean_rate(pages, counters.visits, now - crawl.created_at),
             rate=rate,
             reason=self._reason,
             forecast=self._forecast(pages, rate, walk.tail),

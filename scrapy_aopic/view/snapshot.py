@@ -577,9 +577,9 @@ def figure(now: Snapshot, path: str) -> Figure:
     return found
 
 
-def mean_rate(pages: PageCounts, seconds: float) -> float | None:
-    """Pages settled a second in the *seconds* since a job began; ``None`` if these are none."""
-    return (pages.visited + pages.failed) / seconds if seconds > 0 else None
+def mean_rate(pages: PageCounts, visits: int, seconds: float) -> float | None:
+    """Visits a second, of which *visits* are known, in the *seconds* since a job began; ``None`` if these are none."""
+    return max(pages.visited + pages.failed, visits) / seconds if seconds > 0 else None
 
 
 def queue_lasts(pages: PageCounts, rate: Rate | None, tail: Sequence[float]) -> float | None:

@@ -150,11 +150,11 @@ def snapshot_of(view: View, *, name: str = "", counts: bool = False) -> Snapshot
         failed=sum(saved.failed for saved in each),
         dead=sum(saved.dead_pages for saved in each),
     )
-    created_at = min(saved.created_at for saved in each)
+    created_at, sums = min(saved.created_at for saved in each), _sum_of(counters)
     sizes = [store.size_bytes() for store in view.stores]
     return replace(
         snapshot_of_sums(
-            _sum_of(counters),
+            sums,
             [saved.ledger if saved is not None else Totals() for saved in view.saved],
             [read_harvest(store) for store in view.stores],
         ),
@@ -164,7 +164,7 @@ def snapshot_of(view: View, *, name: str = "", counts: bool = False) -> Snapshot
         not_before=min(saved.not_before for saved in each),
         order=short_order(each[0].order_name),
         pages=pages,
-        mean_rate=mean_rate(pages, at - created_at),
+        mean_rate=mean_rate(pages, sums.visits, at - created_at),
         forecast=forecast(pages, None),
         hosts=replace(
             walk.hosts(),

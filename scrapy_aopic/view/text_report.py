@@ -252,13 +252,15 @@ def print_report(place: Place | None, store: Store) -> None:
         now = with_surroundings(now, place)
     pages = now.pages
     limit = f"; at the end {LIMITED_BY[now.limit]} limited it" if now.limit in LIMITED_BY else ""
+    visits = sum(now.outcomes.values())
+    again = f", in {visits:,} visits" if visits > pages.visited + pages.failed else ""
     lines = [
         "",
         painted(now.verdict.headline, Colour.STRONG),
         "",
         (
-            f"{n_of(pages.visited, 'page')} visited and {pages.failed:,} failed; hosts known: {now.hosts.known:,}; "
-            f"{now.mean_rate or 0.0:.1f} pages a second since the job began{limit}."
+            f"{n_of(pages.visited, 'page')} visited and {pages.failed:,} failed{again}; hosts known: {now.hosts.known:,}; "
+            f"{now.mean_rate or 0.0:.1f} {'visits' if again else 'pages'} a second since the job began{limit}."
         ),
     ]
     if pages.known <= _AUDITED:
@@ -278,20 +280,24 @@ def print_report(place: Place | None, store: Store) -> None:
         lines += [
             "",
             "What to do next:",
-            *_next_steps(quote(str(place)), quote(best[0].url) if best else "URL"),
+            *_next_steps(quote(str(place)), quote(best[0].url) if best else "URL", is_done=not pages.queued),
         ]
     write("\n".join(lines))
     flush()
 
 
-def _next_steps(job: str, url: str) -> list[str]:
+def _next_steps(job: str, url: str, *, is_done: bool) -> list[str]:
     """What one may want to know of the *job* and one of its pages, each with its command."""
     steps = {
         "all figures of the crawl": f"scrapy aopic status {job}",
         "why a page was fetched or not": f"scrapy aopic why {job} {url}",
         "all of it in the browser": f"scrapy aopic dashboard {job}",
         "every page with its importance": f"scrapy aopic export {job} --pages pages.csv",
-        "to go on": "the same command again",
+        **(
+            {"to visit its pages again": "scrapy aopic crawl ... --again, the same command with --again"}
+            if is_done
+            else {"to go on": "the same command again"}
+        ),
         "more": f"{DOCS}/first-crawl.md",
     }
     width = max(map(len, steps))

@@ -102,6 +102,35 @@ def test_it_stays_where_it_is_told_to(serve, tmp_path, options, fetched):
     assert sorted(url.removeprefix("http://") for url in web.asked) == fetched
 
 
+def test_a_round_fetches_each_page_once_and_gives_only_what_changed(serve, tmp_path):
+    home, is_later = "http://www.example.com/", Event()
+
+    def page(exchange: Exchange) -> Answer:
+        """Once it is later, the home page has another link, and /1 is gone."""
+        if is_later.is_set() and exchange.target == "/1":
+            return Answer(404)
+        links = {"/": ["/1", "/2", *["/3"] * is_later.is_set()]}.get(exchange.target, [])
+        return Answer(headers={"Content-Type": "text/html"}, body=html(links))
+
+    web = serve({f"{home}{name}": page for name in ("", "1", "2", "3")})
+    again = [HOME, *CONTACT, *FAST, "--again", "--changed-only", "-o", "items.jsonl"]
+    done = crawl(tmp_path, *again)
+    assert (done.returncode, len(web.asked)) == (0, 3), done.stderr
+    assert "the same command with --again" in done.stdout
+    is_later.set()
+    done = crawl(tmp_path, *again)
+    assert done.returncode == 0, done.stderr
+    assert sorted(web.asked[3:]) == [home, f"{home}1", f"{home}2", f"{home}3"]
+    told = "Visits of known pages: 3; of these 1 changed, 1 gone, 0 moved and 0 failed. New pages: 1."
+    assert told in done.stderr
+    assert "3 pages visited and 1 failed, in 7 visits" in done.stdout
+    found = [(item["url"], item["found"]) for item in items(tmp_path / "items.jsonl")]
+    assert sorted(found[:3]) == [(home, "new"), (f"{home}1", "new"), (f"{home}2", "new")]
+    assert sorted(found[3:]) == [(home, "changed"), (f"{home}3", "new")]
+    done = crawl(tmp_path, *again, "--older-than", "1 hour")
+    assert (done.returncode, len(web.asked)) == (0, 7), done.stderr
+
+
 def endless(exchange: Exchange) -> Answer:
     """A page of a web of 60."""
     number = int(exchange.target[1:] or 0)
@@ -304,6 +333,7 @@ WRONG = [
     ([HOME, *CONTACT, "--allow", "("], "--allow ('(') must be a regular expression"),
     ([HOME, *CONTACT, "--deny", "x", "--deny", ""], "an empty one is found in every URL"),
     ([HOME, *CONTACT, "--pages", "0"], "--pages (0) must be at least 1"),
+    ([HOME, *CONTACT, "--older-than", "1 hour"], "--older-than needs --again"),
     ([HOME, *CONTACT, "--seconds", "soon"], "--seconds: invalid int value"),
     ([HOME, *CONTACT, "-o", "items.json"], "which is impossible in json; use jsonl, csv or parquet"),
     ([HOME, *CONTACT, "-o", "items.txt"], "Unrecognized output format 'txt'"),

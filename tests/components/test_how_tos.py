@@ -89,6 +89,16 @@ def test_a_recipe_fetches_what_it_says(recipe, fetched, serve, tmp_path):
     assert urls(tmp_path) == fetched
 
 
+def test_a_daily_round_fetches_no_page_twice_within_its_day(serve, tmp_path):
+    web = serve(WEB)
+    for _ in range(2):  # the second one comes at once, as after a kill
+        run("Changed pages, every day", tmp_path)
+        assert sorted(web.asked) == ["http://example.org/", "http://example.org/1", "http://example.org/feed"]
+    assert len((tmp_path / "changes.jsonl").read_text().splitlines()) == 3
+    lines = (tmp_path / "changes.csv").read_text().splitlines()
+    assert sum(",new," in line for line in lines) == 3
+
+
 def test_text_and_metadata_become_tables(serve, tmp_path):
     pytest.importorskip("trafilatura")
     serve(WEB)

@@ -165,7 +165,11 @@ async def test_visited_pages_come_back_and_the_crawl_does_not_end(serve, tmp_pat
     web = serve(pages)
     crawler = await crawl_until(lambda: min(web.asked.count(url) for url in pages) >= 3, tmp_path)
     assert {url: row.visits for url, row in rows(tmp_path).items()} == Counter(web.asked)
-    assert recrawled(crawler) == {"visits": len(web.asked) - 3, "unchanged": len(web.asked) - 3}
+    assert recrawled(crawler) == {
+        "new": 3,
+        "visits": len(web.asked) - 3,
+        "unchanged": len(web.asked) - 3,
+    }
     pages_of = ask_view(tmp_path, snapshot_of).pages
     assert (pages_of.queued + pages_of.visited, pages_of.failed) == (3, 0)
 

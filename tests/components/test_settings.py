@@ -463,6 +463,9 @@ def test_defaults_of_the_core_are_those_of_the_settings():
         assert read_policy({"AOPIC_RECRAWL": value}).recrawl == Recrawl(3600, 172_800, only_changed=True)
     for value in ("changed", ["changed"]):
         assert read_policy({"AOPIC_RECRAWL": value}).recrawl == Recrawl(only_changed=True)
+    assert read_policy({"AOPIC_RECRAWL": "once"}).recrawl == Recrawl(min_interval=0.0, once=True)
+    twelve_hours = Recrawl(43_200, 43_200, once=True, only_changed=True)
+    assert read_policy({"AOPIC_RECRAWL": "12 hours, once, changed"}).recrawl == twelve_hours
     always = read_policy({"AOPIC_RECRAWL": True})
     assert always.recrawl == Recrawl()
     assert type(policy.order) is type(core.order)

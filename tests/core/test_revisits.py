@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace as replace_policy
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from support.naming import case
 
 from scrapy_aopic.core.api import Findings, Lease
 from scrapy_aopic.core.crawl_totals import read_totals
-from scrapy_aopic.core.frontier.frontier import NotBefore
+from scrapy_aopic.core.frontier.frontier import Empty, NotBefore
 from scrapy_aopic.core.order import OpicCycle
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import HOST_BYTES, Changes, PageState, host_key
@@ -361,6 +362,52 @@ def test_unchanged_pages_pay_without_a_callback_as_with_one_to_the_unit(of):
         return [list(store.scan(family)) for store in job.stores for family in Family]
 
     assert rows(is_shown=True) == rows(is_shown=False)
+
+
+@pytest.mark.parametrize("of", [1, 2], ids=["one shard", "two"])
+def test_a_round_visits_each_old_page_once_and_goes_on_after_a_crash(of):
+    """Of a job that looked for no changes at first."""
+
+    def visits(most: int = 1 << 30) -> list[bytes]:
+        found: list[bytes] = []
+        for shard in job.shards:
+            while len(found) < most and not isinstance(lease := shard.lease(job.now), Empty):
+                if isinstance(lease, NotBefore):
+                    job.now = max(job.now, lease.instant)
+                    continue
+                assert isinstance(lease, Lease)
+                shard.defer(lease.key[:HOST_BYTES], job.now, 0.1)
+                shard.release(lease, job.now)
+                shard.settle(lease, (), job.now, Findings(version=version(1)))
+                found.append(lease.key)
+        return found
+
+    def reopen() -> None:
+        for number in range(of):
+            job.reopen(number)
+
+    job, pages = ShardedJob(of), [link(f"h{n % 7}", n) for n in range(250)]
+    for page in pages:
+        job.shard_of(page).seed(page, job.now)
+    assert len(visits()) == 250
+    job.commit()
+    job.policy = replace_policy(job.policy, recrawl=Recrawl(12 * HOUR, 12 * HOUR, once=True))
+    for what in ("changed", "unchanged"):
+        reopen()
+        assert visits() == [], "nothing is so old"
+        job.commit()
+        job.now += DAY
+        reopen()
+        assert any(shard.has_work(job.now) for shard in job.shards)
+        fetched = visits(100)
+        job.commit()
+        visits(20)  # which a crash undoes
+        reopen()
+        fetched += visits()
+        job.commit()
+        assert sorted(fetched) == sorted(page.key for page in pages)
+        assert not any(shard.has_work(job.now) for shard in job.shards)
+        assert {found_last(job.page(page)).what for page in pages} == {what}
 
 
 def test_a_page_without_cash_comes_back_after_the_longest_interval():

@@ -31,6 +31,7 @@ class Recrawl:
             those that have waited longest first, however little cash they hold.
         share: Part of the fetches that are revisits while new pages wait whose hosts may be fetched from, 0 to 1.
         comes_first: Whether overdue pages come before all other revisits, as a rule for their host demands.
+        once: Whether each page whose shortest interval was over when the crawl began is visited once more, and no page again.
         only_changed: Whether callbacks get no page that has not changed.
     """
 
@@ -38,6 +39,7 @@ class Recrawl:
     max_interval: float = 90 * 86_400.0
     share: float = 0.5
     comes_first: bool = False
+    once: bool = False
     only_changed: bool = False
 
     def under(self, rule: HostRule | None) -> Recrawl:
