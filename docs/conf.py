@@ -1,7 +1,7 @@
 """The documentation as a site: ``make docs`` builds it with Sphinx from the Markdown files and notebooks beside this one.
 
 What these files have is made so that it can also be read as it is, in any viewer of Markdown, so that three things are
-done here while they are read: links to files that are no pages lead to the source, the lists of ``index.md`` and
+done here while they are read: links to files that are no pages become plain words, the lists of ``index.md`` and
 ``inside.md`` become the menu, and ``api-reference.md`` gets the docstrings of what ``api.md`` promises.
 """
 
@@ -15,22 +15,19 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scrapy_aopic.version import ADDRESS, DOCS, __version__
+from scrapy_aopic.version import __version__
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
 HERE = Path(__file__).parent
-_SOURCE = f"{ADDRESS}/source"
 
 project = "scrapy-aopic"
 author = copyright = "the scrapy-aopic authors"  # noqa: A001 - Sphinx's name
 release = version = __version__
 html_title = f"{project} {release}"
 html_theme = "furo"
-html_baseurl = f"{DOCS}/"
 html_copy_source = False
-html_theme_options = {"source_view_link": f"{_SOURCE}/docs/{{filename}}"}
 root_doc = "index"
 exclude_patterns = ["_build"]
 extensions = [
@@ -102,7 +99,7 @@ def _read(_: Sphinx, page: str, source: list[str]) -> None:
     if page == "api-reference":
         text += _reference()
     if "/" not in page:  # from a notebook, .. is this folder
-        text = re.sub(r"\]\(\.\./([\w./-]+)", rf"]({_SOURCE}/\1", text)
+        text = re.sub(r"\[([^\]]+)\]\(\.\./[^)]*\)", r"\1", text)  # what is no page has no address yet
     text = re.sub(r"\[([^\]]+)\]\((opic/index\.html)\)", r'<a href="\2">\1</a>', text)
     source[0] = text
 
