@@ -348,7 +348,8 @@ NEAR_CLICKS = 36
 """Clicks inside a host up to which a page waits where its cash says, in the order ``aopic``; one front queue lower for each
 further one.
 
-That starves endless chains and binary trees, whose pages would be endowed for ever: each of them is new. Real pages are that far away only behind nine links in a row each of which is the only one known.
+That starves an endless binary tree, each page of which has less than half of the cash of the one that leads to it, as fading
+endowments starve a chain. Real pages are that far away only behind nine links in a row each of which is the only one known.
 From 16 clicks on, order would lose .008 of its mean on a graph with large hosts.
 """
 

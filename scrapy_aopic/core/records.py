@@ -394,7 +394,7 @@ pages of a real host are linked from several, and these as a rule from nearer to
 """
 
 MOST_CLICKS = 255
-"""Clicks that a page has at most: one byte."""
+"""Clicks that a page has at most: by then nothing is left of its endowment."""
 
 
 def pack_page(page: Page) -> bytes:

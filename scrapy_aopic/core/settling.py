@@ -195,7 +195,7 @@ class Settling:
         if self._domain_links is not None:
             self._domain_links.preload(host, hosts)
         as_finder = self._as_finder(lease, finder, host)
-        here = self._lifted(lease, here, known, host, n_links=max(n_links, len(targets)))
+        here = self._lifted(lease, finder, here, known, host, n_links=max(n_links, len(targets)))
         pages.pay(here, known, [0] * len(here), now, found=0, finder=as_finder)
         for link in repeats:
             if link.key not in away:
@@ -226,20 +226,23 @@ class Settling:
     def _lifted(
         self,
         lease: Lease,
+        finder: Page,
         links: list[Link],
         known: list[Page | None],
         host: HostState,
         *,
         n_links: int,
     ) -> list[Link]:
-        """*links* of the leased page, lifted so that their pages wait where they would if they were paid now.
+        """*links* of the page *finder*, lifted so that their pages wait where they would if they were paid now.
 
         Else they would wait behind all others, and whatever waits for them would hold up its page and its cash.
         """
         if not links:
             return links
         copy = self._merging.verdict(lease.key).copy
-        units = self._ledger.units_a_link(lease.cash, n_links, self._endowed_before(host, copy))
+        units = self._ledger.units_a_link(
+            lease.cash, n_links, self._endowed_before(host, copy), finder.clicks
+        )
         shifts, lifted = self._shifts.setdefault(lease.number, {}), []
         for link, page in zip(links, known, strict=True):
             alone = Page(QUEUED, 0, shift=link.shift, score=link.value)

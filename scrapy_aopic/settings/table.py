@@ -132,7 +132,7 @@ _ORDER = (
         _POLICY.endowment,
         number(0, 1_000_000, unit="seeds' cash"),
         "Cash that the virtual page adds to what a visited page distributes. "
-        "It falls with the number of visited pages of the registered domain. "
+        "It falls with the number of visited pages of the registered domain, and with the clicks from where the crawl entered the host. "
         "0 for none, as in plain OPIC; without effect unless `AOPIC_ORDER` is "
         f"{_ENDOWING_ORDERS} and `AOPIC_VIRTUAL_SPENDING` is {_ENDOWING}.",
     ),

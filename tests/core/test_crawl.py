@@ -210,13 +210,14 @@ def test_a_shift_moves_a_page_up_or_down():
     assert job.drain() == [D.request, C.request, B.request]
 
 
-def test_the_endowment_falls_with_the_visited_pages_of_the_host():
+def test_the_endowment_falls_with_the_visited_pages_of_the_host_and_with_clicks():
     job = Job(endowment=6.0, share=0.0)
     job.seed(A)
     for visited in range(4):
         virtual, target = job.virtual, link("a", visited + 1)
         lease = job.visit(target)
-        assert job.cash(target) == lease.cash + int((virtual >> SEED_SHIFT) * 6.0 / (1 + visited / 10))
+        whole = (virtual >> SEED_SHIFT) * 6.0 / (1 + visited / 10)
+        assert job.cash(target) == lease.cash + int(whole * 0.5 ** (visited * 4 / 8))
     job.commit()
 
 

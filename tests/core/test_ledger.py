@@ -3,6 +3,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import asdict
+from itertools import pairwise
 from string import ascii_letters
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from msgspec import convert
 from support.naming import case
 
 from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL, Ledger, Totals
-from scrapy_aopic.core.records import Page, PageState, pack, unpack
+from scrapy_aopic.core.records import MOST_CLICKS, Page, PageState, pack, unpack
 from scrapy_aopic.core.spending import N_PAGE_CLASSES, SPENDING, Spending, page_class
 from scrapy_aopic.core.window import Window
 
@@ -172,10 +173,19 @@ def test_a_split_counts_what_the_virtual_page_handed_out():
 # -- the endowment
 
 
-def endowed(domain_visited: int | None, **how) -> int:
+def endowed(domain_visited: int | None, clicks: int = 0, **how) -> int:
     """What the virtual page adds when a page without cash is visited that has one link."""
     web = Web({"a": 0, "b": 0}, virtual=TOTAL, **{"share": 0.0, "endowment": 6.0, **how})
+    web.pages["a"].clicks = clicks
     return web.visit("a", "b", domain_visited=domain_visited)
+
+
+def test_the_endowment_fades_with_clicks_inside_the_host():
+    seed = TOTAL >> SEED_SHIFT
+    assert [endowed(0, clicks) for clicks in (0, 8, 16)] == [6 * seed, 3 * seed, 3 * seed // 2]
+    amounts = [endowed(0, clicks) for clicks in range(MOST_CLICKS + 1)]
+    assert all(first > second for first, second in pairwise(amounts[:200]))
+    assert amounts[-1] == 0
 
 
 def test_a_page_that_is_no_ordinary_page_is_not_endowed():

@@ -529,6 +529,6 @@ def test_an_endless_trap_takes_little_of_a_crawl(has_sub_hosts):
     chain, tree = (fetches_of_a_trap(0.004, width, has_sub_hosts=has_sub_hosts) for width in (1, 10))
     assert 0 < chain <= 30  # 2 % of them at most; 20 are free
     assert 0 < tree <= 30
-    # One on one host starves by itself, as pages more than 36 clicks away wait lower.
+    # One on one host starves by itself, as endowments fade with clicks.
     without_budget = fetches_of_a_trap(0.0, 1, has_sub_hosts=has_sub_hosts)
     assert without_budget > 60 if has_sub_hosts else without_budget < 60

@@ -232,7 +232,8 @@ class Model:
         live = [each for each in first.values() if each.again or self.state(each.key) != PageState.FAILED]
         endowed = 0
         if SPENDING[self.spending].endows and live and not outcome:
-            endowed = int((self.virtual >> SEED_SHIFT) * 4.0 / (1 + self.visited.get(host, 0) / 10))
+            endowed = (self.virtual >> SEED_SHIFT) * 4.0 / (1 + self.visited.get(host, 0) / 10)
+            endowed = int(endowed * 0.5 ** (page.clicks / 8))
         whole = spent + endowed
         paid = (whole - whole // 4) // max(n_links, len(first)) if live else 0
         page.cash -= spent
