@@ -6,8 +6,8 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from itertools import pairwise
 from pathlib import Path
 
@@ -20,10 +20,13 @@ from support.killed_crawl import FACTOR, N_HOSTS, N_PAGES, TAKEN_UP, check_log, 
 from support.workers import DEADLINE, IN_A_STEP, Workers, check_views
 from support.workers import running as workers_of
 
+from scrapy_aopic.core.operator_control import Control
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import unpack_page
 from scrapy_aopic.place.paths import read_home, shard_folder, shards_on_disk, store_folder
-from scrapy_aopic.storage import open_snapshot
+from scrapy_aopic.place.server_place import ServerPlace
+from scrapy_aopic.place.stored_control import change_control
+from scrapy_aopic.storage import Address, open_snapshot
 from scrapy_aopic.web.url_keys import key_of_url
 
 if redis_server.find_server() is None:
@@ -77,6 +80,14 @@ class OnDisks(Workers):
     def wait_until_begun(self, number: int) -> None:
         """Wait until the process that was started as this one holds shards: before that, a signal may end it at once."""
         self.wait_until_said(number, "This worker holds")
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Meanwhile nothing is fetched, so that the crawl is not over before commands are given, on however busy a machine."""
+        place = ServerPlace(Address("aopic:follow", self.redis.url))
+        change_control(place, lambda control: control.paused(1.0))
+        yield
+        change_control(place, Control.resumed)
 
     def stop(self, *numbers: int) -> None:
         """Let the processes that were started as these end by themselves."""
@@ -186,8 +197,7 @@ def test_a_server_that_has_lost_everything_is_told_again(tmp_path):
 
 
 def test_old_copies_second_copies_and_folders_too_many_are_refused(tmp_path):
-    # So slow that the crawl goes on while the copy is started, also on a busy machine.
-    with running(tmp_path, delay=0.25) as workers:
+    with running(tmp_path, delay=0.1) as workers:
         workers.start(0)
         workers.start(1)
         workers.wait_for(40)
@@ -198,8 +208,9 @@ def test_old_copies_second_copies_and_folders_too_many_are_refused(tmp_path):
         n = len(workers.web.log)
         workers.wait_for(n + 40)
         workers.jobs += [older, tmp_path / "third"]
-        for number in (2, 3):
-            workers.start(number).wait(DEADLINE)
+        with workers.paused():
+            for number in (2, 3):
+                workers.start(number).wait(DEADLINE)
         assert f"(home {read_home(older).name}) is in use" in workers.log(3).read_text()
         assert "has no shard of the job" in workers.log(4).read_text()
         del workers.all[3:]
@@ -220,7 +231,8 @@ def test_shards_move_to_other_folders(tmp_path):
     with running(tmp_path, delay=0.1) as workers:
         old, new = workers.jobs[0], tmp_path / "job-2"
         workers.start_both()
-        assert "is in use" in aopic(workers, "move", old, new, "--shards", 1)
+        with workers.paused():
+            assert "is in use" in aopic(workers, "move", old, new, "--shards", 1)
         workers.wait_for(60)
         workers.stop(0, 1)
         assert "Shard 2 is at home in" in aopic(workers, "move", old, new, "--shards", "1-2")
@@ -303,8 +315,9 @@ def test_a_disk_is_lost_and_its_shards_begin_anew(tmp_path):
         job = f"{workers.redis.url}#aopic:follow"
         lost = workers.jobs[0] = tmp_path / "job-2"
         workers.wait_for(100)
-        assert "is in use" in aopic(workers, "move", job, lost, "--shards", "0,1", "--lost")
-        assert "the books hold" in aopic(workers, "check", job), "also while it is crawled"
+        with workers.paused():
+            assert "is in use" in aopic(workers, "move", job, lost, "--shards", "0,1", "--lost")
+            assert "the books hold" in aopic(workers, "check", job), "also while it is crawled"
         first.kill()
         first.wait()
         killed = time.monotonic()

@@ -68,7 +68,7 @@ def test_a_crawl_that_is_killed_while_it_learns_goes_on_with_what_it_knew(tmp_pa
             AOPIC_STORE="sqlite",
             LOG_LEVEL="WARNING",
         )
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 500
         while time.monotonic() < deadline:
             before = len(running.log)
             with processes.start(

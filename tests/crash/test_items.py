@@ -52,7 +52,7 @@ class Web:
             return Answer(404)
         is_held = exchange.host == f"h{N}.test" and not self.is_free.is_set()
         headers = {"Content-Type": "text/html"}
-        return Answer(headers=headers, body=html(links, exchange.host), delay=60 if is_held else 0)
+        return Answer(headers=headers, body=html(links, exchange.host), delay=600 if is_held else 0)
 
 
 def visited(job: Path) -> set[str]:
@@ -70,7 +70,7 @@ def run_until(
     """Kill the process of *line* when it is *done*."""
     options = {"env": environment} if environment else {}
     with processes.start(line, cwd=folder, **options) as process:
-        until = time.monotonic() + 60
+        until = time.monotonic() + 300
         while not done() and time.monotonic() < until:
             assert process.poll() is None
             time.sleep(0.02)
@@ -127,7 +127,7 @@ def test_what_a_visited_page_has_yielded_outlives_a_kill(tmp_path, monkeypatch):
                 file.write(torn)
         web.is_free.set()
         done = processes.run(
-            ours(tmp_path), cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
+            ours(tmp_path), cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300
         )
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("was incomplete: its ") == 2
@@ -173,7 +173,7 @@ def test_feeds_of_a_spider_with_pipelines_of_its_own_outlive_a_kill(tmp_path):
             assert {url for url, _ in found} >= visited(job), name
             assert len(set(found)) == 2 * len({url for url, _ in found}), name
         web.is_free.set()
-        assert processes.run(line, env=environment, cwd=tmp_path, timeout=60).returncode == 0
+        assert processes.run(line, env=environment, cwd=tmp_path, timeout=300).returncode == 0
     for name, found in spider_items(tmp_path):
         assert len(set(found)) == 2 * (N + 1), name
 
@@ -200,7 +200,7 @@ def test_kills_at_random_moments_cost_no_item(tmp_path, where):
         for _ in range(10):
             until = len(running.log) + rng.randrange(5, 30)
             run_until(line, environment, tmp_path, lambda until=until: len(running.log) >= until)
-        assert processes.run(line, env=environment, cwd=tmp_path, timeout=120).returncode == 0
+        assert processes.run(line, env=environment, cwd=tmp_path, timeout=300).returncode == 0
     for name, found in spider_items(tmp_path):
         assert len(set(found)) == 2 * N_HOSTS * N_PAGES, name
 
@@ -230,7 +230,7 @@ def test_a_full_disk_under_the_items_stops_the_crawl_and_costs_none(tmp_path, na
         }
         arguments, environment = command(job, running.url, spider=SPIDER, **settings)
         done = processes.run(
-            arguments, env=environment, cwd=tmp_path, timeout=60, limit=("RLIMIT_FSIZE", limit)
+            arguments, env=environment, cwd=tmp_path, timeout=300, limit=("RLIMIT_FSIZE", limit)
         )
         text = log.read_text(encoding="utf-8")
         assert done.returncode == 1
@@ -243,7 +243,7 @@ def test_a_full_disk_under_the_items_stops_the_crawl_and_costs_none(tmp_path, na
             assert len(re.findall(rf"{re.escape(url)}[\",]", written)) == 2, url
         assert check(job).violations == []
         assert len(stopped) < N_HOSTS * N_PAGES
-        assert processes.run(arguments, env=environment, cwd=tmp_path, timeout=120).returncode == 0
+        assert processes.run(arguments, env=environment, cwd=tmp_path, timeout=300).returncode == 0
     last = text = big.read_bytes()[n_before:].decode()
     assert len(visited(job)) == N_HOSTS * N_PAGES
     for url in visited(job):

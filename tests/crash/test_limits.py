@@ -27,7 +27,7 @@ def crawl_within(job: Path, proxy: str, store: str, limit: tuple[str, int] | Non
     settings |= {"LOG_LEVEL": "INFO", "LOG_FILE": log}
     line, environment = command(job, proxy, AOPIC_STORE=store, **settings)
 
-    done = processes.run(line, env=environment, cwd=job.parent, timeout=120, limit=limit)
+    done = processes.run(line, env=environment, cwd=job.parent, timeout=300, limit=limit)
     lines = log.read_text().splitlines()
     errors = [text for text in lines if "] ERROR: " in text]
     (reason,) = [text.split("'")[3] for text in lines if "'finish_reason': " in text]
@@ -106,7 +106,7 @@ def test_no_more_connections_begin_than_files_may_be_open(tmp_path, delay, is_fa
         urls = [f"http://127.1.0.{number}:{server.port}/" for number in range(1, n + 1)]
         line = [sys.executable, str(tmp_path / "many.py"), json.dumps(settings), *urls]
         done = processes.run(
-            line, cwd=tmp_path, timeout=120, limit=("RLIMIT_NOFILE", limit), capture_output=True, text=True
+            line, cwd=tmp_path, timeout=300, limit=("RLIMIT_NOFILE", limit), capture_output=True, text=True
         )
     assert json.loads(done.stdout) == ["finished", n], done.stderr
     assert max(entry.in_flight for entry in server.entries) == 1
@@ -124,7 +124,7 @@ def test_without_address_space_for_rocksdb_there_is_one_sentence(tmp_path):
             line,
             env=environment,
             cwd=tmp_path,
-            timeout=120,
+            timeout=300,
             limit=("RLIMIT_AS", 400 << 20),
             capture_output=True,
             text=True,

@@ -49,7 +49,7 @@ def test_a_crawl_whose_processes_are_killed_goes_on_and_loses_nothing(tmp_path, 
             AOPIC_REDIS_LOCK_TIMEOUT=LOCK_TIMEOUT,
             JOBDIR="",
         )
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 500
         while time.monotonic() < deadline:
             before = len(running.log)
             with processes.start(line, env=environment, cwd=tmp_path, stderr=subprocess.PIPE) as process:
