@@ -322,7 +322,7 @@ def test_a_replica_and_a_node_of_a_cluster(tmp_path, server):
 
 
 def test_a_server_that_does_not_reply(tmp_path, server):
-    with closing(RedisStore(Address("slow", server.url, {"socket_timeout": 0.2}, lock_timeout=1))) as store:
+    with closing(RedisStore(Address("slow", server.url, {"socket_timeout": 1.0}, lock_timeout=4))) as store:
         os.kill(server.process_id, signal.SIGSTOP)
         try:
             with pytest.raises(StorageError, match="does not reply"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 from zipfile import ZipFile
 
 import pytest
+from support.redis_server import free_port
 from support.small_site import TITLES, titles
 
 pytest.importorskip("scrapyd")
@@ -69,9 +69,7 @@ class Scrapyd:
     """A running scrapyd in *folder*."""
 
     def __init__(self, folder: Path) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = free_port()
         self._url = f"http://127.0.0.1:{port}"
         self._open = build_opener(ProxyHandler({})).open
         options = {
