@@ -257,6 +257,7 @@ class PolitenessMiddleware:
         self.pacer.failed(request, exception, waits_for_proxy=waits)
         if not waits:
             self._count("aopic/politeness/proxy_failures")
+        if n > _MOST_FAILURES:
             self._first.warning(
                 "proxy",
                 "Proxies, at last %(proxy)s, fail for %(url)s again and again, while others bring answers: the page has its retries, "

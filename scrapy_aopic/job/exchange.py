@@ -93,7 +93,7 @@ class Exchange:
             self._error = (
                 error
                 if isinstance(error, StorageError)
-                else StorageError(f"The server's reply is wrong: {error!r}")
+                else StorageError(f"The server's reply is wrong ({type(error).__name__})")
             )
             with self._using:
                 self._failed += posts

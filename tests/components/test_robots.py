@@ -1087,7 +1087,9 @@ class Own(RobotsTxtMiddleware):
 def places(crawler: Crawler) -> list[str]:
     assert crawler.engine is not None
     names = [type(each).__name__ for each in crawler.engine.downloader.middleware.middlewares]
-    return [name for name in names if name not in {"Bodies", "ProxyWaits"}]  # which are before all others
+    return [
+        name for name in names if name not in {"Bodies", "ProxyWaits", "Responses"}
+    ]  # which are before all others
 
 
 @pytest.mark.parametrize("settings", [SCHEDULER, ADDON, BESIDE, {**ADDON, **BESIDE}])

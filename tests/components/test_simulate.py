@@ -722,7 +722,7 @@ def test_a_host_that_is_asked_too_early_is_noticed(command, tmp_path, monkeypatc
     graph = save(tmp_path / "ring.npz", RING)
     code, _, err = command(graph, "--order", "aopic", "--seed-pages", 0, "--politeness")
     assert code == 1
-    assert "aopic, seed set 0: host host0.com was asked at" in err
+    assert "aopic, seed set 0: host host0.com got a request at" in err
 
 
 def test_politeness_is_told_in_table_and_json(command, measured, tmp_path):

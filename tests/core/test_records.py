@@ -209,7 +209,7 @@ def test_what_a_host_has_in_memory_only_is_not_written():
     host = HostState(
         "a", back_queue=[b"row and page"], is_whole=True, phase=3, heap=LazyHeap(), rank=b"r", domain=b"d",
         is_located=True, gates=(b"g",), entered=(b"g",), tried={b"p"}, looked_up_to=b"r", passed_over=("o",), heard_at=1.0,
-        transfers={b"p": 1.0}, at_once=2,
+        transfers={b"p": 1.0}, at_once=2, rests_until=1.0,
     )  # fmt: skip
     assert unpack_host(pack_state(host)) == HostRecord("a")
     assert unpack_state(pack_state(host)) == HostState("a")
