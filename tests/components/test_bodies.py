@@ -96,7 +96,7 @@ async def test_large_pages_are_read_one_after_the_other(serve, packed, way):
     assert await visited(crawler) == Reading.n_hosts
     assert isinstance(crawler.spider, Reading)
     assert crawler.spider.most == 1
-    assert crawler.stats.get_value("aopic/memory/waited") > Reading.n_hosts / 2
+    assert crawler.stats.get_value("aopic/memory/waited") >= 1  # how many: as fast as they come
 
 
 class Meeting(Reading):

@@ -304,7 +304,8 @@ async def test_a_page_of_many_links_lets_others_go_on(serve, monkeypatch):
             self.timer = asyncio.get_running_loop().call_soon(self.beat)
 
         def nothing(self, response: Response) -> None:
-            self.timer.cancel()
+            if len(beats) == 200:  # an answer may be there before the last request
+                self.timer.cancel()
 
     await crawl(Many, {"SCHEDULER": "scrapy_aopic.Scheduler"})
     assert len(set(beats)) > 100  # the event loop made that many rounds while one callback yielded
