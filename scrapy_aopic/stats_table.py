@@ -221,7 +221,7 @@ OWN = (
     counter("aopic/cookies/in_vain", "pages",
         "pages that were not fetched, because they redirect again and again, whatever cookies are sent"),
     counter("aopic/politeness/proxy_failures", "requests",
-        "requests at which proxies failed once more, after they had failed 30 times for their page while others brought answers", _POLITENESS),
+        "requests at which proxies failed once more, after they had failed 30 times for their page while others brought answers; all with `AOPIC_BACKOFF` = 0", _POLITENESS),
     counter("aopic/politeness/repeated", "requests",
         "requests that were not sent, because their host has asked their proxy to come later; middlewares got its last answer "
         "once more ([several proxies](politeness.md#several-proxies))", _POLITENESS),

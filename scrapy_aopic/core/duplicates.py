@@ -154,17 +154,17 @@ def sketch(words: Sequence[bytes]) -> bytes:
     return bytes(result)
 
 
+_OF_ONE_PAGE = (layout.LEADS, layout.WISHES, layout.SHARES)
+"""Rows of a page alone: the page with the link of a lead may be of another shard."""
+
+
 def pages_of(row: bytes, value: bytes) -> list[bytes]:
     """Keys of the pages that a row of the content family is about."""
     if row[:1] in (layout.OWN_CLAIMS, layout.FOREIGN_CLAIMS):
         return [row[1 : 1 + PAGE_BYTES]]
     if row[:1] == layout.CLAIMS:
         return [row[1 : 1 + PAGE_BYTES], row[1 + PAGE_BYTES :]]
-    if row[:1] in (
-        layout.LEADS,
-        layout.WISHES,
-        layout.SHARES,
-    ):  # the page with the link of a lead may be of another shard
+    if row[:1] in _OF_ONE_PAGE:
         return [row[1:]]
     return [row[1:] if row[:1] == layout.TEXTS else value[:PAGE_BYTES]]
 

@@ -265,6 +265,7 @@ class Dispatch:
         what = found_now(self._job.crawl.page(visit.lease.key), found, 0.0).what
         if what == "new":
             self._stats.count("aopic/recrawl/new")
+            return
         if not visit.lease.visits:
             return
         self._stats.count(_FOUND[what])

@@ -205,11 +205,13 @@ def recrawl(value: Any) -> Recrawl | None:
     if isinstance(value, str):
         several = _from_json(value) if value.lstrip()[:1] == "[" else texts(value)
         value = several if len(several) > 1 or several[0] in _REVISITS else value
-    given = [*value] if isinstance(value, (list, tuple)) else [value]
-    words = [each for each in given if each in _REVISITS]
-    times = [each for each in given if each not in words]
-    has_one = len(times) == 1 and (len(given) > 1 or given != value)
-    found = Recrawl() if words and not times else Recrawl(*intervals(times[0] if has_one else times))
+    if not isinstance(value, (list, tuple)):
+        value = [value, value]
+    words = [each for each in value if each in _REVISITS]
+    times = [each for each in value if each not in words]
+    if words and len(times) == 1:
+        times *= 2
+    found = Recrawl(*intervals(times)) if times or not words else Recrawl()
     if "once" in words and not times:
         found = replace(found, min_interval=0.0)
     return replace(found, once="once" in words, only_changed="changed" in words)
