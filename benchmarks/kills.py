@@ -1,6 +1,6 @@
 """Kill hundreds of real crawls with SIGKILL at random moments, and judge what the server and a witness saw.
 
-    python benchmarks kills [--kills 1000] [--parallel 2] [--seed 1] [--set AOPIC_FAST_DOWNLOADS=True]
+    python benchmarks kills [--kills 1000] [--parallel 2] [--seed 1] [--set AOPIC_FAST_DOWNLOADS=False]
 
 Each job crawls a web of its own, a tree: a page is linked to from one other page only, so that a link that is lost is
 a branch that is never seen. Jobs take turns in the kind of store and in AOPIC_DURABILITY. A run of a job is a forked

@@ -1,6 +1,6 @@
 """How politely a crawl asks, seen by the servers.
 
-    python benchmarks politeness [--kills 3] [--after 25] [--size 1] [--set AOPIC_FAST_DOWNLOADS=True]
+    python benchmarks politeness [--kills 3] [--after 25] [--size 1] [--set AOPIC_FAST_DOWNLOADS=False]
 
 It crawls 300 misbehaving hosts at addresses of the loopback network (127.0.0.0/8, all at one port; Linux has
 them without being told), 50 of them at one address, kills the crawler with SIGKILL on the way, and judges the log of

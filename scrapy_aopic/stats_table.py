@@ -238,8 +238,7 @@ OWN = (
         "bottleneck](politeness.md#this-machine-as-the-bottleneck))", _POLITENESS),
     gauge("aopic/loop/late_seconds/max", "seconds", "the longest time that an event may have waited", _POLITENESS),
     counter("aopic/downloads/slow", "requests",
-        "requests that Scrapy's own download handler made although `AOPIC_FAST_DOWNLOADS` is set, because they are "
-        "[not plain](speed.md#fast-downloads)", _POLITENESS),
+        "requests that Scrapy's own download handler made because they are [not plain](speed.md#fast-downloads)", _POLITENESS),
     counter("aopic/urls/changed", "URLs",
         "URLs of requests and of rows of seed lists that were not in [normal form](urls.md) and were changed",
         f"scheduler, {_LINKS}"),

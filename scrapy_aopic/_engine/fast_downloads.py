@@ -16,12 +16,14 @@ from __future__ import annotations
 import logging
 import re
 from functools import lru_cache
+from inspect import isfunction
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from time import monotonic
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy import Request, signals
+from scrapy.core.downloader.handlers import http11
 from scrapy.core.downloader.handlers.http11 import HTTP11DownloadHandler
 from scrapy.exceptions import (
     DownloadCancelledError,
@@ -114,11 +116,15 @@ class _Endpoint:
         self._timeout = timeout
 
     def connect(self, factory: object) -> Deferred[Any]:
+        connecting: Deferred[Any] = self.made().connect(factory)
+        return connecting
+
+    def made(self) -> Any:
+        """Twisted's, of which this one stands in for those that are not needed."""
         from twisted.internet import reactor  # noqa: PLC0415  # whichever was installed
 
         agent: Any = Agent(reactor, self._handler._contextFactory, connectTimeout=self._timeout)
-        connecting: Deferred[Any] = agent._getEndpoint(URI.fromBytes(self._uri)).connect(factory)
-        return connecting
+        return agent._getEndpoint(URI.fromBytes(self._uri))
 
 
 @lru_cache(_REMEMBERED)
@@ -561,11 +567,15 @@ def _probe(crawler: Crawler, handler: Any) -> None:
     """Send a request over a connection that leads nowhere, receive the beginning of a response, and release it.
 
     Raises:
-        Exception: If that does not work, or an attribute is missing.
+        Exception: If that does not work, an attribute is missing, or somebody has replaced a method of Scrapy's, as for proxies
+            that it does not know.
     """
+    for kind in (HTTP11DownloadHandler, http11._ScrapyAgent):
+        if any(isfunction(each) and each.__globals__ is not vars(http11) for each in vars(kind).values()):
+            raise RuntimeError(f"{kind.__name__} was changed")
     for name in _OF_HANDLER:
         getattr(handler, name)
-    getattr(Agent, "_getEndpoint")  # noqa: B009 - it is private
+    _Endpoint(handler, b"https://nowhere.invalid/", 1).made()
     kept: list[object] = []
     sent: list[bytes] = []
     protocol: Any = handler._pool._factory(kept.append, "").buildProtocol(None)

@@ -237,7 +237,7 @@ _POLITE = (
     ),
     Setting(
         "AOPIC_FAST_DOWNLOADS",
-        False,
+        True,
         FLAG,
         "Make plain requests (`GET` and `HEAD` over HTTP/1.1) without most of what Scrapy and Twisted do for each, over the same "
         "connections ([fast downloads](speed.md#fast-downloads)).",

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from demo_web.server import Answer
 from scrapy import Request, Spider, signals, version_info
+from scrapy.core.downloader.handlers import http11
 from scrapy.core.downloader.handlers.http11 import HTTP11DownloadHandler
 from scrapy.exceptions import DownloadCancelledError, StopDownload
 from scrapy.http import Response
@@ -424,6 +425,10 @@ def test_the_handlers_of_users_stay_and_so_does_scrapys_if_anything_is_missing(
                 _quiescentCallback=lambda _: None,
             )
         )
+    with monkeypatch.context() as patched:
+        patched.setattr(http11._ScrapyAgent, "_get_agent", lambda *_: None)
+        with pytest.raises(RuntimeError, match="_ScrapyAgent was changed"):
+            put()
     monkeypatch.setattr(fast_downloads, "_OF_HANDLER", ("_gone",))
     with pytest.raises(AttributeError, match="_gone"):
         put()
@@ -446,7 +451,7 @@ async def test_a_crawl_with_parts_that_are_missing_goes_on_and_says_so_once(
             monkeypatch.setattr(fast_downloads, "_OF_HANDLER", ("_gone",))
         crawler = await crawl(
             Few,
-            {"ADDONS": {"scrapy_aopic.Addon": 500}, "AOPIC_FAST_DOWNLOADS": True, "ROBOTSTXT_OBEY": False},
+            {"ADDONS": {"scrapy_aopic.Addon": 500}, "ROBOTSTXT_OBEY": False},
         )
         engine: Any = crawler.engine
         made.append(type(engine.downloader.handlers._get_handler("http")))

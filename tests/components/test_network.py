@@ -157,7 +157,7 @@ def test_the_next_transfer_on_a_connection_does_not_count_for_the_last(connectio
 
 HANDLERS: dict[str, dict[str, Any]] = {
     "Twisted": {"AOPIC_FAST_DOWNLOADS": False},
-    "fast": {"AOPIC_FAST_DOWNLOADS": True},
+    "fast": {},
     "aiohttp": {"DOWNLOAD_HANDLERS": {"http": f"{AIOHTTP}.AiohttpDownloadHandler"}},
 }
 

@@ -380,7 +380,6 @@ class Foreign(HTTP11DownloadHandler):
 async def test_a_handler_that_asks_nobody_gets_no_request_for_a_name_that_leads_inside(world, caplog):
     world.pages = {"/": [world.secret("inside.test")]}
     settings = {**ADDON, "ROBOTSTXT_OBEY": False, "DOWNLOAD_HANDLERS": {"http": Foreign}}
-    settings |= {"AOPIC_FAST_DOWNLOADS": True}
     reached: list[str] = []
     crawler = await crawl(
         Errors,

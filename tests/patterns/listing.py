@@ -45,7 +45,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "alone": {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_STORE": "memory"},
     "alone, job": {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_STORE": "sqlite"},
     "add-on": {**_ADDON, "AOPIC_STORE": "memory"},
-    "add-on, job": {**_ADDON, "AOPIC_FAST_DOWNLOADS": True},
+    "add-on, job": _ADDON,
 }
 """Ways to run a pattern, with their settings; the first says what the others are to come to.
 
