@@ -39,7 +39,8 @@ Hosts and domains:
 
 * :mod:`.frontier`: which host is next
 * :mod:`.politeness`: when a host may be requested again
-* :mod:`.robots`: what a robots.txt allows
+* :mod:`.robots`: what a robots.txt allows (marks on pages are read by :mod:`scrapy_aopic.web.robots_marks`, and obeyed by
+  :mod:`scrapy_aopic.session.page_robots`)
 * :mod:`.domain`: the record of a registered domain
 * :mod:`.domains`: all registered domains
 * :mod:`.sponsors`: which domains answer for a domain's fetches

@@ -25,7 +25,7 @@ Responses:
 * :mod:`.robots_marks`: what a page asks of robots
 * :mod:`.content_usage`: how its owner wants it to be used
 * :mod:`.tdmrep`: what a host's file says of that
-* :mod:`.robots_parser`: parsers of robots.txt with Scrapy's interface
+* :mod:`.robots_parser`: parsers of robots.txt files with Scrapy's interface
 * :mod:`.sitemaps`: sitemaps, read in steps
 * :mod:`.warc_index`: where pages are in WARC files
 * :mod:`.warc`: transfers as WARC records
