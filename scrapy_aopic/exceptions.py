@@ -33,6 +33,10 @@ class GoneError(LostError):
     """All of a job was taken away under a crawl, so that there is nothing to go on with."""
 
 
+class InUseError(StorageError):
+    """Another process has the store open."""
+
+
 class UnreachableError(StorageError):
     """The server that has a job does not respond, or the connection to it broke."""
 

@@ -28,9 +28,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_aopic.core.ledger import NOWHERE, Sums
 from scrapy_aopic.core.shard import ShardId
-from scrapy_aopic.exceptions import GoneError, LostError, StorageError, UnreachableError, closed_on_error
+from scrapy_aopic.exceptions import (
+    GoneError,
+    InUseError,
+    LostError,
+    StorageError,
+    UnreachableError,
+    closed_on_error,
+)
 from scrapy_aopic.place.shard_places import OnServer, ShardPlaces, ShardStore
-from scrapy_aopic.storage.redis.server_lock import InUseError
 
 from .clock import ServerTime, SharedClock, read_mark
 from .cluster_shard import ClusterShard, Post
@@ -207,7 +213,8 @@ class ClusterWorker:
         last = self._cluster
         if not self._is_quiet or last is None or self._not_yet_owned:
             return False
-        if last.seed_lists and self._server_seeds is not None and last.is_owned[0]:
+        takes_seeds = self._server_seeds is not None or self._address.folder is not None
+        if last.seed_lists and takes_seeds and last.is_owned[0]:
             return False
         # Commits since then may have written letters that no other worker has seen.
         return all(held.state.head == last.heads[number] for number, held in self.shards.items())

@@ -151,23 +151,6 @@ class JointCommits:
                 future.set_exception(failure)
 
 
-def one_by_one(batches: Batches) -> list[Exception | None]:
-    """Write *batches* one after another: to stores in files of their own, which share nothing.
-
-    Returns:
-        For each, the error for which it was not stored; ``None`` if it was.
-    """
-    return [_failure(store, batch) for store, batch in batches]
-
-
-def _failure(store: Store, batch: Batch) -> Exception | None:
-    try:
-        store.write(batch, sync=True)
-    except Exception as error:  # noqa: BLE001 - it is that of this store, and others have landed
-        return error
-    return None
-
-
 class ShardCommits:
     """Writes the changes of *crawl*, with the clock and the offsets of seed lists in the same batch.
 

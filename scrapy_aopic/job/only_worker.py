@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from scrapy_aopic.core.shards.cut import WHOLE
 from scrapy_aopic.exceptions import StorageError, closed_on_error
 from scrapy_aopic.storage import Locked
+from scrapy_aopic.storage.disk_shard import one_by_one
 
 from .clock import JobClock, read_mark
-from .commit_thread import Batches, JointCommits, one_by_one
+from .commit_thread import Batches, JointCommits
 from .open_shard import OpenShard
 
 if TYPE_CHECKING:

@@ -13,8 +13,9 @@ from scrapy_aopic.core.shard import Shard, ShardId
 from scrapy_aopic.exceptions import LostError, StorageError, closed_on_error
 from scrapy_aopic.seeds.offsets import read_offsets
 from scrapy_aopic.storage import Locked, is_safe
+from scrapy_aopic.storage.disk_shard import one_by_one
 
-from .commit_thread import JointCommits, ShardCommits, WatchedStore, one_by_one
+from .commit_thread import JointCommits, ShardCommits, WatchedStore
 from .side_files import SideFiles
 
 if TYPE_CHECKING:

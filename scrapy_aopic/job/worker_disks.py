@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 from scrapy_aopic.core.crawl_totals import read_totals
 from scrapy_aopic.core.shard import ShardId
 from scrapy_aopic.core.shards.rebuilt_mail import start_lost_shard
-from scrapy_aopic.exceptions import LostError, StorageError, closed_on_error
+from scrapy_aopic.exceptions import InUseError, LostError, StorageError, closed_on_error
 from scrapy_aopic.place.paths import Home, read_home, shard_folder, shards_on_disk, store_folder, write_home
 from scrapy_aopic.storage import Address, exists
-from scrapy_aopic.storage.disk_shard import DiskShard, number_of
+from scrapy_aopic.storage.disk_shard import LEAST_MB, DiskShard, number_of, one_by_one
 from scrapy_aopic.storage.disk_workers import (
     Homes,
     InHomes,
@@ -33,10 +33,8 @@ from scrapy_aopic.storage.disk_workers import (
     read_lost_shard,
 )
 from scrapy_aopic.storage.redis.keys import Keys
-from scrapy_aopic.storage.redis.server_lock import InUseError, ServerLock
+from scrapy_aopic.storage.redis.server_lock import ServerLock
 from scrapy_aopic.storage.redis.worker_registry import ClusterState, WorkerRegistry
-
-from .commit_thread import Batches, one_by_one
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -45,15 +43,14 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.policy import Policy
     from scrapy_aopic.storage.redis.sharding import Sharding
 
+    from .commit_thread import Batches
+
 
 logger = logging.getLogger(__name__)
 
 _PAUSE = 0.5
 """Seconds between exchanges with the other workers: as long as a commit takes to be due. No shard waits for a hand-over here, and
 what is left for the server to do is mostly this."""
-
-_LEAST_MB = 4
-"""Megabytes for the cache of a shard's store, at least."""
 
 
 class OnDisk:
@@ -88,7 +85,7 @@ class OnDisk:
         with closed_on_error(self._lock.close):
             self._homes, own = self._claim(home.name)
             self.own: Sequence[int] | None = own
-            self._memory_mb = max(memory_mb // len(own), _LEAST_MB)
+            self._memory_mb = max(memory_mb // len(own), LEAST_MB)
             places = InHomes(address, sharding.shards, self._lock, home.name)
             self.registry = WorkerRegistry(address, sharding.shards, places)
 

@@ -7,8 +7,8 @@ import math
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.order import order_name
-from scrapy_aopic.exceptions import SettingError, StorageError
-from scrapy_aopic.storage.redis.sharding import Sharding, begin, read_sharding
+from scrapy_aopic.exceptions import SettingError, StorageError, storage_errors
+from scrapy_aopic.storage.redis.sharding import Sharding, begin
 from scrapy_aopic.web.suffixes import list_name, packed_list, use_list
 
 from .server_place import ServerPlace
@@ -19,15 +19,18 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.policy import Policy
     from scrapy_aopic.storage import Address
 
+    from .folder_place import FolderPlace
     from .place import Place
 
 logger = logging.getLogger(__name__)
 
 
-def check_cut(
-    address: Address | None, shards: int, policy: Policy, *, interval: float, disks: int = 0
-) -> None:
-    """Do nothing if the job at *address* may be crawled in so many *shards*; ``None`` is a job in a folder.
+WORKER_SHARDS = 16
+"""Shards of a job in a folder that several workers crawl, unless ``AOPIC_SHARDS`` says another number."""
+
+
+def check_cut(place: Place | None, shards: int, policy: Policy, *, interval: float, disks: int = 0) -> None:
+    """Do nothing if the job at *place* may be crawled in so many *shards*; ``None`` is a job in one piece in a folder.
 
     Args:
         disks: Job folders among which they are divided; 0 if they are on the server.
@@ -37,14 +40,15 @@ def check_cut(
         SettingError: If other settings do not go with shards.
         StorageError: If it was begun with another number, or the server cannot be reached.
     """
-    if address is None:
+    if place is None:
         if shards > 1:
             raise SettingError(
-                f'AOPIC_SHARDS ({shards}) needs AOPIC_STORE = "redis", where other processes find the shards, or AOPIC_DISKS, the '
-                "number of workers that have shards on their disks: set one of them, or AOPIC_SHARDS = 1."
+                f"AOPIC_SHARDS ({shards}) needs AOPIC_WORKERS, the number of processes of this machine that crawl them, or "
+                'AOPIC_STORE = "redis", where processes of other machines find them, or AOPIC_DISKS: set one of them, or '
+                "AOPIC_SHARDS = 1."
             )
         return
-    _check_begun(address, shards, disks, order_name(policy.order))
+    _check_begun(place, shards, disks, order_name(policy.order))
     if disks and shards < max(disks, 2):
         raise SettingError(
             f"AOPIC_DISKS ({disks}) divides the shards of a job among so many job folders, and AOPIC_SHARDS is {shards}: set it "
@@ -61,33 +65,33 @@ def check_cut(
         )
 
 
-def _check_begun(address: Address, shards: int, disks: int, order: str) -> None:
-    """Do nothing if the job at *address* has not begun, or began like this.
+def _check_begun(place: Place, shards: int, disks: int, order: str) -> None:
+    """Do nothing if the job at *place* has not begun, or began like this.
 
     Raises:
         StorageError: If it began otherwise, or the server cannot be reached.
     """
-    sharding = read_sharding(address)
+    sharding = place.read_sharding()
     if sharding is None:
         return
+    other = f"begin another job with another {'AOPIC_REDIS_KEY' if place.folder is None else 'JOBDIR'}"
     if sharding.shards != shards:
         raise StorageError(
-            f"The job in {address} has {sharding.shards} shards, which is fixed when a job begins, and AOPIC_SHARDS is now {shards}: "
-            f"set AOPIC_SHARDS = {sharding.shards}, or begin another job with another AOPIC_REDIS_KEY. Nothing was changed."
+            f"The job in {place} has {sharding.shards} shards, which is fixed when a job begins, and AOPIC_SHARDS is now {shards}: "
+            f"set AOPIC_SHARDS = {sharding.shards}, or {other}. Nothing was changed."
         )
     if sharding.disks != disks:
         is_there = f"on the disks of {sharding.disks} workers" if sharding.disks else "on the server"
         raise StorageError(
-            f"The shards of the job in {address} are {is_there}, which is fixed when a job begins, and AOPIC_DISKS is now {disks}: "
-            f"set AOPIC_DISKS = {sharding.disks}, or begin another job with another AOPIC_REDIS_KEY. Nothing was changed."
+            f"The shards of the job in {place} are {is_there}, which is fixed when a job begins, and AOPIC_DISKS is now {disks}: "
+            f"set AOPIC_DISKS = {sharding.disks}, or {other}. Nothing was changed."
         )
     if sharding.order not in {"", order}:
         raise StorageError(
-            f"The job in {address} is crawled in the order {sharding.order}, which is fixed when a job begins, and AOPIC_ORDER is now "
-            f"{order}: set AOPIC_ORDER as all other workers have it, or begin another job with another AOPIC_REDIS_KEY. Nothing was "
-            "changed."
+            f"The job in {place} is crawled in the order {sharding.order}, which is fixed when a job begins, and AOPIC_ORDER is now "
+            f"{order}: set AOPIC_ORDER as all other workers have it, or {other}. Nothing was changed."
         )
-    check_suffixes(ServerPlace(address), sharding)
+    check_suffixes(place, sharding)
 
 
 def check_suffixes(place: Place, sharding: Sharding) -> None:
@@ -124,5 +128,19 @@ def begin_cut(
     sharding = Sharding(shards, list_name(), disks, order)
     is_new = begin(address, sharding, prepare, suffixes=packed_list())
     if not is_new:
-        _check_begun(address, shards, disks, order)
+        _check_begun(ServerPlace(address), shards, disks, order)
     return is_new
+
+
+def begin_in_folder(job: FolderPlace, shards: int, prepare: Callable[[], object], order: str) -> bool:
+    """Make the job in the folder *job* with so many *shards* if there is none; see :func:`begin_cut`.
+
+    Raises:
+        StorageError: If it cannot be written.
+    """
+    if job.has_job():
+        return False
+    prepare()
+    with storage_errors(f"The job in {job} cannot be made"):
+        job.write_sharding(Sharding(shards, list_name(), order=order), packed_list())
+    return True

@@ -1,7 +1,8 @@
-"""A job in a job folder: one with a store of its own, or the copy of a job in shards, as ``scrapy aopic backup`` makes one.
+"""A job in a job folder: one with a store of its own, or one in shards, for several workers; a copy of a job on a server is, too.
 
-Such a copy has the stores of the shards in ``aopic-shards/``, in folders ``0``, ``1`` and so on. There ``cut.json``, written last,
-says how many they are and by which list of public suffixes hosts belong to them; ``suffixes`` is that list.
+A job in shards has their stores in ``aopic-shards/``, in folders ``0``, ``1`` and so on. There ``cut.json`` says how many they are
+and by which list of public suffixes hosts belong to them; ``suffixes`` is that list. ``aopic-workers/`` has what each worker
+keeps for itself.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from scrapy_aopic.core.shards.cut import WHOLE, ShardId
 from scrapy_aopic.exceptions import StorageError, plainly, storage_errors
 from scrapy_aopic.storage import check_in_folder, exists, open_snapshot
 from scrapy_aopic.storage.address import MAX_SHARDS
-from scrapy_aopic.storage.lock import keeping_out, lock_briefly, sync_folder
+from scrapy_aopic.storage.lock import keeping_out, lock_briefly, sync_folder, taking_turns
 from scrapy_aopic.storage.memory import MemoryStore
 from scrapy_aopic.storage.named_files import read_given
 from scrapy_aopic.storage.opening import Damaged, open_for_salvage
@@ -39,6 +40,7 @@ from .seed_files import lists, put_list
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from contextlib import AbstractContextManager
 
     from scrapy_aopic.core.ports import Store
 
@@ -49,6 +51,8 @@ _EARLIER_FILE = "aopic-former"
 _SHARDS = "aopic-shards"
 _CUT_FILE = "cut.json"
 _SUFFIXES_FILE = "suffixes"
+_TURNS = "commits.lock"
+_WORKERS = "aopic-workers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,19 +83,6 @@ class FolderPlace:
         """Whether there is a store, or the copy of a job in shards."""
         return exists(store_folder(self.path)) or self.read_sharding() is not None
 
-    def check_own(self) -> None:
-        """Do nothing if a crawl may have the folder for its own store.
-
-        Raises:
-            StorageError: If it holds the copy of a job in shards.
-        """
-        sharding = self.read_sharding()
-        if sharding is not None:
-            raise StorageError(
-                f"The folder {self} holds a copy of a job in {sharding.shards} shards, which are crawled on a server: put it there with "
-                "'scrapy aopic restore', or choose another JOBDIR."
-            )
-
     def read_sharding(self) -> Sharding | None:
         """How the job is cut of which a copy is there."""
         path = self.path / _SHARDS / _CUT_FILE
@@ -120,9 +111,14 @@ class FolderPlace:
         Raises:
             OSError: If it cannot be written.
         """
+        (self.path / _SHARDS).mkdir(parents=True, exist_ok=True)
         with replacing(self.path / _SHARDS / _SUFFIXES_FILE) as file:
             file.write(suffixes)
         replace_file(self.path / _SHARDS / _CUT_FILE, json.dumps(sharding._asdict()) + "\n")
+
+    def of_worker(self, number: int) -> Path:
+        """What the worker with this *number* keeps for itself, as a job folder, if several crawl the job."""
+        return self.path / _WORKERS / str(number)
 
     def stores(self, sharding: Sharding | None) -> list[Path]:
         """Where the stores of a job are that is cut like that: the only one of a job in one piece."""
@@ -131,14 +127,19 @@ class FolderPlace:
         return [self.path / _SHARDS / str(number) for number in range(sharding.shards)]
 
     def open_snapshots(self) -> list[Store]:
-        """Open its stores. The copy of a job in shards does not change, so they may be opened one after another."""
-        with ExitStack() as opened:
+        """Open its stores. While those of a job in shards are opened, no worker commits."""
+        turns = self.path / _SHARDS / _TURNS
+        with taking_turns(turns) if turns.exists() else nullcontext(), ExitStack() as opened:
             stores = []
             for folder in self.stores(self.read_sharding()):
                 stores.append(open_snapshot(folder))
                 opened.callback(stores[-1].close)
             opened.pop_all()
         return stores
+
+    def committing(self) -> AbstractContextManager[None]:
+        """The time of some commits of a job in shards: others may commit meanwhile, but nobody takes a look."""
+        return taking_turns(self.path / _SHARDS / _TURNS, is_shared=True)
 
     @contextmanager
     def opening_damaged(self, copies: Path) -> Iterator[list[tuple[ShardId, Damaged]]]:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from scrapy_aopic.core.ports import Batch, Store
+from scrapy_aopic.exceptions import LostError
 from scrapy_aopic.storage import Address, note_server
+from scrapy_aopic.storage.disk_shard import LEAST_MB, DiskShard, one_by_one
+from scrapy_aopic.storage.folder_workers import registry_in
 from scrapy_aopic.storage.opening import open_store_at
 from scrapy_aopic.storage.redis.worker_registry import ClusterState, WorkerRegistry
 
@@ -16,6 +19,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scrapy_aopic.exceptions import StorageError
+    from scrapy_aopic.storage.lock import Lock
+    from scrapy_aopic.storage.redis.sharding import Sharding
+
+    from .folder_place import FolderPlace
 
 
 class ShardStore(Store, Protocol):
@@ -85,6 +92,56 @@ class ShardPlaces(Protocol):
 
     def close(self) -> None:
         """Let others have what this worker has, all of which is closed."""
+
+
+class InFolder:
+    """Shards whose stores are in one job folder, for all workers of this machine: whoever has the lock of one has the shard.
+
+    Args:
+        job: The folder, which has such a job.
+        lock: A lock beside it that this worker has; if that is lost, the folder was moved or replaced.
+        kind: Kind of the stores (``AOPIC_STORE``).
+        memory_mb: Size of the caches of all stores together.
+
+    Raises:
+        StorageError: If the board of the workers cannot be opened.
+    """
+
+    pause = 0.2
+    own: Sequence[int] | None = None
+    is_fading = False
+
+    def __init__(
+        self, job: FolderPlace, lock: Lock, sharding: Sharding, *, kind: str, memory_mb: int
+    ) -> None:
+        self.failure: StorageError | None = None
+        self._job = job
+        self._stores = job.stores(sharding)
+        self._lock = lock
+        self._kind = kind
+        self._memory_mb = max(memory_mb // len(self._stores), LEAST_MB)
+        self.registry = registry_in(job.folder, self._stores)
+
+    def open_store(self, number: int, cluster: ClusterState | None, clock: Callable[[], float]) -> ShardStore:
+        """Open the store of a shard, if no other worker has it open."""
+        del cluster, clock
+        return DiskShard(self._stores[number], self._kind, memory_mb=self._memory_mb)
+
+    def write(self, batches: Sequence[tuple[Store, Batch]]) -> Sequence[Exception | None]:
+        """Write *batches* one after another, between two looks of others at the job (:meth:`.folder_place.FolderPlace.open_snapshots`)."""
+        try:
+            self._lock.check()
+            with self._job.committing():
+                return one_by_one(batches)
+        except LostError as error:
+            self.failure = error
+            raise
+
+    def log_unowned(self, numbers: Sequence[int]) -> None:
+        """Nothing: a shard that nobody has open is soon opened by somebody."""
+
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 class OnServer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,17 +16,19 @@ from scrapy_aopic.core.order import order_name
 from scrapy_aopic.exceptions import ExchangeError, SettingError, StorageError, storage_errors
 from scrapy_aopic.job.job import Job
 from scrapy_aopic.job.worker_disks import OnDisk
-from scrapy_aopic.place.cutting import begin_cut, check_cut
+from scrapy_aopic.place.cutting import WORKER_SHARDS, begin_cut, begin_in_folder, check_cut
 from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.paths import check_job_folder, check_no_home, seeds_folder, store_folder
 from scrapy_aopic.place.seed_files import START
 from scrapy_aopic.place.server_place import ServerPlace
+from scrapy_aopic.place.shard_places import InFolder
 from scrapy_aopic.place.stored_control import ControlWatch
 from scrapy_aopic.seeds.adding import add_seeds
 from scrapy_aopic.seeds.earlier_crawl import read_earlier_crawl
 from scrapy_aopic.seeds.server_seeds import ServerSeeds
 from scrapy_aopic.settings import idle_options, read_address, read_policy, read_values, store_memory
-from scrapy_aopic.storage import Address, lock_job
+from scrapy_aopic.storage import Address, exists, lock_job
+from scrapy_aopic.storage.folder_workers import board_address, clear_board
 from scrapy_aopic.storage.redis.sharding import Sharding
 from scrapy_aopic.storage.registry import SERVER
 from scrapy_aopic.view.dropped import FILE_NAME as DROPPED
@@ -51,6 +54,9 @@ if TYPE_CHECKING:
     from scrapy_aopic.storage.lock import Lock
 
 logger = logging.getLogger(__name__)
+
+WORKER = "AOPIC_WORKER"
+"""Variable of the environment of a process that is one of several workers of a folder: its number, from 1 on."""
 
 
 class OpenJob:
@@ -82,6 +88,7 @@ class OpenJob:
         self._crawler = crawler
         self._extra = {"spider": spider}
         self._lock: Lock | None = None
+        self._job_lock: Lock | None = None  # of a worker that has the folder alone
         self._temporary: TemporaryDirectory[str] | None = None
         self._state: StateKeeper | None = None
         self._server_seeds: ServerSeeds | None = None
@@ -110,20 +117,18 @@ class OpenJob:
             self.reports = values.report
             kind = values.store
             folder = _job_folder(settings)
-            shards, disks, given = values.shards, values.disks, values.topic
+            disks, given = values.disks, values.topic
             self.topic = GivenTopic(given, crawler) if given is not None else None
             address = read_address(values, spider.name) if kind == SERVER or disks else None
-            check_cut(address, shards, policy, interval=values.durability, disks=disks)
-            if disks:
-                _check_disks(folder, kind, disks)
-            elif folder is not None:
-                check_no_home(folder)
+            place = _place_of(folder, address)
+            self._number = self._worker_number(folder)
+            self._shards = shards = self._check_cut(folder, address, policy)
             self.persists = (folder is not None or address is not None) and kind != "memory"
-            self.place = _place_of(folder, address) if self.persists else None
+            self.place = place if self.persists else None
             # Before the seeds that it starts from: they are part of it.
-            self._lock = lock_job(store_folder(folder), "crawl") if folder is not None else None
+            self._lock = self._take_lock(folder)
             self.seeds = self._give_seeds(folder, address, shards, disks, order_name(policy.order))
-            self.earlier = read_earlier_crawl(_place_of(folder, address))
+            self.earlier = read_earlier_crawl(place)
             self.control = self._watch_control(folder, address)
             self.job = self._open_job(folder, policy, address, kind)
         except (SettingError, StorageError):
@@ -135,27 +140,79 @@ class OpenJob:
             self._lock.around.where / DROPPED if self._lock is not None and self.persists else None
         )
         self.history: History | None = None
-        if self._lock is not None and self.persists:
+        if self._lock is not None and self.persists and not self._number:
             self.history = History(self._lock.around.where / FILE_NAME)
         self._tell(folder if address is None else None)
         self._state = StateKeeper.replacing(crawler, self._lock)
+
+    def _worker_number(self, folder: Path | None) -> int:
+        """The number of this worker, if several have the job in *folder*, or could have; else 0."""
+        if folder is None or self._values.store in {SERVER, "memory"} or self._values.disks:
+            return 0
+        if number := int(os.environ.get(WORKER) or 0):
+            if exists(store_folder(folder)):
+                raise StorageError(
+                    f"The job in {folder} is in one piece, because it began with one worker, and is crawled by one: leave out "
+                    "AOPIC_WORKERS (--workers), or begin another job with another JOBDIR. Nothing was changed."
+                )
+            return number
+        return int(FolderPlace(folder).read_sharding() is not None)
+
+    def _check_cut(self, folder: Path | None, address: Address | None, policy: Policy) -> int:
+        """Check that the job may be cut as the settings say; returns its number of shards.
+
+        Workers of a folder have that with which the job began, unless one is set.
+        """
+        place, values = _place_of(folder, address), self._values
+        shards, disks = values.shards, values.disks
+        if self._number and shards == 1 and place is not None:
+            sharding = place.read_sharding()
+            shards = sharding.shards if sharding is not None else WORKER_SHARDS
+        is_cut = address is not None or self._number
+        check_cut(place if is_cut else None, shards, policy, interval=values.durability, disks=disks)
+        if disks:
+            _check_disks(folder, values.store, disks)
+        elif folder is not None:
+            check_no_home(folder)
+        return shards
+
+    def _take_lock(self, folder: Path | None) -> Lock | None:
+        """Lock the job in *folder*; if it has several workers, what is this one's, for whoever has started them has the job."""
+        if folder is None:
+            return None
+        if not self._number:
+            return lock_job(store_folder(folder), "crawl")
+        if not os.environ.get(WORKER):
+            self._job_lock = lock_job(store_folder(folder), "crawl")
+            clear_board(folder)
+        return lock_job(store_folder(FolderPlace(folder).of_worker(self._number)), "crawl")
 
     def _watch_control(self, folder: Path | None, address: Address | None) -> ControlWatch | None:
         """Watch the control settings of the job, if it outlives this run."""
         if address is not None:
             return ControlWatch(ServerPlace(address))
-        if folder is not None and self._lock is not None and self.persists:
-            return ControlWatch(FolderPlace(folder, self._lock.around.where))
+        if folder is not None and self.persists:
+            return ControlWatch(self._in(folder))
         return None
+
+    def _in(self, folder: Path) -> FolderPlace:
+        """The job *folder*, which this process may have locked."""
+        lock = None if self._number else self._lock
+        return FolderPlace(folder, lock.around.where if lock is not None else None)
 
     def _open_job(self, folder: Path | None, policy: Policy, address: Address | None, kind: str) -> Job:
         """Open the job itself, or this process's part of it."""
         values = self._values
-        shards, disks = values.shards, values.disks
+        shards, disks = self._shards, values.disks
         places: ShardPlaces | None = None
         if address is not None and disks and folder is not None:
             sharding = Sharding(shards, list_name(), disks)
             places = OnDisk(folder, address, sharding, policy, kind=kind, memory_mb=store_memory(values))
+        elif self._number and folder is not None and self._lock is not None:
+            address, sharding = board_address(folder), Sharding(shards, list_name())
+            places = InFolder(
+                FolderPlace(folder), self._lock, sharding, kind=kind, memory_mb=store_memory(values)
+            )
         return Job(
             folder,
             policy,
@@ -183,7 +240,9 @@ class OpenJob:
         place = ServerPlace(address) if address is not None else FolderPlace(folder)
         # Before the job begins: a crash from here on leaves a job that knows of them, or none.
         begin = partial(self._put_seeds, source, place)
-        if address is not None and shards > 1:
+        if self._number:
+            has_begun = not begin_in_folder(FolderPlace(folder), shards, begin, order)
+        elif address is not None and shards > 1:
             has_begun = not begin_cut(address, shards, begin, disks=disks, order=order)
         elif not (has_begun := place.has_job()):
             begin()
@@ -195,7 +254,7 @@ class OpenJob:
             )
         if address is not None:
             self._server_seeds = ServerSeeds(address, seeds_folder(folder))
-        return FolderPlace(folder, self._lock.around.where if self._lock is not None else None)
+        return self._in(folder)
 
     def _put_seeds(self, source: str, place: Place) -> None:
         """Let the seeds of *source*, if it is one, wait for the job that begins at *place*."""
@@ -230,6 +289,8 @@ class OpenJob:
             self._temporary.cleanup()
         if self._lock is not None and (self._state is None or self._crawler.engine is None):
             self._lock.release()
+        if self._job_lock is not None:
+            self._job_lock.release()
 
 
 def _has_url_keys(crawler: Crawler) -> bool:
@@ -248,10 +309,7 @@ def _job_folder(settings: BaseSettings) -> Path | None:
         check_job_folder(Path(given))
     with storage_errors(f"The job folder {given} cannot be made"):
         path = job_dir(cast("Settings", settings))
-    folder = Path(path) if path else None
-    if folder is not None:
-        FolderPlace(folder).check_own()
-    return folder
+    return Path(path) if path else None
 
 
 def _place_of(folder: Path | None, address: Address | None) -> Place | None:

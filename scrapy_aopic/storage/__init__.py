@@ -12,6 +12,8 @@
 * :mod:`.store_folder`: what a folder says of its store without opening it
 * :mod:`.commit_number`: the number of the last commit, in a file
 * :mod:`.disk_shard`: a shard's store on a worker's disk
+* :mod:`.folder_workers`: what workers of one machine share in a job folder
+* :mod:`.board`: the file by which they hear of each other
 * :mod:`.disk_workers`: what workers with shards on their disks share
 * :mod:`.lock`: one writer at a time
 * :mod:`.named_files`: files, pipes and devices that a user names

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 SCHEMES = ("redis", "rediss", "unix")
 """Schemes of the URL of a server: plain, over TLS, through a local socket."""
+
+BOARD = "board"
+"""File beside the shards of a job in a folder, by which its workers hear of each other (:mod:`.board`)."""
 
 LOCK_TIMEOUT = 10.0
 """Seconds for which a crawl waits at most after another one was killed, and for which the network may be cut."""
@@ -33,6 +37,7 @@ class Address:
         parameters: For redis-py's client, in addition; ``redis_cls`` is its class.
         lock_timeout: Seconds after which the lock of a process that has died expires, so that another may have the job.
         shard: Number of the shard whose store is meant, -1 for the job itself.
+        folder: The job folder whose workers share a board there, in the place of a server; ``None`` if there is a server.
         home: Name of the job folder whose lock is meant, if the shards are on disks; empty for the job itself.
     """
 
@@ -42,6 +47,7 @@ class Address:
     lock_timeout: float = LOCK_TIMEOUT
     shard: int = -1
     home: str = ""
+    folder: Path | None = None
 
     def of_shard(self, number: int) -> Address:
         """Where the store of a shard of the job is."""
@@ -59,6 +65,8 @@ class Address:
         return self._job() if self.shard < 0 else f"{self._job()} (shard {self.shard})"
 
     def _job(self) -> str:
+        if self.folder is not None:
+            return str(self.folder)
         try:
             parts = urlsplit(self.url)
             host, port = parts.hostname, parts.port

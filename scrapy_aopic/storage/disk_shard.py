@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.ports import Batch, Store
 
 
+LEAST_MB = 4
+"""Megabytes for the cache of a shard's store, at least."""
+
+
 class DiskShard:
     """The store in *folder*, which is made if there is none; it is a job folder's store of its own.
 
@@ -102,3 +106,20 @@ def number_of(head: str) -> int:
     """Number of the commit that *head* names; 0 if it names none."""
     number = head.rpartition(" ")[2]
     return int(number) if number.isdecimal() else 0
+
+
+def one_by_one(batches: Sequence[tuple[Store, Batch]]) -> list[Exception | None]:
+    """Write *batches* one after another: to stores in files of their own, which share nothing.
+
+    Returns:
+        For each, the error for which it was not stored; ``None`` if it was.
+    """
+    return [_failure(store, batch) for store, batch in batches]
+
+
+def _failure(store: Store, batch: Batch) -> Exception | None:
+    try:
+        store.write(batch, sync=True)
+    except Exception as error:  # noqa: BLE001 - it is that of this store, and others have landed
+        return error
+    return None

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, final
 from weakref import WeakSet
 
-from scrapy_aopic.exceptions import LostError, StorageError, plainly, storage_errors
+from scrapy_aopic.exceptions import InUseError, LostError, StorageError, plainly, storage_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,6 +63,10 @@ if sys.platform == "win32":
     def _lock(descriptor: int) -> None:
         _change_lock(descriptor, msvcrt.LK_NBLCK)
 
+    def _wait_for(descriptor: int, *, is_shared: bool) -> None:
+        del is_shared  # which Windows does not know
+        _change_lock(descriptor, msvcrt.LK_LOCK)
+
     def _unlock(descriptor: int) -> None:
         _change_lock(descriptor, msvcrt.LK_UNLCK)
 
@@ -79,6 +83,9 @@ else:
 
     def _lock(descriptor: int) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def _wait_for(descriptor: int, *, is_shared: bool) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX)
 
     def _unlock(descriptor: int) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_UN)
@@ -279,7 +286,7 @@ class Lock:
             os.close(descriptor)  # not unlocked: the parent has it
 
 
-def _in_use(path: Path, store: Path) -> StorageError:
+def _in_use(path: Path, store: Path) -> InUseError:
     """The error for the lock *path* of the job whose store is in the folder *store*, which another process has."""
     try:
         owner = _owner(path)
@@ -287,7 +294,7 @@ def _in_use(path: Path, store: Path) -> StorageError:
         who = f"process {owner['pid']} on {owner['host']} has had it open since {owner['since']}{task}"
     except (OSError, ValueError, LookupError, TypeError):  # the other process has only just begun
         who = "another process has it open"
-    return StorageError(f"The store in {store} is in use: {who}; wait for its end or choose another folder.")
+    return InUseError(f"The store in {store} is in use: {who}; wait for its end or choose another folder.")
 
 
 def _owner(path: Path) -> dict[str, object]:
@@ -325,7 +332,7 @@ def keeping_out(store: Path) -> Iterator[None]:
     """Let no crawl begin with the job whose store is in the folder *store*, of which nothing is changed.
 
     Raises:
-        StorageError: If another process has it open.
+        InUseError: If another process has it open.
     """
     path = _lock_file(store)
     try:
@@ -337,6 +344,21 @@ def keeping_out(store: Path) -> Iterator[None]:
         if not lock_file(file.fileno()):
             raise _in_use(path, store)
         yield
+
+
+@contextmanager
+def taking_turns(path: Path, *, is_shared: bool = False) -> Iterator[None]:
+    """Wait for the lock of the file at *path*, which others may have at the same time if it is *is_shared* by all of them.
+
+    Raises:
+        OSError: If there can be none.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        _wait_for(descriptor, is_shared=is_shared)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def lock_briefly(path: Path, store: Path) -> Lock:

@@ -12,8 +12,9 @@ import pytest
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.exceptions import LostError, StorageError
 from scrapy_aopic.job import commit_thread
-from scrapy_aopic.job.commit_thread import JointCommits, one_by_one
+from scrapy_aopic.job.commit_thread import JointCommits
 from scrapy_aopic.job.side_files import SideFiles
+from scrapy_aopic.storage.disk_shard import one_by_one
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -140,7 +140,7 @@ async def test_seeds_reach_their_shards_once(serve, settings, tmp_path):
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"AOPIC_STORE": "auto"}, 'AOPIC_SHARDS (4) needs AOPIC_STORE = "redis"'),
+        ({"AOPIC_STORE": "auto"}, "AOPIC_SHARDS (4) needs AOPIC_WORKERS"),
         (
             {"AOPIC_DISKS": 2},
             'AOPIC_DISKS (2) is for shards on the disks of workers, and AOPIC_STORE is "redis"',

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from scrapy_aopic.exceptions import StorageError, plainly
 
@@ -26,6 +26,10 @@ def connect(address: Address) -> Connection:
         SettingError: If the URL or a parameter is wrong.
         StorageError: If the server cannot be reached, or refuses the login; or if redis-py is missing.
     """
+    if address.folder is not None:
+        from scrapy_aopic.storage.board import FileBoard  # noqa: PLC0415 (only for several workers)
+
+        return cast("Connection", FileBoard(address.folder))
     try:
         from .connection import Connection  # noqa: PLC0415 (an extra)
     except ImportError as error:

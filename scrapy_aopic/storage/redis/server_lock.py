@@ -22,7 +22,7 @@ from contextlib import suppress
 from datetime import datetime, timezone
 
 from scrapy_aopic.core.layout import FORMAT
-from scrapy_aopic.exceptions import GoneError, LostError, StorageError, closed_on_error
+from scrapy_aopic.exceptions import GoneError, InUseError, LostError, StorageError, closed_on_error
 from scrapy_aopic.storage.address import MAX_SHARDS, Address
 
 from .connect import connect
@@ -40,10 +40,6 @@ def job_gone(job: Address) -> GoneError:
         f"The job in {job} is gone: {_GONE}, which was emptied, or they were removed, renamed or replaced by another job. Put a "
         "copy back with 'scrapy aopic restore', or begin anew from the seeds."
     )
-
-
-class InUseError(StorageError):
-    """Another process has the store open."""
 
 
 _POLL = 0.2

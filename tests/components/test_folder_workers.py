@@ -1,0 +1,137 @@
+"""Workers of one machine, which share the shards in a job folder: who has which, and by what they hear of each other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import redis_server
+
+from scrapy_aopic.core.policy import Policy
+from scrapy_aopic.job.job import Job
+from scrapy_aopic.place.cutting import begin_in_folder
+from scrapy_aopic.place.folder_place import FolderPlace
+from scrapy_aopic.place.shard_places import InFolder
+from scrapy_aopic.storage import lock_job
+from scrapy_aopic.storage.address import Address
+from scrapy_aopic.storage.board import FileBoard
+from scrapy_aopic.storage.folder_workers import board_address
+from scrapy_aopic.storage.redis.connect import connect
+from scrapy_aopic.view.auditing import audit_job
+
+SHARDS = 4
+
+
+def open_worker(folder: Path, number: int) -> Job:
+    """One more worker of the job in *folder*."""
+    place = FolderPlace(folder)
+    sharding = place.read_sharding()
+    assert sharding is not None
+    lock = lock_job(place.of_worker(number) / "aopic", "crawl")
+    places = InFolder(place, lock, sharding, kind="sqlite", memory_mb=16)
+    job = Job(
+        None, Policy(), address=board_address(folder), shards=SHARDS, places=places, lock=lock, interval=0.05
+    )
+    job._opened.callback(lock.release)
+    return job
+
+
+def tick_until_held(workers: Sequence[Job], *held: int) -> None:
+    """Go on until each of *workers* holds so many shards."""
+    deadline = time.monotonic() + 120
+    while tuple(len(job.shards) for job in workers) != held:
+        assert time.monotonic() < deadline, [sorted(job.shards) for job in workers]
+        for job in workers:
+            job.tick()
+        time.sleep(0.01)
+
+
+def test_a_shard_that_was_handed_over_is_always_opened_by_somebody(tmp_path):
+    begin_in_folder(FolderPlace(tmp_path), SHARDS, lambda: None, "")
+    first = open_worker(tmp_path, 1)
+    tick_until_held([first], SHARDS)
+    for number in range(2, 6):
+        second = open_worker(tmp_path, number)
+        tick_until_held([first, second], SHARDS // 2, SHARDS // 2)
+        assert not {*first.shards} & {*second.shards}
+        first.close()
+        tick_until_held([second], SHARDS)
+        first = second
+    first.close()
+    assert audit_job(FolderPlace(tmp_path)).violations == []
+
+
+KEYS = st.sampled_from([b"a", b"b"])
+FIELDS = st.sampled_from([b"x", b"y", b"z"])
+VALUES = st.binary(max_size=3)
+COMMANDS = st.one_of(
+    st.tuples(st.just(b"HSET"), KEYS, FIELDS, VALUES),
+    st.tuples(st.just(b"HSET"), KEYS, st.just(b"x"), VALUES, st.just(b"y"), st.integers()),
+    st.tuples(st.just(b"HDEL"), KEYS, FIELDS, FIELDS),
+    st.tuples(st.sampled_from([b"HGETALL", b"HKEYS"]), KEYS),
+    st.tuples(st.just(b"HMGET"), KEYS, FIELDS, FIELDS),
+    st.tuples(st.just(b"HINCRBY"), st.just(b"n"), FIELDS, st.integers(0, 9)),
+    st.tuples(st.just(b"SET"), st.just(b"text"), VALUES),
+    st.tuples(st.just(b"GET"), st.sampled_from([b"text", b"none"])),
+    st.tuples(
+        st.just(b"XADD"),
+        st.just(b"log"),
+        st.just(b"MAXLEN"),
+        st.just(3),
+        st.just(b"*"),
+        st.just(b"l"),
+        VALUES,
+    ),
+)
+
+
+def told(command: Sequence[Any], reply: Any) -> Any:
+    """What a worker reads out of *reply*: not how many fields were new, for example."""
+    if command[0] in {b"HGETALL", b"HKEYS"}:
+        return sorted(zip(reply[::2], reply[1::2], strict=True) if command[0] == b"HGETALL" else reply)
+    return reply if command[0] in {b"HMGET", b"HINCRBY", b"GET"} else None
+
+
+def test_the_board_answers_what_a_server_answers(tmp_path_factory, server):
+    redis = redis_server.needed()
+
+    @settings(max_examples=30, deadline=None)
+    @given(st.lists(st.lists(COMMANDS, min_size=1, max_size=5), max_size=8))
+    def compare(rounds):
+        with redis.Redis.from_url(server.url) as client:
+            client.flushall()
+        board = FileBoard(tmp_path_factory.mktemp("board"))
+        link = connect(Address("job", server.url))
+        try:
+            seen, place = [b"0-0", b"0-0"], 0
+            for commands in rounds:
+                there = link.ask(*commands)
+                for command, one, other in zip(commands, board.ask(*commands), there, strict=True):
+                    assert told(command, one) == told(command, other), command
+                heard = []
+                for place, each in enumerate((board, link)):
+                    (rows,) = each.ask((b"XRANGE", b"log", b"(" + seen[place], b"+", b"COUNT", 2))
+                    seen[place] = rows[-1][0] if rows else seen[place]
+                    heard.append([values[1] for _, values in rows])
+                assert heard[0] == heard[1]
+        finally:
+            board.close()
+            link.close()
+
+    compare()
+
+
+def test_what_is_asked_at_once_is_done_as_a_whole_or_not_at_all(tmp_path):
+    one, other = FileBoard(tmp_path), FileBoard(tmp_path)
+    with pytest.raises(AttributeError):
+        one.ask((b"SET", b"a", b"1"), (b"NONE", b"a"))
+    assert other.ask((b"GET", b"a")) == [None]
+    one.ask((b"SET", b"a", b"2"))
+    assert other.ask((b"GET", b"a")) == [b"2"]
+    one.close()
+    other.close()
