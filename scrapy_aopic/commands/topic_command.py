@@ -85,7 +85,7 @@ def _train(opts: argparse.Namespace, settings: BaseSettings) -> int:
         return 0
     write(_model_in_words(opts, version, len(positive), len(negative)))
     if quality is None:
-        write("Too few pages to say how good it is: five of each kind are needed.")
+        write("Too few pages to say how good it is: two of each kind are needed.")
     else:
         write(f"On pages that were not learned from: {_quality_in_words(quality)}")
     write(f"For it speak: {', '.join(speaking_for)}")
@@ -125,7 +125,8 @@ def _quality_in_words(quality: Quality) -> str:
     chance = quality.relevant / (quality.relevant + quality.others)
     return (
         f"average precision {quality.average_precision:.2f} (by chance {chance:.2f}), "
-        f"precision {quality.precision:.2f}, recall {quality.recall:.2f}"
+        f"precision {quality.precision:.2f}, recall {quality.recall:.2f} "
+        f"(95 %: {quality.recall_low:.2f} to {quality.recall_high:.2f})"
     )
 
 

@@ -4,6 +4,7 @@
 * :mod:`.model`: a trained topic in a file
 * :mod:`.scorers`: a user's own functions for pages and links
 * :mod:`.tokenizers`: how text is cut into words
+* :mod:`.stems`: what the forms of a keyword begin with
 * :mod:`.quality`: how good a trained topic is on new pages
 * :mod:`.labels`: labels that people give to sampled pages
 

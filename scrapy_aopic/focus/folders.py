@@ -94,7 +94,17 @@ def _said(data: bytes) -> tuple[str, str]:
 def train(
     positive: Sequence[ExamplePage], negative: Sequence[ExamplePage], cut: Words | None = None
 ) -> Topic:
-    """A topic that has learned from relevant pages and from others, *cut* into words; the same from the same pages."""
+    """A topic that has learned from relevant pages and from others, *cut* into words; the same from the same pages.
+
+    Raises:
+        TopicError: If a page is among both.
+    """
+    others = {page.text: page.path for page in negative}
+    for page in positive:
+        if page.text in others:
+            raise TopicError(
+                f"{page.path} and {others[page.text]} are the same page: it is either relevant or not. Remove one."
+            )
     cut = cut if cut is not None else Words()
     topic = Topic(cut=cut, cut_url=cut.of_url)
     chance = random.Random(0)  # noqa: S311 - an order to be repeated, not a secret

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from scrapy_aopic.core.focus.topic import RELEVANT, Topic
 
 from .folders import ExamplePage, train
+from .labels import wilson
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +28,8 @@ class Quality(NamedTuple):
             relevant; the part of relevant pages among all is what chance gets.
         precision: Part of the pages that count as relevant (grade 0.5) that are; 0 if none does.
         recall: Part of the relevant pages that count as relevant.
+        recall_low, recall_high: Interval that holds the recall of all relevant pages with a probability of 95 %: the fewer
+            there were, the wider.
     """
 
     relevant: int
@@ -34,6 +37,8 @@ class Quality(NamedTuple):
     average_precision: float
     precision: float
     recall: float
+    recall_low: float
+    recall_high: float
 
 
 def quality(relevant: Sequence[float], others: Sequence[float]) -> Quality:
@@ -50,6 +55,7 @@ def quality(relevant: Sequence[float], others: Sequence[float]) -> Quality:
         sum(above) / len(above),
         hits / (hits + false) if hits + false else 0.0,
         hits / len(relevant),
+        *wilson(hits, len(relevant)),
     )
 
 
@@ -63,16 +69,20 @@ def measure(topic: Topic, positive: Sequence[ExamplePage], negative: Sequence[Ex
 def cross_validated(
     positive: Sequence[ExamplePage], negative: Sequence[ExamplePage], cut: Words | None = None
 ) -> Quality | None:
-    """Quality of topics that have learned from four fifths of the pages, on the rest; ``None`` if there are too few."""
-    if min(len(positive), len(negative)) < _FOLDS:
+    """Quality of topics that have learned from four fifths of the pages, on the rest; ``None`` with one page of a kind.
+
+    With fewer than five of a kind, each has learned from all but one of them.
+    """
+    folds = min(_FOLDS, len(positive), len(negative))
+    if folds < 2:
         return None
     grades: tuple[list[float], list[float]] = ([], [])
-    for fold in range(_FOLDS):
+    for fold in range(folds):
         rest, others = (
-            [page for number, page in enumerate(pages) if number % _FOLDS != fold]
+            [page for number, page in enumerate(pages) if number % folds != fold]
             for pages in (positive, negative)
         )
         topic = train(rest, others, cut)
         for found, pages in zip(grades, (positive, negative), strict=True):
-            found += [topic.grade(page.text) for page in pages[fold::_FOLDS]]
+            found += [topic.grade(page.text) for page in pages[fold::folds]]
     return quality(*grades)

@@ -502,11 +502,11 @@ def topic(value: Any) -> TopicGiven | None:
     if "keywords" in given:
         keywords = given["keywords"]
         keywords = tuple(keywords.split(",") if isinstance(keywords, str) else keywords)
-        if (
-            not all(isinstance(each, str) and any(map(str.isalnum, each)) for each in keywords)
-            or not keywords
-        ):
+        if not keywords or not all(isinstance(each, str) for each in keywords):
             raise ValueError
+        for each in keywords:
+            if not any(map(str.isalnum, each)):
+                raise Reason(f"the keyword {each!r} can match nothing: it has no letter")
         return TopicGiven(keywords)
     paths = {name: str(fspath(path)) for name, path in given.items()}
     for name, path in paths.items():

@@ -31,6 +31,7 @@ from scrapy_aopic.core.records import pack, unpack
 from scrapy_aopic.focus import read_folder, save_model, train
 from scrapy_aopic.links import Links
 from scrapy_aopic.place.paths import store_folder
+from scrapy_aopic.session.topic import harvest_watch
 from scrapy_aopic.storage import open_store
 from scrapy_aopic.view.exporting import export_pages
 from scrapy_aopic.view.job_view import View
@@ -544,6 +545,8 @@ async def test_what_cannot_be_a_topic_is_refused(serve, caplog):
         ({"AOPIC_TOPIC": None}, ["AOPIC_ORDER ('focused')", "AOPIC_TOPIC"]),
         ({"AOPIC_TOPIC": {"keywords": []}}, ["AOPIC_TOPIC"]),
         ({"AOPIC_TOPIC": {"keyword": ["sql"]}}, ["AOPIC_TOPIC"]),
+        ({"AOPIC_TOPIC": {"keywords": ["sql", "++"]}}, ["AOPIC_TOPIC", "'++'"]),
+        ({"AOPIC_TOPIC": {"keywords": ["-sql"]}}, ["AOPIC_TOPIC", "speak against"]),
         ({"AOPIC_TOPIC": {"model": "/nowhere/at.all"}}, ["AOPIC_TOPIC", "/nowhere/at.all"]),
         ({"AOPIC_TOPIC": None, "AOPIC_ORDER": "aopic", "AOPIC_MIN_HARVEST": 0.1}, ["AOPIC_MIN_HARVEST"]),
         ({"AOPIC_LINK_SCORER": "best-frist"}, ["AOPIC_LINK_SCORER", "best-first"]),
@@ -554,6 +557,14 @@ async def test_what_cannot_be_a_topic_is_refused(serve, caplog):
         (said,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
         assert all(word in said for word in words), (settings, said)
     assert web.asked == []
+
+
+async def test_a_crawl_that_finds_nothing_says_so_once(serve, monkeypatch, caplog):
+    monkeypatch.setattr(harvest_watch, "NONE_IN", 5)
+    serve(WEB)
+    await crawl(Follow, focused({"keywords": ["zeppelin"]}))
+    said = [record.getMessage() for record in caplog.records if "is relevant: look" in record.getMessage()]
+    assert len(said) == 1
 
 
 async def test_a_model_says_what_is_relevant(serve, tmp_path):

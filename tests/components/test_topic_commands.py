@@ -69,15 +69,27 @@ def test_a_trained_model_grades_pages_and_says_why(pages, capsys):
     assert "database" in out
 
 
+def test_a_few_examples_say_how_unsure_they_are(pages, capsys):
+    for folder in ("yes", "no"):
+        for number in range(3, 12):
+            (pages / folder / f"{number}.html").unlink()
+    few = shown(capsys, "topic", "train", pages / "yes", pages / "no", "-o", pages / "topic.aopic")["quality"]
+    assert few["relevant"] == 3
+    assert few["recall_high"] - few["recall_low"] > 0.5
+
+
 def test_what_cannot_be_used_is_one_sentence(pages, capsys):
     (pages / "empty").mkdir()
+    (pages / "both").mkdir()
+    (pages / "both" / "copy.html").write_bytes((pages / "yes" / "0.html").read_bytes())
     for words, names in [
         (("topic", "train"), ("yes", "empty")),
         (("topic", "train"), ("yes", "nowhere")),
+        (("topic", "train"), ("yes", "both")),
         (("why", "--grade"), ("yes/0.html", "yes/0.html")),
     ]:
         code, out, err = run_here(capsys, *words, *(pages / each for each in names))
-        assert (code, out, err.count("\n")) == (2, "", 1), (words, names)
+        assert (code, out, err.count("\n")) == (2, "", 1), (words, names, err)
         assert any(each in err for each in names), err
 
 

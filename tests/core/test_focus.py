@@ -23,7 +23,8 @@ from scrapy_aopic.core.ledger import TOTAL, Ledger, Totals
 from scrapy_aopic.core.order import Aopic, Focused, revalued, whole_value
 from scrapy_aopic.core.records import Page, PageState
 from scrapy_aopic.core.window import Window
-from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.exceptions import StorageError, TopicError
+from scrapy_aopic.focus.stems import stem
 
 VALUES = st.lists(st.floats(0, 1), max_size=30)
 PARTS = st.floats(0, 1)
@@ -200,6 +201,51 @@ def test_phrases_are_counted_wherever_they_begin(found):
     n = sum(found[i : i + 2] == ["a", "b"] for i in range(len(found)))
     density = 100 * n / max(len(found), 100)
     assert Topic(["a b"]).grade(" ".join(found)) == density / (1 + density)
+
+
+@given(st.lists(st.sampled_from(["茶", "红", "Tee", " "]), max_size=12).map("".join))
+def test_a_single_character_counts_wherever_it_stands(text):
+    """But twice in a row, where pairs cannot tell."""
+    n = len(re.findall("茶+", text)) if "茶茶" not in text else None
+    topic = Topic(["茶"])
+    assert (topic.keywords.count(topic.words(text)) == n) or n is None
+
+
+def test_forms_of_keywords_count_in_any_language():
+    for keyword, text, n in [
+        ("databases", "A database, databases", 2),
+        ("query", "queries query quarry", 2),
+        ("sql", "sql sqlite", 1),  # too short to begin others
+        ("foreign database", "foreign databases, the foreign office's database", 1),
+        ("Haus", "Hauses Häuser", 1),
+        ("Datenbanken", "die Datenbank der Datenbanken", 2),
+        ("requête", "requêtes", 1),
+        ("funzione", "funzioni", 1),
+        ("função", "funções", 1),
+        ("книга", "книги", 1),
+        ("고양이", "고양이가 고양이는", 2),
+        ("猫", "黒い猫がいる", 1),
+        ("数据库", "关系数据库", 1),
+        ("Debian包", "安装Debian包的方法", 1),
+        ("galax*", "galaxies Galaxien", 2),
+        ("sq*", "sqlite", 1),
+        ('"stars"', "star stars", 1),
+    ]:
+        topic = Topic([keyword], stem=stem)
+        with case(keyword):
+            assert topic.keywords.count(topic.words(text)) == n
+
+
+def test_a_keyword_may_speak_against_the_topic():
+    topic = Topic(["star", "-film"])
+    assert topic.grade("star " * 3) > topic.grade("star star star film") > topic.grade("star film") == 0.0
+    assert topic.match(LinkText("a star")) > topic.match(LinkText("the star of a film")) == 0.0
+
+
+def test_keywords_that_can_match_nothing_are_refused():
+    for wrong, said in [(["...", "sql"], "'...'"), (["- "], "'- '"), (["-bread"], "All keywords")]:
+        with case(wrong), pytest.raises(TopicError, match=re.escape(said)):
+            Topic(wrong)
 
 
 def test_a_link_fits_if_a_keyword_is_in_its_text_or_its_url():

@@ -34,7 +34,7 @@ PAGES = st.builds(
 KEYWORD = Topic(["comet"])
 KEYWORD.samples = Samples([("comet orbit", True), ("bread oven", False)], [("comet", True), ("bread", False)])
 
-OF_SEVERAL_WORDS = Topic(["comet", "a b", ""])
+OF_SEVERAL_WORDS = Topic(["comet", "a b"])
 OF_SEVERAL_WORDS.samples = KEYWORD.samples
 
 

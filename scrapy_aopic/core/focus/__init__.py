@@ -3,6 +3,7 @@
 Text and topics:
 
 * :mod:`.words`: text as features, for any script
+* :mod:`.keywords`: which words of a page count for keywords
 * :mod:`.topic`: grades pages, and says how well a link's text fits
 * :mod:`.classifier`: logistic regression, one example at a time
 * :mod:`.bm25`: which of some short documents is most like a query

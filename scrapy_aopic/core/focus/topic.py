@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import chain
 from typing import NamedTuple, Protocol
 from zlib import crc32
 
 from .classifier import Classifier
+from .keywords import Keywords
 from .words import LINK_CHARACTERS, all_words, features, url_words, word_place, words
 
 RELEVANT = 0.5
@@ -72,17 +72,22 @@ class Topic:
     """A topic, by examples if it has learned from some of both kinds, else by keywords.
 
     Args:
-        keywords: Words and phrases of the topic.
+        keywords: Words and phrases of the topic (:class:`.keywords.Keywords`).
         pages: The classifier that has learned from examples.
         cut: Cuts text into words; if it has a true ``is_plain``, as :func:`.words.words` does.
         cut_url: Cuts path and query of a URL into words.
+        stem: What forms of a keyword begin with. Not asked if *cut* is a user's, which may have forms of its own.
 
     Attributes:
         words: *cut*. It cuts all text of a topic, also that from which a strategy learns.
         url_words: *cut_url*.
         is_cut_plainly: Whether the words of a text are those of its parts, one part after the other.
         is_by_keywords: Whether links are matched by keywords; several texts then match as well as the best of them.
+        keywords: The keywords; none if there are none.
         samples: Samples for a strategy that needs them; ``None`` if there are none.
+
+    Raises:
+        TopicError: If a keyword can match nothing.
     """
 
     def __init__(
@@ -91,15 +96,13 @@ class Topic:
         pages: Classifier | None = None,
         cut: CutText = words,
         cut_url: Callable[[str], list[str]] = url_words,
+        stem: Callable[[str], str] = str,
     ) -> None:
         self.words = cut
         self.url_words = cut_url
         self.is_cut_plainly: bool = cut is words or getattr(cut, "is_plain", False)
-        phrases = dict.fromkeys(each for each in (tuple(cut(text)) for text in keywords) if each)
-        self._keywords = frozenset(words[0] for words in phrases if len(words) == 1)
-        self._phrases = [words for words in phrases if len(words) > 1]
-        self._any_word = frozenset(chain.from_iterable(phrases))
-        self.is_by_keywords = bool(self._any_word)
+        self.keywords = Keywords(keywords, cut, stem if self.is_cut_plainly else None)
+        self.is_by_keywords = bool(self.keywords)
         self.pages = pages if pages is not None else Classifier()
         self.samples: Samples | None = None
 
@@ -115,8 +118,10 @@ class Topic:
     @property
     def sign(self) -> int:
         """A number, below 2**32, that tells it from other topics, and by what words are cut from other cuts."""
-        keywords = sorted([(word,) for word in self._keywords] + self._phrases)
-        return crc32(repr((keywords, getattr(self.words, "name", ""))).encode(), crc32(self.pages.pack()))
+        return crc32(
+            repr((sorted(self.keywords.read), getattr(self.words, "name", ""))).encode(),
+            crc32(self.pages.pack()),
+        )
 
     def learn_page(self, text: str, grade: float) -> None:
         """An example: a page with this *text* is relevant to this degree, 0 to 1."""
@@ -144,30 +149,15 @@ class Topic:
     def fit(self, found: Sequence[str]) -> float:
         """How well a link with the words *found* matches the topic, 0 to 1."""
         if self.is_by_keywords:
-            if not self._keywords.isdisjoint(found):
-                return 1.0
-            return float(bool(self._phrases) and any(_count(phrase, found) for phrase in self._phrases))
+            return float(self.keywords.count(found) > 0)
         return self.pages.score_words(found) if found and self.has_examples else 0.0
 
     def fits_by(self, found: Sequence[str]) -> bool:
         """Whether the words *found* on a page may make any link of it fit better: by keywords, most pages have none of them."""
-        return (self.has_examples and not self._any_word) or not self._any_word.isdisjoint(found)
+        return (self.has_examples and not self.is_by_keywords) or self.keywords.may_be_in(found)
 
     def _density(self, found: Sequence[str]) -> float:
         """Grade by keywords: 1/2 if they are one word in :data:`_DENSE`."""
-        if self._any_word.isdisjoint(found):  # as on most pages
-            return 0.0
-        n = sum(map(self._keywords.__contains__, found)) + sum(
-            [_count(phrase, found) for phrase in self._phrases]
-        )
+        n = self.keywords.count(found)
         density = _DENSE * n / max(len(found), _DENSE)
         return density / (1.0 + density)
-
-
-def _count(phrase: tuple[str, ...], found: Sequence[str]) -> int:
-    """How often *phrase* occurs."""
-    n, at = 0, -1
-    for _ in range(found.count(phrase[0])):
-        at = found.index(phrase[0], at + 1)
-        n += tuple(found[at : at + len(phrase)]) == phrase
-    return n

@@ -123,6 +123,11 @@ def _parts(word: str) -> tuple[str, ...]:
     return _remembered_parts(word) if len(word) <= LONGEST_WORD else tuple(_other_words(word))
 
 
+def is_joined(word: str) -> bool:
+    """Whether *word* has a character of a script that does not part words by spaces."""
+    return _HAS_JOINED.search(word) is not None
+
+
 def compatible(text: str) -> str:
     """*text* in NFKC; a long one in parts, as marks that combine take a time that grows with the square of their number."""
     if len(text) <= _AT_ONCE:
@@ -135,7 +140,7 @@ def compatible(text: str) -> str:
 def _other_words(text: str) -> list[str]:
     """The words of any *text*."""
     text = compatible(text).casefold()
-    if _HAS_JOINED.search(text) is None:
+    if not is_joined(text):
         return _WORD.findall(text)
     found = []
     for match in _RUN.finditer(text):

@@ -20,6 +20,7 @@ from scrapy_aopic.core.focus.topic import LinkText, Topic
 from scrapy_aopic.exceptions import ANY_ERROR, SettingError, TopicError
 from scrapy_aopic.focus import LinkScorer, PageScorer, load_model, read_folder, train
 from scrapy_aopic.focus.folders import samples
+from scrapy_aopic.focus.stems import stem
 from scrapy_aopic.focus.tokenizers import Words, import_path
 from scrapy_aopic.settings import read_values
 from scrapy_aopic.settings.parse import TopicGiven, is_awaited, is_class_of_functions
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
 logger = logging.getLogger(__name__)
+
+FEW = 10
+"""Relevant examples below which grades are a guess: on topics held out, average precision is .32 with 3, .40 with 10, .53 with 30."""
 
 Given: TypeAlias = "str | type[Strategy] | LinkScorer"
 """A value of ``AOPIC_LINK_SCORER``: a name, a class, or a function."""
@@ -66,9 +70,11 @@ class GivenTopic:
         self.scorer_name = scorer if isinstance(scorer, str) else import_path(scorer)
         if cut.name:
             self.scorer_name += f" with {cut.name}"
-        self.topic = Topic(given.keywords, cut=cut, cut_url=cut.of_url)
-        what = f"the keywords {', '.join(given.keywords)}"
+        what = ""
         try:
+            self.topic = Topic(given.keywords, cut=cut, cut_url=cut.of_url, stem=stem)
+            if given.keywords:
+                what = f"the keywords {', '.join(self.topic.keywords.read)}"
             if given.model:
                 self.topic, version = load_model(Path(given.model), cut)
                 what = f"the model {given.model}, version {version}"
@@ -78,6 +84,10 @@ class GivenTopic:
                 if needs_samples(self.scorer):
                     self.topic.samples = samples(positive, negative)
                 what = f"{len(positive)} relevant pages and {len(negative)} others"
+                if len(positive) < FEW:
+                    what += (
+                        f": so few are a first guess only, and {FEW} would tell far better what is relevant"
+                    )
         except TopicError as error:
             raise SettingError(f"AOPIC_TOPIC cannot be used: {error}") from error
         if self.grade is not None:

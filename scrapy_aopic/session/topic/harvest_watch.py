@@ -27,6 +27,9 @@ _HARVEST = "aopic_harvest"
 SAMPLE_PAGES = 200
 """Graded pages that are set aside at random for ``scrapy aopic topic label``."""
 
+NONE_IN = 800
+"""Pages without one relevant after which something must be wrong: of a topic that is 1 % of the web, 8 come by chance."""
+
 _RARELY = 10
 """Pages between two updates of the harvest in the stats: an update takes as long as learning from a link."""
 
@@ -54,7 +57,7 @@ class HarvestWatch:
         self._closing = closing
         self._listeners = listeners
         self._min_harvest = read_values(crawler.settings).min_harvest
-        self._has_ended = False
+        self._has_ended = self._has_warned = False
         self._n_unsaid = _RARELY  # so that the first page says something
         parts.job.crawl.begin_sample(SAMPLE_PAGES, Random())  # noqa: S311 - of nothing secret
 
@@ -91,6 +94,13 @@ class HarvestWatch:
             self._set_stat("aopic/topic/harvest_lately", lately)
             if (auc := harvest.foresight.auc) is not None:
                 self._set_stat("aopic/topic/link_auc", round(auc, 3))
+        if harvest.pages >= NONE_IN and not harvest.relevant and not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "None of %(n)d pages is relevant: look at AOPIC_TOPIC, or begin at seeds that are nearer to the topic. "
+                "'scrapy aopic why --grade' says by which words a page is graded",
+                {"n": harvest.pages},
+            )
         if harvest.n_lately >= LATELY and lately < self._min_harvest and not self._has_ended:
             self._has_ended = True
             logger.warning(
