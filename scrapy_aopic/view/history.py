@@ -25,7 +25,7 @@ from scrapy_aopic.exceptions import plainly
 from scrapy_aopic.storage.named_files import read_given
 from scrapy_aopic.storage.store_folder import replace_file
 
-from .snapshot import RATE_SECONDS, Figure, Machine, Rate, Snapshot, figure
+from .snapshot import WINDOW, Figure, Machine, Rate, Snapshot, figure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,6 +53,9 @@ POINT = (
     "at", "rate.pages", "rate.failed", "hosts.ceiling", "pages.queued", "hosts.ready", "hosts.waiting", "hosts.in_flight",
 )  # fmt: skip
 """The columns that a dashboard draws."""
+
+_OLDEST = 60.0
+"""Seconds by which a row may be older than the last commit: it is written every ten, and less often of a slow machine."""
 
 _MOST_POINTS = 1000
 """Points that a chart is given: more than a screen has columns for."""
@@ -175,9 +178,9 @@ def _number(text: str) -> float | None:
 
 
 def with_last_row(now: Snapshot, rows: Sequence[dict[str, str]]) -> Snapshot:
-    """*now*, of a stored job, with what the last of *rows* says of the minute before its commit, if it is no older."""
+    """*now*, of a stored job, with what the last of *rows* says of the seconds before its commit, if it is no older."""
     at = _number(rows[-1].get("at", "")) if rows else None
-    if at is None or now.at - at > RATE_SECONDS:
+    if at is None or now.at - at > _OLDEST:
         return now
     row = {name: _number(value) for name, value in rows[-1].items()}
     pages, memory = row.get("rate.pages"), row.get("machine.memory")
@@ -185,7 +188,7 @@ def with_last_row(now: Snapshot, rows: Sequence[dict[str, str]]) -> Snapshot:
         now = replace(
             now,
             rate=Rate(
-                seconds=RATE_SECONDS, pages=pages, failed=row.get("rate.failed"), bytes=row.get("rate.bytes")
+                seconds=WINDOW, pages=pages, failed=row.get("rate.failed"), bytes=row.get("rate.bytes")
             ),
         )
     if memory:

@@ -168,7 +168,8 @@ class HostWalk:
             self._cycles += cycle
             self._n_cycles += 1
             if host.queued and self._politeness is not None:
-                self._tail.offer(host.queued * cycle / getattr(host, "at_once", 1), host)
+                wait = max(host.opens_at - now, 0.0)
+                self._tail.offer(wait + host.queued * cycle / getattr(host, "at_once", 1), host)
             if state == "ready":
                 self._unused += 1 / cycle
         elif state == "ready":

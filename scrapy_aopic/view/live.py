@@ -25,7 +25,7 @@ from scrapy_aopic.exceptions import StorageError
 from .history import History, row_of
 from .host_walk import HostWalk
 from .snapshot import (
-    RATE_SECONDS,
+    WINDOW,
     Connections,
     ControlFigures,
     FailureRow,
@@ -61,17 +61,11 @@ logger = logging.getLogger(__name__)
 _BEAT = 1.0
 """Seconds between notes."""
 
-_NOTES = int(RATE_SECONDS) + 1
+_NOTES = int(WINDOW) + 1
 """Notes that are kept: one a second."""
 
 _PUBLISH_EVERY = 10
-"""Notes between two updates of the stats, which are also what a verdict compares with."""
-
-_APART = 8.0
-"""Seconds, at least, between the two snapshots of a verdict, and less as long as there is none so old: some ten."""
-
-_LATELY = 10
-"""Notes, of a second each, over which the queue grows or shrinks."""
+"""Notes between two updates of the stats."""
 
 _AT_ONCE = 1000
 """Hosts that are looked at in one go: measured at 1.0 ms."""
@@ -86,23 +80,30 @@ _SIZE_EVERY = 10.0
 """Seconds for which the size of the store is remembered: to find it out is a call to the system for each of its files."""
 
 
+_GAPS = {"gap", "crawl delay"}
+"""Why hosts wait, if nothing is wrong with them: how long they take for their pages is known."""
+
 _REGRETS = 1000
 """Pages in flight that the regret of the order is averaged over."""
 
 
 class _Note(NamedTuple):
-    """Sums at an instant."""
+    """Sums at an instant, and from ``in_use`` on what was so then."""
 
     instant: float
     done: int
     failed: int
     queued: int
     transfers: int
+    down: int
     bytes: int
     cpu: float
     starved: float
     late: float
     n_late: int
+    in_use: int
+    callbacks: int
+    is_behind: bool
     unused: float
 
 
@@ -150,7 +151,6 @@ class Watch:
         self._notes: deque[_Note] = deque(maxlen=_NOTES)
         self._walk: HostWalk | None = None
         self._last_walk: HostWalk | None = None
-        self._earlier: deque[Snapshot] = deque(maxlen=2)
         self._judge = Judge()
         self._regrets: deque[tuple[int, int]] = deque()
         self._n_beats = 0
@@ -165,7 +165,6 @@ class Watch:
     def start(self) -> None:
         """Begin; the engine has started."""
         self._notes.append(self._note())
-        self._try(lambda: self._earlier.append(self._figures()))
         self._beats.start(_BEAT, now=False)
 
     def stop(self, reason: str = "") -> None:
@@ -182,17 +181,22 @@ class Watch:
         counts, counters = self._job.crawl.counts, self._job.crawl.counters
         lateness = self._lateness()
         late, n_late = (lateness.total, lateness.n) if lateness is not None else (0.0, 0)
+        downloading = sum(visit.is_downloading and not visit.has_arrived for visit in self._visits)
         return _Note(
             monotonic(),
             counters.visits,
             counts.failed,
             counts.queued,
             counters.transfers,
+            counters.down,
             counters.received,
             process_time(),
             _starved(),
             late,
             n_late,
+            downloading,
+            len(self._visits) - downloading,
+            self._job.waits_for_disk,
             self._last_walk.unused if self._last_walk is not None else 0.0,
         )
 
@@ -200,13 +204,12 @@ class Watch:
         self._try(self._go_on)
 
     def _go_on(self) -> None:
+        self._step()
         self._notes.append(self._note())
         self._n_beats += 1
         seen = None
         if self._n_beats % _PUBLISH_EVERY == 0:
             seen = self._publish()
-        elif self._has_many_hosts():
-            self._step()
         if self._n_beats % _DROPPED_EVERY == 0:
             self._keep_dropped()
         if self._history is not None and monotonic() >= self._row_due:
@@ -229,7 +232,6 @@ class Watch:
     def _publish(self) -> Snapshot:
         """Set the stats; returns what they are made of."""
         now = self.snapshot()
-        self._earlier.append(now)
         self._note_regret()
         self._stats.describe(self._job)
         if self._crawler.stats is not None:
@@ -271,7 +273,7 @@ class Watch:
         return HostWalk(list(chain.from_iterable(crawl.active_hosts)), crawl.politeness)
 
     def _step(self) -> None:
-        """Look at some more hosts of many."""
+        """Look at the hosts, of many at some more."""
         walk = self._walk = self._walk or self._begin_walk()
         if walk.step(_AT_ONCE, self._job.clock()):
             self._last_walk, self._walk = walk, None
@@ -290,20 +292,19 @@ class Watch:
     # -- snapshots
 
     def snapshot(self) -> Snapshot:
-        """The figures of this moment, and what limits the crawl now, compared with some seconds ago."""
+        """The figures of this moment, and what limits the crawl now."""
         now = self._figures()
-        old_enough = (
-            [each for each in self._earlier if now.at - each.at >= _APART] or [*self._earlier][:1] or [now]
-        )
-        return replace(now, verdict=self._judge(old_enough[-1], now))
+        return replace(now, verdict=self._judge(now))
 
     def _figures(self) -> Snapshot:
         job, crawl = self._job, self._job.crawl
         now, note, counters, counts = job.clock(), self._note(), crawl.counters, crawl.counts
-        before = self._notes[0] if self._notes else note
-        rate = _rate(before, self._lately(note), note)
-        walk = self._walked()
-        downloading = sum(visit.is_downloading and not visit.has_arrived for visit in self._visits)
+        notes = [*self._notes, note]
+        rate = _rate(notes)
+        walk, control = self._walked(), self._control()
+        tail = walk.tail
+        if rate is None or (rate.growth is None and (control.paused_since or walk.waits.keys() - _GAPS)):
+            tail = []
         pages = PageCounts(
             known=counts.queued + counts.visited + counts.failed,
             queued=counts.queued,
@@ -324,21 +325,19 @@ class Watch:
             started_at=self.started_at,
             not_before=crawl.paused_until,
             order=crawl.order_name,
-            control=self._control(),
+            control=control,
             pages=pages,
             mean_rate=mean_rate(pages, counters.visits, now - crawl.created_at),
             rate=rate,
             reason=self._reason,
-            forecast=self._forecast(pages, rate, walk.tail),
-            hosts=self._hosts(walk, rate),
-            connections=Connections(
-                limit=self._limit, in_use=downloading, callbacks=len(self._visits) - downloading
-            ),
+            forecast=self._forecast(pages, rate, tail),
+            hosts=self._hosts(walk, notes, rate, tail),
+            connections=Connections(limit=self._limit, in_use=note.in_use, callbacks=note.callbacks),
             transfers=replace(sums.transfers, quiet=self._quiet(note)),
             dropped=self._dropped.counts if self._dropped is not None else {},
             regret=self._regret(),
             store=self._store_state(),
-            machine=self._machine(before, note),
+            machine=self._machine(notes[0], note),
             shards=self._shards(),
             slow=walk.slow,
             failing=walk.failing,
@@ -355,10 +354,6 @@ class Watch:
             since = earlier.instant
         return note.instant - since
 
-    def _lately(self, note: _Note) -> _Note:
-        """The note of some ten seconds before *note*, or the first one."""
-        return self._notes[-min(_LATELY, len(self._notes))] if self._notes else note
-
     def _forecast(self, pages: PageCounts, rate: Rate | None, tail: list[float]) -> Forecast:
         left = None
         if self._most_pages and self._crawler.stats is not None:
@@ -366,10 +361,8 @@ class Watch:
         time_left = self._most_seconds - (monotonic() - self._began) if self._most_seconds else None
         return forecast(pages, rate, tail=tail, left=left, time_left=time_left)
 
-    def _hosts(self, walk: HostWalk, rate: Rate | None) -> HostCounts:
+    def _hosts(self, walk: HostWalk, notes: list[_Note], rate: Rate | None, tail: list[float]) -> HostCounts:
         states = walk.states
-        # Looked at each second or every ten: the notes weight each look by its time.
-        unused = sum([note.unused for note in self._notes]) / max(len(self._notes), 1)
         return replace(
             walk.hosts(),
             **self._job.crawl.hosts_by_place._asdict(),
@@ -378,8 +371,8 @@ class Watch:
             locating=states.get("locating", 0),
             late=states.get("late", 0),
             dry=states.get("dry", 0),
-            ceiling=rate.pages + unused if rate is not None else None,
-            tail=walk.tail,
+            ceiling=rate.pages + _mean(notes, "unused") if rate is not None else None,
+            tail=tail,
         )
 
     def _store_state(self) -> StoreState:
@@ -422,10 +415,6 @@ class Watch:
             loop_lag_max=lateness.longest if lateness is not None else None,
             cpu=(note.cpu - before.cpu) / seconds if seconds > 0 else 0.0,
             starved=(note.starved - before.starved) / seconds if seconds > 0 else 0.0,
-            late_seconds=note.late,
-            late_samples=note.n_late,
-            cpu_seconds=note.cpu,
-            starved_seconds=note.starved,
             memory=resident(),
             memory_limit=self._memory_limit,
             pid=os.getpid(),
@@ -445,8 +434,9 @@ def snapshot(session: Watched) -> Snapshot:
     return session.watch.snapshot()
 
 
-def _rate(before: _Note, lately: _Note, note: _Note) -> Rate | None:
-    """The speeds between two notes, and the growth between the latter two; ``None`` if the former are too close."""
+def _rate(notes: list[_Note]) -> Rate | None:
+    """What happened between the first and the last of *notes*; ``None`` if they are too close."""
+    before, note = notes[0], notes[-1]
     seconds = note.instant - before.instant
     if seconds < _BEAT / 2:
         return None
@@ -456,9 +446,17 @@ def _rate(before: _Note, lately: _Note, note: _Note) -> Rate | None:
         pages=done / seconds,
         failed=(note.failed - before.failed) / seconds,
         transfers=(note.transfers - before.transfers) / seconds,
+        down=(note.down - before.down) / seconds,
         bytes=(note.bytes - before.bytes) / seconds,
-        growth=(note.queued - lately.queued) / (note.done - lately.done) if note.done > lately.done else None,
+        growth=(note.queued - before.queued) / done if done else None,
+        in_use=_mean(notes, "in_use"),
+        callbacks=_mean(notes, "callbacks"),
+        behind=_mean(notes, "is_behind"),
     )
+
+
+def _mean(notes: list[_Note], name: str) -> float:
+    return float(sum([getattr(note, name) for note in notes])) / len(notes)
 
 
 def _starved() -> float:

@@ -51,28 +51,39 @@ class PageCounts(msgspec.Struct, frozen=True, kw_only=True):
     merged: int | None = None
 
 
-RATE_SECONDS = 60.0
-"""Seconds that speeds are of, at most: what a running crawl notes, and what is compared of a stored job."""
+WINDOW = 10.0
+"""Seconds that speeds and averages of a running crawl are of, at most; what limits it is judged by the same ones."""
 
 
 class Rate(msgspec.Struct, frozen=True, kw_only=True):
-    """Speeds over the last minute, or since the crawl began if that is less; the queue changes faster.
+    """What happened in the last :data:`WINDOW`, or since the crawl began if that is less; of a job that others crawl, in about a
+    minute of its commits.
+
+    What only the process of the crawl knows is ``None``.
 
     Attributes:
         seconds: Length of the time that the figures are of.
-        pages: Pages settled a second.
-        failed: Of these, those that failed; ``None`` if only commits show how fast the crawl is.
-        transfers: Transfers a second; ``None`` if only commits show how fast the crawl is.
-        bytes: Bytes of response bodies a second; ``None`` in the same case.
-        growth: Pages by which the queue grew for each page settled, over the last ten seconds; ``None`` if none was.
+        pages: Visits settled a second.
+        failed: Of these, those of pages that have failed.
+        transfers: Transfers a second.
+        down: Of these, those without a response, or with one that asks to come later.
+        bytes: Bytes of response bodies a second.
+        growth: Pages by which the queue grew for each visit; ``None`` if there was none.
+        in_use: Requests under way, on average.
+        callbacks: Pages in callbacks, on average.
+        behind: Part of the time for which no page was leased, as the disk had not taken a commit.
     """
 
     seconds: float = 0.0
     pages: float = 0.0
     failed: float | None = None
     transfers: float | None = None
+    down: float | None = None
     bytes: float | None = None
     growth: float | None = None
+    in_use: float | None = None
+    callbacks: float | None = None
+    behind: float | None = None
 
 
 class Forecast(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,7 +127,8 @@ class HostCounts(msgspec.Struct, frozen=True, kw_only=True):
             those that hosts could have had while they were ready. ``None`` of a stored job, which does not have the
             settings, and as long as there is no rate.
         tail: Seconds that the hosts in memory take at least for their queued pages, one after the other with the gaps
-            between, of the :data:`N_LISTED` that take longest, the longest first; empty if that is not known.
+            between, once they may be requested, of the :data:`N_LISTED` that take longest, the longest first; empty if that is
+            not known.
     """
 
     known: int = 0
@@ -171,7 +183,7 @@ class TransferFigures(msgspec.Struct, frozen=True, kw_only=True):
         durations: How many took up to each of :data:`scrapy_aopic.core.counters.BOUNDS`, and longer.
         errors: With a status of 500 or more.
         down: Without a response, or with one that asks to come later.
-        quiet: Seconds, a minute at most, for which none has ended; 0 of a stored job.
+        quiet: Seconds, :data:`WINDOW` at most, for which none has ended; 0 of a stored job.
     """
 
     n: int = 0
@@ -234,7 +246,7 @@ class StoreState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """The process of the crawl; the averages are over the last minute, as those of :class:`Rate`.
+    """The process of the crawl; the averages are over the same time as those of :class:`Rate`.
 
     Attributes:
         loop_lag: Seconds that an event waits on average because the event loop is busy; ``None`` without the
@@ -243,10 +255,6 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
         cpu: CPU seconds a second, of all threads.
         starved: Part of the time for which the main thread, that of the event loop, was ready to run and others had the
             processor; 0 where the system does not say.
-        late_seconds: Sum of all samples of how late the event loop was in this run.
-        late_samples: Number of these samples, ten a second.
-        cpu_seconds: CPU seconds that the process has used.
-        starved_seconds: Seconds that ``starved`` is made of, since the process began.
         memory: Bytes in memory.
         memory_limit: Bytes that it should not exceed (``AOPIC_MEMORY_MB``).
         pid: Process id.
@@ -256,10 +264,6 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     loop_lag_max: float | None = None
     cpu: float = 0.0
     starved: float = 0.0
-    late_seconds: float = 0.0
-    late_samples: int = 0
-    cpu_seconds: float = 0.0
-    starved_seconds: float = 0.0
     memory: int = 0
     memory_limit: int = 0
     pid: int = 0
@@ -582,23 +586,28 @@ def mean_rate(pages: PageCounts, visits: int, seconds: float) -> float | None:
     return max(pages.visited + pages.failed, visits) / seconds if seconds > 0 else None
 
 
+STEADY = 0.1
+"""Pages by which the queue changes for each visit up to which nothing says when it ends: in ten seconds that may be chance."""
+
+
 def queue_lasts(pages: PageCounts, rate: Rate | None, tail: Sequence[float]) -> float | None:
-    """Seconds until the queue is empty: as it shrinks now, and not before each host has had its pages; ``None`` if it grows.
+    """Seconds until the queue is empty: as it shrinks now, and not before each host has had its pages.
+
+    ``None`` if it does not shrink.
 
     Args:
         tail: See :attr:`HostCounts.tail`.
     """
-    if rate is None or rate.pages <= 0 or rate.growth is None or rate.growth >= 0:
+    if rate is None or (rate.growth is not None and rate.growth >= -STEADY):
         return None
+    if rate.growth is None:  # nothing was fetched: only hosts with long gaps are left, or nothing is known
+        return max(tail, default=None)
     return max(pages.queued / (rate.pages * -rate.growth), *tail[:1], 0.0)
 
 
-def _tail(n: int) -> str:
-    """Why the queue lasts longer than it would if all hosts shared it."""
-    which = (
-        "one host has" if n == 1 else f"{n:,} hosts have" if n < N_LISTED else f"{n:,} hosts and more have"
-    )
-    return f"{which} most of what is left then, a page after each gap"
+def in_tail(seconds: float | None, tail: Sequence[float]) -> int:
+    """How many hosts have most of what is left if the queue lasts for so many *seconds* because of them; else 0."""
+    return sum(each > seconds / 2 for each in tail) if seconds and tail[:1] == [seconds] else 0
 
 
 def forecast(
@@ -624,25 +633,25 @@ def forecast(
         ends.append((0.0, "nothing is queued"))
     elif pages.queued <= pages.dead + pages.blocked:
         ends.append((0.0, "only dead hosts have pages left"))
-    elif rate is not None and rate.pages > 0:
-        if left is not None:
+    elif rate is not None:
+        if left is not None and rate.pages > 0:
             ends.append((max(left, 0) / rate.pages, "CLOSESPIDER_PAGECOUNT ends the crawl"))
         if (seconds := queue_lasts(pages, rate, tail)) is not None:
-            last = sum(each > seconds / 2 for each in tail)
-            ends.append(
-                (
-                    seconds,
-                    _tail(last) if tail[:1] == [seconds] else "the queue is empty then if it shrinks on",
-                )
+            n = in_tail(seconds, tail)
+            because = (
+                f"a tail of {n} host{'s' * (n > 1)}{' and more' * (n == N_LISTED)} has most of what is left, a page after each gap; "
+                "to block some, or shorter gaps if they are yours, would shorten it"
             )
+            ends.append((seconds, because if n else "the queue is empty then if it shrinks on"))
     if ends:
         seconds, because = min(ends)
         return Forecast(seconds=seconds, because=because)
     if rate is None:
         return Forecast(because="the speed is not known, as no crawl is running or one has just begun")
-    if rate.pages <= 0:
-        return Forecast(because="no page was settled in the last minute")
-    growth = rate.growth or 0.0
+    if rate.growth is None:
+        return Forecast(because="no page was settled in the last seconds")
+    if abs(rate.growth) <= STEADY:
+        return Forecast(because="the queue stays about as long as it is, so nothing says when it ends")
     return Forecast(
-        because=f"the queue grows by {growth:.1f} pages for each page crawled, so no end is in sight"
+        because=f"the queue grows by {rate.growth:.1f} pages for each page crawled, so no end is in sight"
     )

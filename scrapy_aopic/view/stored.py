@@ -357,7 +357,7 @@ def with_surroundings(now: Snapshot, job: Place, history: Sequence[dict[str, str
         samples = read_dropped(job.folder / DROPPED) or {}
         now = replace(now, dropped={reason: sample.n for reason, sample in samples.items()})
         now = with_last_row(now, read_history(job.folder / HISTORY) if history is None else history)
-    return replace(now, verdict=verdict(now, now))
+    return replace(now, verdict=verdict(now))
 
 
 def _read_control_figures(job: Place) -> ControlFigures:

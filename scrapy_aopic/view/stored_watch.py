@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from scrapy_aopic.exceptions import AopicError
 
 from .shard_states import ShardStates, read_states, with_states
-from .snapshot import RATE_SECONDS, Rate, Snapshot, forecast
+from .snapshot import Rate, Snapshot, forecast
 from .stored import read_stores, with_surroundings
 
 if TYPE_CHECKING:
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 EVERY = 2.0
 """Seconds for which a snapshot is remembered: to open a store takes some 20 ms, and to ask a server a few."""
+
+_COMPARED = 60.0
+"""Seconds over which the commits of a job are compared, at most."""
 
 _STORES_EVERY = 10.0
 """Seconds for which the stores of shards are not read again, whose states say most: it reads all hosts that the workers have
@@ -41,11 +44,11 @@ class Speeds:
         The speed of a worker is that of the shards that it holds now.
         """
         earlier = self._earlier
-        if earlier and not 0 <= now.at - earlier[-1].at <= RATE_SECONDS:
+        if earlier and not 0 <= now.at - earlier[-1].at <= _COMPARED:
             earlier.clear()  # no earlier snapshot, no commit since, or the clock was set
         if not earlier or earlier[-1].at != now.at:
             earlier.append(now)
-        while len(earlier) > 2 and now.at - earlier[0].at > RATE_SECONDS:
+        while len(earlier) > 2 and now.at - earlier[0].at > _COMPARED:
             earlier.popleft()
         then = earlier[0]
         seconds = now.at - then.at

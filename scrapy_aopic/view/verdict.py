@@ -1,40 +1,31 @@
 """What limits a crawl, in one sentence.
 
-A crawl can wait for politeness, for connections, for the spider's callbacks, for the disk, for this machine, or for the
-network: its limit is that whose removal would raise the rate now. :func:`verdict` says which, of two snapshots some ten
-seconds apart; of several that hold, the first of this table:
+A crawl can wait for politeness, for connections, for the spider's callbacks, for the disk, for this machine, for the
+network, or for an operator. Its limit is that whose removal would raise the rate now, judged by the last ten seconds
+(:data:`~.snapshot.WINDOW`), which all speeds on a dashboard are of, too.
+
+Is anything of ours the limit? Hosts that are ready could have had more pages: :attr:`~.snapshot.HostCounts.ceiling` counts
+them. If that is hardly more than the crawl fetched, politeness is the limit, whatever else is busy: a faster machine would
+wait for the same hosts. Else it is that which was nearest to all that it can do:
 
 ============  ========================================================================================
-limit         when
+limit         how near it is
 ============  ========================================================================================
-elsewhere     the snapshot is of the stores of a job in shards, which workers crawl
-stopped       the snapshot is of another store
-done          nothing is queued, or only dead or blocked hosts have pages
-paused        an operator has paused the crawl
-pause         a crash has left a time before which no request is made
-network       most transfers since the first snapshot failed, or none of many that were due has ended, or all
-              waiting hosts are down
-control       hosts are ready, and an operator allows no more transfers or pages a second
-disk          there is work for this process (*), and no page is leased until a commit has landed, or the last commit took
-              long
-machine       there is work for this process (*), and it uses a whole core, or would if others did not; or the event loop is late and the
-              processor is busy, or others have it; or it is busy and callbacks hold many pages; or, when nothing
-              below holds, hosts stay ready while the processor is busy, or more of them than half of the free
-              connections
-spider        the event loop is late though the processor is not busy; or callbacks hold as many pages as
-              half of the connections; or nothing but callbacks is at work
-connections   the downloader has as many requests as it takes
-politeness    hosts have pages, and all must be left alone or are requested already
+control       transfers under way, or pages a second, of those that an operator allows
+machine       CPU seconds a second of the one core that Python uses, with those that others had instead; all if the event
+              loop is late though a callback does not block it; half if hosts stay ready beside free connections
+disk          part of the time for which no page was leased, as the disk had not taken a commit
+spider        pages in callbacks, of half of the connections; all if the event loop is late and the processor idle
+connections   requests under way, of those that the downloader takes
 ============  ========================================================================================
 
-(*) A host is ready, a callback holds a page, or half of the connections are busy. If not, a faster machine or disk would
-wait for the same hosts.
+What needs no comparison comes first: the crawl has ended, or is paused, or nothing answers. The spider is also the limit if
+nothing but callbacks is at work.
 
-:class:`Judge` names another limit once that has held for ten seconds, or at once if the figures rule out the one before.
-The word on the queue is that of the last ten seconds, as all others on it are (:attr:`.snapshot.Rate.growth`).
+:class:`Judge` names another limit once that has held for ten seconds, or at once if the figures of the moment rule out the
+one before (:func:`_fits`): no host ready, nothing in callbacks and few transfers is never the machine or the disk.
 
-The thresholds for "long" and "late" are below; each is far from the values of a crawl with another limit.
-No sentence has a speed: a snapshot has one, over the last minute, and the few seconds of a verdict would show another.
+No sentence has a speed: a snapshot has one.
 """
 
 from __future__ import annotations
@@ -43,7 +34,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from .snapshot import HostCounts, Limit, Snapshot, Verdict, queue_lasts
+from .snapshot import STEADY, WINDOW, HostCounts, Limit, Snapshot, Verdict, in_tail, queue_lasts
 from .text import LIMITED_BY, n_of, roughly
 
 if TYPE_CHECKING:
@@ -52,17 +43,8 @@ if TYPE_CHECKING:
 LIMITS: tuple[Limit, ...] = ("politeness", "connections", "spider", "disk", "machine", "network")
 """Those that a user can do something about."""
 
-_SLOW_COMMIT = 1.0
-"""Seconds from which a commit is long: twice the default of ``AOPIC_DURABILITY``."""
-
-_TURNS = 5
-"""Turns of a late event loop that a commit may seem to take longer than it does: the loop begins it, and notes its end."""
-
 _LATE = 0.1
 """Seconds by which an event waits on average for the loop from which that is late; as in ``session/lateness.py``."""
-
-_WHOLE_CORE = 0.9
-"""CPU seconds a second from which the one core that Python uses is busy."""
 
 _BUSY = 0.5
 """CPU seconds a second below which a late event loop does not compute, but is blocked."""
@@ -70,17 +52,17 @@ _BUSY = 0.5
 _MOSTLY = 0.7
 """CPU seconds a second from which pages that wait for callbacks rather wait for the processor."""
 
-_NEARLY = 0.8
-"""Part of the pages that an operator allows from which on it is that which limits: transfers begin and end unevenly."""
-
 _STARVED = 0.1
 """Part of the time that the process waits for the processor from which on it is worth saying."""
 
 _HUNGRY = 0.25
 """Part of the time that it waits for the processor from which on that makes the event loop late, and no callback does."""
 
-_ALMOST = 0.9
-"""Part of the connections that is as good as all, and so are all but one: some are always between two requests."""
+_FROM: dict[Limit, float] = {"control": 0.8, "machine": 0.5, "disk": 0.2, "spider": 1.0, "connections": 0.9}
+"""How near each is to all that it can do from which on it may be the limit; transfers begin and end unevenly."""
+
+_MORE = 1.25
+"""Pages that hosts could have had for each that was fetched up to which a crawl is as fast as politeness allows."""
 
 _RARE = 4
 """Known hosts for each that has pages from which on it is worth saying that few have."""
@@ -91,8 +73,8 @@ _MOST = 0.5
 _FEW = 3
 """Transfers that may be chance, failed or under way."""
 
-_HELD = 10.0
-"""Seconds for which another limit must hold before it is named: as long as the window by which it is judged."""
+_MANY = 10
+"""Failed transfers that are no chance although most hosts wait for other reasons: the end of a crawl has dead hosts, too."""
 
 _QUIET = 2.0
 """Seconds without the end of a transfer that are no chance if many were due; a page shows the verdict within 3 s."""
@@ -101,28 +83,13 @@ _DUE = 20
 """Transfers that should have ended by now, judging by those before, from which on it is no chance that none has."""
 
 
-def verdict(before: Snapshot, now: Snapshot) -> Verdict:
-    """The limit of the crawl now.
-
-    Args:
-        before: A snapshot of the same run, some seconds earlier; *now* itself if there is none.
-    """
-    for check in (
-        _ended,
-        _paused,
-        _pause,
-        _network,
-        _control,
-        _disk,
-        _machine,
-        _spider,
-        _connections,
-        _politeness,
-    ):
-        found = check(before, now)
+def verdict(now: Snapshot) -> Verdict:
+    """The limit of the crawl now."""
+    for check in (_ended, _paused, _pause, _network):
+        found = check(now)
         if found is not None:
             return _with_headline(found, now)
-    return _with_headline(_stuck(before, now) or _nothing(now), now)
+    return _of(_limit(now), now)
 
 
 class Judge:
@@ -132,27 +99,115 @@ class Judge:
         self._named: Limit | None = None
         self._other: tuple[Limit, float] | None = None
 
-    def __call__(self, before: Snapshot, now: Snapshot) -> Verdict:
+    def __call__(self, now: Snapshot) -> Verdict:
         """As :func:`verdict`; *now* is not earlier than that of the call before."""
-        found = verdict(before, now)
+        found = verdict(now)
         if self._named is None or found.limit == self._named:
             self._named, self._other = found.limit, None
             return found
         if self._other is None or self._other[0] != found.limit:
             self._other = found.limit, now.at
-        if now.at - self._other[1] < _HELD and (found.limit in _STILL or found.limit == "none"):
-            still = _STILL[self._named](before, now) if self._named in _STILL else None
-            if still is not None:
-                return _with_headline(still, now)
+        if now.at - self._other[1] < WINDOW and found.limit in _SENTENCES and _fits(self._named, now):
+            return _of(self._named, now)
         self._named, self._other = found.limit, None
         return found
 
 
-def _nothing(now: Snapshot) -> Verdict:
+def _of(limit: Limit, now: Snapshot) -> Verdict:
+    return _with_headline(Verdict(limit, _SENTENCES[limit](now)), now)
+
+
+# -- what it is
+
+
+def _limit(now: Snapshot) -> Limit:
+    """What was nearest to all that it can do, if hosts could have had more pages; else politeness."""
+    rate, hosts = now.rate, now.hosts
+    near = {limit: part for limit, part in _near(now).items() if part >= _FROM[limit] and _fits(limit, now)}
+    could = rate is None or hosts.ceiling is None or hosts.ceiling > _MORE * rate.pages
+    if not (could and hosts.ready):
+        near = {limit: part for limit, part in near.items() if limit == "spider" or _waits_for_callbacks(now)}
+    if near:
+        return max(near, key=lambda limit: near[limit])
+    return "politeness" if _fits("politeness", now) and not (could and hosts.ready) else "none"
+
+
+def _near(now: Snapshot) -> dict[Limit, float]:
+    """How near each is to all that it can do: 1 is all."""
+    work, rate, asked = now.connections, now.rate, now.control
+    if work is None or rate is None or rate.in_use is None:
+        return {}
+    late, cpu, starved = _load(now)
+    callbacks, free = rate.callbacks or 0.0, work.limit - work.in_use
+    is_blocked = late >= _LATE and cpu + starved < _BUSY and starved < _HUNGRY
+    holds = 1.0 if is_blocked or _is_alone(now) else min(2 * callbacks / max(work.limit, 1), 1.0)
+    is_computed = holds == 1.0 and not is_blocked and cpu + starved >= _MOSTLY
+    at_once = asked.connections if asked.connections < work.limit else 0
+    return {
+        "control": max(
+            rate.in_use / max(at_once - 1, 1) if at_once else 0.0,
+            rate.pages / asked.rate if asked.rate else 0.0,
+        ),
+        "machine": 1.0
+        if is_computed or (late >= _LATE and not is_blocked)
+        else max(cpu + starved, _BUSY * (2 * now.hosts.ready > free)),
+        "disk": rate.behind or 0.0,
+        "spider": 0.0 if is_computed else holds,
+        "connections": rate.in_use / max(min(work.limit, max(work.limit - 1, 1) / _FROM["connections"]), 1),
+    }
+
+
+def _fits(limit: Limit, now: Snapshot) -> bool:
+    """Whether no figure of this moment rules out that this is the *limit*."""
+    work, hosts = now.connections, now.hosts
+    in_use, most, callbacks = (work.in_use, work.limit, work.callbacks) if work is not None else (0, 0, 0)
+    match limit:
+        case "machine" | "disk":
+            return bool(hosts.ready or callbacks or in_use >= max(_FEW, most / 2))
+        case "spider":
+            return callbacks > 0 or _load(now)[0] >= _LATE
+        case "connections":
+            return 2 * in_use >= most > 0 and hosts.ready + hosts.gated > 0
+        case "control":
+            return hosts.ready > 0
+        case "politeness":
+            return _RARE * hosts.ready < sum(_left_alone(hosts))
+    return limit == "none" and hosts.ready > 0
+
+
+def _waits_for_callbacks(now: Snapshot) -> bool:
+    """Whether callbacks hold as many pages as half of the connections, or nothing else is at work."""
+    work, held = now.connections, now.rate.callbacks or 0.0 if now.rate is not None else 0.0
+    return _is_alone(now) or (work is not None and 2 * held > work.limit)
+
+
+def _is_alone(now: Snapshot) -> bool:
+    """Whether nothing but callbacks is at work."""
+    work, rate, hosts = now.connections, now.rate, now.hosts
+    if work is None or not work.callbacks or rate is None or (rate.callbacks or 0.0) < (rate.in_use or 0.0):
+        return False
+    return not (work.in_use or hosts.ready or hosts.waiting or hosts.gated)
+
+
+def _load(now: Snapshot) -> tuple[float, float, float]:
+    """How late the event loop was on average, the CPU seconds a second, and the part of the time that others had instead."""
+    machine = now.machine
+    return (machine.loop_lag or 0.0, machine.cpu, machine.starved) if machine is not None else (0.0, 0.0, 0.0)
+
+
+def _left_alone(hosts: HostCounts) -> tuple[int, int]:
+    """How many hosts with pages must be left alone, and how many are at work."""
+    return hosts.waiting + hosts.gated + hosts.parked, hosts.in_flight + hosts.dry
+
+
+# -- what is said of it
+
+
+def _nothing(now: Snapshot) -> str:
     work, n = now.connections, now.hosts.ready
     ready = f"{n_of(n, 'host')} {'is' if n == 1 else 'are'} ready"
     free = f", and {work.limit - work.in_use:,} of {work.limit:,} connections are free" if work else ""
-    return Verdict("none", f"Nothing limits the crawl: {ready}{free}.")
+    return f"Nothing limits the crawl: {ready}{free}."
 
 
 _HEADLINES: dict[Limit, str] = {
@@ -175,44 +230,21 @@ def _with_headline(found: Verdict, now: Snapshot) -> Verdict:
 
 def _queue(now: Snapshot) -> str:
     """Whether the queue lasts, if the last ten seconds say so."""
-    growth = now.rate.growth if now.rate is not None else None
-    if not growth:
-        return ""
-    if growth > 0:
-        return ", and its queue grows"
-    seconds = queue_lasts(now.pages, now.rate, now.hosts.tail)
-    return f", and its queue lasts {roughly(seconds)}" if seconds is not None else ", and its queue shrinks"
+    hosts, growth = now.hosts, now.rate.growth if now.rate is not None else None
+    seconds = queue_lasts(now.pages, now.rate, hosts.tail)
+    if n := in_tail(seconds, hosts.tail):
+        return f": {n_of(n, 'host')} last{'s' * (n == 1)} {roughly(seconds or 0.0)}"
+    if seconds is not None:
+        return f", and its queue lasts {roughly(seconds)}"
+    return ", and its queue grows" if growth and growth > STEADY else ""
 
 
-def _stuck(before: Snapshot, now: Snapshot) -> Verdict | None:
-    """Why hosts stay ready although connections are free."""
-    _, cpu = _load(before, now)
-    ready, work = min(before.hosts.ready, now.hosts.ready), now.connections
-    if not ready or now.at <= before.at:
-        return None
-    if cpu + _starved(before, now) < _BUSY:
-        free = work.limit - work.in_use if work is not None else 0
-        if work is None or 2 * ready <= free:
-            return None
-        return Verdict(
-            "machine",
-            f"This machine is the bottleneck: {n_of(now.hosts.ready, 'host')} could be requested and "
-            f"{n_of(free, 'connection')} {'is' if free == 1 else 'are'} free, but the process, which uses {cpu:.2f} of a core, does not get "
-            "to them. Do others take the processor, or is the engine paused?",
-        )
-    return Verdict(
-        "machine",
-        f"This machine is the bottleneck: {_uses(before, now)}, and does not get to "
-        f"{n_of(now.hosts.ready, 'host')} that could be requested.",
-    )
-
-
-def _ended(_: Snapshot, now: Snapshot) -> Verdict | None:
+def _ended(now: Snapshot) -> Verdict | None:
     pages = now.pages
     if now.shards.n > 1 and not now.is_live:
         return _ended_in_shards(now)
     if not pages.queued:
-        return Verdict("done", "Done: nothing is queued.", "Done: nothing is queued.")
+        return Verdict("done", f"Done: nothing is queued. {AGAIN}", "Done: nothing is queued.")
     if not now.is_live:
         return _stopped(now)
     if pages.queued <= pages.dead:
@@ -246,6 +278,10 @@ def _stopped(now: Snapshot) -> Verdict:
         f"that started it, with the same job folder, goes on where it was: {wait}.",
         f"Ended{f': {why}' if why else ''}. {_sentence(wait)}",
     )
+
+
+AGAIN = "To visit its pages again: the same command with --again."
+"""What can be done with a job in which nothing is queued."""
 
 
 def _sentence(text: str) -> str:
@@ -302,7 +338,7 @@ def _ended_in_shards(now: Snapshot) -> Verdict:
     )
 
 
-def _paused(_: Snapshot, now: Snapshot) -> Verdict | None:
+def _paused(now: Snapshot) -> Verdict | None:
     since = now.control.paused_since
     if not since:
         return None
@@ -313,15 +349,19 @@ def _paused(_: Snapshot, now: Snapshot) -> Verdict | None:
     )
 
 
-def _pause(_: Snapshot, now: Snapshot) -> Verdict | None:
+def _pause(now: Snapshot) -> Verdict | None:
     seconds = now.not_before - now.at
     text = f"Waiting {seconds:.0f} s after a crash."
     return Verdict("pause", text, text) if seconds > 0 else None
 
 
-def _network(before: Snapshot, now: Snapshot) -> Verdict | None:
-    n, down = now.transfers.n - before.transfers.n, now.transfers.down - before.transfers.down
-    if down >= _FEW and down > _MOST * n:
+def _network(now: Snapshot) -> Verdict | None:
+    rate, hosts = now.rate, now.hosts
+    n_down = hosts.waits.get("down", 0)
+    n, down = 0, 0
+    if rate is not None and rate.transfers is not None and rate.down is not None:
+        n, down = round(rate.transfers * rate.seconds), round(rate.down * rate.seconds)
+    if down >= (_FEW if 2 * n_down >= hosts.waiting else _MANY) and down > _MOST * n:
         return Verdict(
             "network",
             f"The network is the bottleneck: {down:,} of the last {n:,} transfers got no response, or a refusal. "
@@ -337,8 +377,7 @@ def _network(before: Snapshot, now: Snapshot) -> Verdict | None:
                 f"The network is the bottleneck: none of {work.in_use:,} transfers under way has ended for {past.quiet:.0f} s. "
                 "Is there a network, and is the proxy in order?",
             )
-    hosts = now.hosts
-    n_down, is_idle = hosts.waits.get("down", 0), now.connections is None or not now.connections.in_use
+    is_idle = now.connections is None or not now.connections.in_use
     if n_down and n_down == hosts.waiting and not hosts.ready and not hosts.shelved and is_idle:
         wait = min((row.wait for row in now.waiting), default=0.0)
         return Verdict(
@@ -349,189 +388,73 @@ def _network(before: Snapshot, now: Snapshot) -> Verdict | None:
     return None
 
 
-def _control(before: Snapshot, now: Snapshot) -> Verdict | None:
-    work, connections = now.connections, now.control.connections
-    if not now.hosts.ready:
-        return None
-    could = f"{n_of(now.hosts.ready, 'host')} could be requested. 'scrapy aopic control JOBDIR' changes that."
-    if work is not None and 0 < connections < work.limit and work.in_use >= max(1, connections - 1):
-        return Verdict(
-            "control",
-            f"An operator's limit holds: at most {n_of(connections, 'transfer')} at once, and {could}",
-        )
-    rate = _settled(before, now)
-    if now.control.rate and rate >= _NEARLY * now.control.rate:
-        return Verdict(
-            "control",
-            f"An operator's limit holds: at most {now.control.rate:g} pages a second, and {could}",
-        )
-    return None
-
-
-def _settled(before: Snapshot, now: Snapshot) -> float:
-    """Pages settled a second between the snapshots; over the last minute if they are the same."""
-    done = now.pages.visited + now.pages.failed - before.pages.visited - before.pages.failed
-    if now.at > before.at:
-        return done / (now.at - before.at)
-    return now.rate.pages if now.rate is not None else 0.0
-
-
-def _has_work(now: Snapshot) -> bool:
-    """Whether a faster machine or disk could do anything sooner."""
-    work = now.connections
-    return bool(now.hosts.ready) or (
-        work is not None and (work.callbacks > 0 or work.in_use >= max(_FEW, work.limit / 2))
+def _control(now: Snapshot) -> str:
+    work, asked, rate = now.connections, now.control, now.rate
+    is_slow = asked.rate and rate is not None and rate.pages >= _FROM["control"] * asked.rate
+    is_few = work is not None and 0 < asked.connections < work.limit and not is_slow
+    most = n_of(asked.connections, "transfer") + " at once" if is_few else f"{asked.rate:g} pages a second"
+    return (
+        f"An operator's limit holds: at most {most}, and {n_of(now.hosts.ready, 'host')} could be requested. "
+        "'scrapy aopic control JOBDIR' changes that."
     )
 
 
-def _disk(before: Snapshot, now: Snapshot) -> Verdict | None:
-    if not _has_work(now):
-        return None
-    store = now.store
-    late, _ = _load(before, now)
-    if store.is_behind and (store.commit_age or 0.0) > _TURNS * late:
-        return Verdict(
-            "disk",
-            f"The disk is the bottleneck: the last commit that landed is {store.commit_age or 0:.1f} s old, and no page is "
-            "requested until the next one has landed.",
-        )
-    is_new = (store.commits or 0) > (before.store.commits or 0)
-    return _slow_commit(now) if is_new and (store.last_commit or 0.0) > _TURNS * late else None
-
-
-def _slow_commit(now: Snapshot) -> Verdict | None:
-    seconds = now.store.last_commit or 0.0
-    if seconds <= _SLOW_COMMIT:
-        return None
-    return Verdict("disk", f"The disk is the bottleneck: the last commit took {seconds:.1f} s.")
-
-
-def _load(before: Snapshot, now: Snapshot) -> tuple[float, float]:
-    """How late the event loop was on average between the snapshots, and the CPU seconds a second."""
-    then, machine = before.machine, now.machine
-    if then is None or machine is None:
-        return 0.0, 0.0
-    n, seconds = machine.late_samples - then.late_samples, now.at - before.at
-    late = (machine.late_seconds - then.late_seconds) / n if n > 0 else 0.0
-    return late, (machine.cpu_seconds - then.cpu_seconds) / seconds if seconds > 0 else 0.0
-
-
-def _machine(before: Snapshot, now: Snapshot) -> Verdict | None:
-    late, cpu = _load(before, now)
-    starved = _starved(before, now)
-    wanted = cpu + starved
-    if wanted < _WHOLE_CORE and (late < _LATE or (wanted < _BUSY and starved < _HUNGRY)):
-        return None
-    return _busy(before, now)
-
-
-def _busy(before: Snapshot, now: Snapshot) -> Verdict | None:
-    late, starved = _load(before, now)[0], _starved(before, now)
-    if not _has_work(now):
-        return None
-    behind = f", and the event loop is {late:.2f} s late" if late >= _LATE else ""
-    help_ = "A less busy machine" if starved >= _STARVED else "Less work in callbacks"
-    return Verdict(
-        "machine", f"This machine is the bottleneck: {_uses(before, now)}{behind}. {help_} would help."
-    )
-
-
-def _starved(before: Snapshot, now: Snapshot) -> float:
-    """Part of the time between the snapshots for which the process was ready to run and others had the processor."""
-    then, machine, seconds = before.machine, now.machine, now.at - before.at
-    if then is None or machine is None or seconds <= 0:
-        return 0.0
-    return (machine.starved_seconds - then.starved_seconds) / seconds
-
-
-def _uses(before: Snapshot, now: Snapshot) -> str:
-    """The load of the process on the processor, in words."""
-    starved, (_, cpu) = _starved(before, now), _load(before, now)
+def _disk(now: Snapshot) -> str:
+    store, behind = now.store, now.rate.behind or 0.0 if now.rate is not None else 0.0
     waits = (
-        f" and waits for one {100 * starved:.0f} % of the time, as others use it"
-        if starved >= _STARVED
-        else ""
+        f"the last commit that landed is {store.commit_age or 0:.1f} s old, and no page is requested until the next one has landed"
+        if store.is_behind
+        else f"{100 * behind:.0f} % of the last seconds no page was requested, as a commit had not landed"
     )
-    return f"the process uses {cpu:.2f} of a core{waits}"
+    return f"The disk is the bottleneck: {waits}."
 
 
-def _spider(before: Snapshot, now: Snapshot) -> Verdict | None:
-    then, work = before.connections, now.connections
-    late, cpu = _load(before, now)
-    if late >= _LATE:
-        return Verdict(
-            "spider",
-            f"The spider is the bottleneck: callbacks or pipelines block the event loop, which is {late:.2f} s late while "
-            f"the process uses {cpu:.2f} of a core. Do they wait for something without 'await', as time.sleep() does?",
-        )
-    if then is None or work is None:
-        return None
-    callbacks, hosts = min(then.callbacks, work.callbacks), now.hosts
-    is_alone = not (work.in_use or hosts.ready or hosts.waiting or hosts.gated)
-    if now.at > before.at and callbacks > work.limit / 2 and cpu + _starved(before, now) >= _MOSTLY:
-        return Verdict(
-            "machine",
-            f"This machine is the bottleneck: {_uses(before, now)}, and {n_of(work.callbacks, 'page')} wait "
-            "for their callbacks, items or links.",
-        )
-    if now.at > before.at and (callbacks > work.limit / 2 or (callbacks and is_alone)):
-        return _callbacks(now)
-    return None
+def _machine(now: Snapshot) -> str:
+    late, cpu, starved = _load(now)
+    work, ready = now.connections, now.hosts.ready
+    others = starved >= _STARVED
+    uses = f"the process uses {cpu:.2f} of a core"
+    uses += f" and waits for one {100 * starved:.0f} % of the time, as others use it" * others
+    behind = f", and the event loop is {late:.2f} s late" * (late >= _LATE)
+    if work is not None and work.callbacks > work.limit / 2:
+        behind = f", and {n_of(work.callbacks, 'page')} wait for their callbacks, items or links"
+    help_ = f"{'A less busy machine' if others else 'Less work in callbacks'} would help."
+    if ready and cpu + starved < _BUSY and not behind:
+        help_ = f"It does not get to {n_of(ready, 'host')} that could be requested: is the engine paused?"
+    return f"This machine is the bottleneck: {uses}{behind}. {help_}"
 
 
-def _callbacks(now: Snapshot) -> Verdict | None:
+def _spider(now: Snapshot) -> str:
+    late, cpu, _ = _load(now)
     n = now.connections.callbacks if now.connections is not None else 0
-    if not n:
-        return None
-    return Verdict(
-        "spider", f"The spider is the bottleneck: {n_of(n, 'page')} wait for callbacks, items or links."
+    if late >= _LATE:
+        return (
+            f"The spider is the bottleneck: callbacks or pipelines block the event loop, which is {late:.2f} s late while "
+            f"the process uses {cpu:.2f} of a core. Do they wait for something without 'await', as time.sleep() does?"
+        )
+    return (
+        f"The spider is the bottleneck: {n_of(n, 'page')} wait{'s' * (n == 1)} for callbacks, items or links."
     )
 
 
-def _connections(_: Snapshot, now: Snapshot) -> Verdict | None:
-    work, hosts = now.connections, now.hosts
-    if work is None or work.in_use < max(1, min(_ALMOST * work.limit, work.limit - 1)):
-        return None
-    if work.in_use < work.limit and not hosts.ready:
-        return None
-    return _in_use(now)
-
-
-def _in_use(now: Snapshot) -> Verdict | None:
-    work, hosts = now.connections, now.hosts
-    if work is None or 2 * work.in_use < work.limit:
-        return None
-    is_all = work.in_use >= work.limit
-    busy = f"all {work.limit:,}" if is_all else f"{work.in_use:,} of {work.limit:,}"
-    n = hosts.ready + hosts.gated
-    could = f", and {n_of(n, 'more host')} wait{'s' * (n == 1)} for one" if n else ""
-    return Verdict(
-        "connections",
-        f"Connections are the bottleneck: {busy} are busy{could}. Raise CONCURRENT_REQUESTS.",
+def _connections(now: Snapshot) -> str:
+    work, n = now.connections, now.hosts.ready + now.hosts.gated
+    in_use, limit = (work.in_use, work.limit) if work is not None else (0, 0)
+    busy = f"all {limit:,}" if in_use >= limit else f"{in_use:,} of {limit:,}"
+    return (
+        f"Connections are the bottleneck: {busy} are busy, and {n_of(n, 'more host')} wait{'s' * (n == 1)} for one. "
+        "Raise CONCURRENT_REQUESTS."
     )
 
 
-def _politeness(_: Snapshot, now: Snapshot) -> Verdict | None:
+def _politeness(now: Snapshot) -> str:
     hosts = now.hosts
-    busy = hosts.in_flight + hosts.dry
-    left_alone = hosts.waiting + hosts.gated + hosts.parked
-    if hosts.ready or not (left_alone or busy):
-        return None
-    return _left_alone(now)
-
-
-def _left_alone(now: Snapshot) -> Verdict | None:
-    hosts = now.hosts
-    busy = hosts.in_flight + hosts.dry
-    left_alone = hosts.waiting + hosts.gated + hosts.parked
-    if _RARE * hosts.ready >= left_alone + busy:
-        return None
+    left_alone, busy = _left_alone(hosts)
     have = left_alone + busy + hosts.shelved + hosts.late + hosts.locating + hosts.dead
     few = f" Only {have:,} of {hosts.known:,} known hosts have pages." if _RARE * have <= hosts.known else ""
-    return Verdict(
-        "politeness",
+    return (
         f"Politeness is the limit: {_who_waits(hosts, left_alone)}.{few} "
-        f"More hosts would help{'; shorter gaps only if the hosts are yours' if hosts.waits.get('gap') else ''}.",
+        f"More hosts would help{'; shorter gaps only if the hosts are yours' if hosts.waits.get('gap') else ''}."
     )
 
 
@@ -555,11 +478,13 @@ _WHY = {
 }
 """Why hosts wait, by :func:`.host_walk.why_it_waits`."""
 
-_STILL: dict[Limit, Callable[[Snapshot, Snapshot], Verdict | None]] = {
-    "disk": lambda _, now: _slow_commit(now) if _has_work(now) else None,
-    "machine": _busy,
-    "spider": lambda _, now: _callbacks(now),
-    "connections": lambda _, now: _in_use(now),
-    "politeness": lambda _, now: _left_alone(now),
+_SENTENCES: dict[Limit, Callable[[Snapshot], str]] = {
+    "control": _control,
+    "machine": _machine,
+    "disk": _disk,
+    "spider": _spider,
+    "connections": _connections,
+    "politeness": _politeness,
+    "none": _nothing,
 }
-"""What is said of a limit while another one has not held for long; ``None`` where the figures rule it out."""
+"""What is said of each limit that is found by comparing."""

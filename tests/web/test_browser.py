@@ -160,7 +160,7 @@ def some_figures(**changes: Any) -> dict[str, Any]:
         is_live=True,
         spider=HOSTILE[0],
         pages=PageCounts(known=30, queued=10, visited=15, failed=5, in_flight=1),
-        rate=Rate(seconds=60, pages=12.5, transfers=14, bytes=2e6, growth=0.5),
+        rate=Rate(seconds=10, pages=12.5, transfers=14, bytes=2e6, growth=0.5),
         hosts=HostCounts(
             known=6,
             waiting=6,
@@ -482,7 +482,7 @@ def test_what_politeness_costs_the_order_and_what_was_dropped(browser, page):
 
 
 def test_one_speed_stands_everywhere_and_no_host_is_counted_twice(browser, page):
-    """The speed of a minute in the tile and in the plot; 6 hosts that wait are not 12."""
+    """The speed of ten seconds in the tile and in the plot; 6 hosts that wait are not 12."""
     resize(browser, 1000, "light")
     served = page()
     served.figures |= {"at": served.figures["at"] + 10}
@@ -491,7 +491,7 @@ def test_one_speed_stands_everywhere_and_no_host_is_counted_twice(browser, page)
     assert "Now: 12.5 pages a second of 20 that politeness allowed" in label
     four = text(browser, "four")
     assert four.startswith("12.5\n") or "\n12.5\n" in four
-    assert "over the last minute; politeness allowed 20" in four
+    assert "over 10 s; politeness allowed 20" in four
     assert "0 in flight, 0 ready, 6 waiting (6 gap)" in four
     assert text(browser, "waits") == (
         "Of 6 hosts with pages, 6 in memory must be left alone: 6 for the gap after a transfer. "

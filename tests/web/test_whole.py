@@ -85,7 +85,7 @@ def test_the_server_is_asked_every_two_seconds_at_most():
 
 def test_what_is_said_of_it():
     def said(each: Snapshot) -> str:
-        return verdict(each, each).sentence
+        return verdict(each).sentence
 
     some = job(1, 1, 1, 1)
     some = replace(some, shards=replace(some.shards, on_the_way=5))

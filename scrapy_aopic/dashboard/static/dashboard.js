@@ -280,10 +280,9 @@ function showHead(now) {
   setText("verdict", sentence === text ? "" : sentence);
   if (kind !== limit) setText("spoken", text); // a screen reader is not interrupted by each new figure
   limit = kind;
-  const { forecast, rate } = now;
+  const { forecast } = now;
   const end = forecast.seconds === null ? "No end in sight" : `About ${seconds(Math.round(forecast.seconds))} to go`;
-  const growth = rate && rate.growth ? ` The queue ${grows(rate.growth)}.` : "";
-  setText("forecast", now.is_live ? `${end}: ${forecast.because}.${forecast.because.includes("queue grows") ? "" : growth}` : "");
+    setText("forecast", now.is_live ? `${end}: ${forecast.because}.` : "");
 }
 
 const grows = (n) => `${n < 0 ? "shrinks" : "grows"} by ${few.format(Math.abs(n))} pages for each page fetched`;
@@ -309,13 +308,13 @@ const waitsOf = (hosts) => Object.entries(hosts.waits).sort((a, b) => b[1] - a[1
 function showFour(now) {
   const { pages, hosts, rate, is_live: isLive } = now;
   const done = pages.visited + pages.failed;
-  const minute = !rate ? "" : !isLive ? "in the minute before the last commit" : rate.seconds < 59 ? `over the first ${Math.round(rate.seconds)} s` : "over the last minute";
+  const lately = !rate ? "" : `over ${Math.round(rate.seconds)} s${isLive ? "" : " before the last commit"}`;
   const reasons = waitsOf(hosts).map(([why, n]) => `${count(n)} ${WAITS_BRIEFLY[why] || why}`).join(", ");
   const rows = [
-    ["pages a second", number(rate && rate.pages), rate ? `${minute}${hosts.ceiling === null ? "" : `; politeness allowed ${number(hosts.ceiling)}`}` : "no crawl runs", (point) => point["rate.pages"], "fetched"],
+    ["pages a second", number(rate && rate.pages), rate ? `${lately}${hosts.ceiling === null ? "" : `; politeness allowed ${number(hosts.ceiling)}`}` : "no crawl runs", (point) => point["rate.pages"], "fetched"],
     ["pages queued", count(pages.queued), rate && rate.growth ? grows(rate.growth) : "", (point) => point["pages.queued"], "queued"],
     ["hosts have pages", count(hostsWithPages(hosts)), `${count(hosts.in_flight)} in flight, ${count(hosts.ready)} ready, ${count(hosts.waiting)} waiting${reasons ? ` (${reasons})` : ""}`, withPages, "queued"],
-    ["failed", rate && rate.failed !== null ? percent(rate.failed, rate.pages) : percent(pages.failed, done), rate && rate.failed !== null ? `${minute}; ${percent(pages.failed, done)} of all` : "of all pages fetched", (point) => (point["rate.pages"] ? (100 * point["rate.failed"]) / point["rate.pages"] : NaN), "failed"],
+    ["failed", rate && rate.failed !== null ? percent(rate.failed, rate.pages) : percent(pages.failed, done), rate && rate.failed !== null ? `${lately}; ${percent(pages.failed, done)} of all` : "of all pages fetched", (point) => (point["rate.pages"] ? (100 * point["rate.failed"]) / point["rate.pages"] : NaN), "failed"],
   ];
   const place = $("four");
   place.classList.toggle("past", !isLive);
@@ -599,8 +598,8 @@ function showStore(now) {
   if (machine) {
     rows.push(
       ["memory of the process", `${bytes(machine.memory)}, ${bytes(machine.memory_limit)} at most`],
-      ["processor, over a minute", `${few.format(100 * machine.cpu)} % of a core${machine.starved >= 0.1 ? `; waits for one ${whole.format(100 * machine.starved)} % of the time, as others use it` : ""}`],
-      ["event loop late by", `${seconds(machine.loop_lag)} on average over a minute${machine.loop_lag_max === null ? "" : `, ${seconds(machine.loop_lag_max)} at most in this run`}`],
+      ["processor, lately", `${few.format(100 * machine.cpu)} % of a core${machine.starved >= 0.1 ? `; waits for one ${whole.format(100 * machine.starved)} % of the time, as others use it` : ""}`],
+      ["event loop late by", `${seconds(machine.loop_lag)} on average lately${machine.loop_lag_max === null ? "" : `, ${seconds(machine.loop_lag_max)} at most in this run`}`],
     );
   }
   facts("facts", "Store and machine", rows);
@@ -803,7 +802,7 @@ async function begin() {
     setText("headline", queued ? `Ended: ${why}. ${count(queued)} ${queued === 1 ? "page waits" : "pages wait"}.` : "Done: nothing is queued.");
     setText("spoken", $("headline").textContent);
     setText("forecast", "");
-    setText("verdict", job ? `The command that started it, with the same job folder, goes on where it was. To look at it meanwhile: scrapy aopic dashboard ${job}` : "The job was in memory, and is gone.");
+    setText("verdict", job ? `${queued ? "The command that started it, with the same job folder, goes on where it was." : "To visit its pages again: the same command with --again."} To look at it meanwhile: scrapy aopic dashboard ${job}` : "The job was in memory, and is gone.");
   });
   source.addEventListener("error", () => {
     clearTimeout(waits);

@@ -1,0 +1,149 @@
+"""Whether the dashboard's sentence agrees with its figures: crawls of the demo web, looked at once a second.
+
+    python benchmarks screen [--kinds demo tail starved] [--seconds 100]
+
+``demo`` is the crawl of ``scrapy aopic demo``; in ``tail`` twenty hosts have all pages, so that they are waited for from the
+first minute on; in ``starved`` three other processes want the same core. A look contradicts itself if
+
+* the word on the queue is not that of the queue ten seconds before;
+* the machine or the disk is named though no host is ready, nothing is in callbacks and few transfers are under way;
+  connections, though half of them are free; politeness, though most hosts could be asked;
+* a limit is named for less than ten seconds;
+* the end is forecast before the host with the most pages can have had them, or sentence and forecast say two times;
+* when twice the time of the forecast was over, half of the pages still waited.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "example_project"), str(ROOT)]
+
+import options
+
+WINDOW = 10.0
+"""Seconds that sentence, tiles and plot are of."""
+
+_SLACK = 1.5
+"""Seconds by which a look and the window of its figures may be apart."""
+
+_OVER = {"done", "paused", "pause", "stopped", "elsewhere"}
+"""What is said of a crawl that nothing can limit now: at once, and not after ten seconds."""
+
+Sample = dict[str, Any]
+
+
+def contradictions(samples: list[Sample]) -> list[set[str]]:
+    """What each of *samples*, snapshots of one run as JSON, one a second, says against its own figures or those before."""
+    return [set(_against(samples, n)) for n in range(len(samples))]
+
+
+def _against(samples: list[Sample], n: int) -> Iterator[str]:
+    now = samples[n]
+    limit, headline = now["verdict"]["limit"], now["verdict"]["headline"]
+    window = [each for each in samples[: n + 1] if now["at"] - each["at"] <= WINDOW + _SLACK]
+    hosts, work, forecast = now["hosts"], now["connections"], now["forecast"]
+    if limit not in _OVER:
+        ago = [each for each in window if now["at"] - each["at"] >= WINDOW - _SLACK] or window[:1]
+        changes = [now["pages"]["queued"] - each["pages"]["queued"] for each in ago]
+        growth = (now["rate"] or {}).get("growth") or 0.0
+        if ("grows" in headline or "grows" in forecast["because"] or growth > 0) and max(changes) < 0:
+            yield "queue"
+        if ("lasts" in headline or "shrinks" in headline or growth < 0) and min(changes) > 0:
+            yield "queue"
+    few = work and work["in_use"] < max(3, work["limit"] / 2)
+    if limit in ("machine", "disk") and few and not (hosts["ready"] or work["callbacks"]):
+        yield "limit"
+    if limit == "connections" and (2 * work["in_use"] < work["limit"]):
+        yield "limit"
+    if limit == "politeness" and hosts["ready"] > hosts["waiting"] + hosts["in_flight"] and few:
+        yield "limit"
+    since = next((k for k in range(n, -1, -1) if samples[k]["verdict"]["limit"] != limit), None)
+    if since is not None and n + 1 < len(samples) and samples[n + 1]["verdict"]["limit"] != limit:
+        until = samples[n + 1]
+        is_over = {limit, until["verdict"]["limit"]} & _OVER
+        if not is_over and until["at"] - samples[since + 1]["at"] < WINDOW - _SLACK:
+            yield "changes"
+    if forecast["seconds"] and "CLOSESPIDER" not in forecast["because"]:
+        seconds = forecast["seconds"]
+        if hosts["tail"] and seconds < hosts["tail"][0] - 1:
+            yield "forecast"
+        later = next((each for each in samples[n:] if each["at"] >= now["at"] + 2 * seconds + WINDOW), None)
+        if later is not None and 2 * later["pages"]["queued"] >= now["pages"]["queued"]:
+            yield "hindsight"
+
+
+@contextmanager
+def _crawl(kind: str, folder: str) -> Iterator[int]:
+    """A crawl of a *kind*, in *folder*: the port of its dashboard."""
+    import demo_web
+    from support.dashboard import run_with_dashboard
+
+    with ExitStack() as stack:
+        settings = {"JOBDIR": f"{folder}/{kind}", "CLOSESPIDER_TIMEOUT": 3600, "AOPIC_MAX_WAIT": 600}
+        arguments, environment = ["crawl", "broad"], {}
+        if kind == "tail":
+            web = demo_web.DemoWeb(n_hosts=20, n_pages=1500)
+            arguments += ["-a", f"seeds={','.join(web.seeds)}"]
+            environment["http_proxy"] = stack.enter_context(demo_web.served(n_hosts=20, n_pages=1500))
+        if kind == "starved":
+            cores = os.sched_getaffinity(0)
+            stack.callback(os.sched_setaffinity, 0, cores)
+            os.sched_setaffinity(0, {max(cores)})
+            for _ in range(3):
+                burner = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+                stack.callback(burner.wait)
+                stack.callback(burner.kill)
+        _, port = stack.enter_context(
+            run_with_dashboard(arguments, settings, folder=ROOT / "example_project", **environment)
+        )
+        yield port
+
+
+def sampled(port: int, seconds: float) -> list[Sample]:
+    """What the dashboard on *port* says once a second for so many *seconds*, or until the crawl is over."""
+    from support.dashboard import get
+
+    samples: list[Sample] = []
+    until = time.monotonic() + seconds
+    with suppress(OSError):
+        while time.monotonic() < until:
+            answer = get(port, "/api/v1/snapshot")
+            if answer.status == 200:
+                samples.append(json.loads(answer.text))
+            time.sleep(1.0)
+    return samples
+
+
+def main() -> None:
+    os.environ["AOPIC_FORK"] = "0"  # a crawl that is starved has its processor from this process
+    given = options.read(__doc__, kinds=["demo", "tail", "starved"], seconds=100.0, keep="")
+    print("| crawl | looks | contradict themselves | of these |\n|---|---:|---:|---|")
+    n_looks, n_wrong = 0, 0
+    for kind in given.kinds:
+        with tempfile.TemporaryDirectory() as folder, _crawl(kind, folder) as port:
+            samples = sampled(port, given.seconds)
+        if given.keep:
+            Path(f"{given.keep}-{kind}.json").write_text(json.dumps(samples), encoding="utf-8")
+        found = contradictions(samples)
+        wrong = sum(map(bool, found))
+        kinds = Counter(each for names in found for each in names)
+        of_these = ", ".join(f"{n} {name}" for name, n in kinds.most_common())
+        print(f"| {kind} | {len(samples)} | {wrong} | {of_these} |", flush=True)
+        n_looks, n_wrong = n_looks + len(samples), n_wrong + wrong
+    print(f"| all | {n_looks} | {n_wrong} | |")
+
+
+if __name__ == "__main__":
+    main()
