@@ -39,6 +39,8 @@ BODILESS = (204, 304)
 
 class _AiohttpTransport(Protocol):
     def get_extra_info(self, name: str) -> Socket | None: ...
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
 
 
 class _AiohttpProtocol(Protocol):
@@ -80,7 +82,10 @@ class _TwistedConnection(Protocol):
     socket: Socket
     producer: object
     disconnecting: bool
+    disconnected: bool
     connectionLost: Callable[..., object]
+    pauseProducing: Callable[[], None]
+    resumeProducing: Callable[[], None]
 
     def doWrite(self) -> object: ...
 
@@ -92,6 +97,11 @@ class _AiohttpWire(Wire):
         super().__init__(protocol.data_received, self._socket)
         self._protocol = protocol
         protocol.eof_received = partial(self.lose, protocol.eof_received)
+
+    def _pause(self, is_on: bool) -> None:
+        transport = self._protocol.transport
+        if transport is not None:
+            (transport.pause_reading if is_on else transport.resume_reading)()
 
     def is_told_of_end(self, response: Response) -> bool:
         return response.status in BODILESS or not _DELIMITED.isdisjoint(response.headers)
@@ -146,6 +156,11 @@ class _TwistedWire(Wire):
                 self._protocol.transport.abortConnection()
                 return
         super().__call__(data)
+
+    def _pause(self, is_on: bool) -> None:
+        connection = _connection_below(self._protocol.transport)
+        if connection is not None and not (connection.disconnecting or connection.disconnected):
+            (connection.pauseProducing if is_on else connection.resumeProducing)()
 
     def _refuse(self, error: FramingError) -> None:
         parser: Any = self._parser

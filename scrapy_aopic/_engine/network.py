@@ -47,6 +47,9 @@ _INFO = Struct("=44xI4xII40xI")
 _CUT_SHORT = frozenset({"partial", "dataloss"})
 """Flags of responses that ended because their connection did."""
 
+_FEW = 65_536
+"""Bytes of a transfer up to which nobody is told of them."""
+
 _STOPPED = "download_stopped"
 """Flag of responses that were not read to their end because of ``StopDownload``."""
 
@@ -135,11 +138,22 @@ class Wire:
         self._receive = receive
         self._socket_of = socket_of
         self.watch = TransferWatch()
+        self._is_paused = False
 
     def __call__(self, data: bytes) -> None:
         if data:  # aiohttp calls it without any, too
             self.watch.see(self.look())
+            self.watch.received(len(data))
         self._receive(data)
+
+    def pause(self, is_on: bool) -> None:
+        """Read nothing more from the connection, or go on with it."""
+        if is_on != self._is_paused:
+            self._is_paused = is_on
+            self._pause(is_on)
+
+    def _pause(self, is_on: bool) -> None:
+        pass
 
     def lose(self, lose: Callable[..., Any], *args: Any) -> Any:
         """Call *lose*, which is called at the end of the connection, after a last look."""
@@ -174,9 +188,11 @@ class TransferWatch:
     Args:
         permit: Raises if the request may not be sent any more; ``None`` if it always may.
         door: Says of an address whether the request may be sent there; ``None`` if it may be sent anywhere.
+        flow: Told that the connection is at hand, and that data has come; it may pause the transfer.
 
     Attributes:
         door: The same, until the transfer has ended.
+        n_bytes: Bytes that have come.
         refused: An address where it may not be sent, if the host has no other.
         lost: What was known at the end of its connection, if that has ended.
     """
@@ -185,9 +201,14 @@ class TransferWatch:
     """The watch over the transfer that is started in this context."""
 
     def __init__(
-        self, permit: Callable[[], None] | None = None, door: Callable[[str], bool] | None = None
+        self,
+        permit: Callable[[], None] | None = None,
+        door: Callable[[str], bool] | None = None,
+        flow: Callable[[TransferWatch], None] | None = None,
     ) -> None:
         self.door = door
+        self.n_bytes = 0
+        self._flow = flow
         self.refused = ""
         self._lets_some = False
         self.lost: _WireState | None = None
@@ -210,6 +231,20 @@ class TransferWatch:
             wire.watch, self._wire = self, wire
             self._n_resent = wire.look().n_resent
             self._began = monotonic()
+            wire.pause(False)  # as the last transfer may have left it
+            if self._flow is not None:
+                self._flow(self)
+
+    def received(self, n_bytes: int) -> None:
+        """*n_bytes* more have come."""
+        self.n_bytes += n_bytes
+        if self.n_bytes > _FEW and self._flow is not None:
+            self._flow(self)
+
+    def pause(self, is_on: bool) -> None:
+        """Have the host send nothing more, or go on: what is not read fills the buffers of the system, and then it waits."""
+        if self._wire is not None and self._wire.watch is self:
+            self._wire.pause(is_on)
 
     def lets(self, address: str) -> bool:
         """Whether a connection to *address* may be made."""

@@ -150,6 +150,7 @@ class PoliteSlot(Slot):
         kick: Callable[[PoliteSlot], None],
         permit: Callable[[Request], Callable[[], None] | None],
         door: Callable[[Request], Callable[[str], bool] | None],
+        flow: Callable[[Request], Callable[[TransferWatch], None] | None],
         default: Gap,
     ) -> None:
         self._default = default
@@ -161,7 +162,7 @@ class PoliteSlot(Slot):
         self.not_before = not_before
         self._ended = ended
         self._kick = kick
-        self.transferring: SlotTransfers = SlotTransfers(self._end, permit, door)
+        self.transferring: SlotTransfers = SlotTransfers(self._end, permit, door, flow)
 
     @property
     def lastseen(self) -> float:
@@ -236,6 +237,7 @@ class Slots:
         permit: Gives what raises if a request may not be sent any more when its connection is at hand, by the key of its slot;
             ``None`` if it always may.
         door: Gives what says of an address whether a request may be sent there; ``None`` if it may be sent anywhere.
+        flow: Gives what is told of the data of a request as it comes; ``None`` for nobody.
         default: Gap in seconds if *ended* fails.
         is_fast: Whether plain requests are made without Scrapy's download handler.
 
@@ -253,6 +255,7 @@ class Slots:
         *,
         addresses: Addresses,
         door: Callable[[Request], Callable[[str], bool] | None],
+        flow: Callable[[Request], Callable[[TransferWatch], None] | None],
         default: float,
         is_fast: bool,
     ) -> None:
@@ -265,6 +268,7 @@ class Slots:
         self._shares = shares
         self._permit = permit
         self._door = door
+        self._flow = flow
         self.unguarded: frozenset[str] = frozenset()
         self._own_delays: dict[str, dict[str, Any]] = crawler.settings.getdict("DOWNLOAD_SLOTS")
         self._delay = crawler.settings.getfloat("DOWNLOAD_DELAY")
@@ -330,6 +334,7 @@ class Slots:
             kick=self._kick,
             permit=partial(self._permit, key),
             door=self._door,
+            flow=self._flow,
             default=self._default,
         )
 

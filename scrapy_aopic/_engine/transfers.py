@@ -25,7 +25,7 @@ class SlotTransfers(set["Request"]):
         permit: Gives, for a request that is started, what raises if it may not be sent any more once its connection is at hand;
             ``None`` if it always may. Raises nothing itself.
         door: Gives, for a request that is started, what says of an address whether it may be sent there; ``None`` if anywhere.
-
+        flow: Gives what is told of its data as it comes; ``None`` for nobody.
     """
 
     def __init__(
@@ -33,16 +33,18 @@ class SlotTransfers(set["Request"]):
         ended: Callable[[Request, TransferWatch, float], None],
         permit: Callable[[Request], Callable[[], None] | None],
         door: Callable[[Request], Callable[[str], bool] | None],
+        flow: Callable[[Request], Callable[[TransferWatch], None] | None],
     ) -> None:
         super().__init__()
         self._ended = ended
         self._permit = permit
         self._door = door
+        self._flow = flow
         self._watches: dict[Request, tuple[TransferWatch, float]] = {}
 
     def add(self, request: Request) -> None:
         super().add(request)
-        watch = TransferWatch(self._permit(request), self._door(request))
+        watch = TransferWatch(self._permit(request), self._door(request), self._flow(request))
         self._watches[request] = (watch, monotonic())
         TransferWatch.current.set(watch)
 
@@ -50,6 +52,7 @@ class SlotTransfers(set["Request"]):
         super().remove(request)
         watch, began = self._watches.pop(request)
         watch.door = None  # what else is done in its context is no transfer
+        watch.pause(False)  # its connection may be kept
         self._ended(request, watch, began)
 
 

@@ -30,6 +30,7 @@ from typing_extensions import Self
 from scrapy_aopic._engine.addresses import Addresses
 from scrapy_aopic._engine.closing import configured
 from scrapy_aopic._engine.engine import is_operated_by_hand
+from scrapy_aopic._engine.network import TransferWatch
 from scrapy_aopic._engine.slots import Slots
 from scrapy_aopic._engine.transfers import Transfer
 from scrapy_aopic.core.host_rules import NO_RULES, HostRules
@@ -130,6 +131,7 @@ class PolitenessMiddleware:
             self._permit,
             addresses=self.addresses,
             door=self._door,
+            flow=self._flow,
             default=max(politeness.max_gap, politeness.min_gap),
             is_fast=values.fast_downloads,
         )
@@ -335,6 +337,9 @@ class PolitenessMiddleware:
     def _permit(self, key: str, request: Request) -> Callable[[], None] | None:
         is_ours = self.pacer.permit(key, request)
         return None if is_ours is None else partial(self._check, key, is_ours)
+
+    def _flow(self, request: Request) -> Callable[[TransferWatch], None] | None:
+        return self.pacer.flow(request)
 
     def _check(self, key: str, is_ours: Callable[[], bool]) -> None:
         if not is_ours():

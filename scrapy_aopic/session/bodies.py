@@ -9,7 +9,8 @@ quarter of that. The others wait, first come, first served. A page that waits co
 is left alone, and it takes one of the ``CONCURRENT_REQUESTS``.
 
 Rule 2: nothing more is requested while all bodies, with those that are expected, have more than :data:`HELD` bytes. So it is
-the crawl that becomes slower, and not the machine.
+the crawl that becomes slower, and not the machine. Large ones do not bring that about: once they have half of it, the
+connections of all but one of those that still come are not read, and their hosts wait until others are done with.
 
 Rule 3: no page waits for ever. A callback may itself wait for another page, so the next one is read beside it after
 :data:`PATIENCE` beats in which none ended or went on with its links.
@@ -24,6 +25,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy.utils.asyncio import call_later
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.http import Response
+
+    from scrapy_aopic._engine.network import TransferWatch
 
 
 logger = logging.getLogger(__name__)
@@ -117,6 +121,8 @@ class Bodies:
         self._first = FirstOnly(logger, crawler)
         self._held: dict[Visit, int] = {}
         self._n_held = 0
+        self._paused: dict[Visit, TransferWatch] = {}
+        self._most_expected = float("inf")  # until it is known that transfers can be paused
         self._small, self._large = self._lanes = _Lane(), _Lane()
         self._beside: dict[Visit, int] = {}  # large ones, which Scrapy's gate does not count
         self._packed: Visit | None = None  # let in just now, and not yet unpacked
@@ -143,12 +149,42 @@ class Bodies:
 
     def begin(self, visit: Visit) -> None:
         """The request of *visit* goes out."""
-        self._held[visit] = expected = int(self._expected)
+        self._held[visit] = expected = int(min(self._expected, self._most_expected))
         self._n_held += expected
 
     def announce(self, visit: Visit, n_bytes: int) -> None:
         """The host says that the page of *visit* has *n_bytes*."""
-        self._hold(visit, max(n_bytes, self._held.get(visit, 0)))
+        if self._most_expected > SMALL:
+            self._hold(visit, max(n_bytes, self._held.get(visit, 0)))
+
+    def flow(self, request: Request) -> Callable[[TransferWatch], None] | None:
+        """What is told of the data of *request* as it comes; ``None`` for what is no visit."""
+        visit = self._visits.get(request)
+        return partial(self._flows, visit) if visit is not None else None
+
+    def _flows(self, visit: Visit, watch: TransferWatch) -> None:
+        self._most_expected = SMALL
+        before = self._held.get(visit, 0)
+        self._hold(visit, max(watch.n_bytes, min(before, SMALL)))
+        if watch.n_bytes > SMALL and self._is_to_pause(visit):
+            self._paused[visit] = watch
+            watch.pause(True)
+
+    def _is_to_pause(self, visit: Visit) -> bool:
+        """Whether large bodies have their share, and one of them goes on if that of *visit* does not."""
+        large = {each: n for each, n in self._held.items() if n > SMALL}
+        return sum(large.values()) > HELD // 2 and any(
+            each is not visit and each not in self._paused for each in large
+        )
+
+    def _resume(self) -> None:
+        """Read those that were paused, as far as there is room."""
+        while self._paused:
+            visit, watch = next(iter(self._paused.items()))
+            if self._is_to_pause(visit):
+                break
+            del self._paused[visit]
+            watch.pause(False)
 
     def admit(self, request: Request, response: Response) -> Response | Awaitable[Response]:
         """*response*, once it may be read."""
@@ -206,6 +242,8 @@ class Bodies:
     def end(self, visit: Visit) -> None:
         """*visit* ends: its body is gone."""
         self._n_held -= self._held.pop(visit, 0)
+        self._paused.pop(visit, None)
+        self._resume()
         self._make_room(-self._beside.pop(visit, 0))
         self.over(visit)
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.http import Response
 
+    from scrapy_aopic._engine.network import TransferWatch
+
     from .parts import SessionParts
 
 REMEMBERED = 10_000
@@ -101,6 +103,10 @@ class Pacer:
     def admit(self, request: Request, response: Response) -> Response | Awaitable[Response]:
         """*response* to *request*, once there is room for it in memory."""
         return response
+
+    def flow(self, request: Request) -> Callable[[TransferWatch], None] | None:
+        """What is told of the data that comes for *request*, and may pause it; ``None`` for nobody."""
+        return None
 
     def n_hosts(self) -> int:
         """Hosts that the crawl knows; 0 if they are not counted."""
@@ -204,6 +210,9 @@ class JobPacer(Pacer):
 
     def admit(self, request: Request, response: Response) -> Response | Awaitable[Response]:
         return self._bodies.admit(request, response)
+
+    def flow(self, request: Request) -> Callable[[TransferWatch], None] | None:
+        return self._bodies.flow(request)
 
     @guarded(None)
     def permit(self, key: str, request: Request) -> Callable[[], bool] | None:

@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 from demo_web.server import Answer
-from scrapy import Request, Spider
+from scrapy import Request, Spider, signals
+from scrapy.crawler import Crawler
 from scrapy.http import HtmlResponse, Response
 from scrapy.statscollectors import StatsCollector
 from scrapy.utils.test import get_crawler
@@ -124,22 +125,59 @@ async def test_small_pages_do_not_wait_for_each_other(serve, packed):
     assert not crawler.stats.get_value("aopic/memory/overtaken")
 
 
-async def test_nothing_more_is_requested_while_there_are_enough_bodies(serve, monkeypatch):
-    monkeypatch.setattr(bodies, "HELD", 3 * LARGE)
-    monkeypatch.setattr(bodies, "_FIRST", LARGE)
-    web = serve(hosts(page(LARGE)))
-    asked: list[int] = []
+class Beside(Reading):
+    """Reads no large page before all small ones of another host were asked for."""
 
-    class Counting(Reading):
-        async def parse(self, response: Response) -> AsyncIterator[Any]:
-            asked.append(len(web.log))
-            async for each in super().parse(response):
-                yield each
+    n_hosts, n_small = 8, 10
 
-    crawler = await crawl(Counting, SETTINGS)
-    assert await visited(crawler) == Reading.n_hosts
-    # This one, and those that wait: what is allowed, and one that goes beyond it.
-    assert all(n - number <= 4 for number, n in enumerate(asked))
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.n_held = self.most_held = 0
+        self.n_asked: set[int] = set()
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Beside:
+        spider = super().from_crawler(crawler, *args, **kwargs)
+        crawler.signals.connect(spider.received, signals.bytes_received)
+        return spider
+
+    def received(self, data: bytes, request: Request) -> None:
+        self.n_held += len(data)
+        self.most_held = max(self.most_held, self.n_held)
+
+    async def start(self) -> AsyncIterator[Any]:
+        async for each in super().start():
+            yield each
+        yield Request("http://small.test/0")
+
+    async def parse(self, response: Response) -> AsyncIterator[Any]:
+        if "small" in response.url:
+            self.n += 1
+            if self.n < self.n_small:
+                yield Request(f"http://small.test/{self.n}")
+        else:
+            for _ in range(600):
+                if self.n == self.n_small:
+                    break
+                await asyncio.sleep(0.1)
+            self.n_asked.add(self.n)
+        self.n_held -= len(response.body)
+
+
+@pytest.mark.parametrize("is_fast", [False, True])
+async def test_large_bodies_stop_no_request_and_do_not_come_all_at_once(serve, monkeypatch, is_fast):
+    monkeypatch.setattr(bodies, "HELD", 10_000_000)
+    size = 3_000_000
+    small = {f"http://small.test/{n}": page(100) for n in range(Beside.n_small)}
+    large = {f"http://h{n}.test/": page(size) for n in range(Beside.n_hosts)}
+    serve(large | small)
+    no_gap = {"AOPIC_POLITENESS_FACTOR": 0, "AOPIC_MIN_GAP": 0}
+    crawler = await crawl(Beside, SETTINGS | no_gap | {"AOPIC_FAST_DOWNLOADS": is_fast})
+    assert await visited(crawler) == Beside.n_hosts + Beside.n_small
+    assert isinstance(crawler.spider, Beside)
+    assert crawler.spider.n_asked == {Beside.n_small}
+    # Half of the limit, one page, and what was read of each other before it was paused; without that all 24 MB.
+    assert crawler.spider.most_held < bodies.HELD
 
 
 async def test_callbacks_that_wait_for_each_other_end_and_the_log_names_the_page(serve, monkeypatch, caplog):
