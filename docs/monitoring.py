@@ -322,7 +322,7 @@ def rules() -> str:
             f"          severity: {alert.severity}",
             "        annotations:",
             f"          summary: {json.dumps(alert.summary)}",
-            f"          runbook: {json.dumps(f'docs/dashboard.md#{alert.name.lower()}')}",
+            f"          runbook: {json.dumps(f'scrapy aopic docs dashboard#{alert.name.lower()}')}",
         ]
     return "\n".join([*lines, ""])
 

@@ -5,5 +5,5 @@ from __future__ import annotations
 __version__ = "0.1.0"
 """The version in pyproject.toml."""
 
-DOCS = "docs"
-"""Where messages say that the docs are: the folder of a checkout, as there is no public address yet."""
+DOCS = "scrapy aopic docs"
+"""The command that shows the docs, which messages name: there is no public address yet, and the package has the pages."""

@@ -107,12 +107,10 @@ class Closing:
             return
         _refused.add(self._crawler)
         page = (
-            page_of(error)
-            if isinstance(error, SettingError)
-            else "troubleshooting.md#the-crawl-does-not-start"
+            page_of(error) if isinstance(error, SettingError) else "troubleshooting#the-crawl-does-not-start"
         )
         logger.error(
-            "%(error)s See %(docs)s/%(page)s. The crawl does not start.",
+            "%(error)s See %(docs)s %(page)s. The crawl does not start.",
             {"error": error, "docs": DOCS, "page": page},
             extra={"spider": self._crawler.spider},
         )

@@ -27,6 +27,7 @@ from . import (
     crawl_command,
     dashboard,
     demo,
+    docs_command,
     export,
     hosts,
     import_redis,
@@ -49,11 +50,12 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
 
-_DOCS = f"{DOCS}/commands.md"
+_DOCS = f"{DOCS} commands"
 
 _MODULES: tuple[Subcommand | Group, ...] = (
     demo, crawl_command, top, status, hosts, why_command, report, check, dashboard, control, backup, restore, move,
     salvage_command, seed, export, import_redis, topic_command, simulate,
+    docs_command,
 )  # fmt: skip
 
 SUBCOMMANDS = {
@@ -195,7 +197,7 @@ def _run(run: Callable[[], int], docs: str) -> int:
         if isinstance(error, SettingError):
             from scrapy_aopic.settings import page_of  # with them all settings are loaded
 
-            docs = f"{DOCS}/{page_of(error)}"
+            docs = f"{DOCS} {page_of(error)}"
         _say(f"{error} See {docs}")
         return 1 if _is_full(error) else 2
     except OSError as error:

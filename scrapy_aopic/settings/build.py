@@ -27,6 +27,7 @@ from scrapy_aopic.core.politeness import Politeness
 from scrapy_aopic.core.window import Window
 from scrapy_aopic.exceptions import ANY_ERROR, SettingError
 from scrapy_aopic.storage.address import Address
+from scrapy_aopic.version import DOCS
 from scrapy_aopic.web.networks import Networks
 from scrapy_aopic.web.request_rows import directory_of, purpose_of, waits_for
 from scrapy_aopic.web.suffixes import registered_domain
@@ -97,7 +98,7 @@ def wrong_names(settings: Mapping[Any, Any]) -> Iterator[tuple[str, str]]:
         if _is_ours(name):
             question = similar(name.upper(), SETTINGS)
             hint = f" ({question})" if question else ""
-            yield name, f"{name} is no setting of scrapy-aopic{hint}; docs/settings.md lists them."
+            yield name, f"{name} is no setting of scrapy-aopic{hint}; '{DOCS} settings' lists them."
         elif found := get_close_matches(name, SETTINGS, n=1, cutoff=_NEARLY):
             yield name, f"{name} means nothing to scrapy-aopic; did you mean {found[0]}?"
 

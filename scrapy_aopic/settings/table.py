@@ -613,4 +613,4 @@ def read(settings: Mapping[Any, Any], name: str) -> Any:
 def page_of(error: SettingError) -> str:
     """The page of the docs, and the place on it, of the setting with which the message of *error* begins."""
     name = str(error).partition(" ")[0]
-    return f"settings.md#{name.lower()}" if name in SETTINGS else "settings.md"
+    return f"settings#{name.lower()}" if name in SETTINGS else "settings"

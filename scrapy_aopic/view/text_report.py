@@ -298,7 +298,7 @@ def _next_steps(job: str, url: str, *, is_done: bool) -> list[str]:
             if is_done
             else {"to go on": "the same command again"}
         ),
-        "more": f"{DOCS}/first-crawl.md",
+        "more": f"{DOCS} first-crawl",
     }
     width = max(map(len, steps))
     return [f"  {painted(f'{what:<{width}}', Colour.FAINT)}  {step}" for what, step in steps.items()]

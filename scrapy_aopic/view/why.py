@@ -195,7 +195,7 @@ class _Question:
             return self._of_unknown(normal)
         name, key, page = found
         if name != url:
-            self._say(f"Its normal form is {_short(name)} (docs/urls.md).", url=name)
+            self._say(f"Its normal form is {_short(name)} (scrapy aopic docs urls).", url=name)
         self._answer.facts["key"] = key.hex()
         if page.state == QUEUED:
             return self._of_queued(name, key, page)
@@ -332,7 +332,7 @@ class _Question:
         of = f" of {host.queued:,}" if host is not None else ""
         at = f"{rank:,}" if rank else f"beyond {_MOST_ROWS:,}"
         self._say(
-            f"It is queued: number {at}{of} in the queue of its host, in {_queue(page.front_queue)} (docs/order.md).",
+            f"It is queued: number {at}{of} in the queue of its host, in {_queue(page.front_queue)} (scrapy aopic docs order).",
             rank=rank,
             priority=page.priority,
             front_queue=page.front_queue & IN_PRIORITY,
@@ -341,7 +341,7 @@ class _Question:
         if page.lowered == 1:
             self._say(
                 "It waits one front queue lower, because enough pages of its directory had been fetched when its turn came "
-                "(docs/order.md#the-default).",
+                "(scrapy aopic docs order#the-default).",
                 lowered=1,
             )
         elif page.lowered >= MIRRORED:
@@ -377,7 +377,7 @@ class _Question:
         group = [main, *(each for each, of in mains.items() if of == main)]
         self._say(
             f"It waits behind all others, because {' and '.join(group)} have the same pages, and it was fetched from another of "
-            "these, or waits at the first (docs/content.md#mirrors).",
+            "these, or waits at the first (scrapy aopic docs content#mirrors).",
             lowered=MIRRORED,
             mirrors=group,
         )
@@ -409,7 +409,7 @@ class _Question:
                 self._say("A spider that requests it on purpose, and not as a link, gets it in any case.")
             return "refused"
         if normal.url != self._answer.about:
-            self._say(f"Its normal form is {_short(normal.url)} (docs/urls.md).", url=normal.url)
+            self._say(f"Its normal form is {_short(normal.url)} (scrapy aopic docs urls).", url=normal.url)
         try:
             name, key = key_of_url(normal.url)
         except ValueError:
@@ -596,7 +596,7 @@ _SENTENCES = {
     "redirect to itself": "it redirects to itself, and nothing had changed when it was asked for again",
     "network": "its host is not on the Internet, or resolves to what is not (AOPIC_ALLOW_NETWORKS)",
     "service": "its port is that of another service than the web's (AOPIC_ALLOW_NETWORKS)",
-    "redirected form": "a redirect would have sent to another site what was meant for the first (docs/safety.md)",
+    "redirected form": "a redirect would have sent to another site what was meant for the first (scrapy aopic docs safety)",
     "no answer": "there was no response, or a middleware dropped the request",
 }
 
@@ -674,7 +674,7 @@ def _host_name(text: str) -> str:
     return name
 
 
-_BUDGET = "docs/order.md"
+_BUDGET = "scrapy aopic docs order"
 
 _WAITS = {
     "gap": "the gap after its last transfer (AOPIC_POLITENESS_FACTOR)",

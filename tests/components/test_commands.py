@@ -165,7 +165,7 @@ def test_a_folder_without_a_job_is_refused_with_one_sentence(tmp_path):
     assert answer.returncode == 2
     assert str(tmp_path / "nothing") in answer.stderr
     assert len(answer.stderr.strip().splitlines()) == 1
-    assert answer.stderr.endswith(f" See {DOCS}/commands.md#top\n")
+    assert answer.stderr.endswith(f" See {DOCS} commands#top\n")
     for name in ("news", "broad"):
         open_store(store_folder(tmp_path / "crawls" / name), "sqlite").close()
     answer = run_aopic("top", "crawls", folder=tmp_path)
@@ -179,6 +179,7 @@ ANEW = {
     "why": (["why", "{job}", "http://a.test/"], 0),
     "report": (["report", "{job}", "{new}.html"], 0),
     "check": (["check", "{job}"], 0),
+    "docs": (["docs", "politeness"], 0),
     "control": (["control", "{job}"], 0),
     "backup": (["backup", "{job}", "{new}"], 0),
     "salvage": (["salvage", "{job}", "{new}"], 0),
@@ -369,7 +370,7 @@ def test_wrong_usage_shows_the_usage_of_that_subcommand(capsys):
         assert f"scrapy aopic {arguments[0]} [-h]" in shown
         assert f"scrapy aopic {arguments[0]}: error: " in shown
         assert said in shown
-        assert shown.endswith(f" See {DOCS}/commands.md#{arguments[0]}\n")
+        assert shown.endswith(f" See {DOCS} commands#{arguments[0]}\n")
 
 
 def test_a_word_that_is_no_subcommand_and_no_action_is_met_with_a_question(capsys):
@@ -387,4 +388,4 @@ def test_a_word_that_is_no_subcommand_and_no_action_is_met_with_a_question(capsy
         shown = refused(given, capsys)
         assert said in shown
         section = f"#{given[0]}" if given and given[0] in SUBCOMMANDS else ""
-        assert shown.endswith(f" See {DOCS}/commands.md{section}\n"), given
+        assert shown.endswith(f" See {DOCS} commands{section}\n"), given

@@ -210,7 +210,7 @@ async def test_another_address_needs_a_token_of_ones_own(serve, caplog):
     (said,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert said == (
         "AOPIC_DASHBOARD ('0.0.0.0:0') is an address that other machines can reach, so AOPIC_DASHBOARD_TOKEN must be set "
-        f"to a token of your own. See {DOCS}/settings.md#aopic_dashboard. The crawl does not start."
+        f"to a token of your own. See {DOCS} settings#aopic_dashboard. The crawl does not start."
     )
     assert web.asked == []
 

@@ -83,6 +83,6 @@ async def test_a_wrong_setting_stops_the_start_with_one_sentence(serve, caplog):
     (error,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert (
         error
-        == f'AOPIC_DUPEFILTER (\'cuckoo\') must be "exact" or "bloom". See {DOCS}/settings.md#aopic_dupefilter. The crawl does not start.'
+        == f'AOPIC_DUPEFILTER (\'cuckoo\') must be "exact" or "bloom". See {DOCS} settings#aopic_dupefilter. The crawl does not start.'
     )
     assert crawler.stats.get_value("finish_reason") == "aopic_setting"

@@ -142,7 +142,7 @@ async def test_a_job_keeps_its_order_and_refuses_another(serve, tmp_path, caplog
     assert text == (
         "This job was crawled in the order scrapy_aopic.core.order.DepthFirst, and AOPIC_ORDER is now "
         f"{__name__}.Deeper: set AOPIC_ORDER back, or use a new job folder. Nothing was changed. "
-        f"See {DOCS}/troubleshooting.md#the-crawl-does-not-start. The crawl does not start."
+        f"See {DOCS} troubleshooting#the-crawl-does-not-start. The crawl does not start."
     )
     assert crawler.stats.get_value("finish_reason") == "aopic_storage"
     assert len(web.asked) == n_asked
@@ -285,7 +285,7 @@ async def test_batch_orders_say_that_they_need_numpy(serve, monkeypatch, caplog)
     assert said(caplog) == [
         (
             "AOPIC_ORDER ('hits') needs numpy: pip install numpy. "
-            f"See {DOCS}/settings.md#aopic_order. The crawl does not start."
+            f"See {DOCS} settings#aopic_order. The crawl does not start."
         )
     ]
     assert web.asked == []

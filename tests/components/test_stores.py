@@ -58,7 +58,7 @@ async def test_what_a_folder_names_is_imported_only_if_the_user_names_it(serve, 
     assert done.returncode == 2
     assert done.stderr == (
         f"The store in {store_folder(tmp_path)} was made by {JOURNAL}, which is imported only if you name it, too: set "
-        f"AOPIC_STORE to it (on the command line -s AOPIC_STORE={JOURNAL}). See {DOCS}/commands.md#status\n"
+        f"AOPIC_STORE to it (on the command line -s AOPIC_STORE={JOURNAL}). See {DOCS} commands#status\n"
     )
     registry._USED.clear()
     with pytest.raises(StorageError, match="imported only if you name it"):

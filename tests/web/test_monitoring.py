@@ -61,7 +61,7 @@ def test_every_alert_has_an_entry_in_the_run_book():
     text = (DOCS / "dashboard.md").read_text(encoding="utf-8")
     book = text.partition("\n## Run book\n")[2]
     assert re.findall(r"^### (\w+)$", book, re.MULTILINE) == [alert.name for alert in monitoring.ALERTS]
-    said = re.findall(r'runbook: "docs/dashboard\.md#(\w+)"', monitoring.rules())
+    said = re.findall(r'runbook: "scrapy aopic docs dashboard#(\w+)"', monitoring.rules())
     assert said == [alert.name.lower() for alert in monitoring.ALERTS]
 
 
@@ -103,7 +103,7 @@ _NO_PAGES_OF = """
 @needs_promtool
 def test_a_crawl_without_pages_calls_somebody_unless_it_is_meant_to_have_none(tmp_path):
     (alert,) = (each for each in monitoring.ALERTS if each.name == "AopicNoPages")
-    annotations = {"summary": alert.summary, "runbook": "docs/dashboard.md#aopicnopages"}
+    annotations = {"summary": alert.summary, "runbook": "scrapy aopic docs dashboard#aopicnopages"}
     fires = json.dumps([{"exp_labels": {"severity": "critical"}, "exp_annotations": annotations}])
     cases = [
         _NO_PAGES_OF.format(visited="50x40", blocked=0, paused=0, alerts=fires),
