@@ -37,7 +37,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(opts: argparse.Namespace, _: BaseSettings) -> int:
     pages = _pages()
     name = " ".join(opts.name).removesuffix(".").removeprefix("docs/")
-    page, _, place = name.replace(".md", "").partition("#")
+    page, place = (*name.replace(".md", "").split("#", 1), "")[:2]
     if not name:
         write("\n".join(f"{DOCS} {each:<17} {_lines(path)[0][2:]}" for each, path in pages.items()))
     elif page in pages:
