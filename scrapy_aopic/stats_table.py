@@ -194,6 +194,7 @@ OWN = (
     counter("aopic/content/links_dropped", "links", "requests of [duplicates](content.md) that were dropped", _LINKS),
     counter("aopic/content/merged", "pages",
         "pages that were merged with others: duplicates, permanent redirects, pages with a canonical page", _CLOSING),
+    gauge("aopic/recrawl/round", "rounds", "number of the last [round](settings.md#rounds)", _LIVE, "round.number"),
     counter("aopic/recrawl/new", "visits", "first visits that showed a page, with `AOPIC_RECRAWL`"),
     counter("aopic/recrawl/visits", "visits",
         "revisits that showed something of the page, with `AOPIC_RECRAWL`; they also count in `aopic/pages/visited`, or "

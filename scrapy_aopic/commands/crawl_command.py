@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -113,13 +114,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--again",
         action="store_true",
-        help="a new round: visit each page once more that was fetched before, beside new ones, and end",
+        help="a round: visit each page once more that was fetched before, beside new ones, and end; one that was stopped goes on",
+    )
+    parser.add_argument(
+        "--every",
+        metavar="TIME",
+        default="",
+        help='rounds as with --again, for as long as the crawl runs; one begins each TIME, such as "1 day"',
     )
     parser.add_argument(
         "--older-than",
         metavar="TIME",
         default="",
-        help='with --again: only pages that were not visited for so long, such as "12 hours"; a round that was stopped goes on',
+        help='with --again or --every: only pages that were not visited for so long, such as "12 hours"',
     )
     parser.add_argument(
         "--changed-only",
@@ -189,7 +196,7 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
         return 1
     assert crawler.stats is not None
     is_shared = read_values(settings).shards > 1
-    job.say_round(crawler.stats.get_stats())
+    job.say_round(crawler.stats.get_stats(), in_rounds=bool(opts.again or opts.every))
     why = "" if received.n else _why_nothing(crawler.stats.get_stats(), is_shared=is_shared)
     if not why:
         return 0
@@ -249,7 +256,7 @@ def _set_up(opts: argparse.Namespace, fields: tuple[str, ...], settings: BaseSet
     """Set what the options say in *settings*; items have *fields*. Returns the folders of Parquet files to write."""
     from scrapy_aopic.settings import read_values
 
-    defaults = _SETTINGS | (_OF_REVISITS if opts.again or opts.changed_only else {})
+    defaults = _SETTINGS | (_OF_REVISITS if opts.again or opts.every or opts.changed_only else {})
     for name, value in defaults.items():
         if settings.getpriority(name) in (None, 0, _priority("command")):
             settings.set(name, value, "command")
@@ -270,15 +277,13 @@ def _set_revisits(opts: argparse.Namespace, settings: BaseSettings) -> None:
     from scrapy_aopic.core.revisits import Recrawl
     from scrapy_aopic.settings import read_values
 
-    if opts.older_than and not opts.again:
-        raise UsageError("--older-than needs --again")
+    if opts.older_than and not (opts.again or opts.every):
+        raise UsageError("--older-than needs --again or --every")
     how = read_values(settings).recrawl or Recrawl()
-    words = [
-        *(["once"] if opts.again else []),
-        *(["changed"] if opts.changed_only or how.only_changed else []),
-    ]
-    if opts.again:
-        settings.set("AOPIC_RECRAWL", [*([opts.older_than] if opts.older_than else []), *words], "cmdline")
+    words = ["changed"] if opts.changed_only or how.only_changed else []
+    if opts.again or opts.every:
+        times = [each for each in (opts.older_than, opts.every) if each]
+        settings.set("AOPIC_RECRAWL", [*times, "every" if opts.every else "once", *words], "cmdline")
     elif opts.changed_only:
         settings.set("AOPIC_RECRAWL", [how.min_interval, how.max_interval, *words], "cmdline")
 
@@ -460,16 +465,21 @@ class _Job:
         if self.lists:
             add_seeds(self.place, self.lists, name=START, progress=True)
 
-    def say_round(self, stats: Mapping[str, Any]) -> None:
-        """Say what revisits have found in the run with these *stats*."""
-        n, failed = stats.get("aopic/recrawl/visits", 0), stats.get("aopic/recrawl/failed", 0)
-        changed, gone = stats.get("aopic/recrawl/changed", 0), stats.get("aopic/recrawl/gone", 0)
-        moved, new = stats.get("aopic/recrawl/moved", 0), stats.get("aopic/recrawl/new", 0)
-        if n or failed:
-            self.say(
-                f"Visits of known pages: {n + failed:,}; of these {changed:,} changed, {gone:,} gone, {moved:,} moved and {failed:,} "
-                f"failed. New pages: {new:,}."
-            )
+    def say_round(self, stats: Mapping[str, Any], *, in_rounds: bool) -> None:
+        """Say what the last round has found, or else what revisits have in the run with these *stats*."""
+        from scrapy_aopic.core.revisits.rounds import Round
+        from scrapy_aopic.exceptions import StorageError
+        from scrapy_aopic.view.job_view import open_view
+        from scrapy_aopic.view.queries import rounds_in
+        from scrapy_aopic.view.text import round_sentence
+
+        found = {name.rpartition("/")[2]: n for name, n in stats.items() if name.startswith("aopic/recrawl/")}
+        last = Round(0, 0.0, known=found.get("visits", 0) + found.get("failed", 0), found=found)
+        if in_rounds:
+            with suppress(StorageError), open_view(self.place) as view:  # shards on disks are elsewhere
+                last = rounds_in(view)[-1]
+        if last.known or last.number:
+            self.say(round_sentence(last))
 
     def say(self, sentence: str) -> None:
         """Tell the user, who may be reading standard output as data."""

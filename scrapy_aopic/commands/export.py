@@ -47,8 +47,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--since",
         metavar="TIME",
-        type=_instant,
-        help='of the pages only those that are new, changed, moved or gone since then: "1 day" (ago), or 2026-11-27T03:00',
+        type=_since,
+        help='of the pages only those that are new, changed, moved or gone since then: "1 day" (ago), 2026-11-27T03:00, or the number of '
+        "a round, from its beginning on, 0 for the last one",
     )
     parser.add_argument(
         "--cdxj",
@@ -95,17 +96,19 @@ def run(opts: argparse.Namespace, _: BaseSettings) -> int:
     return 0
 
 
-def _instant(text: str) -> datetime:
-    """The instant that a user calls *text*: so long ago, or a date with or without a time, in UTC if it names no zone."""
+def _since(text: str) -> datetime | int:
+    """What a user calls *text*: so long ago, or a date with or without a time, in UTC if it names no zone; or the number of a round."""
     from scrapy_aopic.settings.parse import intervals
 
+    if text.isdecimal():
+        return int(text)
     with suppress(ValueError, TypeError):
         return datetime.now(timezone.utc) - timedelta(seconds=intervals(text)[0])
     try:
         found = datetime.fromisoformat(text)
     except ValueError as error:
         raise ArgumentTypeError(
-            f'{text!r} must be a time such as "1 day", which is so long ago, or 2026-11-27T03:00'
+            f'{text!r} must be a time such as "1 day", which is so long ago, 2026-11-27T03:00, or the number of a round'
         ) from error
     return found if found.tzinfo is not None else found.replace(tzinfo=timezone.utc)
 

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from .politeness import Gap, Politeness, TransferResult
     from .ports import Batch
     from .records import Link, Page
+    from .revisits.rounds import Round
 
 
 class Lease(NamedTuple):
@@ -471,6 +472,10 @@ class Figures(Protocol):
     @property
     def n_merged(self) -> int:
         """Pages that were merged with another one in this run."""
+
+    @property
+    def round(self) -> Round | None:
+        """The round of revisits, of a crawl in rounds."""
 
     @property
     def cache_hits(self) -> tuple[int, int]:

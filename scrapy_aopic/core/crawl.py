@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from dataclasses import astuple
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scrapy_aopic.exceptions import StorageError
 
@@ -53,7 +53,7 @@ from .ports import Family, Store, prefetching
 from .records import HOST_BYTES, QUEUED, Link, Page, host_key, serial_of
 from .revisits.due import DuePages
 from .revisits.rates import Rates
-from .revisits.revisits import Revisits
+from .revisits.revisits import ByIntervals, InRounds, Revisits
 from .revisits.wake_times import WakeTimes
 from .revisits.worth import Worth
 from .settling import Settling, check_links
@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from .graph import Ranking
     from .policy import Policy
     from .revisits.intervals import Recrawl
+    from .revisits.rounds import Round
 
 
 _NEARLY = 5
@@ -229,16 +230,18 @@ class Crawl:
             purpose_of=policy.purpose_of,
             networks=policy.networks,
         )
-        self._revisits = Revisits(
-            recrawl,
-            self._recrawl_of,
-            rates=rates,
-            wake_times=wake_times,
-            due=self._due,
-            pages=self.pages,
-            frontier=self.frontier,
-            now=now,
-        )
+        parts: dict[str, Any] = {
+            "rates": rates,
+            "due": self._due,
+            "pages": self.pages,
+            "frontier": self.frontier,
+        }
+        if recrawl is None:
+            self._revisits = Revisits(**parts)
+        elif recrawl.once:
+            self._revisits = InRounds(recrawl, self._recrawl_of, wake_times, store=store, now=now, **parts)
+        else:
+            self._revisits = ByIntervals(self._recrawl_of, wake_times, **parts)
 
     def _open_visits(self, store: Store) -> None:
         """What follows from visits, here and in other shards."""
@@ -383,6 +386,10 @@ class Crawl:
     @property
     def totals(self) -> Totals:
         return self.ledger.totals
+
+    @property
+    def round(self) -> Round | None:
+        return self._revisits.round
 
     @property
     def cache_hits(self) -> tuple[int, int]:
@@ -757,7 +764,7 @@ class Crawl:
 
     def take_changes(self, now: float, *, is_clean: bool = False) -> dict[Family, dict[bytes, bytes | None]]:
         totals = self._saved(now, is_clean=is_clean).pack()
-        rows = {TOTALS_KEY: totals, COUNTERS_KEY: self.counters.pack(now)}
+        rows = {TOTALS_KEY: totals, COUNTERS_KEY: self.counters.pack(now), **self._revisits.rows(now)}
         if self.harvest.pages:
             rows[HARVEST_KEY] = self.harvest.pack()
         if self._new_keys:

@@ -24,6 +24,7 @@ letter  key                                                                     
 ``H``   number: a page that was set aside for people to label                       ``focus.sample``
 ``L``   host directory: how many of its pages were fetched, up to a few             ``directories``
 ``B``   host branch: how many of its pages were fetched, and have another link      ``branches``
+``T``   number: a round of revisits                                               ``revisits.rounds``
 ``N``   nothing: which shard of its job the store holds, if the job has several     ``shards.mail``
 ``M``   shard number: a letter to a shard that it has not acknowledged              ``shards.mail``
 ``S``   shard: counts of the letters to it                                          ``shards.mail``
@@ -118,6 +119,9 @@ DIRECTORIES = b"L"
 BRANCHES = b"B"
 """Branches of hosts, with what was fetched of them (:mod:`.branches`)."""
 
+ROUNDS = b"T"
+"""Rounds of revisits by number, with what their visits have found (:mod:`.revisits.rounds`)."""
+
 SHARD, OUTBOX, SENT, RECEIVED = b"N", b"M", b"S", b"R"
 """Which shard of its job a store holds, letters to other shards, and counts of those sent and received."""
 
@@ -131,6 +135,7 @@ INDEXES = (
     SAMPLED,
     DIRECTORIES,
     BRANCHES,
+    ROUNDS,
     SHARD,
     OUTBOX,
     SENT,

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from .ports import Store
 
 _COPIED = (
-    layout.OUTSIDERS, layout.SHARED_GATES, layout.DIRECTORIES, layout.BRANCHES, layout.SAMPLED, layout.SEEDS_KEY,
+    layout.OUTSIDERS, layout.SHARED_GATES, layout.DIRECTORIES, layout.BRANCHES, layout.SAMPLED, layout.ROUNDS, layout.SEEDS_KEY,
     layout.KEYS_KEY, layout.HARVEST_KEY, layout.STRATEGY_KEY, layout.SAMPLE_KEY,
 )  # fmt: skip
 """Beginnings of the keys in ``META`` whose rows are copied as they are."""

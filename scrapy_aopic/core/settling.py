@@ -132,6 +132,7 @@ class Settling:
         if self._domain_links is not None:
             self._domain_links.preload(host, hosts)
         pages.branches.count(key, page)
+        self._revisits.found(page, found, now)
         finder = self._as_finder(lease, page, host)
         paid = self._ledger.visit(
             page,

@@ -170,6 +170,9 @@ class ClusterWorker:
             )
             opened.callback(self._registry.close)
             self.clock = SharedClock(ServerTime(*self._registry.now()))
+            if (recrawl := policy.recrawl) is not None and recrawl.once and not recrawl.every:
+                given = self._registry.begin_round(self.clock())
+                self._policy = replace(self._policy, recrawl=replace(recrawl, given=given))
             self.crawl = ShardRouter(shards, policy, self.clock)
             self.shards = self.crawl.held
             self._joint_commits = JointCommits(executor.submit, self._places.write, side_files)
@@ -552,6 +555,7 @@ class ClusterWorker:
 
         Nothing is tried if the server is gone, or a shard that only this worker has.
         """
+        over = self.crawl.round if self.is_quiet and not self.crawl.has_work(self.clock()) else None
         for number, opening in self._opening.items():
             with suppress(StorageError):
                 if (late := opening.result()) is not None:
@@ -580,6 +584,8 @@ class ClusterWorker:
         self._exchange.close()
         if error is not None:
             raise error
+        if over is not None:
+            self._registry.end_round(over.number, over.began, self.clock())
         if inspect is not None:
             logger.info(
                 "AOPIC_REPORT shows nothing of a job in shards: 'scrapy aopic status %(folder)s' does",

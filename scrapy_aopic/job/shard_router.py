@@ -29,6 +29,7 @@ from scrapy_aopic.core.frontier.frontier import Empty, NotBefore, Standing, Unlo
 from scrapy_aopic.core.ledger import TOTAL, Totals
 from scrapy_aopic.core.politeness import Gap, Pace, TransferResult
 from scrapy_aopic.core.records import HOST_BYTES, Link, Page, host_key
+from scrapy_aopic.core.revisits.rounds import Round, together
 from scrapy_aopic.core.shard import Shard
 from scrapy_aopic.core.shards.cut import Cut, ShardId
 
@@ -190,6 +191,13 @@ class ShardRouter:
     def n_merged(self) -> int:
         """Pages that were merged with another one since the shards were opened."""
         return sum(shard.n_merged for shard in self._each())
+
+    @property
+    def round(self) -> Round | None:
+        """That of the shards that are held; the latest, if they are in several."""
+        return next(
+            reversed(together(shard.round for shard in self._each() if shard.round is not None)), None
+        )
 
     @property
     def cache_hits(self) -> tuple[int, int]:

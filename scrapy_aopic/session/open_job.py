@@ -108,7 +108,9 @@ class OpenJob:
                 ""
             )  # reads the public suffix list, a tenth of a second, before anything has to be in time
             self.recrawls = policy.recrawl is not None
-            self.never_ends = policy.recrawl is not None and not policy.recrawl.once
+            self.never_ends = policy.recrawl is not None and (
+                not policy.recrawl.once or policy.recrawl.every > 0
+            )
             self.only_changed = policy.recrawl is not None and policy.recrawl.only_changed
             self.admission = Admission(crawler)
             self.max_wait = values.max_wait

@@ -174,15 +174,19 @@ def window(value: Any) -> tuple[float, str]:
     return size, clock
 
 
+_SHORT = {name[0]: name for name in ("second", "minute", "hour", "day", "week")}
+"""Units by their first letters."""
+
+
 def _measured(value: Any, *further: str) -> tuple[float, str]:
     """A number and its unit, one of time or of *further* ones; empty if it has none."""
     if isinstance(value, bool):
         raise TypeError
     units = "|".join((*further, *_SECONDS))
-    match = re.fullmatch(rf"\s*([0-9.]+)\s*(?:({units})s?)?\s*", str(value))
+    match = re.fullmatch(rf"\s*([0-9.]+)\s*(?:({units})s?|([smhdw]))?\s*", str(value))
     if match is None:
         raise ValueError
-    return float(match[1]), match[2] or ""
+    return float(match[1]), match[2] or _SHORT.get(match[3], "")
 
 
 def intervals(value: Any) -> tuple[float, float]:
@@ -194,7 +198,7 @@ def intervals(value: Any) -> tuple[float, float]:
     return found[0], found[1]
 
 
-_REVISITS = ("once", "changed")
+_REVISITS = ("once", "every", "changed")
 """Words beside the intervals of revisits."""
 
 
@@ -209,12 +213,17 @@ def recrawl(value: Any) -> Recrawl | None:
         value = [value, value]
     words = [each for each in value if each in _REVISITS]
     times = [each for each in value if each not in words]
-    if words and len(times) == 1:
+    n_times = len(times)
+    if words and n_times == 1:
         times *= 2
     found = Recrawl(*intervals(times)) if times or not words else Recrawl()
-    if "once" in words and not times:
+    is_every = "every" in words
+    if is_every and not times:
+        raise Reason('"every" needs a time: ["1 day", "every"]')
+    if n_times < 1 + is_every and (is_every or "once" in words):
         found = replace(found, min_interval=0.0)
-    return replace(found, once="once" in words, only_changed="changed" in words)
+    every = found.max_interval if is_every else 0.0
+    return replace(found, once=is_every or "once" in words, every=every, only_changed="changed" in words)
 
 
 def spending(value: Any) -> tuple[str, frozenset[str]]:

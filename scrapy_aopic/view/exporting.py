@@ -11,7 +11,7 @@ import csv
 import gzip
 import os
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
@@ -24,7 +24,7 @@ from scrapy_aopic.storage.store_folder import replacing
 from scrapy_aopic.web.warc_index import NOT_THERE, WarcPlace, find_records
 
 from .columns import ArrowTable, Row, Rows, columns_of
-from .queries import LinkRow, PageRow, count_pages, each_link, facts_of, pages_in, top_pages
+from .queries import LinkRow, PageRow, count_pages, each_link, facts_of, pages_in, rounds_in, top_pages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -37,7 +37,7 @@ def export_pages(
     target: str,
     *,
     top: int = 0,
-    since: datetime | None = None,
+    since: datetime | int | None = None,
     index: Path | None = None,
     progress: bool = False,
 ) -> int:
@@ -45,14 +45,16 @@ def export_pages(
 
     Args:
         target: A path, or a URL for fsspec.
-        since: Only pages that are new, changed, moved or gone since then.
+        since: Only pages that are new, changed, moved or gone since then, or since the beginning of the round of that number,
+            0 for the last one.
         index: A CDXJ file of WARC files, for further columns that say where the *top* pages are in them.
 
     Raises:
-        ExchangeError: If *target* cannot be written, or *index* not be read.
+        ExchangeError: If *target* cannot be written, *index* not be read, or there was no such round.
     """
     if not top:
-        chunks = partial(pages_in, view, CHUNK) if since is None else partial(_changed, view, since)
+        begun = _began(view, since) if isinstance(since, int) else since
+        chunks = partial(pages_in, view, CHUNK) if begun is None else partial(_changed, view, begun)
         rows = Rows(columns_of(PageRow), chunks, lambda: facts_of(view))
         total = count_pages(view) if since is None else None
         return _export(target, rows, unit="pages", total=total, progress=progress)
@@ -65,6 +67,20 @@ def export_pages(
         pages = [(*page, *places.get(page.url, NOT_THERE)) for page in best]
     table = Rows(columns, lambda: iter([pages]), lambda: facts_of(view))
     return _export(target, table, unit="pages", total=len(pages), progress=progress)
+
+
+def _began(view: View, number: int) -> datetime:
+    """When the round *number* began, the last one if that is 0."""
+    rounds = rounds_in(view)
+    for each in rounds[-1:] if not number else rounds:
+        if number in (0, each.number):
+            return datetime.fromtimestamp(each.began, timezone.utc)
+    there = (
+        f"its rounds are 1 to {rounds[-1].number}"
+        if rounds
+        else "'scrapy aopic crawl ... --again' makes the first"
+    )
+    raise ExchangeError(f"This job has no round {number or ''}: {there}.".replace(" :", ":"))
 
 
 def _changed(view: View, since: datetime) -> Iterator[list[PageRow]]:

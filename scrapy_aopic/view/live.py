@@ -339,6 +339,7 @@ class Watch:
             store=self._store_state(),
             machine=self._machine(notes[0], note),
             shards=self._shards(),
+            round=crawl.round,
             slow=walk.slow,
             failing=walk.failing,
             waiting=walk.waiting,

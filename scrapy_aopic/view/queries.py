@@ -33,6 +33,7 @@ from scrapy_aopic.core.records import (
 )
 from scrapy_aopic.core.revisits.found import found_last
 from scrapy_aopic.core.revisits.rates import Rates
+from scrapy_aopic.core.revisits.rounds import Round, read_rounds, together
 from scrapy_aopic.core.walk import find_order
 from scrapy_aopic.exceptions import ExchangeError
 from scrapy_aopic.place.file_formats import CHUNK
@@ -370,6 +371,11 @@ def _text_of(instant: float) -> str:
     """*instant* in ISO 8601; empty if it is 0."""
     time = _utc(instant)
     return time.isoformat(timespec="seconds") if time is not None else ""
+
+
+def rounds_in(view: View) -> list[Round]:
+    """The rounds of revisits of the job, in order."""
+    return together(chain.from_iterable(map(read_rounds, view.stores)))
 
 
 def count_pages(view: View) -> int:

@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
+from scrapy_aopic.core.revisits.rounds import Round
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -509,6 +511,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         regret: By how many front queues pages in flight were below the best page that waited in memory, on average over
             about the last thousand of them: what politeness costs the order. ``None`` of a stored job, and at first.
         topic: ``None`` if no page was graded for a topic.
+        round: The last round of revisits; ``None`` if there was none.
         connections: ``None`` of a stored job.
         machine: ``None`` of a stored job, unless its history says something of the minute before the commit.
         shards: In the process of a worker, all other figures are of the shards that it holds.
@@ -549,6 +552,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     queue_seconds: float | None = None
     regret: float | None = None
     topic: TopicFigures | None = None
+    round: Round | None = None
     ledger: LedgerFigures = LedgerFigures()
     store: StoreState = StoreState()
     machine: Machine | None = None

@@ -30,7 +30,7 @@ from .history import FILE_NAME as HISTORY
 from .history import read_history, with_last_row
 from .host_walk import HostWalk, why_it_waits
 from .job_view import View, open_view
-from .queries import HostLists, hosts_in, urls_of
+from .queries import HostLists, hosts_in, rounds_in, urls_of
 from .shard_states import (
     ShardStates,
     letters_on_the_way,
@@ -178,6 +178,7 @@ def snapshot_of(view: View, *, name: str = "", counts: bool = False) -> Snapshot
         store=StoreState(name=name, size_bytes=sum(sizes)),
         shards=_shards(view, pages),
         counted=count(view) if counts else None,
+        round=next(reversed(rounds_in(view)), None),
         slow=walk.slow,
         failing=walk.failing,
         waiting=walk.waiting,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from scrapy_aopic.core.revisits.rounds import Round
+
     from .snapshot import Snapshot
 
 
@@ -30,6 +32,16 @@ def summary(now: Snapshot) -> str:
     if now.forecast.seconds:
         parts.append(f"ends in {duration(now.forecast.seconds)}: {now.forecast.because}")
     return " · ".join(parts)
+
+
+def round_sentence(done: Round) -> str:
+    """What a round of revisits has found; number 0 is for visits in no round."""
+    gone, moved, failed, new = (done.found.get(what, 0) for what in ("gone", "moved", "failed", "new"))
+    return (
+        f"{f'Round {done.number}' if done.number else 'Visits'}: {done.found.get('changed', 0):,} of {n_of(done.known, 'known page')} "
+        f"changed, {gone:,} gone, {moved:,} moved, {failed:,} failed; {new:,} new"
+        f"{'' if done.ended or not done.number else ' (not over)'}."
+    )
 
 
 def short_summary(now: Snapshot, width: int) -> str:

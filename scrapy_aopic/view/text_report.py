@@ -18,7 +18,7 @@ from .job_view import View
 from .output import Colour, flush, n_columns, painted, write
 from .queries import PageRow, SiteRow, top_pages
 from .stored import snapshot_of, with_surroundings
-from .text import LIMITED_BY, duration, n_of, short_summary
+from .text import LIMITED_BY, duration, n_of, round_sentence, short_summary
 
 if TYPE_CHECKING:
     from scrapy_aopic.core.ports import Store
@@ -133,6 +133,8 @@ def format_snapshot(now: Snapshot) -> str:
     figures: dict[str, Any] = msgspec.to_builtins(now, str_keys=True)
     for name in ("at", "created_at", "not_before", "counted_since"):
         figures[name] = time_of(figures[name]) if figures[name] else None
+    if now.round is not None:
+        figures["round"] = round_sentence(now.round)
     if now.counted is not None:  # lists of all hosts, and not only of those in memory
         figures.update(slow=None, failing=None, waiting=None)
     if now.shards.n == 1:

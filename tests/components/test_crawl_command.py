@@ -121,8 +121,7 @@ def test_a_round_fetches_each_page_once_and_gives_only_what_changed(serve, tmp_p
     done = crawl(tmp_path, *again)
     assert done.returncode == 0, done.stderr
     assert sorted(web.asked[3:]) == [home, f"{home}1", f"{home}2", f"{home}3"]
-    told = "Visits of known pages: 3; of these 1 changed, 1 gone, 0 moved and 0 failed. New pages: 1."
-    assert told in done.stderr
+    assert "Round 2: 1 of 3 known pages changed, 1 gone, 0 moved, 0 failed; 1 new." in done.stderr
     assert "3 pages visited and 1 failed, in 7 visits" in done.stdout
     found = [(item["url"], item["found"]) for item in items(tmp_path / "items.jsonl")]
     assert sorted(found[:3]) == [(home, "new"), (f"{home}1", "new"), (f"{home}2", "new")]
@@ -333,7 +332,7 @@ WRONG = [
     ([HOME, *CONTACT, "--allow", "("], "--allow ('(') must be a regular expression"),
     ([HOME, *CONTACT, "--deny", "x", "--deny", ""], "an empty one is found in every URL"),
     ([HOME, *CONTACT, "--pages", "0"], "--pages (0) must be at least 1"),
-    ([HOME, *CONTACT, "--older-than", "1 hour"], "--older-than needs --again"),
+    ([HOME, *CONTACT, "--older-than", "1 hour"], "--older-than needs --again or --every"),
     ([HOME, *CONTACT, "--seconds", "soon"], "--seconds: invalid int value"),
     ([HOME, *CONTACT, "-o", "items.json"], "which is impossible in json; use jsonl, csv or parquet"),
     ([HOME, *CONTACT, "-o", "items.txt"], "Unrecognized output format 'txt'"),

@@ -25,6 +25,7 @@ from scrapy_aopic.core.revisits import Rates, Recrawl, Version
 from scrapy_aopic.core.revisits.due import OVERDUE, DuePages, DueQueue
 from scrapy_aopic.core.revisits.found import found_last, found_now
 from scrapy_aopic.core.revisits.rates import RATES
+from scrapy_aopic.core.revisits.rounds import read_rounds, together
 from scrapy_aopic.view.queries import wishes_of
 
 HOUR, DAY = 3600.0, 86_400.0
@@ -398,16 +399,55 @@ def test_a_round_visits_each_old_page_once_and_goes_on_after_a_crash(of):
         job.commit()
         job.now += DAY
         reopen()
+        began = job.now
         assert any(shard.has_work(job.now) for shard in job.shards)
         fetched = visits(100)
         job.commit()
         visits(20)  # which a crash undoes
+        job.now += HOUR
         reopen()
         fetched += visits()
+        job.now += 1
         job.commit()
+        *_, last = together(each for store in job.stores for each in read_rounds(store))
+        assert (last.began, last.known, last.found) == (began, 250, {what: 250})
+        assert last.ended > began
         assert sorted(fetched) == sorted(page.key for page in pages)
         assert not any(shard.has_work(job.now) for shard in job.shards)
         assert {found_last(job.page(page)).what for page in pages} == {what}
+
+
+def test_a_round_begins_each_day_in_one_run_but_not_before_the_last_one_is_over():
+    job = Job(recrawl=Recrawl(0.0, DAY, once=True, every=DAY))
+    job.seed(link("a", 0), link("b", 1))
+
+    def visits() -> int:
+        n = 0
+        while isinstance(lease := job.crawl.lease(job.now), Lease):
+            job.crawl.release(lease, job.now)
+            job.settle(lease, version=version(1))
+            n += 1
+        return n
+
+    assert visits() == 2
+    for _ in range(2):
+        job.commit()
+        assert job.crawl.when() == NotBefore(job.now + DAY)
+        job.now += DAY
+        assert visits() == 2
+    job.now += DAY
+    lease = job.lease()
+    job.now += 2 * DAY
+    job.crawl.release(lease, job.now)
+    job.settle(lease, version=version(1))
+    job.visit(version=version(1))
+    job.commit(is_clean=True)
+    job.now += 1
+    job.reopen()
+    assert visits() == 2, "at once"
+    job.commit()
+    found = [(each.number, each.known, each.ended - each.began) for each in read_rounds(job.store)]
+    assert found == [(1, 0, 0), (2, 2, 0), (3, 2, DAY), (4, 2, 2 * DAY), (5, 2, 0)]
 
 
 def test_a_page_without_cash_comes_back_after_the_longest_interval():

@@ -13,6 +13,7 @@ that changes faster than it can be followed, both count for less.
 * :mod:`.due`: pages whose priority was computed wait until a visit is paid for; the frontier has them from then on
 * :mod:`.revisits`: does the computing and the letting in
 * :mod:`.intervals`: how often
+* :mod:`.rounds`: numbers and reports of rounds, in which each page is visited once more
 * :mod:`.found`: what a visit has found, in a word, and when it changed last
 
 Sources: Cho and Garcia-Molina, "Effective Page Refresh Policies for Web Crawlers", TODS 28(4), 2003, and "Estimating

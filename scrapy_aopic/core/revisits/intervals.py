@@ -31,7 +31,10 @@ class Recrawl:
             those that have waited longest first, however little cash they hold.
         share: Part of the fetches that are revisits while new pages wait whose hosts may be fetched from, 0 to 1.
         comes_first: Whether overdue pages come before all other revisits, as a rule for their host demands.
-        once: Whether each page whose shortest interval was over when the crawl began is visited once more, and no page again.
+        once: Whether pages are visited in rounds: each page whose shortest interval was over when its round began is visited
+            once more, and no page again.
+        every: Seconds from the beginning of a round to that of the next one in the same run; 0 for one round.
+        given: Number and beginning of the round, if others than the crawl decide that, as for a job in shards.
         only_changed: Whether callbacks get no page that has not changed.
     """
 
@@ -40,6 +43,8 @@ class Recrawl:
     share: float = 0.5
     comes_first: bool = False
     once: bool = False
+    every: float = 0.0
+    given: tuple[int, float] | None = None
     only_changed: bool = False
 
     def under(self, rule: HostRule | None) -> Recrawl:

@@ -1,17 +1,22 @@
-"""The steps of revisits: the priority of visited pages is looked at, and the best ones are let into the frontier."""
+"""The steps of revisits, a class for each way: none, by intervals, or in rounds."""
 
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scrapy_aopic.core.records import HOST_BYTES, VISITED, Page
+
+from .found import found_now
+from .rounds import Round, read_rounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from scrapy_aopic.core.api import Findings
     from scrapy_aopic.core.frontier.frontier import Frontier
     from scrapy_aopic.core.pages import Pages
+    from scrapy_aopic.core.ports import Store
 
     from .due import DuePages
     from .intervals import Recrawl
@@ -22,76 +27,45 @@ _AT_ONCE = 100
 """Pages that are looked at in one step, so that a step takes milliseconds."""
 
 
-class Revisits:
-    """The steps by which visited pages are visited again.
+_SAME = 0.002
+"""Seconds by which the instant of a visit may be rounded: one so close to the beginning of a round is not made once more."""
 
-    Args:
-        policy: How often; ``None`` for visiting each page once. What an earlier run with another policy left due is
-            then let in when there is nothing else to fetch.
-        policy_of: The same for the page under a key.
-        now: When this run began.
+
+class Revisits:
+    """Each page is visited once. What an earlier run left due is let in when there is nothing else to fetch.
+
+    Attributes:
+        rates: What was learned of the rates of change.
+        round: The round, of a crawl in rounds.
+        is_walking: Whether pages to be visited once more are still looked for.
     """
 
-    def __init__(
-        self,
-        policy: Recrawl | None,
-        policy_of: Callable[[bytes], Recrawl],
-        *,
-        rates: Rates,
-        wake_times: WakeTimes,
-        due: DuePages,
-        pages: Pages,
-        frontier: Frontier,
-        now: float,
-    ) -> None:
-        self.policy = policy
-        self._policy_of = policy_of
+    round: Round | None = None
+    is_walking = False
+
+    def __init__(self, *, rates: Rates, due: DuePages, pages: Pages, frontier: Frontier) -> None:
         self.rates = rates
-        self._wake_times = wake_times
         self._due = due
         self._pages = pages
         self._frontier = frontier
-        self._began = now
-        self._next: bytes | None = b"" if policy is not None and policy.once else None
 
-    @property
-    def is_walking(self) -> bool:
-        """Whether pages to be visited once more are still looked for."""
-        return self._next is not None
+    def found(self, page: Page, found: Findings, now: float) -> None:
+        """A visit of *page*, which is as it was before, ends with *found* at *now*."""
 
     def visited(self, key: bytes, page: Page, version: Version, now: float) -> None:
         """Note what a visit of *page* has shown of its changes, and when to look at it again."""
-        if self.policy is None or page.repeat_of:
-            return
-        known = page.changes
-        interval = now - known.seen_at if known is not None and not version.is_missing else 0.0
-        changes = self.rates.learn(known, version, now)
-        if known is None and page.visits > 1:  # by runs that did not look for changes
-            changes = changes._replace(first_seen=0.0)
-        wakes_at = 0.0 if self.policy.once else now + self._policy_of(key).first_wake(interval)
-        self._pages.learn(key, page, changes, wakes_at)
 
     def when(self) -> float:
-        """Instant at which the next page wakes; infinite if there is none."""
-        if self.policy is None or self.policy.once:
-            return 0.0 if self.is_walking else inf
-        return self._wake_times.when()
+        """Instant at which the next step is due; infinite if none is."""
+        return inf
 
     def step(self, now: float) -> bool:
-        """Look at the pages whose time has come, and let in the best that are due and paid for; returns whether any is."""
-        if self.policy is None or self.policy.once:
-            return self.is_walking and self._walk(now)
-        self._wake(now)
-        is_any = False
-        while (key := self._due.best()) is not None:
-            self._pages.queue_again(key, now)
-            is_any = True
-        return is_any
+        """Let in pages whose time has come; returns whether anything has changed."""
+        del now
+        return False
 
     def let_in_one(self, now: float) -> bool:
         """Let in the best page of the hosts that have nothing else to fetch, paid for or not; returns whether any is."""
-        if self.policy is not None and self.policy.once:
-            return False
         key = self._due.best(self._frontier.is_free)
         if key is not None:
             self._pages.queue_again(key, now)
@@ -99,8 +73,134 @@ class Revisits:
 
     def released(self, host: bytes) -> None:
         """The transfer from the host under key *host* is over."""
-        if self.policy is not None and self._frontier.is_free(host):
+
+    def rows(self, now: float) -> dict[bytes, bytes]:
+        """Rows for ``META`` of the commit that is taken at *now*."""
+        del now
+        return {}
+
+
+class ByIntervals(Revisits):
+    """The priority of visited pages is looked at from time to time, and the best ones are let in.
+
+    Args:
+        policy_of: How the page under a key is revisited.
+    """
+
+    def __init__(self, policy_of: Callable[[bytes], Recrawl], wake_times: WakeTimes, **parts: Any) -> None:
+        super().__init__(**parts)
+        self._policy_of = policy_of
+        self._wake_times = wake_times
+
+    def visited(self, key: bytes, page: Page, version: Version, now: float) -> None:
+        if page.repeat_of:
+            return
+        known = page.changes
+        interval = now - known.seen_at if known is not None and not version.is_missing else 0.0
+        changes = self.rates.learn(known, version, now)
+        if known is None and page.visits > 1:  # by runs that did not look for changes
+            changes = changes._replace(first_seen=0.0)
+        self._pages.learn(key, page, changes, self._wakes_at(key, interval, now))
+
+    def _wakes_at(self, key: bytes, interval: float, now: float) -> float:
+        """When to look at a page first that was visited *now*, an *interval* after the visit before; 0 for never."""
+        return now + self._policy_of(key).first_wake(interval)
+
+    def when(self) -> float:
+        return self._wake_times.when()
+
+    def step(self, now: float) -> bool:
+        self._wake(now)
+        is_any = False
+        while (key := self._due.best()) is not None:
+            self._pages.queue_again(key, now)
+            is_any = True
+        return is_any
+
+    def released(self, host: bytes) -> None:
+        if self._frontier.is_free(host):
             self._due.freed(host)
+
+    def _wake(self, now: float) -> None:
+        keys = self._wake_times.due(now)
+        self._frontier.preload({key[:HOST_BYTES] for key in keys})
+        for key, page in self._pages.expect_many(keys, "a wake row"):
+            passed = now - page.visited_at
+            again_at = page.visited_at + self._policy_of(key).next_wake(passed)
+            self._pages.sleep_until(key, page, again_at, now)
+
+
+class InRounds(ByIntervals):
+    """All pages that are old enough when a round begins are let in once.
+
+    A run goes on with a round that is not over. Else it begins the next one, at once or, of several in one run, when it is due.
+
+    Args:
+        policy: How rounds follow each other.
+        now: When this run began.
+    """
+
+    round: Round
+
+    def __init__(
+        self,
+        policy: Recrawl,
+        policy_of: Callable[[bytes], Recrawl],
+        wake_times: WakeTimes,
+        *,
+        store: Store,
+        now: float,
+        **parts: Any,
+    ) -> None:
+        super().__init__(policy_of, wake_times, **parts)
+        self._every = policy.every
+        self._over: list[Round] = []
+        last = [Round(0, 0.0, ended=now), *read_rounds(store)][-1]
+        goes_on = not last.ended or (self._every and last.number)
+        number, began = policy.given or (last.number + (not goes_on), now)
+        self.round = last if number <= last.number else Round(number, began)
+        self._next = None if self.round.ended else b""
+
+    @property
+    def is_walking(self) -> bool:  # type: ignore[override]
+        return self._next is not None
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether nothing is left to visit, but for pages that nobody waits for."""
+        places = self._frontier.places
+        return not self.is_walking and self._frontier.queued <= places.dead_pages + places.blocked_pages
+
+    def found(self, page: Page, found: Findings, now: float) -> None:
+        self.round.note(found_now(page, found, now).what, is_known=page.visits > 0)
+
+    def _wakes_at(self, key: bytes, interval: float, now: float) -> float:
+        del key, interval, now
+        return 0.0
+
+    def when(self) -> float:
+        if self.is_walking:
+            return 0.0
+        return self.round.began + self._every if self._every and self._is_over else inf
+
+    def step(self, now: float) -> bool:
+        is_next = bool(self._every) and self._is_over and now >= self.round.began + self._every
+        if is_next:
+            self.round.ended = self.round.ended or now
+            self._over.append(self.round)
+            self.round = Round(self.round.number + 1, now)
+            self._next = b""
+        return (self.is_walking and self._walk(now)) or is_next
+
+    def let_in_one(self, now: float) -> bool:
+        del now
+        return False
+
+    def rows(self, now: float) -> dict[bytes, bytes]:
+        self.round.ended = (self.round.ended or now) if self._is_over else 0.0
+        rows = dict(each.row() for each in (*self._over, self.round))
+        self._over = self._over[-1:]  # a commit may fail, and the next one has its rows
+        return rows
 
     def _walk(self, now: float) -> bool:
         """Let in some of the pages that are to be visited once more; returns whether any is.
@@ -116,14 +216,7 @@ class Revisits:
         return bool(keys)
 
     def _is_old(self, key: bytes, page: Page) -> bool:
-        """Whether *page*, which is under *key*, was visited so long before this run that it is visited once more."""
+        """Whether *page*, which is under *key*, was visited so long before the round that it is visited once more."""
         is_done = page.state == VISITED and not page.repeat_of
-        return is_done and not self._policy_of(key).is_early(page, self._began)
-
-    def _wake(self, now: float) -> None:
-        keys = self._wake_times.due(now)
-        self._frontier.preload({key[:HOST_BYTES] for key in keys})
-        for key, page in self._pages.expect_many(keys, "a wake row"):
-            passed = now - page.visited_at
-            again_at = page.visited_at + self._policy_of(key).next_wake(passed)
-            self._pages.sleep_until(key, page, again_at, now)
+        age = self.round.began - page.visited_at
+        return is_done and age >= max(self._policy_of(key).min_interval, _SAME)

@@ -423,6 +423,31 @@ class WorkerRegistry:
             self._stores.turn(self._connection, commands, ())
             self._stores.mail.landed()
 
+    def begin_round(self, now: float) -> tuple[int, float]:
+        """Number and beginning of the round of revisits of the whole job that is not over; if none is, one begins *now*.
+
+        Raises:
+            StorageError: If the server cannot be reached.
+        """
+        key = self._keys.of_job(b"rounds")
+        rounds = {
+            int(n): json.loads(row) for n, row in pairs_of(self._connection.ask((b"HGETALL", key))[0]).items()
+        }
+        number = max(rounds, default=0)
+        if number and not rounds[number][1]:
+            return number, rounds[number][0]
+        mine = json.dumps([now, 0.0])  # which another worker may come before
+        _, first = self._connection.ask((b"HSETNX", key, number + 1, mine), (b"HGET", key, number + 1))
+        return number + 1, json.loads(first)[0]
+
+    def end_round(self, number: int, began: float, now: float) -> None:
+        """Round *number*, which *began* then, is over *now* in all shards.
+
+        Raises:
+            StorageError: If the server cannot be reached.
+        """
+        self._connection.ask((b"HSET", self._keys.of_job(b"rounds"), number, json.dumps([began, now])))
+
     def leave(self) -> None:
         """Stop being a worker.
 
