@@ -195,7 +195,7 @@ _RECRAWLING = (
         "Whether visited pages are revisited, for as long as the crawl runs, and how often; see [below](#recrawling). "
         "True for a day to 90 days. A page that was not visited for the longest time is overdue; overdue pages get a tenth of "
         'all revisits, however little cash they hold. With "once", each page that was not visited for the shortest time is visited '
-        '[once more](#rounds), and the crawl ends; with "every" such a round begins each longest time; with "changed", callbacks '
+        '[once more](#rounds), and the crawl ends. With "every" such a round begins each longest time. With "changed", callbacks '
         "get [only what changed](#only-what-changed).",
     ),
     Setting(

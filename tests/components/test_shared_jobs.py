@@ -48,6 +48,8 @@ from scrapy_aopic.storage.redis.frozen_view import RedisView
 from scrapy_aopic.storage.redis.keys import Keys
 from scrapy_aopic.storage.redis.sharding import Sharding, begin
 from scrapy_aopic.view.auditing import audit_job
+from scrapy_aopic.view.job_view import open_view
+from scrapy_aopic.view.queries import rounds_in
 from scrapy_aopic.web import suffixes
 from scrapy_aopic.web.suffixes import registered_domain
 
@@ -102,6 +104,23 @@ async def test_a_crawl_of_all_shards_goes_on_where_it_was_stopped(serve, setting
     await crawl(Follow, settings)
     assert sorted(web.asked) == sorted(PAGES), "the second crawl goes on with what the first has left"
     assert check(settings["REDIS_URL"]) == len(PAGES)
+
+
+@pytest.mark.slow
+async def test_a_round_is_one_of_all_shards_and_goes_on_where_it_was_stopped(serve, settings):
+    web = serve(PAGES)
+    settings = {**settings, "AOPIC_POLITENESS_FACTOR": 0, "AOPIC_RECRAWL": "once"}
+    for most, n in ((0, 1), (2, 1), (0, 2), (0, 3)):
+        await crawl(Follow, {**settings, "CLOSESPIDER_PAGECOUNT": most})
+        assert most or web.asked.count("http://d.test/") == n
+    assert sorted(web.asked) == sorted([*PAGES] * 3), "none twice in a round"
+    with open_view(ServerPlace(Address("aopic:follow", settings["REDIS_URL"]))) as view:
+        rounds = [(each.number, each.known, each.found, each.ended > each.began) for each in rounds_in(view)]
+    assert rounds == [
+        (1, 0, {"new": 5}, True),
+        (2, 5, {"unchanged": 5}, True),
+        (3, 5, {"unchanged": 5}, True),
+    ]
 
 
 @pytest.mark.slow

@@ -184,13 +184,15 @@ class InRounds(ByIntervals):
         return self.round.began + self._every if self._every and self._is_over else inf
 
     def step(self, now: float) -> bool:
-        is_next = bool(self._every) and self._is_over and now >= self.round.began + self._every
-        if is_next:
+        if self._every and self._is_over and now >= self.round.began + self._every:
             self.round.ended = self.round.ended or now
             self._over.append(self.round)
             self.round = Round(self.round.number + 1, now)
             self._next = b""
-        return (self.is_walking and self._walk(now)) or is_next
+        if not self.is_walking:
+            return False
+        self._walk(now)
+        return True  # also if no page was old: that nothing is left to do is to be committed
 
     def let_in_one(self, now: float) -> bool:
         del now
@@ -202,8 +204,8 @@ class InRounds(ByIntervals):
         self._over = self._over[-1:]  # a commit may fail, and the next one has its rows
         return rows
 
-    def _walk(self, now: float) -> bool:
-        """Let in some of the pages that are to be visited once more; returns whether any is.
+    def _walk(self, now: float) -> None:
+        """Let in some of the pages that are to be visited once more.
 
         What was let in before a crash is queued, and what was fetched since is too young, so a walk may begin anew.
         """
@@ -213,7 +215,6 @@ class InRounds(ByIntervals):
         for key in keys:
             self._due.remove(key)
             self._pages.queue_again(key, now)
-        return bool(keys)
 
     def _is_old(self, key: bytes, page: Page) -> bool:
         """Whether *page*, which is under *key*, was visited so long before the round that it is visited once more."""
