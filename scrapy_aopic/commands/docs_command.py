@@ -24,6 +24,9 @@ MEANING = (
     "with other words, list the places that have them all."
 )
 
+_SHORT = 500
+"""Characters of a text so short that a word in it says little of what it is about."""
+
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
@@ -51,10 +54,11 @@ def run(opts: argparse.Namespace, _: BaseSettings) -> int:
 
 
 def _pages() -> dict[str, Path]:
-    """The pages by their names: a wheel has those for users in the package, a checkout has all beside it."""
+    """The pages for users by their names, as the first one lists them: a wheel has them in the package, a checkout beside it."""
     package = Path(__file__).parents[1]
     folder = next(each for each in (package / "docs", package.parent / "docs") if each.is_dir())
-    return {path.stem: path for path in sorted(folder.glob("*.md"))}
+    names = re.findall(r"\]\(([\w-]+)\.md", (folder / "index.md").read_text(encoding="utf-8"))
+    return {name: path for name in ("index", *names) if (path := folder / f"{name}.md").exists()}
 
 
 def _lines(path: Path) -> list[str]:
@@ -92,17 +96,17 @@ def _part(path: Path, place: str) -> str:
 
 
 def _with_words(pages: dict[str, Path], words: str) -> str:
-    """Places that have all *words*, those with the most of them first."""
-    wanted = words.lower().split()
-    counted = [
-        (sum(map(text.count, wanted)), f"{DOCS} {place}")
-        for page, path in pages.items()
-        for place, text in _texts(page, path)
-        if all(word in text for word in wanted)
-    ]
-    if not counted:
+    """Places that have all *words*: first those with most of them in their heading, and then those that are most about them."""
+    wanted = [word.rstrip("s") for word in words.lower().split()]
+    found = []
+    for page, path in pages.items():
+        for place, text in _texts(page, path):
+            if all(word in f"{place} {text}" for word in wanted):
+                about = sum(map(text.count, wanted)) / (len(text) + _SHORT)
+                found.append((-sum(word in place for word in wanted), -about, f"{DOCS} {place}"))
+    if not found:
         raise UsageError(f"no page has {words!r}; {DOCS!r} lists the pages")
-    return "\n".join(place for _, place in sorted(counted, key=lambda each: (-each[0], each[1]))[:20])
+    return "\n".join(place for *_, place in sorted(found)[:10])
 
 
 def _texts(page: str, path: Path) -> Iterator[tuple[str, str]]:

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import re
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
+from scrapy.settings import Settings
 from support.commands import run_here
 
+from scrapy_aopic.commands import docs_command
+
 PACKAGE = Path(__file__).parents[2] / "scrapy_aopic"
+
+
+def shown_for(words: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """What the command says of *words*, without its parsers."""
+    docs_command.run(Namespace(name=words.split()), Settings())
+    return capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -56,4 +66,51 @@ def test_every_place_that_a_message_names_is_there(capsys):
     listed = run_here(capsys, "docs")[1]
     for name in named:
         assert f"scrapy aopic docs {name.partition('#')[0]} " in listed
-        assert run_here(capsys, "docs", name)[0] == 0, name
+        assert shown_for(name, capsys).strip(), name
+
+
+QUESTIONS = {  # what users ask of crawlers, in their words, and where the answer is
+    "How do I stop it and go on tomorrow?": ("stop continue", "first-crawl#stop-and-continue"),
+    "How do I stop after so many pages?": ("stop pages", "how-to#stop-after-n-pages"),
+    "At most so many pages of a host?": ("limit pages host", "politeness#options-of-single-hosts"),
+    "Only one country?": ("country", "how-to#one-country"),
+    "Only one language?": ("language", "how-to#one-language"),
+    "Only these domains?": ("10,000 domains", "how-to#a-list-of-10000-domains"),
+    "Only HTML?": ("only html", "how-to#only-html"),
+    "Pages that need JavaScript?": ("browser", "how-to#pages-that-need-a-browser"),
+    "How deep does it go?": ("depth", "settings#aopic_url_limits"),
+    "Why was this URL not crawled?": ("why url not crawled", "troubleshooting#why-was-this-url-not-crawled"),
+    "Why is it slow?": ("slow", "troubleshooting#it-is-slow"),
+    "Nothing is fetched?": ("nothing fetched", "troubleshooting#nothing-is-fetched"),
+    "How does it keep out of calendars and traps?": ("traps", "dashboard#traps"),
+    "Session ids in URLs?": ("session", "urls#sessions"),
+    "What about duplicate pages?": ("duplicates", "content#duplicates"),
+    "Canonical links?": ("canonical", "content#canonical-pages"),
+    "What happens to failed pages?": ("failures retries", "politeness#failures"),
+    "Several proxies?": ("proxies", "politeness#several-proxies"),
+    "Does priority work?": ("priority", "order#priorities"),
+    "Sitemaps?": ("sitemaps", "robots#sitemaps"),
+    "What should the user agent say?": ("user agent", "contact#what-a-request-says"),
+    "How do I move from scrapy-redis?": ("from scrapy-redis", "many-machines#from-scrapy-redis"),
+    "Several machines?": ("several machines", "many-machines#several-workers"),
+    "How much memory does it take?": ("memory", "settings#memory"),
+    "How do I run it in Docker?": ("docker", "deploy#docker"),
+    "How do I upgrade?": ("upgrade", "deploy#upgrade"),
+    "How do I back up a job?": ("backup", "commands#backup"),
+    "WARC files?": ("warc", "first-crawl#responses-as-warc"),
+    "Text as Parquet?": ("parquet text", "how-to#text-and-metadata-as-parquet"),
+    "Which pages have changed?": ("changed", "how-to#changed-pages-every-day"),
+    "Pages about a topic, by keywords?": ("keywords topic", "first-topic#by-keywords"),
+    "How do I block a host?": ("block host", "commands#control"),
+    "Prometheus?": ("prometheus", "dashboard#metrics"),
+}
+
+
+def test_questions_of_users_are_answered_by_one_search(capsys):
+    lost = {}
+    for question, (words, place) in QUESTIONS.items():
+        shown = shown_for(words, capsys)
+        heading = shown_for(place, capsys).splitlines()[0]
+        if not {f"scrapy aopic docs {place}", heading} & {*shown.splitlines()}:
+            lost[question] = shown.splitlines()[:10]
+    assert not lost, lost
