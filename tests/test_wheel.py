@@ -1,4 +1,4 @@
-"""What is released: the wheel has what users need and stays small, and its page on a package index leads to public addresses."""
+"""What is released: the wheel has what users need and stays small, and its page on a package index leads nowhere that is not there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytest.importorskip("hatch_fancy_pypi_readme")
 
 ROOT = Path(__file__).parents[1]
 
-MOST_BYTES = 1_270_000
+MOST_BYTES = 1_300_000
 """Of the wheel; docs/decisions.md says what it consists of."""
 
 
@@ -78,17 +78,18 @@ def test_the_wheel_alone_serves_and_crawls_the_demo_web(wheel, tmp_path):
     assert list((tmp_path / "site").rglob("example/demo_web/grammar.py"))
 
 
-def test_every_address_of_the_project_is_below_one(metadata):
-    addresses = [each.partition(", ")[2] for each in metadata.get_all("Project-URL", [])]
-    assert len(addresses) == 5
-    assert [address for address in addresses if not address.startswith("https://scrapy-aopic.example")] == []
-
-
-def test_the_page_on_a_package_index_has_no_link_that_leads_into_the_repository(metadata):
+def test_no_address_leads_nowhere_until_there_is_a_public_one(wheel, metadata):
+    assert "scrapy-aopic.example" not in str(metadata)
     text = str(metadata.get_payload())
     links = re.findall(r"\]\(([^)\s]+)\)|(?:src|href)=\"([^\"]+)\"", text)
-    assert len(links) > 10
     assert [link for pair in links if not re.match("https://|#", link := "".join(pair))] == []
+    pages = set(re.findall(r"scrapy aopic docs ([\w-]+)", text))
+    with ZipFile(wheel) as archive:
+        assert (
+            {"how-it-works"}
+            < pages
+            <= {Path(name).stem for name in archive.namelist() if name.endswith(".md")}
+        )
 
 
 def test_all_is_every_extra(metadata):
