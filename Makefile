@@ -6,7 +6,8 @@ STAMP := $(VENV)/.installed
 MIN := .venv-min
 TOOLS := .venv-tools
 LOWEST := scrapy==2.16.0 ada-url==1.26.0 idna==3.7 msgspec==0.19.0 publicsuffixlist==1.0.2.20260723 \
-  rocksdict==0.3.28 snowballstemmer==2.2.0 tqdm==4.66.1 typing-extensions==4.13.2 pybloom-live==4.0.0 fsspec==2024.2.0 stopwordsiso==0.6.1 \
+  rocksdict==0.3.28 snowballstemmer==2.2.0 tldextract==5.1.0 tqdm==4.66.1 typing-extensions==4.13.2 pybloom-live==4.0.0 fsspec==2024.2.0 \
+  stopwordsiso==0.6.1 \
   pyarrow==16.0.0 hiredis==3.2.0 redis==5.1.0 numpy==1.26.0 matplotlib==3.8.0 \
   lxml-html-clean==0.4.0 trafilatura==2.0.0 uvloop==0.21.0 warcio==1.7.4 \
   hypothesis==6.151.0 prometheus-client==0.20.0 pytest==8.2.0 pytest-timeout==2.3.1 pytest-xdist==3.6.1

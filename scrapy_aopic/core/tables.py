@@ -7,7 +7,7 @@ still see them here, because the store may not have them yet. At most one batch 
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict
 from itertools import islice
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
@@ -17,49 +17,13 @@ from .ports import Family, Store, prefetching
 from .records import NO_RECORD
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 T = TypeVar("T")
 
 
-class ClockCache:
-    """Which key leaves memory next: a hand goes round, takes the mark from keys used since, and stops at the first without.
-
-    It knows keys only. Its caller keeps the values, knows how many are too many, and adds a key again, once it may go, if it
-    came out while it might not. It hits nearly as often as LRU, and a use costs a fifth or less (docs/decisions.md). Source: Corbató, "A Paging Experiment with the Multics System", 1968.
-
-    The ring is a queue, and the hand stands before its first key: keys that it passes go to the end. A new key has no
-    mark, since most are used only once: this saves a round for each, and misses no more on link graphs.
-
-    Attributes:
-        add: Puts keys behind the hand, where it comes last.
-        use: Marks a key. A mark stays while the key may not go, because it is in use then.
-        use_all: Marks keys.
-    """
-
-    def __init__(self) -> None:
-        self._ring: deque[bytes] = deque()
-        self._marked: set[bytes] = set()
-        # Methods would take twice as long.
-        self.add: Callable[[Collection[bytes]], None] = self._ring.extend
-        self.use: Callable[[bytes], None] = self._marked.add
-        self.use_all: Callable[[Collection[bytes]], None] = self._marked.update
-
-    def __len__(self) -> int:
-        """Keys that may go."""
-        return len(self._ring)
-
-    def victim(self) -> bytes:
-        """Move the hand to the first key without a mark, and take it out."""
-        ring, marked = self._ring, self._marked
-        while (key := ring.popleft()) in marked:
-            marked.remove(key)
-            ring.append(key)
-        return key
-
-
 class RecordTable(Generic[T]):
-    """Decoded records of one family behind a cache, which also answers "is it known?".
+    """Decoded records of one family behind a cache, which also answers "is it known?": the least recently used one leaves it first (LRU).
 
     A record from :meth:`get` may be changed in place and must then be given to :meth:`put` before the next
     call that reads: only records put and not yet committed are safe from eviction.
@@ -90,8 +54,7 @@ class RecordTable(Generic[T]):
         self._unpack = unpack
         self._capacity = capacity
         # Those in the cache: they are in the store, maybe with older values.
-        self._records: dict[bytes, T] = {}
-        self._cache = ClockCache()
+        self._records: OrderedDict[bytes, T] = OrderedDict()
         self._absent: set[bytes] = set()
         self._in_flight: dict[bytes, T] = {}
         self._begin({})
@@ -111,14 +74,13 @@ class RecordTable(Generic[T]):
     def get(self, key: bytes) -> T | None:
         """The record under *key*, or ``None``."""
         record = self._records.get(key)
-        if record is None:  # half of all look-ups come here
+        if record is not None:
+            self._records.move_to_end(key)
+        else:  # half of all look-ups come here
             record = self._fresh.get(key)
             if record is None:
                 record = self._in_flight.get(key)
-        if record is not None:
-            self.hits += 1
-            self._cache.use(key)
-        elif key in self._absent:
+        if record is not None or key in self._absent:
             self.hits += 1
         else:
             self.misses += 1
@@ -127,16 +89,17 @@ class RecordTable(Generic[T]):
                 self._miss((key,))
             else:
                 record = self._records[key] = self._read_record(key, value)
-                self._cache.add((key,))
                 self._evict()
         return record
 
     def get_many(self, keys: Sequence[bytes]) -> list[T | None]:
         """The records under *keys*, in their order; the ones not in memory with one read of the store."""
         found = list(map(self._records.get, keys))
-        fresh, in_flight, missing = self._fresh.get, self._in_flight.get, []
-        for place in [place for place, record in enumerate(found) if record is None]:
-            key = keys[place]
+        fresh, in_flight, use, missing = self._fresh.get, self._in_flight.get, self._records.move_to_end, []
+        for place, key in enumerate(keys):
+            if found[place] is not None:
+                use(key)
+                continue
             record = fresh(key)
             if record is None:
                 record = in_flight(key)
@@ -145,7 +108,6 @@ class RecordTable(Generic[T]):
             elif key not in self._absent:
                 missing.append(place)
         self.hits += len(keys) - len(missing)
-        self._cache.use_all([key for key, record in zip(keys, found, strict=True) if record is not None])
         if missing:
             read = self._read([keys[place] for place in missing])
             for place, record in zip(missing, read, strict=True):
@@ -178,7 +140,6 @@ class RecordTable(Generic[T]):
                 if value is not None
             }
         self._records.update(new)
-        self._cache.add(new)
         if len(new) < len(keys):
             self._miss([key for key in keys if key not in new])
         return list(map(new.get, keys))
@@ -218,9 +179,7 @@ class RecordTable(Generic[T]):
     def landed(self) -> None:
         """The rows in flight are in the store."""
         records, landed, self._in_flight = self._records, self._in_flight, {}
-        new = {key: record for key, record in landed.items() if key not in records}
-        records.update(new)
-        self._cache.add(new)
+        records.update({key: record for key, record in landed.items() if key not in records})
         self._evict()
 
     def failed(self) -> None:
@@ -230,8 +189,8 @@ class RecordTable(Generic[T]):
 
     def _evict(self) -> None:
         """Let go of what is over the capacity; a record that waits for a commit is kept as one of these."""
-        for _ in range(len(self._cache) - self._capacity):
-            del self._records[self._cache.victim()]
+        while len(self._records) > self._capacity:
+            self._records.popitem(last=False)
 
 
 _MOST_AHEAD = 10_000

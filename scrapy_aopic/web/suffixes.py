@@ -1,11 +1,11 @@
-"""Which registered domain a host belongs to, offline: by the public suffix list of the package ``publicsuffixlist``, or that
-a job began with.
+"""Which registered domain a host belongs to, offline: ``tldextract`` says it, by the public suffix list of the package
+``publicsuffixlist``, or by that which a job began with.
 
 What the list does not name is cut by its default rule, ``*``: the last label is the suffix (https://publicsuffix.org/list/).
 Private suffixes count, too: each name below ``github.io`` belongs to somebody else.
 
-``tldextract``, which Scrapy brings, was not chosen: its list is renewed with its releases, and was 19 months old, while
-``publicsuffixlist`` is released for each month's list.
+The list that ``tldextract`` itself has is as old as its release, and ``publicsuffixlist`` is released for each month's list: of
+that package only the list is read. Nothing is fetched, and nothing is cached in a folder.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import zlib
 from functools import lru_cache
 from hashlib import blake2b
 from importlib.resources import files
+from typing import Any
 
-from publicsuffixlist import PublicSuffixList
+from tldextract import TLDExtract
 
 _given: list[bytes] = []
 """The rules of the list that a job brought, if there is one: then the installed one is not used any more."""
@@ -28,7 +29,7 @@ _NUMBER = re.compile(r"\d+|0x[0-9a-f]*", re.IGNORECASE)
 """The last label of an address, whole or cut short: no domain ends in one (https://url.spec.whatwg.org/#ends-in-a-number-checker)."""
 
 _REMEMBERED = 100_000
-"""Hosts whose domain is remembered: some 20 MB. Finding one takes as much as 4 µs, and 0.07 µs if it is remembered."""
+"""Hosts whose domain is remembered: some 20 MB. Finding one takes as much as 6 µs, and 0.07 µs if it is remembered."""
 
 
 @lru_cache(maxsize=_REMEMBERED)
@@ -37,12 +38,15 @@ def registered_domain(host: str) -> str:
     name = host.rstrip(".").rpartition("..")[2].lstrip(".")  # no empty label makes a domain of its own
     if _NUMBER.fullmatch(name.rpartition(".")[2]):
         return host
-    return _list().privatesuffix(name, keep_case=True) or host
+    found = _list()(name)
+    if found.suffix:
+        return f"{found.domain}.{found.suffix}" if found.domain else host
+    return ".".join(name.split(".")[-2:]) if "." in name else host
 
 
 def has_public_suffix(name: str) -> bool:
     """Whether *name* ends as the name of a domain does, by the list: ``domains.txt`` and ``intranet`` do not."""
-    return _list().publicsuffix(name, accept_unknown=False) is not None
+    return bool(_list()(name).suffix)
 
 
 @lru_cache(maxsize=1)
@@ -81,12 +85,28 @@ def forget() -> None:
 
 
 @lru_cache(maxsize=1)
-def _list() -> PublicSuffixList:
+def _list() -> TLDExtract:
     return _list_of(_rules())
 
 
-def _list_of(rules: bytes) -> PublicSuffixList:
-    return PublicSuffixList(source=rules.decode().split("\n"))
+def _list_of(rules: bytes) -> TLDExtract:
+    found = TLDExtract(None, ["rules"], fallback_to_snapshot=False, include_psl_private_domains=True)
+    session: Any = _Rules(rules.decode())
+    found("example.com", session=session)  # which reads them, once
+    return found
+
+
+class _Rules:
+    """Stands for the session of requests by which ``tldextract`` gets its list, and for the answer: *text*."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def get(self, *_: object, **__: object) -> _Rules:
+        return self
+
+    def raise_for_status(self) -> None:
+        """It is no error."""
 
 
 @lru_cache(maxsize=1)

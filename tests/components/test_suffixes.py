@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 from demo_web.server import Answer
-from support.small_web import crawl
+from support.small_web import Follow, crawl
 
 from scrapy_aopic import BroadSpider
 from scrapy_aopic.web.suffixes import registered_domain
@@ -73,3 +77,55 @@ async def test_a_seed_that_redirects_to_www_stays_in_scope_and_keeps_its_sitemap
     await crawl(BroadSpider, settings, seeds=here, scope="domain")
     pages = {here, www, f"{www}1", f"{www}2", f"{here}3", f"http://shop.x1.{suffix}/"}
     assert {*web.asked} - {f"{www}sitemap.xml"} == pages
+
+
+def test_the_list_is_read_without_the_network_and_without_a_folder(tmp_path):
+    """Whatever the environment says of lists, and of where to cache them."""
+    program = (
+        "import socket, requests\n"
+        "def refuse(*_, **__): raise AssertionError('network')\n"
+        "socket.socket.connect = refuse\n"
+        "from scrapy_aopic.web.suffixes import packed_list, list_name, registered_domain, use_list\n"
+        "name, data = list_name(), packed_list()\n"
+        "print(registered_domain('a.b.example.co.uk'), registered_domain('a.me.github.io'), use_list(name, data),\n"
+        "      registered_domain('www.example.com'))"
+    )
+    variables = {
+        "HOME": tmp_path / "home",
+        "TLDEXTRACT_CACHE": tmp_path / "cache",
+        "TMPDIR": tmp_path / "tmp",
+    }
+    (tmp_path / "tmp").mkdir()
+    url = {"TLDEXTRACT_PUBLIC_SUFFIX_LIST_URLS": "https://list.test/"}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, **url, **{name: str(path) for name, path in variables.items()}},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == ["example.co.uk", "me.github.io", "example.com"]
+    assert [path.name for path in tmp_path.rglob("*")] == ["tmp"]
+
+
+@pytest.mark.parametrize(
+    "alone",
+    [
+        {"SCHEDULER": "scrapy_aopic.Scheduler"},
+        {"DUPEFILTER_CLASS": "scrapy_aopic.DupeFilter"},
+        {"DUPEFILTER_CLASS": "scrapy_aopic.DupeFilter", "AOPIC_DUPEFILTER": "bloom"},
+        {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_STORE": "rocksdb"},
+        {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_ORDER": "opic", "AOPIC_VIRTUAL_SPENDING": "unvisited"},
+        {"ADDONS": {"scrapy_aopic.Addon": 500}},
+    ],
+    ids=["scheduler", "exact filter", "bloom filter", "rocksdb", "opic", "add-on"],
+)
+async def test_what_the_package_was_asked_for_works_alone_in_a_plain_project(serve, tmp_path, alone):
+    """Each page is fetched once, by settings of one line each; with the domains that tldextract tells apart."""
+    pages = {f"http://{host}/{n}": [] for host in ("a.test", "www.a.test", "b.co.uk") for n in range(4)}
+    web = serve({"http://a.test/": [*pages, *pages], **{url: [*pages] for url in pages}})
+    crawler = await crawl(
+        Follow, {"JOBDIR": str(tmp_path / "job"), **alone}, start_urls=["http://a.test/"], allowed_domains=[]
+    )
+    assert crawler.stats.get_value("finish_reason") == "finished"
+    assert sorted(web.asked) == sorted(["http://a.test/", *pages])

@@ -72,6 +72,7 @@ def test_each_source_is_taken_apart():
     counts = {
         title: len(items_of(rest)) for title, _, rest in (part.partition("\n") for part in TEXT.split("\n#"))
     }
+    assert counts.pop("# The packages that were named") == 5
     assert {title.strip("# "): n > 20 for title, n in counts.items() if n} == dict.fromkeys(
         (
             "AOPIC",
