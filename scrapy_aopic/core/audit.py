@@ -19,6 +19,7 @@ from .frontier.shelves import index_bucket
 from .ledger import TOTAL
 from .ports import Family, Store
 from .records import FAILED, HOST_BYTES, NO_RECORD, PAGE_BYTES, QUEUED, VISITED, HostRecord, Page, unpack_host
+from .revisits.revisits import may_come_back
 from .shards.mail import balance_of
 
 if TYPE_CHECKING:
@@ -126,6 +127,9 @@ class _Auditor:
         self._queued_hosts = 0
         self._dead_pages = 0
         self._places: list[tuple[str, bytes]] = []
+        self._may_sleep = (
+            saved.window is None or store.get_many(Family.META, (layout.ASLEEP_KEY,))[0] is not None
+        )
 
     def run(self, progress: Callable[[int], object]) -> None:
         """Check everything."""
@@ -233,6 +237,21 @@ class _Auditor:
             and not walk.is_set_aside(page)
         ):
             expect(False, "the request of page {} {}", key, wrong)
+        self._check_merged(key, page)
+        if state == QUEUED:
+            right = walk.right_front_queue(page, self._order)
+            if page.front_queue != right:
+                expect(False, "page {} waits in front queue {}, not {}", key, page.front_queue, right)
+        elif state == VISITED:
+            self._check_visited(key, page, has_request=request is not None)
+        elif state == FAILED:
+            is_over = page.changes is None or not page.changes.wakes_at
+            expect(is_over, "page {} failed, but should be revisited", key)
+        else:
+            expect(False, "page {} has state {}", key, state)
+
+    def _check_merged(self, key: bytes, page: Page) -> None:
+        expect = self._expect
         if page.is_claimed and not page.visits and not walk.has_claims(self._store, key):
             expect(False, "page {} waits for pages that are to be merged with it, and there are none", key)
         if page.canonical:
@@ -242,15 +261,18 @@ class _Auditor:
                 key,
             )
             expect(walk.has_root(self._store, page), "page {} was merged, but no page stands for it", key)
-        if state == QUEUED:
-            right = walk.right_front_queue(page, self._order)
-            if page.front_queue != right:
-                expect(False, "page {} waits in front queue {}, not {}", key, page.front_queue, right)
-        elif state == FAILED:
-            is_over = page.changes is None or not page.changes.wakes_at
-            expect(is_over, "page {} failed, but should be revisited", key)
-        elif state != VISITED:
-            expect(False, "page {} has state {}", key, state)
+
+    def _check_visited(self, key: bytes, page: Page, *, has_request: bool) -> None:
+        """Whether *page*, which was visited and may be paid, can spend it by another visit."""
+        if may_come_back(page):
+            is_awake = page.changes is not None and page.changes.wakes_at > 0
+            is_right = is_awake or self._may_sleep or not has_request
+            self._expect(is_right, "page {} should be revisited, but nothing looks at it", key)
+        elif not page.canonical:  # until its page was visited, with which it is one then
+            is_right = walk.waits_for_page(self._store, key, page)
+            self._expect(
+                is_right, "page {} is one more request for a page, and holds cash that it cannot spend", key
+            )
 
     def _report_wrong(self, what: str, key: bytes, wrong: str) -> None:
         """Count a violation if something is *wrong* with *what*, under *key*."""

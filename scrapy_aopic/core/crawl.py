@@ -41,7 +41,7 @@ from .focus.leads import Lead, Leads, unpack_lead
 from .focus.sample import LabelSample, Sampled
 from .frontier.frontier import Empty, Frontier, NotBefore, Standing, Taken, Unlocated
 from .kept_links import KeptLinks, Scores
-from .layout import COUNTERS_KEY, HARVEST_KEY, KEYS_KEY, TOTALS_KEY, URL_KEYS
+from .layout import ASLEEP_KEY, COUNTERS_KEY, HARVEST_KEY, KEYS_KEY, TOTALS_KEY, URL_KEYS
 from .leases import Leases
 from .ledger import Ledger, Totals
 from .merging import Merging
@@ -132,7 +132,11 @@ class Crawl:
         totals = saved.ledger if saved is not None else Totals()
         self.mail = Mail(store, cut, totals)
         self._open_hosts(store)
-        self._open_pages(store, totals, Rates(saved.rates if saved is not None else ()), now)
+        rates = Rates(saved.rates if saved is not None else ())
+        was_asleep = saved is not None and (
+            saved.window is None or store.get_many(Family.META, (ASLEEP_KEY,))[0] is not None
+        )
+        self._open_pages(store, totals, rates, now, has_sleepers=was_asleep)
         self._open_visits(store)
         self.commits = Commits(
             [
@@ -186,7 +190,9 @@ class Crawl:
         # Data about robots.txt files is only stored here, so that it is in the same commits.
         self._robots = BlobTable(store, Family.ROBOTS)
 
-    def _open_pages(self, store: Store, totals: Totals, rates: Rates, now: float) -> None:
+    def _open_pages(
+        self, store: Store, totals: Totals, rates: Rates, now: float, *, has_sleepers: bool
+    ) -> None:
         """Pages, their cash, and when they are visited again."""
         policy, order, recrawl = self._policy, self._policy.order, self._policy.recrawl
         self.ledger = Ledger(
@@ -195,6 +201,7 @@ class Crawl:
             share=policy.share,
             endowment=policy.endowment if order.uses_endowments else 0.0,
             spending=policy.spending,
+            is_once=recrawl is None,
             averages=recrawl is not None,
         )
         wake_times = WakeTimes(self.frontier.index)
@@ -241,7 +248,7 @@ class Crawl:
         elif recrawl.once:
             self._revisits = InRounds(recrawl, self._recrawl_of, wake_times, store=store, now=now, **parts)
         else:
-            self._revisits = ByIntervals(self._recrawl_of, wake_times, **parts)
+            self._revisits = ByIntervals(self._recrawl_of, wake_times, has_sleepers=has_sleepers, **parts)
 
     def _open_visits(self, store: Store) -> None:
         """What follows from visits, here and in other shards."""

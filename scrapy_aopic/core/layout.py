@@ -87,6 +87,9 @@ HARVEST_KEY = b"harvest"
 STRATEGY_KEY = b"strategy"
 """What the strategy of a crawl for a topic has learned (:mod:`.focus.strategy`)."""
 
+ASLEEP_KEY = b"asleep"
+"""That some visited pages are not looked at by themselves, as runs without revisits, or by rounds, have left them."""
+
 SAMPLE_KEY = b"sample"
 """Pages of the sample for people to label, and out of how many it was drawn (:mod:`.focus.sample`)."""
 

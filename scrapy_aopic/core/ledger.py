@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from .records import FAILED, Page
-from .spending import N_PAGE_CLASSES, SPENDING, Spending, class_of, is_member
+from .spending import N_PAGE_CLASSES, SPENDING, class_of, is_member
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -209,6 +209,7 @@ class Ledger:
             the paper. With 0.15 the fixpoint is PageRank(0.85).
         endowment: Cash that the virtual page adds to what a page distributes, in seeds' worth.
         spending: How the virtual page spends; a name in :data:`~scrapy_aopic.core.spending.SPENDING`.
+        is_once: Whether each page is visited once, so that visited pages cannot spend what they are paid.
         averages: Whether a page's history is the average of its class until its second visit, and is all that the
             page weighs from then on, which is right if pages are visited again and again.
     """
@@ -221,13 +222,14 @@ class Ledger:
         share: float | None = SHARE,
         endowment: float = ENDOWMENT,
         spending: str = "endowment",
+        is_once: bool = False,
         averages: bool = False,
     ) -> None:
         self.totals = totals
         self.window = window
         self.share = share
         self.averages = averages
-        self._spending: Spending = SPENDING[spending]
+        self._spending = SPENDING[spending].without_revisits() if is_once else SPENDING[spending]
         self.endowment = endowment if self._spending.endows else 0.0
         self.has_handed = any(totals.handed)
         self._in_turn_elsewhere = self._in_turn_of(totals.elsewhere)

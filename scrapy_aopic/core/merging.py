@@ -152,6 +152,7 @@ class Merging:
         if len(root) > PAGE_BYTES:
             self._remote.claim(claim, self._pages.expect(claim.page, "a claim"), root)
         if page is None:
+            self._end_repeat(claim.page)
             return
         if page.visits:
             if self._is_backed(claim, other):
@@ -172,9 +173,17 @@ class Merging:
             root, other = self._partner(claim.page, key)
             if len(root) > PAGE_BYTES:
                 self._remote.claim(claim, source, root)
-            elif other is not None and self._is_backed(claim, key):
+            elif other is None:
+                self._end_repeat(claim.page)
+            elif self._is_backed(claim, key):
                 self._merge(claim.page, root, other, claim.outcome, now)
         self._remote.visited(key)
+
+    def _end_repeat(self, key: bytes) -> None:
+        """Let the page under *key* fail, if it is one more request for a page, as that failed: it would never be visited again."""
+        page = self._pages.expect(key, "a claim")
+        if page.repeat_of:
+            self._pages.fail(key, page)
 
     def _partner(self, key: bytes, other: bytes) -> tuple[bytes, Page | None]:
         """The page to merge the one under *key* with if it is the one under *other*; ``None`` for no other one."""

@@ -550,6 +550,13 @@ class Pages:
             self.requests.put(key, link.request)
         self.visited(key, page, known.outcome, is_failure=known.state == FAILED)
 
+    def fail(self, key: bytes, page: Page) -> None:
+        """*page*, which was visited, is not to be fetched any more."""
+        self._ledger.fail(page)
+        self.n_visited -= 1
+        self.n_failed += 1
+        self.table.put(key, page)
+
     # -- pages that are one
 
     def claim(self, key: bytes, page: Page, *, is_claimed: bool) -> None:

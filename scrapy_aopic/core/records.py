@@ -94,6 +94,11 @@ class Changes(NamedTuple):
     changed_at: float = 0.0
     previous: bytes = b""
 
+    @property
+    def is_blank(self) -> bool:
+        """Whether no visit has shown anything yet."""
+        return not (self.digest or self.evidence or self.changed_at)
+
 
 _FIRST_CHANGES = 6
 """Fields of :class:`Changes` that each page with any has; the last ones are not written while nothing is in them."""

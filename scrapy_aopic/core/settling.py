@@ -171,7 +171,7 @@ class Settling:
             self._domain_links.linked(host, hosts, now)
         self._keep_links(key, to, found, is_first=is_first)
         page_itself = key[:HOST_BYTES] + page.repeat_of if page.repeat_of else b""
-        other = first or self._named(found, to) or page_itself
+        other = page_itself or first or self._named(found, to)
         self._merging.visited(key, page, _claim(key, page, first, found), other, now)
         if to.away:
             by_key = dict(zip([*to.links, *to.away], [*paid, *to.paid_away], strict=True))
@@ -373,11 +373,13 @@ def _shows_page(found: Findings) -> bool:
 
 def _claim(key: bytes, page: Page, first: bytes, found: Findings) -> Claim | None:
     """What the visit of *page* says that it is, if that is another page: one with the text of the page *first*, or so."""
+    if page.repeat_of:
+        return Claim(key, found.outcome, page.visits)
     if first:
         return Claim(key, found.outcome or "duplicate", page.visits)
     if found.same_as:
         return Claim(key, found.outcome or "canonical", page.visits, found.is_if_same)
-    return Claim(key, found.outcome, page.visits) if page.repeat_of else None
+    return None
 
 
 def _distinct(links: Sequence[Link], key: bytes) -> tuple[dict[bytes, Link], list[Link]]:

@@ -13,7 +13,7 @@ A policy that distinguishes pages by something else needs more classes, and so a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .records import FAILED, Page
 
@@ -62,6 +62,19 @@ class Spending:
                 f"The virtual page must either endow visits or spend on classes of pages: {self}."
             )
 
+    @property
+    def needs_revisits(self) -> bool:
+        """Whether it spends on visited pages alone."""
+        return bool(self.classes) and not set(self.classes) & set(_UNVISITED)
+
+    def without_revisits(self) -> Spending:
+        """The policy in a crawl that visits each page once, where what a visited page is paid would stay for ever.
+
+        Raises:
+            ValueError: If it spends on visited pages alone.
+        """
+        return replace(self, classes=tuple(which for which in self.classes if which in _UNVISITED))
+
 
 _UNVISITED = (page_class(is_visited=False, is_chosen=False), page_class(is_visited=False, is_chosen=True))
 _VISITED = (page_class(is_visited=True, is_chosen=False), page_class(is_visited=True, is_chosen=True))
@@ -72,9 +85,11 @@ SPENDING: dict[str, Spending] = {
         "endowments of the links of visited pages, which gives the best order", endows=True
     ),
     "unvisited": Spending("all unvisited pages alike, to broaden the crawl", classes=_UNVISITED),
-    "visited": Spending("all visited pages alike", classes=_VISITED),
+    "visited": Spending("all visited pages alike, which needs `AOPIC_RECRAWL`", classes=_VISITED),
     "chosen": Spending(
-        "all pages of chosen domains alike, to focus the crawl", classes=_CHOSEN, needs_chosen=True
+        "all pages of chosen domains alike that will be visited, to focus the crawl",
+        classes=_CHOSEN,
+        needs_chosen=True,
     ),
 }
 """The policies by the names that ``AOPIC_VIRTUAL_SPENDING`` takes."""

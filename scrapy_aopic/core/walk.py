@@ -247,6 +247,12 @@ def has_root(source: Reader, page: Page) -> bool:
     return False
 
 
+def waits_for_page(source: Reader, key: bytes, page: Page) -> bool:
+    """Whether the page waits that *page*, which is one more request for it, will be one with."""
+    other = read_page(source.get_many(Family.PAGES, (key[:HOST_BYTES] + page.repeat_of,))[0])
+    return other is not None and other.state == QUEUED
+
+
 def has_claims(source: Scanner, key: bytes) -> bool:
     """Whether there is a page that is to be merged with the one under *key* once that is visited."""
     begins = [letter + key for letter in (CLAIMS, FOREIGN_CLAIMS)]

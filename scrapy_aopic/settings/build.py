@@ -24,6 +24,7 @@ from scrapy_aopic.core.focus.strategies import STRATEGIES, needs_samples
 from scrapy_aopic.core.order import Aopic, BatchOrder, Focused, Order
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Politeness
+from scrapy_aopic.core.spending import SPENDING
 from scrapy_aopic.core.window import Window
 from scrapy_aopic.exceptions import ANY_ERROR, SettingError
 from scrapy_aopic.storage.address import Address
@@ -340,6 +341,21 @@ def _make_order(values: Values) -> Order:
     return order
 
 
+def _check_spending(name: str, values: Values) -> None:
+    """Refuse to spend on pages that cannot spend it on."""
+    how = SPENDING[name]
+    if how.needs_revisits and values.recrawl is None:
+        raise SettingError(
+            f'AOPIC_VIRTUAL_SPENDING = "{name}" pays visited pages, which keep it all if no page is visited again: set '
+            'AOPIC_RECRAWL, too, or use "unvisited" or "endowment".'
+        )
+    if how.classes and "pages" in values.host_rules.options:
+        raise SettingError(
+            f'AOPIC_VIRTUAL_SPENDING = "{name}" pays pages one by one, also those of hosts that have had all their "pages" '
+            '(AOPIC_HOST_RULES), where they keep it: leave one of the two away, or use "budget" in place of "pages".'
+        )
+
+
 def read_policy(settings: Given, spider: object = None) -> Policy:
     """The policy of a crawl by *settings* and *spider*: how it spends cash and treats hosts.
 
@@ -355,6 +371,7 @@ def read_policy(settings: Given, spider: object = None) -> Policy:
     if isinstance(order, BatchOrder) and find_spec("numpy") is None:
         raise SettingError(f"AOPIC_ORDER ({given.get('AOPIC_ORDER')!r}) needs numpy: pip install numpy.")
     spending, chosen = values.virtual_spending
+    _check_spending(spending, values)
     return Policy(
         order=order,
         domain_of=registered_domain,

@@ -285,7 +285,11 @@ def _top_pages(store: Store, n: int, *, everything: bool) -> list[PageRow]:
     pages = ((key, unpack_page(data)) for key, data in store.scan(Family.PAGES))
     best = heapq.nlargest(
         n,
-        ((weight(page), key, page) for key, page in pages if everything or not page.outcome),
+        (
+            (weight(page), key, page)
+            for key, page in pages
+            if not page.repeat_of and (everything or not page.outcome)
+        ),
         key=lambda row: row[0],
     )
     return reader.rows({key: page for _, key, page in best})
@@ -384,7 +388,7 @@ def count_pages(view: View) -> int:
 
 
 def pages_in(view: View, n: int) -> Iterator[list[PageRow]]:
-    """All pages, shard by shard and host by host, at most *n* at a time."""
+    """All pages, shard by shard and host by host, at most *n* at a time; further requests for one once more while they wait."""
     return chain.from_iterable(_each_page(store, n) for store in view.stores)
 
 
@@ -395,7 +399,8 @@ def _each_page(store: Store, n: int) -> Iterator[list[PageRow]]:
     reader = _PageReader(store, saved)
     rows = store.scan(Family.PAGES)
     while chunk := list(islice(rows, n)):
-        yield reader.rows({key: unpack_page(data) for key, data in chunk})
+        pages = ((key, unpack_page(data)) for key, data in chunk)
+        yield reader.rows({key: page for key, page in pages if not (page.repeat_of and page.canonical)})
 
 
 def roots_of(store: Store, pages: dict[bytes, Page]) -> dict[bytes, bytes]:

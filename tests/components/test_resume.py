@@ -85,7 +85,7 @@ async def test_settings_that_are_changed_between_runs_keep_the_job_whole(serve, 
         {},
         {"AOPIC_VIRTUAL_SHARE": 0.5, "AOPIC_ENDOWMENT": 0},
         {"AOPIC_VIRTUAL_SPENDING": "unvisited", "AOPIC_POLITENESS_FACTOR": 1, "AOPIC_DURABILITY": "page"},
-        {"AOPIC_VIRTUAL_SPENDING": "visited", "AOPIC_WINDOW_KIND": "fixed"},
+        {"AOPIC_VIRTUAL_SPENDING": {"chosen": ["a.test"]}, "AOPIC_WINDOW_KIND": "fixed"},
         {"AOPIC_DOMAIN_BUDGET": 0, "AOPIC_KEEP_LINKS": True, "AOPIC_DURABILITY": "close"},
         {"AOPIC_WINDOW_KIND": "ewma", "AOPIC_POLITENESS_KEY": "domain", "AOPIC_CONTENT_SEEN": "near"},
     ]

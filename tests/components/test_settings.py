@@ -399,6 +399,17 @@ def test_a_strategy_that_learns_from_samples_is_refused_without(tmp_path, monkey
         read_policy(Settings(settings))
 
 
+def test_the_virtual_page_spends_on_no_pages_that_can_never_spend_it():
+    visited, full = {"AOPIC_VIRTUAL_SPENDING": "visited"}, {"AOPIC_HOST_RULES": {"a.test": {"pages": 9}}}
+    with pytest.raises(SettingError, match=r'"visited".*AOPIC_RECRAWL.*"unvisited"'):
+        read_policy(visited)
+    assert read_policy({**visited, "AOPIC_RECRAWL": True}).spending == "visited"
+    for spending in ({**visited, "AOPIC_RECRAWL": True}, {"AOPIC_VIRTUAL_SPENDING": "unvisited"}):
+        with pytest.raises(SettingError, match=r'"pages".*AOPIC_HOST_RULES.*"budget"'):
+            read_policy({**spending, **full})
+    read_policy(full)
+
+
 def test_a_name_that_is_nearly_one_of_ours_is_a_warning(caplog):
     read_policy(Settings({"AOPC_MIN_GAP": 5, "MY_OWN": 1, "DOWNLOAD_DELAY": 1}))
     assert [record.getMessage() for record in caplog.records] == [

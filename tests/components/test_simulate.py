@@ -24,6 +24,7 @@ from scrapy_aopic.core.ledger import Ledger
 from scrapy_aopic.core.order import ORDERS, Opic, PageView
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Politeness
+from scrapy_aopic.core.revisits import Recrawl
 from scrapy_aopic.exceptions import AopicError
 from scrapy_aopic.lab import comparison
 from scrapy_aopic.lab.comparison import MEANS, PARTS, draw_seed_sets
@@ -768,7 +769,7 @@ def test_a_crawl_that_puts_off_what_it_could_do_does_not_hang(monkeypatch):
         {"share": None},
         {"endowment": 0.0},
         {"spending": "unvisited"},
-        {"spending": "visited"},
+        {"spending": "visited", "recrawl": Recrawl()},
         {"page_cache": 100},
     ],
     ids=str,

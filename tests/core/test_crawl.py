@@ -26,6 +26,7 @@ from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Politeness
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import HOST_BYTES, Link, Page, PageState, repeat_key
+from scrapy_aopic.core.revisits import Recrawl
 from scrapy_aopic.core.spending import SPENDING
 from scrapy_aopic.core.window import Window
 from scrapy_aopic.exceptions import StorageError
@@ -469,7 +470,7 @@ def test_cash_for_a_page_that_failed_goes_to_the_virtual_page():
 
 def test_the_virtual_page_hands_nothing_to_a_page_that_failed():
     for spending in [name for name, each in SPENDING.items() if each.classes]:
-        job = Job(spending=spending, chosen=frozenset(each.host for each in (A, B, C, D)))
+        job = Job(spending=spending, chosen=frozenset(each.host for each in (A, B, C, D)), recrawl=Recrawl())
         job.seed(A, B, C)
         job.visit(is_failure=True)
         for _ in "bc":
@@ -639,7 +640,10 @@ def test_a_page_that_is_visited_every_minute_for_days_can_be_committed():
     for spending in [name for name, each in SPENDING.items() if each.classes]:
         with case(spending):
             job = Job(
-                spending=spending, chosen=frozenset({A.host}), window=Window(30 * 86400.0, clock="seconds")
+                spending=spending,
+                chosen=frozenset({A.host}),
+                window=Window(30 * 86400.0, clock="seconds"),
+                recrawl=Recrawl(),
             )
             job.seed(A)
             for _ in range(3000):
@@ -1001,16 +1005,19 @@ def test_the_virtual_page_spends_on_chosen_domains_and_hosts_alone():
     job.commit()
 
 
-def test_pages_of_chosen_domains_are_paid_after_their_visit_too_and_failed_ones_are_not():
-    job = focused()
-    one, two, three = (link("b", number) for number in range(3))
-    job.seed(one, two, three, is_endowed=False)
-    job.visit()
-    job.visit(is_failure=True)
-    before, waiting = job.cash(one), job.cash(three)
-    assert job.lease().key == three.key
-    assert job.cash(one) - before == job.cash(three) - waiting > 0
-    assert job.cash(two) == 0
+def test_pages_of_chosen_domains_are_paid_after_their_visit_if_they_come_back_and_failed_ones_are_not():
+    for recrawl in (Recrawl(), None):
+        job = focused(recrawl=recrawl)
+        one, two, three = (link("b", number) for number in range(3))
+        job.seed(one, two, three, is_endowed=False)
+        job.visit()
+        job.visit(is_failure=True)
+        before, waiting = job.cash(one), job.cash(three)
+        assert job.lease().key == three.key
+        paid = job.cash(three) - waiting
+        assert job.cash(one) - before == (paid if recrawl else 0)  # which it could never spend
+        assert paid > 0
+        assert job.cash(two) == 0
 
 
 def test_without_a_page_of_a_chosen_domain_the_virtual_page_keeps_its_cash():

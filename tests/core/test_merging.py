@@ -573,7 +573,7 @@ def test_links_to_a_page_count_for_the_page_that_stands_for_it():
 
 @pytest.mark.parametrize("spending", SPENDING)
 def test_a_page_that_was_united_is_handed_nothing(spending):
-    job = Job(spending=spending, chosen=frozenset("abc"))
+    job = Job(spending=spending, chosen=frozenset("abc"), recrawl=Recrawl())
     job.seed(A, B, C)
     visit_original(job, A)
     visit_duplicate(job, B)
@@ -590,7 +590,7 @@ def test_a_page_that_was_united_is_handed_nothing(spending):
 
 
 def test_what_a_page_was_handed_until_it_was_united_is_moved_too():
-    job = Job(spending="visited", share=0.0)
+    job = Job(spending="visited", share=0.0, recrawl=Recrawl())
     job.seed(A, C)
     visit(job, A, B, same_as=B.key)
     visit(job, C)  # all of its cash goes to the virtual page, which hands it to the visited pages
@@ -756,7 +756,9 @@ class Walk(RuleBasedStateMachine):
             window=Window(3, kind),
             page_cache=page_cache,
             is_near=is_near,
-            recrawl=Recrawl(min_interval=5.0, max_interval=1e3) if recrawls else None,
+            recrawl=Recrawl(min_interval=5.0, max_interval=1e3)
+            if recrawls or SPENDING[spending].needs_revisits
+            else None,
         )
         self.job.seed(*(link(host) for host in "abcd"))
         self.leases: list[Lease] = []

@@ -72,7 +72,7 @@ class Host:
 class Model:
     """Every page holds its cash in full; the virtual page pays each page of a class one by one."""
 
-    spending: str
+    classes: tuple[int, ...]
     virtual: int = TOTAL
     pages: dict[bytes, Account] = field(default_factory=dict)
     hosts: dict[bytes, Host] = field(default_factory=dict)
@@ -123,8 +123,7 @@ class Model:
         members = [
             each
             for each in self.members()
-            if page_class(is_visited=each.visits > 0, is_chosen=each.is_chosen)
-            in SPENDING[self.spending].classes
+            if page_class(is_visited=each.visits > 0, is_chosen=each.is_chosen) in self.classes
         ]
         if self.virtual > page.cash and members:
             for each in members:
@@ -246,6 +245,8 @@ class Walk(Modelled):
         seeds=st.lists(LINKS, min_size=3, max_size=6),
     )
     def begin(self, *, spending, recrawl, window, max_active, page_cache, seeds):
+        if (how := SPENDING[spending]).needs_revisits:
+            recrawl = Recrawl(MIN_INTERVAL, MAX_INTERVAL, 0.5)
         policy = Policy(
             window=window,
             politeness=POLITENESS,
@@ -259,7 +260,7 @@ class Walk(Modelled):
             commit_within=COMMIT_WITHIN,
         )
         self.announced: dict[int, dict[bytes, Link]] = {}
-        self.start(policy, Model(spending))
+        self.start(policy, Model((how if recrawl else how.without_revisits()).classes))
         for of in seeds:
             self.seed(of)
 

@@ -63,7 +63,7 @@ def found_last(page: Page) -> Found:
     known = page.changes
     if page.state == FAILED:
         return _as_of(known, "gone" if page.visits > 1 and page.outcome in _GONE else "failed")
-    if known is None:
+    if known is None or (known.is_blank and page.outcome in _SHOWN):
         first = "moved" if page.outcome == "redirect" else "new"
         return Found(first, page.visited_at, page.visited_at) if page.visits == 1 else Found()
     if page.outcome not in _SHOWN:

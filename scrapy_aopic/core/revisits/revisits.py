@@ -5,7 +5,8 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from scrapy_aopic.core.records import HOST_BYTES, VISITED, Page
+from scrapy_aopic.core.layout import ASLEEP_KEY
+from scrapy_aopic.core.records import HOST_BYTES, VISITED, Changes, Page
 
 from .found import found_now
 from .rounds import Round, read_rounds
@@ -29,6 +30,11 @@ _AT_ONCE = 100
 
 _SAME = 0.002
 """Seconds by which the instant of a visit may be rounded: one so close to the beginning of a round is not made once more."""
+
+
+def may_come_back(page: Page) -> bool:
+    """Whether *page* was visited, and may be so again if the crawl has revisits: not if it failed, or is a repeat of a page."""
+    return page.state == VISITED and not page.repeat_of
 
 
 class Revisits:
@@ -85,21 +91,38 @@ class ByIntervals(Revisits):
 
     Args:
         policy_of: How the page under a key is revisited.
+        has_sleepers: Whether runs before may have left visited pages that nothing looks at.
     """
 
-    def __init__(self, policy_of: Callable[[bytes], Recrawl], wake_times: WakeTimes, **parts: Any) -> None:
+    def __init__(
+        self,
+        policy_of: Callable[[bytes], Recrawl],
+        wake_times: WakeTimes,
+        *,
+        has_sleepers: bool = False,
+        **parts: Any,
+    ) -> None:
         super().__init__(**parts)
         self._policy_of = policy_of
         self._wake_times = wake_times
+        self._next: bytes | None = b"" if has_sleepers else None
+        if has_sleepers:
+            self._frontier.index.put(ASLEEP_KEY, b"")
+
+    @property
+    def is_walking(self) -> bool:  # type: ignore[override]
+        return self._next is not None
 
     def visited(self, key: bytes, page: Page, version: Version, now: float) -> None:
-        if page.repeat_of:
+        if not may_come_back(page):
             return
-        known = page.changes
+        asleep = page.changes if page.changes is not None else Changes()
+        known = None if asleep.is_blank else page.changes
         interval = now - known.seen_at if known is not None and not version.is_missing else 0.0
         changes = self.rates.learn(known, version, now)
         if known is None and page.visits > 1:  # by runs that did not look for changes
             changes = changes._replace(first_seen=0.0)
+        changes = changes._replace(wakes_at=asleep.wakes_at)  # there is a row for that
         self._pages.learn(key, page, changes, self._wakes_at(key, interval, now))
 
     def _wakes_at(self, key: bytes, interval: float, now: float) -> float:
@@ -107,9 +130,11 @@ class ByIntervals(Revisits):
         return now + self._policy_of(key).first_wake(interval)
 
     def when(self) -> float:
-        return self._wake_times.when()
+        return 0.0 if self.is_walking else self._wake_times.when()
 
     def step(self, now: float) -> bool:
+        if self.is_walking:
+            self._wake_sleepers()
         self._wake(now)
         is_any = False
         while (key := self._due.best()) is not None:
@@ -120,6 +145,16 @@ class ByIntervals(Revisits):
     def released(self, host: bytes) -> None:
         if self._frontier.is_free(host):
             self._due.freed(host)
+
+    def _wake_sleepers(self) -> None:
+        """Look at some pages of runs that visited pages once, or in rounds: nothing wakes them, whatever they are paid."""
+        found, self._next = self._pages.stored_after(self._next or b"", _AT_ONCE)
+        for key, page in found:
+            known = page.changes if page.changes is not None else Changes(seen_at=page.visited_at)
+            if may_come_back(page) and not known.wakes_at and self._pages.request(key):
+                self._pages.learn(key, page, known, page.visited_at + self._policy_of(key).min_interval)
+        if self._next is None:
+            self._frontier.index.delete(ASLEEP_KEY)
 
     def _wake(self, now: float) -> None:
         keys = self._wake_times.due(now)
@@ -152,7 +187,7 @@ class InRounds(ByIntervals):
         now: float,
         **parts: Any,
     ) -> None:
-        super().__init__(policy_of, wake_times, **parts)
+        super().__init__(policy_of, wake_times, has_sleepers=True, **parts)
         self._every = policy.every
         self._over: list[Round] = []
         last = [Round(0, 0.0, ended=now), *read_rounds(store)][-1]
@@ -160,10 +195,6 @@ class InRounds(ByIntervals):
         number, began = policy.given or (last.number + (not goes_on), now)
         self.round = last if number <= last.number else Round(number, began)
         self._next = None if self.round.ended else b""
-
-    @property
-    def is_walking(self) -> bool:  # type: ignore[override]
-        return self._next is not None
 
     @property
     def _is_over(self) -> bool:
@@ -218,6 +249,5 @@ class InRounds(ByIntervals):
 
     def _is_old(self, key: bytes, page: Page) -> bool:
         """Whether *page*, which is under *key*, was visited so long before the round that it is visited once more."""
-        is_done = page.state == VISITED and not page.repeat_of
         age = self.round.began - page.visited_at
-        return is_done and age >= max(self._policy_of(key).min_interval, _SAME)
+        return may_come_back(page) and age >= max(self._policy_of(key).min_interval, _SAME)
