@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 from functools import lru_cache
 from itertools import islice
+from operator import attrgetter
 from types import MethodType
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +54,10 @@ _SENT_HEADERS = (
 )  # fmt: skip
 
 
+_all_but_url = attrgetter(*sorted({*Request.__slots__} - {"__weakref__", "_url", "callback", "errback"}))
+_ALL_AT_DEFAULT = _all_but_url(Request("data:,"))
+"""Attributes of a request but its URL and its callbacks, as long as none was set, and none looked at that is made then."""
+
 _MOST_LOOKED_AT = 100
 """Values of a request from which on no more are looked at for those that it shares with others."""
 
@@ -91,9 +96,11 @@ def purpose(request: Request, spider: Spider) -> bytes:
 
 def is_plain(request: Request) -> bool:
     """Whether *request* is for nothing but a URL: all but that, callback and errback are at their defaults."""
-    return (
-        type(request) is Request  # a subclass may have attributes of its own
-        and not request.meta
+    if type(request) is not Request:  # a subclass may have attributes of its own
+        return False
+    # Nearly all of those that are, and nobody has looked at: each look at ``headers`` would make some.
+    return _all_but_url(request) == _ALL_AT_DEFAULT or (
+        not request.meta
         and request.method == "GET"
         and not request.dont_filter
         and not request.priority
