@@ -164,7 +164,9 @@ class FastHandler:
     def __init__(self, crawler: Crawler, handler: Any) -> None:
         self.crawler = crawler
         self.handler = handler
-        self._pool = handler._pool  # as whoever frees what connections take knows handlers
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.handler, name)  # for whoever knows Scrapy's
 
     async def download_request(self, request: Request) -> Response:
         plan = self._plan(request)
