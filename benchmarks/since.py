@@ -4,6 +4,7 @@
     python benchmarks since COMMIT --count     # instructions of a page, which no load disturbs
     python benchmarks since --check            # the same for the last commit of costs.csv; ends with 1 if they are 2 % more
     python benchmarks since --record           # adds lines for HEAD to costs.csv
+    python benchmarks since --web '{"kilobytes": 100, "settings": {"AOPIC_FAST_DOWNLOADS": false}}'
 
 Instructions are counted by valgrind, in two crawls of which one is longer, so that starting costs nothing. The two commits are
 counted on one machine with the same versions of other packages, because another build of Python takes another number; so lines of
@@ -27,6 +28,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "bench"))
@@ -41,7 +43,8 @@ KINDS = {"requests": "ours", "Links": "addon-links-alike"}
 MOST = 1.02
 """Instructions of a page, as a multiple of those at the last commit of the table, from which on the check fails."""
 
-_WEB = {"hosts": 20, "links": 40, "new": 4}
+_WEB: dict[str, Any] = {"hosts": 20, "links": 40, "new": 4}
+_NEEDED = ("HOME", "LD_LIBRARY_PATH", "PATH", "TMPDIR")
 _VALGRIND = ("valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null")
 
 
@@ -83,6 +86,7 @@ def environment(commit: str, folder: Path) -> str:
 def count(pythons: list[str], options: argparse.Namespace) -> list[dict[str, float]]:
     """Instructions of a page by kind, with the package of each of the *pythons*."""
     few, many = options.counted
+    _WEB.update(options.web)
     runs = [(python, kind, n) for python in pythons for kind in options.kinds for n in (few, many)]
     for python, kind, n in runs[::2]:  # else the first crawl would compile modules, too
         _crawl(python, kind, n)
@@ -101,8 +105,8 @@ def _crawl(python: str, kind: str, pages: int, *before: str) -> str:
     """What a crawl of so many *pages* prints as errors, with the words *before* its command."""
     what = {**_WEB, "pages": pages, "kind": KINDS[kind]}
     line = [*before, python, str(HERE / "bench"), "--task", "counted:crawl", json.dumps(what)]
-    environ = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    environ["PYTHONHASHSEED"] = "0"
+    # As few variables as it goes with: Scrapy looks at all of them for each request, if one of them is a proxy.
+    environ = {name: os.environ[name] for name in _NEEDED if name in os.environ} | {"PYTHONHASHSEED": "0"}
     done = subprocess.run(line, env=environ, capture_output=True, text=True, check=False)
     if done.returncode or json.loads(done.stdout or "{}").get("pages") != pages:
         raise RuntimeError(f"{' '.join(line)} failed:\n{done.stderr[-3000:]}")
@@ -182,6 +186,9 @@ def main() -> int:
         default=(40, 160),
         metavar=("FEW", "MANY"),
         help="pages of the crawls that are counted",
+    )
+    parser.add_argument(
+        "--web", type=json.loads, default={}, help="JSON: another web that is counted, and settings"
     )
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS), help="what is counted")
     parser.add_argument("--pages", type=int, default=600, help="pages of each crawl by turns")

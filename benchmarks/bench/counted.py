@@ -56,8 +56,9 @@ def _select(self: Any, timeout: float | None = None) -> Any:
     return events
 
 
-def crawl(*, pages: int, kind: str, **web: Any) -> None:
+def crawl(*, pages: int, kind: str, settings: dict[str, Any] | None = None, **web: Any) -> None:
     """Crawl as many *pages* as :func:`crawls.crawl`, print how many, and exit at once."""
+    settings = {"AOPIC_POLITENESS_FACTOR": 0, "AOPIC_MIN_GAP": 0, **(settings or {})}
     own, spider, is_durable = crawls.KINDS[kind]
     n = 0
 
@@ -75,6 +76,4 @@ def crawl(*, pages: int, kind: str, **web: Any) -> None:
     selectors.EpollSelector.select = _select  # type: ignore[method-assign]
     threading.Event.wait = _wait_long  # type: ignore[method-assign]
     gc.disable()
-    crawls.crawl(
-        pages=10 * pages, kind=kind, settings={"AOPIC_POLITENESS_FACTOR": 0, "AOPIC_MIN_GAP": 0}, **web
-    )
+    crawls.crawl(pages=10 * pages, kind=kind, settings=settings, **web)

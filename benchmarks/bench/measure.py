@@ -241,11 +241,13 @@ class Samples:
 
 
 def _package(file: Path) -> str:
-    """The package that *file* is of, "" for one of the standard library."""
+    """The package that *file* is of, "" for one of the standard library; of this package also the folder."""
     parts = file.parts
+    if "scrapy_aopic" in parts:
+        return "/".join(parts[parts.index("scrapy_aopic") : -1][:2])
     if "site-packages" in parts:
         return parts[parts.index("site-packages") + 1]
-    return next((name for name in ("scrapy_aopic", "bench", "asyncio") if name in parts), "")
+    return next((name for name in ("bench", "asyncio") if name in parts), "")
 
 
 @contextmanager

@@ -43,7 +43,16 @@ CRAWLS = {"addon": ("addon-links-alike", "addon-download"), "stock": ("stock", "
 """Kinds of :data:`crawls.KINDS`: following links, and with a fixed list of URLs."""
 
 LAYERS = {
-    "this package": {"scrapy_aopic"},
+    "web: texts, links, URLs": {"scrapy_aopic/web"},
+    "session: what becomes of a page and its links": {"scrapy_aopic/session"},
+    "core: cash, queues, hosts": {"scrapy_aopic/core"},
+    "job, storage: commits, reads": {"scrapy_aopic/job", "scrapy_aopic/storage"},
+    "_engine: downloads, Scrapy's private names": {"scrapy_aopic/_engine"},
+    "middlewares and the rest of this package": {
+        "scrapy_aopic",
+        "scrapy_aopic/downloadermiddlewares",
+        "scrapy_aopic/view",
+    },
     "Scrapy": {"scrapy"},
     "Twisted, asyncio": {"twisted", "asyncio"},
     "the spider": {"bench"},
