@@ -10,7 +10,7 @@ LOWEST := scrapy==2.16.0 ada-url==1.26.0 idna==3.7 msgspec==0.19.0 publicsuffixl
   stopwordsiso==0.6.1 \
   pyarrow==16.0.0 hiredis==3.2.0 redis==5.1.0 numpy==1.26.0 matplotlib==3.8.0 \
   lxml-html-clean==0.4.0 trafilatura==2.0.0 uvloop==0.21.0 warcio==1.7.4 \
-  hypothesis==6.151.0 prometheus-client==0.20.0 pytest==8.2.0 pytest-timeout==2.3.1 pytest-xdist==3.6.1
+  http-message-signatures==3.0.0 hypothesis==6.151.0 prometheus-client==0.20.0 pytest==8.2.0 pytest-timeout==2.3.1 pytest-xdist==3.6.1
 # More processes than cores: many tests wait. One that has no tests left takes some of another's.
 PROCESSES := 6
 SIDE_BY_SIDE = -q --numprocesses=$(PROCESSES) --dist=worksteal --durations=20

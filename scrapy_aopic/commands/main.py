@@ -30,6 +30,7 @@ from . import (
     docs_command,
     export,
     hosts,
+    identity_command,
     import_redis,
     move,
     report,
@@ -54,7 +55,7 @@ _DOCS = f"{DOCS} commands"
 
 _MODULES: tuple[Subcommand | Group, ...] = (
     demo, crawl_command, top, status, hosts, why_command, report, check, dashboard, control, backup, restore, move,
-    salvage_command, seed, export, import_redis, topic_command, simulate,
+    salvage_command, seed, export, import_redis, topic_command, simulate, identity_command,
     docs_command,
 )  # fmt: skip
 

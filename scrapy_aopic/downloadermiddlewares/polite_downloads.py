@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
 from math import isfinite
+from os import urandom
 from urllib.parse import urljoin
 from weakref import WeakKeyDictionary
 
@@ -53,6 +54,7 @@ from scrapy_aopic.session.reloads import REDIRECTS
 from scrapy_aopic.session.stats import FirstOnly
 from scrapy_aopic.settings import read_politeness, read_values
 from scrapy_aopic.web.http_dates import read_retry_after
+from scrapy_aopic.web.identity import HEADERS
 from scrapy_aopic.web.meta import DONT_RETRY, NOT_YET, PROXY_FAILURES, request_origin, slot_key
 from scrapy_aopic.web.origins import host_name
 from scrapy_aopic.web.suffixes import registered_domain
@@ -89,6 +91,10 @@ _NOTICED = 0.1
 """Seconds until a host notices that the transfer was ended from here: until then it may still work on the response."""
 
 
+_NONCE = 64
+"""Bytes by which each signature differs from all others."""
+
+
 class PolitenessMiddleware:
     """Sends one request at a time to a host, or a few if a rule says so, and then leaves it alone for a multiple of the transfer's time.
 
@@ -117,6 +123,7 @@ class PolitenessMiddleware:
         self.proxies = ProxyWaits(crawler, politeness, self._memory)
         values = read_values(settings)
         self._keys = values.politeness_key
+        self._identity = values.identity
         is_users = (settings.getpriority("DOWNLOAD_DELAY") or 0) > SETTINGS_PRIORITIES["addon"]
         self._delay = settings.getfloat("DOWNLOAD_DELAY")
         self._n_delayed = _DELAYED if is_users and not settings.getbool("AUTOTHROTTLE_ENABLED") else 0
@@ -335,8 +342,21 @@ class PolitenessMiddleware:
             yield f"address {address}"
 
     def _permit(self, key: str, request: Request) -> Callable[[], None] | None:
+        self._sign(request)
         is_ours = self.pacer.permit(key, request)
         return None if is_ours is None else partial(self._check, key, is_ours)
+
+    def _sign(self, request: Request) -> None:
+        """Sign *request*, whose transfer begins: nothing changes it from here on, and it waits no more."""
+        if self._identity is not None and request.url.startswith(("http://", "https://")):
+            host = request.headers.get("Host")  # of a user's own, which the signature is to be for
+            url = f"{urlparse_cached(request).scheme}://{host.decode('latin-1')}" if host else request.url
+            request.headers.update(self._identity.sign(url, time.time(), urandom(_NONCE)))
+
+    def _unsign(self, request: Request) -> None:
+        """Take the signature of *request* away: what is stored of it, or made of it, is signed when that is sent."""
+        for name in HEADERS if self._identity is not None else ():
+            request.headers.pop(name, None)
 
     def _flow(self, request: Request) -> Callable[[TransferWatch], None] | None:
         return self.pacer.flow(request)
@@ -348,6 +368,7 @@ class PolitenessMiddleware:
 
     def _ended(self, transfer: Transfer) -> Gap:
         self._count("aopic/politeness/transfers")
+        self._unsign(transfer.request)
         address, retry_after, seconds = "", 0.0, transfer.seconds
         if transfer.response is None:
             # Where there was no connection, no host has worked for it.

@@ -22,7 +22,7 @@ from inspect import iscoroutinefunction, signature
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from os import fsdecode, fsencode, fspath
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from ada_url import URL
 
@@ -40,6 +40,9 @@ from scrapy_aopic.web.networks import Allowed
 from scrapy_aopic.web.scope import LANGUAGE, Scope
 from scrapy_aopic.web.suffixes import has_public_suffix, registered_domain
 from scrapy_aopic.web.url_rules import CHANGES, LIMITS, PLAIN_RULES, REFUSALS
+
+if TYPE_CHECKING:
+    from scrapy_aopic.web.identity import Identity
 
 T = TypeVar("T")
 
@@ -825,6 +828,18 @@ def networks(value: Any) -> Allowed | None:
             except ValueError:
                 raise Reason(f"{shown(name)} is neither a network, a name nor a port") from error
     return Allowed(tuple(found), frozenset(hosts), frozenset(ports))
+
+
+def identity(value: Any) -> Identity | None:
+    """Who signs requests; ``None`` for nobody."""
+    if not value:
+        return None
+    from scrapy_aopic.web.identity import Identity  # noqa: PLC0415  # most crawls need no cryptography of their own
+
+    try:
+        return Identity.read(value)
+    except (OSError, ValueError) as error:
+        raise Reason(str(error)) from None
 
 
 def uses(value: Any) -> dict[str, str]:

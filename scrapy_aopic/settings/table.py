@@ -457,6 +457,15 @@ _SAFETY = (
         "than the web's. A name allows all addresses of itself and of the names below it.",
         alone="all",
     ),
+    Setting(
+        "AOPIC_IDENTITY",
+        "",
+        Check(
+            "a file that `scrapy aopic identity new` has written, for its owner alone to read", parse.identity
+        ),
+        "[Signs](contact.md#signed-requests) each request, those for robots.txt and after redirects too, so that a server can "
+        "tell who crawls. Empty for no signatures.",
+    ),
 )
 
 _CONTENT = (

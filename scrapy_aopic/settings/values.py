@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.order import Order
     from scrapy_aopic.core.revisits import Recrawl
     from scrapy_aopic.core.window import WindowKind
+    from scrapy_aopic.web.identity import Identity
     from scrapy_aopic.web.networks import Allowed
     from scrapy_aopic.web.scope import Scope
 
@@ -63,6 +64,7 @@ class Values:
     content_usage: dict[str, str]
     sitemaps: bool
     allow_networks: Allowed | None
+    identity: Identity | None
     store: str
     redis_key: str
     shards: int

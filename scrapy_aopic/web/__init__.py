@@ -32,6 +32,7 @@ Responses:
 
 Requests:
 
+* :mod:`.identity`: signatures by which a server can tell who crawls
 * :mod:`.meta`: keys of ``meta``, and the download slot of a request
 * :mod:`.request_rows`: stored requests as bytes, without Scrapy
 * :mod:`.request_codec`: a Scrapy request to bytes, and back
