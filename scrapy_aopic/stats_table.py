@@ -119,7 +119,7 @@ OWN = (
         "visits settled in the last ten seconds; `None` in the first half second of a run, as for the next one", _LIVE, "rate.pages"),
     gauge("aopic/live/bytes_per_second", "bytes/s", "bytes of response bodies, as transferred", _LIVE, "rate.bytes"),
     gauge("aopic/live/ceiling_pages_per_second", "pages/s",
-        "what politeness allowed in the last ten seconds: the pages that were settled, and those that hosts could have had while they "
+        "what politeness allowed in the last ten seconds: the visits that were settled, and those that hosts could have had while they "
         "were ready", _LIVE, "hosts.ceiling"),
     gauge("aopic/live/forecast_seconds", "seconds",
         "until the crawl ends; `None` if nothing says when, as for a queue that grows", _LIVE, "forecast.seconds"),

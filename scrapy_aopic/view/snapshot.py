@@ -125,7 +125,7 @@ class HostCounts(msgspec.Struct, frozen=True, kw_only=True):
         flight_queues: Pages in flight by the front queue that they were in.
         seen: Hosts in memory that the figures from ``gated`` to ``dry``, and from ``backing_off`` on, are of. Of many
             hosts these figures are some seconds old.
-        ceiling: Pages a second that politeness allowed, over the same time as :class:`Rate`: those that were settled, and
+        ceiling: Visits a second that politeness allowed, over the same time as :class:`Rate`: those that were settled, and
             those that hosts could have had while they were ready. ``None`` of a stored job, which does not have the
             settings, and as long as there is no rate.
         tail: Seconds that the hosts in memory take at least for their queued pages, one after the other with the gaps
@@ -495,7 +495,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         control: The control settings of an operator.
         counted_since: Instant from which outcomes, transfers, deferrals, refusals and times in the queue are counted;
             that at which the job began unless a repair found no counts. ``None`` if no store was read.
-        mean_rate: Pages settled a second since the job began, pauses included; ``None`` at its beginning.
+        mean_rate: Visits settled a second since the job began, pauses included; ``None`` at its beginning.
         rate: ``None`` before the first second of a run, and of a stored job unless its commits or its history show one.
         limit: The limit of the crawl, in a word (:data:`Limit`), as its history has it for the minute before a commit;
             empty for a crawl that runs, or if the history has none.

@@ -13,6 +13,7 @@ from itertools import product
 from pathlib import Path
 
 import generate
+import old_figures
 import pytest
 import size
 from scrapy import Spider
@@ -405,6 +406,31 @@ def test_the_size_of_the_package_is_counted(tmp_path):
         "1",
         "0",
     )
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="no history")
+def test_figures_older_than_what_they_measure_are_listed(monkeypatch, tmp_path):
+    """Each stamp of a figure names a commit that there is."""
+    stamps = {
+        commit
+        for page in (ROOT / "docs").glob("*.md")
+        for _, commit in old_figures.STAMP.findall(page.read_text())
+    }
+    asked = subprocess.run(
+        ["git", "cat-file", "--batch-check"],
+        input="\n".join(stamps),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert [line for line in asked.stdout.splitlines() if line.split()[1:2] != ["commit"]] == []
+    page = tmp_path / "speed.md"
+    page.write_text(
+        "fast (2026-11-20, commit 1234567)\n<!-- python benchmarks crawl · 2026-11-21 · commit 89abcde -->\nnow\n"
+    )
+    monkeypatch.setattr(old_figures, "changes_since", lambda commit, _: {"1234567": 3, "89abcde": 0}[commit])
+    assert old_figures.old_figures([page]) == [("speed.md", 1, "2026-11-20", "1234567", 3)]
 
 
 def test_the_package_keeps_within_its_budget_of_code_lines():
