@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 from collections.abc import Iterator
+from math import fsum
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from scrapy_aopic.storage.memory import MemoryStore
 from scrapy_aopic.version import __version__
 from scrapy_aopic.view.exporting import export_links, export_pages
 from scrapy_aopic.view.job_view import View
-from scrapy_aopic.view.queries import top_pages
+from scrapy_aopic.view.queries import pages_in, top_pages
 
 NOW = 1_700_000_000.0
 
@@ -217,3 +218,22 @@ def test_the_most_important_pages_can_be_found_in_an_archive(store, tmp_path):
         export_pages(View([store]), str(path), top=9, index=index)
     with pytest.raises(ExchangeError, match=r"nowhere cannot be read"):
         export_pages(View([store]), str(path), top=9, index=tmp_path / "nowhere")
+
+
+def test_a_page_that_was_requested_twice_has_one_row_once_both_were_fetched():
+    store = MemoryStore()
+    crawl = Crawl(store, Policy(), NOW)
+    for _ in range(2):
+        crawl.seed(replace(link("http://a.test/"), again=True), NOW)
+    for n_listed in (2, 1):  # while one of them waits, and then
+        lease = crawl.lease(NOW)
+        assert isinstance(lease, Lease)
+        crawl.release(lease, NOW)
+        crawl.settle(lease, (), NOW, Findings())
+        store.write(crawl.take_changes(NOW), sync=True)
+        crawl.changes_landed()
+        view = View([store])
+        assert [row.url for row in top_pages(view, 9)] == ["http://a.test/"]
+        listed = [row for some in pages_in(view, 9) for row in some]
+        assert len(listed) == n_listed
+        assert fsum(row.importance for row in listed) == 1
