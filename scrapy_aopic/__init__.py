@@ -40,6 +40,7 @@ Scrapy's side, where those classes are:
 * :mod:`.stats_table`: every stat, in one table
 * :mod:`.settings`: every setting, in one table
 * :mod:`.commands`: ``scrapy aopic``
+* :mod:`.local_workers`: several processes for one crawl
 * :mod:`.version`: the version
 
 Behind it:

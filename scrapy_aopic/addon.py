@@ -12,11 +12,13 @@ from scrapy.settings import SETTINGS_PRIORITIES, BaseSettings, Settings
 from scrapy.utils.job import job_dir
 from scrapy.utils.misc import load_object
 
+from ._engine.feeds import part_feeds
 from .downloadermiddlewares.content_type import ContentTypeMiddleware
 from .downloadermiddlewares.polite_downloads import PolitenessMiddleware
 from .downloadermiddlewares.robots import RobotsMiddleware
 from .exceptions import ANY_ERROR
 from .extensions import Progress
+from .place.folder_place import worker_number
 from .scheduler import Scheduler
 from .settings import SETTINGS, url_limits, url_rules
 from .spidermiddlewares import LinkMiddleware
@@ -63,12 +65,24 @@ class Addon:
             job_dir(cast("Settings", settings))
         except OSError:  # Scrapy's extension would raise it, too: the scheduler has a sentence for it
             settings.set_in_component_priority_dict("EXTENSIONS", SpiderState, None)
+        if number := worker_number():
+            part_feeds(settings, number)
+        else:
+            _start_workers(settings)
         listed = [load_object(each) for each in settings.getdict("DOWNLOADER_MIDDLEWARES")]
         if not any(isinstance(each, type) and issubclass(each, _ROBOTS) for each in listed):
             with suppress(KeyError):  # who has taken Scrapy's away gets none
                 settings.replace_in_component_priority_dict(
                     "DOWNLOADER_MIDDLEWARES_BASE", RobotsTxtMiddleware, RobotsMiddleware
                 )
+
+
+def _start_workers(settings: BaseSettings) -> None:
+    """Let workers crawl in the place of this process, which then ends, if ``AOPIC_WORKERS`` wants that."""
+    if settings.get("AOPIC_WORKERS") not in {None, 1, "1"}:
+        from .local_workers import run_instead  # noqa: PLC0415  (few crawls have several)
+
+        run_instead(settings)
 
 
 def _complete(settings: BaseSettings) -> None:

@@ -55,7 +55,7 @@ PRIVATE_IN_OTHERS = {"storage/redis/connection.py": {"_sock"}}
 OF_PRIVATE_MATTERS = PACKAGE / "_engine"
 
 # Underscored by Python, but documented.
-OF_NAMED_TUPLES = {"_asdict", "_field_defaults", "_fields", "_make", "_replace"}
+OF_NAMED_TUPLES = {"_asdict", "_exit", "_field_defaults", "_fields", "_make", "_replace"}
 
 
 @cache
@@ -321,7 +321,10 @@ def test_each_setting_is_read_in_one_place():
     assert [f"AOPIC_{name.upper()}" for name in Values.__annotations__ if name != "given"] == list(SETTINGS)
     found = {name_of(path): readings(path) for path in FILES if path.parent.name != "settings"}
     assert {name: read for name, read in found.items() if read} == {
-        "addon.py": ["AOPIC_URL_LIMITS"],  # the default, which it completes
+        "addon.py": [
+            "AOPIC_WORKERS",  # whether this process is to crawl at all
+            "AOPIC_URL_LIMITS",  # the default, which it completes
+        ],
         "commands/dashboard.py": ["AOPIC_DASHBOARD"],  # an option of a command
         "commands/main.py": ["AOPIC_STORE"],  # whether it is set at all
         "dashboard/running_job.py": ["AOPIC_DASHBOARD"],  # as it was written, for a message

@@ -18,7 +18,8 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from io import UnsupportedOperation
+from functools import partial
+from io import RawIOBase, UnsupportedOperation
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
@@ -27,10 +28,15 @@ from pydispatch.errors import DispatcherError
 from scrapy import Spider, exporters, signals
 from scrapy.extensions.feedexport import FeedExporter, FileFeedStorage, StdoutFeedStorage
 
+from scrapy_aopic.exceptions import storage_errors
+from scrapy_aopic.place.folder_place import worker_number
+from scrapy_aopic.storage.lock import holding
+
 from .private import FeedSlot, feed_slots_of
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
+    from scrapy.settings import BaseSettings
 
     from scrapy_aopic.job.side_files import SideFiles
 
@@ -47,6 +53,11 @@ _UNBUFFERED = (
     exporters.MarshalItemExporter,
 )
 """Exporters that hand each item to the file as a whole."""
+
+_LINES = ("jsonlines", "jsonl", "jl")
+
+_OF_PARTS = {"postprocessing", "batch_item_count"}
+"""Options of a feed that cannot be one file for several workers."""
 
 _OF_DIALECTS = ("delimiter", "quotechar", "escapechar", "doublequote", "skipinitialspace", "quoting")
 """Arguments of an exporter of tables that say how they are read."""
@@ -72,6 +83,100 @@ def watch_feeds(crawler: Crawler, side_files: SideFiles, *, is_resumed: bool, pe
         for extension in extensions
         if isinstance(extension, FeedExporter)
     ]
+
+
+# -- feeds of several workers
+
+
+def shared_path(uri: str, options: Mapping[str, Any]) -> Path | None:
+    """The local file of a feed that all workers of a crawl write; ``None`` if each needs a part of its own."""
+    is_table = options.get("format") == "csv" and options.get("fields")
+    if not (is_table or options.get("format") in _LINES) or _OF_PARTS & {*filter(options.get, options)}:
+        return None
+    if "%(" in uri or ("://" in uri and not uri.startswith("file://")) or uri.startswith("stdout:"):
+        return None
+    return Path(FileFeedStorage(uri).path)
+
+
+def part_feeds(settings: BaseSettings, number: int) -> None:
+    """Let the worker with this *number* write a part, ``items-2.json``, of each feed that cannot be one file for all."""
+    feeds = {}
+    for uri, options in settings.getdict("FEEDS").items():
+        name = str(uri)
+        if not (name.startswith("stdout:") or shared_path(name, options)):
+            head, end = os.path.splitext(name)  # noqa: PTH122 (it may be a URL)
+            name = f"{head}-{number}{end}"
+        feeds[name] = options
+    settings.set("FEEDS", feeds, settings.getpriority("FEEDS") or 0)
+
+
+def prepare_feeds(settings: BaseSettings) -> None:
+    """Make the files that all workers are about to write end with a whole line, or empty those that are overwritten.
+
+    Raises:
+        StorageError: If one cannot be changed.
+    """
+    for uri, options in settings.getdict("FEEDS").items():
+        path = shared_path(str(uri), options)
+        if path is not None and path.is_file() and path.stat().st_size:
+            with storage_errors(f"The feed {uri} cannot be written"):
+                if options.get("overwrite"):
+                    path.write_bytes(b"")
+                else:
+                    _end_last_line(path, is_table=options["format"] == "csv", is_torn=True)
+
+
+class _SharedFile(RawIOBase):
+    """The file at *path*, to which several processes add items, each as a whole; what a kill has torn is cut off by the next.
+
+    Args:
+        has_header: Whether what is written first is the names of columns, which only an empty file takes.
+    """
+
+    def __init__(self, path: Path, *, is_table: bool, has_header: bool) -> None:
+        self._path = path
+        self._is_table = is_table
+        self._is_header = has_header
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def write(self, data: Any) -> int:
+        """Add an item, or the names of columns."""
+        with holding(self._descriptor):
+            size = os.fstat(self._descriptor).st_size
+            if size:
+                os.lseek(self._descriptor, size - 1, os.SEEK_SET)
+            if size and os.read(self._descriptor, 1) != b"\n":
+                _end_last_line(self._path, is_table=self._is_table, is_torn=True)
+            if not (self._is_header and size):
+                left = bytes(data)
+                while left:
+                    left = left[os.write(self._descriptor, left) :]
+        self._is_header = False
+        return len(data)
+
+    def close(self) -> None:
+        if not self.closed:
+            super().close()
+            os.close(self._descriptor)
+
+
+class _SharedFeed(FileFeedStorage):
+    """The storage of a feed that several workers write."""
+
+    def __init__(self, path: Path, *, is_table: bool, has_header: bool) -> None:
+        super().__init__(str(path))
+        self._open = partial(_SharedFile, path, is_table=is_table, has_header=has_header)
+
+    def open(self, spider: Spider) -> IO[bytes]:
+        del spider
+        return cast("IO[bytes]", self._open())
 
 
 class _Feeds:
@@ -153,8 +258,14 @@ class _Feeds:
             self._unsafe.add(slot.uri_template)
             return
         if isinstance(slot.storage, FileFeedStorage):
+            path = Path(slot.storage.path)
             try:
-                self._go_on_with(slot, Path(slot.storage.path))
+                if worker_number() and shared_path(
+                    slot.uri_template, {**slot.feed_options, "format": slot.format}
+                ):
+                    self._share(slot, path)
+                else:
+                    self._go_on_with(slot, path)
             except OSError as error:
                 self._fail(slot, error)
 
@@ -168,6 +279,14 @@ class _Feeds:
         if not (isinstance(exporter, type) and issubclass(exporter, _UNBUFFERED)):
             return f'its format "{slot.format}" may hold items back'
         return ""
+
+    def _share(self, slot: FeedSlot, path: Path) -> None:
+        """Let *slot* add its items to the file at *path*, to which other workers add theirs."""
+        is_table = slot.format == "csv"
+        if is_table:
+            self._go_on_with_table(slot, path)
+        has_header = is_table and slot.feed_options["item_export_kwargs"].get("include_headers_line", True)
+        slot.storage = _SharedFeed(path, is_table=is_table, has_header=has_header)
 
     def _go_on_with(self, slot: FeedSlot, path: Path) -> None:
         """Prepare the file at *path*, if there is one, for the items of *slot*."""

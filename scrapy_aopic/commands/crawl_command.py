@@ -138,6 +138,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--pages", metavar="N", type=int, help="stop after N responses; robots.txt does not count"
     )
     parser.add_argument("--seconds", metavar="N", type=int, help="stop after N seconds")
+    parser.add_argument(
+        "--workers",
+        metavar="N",
+        help="crawl with N processes, or one for each core with auto; a new job with several may later have any number "
+        "(AOPIC_WORKERS)",
+    )
     add_output(parser)
     parser.add_argument(
         "--fields", metavar="LIST", help="what an item holds (default: url,title,language,type)"
@@ -161,15 +167,21 @@ def add_output(parser: argparse.ArgumentParser) -> None:
 
 def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
     from scrapy import signals
+    from scrapy.utils.log import configure_logging
 
+    from scrapy_aopic.local_workers import Workers, wants_workers
+    from scrapy_aopic.place.folder_place import worker_number
     from scrapy_aopic.settings import read_values
     from scrapy_aopic.spiders import BroadSpider, check_option
 
+    is_worker = worker_number() > 0
     arguments = _check_arguments(opts)
     tables = _set_up(opts, check_option("fields", arguments["fields"]), settings)
     job = _Job(opts, settings, arguments)
     if not (opts.seeds or read_values(settings).seeds or job.may_have_seeds()):
         raise UsageError("give at least one seed: a URL, or a file with one URL a line")
+    if is_worker:
+        return _crawl_as_worker(settings, {**arguments, "seeds": job.urls}, tables)
     for each in tables:
         each.open()
     begun = job.place.has_job()
@@ -183,26 +195,48 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
         f"{'Going on with' if begun else 'Beginning'} the crawl in {job.place}. Ctrl-C stops it, and the same command goes "
         f"on; 'scrapy aopic top {job.place}' shows the most important pages so far."
     )
-    process = _process(settings)
-    crawler = process.create_crawler(BroadSpider)
-    received = _Received(crawler, opts.pages)
-    for each in tables:
-        crawler.signals.connect(each.slot_closed, signal=signals.feed_slot_closed)
-    process.crawl(crawler, **arguments, seeds=job.urls)
-    process.start()
+    if wants_workers(settings):
+        configure_logging(cast("Settings", settings))
+        workers = Workers(settings, most_pages=opts.pages)
+        code = workers.run()
+        n, stats = workers.sums["pages"], {"finish_reason": workers.reason or "finished", **workers.stats}
+    else:
+        process = _process(settings)
+        crawler = process.create_crawler(BroadSpider)
+        received = _Received(crawler, opts.pages)
+        for each in tables:
+            crawler.signals.connect(each.slot_closed, signal=signals.feed_slot_closed)
+        process.crawl(crawler, **arguments, seeds=job.urls)
+        process.start()
+        assert crawler.stats is not None
+        code, n, stats = int(process.bootstrap_failed), received.n, crawler.stats.get_stats()
     for each in tables:
         each.close()
-    if process.bootstrap_failed:
-        return 1
-    assert crawler.stats is not None
+    if code:
+        return code
     is_shared = read_values(settings).shards > 1
-    job.say_round(crawler.stats.get_stats(), in_rounds=bool(opts.again or opts.every))
-    why = "" if received.n else _why_nothing(crawler.stats.get_stats(), is_shared=is_shared)
+    job.say_round(stats, in_rounds=bool(opts.again or opts.every))
+    why = "" if n else _why_nothing(stats, is_shared=is_shared)
     if not why:
         return 0
     url = job.urls[0] if job.urls else "URL"
     job.say(f"Nothing was fetched: {why}. 'scrapy aopic why {job.place} {url}' says why a page was not.")
     return _NOTHING_FETCHED
+
+
+def _crawl_as_worker(settings: BaseSettings, arguments: dict[str, Any], tables: list[ParquetFolder]) -> int:
+    """Crawl as one of several workers, whose parent does and says what there is one of."""
+    from scrapy import signals
+
+    from scrapy_aopic.spiders import BroadSpider
+
+    process = _process(settings)
+    crawler = process.create_crawler(BroadSpider)
+    for each in tables:
+        crawler.signals.connect(each.slot_closed, signal=signals.feed_slot_closed)
+    process.crawl(crawler, **arguments)
+    process.start()
+    return int(process.bootstrap_failed)
 
 
 def _why_nothing(stats: Mapping[str, Any], *, is_shared: bool) -> str:
@@ -254,6 +288,7 @@ def _check_arguments(opts: argparse.Namespace) -> dict[str, Any]:
 
 def _set_up(opts: argparse.Namespace, fields: tuple[str, ...], settings: BaseSettings) -> list[ParquetFolder]:
     """Set what the options say in *settings*; items have *fields*. Returns the folders of Parquet files to write."""
+    from scrapy_aopic.place.folder_place import worker_number
     from scrapy_aopic.settings import read_values
 
     defaults = _SETTINGS | (_OF_REVISITS if opts.again or opts.every or opts.changed_only else {})
@@ -264,7 +299,9 @@ def _set_up(opts: argparse.Namespace, fields: tuple[str, ...], settings: BaseSet
     is_plain = not settings.getdict("ITEM_PIPELINES")  # otherwise a pipeline of the user may add fields
     _set_components(opts, settings)
     _set_revisits(opts, settings)
-    if opts.seconds is not None:
+    if opts.workers is not None:
+        settings.set("AOPIC_WORKERS", opts.workers, "cmdline")
+    if opts.seconds is not None and not worker_number():
         settings.set("CLOSESPIDER_TIMEOUT", opts.seconds, "cmdline")
     if not opts.output:
         return []

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 WORKER_SHARDS = 16
-"""Shards of a job in a folder that several workers crawl, unless ``AOPIC_SHARDS`` says another number."""
+"""Shards of a job in a folder that several workers crawl, at least, unless ``AOPIC_SHARDS`` says another number."""
 
 
 def check_cut(place: Place | None, shards: int, policy: Policy, *, interval: float, disks: int = 0) -> None:

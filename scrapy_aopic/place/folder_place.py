@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 
     from scrapy_aopic.core.ports import Store
 
+WORKER = "AOPIC_WORKER"
+"""Variable of the environment of a process that is one of several workers of a folder: its number, from 1 on."""
+
 CONTROL_FILE = "aopic-control.json"
 """The file with the control settings."""
 
@@ -53,6 +56,11 @@ _CUT_FILE = "cut.json"
 _SUFFIXES_FILE = "suffixes"
 _TURNS = "commits.lock"
 _WORKERS = "aopic-workers"
+
+
+def worker_number() -> int:
+    """The number of this process among the workers of a folder; 0 if nobody has started it as one."""
+    return int(os.environ.get(WORKER) or 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +16,7 @@ from scrapy_aopic.exceptions import ExchangeError, SettingError, StorageError, s
 from scrapy_aopic.job.job import Job
 from scrapy_aopic.job.worker_disks import OnDisk
 from scrapy_aopic.place.cutting import WORKER_SHARDS, begin_cut, begin_in_folder, check_cut
-from scrapy_aopic.place.folder_place import FolderPlace
+from scrapy_aopic.place.folder_place import FolderPlace, worker_number
 from scrapy_aopic.place.paths import check_job_folder, check_no_home, seeds_folder, store_folder
 from scrapy_aopic.place.seed_files import START
 from scrapy_aopic.place.server_place import ServerPlace
@@ -29,6 +28,7 @@ from scrapy_aopic.seeds.server_seeds import ServerSeeds
 from scrapy_aopic.settings import idle_options, read_address, read_policy, read_values, store_memory
 from scrapy_aopic.storage import Address, exists, lock_job
 from scrapy_aopic.storage.folder_workers import board_address, clear_board
+from scrapy_aopic.storage.lock import lock_briefly
 from scrapy_aopic.storage.redis.sharding import Sharding
 from scrapy_aopic.storage.registry import SERVER
 from scrapy_aopic.view.dropped import FILE_NAME as DROPPED
@@ -42,6 +42,7 @@ from .idle_settings import warn_of_idle_queues
 from .links.admission import Admission
 from .spider_state import StateKeeper
 from .topic.given_topic import GivenTopic
+from .worker_link import has_parent
 
 if TYPE_CHECKING:
     from scrapy import Spider
@@ -54,9 +55,6 @@ if TYPE_CHECKING:
     from scrapy_aopic.storage.lock import Lock
 
 logger = logging.getLogger(__name__)
-
-WORKER = "AOPIC_WORKER"
-"""Variable of the environment of a process that is one of several workers of a folder: its number, from 1 on."""
 
 
 class OpenJob:
@@ -151,7 +149,12 @@ class OpenJob:
         """The number of this worker, if several have the job in *folder*, or could have; else 0."""
         if folder is None or self._values.store in {SERVER, "memory"} or self._values.disks:
             return 0
-        if number := int(os.environ.get(WORKER) or 0):
+        if self._values.workers > 1 and not worker_number():
+            raise SettingError(
+                f"AOPIC_WORKERS ({self._values.workers}) is for the commands of Scrapy, with scrapy_aopic.Addon, and for "
+                "'scrapy aopic crawl', which start so many processes: set it to 1."
+            )
+        if number := worker_number():
             if exists(store_folder(folder)):
                 raise StorageError(
                     f"The job in {folder} is in one piece, because it began with one worker, and is crawled by one: leave out "
@@ -169,7 +172,8 @@ class OpenJob:
         shards, disks = values.shards, values.disks
         if self._number and shards == 1 and place is not None:
             sharding = place.read_sharding()
-            shards = sharding.shards if sharding is not None else WORKER_SHARDS
+            new = max(WORKER_SHARDS, 2 * values.workers)
+            shards = sharding.shards if sharding is not None else new
         is_cut = address is not None or self._number
         check_cut(place if is_cut else None, shards, policy, interval=values.durability, disks=disks)
         if disks:
@@ -184,10 +188,15 @@ class OpenJob:
             return None
         if not self._number:
             return lock_job(store_folder(folder), "crawl")
-        if not os.environ.get(WORKER):
+        if not worker_number():
             self._job_lock = lock_job(store_folder(folder), "crawl")
             clear_board(folder)
-        return lock_job(store_folder(FolderPlace(folder).of_worker(self._number)), "crawl")
+        elif not has_parent():  # another command may have begun
+            raise StorageError(
+                f"The command that started worker {self._number} of the job in {folder} is gone."
+            )
+        own = store_folder(FolderPlace(folder).of_worker(self._number))
+        return lock_briefly(own.with_name(f"{own.name}.lock"), own)
 
     def _watch_control(self, folder: Path | None, address: Address | None) -> ControlWatch | None:
         """Watch the control settings of the job, if it outlives this run."""

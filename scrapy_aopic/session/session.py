@@ -60,6 +60,7 @@ from scrapy_aopic._engine.feeds import watch_feeds
 from scrapy_aopic._engine.open_files import OpenFiles
 from scrapy_aopic.core.frontier.frontier import NotBefore
 from scrapy_aopic.exceptions import SALVAGE, StorageError
+from scrapy_aopic.place.folder_place import worker_number
 from scrapy_aopic.settings import read_values
 from scrapy_aopic.view.live import Watch
 from scrapy_aopic.view.output import OutputError, drop
@@ -90,6 +91,7 @@ from .steering import Steering
 from .topic.focus import Focus
 from .visit import Visit, Visits
 from .waits_and_ends import CONVERGED, WAITING, Convergence, WaitLimit
+from .worker_link import WorkerLink
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -181,6 +183,7 @@ class Session:
         self._opened = opened
         self._extra = {"spider": spider}
         self._closing = closing
+        self._link = WorkerLink(crawler, closing) if worker_number() else None
         self._engine = Engine(crawler)
         self._engine.probe()
         self._open_files = OpenFiles(crawler)

@@ -20,7 +20,7 @@ from fnmatch import translate
 from importlib import import_module
 from inspect import iscoroutinefunction, signature
 from ipaddress import IPv4Network, IPv6Network, ip_network
-from os import fsdecode, fsencode, fspath
+from os import cpu_count, fsdecode, fsencode, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
@@ -363,6 +363,9 @@ def _known(names: Iterable[str], allowed: Collection[str]) -> None:
 
 _LOOPBACK = "127.0.0.1"
 
+MAX_WORKERS = 64
+"""Processes of one crawl on a machine, at most: each takes some 150 MB."""
+
 _PORTS = 65_535
 """The highest port."""
 
@@ -384,6 +387,14 @@ def listen(value: Any) -> Listen | None:
     if not re.fullmatch(r"[\w.:-]+", host, re.ASCII):
         raise ValueError
     return Listen(host, int(digits))
+
+
+def workers(value: Any) -> int:
+    """A number of processes: of "auto", one for each core."""
+    number: int = whole(1, MAX_WORKERS).parse(
+        min(cpu_count() or 1, MAX_WORKERS) if value == "auto" else value
+    )
+    return number
 
 
 _TOKEN = re.compile(r"[\w.~-]{16,128}", re.ASCII)

@@ -345,7 +345,7 @@ _STORAGE = (
         "AOPIC_SHARDS",
         1,
         whole(1, MAX_SHARDS),
-        'Number of shards of a job, for several processes to crawl: with `AOPIC_STORE` = "redis", or with `AOPIC_DISKS`. '
+        'Number of shards of a job, for several processes to crawl: with `AOPIC_WORKERS`, `AOPIC_STORE` = "redis" or `AOPIC_DISKS`. '
         "It is fixed when the job begins, and no more processes than shards have something to do; see "
         "[Many machines](many-machines.md#several-workers).",
     ),
@@ -357,6 +357,15 @@ _STORAGE = (
         "The server that `REDIS_URL` names then has only locks and the mail between shards; see "
         "[Many machines](many-machines.md#shards-on-disks). "
         "0 to keep shards on the server.",
+    ),
+    Setting(
+        "AOPIC_WORKERS",
+        1,
+        Check('a whole number from 1 to 64, or "auto"', parse.workers),
+        "Number of processes of this machine that crawl one job in its job folder, by one command: as many as you want to use "
+        'cores, or "auto" for all of them. '
+        "A job that begins with several has 16 shards, or two for each worker, or `AOPIC_SHARDS`, and may go on with any number; "
+        "see [Several cores](many-machines.md#several-cores).",
     ),
     Setting(
         "AOPIC_REDIS_LOCK_TIMEOUT",

@@ -69,6 +69,7 @@ class Values:
     redis_key: str
     shards: int
     disks: int
+    workers: int
     redis_lock_timeout: float
     durability: float
     memory_mb: int

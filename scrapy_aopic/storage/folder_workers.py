@@ -7,15 +7,18 @@ tries to open a shard just then tries again at the next look.
 
 from __future__ import annotations
 
+import json
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from scrapy_aopic.exceptions import InUseError, storage_errors
 
 from .address import BOARD, Address
 from .lock import keeping_out
+from .redis.connect import connect
 from .redis.keys import Keys
 from .redis.mailboxes import Mailboxes, ShardMail
-from .redis.worker_registry import WorkerRegistry
+from .redis.worker_registry import WorkerRegistry, pairs_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -34,6 +37,25 @@ def registry_in(job_folder: Path, stores: Sequence[Path]) -> WorkerRegistry:
 def board_address(job_folder: Path) -> Address:
     """Where the board of the workers in *job_folder* is."""
     return Address("job", folder=job_folder)
+
+
+def has_board(job_folder: Path) -> bool:
+    """Whether workers crawl the job in *job_folder*, or did last."""
+    return (job_folder / "aopic-shards" / BOARD).exists()
+
+
+def forget_worker(job_folder: Path, pid: int) -> None:
+    """The process *pid*, a worker of the job in *job_folder*, is dead: others need not wait to see that it is silent.
+
+    Raises:
+        StorageError: If the board cannot be used.
+    """
+    address = board_address(job_folder)
+    workers = Keys(address).of_job(b"workers")
+    with closing(connect(address)) as board:
+        shown = pairs_of(board.ask((b"HGETALL", workers))[0]).items()
+        dead = [token for token, report in shown if json.loads(report)["pid"] == pid]
+        board.ask((b"HDEL", workers, *dead))
 
 
 def clear_board(job_folder: Path) -> None:

@@ -353,12 +353,22 @@ def taking_turns(path: Path, *, is_shared: bool = False) -> Iterator[None]:
     Raises:
         OSError: If there can be none.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    descriptor = os.open(path, os.O_RDONLY | os.O_CREAT, 0o666)  # who looks may not be allowed to write
     try:
-        _wait_for(descriptor, is_shared=is_shared)
-        yield
+        with holding(descriptor, is_shared=is_shared):
+            yield
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def holding(descriptor: int, *, is_shared: bool = False) -> Iterator[None]:
+    """Wait for the lock of an open file; see :func:`taking_turns`."""
+    _wait_for(descriptor, is_shared=is_shared)
+    try:
+        yield
+    finally:
+        _unlock(descriptor)
 
 
 def lock_briefly(path: Path, store: Path) -> Lock:

@@ -192,6 +192,21 @@ def read_dropped(path: Path) -> dict[str, Sample] | None:
         return None
 
 
+def dropped_in(job_folder: Path) -> dict[str, Sample] | None:
+    """The samples of the job in *job_folder*, also those of its workers, if it has several; ``None`` if none is there."""
+    found: dict[str, Sample] = {}
+    each = [*map(read_dropped, (job_folder / FILE_NAME, *job_folder.glob(f"aopic-workers/*/{FILE_NAME}")))]
+    if not any(samples is not None for samples in each):
+        return None
+    for samples in each:
+        for reason, sample in (samples or {}).items():
+            whole = found.setdefault(reason, Sample())
+            whole.n += sample.n
+            whole.is_whole &= sample.is_whole
+            whole.pages = {**sample.pages, **whole.pages}
+    return found
+
+
 def find(samples: Mapping[str, Sample], urls: Iterable[str]) -> Drop | None:
     """Why the link with one of *urls* was dropped, as *samples* know."""
     for url in urls:

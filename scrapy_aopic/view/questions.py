@@ -9,7 +9,7 @@ from scrapy_aopic.place.file_formats import CHUNK
 from scrapy_aopic.place.stored_control import read_control
 from scrapy_aopic.web.suffixes import registered_domain
 
-from .dropped import FILE_NAME, Sample, read_dropped
+from .dropped import Sample, dropped_in
 from .job_view import open_view
 from .queries import each_site, hosts_by, hosts_in, top_pages
 from .shard_states import read_states
@@ -87,7 +87,7 @@ class Questions:
 
     def _read_dropped(self) -> Mapping[str, Sample] | None:
         folder = self._job.folder
-        return read_dropped(folder / FILE_NAME) if folder is not None else None
+        return dropped_in(folder) if folder is not None else None
 
     def why(self, question: str) -> Explanation:
         """Why a URL, or a host, is crawled or not.

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec.structs import replace
 
 from scrapy_aopic.core.ledger import TOTAL, Sums
+from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.storage import Address
 from scrapy_aopic.storage.disk_workers import registry_of
+from scrapy_aopic.storage.folder_workers import board_address, has_board, registry_in
 from scrapy_aopic.storage.redis.sharding import Sharding
 from scrapy_aopic.storage.redis.shared_lessons import LessonBoard
 from scrapy_aopic.storage.redis.worker_registry import ClusterState
@@ -101,15 +104,25 @@ def _name_of(worker: Mapping[str, Any]) -> str:
 
 
 def read_states(job: Place) -> ShardStates | None:
-    """The states of the shards of *job* on its server; ``None`` for a job without a server, or in one piece.
+    """The states of the shards of *job*, as its workers show them; ``None`` for a job in one piece, or that never had workers.
 
     Raises:
         StorageError: If the server cannot be reached.
     """
-    if not isinstance(job, ServerPlace) or (sharding := job.read_sharding()) is None:
+    if (sharding := job.read_sharding()) is None:
         return None
-    with closing(registry_of(job.address, sharding)) as registry:
-        return ShardStates(job.address, sharding, registry.read({}, joins=False))
+    if isinstance(job, ServerPlace):
+        address, registry = job.address, registry_of(job.address, sharding)
+    elif isinstance(job, FolderPlace) and has_board(job.folder):
+        address = board_address(job.folder)
+        try:
+            registry = registry_in(job.folder, job.stores(sharding))
+        except StorageError:  # who looks may not be allowed to write
+            return None
+    else:
+        return None
+    with closing(registry):
+        return ShardStates(address, sharding, registry.read({}, joins=False))
 
 
 def letters_on_the_way(

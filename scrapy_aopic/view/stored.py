@@ -24,8 +24,7 @@ from scrapy_aopic.core.shards.mail import read_counts
 from scrapy_aopic.exceptions import AopicError, StorageError
 from scrapy_aopic.place.stored_control import control_sentences, read_control
 
-from .dropped import FILE_NAME as DROPPED
-from .dropped import read_dropped
+from .dropped import dropped_in
 from .history import FILE_NAME as HISTORY
 from .history import read_history, with_last_row
 from .host_walk import HostWalk, why_it_waits
@@ -355,7 +354,7 @@ def with_surroundings(now: Snapshot, job: Place, history: Sequence[dict[str, str
     """
     now = replace(now, control=_read_control_figures(job))
     if job.folder is not None:
-        samples = read_dropped(job.folder / DROPPED) or {}
+        samples = dropped_in(job.folder) or {}
         now = replace(now, dropped={reason: sample.n for reason, sample in samples.items()})
         now = with_last_row(now, read_history(job.folder / HISTORY) if history is None else history)
     return replace(now, verdict=verdict(now))

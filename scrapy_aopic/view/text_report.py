@@ -13,7 +13,7 @@ from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.place.stored_control import time_of
 from scrapy_aopic.version import DOCS
 
-from .auditing import JobAudit, audit_store
+from .auditing import JobAudit, audit_job, audit_store
 from .job_view import View
 from .output import Colour, flush, n_columns, painted, write
 from .queries import PageRow, SiteRow, top_pages
@@ -237,16 +237,17 @@ def format_salvage(done: Salvaged, name: str = "") -> str:
     return "\n".join(f"{name}{line[:1].upper()}{line[1:]}" for line in lines)
 
 
-def print_report(place: Place | None, store: Store) -> None:
+def print_report(place: Place | None, *stores: Store) -> None:
     """Print the most important pages, the counts, the audit if it is quick, and what to do next to standard output.
 
     Args:
         place: Where the job is from now on; ``None`` if it is nowhere.
+        stores: Its stores, in the order of their shards.
 
     Raises:
         OutputError: If it cannot be printed.
     """
-    view = View([store])
+    view = View(stores)
     now = snapshot_of(view)
     if now is None:
         return
@@ -265,8 +266,9 @@ def print_report(place: Place | None, store: Store) -> None:
             f"{now.mean_rate or 0.0:.1f} {'visits' if again else 'pages'} a second since the job began{limit}."
         ),
     ]
-    if pages.known <= _AUDITED:
-        result = audit_store(store)
+    is_one = len(stores) == 1
+    if pages.known <= _AUDITED and (is_one or place is not None):
+        result = audit_store(stores[0]) if is_one or place is None else audit_job(place)
         lines.append(
             "Audit: every invariant holds."
             if result.holds
@@ -276,7 +278,7 @@ def print_report(place: Place | None, store: Store) -> None:
             )
         )
     best = top_pages(view, 20)
-    table = format_pages(best, width=n_columns())
+    table = format_pages(best, total=view.total, width=n_columns())
     lines += ["", "The most important pages, from the cash that flowed to them:", table]
     if place is not None:
         lines += [

@@ -125,6 +125,7 @@ def be(order: dict[str, Any], of_python: list[str]) -> int:
     path = [each for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
     sys.path[:] = dict.fromkeys([home, *path, *of_python])
     sys.argv[:] = [first, *arguments]
+    sys.orig_argv[1:] = order["line"]
     try:
         if first == "-m":
             runpy.run_module(what, run_name="__main__", alter_sys=True)

@@ -1,0 +1,201 @@
+"""One command with several workers in one job folder: workers and the command itself are killed, stopped and started again."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import random
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from demo_web.server import Running, Server
+from support import processes
+from support.killed_crawl import FACTOR, N_HOSTS, N_PAGES, answer, check_log, command
+from support.workers import DEADLINE, check_views
+
+from scrapy_aopic.place.folder_place import FolderPlace
+from scrapy_aopic.view.shard_states import read_states
+
+pytestmark = pytest.mark.slow
+
+SHARDS = 4
+ALL = N_HOSTS * N_PAGES
+
+SPIDER = """
+from support.follow_spider import Follow
+
+class One(Follow):
+    name = "one"
+
+    def parse(self, response):
+        yield {"url": response.url}
+        yield from super().parse(response)
+"""
+
+
+class Crawl:
+    """A crawl by one command.
+
+    Attributes:
+        kills: When something was killed.
+        items: The file of its items.
+    """
+
+    def __init__(self, folder: Path, web: Running) -> None:
+        self.web = web
+        self.kills: list[float] = []
+        self.items = folder / "items.jsonl"
+        self.job = FolderPlace(folder / "job")
+        self.process: processes.Process
+        self._folder = folder
+        self._log = folder / "log"
+
+    def start(self, *options: str, workers: int = 2) -> None:
+        """Start the command."""
+        (self._folder / "seeds.txt").write_text("http://h0.test/0\nhttp://h1.test/1\n")
+        line = [
+            sys.executable, "-m", "scrapy", "aopic", "crawl", "seeds.txt", "--contact", "a@example.org", "--job", "job",
+            "--workers", str(workers), "-o", "items.jsonl", "-s", f"AOPIC_SHARDS={SHARDS}", "-s", "AOPIC_DURABILITY=50",
+            "-s", f"AOPIC_POLITENESS_FACTOR={FACTOR}", "-s", "LOG_LEVEL=INFO", *options,
+        ]  # fmt: skip
+        env = {**os.environ, "http_proxy": self.web.url, "PYTHONPATH": os.pathsep.join(sys.path)}
+        with self._log.open("ab") as log:
+            self.process = processes.start(line, env=env, cwd=self._folder, stdout=log, stderr=log)
+
+    def start_spider(self, **settings: object) -> None:
+        """Start a spider by Scrapy's own command."""
+        spider = self._folder / "spider.py"
+        spider.write_text(SPIDER)
+        line, env = command(
+            self.job.folder, self.web.url, spider=spider, AOPIC_SHARDS=SHARDS, AOPIC_DURABILITY=50, **settings
+        )
+        with self._log.open("ab") as log:
+            self.process = processes.start(line, env=env, cwd=self._folder, stdout=log, stderr=log)
+
+    @property
+    def said(self) -> str:
+        """All that it has logged."""
+        return self._log.read_text()
+
+    def pids(self) -> list[int]:
+        """Of the workers that show themselves."""
+        states = read_states(self.job) if self.job.has_job() else None
+        return [worker["pid"] for worker in states.cluster.workers.values()] if states is not None else []
+
+    def wait_for(self, n: int, *, workers: int = 1) -> None:
+        """Wait until *n* requests were answered, and so many workers crawl."""
+        deadline = time.monotonic() + DEADLINE
+        while len(self.web.log) < n or len(self.pids()) < workers:
+            assert self.process.poll() is None, self.said
+            assert time.monotonic() < deadline, self.said
+            time.sleep(0.02)
+
+    def kill(self, pid: int) -> None:
+        """Kill a process, if it has not just ended."""
+        self.kills.append(time.monotonic())
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            self.kills.pop()
+
+    def end(self) -> int:
+        """The exit code, when it has ended."""
+        code = self.process.wait(DEADLINE)
+        assert "Traceback" not in self.said, self.said
+        return code
+
+    def check(self) -> None:
+        """Each page was fetched, and only once unless something was killed, the books hold, and each page has its item."""
+        visited, queued, violations = check_views(self.job.open_snapshots(), SHARDS)
+        assert (visited, queued, violations) == (ALL, 0, []), self.said
+        check_log(self.web.log, self.kills)
+        found = Counter(json.loads(line)["url"] for line in self.items.read_text().splitlines())
+        assert len(found) == ALL
+        assert self.kills or {*found.values()} == {1}
+
+
+@contextmanager
+def crawl(folder: Path, delay: float = 0.005) -> Iterator[Crawl]:
+    """A command that is not started yet; what it leaves behind is killed."""
+    with Server(lambda exchange: replace(answer(exchange), delay=delay)).run_in_thread() as web:
+        begun = Crawl(folder, web)
+        try:
+            yield begun
+        finally:
+            if begun.process.poll() is None:
+                pids = begun.pids()
+                begun.process.kill()
+                begun.process.wait()
+                for pid in pids:
+                    begun.kill(pid)
+
+
+def test_workers_that_are_killed_are_replaced_and_nothing_is_lost(tmp_path):
+    with crawl(tmp_path) as begun:
+        begun.start()
+        rng = random.Random(1)
+        for n in (40, 120, 200):
+            begun.wait_for(n)
+            begun.kill(killed := rng.choice(begun.pids()))
+            while begun.said.count("is started again") < len(begun.kills) and begun.process.poll() is None:
+                time.sleep(0.02)
+            assert killed not in begun.pids()
+        assert begun.end() == 0
+        begun.check()
+        assert "was killed (SIGKILL) and is started again" in begun.said
+        assert "Audit: every invariant holds." in begun.said
+
+
+def test_a_command_that_is_killed_or_stopped_goes_on_with_another_number_of_workers(tmp_path):
+    with crawl(tmp_path, delay=0.1) as begun:
+        begun.start(workers=2)
+        begun.wait_for(40)
+        begun.kill(begun.process.pid)  # its workers settle, and end
+        begun.process.wait()
+        begun.start(workers=3)
+        begun.wait_for(len(begun.web.log) + 40)
+        begun.process.send_signal(signal.SIGTERM)
+        assert begun.end() == 0
+        assert len(begun.web.log) < ALL
+        begun.start(workers=1)
+        assert begun.end() == 0
+        begun.check()
+
+
+def test_limits_count_all_workers_and_tables_have_one_head(tmp_path):
+    with crawl(tmp_path) as begun:
+        begun.start("--pages", "60", "-o", "table.csv", workers=2)
+        assert begun.end() == 0
+        assert 60 <= len(begun.web.log) < ALL
+        assert "ended (closespider_pagecount)" in begun.said
+        with (tmp_path / "table.csv").open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        urls = [json.loads(line)["url"] for line in begun.items.read_text().splitlines()]
+        assert Counter(row["url"] for row in rows) == Counter(urls)
+        assert len({*urls}) == len(urls) >= 60
+
+
+def test_scrapys_own_commands_start_workers_and_other_formats_get_parts(tmp_path):
+    with crawl(tmp_path) as begun:
+        begun.items.write_text("of another crawl")
+        feeds = {"items.jsonl": {"format": "jsonlines", "overwrite": True}, "pages.xml": {"format": "xml"}}
+        settings: dict[str, object] = {
+            "AOPIC_WORKERS": 2, "ADDONS": json.dumps({"scrapy_aopic.Addon": 500}), "FEEDS": json.dumps(feeds),
+        }  # fmt: skip
+        begun.start_spider(**settings)
+        assert begun.end() == 0
+        begun.check()
+        parts = sorted(path.name for path in tmp_path.glob("pages*.xml"))
+        assert parts == ["pages-1.xml", "pages-2.xml"]
+        assert sum((tmp_path / part).read_text().count("<url>") for part in parts) == ALL
+        begun.start_spider(**{**settings, "AOPIC_STORE": "memory"})
+        assert begun.end() == 1
+        assert "starts workers that share a job folder, and AOPIC_STORE is" in begun.said
