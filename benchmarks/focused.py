@@ -108,11 +108,7 @@ def taught(
     topic = Topic()
     given = [*positive, *negative]
     topic.samples = samples(web, given, labels)
-    for _ in range(5):
-        chance.shuffle(given)
-        for each in given:
-            page = web.pages[each]
-            topic.pages.learn(dict(zip(page.places, page.values, strict=True)), float(labels[each]))
+    topic.pages.fit([(web.pages[each].features, labels[each]) for each in given])
     return topic, set(positive)
 
 

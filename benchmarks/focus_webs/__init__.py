@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from scrapy_aopic.core.focus.harvest_results import Degrees, degrees_of
 from scrapy_aopic.core.focus.topic import LinkText
-from scrapy_aopic.core.focus.words import all_words, features, words
+from scrapy_aopic.core.focus.words import Features, all_words, features, words
 
 READ = 20_000
 """Characters of a page's text that are kept, for strategies that read it."""
@@ -31,6 +31,10 @@ class Leaf(NamedTuple):
     values: array[float]
     links: list[tuple[int, LinkText]]
     degrees: Degrees
+
+    @property
+    def features(self) -> Features:
+        return dict(zip(self.places, self.values, strict=True))
 
 
 class Web(NamedTuple):

@@ -54,10 +54,7 @@ class Remembered(Topic):
         found = self._grades.get(number)
         if found is None:
             page = web.pages[number]
-            if self.has_examples:
-                found = self.pages.score(dict(zip(page.places, page.values, strict=True)))
-            else:
-                found = self.grade(page.text)
+            found = self.pages.score(page.features) if self.has_examples else self.grade(page.text)
             self._grades[number] = found
         return found
 

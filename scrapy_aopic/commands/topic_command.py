@@ -38,16 +38,19 @@ _ANSWERS = {"y": True, "yes": True, "n": False, "no": False}
 # -- train, and evaluate
 
 
-def _add_folders(parser: argparse.ArgumentParser) -> None:
+def _add_folders(parser: argparse.ArgumentParser, *, are_both_needed: bool = True) -> None:
     parser.add_argument(
         "positive", metavar="POSITIVE", type=Path, help="folder of relevant pages, one in each file"
     )
-    parser.add_argument("negative", metavar="NEGATIVE", type=Path, help="folder of other pages")
+    parser.add_argument(
+        "negative", metavar="NEGATIVE", type=Path, nargs=None if are_both_needed else "?",
+        help="folder of other pages" + ("" if are_both_needed else " (default: 90 of the open web, which come with the package)"),
+    )  # fmt: skip
     add_json(parser)
 
 
 def _add_train(parser: argparse.ArgumentParser) -> None:
-    _add_folders(parser)
+    _add_folders(parser, are_both_needed=False)
     parser.add_argument(
         "-o", dest="model", metavar="MODEL", type=Path, default=Path("topic.aopic"),
         help="file to write (default: topic.aopic)",
@@ -55,13 +58,15 @@ def _add_train(parser: argparse.ArgumentParser) -> None:
 
 
 def _train(opts: argparse.Namespace, settings: BaseSettings) -> int:
+    from scrapy_aopic.focus.background import PAGES
     from scrapy_aopic.focus.folders import read_folder, train
     from scrapy_aopic.focus.model import save_model
     from scrapy_aopic.focus.quality import cross_validated
     from scrapy_aopic.focus.tokenizers import Words
     from scrapy_aopic.settings import read_values
 
-    positive, negative = read_folder(opts.positive), read_folder(opts.negative)
+    positive = read_folder(opts.positive)
+    negative = read_folder(opts.negative) if opts.negative is not None else []
     cut = Words(read_values(settings).tokenizer)
     topic = train(positive, negative, cut)
     quality = cross_validated(positive, negative, cut)
@@ -83,7 +88,7 @@ def _train(opts: argparse.Namespace, settings: BaseSettings) -> int:
         }
         write(as_json(found, is_ascii=False))
         return 0
-    write(_model_in_words(opts, version, len(positive), len(negative)))
+    write(_model_in_words(opts, version, len(positive), len(negative) or PAGES))
     if quality is None:
         write("Too few pages to say how good it is: two of each kind are needed.")
     else:
@@ -122,11 +127,13 @@ def _model_in_words(opts: argparse.Namespace, version: str, relevant: int, other
 
 
 def _quality_in_words(quality: Quality) -> str:
+    recall = f"recall {quality.recall:.2f} (95 %: {quality.recall_low:.2f} to {quality.recall_high:.2f})"
+    if not quality.others:
+        return recall
     chance = quality.relevant / (quality.relevant + quality.others)
     return (
         f"average precision {quality.average_precision:.2f} (by chance {chance:.2f}), "
-        f"precision {quality.precision:.2f}, recall {quality.recall:.2f} "
-        f"(95 %: {quality.recall_low:.2f} to {quality.recall_high:.2f})"
+        f"precision {quality.precision:.2f}, {recall}"
     )
 
 

@@ -1,6 +1,7 @@
 """A topic from what a user gives: pages in folders, keywords, or a file of an earlier training.
 
 * :mod:`.folders`: example pages, one in each file
+* :mod:`.background`: pages of the open web, the other side of examples
 * :mod:`.model`: a trained topic in a file
 * :mod:`.scorers`: a user's own functions for pages and links
 * :mod:`.tokenizers`: how text is cut into words

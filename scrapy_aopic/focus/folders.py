@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,14 +13,12 @@ from scrapy_aopic.exceptions import TopicError, plainly
 from scrapy_aopic.storage.named_files import open_given
 from scrapy_aopic.web.context import page_context
 
+from .background import background
 from .tokenizers import Words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
-
-_ROUNDS = 5
-"""Times that each example is learned from: with a few dozen, once is not enough to use what they say."""
 
 _MOST_BYTES = 2_000_000
 """Bytes of a file that are read; of its text, no more counts than of a page in a crawl."""
@@ -39,14 +36,15 @@ class ExamplePage(NamedTuple):
 
 
 def read_folder(folder: Path) -> list[ExamplePage]:
-    """The pages in *folder* and below it, in the order of their names; hidden files are none.
+    """The pages in *folder* and below it, in the order of their names; hidden files are none. Or the one page in a file.
 
     Raises:
         TopicError: If it has none, or they cannot be read.
     """
+    if folder.is_file():
+        return [read_page(folder)]
     if not folder.is_dir():
-        what = "a file" if folder.exists() else "not there"
-        raise TopicError(f"{folder} is {what}, and should be a folder with saved pages, one in each file.")
+        raise TopicError(f"{folder} is not there, and should be a folder with saved pages, one in each file.")
     try:
         paths = [path for path in sorted(folder.rglob("*"))[:_MOST_FILES] if path.is_file()]
         pages = [page for path in paths if not path.name.startswith(".") and (page := _read(path)).text]
@@ -92,27 +90,28 @@ def _said(data: bytes) -> tuple[str, str]:
 
 
 def train(
-    positive: Sequence[ExamplePage], negative: Sequence[ExamplePage], cut: Words | None = None
+    positive: Sequence[ExamplePage], negative: Sequence[ExamplePage] = (), cut: Words | None = None
 ) -> Topic:
     """A topic that has learned from relevant pages and from others, *cut* into words; the same from the same pages.
 
+    Args:
+        negative: Without any, pages of the open web take their place (:mod:`.background`).
+
     Raises:
-        TopicError: If a page is among both.
+        TopicError: If a page is among both, or there are no others and *cut* is a user's.
     """
-    others = {page.text: page.path for page in negative}
+    paths = {page.text: page.path for page in negative}
     for page in positive:
-        if page.text in others:
+        if page.text in paths:
             raise TopicError(
-                f"{page.path} and {others[page.text]} are the same page: it is either relevant or not. Remove one."
+                f"{page.path} and {paths[page.text]} are the same page: it is either relevant or not. Remove one."
             )
     cut = cut if cut is not None else Words()
     topic = Topic(cut=cut, cut_url=cut.of_url)
-    chance = random.Random(0)  # noqa: S311 - an order to be repeated, not a secret
-    examples = [*_graded(positive, 1.0), *_graded(negative, 0.0)]
-    for _ in range(_ROUNDS):
-        chance.shuffle(examples)
-        for text, grade in examples:
-            topic.learn_page(text, grade)
+    if not negative and not cut.is_plain:
+        raise TopicError("With a tokeniser of your own (AOPIC_TOKENIZER), name a folder of other pages, too.")
+    given, others = ([topic.features(page.text) for page in pages] for pages in (positive, negative))
+    topic.pages.fit([*((f, True) for f in given), *((f, False) for f in others or background())])
     return topic
 
 
@@ -132,7 +131,3 @@ def stop_words() -> frozenset[str]:
     from stopwordsiso import stopwords  # noqa: PLC0415  # an extra
 
     return frozenset(stopwords(["en", "zh"]))
-
-
-def _graded(pages: Iterable[ExamplePage], grade: float) -> list[tuple[str, float]]:
-    return [(page.text, grade) for page in pages]

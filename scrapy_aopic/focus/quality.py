@@ -71,9 +71,11 @@ def cross_validated(
 ) -> Quality | None:
     """Quality of topics that have learned from four fifths of the pages, on the rest; ``None`` with one page of a kind.
 
+    Without others, the pages that take their place are learned from, so only the recall says something.
+
     With fewer than five of a kind, each has learned from all but one of them.
     """
-    folds = min(_FOLDS, len(positive), len(negative))
+    folds = min(_FOLDS, len(positive), len(negative) or _FOLDS)
     if folds < 2:
         return None
     grades: tuple[list[float], list[float]] = ([], [])

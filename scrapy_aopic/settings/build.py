@@ -302,7 +302,7 @@ def _no_pages() -> frozenset[str]:
 
 
 def _check_samples(scorer: object, topic: TopicGiven | None) -> None:
-    if topic is None or not topic.positive:
+    if topic is None or not topic.negative:
         raise SettingError(
             f"AOPIC_LINK_SCORER ({scorer!r}) learns from sample pages before the crawl: give AOPIC_TOPIC two folders of "
             'them, {"positive": "pages/yes", "negative": "pages/no"}.'

@@ -492,7 +492,7 @@ class TopicGiven(NamedTuple):
 
     Attributes:
         keywords: Words and phrases.
-        positive, negative: Folders of relevant pages and of others.
+        positive, negative: Folders of relevant pages, or one of these, and of others; there need be no others.
         model: File of a trained model.
         grade: Function of a response.
         by_items: Whether a page is relevant if it yields an item.
@@ -506,7 +506,7 @@ class TopicGiven(NamedTuple):
     by_items: bool = False
 
 
-_TOPIC_KEYS = ({"keywords"}, {"positive", "negative"}, {"model"}, {"function"})
+_TOPIC_KEYS = ({"keywords"}, {"positive", "negative"}, {"positive"}, {"model"}, {"function"})
 
 
 def topic(value: Any) -> TopicGiven | None:
@@ -535,7 +535,7 @@ def topic(value: Any) -> TopicGiven | None:
     for name, path in paths.items():
         if name == "model" and not Path(path).is_file():
             raise Reason(f"there is no file {path}")
-        if name != "model" and not Path(path).is_dir():
+        if name != "model" and not Path(path).exists():
             raise Reason(f"there is no folder {path}")
     return TopicGiven(
         positive=paths.get("positive", ""), negative=paths.get("negative", ""), model=paths.get("model", "")

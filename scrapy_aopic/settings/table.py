@@ -562,7 +562,7 @@ _TOPIC = (
         None,
         Check(
             'a dictionary such as {"keywords": ["database", "sql"]}, {"positive": "pages/yes", "negative": "pages/no"}, '
-            '{"model": "topic.aopic"} or {"function": "project.module.grade"}, the same as JSON, or "items"',
+            'one without "negative", {"model": "topic.aopic"} or {"function": "project.module.grade"}, the same as JSON, or "items"',
             parse.topic,
         ),
         "The topic to which pages are to be relevant, in any order; see [Focused crawling](focused.md#the-topic). "

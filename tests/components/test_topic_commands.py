@@ -16,6 +16,7 @@ from support.commands import run_here
 
 from scrapy_aopic.core.focus.words import BITS
 from scrapy_aopic.exceptions import TopicError
+from scrapy_aopic.focus import read_folder, train
 from scrapy_aopic.focus.model import load_model
 from scrapy_aopic.focus.tokenizers import Words
 
@@ -67,6 +68,19 @@ def test_a_trained_model_grades_pages_and_says_why(pages, capsys):
     code, out, _ = run_here(capsys, "why", "--grade", model, page)
     assert code == 0
     assert "database" in out
+
+
+def test_relevant_pages_alone_are_enough(pages, capsys):
+    model = pages / "topic.aopic"
+    trained = shown(capsys, "topic", "train", pages / "yes", "-o", model)
+    assert (trained["quality"]["others"], trained["quality"]["recall"]) == (0, 1.0)
+    grades = shown(capsys, "topic", "evaluate", model, pages / "yes", pages / "no")
+    assert grades["average_precision"] == 1.0
+
+    # One page, too; a tokeniser of the user's has no pages of the open web.
+    assert run_here(capsys, "topic", "train", pages / "yes" / "0.html", "-o", model)[0] == 0
+    with pytest.raises(TopicError, match="AOPIC_TOKENIZER"):
+        train(read_folder(pages / "yes"), cut=Words(str.split))
 
 
 def test_a_few_examples_say_how_unsure_they_are(pages, capsys):

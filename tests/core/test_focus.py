@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import struct
 from unicodedata import normalize
 
 import pytest
@@ -12,13 +13,13 @@ from hypothesis import strategies as st
 from support.naming import case
 
 import scrapy_aopic.core.focus.words as words_module
-from scrapy_aopic.core.focus.classifier import Classifier
+from scrapy_aopic.core.focus.classifier import COST, Classifier
 from scrapy_aopic.core.focus.harvest import Harvest
 from scrapy_aopic.core.focus.leads import is_led
 from scrapy_aopic.core.focus.shares import shares
 from scrapy_aopic.core.focus.strategy import FLOOR
 from scrapy_aopic.core.focus.topic import LinkText, Topic
-from scrapy_aopic.core.focus.words import BITS, LONGEST_WORD, all_words, features, url_words, words
+from scrapy_aopic.core.focus.words import BITS, LONGEST_WORD, Features, all_words, features, url_words, words
 from scrapy_aopic.core.ledger import TOTAL, Ledger, Totals
 from scrapy_aopic.core.order import Aopic, Focused, revalued, whole_value
 from scrapy_aopic.core.records import Page, PageState
@@ -109,39 +110,60 @@ def test_a_value_that_is_none_is_refused():
             shares([wrong])
 
 
+def words_of(*found: str) -> Features:
+    return features([("page", found)])
+
+
 def learned() -> Classifier:
     classifier = Classifier()
-    for i in range(200):
-        classifier.learn(features([("page", ["key", "cipher", f"w{i}"])]), 1.0)
-        classifier.learn(features([("page", ["bread", "oven", f"w{i}"])]), 0.0)
+    relevant = [(words_of("key", "cipher", f"w{i}"), True) for i in range(50)]
+    classifier.fit([*relevant, *((words_of("bread", "oven", f"w{i}"), False) for i in range(50))])
     return classifier
 
 
 def test_a_classifier_learns_from_examples_of_both_kinds():
     classifier = learned()
-    assert classifier.score(features([("page", ["cipher", "unheard"])])) > 0.8
-    assert classifier.score(features([("page", ["oven", "unheard"])])) < 0.2
+    assert classifier.score(words_of("cipher", "unheard")) > 0.8
+    assert classifier.score(words_of("oven", "unheard")) < 0.2
 
 
 def test_one_relevant_example_in_a_hundred_is_not_lost():
     classifier = Classifier()
-    for i in range(1000):
-        classifier.learn(
-            features([("page", ["bread" if i % 100 else "cipher", f"w{i % 7}"])]), float(not i % 100)
-        )
-    assert (
-        classifier.score(features([("page", ["cipher"])]))
-        > classifier.score(features([("page", ["bread"])])) + 0.3
+    classifier.fit(
+        [(words_of("bread" if i % 100 else "cipher", f"w{i % 7}"), not i % 100) for i in range(500)]
     )
+    assert classifier.score(words_of("cipher")) > classifier.score(words_of("bread")) + 0.3
 
 
-def test_a_classifier_goes_on_after_it_was_written_and_read():
-    one, two = learned(), Classifier.unpack(learned().pack())
-    example = features([("page", ["cipher", "oven"])])
-    one.learn(example, 1.0)
-    two.learn(example, 1.0)
-    assert one.score(example) == two.score(example)
+@given(st.lists(st.tuples(st.lists(st.sampled_from("abcd"), min_size=1), st.booleans()), min_size=2))
+def test_a_classifier_is_fitted_to_its_end(examples):
+    """No small change of a weight makes the sum of squared weights and of losses smaller."""
+    given_ = [(words_of(*found), is_relevant) for found, is_relevant in examples]
+    classifier = Classifier()
+    classifier.fit(given_)
+    n, seen = len(given_), classifier.seen
+    costs = [COST * min(n / (2 * max(seen[not is_relevant], 1.0)), 10.0) for _, is_relevant in given_]
+    slopes: dict[int, float] = {
+        place: classifier.part({place: 1.0}, place) for found, _ in given_ for place in found
+    }
+    for (found, is_relevant), cost in zip(given_, costs, strict=True):
+        error = classifier.score(found) - is_relevant
+        for place, value in found.items():
+            slopes[place] += cost * error * value
+    assert max(map(abs, slopes.values())) < 0.01 * sum(costs)
+
+
+def test_a_classifier_is_the_same_when_it_was_written_and_read():
+    one = learned()
+    two = Classifier.unpack(one.pack())
+    assert one.score(words_of("cipher", "oven")) == two.score(words_of("cipher", "oven"))
     assert one.pack() == two.pack()
+
+
+def test_models_of_earlier_versions_are_read():
+    entries = [struct.pack("<Iff", place, weight, 1.0) for place, weight in ((3, 0.5), (70_000, -1.0))]
+    old = Classifier.unpack(struct.pack("<4sBdddI", b"AOFC", BITS, 0.0, 5.0, 5.0, 2) + b"".join(entries))
+    assert old.part({70_000: 0.5}, 70_000) == -0.5
 
 
 @given(st.binary(max_size=200))
@@ -152,7 +174,7 @@ def test_other_bytes_are_no_classifier(data):
 
 def packed() -> bytes:
     classifier = Classifier()
-    classifier.learn({3: 0.6, 70_000: 0.8}, 1.0)
+    classifier.fit([({3: 0.6, 70_000: 0.8}, True)])
     return classifier.pack()
 
 
@@ -174,9 +196,7 @@ def test_pages_are_graded_by_keywords_until_there_are_examples():
     topic = Topic(["encryption"])
     assert topic.grade("encryption " * 3 + "word " * 97) > 0.5
     assert topic.grade("word " * 100) == 0.0
-    for _ in range(50):
-        topic.learn_page("lattices and primes", 1.0)
-        topic.learn_page("encryption of bread", 0.0)
+    topic.learn([("lattices and primes", True), ("encryption of bread", False)])
     assert topic.grade("primes") > topic.grade("encryption")
 
 
@@ -185,9 +205,7 @@ def test_a_page_stuffed_with_keywords_is_worth_no_more_than_a_page(n, others):
     """However often the words are repeated, and whether they are judged as keywords or by examples."""
     text = "encryption " * n + "word " * others
     by_keywords, by_examples = Topic(["encryption"]), Topic()
-    for _ in range(20):
-        by_examples.learn_page("encryption and keys", 1.0)
-        by_examples.learn_page("bread and ovens", 0.0)
+    by_examples.learn([("encryption and keys", True), ("bread and ovens", False)])
     for topic in (by_keywords, by_examples):
         assert 0.0 <= topic.grade(text) <= 1.0
         assert topic.grade(text) <= topic.grade(f"encryption {text}")
@@ -344,8 +362,7 @@ def test_marks_that_combine_cost_no_more_than_their_number(monkeypatch):
 @given(st.lists(st.sampled_from(["a", "b", "c", "query", "é"]), max_size=12))
 def test_what_a_classifier_says_of_words_is_what_it_says_of_their_features(found):
     classifier = Classifier()
-    for word, target in (("a", 1.0), ("b", 0.0), ("query", 1.0), ("c", 0.0)) * 3:
-        classifier.learn(features([("page", [word, "x"])]), target)
+    classifier.fit([(words_of(word, "x"), word in {"a", "query"}) for word in ("a", "b", "query", "c")])
     assert classifier.score_words(found) == pytest.approx(classifier.score(features([("page", found)])))
 
 

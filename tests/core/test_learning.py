@@ -85,9 +85,7 @@ def test_keywords_on_irrelevant_pages_do_not_make_a_crawl_distrust_grades():
 
 def test_given_by_examples_what_stands_around_a_link_counts_beside_the_grade_of_its_page():
     topic = Topic()
-    for _ in range(20):
-        topic.learn_page("bread dough oven", 1.0)
-        topic.learn_page("stone wall road", 0.0)
+    topic.learn([("bread dough oven", True), ("stone wall road", False)])
     strategy = Learned(topic, Random(0))
     seen = PageSeen("", 0.5, 0.5, is_relevant=True)
     link = LinkText("wall", "bread dough oven")

@@ -217,8 +217,7 @@ def test_the_same_words_are_worth_something_else_on_relevant_pages():
 def test_links_are_worth_the_same_if_their_page_was_cut_into_words(keywords, said, data):
     topic = Topic(keywords)
     if not keywords:
-        for text, grade in (("query plan", 1.0), ("a b c", 0.0)) * 5:
-            topic.learn_page(text, grade)
+        topic.learn([("query plan", True), ("a b c", False)])
     strategy = Contextual(topic, Random(0))
     for number, word in enumerate(["query", "a", "b", "plan"] * 10):
         strategy.learn(found(b"%8d" % number, HOSTS[0] + b" listing", word, float(number % 2)))
@@ -276,8 +275,7 @@ def test_a_host_where_nothing_was_found_is_worth_less_whatever_its_links_say():
 def test_pages_that_are_hardly_relevant_count_little_if_a_judge_by_examples_says_so(by_examples):
     topic = Topic(["x"])
     if by_examples:
-        topic.learn_page("x", 1.0)
-        topic.learn_page("y", 0.0)
+        topic.learn([("x", True), ("y", False)])
     strategy = Contextual(topic, Random(0))
     for number in range(400):
         host = HOSTS[number % 10]

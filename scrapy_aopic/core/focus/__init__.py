@@ -5,7 +5,7 @@ Text and topics:
 * :mod:`.words`: text as features, for any script
 * :mod:`.keywords`: which words of a page count for keywords
 * :mod:`.topic`: grades pages, and says how well a link's text fits
-* :mod:`.classifier`: logistic regression, one example at a time
+* :mod:`.classifier`: logistic regression, fitted to its end
 * :mod:`.bm25`: which of some short documents is most like a query
 * :mod:`.model_weights`: a weight for each feature, by AdaGrad
 

@@ -8,7 +8,7 @@ from zlib import crc32
 
 from .classifier import Classifier
 from .keywords import Keywords
-from .words import LINK_CHARACTERS, all_words, features, url_words, word_place, words
+from .words import LINK_CHARACTERS, Features, all_words, features, url_words, word_place, words
 
 RELEVANT = 0.5
 """Grade from which on a page counts as relevant: what a classifier finds more likely than not."""
@@ -123,9 +123,13 @@ class Topic:
             crc32(self.pages.pack()),
         )
 
-    def learn_page(self, text: str, grade: float) -> None:
-        """An example: a page with this *text* is relevant to this degree, 0 to 1."""
-        self.pages.learn(features([("page", self.words(text))]), grade)
+    def features(self, text: str) -> Features:
+        """The features of a page with this *text*."""
+        return features([("page", self.words(text))])
+
+    def learn(self, examples: Iterable[tuple[str, bool]]) -> None:
+        """Learn from *examples*, texts of pages, each with whether it is relevant, and forget earlier ones."""
+        self.pages.fit([(self.features(text), relevant) for text, relevant in examples])
 
     def grade(self, text: str) -> float:
         """How relevant a page with this *text* is, 0 to 1."""
@@ -150,7 +154,7 @@ class Topic:
         """How well a link with the words *found* matches the topic, 0 to 1."""
         if self.is_by_keywords:
             return float(self.keywords.count(found) > 0)
-        return self.pages.score_words(found) if found and self.has_examples else 0.0
+        return self.pages.score_link(found) if found and self.has_examples else 0.0
 
     def fits_by(self, found: Sequence[str]) -> bool:
         """Whether the words *found* on a page may make any link of it fit better: by keywords, most pages have none of them."""

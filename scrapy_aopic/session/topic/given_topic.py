@@ -19,6 +19,7 @@ from scrapy_aopic.core.focus.strategy import ByFunction, MakeStrategy, PageSeen,
 from scrapy_aopic.core.focus.topic import LinkText, Topic
 from scrapy_aopic.exceptions import ANY_ERROR, SettingError, TopicError
 from scrapy_aopic.focus import LinkScorer, PageScorer, load_model, read_folder, train
+from scrapy_aopic.focus.background import PAGES
 from scrapy_aopic.focus.folders import samples
 from scrapy_aopic.focus.stems import stem
 from scrapy_aopic.focus.tokenizers import Words, import_path
@@ -79,11 +80,14 @@ class GivenTopic:
                 self.topic, version = load_model(Path(given.model), cut)
                 what = f"the model {given.model}, version {version}"
             elif given.positive:
-                positive, negative = read_folder(Path(given.positive)), read_folder(Path(given.negative))
+                positive = read_folder(Path(given.positive))
+                negative = read_folder(Path(given.negative)) if given.negative else []
                 self.topic = train(positive, negative, cut)
                 if needs_samples(self.scorer):
                     self.topic.samples = samples(positive, negative)
-                what = f"{len(positive)} relevant pages and {len(negative)} others"
+                what = f"{len(positive)} relevant pages and {len(negative) or PAGES} others"
+                if not negative:
+                    what += " of the open web, which come with the package"
                 if len(positive) < FEW:
                     what += (
                         f": so few are a first guess only, and {FEW} would tell far better what is relevant"
