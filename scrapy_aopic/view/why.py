@@ -36,10 +36,11 @@ from scrapy_aopic.core.counters import UNREADABLE
 from scrapy_aopic.core.crawl_totals import CrawlTotals, read_totals
 from scrapy_aopic.core.domain import domain_key, unpack_domain
 from scrapy_aopic.core.fetched import read_fetched
-from scrapy_aopic.core.layout import BEHIND, IN_TIME, LATE, Family
+from scrapy_aopic.core.focus.leads import unpack_lead
+from scrapy_aopic.core.layout import BEHIND, IN_TIME, LATE, LEADS, STRATEGY_KEY, Family
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.mirrors import MIRRORED
-from scrapy_aopic.core.order import Aopic, clicks_lower
+from scrapy_aopic.core.order import LARGEST_VALUE, Aopic, clicks_lower, relevance_of, value_of
 from scrapy_aopic.core.records import (
     FAILED,
     HOST_BYTES,
@@ -53,6 +54,7 @@ from scrapy_aopic.core.records import (
     front_queue_of,
     host_key,
     queue_row,
+    unpack,
     unpack_host,
     unpack_page,
 )
@@ -200,6 +202,7 @@ class _Question:
         if page.state == QUEUED:
             return self._of_queued(name, key, page)
         kind = self._say_outcome(key, page)
+        self._say_topic(key, page)
         self._say_response(page)
         if not page.canonical:
             self._say_cash(page)
@@ -291,6 +294,34 @@ class _Question:
             previous_digest=found.previous_digest.hex(),
         )
 
+    def _say_topic(self, key: bytes, page: Page) -> None:
+        """Say how relevant a page is to the topic, or seems to be, by what, and which page said so."""
+        order = find_order(self._saved.order_name)
+        if order is None or not order.values_links or not page.score & LARGEST_VALUE:
+            return
+        value = value_of(page.score)
+        if page.state != QUEUED:
+            if relevance_of(page) is not None:
+                self._say(
+                    f"Its grade for the topic was {value:.2f} ('scrapy aopic why --grade' says by which words).",
+                    relevance=value,
+                )
+            return
+        strategy = ""
+        with suppress(*NO_RECORD):
+            strategy = str(unpack(self._store.get_many(Family.META, (STRATEGY_KEY,))[0] or b"")[0])
+        by = f", by the strategy {strategy}" if strategy else ""
+        self._say(f"Its value for the topic is {value:.2f}{by}.", value=value, strategy=strategy)
+        lead = unpack_lead(self._store.get_many(Family.CONTENT, (LEADS + key,))[0])
+        if lead is not None:
+            parent = urls_of(self._store, [lead.parent])[lead.parent]
+            said = f' by the link "{_short(lead.link.anchor)}"' if lead.link is not None else ""
+            self._say(
+                f"It has this value from {_short(parent)}, whose grade was {lead.grade:.2f}{said}.",
+                parent=parent,
+                parent_relevance=lead.grade,
+            )
+
     def _say_wishes(self, key: bytes) -> None:
         """Say what the owner of the page under *key* asks."""
         robots, usage = wishes_of(self._store, [key])[key]
@@ -338,6 +369,7 @@ class _Question:
             front_queue=page.front_queue & IN_PRIORITY,
             queued_on_host=host.queued if host is not None else None,
         )
+        self._say_topic(key, page)
         if page.lowered == 1:
             self._say(
                 "It waits one front queue lower, because enough pages of its directory had been fetched when its turn came "

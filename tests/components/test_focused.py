@@ -16,6 +16,7 @@ from demo_web.server import Answer
 from scrapy import signals
 from scrapy.crawler import Crawler
 from scrapy.http import Response, TextResponse
+from scrapy.settings import Settings
 from support.small_web import Follow, Web, ask, check, crawl
 
 from scrapy_aopic.core.focus.harvest import Harvest
@@ -35,6 +36,8 @@ from scrapy_aopic.session.topic import harvest_watch
 from scrapy_aopic.storage import open_store
 from scrapy_aopic.view.exporting import export_pages
 from scrapy_aopic.view.job_view import View
+from scrapy_aopic.view.url_settings import CrawlRules
+from scrapy_aopic.view.why import why
 
 HOME = "http://a.test/"
 TOPIC = "the database answers a query in sql and keeps each table in a database file"
@@ -590,6 +593,16 @@ async def test_an_export_has_the_relevance_of_pages_that_were_read(serve, tmp_pa
             assert (float(row["relevance"]) >= 0.5) == ("/data/" in row["url"])
         else:
             assert row["relevance"] == ""
+
+    # And 'why' knows of it.
+    rules = CrawlRules(Settings())
+    waiting = next(row["url"] for row in rows if row["state"] == "queued")
+    read = next(row for row in rows if row["state"] == "visited")
+    queued, fetched = (ask(tmp_path, why, url, rules) for url in (waiting, read["url"]))
+    assert queued.facts["strategy"] == "contextual"
+    assert 0.0 < queued.facts["value"] < 1.0
+    assert any(queued.facts["parent"] in sentence for sentence in queued.sentences)
+    assert fetched.facts["relevance"] == pytest.approx(float(read["relevance"]), abs=0.01)
 
 
 # -- pages that are made to mislead, or to be too much
