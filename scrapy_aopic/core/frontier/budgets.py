@@ -111,7 +111,7 @@ class Budgets:
         return visited + self._n_of.get(key, 0) + self._charged.get(key, 0)
 
     def charge(self, host: HostState, n: int) -> None:
-        """What a page of *host* took of the processor stands for *n* pages more, in this run."""
+        """What a page of *host* took of the processor, or a fetch that brought nothing, stands for *n* pages more, in this run."""
         if self._domains is None or n <= 0:
             return
         key = self._domains.key(host)
