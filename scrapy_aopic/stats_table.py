@@ -145,6 +145,10 @@ OWN = (
     gauge("aopic/live/loop_late_seconds", "seconds",
         "average time that an event waited for the loop in the last ten seconds; `None` without `PolitenessMiddleware`",
         _LIVE, "machine.loop_lag"),
+    gauge("aopic/live/standstill_seconds", "seconds",
+        "most seconds without a request in the last ten though a host was due: what [pages that cost](politeness.md#what-answers-cost) "
+        "may take from the others", _LIVE, "machine.standstill"),
+    gauge("aopic/live/standstill_seconds/max", "seconds", "the most in this run", _LIVE, "machine.standstill_max"),
     gauge("aopic/live/cpu", "CPU s/s", "processor time of this process in the last ten seconds", _LIVE, "machine.cpu"),
     gauge("aopic/live/memory_bytes", "bytes", "memory of this process", _LIVE, "machine.memory"),
     gauge("aopic/memory/limit_bytes", "bytes",

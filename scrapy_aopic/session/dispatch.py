@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -19,7 +20,7 @@ from scrapy_aopic.web.request_rows import url_of
 
 from .error_handler import guarded
 from .stats import FirstOnly
-from .waits_and_ends import IdleTime
+from .waits_and_ends import IdleTime, Standstill
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,6 +61,9 @@ class Dispatch:
         look_up: Calls back with the address of a host, empty if it has none.
         failures: Notes visits that fail.
         focus: Values links for the topic; ``None`` if there is none.
+
+    Attributes:
+        standstill: For how long it hands out nothing though a host is due.
     """
 
     def __init__(
@@ -91,6 +95,7 @@ class Dispatch:
         self._failures = failures
         self._first = FirstOnly(logger, parts.crawler)
         self._is_closed = False
+        self.standstill = Standstill()
         self._idle_time = IdleTime(parts.engine.wake)
         self._in_work = InWork(parts.crawler, self._transferred, self._finished)
 
@@ -107,8 +112,10 @@ class Dispatch:
                 if lease.is_held:
                     self._idle_time.seek()
                 self._engine.wake_in(lease.instant - now)
+                self.standstill.next_due(max(lease.instant - now, 0.0))
                 return None
             if isinstance(lease, Empty):
+                self.standstill.next_due(inf)
                 return None
             self._idle_time.used()
             try:
@@ -122,6 +129,7 @@ class Dispatch:
             self._cookies.send(visit)
             self._bodies.begin(visit)
             self._in_work.hand_out(request)
+            self.standstill.next_due()
             self._requests.count_out()
             return request
 

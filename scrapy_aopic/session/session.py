@@ -262,6 +262,7 @@ class Session:
             self.visits,
             stats=self.stats,
             lateness=partial(Lateness.of, crawler),
+            standstill=self._dispatch.standstill,
             control=lambda: self.steering.figures,
             failures=lambda: failures.rows,
             memory_limit=self.footprint.limit,
@@ -423,6 +424,7 @@ class Session:
         if wait := steering.wait(self.job.clock()):
             if wait != inf:
                 self._engine.wake_in(wait)
+            self._dispatch.standstill.next_due(inf)
             return None
         request = self._dispatch.next()
         if request is not None:
@@ -477,6 +479,7 @@ class Session:
         self._n_beats_to_end += self._engine.is_closing
         self.bodies.beat()
         self.footprint.beat()
+        self._look_for_standstill()
         self._announce()
         if self._convergence.ends(self.job.crawl):
             self._closing.close(CONVERGED)
@@ -491,6 +494,15 @@ class Session:
             self._engine.wake()
         self.errors.watch()
         self.stats.beat()
+
+    def _look_for_standstill(self) -> None:
+        standstill = self._dispatch.standstill
+        if self._engine.is_closing or self.steering.holds_back:
+            standstill.next_due(inf)
+        elif standstill.is_known or self.job.is_broken:
+            standstill.look()
+        elif isinstance(when := self.job.crawl.when(), NotBefore):  # since it was asked last
+            standstill.next_due(max(when.instant - self.job.clock(), 0.0))
 
     def _announce(self) -> None:
         """Let links go out whose pages take long, as their items do: these may wait for them."""

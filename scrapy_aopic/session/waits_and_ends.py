@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from math import inf
 from typing import TYPE_CHECKING
 
 from scrapy.utils.asyncio import CallLaterResult, call_later
@@ -25,6 +26,9 @@ WAITING = "aopic_waiting"
 
 _WORTH_SAYING = 60.0
 """Seconds of a wait that is worth a line in the log: the longest ordinary gap (``AOPIC_MAX_GAP``)."""
+
+_STOPPED = 30.0
+"""Seconds without a beat that no loop is late."""
 
 _HOLD = 1.0
 """Seconds for which a busy loop holds pages back for a host that is free by then."""
@@ -111,6 +115,43 @@ def _clock_time(wait: float) -> str:
     hours, seconds = divmod(round(wait), 3600)
     length = f"{hours} h {seconds // 60} min" if hours else f"{seconds // 60} min {seconds % 60} s"
     return f"{instant} (in {length})"
+
+
+class Standstill:
+    """For how long no request goes out though a host is due: as a page is read, or for memory, connections or the disk.
+
+    Args:
+        clock: Returns seconds.
+
+    Attributes:
+        longest: The most seconds in this run.
+        lately: The most since whoever reads it has set it to 0.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._since = inf
+        self._looked = clock()
+        self.longest = self.lately = 0.0
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it is known when the next host is due."""
+        return self._since != inf
+
+    def look(self) -> None:
+        """Take note of the time; if the last look was too long ago, the process was stopped, or the machine slept."""
+        now = self._clock()
+        if now - self._looked > _STOPPED:
+            self._since = max(self._since, now)
+        self._looked = now
+        self.lately = max(self.lately, now - self._since)
+        self.longest = max(self.longest, now - self._since)
+
+    def next_due(self, seconds: float = 0.0) -> None:
+        """A request went out, or the next host is due in *seconds*, infinite if none is."""
+        self.look()
+        self._since = self._looked + seconds
 
 
 class IdleTime:

@@ -45,7 +45,8 @@ COLUMNS = (
     "hosts.ready", "hosts.waiting", "hosts.backing_off", "connections.in_use", "connections.callbacks", "rate.pages",
     "rate.failed", "rate.bytes", "hosts.ceiling", "outcomes", "outcomes.page", "outcomes.redirect", "transfers.n", "transfers.bytes",
     "transfers.down", "put_back", "refused", "ledger.virtual", "ledger.turns", "queue_seconds", "store.last_commit",
-    "store.size_bytes", "machine.memory", "machine.memory_limit", "machine.cpu", "machine.loop_lag", "hosts.in_flight", "reason",
+    "store.size_bytes", "machine.memory", "machine.memory_limit", "machine.cpu", "machine.loop_lag", "machine.standstill",
+    "hosts.in_flight", "reason",
 )  # fmt: skip
 """Columns: paths of figures of a snapshot (:func:`.snapshot.figure`)."""
 
@@ -198,6 +199,7 @@ def with_last_row(now: Snapshot, rows: Sequence[dict[str, str]]) -> Snapshot:
             memory_limit=int(limit or 0),
             cpu=cpu or 0.0,
             loop_lag=row.get("machine.loop_lag"),
+            standstill=row.get("machine.standstill"),
         )
         now = replace(now, machine=machine)
     return replace(now, limit=rows[-1].get("verdict.limit", ""), reason=rows[-1].get("reason", ""))

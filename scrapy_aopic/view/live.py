@@ -45,7 +45,7 @@ from .stored import snapshot_of_sums
 from .verdict import Judge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from scrapy.crawler import Crawler
 
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.session.lateness import Lateness
     from scrapy_aopic.session.stats import Stats
     from scrapy_aopic.session.visit import Visits
+    from scrapy_aopic.session.waits_and_ends import Standstill
 
     from .dropped import Dropped
 
@@ -105,6 +106,7 @@ class _Note(NamedTuple):
     callbacks: int
     is_behind: bool
     unused: float
+    standstill: float
 
 
 class Watch:
@@ -117,6 +119,7 @@ class Watch:
         dropped: Links that do not reach the queue.
         failures: Gives the visits that failed last.
         lateness: Gives what samples the event loop, ``None`` if nothing does.
+        standstill: For how long no request goes out.
         control: Gives what an operator asks of the crawl.
     """
 
@@ -128,6 +131,7 @@ class Watch:
         *,
         stats: Stats,
         lateness: Callable[[], Lateness | None],
+        standstill: Standstill,
         control: Callable[[], ControlFigures],
         failures: Callable[[], list[FailureRow]],
         memory_limit: int,
@@ -142,6 +146,7 @@ class Watch:
         self._job = job
         self._visits = visits
         self._lateness = lateness
+        self._standstill = standstill
         self._control = control
         self._memory_limit = memory_limit
         self._limit = crawler.settings.getint("CONCURRENT_REQUESTS")
@@ -198,6 +203,7 @@ class Watch:
             len(self._visits) - downloading,
             self._job.waits_for_disk,
             self._last_walk.unused if self._last_walk is not None else 0.0,
+            self._standstill.lately,
         )
 
     def _beat(self) -> None:
@@ -206,6 +212,7 @@ class Watch:
     def _go_on(self) -> None:
         self._step()
         self._notes.append(self._note())
+        self._standstill.lately = 0.0
         self._n_beats += 1
         seen = None
         if self._n_beats % _PUBLISH_EVERY == 0:
@@ -337,7 +344,7 @@ class Watch:
             dropped=self._dropped.counts if self._dropped is not None else {},
             regret=self._regret(),
             store=self._store_state(),
-            machine=self._machine(notes[0], note),
+            machine=self._machine(notes),
             shards=self._shards(),
             round=crawl.round,
             slow=walk.slow,
@@ -407,13 +414,16 @@ class Watch:
             return ShardFigures(held=1, alive=1)
         return ShardFigures(n=part.shards, held=part.held, alive=part.workers)
 
-    def _machine(self, before: _Note, note: _Note) -> Machine:
+    def _machine(self, notes: Sequence[_Note]) -> Machine:
+        before, note = notes[0], notes[-1]
         seconds = note.instant - before.instant
         n = note.n_late - before.n_late
         lateness = self._lateness()
         return Machine(
             loop_lag=(note.late - before.late) / n if n else None,
             loop_lag_max=lateness.longest if lateness is not None else None,
+            standstill=max(each.standstill for each in notes),
+            standstill_max=self._standstill.longest,
             cpu=(note.cpu - before.cpu) / seconds if seconds > 0 else 0.0,
             starved=(note.starved - before.starved) / seconds if seconds > 0 else 0.0,
             memory=resident(),

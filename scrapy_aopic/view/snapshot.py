@@ -254,6 +254,8 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
         loop_lag: Seconds that an event waits on average because the event loop is busy; ``None`` without the
             package's politeness middleware.
         loop_lag_max: The longest in this run.
+        standstill: Most seconds without a request though a host was due.
+        standstill_max: The most in this run.
         cpu: CPU seconds a second, of all threads.
         starved: Part of the time for which the main thread, that of the event loop, was ready to run and others had the
             processor; 0 where the system does not say.
@@ -264,6 +266,8 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
     loop_lag: float | None = None
     loop_lag_max: float | None = None
+    standstill: float | None = None
+    standstill_max: float | None = None
     cpu: float = 0.0
     starved: float = 0.0
     memory: int = 0

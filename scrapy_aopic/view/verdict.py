@@ -64,6 +64,9 @@ _FROM: dict[Limit, float] = {"control": 0.8, "machine": 0.5, "disk": 0.2, "spide
 _MORE = 1.25
 """Pages that hosts could have had for each that was fetched up to which a crawl is as fast as politeness allows."""
 
+_STANDSTILL = 1.0
+"""Seconds without a request though a host was due from which on they are worth saying."""
+
 _RARE = 4
 """Known hosts for each that has pages from which on it is worth saying that few have."""
 
@@ -114,7 +117,9 @@ class Judge:
 
 
 def _of(limit: Limit, now: Snapshot) -> Verdict:
-    return _with_headline(Verdict(limit, _SENTENCES[limit](now)), now)
+    seconds = now.machine.standstill or 0.0 if now.machine is not None else 0.0
+    stood = f" No request was made for {seconds:.1f} s though a host was due." * (seconds >= _STANDSTILL)
+    return _with_headline(Verdict(limit, _SENTENCES[limit](now) + stood), now)
 
 
 # -- what it is

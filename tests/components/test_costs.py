@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
+from math import inf
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -25,6 +26,7 @@ from scrapy_aopic.core.politeness import Outcome, Politeness, TransferResult
 from scrapy_aopic.core.records import host_key
 from scrapy_aopic.session import costs
 from scrapy_aopic.session.session import Session
+from scrapy_aopic.session.waits_and_ends import Standstill
 from scrapy_aopic.view.dropped import FILE_NAME, read_dropped
 from scrapy_aopic.web.parse_limits import too_many_attributes
 
@@ -207,6 +209,43 @@ def test_another_way_to_a_host_opens_no_sooner_than_its_answers_and_its_rules_le
             assert job.crawl.lift(host, origin, job.now) == gap
             assert job.crawl.not_before(host) == job.now + gap
             assert isinstance(job.crawl.lease(job.now + gap), Lease)
+
+
+def test_a_domain_has_less_of_a_crawl_by_names_that_do_not_exist() -> None:
+    job = Job(order=Aopic(), politeness=Politeness(0.0), domain_of=lambda name: name[-9:])
+    job.seed(link("a.evil.test"), link("good.test"))
+    for _ in range(2):
+        lease = job.lease()
+        job.crawl.release(lease, job.now)
+        job.settle(lease, *[link(lease.host, number) for number in range(1, 60)])
+    silent = TransferResult(0.1, Outcome.SILENT, 0.0, 0.0, "", "http://h.evil.test", is_nowhere=True)
+    for n in range(100):
+        job.crawl.transferred(f"h{n}.evil.test", silent, job.now)
+    assert {job.visit().host for _ in range(15)} == {"good.test"}
+
+
+def test_the_time_without_a_request_counts_while_a_host_is_due() -> None:
+    now = [0.0]
+    standstill = Standstill(lambda: now[0])
+
+    def after(seconds: float) -> float:
+        now[0] += seconds
+        standstill.look()
+        return standstill.longest
+
+    assert after(9.0) == 0.0  # nothing is known to be due
+    standstill.next_due(5.0)
+    assert after(5.0) == 0.0
+    assert after(2.0) == 2.0
+    standstill.next_due()
+    assert after(3.0) == 3.0
+    standstill.next_due(inf)
+    assert after(9.0) == 3.0
+    standstill.next_due()
+    assert after(1000.0) == 3.0  # the process was stopped
+    standstill.lately = 0.0
+    assert after(1.0) == 3.0
+    assert standstill.lately == 1.0
 
 
 def test_a_domain_has_less_of_a_crawl_by_what_its_answers_cost() -> None:

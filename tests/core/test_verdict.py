@@ -131,6 +131,11 @@ CASES: list[tuple[Limit, dict[str, Any], str]] = [
         {"machine": Machine(loop_lag=0.2, cpu=0.15, starved=0.33)},
         "uses 0.15 of a core and waits for one 33 % of the time, as others use it, and the event loop is 0.20 s late. A less",
     ),
+    (
+        "machine",
+        {"machine": Machine(cpu=0.96, standstill=2.04)},
+        " No request was made for 2.0 s though a host was due.",
+    ),
     ("machine", {"machine": Machine(cpu=0.96)}, "uses 0.96 of a core. Less work in callbacks would help."),
     ("politeness", {"machine": Machine(loop_lag=0.2, cpu=0.96), "hosts": POLITE}, ""),  # nor would another machine wait less
     ("politeness", {"machine": Machine(cpu=0.96), "hosts": replace(NOW.hosts, ceiling=24.0)}, ""),  # five of sixty, for a moment
