@@ -16,9 +16,11 @@ from .view.queries import (
     LinkRow,
     PageRow,
     SiteRow,
+    changes_in,
     each_link,
     each_site,
     facts_of,
+    instants_of,
     pages_in,
     top_pages,
 )
@@ -27,6 +29,7 @@ from .view.stored import read_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from datetime import datetime
 
     from .place.place import Place
     from .view.snapshot import Snapshot
@@ -83,6 +86,32 @@ class JobReader:
     def pages(self) -> Rows[PageRow]:
         """All pages that it knows, host by host."""
         return self._rows(PageRow, pages_in)
+
+    def changes(self, since: str | datetime | int = "") -> Rows[PageRow]:
+        """Pages that are new, changed, moved or gone, each as of its last commit; also while the crawl runs::
+
+            changes = job.changes(cursor)
+            for page in changes:
+                ...
+            cursor = changes.cursor  # to be stored with what was made of them
+
+        Args:
+            since: Where to begin: the ``cursor`` after an earlier walk, a time, or the number of a round, 0 for the last one.
+                Empty for all of them. Of several changes of a page since then, the last one is given, once.
+
+        Raises:
+            ExchangeError: On the way through the rows, if *since* is nothing of this job.
+        """
+
+        def chunks() -> Iterator[Sequence[PageRow]]:
+            with open_view(self._place) as view:
+                after = instants_of(view, since)
+                yield from changes_in(view, CHUNK, after)
+                rows.cursor = ",".join(map(repr, after))
+
+        rows = self._rows(PageRow, pages_in)
+        rows.chunks = chunks
+        return rows
 
     def hosts(self) -> Rows[SiteRow]:
         """All hosts, with what their pages have together."""

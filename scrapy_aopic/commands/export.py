@@ -34,12 +34,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--pages",
         metavar="FILE",
-        help="write the pages: .csv, .csv.gz or .parquet; a path, or a URL for fsspec",
+        help="write the pages: .csv or .jsonl, maybe with .gz, or .parquet; a path, or a URL for fsspec",
     )
     parser.add_argument(
         "--links",
         metavar="FILE",
-        help="write the links: .csv, .csv.gz or .parquet; a path, or a URL for fsspec",
+        help="write the links: .csv or .jsonl, maybe with .gz, or .parquet; a path, or a URL for fsspec",
     )
     parser.add_argument(
         "--top", metavar="N", type=int, help="of the pages only the N most important ones, best first"

@@ -495,6 +495,7 @@ class Pages:
         fetched: Fetched | None = None,
         is_failure: bool = False,
         at: float = 0.0,
+        now: float = 0.0,
     ) -> None:
         """*page* left the frontier, as its visit is over and ended with *outcome*.
 
@@ -503,6 +504,7 @@ class Pages:
             fetched: What the response was; ``None`` leaves what is known of the one before.
             is_failure: Whether it is not to be fetched any more.
             at: Instant of the response that said so, 0 for that of the visit.
+            now: End of the visit.
         """
         if value and self._values_links:
             page.score = revalued(page.score, value)
@@ -520,7 +522,7 @@ class Pages:
             self.n_failed += 1
             if page.changes is not None:
                 self._wake_times.move(key, page.changes, 0.0)
-                page.changes = left(page.changes, at or page.visited_at)
+                page.changes = left(page.changes, at or page.visited_at, now)
         self.table.put(key, page)
 
     def take_over(self, link: Link, known: Page, now: float) -> None:

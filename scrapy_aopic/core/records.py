@@ -82,6 +82,7 @@ class Changes(NamedTuple):
         first_seen: Instant of its first visit; 0 if that was before changes were looked for.
         changed_at: Instant of the visit that showed the present version, or that it is gone; 0 if none has.
         previous: Digest of the version before that one.
+        noted_at: End of that visit, later than those of all visits of its shard that had ended before.
     """
 
     wakes_at: float = 0.0
@@ -93,6 +94,7 @@ class Changes(NamedTuple):
     first_seen: float = 0.0
     changed_at: float = 0.0
     previous: bytes = b""
+    noted_at: float = 0.0
 
     @property
     def is_blank(self) -> bool:

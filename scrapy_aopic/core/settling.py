@@ -10,6 +10,7 @@ done nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import inf, nextafter
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
@@ -100,6 +101,7 @@ class Settling:
         mail: Mail,
         wishes: BlobTable,
     ) -> None:
+        self._instant = 0.0
         self._mail = mail
         self._wishes = wishes
         self._leases = leases
@@ -144,13 +146,15 @@ class Settling:
             domain_visited=None if found.outcome else self._endowed_before(host, copy),
             is_plain=not found.outcome,
         )
-        at = found.version.at if found.version is not None else 0.0
+        # Later than all before: who has read the changes up to one commit finds the others by it.
+        self._instant = ended = max(now, nextafter(self._instant, inf))
+        at, failed = found.version.at if found.version is not None else 0.0, found.is_failure
         pages.visited(
-            key, page, found.outcome, found.value, fetched=found.fetched, is_failure=found.is_failure, at=at
+            key, page, found.outcome, found.value, fetched=found.fetched, is_failure=failed, at=at, now=ended
         )
         self._link_to_itself(key, page, links)
         if not found.is_failure:
-            self._revisits.visited(key, page, found.version or _NO_VERSION, now)
+            self._revisits.visited(key, page, found.version or _NO_VERSION, ended)
         is_first = page.visits == 1
         if found.wishes:
             self._wishes.put(WISHES + key, pack(found.wishes))

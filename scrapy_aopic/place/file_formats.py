@@ -1,6 +1,6 @@
 """Formats of the files that other programs read and write, by the ends of their names.
 
-``.csv`` and ``.parquet`` are tables; ``.gz`` behind the name of a text says that it is compressed.
+``.csv`` and ``.parquet`` are tables, ``.jsonl`` has an object a line; ``.gz`` behind the name of a text says that it is compressed.
 """
 
 from __future__ import annotations
@@ -19,6 +19,11 @@ _FORMULAS = frozenset("=+-@\t\r")
 def is_csv(name: str) -> bool:
     """Whether a file of this *name* is a table of text, compressed or not."""
     return name.lower().endswith((".csv", ".csv.gz"))
+
+
+def is_jsonl(name: str) -> bool:
+    """Whether a file of this *name* has a JSON object a line, compressed or not."""
+    return name.lower().endswith((".jsonl", ".jsonl.gz"))
 
 
 def is_parquet(name: str) -> bool:

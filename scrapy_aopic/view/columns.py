@@ -82,7 +82,12 @@ class Rows(Generic[Row]):
         columns: Types by name, as :func:`columns_of` gives them.
         chunks: Reads them, some at a time.
         facts: As for :class:`ArrowTable`.
+
+    Attributes:
+        cursor: Of changes, after a walk through all of them: where the next one goes on.
     """
+
+    cursor = ""
 
     def __init__(
         self,

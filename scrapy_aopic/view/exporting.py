@@ -9,22 +9,33 @@ from __future__ import annotations
 
 import csv
 import gzip
+import json
 import os
 from contextlib import contextmanager
-from datetime import datetime, timezone
+from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, Any
 
 from scrapy_aopic.exceptions import ExchangeError, StorageError, plainly
-from scrapy_aopic.place.file_formats import CHUNK, cell, is_csv, is_parquet, load_pyarrow
+from scrapy_aopic.place.file_formats import CHUNK, cell, is_csv, is_jsonl, is_parquet, load_pyarrow
 from scrapy_aopic.place.remote_files import find_filesystem, is_remote, sending
 from scrapy_aopic.storage.named_files import is_special
 from scrapy_aopic.storage.store_folder import replacing
 from scrapy_aopic.web.warc_index import NOT_THERE, WarcPlace, find_records
 
 from .columns import ArrowTable, Row, Rows, columns_of
-from .queries import LinkRow, PageRow, count_pages, each_link, facts_of, pages_in, rounds_in, top_pages
+from .queries import (
+    LinkRow,
+    PageRow,
+    changes_in,
+    count_pages,
+    each_link,
+    facts_of,
+    instants_of,
+    pages_in,
+    top_pages,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -53,8 +64,9 @@ def export_pages(
         ExchangeError: If *target* cannot be written, *index* not be read, or there was no such round.
     """
     if not top:
-        begun = _began(view, since) if isinstance(since, int) else since
-        chunks = partial(pages_in, view, CHUNK) if begun is None else partial(_changed, view, begun)
+        chunks = partial(pages_in, view, CHUNK)
+        if since is not None:
+            chunks = partial(changes_in, view, CHUNK, instants_of(view, since))
         rows = Rows(columns_of(PageRow), chunks, lambda: facts_of(view))
         total = count_pages(view) if since is None else None
         return _export(target, rows, unit="pages", total=total, progress=progress)
@@ -67,26 +79,6 @@ def export_pages(
         pages = [(*page, *places.get(page.url, NOT_THERE)) for page in best]
     table = Rows(columns, lambda: iter([pages]), lambda: facts_of(view))
     return _export(target, table, unit="pages", total=len(pages), progress=progress)
-
-
-def _began(view: View, number: int) -> datetime:
-    """When the round *number* began, the last one if that is 0."""
-    rounds = rounds_in(view)
-    for each in rounds[-1:] if not number else rounds:
-        if number in (0, each.number):
-            return datetime.fromtimestamp(each.began, timezone.utc)
-    there = (
-        f"its rounds are 1 to {rounds[-1].number}"
-        if rounds
-        else "'scrapy aopic crawl ... --again' makes the first"
-    )
-    raise ExchangeError(f"This job has no round {number or ''}: {there}.".replace(" :", ":"))
-
-
-def _changed(view: View, since: datetime) -> Iterator[list[PageRow]]:
-    """Pages that are others than before *since*, as far as changes were looked for."""
-    for rows in pages_in(view, CHUNK):
-        yield [row for row in rows if row.last_changed is not None and row.last_changed >= since]
 
 
 def export_links(view: View, target: str, *, progress: bool = False) -> int:
@@ -114,8 +106,10 @@ def check_export(target: str) -> None:
     """
     if is_parquet(target):
         load_pyarrow()
-    elif not is_csv(target):
-        raise ExchangeError(f"The name of the file {target} must end in .csv, .csv.gz or .parquet.")
+    elif not (is_csv(target) or is_jsonl(target)):
+        raise ExchangeError(
+            f"The name of the file {target} must end in .csv, .jsonl, one of these and .gz, or .parquet."
+        )
     if is_remote(target):
         find_filesystem(target)
         return
@@ -138,7 +132,9 @@ def _export(target: str, table: Rows[Row], *, unit: str, total: int | None, prog
         with (
             # Under another name until it is complete, so that half an export is never taken for all of it.
             sending(target) if is_remote(target) else replacing(Path(target)) as file,
-            (_parquet if is_parquet(target) else _csv)(file, target, table) as write,
+            (_parquet if is_parquet(target) else _csv if is_csv(target) else _jsonl)(
+                file, target, table
+            ) as write,
             tqdm(total=total, unit=f" {unit}", disable=None if progress else True, leave=False) as line,
         ):
             for rows in table.chunks():
@@ -152,15 +148,26 @@ def _export(target: str, table: Rows[Row], *, unit: str, total: int | None, prog
     return n
 
 
+def _text(file: IO[bytes], name: str) -> IO[Any]:
+    """*file* as text, which is compressed if its *name* says so."""
+    if name.lower().endswith(".gz"):
+        return gzip.open(file, "wt", compresslevel=6, encoding="utf-8", newline="")
+    return os.fdopen(os.dup(file.fileno()), "w", encoding="utf-8", newline="")
+
+
+@contextmanager
+def _jsonl(file: IO[bytes], name: str, table: Rows[Row]) -> Iterator[Callable[[Sequence[Row]], None]]:
+    encode = json.JSONEncoder(ensure_ascii=False, default=_CELLS[datetime]).encode
+    with _text(file, name) as text:
+        yield lambda rows: text.writelines(
+            f"{encode(dict(zip(table.columns, row, strict=True)))}\n" for row in rows
+        )
+
+
 @contextmanager
 def _csv(file: IO[bytes], name: str, table: Rows[Row]) -> Iterator[Callable[[Sequence[Row]], None]]:
-    is_compressed = name.lower().endswith(".gz")
-    with (
-        gzip.open(file, "wt", compresslevel=6, encoding="utf-8", newline="")
-        if is_compressed
-        else os.fdopen(os.dup(file.fileno()), "w", encoding="utf-8", newline="")
-    ) as text:
-        writer = csv.writer(cast("IO[str]", text))
+    with _text(file, name) as text:
+        writer = csv.writer(text)
         writer.writerow(table.columns)
         written = [_CELLS.get(kind) for kind in table.columns.values()]
 

@@ -23,6 +23,7 @@ from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import (
     HOST_BYTES,
     PAGE_BYTES,
+    Changes,
     HostRecord,
     Page,
     PageState,
@@ -54,6 +55,8 @@ _MOST_HOSTS = 300_000
 """Hosts that are looked at to find one by a part of its name: about a second."""
 
 _STATES = {int(state): state.name.lower() for state in PageState}
+
+_UNCHANGED = Changes()
 
 _importance = attrgetter("importance")
 
@@ -389,18 +392,51 @@ def count_pages(view: View) -> int:
 
 def pages_in(view: View, n: int) -> Iterator[list[PageRow]]:
     """All pages, shard by shard and host by host, at most *n* at a time; further requests for one once more while they wait."""
-    return chain.from_iterable(_each_page(store, n) for store in view.stores)
+    return changes_in(view, n, [-1.0] * len(view.stores))
 
 
-def _each_page(store: Store, n: int) -> Iterator[list[PageRow]]:
-    saved = read_totals(store)
-    if saved is None:
-        return
-    reader = _PageReader(store, saved)
-    rows = store.scan(Family.PAGES)
-    while chunk := list(islice(rows, n)):
-        pages = ((key, unpack_page(data)) for key, data in chunk)
-        yield reader.rows({key: page for key, page in pages if not (page.repeat_of and page.canonical)})
+def changes_in(view: View, n: int, after: list[float]) -> Iterator[list[PageRow]]:
+    """Those of *n* pages at a time that are new, changed, moved or gone since the instants *after*, one for each shard.
+
+    In the end these are the instants of the last changes that were there.
+    """
+    for number, store in enumerate(view.stores):
+        saved, since = read_totals(store), after[number]
+        if saved is None:
+            continue
+        reader, rows = _PageReader(store, saved), store.scan(Family.PAGES)
+        while chunk := list(islice(rows, n)):
+            each_page = ((key, unpack_page(data)) for key, data in chunk)
+            pages = {key: page for key, page in each_page if not (page.repeat_of and page.canonical)}
+            changes = {key: page.changes or _UNCHANGED for key, page in pages.items()}
+            changed = {key: each.noted_at or each.changed_at for key, each in changes.items()}
+            if given := {key: page for key, page in pages.items() if changed[key] > since}:
+                yield reader.rows(given)
+            after[number] = max((after[number], *changed.values()))
+
+
+def instants_of(view: View, since: str | datetime | int) -> list[float]:
+    """An instant for each shard: that of a cursor, of a time, or of the beginning of a round, of the last one if it is 0.
+
+    Raises:
+        ExchangeError: If there was no such round, or it is no cursor of this job.
+    """
+    if isinstance(since, datetime):
+        return [since.timestamp()] * len(view.stores)
+    if isinstance(since, int):
+        rounds = rounds_in(view)
+        began = {each.number * (each is not rounds[-1] or since > 0): each.began for each in rounds}
+        if since not in began:
+            there = f"its rounds are 1 to {rounds[-1].number}" if rounds else "--again makes the first one"
+            raise ExchangeError(f"This job has no round {since or ''}".strip() + f": {there}.")
+        return [began[since]] * len(view.stores)
+    try:
+        found = [float(each) for each in since.split(",")] if since else [0.0] * len(view.stores)
+    except ValueError:
+        found = []
+    if len(found) != len(view.stores):
+        raise ExchangeError(f"{since[:100]!r} is no cursor that the changes of this job have given.")
+    return found
 
 
 def roots_of(store: Store, pages: dict[bytes, Page]) -> dict[bytes, bytes]:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from hashlib import blake2b
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -19,7 +20,10 @@ from scrapy.cmdline import execute
 from scrapy.settings import Settings
 from support import processes
 from support.redis_server import WHY_NOT, Server, find_server
+from support.short_forms import some_of
 from support.small_web import check, html
+
+from scrapy_aopic import open_job
 
 pytestmark = pytest.mark.slow
 
@@ -128,6 +132,57 @@ def test_a_round_fetches_each_page_once_and_gives_only_what_changed(serve, tmp_p
     assert sorted(found[3:]) == [(home, "changed"), (f"{home}3", "new")]
     done = crawl(tmp_path, *again, "--older-than", "1 hour")
     assert (done.returncode, len(web.asked)) == (0, 7), done.stderr
+
+
+@pytest.mark.parametrize("kills", some_of((2, 10)))
+def test_no_change_is_lost_by_kills_and_each_is_given_once_or_again_with_its_number(serve, tmp_path, kills):
+    """Twenty pages without ``ETag``, four of which are others after each kill."""
+    urls = [f"http://h{n}.example.com/{n}" for n in range(20)]
+    version = 0
+    asked: list[tuple[str, int]] = []
+
+    def body(url: str, version: int) -> bytes:
+        return html([], f"{version if url in urls[::5] else 0}")
+
+    def page(exchange: Exchange) -> Answer:
+        url = f"http://{exchange.host}{exchange.target}"
+        asked.append((url, version))
+        return Answer(headers={"Content-Type": "text/html"}, body=body(url, version))
+
+    serve(dict.fromkeys(urls, page))
+    line = command(*urls, *CONTACT, *FAST, "-s", "AOPIC_RECRAWL=1 second, 90 days", "--changed-only", "--job", "my",
+                   "-o", "items.jsonl", "--fields", "url,title")  # fmt: skip
+    committed: set[tuple[str, str]] = set()
+    for version in range(kills + 1):
+        how = signal.SIGKILL if version < kills else signal.SIGINT
+        with processes.start(
+            line, cwd=tmp_path, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+        ) as process:
+            until = time.monotonic() + 60
+            while (
+                min(asked.count((url, version)) for url in urls[::5]) < 1 + version % 2
+                and time.monotonic() < until
+            ):
+                time.sleep(0.01)
+            process.send_signal(how)
+        seen = {
+            blake2b(body(url, each), digest_size=8).hexdigest(): f"{each}"
+            for url in urls[:1]
+            for each in range(kills + 1)
+        }
+        committed |= {
+            (row.url, seen[row.digest]) for row in open_job(tmp_path / "my").changes() if row.digest
+        }
+    given = [
+        (item["url"], item["title"], item["visits"], item["found"])
+        for item in items(tmp_path / "items.jsonl")
+    ]
+    assert {found for *_, found in given} == {"new", "changed"}
+    assert {url for url, *_ in given} == {*urls}
+    assert committed <= {(url, title) for url, title, *_ in given}
+    numbers = {(url, title, visits) for url, title, visits, _ in given}
+    assert len(numbers) == len({(url, title) for url, title, _ in numbers}), "again with the same number only"
+    assert {visits for url, _, visits in numbers if url not in urls[::5]} == {0}
 
 
 def endless(exchange: Exchange) -> Answer:

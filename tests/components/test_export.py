@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import json
 from collections.abc import Iterator
 from math import fsum
 from pathlib import Path
@@ -62,10 +63,12 @@ def rows_of(path: Path) -> list[dict[str, object]]:
         table: list[dict[str, object]] = pyarrow.parquet.read_table(path).to_pylist()
         return table
     data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    if ".jsonl" in path.name:
+        return [json.loads(line) for line in data.decode().splitlines()]
     return list(csv.DictReader(data.decode().splitlines()))
 
 
-@pytest.mark.parametrize("name", ["pages.csv", "pages.csv.gz", "PAGES.parquet"])
+@pytest.mark.parametrize("name", ["pages.csv", "pages.csv.gz", "PAGES.parquet", "pages.jsonl.gz"])
 def test_pages_are_written_as_they_are_in_the_job(store, tmp_path, name):
     path = tmp_path / name
     assert export_pages(View([store]), str(path)) == 3
@@ -109,7 +112,7 @@ def test_a_page_names_the_one_that_stands_for_it(tmp_path, monkeypatch, name):
     store.close()
 
 
-@pytest.mark.parametrize("name", ["links.csv", "links.csv.gz", "links.parquet"])
+@pytest.mark.parametrize("name", ["links.csv", "links.csv.gz", "links.parquet", "links.jsonl"])
 def test_links_are_written_in_document_order(store, tmp_path, name):
     path = tmp_path / name
     assert export_links(View([store]), str(path)) == 3
@@ -154,7 +157,9 @@ def test_an_export_that_fails_leaves_the_old_file_and_no_half_one(store, tmp_pat
 
 @pytest.mark.parametrize("name", ["pages.txt", "pages", "pages.gz"])
 def test_a_file_of_no_known_format_is_refused(store, tmp_path, name):
-    with pytest.raises(ExchangeError, match=rf"{name} must end in \.csv, \.csv\.gz or \.parquet"):
+    with pytest.raises(
+        ExchangeError, match=rf"{name} must end in \.csv, \.jsonl, one of these and \.gz, or \.parquet"
+    ):
         export_pages(View([store]), str(tmp_path / name))
 
 

@@ -87,18 +87,28 @@ def test_pages_hosts_and_links_are_typed_records(folder):
     assert sum(host.importance for host in hosts.values()) == pytest.approx(1)
     assert set(job.links()) == {(HOME, NEXT), (HOME, GONE)}
     assert job.status(counts=True).pages.known == len(pages) == 3
+    changes = job.changes()
+    assert [(page.url, page.found) for page in changes] == [(HOME, "new")]
+    assert list(job.changes(changes.cursor)) == []
+    for since in ("yesterday", "1,2", 3):
+        with pytest.raises(
+            ExchangeError, match="no round 3: --again makes" if since == 3 else "is no cursor"
+        ):
+            list(job.changes(since))
     assert job.why(GONE).kind == "failed"
     assert job.why("other.example").kind == "idle"
 
 
 def test_the_example_of_the_document_runs(folder, capsys):
     section = DOCUMENT.read_text("utf-8").partition("\n## A job in Python\n")[2].partition("\n## ")[0]
-    example, frames = re.findall(r"^```python\n(.*?)^```", section, re.DOTALL | re.MULTILINE)
+    example, frames, following = re.findall(r"^```python\n(.*?)^```", section, re.DOTALL | re.MULTILINE)
     names: dict[str, object] = {}
     exec(example, names)
     written = capsys.readouterr().out
     assert written.startswith("1 of 3 pages visited; ")
     assert HOME in written
+    exec(following, names)
+    assert capsys.readouterr().out.startswith(f"new {HOME} ")
     for each in ("duckdb", "polars"):
         pytest.importorskip(each)
     pytest.importorskip("pandas", minversion="3")

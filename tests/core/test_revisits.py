@@ -20,13 +20,14 @@ from scrapy_aopic.core.crawl_totals import read_totals
 from scrapy_aopic.core.frontier.frontier import Empty, NotBefore
 from scrapy_aopic.core.order import OpicCycle
 from scrapy_aopic.core.ports import Family
-from scrapy_aopic.core.records import HOST_BYTES, Changes, PageState, host_key
+from scrapy_aopic.core.records import HOST_BYTES, Changes, PageState, host_key, unpack_page
 from scrapy_aopic.core.revisits import Rates, Recrawl, Version
 from scrapy_aopic.core.revisits.due import OVERDUE, DuePages, DueQueue
 from scrapy_aopic.core.revisits.found import found_last, found_now
 from scrapy_aopic.core.revisits.rates import RATES
 from scrapy_aopic.core.revisits.rounds import read_rounds, together
-from scrapy_aopic.view.queries import wishes_of
+from scrapy_aopic.view.job_view import View
+from scrapy_aopic.view.queries import changes_in, wishes_of
 
 HOUR, DAY = 3600.0, 86_400.0
 SAME = Version(is_same=True)
@@ -448,6 +449,42 @@ def test_a_round_begins_each_day_in_one_run_but_not_before_the_last_one_is_over(
     job.commit()
     found = [(each.number, each.known, each.ended - each.began) for each in read_rounds(job.store)]
     assert found == [(1, 0, 0), (2, 2, 0), (3, 2, DAY), (4, 2, 2 * DAY), (5, 2, 0)]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_who_follows_the_changes_gets_each_once_whenever_it_looks(seed):
+    """Visits end in another order than their responses came, at the same instant, and a crash undoes some."""
+    rng = random.Random(seed)
+    job = again(share=1.0)
+    job.seed(*(link(f"h{n}", n) for n in range(9)))
+    job.commit()
+    under_way: list[tuple[Lease, float]] = []
+    committed: dict[bytes, bytes] = {}
+    known: dict[str, str | None] = {}
+    given: list[Any] = []
+    after = [0.0]
+    for step in rng.choices(("lease", "settle", "commit", "look", "crash"), (9, 9, 4, 4, 1), k=400):
+        job.now += rng.choice((0, 0, 5000))
+        if step == "lease" and isinstance(lease := job.crawl.lease(job.now), Lease):
+            job.crawl.release(lease, job.now)
+            under_way.append((lease, job.now))
+        elif step == "settle" and under_way:
+            lease, at = under_way.pop(rng.randrange(len(under_way)))
+            job.settle(lease, version=Version(rng.choice((b"1", b"2")), at=at))
+        elif step == "crash":
+            job.reopen(later=HOUR)
+            under_way = []
+        elif step == "commit":
+            job.commit()
+            pages = {key: unpack_page(row).changes for key, row in job.store.scan(Family.PAGES)}
+            committed = {key: changes.digest for key, changes in pages.items() if changes is not None}
+        elif step == "look":
+            rows = [row for some in changes_in(View([job.store]), 2, after) for row in some]
+            given += [(row.host, row.last_changed) for row in rows]
+            known |= {row.host: row.digest for row in rows}
+            assert sorted(filter(None, known.values())) == sorted(each.hex() for each in committed.values())
+    assert len(known) == 9
+    assert len(given) == len(set(given)), "each change once"
 
 
 def test_a_page_without_cash_comes_back_after_the_longest_interval():

@@ -83,8 +83,7 @@ def _as_of(known: Changes | None, what: str) -> Found:
     )
 
 
-def left(known: Changes, now: float) -> Changes:
-    """*known* of a page that is gone since *now*: whatever comes back is another version."""
-    return Changes(
-        0.0, now, known.evidence, first_seen=known.first_seen, changed_at=now, previous=known.digest
-    )
+def left(known: Changes, at: float, now: float) -> Changes:
+    """*known* of a page that is gone since *at*, as a visit shows that ends *now*: whatever comes back is another version."""
+    first = known.first_seen
+    return Changes(0.0, at, known.evidence, b"", b"", b"", first, at, known.digest, noted_at=now)

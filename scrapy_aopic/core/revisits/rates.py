@@ -105,7 +105,7 @@ class Rates:
         if known is None:
             evidence = self._weigh(b"", [_dated(rate, age) for rate in RATES]) if age > _JUST_NOW else b""
             known = Changes(0.0, at, evidence, version.digest, version.etag, version.modified)
-            return known if version.is_missing else known._replace(first_seen=at, changed_at=at)
+            return known if version.is_missing else known._replace(first_seen=at, changed_at=at, noted_at=now)
         if version.is_missing:
             return known
         interval = max(now - known.seen_at, 1.0)
@@ -120,7 +120,7 @@ class Rates:
         if version.is_same:
             return known
         if version.digest != known.digest:
-            known = known._replace(changed_at=at, previous=known.digest)
+            known = known._replace(changed_at=at, previous=known.digest, noted_at=now)
         return known._replace(digest=version.digest, etag=version.etag, modified=version.modified)
 
     def _weigh(self, evidence: bytes, logs: list[float]) -> bytes:
