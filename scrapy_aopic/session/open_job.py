@@ -38,6 +38,7 @@ from scrapy_aopic.view.text import n_of
 from scrapy_aopic.web.page_keys import PageKeys
 from scrapy_aopic.web.suffixes import list_name
 
+from .compared import compared_by
 from .idle_settings import warn_of_idle_queues
 from .links.admission import Admission
 from .spider_state import StateKeeper
@@ -68,6 +69,7 @@ class OpenJob:
         recrawls: Whether pages are visited again.
         never_ends: Whether that is so for as long as the crawl runs.
         only_changed: Whether callbacks then get no page that has not changed.
+        compared: Gives what of a response is compared with that of the visit before; ``None`` for its bytes.
         max_wait: Seconds that a crawl waits with nothing else to do (``AOPIC_MAX_WAIT``).
         min_convergence: 1/|H| below which the crawl ends (``AOPIC_MIN_CONVERGENCE``).
         content_seen: When texts count as the same (``AOPIC_CONTENT_SEEN``).
@@ -110,6 +112,7 @@ class OpenJob:
                 not policy.recrawl.once or policy.recrawl.every > 0
             )
             self.only_changed = policy.recrawl is not None and policy.recrawl.only_changed
+            self.compared = compared_by(policy.recrawl.by, spider) if policy.recrawl is not None else None
             self.admission = Admission(crawler)
             self.max_wait = values.max_wait
             self.min_convergence = values.min_convergence

@@ -12,6 +12,7 @@ from scrapy.exceptions import StopDownload
 
 from scrapy_aopic.core.revisits import Version
 from scrapy_aopic.core.revisits.found import found_now
+from scrapy_aopic.exceptions import ANY_ERROR
 from scrapy_aopic.request_errors import AttributesError, CodingsError, RefusedError
 from scrapy_aopic.web.content_types import content_type
 from scrapy_aopic.web.http_dates import changed_at
@@ -58,9 +59,18 @@ class Responses:
 
     Args:
         seen: When texts count as the same (``AOPIC_CONTENT_SEEN``).
+        compared: Gives what of a response is compared with that of the visit before; ``None`` for its bytes.
     """
 
-    def __init__(self, parts: SessionParts, *, costs: Costs, intake: Intake, seen: str) -> None:
+    def __init__(
+        self,
+        parts: SessionParts,
+        *,
+        costs: Costs,
+        intake: Intake,
+        seen: str,
+        compared: Callable[[Response], object] | None,
+    ) -> None:
         self.errors = parts.errors
         self._job = parts.job
         self._crawl = parts.job.crawl
@@ -74,6 +84,7 @@ class Responses:
         self._seen = seen
         self._recrawls = parts.recrawls
         self._only_changed = parts.only_changed
+        self._compared = compared
         self._first = FirstOnly(logger, parts.crawler)
         connect = parts.crawler.signals.connect
         connect(self._headers_received, signal=signals.headers_received)
@@ -178,7 +189,7 @@ class Responses:
         etag, modified, date = (
             response.headers.get(name) or b"" for name in ("ETag", "Last-Modified", "Date")
         )
-        digest, is_same = blake2b(response.body, digest_size=8).digest(), False
+        digest, is_same = self._digest(response), False
         if self._only_changed and visit.lease.visits and response.status in range(200, 300):
             page = self._crawl.page(visit.lease.key)
             is_same = page is not None and page.changes is not None and page.changes.digest == digest
@@ -194,6 +205,23 @@ class Responses:
             changed_at=changed_at(modified, date, now := self._job.clock()),
             at=now,
         )
+
+    def _digest(self, response: Response) -> bytes:
+        """Digest of what is compared of *response*, of its body if there is no such thing in it."""
+        value: object = None
+        if self._compared is not None and response.status in range(200, 300):
+            try:
+                value = self._compared(response)
+            except ANY_ERROR as error:
+                self._first.warning(
+                    "compared",
+                    "What AOPIC_RECRAWL compares cannot be found in %(url)s (%(error)s); its bytes are compared instead. Further "
+                    "such pages are not logged",
+                    url=response.url,
+                    error=f"{type(error).__name__}: {error}"[:100],
+                )
+        data = value if isinstance(value, bytes) else f"{value}".encode("utf-8", "replace")
+        return blake2b(response.body if value in (None, "", b"") else data, digest_size=8).digest()
 
     # -- what their text is
 

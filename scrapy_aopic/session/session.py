@@ -17,6 +17,7 @@ file               what happens there
 `bodies`           which pages are in memory
 `footprint`        what the process takes of the machine's memory
 `responses`        what responses show of a page in work
+`compared`         what of a page is compared with the visit before
 `conditional`      repeated requests ask only for what has changed
 `page_robots`      what pages ask of robots
 `reloads`          pages that lead to themselves
@@ -254,7 +255,9 @@ class Session:
             failures=failures,
             focus=self.focus,
         )
-        self.responses = Responses(parts, costs=self.costs, intake=self.intake, seen=opened.content_seen)
+        self.responses = Responses(
+            parts, costs=self.costs, intake=self.intake, seen=opened.content_seen, compared=opened.compared
+        )
         self._conditional = ConditionalRequests(parts) if opened.recrawls else None
         self.watch = Watch(
             crawler,

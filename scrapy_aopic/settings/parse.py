@@ -201,8 +201,15 @@ def intervals(value: Any) -> tuple[float, float]:
     return found[0], found[1]
 
 
-_REVISITS = ("once", "every", "changed")
-"""Words beside the intervals of revisits."""
+_COMPARED = ("text", "main text")
+_REVISITS = ("once", "every", "changed", *_COMPARED)
+"""Words beside the intervals of revisits; the last ones say what is compared."""
+
+
+def _is_compared(value: Any) -> bool:
+    """Whether *value* says what of a page is compared: a word, a function, its import path, or a method as ``spider.NAME``."""
+    is_path = isinstance(value, str) and not value[:1].isdigit() and _IMPORT_PATH.fullmatch(value)
+    return bool(callable(value) or value in _COMPARED or is_path)
 
 
 def recrawl(value: Any) -> Recrawl | None:
@@ -214,7 +221,17 @@ def recrawl(value: Any) -> Recrawl | None:
         value = several if len(several) > 1 or several[0] in _REVISITS else value
     if not isinstance(value, (list, tuple)):
         value = [value, value]
-    words = [each for each in value if each in _REVISITS]
+    compared = [each for each in value if _is_compared(each)]
+    if len(compared) > 1:
+        raise Reason("it has more than one thing that is compared")
+    by = next(
+        (
+            each if each in _COMPARED or str(each).startswith("spider.") else function(each, 1)
+            for each in compared
+        ),
+        "",
+    )
+    words = [each for each in value if each in (*_REVISITS, *compared)]
     times = [each for each in value if each not in words]
     n_times = len(times)
     if words and n_times == 1:
@@ -226,7 +243,9 @@ def recrawl(value: Any) -> Recrawl | None:
     if n_times < 1 + is_every and (is_every or "once" in words):
         found = replace(found, min_interval=0.0)
     every = found.max_interval if is_every else 0.0
-    return replace(found, once=is_every or "once" in words, every=every, only_changed="changed" in words)
+    return replace(
+        found, once=is_every or "once" in words, every=every, only_changed="changed" in words, by=by
+    )
 
 
 def spending(value: Any) -> tuple[str, frozenset[str]]:

@@ -189,14 +189,14 @@ _RECRAWLING = (
         False,
         Check(
             'True, False, or the shortest and the longest time between two visits of a page, such as ["1 day", "90 days"]; '
-            'with "once", "every" and "changed" among them, or "once" and "changed" alone',
+            'with words among them, or alone: "once", "every", "changed", and "text", "main text", "spider.NAME" or a function of a response',
             parse.recrawl,
         ),
         "Whether visited pages are revisited, for as long as the crawl runs, and how often; see [below](#recrawling). "
         "True for a day to 90 days. A page that was not visited for the longest time is overdue; overdue pages get a tenth of "
         'all revisits, however little cash they hold. With "once", each page that was not visited for the shortest time is visited '
         '[once more](#rounds), and the crawl ends. With "every" such a round begins each longest time. With "changed", callbacks '
-        "get [only what changed](#only-what-changed).",
+        "get [only what changed](#only-what-changed). The other words and functions say [what is compared](#what-is-compared).",
     ),
     Setting(
         "AOPIC_MIN_CONVERGENCE",

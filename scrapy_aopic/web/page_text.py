@@ -177,6 +177,15 @@ def read_text(response: Response, *, has_sketch: bool = False) -> Text | None:
     return text_of(shown + html[MAX_SKIMMED:], _leads_of(links, data, response.url), has_sketch=has_sketch)
 
 
+def comparable_text(response: Response) -> bytes:
+    """Words, links and data of *response*, as those of duplicates are compared; empty if it is no page of HTML."""
+    if not isinstance(response, HtmlResponse) or b"\0" in response.body[:_BEGINNING]:
+        return b""
+    shown, links, data = skim(response.body[:MAX_SKIMMED])
+    leads = _leads_of(links, data, response.url)
+    return b"\n".join((b" ".join(shown.split()), leads, response.body[MAX_SKIMMED:]))
+
+
 def _leads_of(links: list[bytes], data: list[bytes], url: str) -> bytes:
     """Bytes that stand for *links* and *data* of the page at *url*."""
     whole = b"\n".join(links).decode("latin-1").replace('"', "").replace("'", "")

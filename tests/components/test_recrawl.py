@@ -404,6 +404,69 @@ async def test_with_changed_each_change_gives_an_item_and_an_unchanged_page_none
     assert {row.outlinks for row in rows(tmp_path).values()} == {19}
 
 
+class Priced(Told):
+    """Notes what of a page is compared."""
+
+    def price(self, response: Response) -> str | None:
+        if response.url == f"{HOME}raises":
+            raise LookupError("no price")
+        return response.css("b::text").get()
+
+
+@pytest.mark.parametrize("by", ["text", "main text", "spider.price", "bytes"])
+async def test_what_is_compared_is_for_the_user_to_say(serve, tmp_path, by, caplog):
+    """Of each page something else moves with each request."""
+    if by == "main text":
+        pytest.importorskip("trafilatura")
+    story = (
+        "<p>" + "A long story of a house by the sea that everybody wants to read to its end. " * 9 + "</p>"
+    )
+    moving = {
+        "tag": lambda n: (
+            f"<html><body><!-- {n} --><article class=c{n}>{story}</article><b>5</b></body></html>"
+        ),
+        "menu": lambda n: (
+            f"<html><body><nav><a href=/{n}>Offer {n}</a></nav><article>{story}</article><b>5</b></body></html>"
+        ),
+        "price": lambda n: f"<html><body><article>{story}<p><b>{n}</b></p></article></body></html>",
+        "raises": lambda n: f"<html><body><article>{story}</article>{' ' * n}</body></html>",
+    }
+    found: dict[str, Script] = {
+        name: Script(
+            *(Answer(headers={"Content-Type": "text/html"}, body=each(n).encode()) for n in range(99))
+        )
+        for name, each in moving.items()
+    }
+
+    class All(Priced):
+        start_urls = [f"{HOME}{name}" for name in moving]
+
+        def parse(self, response: Response) -> Iterator[Any]:
+            self.told.append(response.url.removeprefix(HOME))
+            yield from ()
+
+    serve({f"{HOME}{name}": script for name, script in found.items()})
+    words = ["changed", *([by] if by != "bytes" else [])]
+    crawler = await crawl_until(
+        lambda: min(len(script.asked) for script in found.values()) >= 3,
+        tmp_path,
+        All,
+        AOPIC_RECRAWL=[1, "90 days", *words],
+    )
+    assert isinstance(crawler.spider, All)
+    changed = {name for name, n in Counter(crawler.spider.told).items() if n > 1}
+    assert (
+        changed
+        == {
+            "text": {"menu", "price"},
+            "main text": {"price"},
+            "spider.price": {"price", "raises"},
+            "bytes": {*moving},
+        }[by]
+    )
+    assert ("LookupError: no price" in caplog.text) == (by == "spider.price")
+
+
 # When a page last changed, as its server says
 
 

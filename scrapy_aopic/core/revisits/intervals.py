@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from scrapy_aopic.core.host_rules import HostRule
@@ -36,6 +37,8 @@ class Recrawl:
         every: Seconds from the beginning of a round to that of the next one in the same run; 0 for one round.
         given: Number and beginning of the round, if others than the crawl decide that, as for a job in shards.
         only_changed: Whether callbacks get no page that has not changed.
+        by: What of a page must differ for that: all bytes if it is empty, ``text``, ``main text``, what a method of the spider gives
+            (``spider.NAME``), or a function of the response.
     """
 
     min_interval: float = 86_400.0
@@ -46,6 +49,7 @@ class Recrawl:
     every: float = 0.0
     given: tuple[int, float] | None = None
     only_changed: bool = False
+    by: str | Callable[[Any], object] = ""
 
     def under(self, rule: HostRule | None) -> Recrawl:
         """The intervals for a host under *rule*."""

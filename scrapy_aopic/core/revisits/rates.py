@@ -117,7 +117,7 @@ class Rates:
         else:
             logs = [math.log(-math.expm1(-rate * interval)) for rate in RATES]
         known = known._replace(seen_at=at, evidence=self._weigh(known.evidence, logs))
-        if version.is_same:
+        if version.is_same and version.digest != known.digest:  # a 304
             return known
         if version.digest != known.digest:
             known = known._replace(changed_at=at, previous=known.digest, noted_at=now)
