@@ -20,6 +20,7 @@ is, with the pages weighted by their true PageRank(0.85) and averaged.
 Policies:
 
 * ``uniform``: all pages in turn;
+* ``rounds``: all pages in rounds, as by ``--every 1d``, one each day if the budget can hold that: with a budget of 1 a crawl anew each day;
 * ``cash``: importance only, as in the paper, without a longest interval;
 * ``cash, floor``: with one;
 * ``cash x phi``: the default of AOPIC_RECRAWL, which learns from digests and from answers 304 which pages change;
@@ -64,7 +65,7 @@ from scrapy_aopic.storage.memory import MemoryStore
 HOUR, DAY = 3600.0, 86_400.0
 BEGIN = 1e9
 COMMIT = 200
-POLICIES = ["uniform", "cash", "cash, floor", "cash x phi", "with dates", "rates known"]
+POLICIES = ["uniform", "rounds", "cash", "cash, floor", "cash x phi", "with dates", "rates known"]
 RATES = ["measured", "log-normal"]
 INTERVALS = [1 / 24, 1, 7, 30, 120, 1000]
 PARTS = [0.23, 0.15, 0.16, 0.17, 0.29]
@@ -108,6 +109,7 @@ class Result(NamedTuple):
     repeated: int
     not_modified: int
     never: float
+    visits_a_change: float
     violations: list[str]
 
 
@@ -152,6 +154,11 @@ class Web:
         digest = page.to_bytes(4, "big") + self._versions[page].to_bytes(4, "big")
         return Version(digest, changed_at=now - age if is_dated and not is_same else 0.0)
 
+    @property
+    def n_changes(self) -> int:
+        """Visits that have found another version than before, first ones included."""
+        return sum(self._versions)
+
     def fresh(self, page: int, begin: float, end: float) -> float:
         """Seconds between *begin* and *end* in which the copy of *page* has been up to date since its last visit."""
         return max(min(self._changes[page], end) - max(self._seen[page], begin), 0.0)
@@ -181,6 +188,8 @@ def measure(task: Task) -> Result:
     recrawl = kind(shortest, longest)
     if task.policy == "rates known":
         recrawl = KnownRates(shortest, longest, rates=tuple(web.rates))
+    if task.policy == "rounds":
+        recrawl = Recrawl(0.0, DAY, once=True, every=DAY)
     order = OpicCycle() if task.policy == "uniform" else Aopic()
     now = BEGIN
     store = MemoryStore()
@@ -188,7 +197,7 @@ def measure(task: Task) -> Result:
     for link in links:
         crawl.seed(link, now)
 
-    up_to_date, begin, not_modified = 0.0, math.inf, 0
+    up_to_date, begin, not_modified, changes = 0.0, math.inf, 0, 0
     settled: list[int] = []
     last = n + int(task.before * n)
     end = last + int(task.during * n)
@@ -196,7 +205,7 @@ def measure(task: Task) -> Result:
         now += first if fetch <= n else between
         lease = crawl.lease(now)
         if fetch == last:
-            begin, settled = now, list(web.visits)
+            begin, settled, changes = now, list(web.visits), web.n_changes
         if isinstance(lease, Lease):
             page = _number(lease.request)
             up_to_date += weights[page] * web.fresh(page, begin, now)
@@ -213,6 +222,7 @@ def measure(task: Task) -> Result:
         sum(web.visits) - n,
         not_modified,
         sum(old == new for old, new in zip(settled, web.visits, strict=True)) / n,
+        (sum(web.visits) - sum(settled)) / max(web.n_changes - changes, 1),
         audit(store).violations,
     )
 
@@ -249,7 +259,11 @@ def interval(values: list[float]) -> str:
 
 
 def show(found: dict[str, dict[str, list[Result]]], bounds: dict[str, float], policies: list[str]) -> str:
-    head = ["policy", *(f"{budget} a day" for budget in found)]
+    head = [
+        "policy",
+        *(f"{budget} a day" for budget in found),
+        *(f"visits a change at {budget}" for budget in found),
+    ]
     if "cash" in policies:
         head += [f"gain at {budget}" for budget in found]
     lines = [head, ["---"] * len(head)]
@@ -258,6 +272,9 @@ def show(found: dict[str, dict[str, list[Result]]], bounds: dict[str, float], po
         for results in found.values():
             fresh = [result.freshness for result in results[policy]]
             row.append(f"{np.mean(fresh):.3f}{interval(fresh)}")
+        row += [
+            f"{np.mean([each.visits_a_change for each in results[policy]]):.2f}" for results in found.values()
+        ]
         if "cash" in policies:
             for results in found.values():
                 pairs = zip(results[policy], results["cash"], strict=True)
