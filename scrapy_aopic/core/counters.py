@@ -35,6 +35,12 @@ OUTCOMES = (
 """Classes of outcomes of a visit. ``page`` is an ordinary page; ``not found`` is 404 and 410, ``too many requests`` 429;
 ``no answer`` stands for all errors of the network."""
 
+GONE = ("robots.txt", "not found")
+"""Classes of visits that brought nothing, and of which nothing is to be mended: the owner forbids the page, or it is gone."""
+
+FAILED = ("other 4xx", "too many requests", "5xx", "no answer", UNREADABLE, "other")
+"""Classes of visits that failed for a cause that may be mended."""
+
 BOUNDS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 """Upper bounds in seconds of the classes in which transfers are counted, a factor of about three apart; the last class,
 which has no bound, is beyond them."""
@@ -124,6 +130,10 @@ class Counters(msgspec.Struct):
     def visits(self) -> int:
         """Visits that ended, whatever they showed."""
         return sum(self.outcomes.values())
+
+    def n_of(self, classes: tuple[str, ...]) -> int:
+        """Visits of these *classes*."""
+        return sum([self.outcomes.get(name, 0) for name in classes])
 
     @property
     def queue_seconds(self) -> float | None:

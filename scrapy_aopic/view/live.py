@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from scrapy.utils.asyncio import create_looping_call
 
 from scrapy_aopic._engine.process_memory import resident
+from scrapy_aopic.core.counters import FAILED, GONE
 from scrapy_aopic.exceptions import StorageError
 
 from .history import History, row_of
@@ -39,6 +40,7 @@ from .snapshot import (
     StoreState,
     forecast,
     mean_rate,
+    visits_of,
 )
 from .snapshot_stats import stats_of
 from .stored import snapshot_of_sums
@@ -94,6 +96,7 @@ class _Note(NamedTuple):
     instant: float
     done: int
     failed: int
+    gone: int
     queued: int
     transfers: int
     down: int
@@ -190,7 +193,8 @@ class Watch:
         return _Note(
             monotonic(),
             counters.visits,
-            counts.failed,
+            counters.n_of(FAILED),
+            counters.n_of(GONE),
             counts.queued,
             counters.transfers,
             counters.down,
@@ -334,6 +338,7 @@ class Watch:
             order=crawl.order_name,
             control=control,
             pages=pages,
+            visits=visits_of(pages, counters.outcomes),
             mean_rate=mean_rate(pages, counters.visits, now - crawl.created_at),
             rate=rate,
             reason=self._reason,
@@ -456,6 +461,7 @@ def _rate(notes: list[_Note]) -> Rate | None:
         seconds=seconds,
         pages=done / seconds,
         failed=(note.failed - before.failed) / seconds,
+        gone=(note.gone - before.gone) / seconds,
         transfers=(note.transfers - before.transfers) / seconds,
         down=(note.down - before.down) / seconds,
         bytes=(note.bytes - before.bytes) / seconds,

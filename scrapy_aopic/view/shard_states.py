@@ -29,6 +29,7 @@ from .snapshot import (
     TopicFigures,
     WorkerRow,
     forecast,
+    visits_of,
 )
 
 if TYPE_CHECKING:
@@ -176,6 +177,7 @@ def with_states(stored: Snapshot, states: ShardStates) -> Snapshot:
         stored,
         at=cluster.now,
         pages=pages,
+        visits=visits_of(pages, stored.outcomes),
         forecast=forecast(pages, stored.rate),
         hosts=replace(stored.hosts, known=sum(row.hosts for row in rows)),
         ledger=replace(

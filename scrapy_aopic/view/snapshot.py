@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
+from scrapy_aopic.core.counters import FAILED, GONE
 from scrapy_aopic.core.revisits.rounds import Round
 
 if TYPE_CHECKING:
@@ -53,6 +54,20 @@ class PageCounts(msgspec.Struct, frozen=True, kw_only=True):
     merged: int | None = None
 
 
+class VisitCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """Visits of a job, more than its pages if these are visited again.
+
+    Attributes:
+        all: All of them.
+        failed: Those that failed for a cause that may be mended (:data:`scrapy_aopic.core.counters.FAILED`).
+        gone: Those of pages that are gone, or that robots.txt forbids.
+    """
+
+    all: int = 0
+    failed: int = 0
+    gone: int = 0
+
+
 WINDOW = 10.0
 """Seconds that speeds and averages of a running crawl are of, at most; what limits it is judged by the same ones."""
 
@@ -66,7 +81,8 @@ class Rate(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         seconds: Length of the time that the figures are of.
         pages: Visits settled a second.
-        failed: Of these, those of pages that have failed.
+        failed: Of these, those that failed for a cause that may be mended (:data:`scrapy_aopic.core.counters.FAILED`).
+        gone: Of these, those of pages that are gone, or that robots.txt forbids.
         transfers: Transfers a second.
         down: Of these, those without a response, or with one that asks to come later.
         bytes: Bytes of response bodies a second.
@@ -79,6 +95,7 @@ class Rate(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     pages: float = 0.0
     failed: float | None = None
+    gone: float | None = None
     transfers: float | None = None
     down: float | None = None
     bytes: float | None = None
@@ -540,6 +557,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     control: ControlFigures = ControlFigures()
     counted_since: float | None = 0.0
     pages: PageCounts = PageCounts()
+    visits: VisitCounts = VisitCounts()
     mean_rate: float | None = None
     rate: Rate | None = None
     limit: str = ""
@@ -587,6 +605,14 @@ def figure(now: Snapshot, path: str) -> Figure:
         return float(sum(found.values()))
     assert found is None or isinstance(found, (float, int, str)), path
     return found
+
+
+def visits_of(pages: PageCounts, outcomes: dict[str, int]) -> VisitCounts:
+    """The visits with these *outcomes*; if none is known, each page was visited once, and what failed may be mended."""
+    if not outcomes:
+        return VisitCounts(all=pages.visited + pages.failed, failed=pages.failed)
+    failed, gone = (sum([outcomes.get(name, 0) for name in names]) for names in (FAILED, GONE))
+    return VisitCounts(all=sum(outcomes.values()), failed=failed, gone=gone)
 
 
 def mean_rate(pages: PageCounts, visits: int, seconds: float) -> float | None:
@@ -661,5 +687,5 @@ def forecast(
     if abs(rate.growth) <= STEADY:
         return Forecast(because="the queue stays about as long as it is, so nothing says when it ends")
     return Forecast(
-        because=f"the queue grows by {rate.growth:.1f} pages for each page crawled, so no end is in sight"
+        because=f"the queue grows by {rate.growth:.1f} pages for each visit, so no end is in sight"
     )

@@ -55,6 +55,7 @@ from .snapshot import (
     TransferFigures,
     forecast,
     mean_rate,
+    visits_of,
 )
 from .verdict import verdict
 
@@ -163,6 +164,7 @@ def snapshot_of(view: View, *, name: str = "", counts: bool = False) -> Snapshot
         not_before=min(saved.not_before for saved in each),
         order=short_order(each[0].order_name),
         pages=pages,
+        visits=visits_of(pages, sums.outcomes),
         mean_rate=mean_rate(pages, sums.visits, at - created_at),
         forecast=forecast(pages, None),
         hosts=replace(

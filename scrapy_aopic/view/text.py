@@ -13,12 +13,14 @@ if TYPE_CHECKING:
 def summary(now: Snapshot) -> str:
     """The progress line: how far the crawl is, and what limits it."""
     pages, hosts, rate = now.pages, now.hosts, now.rate
-    done = pages.visited + pages.failed
-    parts = [n_of(done, "page")]
+    parts = [_done(now)]
     if rate is not None:
         parts[0] += f" ({rate.pages * rate.seconds:+,.0f} in {rate.seconds:.0f} s, {rate.pages:,.1f}/s)"
-    if pages.failed:
-        parts.append(f"{100 * pages.failed / done:.0f} % failed")
+    visits = now.visits
+    if visits.failed:
+        parts.append(f"{100 * visits.failed / visits.all:.0f} % failed")
+    if visits.gone:
+        parts.append(f"{100 * visits.gone / visits.all:.0f} % forbidden or gone")
     parts.append(
         f"{pages.queued:,} queued, {n_of(hosts.known, 'host')}: {hosts.ready:,} ready, {hosts.waiting:,} waiting"
     )
@@ -51,16 +53,16 @@ def short_summary(now: Snapshot, width: int) -> str:
         width: Characters of a line; what matters least is left out first.
     """
     pages, hosts, rate = now.pages, now.hosts, now.rate
-    done = pages.visited + pages.failed
+    visits = now.visits
     limit = now.verdict.limit if now.is_live else now.limit
     growth = rate.growth if rate is not None else None
     queued = f"{pages.queued:,} queued"
     parts = [
-        n_of(done, "page"),
+        _done(now),
         f"{rate.pages:,.1f}/s" if rate is not None else "",
         f"limited by {LIMITED_BY[limit]}" if limit in LIMITED_BY else "",
         f"{queued}, {'growing' if growth > 0 else 'shrinking'}" if growth else queued,
-        f"{100 * pages.failed / done:.1f} % failed" if pages.failed else "",
+        f"{100 * visits.failed / visits.all:.1f} % failed" if visits.failed else "",
         f"{hosts.ready:,} of {n_of(hosts.known, 'host')} ready",
         duration(now.at - now.started_at) if now.started_at is not None else "",
     ]
@@ -68,6 +70,12 @@ def short_summary(now: Snapshot, width: int) -> str:
     while len(line := " · ".join(parts)) > width and len(parts) > 1:
         parts.pop()
     return line
+
+
+def _done(now: Snapshot) -> str:
+    """How many pages were fetched, and in how many visits if these are more."""
+    done, visits = now.pages.visited + now.pages.failed, now.visits.all
+    return n_of(done, "page") + (f" in {visits:,} visits" if visits > done else "")
 
 
 LIMITED_BY = {

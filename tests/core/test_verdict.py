@@ -27,7 +27,9 @@ from scrapy_aopic.view.snapshot import (
     TopicFigures,
     TransferFigures,
     Verdict,
+    VisitCounts,
     forecast,
+    visits_of,
 )
 from scrapy_aopic.view.snapshot_stats import stats_of
 from scrapy_aopic.view.text import duration, roughly, short_summary, size, summary
@@ -37,6 +39,7 @@ NOW = Snapshot(
     at=1010.0,
     is_live=True,
     pages=PageCounts(known=900, queued=500, visited=575, failed=25, in_flight=40),
+    visits=VisitCounts(all=600, failed=25),
     rate=Rate(seconds=10.0, pages=20.0, transfers=20.0, down=0.2, in_use=15.0, callbacks=5.0, behind=0.0),
     hosts=HostCounts(known=60, ready=5, waiting=40, in_flight=15, seen=60, ceiling=40.0, waits={"gap": 40}),
     connections=Connections(limit=100, in_use=15, callbacks=5),
@@ -347,7 +350,7 @@ def test_a_queue_lasts_until_the_host_with_most_pages_has_had_them():
     ("growth", "tail", "seconds", "words"),
     [
         (0.05, [40.0], None, "the queue stays about as long as it is, so nothing says when it ends"),
-        (0.5, [40.0], None, "the queue grows by 0.5 pages for each page crawled, so no end is in sight"),
+        (0.5, [40.0], None, "the queue grows by 0.5 pages for each visit, so no end is in sight"),
         (None, [], None, "no page was settled in the last seconds"),
         (
             None,
@@ -383,6 +386,21 @@ def test_a_line_has_progress_and_verdict():
     focused = replace(now, topic=TopicFigures(pages=1000, relevant=400, harvest=0.4, lately=0.25))
     line = summary(replace(focused, verdict=now.verdict))
     assert "waiting · 25 % relevant lately, 40 % of all · Politeness" in line
+
+
+def test_what_owners_forbid_and_what_is_gone_is_no_failure_and_a_recrawl_counts_visits():
+    pages = PageCounts(known=100, visited=95, failed=5)
+    outcomes = {"page": 85, "not found": 3, "robots.txt": 6, "no answer": 4, "5xx": 2}
+    now = seen(pages=pages, visits=visits_of(pages, outcomes))
+    assert summary(now).startswith(
+        "100 pages (+200 in 10 s, 20.0/s) · 6 % failed · 9 % forbidden or gone · 0 queued"
+    )
+    again = replace(now, visits=visits_of(pages, {"page": 500, "not found": 50, "no answer": 50}))
+    assert summary(again).startswith(
+        "100 pages in 600 visits (+200 in 10 s, 20.0/s) · 8 % failed · 8 % forbidden"
+    )
+    assert "100 pages in 600 visits · 20.0/s" in short_summary(again, 200)
+    assert visits_of(pages, {}) == VisitCounts(all=100, failed=5)  # only pages are known
 
 
 def test_a_short_line_leaves_out_what_matters_least():

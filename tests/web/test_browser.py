@@ -260,8 +260,8 @@ def test_figures_move_while_it_runs_and_stay_when_it_ends(browser, crawl):
     with serve_job(FolderPlace(folder)) as stored:
         open_page(browser, stored)
         shown = text(browser, "totals").replace(",", "").split()
-        for name in ("visited", "failed"):
-            assert shown[shown.index(name) + 1] == str(getattr(known.pages, name))
+        for name, n in [("pages", known.pages.visited + known.pages.failed), ("failed", known.visits.failed)]:
+            assert shown[shown.index(name) + 1] == str(n)
         assert f"{known.pages.queued:,}" in text(browser, "four")
         assert text(browser, "headline") == f"Ended: a signal stopped it. {known.pages.queued:,} pages wait."
         assert "with the same job folder, goes on where it was" in text(browser, "verdict")
@@ -488,7 +488,7 @@ def test_one_speed_stands_everywhere_and_no_host_is_counted_twice(browser, page)
     served.figures |= {"at": served.figures["at"] + 10}
     wait_for(browser, "document.querySelector('#plot polyline.fetched')")
     label = browser.execute_script("return document.querySelector('#plot svg').getAttribute('aria-label')")
-    assert "Now: 12.5 pages a second of 20 that politeness allowed" in label
+    assert "Now: 12.5 fetched a second of 20 that politeness allowed" in label
     four = text(browser, "four")
     assert four.startswith("12.5\n") or "\n12.5\n" in four
     assert "over 10 s; politeness allowed 20" in four
@@ -502,6 +502,13 @@ def test_one_speed_stands_everywhere_and_no_host_is_counted_twice(browser, page)
             "return document.querySelector('#plot polyline.' + arguments[0]).getAttribute('points')", name
         )
         assert len({each.partition(",")[2] for each in heights.split()}) == 1
+    # Of pages that are visited again; what is forbidden or gone has a number of its own.
+    visits = {"all": 60, "failed": 3, "gone": 6}
+    served.figures |= {"at": served.figures["at"] + 10, "visits": visits}
+    four = wait_for(browser, "document.getElementById('four').innerText.includes('visits') && four.innerText")
+    assert "visits a second" in four
+    assert "5 %\nof all visits. Beside these, 10 % are forbidden or gone" in four.replace("failed\n", "")
+    assert "60" in text(browser, "totals")
 
 
 def test_hosts_are_found_sorted_and_say_why(browser, page):

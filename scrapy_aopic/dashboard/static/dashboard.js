@@ -19,7 +19,6 @@ const STATES = [
   ["dead", "dead", "failed", "no longer waited for"],
 ];
 const WAITS = { gap: "for the gap after a transfer", "crawl delay": "for the crawl delay of their robots.txt", errors: "after errors", down: "without a response" };
-const WAITS_BRIEFLY = { gap: "gap", "crawl delay": "crawl delay", errors: "after errors", down: "no response" };
 const COLOURS = { politeness: "waiting", control: "waiting", paused: "waiting", pause: "waiting", network: "failed", disk: "failed", machine: "failed", spider: "failed", connections: "fetched", none: "ready", done: "ready" };
 
 const DROPPED = {
@@ -37,15 +36,15 @@ const $ = (id) => document.getElementById(id);
 const answers = $("answers") && JSON.parse($("answers").textContent); // of a report, which asks nobody
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const few = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
-const count = (n) => (n === null || n === undefined ? "–" : whole.format(n));
-const number = (n) => (n === null || n === undefined ? "–" : Math.abs(n) >= 1000 ? whole.format(n) : few.format(n));
+const count = (n) => (n == null ? "–" : whole.format(n));
+const number = (n) => (n == null ? "–" : Math.abs(n) >= 1000 ? whole.format(n) : few.format(n));
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
 const brief = (n) => (n >= 10000 ? compact : few).format(n); // on an axis
 const fine = new Intl.NumberFormat("en", { maximumFractionDigits: 3 });
 const percent = (part, of) => (of ? `${(part > 0.99 * of ? fine : few).format((100 * part) / of)} %` : "–");
 
 function seconds(s) {
-  if (s === null || s === undefined) return "–";
+  if (s == null) return "–";
   if (s < 1) return s === 0 ? "0 s" : `${few.format(s * 1000)} ms`;
   if (s < 120) return `${few.format(s)} s`;
   if (s < 7200) return `${whole.format(s / 60)} min`;
@@ -53,7 +52,7 @@ function seconds(s) {
 }
 
 function bytes(n) {
-  if (n === null || n === undefined) return "–";
+  if (n == null) return "–";
   const units = ["B", "kB", "MB", "GB", "TB"];
   let i = 0;
   for (; n >= 1000 && i < units.length - 1; i += 1) n /= 1000;
@@ -198,12 +197,12 @@ function draw() {
   const x = (at) => left + ((at - first) / (last - first || 1)) * (width - left - right);
   const values = (path) => known.map((point) => point[path] || 0);
   const bands = [
-    { name: "pages a second", top: 18, height: 150, most: roundUp(Math.max(...values("rate.pages"), ...values("hosts.ceiling"), 0.1)) },
+    { name: "fetched a second", top: 18, height: 150, most: roundUp(Math.max(...values("rate.pages"), ...values("hosts.ceiling"), 0.1)) },
     { name: "hosts", top: 196, height: 56, most: roundUp(Math.max(...known.map(withPages), 1)) },
     { name: "pages queued", top: 280, height: 56, most: roundUp(Math.max(...values("pages.queued"), 1)) },
   ];
   const now = known[known.length - 1];
-  const label = `From ${clock(first)} to ${clock(last)}. Now: ${number(now["rate.pages"])} pages a second of ${number(now["hosts.ceiling"])} that politeness allowed, ${count(withPages(now))} hosts, ${count(now["pages.queued"])} pages queued`;
+  const label = `From ${clock(first)} to ${clock(last)}. Now: ${number(now["rate.pages"])} fetched a second of ${number(now["hosts.ceiling"])} that politeness allowed, ${count(withPages(now))} hosts, ${count(now["pages.queued"])} pages queued`;
   const picture = svg("svg", { viewBox: `0 0 ${width} 360`, height: 360, role: "img", "aria-label": label });
   const at = ({ top, height, most }, n) => top + height - (Math.min(n, most) / most) * height;
   for (const band of bands) {
@@ -245,7 +244,7 @@ function listPoints(known) {
   const rows = known.filter((_, i) => (known.length - 1 - i) % every === 0).reverse();
   table(
     "points",
-    [["time", "name"], ["pages/s", "n"], ["politeness allowed", "n"], ["in flight", "n"], ["ready", "n"], ["waiting", "n"], ["queued", "n"]],
+    [["time", "name"], ["fetched/s", "n"], ["politeness allowed", "n"], ["in flight", "n"], ["ready", "n"], ["waiting", "n"], ["queued", "n"]],
     rows.map((point) => [clock(point.at), number(point["rate.pages"]), number(point["hosts.ceiling"]), ...["hosts.in_flight", "hosts.ready", "hosts.waiting", "pages.queued"].map((name) => count(point[name]))]),
   );
 }
@@ -266,8 +265,6 @@ function spark(value, className) {
   return picture;
 }
 
-// The first screen
-
 let limit;
 
 function showHead(now) {
@@ -285,7 +282,7 @@ function showHead(now) {
     setText("forecast", now.is_live ? `${end}: ${forecast.because}.` : "");
 }
 
-const grows = (n) => `${n < 0 ? "shrinks" : "grows"} by ${few.format(Math.abs(n))} pages for each page fetched`;
+const grows = (n) => `${n < 0 ? "shrinks" : "grows"} by ${few.format(Math.abs(n))} pages for each visit`;
 
 // What an operator asks of the crawl (scrapy aopic control): nothing can be asked for here.
 function showControl({ control: { sentences } }) {
@@ -301,34 +298,41 @@ function showControl({ control: { sentences } }) {
   place.replaceChildren(element("p", "Set by an operator, with scrapy aopic control:"), list);
 }
 
+// A recrawl visits pages more than once.
+const done = ({ visited, failed }) => visited + failed;
+const unit = ({ pages, visits }) => (visits.all > done(pages) ? "visits" : "pages");
+
 const hostsWithPages = (hosts) => STATES.reduce((sum, [key]) => sum + hosts[key], 0);
 const hostsOf = (n) => `${count(n)} ${n === 1 ? "host" : "hosts"}`;
 const waitsOf = (hosts) => Object.entries(hosts.waits).sort((a, b) => b[1] - a[1]);
 
 function showFour(now) {
   const { pages, hosts, rate, is_live: isLive } = now;
-  const done = pages.visited + pages.failed;
+  const { all, failed, gone } = now.visits;
+  const word = unit(now);
+  const known = rate && rate.failed !== null;
   const lately = !rate ? "" : `over ${Math.round(rate.seconds)} s${isLive ? "" : " before the last commit"}`;
-  const reasons = waitsOf(hosts).map(([why, n]) => `${count(n)} ${WAITS_BRIEFLY[why] || why}`).join(", ");
+  const reasons = waitsOf(hosts).map(([why, n]) => `${count(n)} ${why}`).join(", ");
   const rows = [
-    ["pages a second", number(rate && rate.pages), rate ? `${lately}${hosts.ceiling === null ? "" : `; politeness allowed ${number(hosts.ceiling)}`}` : "no crawl runs", (point) => point["rate.pages"], "fetched"],
+    [`${word} a second`, number(rate && rate.pages), rate ? `${lately}${hosts.ceiling === null ? "" : `; politeness allowed ${number(hosts.ceiling)}`}` : "no crawl runs", (point) => point["rate.pages"], "fetched"],
     ["pages queued", count(pages.queued), rate && rate.growth ? grows(rate.growth) : "", (point) => point["pages.queued"], "queued"],
     ["hosts have pages", count(hostsWithPages(hosts)), `${count(hosts.in_flight)} in flight, ${count(hosts.ready)} ready, ${count(hosts.waiting)} waiting${reasons ? ` (${reasons})` : ""}`, withPages, "queued"],
-    ["failed", rate && rate.failed !== null ? percent(rate.failed, rate.pages) : percent(pages.failed, done), rate && rate.failed !== null ? `${lately}; ${percent(pages.failed, done)} of all` : "of all pages fetched", (point) => (point["rate.pages"] ? (100 * point["rate.failed"]) / point["rate.pages"] : NaN), "failed"],
+    ["failed", known ? percent(rate.failed, rate.pages) : percent(failed, all), `${known ? `${lately}; ${percent(failed, all)} ` : ""}of all ${word}. Beside these, ${percent(gone, all)} are forbidden or gone`, (point) => (point["rate.pages"] ? (100 * point["rate.failed"]) / point["rate.pages"] : NaN), "failed"],
   ];
   const place = $("four");
   place.classList.toggle("past", !isLive);
   if (!place.children.length) {
     place.append(
-      ...rows.map(([name]) => {
+      ...rows.map(() => {
         const box = element("div");
-        box.append(element("dt", name), element("dd", "", "value"), element("dd", "", "more"), element("dd", "", "spark"));
+        box.append(element("dt"), element("dd", "", "value"), element("dd", "", "more"), element("dd", "", "spark"));
         return box;
       }),
     );
   }
-  rows.forEach(([, value, more, past, colour], i) => {
-    const [, number_, text, picture] = place.children[i].children;
+  rows.forEach(([name, value, more, past, colour], i) => {
+    const [head, number_, text, picture] = place.children[i].children;
+    head.textContent = name;
     number_.textContent = value;
     text.textContent = more;
     picture.replaceChildren(spark(past, colour));
@@ -336,19 +340,20 @@ function showFour(now) {
 }
 
 function showTotals(now) {
-  const { pages, hosts, rate, connections } = now;
-  const rows = [
-    ["visited", count(pages.visited)],
-    ["failed", count(pages.failed)],
+  const { hosts, rate, connections } = now;
+  const rows = ["failed", "gone"].map((name) => [name, count(now.visits[name])]);
+  if (unit(now) === "visits") rows.unshift(["visits", count(now.visits.all)]);
+  rows.unshift(["pages", count(done(now.pages))]);
+  rows.push(
     [hosts.known === 1 ? "host" : "hosts", count(hosts.known)],
-  ];
+  );
   if (connections) rows.push(["downloads", `${count(connections.in_use)} of ${count(connections.limit)}`], ["in callbacks", count(connections.callbacks)]);
   if (rate && rate.bytes !== null) rows.push(["traffic", `${bytes(rate.bytes)}/s`]);
   if (now.topic && now.topic.lately !== null) rows.push(["relevant lately", percent(now.topic.lately, 1)]);
   boxes("totals", rows);
 }
 
-// A row of figures, each a name and a text.
+// Figures: a name and a text.
 function boxes(id, rows) {
   const place = $(id);
   if (place.children.length !== rows.length) {
@@ -369,7 +374,7 @@ function boxes(id, rows) {
 
 function showFronts(now) {
   const { front_queues: fronts, ready_queues: ready } = now.hosts;
-  const highest = (queues) => Math.max(-1, ...Object.keys(queues).map(Number));
+  const highest = (queues) => Math.max(-1, ...Object.keys(queues));
   const [best, bestReady] = [highest(fronts), highest(ready)];
   const most = Math.log10(1 + Math.max(1, ...Object.values(fronts)));
   const place = $("fronts");
@@ -381,7 +386,7 @@ function showFronts(now) {
     cell.style.setProperty("--shade", (0.3 + (0.7 * Math.log10(1 + n)) / most).toFixed(2));
     cell.title = `front queue ${level}: ${hostsOf(n)}, ${count(ready[level] || 0)} ready`;
   });
-  place.setAttribute("aria-label", Object.keys(fronts).length ? `Hosts by front queue: ${Object.entries(fronts).map(([level, n]) => [Number(level), n]).sort((a, b) => b[0] - a[0]).map(([level, n]) => `${level}: ${n}`).join(", ")}` : "No host in memory has pages");
+  place.setAttribute("aria-label", Object.keys(fronts).length ? `Hosts by front queue: ${Object.entries(fronts).reverse().map((each) => each.join(": ")).join(", ")}` : "No host in memory has pages");
   const worse = (queues) => (queues < 0.5 ? "worth about as much as" : `worth ${number(2 ** queues)} times less than`);
   const parts = [];
   if (best < 0) parts.push("No host in memory has pages that wait.");
@@ -421,7 +426,7 @@ function showHosts(now) {
   setText(
     "waits",
     n
-      ? `Of ${hostsOf(all)} with pages, ${count(n)} in memory must be left alone: ${reasons.map(([why, each]) => `${count(each)} ${WAITS[why] || why}`).join(", ")}. The same ${count(n)} by time: ${due.map(([each, until]) => (until === "longer" ? `${count(each)} for longer` : `${count(each)} for up to ${until}`)).join(", ")}.`
+      ? `Of ${hostsOf(all)} with pages, ${count(n)} in memory must be left alone: ${reasons.map(([why, each]) => `${count(each)} ${WAITS[why]}`).join(", ")}. The same ${count(n)} by time: ${due.map(([each, until]) => (until === "longer" ? `${count(each)} for longer` : `${count(each)} for up to ${until}`)).join(", ")}.`
       : `Of ${hostsOf(all)} with pages, none in memory must be left alone.`,
   );
   if (!isAsked()) listHosts(now[$("by").value] || [], ofMemory());
@@ -458,7 +463,7 @@ function listRows() {
   const rows = [...listed];
   if (sorted) {
     const value = HOST_COLUMNS[sorted.column][2];
-    rows.sort((a, b) => sorted.sign * (value(a) < value(b) ? -1 : value(a) > value(b) ? 1 : 0));
+    rows.sort((a, b) => sorted.sign * ((value(a) > value(b)) - (value(a) < value(b))));
   }
   const heads = HOST_COLUMNS.map(([name, kind], column) => {
     const button = element("button", name, "plain");
@@ -513,19 +518,17 @@ function showFailures(now) {
       const item = element("li");
       const place = element("code");
       place.append(opener(url));
-      item.append(element("b", cause), element("span", ` at ${clock(at)}${isOver ? "" : ", waits for another try"}`), place);
+      item.append(element("b", cause, GONE.test(cause) ? "gone" : ""), element("span", ` at ${clock(at)}${isOver ? "" : ", waits for another try"}`), place);
       return item;
     }),
   );
   if (!failures.length) $("failed").replaceChildren(element("li", "None.", "empty"));
 }
 
-// Sections that open
-
 function showTopic({ topic }) {
   $("topic").hidden = !topic;
   if (!topic) return;
-  setText("topic-brief", topic.lately === null ? `${percent(topic.harvest, 1)} relevant` : `${percent(topic.lately, 1)} relevant lately`);
+  setText("topic-brief", `${percent(topic.lately ?? topic.harvest, 1)} relevant${topic.lately === null ? "" : " lately"}`);
   setText(
     "harvest",
     topic.lately === null
@@ -538,13 +541,14 @@ function showTopic({ topic }) {
   ]);
 }
 
-const GOOD = ["page", "nofollow", "noindex", "redirect", "duplicate", "not modified"];
+const BROUGHT = /^(page|nofollow|noindex|redirect|duplicate|content|language)/;
+const GONE = /^(robots|not found|http 4(04|10))/;
 
 function showOutcomes(now) {
   const rows = (object) => Object.entries(object).sort((a, b) => b[1] - a[1]);
   const outcomes = rows(now.outcomes);
   setText("outcomes-brief", outcomes.slice(0, 4).map(([name, n]) => `${count(n)} ${name}`).join(", "));
-  bars("classes", "Visits by outcome", outcomes.map(([name, n]) => [name, n, "", GOOD.includes(name) ? "" : "failed"]), { empty: "No visit has ended." });
+  bars("classes", "Visits by outcome", outcomes.map(([name, n]) => [name, n, "", BROUGHT.test(name) ? "" : GONE.test(name) ? "possible" : "failed"]), { empty: "No visit has ended." });
   bars("refused", "URLs that were refused, and pages that were put back", [
     ...rows(now.refused).map(([name, n]) => [name, n, "refused URLs", "possible"]),
     ...rows(now.deferred).map(([name, n]) => [name, n, "put back", "possible"]),
