@@ -77,7 +77,7 @@ ALERTS = (
         "0m",
         "warning",
         "Queued requests could not be restored.",
-        "`scrapy aopic status` says why, and shows an example under `set_aside`. "
+        "`scrapy aopic status` says why, and shows an example under *set aside*. "
         "Mostly a callback of the spider was renamed; with the old name back, those that are still queued can be made.",
     ),
     Alert(

@@ -14,9 +14,7 @@ if TYPE_CHECKING:
 
     from scrapy_aopic.view.stored_watch import Speeds
 
-MEANING = (
-    "Counts, front and back queues and the ledger of a job. Also while the crawl runs, as of its last commit."
-)
+MEANING = "How far a job is, what limits it and when it ends, on one screen. Also while the crawl runs, as of its last commit."
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -27,6 +25,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--totals",
         action="store_true",
         help="only what each commit counts: at once, however many pages there are",
+    )
+    parser.add_argument(
+        "--all", action="store_true", help="every figure that is known and not 0, a line each"
     )
 
 
@@ -39,9 +40,9 @@ def run(opts: argparse.Namespace, _: BaseSettings) -> int:
 
 def _look(opts: argparse.Namespace, speeds: Speeds) -> str:
     from scrapy_aopic.view.stored import read_snapshot
-    from scrapy_aopic.view.text_report import format_snapshot
+    from scrapy_aopic.view.text_report import format_screen, format_snapshot
 
     now = speeds.added_to(read_snapshot(opts.jobdir, counts=not opts.totals))
     if opts.json:
         return as_json(now)
-    return format_snapshot(now)
+    return format_snapshot(now) if opts.all else format_screen(now, str(opts.jobdir))

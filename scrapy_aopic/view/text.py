@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def summary(now: Snapshot) -> str:
     """The progress line: how far the crawl is, and what limits it."""
     pages, hosts, rate = now.pages, now.hosts, now.rate
-    parts = [_done(now)]
+    parts = [fetched(now)]
     if rate is not None:
         parts[0] += f" ({rate.pages * rate.seconds:+,.0f} in {rate.seconds:.0f} s, {rate.pages:,.1f}/s)"
     visits = now.visits
@@ -58,7 +58,7 @@ def short_summary(now: Snapshot, width: int) -> str:
     growth = rate.growth if rate is not None else None
     queued = f"{pages.queued:,} queued"
     parts = [
-        _done(now),
+        fetched(now),
         f"{rate.pages:,.1f}/s" if rate is not None else "",
         f"limited by {LIMITED_BY[limit]}" if limit in LIMITED_BY else "",
         f"{queued}, {'growing' if growth > 0 else 'shrinking'}" if growth else queued,
@@ -72,7 +72,7 @@ def short_summary(now: Snapshot, width: int) -> str:
     return line
 
 
-def _done(now: Snapshot) -> str:
+def fetched(now: Snapshot) -> str:
     """How many pages were fetched, and in how many visits if these are more."""
     done, visits = now.pages.visited + now.pages.failed, now.visits.all
     return n_of(done, "page") + (f" in {visits:,} visits" if visits > done else "")

@@ -18,7 +18,8 @@ from .job_view import View
 from .output import Colour, flush, n_columns, painted, write
 from .queries import PageRow, SiteRow, top_pages
 from .stored import snapshot_of, with_surroundings
-from .text import LIMITED_BY, duration, n_of, round_sentence, short_summary
+from .text import LIMITED_BY, duration, fetched, n_of, round_sentence, short_summary, size
+from .verdict import AGAIN
 
 if TYPE_CHECKING:
     from scrapy_aopic.core.ports import Store
@@ -126,6 +127,72 @@ def headline(now: Snapshot, width: int) -> str:
     if not now.is_closed and age > _OLD:
         line = f"No commit for {duration(age)}: {line}"
     return painted(line, Colour.STRONG)
+
+
+def format_screen(now: Snapshot, job: str) -> str:
+    """How *job* is, on one screen: what is known of it and not 0, in words."""
+    pages, hosts, rate, topic, shards = now.pages, now.hosts, now.rate, now.topic, now.shards
+    states = ((getattr(hosts, name), name) for name in ("ready", "waiting", "shelved", "parked", "dead"))
+    waits = now.counted.waits if now.counted is not None else hosts.waits
+    counted = sorted(now.outcomes.items(), key=lambda pair: -pair[1])
+    lists = now.counted or now
+    speed = [f"{rate.pages:,.1f} a second over {rate.seconds:.0f} s"] if rate is not None else []
+    speed += [f"{now.mean_rate:,.1f} since the job began"] if now.mean_rate else []
+    rows = {
+        "fetched": [fetched(now), f"{pages.queued:,} wait", f"{pages.known:,} known"],
+        "speed": speed,
+        "end": [f"in {duration(now.forecast.seconds)}: {now.forecast.because}"]
+        if now.forecast.seconds
+        else [],
+        "hosts": [f"{hosts.known:,} known", *(f"{n:,} {name}" for n, name in states if n)],
+        "why they wait": [f"{n:,} {why}" for why, n in waits.items()],
+        "visits": [f"{n:,} {name}" for name, n in counted],
+        "failed": _failed(now),
+        "round": [round_sentence(now.round)] if now.round is not None else [],
+        "relevant": [f"{100 * topic.harvest:.0f} % of {n_of(topic.pages, 'page')}"]
+        if topic is not None
+        else [],
+        "operator": now.control.sentences,
+        "set aside": [_row(msgspec.to_builtins(row)) for row in now.counted.set_aside] if now.counted else [],
+        "slowest": [_row(msgspec.to_builtins(row)) for row in lists.slow[:_FEW_HOSTS]],
+        "failing": [_row(msgspec.to_builtins(row)) for row in lists.failing[:_FEW_HOSTS]],
+        "shards": [f"{shards.n:,}, {n_of(shards.on_the_way or 0, 'letter')} on the way"]
+        if shards.n > 1
+        else [],
+        "workers": [_row(msgspec.to_builtins(row)) for row in shards.workers],
+        "store": [size(now.store.size_bytes)] if now.store.size_bytes else [],
+        "more": [f"scrapy aopic status {quote(job)} --all"],
+    }
+    found = {
+        name: ("; " if name in _SENTENCES else ", ").join(parts) for name, parts in rows.items() if parts
+    }
+    problems = [painted(text, Colour.FAILED) for text in (now.problem, now.unread) if text]
+    verdict = painted(now.verdict.headline, Colour.STRONG)
+    each = [_row(msgspec.to_builtins(row)) for row in shards.each] if shards.n > 1 else []
+    return "\n".join([verdict, now.verdict.sentence, *problems, "", *_facts(found), *each])
+
+
+_FEW_HOSTS = 3
+"""Hosts of a kind on the screen; ``--all`` has ten, and ``scrapy aopic hosts`` any number."""
+
+_SENTENCES = {"operator", "set aside", "slowest", "failing", "workers"}
+"""What has commas in it already."""
+
+
+def _failed(now: Snapshot) -> list[str]:
+    """How many visits failed, and how many pages are none."""
+    visits = now.visits
+    return [
+        f"{100 * n / visits.all:.1f} % {what}"
+        for n, what in ((visits.failed, "of all visits"), (visits.gone, "forbidden or gone"))
+        if n
+    ]
+
+
+def _facts(rows: dict[str, str]) -> list[str]:
+    """A line for each of *rows*, the names in a column."""
+    width = max(map(len, rows))
+    return [f"  {painted(f'{name:<{width}}', Colour.FAINT)}  {text}" for name, text in rows.items()]
 
 
 def format_snapshot(now: Snapshot) -> str:
@@ -238,7 +305,7 @@ def format_salvage(done: Salvaged, name: str = "") -> str:
 
 
 def print_report(place: Place | None, *stores: Store) -> None:
-    """Print the most important pages, the counts, the audit if it is quick, and what to do next to standard output.
+    """Print the most important pages, the audit if it is quick, what to do next, and how it went, to standard output.
 
     Args:
         place: Where the job is from now on; ``None`` if it is nowhere.
@@ -253,21 +320,9 @@ def print_report(place: Place | None, *stores: Store) -> None:
         return
     if place is not None:
         now = with_surroundings(now, place)
-    pages = now.pages
-    limit = f"; at the end {LIMITED_BY[now.limit]} limited it" if now.limit in LIMITED_BY else ""
-    visits = sum(now.outcomes.values())
-    again = f", in {visits:,} visits" if visits > pages.visited + pages.failed else ""
-    lines = [
-        "",
-        painted(now.verdict.headline, Colour.STRONG),
-        "",
-        (
-            f"{n_of(pages.visited, 'page')} visited and {pages.failed:,} failed{again}; hosts known: {now.hosts.known:,}; "
-            f"{now.mean_rate or 0.0:.1f} {'visits' if again else 'pages'} a second since the job began{limit}."
-        ),
-    ]
+    lines = []
     is_one = len(stores) == 1
-    if pages.known <= _AUDITED and (is_one or place is not None):
+    if now.pages.known <= _AUDITED and (is_one or place is not None):
         result = audit_store(stores[0]) if is_one or place is None else audit_job(place)
         lines.append(
             "Audit: every invariant holds."
@@ -279,33 +334,43 @@ def print_report(place: Place | None, *stores: Store) -> None:
         )
     best = top_pages(view, 20)
     table = format_pages(best, total=view.total, width=n_columns())
-    lines += ["", "The most important pages, from the cash that flowed to them:", table]
+    lines += ["", "The most important pages, from the cash that flowed to them:", table, ""]
     if place is not None:
-        lines += [
-            "",
-            "What to do next:",
-            *_next_steps(quote(str(place)), quote(best[0].url) if best else "URL", is_done=not pages.queued),
-        ]
-    write("\n".join(lines))
+        lines += [*_next_steps(quote(str(place)), quote(best[0].url) if best else "URL"), ""]
+    write("\n".join(["", *lines, *format_end(now)]))
     flush()
 
 
-def _next_steps(job: str, url: str, *, is_done: bool) -> list[str]:
-    """What one may want to know of the *job* and one of its pages, each with its command."""
-    steps = {
-        "all figures of the crawl": f"scrapy aopic status {job}",
-        "why a page was fetched or not": f"scrapy aopic why {job} {url}",
-        "all of it in the browser": f"scrapy aopic dashboard {job}",
-        "every page with its importance": f"scrapy aopic export {job} --pages pages.csv",
-        **(
-            {"to visit its pages again": "scrapy aopic crawl ... --again, the same command with --again"}
-            if is_done
-            else {"to go on": "the same command again"}
+def format_end(now: Snapshot) -> list[str]:
+    """A crawl that has ended, in five lines: why, what was fetched, what limited it, what is left, how to go on."""
+    pages, again = now.pages, "visits" if now.visits.all > now.pages.visited + now.pages.failed else "pages"
+    dead = f", {pages.dead:,} of them on dead hosts" if pages.dead else ""
+    rows = {
+        "fetched": ", ".join(
+            [
+                f"{fetched(now)} of {n_of(now.hosts.known, 'host')}",
+                f"{now.mean_rate or 0.0:.1f} {again} a second",
+                *_failed(now),
+            ]
         ),
-        "more": f"{DOCS} first-crawl",
+        "limit": LIMITED_BY.get(now.limit, "not known"),
+        "left": f"{n_of(pages.queued, 'page')}{dead}",
+        "go on": "the same command again" if pages.queued else AGAIN.partition(": ")[2],
     }
-    width = max(map(len, steps))
-    return [f"  {painted(f'{what:<{width}}', Colour.FAINT)}  {step}" for what, step in steps.items()]
+    return [painted(now.verdict.headline, Colour.STRONG), *_facts(rows)]
+
+
+def _next_steps(job: str, url: str) -> list[str]:
+    """What one may want to know of the *job* and one of its pages, each with its command."""
+    return _facts(
+        {
+            "figures": f"scrapy aopic status {job}",
+            "why a page was fetched or not": f"scrapy aopic why {job} {url}",
+            "all of it in the browser": f"scrapy aopic dashboard {job}",
+            "every page with its importance": f"scrapy aopic export {job} --pages pages.csv",
+            "more": f"{DOCS} first-crawl",
+        }
+    )
 
 
 # -- tables that fit the width of a terminal

@@ -72,7 +72,7 @@ async def test_a_closed_job_answers(serve, tmp_path, store):
     }
     assert status["counted"]["outcomes"] == {"http 404": 1}
     assert status["is_closed"]
-    assert "visited: 3" in run_aopic("status", str(tmp_path), folder=tmp_path).stdout
+    assert "visited: 3" in run_aopic("status", "--all", str(tmp_path), folder=tmp_path).stdout
 
     check = json.loads(run_aopic("check", str(tmp_path), "--json", folder=tmp_path).stdout)
     assert check["holds"]

@@ -126,7 +126,7 @@ def test_a_round_fetches_each_page_once_and_gives_only_what_changed(serve, tmp_p
     assert done.returncode == 0, done.stderr
     assert sorted(web.asked[3:]) == [home, f"{home}1", f"{home}2", f"{home}3"]
     assert "Round 2: 1 of 3 known pages changed, 1 gone, 0 moved, 0 failed; 1 new." in done.stderr
-    assert "3 pages visited and 1 failed, in 7 visits" in done.stdout
+    assert "4 pages in 7 visits" in done.stdout
     found = [(item["url"], item["found"]) for item in items(tmp_path / "items.jsonl")]
     assert sorted(found[:3]) == [(home, "new"), (f"{home}1", "new"), (f"{home}2", "new")]
     assert sorted(found[3:]) == [(home, "changed"), (f"{home}3", "new")]

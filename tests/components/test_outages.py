@@ -155,9 +155,9 @@ async def test_a_wrong_proxy_is_told_and_status_says_why_the_hosts_wait(
 
     command = AopicCommand()
     command.settings = Settings()
-    for arguments in ([], ["--json"]):
+    for arguments in (["--all"], ["--json"]):
         shown = run(command, ["status", str(tmp_path), *arguments], capsys)
-        if arguments:
+        if arguments == ["--json"]:
             assert json.loads(shown)["counted"]["waits"] == {"down": 12}
         else:
             assert f"{longest.name}: 1 of them without a response, waits " in shown

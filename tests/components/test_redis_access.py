@@ -67,7 +67,7 @@ async def test_a_user_may_crawl_with_no_more_rights_than_the_docs_give_it_and_by
         seeds = tmp_path / "seeds.txt"
         seeds.write_text("http://a.test/1\n")
         to = ("-s", f"REDIS_PARAMS={json.dumps(parameters)}")
-        assert f"visited: {len(PAGES)}" in said(tmp_path, "status", url, *to)
+        assert f"{len(PAGES)} pages" in said(tmp_path, "status", url, *to)
         assert "every invariant holds" in said(tmp_path, "check", url, *to)
         assert "http://h3.test/" in said(tmp_path, "top", url, *to)
         said(tmp_path, "why", url, "http://h3.test/", *to)

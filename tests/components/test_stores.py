@@ -40,7 +40,7 @@ async def test_a_crawl_on_a_store_of_your_own_is_asked_checked_copied_and_resume
 
     named = ("-s", f"AOPIC_STORE={JOURNAL}")
     status = run_aopic("status", "job", *named, folder=tmp_path)
-    assert "visited: 3" in status.stdout, status.stderr
+    assert "3 pages" in status.stdout, status.stderr
     assert run_aopic("check", "job", *named, folder=tmp_path).returncode == 0
     assert run_aopic("backup", "job", "copy", *named, folder=tmp_path).returncode == 0
     assert run_aopic("check", "copy", *named, folder=tmp_path).returncode == 0
