@@ -1,9 +1,10 @@
 """Whether the dashboard's sentence agrees with its figures: crawls of the demo web, looked at once a second.
 
-    python benchmarks screen [--kinds demo tail starved] [--seconds 100]
+    python benchmarks screen [--kinds demo tail starved] [--seconds 100] [--keep FOLDER]
 
 ``demo`` is the crawl of ``scrapy aopic demo``; in ``tail`` twenty hosts have all pages, so that they are waited for from the
-first minute on; in ``starved`` three other processes want the same core. A look contradicts itself if
+first minute on; in ``starved`` three other processes want the same core. ``politeness``,
+``connections``, ``spider``, ``disk``, ``network`` and ``control`` are crawls with that limit, and ``end`` is one that ends. ``--keep`` records what is seen, for ``tests/benchmarks/test_histories.py``. A look contradicts itself if
 
 * the word on the queue is not that of the queue ten seconds before;
 * the machine or the disk is named though no host is ready, nothing is in callbacks and few transfers are under way;
@@ -15,6 +16,8 @@ first minute on; in ``starved`` three other processes want the same core. A look
 
 from __future__ import annotations
 
+import asyncio
+import gzip
 import json
 import os
 import subprocess
@@ -30,6 +33,7 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "example_project"), str(ROOT)]
 
+import msgspec
 import options
 
 WINDOW = 10.0
@@ -43,6 +47,54 @@ _OVER = {"done", "paused", "pause", "stopped", "elsewhere"}
 
 Sample = dict[str, Any]
 
+_LEFT_OUT = (
+    "slow",
+    "failing",
+    "failures",
+    "outcomes",
+    "ledger",
+    "refused",
+    "dropped",
+    "deferred",
+    "shards",
+    "order",
+    "topic",
+)
+"""Parts of a sample that say nothing of the limit, and are not recorded."""
+
+
+class SlowPipeline:
+    """Holds each item for long."""
+
+    async def process_item(self, item: Any) -> Any:
+        await asyncio.sleep(30.0)
+        return item
+
+
+class SlowDisk:
+    """An extension with which each commit takes four seconds, once the crawl has begun."""
+
+    def __init__(self) -> None:
+        from scrapy_aopic.storage.rocksdb import RocksStore
+
+        write, slow_from = RocksStore.write, time.monotonic() + 8.0
+
+        def slow(store: Any, *rows: Any, **options: Any) -> None:
+            time.sleep(4.0 * (time.monotonic() > slow_from))
+            write(store, *rows, **options)
+
+        setattr(RocksStore, "write", slow)  # noqa: B010 - a name that mypy has not
+
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "politeness": {"DOWNLOAD_DELAY": 10},
+    "connections": {"CONCURRENT_REQUESTS": 2},
+    "spider": {"ITEM_PIPELINES": '{"screen.SlowPipeline": 1}', "CONCURRENT_REQUESTS": 16},
+    "end": {"CLOSESPIDER_TIMEOUT": 12},
+    "disk": {"EXTENSIONS": '{"screen.SlowDisk": 0}'},
+}
+"""Of the crawls of a kind."""
+
 
 def contradictions(samples: list[Sample]) -> list[set[str]]:
     """What each of *samples*, snapshots of one run as JSON, one a second, says against its own figures or those before."""
@@ -55,7 +107,8 @@ def _against(samples: list[Sample], n: int) -> Iterator[str]:
     window = [each for each in samples[: n + 1] if now["at"] - each["at"] <= WINDOW + _SLACK]
     hosts, work, forecast = now["hosts"], now["connections"], now["forecast"]
     if limit not in _OVER:
-        ago = [each for each in window if now["at"] - each["at"] >= WINDOW - _SLACK] or window[:1]
+        length = (now["rate"] or {"seconds": 0.0})["seconds"]
+        ago = [each for each in window if now["at"] - each["at"] >= length - _SLACK] or [now]
         changes = [now["pages"]["queued"] - each["pages"]["queued"] for each in ago]
         growth = (now["rate"] or {}).get("growth") or 0.0
         if ("grows" in headline or "grows" in forecast["because"] or growth > 0) and max(changes) < 0:
@@ -88,10 +141,15 @@ def _against(samples: list[Sample], n: int) -> Iterator[str]:
 def _crawl(kind: str, folder: str) -> Iterator[int]:
     """A crawl of a *kind*, in *folder*: the port of its dashboard."""
     import demo_web
+    from demo_web.server import Answer, Server
     from support.dashboard import run_with_dashboard
+
+    from scrapy_aopic.place.folder_place import FolderPlace
+    from scrapy_aopic.place.stored_control import change_control
 
     with ExitStack() as stack:
         settings = {"JOBDIR": f"{folder}/{kind}", "CLOSESPIDER_TIMEOUT": 3600, "AOPIC_MAX_WAIT": 600}
+        settings |= SETTINGS.get(kind, {})
         arguments, environment = ["crawl", "broad"], {}
         if kind == "tail":
             web = demo_web.DemoWeb(n_hosts=20, n_pages=1500)
@@ -105,9 +163,18 @@ def _crawl(kind: str, folder: str) -> Iterator[int]:
                 burner = subprocess.Popen([sys.executable, "-c", "while True: pass"])
                 stack.callback(burner.wait)
                 stack.callback(burner.kill)
+        if kind == "network":
+            web, over = demo_web.DemoWeb(), time.monotonic() + 20
+            server = Server(
+                lambda exchange: web.answer(exchange) if time.monotonic() < over else Answer(abort=True)
+            )
+            arguments += ["-a", f"seeds={','.join(web.seeds)}"]
+            environment["http_proxy"] = stack.enter_context(server.run_in_thread()).url
         _, port = stack.enter_context(
             run_with_dashboard(arguments, settings, folder=ROOT / "example_project", **environment)
         )
+        if kind == "control":
+            change_control(FolderPlace(Path(folder) / kind), lambda control: control.limited(rate=5.0))
         yield port
 
 
@@ -127,6 +194,9 @@ def sampled(port: int, seconds: float) -> list[Sample]:
 
 
 def main() -> None:
+    from scrapy_aopic.place.folder_place import FolderPlace
+    from scrapy_aopic.view.stored import read_snapshot
+
     os.environ["AOPIC_FORK"] = "0"  # a crawl that is starved has its processor from this process
     given = options.read(__doc__, kinds=["demo", "tail", "starved"], seconds=100.0, keep="")
     print("| crawl | looks | contradict themselves | of these |\n|---|---:|---:|---|")
@@ -134,8 +204,13 @@ def main() -> None:
     for kind in given.kinds:
         with tempfile.TemporaryDirectory() as folder, _crawl(kind, folder) as port:
             samples = sampled(port, given.seconds)
+            if kind == "end":
+                last = read_snapshot(FolderPlace(Path(folder) / kind))
+                samples += [msgspec.to_builtins(last, str_keys=True)] * 3
         if given.keep:
-            Path(f"{given.keep}-{kind}.json").write_text(json.dumps(samples), encoding="utf-8")
+            rows = [{name: part for name, part in each.items() if name not in _LEFT_OUT} for each in samples]
+            text = "".join(f"{json.dumps(row)}\n" for row in rows)
+            Path(given.keep, f"{kind}.jsonl.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
         found = contradictions(samples)
         wrong = sum(map(bool, found))
         kinds = Counter(each for names in found for each in names)

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from .snapshot import STEADY, WINDOW, HostCounts, Limit, Snapshot, Verdict, in_tail, queue_lasts
+from .snapshot import STEADY, WINDOW, HostCounts, Limit, Rate, Snapshot, Verdict, in_tail, queue_lasts
 from .text import LIMITED_BY, n_of, roughly
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def _near(now: Snapshot) -> dict[Limit, float]:
     return {
         "control": max(
             rate.in_use / max(at_once - 1, 1) if at_once else 0.0,
-            rate.pages / asked.rate if asked.rate else 0.0,
+            _asked_for(rate) / asked.rate if asked.rate else 0.0,
         ),
         "machine": 1.0
         if is_computed or (late >= _LATE and not is_blocked)
@@ -160,6 +160,11 @@ def _near(now: Snapshot) -> dict[Limit, float]:
         "spider": 0.0 if is_computed else holds,
         "connections": rate.in_use / max(min(work.limit, max(work.limit - 1, 1) / _FROM["connections"]), 1),
     }
+
+
+def _asked_for(rate: Rate) -> float:
+    """Requests a second, as an operator limits them: a robots.txt is one, too."""
+    return max(rate.pages, rate.transfers or 0.0)
 
 
 def _fits(limit: Limit, now: Snapshot) -> bool:
@@ -395,7 +400,7 @@ def _network(now: Snapshot) -> Verdict | None:
 
 def _control(now: Snapshot) -> str:
     work, asked, rate = now.connections, now.control, now.rate
-    is_slow = asked.rate and rate is not None and rate.pages >= _FROM["control"] * asked.rate
+    is_slow = asked.rate and rate is not None and _asked_for(rate) >= _FROM["control"] * asked.rate
     is_few = work is not None and 0 < asked.connections < work.limit and not is_slow
     most = n_of(asked.connections, "transfer") + " at once" if is_few else f"{asked.rate:g} pages a second"
     return (
