@@ -39,6 +39,17 @@ def why_it_waits(host: HostRecord) -> str:
     return "crawl delay" if host.crawl_delay else "gap"
 
 
+def opens_at(host: HostRecord) -> float:
+    """Instant before which nothing of *host* can be requested.
+
+    One that never answered and whose origins are silent waits for these, also if it was stored before the frontier saw that
+    nothing else is left of it.
+    """
+    if host.silent and not host.transfer and getattr(host, "phase", None) is None:
+        return max(host.opens_at, min([silence.until for silence in host.silent.values()]))
+    return host.opens_at
+
+
 def state_of(host: HostRecord, now: float) -> str:
     """Where *host* is, in memory or as it was stored."""
     phase = getattr(host, "phase", None)
@@ -46,13 +57,13 @@ def state_of(host: HostRecord, now: float) -> str:
         return STATES[phase]
     state = _STORED.get(host.row[:1], "idle")
     if state == "active":  # its place is not stored: the next process finds one
-        return "waiting" if host.opens_at > now else "ready"
+        return "waiting" if opens_at(host) > now else "ready"
     return state
 
 
 def row_of(host: HostRecord, now: float) -> HostRow:
     """*host* in a list."""
-    wait = max(host.opens_at - now, 0.0)
+    wait = max(opens_at(host) - now, 0.0)
     return HostRow(
         name=host.name,
         state=state_of(host, now),
@@ -156,7 +167,7 @@ class HostWalk:
         if host.crawl_delay:
             self.crawl_delayed += 1
         if state == "waiting":
-            wait = host.opens_at - now
+            wait = opens_at(host) - now
             why = why_it_waits(host)
             self.waits[why] = self.waits.get(why, 0) + 1
             self.due_in[bisect_left(DUE_BOUNDS, wait)] += 1

@@ -27,7 +27,7 @@ from scrapy_aopic.place.stored_control import control_sentences, read_control
 from .dropped import dropped_in
 from .history import FILE_NAME as HISTORY
 from .history import read_history, with_last_row
-from .host_walk import HostWalk, why_it_waits
+from .host_walk import HostWalk, opens_at, why_it_waits
 from .job_view import View, open_view
 from .queries import HostLists, hosts_in, rounds_in, urls_of
 from .shard_states import (
@@ -331,7 +331,7 @@ def count(view: View) -> Counted:
     lists = HostLists(("slow", "failing", "waiting"), N_LISTED, view.at)
     for host in hosts_in(view):
         lists.offer(host)
-        if host.row and host.opens_at > view.at:
+        if host.row and opens_at(host) > view.at:
             why = why_it_waits(host)
             waits[why] = waits.get(why, 0) + 1
     return Counted(

@@ -20,14 +20,14 @@ from support.small_web import Follow, ask_view, check, crawl
 
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.layout import ACTIVE
-from scrapy_aopic.core.politeness import Outcome, Politeness, TransferResult
+from scrapy_aopic.core.politeness import Outcome, Politeness, Silence, TransferResult
 from scrapy_aopic.core.ports import Batch
 from scrapy_aopic.core.records import HostRecord
 from scrapy_aopic.job.commit_thread import WatchedStore
 from scrapy_aopic.session.session import Session
 from scrapy_aopic.storage.memory import MemoryStore
 from scrapy_aopic.view import live
-from scrapy_aopic.view.host_walk import HostWalk
+from scrapy_aopic.view.host_walk import HostWalk, row_of
 from scrapy_aopic.view.job_view import View
 from scrapy_aopic.view.live import snapshot
 from scrapy_aopic.view.snapshot import N_LISTED, PageCounts, Rate, Snapshot, TopicFigures, Verdict, forecast
@@ -223,6 +223,16 @@ def test_the_hosts_of_a_walk_are_those_of_the_frontier_however_many_are_looked_a
         assert {row.name[:4] for row in walk.failing} == {"down"}
         assert len(walk.failing) == N_LISTED
         assert walk.unused == 0.0
+
+
+def test_a_stored_host_whose_only_origin_is_silent_waits_and_is_not_ready():
+    silent = {"http://a.test": Silence(2, 1060.0)}
+    host = HostRecord(name="a.test", row=ACTIVE, queued=3, silent=silent)
+    row = row_of(host, 1000.0)
+    assert (row.state, row.wait, row.why, row.down) == ("waiting", 60.0, "down", 2)
+    assert row_of(host, 1060.0).state == "ready"  # it is tried again
+    answered = HostRecord(name="a.test", row=ACTIVE, queued=3, silent=silent, transfer=0.5)
+    assert row_of(answered, 1000.0).state == "ready"  # another origin of it may have pages
 
 
 def test_politeness_allows_what_ready_hosts_could_have_had():
