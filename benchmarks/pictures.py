@@ -1,6 +1,7 @@
 """The pictures of docs/dashboard.md: ``python benchmarks pictures``, after ``make browser``.
 
-A headless Chromium shows the dashboard of a crawl of the demo web that has run for a minute.
+A headless Chromium shows the dashboard of a crawl of the demo web that has run for a minute. Pictures of a page that
+contradicts itself (:mod:`screen`) are refused.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import time
 from base64 import b64decode
 from pathlib import Path
 from typing import Any
+
+import screen
 
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
@@ -67,6 +70,19 @@ def _reduce(file: Path) -> None:
     reduced.save(file, optimize=True)
 
 
+def _refuse(samples: list[screen.Sample]) -> None:
+    """End with an error if what the page said while the pictures were taken contradicts itself; they are not to be kept then.
+
+    Args:
+        samples: What it said since the crawl began; the pictures are of the last ones.
+    """
+    wrong = set().union(*screen.contradictions(samples)[-2 * len(PICTURES) :])
+    if wrong:
+        sys.exit(
+            f"The pictures contradict themselves ({', '.join(sorted(wrong))}): do not keep them, take others."
+        )
+
+
 def main() -> None:
     from support.chromium import start_chromium
     from support.dashboard import TOKEN, run_with_dashboard
@@ -77,9 +93,11 @@ def main() -> None:
             browser = start_chromium()
             try:
                 browser.get(f"http://127.0.0.1:{port}/?token={TOKEN}")
-                time.sleep(SECONDS)
+                samples = screen.sampled(port, SECONDS)
                 for name in PICTURES:
                     take(browser, name)
+                    samples += screen.sampled(port, 1)
+                _refuse(samples)
             finally:
                 browser.quit()
 
