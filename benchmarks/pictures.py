@@ -1,7 +1,7 @@
 """The pictures of docs/dashboard.md: ``python benchmarks pictures``, after ``make browser``.
 
-A headless Chromium shows the dashboard of a crawl of the demo web that has run for a minute. Pictures of a page that
-contradicts itself (:mod:`screen`) are refused.
+A headless Chromium shows the dashboard of a crawl of the demo web that has run for a minute, with gaps of ten seconds as hosts
+of the real Web want them. Pictures of a page that contradicts itself (:mod:`screen`) are refused.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ def take(browser: Any, name: str) -> None:
 
 
 def _reduce(file: Path) -> None:
-    """Write *file* with 128 colours, which are enough for it, if Pillow is installed."""
+    """Write *file* with 256 colours, which are enough for it, if Pillow is installed."""
     try:
         from PIL import Image
     except ImportError:
         return
     with Image.open(file) as picture:
-        reduced = picture.convert("RGB").quantize(128, dither=Image.Dither.NONE)
+        reduced = picture.convert("RGB").quantize(256, dither=Image.Dither.NONE)
     reduced.save(file, optimize=True)
 
 
@@ -88,7 +88,7 @@ def main() -> None:
     from support.dashboard import TOKEN, run_with_dashboard
 
     with tempfile.TemporaryDirectory() as folder:
-        settings = {"JOBDIR": f"{folder}/broad", "CLOSESPIDER_TIMEOUT": 3600}
+        settings = {"JOBDIR": f"{folder}/broad", "CLOSESPIDER_TIMEOUT": 3600, "DOWNLOAD_DELAY": 10}
         with run_with_dashboard(["crawl", "broad"], settings, folder=ROOT / "example_project") as (_, port):
             browser = start_chromium()
             try:
