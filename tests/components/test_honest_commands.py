@@ -249,7 +249,7 @@ def test_a_misspelt_setting_is_said_on_the_command_line(tmp_path, capsys):
     ]:
         code, out, err = run_here(capsys, "status", str(tmp_path / "job"), "-s", given)
         assert (code, err.count("\n")) == (0, 1)
-        assert "queued: 1" in out
+        assert "1 wait" in out
         assert err.startswith(said)
 
 

@@ -91,7 +91,7 @@ async def test_a_crawl_without_a_folder_goes_on_and_is_asked_seeded_and_copied(
         return done.stdout
 
     for place in (where, url, "redis://", "redis://#aopic:follow"):
-        assert "visited: 3" in run("status", place)
+        assert "3 pages" in run("status", place)
     assert "http://a.test/1" in run("top", where)
     assert json.loads(run("check", "--json", where))["holds"]
     run("export", where, "--pages", "pages.csv")
