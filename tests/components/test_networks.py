@@ -281,6 +281,35 @@ async def test_a_seed_allows_its_own_address_and_no_other(world):
     assert crawler.stats.get_value("aopic/urls/refused/network") == 1
 
 
+@pytest.mark.parametrize("way", ["redirect", "sitemap", "robots.txt", "callback"])
+async def test_a_seed_opens_its_port_and_no_other_whatever_leads_there(world, monkeypatch, way):
+    seed, other = "http://c.test:22/", "http://c.test:6379/x"
+    pages = {"redirect": Answer(302, headers={"Location": other})}
+    xml = {"Content-Type": "application/xml"}
+    world.pages = {"/": pages.get(way, ["http://c.test:22/x", "http://c.test/own"]), "/x": [], "/own": []}
+    world.pages["/map.xml"] = Answer(
+        headers=xml, body=f"<urlset><url><loc>{other}</loc></url></urlset>".encode()
+    )
+    where = {"sitemap": "http://c.test:22/map.xml", "robots.txt": "http://c.test:6379/map.xml"}.get(way)
+    if where:
+        robots = f"User-agent: *\nAllow: /\nSitemap: {where}".encode()
+        world.pages["/robots.txt"] = Answer(headers={"Content-Type": "text/plain"}, body=robots)
+
+    class Wants(Errors):
+        wanted = [other] if way == "callback" else []
+
+    asked = set()
+
+    def answer(exchange: Exchange) -> Answer:
+        asked.add(exchange.headers["host"])
+        return world._answer(exchange)
+
+    with Server(answer).run_in_thread() as running:
+        monkeypatch.setenv("http_proxy", running.url)
+        await crawl(Wants, {**ADDON, "AOPIC_SITEMAPS": True}, start_urls=[seed])
+    assert asked == {"c.test:22"} | ({"c.test"} if way != "redirect" else set())
+
+
 async def test_a_seed_that_leads_inside_by_a_redirect_or_by_its_name_allows_nothing(world):
     world.pages = {"/": Answer(302, headers={"Location": world.secret()})}
     seeds = [world.home, world.secret("inside.test")]

@@ -15,7 +15,6 @@ from scrapy_aopic.settings import read_normaliser, read_values
 from scrapy_aopic.web.content_types import declared_type
 from scrapy_aopic.web.meta import PURPOSE, SEEDED
 from scrapy_aopic.web.networks import Networks
-from scrapy_aopic.web.origins import host_name
 from scrapy_aopic.web.url_rules import FAULTS
 from scrapy_aopic.web.urls import JudgedUrl, Normaliser
 
@@ -50,11 +49,11 @@ def networks_of(crawler: Crawler) -> Networks:
 
 
 def is_of_seed(request: Request) -> bool:
-    """Whether *request* is a seed, or one that its own host has redirected elsewhere on itself: what an operator has named."""
-    if request.meta.get(PURPOSE) != SEEDED:
-        return False
-    before = request.meta.get("redirect_urls")
-    return not before or host_name(str(before[0])) == host_name(request.url)
+    """Whether *request* is a seed: what an operator has named, and not where a host has redirected it.
+
+    Elsewhere on itself, where the seed has named it, a host may do that anyway, but for another port of a service.
+    """
+    return request.meta.get(PURPOSE) == SEEDED and not request.meta.get("redirect_urls")
 
 
 class Admission:
