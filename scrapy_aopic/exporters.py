@@ -49,6 +49,7 @@ COLUMNS: dict[str, type] = {
     "robots": str,
     "content_usage": str,
     "text": str,
+    "markdown": str,
     "importance": float,
     "cash": int,
     "history": float,

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, I
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from functools import WRAPPER_ASSIGNMENTS, wraps
+from functools import WRAPPER_ASSIGNMENTS, partial, wraps
 from inspect import getattr_static, isfunction, signature
 from os import PathLike, fspath
 from pathlib import Path
@@ -94,9 +94,9 @@ def _headers(response: Response) -> dict[str, str]:
     }
 
 
-def _main_text(response: Response) -> str:
+def _main_text(response: Response, form: str) -> str:
     root = _root(response)
-    return main_text(root) if root is not None else ""
+    return main_text(root, form) if root is not None else ""
 
 
 FIELDS: dict[str, Callable[[Response], str | int | dict[str, str]]] = {
@@ -111,12 +111,13 @@ FIELDS: dict[str, Callable[[Response], str | int | dict[str, str]]] = {
     "headers": _headers,
     "robots": lambda response: joined(_meta(response).get(ROBOTS_MARKS, {})),
     "content_usage": lambda response: joined(_meta(response).get(CONTENT_USAGE, {})),
-    "text": _main_text,
+    "text": partial(_main_text, form="txt"),
+    "markdown": partial(_main_text, form="markdown"),
 }
 """Fields of an item, ``""`` where the page does not say them."""
 
-_IN_THREAD = "text"
-"""The field that takes so long that the event loop must not wait for it."""
+_IN_THREAD = frozenset(("text", "markdown"))
+"""The fields that take so long that the event loop must not wait for them."""
 
 
 class Area(NamedTuple):
@@ -207,8 +208,8 @@ def _patterns_of(value: Any) -> list[Any]:
 
 def _fields(value: Any) -> tuple[str, ...]:
     fields = tuple(dict.fromkeys(parse.some_of(*FIELDS).parse(value)))
-    if _IN_THREAD in fields and not has_extractor():
-        raise Reason(f"{_IN_THREAD} needs trafilatura: {HOW_TO_INSTALL}")
+    if (named := _IN_THREAD.intersection(fields)) and not has_extractor():
+        raise Reason(f"{min(named)} needs trafilatura: {HOW_TO_INSTALL}")
     return fields
 
 
@@ -497,7 +498,7 @@ class BroadSpider(Spider):
             fields = self._options.fields
             if not fields or not self._keeps(response):
                 return None
-            if _IN_THREAD in fields:
+            if not _IN_THREAD.isdisjoint(fields):
                 return self._item_from_thread(response, fields)
             return {name: FIELDS[name](response) for name in fields}
 
@@ -507,14 +508,14 @@ class BroadSpider(Spider):
         return session is None or session.page_robots.keeps(response)  # without one, nothing has read it
 
     async def _item_from_thread(self, response: Response, fields: tuple[str, ...]) -> dict[str, Any]:
-        """An item with *fields*, of which one is found in a thread, page by page."""
-        item = {name: FIELDS[name](response) for name in fields if name != _IN_THREAD}
+        """An item with *fields*, of which some are found in a thread, page by page."""
+        item = {name: FIELDS[name](response) for name in fields if name not in _IN_THREAD}
         self._thread = self._thread or ThreadPoolExecutor(1, "aopic-text")
-        found = self._thread.submit(FIELDS[_IN_THREAD], response)
+        found = {name: self._thread.submit(FIELDS[name], response) for name in fields if name not in item}
         slices = TimeSlices()
-        while not found.done():
+        while not all(each.done() for each in found.values()):
             await slices.pause(_PATIENCE)
-        return {name: found.result() if name == _IN_THREAD else item[name] for name in fields}
+        return {name: found[name].result() if name in found else item[name] for name in fields}
 
     def links(self, response: Response) -> Links | None:
         """The links of a page that are followed, ``None`` for none: to be overridden.

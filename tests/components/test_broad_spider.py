@@ -419,13 +419,14 @@ async def test_an_item_can_have_the_text_of_its_page_and_what_is_known_of_the_re
     story = (
         "<p>The river rose by two metres in one night, and the bridge was closed until the morning.</p>" * 3
     )
-    body = f"<title>News</title><nav><a href='/1'>Menu</a></nav><article>{story}</article>".encode()
+    body = f"<title>News</title><nav><a href='/1'>Menu</a></nav><article><h2>Flood</h2>{story}<ul><li>one</li></ul></article>".encode()
     serve({HOME: Answer(headers={"Content-Type": "text/html", "X-Own": "yes"}, body=body), f"{HOME}1": []})
-    fields = "url, text, bytes, headers, fetched_at"
+    fields = "url, text, markdown, bytes, headers, fetched_at"
     items = {item["url"]: item for item in await run(scheduler, seeds=HOME, fields=fields)}
     item = items[HOME]
-    assert list(item) == ["url", "text", "bytes", "headers", "fetched_at"]
-    assert item["text"].startswith("The river rose by two metres")
+    assert ", ".join(item) == fields
+    assert item["text"].startswith("Flood\nThe river rose by two metres")
+    assert item["markdown"].startswith("## Flood\n\nThe river rose by two metres")
     assert "Menu" not in item["text"]
     assert item["bytes"] == len(body)
     assert item["headers"]["x-own"] == "yes"
