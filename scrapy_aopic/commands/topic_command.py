@@ -209,7 +209,7 @@ def _ask(pages: Sequence[Sampled], labels: dict[str, bool], kept: Path) -> None:
             if answer in _ANSWERS or answer in {"s", "skip"}:
                 break
     if not pages:
-        write("All pages that were set aside are labelled.")
+        write("All pages that are to be labelled are.")
 
 
 def _judged_in_words(judged: Judged) -> list[str]:
@@ -222,7 +222,8 @@ def _judged_in_words(judged: Judged) -> list[str]:
     return [
         *lines,
         f"harvest by labels      {judged.harvest:7.1%}   95 %: {judged.low:.1%} to {judged.high:.1%}",
-        f"the crawl says of them {judged.counted:7.1%}   {mistakes}",
+        f"harvest by grades      {judged.counted:7.1%}   {mistakes}",
+        f'From a grade of {judged.even:.2f} on, a page is more likely relevant than not: "threshold" in AOPIC_TOPIC.',
     ]
 
 

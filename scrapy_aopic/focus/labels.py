@@ -12,9 +12,10 @@ import json
 from hashlib import sha256
 from io import TextIOWrapper
 from itertools import islice
-from math import sqrt
+from math import log, sqrt
 from typing import TYPE_CHECKING, NamedTuple
 
+from scrapy_aopic.core.focus.classifier import logistic
 from scrapy_aopic.exceptions import TopicError, plainly
 from scrapy_aopic.storage.named_files import open_given
 from scrapy_aopic.storage.store_folder import writing
@@ -34,6 +35,18 @@ _MOST_LINES = 100_000
 _MOST_CHARACTERS = 100_000
 """Characters of a line that are read: 20 times as many as one for a page of a sample has."""
 
+MOST_LABELS = 50
+"""Pages of a sample that people are asked about: five minutes."""
+
+_STRATA = 4
+"""Parts of equal size, by grade, of the pages that are not among the best graded ones."""
+
+_STEPS = 20
+"""Steps of Newton's method; five are enough."""
+
+_LEAST = 0.001
+"""Distance that a grade keeps from 0 and 1, where its log odds are infinite."""
+
 _SURE = 1.959964
 """Standard deviations of a normal distribution that hold 95 % of it, to both sides."""
 
@@ -46,11 +59,12 @@ class Judged(NamedTuple):
         set_aside: Pages of the sample.
         labelled: Of these, labelled ones; duplicates of other pages need no label.
         relevant: Of the labelled ones, relevant ones.
-        harvest: Part of the labelled ones that is relevant; 0 without any.
-        low, high: Interval that holds the harvest of all pages with a probability of 95 % (:func:`wilson`).
-        counted: Part of the labelled ones that counts as relevant by the crawl's grade.
+        harvest: Part of all pages that is relevant (:func:`judge`); 0 without any label.
+        low, high: Interval that holds it with a probability of 95 %.
+        counted: Part of the sample that counts as relevant by the crawl's grade.
         missed: Labelled pages that are relevant, and do not count.
         wrong: Labelled pages that are not relevant, and count.
+        even: Grade from which on a page is more likely relevant than not, by the labels.
     """
 
     pages: int
@@ -63,6 +77,27 @@ class Judged(NamedTuple):
     counted: float
     missed: int
     wrong: int
+    even: float
+
+
+class Platt(NamedTuple):
+    """What a grade means as a probability: a logistic function of its log odds (Platt, 1999).
+
+    Attributes:
+        slope, shift: The log odds of relevance are *slope* times those of the grade, and *shift*.
+    """
+
+    slope: float
+    shift: float
+
+    def probability(self, grade: float) -> float:
+        """How likely a page with this *grade* is relevant, 0 to 1."""
+        return logistic(self.slope * _log_odds(grade) + self.shift)
+
+    @property
+    def even(self) -> float:
+        """The grade from which on a page is more likely relevant than not, 0 to 1."""
+        return logistic(-self.shift / self.slope) if self.slope > 0.0 else 1.0
 
 
 def wilson(relevant: int, n: int) -> tuple[float, float]:
@@ -75,36 +110,97 @@ def wilson(relevant: int, n: int) -> tuple[float, float]:
     return max(middle - half, 0.0), min(middle + half, 1.0)
 
 
+def calibrate(told: Sequence[tuple[float, bool, float]]) -> Platt:
+    """What grades mean by labels: *told* has the grade of each labelled page, whether it is relevant, and its weight.
+
+    By Newton's method, with a prior for few labels: a slope of 1 and a shift of -1, with standard deviations of 1 and 2.
+    """
+    slope, shift = 1.0, -1.0
+    for _ in range(_STEPS):
+        by_slope, by_shift = slope - 1.0, (shift + 1.0) / 4
+        ss, st, tt = 1.0, 0.0, 0.25
+        for grade, is_relevant, weight in told:
+            x = _log_odds(grade)
+            part = logistic(slope * x + shift)
+            by_slope += weight * (part - is_relevant) * x
+            by_shift += weight * (part - is_relevant)
+            curve = weight * part * (1.0 - part)
+            ss, st, tt = ss + curve * x * x, st + curve * x, tt + curve
+        whole = ss * tt - st * st
+        slope -= (by_slope * tt - by_shift * st) / whole
+        shift -= (by_shift * ss - by_slope * st) / whole
+    return Platt(slope, shift)
+
+
+def _log_odds(grade: float) -> float:
+    part = min(max(grade, _LEAST), 1.0 - _LEAST)
+    return log(part / (1.0 - part))
+
+
 def judge(pages: int, sample: Sequence[Sampled], labels: Mapping[str, bool]) -> Judged:
-    """The harvest by *labels* of a *sample* that was drawn from *pages* pages."""
-    told = [
-        (page.counts, not page.is_duplicate and labels[page.url])
-        for page in sample
-        if page.is_duplicate or page.url in labels
+    """The harvest by *labels* of a *sample* that was drawn from *pages* pages.
+
+    The labelled pages of each part of the sample (:func:`_strata`) stand for that part. The harvest is the mean probability of
+    all pages of the sample, by their calibrated grades, and what these are wrong about in the mean (a difference estimator).
+    """
+    told = []
+    for stratum in _strata(sample):
+        known = [page for page in stratum if page.is_duplicate or page.url in labels]
+        told += [(page, _truth(page, labels), len(stratum) / len(known)) for page in known]
+    n = len(told)
+    platt = calibrate([(page.grade, truth, weight) for page, truth, weight in told if not page.is_duplicate])
+    parts = [0.0 if page.is_duplicate else platt.probability(page.grade) for page in sample]
+    errors = [
+        (weight, truth - (0.0 if page.is_duplicate else platt.probability(page.grade)))
+        for page, truth, weight in told
     ]
-    n, relevant = len(told), sum(truth for _, truth in told)
-    counted = sum(counts for counts, _ in told)
+    size = len(sample) or 1
+    harvest = min(max((sum(parts) + sum([weight * error for weight, error in errors])) / size, 0.0), 1.0)
+    # Of the labels, where not all pages of a part have one, and of the sample; as if one more page were half wrong.
+    spread = sum([weight * (weight - 1.0) * (error * error + 0.03) for weight, error in errors]) / size**2
+    half = _SURE * sqrt(spread + (harvest * (1.0 - harvest) + 0.25 / size) / size) if n else 1.0
     return Judged(
         pages,
         len(sample),
         n,
-        relevant,
-        relevant / n if n else 0.0,
-        *wilson(relevant, n),
-        counted / n if n else 0.0,
-        sum(truth and not counts for counts, truth in told),
-        sum(counts and not truth for counts, truth in told),
+        sum([truth for _, truth, _ in told]),
+        harvest if n else 0.0,
+        max(harvest - half, 0.0),
+        min(harvest + half, 1.0),
+        sum([page.counts for page in sample]) / size,
+        sum([truth and not page.counts for page, truth, _ in told]),
+        sum([page.counts and not truth for page, truth, _ in told]),
+        platt.even,
     )
 
 
-def to_label(sample: Iterable[Sampled]) -> list[Sampled]:
-    """The pages of *sample* that people can label, each URL once, in the order in which they are to be shown.
+def _truth(page: Sampled, labels: Mapping[str, bool]) -> bool:
+    return not page.is_duplicate and labels[page.url]
 
-    The order has nothing to do with when or why pages were fetched, so that the first of them are a sample, too; and it
-    is the same each time.
+
+def _strata(sample: Iterable[Sampled]) -> list[list[Sampled]]:
+    """*sample* in parts by grade: the best graded, as many as half of those that people are asked about, and the rest."""
+    pages = sorted(sample, key=lambda page: (-page.grade, _shuffled(page)))
+    best = MOST_LABELS // 2
+    size = -(-(len(pages) - best) // _STRATA) or 1
+    return [pages[:best], *(pages[at : at + size] for at in range(best, len(pages), size))]
+
+
+def _shuffled(page: Sampled) -> bytes:
+    return sha256(page.url.encode()).digest()
+
+
+def to_label(sample: Iterable[Sampled], n: int = MOST_LABELS) -> list[Sampled]:
+    """The *n* pages of *sample* that people are to label, each URL once, in the order in which they are to be shown.
+
+    Half are the best graded, where mistakes cost most; half are spread over the grades of the rest. Their order says nothing,
+    and is the same each time.
     """
     pages = {page.url: page for page in sample if not page.is_duplicate}
-    return sorted(pages.values(), key=lambda page: sha256(page.url.encode()).digest())
+    best, *others = _strata(pages.values())
+    each = -(-(n - len(best)) // len(others)) if others else 0
+    asked = [*best, *(page for part in others for page in sorted(part, key=_shuffled)[:each])]
+    return sorted(asked[:n], key=_shuffled)
 
 
 def read_labels(path: Path) -> dict[str, bool]:

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 from ada_url import URL
 
 from scrapy_aopic.core.focus.strategies import STRATEGIES
+from scrapy_aopic.core.focus.topic import RELEVANT
 from scrapy_aopic.core.host_rules import HostRule, HostRules
 from scrapy_aopic.core.order import ORDERS, Order
 from scrapy_aopic.core.revisits import Recrawl
@@ -515,6 +516,7 @@ class TopicGiven(NamedTuple):
         model: File of a trained model.
         grade: Function of a response.
         by_items: Whether a page is relevant if it yields an item.
+        threshold: Grade from which on a page counts as relevant, above 0 to 1.
     """
 
     keywords: tuple[str, ...] = ()
@@ -523,6 +525,7 @@ class TopicGiven(NamedTuple):
     model: str = ""
     grade: Callable[[Any], float] | None = None
     by_items: bool = False
+    threshold: float = RELEVANT
 
 
 _TOPIC_KEYS = ({"keywords"}, {"positive", "negative"}, {"positive"}, {"model"}, {"function"})
@@ -537,6 +540,13 @@ def topic(value: Any) -> TopicGiven | None:
     if isinstance(value, str):
         value = json.loads(value, object_pairs_hook=_Pairs)
     given = dict(value)
+    threshold = given.pop("threshold", RELEVANT)
+    if isinstance(threshold, bool) or not 0.0 < threshold <= 1.0:
+        raise Reason(f"the threshold {threshold!r} is no grade above 0, up to 1")
+    return _topic(given)._replace(threshold=threshold)
+
+
+def _topic(given: dict[str, Any]) -> TopicGiven:
     if set(given) not in _TOPIC_KEYS:
         raise ValueError
     if "function" in given:

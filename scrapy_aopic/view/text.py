@@ -28,7 +28,7 @@ def summary(now: Snapshot) -> str:
         parts[-1] += f", {hosts.dead:,} dead"
     if now.topic is not None:
         parts.append(
-            f"{100 * (now.topic.lately or 0.0):.0f} % relevant lately, {100 * now.topic.harvest:.0f} % of all"
+            f"{100 * (now.topic.lately or 0.0):.0f} % relevant lately, {100 * now.topic.harvest:.0f} % of all, unchecked"
         )
     parts.append(now.verdict.sentence)
     if now.forecast.seconds:

@@ -549,6 +549,7 @@ async def test_what_cannot_be_a_topic_is_refused(serve, caplog):
         ({"AOPIC_TOPIC": {"keywords": []}}, ["AOPIC_TOPIC"]),
         ({"AOPIC_TOPIC": {"keyword": ["sql"]}}, ["AOPIC_TOPIC"]),
         ({"AOPIC_TOPIC": {"keywords": ["sql", "++"]}}, ["AOPIC_TOPIC", "'++'"]),
+        ({"AOPIC_TOPIC": {"keywords": ["sql"], "threshold": 0}}, ["AOPIC_TOPIC", "threshold 0"]),
         ({"AOPIC_TOPIC": {"keywords": ["-sql"]}}, ["AOPIC_TOPIC", "speak against"]),
         ({"AOPIC_TOPIC": {"model": "/nowhere/at.all"}}, ["AOPIC_TOPIC", "/nowhere/at.all"]),
         ({"AOPIC_TOPIC": None, "AOPIC_ORDER": "aopic", "AOPIC_MIN_HARVEST": 0.1}, ["AOPIC_MIN_HARVEST"]),
@@ -568,6 +569,15 @@ async def test_a_crawl_that_finds_nothing_says_so_once(serve, monkeypatch, caplo
     await crawl(Follow, focused({"keywords": ["zeppelin"]}))
     said = [record.getMessage() for record in caplog.records if "is relevant: look" in record.getMessage()]
     assert len(said) == 1
+
+
+async def test_a_threshold_counts_fewer_pages_and_leaves_the_order(serve):
+    web = serve(WEB)
+    low = await crawl(Follow, focused())
+    asked = web.asked
+    high = await crawl(Follow, focused({**KEYWORDS, "threshold": 0.999}))
+    assert web.asked == asked + asked
+    assert (stat(low, "aopic/topic/relevant"), stat(high, "aopic/topic/relevant")) == (15, None)
 
 
 async def test_a_model_says_what_is_relevant(serve, tmp_path):

@@ -385,7 +385,7 @@ def test_a_line_has_progress_and_verdict():
     )
     focused = replace(now, topic=TopicFigures(pages=1000, relevant=400, harvest=0.4, lately=0.25))
     line = summary(replace(focused, verdict=now.verdict))
-    assert "waiting · 25 % relevant lately, 40 % of all · Politeness" in line
+    assert "waiting · 25 % relevant lately, 40 % of all, unchecked · Politeness" in line
 
 
 def test_what_owners_forbid_and_what_is_gone_is_no_failure_and_a_recrawl_counts_visits():

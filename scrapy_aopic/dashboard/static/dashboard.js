@@ -532,8 +532,8 @@ function showTopic({ topic }) {
   setText(
     "harvest",
     topic.lately === null
-      ? `Of all pages that were read, ${percent(topic.harvest, 1)} are relevant.`
-      : `Of the last 500 pages that were read, ${percent(topic.lately, 1)} are relevant, and of all ${percent(topic.harvest, 1)}.`,
+      ? `Of all pages that were read, ${percent(topic.harvest, 1)} are relevant by their grades, unchecked: scrapy aopic topic label JOBDIR checks it.`
+      : `Of the last 500 pages that were read, ${percent(topic.lately, 1)} are relevant, and of all ${percent(topic.harvest, 1)}, by their grades, unchecked: scrapy aopic topic label JOBDIR checks it.`,
   );
   bars("relevance", "Pages that were read, by relevance", [
     ["relevant", topic.relevant, ""],

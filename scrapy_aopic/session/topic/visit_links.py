@@ -39,7 +39,9 @@ class VisitLinks:
         self._visits = parts.visits
         self._learning = learning
         self._values = values
-        self._focus = read_values(parts.crawler.settings).focus
+        values_of_user = read_values(parts.crawler.settings)
+        self._focus = values_of_user.focus
+        self._threshold = values_of_user.topic.threshold if values_of_user.topic is not None else RELEVANT
 
     async def ask(self, response: Response) -> None:
         """Have the user's asynchronous function value the links of the page of *response*, whose callback has ended."""
@@ -80,7 +82,9 @@ class VisitLinks:
         """
         seen = visit.reading
         if seen is not None:
-            found = found._replace(value=whole_value(seen.grade), is_relevant=_is_relevant(visit))
+            found = found._replace(
+                value=whole_value(seen.grade), is_relevant=_is_relevant(visit, self._threshold)
+            )
         if not self._values.are_wanted:
             return found, links
         page = self._page(visit)
@@ -95,7 +99,8 @@ class VisitLinks:
 
     def _page(self, visit: Visit) -> PageSeen:
         """The page of *visit* in the form that a strategy reads."""
-        key, seen, is_relevant = visit.lease.key, visit.reading, _is_relevant(visit)
+        key, seen = visit.lease.key, visit.reading
+        is_relevant = _is_relevant(visit, RELEVANT)  # the order is the same whatever people call relevant
         known = self._job.crawl.page(key)
         value = value_of(known.score if known is not None else 0)
         grade, text, degrees = (seen.grade, seen.text, seen.degrees) if seen is not None else (0.0, "", None)
@@ -166,6 +171,6 @@ class VisitLinks:
         return self._job.crawl.find_many(keys, hosts, visit.lease)
 
 
-def _is_relevant(visit: Visit) -> bool:
+def _is_relevant(visit: Visit, threshold: float) -> bool:
     seen = visit.reading
-    return seen is not None and seen.grade >= RELEVANT and not visit.is_duplicate
+    return seen is not None and seen.grade >= threshold and not visit.is_duplicate
