@@ -18,7 +18,7 @@ pytest.importorskip("hatch_fancy_pypi_readme")
 
 ROOT = Path(__file__).parents[1]
 
-MOST_BYTES = 1_300_000
+MOST_BYTES = 1_330_000
 """Of the wheel; docs/decisions.md says what it consists of."""
 
 

@@ -39,4 +39,4 @@ def compared_by(
 
 def _main_text(response: Response) -> str:
     """Its main text; empty if it is no page of HTML, or has none."""
-    return main_text(root_of(response)) if isinstance(response, HtmlResponse) else ""
+    return main_text(root_of(response), "txt") if isinstance(response, HtmlResponse) else ""
