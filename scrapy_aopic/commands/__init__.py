@@ -21,6 +21,7 @@
 * :mod:`.import_redis`: continues a crawl of scrapy-redis
 * :mod:`.simulate`: compares orders on a link graph
 * :mod:`.identity_command`: makes the key by which requests are signed, and checks that servers find it
+* :mod:`.docs_command`: the docs for users, which are in the package
 * :mod:`.topic_command`: trains and evaluates a topic's model, asks people for labels of sampled pages
 
 To add one: a file with a :class:`.common.Subcommand` that is called as the subcommand, with ``_command`` if another file of

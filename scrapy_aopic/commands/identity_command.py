@@ -46,11 +46,12 @@ def _add_new(parser: argparse.ArgumentParser) -> None:
 
 
 def _new(opts: argparse.Namespace, settings: BaseSettings) -> int:
+    from scrapy_aopic.exceptions import ExchangeError
     from scrapy_aopic.web.identity import DIRECTORY, create
 
     try:
         made = create(opts.file, opts.agent)
-    except (OSError, ValueError) as error:
+    except ExchangeError as error:
         raise UsageError(f"No identity was made: {error}") from error
     write(
         f"{opts.file} has the identity {made.keyid}. Keep it secret: whoever has it can sign as you.\n"
@@ -60,11 +61,12 @@ def _new(opts: argparse.Namespace, settings: BaseSettings) -> int:
 
 
 def _read(path: Path) -> Identity:
+    from scrapy_aopic.exceptions import ExchangeError
     from scrapy_aopic.web.identity import Identity
 
     try:
         return Identity.read(path)
-    except (OSError, ValueError) as error:
+    except ExchangeError as error:
         raise UsageError(str(error)) from error
 
 

@@ -430,8 +430,9 @@ def pack_page(page: Page) -> bytes:
                             page.is_chosen, page.clicks, page.lowered, page.branch, page.fetched, page.history, page.visits,
                             page.visited_turn, page.visited_at))  # fmt: skip
         changes = page.changes
-        if changes is not None and not any(changes[_FIRST_CHANGES:]):
-            page = msgspec.structs.replace(page, changes=changes[:_FIRST_CHANGES])
+        if changes is not None and not changes.noted_at:
+            last = -1 if any(changes[_FIRST_CHANGES:]) else _FIRST_CHANGES
+            page = msgspec.structs.replace(page, changes=changes[:last])
         return _encode(page)
     except OverflowError:
         return pack(msgspec.structs.astuple(page))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def compared_by(
     by: str | Callable[[Response], object], spider: Spider
 ) -> Callable[[Response], object] | None:
-    """A function that gives what is compared of a response, if *by* (:attr:`.core.revisits.Recrawl.by`) is not all bytes.
+    """A function that gives what is compared of a response, if *by* (``Recrawl.by``) is not all bytes.
 
     Raises:
         SettingError: If it cannot be had.

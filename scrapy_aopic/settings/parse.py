@@ -872,13 +872,15 @@ def networks(value: Any) -> Allowed | None:
 
 def identity(value: Any) -> Identity | None:
     """Who signs requests; ``None`` for nobody."""
-    if not value:
+    if not isinstance(value, (str, Path)):
+        raise Reason("it is no path")
+    if not str(value):
         return None
     from scrapy_aopic.web.identity import Identity  # noqa: PLC0415  # most crawls need no cryptography of their own
 
     try:
         return Identity.read(value)
-    except (OSError, ValueError) as error:
+    except ValueError as error:  # ours, or that of a path with a zero in it
         raise Reason(str(error)) from None
 
 

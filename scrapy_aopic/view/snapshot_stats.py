@@ -17,8 +17,8 @@ def stats_of(now: Snapshot) -> dict[str, Figure]:
     for stat in OWN:
         kind = stat.name.split("/")[1]
         if stat.figure and (now.is_live or kind != "live") and (now.shards.n > 1 or kind != "shards"):
-            if not stat.label:
-                values[stat.name] = figure(now, stat.figure)
+            if not stat.label and ((value := figure(now, stat.figure)) is not None or kind == "live"):
+                values[stat.name] = value
             for state in _STATES if stat.label else ():
                 values[stat.name.replace("<state>", state)] = figure(now, f"{stat.figure}.{state}")
     if now.is_live:

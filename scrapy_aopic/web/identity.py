@@ -13,10 +13,15 @@ import json
 import os
 from base64 import b64encode, urlsafe_b64decode, urlsafe_b64encode
 from hashlib import sha256
-from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from scrapy_aopic.exceptions import ExchangeError, plainly
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 DIRECTORY = "/.well-known/http-message-signatures-directory"
 """Path below which servers look for the keys of a signer."""
@@ -29,6 +34,9 @@ HEADERS = ("Signature-Agent", "Signature-Input", "Signature")
 
 VALID = 300
 """Seconds for which the signature of a request holds: a transfer begins at once, but clocks differ."""
+
+_MOST = 10_000
+"""Characters of the file of an identity, at most."""
 
 _DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 
@@ -44,7 +52,8 @@ class Identity:
         keyid: Thumbprint of the public key.
 
     Raises:
-        ValueError: If *agent* is no such address, or the key is none.
+        ExchangeError: If *agent* is no such address.
+        ValueError: If the key is none.
     """
 
     def __init__(self, agent: str, private: bytes) -> None:
@@ -53,7 +62,7 @@ class Identity:
             parts.scheme in _DEFAULT_PORTS and parts.hostname and agent == f"{parts.scheme}://{parts.netloc}"
         )
         if not is_site or not agent.isascii() or '"' in agent:
-            raise ValueError(f"{agent!r} is not like https://crawler.example.org, without a path")
+            raise ExchangeError(f"{agent!r} is not like https://crawler.example.org, without a path")
         self.agent = agent
         self._key = Ed25519PrivateKey.from_private_bytes(private)
         self._public = {
@@ -68,19 +77,21 @@ class Identity:
         """The identity in the file at *path*, which :func:`create` has written.
 
         Raises:
-            OSError: If it cannot be read.
-            ValueError: If it is none, or if others may read it.
+            ExchangeError: If it cannot be read, or is none, or if others may read it.
         """
-        with Path(path).open(encoding="utf-8") as file:
-            if os.name == "posix" and os.fstat(file.fileno()).st_mode & 0o077:
-                raise ValueError(f"others may read the private key in {path}: chmod 600 {path}")
-            text = file.read()
+        try:
+            opened = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # of a pipe it is empty
+            with os.fdopen(opened, encoding="utf-8", errors="replace") as file:
+                if os.name == "posix" and os.fstat(opened).st_mode & 0o077:
+                    raise ExchangeError(f"others may read the private key in {path}: chmod 600 {path}")
+                text = file.read(_MOST)
+        except OSError as error:
+            raise ExchangeError(f"{path} cannot be read: {plainly(error)}") from error
         try:
             found = json.loads(text)
-            agent, private = str(found["agent"]), urlsafe_b64decode(found["d"] + "=")
+            return cls(str(found["agent"]), urlsafe_b64decode(found["d"] + "="))
         except (KeyError, TypeError, ValueError):  # which say what is in the file
-            raise ValueError(f"{path} is no identity: scrapy aopic identity new writes one") from None
-        return cls(agent, private)
+            raise ExchangeError(f"{path} is no identity: scrapy aopic identity new writes one") from None
 
     def sign(self, url: str, now: float, nonce: bytes) -> dict[str, str]:
         """Headers that sign a request for *url*, at *now* in seconds since the epoch, with a *nonce* of its own."""
@@ -119,14 +130,16 @@ def create(path: Path, agent: str) -> Identity:
     """Write a new identity to *path*, which only its owner may read.
 
     Raises:
-        FileExistsError: If there is something.
-        OSError: If it cannot be written.
-        ValueError: If *agent* is no address of a site.
+        ExchangeError: If there is something, or it cannot be written, or *agent* is no address of a site.
     """
     private = Ed25519PrivateKey.generate().private_bytes_raw()
     made = Identity(agent, private)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-        json.dump({"agent": agent, "d": _url64(private)}, file)
+    try:
+        opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(opened, "w", encoding="utf-8") as file:
+            json.dump({"agent": agent, "d": _url64(private)}, file)
+    except OSError as error:
+        raise ExchangeError(f"{path} cannot be written: {plainly(error)}") from error
     return made
 
 

@@ -53,7 +53,7 @@ def test_the_page_that_quotes_a_benchmark_names_it(name):
 
 def test_no_page_names_a_benchmark_that_is_not_there():
     named = {name for text in TEXTS.values() for name in re.findall(r"python benchmarks ([a-z]\w*)", text)}
-    assert named - TABLE.keys() == {"short"}
+    assert named - TABLE.keys() == {"record", "short"}
 
 
 @pytest.mark.parametrize(

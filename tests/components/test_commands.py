@@ -180,6 +180,7 @@ ANEW = {
     "report": (["report", "{job}", "{new}.html"], 0),
     "check": (["check", "{job}"], 0),
     "docs": (["docs", "politeness"], 0),
+    "identity": (["identity", "new", "{new}", "https://a.test"], 0),
     "control": (["control", "{job}"], 0),
     "backup": (["backup", "{job}", "{new}"], 0),
     "salvage": (["salvage", "{job}", "{new}"], 0),

@@ -221,7 +221,12 @@ def test_an_output_that_is_impossible_does_not_keep_the_other_from_being_written
         ("pages.txt", "links.csv", "", "pages.txt must end in"),
         ("no/pages.csv", "links.csv", "", "no/pages.csv cannot be written: there is no such file or folder"),
         ("1.csv", "links.csv", "3 pages in 1.csv", "links.csv is not written. This job has kept no links."),
-        ("2.csv", "links.txt", "3 pages in 2.csv", "links.txt must end in .csv, .csv.gz or .parquet"),
+        (
+            "2.csv",
+            "links.txt",
+            "3 pages in 2.csv",
+            "links.txt must end in .csv, .jsonl, one of these and .gz, or .parquet",
+        ),
     ]:
         before = {*tmp_path.iterdir()}
         code, out, err = run_here(capsys, "export", "job", "--pages", pages, "--links", links)

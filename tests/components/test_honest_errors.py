@@ -108,6 +108,9 @@ INPUTS = [
 JOBS = [_nothing, _folder, _file, _empty, _binary, _broken_link, _circle, _pipe]
 """What may be where a job folder is wanted."""
 
+NO_TEXTS = [_nothing, _folder, _empty, _broken_link, _circle, _pipe]
+"""What may be where pages are wanted."""
+
 OUTPUTS = [_folder, _pipe]
 """What may be where a file is to be written; others are replaced."""
 
@@ -131,12 +134,17 @@ READ = [
     ("simulate", "graph.npz", "--urls", "X.txt", *SIMULATE),
     ("simulate", "graph.npz", "--urls", "X.gz", *SIMULATE),
     ("simulate", "graph.npz", "--seed-pages", "X.txt"),
-    ("topic", "train", "X", "pages"),
-    ("topic", "train", "pages", "X"),
-    ("topic", "evaluate", "X", "pages", "pages"),
+    ("topic", "evaluate", "X", "pages", "others"),
     ("topic", "evaluate", "model", "X", "pages"),
+    ("identity", "directory", "X"),
     ("why", "--grade", "X", "pages/1.html"),
 ]
+
+EXAMPLES = [
+    ("topic", "train", "X", "pages"),
+    ("topic", "train", "pages", "X"),
+]
+"""Commands that take a page of whatever text, too."""
 
 IN_JOB = [
     *((name, "X") for name in ("top", "status", "check")),
@@ -165,7 +173,7 @@ WRITTEN = [
     ("export", "job", "--pages", "X.csv.gz"),
     ("export", "job", "--pages", "X.parquet"),
     ("report", "job", "X"),
-    ("topic", "train", "pages", "pages", "-o", "X"),
+    ("topic", "train", "pages", "others", "-o", "X"),
     ("simulate", "graph.npz", "--json", "X", *SIMULATE),
     ("simulate", "graph.npz", "--plot", "X.png", *SIMULATE),
     ("backup", "job", "X"),
@@ -181,6 +189,8 @@ def right(tmp_path_factory: pytest.TempPathFactory) -> Path:
     np.savez(folder / "graph.npz", indptr=np.array([0, 1, 2]), indices=np.array([1, 0]))
     (folder / "pages").mkdir()
     (folder / "pages" / "1.html").write_text("<p>some words about nothing</p>")
+    (folder / "others").mkdir()
+    (folder / "others" / "2.html").write_text("<p>others on something else</p>")
     (folder / "model").write_text("none")
     return folder
 
@@ -243,7 +253,7 @@ def _remove(path: Path) -> None:
     ("arguments", "makes"),
     [
         (each, makes)
-        for table, makes in ((READ, INPUTS), (IN_JOB, JOBS), (WRITTEN, OUTPUTS))
+        for table, makes in ((READ, INPUTS), (EXAMPLES, NO_TEXTS), (IN_JOB, JOBS), (WRITTEN, OUTPUTS))
         for each in table
     ],
     ids=lambda given: " ".join(given) if isinstance(given, tuple) else "",
@@ -343,6 +353,7 @@ OURS = {
 
 OF_THE_USER = {
     "focus/tokenizers.py": "the user's function raised it",
+    "session/responses.py": "the user's function, which says what of a page has changed, raised it",
     "session/links/known_pages.py": "the user's dupefilter raised it",
     "session/topic/given_topic.py": "the user's class raised it",
     "session/topic/user_functions.py": "the user's function raised it",

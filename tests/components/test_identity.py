@@ -22,7 +22,7 @@ from http_message_signatures import (
 from support.commands import run_here
 from support.small_web import Follow, crawl, html
 
-from scrapy_aopic.exceptions import SettingError
+from scrapy_aopic.exceptions import ExchangeError, SettingError
 from scrapy_aopic.settings import read
 from scrapy_aopic.web.identity import DIRECTORY, HEADERS, VALID, Identity, create
 
@@ -164,7 +164,7 @@ def test_a_file_that_is_no_identity_or_that_others_may_read_is_refused(tmp_path)
     file = tmp_path / "identity.json"
     create(file, AGENT)
     assert file.stat().st_mode & 0o777 == 0o600
-    with pytest.raises(FileExistsError):
+    with pytest.raises(ExchangeError, match="there is something else of that name"):
         create(file, AGENT)
     file.chmod(0o640)
     with pytest.raises(SettingError, match=r"AOPIC_IDENTITY.*chmod 600"):

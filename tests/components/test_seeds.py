@@ -500,7 +500,10 @@ async def test_seeds_are_added_from_the_command_line_while_the_crawl_runs(serve,
 def test_wrong_arguments_are_told_in_one_sentence(tmp_path):
     for arguments, message in (
         (("export", "."), "give --pages FILE, --links FILE or both"),
-        (("export", ".", "--pages", "pages.txt"), "pages.txt must end in .csv, .csv.gz or .parquet"),
+        (
+            ("export", ".", "--pages", "pages.txt"),
+            "pages.txt must end in .csv, .jsonl, one of these and .gz, or .parquet",
+        ),
         (("seed", "job", "a.test"), "a.test is neither a file nor a URL"),
     ):
         done = run_aopic(*arguments, folder=tmp_path)

@@ -153,13 +153,14 @@ WRONG: dict[str, list[Any]] = {
         {},
         {"keywords": []},
         {"keywords": ["-"]},
-        {"positive": "."},
         {"model": "no/such.file"},
         {"positive": "no/such", "negative": "."},
         {"function": "no.such"},
         {"keywords": ["a"], "model": "b"},
     ],
     "AOPIC_DISKS": [-1, 1.5, "many"],
+    "AOPIC_WORKERS": [0, -1, 1.5, 65, "many"],
+    "AOPIC_IDENTITY": [7, "no/such", "."],
     "AOPIC_FOCUS": [-0.1, 1.1, "much", float("nan")],
     "AOPIC_LINK_SCORER": ["best", "", 7, "no.such.module", lambda page: page],
     "AOPIC_TOKENIZER": [7, "no.such.module", "words", lambda text, more: [text, more]],
@@ -218,6 +219,7 @@ FITS: dict[str, list[Any]] = {
     "AOPIC_LINK_WEIGHTS": [print, int, type],
     "AOPIC_LINK_SCORER": [print, int, type, Evil],
     "AOPIC_TOPIC": [""],
+    "AOPIC_IDENTITY": [""],
     "AOPIC_TOKENIZER": ["", print, len, int, type],
     "AOPIC_URL_RULES": NOTHING,
     "AOPIC_URL_REWRITE": ["", " ", "[]", [], (), print, len, int, type],
@@ -375,7 +377,7 @@ HINTS: list[tuple[dict[str, Any], str]] = [
     ({"AOPIC_URL_REWRITE": lambda: ""}, "it does not take 1 argument)"),
     ({"AOPIC_WINDOWS": 8}, 'did you mean "AOPIC_WINDOW"?'),
     ({"aopic_min_gap": 8}, 'did you mean "AOPIC_MIN_GAP"?'),
-    ({"AOPIC_NOTHING_LIKE_IT": 8}, "AOPIC_NOTHING_LIKE_IT is no setting of scrapy-aopic; docs"),
+    ({"AOPIC_NOTHING_LIKE_IT": 8}, "AOPIC_NOTHING_LIKE_IT is no setting of scrapy-aopic; 'scrapy aopic docs settings' lists"),
 ]  # fmt: skip
 
 

@@ -81,7 +81,9 @@ async def test_whatever_operation_fails_the_crawl_stops_with_one_sentence_and_go
         else:
             assert reason == "aopic_storage"
             assert len(said) == 1, at
-            assert re.search(rf"the store: fault at operation {at}\. (See \S+ )?The crawl ", said[0]), said
+            assert re.search(
+                rf"the store: fault at operation {at}\. (See scrapy aopic docs \S+ )?The crawl ", said[0]
+            ), said
         assert audit(disk).violations == [], at
         _, reason = await crawl_on(disk, monkeypatch)
         assert reason == "finished"

@@ -54,7 +54,7 @@ SEEDS = [f"http://seed{n}.test/" for n in range(5)]
 DEADLINE = 60.0
 """Seconds after which a command hangs."""
 
-_SENTENCE = re.compile(r"(?!Usage).*\.( See docs/\S+)?\n")
+_SENTENCE = re.compile(r"(?!Usage).*\.( See scrapy aopic docs \S+)?\n")
 
 
 class Place:
