@@ -50,11 +50,17 @@ def opens_at(host: HostRecord) -> float:
     return host.opens_at
 
 
+def _is_overdue(host: HostRecord, now: float) -> bool:
+    """Whether the gap of *host* is over and nobody has looked at it since, as while the crawl waits for the disk."""
+    phase = getattr(host, "phase", None)
+    return phase is not None and STATES[phase] == "waiting" and opens_at(host) <= now
+
+
 def state_of(host: HostRecord, now: float) -> str:
     """Where *host* is, in memory or as it was stored."""
     phase = getattr(host, "phase", None)
     if phase is not None:
-        return STATES[phase]
+        return "ready" if _is_overdue(host, now) else STATES[phase]
     state = _STORED.get(host.row[:1], "idle")
     if state == "active":  # its place is not stored: the next process finds one
         return "waiting" if opens_at(host) > now else "ready"
@@ -121,6 +127,7 @@ class HostWalk:
         flight_queues: Pages in flight by the front queue that they were in.
         backing_off: Number of hosts that wait after errors.
         crawl_delayed: Number of hosts that have a crawl delay.
+        overdue: Number of hosts that are ready and count as waiting, as nobody has looked at them since their gap was over.
         unused: Pages a second that ready hosts could have; one without a transfer so far, as the average of the others.
         tail: See :attr:`.snapshot.HostCounts.tail`.
     """
@@ -138,7 +145,7 @@ class HostWalk:
         self.front_queues: dict[int, int] = {}
         self.ready_queues: dict[int, int] = {}
         self.flight_queues: dict[int, int] = {}
-        self.backing_off = self.crawl_delayed = 0
+        self.backing_off = self.crawl_delayed = self.overdue = 0
         self._cycles = self._unused = 0.0
         self._n_cycles = self._n_new = 0
 
@@ -156,6 +163,7 @@ class HostWalk:
     def _look(self, host: HostRecord, now: float) -> None:
         state = state_of(host, now)
         self.states[state] = self.states.get(state, 0) + 1
+        self.overdue += _is_overdue(host, now)
         if host.best is not None:
             best = host.best & IN_PRIORITY
             self.front_queues[best] = self.front_queues.get(best, 0) + 1

@@ -375,10 +375,11 @@ class Watch:
         return forecast(pages, rate, tail=tail, left=left, time_left=time_left)
 
     def _hosts(self, walk: HostWalk, notes: list[_Note], rate: Rate | None, tail: list[float]) -> HostCounts:
-        states = walk.states
+        states, places = walk.states, self._job.crawl.hosts_by_place
+        due = min(walk.overdue, places.waiting)
         return replace(
             walk.hosts(),
-            **self._job.crawl.hosts_by_place._asdict(),
+            **places._replace(ready=places.ready + due, waiting=places.waiting - due)._asdict(),
             in_flight=states.get("in flight", 0),
             gated=states.get("gated", 0),
             locating=states.get("locating", 0),

@@ -6,6 +6,7 @@ import csv
 import re
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
@@ -571,12 +572,11 @@ async def test_a_crawl_that_finds_nothing_says_so_once(serve, monkeypatch, caplo
     assert len(said) == 1
 
 
-async def test_a_threshold_counts_fewer_pages_and_leaves_the_order(serve):
+async def test_a_threshold_counts_fewer_pages_and_fetches_the_same(serve):
     web = serve(WEB)
     low = await crawl(Follow, focused())
-    asked = web.asked
     high = await crawl(Follow, focused({**KEYWORDS, "threshold": 0.999}))
-    assert web.asked == asked + asked
+    assert {*Counter(web.asked).values()} == {2}  # in which order depends on when a page is read
     assert (stat(low, "aopic/topic/relevant"), stat(high, "aopic/topic/relevant")) == (15, None)
 
 

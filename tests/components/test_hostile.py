@@ -55,7 +55,7 @@ MOST = {
     "canonical": 60,
     "refresh": 40,
     # One text with other links each time: a page of its own, up to SAME_WORDS for a registered domain.
-    "clones": 80,
+    "clones": 110,  # with those that are asked for when that is reached
     "words": 60,
 }
 """Requests to a registered domain, robots.txt, retries and tries included; to others at most 30."""

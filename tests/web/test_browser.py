@@ -301,7 +301,7 @@ def test_the_verdict_changes_when_the_web_stalls(browser, tmp_path):
         ) as (_, port),
     ):
         open_page(browser, port)
-        hosts = "Number(document.querySelectorAll('#totals dd')[2].textContent.replaceAll(',', ''))"
+        hosts = "Number(document.querySelectorAll('#totals dd')[3].textContent.replaceAll(',', ''))"
         wait_for(browser, f"{hosts} === {N_HOSTS}")
         assert "transfers under way" not in text(browser, "verdict")
         web.goes_on.clear()
