@@ -246,6 +246,10 @@ class TransferWatch:
         if self._wire is not None and self._wire.watch is self:
             self._wire.pause(is_on)
 
+    def release(self) -> None:
+        """Let go of the crawl and of the connection: the event loop keeps timers that were cancelled, and this with them."""
+        self._permit = self._flow = self._wire = None
+
     def lets(self, address: str) -> bool:
         """Whether a connection to *address* may be made."""
         if self.door is None or self.door(address):

@@ -53,7 +53,10 @@ class SlotTransfers(set["Request"]):
         watch, began = self._watches.pop(request)
         watch.door = None  # what else is done in its context is no transfer
         watch.pause(False)  # its connection may be kept
-        self._ended(request, watch, began)
+        try:
+            self._ended(request, watch, began)
+        finally:
+            watch.release()
 
 
 class Transfer(NamedTuple):

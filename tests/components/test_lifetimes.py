@@ -57,7 +57,6 @@ class Other(Spider):
     start_urls = ["http://a.test/"]
 
 
-@pytest.mark.long  # not understood: a whole crawl was left once in three runs of all tests, since 29 November 2026
 @pytest.mark.parametrize("store", ["rocksdb", "sqlite", "memory"])
 @pytest.mark.parametrize(
     "way", [{"ADDONS": {"scrapy_aopic.Addon": 1}}, {"SCHEDULER": "scrapy_aopic.Scheduler"}]
