@@ -47,7 +47,6 @@ def settings_list(section: str) -> str:
         lines += [
             "",
             f"#### {each.name}",
-            "",
             f"Default: `{_default(each.default)}`{unit}. It must be {each.must}. {_meaning(each)}",
         ]
     return "\n".join([*lines[1:], ""])
@@ -73,7 +72,7 @@ def _row(*cells: str) -> str:
 def stats_list(which: str) -> str:
     """The stats of this package ("own"), or those of Scrapy that it sets ("scrapy"), a line each."""
     lines = [
-        f'- <a id="{each.metric}"></a>`{each.name}` ({each.kind} of {each.unit}, by {each.by}): {each.meaning}.'
+        f'- <a id="{each.metric}"></a>`{each.name}` ({each.kind} of {each.unit}): {each.meaning}.'
         for each in {"own": OWN, "scrapy": SCRAPY}[which]
     ]
     return "\n".join([*lines, ""])

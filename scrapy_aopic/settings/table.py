@@ -101,11 +101,8 @@ _ORDER = (
         "AOPIC_DOMAIN_BUDGET",
         Aopic.budget,
         number(0, 1, unit="part"),
-        "Part of all fetches that a registered domain may take if one other domain links to it. "
-        "It grows with the number of such domains to the power of 1.5. "
-        "Pages behind a single link between domains, on however many domains they are, may take five times as much. "
-        "A domain may also take its part of all seeds. "
-        "Pages over the budget are deferred, not dropped. 0 for no budgets. "
+        "Part of all fetches that a registered domain may take if one other domain links to it; with more such domains it may take more. "
+        "Pages over the budget are deferred, not dropped ([the default order](order.md#the-default)). 0 for no budgets. "
         'Only for the orders "aopic" and "focused", where it is divided by 1 - `AOPIC_FOCUS`.',
     ),
     Setting(
@@ -131,8 +128,7 @@ _ORDER = (
         "AOPIC_ENDOWMENT",
         _POLICY.endowment,
         number(0, 1_000_000, unit="seeds' cash"),
-        "Cash that the virtual page adds to what a visited page distributes. "
-        "It falls with the number of visited pages of the registered domain, and with the clicks from where the crawl entered the host. "
+        "Cash that the virtual page adds to what a visited page distributes; it falls with the visited pages of the registered domain. "
         "0 for none, as in plain OPIC; without effect unless `AOPIC_ORDER` is "
         f"{_ENDOWING_ORDERS} and `AOPIC_VIRTUAL_SPENDING` is {_ENDOWING}.",
     ),
@@ -144,8 +140,7 @@ _ORDER = (
             "request and the response",
             parse.weights,
         ),
-        "How a page's cash is shared among its links: equally, or in proportion to weights; links of weight 0 are not followed; see "
-        "[below](#link-weights).",
+        "How a page's cash is shared among its links; see [below](#link-weights).",
     ),
     Setting(
         "AOPIC_WINDOW",
@@ -155,17 +150,15 @@ _ORDER = (
             parse.window,
             unit="turns, time or visits",
         ),
-        "How much of a page's past counts as its history. A number is virtual time: in one turn, as much cash is "
-        "distributed as all pages hold. A number with a unit, from seconds to years, is wall-clock time (a month has 30 "
-        "days). For the variable window it is a whole number of visits. See [windows](internals.md#windows).",
+        "How much of a page's past counts as its history, for crawls that revisit pages: in one turn, as much cash is distributed "
+        "as all pages hold. For the variable window it is a whole number of visits. See [windows](internals.md#windows).",
     ),
     Setting(
         "AOPIC_WINDOW_KIND",
         _WINDOW.kind,
         one_of("interpolation", "fixed", "variable", "ewma"),
-        'How the history is estimated: from one number a page, either interpolated ("interpolation") or as an '
-        'exponentially weighted mean of rates ("ewma"); from every visit in the window ("fixed"); or from the last '
-        'visits ("variable").',
+        "How the history is estimated: from one number a page, interpolated or as a weighted mean of rates, from every visit in the "
+        'window ("fixed"), or from the last visits ("variable").',
     ),
     Setting(
         "AOPIC_KEEP_LINKS",
@@ -193,10 +186,9 @@ _RECRAWLING = (
             parse.recrawl,
         ),
         "Whether visited pages are revisited, for as long as the crawl runs, and how often; see [below](#recrawling). "
-        "True for a day to 90 days. A page that was not visited for the longest time is overdue; overdue pages get a tenth of "
-        'all revisits, however little cash they hold. With "once", each page that was not visited for the shortest time is visited '
-        '[once more](#rounds), and the crawl ends. With "every" such a round begins each longest time. With "changed", callbacks '
-        "get [only what changed](#only-what-changed). The other words and functions say [what is compared](#what-is-compared).",
+        "True for a day to 90 days. "
+        '"once" and "every" make [rounds](#rounds); with "changed", callbacks get [only what changed](#only-what-changed). '
+        "The other words and functions say [what is compared](#what-is-compared).",
     ),
     Setting(
         "AOPIC_MIN_CONVERGENCE",
@@ -219,8 +211,7 @@ _POLITE = (
         "AOPIC_MIN_GAP",
         _POLITENESS.min_gap,
         number(0, 86_400, of="seconds"),
-        "Shortest gap: the time between the end of a transfer from a host and the next request to it. "
-        "`DOWNLOAD_DELAY` is a lower bound, too.",
+        "Shortest gap between the end of a transfer from a host and the next request to it. `DOWNLOAD_DELAY` is a lower bound, too.",
     ),
     Setting(
         "AOPIC_MAX_GAP",
@@ -240,8 +231,7 @@ _POLITE = (
         "AOPIC_FAST_DOWNLOADS",
         True,
         FLAG,
-        "Make plain requests (`GET` and `HEAD` over HTTP/1.1) without most of what Scrapy and Twisted do for each, over the same "
-        "connections ([fast downloads](speed.md#fast-downloads)).",
+        "Make plain requests without most of what Scrapy and Twisted do for each ([fast downloads](speed.md#fast-downloads)).",
     ),
     Setting(
         "AOPIC_POLITENESS_KEY",
@@ -257,8 +247,7 @@ _POLITE = (
             'a mapping such as {"example.com": {"min_gap": 5, "revisit": "1 hour"}}, or a file with one as JSON',
             parse.host_rules,
         ),
-        "[Options of single hosts](politeness.md#options-of-single-hosts), by name, domain or pattern: gaps, bytes a second, "
-        "revisits, budget, pages, depth, and cash at the start.",
+        "[Options of single hosts](politeness.md#options-of-single-hosts), by name, domain or pattern.",
     ),
     Setting(
         "AOPIC_BACKOFF",
@@ -307,9 +296,8 @@ _ROBOTS = (
         Check(
             'a mapping such as {"train-ai": "obey", "tdm": "skip"}, of train-ai, search or tdm', parse.uses
         ),
-        "For which [uses](robots.md#use-of-content) of content the wishes of its owners are obeyed. `obey`: "
-        "`scrapy_aopic.BroadSpider` yields no item of a page that is not to be used so; `skip`: no callback of any spider gets "
-        "the page, and `scrapy_aopic.PagesPipeline` does not write it. With `tdmrep.json` as a name and `fetch` as its value this file of each host is read.",
+        "For which [uses](robots.md#use-of-content) of content the wishes of its owners are obeyed. `obey`: no item of such a page; "
+        "`skip`: no callback gets it. `tdmrep.json=fetch` reads this file of each host.",
     ),
     Setting(
         "AOPIC_SITEMAPS",
@@ -371,8 +359,7 @@ _STORAGE = (
         "AOPIC_REDIS_LOCK_TIMEOUT",
         LOCK_TIMEOUT,
         number(0.3, 3600, of="seconds"),
-        "How soon the lock on a job in Redis expires if the process that has it does not renew it: how long the job stays with "
-        "a process that has died, and how long the server may be out of reach before a crawl stops. "
+        "How long a job in Redis stays with a process that has died, and how long the server may be out of reach before a crawl stops. "
         "The next crawl waits that long at most.",
     ),
     Setting(
@@ -391,9 +378,7 @@ _STORAGE = (
         "AOPIC_MEMORY_MB",
         256,
         whole(16, 10_000_000, of="megabytes"),
-        "Memory for the state of the crawl, however much of it is on the disk: a quarter each for the store's cache, its "
-        "write buffers, page records (400 a megabyte) and back queues (of 40 hosts a megabyte). The process should take at most 340 MB more, whatever the pages are; "
-        "see [below](#memory).",
+        "Memory for the state of the crawl, however much of it is on the disk. The process should take at most 340 MB more; see [below](#memory).",
     ),
 )
 
@@ -406,9 +391,7 @@ _LINKS = (
             '"+sort, -fragment"',
             parse.url_rules,
         ),
-        "Rules that put the URLs of [links](urls.md#links-and-what-is-asked-for-on-purpose) into a normal form, or refuse "
-        "them, before they are queued. "
-        "See [URLs](urls.md#rules-that-change-a-url).",
+        "[Rules](urls.md#rules-that-change-a-url) that put URLs of links into a normal form, or refuse them.",
         alone=PLAIN_RULES,
     ),
     Setting(
@@ -425,9 +408,8 @@ _LINKS = (
         "AOPIC_URL_LIMITS",
         {"length": 2083, "depth": 20, "repeats": 3, "parameters": 20, "links": 50_000},
         Check(f'limits such as "depth=30, repeats=0", of {", ".join((*LIMITS, "links"))}', parse.url_limits),
-        "Bounds of links: the longest URL (characters, without its fragment), the most segments of its path, and the most "
-        "parameters of its query. Also the most times that a segment, or a cycle of two or three, may follow itself, and the "
-        "most links of one page. "
+        "Bounds of links: characters of a URL, segments of its path, how often segments may repeat, parameters of its query, and links "
+        "of one page ([each](urls.md#why-a-url-is-refused)). "
         "What you do not name keeps its default; 0 is for any number. Scrapy's `URLLENGTH_LIMIT` also holds for links.",
         alone={},
     ),
@@ -439,8 +421,7 @@ _LINKS = (
             "with one as JSON",
             parse.scope,
         ),
-        "Which links are followed, by names of hosts, patterns of URLs and languages of pages; see [Scope](urls.md#scope). Seeds "
-        "are fetched in any case.",
+        "Which links are followed, by hosts, URLs and languages; see [Scope](urls.md#scope).",
     ),
     Setting(
         "AOPIC_CONTENT_TYPES",
@@ -461,9 +442,7 @@ _SAFETY = (
             '"intranet.example.com", ":10080"], or a file with one a line',
             parse.networks,
         ),
-        "Networks and hosts that a crawl may connect to beside the Internet; see [Safety](safety.md). "
-        "Otherwise it connects neither to addresses that are not public, nor to ports of services other "
-        "than the web's. A name allows all addresses of itself and of the names below it.",
+        "Networks and hosts that a crawl may connect to beside the Internet; see [Safety](safety.md).",
         alone="all",
     ),
     Setting(
@@ -503,8 +482,7 @@ _COMPONENTS = (
         "exact",
         one_of("exact", "bloom"),
         "How `scrapy_aopic.DupeFilter` remembers fingerprints beside another scheduler: exactly, on the disk, or in a "
-        "Bloom filter that takes some unseen URLs for seen ones, so that they are never crawled; see "
-        "[below](#the-bloom-mode).",
+        "[Bloom filter](#the-bloom-mode).",
     ),
     Setting(
         "AOPIC_ITEM_FIELDS",
@@ -572,8 +550,8 @@ _TOPIC = (
         "AOPIC_TOKENIZER",
         None,
         Check("the import path of a function of a text that gives its words", parse.tokenizer),
-        "Tokeniser for page text, link text and keywords of a topic, also for `scrapy aopic topic train`; a model that was trained "
-        "with another one is refused. `None` for the package's own: words of any script, without a dictionary.",
+        "Cuts page text, link text and keywords of a topic into words; a model that was trained with another one is refused. "
+        "`None` for the package's own: words of any script, without a dictionary.",
     ),
     Setting(
         "AOPIC_FOCUS",

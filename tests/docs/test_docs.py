@@ -53,7 +53,7 @@ def fenced(text: str, language: str) -> list[str]:
 
 def test_every_setting_has_a_heading_with_its_default_and_unit():
     found = re.findall(
-        r"^#### (AOPIC_\w+)\n\nDefault: `(.+?)`(?: ([^.]+))?\. It must be ",
+        r"^#### (AOPIC_\w+)\nDefault: `(.+?)`(?: ([^.]+))?\. It must be ",
         TEXTS["docs/settings.md"],
         re.MULTILINE,
     )
