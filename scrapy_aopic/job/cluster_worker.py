@@ -72,9 +72,6 @@ _LEAST_PAGES = 1_000
 _LEAST_HOSTS = 200
 """Hosts that each shard keeps in memory at least."""
 
-_SERVER = "server"
-"""The way of letters to shards that may be anywhere."""
-
 _COMMIT_SECONDS = 0.005
 """Seconds of the event loop that commits may take at once to begin and to end; that of one shard takes up to three times as
 long."""
@@ -488,10 +485,8 @@ class ClusterWorker:
         """The way of letters to the shard *to*; see :meth:`~.cluster_shard.ClusterShard.take_post`."""
         if (opened := self._announced.get(to)) is not None:
             return opened
-        if to in self.shards or (self._places.own is not None and to in self._places.own):
-            return ""  # until others know that it is open here
-        homes = self._cluster.homes if self._cluster is not None else None
-        return _SERVER if homes is None else homes.get(to, "")
+        # One that is open here waits until others know that.
+        return self._cluster.boxes.get(to, "") if self._cluster is not None and to not in self.shards else ""
 
     def _letters_sent(self, post: Post) -> None:
         """Hand in the letters of *post* to shards of this process, now that the server has the rest."""

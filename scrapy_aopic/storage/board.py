@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _PATIENCE = 10.0
 """Seconds that another worker may hold the file: ten thousand times what a turn takes."""
 
-_READS = {b"GET", b"HGETALL", b"HKEYS", b"HMGET", b"SMEMBERS", b"TIME", b"XRANGE"}
+_READS = {b"GET", b"HGETALL", b"HMGET", b"SMEMBERS", b"TIME", b"XRANGE"}
 
 _TABLE = "CREATE TABLE IF NOT EXISTS rows (key BLOB, field BLOB, value BLOB, PRIMARY KEY (key, field)) WITHOUT ROWID"
 
@@ -71,7 +71,7 @@ class FileBoard:
         except sqlite3.Error as error:
             raise self._error(error) from error
 
-    transact = write = ask
+    transact = write = ask_at_once = ask
 
     def checked(self, replies: Iterable[Reply]) -> list[Reply]:
         """None of *replies* is an error."""
@@ -110,9 +110,6 @@ class FileBoard:
     def _hgetall(self, key: bytes) -> Reply:
         return [part for row in self._rows(key) for part in row]
 
-    def _hkeys(self, key: bytes) -> Reply:
-        return [field for (field,) in self._db.execute("SELECT field FROM rows WHERE key = ?", (key,))]
-
     def _hmget(self, key: bytes, *fields: bytes) -> Reply:
         found = [self._rows(key, "AND field = ?", field) for field in fields]
         return [rows[0][1] if rows else None for rows in found]
@@ -129,13 +126,17 @@ class FileBoard:
     def _time(self) -> Reply:
         return [*map(int, divmod(time.time() * 1e6, 1e6))]
 
-    def _xadd(self, key: bytes, _: bytes, most: bytes, __: bytes, name: bytes, value: bytes) -> None:
-        del name
+    def _xadd(self, key: bytes, *arguments: bytes) -> None:
         number = self._hincrby(b"last:" + key, b"", b"1")
-        self._put(key, [b"%016d-0" % number], [value])
-        self._db.execute(
-            "DELETE FROM rows WHERE key = ? AND field <= ?", (key, b"%016d-0" % (number - int(most)))
-        )
+        self._put(key, [b"%016d-0" % number], arguments[-1:])
+        if arguments[0] == b"MAXLEN":
+            last = b"%016d-0" % (number - int(arguments[1]))
+            self._db.execute("DELETE FROM rows WHERE key = ? AND field <= ?", (key, last))
+
+    _xdel = _hdel
+
+    def _pexpire(self, key: bytes, _: bytes) -> None:
+        """Nothing: the board itself ends with the workers."""
 
     def _xrange(self, key: bytes, start: bytes, _: bytes, __: bytes, most: bytes) -> Reply:
         rows = self._rows(key, "AND field > ? ORDER BY field LIMIT ?", start[1:], int(most))

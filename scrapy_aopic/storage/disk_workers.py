@@ -32,8 +32,8 @@ from scrapy_aopic.exceptions import StorageError
 from .disk_shard import number_of
 from .redis.connect import connect
 from .redis.keys import Keys
-from .redis.mailboxes import HomeMail, read_bundle
-from .redis.worker_registry import ShardState, WorkerRegistry, by_number, pairs_of
+from .redis.mailboxes import read_bundle
+from .redis.worker_registry import ShardState, ShardStores, WorkerRegistry, by_number, pairs_of
 
 if TYPE_CHECKING:
     from .address import Address
@@ -215,7 +215,7 @@ def read_lost_shard(address: Address, sharding: Sharding, number: int) -> LostSh
             (b"HGETALL", keys.of_job(b"books")),
             (b"HGETALL", keys.of_job(b"anew")),
             (b"HGET", keys.of_job(b"shown"), number),
-            *((b"XRANGE", keys.mail_home(name), b"-", b"+") for name in names),
+            *((b"XRANGE", keys.mail(name), b"-", b"+") for name in names),
         )
     assert replies is not None, "nothing is watched"
     shown, books, anew, before, *boxes = replies
@@ -264,23 +264,24 @@ def _letters_of(keys: Keys, number: int, boxes: Iterable[Reply]) -> dict[tuple[i
         raise keys.damaged("a bundle of letters cannot be read") from None
 
 
-class InHomes:
-    """The stores of *shards* shards are in their homes; see :class:`~scrapy_aopic.storage.redis.worker_registry.ShardStores`.
+class InHomes(ShardStores):
+    """The stores of *shards* shards are in their homes.
 
     Args:
         lock: Of the worker's folder; ``None`` for somebody who only looks.
         name: Of that folder.
     """
 
+    has_homes = True
+
     def __init__(self, address: Address, shards: int, lock: ServerLock | None = None, name: str = "") -> None:
-        self.about: Mapping[str, Any] = {"home": name}
+        self.home = name
         self._keys = Keys(address)
         self._numbers = range(shards)
         self._lock = lock
         self._head = Keys(address.of_home(name)).head if lock is not None else b""
         self._watched = 0
-        self.mail = HomeMail(self._keys, name)
-        self.homes: Mapping[int, str] | None = {}
+        self._homes: Mapping[int, str] = {}
 
     def questions(self) -> tuple[Sequence[Argument], Sequence[Argument]]:
         """Where they are, and whether the server still has the job."""
@@ -292,10 +293,15 @@ class InHomes:
         """Its last state: no other process can have heard of what a shard has stored since."""
         del other
         homes = {number: name.decode() for number, name in _numbered(self._keys, one).items()}
-        self.homes = self.mail.homes = homes
+        self._homes = homes
         awake = {worker.get("home") for worker in alive}
         heads = [states[number].head if number in states else "" for number in self._numbers]
         return heads, [homes.get(number) in awake for number in self._numbers]
+
+    def boxes(self, states: Mapping[int, ShardState]) -> Mapping[int, str]:
+        """Of their homes."""
+        del states
+        return self._homes
 
     def books(self, states: Mapping[int, ShardState]) -> list[Sequence[Argument]]:
         """The units that they sent and received."""
@@ -318,7 +324,7 @@ class InHomes:
         if (lock := self._lock) is None:
             if writes:
                 raise StorageError("Only a worker with a lock may show what its shards are like.")
-            return connection.checked(connection.ask((b"MULTI",), *reads, (b"EXEC",))[-1])
+            return super().turn(connection, (), reads)
         watch = (b"WATCH", self._head), (b"GET", self._head)
         if self._watched != connection.n_opened:
             self._check(lock, connection.ask(*watch)[1])

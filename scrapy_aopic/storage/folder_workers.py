@@ -17,21 +17,20 @@ from .address import BOARD, Address
 from .lock import keeping_out
 from .redis.connect import connect
 from .redis.keys import Keys
-from .redis.mailboxes import Mailboxes, ShardMail
-from .redis.worker_registry import WorkerRegistry, pairs_of
+from .redis.worker_registry import ShardStores, WorkerRegistry, pairs_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from .redis.connection import Argument, Connection, Reply
+    from .redis.connection import Argument, Reply
     from .redis.worker_registry import ShardState
 
 
 def registry_in(job_folder: Path, stores: Sequence[Path]) -> WorkerRegistry:
     """A way to the board of the workers in *job_folder*, whose shards are in *stores*."""
     address = board_address(job_folder)
-    return WorkerRegistry(address, len(stores), StoresInFolder(address, stores))
+    return WorkerRegistry(address, len(stores), StoresInFolder(stores))
 
 
 def board_address(job_folder: Path) -> Address:
@@ -69,15 +68,11 @@ def clear_board(job_folder: Path) -> None:
             path.unlink()
 
 
-class StoresInFolder:
-    """The *stores* of all shards; see :class:`~.redis.worker_registry.ShardStores`."""
+class StoresInFolder(ShardStores):
+    """The *stores* of all shards."""
 
-    about: Mapping[str, Any] = {}
-    homes: Mapping[int, str] | None = None
-
-    def __init__(self, address: Address, stores: Sequence[Path]) -> None:
-        self.mail: Mailboxes = ShardMail(Keys(address))
-        self._stores = stores
+    def __init__(self, stores: Sequence[Path]) -> None:
+        self._paths = stores
 
     def questions(self) -> tuple[Sequence[Argument], Sequence[Argument]]:
         """Nothing is to be asked."""
@@ -88,22 +83,8 @@ class StoresInFolder:
     ) -> tuple[list[str], list[bool]]:
         """Their last states, for nobody has heard of what was stored since; and whether they are locked."""
         del one, other, alive
-        heads = [states[number].head if number in states else "" for number in range(len(self._stores))]
-        return heads, [is_locked(store) for store in self._stores]
-
-    def books(self, states: Mapping[int, ShardState]) -> list[Sequence[Argument]]:
-        """Nothing: the stores have them."""
-        del states
-        return []
-
-    def turn(
-        self,
-        connection: Connection,
-        writes: Sequence[Sequence[Argument]],
-        reads: Sequence[Sequence[Argument]],
-    ) -> list[Reply]:
-        """All as one."""
-        return connection.ask(*writes, *reads)[len(writes) :]
+        heads = [states[number].head if number in states else "" for number in range(len(self._paths))]
+        return heads, [is_locked(store) for store in self._paths]
 
 
 def is_locked(store: Path) -> bool:

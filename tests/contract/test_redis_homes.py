@@ -95,6 +95,7 @@ def test_only_the_lease_that_was_taken_last_shows_anything(address):
             registry.post({0: state(7)}, [(4, PostedLetter(0, 1, b"x"))], [])
             look = registry.read({0: 1})
             assert (look.heads[0], look.is_owned) == ("token 7", [True, True, True, False, False])
+            assert look.boxes == {}, "what is for a folder that is away waits with its sender"
             with redis.Redis.from_url(address.url) as client:
                 client.delete("{job}:ha:owner")  # its time has passed
             with (

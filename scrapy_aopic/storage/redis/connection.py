@@ -185,6 +185,10 @@ class Connection:
         """
         return self.checked(self.inquire(*commands))
 
+    def ask_at_once(self, *commands: Sequence[Argument]) -> list[Reply]:
+        """Like :meth:`ask`, as one transaction."""
+        return self.checked(self.ask((b"MULTI",), *commands, (b"EXEC",))[-1])
+
     def walk(self, begin: Sequence[Argument], end: Sequence[Argument]) -> Iterator[list[bytes]]:
         """The parts of what ``SCAN`` or ``SSCAN`` finds: a command of *begin*, a cursor and *end*; some may come twice.
 

@@ -17,7 +17,7 @@ All keys begin with the job's key in braces, a hash tag, so that a cluster keeps
 ``beginning``       there while such a job is made
 ``workers``         processes that crawl such a job, by their tokens
 ``states``          the state of each shard at its last commit
-``mail:S``          letters to shard S, by sender and number (:mod:`.mailboxes`)
+``mail:hNAME``      letters to the shards of such a process, or in such a job folder, in bundles (:mod:`.mailboxes`)
 ``sS:...``          all of the above but the last eight, of shard S of a job that has several
 ``lessons``         lessons of the workers of such a job for each other, about a topic (:mod:`.shared_lessons`)
 ``learned``         the knowledge of one of them, for those that start later
@@ -28,7 +28,6 @@ All keys begin with the job's key in braces, a hash tag, so that a cluster keeps
 ``anew``            shards whose disk is lost, and up to which commit
 ``shown``           last commits of all shards as each of them could know them then
 ``hNAME:...``       ``head`` and ``owner`` of such a folder
-``mail:hNAME``      letters to the shards in it, in bundles (:mod:`.mailboxes`)
 ==================  ====================================================================================
 """
 
@@ -103,13 +102,9 @@ class Keys:
         """The key *name* that all shards of the job share."""
         return self._job + name
 
-    def mail(self, shard: int) -> bytes:
-        """The letters to a shard."""
-        return self._job + b"mail:%d" % shard
-
-    def mail_home(self, name: str) -> bytes:
-        """The letters to the shards in the job folder called *name*."""
-        return self._job + b"mail:h%s" % name.encode()
+    def mail(self, box: str) -> bytes:
+        """The letters in the box of a worker, or of a job folder, with that name."""
+        return self._job + b"mail:h%s" % box.encode()
 
     def view(self, view: bytes) -> bytes:
         """The key that exists while a view lives."""

@@ -1,27 +1,27 @@
-"""Letters between shards that wait on a server, in a box for each shard, or for each home of shards.
+"""Letters between shards that wait on a server, in a box for each worker, or for each home of shards.
 
-Rule: a letter stays until its receiver has shown that it has applied it, so each letter that was posted
-is in its box, or in what the receiver has shown.
+Rule: a letter stays in the box of a home until its receiver has shown that it has applied it, so each letter that was posted
+there is in the box, or in what the receiver has shown. The box of a worker ends with it: senders send again what it did not show.
 """
 
 from __future__ import annotations
 
 from struct import Struct
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_aopic.exceptions import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from .connection import Argument, Connection, Reply
+    from .connection import Argument, Reply
     from .keys import Keys
-
-_LETTERS = 64
-"""Letters to a shard that are read at once: some 50 kB each at most."""
 
 _BUNDLES = 64
 """Bundles that are read at once."""
+
+_UNREAD = 600_000
+"""Milliseconds after which the box of a worker that has died is removed: thousands of times what a live one takes to read it."""
 
 _BUNDLE_BYTES = 1 << 20
 """Bytes of letters from which on a bundle gets no more: few enough for one command, many times what a worker posts at once."""
@@ -33,106 +33,6 @@ class PostedLetter(NamedTuple):
     sender: int
     number: int
     data: bytes
-
-
-class Mailboxes(Protocol):
-    """Where letters wait, as one process sees it."""
-
-    def written(
-        self,
-        letters: Iterable[tuple[int, PostedLetter]],
-        read: Iterable[tuple[int, Sequence[tuple[int, int]]]],
-    ) -> list[Sequence[Argument]]:
-        """Commands that send *letters* to shards, and remove letters that shards have *read* for good, by sender and number.
-
-        The same letters may be given again if the outcome is not known.
-        """
-
-    def landed(self) -> None:
-        """The last commands of :meth:`written` were carried out."""
-
-    def questions(self, own: Mapping[int, int]) -> list[Sequence[Argument]]:
-        """Commands that read the letters to the shards *own*, each of which was opened so many times."""
-
-    def bring(
-        self, connection: Connection, replies: Sequence[Reply], own: Mapping[int, int]
-    ) -> dict[int, list[PostedLetter]]:
-        """The letters to the shards *own* that were not brought before, by the *replies* to the questions."""
-
-    def forget(self) -> None:
-        """Nothing was brought: the server is another one."""
-
-
-class ShardMail:
-    """A box for each shard, which any process may come to hold: letters by sender and number."""
-
-    def __init__(self, keys: Keys) -> None:
-        self._keys = keys
-        self._brought: dict[tuple[int, int], set[bytes]] = {}
-
-    def written(
-        self,
-        letters: Iterable[tuple[int, PostedLetter]],
-        read: Iterable[tuple[int, Sequence[tuple[int, int]]]],
-    ) -> list[Sequence[Argument]]:
-        """A command for each receiver."""
-        boxes: dict[int, list[Argument]] = {}
-        for to, letter in letters:
-            boxes.setdefault(to, []).extend((_field(letter.sender, letter.number), letter.data))
-        commands: list[Sequence[Argument]] = [
-            (b"HSET", self._keys.mail(to), *fields) for to, fields in boxes.items()
-        ]
-        return commands + [
-            (b"HDEL", self._keys.mail(shard), *(_field(*name) for name in names))
-            for shard, names in read
-            if names
-        ]
-
-    def landed(self) -> None:
-        """Nothing is to be noted."""
-
-    def questions(self, own: Mapping[int, int]) -> list[Sequence[Argument]]:
-        """The names of all letters to each."""
-        return [(b"HKEYS", self._keys.mail(number)) for number in own]
-
-    def bring(
-        self, connection: Connection, replies: Sequence[Reply], own: Mapping[int, int]
-    ) -> dict[int, list[PostedLetter]]:
-        """Some of those with new names, the first ones of each sender first."""
-        self._brought = {opened: self._brought.get(opened, set()) for opened in own.items()}
-        if not any(replies):
-            return {}
-        wanted: list[list[tuple[int, int]]] = []
-        for brought, names in zip(self._brought.values(), replies, strict=True):
-            brought &= {*names}
-            wanted.append(sorted(map(self._name, {*names} - brought), key=lambda name: name[::-1])[:_LETTERS])
-        commands = [
-            (b"HMGET", self._keys.mail(number), *(_field(*name) for name in names))
-            for number, names in zip(own, wanted, strict=True)
-            if names
-        ]
-        found = iter(connection.ask(*commands))
-        for brought, some in zip(self._brought.values(), wanted, strict=True):
-            brought |= {_field(*name) for name in some}
-        return {
-            number: [
-                PostedLetter(*name, data)
-                for name, data in (zip(names, next(found), strict=True) if names else ())
-                if data is not None
-            ]
-            for number, names in zip(own, wanted, strict=True)
-        }
-
-    def forget(self) -> None:
-        """Nothing was brought."""
-        self._brought = {}
-
-    def _name(self, field: bytes) -> tuple[int, int]:
-        try:
-            sender, number = map(int, field.split(b":"))
-        except ValueError:
-            raise self._keys.damaged(f"a letter has the name {field[:50]!r}") from None
-        return sender, number
 
 
 class Addressed(NamedTuple):
@@ -158,7 +58,7 @@ def write_bundle(letters: Iterable[Addressed]) -> bytes:
 
 
 def read_bundle(fields: Sequence[bytes]) -> list[Addressed]:
-    """The letters in an entry of the box of a home.
+    """The letters in an entry of a box.
 
     Raises:
         ValueError: If the bundle cannot be parsed.
@@ -177,27 +77,29 @@ def read_bundle(fields: Sequence[bytes]) -> list[Addressed]:
     return letters
 
 
-class HomeMail:
-    """A box for each home of shards: a stream of *bundles*, each with all that a process has posted for the home at once.
+class Mailboxes:
+    """Boxes of workers: each is a stream of *bundles*, each with all that a process has posted for the worker at once.
 
-    So posting, reading and removing take a command for each home, not for each pair of shards, and a bundle that was read is not
-    read again. A bundle is removed when all letters in it were read.
+    So posting, reading and removing take a command for each worker, not for each pair of shards, and a bundle that was read is not
+    read again. A bundle is removed when all letters in it were read, or are for shards that others have by now.
 
     Ids of entries are only used to go on from the last one that was seen. If a server that has lost its data gives smaller ones,
     letters are missed until their senders send them again.
 
     Args:
-        own: Name of the home whose box is read; ``""`` for none.
+        own: Name of the box that is read.
+        lasts: Whether a box stays when its worker is gone.
 
     Attributes:
-        homes: Name of the home of each shard that has one.
+        boxes: Name of the box for the letters to each shard, as far as it is known.
     """
 
-    def __init__(self, keys: Keys, own: str) -> None:
-        self.homes: Mapping[int, str] = {}
+    def __init__(self, keys: Keys, own: str, *, lasts: bool) -> None:
+        self.boxes: Mapping[int, str] = {}
         self._keys = keys
-        self._home = own
-        self._box = keys.mail_home(own)
+        self._own_name = own
+        self._lasts = lasts
+        self._box = keys.mail(own)
         self.forget()
 
     def forget(self) -> None:
@@ -213,34 +115,38 @@ class HomeMail:
         letters: Iterable[tuple[int, PostedLetter]],
         read: Iterable[tuple[int, Sequence[tuple[int, int]]]],
     ) -> list[Sequence[Argument]]:
-        """A command for each home, and one for what was read."""
-        by_home: dict[str, list[Addressed]] = {}
+        """Commands that send *letters* to shards, and remove letters that shards have *read* for good, by sender and number.
+
+        The same letters may be given again if the outcome is not known.
+        """
+        by_box: dict[str, list[Addressed]] = {}
         for to, letter in letters:
-            if to not in self.homes:
-                raise StorageError(f"There is a letter to shard {to}, which is at home nowhere.")
-            by_home.setdefault(self.homes[to], []).append(Addressed(to, *letter))
+            if to not in self.boxes:
+                raise StorageError(f"There is a letter to shard {to}, which nobody has had.")
+            by_box.setdefault(self.boxes[to], []).append(Addressed(to, *letter))
         commands: list[Sequence[Argument]] = [
-            (b"XADD", self._keys.mail_home(home), b"*", b"letters", write_bundle(some))
-            for home, each in by_home.items()
+            (b"XADD", self._keys.mail(box), b"*", b"letters", write_bundle(some))
+            for box, each in by_box.items()
             for some in _bundles(each)
         ]
+        if not self._lasts:
+            commands += [(b"PEXPIRE", self._keys.mail(box), _UNREAD) for box in by_box]
         done = {(to, *name) for to, names in read for name in names}
-        if done:
-            for unread in self._bundles.values():
-                unread.difference_update(done)
+        for bundle, unread in self._bundles.items():
+            self._bundles[bundle] = {each for each in unread - done if self._is_here(each[0])}
         self._read = [bundle for bundle, unread in self._bundles.items() if not unread]
         if self._read:
             commands.append((b"XDEL", self._box, *self._read))
         return commands
 
     def landed(self) -> None:
-        """The bundles that were read are gone."""
+        """The last commands of :meth:`written` were carried out."""
         for bundle in self._read:
             self._bundles.pop(bundle, None)
         self._read = []
 
     def questions(self, own: Mapping[int, int]) -> list[Sequence[Argument]]:
-        """The bundles that come next."""
+        """Commands that read what comes next for the shards *own*, each of which was opened so many times."""
         if any(own.get(number, opened) != opened for number, opened in self._own.items()):
             self.forget()  # one was opened again, and may have forgotten its letters
         self._own = {**self._own, **own}
@@ -250,19 +156,20 @@ class HomeMail:
             else []
         )
 
-    def bring(
-        self, connection: Connection, replies: Sequence[Reply], own: Mapping[int, int]
-    ) -> dict[int, list[PostedLetter]]:
-        """The letters in them; those to a shard that is not open yet are kept until it is."""
-        del connection
+    def bring(self, replies: Sequence[Reply], own: Mapping[int, int]) -> dict[int, list[PostedLetter]]:
+        """The letters to the shards *own* by the *replies* to the questions; those to one that is not open yet are kept until it is."""
         for entry, fields in replies[0] if replies else ():
-            # Others are sent again, to where their receivers are now.
-            here = [each for each in self._letters(fields) if self.homes.get(each.to) == self._home]
-            self._bundles[entry] = {each[:3] for each in here}
-            for to, sender, number, data in here:
+            letters = self._letters(fields)
+            self._bundles[entry] = {each[:3] for each in letters}
+            for to, sender, number, data in letters:
                 self._waiting.setdefault(to, []).append(PostedLetter(sender, number, data))
             self._last = entry
+        # Others are sent again, to where their receivers are now.
+        self._waiting = {to: some for to, some in self._waiting.items() if to in own or self._is_here(to)}
         return {number: self._waiting.pop(number) for number in own if number in self._waiting}
+
+    def _is_here(self, number: int) -> bool:
+        return self.boxes.get(number, self._own_name) == self._own_name
 
     def _letters(self, fields: Sequence[bytes]) -> list[Addressed]:
         try:
@@ -283,8 +190,3 @@ def _bundles(letters: Iterable[Addressed]) -> Iterator[list[Addressed]]:
         n_bytes += len(letter.data)
     if some:
         yield some
-
-
-def _field(sender: int, number: int) -> bytes:
-    """The name of a letter in the box of a shard."""
-    return b"%d:%d" % (sender, number)

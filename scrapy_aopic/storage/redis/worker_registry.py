@@ -18,11 +18,11 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .connect import connect
 from .keys import Keys
-from .mailboxes import Mailboxes, PostedLetter, ShardMail
+from .mailboxes import Mailboxes, PostedLetter
 from .server_lock import job_gone
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class ClusterState:
         sent_at: When the request was sent (``time.monotonic``).
         received_at: When the reply arrived (``time.monotonic``).
         run: Name of the run of the server.
-        homes: Name of the home of each shard that has one; ``None`` if the stores are on the server.
+        boxes: Where letters to each shard go; those to shards of this worker, or of none that is alive, are left out.
         seed_lists: Names of the lists of seeds that wait on the server.
         workers: The workers that are alive, by token, in the order in which they came.
         states: States of the shards that have one, by number.
@@ -113,7 +113,7 @@ class ClusterState:
     sent_at: float = 0.0
     received_at: float = 0.0
     run: bytes = b""
-    homes: Mapping[int, str] | None = None
+    boxes: Mapping[int, str] = field(default_factory=dict)
     seed_lists: Sequence[bytes] = ()
 
     @property
@@ -134,23 +134,24 @@ class ClusterState:
         )
 
 
-class ShardStores(Protocol):
-    """How a registry learns of the stores of shards, wherever they are.
+class ShardStores:
+    """How a registry learns of the stores of *shards* shards, wherever they are: these are at *address*, too.
 
     Attributes:
-        about: Further fields of what the worker reports of itself.
-        homes: Where each shard is that has a home, as of the last reply; ``None`` if they have none.
+        has_homes: Whether each shard is at home in a job folder, so that whatever the server loses can be told it again.
+        home: Name of the worker's folder then; empty for somebody who only looks.
     """
 
-    about: Mapping[str, Any]
-    homes: Mapping[int, str] | None
+    has_homes = False
+    home = ""
 
-    @property
-    def mail(self) -> Mailboxes:
-        """Where letters wait."""
+    def __init__(self, address: Address, shards: int) -> None:
+        self._stores = [Keys(address.of_shard(number)) for number in range(shards)]
 
     def questions(self) -> tuple[Sequence[Argument], Sequence[Argument]]:
         """Two questions of which the replies show the heads of all shards, and which of them are open."""
+        heads, owners = (store.head for store in self._stores), (store.owner for store in self._stores)
+        return (b"MGET", *heads), (b"MGET", *owners)
 
     def read(
         self, one: Reply, other: Reply, states: Mapping[int, ShardState], alive: Iterable[Mapping[str, Any]]
@@ -163,9 +164,18 @@ class ShardStores(Protocol):
             states: States of the shards at that moment.
             alive: Reports of the workers that are alive.
         """
+        del states, alive
+        heads = [head.decode("ascii", "replace") if head is not None else "" for head in one]
+        return heads, [owner is not None for owner in other]
+
+    def boxes(self, states: Mapping[int, ShardState]) -> Mapping[int, str]:
+        """The box for letters to each shard: of its home, or of the worker that has shown its last state."""
+        return {number: state.worker for number, state in states.items()}
 
     def books(self, states: Mapping[int, ShardState]) -> list[Sequence[Argument]]:
-        """Commands that show the books of shards that have *states*."""
+        """Commands that show the books of shards that have *states*, unless their stores are the only ones who need them."""
+        del states
+        return []
 
     def turn(
         self,
@@ -179,47 +189,7 @@ class ShardStores(Protocol):
             LostError: If this worker must write nothing any more.
             StorageError: If the server cannot be reached, or refuses.
         """
-
-
-class _StoresOnServer:
-    """The stores of *shards* shards are at *address*, too."""
-
-    about: Mapping[str, Any] = {}
-    homes: Mapping[int, str] | None = None
-
-    def __init__(self, address: Address, shards: int) -> None:
-        self.mail: Mailboxes = ShardMail(Keys(address))
-        self._stores = [Keys(address.of_shard(number)) for number in range(shards)]
-
-    def questions(self) -> tuple[Sequence[Argument], Sequence[Argument]]:
-        """The heads and the owners of all."""
-        heads, owners = (store.head for store in self._stores), (store.owner for store in self._stores)
-        return (b"MGET", *heads), (b"MGET", *owners)
-
-    def read(
-        self, one: Reply, other: Reply, states: Mapping[int, ShardState], alive: Iterable[Mapping[str, Any]]
-    ) -> tuple[list[str], list[bool]]:
-        """As they are."""
-        del states, alive
-        heads = [head.decode("ascii", "replace") if head is not None else "" for head in one]
-        return heads, [owner is not None for owner in other]
-
-    def books(self, states: Mapping[int, ShardState]) -> list[Sequence[Argument]]:
-        """Nothing: the stores have them."""
-        del states
-        return []
-
-    def turn(
-        self,
-        connection: Connection,
-        writes: Sequence[Sequence[Argument]],
-        reads: Sequence[Sequence[Argument]],
-    ) -> list[Reply]:
-        """All in one request."""
-        if not reads:
-            connection.ask(*writes)
-            return []
-        return connection.checked(connection.ask(*writes, (b"MULTI",), *reads, (b"EXEC",))[-1])
+        return connection.ask_at_once(*writes, *reads)[len(writes) :]
 
 
 class WorkerRegistry:
@@ -241,7 +211,9 @@ class WorkerRegistry:
         self._address = address
         self._keys = Keys(address)
         self._lock_timeout = address.lock_timeout
-        self._stores = stores or _StoresOnServer(address, shards)
+        self._stores = stores or ShardStores(address, shards)
+        self._box = self._stores.home or self.token
+        self._mail = Mailboxes(self._keys, self._box, lasts=self._stores.has_homes)
         self._sharding: bytes | None = None
         self._dead: list[bytes] = []
         self._reported = -inf
@@ -253,7 +225,7 @@ class WorkerRegistry:
             "pid": os.getpid(),
             "host": socket.gethostname(),
             "since": self.now()[0],
-            **self._stores.about,
+            "home": self._stores.home,
         }
 
     def begin_anew(self) -> None:
@@ -263,7 +235,7 @@ class WorkerRegistry:
             StorageError: If it cannot be reached.
         """
         self._states = {}
-        self._stores.mail.forget()
+        self._mail.forget()
         self.run = self._connection.pin()
 
     def now(self) -> tuple[float, float, float]:
@@ -321,11 +293,11 @@ class WorkerRegistry:
                 (b"HGETALL", keys.of_job(b"states")),
                 (b"SMEMBERS", keys.seed_lists),
                 *stores.questions(),
-                *stores.mail.questions(own),
+                *self._mail.questions(own),
             ),
         )
         received_at = time.monotonic()
-        stores.mail.landed()
+        self._mail.landed()
         sharding, time_, workers, shown, seed_lists, one, other, *boxes = replies
         self._check_same(sharding)
         now = _seconds(time_)
@@ -338,17 +310,19 @@ class WorkerRegistry:
             alive.setdefault(self.token, self._process)
         seen = self._read_states(pairs_of(shown))
         heads, is_owned = stores.read(one, other, seen, alive.values())
+        self._mail.boxes = stores.boxes(seen)
+        awake = {worker.get("home") or token for token, worker in alive.items()} - {self._box}
         return ClusterState(
             now,
             dict(sorted(alive.items(), key=lambda pair: (pair[1]["since"], pair[0]))),
             seen,
             heads,
             is_owned,
-            stores.mail.bring(self._connection, boxes, own),
+            self._mail.bring(boxes, own),
             sent_at,
             received_at,
             self.run,
-            stores.homes,
+            {number: box for number, box in self._mail.boxes.items() if box in awake},
             seed_lists,
         )
 
@@ -360,7 +334,7 @@ class WorkerRegistry:
         """
         if self._sharding is None:
             self._sharding = sharding
-        elif sharding != self._sharding and self._stores.homes is None:
+        elif sharding != self._sharding and not self._stores.has_homes:
             raise job_gone(self._address)
 
     def _now(self) -> float:
@@ -401,7 +375,7 @@ class WorkerRegistry:
         read: Iterable[tuple[int, Sequence[tuple[int, int]]]],
     ) -> list[Sequence[Argument]]:
         """Commands that post it."""
-        commands = self._stores.mail.written(letters, read)
+        commands = self._mail.written(letters, read)
         if states:
             shown = (part for number, state in states.items() for part in (number, state.packed()))
             commands.append((b"HSET", self._keys.of_job(b"states"), *shown))
@@ -421,7 +395,7 @@ class WorkerRegistry:
         """
         if commands := self._posted(states, letters, read):
             self._stores.turn(self._connection, commands, ())
-            self._stores.mail.landed()
+            self._mail.landed()
 
     def begin_round(self, now: float) -> tuple[int, float]:
         """Number and beginning of the round of revisits of the whole job that is not over; if none is, one begins *now*.
