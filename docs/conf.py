@@ -2,7 +2,7 @@
 
 What these files have is made so that it can also be read as it is, in any viewer of Markdown, so that three things are
 done here while they are read: links to files that are no pages become plain words, the lists of ``index.md`` and
-``inside.md`` become the menu, and ``api-reference.md`` gets the docstrings of what ``api.md`` promises.
+``inside.md`` become the menu, and ``api-reference.md`` gets the docstrings of what it promises.
 """
 
 from __future__ import annotations
@@ -68,9 +68,11 @@ def _directive(module: str, name: str) -> str:
 
 
 def _reference() -> str:
-    """Directives that show the docstrings of the names that ``api.md`` promises."""
+    """Directives that show the docstrings of the names that ``api-reference.md`` promises."""
     rows = re.findall(
-        r"^\| `(scrapy_aopic[\w.]*)` \| (.+) \|$", (HERE / "api.md").read_text("utf-8"), re.MULTILINE
+        r"^\| `(scrapy_aopic[\w.]*)` \| (.+) \|$",
+        (HERE / "api-reference.md").read_text("utf-8"),
+        re.MULTILINE,
     )
     lines = []
     for module, names in rows:

@@ -52,7 +52,7 @@ def test_the_wheel_has_the_package_and_nothing_else(wheel):
         set(re.findall(r"\]\(([\w-]+\.md)", (ROOT / "docs" / name).read_text("utf-8")))
         for name in ("index.md", "inside.md")
     )
-    assert pages == {"index.md", *index} - {"inside.md", "api-reference.md"} - inside
+    assert pages == {"index.md", *index} - {"inside.md"} - inside
     assert "scrapy_aopic/py.typed" in names
 
 

@@ -1,4 +1,4 @@
-"""docs/api.md lists names that exist, all of those that the package exports, and all that examples import."""
+"""docs/api-reference.md lists names that exist, all of those that the package exports, and all that examples import."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import scrapy_aopic
 import scrapy_aopic.core
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "api.md"
+PAGE = ROOT / "docs" / "api-reference.md"
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
@@ -41,4 +41,6 @@ def test_examples_import_only_what_is_promised():
                 module = (node.module or "") if isinstance(node, ast.ImportFrom) else ""
                 if isinstance(node, ast.ImportFrom) and module.partition(".")[0] == "scrapy_aopic":
                     missing = {alias.name for alias in node.names} - names.get(module, set())
-                    assert not missing, f"{path.name}: list them in docs/api.md as names of {module}"
+                    assert not missing, (
+                        f"{path.name}: list them in docs/api-reference.md as names of {module}"
+                    )
