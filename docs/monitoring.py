@@ -330,8 +330,7 @@ def rules() -> str:
 def run_book() -> str:
     """What to do at each alert."""
     parts = [
-        f"### {alert.name}\n\n{alert.summary} ({alert.severity})\n{_lines(alert.entry)}\n\n"
-        for alert in ALERTS
+        f"### {alert.name}\n{alert.summary} ({alert.severity})\n{_lines(alert.entry)}\n\n" for alert in ALERTS
     ]
     return "".join(parts)
 
