@@ -75,7 +75,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--trap",
         metavar="KIND",
         action="append",
-        help="make each crawl again with an endless trap, such as chain or tree; may be repeated",
+        help="make each crawl again with an endless trap, such as chain or facets; may be repeated",
     )
     parser.add_argument(
         "--trap-on",
@@ -93,6 +93,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--trap-links-back",
         action="store_true",
         help="with --trap: its pages link to the page before them, and to the first entry",
+    )
+    parser.add_argument(
+        "--trap-entered",
+        metavar="WHEN",
+        default="anywhere",
+        help="with --trap on a real host: from pages near the seeds or far from them: early, late or anywhere (default: anywhere)",
     )
     parser.add_argument(
         "--entries",
@@ -263,16 +269,20 @@ def _sharing(opts: argparse.Namespace, orders: list[str], given: dict[str, Any])
 
 
 def _traps(opts: argparse.Namespace) -> list[PlantedTrap]:
-    from scrapy_aopic.lab.planted import CHILDREN, DIRECTORIES, PAGES, PlantedTrap
+    from scrapy_aopic.lab.planted import CHILDREN, DIRECTORIES, ENTERED, KINDS, PAGES, REAL, PlantedTrap
 
     for option, value, known in (
-        *(("--trap", kind, CHILDREN) for kind in opts.trap or ()),
+        *(("--trap", kind, KINDS) for kind in opts.trap or ()),
         ("--trap-on", opts.trap_on, PAGES),
         ("--trap-directories", opts.trap_directories, DIRECTORIES),
+        ("--trap-entered", opts.trap_entered, ENTERED),
     ):
         if value not in known:
             raise UsageError(f"{option} ({value}) must be one of {', '.join(known)}")
-    how = (opts.trap_on, opts.entries, opts.trap_directories, opts.trap_links_back)
+    for kind in opts.trap or ():
+        if kind in KINDS and kind not in CHILDREN and opts.trap_on != REAL:
+            raise UsageError(f"--trap {kind} is a part of a real site: it cannot be on {opts.trap_on}")
+    how = (opts.trap_on, opts.entries, opts.trap_directories, opts.trap_links_back, opts.trap_entered)
     return [PlantedTrap(kind, *how) for kind in dict.fromkeys(opts.trap or ())]
 
 

@@ -5,6 +5,7 @@
 * :mod:`.graphs`: link graphs in files, and their PageRank
 * :mod:`.bvgraph`: reads the compressed form in which large ones are published
 * :mod:`.planted`: endless traps, planted on one
+* :mod:`.site_traps`: what the endless parts of real sites link to
 * :mod:`.simulation`: a crawl of one with the production ledger and frontier
 * :mod:`.url_order`: a base of orders that see the URLs of a graph
 * :mod:`.workers`: the same by several workers, in shards

@@ -126,6 +126,7 @@ class Run:
         seed_set: Name of the seed set.
         trap: The endless trap that was planted; ``""`` for none.
         trapped: Part of the fetches that it took.
+        missed: With a trap, the part of the real pages that were not fetched after twice as many fetches.
         share: Share after each of :data:`PARTS`.
         mean: Mean of the share over each of :data:`MEANS`.
         curve: Share after evenly spaced parts of the fetches, from none to all (:data:`CURVE`).
@@ -147,6 +148,7 @@ class Run:
     seed_set: str
     trap: str
     trapped: float
+    missed: float
     share: dict[float, float]
     mean: dict[float, float]
     curve: list[float]
@@ -284,6 +286,7 @@ def run(setup: Setup, task: Task, progress: Callable[[int], object] = lambda _: 
     true = np.where(reachable, setup.rank, 0.0)
     true /= true.sum()
     n = setup.n_fetches(seeds)
+    most = n if trap is None else 2 * n
     simulation: Simulation | None = None
     shared: SharedSimulation | None = None
     if order == "bound":
@@ -294,7 +297,7 @@ def run(setup: Setup, task: Task, progress: Callable[[int], object] = lambda _: 
             pages = best_known_first(graph, true, seeds)
         elif (sharing := setup.sharing.get(order)) is not None:
             policy = partial(policy_of, setup.settings, sharing.order, url_of)
-            shared = SharedSimulation(web.out_links, web.host_of, seeds, n, policy=policy, sharing=sharing)
+            shared = SharedSimulation(web.out_links, web.host_of, seeds, most, policy=policy, sharing=sharing)
             pages = shared.run()
         else:
             transfer = pacing.transfer if pacing is not None else None
@@ -302,7 +305,7 @@ def run(setup: Setup, task: Task, progress: Callable[[int], object] = lambda _: 
                 web.out_links,
                 web.host_of,
                 seeds,
-                n,
+                most,
                 policy_of(setup.settings, order, url_of),
                 transfer=transfer,
                 connections=pacing.connections if pacing is not None else 1,
@@ -310,7 +313,7 @@ def run(setup: Setup, task: Task, progress: Callable[[int], object] = lambda _: 
             if isinstance(simulation.policy.order, UrlOrder):
                 simulation.policy.order.begin(web.url_of, simulation.pages)
             pages = (visit.page for visit in simulation.run())
-        fetched = np.fromiter(_counted(pages, n, progress), np.int64)
+        fetched = np.fromiter(_counted(pages, most, progress), np.int64)
     seconds = time.process_time() - begin
     gathered = gather(np.minimum(fetched, len(graph)), np.append(true, 0.0), n)  # a trap has nothing
     curve = np.interp(CURVE * n, np.arange(n + 1), np.concatenate([[0.0], gathered]))
@@ -318,7 +321,8 @@ def run(setup: Setup, task: Task, progress: Callable[[int], object] = lambda _: 
         order=order,
         seed_set=seed_set,
         trap=str(trap or ""),
-        trapped=float((fetched >= len(graph)).sum()) / n,
+        trapped=float((fetched[:n] >= len(graph)).sum()) / n,
+        missed=max(n - int((fetched < len(graph)).sum()), 0) / n if trap is not None else 0.0,
         share=shares(gathered),
         mean=means(gathered),
         curve=curve.round(6).tolist(),

@@ -62,15 +62,23 @@ class Graph:
     def reachable(self, pages: Sequence[int]) -> NDArray[np.bool_]:
         """For each page, whether a path of links leads there from one of *pages*."""
         known = np.zeros(len(self), bool)
+        known[self.by_distance(pages)] = True
+        return known
+
+    def by_distance(self, pages: Sequence[int]) -> NDArray[np.int64]:
+        """The pages that a path of links leads to from one of *pages*, those with the shortest first."""
+        known = np.zeros(len(self), bool)
         level = np.unique(np.asarray(pages, np.int64))
+        levels = [level]
         while len(level):
             known[level] = True
             begins, counts = self.indptr[level].astype(np.int64), np.diff(self.indptr)[level]
             # Positions in ``indices`` of all links of the level: begin, begin + 1, ... of each page in turn.
             positions = np.repeat(begins - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
             level = np.unique(self.indices[positions])
-            level = level[~known[level]]
-        return known
+            level = level[~known[level]].astype(np.int64)
+            levels.append(level)
+        return np.concatenate(levels)
 
 
 class Directed(Protocol):

@@ -4,15 +4,20 @@ Each page of a ``chain`` links to one new page, each page of a ``binary-tree`` t
 ``mesh`` to five new ones and to five that are known. All pages of a trap are on ``one host`` of its own, or on a ``real-host`` from whose pages it is
 entered; or each is on one of its own: on ``sub-hosts`` of one registered domain, or on registered ``domains``; or twenty on
 each of many ``sites``.
+
+What traps of real sites are made of is in :mod:`.site_traps`; such a trap is on a real host, and has the URLs of its make.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
 
 import numpy as np
 
 from scrapy_aopic.exceptions import AopicError
+
+from .site_traps import COPIES, EVERYWHERE, SITE_TRAPS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +26,12 @@ if TYPE_CHECKING:
 
 CHILDREN = {"chain": 1, "tree": 10, "binary-tree": 2, "mesh": 5}
 """Kinds of traps, with the new pages that each page links to."""
+
+KINDS = (*CHILDREN, *SITE_TRAPS)
+"""All kinds of traps."""
+
+ENTERED = {"anywhere": (0.0, 1.0), "early": (0.0, 0.1), "late": (0.5, 1.0)}
+"""When a trap may be entered, as parts of the reachable pages of its host, nearest to the seeds first."""
 
 REAL = "real-host"
 
@@ -41,11 +52,12 @@ class PlantedTrap(NamedTuple):
     """A trap to plant.
 
     Attributes:
-        kind: One of :data:`CHILDREN`.
+        kind: One of :data:`KINDS`.
         hosts: One of :data:`PAGES`.
         entries: Real pages that link to it.
         directories: One of :data:`DIRECTORIES`.
         links_back: Whether each page links to the one that leads to it, and to the first entry, too.
+        entered: One of :data:`ENTERED`.
     """
 
     kind: str
@@ -53,6 +65,7 @@ class PlantedTrap(NamedTuple):
     entries: int = ENTRIES
     directories: str = "one"
     links_back: bool = False
+    entered: str = "anywhere"
 
     @property
     def is_farm(self) -> bool:
@@ -61,7 +74,8 @@ class PlantedTrap(NamedTuple):
 
     def __str__(self) -> str:
         kind = self.kind if self.directories == "one" else f"{self.kind}, {self.directories}"
-        return f"{kind}{', links back' if self.links_back else ''} | {self.hosts} | {self.entries}"
+        entered = "" if self.entered == "anywhere" else f", {self.entered}"
+        return f"{kind}{', links back' if self.links_back else ''} | {self.hosts} | {self.entries}{entered}"
 
 
 class Planted:
@@ -139,17 +153,67 @@ class Planted:
         return f"/trap/{'/'.join(reversed(steps))}/"
 
 
-def plant(graph: Graph, trap: PlantedTrap, seeds: Sequence[int], rng: np.random.Generator) -> Planted:
+class PlantedSite(Planted):
+    """*graph* with a trap of a real site, one of :data:`.site_traps.SITE_TRAPS`, whose pages have numbers as they are found."""
+
+    def __init__(self, graph: Graph, trap: PlantedTrap, entries: Sequence[int]) -> None:
+        super().__init__(graph, trap, entries)
+        self._links, self._at = SITE_TRAPS[trap.kind]
+        self._home = min(entries)
+        self._found: dict[str, int] = {}
+        self._paths: list[str] = []
+        host = self.host_of(self._home)
+        self._linked_from = range(len(graph)) if trap.kind in EVERYWHERE else self._entries
+        self._is_on_host = [each == host for each in graph.hosts]
+
+    def out_links(self, page: int) -> list[int]:
+        n = len(self._graph)
+        if page >= n:
+            return [self._number(each) for each in self._links(self._paths[page - n], self._home, self._own)]
+        links = self._graph.out_links(page)
+        if page in self._linked_from and self._is_on_host[page]:
+            links = [*links, self._number(self._at.format(page))]
+        return links
+
+    def _own(self, page: int) -> list[int]:
+        """Links of the real *page* to pages of the trap's host."""
+        return [each for each in self._graph.out_links(page) if self._is_on_host[each]]
+
+    def _number(self, page: str | int) -> int:
+        if isinstance(page, int):
+            return page
+        number = self._found.setdefault(page, len(self._paths))
+        if number == len(self._paths):
+            self._paths.append(page)
+        return len(self._graph) + number
+
+    def _path(self, number: int) -> str:
+        path = self._paths[number]
+        if self._trap.kind not in COPIES:
+            return path
+        where, _, page = path.rpartition("/p")
+        return where + urlsplit(self._graph.url_of(int(page))).path
+
+
+def plant(
+    graph: Graph,
+    trap: PlantedTrap,
+    seeds: Sequence[int],
+    rng: np.random.Generator,
+) -> Planted:
     """*graph* with *trap*, linked from random pages that can be reached from *seeds*: those of one host for a real one."""
-    pages = np.flatnonzero(graph.reachable(seeds))
+    pages = graph.by_distance(seeds)
     if trap.hosts == REAL:
         hosts = np.asarray([graph.hosts[page] for page in pages.tolist()])
         names, counts = np.unique(hosts, return_counts=True)
+        begin, end = ENTERED[trap.entered]
         large = hosts[np.isin(hosts, names[counts >= trap.entries])]
-        pages = pages[hosts == rng.choice(large)] if len(large) else large
+        pages = pages[hosts == rng.choice(np.sort(large))] if len(large) else large
+        pages = pages[int(begin * len(pages)) : max(int(end * len(pages)), trap.entries)]
     if len(pages) < trap.entries:
         where = "on one host " if trap.hosts == REAL else ""
         raise AopicError(
             f"A trap with {trap.entries} entries cannot be planted: the seeds do not lead to so many pages {where}of {graph.name}."
         )
-    return Planted(graph, trap, rng.choice(pages, trap.entries, replace=False).tolist())
+    entries = rng.choice(pages, trap.entries, replace=False).tolist()
+    return (PlantedSite if trap.kind in SITE_TRAPS else Planted)(graph, trap, entries)

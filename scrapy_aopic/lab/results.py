@@ -73,16 +73,17 @@ def by_order(runs: Iterable[Run], trap: str = "") -> dict[str, list[Run]]:
 def format_traps(runs: Sequence[Run]) -> str:
     """A table of what each trap took, and of what it changed in the mean over the crawl."""
     lines = [
-        "| order | trap | hosts | entries | part of the fetches | at most | mean gathered, with less without |",
-        "|---|---|---|---|---|---|---|",
+        "| order | trap | hosts | entries | part of the fetches | at most | missed after twice as many | mean gathered, with less without |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     without = by_order(runs)
     for trap in dict.fromkeys(run.trap for run in runs if run.trap):
         for name, each in by_order(runs, trap).items():
             taken = [run.trapped for run in each]
             change = [run.mean[1.0] - clean.mean[1.0] for run, clean in zip(each, without[name], strict=True)]
+            missed = np.mean([run.missed for run in each])
             part = f"{np.mean(taken):.4f}" + (f" ± {half_width(taken):.4f}" if len(taken) > 1 else "")
-            lines.append(f"| {name} | {trap} | {part} | {max(taken):.4f} | {paired(change)} |")
+            lines.append(f"| {name} | {trap} | {part} | {max(taken):.4f} | {missed:.4f} | {paired(change)} |")
     return "\n".join(lines)
 
 

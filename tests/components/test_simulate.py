@@ -29,7 +29,7 @@ from scrapy_aopic.exceptions import AopicError
 from scrapy_aopic.lab import comparison
 from scrapy_aopic.lab.comparison import MEANS, PARTS, draw_seed_sets
 from scrapy_aopic.lab.graphs import Graph, graph_of, load_graph, pagerank
-from scrapy_aopic.lab.planted import CHILDREN, PlantedTrap
+from scrapy_aopic.lab.planted import CHILDREN, KINDS, PlantedTrap
 from scrapy_aopic.lab.results import half_width, student_t
 from scrapy_aopic.lab.simulation import Simulation, simulate
 from scrapy_aopic.lab.url_order import UrlOrder
@@ -296,14 +296,16 @@ def test_results_are_written_as_they_come(command, tmp_path, monkeypatch):
 def test_traps_of_each_kind_are_planted_and_what_they_take_is_shown(command, measured, tmp_path):
     graph = save(tmp_path / "graph.npz", random_links(200, rng=3), host=np.arange(200) % 5)
     arguments = (graph, "--seed-sets", 2, "--order", "breadth-first", "--order", "bound")
+    site_traps = tuple(word for kind in KINDS if kind not in CHILDREN for word in ("--trap", kind))
     arguments += tuple(word for kind in CHILDREN for word in ("--trap", kind))
-    (*clean_and_trapped,) = measured(*arguments)["breadth-first"]
+    (*clean_and_trapped,) = measured(*arguments, *site_traps)["breadth-first"]
     clean = [run for run in clean_and_trapped if not run["trap"]]
     assert of(clean, "trapped") == [0, 0]
-    for kind in CHILDREN:
+    for kind in KINDS:
         trapped = [run for run in clean_and_trapped if run["trap"] == f"{kind} | real-host | 3"]
         for run, without in zip(trapped, clean, strict=True):
             assert 0 < run["trapped"] < 1
+            assert 0 <= run["missed"] < 1
             assert run["mean"]["1.0"] < without["mean"]["1.0"]
             assert run["violations"] == []
     _, out, _ = command(*arguments, "--trap-on", "one host", "--entries", 1)
