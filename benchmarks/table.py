@@ -43,10 +43,10 @@ def _part(
 
 
 TABLE: dict[str, Benchmark] = {
-    **_part("crawl", "CPU of a page of whole crawls, beside Scrapy", "speed.md", 30, options="--webs 200x40"),
+    **_part("crawl", "CPU of a page of whole crawls, beside Scrapy", "measurements.md", 30, options="--webs 200x40"),
     **_part("page", "what a page and a link cost, and in whose code the time goes", "evidence.md", 40),
     **_part("peers", "CPU of a page beside other crawlers", "evidence.md", 20),
-    **_part("fast", "what fast downloads save", "speed.md", 15),
+    **_part("fast", "what fast downloads save", "measurements.md", 15),
     **_part("queue", "the scheduler beside Scrapy's and scrapy-redis", "measurements.md", 40),
     **_part("work", "ledger, frontier and store for a page, with up to 100 million URLs known", "measurements.md", 15),
     **_part("memory", "memory and disk of a job, and how soon it is open", "speed.md", 10),

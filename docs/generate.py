@@ -82,15 +82,16 @@ def stats_list(which: str) -> str:
 
 
 def patterns_table(_: str) -> str:
-    """The patterns of ``tests/patterns`` by group, each with whether it is the same as in Scrapy."""
+    """The patterns of ``tests/patterns`` that are not the same as in Scrapy, by group, and how many are."""
     lines: list[str] = []
     heading = ""
+    same = sum(not each.differs for each in load().values())
+    lines += ["", f"{same} of {len(load())} are the same in all of these ways. These are not:"]
     for each in load().values():
-        if each.group != heading:
+        if each.differs and each.group != heading:
             heading = each.group
             lines += ["", f"### {heading}", "", "| pattern | beside Scrapy | |", "|---|---|---|"]
-        said = [(result(other), other.note) for other in each.differs] or [("same", "")]
-        lines += [_row(each.text, *cells) for cells in said]
+        lines += [_row(each.text, result(other), other.note) for other in each.differs]
     return "\n".join([*lines[1:], ""])
 
 
