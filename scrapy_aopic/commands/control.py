@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime, timezone
-from functools import partial
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.view.output import write
@@ -13,11 +11,8 @@ from .common import Names, add_jobdir, add_json, as_json
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
 
     from scrapy.settings import BaseSettings
-
-    from scrapy_aopic.core.operator_control import Control
 
 MEANING = (
     "Pause a crawl, leave hosts or domains alone, slow them down, or limit the whole crawl. In force within a second or two, "
@@ -27,53 +22,34 @@ MEANING = (
 _NAMED = 10
 """Names that a sentence has at most."""
 
-_ACTIONS = {
-    "pause": "request no more pages",
-    "resume": "go on",
-    "block": "NAME...: leave these hosts and domains alone; their pages stay queued",
-    "unblock": "NAME...: request them again",
-    "slow": "SECONDS NAME...: at least so many seconds between requests to each host; 0 for the usual gaps",
-    "connections": "N: at most N transfers at once; 0 for as many as the settings allow",
-    "rate": "N: at most N pages a second, such as 0.5; 0 for any number",
-    "reset": "ask nothing of the crawl any more",
-}
-
 
 def add_options(parser: argparse.ArgumentParser) -> None:
+    from scrapy_aopic.core.operator_control import ACTIONS
+
     add_jobdir(parser)
     add_json(parser)
     parser.add_argument(
         "action",
         metavar="ACTION",
         nargs="?",
-        choices=Names({"": "", **_ACTIONS}, "action"),
+        choices=Names({"": "", **ACTIONS}, "action"),
         default="",
         help="; ".join(
-            f"{name} {what}" if ":" in what else f"{name}: {what}" for name, what in _ACTIONS.items()
+            f"{name} {what}" if ":" in what else f"{name}: {what}" for name, what in ACTIONS.items()
         ),
     )
     parser.add_argument("values", metavar="VALUE", nargs="*", help="what the action is about")
 
 
 def run(opts: argparse.Namespace, _: BaseSettings) -> int:
-    from scrapy_aopic.core.operator_control import Control
-    from scrapy_aopic.place.stored_control import (
-        change_control,
-        control_sentences,
-        read_control,
-        remove_control,
-    )
+    from scrapy_aopic.place.stored_control import ask_of_crawl, control_sentences, read_control
 
-    if opts.action:
-        _check_values(opts)
     names = _names(opts)
-    if not opts.action:
-        control = read_control(opts.jobdir)
-    elif opts.action == "reset":
-        remove_control(opts.jobdir)
-        control = Control()
+    if opts.action:
+        others = opts.values[: opts.action == "slow"] if names else opts.values
+        control = ask_of_crawl(opts.jobdir, opts.action, [*others, *names])
     else:
-        control = change_control(opts.jobdir, _change(opts, names))
+        control = read_control(opts.jobdir)
     if opts.json:
         write(as_json(json.loads(control.packed())))
         return 0
@@ -116,49 +92,3 @@ def _unmet(opts: argparse.Namespace, names: list[str]) -> list[str]:
             return unmet(view, names)
     except AopicError:  # there may be no store yet; whether there is one is not what was asked
         return []
-
-
-def _change(opts: argparse.Namespace, names: list[str]) -> Callable[[Control], Control]:
-    """The change that the action makes to the control settings."""
-    from scrapy_aopic.core.operator_control import Control
-
-    now = datetime.now(timezone.utc).timestamp()
-    match opts.action:
-        case "pause":
-            change: Callable[[Control], Control] = partial(Control.paused, now=now)
-        case "resume":
-            change = Control.resumed
-        case "block":
-            change = partial(Control.blocking, names=names, now=now)
-        case "unblock":
-            change = partial(Control.unblocking, names=names)
-        case "slow":
-            change = partial(Control.slowing, names=names, gap=_number(opts, float), now=now)
-        case "connections":
-            change = partial(Control.limited, connections=int(_number(opts, int)))
-        case _:
-            change = partial(Control.limited, rate=_number(opts, float))
-    return change
-
-
-def _check_values(opts: argparse.Namespace) -> None:
-    """Refuse values that the action does not take."""
-    from scrapy.exceptions import UsageError
-
-    wanted = _ACTIONS[opts.action].partition(":")[0] if ":" in _ACTIONS[opts.action] else ""
-    least = len(wanted.split())
-    n = len(opts.values)
-    if n < least or (n > least and not wanted.endswith("...")):
-        given = f"{' '.join(opts.values)!r} was" if opts.values else "nothing was"
-        raise UsageError(f"'{opts.action}' takes {wanted or 'nothing'} after it, and {given} given")
-
-
-def _number(opts: argparse.Namespace, kind: type[int | float]) -> float:
-    from scrapy.exceptions import UsageError
-
-    try:
-        return kind(opts.values[0])
-    except ValueError:
-        raise UsageError(
-            f"{opts.values[0]!r} after '{opts.action}' is no {'whole ' if kind is int else ''}number"
-        ) from None

@@ -7,14 +7,28 @@ for the host of that name and for all hosts below it: ``example.com`` covers ``w
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scrapy_aopic.exceptions import SettingError
+from scrapy_aopic.exceptions import CallError, SettingError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container
+    from collections.abc import Callable, Container, Sequence
+
+ACTIONS = {
+    "pause": "request no more pages",
+    "resume": "go on",
+    "stop": "end this run, as Ctrl-C does; the next one goes on",
+    "block": "NAME...: leave these hosts and domains alone; their pages stay queued",
+    "unblock": "NAME...: request them again",
+    "slow": "SECONDS NAME...: at least so many seconds between requests to each host; 0 for the usual gaps",
+    "connections": "N: at most N transfers at once; 0 for as many as the settings allow",
+    "rate": "N: at most N pages a second, such as 0.5; 0 for any number",
+    "reset": "ask nothing of the crawl any more",
+}
+"""What can be asked, with what it takes before a colon."""
 
 _MAX_NAMES = 100_000
 """Names that may be blocked or slowed down, some 10 MB of JSON: far more than anyone types."""
@@ -31,6 +45,9 @@ _LAST_TIME = 253_402_300_799.0
 _MAX_RATE = 1e6
 """Pages a second that a limit may allow: more than any crawl fetches."""
 
+_MOST_NOTED = 20
+"""Changes that are remembered, the latest ones."""
+
 
 class Slow(msgspec.Struct, frozen=True):
     """A gap that an operator has set.
@@ -44,6 +61,18 @@ class Slow(msgspec.Struct, frozen=True):
     since: float
 
 
+class Asked(msgspec.Struct, frozen=True):
+    """A change that was asked for.
+
+    Attributes:
+        at: When, in seconds since the epoch.
+        what: The action, and what came after it.
+    """
+
+    at: float
+    what: str
+
+
 class Control(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The settings that are in force.
 
@@ -53,6 +82,8 @@ class Control(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
         slowed: Names whose hosts get longer gaps.
         connections: Most transfers at once; 0 for as many as the settings of the crawl allow.
         rate: Most pages a second; 0 for any number.
+        stopped_at: Runs that began before this instant end.
+        asked: The latest changes, oldest first.
     """
 
     paused_since: float = 0.0
@@ -60,6 +91,8 @@ class Control(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     slowed: dict[str, Slow] = {}
     connections: int = 0
     rate: float = 0.0
+    stopped_at: float = 0.0
+    asked: list[Asked] = []
 
     def __bool__(self) -> bool:
         return self != _NOTHING
@@ -89,7 +122,23 @@ class Control(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
         if self.slowed:
             slowed = (f"{name} ({slow.gap:g} s)" for name, slow in sorted(self.slowed.items()))
             found.append(f"slowed down: {_some([*slowed])}")
+        if self.stopped_at:
+            found.append(f"stopped at {time_of(self.stopped_at)}: later runs go on")
         return found
+
+    def undoing(self) -> list[str]:
+        """What takes the settings in force back, each as an action and what comes after it; of the first names."""
+        found = [
+            action
+            for is_set, action in (
+                (self.paused_since, "resume"),
+                (self.rate, "rate 0"),
+                (self.connections, "connections 0"),
+            )
+            if is_set
+        ]
+        found += [f"unblock {name}" for name in sorted(self.blocked)[:_SOME]]
+        return [*found, *(f"slow 0 {name}" for name in sorted(self.slowed)[:_SOME])]
 
     # -- changes
 
@@ -100,6 +149,15 @@ class Control(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     def resumed(self) -> Control:
         """A control with the crawl not paused."""
         return msgspec.structs.replace(self, paused_since=0.0)
+
+    def stopped(self, now: float) -> Control:
+        """A control with runs that began before *now* ended."""
+        return msgspec.structs.replace(self, stopped_at=now)
+
+    def noting(self, what: str, now: float) -> Control:
+        """A control that remembers that *what* was asked."""
+        asked = [*self.asked, Asked(now, what if len(what) <= _MAX_NAME else f"{what[:_MAX_NAME]}…")]
+        return msgspec.structs.replace(self, asked=asked[-_MOST_NOTED:])
 
     def blocking(self, names: list[str], now: float) -> Control:
         """A control with *names* blocked, too."""
@@ -149,6 +207,52 @@ class Control(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 _NOTHING = Control()
 
 
+def change_of(action: str, values: Sequence[str], now: float) -> Callable[[Control], Control]:
+    """The change that an *action* of :data:`ACTIONS` makes with the *values* after it; ``reset`` makes none.
+
+    Raises:
+        CallError: If there is no such action, or it takes other values.
+        SettingError: If a value cannot be.
+    """
+    if action not in ACTIONS:
+        raise CallError(f"There is no action {action[:_MAX_NAME]!r}: they are {', '.join(ACTIONS)}.")
+    wanted = ACTIONS[action].rpartition(":")[0]
+    least = len(wanted.split())
+    if len(values) < least or (len(values) > least and not wanted.endswith("...")):
+        given = f"{' '.join(values)[:_MAX_NAME]!r} was" if values else "nothing was"
+        raise CallError(f"'{action}' takes {wanted or 'nothing'} after it, and {given} given.")
+    match action:
+        case "pause":
+            change: Callable[[Control], Control] = partial(Control.paused, now=now)
+        case "resume":
+            change = Control.resumed
+        case "stop":
+            change = partial(Control.stopped, now=now)
+        case "block":
+            change = partial(Control.blocking, names=[*map(checked_name, values)], now=now)
+        case "unblock":
+            change = partial(Control.unblocking, names=[*map(checked_name, values)])
+        case "slow":
+            names, gap = [*map(checked_name, values[1:])], _number(action, values[0], float)
+            change = partial(Control.slowing, names=names, gap=gap, now=now)
+        case "connections":
+            change = partial(Control.limited, connections=int(_number(action, values[0], int)))
+        case "rate":
+            change = partial(Control.limited, rate=_number(action, values[0], float))
+        case _:
+            return lambda control: control
+    return lambda control: change(control).noting(" ".join([action, *values]), now)
+
+
+def _number(action: str, text: str, kind: type[int | float]) -> float:
+    try:
+        return kind(text)
+    except ValueError:
+        raise CallError(
+            f"{text[:_MAX_NAME]!r} after '{action}' is no {'whole ' if kind is int else ''}number."
+        ) from None
+
+
 def unpack_control(data: bytes) -> Control:
     """Read what :meth:`Control.packed` wrote and people may have edited.
 
@@ -193,8 +297,9 @@ def _checked(control: Control) -> Control:
         raise SettingError(
             f"a limit of {control.rate:g} pages a second cannot be: it must be more than 0, or 0 for none"
         )
-    if not 0 <= control.paused_since <= _LAST_TIME:
-        raise SettingError(f"paused_since is {control.paused_since:g}, which is no time")
+    for name in ("paused_since", "stopped_at"):
+        if not 0 <= getattr(control, name) <= _LAST_TIME:
+            raise SettingError(f"{name} is {getattr(control, name):g}, which is no time")
     return control
 
 
@@ -235,7 +340,11 @@ def _without(names: dict[str, Any], gone: list[str], what: str) -> dict[str, Any
     return {name: value for name, value in names.items() if name not in gone}
 
 
-def _some(names: list[str], n: int = 10) -> str:
+_SOME = 10
+"""Names that a sentence has at most."""
+
+
+def _some(names: list[str], n: int = _SOME) -> str:
     """The first of *names*, and how many more there are."""
     more = f" and {len(names) - n:,} more" if len(names) > n else ""
     return ", ".join(names[:n]) + more

@@ -11,7 +11,7 @@
 
 ``static/`` has the page: HTML, a style sheet and a module of JavaScript, as they are.
 
-Rule 1: nothing here changes a crawl. Each request is answered in a thread of its own, which waits for a snapshot. The event
+Rule 1: nothing here changes a crawl, but for what ``scrapy aopic control`` does, by the same function. Each request is answered in a thread of its own, which waits for a snapshot. The event
 loop only takes that, when a thread waits, and at most once a second.
 
 Rule 2: requests are bounded in size and time, and so is the number of clients. A path is looked up in a table

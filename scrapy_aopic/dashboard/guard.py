@@ -32,6 +32,9 @@ _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(?::\d{1,5})?", re.IGNORECASE
 
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 
+ORDER = "Aopic-Order"
+"""Header of requests that change something, with any value: a browser asks us before it sends one for another site, and is refused."""
+
 _OWN_SITE = {"", "none", "same-origin"}
 """Values of ``Sec-Fetch-Site`` of requests that no other site has made; empty for clients that do not send it."""
 
@@ -66,8 +69,12 @@ class Guard:
             self._names.update(_LOOPBACK_NAMES)
         self.cookie = f"aopic-{port}"
 
-    def refusal(self, headers: Headers) -> str:
-        """Why a request with these *headers* is refused, as a sentence; empty if it is not."""
+    def refusal(self, headers: Headers, *, changes: bool = False) -> str:
+        """Why a request with these *headers* is refused, as a sentence; empty if it is not.
+
+        Args:
+            changes: Whether it asks for a change. It needs :data:`ORDER` then, which no page of another site can have sent.
+        """
         host = headers.get("Host", "")
         if not self._is_own(host):
             return (
@@ -79,6 +86,8 @@ class Guard:
         origin = headers.get("Origin")
         if origin is not None and not self._is_same(origin, host):
             return "Requests from pages of other sites are refused."
+        if changes and ORDER not in headers:
+            return f"The header {ORDER} is missing, which shows that no page of another site has sent this."
         return ""
 
     def _is_own(self, host: str) -> bool:

@@ -116,11 +116,13 @@ class Site(NamedTuple):
         feed: Source of snapshots.
         paths: Functions that answer other paths; each is given the query, with the first value of each name.
         open_paths: Functions for paths that need no token, which must not show anything of the crawl.
+        orders: Functions for paths that change something, by POST.
     """
 
     feed: Feed
     paths: Mapping[str, Callable[[Mapping[str, str]], HttpAnswer]]
     open_paths: Mapping[str, Callable[[Mapping[str, str]], HttpAnswer]]
+    orders: Mapping[str, Callable[[Mapping[str, str]], HttpAnswer]] = {}
 
 
 class _TooLarge(Exception):
@@ -212,12 +214,19 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _refuse(self) -> None:
         self._has_rest = True
-        self._send(sentence(405, "The dashboard only shows; it takes no orders."), {"Allow": "GET, HEAD"})
+        self._send(sentence(405, "What is there can only be read."), {"Allow": "GET, HEAD"})
 
-    do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _refuse
+    def do_POST(self) -> None:
+        if self.path.partition("?")[0] in self.server.site.orders:
+            self._answer()
+        else:
+            self._refuse()
+
+    do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _refuse
 
     def _answer(self) -> None:
-        server = self.server
+        server, changes = self.server, self.command == "POST"
+        paths = server.site.orders if changes else server.site.paths
         if self.headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in self.headers:
             self._has_rest = True
             self._send(sentence(413, "A request must not have a body."))
@@ -232,7 +241,7 @@ class _Handler(BaseHTTPRequestHandler):
         if (show := server.site.open_paths.get(path)) is not None:
             self._show(show, query)
             return
-        if refusal := server.guard.refusal(self.headers):
+        if refusal := server.guard.refusal(self.headers, changes=changes):
             self._send(sentence(403, refusal))
         elif path == "/" and "token" in query:
             self._let_in(query["token"])
@@ -248,7 +257,7 @@ class _Handler(BaseHTTPRequestHandler):
             )
         elif path == "/events":
             self._stream()
-        elif (show := server.site.paths.get(path)) is not None:
+        elif (show := paths.get(path)) is not None:
             self._show(show, query)
         else:
             self._send(sentence(404, "There is no such page."))

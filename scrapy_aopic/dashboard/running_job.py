@@ -73,6 +73,7 @@ class Dashboard:
             questions=Questions(place, settings, lambda: self._session.dropped.samples)
             if place is not None
             else None,
+            place=place,
         )
         try:
             self._server, address = start(shown, self._where, settings)

@@ -14,11 +14,14 @@ from time import monotonic, sleep, thread_time
 from typing import TYPE_CHECKING, Any
 
 from scrapy_aopic.exceptions import AopicError, plainly
+from scrapy_aopic.place.place import Place
+from scrapy_aopic.place.stored_control import ask_of_crawl
 from scrapy_aopic.view.history import Point, drawn, read_history
 from scrapy_aopic.view.prometheus import CONTENT_TYPE, exposition
 from scrapy_aopic.view.queries import KINDS
 from scrapy_aopic.view.questions import Questions
 from scrapy_aopic.view.snapshot import Snapshot, figure
+from scrapy_aopic.view.stored import control_figures
 
 from .feed import Feed, to_json
 from .http_server import HttpAnswer, Site, sentence
@@ -84,6 +87,7 @@ class Shown:
         history: File of the history of the job, if it has one.
         job: Takes a snapshot of all shards of the job, if *feed* has only those of a worker; may raise AopicError or OSError.
         questions: Answers questions in a thread; ``None`` if the store cannot be read.
+        place: Where the crawl takes orders (``scrapy aopic control``); ``None`` if it takes none.
     """
 
     feed: Feed
@@ -92,6 +96,7 @@ class Shown:
     history: Path | None = None
     job: Callable[[], Snapshot] | None = None
     questions: Questions | None = None
+    place: Place | None = None
 
 
 def make_site(shown: Shown) -> Site:
@@ -116,6 +121,7 @@ def make_site(shown: Shown) -> Site:
         feed,
         paths,
         {"/healthz": lambda _: health(feed, shown.oldest_commit), "/readyz": lambda _: readiness(feed)},
+        {"/api/v1/control": partial(_control, shown.place)} if shown.place is not None else {},
     )
 
 
@@ -189,6 +195,12 @@ def _answered(look: Callable[[], object]) -> bytes:
         return to_json(look())
     except (AopicError, OSError) as error:
         return to_json({"problem": f"{plainly(error)}."})
+
+
+def _control(place: Place, query: Mapping[str, str]) -> HttpAnswer:
+    """Ask of the crawl what stands in the *query*, written as after ``scrapy aopic control JOBDIR``."""
+    action, *values = query.get("do", "").split() or [""]
+    return HttpAnswer(_answered(lambda: {"control": control_figures(ask_of_crawl(place, action, values))}))
 
 
 def _why(questions: Questions | None, query: Mapping[str, str]) -> Explanation:

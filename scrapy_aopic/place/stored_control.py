@@ -15,11 +15,11 @@ from contextlib import closing
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from scrapy_aopic.core.operator_control import Control, unpack_control
+from scrapy_aopic.core.operator_control import Control, change_of, unpack_control
 from scrapy_aopic.exceptions import SettingError, StorageError, closed_on_error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from .place import ControlStore, Place
 
@@ -58,6 +58,21 @@ def change_control(place: Place, change: Callable[[Control], Control]) -> Contro
         control = change(_unpack(kept.read(), kept, place))
         write(control.packed() if control else None)
         return control
+
+
+def ask_of_crawl(place: Place, action: str, values: Sequence[str]) -> Control:
+    """Do what ``scrapy aopic control`` does for an *action* with *values*, names among them as they are; returns the new settings.
+
+    Raises:
+        CallError: If there is no such action, or it takes other values.
+        SettingError: If a value cannot be.
+        StorageError: If there is no such place, or it cannot be read or written.
+    """
+    change = change_of(action, values, datetime.now(timezone.utc).timestamp())
+    if action != "reset":
+        return change_control(place, change)
+    remove_control(place)
+    return Control()
 
 
 def remove_control(place: Place) -> None:

@@ -274,7 +274,7 @@ class Session:
         )
         self._wait_limit = WaitLimit(crawler, opened.max_wait, persists=opened.persists)
         self._convergence = Convergence(crawler, opened.min_convergence)
-        self.steering = Steering(spider, job, self.visits, opened.control)
+        self.steering = Steering(spider, job, self.visits, opened.control, self._closing.close)
         self.pacer = JobPacer(parts, self.steering.gap)
         self._beats = create_looping_call(self._beat_alone)
         crawler.signals.connect(self._idle, signal=signals.spider_idle)

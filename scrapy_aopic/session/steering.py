@@ -6,11 +6,15 @@ import logging
 from math import inf
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from scrapy_aopic.core.operator_control import Control
 from scrapy_aopic.view.snapshot import ControlFigures
 from scrapy_aopic.view.stored import control_figures
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from scrapy import Spider
 
     from scrapy_aopic.exceptions import StorageError
@@ -21,12 +25,16 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+STOPPED = "aopic_stopped"
+"""Reason of a spider that an operator has stopped."""
+
 
 class Steering:
     """Applies the control settings of an operator to the crawl of *job*.
 
     Args:
         watch: Reads them; ``None`` if there can be none, because the job is gone after this run.
+        close: Closes the spider, for a reason.
 
     Attributes:
         control: The settings in force.
@@ -34,7 +42,16 @@ class Steering:
         holds_back: Whether :meth:`wait` may say anything else than 0.
     """
 
-    def __init__(self, spider: Spider, job: Job, visits: Visits, watch: ControlWatch | None) -> None:
+    def __init__(
+        self,
+        spider: Spider,
+        job: Job,
+        visits: Visits,
+        watch: ControlWatch | None,
+        close: Callable[[str], None],
+    ) -> None:
+        self._close = close
+        self._began = job.clock()
         self.control = Control()
         self.figures = ControlFigures()
         self.holds_back = False
@@ -60,13 +77,17 @@ class Steering:
                     extra=self._extra,
                 )
         control, before = watch.control, self.control
-        if control is before or control == before:
+        if control.stopped_at <= self._began:  # an earlier run was
+            control = replace(control, stopped_at=0.0)
+        if control == before:
             return False
         self.control = control
         self.figures = control_figures(control)
         self.holds_back = bool(control.paused_since or control.connections or control.rate)
         if control.blocked.keys() != before.blocked.keys():
             self._job.crawl.block(control.blocks if control.blocked else None, self._job.clock())
+        if control.stopped_at:
+            self._close(STOPPED)
         logger.info(
             "Control settings now in force: %(what)s",
             {"what": "; ".join(self.figures.sentences) or "nothing"},

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import msgspec
 
 from scrapy_aopic.core.counters import FAILED, GONE
+from scrapy_aopic.core.operator_control import Asked
 from scrapy_aopic.core.revisits.rounds import Round
 
 if TYPE_CHECKING:
@@ -362,12 +363,16 @@ class ControlFigures(msgspec.Struct, frozen=True, kw_only=True):
         sentences: All of them, a sentence each.
         connections: Transfers that may be under way at once; 0 for as many as the settings allow.
         rate: Pages a second that may be requested; 0 for any number.
+        undoing: Actions that take them back.
+        asked: The latest changes, oldest first.
     """
 
     paused_since: float = 0.0
     sentences: list[str] = []
     connections: int = 0
     rate: float = 0.0
+    undoing: list[str] = []
+    asked: list[Asked] = []
 
 
 class HostRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -632,7 +637,7 @@ def queue_lasts(pages: PageCounts, rate: Rate | None, tail: Sequence[float]) -> 
     Args:
         tail: See :attr:`HostCounts.tail`.
     """
-    if rate is None or (rate.growth is not None and rate.growth >= -STEADY):
+    if not pages.queued or rate is None or (rate.growth is not None and rate.growth >= -STEADY):
         return None
     if rate.growth is None:  # nothing was fetched: only hosts with long gaps are left, or nothing is known
         return max(tail, default=None)
@@ -663,7 +668,7 @@ def forecast(
     ends: list[tuple[float, str]] = []
     if time_left is not None:
         ends.append((max(time_left, 0.0), "CLOSESPIDER_TIMEOUT ends the crawl"))
-    if pages.queued == 0:
+    if pages.queued == 0 and pages.known:
         ends.append((0.0, "nothing is queued"))
     elif pages.queued <= pages.dead + pages.blocked:
         ends.append((0.0, "only dead hosts have pages left"))
@@ -680,6 +685,8 @@ def forecast(
     if ends:
         seconds, because = min(ends)
         return Forecast(seconds=seconds, because=because)
+    if not pages.known:
+        return Forecast(because="no page is queued yet")
     if rate is None:
         return Forecast(because="the speed is not known, as no crawl is running or one has just begun")
     if rate.growth is None:

@@ -377,4 +377,6 @@ def control_figures(control: Control) -> ControlFigures:
         sentences=control_sentences(control),
         connections=control.connections,
         rate=control.rate,
+        undoing=control.undoing(),
+        asked=control.asked,
     )

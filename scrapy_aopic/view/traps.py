@@ -71,6 +71,7 @@ class Trap(msgspec.Struct, frozen=True, kw_only=True):
         visited_part: Of all fetches of the job, 0 to 1.
         brought_part: Of all cash that was spent, 0 to 1.
         command: What keeps the crawl from it at once.
+        order: The same without the name of the job, as a dashboard takes it.
         deny_url: Regular expression for ``deny_urls`` of ``AOPIC_SCOPE``, which keeps later runs from its links; empty if there
             is none that finds all of them.
     """
@@ -82,6 +83,7 @@ class Trap(msgspec.Struct, frozen=True, kw_only=True):
     visited_part: float
     brought_part: float
     command: str
+    order: str = ""
     deny_url: str = ""
 
 
@@ -145,6 +147,7 @@ def _trap_of(store: Store, host: HostRecord, visited: int, history: int, job: st
         visited_part=of_host * host.visited / visited,
         brought_part=spent * host.visited / n_fetched / history if history else 0.0,
         command=f"scrapy aopic control {shlex.quote(job)} {action} {shlex.quote(host.name)}",
+        order=f"{action} {host.name}",
         deny_url=_expression(pattern, [url for each in patterns for url in urls[each]]),
     )
 

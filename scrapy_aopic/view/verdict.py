@@ -246,7 +246,7 @@ def _queue(now: Snapshot) -> str:
         return f": {n_of(n, 'host')} last{'s' * (n == 1)} {roughly(seconds or 0.0)}"
     if seconds is not None:
         return f", and its queue lasts {roughly(seconds)}"
-    return ", and its queue grows" if growth and growth > STEADY else ""
+    return ", and its queue grows" if now.pages.queued and growth and growth > STEADY else ""
 
 
 def _ended(now: Snapshot) -> Verdict | None:
@@ -254,7 +254,7 @@ def _ended(now: Snapshot) -> Verdict | None:
     if now.shards.n > 1 and not now.is_live:
         return _ended_in_shards(now)
     if not pages.queued:
-        return Verdict("done", f"Done: nothing is queued. {AGAIN}", "Done: nothing is queued.")
+        return _none_queued(now)
     if not now.is_live:
         return _stopped(now)
     if pages.queued <= pages.dead:
@@ -268,6 +268,14 @@ def _ended(now: Snapshot) -> Verdict | None:
             "Done: only blocked, full or dead hosts have pages left.",
         )
     return None
+
+
+def _none_queued(now: Snapshot) -> Verdict:
+    if now.is_live and now.store.is_behind:  # until the commit has landed nobody knows
+        return Verdict("disk", _disk(now))
+    if now.is_live and not now.pages.known:
+        return Verdict("none", "No page is queued yet.", "Starting: no page is queued yet.")
+    return Verdict("done", f"Done: nothing is queued. {AGAIN}", "Done: nothing is queued.")
 
 
 def _stopped(now: Snapshot) -> Verdict:
@@ -313,6 +321,7 @@ _ENDED = {
     "aopic_convergence": "the estimates have settled",
     "aopic_gone": "its job was taken away",
     "aopic_harvest": "hardly anything relevant was found",
+    "aopic_stopped": "an operator stopped it",
     "aopic_storage": "its store failed",
     "aopic_stranded": "nothing leads to the rest",
     "aopic_unreachable": "hosts do not answer",

@@ -23,7 +23,7 @@ from scrapy_aopic.exceptions import SettingError, StorageError
 from scrapy_aopic.place.folder_place import CONTROL_FILE, FolderPlace
 from scrapy_aopic.place.place import Place
 from scrapy_aopic.place.server_place import ServerPlace
-from scrapy_aopic.place.stored_control import change_control, read_control
+from scrapy_aopic.place.stored_control import ask_of_crawl, change_control, read_control
 from scrapy_aopic.session.session import Session
 
 SCHEDULER = "scrapy_aopic.Scheduler"
@@ -93,6 +93,29 @@ async def test_a_paused_crawl_requests_nothing_and_goes_on_when_it_is_resumed(se
     assert caplog.text.count("Control settings now in force: at most 8 pages a second") == 2
     assert check(tmp_path).holds
     assert read_control(FolderPlace(tmp_path)) == Control(rate=8.0)
+
+
+@pytest.mark.slow
+async def test_a_run_that_was_stopped_ends_and_the_next_one_goes_on(serve, tmp_path):
+    web, place = serve(PAGES), FolderPlace(tmp_path)
+
+    class Stopping(Follow):
+        async def parse(self, response: Response) -> AsyncIterator[Any]:
+            for request in super().parse(response):
+                yield request
+            if len(web.asked) == 3:
+                ask_of_crawl(place, "stop", [])
+
+    settings = {"SCHEDULER": SCHEDULER, "AOPIC_STORE": "sqlite", "JOBDIR": str(tmp_path)}
+    ask_of_crawl(place, "rate", ["8"])
+    crawler = await crawl(Stopping, settings)
+    assert crawler.stats.get_value("finish_reason") == "aopic_stopped"
+    assert len(web.asked) < N_PAGES
+    ask_of_crawl(place, "rate", ["0"])
+    crawler = await crawl(Follow, settings)
+    assert crawler.stats.get_value("finish_reason") == "finished"
+    assert len(web.asked) == N_PAGES
+    assert [each.what for each in read_control(place).asked] == ["rate 8", "stop", "rate 0"]
 
 
 @pytest.mark.slow
@@ -280,7 +303,7 @@ async def test_the_command_says_which_names_the_job_does_not_know(serve, tmp_pat
         (("rate", "fast"), "'fast' after 'rate' is no number"),
         (("rate", "nan"), "a limit of nan pages a second cannot be"),
         (("connections", "1.5"), "'1.5' after 'connections' is no whole number"),
-        (("stop",), 'there is no action "stop"'),
+        (("halt",), 'there is no action "halt"'),
     ],
 )
 def test_the_command_refuses_what_cannot_be(aopic, tmp_path, arguments, said):

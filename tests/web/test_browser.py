@@ -25,9 +25,11 @@ from support.short_forms import some_of
 from support.small_web import ask_view, html
 from support.stored_jobs import make_job
 
+from scrapy_aopic.core.operator_control import Control
 from scrapy_aopic.dashboard.report_page import report_page
 from scrapy_aopic.dashboard.site import Shown, make_site
 from scrapy_aopic.place.folder_place import FolderPlace
+from scrapy_aopic.place.stored_control import read_control
 from scrapy_aopic.view.history import FILE_NAME, History, row_of
 from scrapy_aopic.view.snapshot import (
     FailureRow,
@@ -39,7 +41,7 @@ from scrapy_aopic.view.snapshot import (
     TransferFigures,
     Verdict,
 )
-from scrapy_aopic.view.stored import snapshot_of
+from scrapy_aopic.view.stored import control_figures, snapshot_of
 from scrapy_aopic.view.traps import Trap
 
 PROJECT = Path(__file__).parents[2] / "example_project"
@@ -131,7 +133,14 @@ class Answering:
     def traps(self) -> list[Trap]:
         parts = {"visited": 20, "queued": 900, "visited_part": 0.12, "brought_part": 0.001}
         return [
-            Trap(pattern=each, host=each, command=f"block {each}", deny_url="://a[.]b/", **parts)
+            Trap(
+                pattern=each,
+                host=each,
+                command=f"block {each}",
+                order="block trap.test",
+                deny_url="://a[.]b/",
+                **parts,
+            )
             for each in HOSTILE
         ]
 
@@ -143,11 +152,12 @@ class Answering:
         return {"kind": question, "sentences": HOSTILE}
 
 
-def served(figures: dict[str, Any]) -> Served:
-    """The real page, with *figures* that a test changes."""
+def served(figures: dict[str, Any], job: Path | None = None) -> Served:
+    """The real page, with *figures* that a test changes, and that takes orders for *job*."""
     made = Served(every=1.0)
     made.figures = figures
-    made.server.site = make_site(Shown(made.feed, oldest_commit=30, questions=Answering()))
+    place = FolderPlace(job) if job is not None else None
+    made.server.site = make_site(Shown(made.feed, oldest_commit=30, questions=Answering(), place=place))
     return made
 
 
@@ -318,8 +328,8 @@ def test_the_verdict_changes_when_the_web_stalls(browser, tmp_path):
 def page(browser: Browser) -> Iterator[Callable[..., Served]]:
     made: list[Served] = []
 
-    def start(**changes: Any) -> Served:
-        made.append(served(some_figures(**changes)))
+    def start(job: Path | None = None, **changes: Any) -> Served:
+        made.append(served(some_figures(**changes), job))
         open_page(browser, made[-1].port)
         return made[-1]
 
@@ -558,3 +568,59 @@ def test_what_an_operator_asks_and_how_relevant_pages_are(browser, page):
     served.figures["control"] = {}
     wait_for(browser, "!document.getElementById('orders').childNodes.length")
     assert_clean(browser)
+
+
+def test_orders_do_what_control_does_are_undone_and_stand_in_the_history(browser, page, tmp_path):
+    """By mouse and by keyboard; each is in the file that ``scrapy aopic control`` writes."""
+    from selenium.webdriver.common.keys import Keys
+
+    resize(browser, 1000, "light")
+    place = FolderPlace(tmp_path)
+    served = page(tmp_path, store={"name": "job"})
+
+    def shown() -> Control:
+        """What is set now; the page shows it, as that of a crawl does."""
+        control = read_control(place)
+        served.figures["control"] = msgspec.to_builtins(control_figures(control))
+        return control
+
+    def pressed(button: str, what: str) -> Control:
+        press(browser, button)
+        wait_for(browser, f"document.getElementById('ordered').textContent.startsWith('Asked: {what}.')")
+        control = shown()
+        n = len(control.asked)
+        wait_for(browser, f"document.querySelectorAll('#orders details li').length === {n}")
+        return control
+
+    assert pressed("#pause", "pause").paused_since
+    assert text(browser, "pause") == "Go on"
+    browser.find_element("id", "pause").send_keys(Keys.ENTER)
+    wait_for(browser, "document.getElementById('ordered').textContent.startsWith('Asked: resume.')")
+    assert not shown().paused_since
+    assert pressed("#slower", "rate 6.3").rate == 6.3
+    assert pressed("#orders > button", "rate 0").rate == 0
+    browser.find_element("id", "of").send_keys("http://www.slow.test/1\n")
+    wait_for(browser, "document.getElementById('reply').open")
+    browser.find_element("id", "gap").send_keys("7\n")
+    wait_for(browser, "document.getElementById('ordered').textContent.includes('slow 7 www.slow.test')")
+    assert shown().slowed["www.slow.test"].gap == 7
+    browser.find_element("id", "of").send_keys(Keys.ENTER)
+    wait_for(browser, "document.getElementById('reply').open")
+    assert [*pressed("#block", "block www.slow.test").blocked] == ["www.slow.test"]
+    assert not pressed("#orders > button", "unblock www.slow.test").blocked
+    assert pressed("#traps button", "block trap.test").blocked
+    press(browser, "#stop")
+    browser.switch_to.alert.accept()
+    wait_for(browser, "document.getElementById('ordered').textContent.startsWith('Asked: stop.')")
+    assert shown().stopped_at
+    wait_for(browser, "document.querySelectorAll('#orders details li').length === 9")
+    press(browser, "#orders summary")
+    past = text(browser, "orders")
+    assert [past.find(each) for each in ("stop\n", "block trap.test\n", "rate 6.3\n", " pause")] == sorted(
+        past.find(each) for each in ("stop\n", "block trap.test\n", "rate 6.3\n", " pause")
+    )
+    assert_clean(browser)
+    assert_accessible(browser)
+    served.figures["is_live"] = False  # of a job that does not run there are none
+    wait_for(browser, "document.getElementById('steer').hidden")
+    assert not browser.execute_script("return document.querySelector('#orders > button')")

@@ -211,6 +211,38 @@ def test_it_only_shows(serve_dashboard):
         assert (response.status, response.headers["Allow"]) == (405, "GET, HEAD"), method
 
 
+def test_an_order_needs_the_token_and_can_come_from_no_other_site(serve_dashboard):
+    """As a browser would send it for another page, however it does so: nothing of it is done."""
+    served, done = serve_dashboard(), list[str]()
+
+    def order(query: Mapping[str, str]) -> HttpAnswer:
+        done.append(query["do"])
+        return sentence(200, "asked")
+
+    served.server.site = served.server.site._replace(orders={"/order": order})
+    path, own = "/order?do=pause", {"Aopic_Order": "1"}
+    for status, token, headers in [
+        (401, None, own),
+        (401, "wrong", own),
+        (401, None, {**own, "Cookie": f"aopic-{served.port}=wrong"}),
+        (403, TOKEN, {}),
+        (403, TOKEN, {**own, "Origin": "http://evil.example"}),
+        (403, TOKEN, {**own, "Origin": "null"}),
+        (403, TOKEN, {**own, "Sec_Fetch_Site": "cross-site"}),
+        (403, TOKEN, {**own, "Sec_Fetch_Site": "same-site"}),
+        (403, TOKEN, {**own, "Host": "evil.example"}),
+        (413, TOKEN, {**own, "Content_Length": "3"}),
+    ]:
+        response = served.get(path, method="POST", token=token, **headers)
+        assert (response.status, done) == (status, []), (status, headers)
+    assert served.get(path, **own).status == 404  # a link orders nothing
+    assert served.get(path, method="OPTIONS", **own).status == 405  # nor may another site ask whether it may
+    own |= {"Origin": f"http://127.0.0.1:{served.port}", "Sec_Fetch_Site": "same-origin"}
+    cookie = f"aopic-{served.port}={TOKEN}"
+    assert served.get(path, method="POST", token=None, Cookie=cookie, **own).status == 200
+    assert done == ["pause"]
+
+
 def test_head_has_no_body(serve_dashboard):
     response = serve_dashboard().get("/echo", method="HEAD")
     assert (response.status, response.text) == (200, "")

@@ -284,18 +284,55 @@ function showHead(now) {
 
 const grows = (n) => `${n < 0 ? "shrinks" : "grows"} by ${few.format(Math.abs(n))} pages for each visit`;
 
-// What an operator asks of the crawl (scrapy aopic control): nothing can be asked for here.
-function showControl({ control: { sentences } }) {
+// What an operator asks of the crawl, here or by scrapy aopic control: the words are the same.
+const UNDO = { resume: "Go on", rate: "Any speed", connections: "All transfers", unblock: "Unblock", slow: "Usual gaps for" };
+const UNDONE = (what) => [UNDO[what.split(" ")[0]], what.split(" ").slice(1).filter((word) => word !== "0").join(" ")].join(" ").trim();
+
+function button(text, act, className) {
+  const made = element("button", text, className);
+  made.type = "button";
+  made.addEventListener("click", act);
+  return made;
+}
+
+async function order(what) {
+  setText("ordered", `${what} …`);
+  const { problem } = await ask(`/api/v1/control?do=${encodeURIComponent(what)}`, { method: "POST", headers: { "Aopic-Order": "1" } });
+  setText("ordered", problem || `Asked: ${what}. It is in force within two seconds.`);
+  setTimeout(() => setText("ordered", ""), 8000);
+}
+
+const canOrder = () => latest?.is_live && latest.store.name && !answers;
+
+$("pause").addEventListener("click", () => order(latest.control.paused_since ? "resume" : "pause"));
+$("slower").addEventListener("click", () => order(`rate ${Math.max(0.1, (latest.control.rate || latest.rate?.pages || 1) / 2).toPrecision(2)}`));
+$("stop").addEventListener("click", () => {
+  if (confirm("Stop this run? What is queued stays; the command that started it goes on.")) order("stop");
+});
+
+function showControl({ control }) {
+  const { sentences, undoing = [], asked = [] } = control;
+  $("steer").hidden = !canOrder();
+  setText("pause", control.paused_since ? "Go on" : "Pause");
   const place = $("orders");
-  if (place.dataset.shown === sentences.join("\n")) return; // a screen reader hears it once
-  place.dataset.shown = sentences.join("\n");
-  if (!sentences.length) {
-    place.replaceChildren();
-    return;
+  const key = JSON.stringify([sentences, asked, canOrder()]);
+  if (place.dataset.shown === key) return; // a screen reader hears it once
+  place.dataset.shown = key;
+  const list = (texts) => {
+    const made = element("ul");
+    made.append(...texts.map((each) => element("li", each)));
+    return made;
+  };
+  const had = place.contains(document.activeElement);
+  place.replaceChildren();
+  if (sentences.length) place.append(element("p", "Set by an operator:"), list(sentences));
+  if (canOrder()) place.append(...undoing.map((what) => button(UNDONE(what), () => order(what))));
+  if (asked.length) {
+    const past = element("details", undefined, "inner");
+    past.append(element("summary", "What was asked"), list(asked.map(({ at, what }) => `${clock(at)} ${what}`).reverse()));
+    place.append(past);
   }
-  const list = element("ul");
-  list.append(...sentences.map((each) => element("li", each)));
-  place.replaceChildren(element("p", "Set by an operator, with scrapy aopic control:"), list);
+  if (had) $("pause").focus();
 }
 
 // A recrawl visits pages more than once.
@@ -466,14 +503,12 @@ function listRows() {
     rows.sort((a, b) => sorted.sign * ((value(a) > value(b)) - (value(a) < value(b))));
   }
   const heads = HOST_COLUMNS.map(([name, kind], column) => {
-    const button = element("button", name, "plain");
-    button.type = "button";
-    button.addEventListener("click", () => {
+    const sort = () => {
       sorted = { column, sign: sorted && sorted.column === column ? -sorted.sign : column ? -1 : 1 };
       listRows();
       $("rows").querySelectorAll("th button")[column]?.focus();
-    });
-    return [button, kind];
+    };
+    return [button(name, sort, "plain"), kind];
   });
   table("rows", heads, rows.map((host) => HOST_COLUMNS.map((column) => column[3](host))), { empty: "None." });
   if (sorted) $("rows").querySelectorAll("thead th")[sorted.column]?.setAttribute("aria-sort", sorted.sign > 0 ? "ascending" : "descending");
@@ -499,10 +534,7 @@ $("by").addEventListener("change", findHosts);
 // A button that says why something is or is not crawled; in a report only its name.
 function opener(name) {
   if (answers) return name;
-  const button = element("button", name, "plain");
-  button.type = "button";
-  button.addEventListener("click", () => answer(name));
-  return button;
+  return button(name, () => answer(name), "plain");
 }
 
 let shownFailures = "";
@@ -659,7 +691,9 @@ async function showShards(now) {
 let latest = null;
 
 function show(now) {
+  const isFirst = !latest;
   latest = now;
+  if (isFirst) showTraps();
   const name = now.spider || now.store.name || "crawl";
   setText("title", name);
   document.title = `${name} – crawl`;
@@ -688,10 +722,10 @@ function show(now) {
 
 const asked = () => (answers ? latest.at : Date.now() / 1000); // when what is answered now was so
 
-async function ask(path) {
+async function ask(path, options) {
   if (answers) return answers[path];
   try {
-    const response = await fetch(path, { cache: "no-store" });
+    const response = await fetch(path, { cache: "no-store", ...options });
     return response.ok ? await response.json() : { problem: (await response.text()).trim() };
   } catch {
     return { problem: "The crawl does not answer." };
@@ -702,9 +736,19 @@ async function answer(of) {
   setText("reply-of", of);
   setText("answer", "Looking …");
   if (!$("reply").open) $("reply").showModal();
+  const host = URL.canParse(of) ? new URL(of).host : of;
   const { problem, kind, sentences = [] } = await ask(`/api/v1/why?of=${encodeURIComponent(of)}`);
   $("answer").replaceChildren(...(problem ? [problem] : [`${kind[0].toUpperCase()}${kind.slice(1)}.`, ...sentences]).map((text) => element("p", text)));
+  $("of-host").hidden = !host || !canOrder();
+  setText("block", `Block ${host}`);
+  $("block").value = host;
 }
+
+$("block").addEventListener("click", () => {
+  order(`block ${$("block").value}`);
+  $("reply").close();
+});
+$("gap").addEventListener("change", () => order(`slow ${$("gap").value} ${$("block").value}`));
 
 $("ask").addEventListener("submit", (event) => {
   event.preventDefault();
@@ -766,6 +810,7 @@ async function showTraps() {
         `took ${percent(trap.visited_part, 1)} of all fetches (${count(trap.visited)}) and brought ${percent(trap.brought_part, 1)} of all importance; ${count(trap.queued)} wait. `,
         element("code", trap.command),
       );
+      if (canOrder()) item.append(button(trap.order, () => order(trap.order)), " ");
       if (trap.deny_url) item.append("Links to it are left out of later runs by this in AOPIC_SCOPE:", element("code", `"deny_urls": [${JSON.stringify(trap.deny_url)}]`));
       return item;
     }),
@@ -783,7 +828,6 @@ async function begin() {
   if (answers) {
     for (const each of document.querySelectorAll("[data-asks]")) each.hidden = true;
     show(await ask("/api/v1/snapshot"));
-    showTraps();
     return;
   }
   const source = new EventSource("/events");
@@ -792,7 +836,6 @@ async function begin() {
     clearTimeout(waits);
     show(JSON.parse(event.data));
   });
-  showTraps();
   const looks = setInterval(showTraps, TRAPS_EVERY);
   source.addEventListener("bye", (event) => {
     source.close();
