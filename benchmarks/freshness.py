@@ -25,10 +25,19 @@ Policies:
 * ``cash, floor``: with one;
 * ``cash x phi``: the default of AOPIC_RECRAWL, which learns from digests and from answers 304 which pages change;
 * ``with dates``: the same on a web whose answers say when the page was last changed (``Last-Modified``);
+* ``hints``: the default with a sitemap that dates each change of the --hinted part of the pages, at once and rightly;
+* ``useless hints``: the same sitemap with the day of its build as the date of each of them;
+* ``no discovery``: the default without its share of revisits for what brings new pages;
 * ``rates known``: the same by a crawl that is told the true rates, so that nothing need be learned.
 
-``bound`` is not crawled but computed: the best frequency of regular visits for each page (Lagrange multiplier, as in
-Azar et al.), from the true rates and the true PageRank.
+With --hubs a part of the pages publish a new page every --born days each, and list the last twenty. The delay is the mean
+time from the birth of a page to its visit, in days; these pages do not count for freshness.
+
+``grown-5000`` as GRAPH is a made-up web of 5,000 pages on 200 hosts that has grown page by page, with links to old pages in
+proportion to those that lead there.
+
+``each day`` and ``bound`` are not crawled but computed: a visit of each page every day, which takes 1 / budget as many fetches; and the best frequency of regular visits for each page (Lagrange multiplier, as in
+Azar et al.), from the true rates and the true PageRank. ``bound, hints`` is that of who also gets the hints (Kolobov et al.).
 
 Gains over ``cash`` are paired: each --rng makes one web, the same for all policies. Each run ends with the audit of the
 store: every unit of cash is counted, and every page that comes back has a time to.
@@ -36,10 +45,12 @@ store: every unit of cash is counted, and every page that comes back has a time 
 
 from __future__ import annotations
 
+import heapq
 import json
 import math
 import os
 import random
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -57,15 +68,29 @@ from scrapy_aopic.core.crawl import Crawl
 from scrapy_aopic.core.order import Aopic, OpicCycle
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.records import Link, Page, host_key, page_key
-from scrapy_aopic.core.revisits import Rates, Recrawl, Version
-from scrapy_aopic.lab.graphs import load_graph, pagerank
+from scrapy_aopic.core.revisits import Rates, Recrawl, Version, due
+from scrapy_aopic.lab.graphs import Graph, graph_of, load_graph, pagerank
 from scrapy_aopic.lab.results import half_width
 from scrapy_aopic.storage.memory import MemoryStore
 
 HOUR, DAY = 3600.0, 86_400.0
 BEGIN = 1e9
+BORN = b"born"
+FRUITFUL_TURN = due._FRUITFUL_TURN
 COMMIT = 200
-POLICIES = ["uniform", "rounds", "cash", "cash, floor", "cash x phi", "with dates", "rates known"]
+POLICIES = [
+    "uniform",
+    "rounds",
+    "cash",
+    "cash, floor",
+    "cash x phi",
+    "with dates",
+    "hints",
+    "useless hints",
+    "no discovery",
+    "rates known",
+]
+LEARNS = ("cash x phi", "no discovery", "with dates", "hints", "useless hints")
 RATES = ["measured", "log-normal"]
 INTERVALS = [1 / 24, 1, 7, 30, 120, 1000]
 PARTS = [0.23, 0.15, 0.16, 0.17, 0.29]
@@ -76,7 +101,7 @@ MEDIAN, SPREAD = 60, 2.5
 class ByCash(Recrawl):
     """Goes by a page's cash alone, until it is overdue."""
 
-    def worth(self, page: Page, expected: int, rates: Rates, now: float) -> int:
+    def worth(self, page: Page, expected: int, rates: Rates, now: float, ratio: float = 1.0) -> int:
         is_overdue = page.visits and page.changes is not None and self.is_overdue(page, now)
         return Recrawl.worth(self, page, expected, rates, now) if is_overdue else page.cash
 
@@ -87,7 +112,7 @@ class KnownRates(Recrawl):
 
     rates: tuple[float, ...] = ()
 
-    def worth(self, page: Page, expected: int, rates: Rates, now: float) -> int:
+    def worth(self, page: Page, expected: int, rates: Rates, now: float, ratio: float = 1.0) -> int:
         if not page.visits or page.changes is None or self.is_overdue(page, now):
             return Recrawl.worth(self, page, expected, rates, now)
         x = (now - page.changes.seen_at) * self.rates[_number(page.changes.digest[:4])]
@@ -102,6 +127,9 @@ class Task(NamedTuple):
     rates: str
     before: float
     during: float
+    hinted: float = 0.0
+    hubs: float = 0.0
+    born: float = 1.0
 
 
 class Result(NamedTuple):
@@ -110,6 +138,7 @@ class Result(NamedTuple):
     not_modified: int
     never: float
     visits_a_change: float
+    delay: float
     violations: list[str]
 
 
@@ -128,6 +157,12 @@ class Web:
         self._versions = [0] * n
         self._seen = [0.0] * n
         self._changes = [0.0] * n  # when the copy is out of date
+        self.hinted = {page for page in range(n) if self._random.random() < task.hinted}
+        self._are_useless = task.policy == "useless hints"
+        self._hints: list[tuple[float, int]] = []
+        if task.policy in ("hints", "useless hints"):
+            self._hints = [(BEGIN + HOUR + DAY * self._are_useless, page) for page in self.hinted]
+        self._listed: set[int] = set()
 
     def _interval(self, rates: str) -> float:
         """Days between two changes of a page."""
@@ -149,10 +184,27 @@ class Web:
         else:
             self._versions[page] += 1
             self._changes[page] = now + draw(rate)
+            if page in self._listed and not self._are_useless:
+                heapq.heappush(self._hints, (self._changes[page], page))
         # A Poisson process is the same backwards, but there was a change when the copy became out of date.
         age = draw(rate) if is_new else min(draw(rate), now - out_of_date)
         digest = page.to_bytes(4, "big") + self._versions[page].to_bytes(4, "big")
         return Version(digest, changed_at=now - age if is_dated and not is_same else 0.0)
+
+    def hints(self, now: float) -> Iterator[tuple[int, float]]:
+        """Pages whose dates in the sitemap are new by *now*, with these dates."""
+        while self._hints and self._hints[0][0] <= now:
+            at, page = heapq.heappop(self._hints)
+            if page not in self._listed:
+                self._listed.add(page)
+                yield page, self._seen[page] - 1
+                at = self._changes[page] if not self._are_useless else at + DAY
+                heapq.heappush(self._hints, (at, page))
+            elif self._are_useless:
+                heapq.heappush(self._hints, (at + DAY, page))
+                yield page, at
+            elif at == self._changes[page]:
+                yield page, at
 
     @property
     def n_changes(self) -> int:
@@ -164,17 +216,65 @@ class Web:
         return max(min(self._changes[page], end) - max(self._seen[page], begin), 0.0)
 
 
+class Births:
+    """Pages that are published while the web is crawled, each by one of its hubs."""
+
+    def __init__(self, n: int, task: Task) -> None:
+        dice, self._every = random.Random(task.rng), task.born * DAY
+        hubs = [page for page in range(n) if dice.random() < task.hubs]
+        self._first = {page: BEGIN + HOUR + dice.random() * self._every for page in hubs}
+        self._links: dict[int, list[Link]] = {page: [] for page in hubs}
+        self._at: dict[bytes, float] = {}
+        self.delays: list[float] = []
+
+    def links(self, page: int, now: float) -> list[Link]:
+        """Links of *page* to the last pages that it has published."""
+        if page not in self._first:
+            return []
+        links = self._links[page]
+        while (at := self._first[page] + len(links) * self._every) <= now:
+            number = BORN + page.to_bytes(4, "big") + len(links).to_bytes(4, "big")
+            name = f"born{page}.test"
+            links.append(Link(page_key(host_key(name), number), name, number))
+            self._at[number] = at
+        return links[-20:]
+
+    def visit(self, request: bytes, now: float) -> Version:
+        """What a visit of the page of *request* shows, which does not change."""
+        if at := self._at.pop(request, 0.0):
+            self.delays.append(now - at)
+        return Version(request)
+
+
+def load(path: Path) -> Graph:
+    """The graph at *path*, or a made-up one of that name."""
+    if path.exists() or not path.name.startswith("grown-"):
+        return load_graph(path)
+    pages, dice = int(path.name.removeprefix("grown-")), random.Random(1)
+    ends: list[int] = []
+    links: dict[str, list[str]] = {}
+    for page in range(pages):
+        to = {dice.choice(ends) if ends and dice.random() < 0.7 else dice.randrange(pages) for _ in range(10)}
+        ends += to
+        links[_url(page)] = [_url(each) for each in sorted(to - {page})]
+    return graph_of(links, path.name)
+
+
+def _url(page: int) -> str:
+    return f"http://h{page % 200}.test/{page}"
+
+
 def _number(data: bytes) -> int:
     return int.from_bytes(data, "big")
 
 
 def measure(task: Task) -> Result:
     """Crawl a web that changes."""
-    graph = load_graph(task.graph)
+    graph = load(task.graph)
     n = len(graph)
     rank = pagerank(graph.indptr, graph.indices)
     weights = (rank / rank.sum()).tolist()
-    web = Web(n, task)
+    web, births = Web(n, task), Births(n, task)
     links = []
     for page in range(n):
         name, number = graph.hosts[page], page.to_bytes(4, "big")
@@ -184,12 +284,13 @@ def measure(task: Task) -> Result:
     between = DAY / (task.budget * n)
     first = HOUR / n  # all pages once, before any of them may come back
     shortest, longest = HOUR + between, 10 * n * between * (1000 if task.policy == "cash" else 1)
-    kind = Recrawl if task.policy in ("cash x phi", "with dates") else ByCash
+    kind = Recrawl if task.policy in LEARNS else ByCash
     recrawl = kind(shortest, longest)
     if task.policy == "rates known":
         recrawl = KnownRates(shortest, longest, rates=tuple(web.rates))
     if task.policy == "rounds":
         recrawl = Recrawl(0.0, DAY, once=True, every=DAY)
+    due._FRUITFUL_TURN = 1 << 60 if task.policy == "no discovery" else FRUITFUL_TURN
     order = OpicCycle() if task.policy == "uniform" else Aopic()
     now = BEGIN
     store = MemoryStore()
@@ -205,14 +306,24 @@ def measure(task: Task) -> Result:
         now += first if fetch <= n else between
         lease = crawl.lease(now)
         if fetch == last:
+            births.delays.clear()
             begin, settled, changes = now, list(web.visits), web.n_changes
-        if isinstance(lease, Lease):
+        if isinstance(lease, Lease) and lease.request.startswith(BORN):
+            crawl.release(lease, now)
+            crawl.settle(lease, [], now, Findings(version=births.visit(lease.request, now)))
+        elif isinstance(lease, Lease):
             page = _number(lease.request)
             up_to_date += weights[page] * web.fresh(page, begin, now)
             content = web.visit(page, now, is_dated=task.policy == "with dates")
             not_modified += content.is_same
+            dates = {links[page].key: at for page, at in web.hints(now)}
             crawl.release(lease, now)
-            crawl.settle(lease, [] if content.is_same else targets[page], now, Findings(version=content))
+            crawl.settle(
+                lease,
+                [*([] if content.is_same else targets[page]), *births.links(page, now)],
+                now,
+                Findings(version=content, dates=dates),
+            )
         if not fetch % COMMIT or fetch == end:
             store.write(crawl.take_changes(now), sync=False)
             crawl.changes_landed()
@@ -223,6 +334,7 @@ def measure(task: Task) -> Result:
         not_modified,
         sum(old == new for old, new in zip(settled, web.visits, strict=True)) / n,
         (sum(web.visits) - sum(settled)) / max(web.n_changes - changes, 1),
+        sum(births.delays) / max(len(births.delays), 1) / DAY,
         audit(store).violations,
     )
 
@@ -230,8 +342,13 @@ def measure(task: Task) -> Result:
 # -- what is known of the web without a crawl
 
 
-def bound(rates: np.ndarray, weights: np.ndarray, fetches: float) -> float:
-    """Freshness at the best frequencies of regular visits with *fetches* a day in all; *rates* are a day, too."""
+def bound(
+    rates: np.ndarray, weights: np.ndarray, fetches: float, hinted: np.ndarray | None = None
+) -> tuple[float, float]:
+    """Freshness, and visits for each change found, at the best frequencies of visits with *fetches* a day in all.
+
+    *rates* are a day, too. Visits are regular, but for pages that are *hinted*: these are visited at each change, or never.
+    """
 
     def frequencies(price: float) -> np.ndarray:
         # A visit more is worth weight/rate (1 - (1 + x) e^-x) at rate/frequency = x; to be the price everywhere.
@@ -241,14 +358,21 @@ def bound(rates: np.ndarray, weights: np.ndarray, fetches: float) -> float:
             x = (low + high) / 2
             is_low = 1 - (1 + x) * np.exp(-x) < wanted
             low, high = np.where(is_low, x, low), np.where(is_low, high, x)
-        return np.where(wanted < 1, rates / high, 0.0)
+        regular = np.where(wanted < 1, rates / high, 0.0)
+        return regular if hinted is None else np.where(hinted & (wanted < 1), rates, regular)
 
     low, high = 1e-15, 1e3
     for _ in range(100):
         price = math.sqrt(low * high)
         low, high = (price, high) if frequencies(price).sum() > fetches else (low, price)
-    x = rates / np.maximum(frequencies(high), 1e-300)
-    return float((weights * -np.expm1(-x) / x).sum())
+    visits = frequencies(high)
+    x = rates / np.maximum(visits, 1e-300)
+    fresh = -np.expm1(-x) / x
+    if hinted is not None:
+        fresh = np.where(hinted, visits > 0, fresh)
+    is_hinted = np.zeros(len(rates), bool) if hinted is None else hinted
+    changes = np.where(is_hinted, visits, visits * -np.expm1(-x))
+    return float((weights * fresh).sum()), float(visits.sum() / changes.sum())
 
 
 # -- tables
@@ -258,12 +382,19 @@ def interval(values: list[float]) -> str:
     return f" ± {half_width(values):.3f}" if len(values) > 1 else ""
 
 
-def show(found: dict[str, dict[str, list[Result]]], bounds: dict[str, float], policies: list[str]) -> str:
+def show(
+    found: dict[str, dict[str, list[Result]]],
+    computed: dict[str, dict[str, list[float]]],
+    policies: list[str],
+) -> str:
     head = [
         "policy",
         *(f"{budget} a day" for budget in found),
         *(f"visits a change at {budget}" for budget in found),
     ]
+    has_births = any(each.delay for results in found.values() for runs in results.values() for each in runs)
+    if has_births:
+        head += [f"delay at {budget}" for budget in found]
     if "cash" in policies:
         head += [f"gain at {budget}" for budget in found]
     lines = [head, ["---"] * len(head)]
@@ -275,24 +406,38 @@ def show(found: dict[str, dict[str, list[Result]]], bounds: dict[str, float], po
         row += [
             f"{np.mean([each.visits_a_change for each in results[policy]]):.2f}" for results in found.values()
         ]
+        if has_births:
+            row += [f"{np.mean([each.delay for each in results[policy]]):.2f}" for results in found.values()]
         if "cash" in policies:
             for results in found.values():
                 pairs = zip(results[policy], results["cash"], strict=True)
                 gains = [one.freshness - other.freshness for one, other in pairs]
                 row.append(f"{np.mean(gains):+.3f}{interval(gains)}" if policy != "cash" else "")
         lines.append(row)
-    lines.append(["bound", *(f"{bounds[budget]:.3f}" for budget in found)])
+    for name in next(iter(computed.values())):
+        row = [f"{computed[budget][name][0]:.3f}" for budget in found]
+        row += [f"{computed[budget][name][1]:.2f}" for budget in found]
+        lines.append([name, *row, *[""] * (len(head) - 1 - len(row))])
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
 def main() -> None:
     args = options.read(
         __doc__, "graphs+", Path, budgets=[0.01, 0.05, 0.2], policies=Among(POLICIES, POLICIES),
-        rates=Among("measured", RATES), before=3.0, during=2.0, rng=[1, 2, 3], jobs=os.cpu_count(), json=Path,
+        rates=Among("measured", RATES), before=3.0, during=2.0, hinted=0.0, hubs=0.0, born=1.0, rng=[1, 2, 3], jobs=os.cpu_count(), json=Path,
     )  # fmt: skip
     everything = {}
     for path in args.graphs:
-        task = partial(Task, path, rates=args.rates, before=args.before, during=args.during)
+        task = partial(
+            Task,
+            path,
+            rates=args.rates,
+            before=args.before,
+            during=args.during,
+            hinted=args.hinted,
+            hubs=args.hubs,
+            born=args.born,
+        )
         tasks = [
             task(policy=policy, budget=budget, rng=rng)
             for budget in args.budgets
@@ -306,22 +451,27 @@ def main() -> None:
                 if result.violations:
                     raise SystemExit(f"{each}: the audit does not hold: {result.violations}")
                 found.setdefault(f"{each.budget:g}", {}).setdefault(each.policy, []).append(result)
-        graph = load_graph(path)
+        graph = load(path)
         rank = pagerank(graph.indptr, graph.indices)
-        bounds = {}
+        computed: dict[str, dict[str, list[float]]] = {}
         for budget in args.budgets:
-            rates = [
-                np.array(Web(len(graph), task(policy="", budget=budget, rng=rng)).rates) for rng in args.rng
-            ]
-            each_bound = [bound(rate * DAY, rank / rank.sum(), budget * len(graph)) for rate in rates]
-            bounds[f"{budget:g}"] = float(np.mean(each_bound))
+            webs = [Web(len(graph), task(policy="", budget=budget, rng=rng)) for rng in args.rng]
+            each_bound = []
+            for web in webs:
+                given = np.array(web.rates) * DAY, rank / rank.sum(), budget * len(graph)
+                hinted = np.isin(np.arange(len(graph)), list(web.hinted))
+                found_changes = -np.expm1(-given[0])
+                each_day = float((given[1] * found_changes / given[0]).sum()), 1 / float(found_changes.mean())
+                each_bound.append([each_day, bound(*given), bound(*given, hinted)])
+            names = ["each day", "bound", "bound, hints"][: 2 + (args.hinted > 0)]
+            computed[f"{budget:g}"] = dict(zip(names, np.mean(each_bound, axis=0).tolist(), strict=False))
         print(
             f"\n{path.stem}: {len(graph):,} pages; rates {args.rates}; measured for {args.during:g} visits a page after {args.before:g}; rng {args.rng}; the "
             "audit holds at the end of every run\n"
         )
-        print(show(found, bounds, args.policies))
+        print(show(found, computed, args.policies))
         everything[path.stem] = {
-            "bounds": bounds,
+            "computed": computed,
             "results": {
                 budget: {policy: [each._asdict() for each in runs] for policy, runs in results.items()}
                 for budget, results in found.items()

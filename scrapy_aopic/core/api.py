@@ -125,6 +125,7 @@ class Findings(NamedTuple):
         expected: Its value before the visit, encoded in the same way; 0 if it had none.
         wishes: What its owner asks of robots, and how it may be used; empty for nothing.
         fetched: What the response was; ``None`` if there was none, or it only said that nothing has changed.
+        dates: When pages were changed last according to the page, by key: those of a sitemap.
     """
 
     outcome: str = ""
@@ -140,6 +141,7 @@ class Findings(NamedTuple):
     expected: int = 0
     wishes: tuple[str, str] | tuple[()] = ()
     fetched: Fetched | None = None
+    dates: dict[bytes, float] | None = None
 
 
 ORDINARY = Findings()

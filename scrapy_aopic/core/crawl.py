@@ -52,6 +52,7 @@ from .politeness import Gap, Pace, Silence, TransferResult
 from .ports import Family, Store, prefetching
 from .records import HOST_BYTES, QUEUED, Link, Page, host_key, serial_of
 from .revisits.due import DuePages
+from .revisits.hints import Hints
 from .revisits.rates import Rates
 from .revisits.revisits import ByIntervals, InRounds, Revisits
 from .revisits.wake_times import WakeTimes
@@ -205,6 +206,8 @@ class Crawl:
             averages=recrawl is not None,
         )
         wake_times = WakeTimes(self.frontier.index)
+        self._wishes = BlobTable(store, Family.CONTENT)
+        hints = Hints(self._wishes)
         self._due = DuePages(self.frontier.index, recrawl.share if recrawl is not None else 0.0)
         self.leases = Leases(now)
         self._leads = Leads(store)
@@ -223,7 +226,7 @@ class Crawl:
             leases=self.leases,
             wake_times=wake_times,
             due=self._due,
-            worth=Worth(self._recrawl_of, rates, self.ledger, order)
+            worth=Worth(self._recrawl_of, rates, hints, self.ledger, order)
             if recrawl is not None and not recrawl.once
             else None,
             is_chosen=policy.is_chosen if policy.chosen else None,
@@ -246,9 +249,13 @@ class Crawl:
         if recrawl is None:
             self._revisits = Revisits(**parts)
         elif recrawl.once:
-            self._revisits = InRounds(recrawl, self._recrawl_of, wake_times, store=store, now=now, **parts)
+            self._revisits = InRounds(
+                recrawl, self._recrawl_of, wake_times, hints, store=store, now=now, **parts
+            )
         else:
-            self._revisits = ByIntervals(self._recrawl_of, wake_times, has_sleepers=has_sleepers, **parts)
+            self._revisits = ByIntervals(
+                self._recrawl_of, wake_times, hints, has_sleepers=has_sleepers, **parts
+            )
 
     def _open_visits(self, store: Store) -> None:
         """What follows from visits, here and in other shards."""
@@ -275,7 +282,6 @@ class Crawl:
             is_on=policy.keep_links or policy.recrawl is not None or self.scores.is_on,
             has_elsewhere=self.mail.cut.has_others,
         )
-        self._wishes = BlobTable(store, Family.CONTENT)
         self._settling = Settling(
             leases=self.leases,
             pages=self.pages,

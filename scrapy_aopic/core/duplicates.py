@@ -164,6 +164,8 @@ def pages_of(row: bytes, value: bytes) -> list[bytes]:
         return [row[1 : 1 + PAGE_BYTES]]
     if row[:1] == layout.CLAIMS:
         return [row[1 : 1 + PAGE_BYTES], row[1 + PAGE_BYTES :]]
+    if row[:1] == layout.HINTS:
+        return []
     if row[:1] in _OF_ONE_PAGE:
         return [row[1:]]
     return [row[1:] if row[:1] == layout.TEXTS else value[:PAGE_BYTES]]

@@ -162,5 +162,8 @@ SHARES = b"K"
 """How the cash of a page was shared when its links were kept, if not equally among these: how many links it had, their whole
 weight, and the weight of each; to pages of other shards last."""
 
+HINTS = b"H"
+"""By host: how often pages for which a hint had come had changed, and how often others had (:mod:`.revisits.hints`)."""
+
 OWN_CLAIMS, FOREIGN_CLAIMS = b"A", b"F"
 """Claims of pages to be one of another shard, by page; claims of pages of other shards, by the page they name."""

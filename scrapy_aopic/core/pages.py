@@ -777,7 +777,8 @@ class Pages:
     def _offer(self, key: bytes, page: Page, now: float) -> None:
         """Let *page*, which was visited and whose cash is up to date, be due."""
         if self._worth is not None:
-            self._due.offer(key, self._worth.queue(key, page, now), page.visited_at)
+            brings = self._worth.brings(key, page, now)
+            self._due.offer(key, self._worth.queue(key, page, now), page.visited_at, brings)
 
     def _valued(self, page: Page, link: Link) -> int:
         """Score of *page* once *link* to it is known: of several links the best counts, until it was visited."""

@@ -122,7 +122,7 @@ def wrong_content(key: bytes, data: bytes) -> str:
     if letter == layout.CLAIMS:
         is_right = len(key) == 1 + 2 * PAGE_BYTES and _is_packed(data)
         return "" if is_right else "cannot be understood"
-    if letter in (layout.WISHES, layout.SHARES):
+    if letter in (layout.WISHES, layout.SHARES, layout.HINTS):
         is_right = read_wishes(data) is not None if letter == layout.WISHES else _is_packed(data)
         return "" if is_right else "cannot be understood"
     if letter == layout.TEXTS:

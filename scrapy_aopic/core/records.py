@@ -83,6 +83,11 @@ class Changes(NamedTuple):
         changed_at: Instant of the visit that showed the present version, or that it is gone; 0 if none has.
         previous: Digest of the version before that one.
         noted_at: End of that visit, later than those of all visits of its shard that had ended before.
+        dated_at: Instant of its last change according to others, such as a sitemap; 0 if none says it.
+        hinted_at: That instant if it is later than the last visit, the first of several; 0 if none is.
+        brought: New pages, and new dates of pages, that its visits have brought, without the first; older ones count less.
+        brought_in: Seconds in which these have come, older ones counting less.
+        n_links: Links that it had at its last visit, if it has brought anything.
     """
 
     wakes_at: float = 0.0
@@ -95,6 +100,11 @@ class Changes(NamedTuple):
     changed_at: float = 0.0
     previous: bytes = b""
     noted_at: float = 0.0
+    dated_at: float = 0.0
+    hinted_at: float = 0.0
+    brought: float = 0.0
+    brought_in: float = 0.0
+    n_links: int = 0
 
     @property
     def is_blank(self) -> bool:
@@ -102,8 +112,9 @@ class Changes(NamedTuple):
         return not (self.digest or self.evidence or self.changed_at)
 
 
-_FIRST_CHANGES = 6
-"""Fields of :class:`Changes` that each page with any has; the last ones are not written while nothing is in them."""
+_ALL_CHANGES = len(Changes._fields)
+_WRITTEN_CHANGES = ((10, _ALL_CHANGES), (9, 10), (6, 9))
+"""Groups of fields of :class:`Changes`, the last one first, that are not written while nothing is in them and in later ones."""
 
 
 class Page(msgspec.Struct, array_like=True, gc=False):
@@ -430,9 +441,10 @@ def pack_page(page: Page) -> bytes:
                             page.is_chosen, page.clicks, page.lowered, page.branch, page.fetched, page.history, page.visits,
                             page.visited_turn, page.visited_at))  # fmt: skip
         changes = page.changes
-        if changes is not None and not changes.noted_at:
-            last = -1 if any(changes[_FIRST_CHANGES:]) else _FIRST_CHANGES
-            page = msgspec.structs.replace(page, changes=changes[:last])
+        if changes is not None:
+            size = next((end for begin, end in _WRITTEN_CHANGES if any(changes[begin:end])), 6)
+            if size < _ALL_CHANGES:
+                page = msgspec.structs.replace(page, changes=changes[:size])
         return _encode(page)
     except OverflowError:
         return pack(msgspec.structs.astuple(page))

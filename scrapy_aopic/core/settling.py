@@ -135,6 +135,7 @@ class Settling:
             self._domain_links.preload(host, hosts)
         pages.branches.count(key, page)
         self._revisits.found(page, found, now)
+        n_new = self._news(page, to, found, now)
         finder = self._as_finder(lease, page, host)
         paid = self._ledger.visit(
             page,
@@ -154,7 +155,7 @@ class Settling:
         )
         self._link_to_itself(key, page, links)
         if not found.is_failure:
-            self._revisits.visited(key, page, found.version or _NO_VERSION, ended)
+            self._revisits.visited(key, page, found.version or _NO_VERSION, ended, n_new=n_new, n_links=to.n)
         is_first = page.visits == 1
         if found.wishes:
             self._wishes.put(WISHES + key, pack(found.wishes))
@@ -256,6 +257,14 @@ class Settling:
                 shifts[link.key] = link.shift
             lifted.append(replace(link, shift=link.shift + lift))
         return lifted
+
+    def _news(self, page: Page, to: _Targets, found: Findings, now: float) -> int:
+        """Pages that a visit has brought, and dates of pages, which are noted; only of this shard."""
+        n = to.pages.count(None) if page.visits else 0  # a first visit brings what there was before
+        for key, at in (found.dates or {}).items():
+            known = self._pages.get(key)
+            n += known is not None and self._revisits.dated(key, known, at, now)
+        return n
 
     def _let_down(self, lease: Lease, to: _Targets) -> None:
         """Let the pages that were lifted wait where their cash says, once it is paid."""

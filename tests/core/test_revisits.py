@@ -6,6 +6,7 @@ import math
 import random
 from dataclasses import replace as replace_policy
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
@@ -21,11 +22,14 @@ from scrapy_aopic.core.frontier.frontier import Empty, NotBefore
 from scrapy_aopic.core.order import OpicCycle
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import HOST_BYTES, Changes, PageState, host_key, unpack_page
-from scrapy_aopic.core.revisits import Rates, Recrawl, Version
+from scrapy_aopic.core.revisits import Rates, Recrawl, Version, due
 from scrapy_aopic.core.revisits.due import OVERDUE, DuePages, DueQueue
 from scrapy_aopic.core.revisits.found import found_last, found_now
+from scrapy_aopic.core.revisits.hints import Hints
 from scrapy_aopic.core.revisits.rates import RATES
 from scrapy_aopic.core.revisits.rounds import read_rounds, together
+from scrapy_aopic.core.tables import BlobTable
+from scrapy_aopic.storage.memory import MemoryStore
 from scrapy_aopic.view.job_view import View
 from scrapy_aopic.view.queries import changes_in, wishes_of
 
@@ -632,3 +636,93 @@ def test_what_an_owner_asks_is_kept_until_a_visit_shows_something_else():
         kept.append(wishes_of(job.store, [page.key])[page.key])
         job.now += 60 * DAY
     assert kept == [asked, asked, asked, ("", "")]
+
+
+# -- hints, and what brings new pages
+
+
+def believed(n: int, *, is_right: bool) -> tuple[Hints, Changes]:
+    """What is learned of *n* visits of pages that change half of the time, with hints for those that have, or by chance."""
+    dice, hints, rates = random.Random(1), Hints(BlobTable(MemoryStore(), Family.CONTENT)), fixed(RATES[5])
+    seen = visits(rates)._replace(dated_at=NOW)
+    for _ in range(n):
+        is_changed = dice.random() < 0.5
+        is_hinted = is_changed if is_right else dice.random() < 0.5
+        known = seen._replace(hinted_at=NOW + 1.0 if is_hinted else 0.0)
+        hints.learn(link("a").key, known, is_changed=is_changed, expected=0.5)
+    return hints, seen
+
+
+def test_hints_count_as_far_as_those_of_their_host_were_right():
+    for n, is_right, least, most in [(0, True, 1.0, 1.0), (200, True, 0.0, 0.05), (200, False, 0.6, 1.6)]:
+        hints, seen = believed(n, is_right=is_right)
+        hinted = seen._replace(hinted_at=NOW + 1.0)
+        assert least <= hints.ratio(link("a").key, hinted) <= most, (n, is_right)
+        assert least <= 1 / hints.ratio(link("a").key, seen) <= most, (n, is_right)
+        assert hints.ratio(link("b").key, hinted) == 1.0  # of another host nothing is known
+        assert hints.ratio(link("a").key, seen._replace(dated_at=0.0)) == 1.0
+
+
+def test_a_hint_that_is_believed_makes_a_visit_worth_most_and_its_lack_worth_nothing():
+    for x in [0.01, 1.0, 30.0]:
+        rates, at = fixed(RATES[5]), NOW + x / RATES[5]
+        seen = visits(rates)
+        assert rates.phi(seen, at, 1e-9) == pytest.approx(1 / x, rel=1e-5)
+        assert rates.phi(seen, at, 1e30) == pytest.approx(0.0, abs=1e-6)
+        assert rates.phi(seen, at, 1 + 1e-12) == pytest.approx(rates.phi(seen, at), rel=1e-6)
+
+
+def test_a_page_whose_change_is_told_is_next_and_wakes_for_it():
+    job = again()
+    pages = [link("a", number) for number in range(6)]
+    job.seed(*pages, worth=1.0)
+    told, other = pages[4:]
+    for _ in pages:
+        job.visit(version=version(0))
+    (key, host) = told.key, host_key("a")
+    hints = job.crawl._revisits._hints  # type: ignore[attr-defined]
+    for _ in range(100):
+        known = job.page(told).changes._replace(dated_at=NOW, hinted_at=NOW + 1.0)
+        hints.learn(key, known, is_changed=True, expected=0.5)
+    job.now += 2 * HOUR
+    first = job.visit(version=version(0), dates={told.key: job.now - 60.0, other.key: NOW - DAY})
+    known = job.page(told).changes
+    assert known.hinted_at == job.now - 60.0
+    assert job.page(other).changes.hinted_at == 0.0 < job.page(other).changes.dated_at
+    assert known.wakes_at == job.now
+    while first.key != told.key:  # those that were let in before the hint come first
+        first = job.visit(version=version(1))
+    assert job.page(told).changes.hinted_at == 0.0
+    assert hints.of(host)[1].changed == 101.0
+    job.commit()
+    assert Hints(BlobTable(job.store, Family.CONTENT)).of(host) == hints.of(host)
+
+
+def mean_delay(publishers: int) -> float:
+    """Seconds from the birth of a page to its visit: of 60 pages, which change at each visit, some publish one every 10 s."""
+    job = again(min_interval=1.0)
+    job.seed(*(link("a", number) for number in range(60)))
+    delays = []
+    for turn in range(4 * 400):
+        job.now = NOW + turn / 4
+        lease = job.lease()
+        at, number = (
+            map(int, lease.request.removeprefix(b"a/").split(b"-"))
+            if b"-" in lease.request
+            else (0, int(lease.request[2:]))
+        )
+        if at and not lease.visits and turn > 800:
+            delays.append(job.now - NOW - at)
+        hosted = range(10, int(job.now - NOW) + 1, 10) if not at and number < publishers else ()
+        new = [link("a", 1000 * number + at, f"a/{at}-{number}".encode()) for at in hosted[-5:]]
+        job.crawl.release(lease, job.now)
+        job.settle(lease, *new, version=version(0 if at else turn))
+    job.commit()
+    return sum(delays) / len(delays)
+
+
+def test_pages_that_bring_new_ones_get_a_share_of_the_visits():
+    delay = mean_delay(3)
+    with patch.object(due, "_FRUITFUL_TURN", 1 << 60):
+        before = mean_delay(3)
+    assert delay < before / 4, (delay, before)

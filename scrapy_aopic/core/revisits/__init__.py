@@ -8,6 +8,8 @@ that changes faster than it can be followed, both count for less.
 
 * :mod:`.rates`: learns D from what the visits find; its uncertainty matters as much as its mean, so D is a distribution,
   and phi its mean over it
+* :mod:`.hints`: how far the dates that others give of changes, such as sitemaps, are to be believed
+* :mod:`.fruit`: how many new pages a page brings, for which a share of the revisits is made
 * :mod:`.worth`: multiplies
 * :mod:`.wake_times`: when a page wakes, to have its priority computed again: each time S has grown by half, at instants that the store remembers
 * :mod:`.due`: pages whose priority was computed wait until a visit is paid for; the frontier has them from then on

@@ -5,7 +5,7 @@ Rule 1: in the store a page that is due has one row with its place; a page that 
 Rule 2: a revisit is paid for by fetches, each of which pays its share. When no other page may be fetched at all, one of
 a free host is let in for nothing.
 
-Rule 3: each tenth revisit goes to an overdue page, if there is one.
+Rule 3: each tenth revisit goes to an overdue page, if there is one, and each fourth to one that is likely to bring new pages.
 """
 
 from __future__ import annotations
@@ -36,6 +36,9 @@ _MAX_TOKENS = 100.0
 _OVERDUE_TURN = 10
 """Of so many revisits one goes to an overdue page."""
 
+_FRUITFUL_TURN = 4
+"""Of so many revisits one goes to a page that is likely to bring new pages, or new dates of pages."""
+
 _Place = tuple[float, float]
 """Place of a page, the best the least: its negative queue, and the instant of its last visit."""
 
@@ -53,19 +56,32 @@ class DuePages:
         self._share = share
         self._tokens = 0.0
         self._n_let_in = 0
-        self._due, self._overdue = DueQueue(), DueQueue()
+        self._due, self._overdue, self._fruitful = DueQueue(), DueQueue(), DueQueue()
         for row, value in index.first(DUE, 1 << 60)[0]:
-            queue, visited_at = unpack(value)
+            queue, visited_at, *brings = unpack(value)
             (self._overdue if queue == OVERDUE else self._due).add(row[1:], queue, visited_at)
+            if brings:
+                self._fruitful.add(row[1:], brings[0], visited_at)
 
-    def offer(self, key: bytes, queue: int, visited_at: float) -> None:
-        """Let the visited page under *key*, last visited at *visited_at*, wait in *queue* to be let in."""
+    def offer(self, key: bytes, queue: int, visited_at: float, brings: int | None = None) -> None:
+        """Let the visited page under *key*, last visited at *visited_at*, wait in *queue* to be let in.
+
+        Args:
+            brings: Queue in which it waits for what it is likely to bring, if it is.
+        """
         own, other = (self._overdue, self._due) if queue == OVERDUE else (self._due, self._overdue)
         other.remove(key)
-        if own.add(key, queue, visited_at):
-            self._index.put(DUE + key, pack((queue, visited_at)))
+        is_news = own.add(key, queue, visited_at)
+        if brings is not None:
+            is_news = self._fruitful.add(key, brings, visited_at) or is_news
+        else:
+            self._fruitful.remove(key)
+        if is_news:
+            place = (queue, visited_at) if brings is None else (queue, visited_at, brings)
+            self._index.put(DUE + key, pack(place))
         if len(own) > _MAX_DUE:
             for worse in own.trim(_MAX_DUE // 2):  # until they wake again
+                self._fruitful.remove(worse)
                 self._index.delete(DUE + worse)
 
     def remove(self, key: bytes) -> None:
@@ -73,6 +89,7 @@ class DuePages:
         if key in self._due or key in self._overdue:
             self._due.remove(key)
             self._overdue.remove(key)
+            self._fruitful.remove(key)
             self._index.delete(DUE + key)
 
     def fetched(self) -> None:
@@ -83,6 +100,7 @@ class DuePages:
         """The host under key *host* has nothing in the frontier any more."""
         self._due.freed(host)
         self._overdue.freed(host)
+        self._fruitful.freed(host)
 
     def best(self, is_free: Callable[[bytes], bool] | None = None) -> bytes | None:
         """Key of the page to let in now, which is due no more, if a visit is paid for; ``None`` if there is none.
@@ -92,9 +110,15 @@ class DuePages:
         """
         if is_free is None and self._tokens < 1:
             return None
-        queues = (self._due, self._overdue) if self._n_let_in % _OVERDUE_TURN else (self._overdue, self._due)
+        queues = [self._due, self._overdue]
+        if not self._n_let_in % _OVERDUE_TURN:
+            queues.reverse()
+        elif not self._n_let_in % _FRUITFUL_TURN:
+            queues.insert(0, self._fruitful)
         for queue in queues:
             if (key := queue.best(is_free)) is not None:
+                for other in (self._due, self._overdue, self._fruitful):
+                    other.remove(key)
                 self._index.delete(DUE + key)
                 self._tokens = max(self._tokens - 1, 0.0)
                 self._n_let_in += 1

@@ -58,13 +58,17 @@ class Recrawl:
         shortest, longest = rule.revisit
         return replace(self, min_interval=shortest, max_interval=longest, comes_first=True)
 
-    def worth(self, page: Page, expected: int, rates: Rates, now: float) -> int:
-        """Units that *page*, whose cash is up to date, is worth at *now*; *expected* is its cash without chance."""
+    def worth(self, page: Page, expected: int, rates: Rates, now: float, ratio: float = 1.0) -> int:
+        """Units that *page*, whose cash is up to date, is worth at *now*; *expected* is its cash without chance.
+
+        Args:
+            ratio: What hints say of it; see :meth:`~.rates.Rates.phi`.
+        """
         if not page.visits or page.changes is None:
             return page.cash
         if self.is_overdue(page, now):
             return _FIRST
-        return int(expected * rates.phi(page.changes, now))
+        return int(expected * rates.phi(page.changes, now, ratio))
 
     def is_early(self, page: Page, now: float) -> bool:
         """Whether the shortest interval of *page*, which was visited, is not over."""

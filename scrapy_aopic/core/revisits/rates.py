@@ -28,6 +28,9 @@ _STEPS_A_NAT = 1000.0
 
 _PACK, _UNPACK = struct.Struct(f">{len(RATES)}H").pack, struct.Struct(f">{len(RATES)}H").unpack
 
+_LEAST = 1e-300
+"""Below all likelihoods that matter."""
+
 _JUST_NOW = 60.0
 """Seconds; a page that claims to have changed within them only says that it was made for this request."""
 
@@ -86,20 +89,45 @@ class Rates:
         odds = self.of(evidence)
         return sum(part * rate for part, rate in zip(odds, RATES, strict=True)) / sum(odds)
 
-    def phi(self, changes: Changes, now: float) -> float:
-        """Mean of phi(D S) for a page with *changes* at *now*: what a visit is worth, 0 to 0.3."""
+    def phi(self, changes: Changes, now: float, ratio: float = 1.0) -> float:
+        """Mean of phi(D S) for a page with *changes* at *now*: what a visit is worth.
+
+        Args:
+            ratio: How much likelier it is that the page is the same than its rate says, in odds, by what hints say of it.
+        """
         passed = now - changes.seen_at
         if passed <= 0:
             return 0.0
         odds = self.of(changes.evidence)
-        worth = 0.0
+        worth = whole = 0.0
         for part, rate in zip(odds, RATES, strict=True):
             x = rate * passed
-            worth += part * (1 - (1 + x) * math.exp(-x)) / x
-        return worth / sum(odds)
+            same = math.exp(-x)
+            if ratio == 1.0:
+                worth += part * (1 - (1 + x) * same) / x
+                whole += part
+                continue
+            # As if the page had been seen when it would be the same with this likelihood; rates that expect the hint count more.
+            likely = same * ratio + 1 - same
+            same = same * ratio / likely
+            worth += part * likely * (1 - same * (1 - math.log(max(same, _LEAST)))) / x
+            whole += part * likely
+        return worth / whole
 
-    def learn(self, known: Changes | None, version: Version, now: float) -> Changes:
-        """The changes of a page after a response with *version* at *now*; *known* is ``None`` at its first visit."""
+    def same(self, changes: Changes, now: float) -> float:
+        """Likelihood that a page with *changes* is at *now* as it was seen last, by its rate alone."""
+        odds, passed = self.of(changes.evidence), max(now - changes.seen_at, 0.0)
+        parts = (part * math.exp(-rate * passed) for part, rate in zip(odds, RATES, strict=True))
+        return sum(parts) / sum(odds)
+
+    def learn(
+        self, known: Changes | None, version: Version, now: float, *, is_hinted: bool = False
+    ) -> Changes:
+        """The changes of a page after a response with *version* at *now*; *known* is ``None`` at its first visit.
+
+        Args:
+            is_hinted: Whether a hint that is to be believed has led to the visit.
+        """
         at = version.at or now
         age = now - version.changed_at if version.changed_at else -1.0
         if known is None:
@@ -111,6 +139,9 @@ class Rates:
         interval = max(now - known.seen_at, 1.0)
         if version.is_that_of(known):
             logs = [-rate * interval for rate in RATES]
+        # Who comes because of a hint has seen how long there was none, and not how long ago the last change was.
+        elif is_hinted and known.hinted_at > known.seen_at:
+            logs = [_dated(rate, known.hinted_at - known.seen_at) for rate in RATES]
         # Many servers say of each page that it was made just now.
         elif max(_JUST_NOW, interval / 100) < age <= interval:
             logs = [_dated(rate, age) for rate in RATES]

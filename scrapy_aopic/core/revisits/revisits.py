@@ -6,9 +6,11 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from scrapy_aopic.core.layout import ASLEEP_KEY
-from scrapy_aopic.core.records import HOST_BYTES, VISITED, Changes, Page
+from scrapy_aopic.core.records import HOST_BYTES, QUEUED, VISITED, Changes, Page
 
+from . import fruit
 from .found import found_now
+from .hints import BELIEVED
 from .rounds import Round, read_rounds
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.ports import Store
 
     from .due import DuePages
+    from .hints import Hints
     from .intervals import Recrawl
     from .rates import Rates, Version
     from .wake_times import WakeTimes
@@ -32,9 +35,13 @@ _SAME = 0.002
 """Seconds by which the instant of a visit may be rounded: one so close to the beginning of a round is not made once more."""
 
 
-def may_come_back(page: Page) -> bool:
-    """Whether *page* was visited, and may be so again if the crawl has revisits: not if it failed, or is a repeat of a page."""
-    return page.state == VISITED and not page.repeat_of
+def may_come_back(page: Page, *, waits: bool = False) -> bool:
+    """Whether *page* was visited, and may be so again if the crawl has revisits: not if it failed, or is a repeat of a page.
+
+    Args:
+        waits: Whether one counts, too, that waits for that in the frontier.
+    """
+    return (page.state == VISITED or (waits and page.state == QUEUED)) and not page.repeat_of
 
 
 class Revisits:
@@ -58,8 +65,20 @@ class Revisits:
     def found(self, page: Page, found: Findings, now: float) -> None:
         """A visit of *page*, which is as it was before, ends with *found* at *now*."""
 
-    def visited(self, key: bytes, page: Page, version: Version, now: float) -> None:
-        """Note what a visit of *page* has shown of its changes, and when to look at it again."""
+    def visited(
+        self, key: bytes, page: Page, version: Version, now: float, *, n_new: int = 0, n_links: int = 0
+    ) -> None:
+        """Note what a visit of *page* has shown of its changes, and when to look at it again.
+
+        Args:
+            n_new: New pages, and new dates of pages, that it has brought.
+            n_links: Its links.
+        """
+
+    def dated(self, key: bytes, page: Page, at: float, now: float) -> bool:
+        """Others say at *now* that *page*, which is known, was changed last at *at*; returns whether that was after its visit."""
+        del key, page, at, now
+        return False
 
     def when(self) -> float:
         """Instant at which the next step is due; infinite if none is."""
@@ -98,6 +117,7 @@ class ByIntervals(Revisits):
         self,
         policy_of: Callable[[bytes], Recrawl],
         wake_times: WakeTimes,
+        hints: Hints,
         *,
         has_sleepers: bool = False,
         **parts: Any,
@@ -105,6 +125,7 @@ class ByIntervals(Revisits):
         super().__init__(**parts)
         self._policy_of = policy_of
         self._wake_times = wake_times
+        self._hints = hints
         self._next: bytes | None = b"" if has_sleepers else None
         if has_sleepers:
             self._frontier.index.put(ASLEEP_KEY, b"")
@@ -113,21 +134,45 @@ class ByIntervals(Revisits):
     def is_walking(self) -> bool:  # type: ignore[override]
         return self._next is not None
 
-    def visited(self, key: bytes, page: Page, version: Version, now: float) -> None:
+    def visited(
+        self, key: bytes, page: Page, version: Version, now: float, *, n_new: int = 0, n_links: int = 0
+    ) -> None:
         if not may_come_back(page):
             return
         asleep = page.changes if page.changes is not None else Changes()
         known = None if asleep.is_blank else page.changes
         interval = now - known.seen_at if known is not None and not version.is_missing else 0.0
-        changes = self.rates.learn(known, version, now)
+        is_hinted = False
+        if known is not None and known.dated_at and not version.is_missing:
+            is_hinted = self._hints.ratio(key, known) < BELIEVED and known.hinted_at > 0
+            is_changed, expected = not version.is_that_of(known), self.rates.same(known, now)
+            self._hints.learn(key, known, is_changed=is_changed, expected=expected)
+        changes = self.rates.learn(known, version, now, is_hinted=is_hinted)
+        if not version.is_missing:
+            changes = changes._replace(hinted_at=0.0)
+            if known is not None:
+                changes = fruit.learn(changes, n_new, n_links, interval)
         if known is None and page.visits > 1:  # by runs that did not look for changes
             changes = changes._replace(first_seen=0.0)
         changes = changes._replace(wakes_at=asleep.wakes_at)  # there is a row for that
-        self._pages.learn(key, page, changes, self._wakes_at(key, interval, now))
+        self._pages.learn(key, page, changes, self._wakes_at(key, changes, interval, now))
 
-    def _wakes_at(self, key: bytes, interval: float, now: float) -> float:
+    def dated(self, key: bytes, page: Page, at: float, now: float) -> bool:
+        known = page.changes
+        if known is None or known.is_blank or at <= known.dated_at or not may_come_back(page, waits=True):
+            return False
+        wakes_at, hinted_at = known.wakes_at, known.hinted_at
+        if at > known.seen_at and not hinted_at:
+            hinted_at = min(at, now)
+            wakes_at = max(now, page.visited_at + self._policy_of(key).min_interval)
+        self._pages.learn(key, page, known._replace(dated_at=at, hinted_at=hinted_at), wakes_at)
+        return at > known.seen_at
+
+    def _wakes_at(self, key: bytes, changes: Changes, interval: float, now: float) -> float:
         """When to look at a page first that was visited *now*, an *interval* after the visit before; 0 for never."""
-        return now + self._policy_of(key).first_wake(interval)
+        policy = self._policy_of(key)
+        soon = max(fruit.seconds_until_enough(changes), policy.min_interval)
+        return now + min(policy.first_wake(interval), soon)
 
     def when(self) -> float:
         return 0.0 if self.is_walking else self._wake_times.when()
@@ -182,12 +227,13 @@ class InRounds(ByIntervals):
         policy: Recrawl,
         policy_of: Callable[[bytes], Recrawl],
         wake_times: WakeTimes,
+        hints: Hints,
         *,
         store: Store,
         now: float,
         **parts: Any,
     ) -> None:
-        super().__init__(policy_of, wake_times, has_sleepers=True, **parts)
+        super().__init__(policy_of, wake_times, hints, has_sleepers=True, **parts)
         self._every = policy.every
         self._over: list[Round] = []
         last = [Round(0, 0.0, ended=now), *read_rounds(store)][-1]
@@ -205,8 +251,8 @@ class InRounds(ByIntervals):
     def found(self, page: Page, found: Findings, now: float) -> None:
         self.round.note(found_now(page, found, now).what, is_known=page.visits > 0)
 
-    def _wakes_at(self, key: bytes, interval: float, now: float) -> float:
-        del key, interval, now
+    def _wakes_at(self, key: bytes, changes: Changes, interval: float, now: float) -> float:
+        del key, changes, interval, now
         return 0.0
 
     def when(self) -> float:
