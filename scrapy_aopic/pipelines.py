@@ -35,6 +35,7 @@ from .session.estimates import Estimates
 from .session.session import Session, has_session
 from .session.visit import Visit
 from .settings import read_values
+from .storage.known_bodies import KnownBodies
 from .version import __version__
 from .web.warc import FirstRecords, WarcFile
 
@@ -126,8 +127,8 @@ class PagesPipeline:
     (0 to 1) and ``WARC-AOPIC-Cash`` (units) are those of the page when it was fetched, before the visit
     counts; they are there if :class:`scrapy_aopic.Scheduler` runs the crawl and knows the page, so not for
     robots.txt. ``WARC-Date`` is the end of the transfer, ``WARC-IP-Address`` what was connected to, which may
-    be a proxy. A body of 1 kB or more that was written before, by this process, is not written again: a
-    ``revisit`` record has the headers and names the first record. So has a 304, without naming one. ``metadata`` records that refer to the response have what is found out later:
+    be a proxy. A body of 1 kB or more that was written before, by this process or by an earlier crawl that the job
+    knows (``scrapy aopic seed --fetched``), is not written again: a ``revisit`` record has the headers and names the first record. So has a 304, without naming one. ``metadata`` records that refer to the response have what is found out later:
     ``aopic-robots`` and ``aopic-content-usage``, what its owner asks (docs/robots.md), if anything; and in a crawl for a topic
     (``AOPIC_TOPIC``) ``aopic-relevance`` (0 to 1). Not there, because Scrapy does not tell: the case and order of header names, the server's own
     reason phrase, transfers that failed. Answers from a cache are no transfers. Cookies and ``Authorization``
@@ -158,6 +159,7 @@ class PagesPipeline:
         self._crawler = crawler
         self._template = template
         self._bodies = FirstRecords()
+        self._known: KnownBodies | None = None
         self._ended: list[int] = []  # descriptors of full files that the disk may not have
         self._path: Path | None = None
         self._file: WarcFile | None = None
@@ -187,6 +189,8 @@ class PagesPipeline:
             self._side_files = session.job.side_files
             self._side_files.add(self._flush)
             self._session = session
+            self._known = session.open_bodies()
+            self._bodies = FirstRecords(self._known.find if self._known is not None else None)
             session.listeners.append(self._found_out)
             if session.page_robots.may_skip:
                 session.page_robots.when_read = self._was_read
@@ -199,6 +203,8 @@ class PagesPipeline:
                 self._side_files.flush()()
         self._path = None
         self._drop_file()
+        if self._known is not None:
+            self._known.close()
         self._session = None
 
     def process_item(self, item: Any) -> Any:

@@ -443,8 +443,7 @@ class BroadSpider(Spider):
                 yield source, ""
                 continue
             try:
-                for row in read_seeds(Path(source)):
-                    yield row.url, row.error
+                yield from ((row.url, row.error) for row in read_seeds(source) if row.error or not row.reason)
             except ExchangeError as error:
                 yield source, str(error).removesuffix(".")
 

@@ -37,7 +37,7 @@ CORE_MAY_IMPORT = {
 ONLY_WHEN_CALLED = {"numpy": "graph.py"}
 OF_ONE_BACKEND = {
     "rocksdict": "rocksdb.py",
-    "sqlite3": "sqlite.py board.py",
+    "sqlite3": "sqlite.py board.py known_bodies.py",
     "redis": "connection.py",
     "hiredis": "connection.py",
 }

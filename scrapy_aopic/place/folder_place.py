@@ -51,6 +51,7 @@ CONTROL_FILE = "aopic-control.json"
 """The file with the control settings."""
 
 _EARLIER_FILE = "aopic-former"
+_BODIES_FILE = "aopic-former-bodies"
 _SHARDS = "aopic-shards"
 _CUT_FILE = "cut.json"
 _SUFFIXES_FILE = "suffixes"
@@ -201,10 +202,10 @@ class FolderPlace:
                     put_list(folder, lines)
 
     def copy_beside(self, folder: Path) -> None:
-        """Copy the state of the spider, and the lists of seeds but for those that are taken up at this moment."""
-        state = self.path / STATE_FILE
-        if state.exists():
-            _copy_file(state, folder / STATE_FILE)
+        """Copy the state of the spider, bodies of earlier crawls, and the lists of seeds but for those that are taken up just now."""
+        for name in (STATE_FILE, _BODIES_FILE):
+            if (self.path / name).exists():
+                _copy_file(self.path / name, folder / name)
         seeds_folder(folder).mkdir()
         for path in lists(seeds_folder(self.path)):
             with suppress(FileNotFoundError):
@@ -217,6 +218,10 @@ class FolderPlace:
     def read_earlier(self) -> bytes | None:
         """The content of a file."""
         return _read(self.path / _EARLIER_FILE, self.folder / _EARLIER_FILE)
+
+    def bodies_file(self) -> Path:
+        """A file of the folder."""
+        return self.path / _BODIES_FILE
 
     def write_earlier(self, pieces: Iterable[bytes]) -> None:
         """Replace the file."""

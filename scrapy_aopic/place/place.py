@@ -101,6 +101,9 @@ class Place(Protocol):
     def read_earlier(self) -> bytes | None:
         """The pages of an earlier crawl that lie beside the job (:mod:`scrapy_aopic.seeds.earlier_crawl`); ``None`` if none do."""
 
+    def bodies_file(self) -> Path | None:
+        """The file of bodies that an earlier crawl has archived (:mod:`scrapy_aopic.storage.known_bodies`); ``None`` on a server."""
+
     def write_earlier(self, pieces: Iterable[bytes]) -> None:
         """Let *pieces* lie there in their place."""
 

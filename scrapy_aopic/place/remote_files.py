@@ -1,4 +1,4 @@
-"""Files that are written to where only fsspec knows the way: object stores, SFTP, WebHDFS and others, by their URLs."""
+"""Files that are read from and written to where only fsspec knows the way: object stores, SFTP, WebHDFS and others, by their URLs."""
 
 from __future__ import annotations
 
@@ -31,8 +31,43 @@ def find_filesystem(target: str) -> tuple[Any, str]:
     try:
         filesystem, path = url_to_fs(target)
     except (ImportError, OSError, ValueError) as error:  # its message says what is missing
-        raise ExchangeError(f"{target} cannot be written: {' '.join(str(error).split())}.") from error
+        raise ExchangeError(f"{target} cannot be reached: {' '.join(str(error).split())}.") from error
     return filesystem, str(path)
+
+
+@contextmanager
+def _errors(url: str, verb: str) -> Iterator[None]:
+    try:
+        yield
+    except ExchangeError:
+        raise
+    except Exception as error:  # each kind of file system has errors of its own
+        raise ExchangeError(
+            f"{url} cannot be {verb}: {' '.join(str(error).split()) or type(error).__name__}."
+        ) from error
+
+
+@contextmanager
+def fetching(source: str) -> Iterator[IO[bytes]]:
+    """The file at the URL *source*, to be read.
+
+    Raises:
+        ExchangeError: If it cannot be read.
+    """
+    filesystem, path = find_filesystem(source)
+    with _errors(source, "read"), filesystem.open(path, "rb") as file:
+        yield file
+
+
+def version_of(source: str) -> str:
+    """A text that changes with the file at the URL *source*.
+
+    Raises:
+        ExchangeError: If there is no such file.
+    """
+    filesystem, path = find_filesystem(source)
+    with _errors(source, "read"):
+        return str(filesystem.ukey(path))
 
 
 @contextmanager
@@ -49,9 +84,5 @@ def sending(target: str) -> Iterator[IO[bytes]]:
         whole = Path(folder, "export")
         with whole.open("w+b") as file:
             yield file
-        try:
+        with _errors(target, "written"):
             filesystem.put_file(str(whole), path)
-        except Exception as error:  # each kind of file system has errors of its own
-            raise ExchangeError(
-                f"{target} cannot be written: {' '.join(str(error).split()) or type(error).__name__}."
-            ) from error

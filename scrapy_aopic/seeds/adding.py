@@ -12,18 +12,29 @@ import json
 import math
 from base64 import b64decode, b64encode
 from pathlib import Path
-from tempfile import TemporaryFile
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_aopic.exceptions import ExchangeError, StorageError, plainly
+from scrapy_aopic.place.remote_files import is_remote
 from scrapy_aopic.place.seed_files import put_list
+from scrapy_aopic.storage.known_bodies import add_bodies
+from scrapy_aopic.view.text import n_of
+from scrapy_aopic.web.networks import Allowed, Networks
 
-from .seed_lists import Row, read_seeds, url_error
+from .checking import checking
+from .earlier_crawl import earlier_crawl_of, read_earlier_crawl, write_earlier_crawl
+from .public_lists import ListedPage
+from .seed_lists import check, read_seeds, url_error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from scrapy_aopic.place.place import Place
+
+    from .checking import CheckedRows
+    from .seed_lists import Row
+
+_NOTHING = Allowed()
 
 
 class Seed(NamedTuple):
@@ -48,27 +59,43 @@ class Added(NamedTuple):
     """The result of :func:`add_seeds`.
 
     Attributes:
-        rows: Seeds that wait now.
-        bad: Rows left out.
+        rows: Seeds that wait now, or pages that count as fetched.
+        bad: Rows left out because something is wrong with them.
         first_bad: What is wrong with the first of them.
+        left_out: All rows left out, by reasons.
+        bodies: Bodies that the job knows of earlier crawls; ``None`` unless fetched pages were given to a job in a folder.
     """
 
     rows: int
     bad: int
     first_bad: str
+    left_out: dict[str, int]
+    bodies: int | None = None
 
 
 def add_seeds(
-    place: Place, sources: Sequence[str], *, name: str = "", skip_bad: bool = False, progress: bool = False
+    place: Place,
+    sources: Sequence[str],
+    *,
+    name: str = "",
+    skip_bad: bool = False,
+    progress: bool = False,
+    score: str = "",
+    fetched: bool = False,
+    allowed: Allowed | None = _NOTHING,
 ) -> Added:
     """Let all seeds that *sources* name wait for the job at *place*, or none of them if one cannot be used.
 
-    A list with scores gets as much cash as a list of that length without; it is shared in proportion to the scores.
+    A list with scores gets as much cash as a list of that length without; it is shared in proportion to the scores. A call that
+    is killed has kept the rows that it had checked: the same call goes on behind them, if the job is in a folder.
 
     Args:
-        sources: URLs, and paths of lists.
+        sources: URLs, and lists: paths, or URLs for fsspec.
         name: Name of the list that is made, for one that replaces what was added before under the same name.
         skip_bad: Leave out bad rows instead of refusing all.
+        score: The column of the scores, if it is not the usual one.
+        fetched: Whether the pages are no seeds, but were fetched by an earlier crawl: then the job does not fetch them.
+        allowed: Where the crawl may go beside the Internet: lists that others publish open no other hosts.
 
     Raises:
         ExchangeError: If a list cannot be read, has a bad row, or nothing is left.
@@ -76,91 +103,60 @@ def add_seeds(
     """
     from tqdm import tqdm  # noqa: PLC0415  (only when a line may be shown)
 
+    earlier = read_earlier_crawl(place) if fetched else None
+    scheme = earlier.scheme if earlier is not None else "scrapy" if fetched else ""
     try:
-        with place.adding_seeds() as folder, TemporaryFile("w+", encoding="ascii", dir=folder) as file:
-            checked = _Checked(file)
+        with (
+            place.adding_seeds() as folder,
+            checking(folder, sources, (score, allowed), scheme) as checked,
+        ):
             for source in sources:
-                rows = tqdm(_rows(source), unit=" rows", disable=None if progress else True, leave=False)
-                checked.add(source, rows)
-            checked.require(sources, skip_bad=skip_bad)
-            put_list(folder, checked.lines(), name)
+                rows = _rows(source, score, Networks(allowed))
+                checked.add(source, tqdm(rows, unit=" rows", disable=None if progress else True, leave=False))
+            _require(checked, sources, skip_bad=skip_bad)
+            added = Added(checked.n, checked.bad, checked.first_bad, dict(checked.left_out))
+            if not fetched:
+                put_list(folder, (Seed(*seed).line() for seed in checked.seeds()), name)
+                return added
+            if path := place.bodies_file():
+                added = added._replace(bodies=add_bodies(path, checked.bodies()))
+            write_earlier_crawl(place, earlier_crawl_of(scheme, checked.numbers(), earlier))
     except OSError as error:
         if isinstance(error, StorageError):
             raise
         raise ExchangeError(f"Seeds cannot be added to {place}: {plainly(error)}.") from error
-    return Added(checked.n, checked.bad, checked.first_bad)
+    return added
 
 
-def _rows(source: str) -> Iterator[Row]:
-    if "://" in source:
-        return iter((Row(source, None, url_error(source)),))
-    if not Path(source).exists():
+def _rows(source: str, score: str, networks: Networks) -> Iterator[Row]:
+    if source.lower().startswith(("http://", "https://")):
+        return iter((check(source, ListedPage("the URL", source), networks),))
+    if not is_remote(source) and not Path(source).exists():
         raise ExchangeError(f"{source} is neither a file nor a URL with http:// or https://.")
-    return read_seeds(Path(source))
+    return read_seeds(source, score, networks)
 
 
-class _Checked:
-    """Rows that have been checked, in *file* until the mean score of their list is known.
+def _require(checked: CheckedRows, sources: Sequence[str], *, skip_bad: bool) -> None:
+    """Raise what is wrong with *sources* as a whole.
 
-    Attributes:
-        n: Rows that can be used.
-        bad: Rows that cannot.
-        first_bad: What is wrong with the first of these.
+    Raises:
+        ExchangeError: If there are bad rows, which are not to be skipped, or no others.
     """
+    if checked.bad and not skip_bad:
+        raise ExchangeError(
+            f"{checked.first_bad}. Bad rows: {checked.bad} of {checked.n + checked.left_out.total()}, so none was taken: correct "
+            "them, or leave them out with scrapy aopic seed --skip-bad."
+        )
+    if not checked.n:
+        why = f" Left out: {said(checked.left_out)}." if checked.left_out else ""
+        raise ExchangeError(f"There are no seeds in {', '.join(sources)}.{why}")
 
-    def __init__(self, file: IO[str]) -> None:
-        self._file = file
-        self._means: list[float | None] = []
-        self.n = 0
-        self.bad = 0
-        self.first_bad = ""
 
-    def add(self, source: str, rows: Iterable[Row]) -> None:
-        """Check all *rows* of the list *source*.
-
-        Raises:
-            ExchangeError: If it has scores by which nothing can be shared.
-        """
-        n, total, has_scores = 0, 0.0, False
-        write, number = self._file.write, len(self._means)
-        for row in rows:
-            if row.error:
-                self.bad += 1
-                self.first_bad = self.first_bad or row.error
-                continue
-            n += 1
-            total += row.score or 0.0
-            has_scores = row.score is not None
-            write(json.dumps((row.url, row.score, number)) + "\n")
-        mean = total / n if has_scores else 1.0
-        if not 0 < mean < math.inf:
-            raise ExchangeError(
-                f"The scores in {source} add up to {total}, so nothing can be shared by them."
-            )
-        self._means.append(mean if has_scores else None)
-        self.n += n
-
-    def require(self, sources: Sequence[str], *, skip_bad: bool) -> None:
-        """Raise what is wrong with *sources* as a whole.
-
-        Raises:
-            ExchangeError: If there are bad rows, which are not to be skipped, or no others.
-        """
-        if self.bad and not skip_bad:
-            raise ExchangeError(
-                f"{self.first_bad}. Bad rows: {self.bad} of {self.n + self.bad}, so none was taken: correct them, or "
-                "leave them out with scrapy aopic seed --skip-bad."
-            )
-        if not self.n:
-            raise ExchangeError(f"There are no seeds in {', '.join(sources)}.")
-
-    def lines(self) -> Iterator[str]:
-        """The rows as they wait."""
-        self._file.seek(0)
-        for line in self._file:
-            url, score, number = json.loads(line)
-            mean = self._means[number]
-            yield Seed(url, None if mean is None else score / mean).line()
+def said(left_out: Mapping[str, int]) -> str:
+    """Rows that were *left_out*, by reasons, in words."""
+    return ", ".join(
+        f"{n_of(n, 'row')} {reason}" for reason, n in sorted(left_out.items(), key=lambda each: -each[1])
+    )
 
 
 def read_row(line: bytes) -> Seed:

@@ -11,6 +11,8 @@ import json
 import sys
 from array import array
 from bisect import bisect_left
+from heapq import merge
+from itertools import groupby, islice
 from typing import TYPE_CHECKING
 
 from w3lib.url import canonicalize_url
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
 
 _BYTES = 8
 """Of a fingerprint that are kept."""
+
+_AT_ONCE = 1_000_000
+"""Numbers that are put into their order at once."""
 
 _PIECE_BYTES = 1 << 22
 """Of a value on a server: some milliseconds of it."""
@@ -64,23 +69,23 @@ class EarlierCrawl:
     def __init__(self, scheme: str, numbers: array[int]) -> None:
         self.scheme = scheme
         self._fingerprint = SCHEMES[scheme]
-        self._numbers = numbers
+        self.numbers = numbers
 
     def __len__(self) -> int:
-        return len(self._numbers)
+        return len(self.numbers)
 
     def has(self, method: str, url: str, body: bytes) -> bool:
         """Whether such a request was made."""
         number = beginning(self._fingerprint(method, url, body))
-        at = bisect_left(self._numbers, number)
-        return at < len(self._numbers) and self._numbers[at] == number
+        at = bisect_left(self.numbers, number)
+        return at < len(self.numbers) and self.numbers[at] == number
 
     def pieces(self) -> Iterator[bytes]:
         """As it is kept."""
         yield json.dumps({"scheme": self.scheme, "n": len(self)}).encode() + b"\n"
         step = _PIECE_BYTES // _BYTES
         for begin in range(0, len(self), step):
-            part = self._numbers[begin : begin + step]
+            part = self.numbers[begin : begin + step]
             if sys.byteorder == "little":
                 part.byteswap()
             yield part.tobytes()
@@ -91,9 +96,17 @@ def beginning(fingerprint: bytes) -> int:
     return int.from_bytes(fingerprint[:_BYTES], "big")
 
 
-def earlier_crawl_of(scheme: str, numbers: Iterable[int]) -> EarlierCrawl:
-    """The pages whose fingerprints begin with *numbers*, in whatever order."""
-    return EarlierCrawl(scheme, array("Q", sorted({*numbers})))
+def earlier_crawl_of(
+    scheme: str, numbers: Iterable[int], earlier: EarlierCrawl | None = None
+) -> EarlierCrawl:
+    """The pages whose fingerprints begin with *numbers*, in whatever order, and those of an *earlier* crawl of the same scheme.
+
+    It takes the memory of two such crawls and that of a million numbers.
+    """
+    parts, rest = [earlier.numbers if earlier is not None else array("Q")], iter(numbers)
+    while part := sorted(islice(rest, _AT_ONCE)):
+        parts.append(array("Q", part))
+    return EarlierCrawl(scheme, array("Q", (number for number, _ in groupby(merge(*parts)))))
 
 
 def write_earlier_crawl(place: Place, crawl: EarlierCrawl) -> None:
@@ -129,6 +142,6 @@ def _read(place: Place, data: bytes) -> EarlierCrawl:
         return EarlierCrawl(fields["scheme"], numbers)
     except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise StorageError(
-            f"The pages of the earlier crawl that lie beside the job in {place} are damaged: import them again "
-            "('scrapy aopic import-redis')."
+            f"The pages of the earlier crawl that lie beside the job in {place} are damaged: give them again "
+            "('scrapy aopic import-redis', 'scrapy aopic seed --fetched')."
         ) from error

@@ -131,7 +131,7 @@ class OpenJob:
             # Before the seeds that it starts from: they are part of it.
             self._lock = self._take_lock(folder)
             self.seeds = self._give_seeds(folder, address, shards, disks, order_name(policy.order))
-            self.earlier = read_earlier_crawl(place)
+            self.earlier, self.bodies_file = read_earlier_crawl(place), place.bodies_file() if place else None
             self.control = self._watch_control(folder, address)
             self.job = self._open_job(folder, policy, address, kind)
         except (SettingError, StorageError):
@@ -275,7 +275,7 @@ class OpenJob:
         if not source:
             return
         try:
-            added = add_seeds(place, [source], name=START)
+            added = add_seeds(place, [source], name=START, allowed=self._values.allow_networks)
         except ExchangeError as error:
             raise SettingError(f"AOPIC_SEEDS ({source!r}) cannot be used: {error}") from error
         logger.info(

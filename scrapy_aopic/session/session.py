@@ -63,6 +63,7 @@ from scrapy_aopic.core.frontier.frontier import NotBefore
 from scrapy_aopic.exceptions import SALVAGE, StorageError
 from scrapy_aopic.place.folder_place import worker_number
 from scrapy_aopic.settings import read_values
+from scrapy_aopic.storage.known_bodies import KnownBodies
 from scrapy_aopic.view.live import Watch
 from scrapy_aopic.view.output import OutputError, drop
 from scrapy_aopic.view.text_report import print_report
@@ -285,6 +286,15 @@ class Session:
         """The session of *crawler* while it is open."""
         session = cls._of.get(crawler)
         return session() if session is not None else None
+
+    def open_bodies(self) -> KnownBodies | None:
+        """Bodies that an earlier crawl has archived, for the caller to close; ``None`` if none lie beside the job.
+
+        Raises:
+            StorageError: If they cannot be read.
+        """
+        path = self._opened.bodies_file
+        return KnownBodies(path) if path is not None and path.exists() else None
 
     # -- life
 

@@ -15,6 +15,7 @@
 * :mod:`.folder_workers`: what workers of one machine share in a job folder
 * :mod:`.board`: the file by which they hear of each other
 * :mod:`.disk_workers`: what workers with shards on their disks share
+* :mod:`.known_bodies`: bodies that an earlier crawl has archived
 * :mod:`.lock`: one writer at a time
 * :mod:`.named_files`: files, pipes and devices that a user names
 

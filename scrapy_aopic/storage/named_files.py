@@ -46,7 +46,16 @@ def read_given(path: Path) -> bytes:
 
 
 def read_lines(path: Path, longest: int = _LONGEST_LINE) -> Iterator[str]:
-    """The lines of the text at *path*, which may be compressed (``.gz``), with their ends.
+    """The lines of the text at *path*: see :func:`lines_of_file`."""
+    try:
+        with open_given(path) as file:
+            yield from lines_of_file(file, str(path), longest)
+    except OSError as error:
+        raise ExchangeError(f"{path} cannot be read: {plainly(error)}.") from error
+
+
+def lines_of_file(file: IO[bytes], path: str, longest: int = _LONGEST_LINE) -> Iterator[str]:
+    """The lines of the text in *file*, which is called *path* and may be compressed (``.gz``), with their ends.
 
     What is not UTF-8 comes as lone surrogates, which no name and no URL may have: one bad line, not a bad file.
 
@@ -57,10 +66,7 @@ def read_lines(path: Path, longest: int = _LONGEST_LINE) -> Iterator[str]:
         ExchangeError: If it cannot be read, or has a line that is longer than any of a list.
     """
     try:
-        with (
-            open_given(path) as file,
-            gzip.open(file) if path.name.lower().endswith(".gz") else nullcontext(file) as lines,
-        ):
+        with gzip.open(file) if path.lower().endswith(".gz") else nullcontext(file) as lines:
             number = 0
             while line := lines.readline(longest + 1):
                 number += 1

@@ -170,15 +170,21 @@ def _keeping(name: str, flags: int) -> int:
     return os.open(name, flags & ~os.O_TRUNC, 0o666)
 
 
-def _open_beside(path: Path) -> tuple[IO[bytes], Path]:
-    """An empty file that no other process writes, beside *path*, and where it is."""
+def open_kept(path: Path) -> tuple[IO[bytes], Path]:
+    """A file that no other process writes, with what a process has left in it that was killed, beside *path*, and where it is."""
+    return _open_beside(path, keeps=True)
+
+
+def _open_beside(path: Path, *, keeps: bool = False) -> tuple[IO[bytes], Path]:
+    """A file that no other process writes, beside *path*, and where it is; it is empty, unless it *keeps* what it has."""
     for n in count(1):
         temporary = path.parent / f"{path.name}.new{n if n > 1 else ''}"
-        file = open(temporary, "wb", opener=_keeping)  # noqa: SIM115
+        file = open(temporary, "w+b", opener=_keeping)  # noqa: SIM115
         # It is not there if somebody else has just put it in its place.
         with closed_on_error(file.close), suppress(FileNotFoundError):
             if lock_file(file.fileno()) and os.path.samestat(temporary.stat(), os.fstat(file.fileno())):
-                file.truncate(0)
+                if not keeps:
+                    file.truncate(0)
                 return file, temporary
         file.close()
     raise AssertionError

@@ -24,7 +24,7 @@ from urllib.parse import urldefrag, urlsplit
 from uuid import uuid4
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from scrapy import Request
     from scrapy.http import Headers, Response
@@ -48,15 +48,22 @@ Fields = list[tuple[str, str]]
 
 
 class FirstRecords:
-    """Remembers in which record a body was written first; those that were met least lately are forgotten."""
+    """Remembers in which record a body was written first; those that were met least lately are forgotten.
 
-    def __init__(self) -> None:
+    Args:
+        earlier: Gives record (``""`` if it is not known), URL and date of a body with a digest that an earlier crawl has written.
+    """
+
+    def __init__(self, earlier: Callable[[str], tuple[str, str, str] | None] | None = None) -> None:
+        self._earlier = earlier
         self._first: OrderedDict[str, Fields] = OrderedDict()
 
     def find(self, digest: str) -> Fields | None:
         """The fields of a revisit that name the first record of the body with this *digest*; ``None`` if there is none."""
         if digest in self._first:
             self._first.move_to_end(digest)
+        elif self._earlier is not None and (found := self._earlier(digest)) is not None:
+            self.add(digest, *found)
         return self._first.get(digest)
 
     def add(self, digest: str, record_id: str, url: str, date: str) -> None:
@@ -64,7 +71,7 @@ class FirstRecords:
         if len(url) > _LONGEST_URL:
             return
         self._first[digest] = [
-            ("WARC-Refers-To", record_id),
+            *([("WARC-Refers-To", record_id)] if record_id else []),
             ("WARC-Refers-To-Target-URI", url),
             ("WARC-Refers-To-Date", date),
         ]

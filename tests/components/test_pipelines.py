@@ -29,6 +29,8 @@ from warcio.exceptions import ArchiveLoadFailed
 
 from scrapy_aopic import ImportancePipeline, PagesPipeline
 from scrapy_aopic.core.ledger import SEED_SHIFT, TOTAL
+from scrapy_aopic.place.folder_place import FolderPlace
+from scrapy_aopic.seeds.adding import add_seeds
 from scrapy_aopic.web import warc
 from scrapy_aopic.web.warc_index import find_records
 
@@ -975,6 +977,25 @@ async def test_a_body_is_written_once_and_full_files_are_followed_by_others(serv
     assert unchanged.fields["WARC-Profile"].endswith("/1.1/revisit/server-not-modified")
     assert unchanged.values("ETag") == ['"1"']
     assert "WARC-Payload-Digest" not in unchanged.fields
+
+
+async def test_what_an_earlier_crawl_has_archived_is_neither_fetched_nor_written_again(serve, tmp_path):
+    web = serve(REPEATS)
+    await crawl(Walk, {**OURS, **PAGES, "AOPIC_WARC_FILE": tmp_path / "old.warc.gz"})
+    old = responses(tmp_path / "old.warc.gz")
+    add_seeds(FolderPlace(tmp_path / "job"), [str(tmp_path / "old.warc.gz")], fetched=True)
+    web.pages["http://b.test/"] = Answer(body=SAME)
+    before = len(web.asked)
+    settings = {"AOPIC_WARC_FILE": tmp_path / "new.warc.gz", "JOBDIR": str(tmp_path / "job")}
+    spider = type("Again", (Walk,), {"urls": ("http://a.test/", "http://b.test/")})
+    await crawl(spider, {**OURS, **PAGES, **settings})
+    assert web.asked[before:] == ["http://b.test/"]
+    (revisit,) = (each for each in read_all(tmp_path / "new.warc.gz") if each.kind == "revisit")
+    (first,) = (each for each in old.values() if each.body == SAME)
+    assert revisit.url == "http://b.test/"
+    assert revisit.fields["WARC-Refers-To"] == first.fields["WARC-Record-ID"]
+    assert revisit.fields["WARC-Refers-To-Target-URI"] == first.url
+    assert revisit.fields["WARC-Refers-To-Date"] == first.fields["WARC-Date"]
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ def test_seeds_with_scores_share_a_seeds_cash_each_in_proportion(tmp_path):
     plain.write_text("http://p.test/\n", encoding="utf-8")
     scored.write_text("url,score\nhttp://a.test/,1\nhttp://b.test/,0\nhttp://c.test/,5\n", encoding="utf-8")
     given = add_seeds(FolderPlace(tmp_path / "in"), [str(plain), str(scored), "http://u.test/", str(scored)])
-    assert given == (8, 0, "")
+    assert given == (8, 0, "", {}, None)
     rows = [("http://a.test/", 0.5), ("http://b.test/", 0.0), ("http://c.test/", 2.5)]
     assert listed(seeds_folder(tmp_path / "in")) == [
         [("http://p.test/", None), *rows, ("http://u.test/", None), *rows]
@@ -489,7 +489,8 @@ async def test_seeds_are_added_from_the_command_line_while_the_crawl_runs(serve,
     assert [answer.returncode for answer in answers] == [0, 0], answers
     assert answers[0].stdout == "2 seeds added to the crawl of job.\n"
     assert answers[0].stderr == (
-        "Left out: 1 bad row. The first: bad.txt, line 2: 'c.test' is no http or https URL with a host\n"
+        "Left out: 1 row whose URL is no http or https URL with a host. "
+        "The first bad one: bad.txt, line 2: 'c.test' is no http or https URL with a host\n"
     )
     assert "http://a.test/,a.test," in (tmp_path / "now.csv").read_text(encoding="utf-8")
     assert sorted(web.asked) == ["http://a.test/", "http://b.test/", "http://c.test/"]
