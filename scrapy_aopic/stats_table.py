@@ -102,6 +102,8 @@ OWN = (
     gauge("aopic/topic/harvest_lately", "part", "the same of the last 500 pages"),
     counter("aopic/topic/ungraded", "pages",
         "pages for which the function of `AOPIC_TOPIC` gave no number from 0 to 1; they count as irrelevant"),
+    counter("aopic/topic/guessed", "pages",
+        "pages whose grade was late: they got the mean of their host's ([judges of batches](library.md#judges-of-batches))"),
     counter("aopic/topic/unvalued", "pages",
         "pages with links for which `AOPIC_LINK_SCORER` gave no numbers from 0 to 1, or none in time; they are valued "
         "[without it](focused.md#a-judge-of-your-own)"),

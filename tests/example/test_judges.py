@@ -24,7 +24,7 @@ from scrapy_aopic.core.focus.contextual import StandIn
 from scrapy_aopic.core.focus.strategy import PageSeen
 from scrapy_aopic.core.focus.topic import LinkText, Topic
 from scrapy_aopic.core.ledger import TOTAL
-from scrapy_aopic.focus import LinkScorer, PageScorer
+from scrapy_aopic.focus import BatchJudge, JudgedPage, LinkScorer, PageScorer
 from scrapy_aopic.session.topic.user_functions import OutOfPatienceError, Valuing
 
 STARS = "a comet and its tail beside two galaxies, seen in a telescope among the stars"
@@ -95,6 +95,87 @@ async def test_an_encoder_and_what_links_say(monkeypatch):
     assert relevant(seen) == ABOUT_STARS
     assert stat(crawler, "aopic/topic/relevant") == len(ABOUT_STARS)
     assert stat(crawler, "aopic/topic/unvalued") is None
+
+
+class Stars(BatchJudge):
+    """Notes its batches."""
+
+    batches: list[list[str]]
+    wait = 30.0
+
+    def judge(self, pages: Sequence[JudgedPage]) -> Sequence[float]:
+        self.batches.append([page.url for page in pages])
+        return [0.9 if "comet" in page.text else 0.1 for page in pages]
+
+
+async def test_a_judge_gets_batches_and_each_text_once(monkeypatch):
+    monkeypatch.setattr(Stars, "batches", [], raising=False)
+    seen, crawler = await crawled(Stars, monkeypatch)
+    assert relevant(seen) == ABOUT_STARS
+    assert (
+        sum(map(len, Stars.batches)) < N
+    )  # of equal texts only those are judged that come before the first is graded
+    assert all(len(batch) <= Stars.size for batch in Stars.batches)
+    assert stat(crawler, "aopic/topic/guessed") is None
+
+
+class Hung(Stars):
+    """Grades the first batch, and then never returns."""
+
+    wait = 0.01
+    remembered = 1
+    ended = threading.Event()
+
+    def judge(self, pages: Sequence[JudgedPage]) -> Sequence[float]:
+        if self.batches:
+            self.ended.wait()
+        return super().judge(pages)
+
+
+async def test_a_judge_that_never_returns_slows_nothing_and_pages_get_the_mean_of_their_host(monkeypatch):
+    monkeypatch.setattr(Hung, "batches", [], raising=False)
+    monkeypatch.setattr(Hung, "ended", threading.Event())
+    seen, crawler = await crawled(Hung, monkeypatch)
+    Hung.ended.set()
+    assert stat(crawler, "aopic/topic/guessed") >= N
+    assert stat(crawler, "aopic/topic/ungraded") is None
+    assert set(seen.values()) <= {0.0, 0.1, 0.9}
+
+
+class Silly(Stars):
+    def judge(self, pages: Sequence[JudgedPage]) -> Sequence[float]:
+        return [2.0 for _ in pages]
+
+
+async def test_a_judge_that_gives_no_grades_costs_grades_and_no_pages(monkeypatch, caplog):
+    _, crawler = await crawled(Silly, monkeypatch)
+    assert stat(crawler, "aopic/topic/ungraded") == N + 1
+    assert "not from 0 to 1" in caplog.text
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_what_a_judge_of_batches_remembers_and_lets_wait_is_bounded(is_async):
+    class Bounded(BatchJudge):
+        size, queue, remembered, wait, fill = 2, 4, 3, 0.0, 0.0
+
+    def judge(_: BatchJudge, pages: Sequence[JudgedPage]) -> list[float]:
+        asked.append(len(pages))
+        return [0.5] * len(pages)
+
+    async def later(_: BatchJudge, pages: Sequence[JudgedPage]) -> list[float]:
+        return judge(_, pages)
+
+    asked: list[int] = []
+    Bounded.judge = later if is_async else judge
+    one = Bounded()
+    pages = [HtmlResponse(f"http://a.test/{n}", body=f"<p>{n}</p>".encode()) for n in range(9)]
+    assert set(await asyncio.gather(*map(one, pages))) <= {0.0, 0.5}
+    assert one._worker is not None
+    await one._worker
+    assert asked == [2, 2]
+    assert len(one._grades) == 3
+    assert await one(pages[3]) == 0.5
+    assert await one(pages[8]) == pytest.approx(0.5)
 
 
 def test_the_examples_are_what_the_protocols_say():
