@@ -14,6 +14,7 @@ the event loop of the crawl, which a slow answer would delay.
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import logging
@@ -74,6 +75,9 @@ _SEND_SECONDS = 10.0
 
 _SEND_BUFFER = 65_536
 """Bytes that the system takes for a client which reads slowly, so that it is noticed soon."""
+
+_WORTH_PACKING = 1000
+"""Bytes from which on an answer is compressed, if the client can read that."""
 
 _ALIVE_EVERY = 15.0
 """Seconds without news after which a stream is sent a comment, so that a client that has gone is noticed."""
@@ -292,10 +296,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send(self, answer: HttpAnswer, headers: Mapping[str, str] | None = None) -> None:
         self.connection.settimeout(_SEND_SECONDS)
-        length = {"Content-Length": str(len(answer.body))}
-        self._send_head(answer.status, {"Content-Type": answer.content_type, **length, **(headers or {})})
+        body, more = answer.body, dict(headers or {})
+        if len(body) >= _WORTH_PACKING and "gzip" in self.headers.get("Accept-Encoding", ""):
+            body, more["Content-Encoding"] = gzip.compress(body, 6), "gzip"
+        more |= {"Content-Type": answer.content_type, "Content-Length": str(len(body))}
+        self._send_head(answer.status, more)
         if self.command != "HEAD":
-            self.wfile.write(answer.body)
+            self.wfile.write(body)
 
     # -- streams
 

@@ -235,8 +235,7 @@ class Dispatch:
             self._focus.harvest.settled(visit, found)
         if self._job.is_full:  # of pages with thousands of links; the engine may request none for a second
             self._job.tick(0)
-        if found.is_failure:
-            self._failures.note(visit, now)
+        self._failures.settled(visit, found, now)
         self._stats.count(f"aopic/pages/{'failed' if found.is_failure else 'visited'}")
         if outcome := found.outcome or mark_of(found.wishes):
             self._stats.count(f"aopic/outcomes/{outcome}")

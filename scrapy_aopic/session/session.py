@@ -268,7 +268,7 @@ class Session:
             lateness=partial(Lateness.of, crawler),
             standstill=self._dispatch.standstill,
             control=lambda: self.steering.figures,
-            failures=lambda: failures.rows,
+            latest=failures,
             memory_limit=self.footprint.limit,
             history=opened.history,
             dropped=opened.dropped,

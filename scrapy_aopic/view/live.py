@@ -29,7 +29,6 @@ from .snapshot import (
     WINDOW,
     Connections,
     ControlFigures,
-    FailureRow,
     Forecast,
     HostCounts,
     Machine,
@@ -53,6 +52,7 @@ if TYPE_CHECKING:
 
     from scrapy_aopic.job.job import Job
     from scrapy_aopic.session.lateness import Lateness
+    from scrapy_aopic.session.latest_failures import LatestFailures
     from scrapy_aopic.session.stats import Stats
     from scrapy_aopic.session.visit import Visits
     from scrapy_aopic.session.waits_and_ends import Standstill
@@ -120,7 +120,7 @@ class Watch:
         stats: Sets the stats of the whole job.
         history: Where what a crawl was like is kept, if the job lasts.
         dropped: Links that do not reach the queue.
-        failures: Gives the visits that failed last.
+        latest: Has the visits that ended and that failed last.
         lateness: Gives what samples the event loop, ``None`` if nothing does.
         standstill: For how long no request goes out.
         control: Gives what an operator asks of the crawl.
@@ -136,13 +136,13 @@ class Watch:
         lateness: Callable[[], Lateness | None],
         standstill: Standstill,
         control: Callable[[], ControlFigures],
-        failures: Callable[[], list[FailureRow]],
+        latest: LatestFailures,
         memory_limit: int,
         history: History | None = None,
         dropped: Dropped | None = None,
     ) -> None:
         self._dropped = dropped
-        self._failures = failures
+        self._latest = latest
         self._history = history
         self._stats = stats
         self._crawler = crawler
@@ -355,7 +355,9 @@ class Watch:
             slow=walk.slow,
             failing=walk.failing,
             waiting=walk.waiting,
-            failures=self._failures(),
+            failures=self._latest.rows,
+            fetched=self._latest.fetched,
+            media=dict(self._latest.media),
         )
 
     def _quiet(self, note: _Note) -> float:

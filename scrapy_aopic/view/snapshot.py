@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
-from scrapy_aopic.core.counters import FAILED, GONE
+from scrapy_aopic.core.counters import FAILED, GONE, MARKS
 from scrapy_aopic.core.operator_control import Asked
 from scrapy_aopic.core.revisits.rounds import Round
 
@@ -419,6 +419,22 @@ class FailureRow(msgspec.Struct, frozen=True, kw_only=True):
     is_over: bool = True
 
 
+class FetchedRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A page that was fetched.
+
+    Attributes:
+        at: When its visit ended.
+        url: Its URL.
+        status: Its HTTP status.
+        size: Bytes of its body, 0 if it was not read to its end.
+    """
+
+    at: float
+    url: str
+    status: int
+    size: int
+
+
 class TopicFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Figures of a crawl for a topic (docs/focused.md).
 
@@ -528,6 +544,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         reason: Finish reason of the last run, in Scrapy's word for it, as its history has it; empty for a crawl that runs or
             died, or if the history has none.
         outcomes: Visits by class (:data:`scrapy_aopic.core.counters.OUTCOMES`).
+        statuses: The same by class of status (:data:`STATUSES`).
         put_back: Pages that went back to the queue without a visit.
         deferred: Of these, by reason: ``host down``, ``server error``, ``robots.txt``.
         refused: URLs that were not queued, by reason (docs/urls.md).
@@ -546,6 +563,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         failing: Hosts in memory with the most errors in a row, worst first.
         waiting: Hosts in memory that wait longest.
         failures: Visits of this run that failed, the latest first, and at most three of a cause; none of a stored job.
+        fetched: Pages that this run fetched last, the latest first; none of a stored job.
+        media: Bytes of bodies that this run has read, by media type (``html``, else the part before the slash).
     """
 
     at: float
@@ -571,6 +590,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     hosts: HostCounts = HostCounts()
     connections: Connections | None = None
     outcomes: dict[str, int] = {}
+    statuses: dict[str, int] = {}
     transfers: TransferFigures = TransferFigures()
     put_back: int = 0
     deferred: dict[str, int] = {}
@@ -589,6 +609,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     failing: list[HostRow] = []
     waiting: list[HostRow] = []
     failures: list[FailureRow] = []
+    fetched: list[FetchedRow] = []
+    media: dict[str, int] = {}
 
 
 Figure: TypeAlias = float | str | None
@@ -610,6 +632,21 @@ def figure(now: Snapshot, path: str) -> Figure:
         return float(sum(found.values()))
     assert found is None or isinstance(found, (float, int, str)), path
     return found
+
+
+STATUSES = {
+    "2xx": ("page", *MARKS, "duplicate", "content type", "content usage", "language"),
+    "3xx": ("redirect",),
+    "4xx": ("not found", "other 4xx", "too many requests"),
+    "5xx": ("5xx",),
+    "none": ("no answer",),
+}
+"""Outcomes of visits by the class of the status that they stand for; ``none`` for no response."""
+
+
+def statuses_of(outcomes: dict[str, int]) -> dict[str, int]:
+    """The visits with these *outcomes* by class of status (:data:`STATUSES`)."""
+    return {name: sum([outcomes.get(each, 0) for each in classes]) for name, classes in STATUSES.items()}
 
 
 def visits_of(pages: PageCounts, outcomes: dict[str, int]) -> VisitCounts:

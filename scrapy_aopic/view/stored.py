@@ -55,6 +55,7 @@ from .snapshot import (
     TransferFigures,
     forecast,
     mean_rate,
+    statuses_of,
     visits_of,
 )
 from .verdict import verdict
@@ -233,6 +234,7 @@ def snapshot_of_sums(counters: Counters, ledgers: Sequence[Totals], harvests: Se
         at=0.0,
         counted_since=counters.since,
         outcomes=dict(counters.outcomes),
+        statuses=statuses_of(counters.outcomes),
         transfers=TransferFigures(
             n=counters.transfers,
             seconds=counters.transfer_seconds,

@@ -136,6 +136,7 @@ def test_what_comes_from_elsewhere_is_data_and_the_page_asks_nobody(tmp_path):
     assert len(answers["/api/v1/hosts?by=queued&find="]["hosts"]) == 50
     asked = set(re.findall(r'ask\(["`](/api/v1/\w+)', script))
     assert asked - {path.partition("?")[0] for path in answers} == {
+        "/api/v1/control",
         "/api/v1/why",
         "/api/v1/job",
     }  # of a crawl that runs

@@ -229,7 +229,7 @@ def test_a_live_crawl_at_each_width_in_each_colour(browser, crawl, width, scheme
         "Running for"
     )
     assert browser.execute_script("return document.querySelectorAll('#four > div').length") == 4
-    assert browser.execute_script("return document.querySelectorAll('#fronts i').length") == 64
+    assert 1 <= browser.execute_script("return document.querySelectorAll('#fronts i').length") <= 64
     assert browser.execute_script("return document.documentElement.scrollWidth") == width
     back = browser.execute_script("return getComputedStyle(document.body).backgroundColor")
     assert (sum(map(int, re.findall(r"\d+", back)[:3])) > 384) == (scheme == "light")
@@ -470,8 +470,8 @@ def test_what_politeness_costs_the_order_and_what_was_dropped(browser, page):
     cells = browser.execute_script(
         "return [...document.querySelectorAll('#fronts i')].map(each => each.className)"
     )
-    assert [n for n, each in enumerate(cells) if "best" in each] == [63 - 37]
-    assert [n for n, each in enumerate(cells) if "ready" in each] == [63 - 35]
+    assert [n for n, each in enumerate(cells) if "best" in each] == [0]
+    assert [n for n, each in enumerate(cells) if "ready" in each] == [37 - 35]
     open_sections(browser)
     assert "beyond the links of AOPIC_URL_LIMITS \u2013 dropped links" in text(browser, "refused")
     assert "1,234" in text(browser, "refused")
@@ -624,3 +624,69 @@ def test_orders_do_what_control_does_are_undone_and_stand_in_the_history(browser
     served.figures["is_live"] = False  # of a job that does not run there are none
     wait_for(browser, "document.getElementById('steer').hidden")
     assert not browser.execute_script("return document.querySelector('#orders > button')")
+
+
+def test_the_values_of_a_moment_are_read_by_pointer_and_by_keys(browser, page):
+    """In ranges of time, by status and by media type; a recrawl has its curves, and nothing is cut at 400 pixels."""
+    from selenium.webdriver.common.action_chains import ActionChains
+    from selenium.webdriver.common.keys import Keys
+
+    resize(browser, 400, "light")
+    fetched = [{"at": time.time(), "url": each, "status": 200, "size": 1000} for each in HOSTILE]
+    workers = [{"worker": f"here:{n}", "shards": 2 * (n < 3), "rate": 2.0} for n in (1, 2, 3)]
+    shards = [{"shard": n, "worker": f"here:{1 + n // 2}", "queued": 9, "is_idle": n > 1} for n in range(4)]
+    served = page(fetched=fetched)
+    began = served.figures["at"]
+
+    def moves_on(seconds: float, times: int, **more: Any) -> None:
+        parts = {"statuses": {"2xx": 40 * times, "4xx": 10 * times}, "media": {"html": 5000 * times}}
+        served.figures |= {"at": began + seconds, **parts, **more}
+        wait_for(
+            browser, f"document.querySelector('#plot svg').ariaLabel.includes('to {clock(began + seconds)}')"
+        )
+
+    def clock(at: float) -> str:
+        return time.strftime("%H:%M:%S", time.localtime(at))
+
+    served.figures["at"] += 5  # a plot needs two points
+    wait_for(browser, "document.querySelector('#plot svg')")
+    moves_on(90, 1)
+    moves_on(100, 2)
+    bands = "[...document.querySelectorAll('#plot svg text')].map(each => each.textContent).join()"
+    assert "as before" not in browser.execute_script(f"return {bands}")
+    plot = browser.find_element("id", "plot")
+    plot.send_keys(Keys.ARROW_LEFT)
+    values = text(browser, "values")
+    assert values.startswith(f"{clock(began + 100)}: fetched a second 20 politeness allowed, 12.5 fetched; ")
+    assert "hosts 0 in flight, 0 ready, 6 waiting; pages queued 10 queued" in values
+    assert "answers a second 4 2xx, 0 3xx, 1 4xx" in values
+    assert "bytes a second 500 HTML, 0 images" in values
+    plot.send_keys(Keys.ARROW_LEFT)
+    assert text(browser, "values").startswith(clock(began + 90))
+    plot.send_keys(Keys.ESCAPE)
+    assert text(browser, "values") == ""
+    ActionChains(browser).move_to_element(plot).perform()
+    assert text(browser, "values")
+    first = "document.querySelector('#plot svg').ariaLabel.slice(5, 13)"
+    assert browser.execute_script(f"return {first}") == clock(began)
+    browser.find_element("css selector", "#range option[value='60']").click()
+    assert browser.execute_script(f"return {first}") == clock(began + 90)
+    moves_on(110, 3, round={"number": 2, "began": 1.0, "found": {"unchanged": 3, "changed": 1}})
+    moves_on(120, 4, round={"number": 2, "began": 1.0, "found": {"unchanged": 6, "changed": 2}})
+    assert "importance gathered" in browser.execute_script(f"return {bands}")
+    plot.send_keys(Keys.ARROW_LEFT)
+    assert "75 as before" in text(browser, "values")
+    assert HOSTILE[0] in text(browser, "fetched-rows")
+    served.figures |= {
+        "is_live": False,
+        "shards": {"n": 4, "held": 4, "alive": 3, "each": shards, "workers": workers},
+    }
+    rows = wait_for(browser, "document.getElementById('workers').innerText")
+    for said in ("at work", "idle: its 18 pages must wait", "idle: no shard is free"):
+        assert said in rows
+    open_sections(browser)
+    right = "Math.max(...[...document.querySelectorAll('.scroll td, .scroll th')].map(each => each.getBoundingClientRect().right))"
+    assert browser.execute_script(f"return {right}") <= 400
+    assert browser.execute_script("return typeof hacked") == "undefined"
+    assert_clean(browser)
+    assert_accessible(browser)

@@ -1,7 +1,6 @@
 // Shows what /events sends, or in a report what that has in itself. What a crawl has found (names, URLs) only ever becomes text: no markup is made of strings.
 
 const MOST_POINTS = 2200; // the server keeps 2,160
-const N_FRONTS = 64;
 const DUE = ["1 s", "10 s", "1 min", "10 min", "1 h", "1 day", "longer"];
 const TIMES = ["10 ms", "30 ms", "0.1 s", "0.3 s", "1 s", "3 s", "10 s", "30 s", "longer"];
 
@@ -98,6 +97,7 @@ function table(id, heads, rows, { empty = "None.", caption = "" } = {}) {
     row.forEach((text, i) => {
       const cell = element(i ? "td" : "th", undefined, heads[i][1]);
       if (!i) cell.scope = "row";
+      else if (typeof heads[i][0] === "string" ? heads[i][0] : heads[i][0].textContent) cell.dataset.head = heads[i][0].textContent ?? heads[i][0];
       cell.append(text);
       line.append(cell);
     });
@@ -160,12 +160,14 @@ const day = (at) => new Date(at * 1000).toLocaleDateString("en-GB", { day: "nume
 // The figure of a snapshot at a path, such as "pages.queued".
 const figure = (now, path) => path.split(".").reduce((part, name) => (part ? part[name] : part), now) ?? null;
 
-const POINT = ["at", "rate.pages", "rate.failed", "hosts.ceiling", "pages.queued", "hosts.ready", "hosts.waiting", "hosts.in_flight"];
+const POINT = ["at", "rate.pages", "rate.failed", "hosts.ceiling", "pages.queued", "hosts.ready", "hosts.waiting", "hosts.in_flight",
+  "statuses.2xx", "statuses.3xx", "statuses.4xx", "statuses.5xx", "statuses.none", "media.html", "media.image", "media.application", "media", "ledger.turns", "round.found.unchanged", "round.found"];
+const sum = (counts) => (typeof counts === "object" && counts ? Object.values(counts).reduce((all, n) => all + n, 0) : counts);
 
 function addPoint(now) {
   const before = points[points.length - 1];
   if (before && now.at <= before.at) return;
-  points.push(Object.fromEntries(POINT.map((path) => [path, figure(now, path)])));
+  points.push(Object.fromEntries(POINT.map((path) => [path, sum(figure(now, path))])));
   if (points.length > MOST_POINTS) points = points.filter((_, i) => i % 2 || i > MOST_POINTS / 2);
 }
 
@@ -183,61 +185,118 @@ function runsOf(list) {
 
 const withPages = (point) => (point["hosts.ready"] || 0) + (point["hosts.waiting"] || 0) + (point["hosts.in_flight"] || 0);
 
+// What stands in the bands of the plot: [name, path or function, colour], stacked where there are several.
+const of = (path) => (point) => point[path] || 0;
+const rateOf = (path) => (point) => (point.before && point[path] >= point.before[path] ? (point[path] - point.before[path]) / (point.at - point.before.at) : 0);
+const otherMedia = (point) => Math.max(0, rateOf("media")(point) - ["html", "image", "application"].reduce((all, kind) => all + rateOf(`media.${kind}`)(point), 0));
+const isFresh = (point) => {
+  const [n, same] = ["round.found", "round.found.unchanged"].map((path) => rateOf(path)(point));
+  return n ? (100 * same) / n : NaN;
+};
+const BANDS = [
+  { name: "fetched a second", height: 150, lines: [["politeness allowed", of("hosts.ceiling"), "allowed"], ["fetched", of("rate.pages"), "fetched"]] },
+  { name: "hosts", height: 112, areas: [["in flight", of("hosts.in_flight"), "fetched"], ["ready", of("hosts.ready"), "ready"], ["waiting", of("hosts.waiting"), "waiting"]] },
+  { name: "pages queued", height: 56, lines: [["queued", of("pages.queued"), "queued"]] },
+  { name: "answers a second, by status", height: 56, areas: [["2xx", rateOf("statuses.2xx"), "fetched"], ["3xx", rateOf("statuses.3xx"), "ready"], ["4xx", rateOf("statuses.4xx"), "possible"], ["5xx", rateOf("statuses.5xx"), "waiting"], ["no answer", rateOf("statuses.none"), "failed"]] },
+  { name: "bytes a second, by media type", height: 56, areas: [["HTML", rateOf("media.html"), "fetched"], ["images", rateOf("media.image"), "ready"], ["application", rateOf("media.application"), "waiting"], ["others", otherMedia, "possible"]] },
+  { name: "importance gathered: times that all cash was spent", height: 56, lines: [["gathered", of("ledger.turns"), "fetched"]], recrawl: true },
+  { name: "% of visited pages that were as before", height: 56, lines: [["as before", isFresh, "ready"]], recrawl: true },
+];
+let shown = { bands: [], points: [], x: () => 0, width: 0 };
+
 function draw() {
-  const known = points.filter((point) => Number.isFinite(point["rate.pages"]));
+  const end = points[points.length - 1]?.at || 0;
+  const known = points.filter((point) => Number.isFinite(point["rate.pages"]) && point.at >= end - $("range").value);
   const runs = runsOf(known);
   if (!runs.length) {
     $("plot").replaceChildren(element("p", "A plot needs two points; they come while a crawl runs.", "empty"));
     return;
   }
+  for (const run of runs) run.forEach((point, i) => (point.before = run[Math.max(0, i - 10)] === point ? null : run[Math.max(0, i - 10)]));
   const width = Math.max($("plot").clientWidth, 280);
   const [left, right] = [52, 4];
   const first = known[0].at;
   const last = known[known.length - 1].at;
   const x = (at) => left + ((at - first) / (last - first || 1)) * (width - left - right);
-  const values = (path) => known.map((point) => point[path] || 0);
-  const bands = [
-    { name: "fetched a second", top: 18, height: 150, most: roundUp(Math.max(...values("rate.pages"), ...values("hosts.ceiling"), 0.1)) },
-    { name: "hosts", top: 196, height: 56, most: roundUp(Math.max(...known.map(withPages), 1)) },
-    { name: "pages queued", top: 280, height: 56, most: roundUp(Math.max(...values("pages.queued"), 1)) },
-  ];
+  const recrawls = known.some((point) => point["round.found"]);
+  const total = ({ areas, lines }, point) => (areas ? areas.reduce((all, [, value]) => all + value(point), 0) : Math.max(...lines.map(([, value]) => value(point) || 0)));
+  let top = 18;
+  const bands = BANDS.filter((band) => recrawls || !band.recrawl).map((band) => {
+    const placed = { ...band, top, most: roundUp(Math.max(...known.map((point) => total(band, point)), 0.1)) };
+    top += band.height + 28;
+    return placed;
+  });
   const now = known[known.length - 1];
   const label = `From ${clock(first)} to ${clock(last)}. Now: ${number(now["rate.pages"])} fetched a second of ${number(now["hosts.ceiling"])} that politeness allowed, ${count(withPages(now))} hosts, ${count(now["pages.queued"])} pages queued`;
-  const picture = svg("svg", { viewBox: `0 0 ${width} 360`, height: 360, role: "img", "aria-label": label });
-  const at = ({ top, height, most }, n) => top + height - (Math.min(n, most) / most) * height;
+  const picture = svg("svg", { viewBox: `0 0 ${width} ${top}`, height: top, role: "img", "aria-label": label });
+  const at = ({ top: from, height, most }, n) => from + height - (Math.min(n, most) / most) * height;
   for (const band of bands) {
     picture.append(svg("text", { x: left, y: band.top - 6 }, band.name));
     for (const part of band.height > 100 ? [0, 0.5, 1] : [0, 1]) {
       const y = at(band, part * band.most);
       picture.append(svg("line", { class: "grid", x1: left, x2: width - right, y1: y, y2: y }), svg("text", { x: left - 6, y: y + 4, "text-anchor": "end" }, brief(part * band.most)));
     }
-  }
-  const path = (run, band, value) => run.map((point) => `${x(point.at).toFixed(1)},${at(band, value(point)).toFixed(1)}`);
-  const area = (run, band, low, high, className) =>
-    picture.append(svg("polygon", { class: `area ${className}`, points: [...path(run, band, high), ...path(run, band, low).reverse()].join(" ") }));
-  const line = (run, band, value, className) => picture.append(svg("polyline", { class: `line ${className}`, points: path(run, band, value).join(" ") }));
-  const of = (name) => (point) => point[name] || 0;
-  for (const run of runs) {
-    const [speed, hosts, queue] = bands;
-    area(run, speed, () => 0, of("rate.pages"), "speed");
-    const allowed = run.filter((point) => Number.isFinite(point["hosts.ceiling"]));
-    if (allowed.length > 1) line(allowed, speed, of("hosts.ceiling"), "allowed");
-    line(run, speed, of("rate.pages"), "fetched");
-    const [flight, ready] = [of("hosts.in_flight"), of("hosts.ready")];
-    area(run, hosts, () => 0, flight, "fetched");
-    area(run, hosts, flight, (point) => flight(point) + ready(point), "ready");
-    area(run, hosts, (point) => flight(point) + ready(point), withPages, "waiting");
-    line(run, queue, of("pages.queued"), "queued");
+    for (const run of runs) {
+      const path = (value, list = run) => list.map((point) => `${x(point.at).toFixed(1)},${at(band, value(point)).toFixed(1)}`);
+      let low = () => 0;
+      for (const [, value, colour] of band.areas || []) {
+        const below = low;
+        const high = (point) => below(point) + value(point);
+        picture.append(svg("polygon", { class: `area ${colour}`, points: [...path(high), ...path(below).reverse()].join(" ") }));
+        low = high;
+      }
+      for (const [, value, colour] of band.lines || []) {
+        if (colour === "fetched") picture.append(svg("polygon", { class: "area speed", points: [...path(value), ...path(() => 0).reverse()].join(" ") }));
+        const list = run.filter((point) => (colour === "allowed" ? Number.isFinite(point["hosts.ceiling"]) : Number.isFinite(value(point))));
+        if (list.length > 1) picture.append(svg("polyline", { class: `line ${colour}`, points: path(value, list).join(" ") }));
+      }
+    }
   }
   const marks = width < 600 ? 2 : 4;
   for (let i = 0; i <= marks; i += 1) {
     const instant = first + ((last - first) * i) / marks;
     const anchor = i === 0 ? "start" : i === marks ? "end" : "middle";
-    picture.append(svg("text", { x: x(instant), y: 355, "text-anchor": anchor }, (last - first > 86400 ? day : clock)(instant)));
+    picture.append(svg("text", { x: x(instant), y: top - 5, "text-anchor": anchor }, (last - first > 86400 ? day : clock)(instant)));
   }
+  for (const { at: instant } of latest?.control.asked || []) if (instant >= first && instant <= last) picture.append(svg("line", { class: "asked", x1: x(instant), x2: x(instant), y1: 18, y2: top - 24 }));
+  picture.append(svg("line", { id: "hover", y1: 18, y2: top - 24 }));
+  shown = { bands, points: known, x, width };
   $("plot").replaceChildren(picture);
+  if (hovered !== null) hover(hovered);
   if ($("points").closest("details").open) listPoints(known);
 }
+
+// The values at a moment, in words: under the pointer, or by the arrow keys.
+let hovered = null; // index from the end, so that it stays at its moment's side
+
+function hover(i) {
+  hovered = i;
+  const { bands, points: known, x } = shown;
+  const point = i === null ? null : known[Math.max(0, known.length - 1 - i)];
+  $("hover")?.setAttribute("visibility", point ? "visible" : "hidden");
+  setText("values", "");
+  if (!point) return;
+  for (const end of ["x1", "x2"]) $("hover").setAttribute(end, x(point.at));
+  const values = bands.map(({ name, areas, lines }) => `${name.split(/[,:]/)[0]} ${(areas || lines).map(([each, value]) => `${number(value(point))} ${each}`).join(", ")}`);
+  setText("values", `${clock(point.at)}: ${values.join("; ")}`);
+}
+
+$("plot").addEventListener("pointermove", (event) => {
+  const at = ((event.clientX - $("plot").getBoundingClientRect().left) * shown.width) / $("plot").clientWidth;
+  const far = shown.points.map((point) => Math.abs(shown.x(point.at) - at));
+  if (far.length) hover(far.length - 1 - far.indexOf(Math.min(...far)));
+});
+$("plot").addEventListener("pointerleave", () => hover(null));
+$("plot").addEventListener("blur", () => hover(null));
+$("plot").addEventListener("keydown", ({ key }) => {
+  const step = { ArrowLeft: 1, ArrowRight: -1 }[key];
+  if (step) hover(Math.min(Math.max((hovered ?? -1) + step, 0), shown.points.length - 1));
+  if (key === "Escape") hover(null);
+});
+$("range").addEventListener("change", () => {
+  hover(null);
+  draw();
+});
 
 function listPoints(known) {
   const every = Math.max(1, Math.floor(known.length / 60));
@@ -415,15 +474,18 @@ function showFronts(now) {
   const [best, bestReady] = [highest(fronts), highest(ready)];
   const most = Math.log10(1 + Math.max(1, ...Object.values(fronts)));
   const place = $("fronts");
-  if (!place.children.length) place.append(...Array.from({ length: N_FRONTS }, () => element("i")));
+  const used = Object.keys(fronts).map(Number);
+  const lowest = Math.min(best, ...used, ...Object.keys(ready).map(Number));
+  if (place.children.length !== best - lowest + 1) place.replaceChildren(...Array.from({ length: best < 0 ? 0 : best - lowest + 1 }, () => element("i")));
   [...place.children].forEach((cell, i) => {
-    const level = N_FRONTS - 1 - i;
+    const level = best - i;
     const n = fronts[level] || 0;
     cell.className = `${n ? "some" : ""} ${ready[level] ? "ready" : ""} ${level === best ? "best" : ""}`;
     cell.style.setProperty("--shade", (0.3 + (0.7 * Math.log10(1 + n)) / most).toFixed(2));
-    cell.title = `front queue ${level}: ${hostsOf(n)}, ${count(ready[level] || 0)} ready`;
+    cell.title = `${i ? `worth ${number(2 ** i)} times less than the best` : "the best pages"}: ${hostsOf(n)}, ${count(ready[level] || 0)} ready`;
   });
-  place.setAttribute("aria-label", Object.keys(fronts).length ? `Hosts by front queue: ${Object.entries(fronts).reverse().map((each) => each.join(": ")).join(", ")}` : "No host in memory has pages");
+  place.setAttribute("aria-label", used.length ? `Hosts, from those with the best page to those with the least: ${used.sort((one, other) => other - one).map((level) => count(fronts[level])).join(", ")}` : "No host in memory has pages");
+  setText("ends", used.length > 1 ? `to ${number(2 ** (best - lowest))} times less` : "");
   const worse = (queues) => (queues < 0.5 ? "worth about as much as" : `worth ${number(2 ** queues)} times less than`);
   const parts = [];
   if (best < 0) parts.push("No host in memory has pages that wait.");
@@ -557,6 +619,12 @@ function showFailures(now) {
   if (!failures.length) $("failed").replaceChildren(element("li", "None.", "empty"));
 }
 
+function showFetched({ fetched = [], is_live: isLive }) {
+  $("fetched").hidden = !isLive || answers;
+  if ($("fetched-rows").contains(document.activeElement)) return;
+  table("fetched-rows", [["page", "name"], ["status", "n"], ["size", "n"], ["at", "n"]], fetched.map(({ at, url, status, size }) => [opener(url), String(status), bytes(size), clock(at)]), { empty: "None yet." });
+}
+
 function showTopic({ topic }) {
   $("topic").hidden = !topic;
   if (!topic) return;
@@ -677,8 +745,13 @@ async function showShards(now) {
   ]);
   table(
     "workers",
-    [["worker", "name"], ["shards", "n"], ["pages/s", "n"], ["for", "n"]],
-    shards.workers.map((row) => [row.worker, count(row.shards), number(row.rate), seconds(row.seconds)]),
+    [["worker", "name"], ["now", ""], ["shards", "n"], ["of all visits", "n"], ["queued", "n"], ["pages/s", "n"], ["for", "n"]],
+    shards.workers.map((row) => {
+      const own = shards.each.filter((shard) => shard.worker === row.worker);
+      const [queued, visited] = ["queued", "visited"].map((name) => own.reduce((all, shard) => all + shard[name], 0));
+      const idle = !row.shards ? "idle: no shard is free" : own.every((shard) => shard.is_idle) ? (queued ? `idle: its ${count(queued)} pages must wait` : "idle: nothing queued in its shards") : "at work";
+      return [row.worker, idle, count(row.shards), percent(visited, job.pages.visited), count(queued), number(row.rate), seconds(row.seconds)];
+    }),
     { empty: "No worker crawls this job now." },
   );
   table(
@@ -712,6 +785,7 @@ function show(now) {
   showFronts(now);
   showHosts(now);
   showFailures(now);
+  showFetched(now);
   showTopic(now);
   showOutcomes(now);
   showOrder(now);
