@@ -21,8 +21,9 @@ from scrapy_aopic.core.shard import ShardId
 from scrapy_aopic.core.shards.rebuilt_mail import start_lost_shard
 from scrapy_aopic.exceptions import InUseError, LostError, StorageError, closed_on_error
 from scrapy_aopic.place.paths import Home, read_home, shard_folder, shards_on_disk, store_folder, write_home
+from scrapy_aopic.place.shard_places import ShardPlaces
 from scrapy_aopic.storage import Address, exists
-from scrapy_aopic.storage.disk_shard import LEAST_MB, DiskShard, number_of, one_by_one
+from scrapy_aopic.storage.disk_shard import LEAST_MB, DiskShard, number_of
 from scrapy_aopic.storage.disk_workers import (
     Homes,
     InHomes,
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.policy import Policy
     from scrapy_aopic.storage.redis.sharding import Sharding
 
-    from .commit_thread import Batches
-
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +52,7 @@ _PAUSE = 0.5
 what is left for the server to do is mostly this."""
 
 
-class OnDisk:
+class OnDisk(ShardPlaces):
     """The shards of the job at *address* that are in *folder*, with the lock of it.
 
     Args:
@@ -190,10 +189,6 @@ class OnDisk:
                 "where": _where(read_homes(self._address), awaited),
             },
         )
-
-    def write(self, batches: Batches) -> Sequence[Exception | None]:
-        """Write *batches* one after another: each is of a store in files of its own."""
-        return one_by_one(batches)
 
     def log_unowned(self, numbers: Sequence[int]) -> None:
         """Log where the shards *numbers* are, which no worker has open."""

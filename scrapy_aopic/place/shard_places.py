@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from scrapy_aopic.core.ports import Batch, Store
-from scrapy_aopic.exceptions import LostError
+from scrapy_aopic.exceptions import LostError, closed_on_error
 from scrapy_aopic.storage import Address, note_server
 from scrapy_aopic.storage.disk_shard import LEAST_MB, DiskShard, one_by_one
 from scrapy_aopic.storage.folder_workers import registry_in
@@ -51,26 +51,29 @@ class ShardStore(Store, Protocol):
         """Whether it may soon be lost, so that nothing new should be begun."""
 
 
-class ShardPlaces(Protocol):
+class ShardPlaces:
     """Where the shards of a job are, as one worker sees it: on the server, or in job folders.
 
     Attributes:
         registry: This worker's way to the server; whoever uses it closes it.
-        pause: Seconds between exchanges with the other workers.
+        pause: Seconds between exchanges with the other workers: what a hand-over takes.
         own: The shards that this worker has, which no other may open; ``None`` if any worker may open any.
     """
 
     registry: WorkerRegistry
-    pause: float
-    own: Sequence[int] | None
+    pause = 0.2
+    own: Sequence[int] | None = None
+    _lost: StorageError | None = None
 
     @property
     def failure(self) -> StorageError | None:
         """Why this worker may go on with no shard at all; ``None`` if it may go on."""
+        return self._lost
 
     @property
     def is_fading(self) -> bool:
         """Whether that may soon be so, so that nothing new should be begun in any shard."""
+        return False
 
     def open_store(self, number: int, cluster: ClusterState | None, clock: Callable[[], float]) -> ShardStore:
         """Open the store of a shard, in a thread; *cluster* is what the last exchange read.
@@ -79,22 +82,24 @@ class ShardPlaces(Protocol):
             InUseError: If another worker has it open.
             StorageError: If it cannot be opened.
         """
+        raise NotImplementedError
 
     def write(self, batches: Sequence[tuple[Store, Batch]]) -> Sequence[Exception | None]:
-        """Write *batches*, in a thread, each to a store that it has opened.
+        """Write *batches*, in a thread, each to a store that it has opened: one after another if they are in files of their own.
 
         Returns:
             Why each was not stored; ``None`` if it was.
         """
+        return one_by_one(batches)
 
     def log_unowned(self, numbers: Sequence[int]) -> None:
-        """Log where the shards *numbers* are, which no worker has open; in a thread."""
+        """Log where the shards *numbers* are, which no worker has open, unless somebody soon has; in a thread."""
 
     def close(self) -> None:
         """Let others have what this worker has, all of which is closed."""
 
 
-class InFolder:
+class InFolder(ShardPlaces):
     """Shards whose stores are in one job folder, for all workers of this machine: whoever has the lock of one has the shard.
 
     Args:
@@ -107,14 +112,9 @@ class InFolder:
         StorageError: If the board of the workers cannot be opened.
     """
 
-    pause = 0.2
-    own: Sequence[int] | None = None
-    is_fading = False
-
     def __init__(
         self, job: FolderPlace, lock: Lock, sharding: Sharding, *, kind: str, memory_mb: int
     ) -> None:
-        self.failure: StorageError | None = None
         self._job = job
         self._stores = job.stores(sharding)
         self._lock = lock
@@ -134,17 +134,11 @@ class InFolder:
             with self._job.committing():
                 return one_by_one(batches)
         except LostError as error:
-            self.failure = error
+            self._lost = error
             raise
 
-    def log_unowned(self, numbers: Sequence[int]) -> None:
-        """Nothing: a shard that nobody has open is soon opened by somebody."""
 
-    def close(self) -> None:
-        """Nothing is open."""
-
-
-class OnServer:
+class OnServer(ShardPlaces):
     """Shards whose stores are on the server: whoever has the lock of one may open it, for so long.
 
     Args:
@@ -155,32 +149,25 @@ class OnServer:
         StorageError: If the server cannot be reached, or the folder is of another job.
     """
 
-    pause = 0.2  # what a hand-over takes; an exchange takes the server some tens of microseconds
-    own: Sequence[int] | None = None
-    failure: StorageError | None = None
-    is_fading = False  # each shard has a lock of its own
-
     def __init__(self, folder: Path | None, address: Address, shards: int) -> None:
-        from scrapy_aopic.storage.redis.store import GroupWriter  # noqa: PLC0415 (only for jobs on a server)
+        from scrapy_aopic.storage.redis.store import StoreGroup  # noqa: PLC0415 (only for jobs on a server)
 
         if folder is not None:
             note_server(store_folder(folder), address)
         self._address = address
-        self._writer = GroupWriter(address)
-        self.registry = WorkerRegistry(address, shards)
+        self._group = StoreGroup(address)
+        with closed_on_error(self._group.close):
+            self.registry = WorkerRegistry(address, shards)
 
     def open_store(self, number: int, cluster: ClusterState | None, clock: Callable[[], float]) -> ShardStore:
         """Open the store of a shard, if no other worker has it open."""
         del cluster, clock
-        return open_store_at(self._address.of_shard(number), is_one_of_many=True)
+        return open_store_at(self._address.of_shard(number), is_one_of_many=True, group=self._group)
 
     def write(self, batches: Sequence[tuple[Store, Batch]]) -> Sequence[Exception | None]:
         """Write *batches* as one transaction; see :mod:`scrapy_aopic.storage.redis.transaction`."""
-        return self._writer.write(batches)
-
-    def log_unowned(self, numbers: Sequence[int]) -> None:
-        """Nothing: a shard that nobody has open is soon opened by somebody."""
+        return self._group.write(batches)
 
     def close(self) -> None:
-        """Close the connection that commits share."""
-        self._writer.close()
+        """Close the connections that the stores share."""
+        self._group.close()

@@ -18,8 +18,7 @@ LOCK_TIMEOUT = 10.0
 """Seconds for which a crawl waits at most after another one was killed, and for which the network may be cut."""
 
 MAX_SHARDS = 256
-"""Shards of a job on a server: each process has three connections and a thread for each shard that it holds, and each look
-at a job reads two numbers for each pair of shards that write to each other."""
+"""Shards of a job on a server: each look at a job reads two numbers for each pair of shards that write to each other."""
 
 _PORT = 6379
 """Of a server whose URL or parameters name none."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from .address import Address
-    from .redis.store import RedisStore
+    from .redis.store import RedisStore, StoreGroup
 
 logger = logging.getLogger(__name__)
 
@@ -77,11 +77,14 @@ def open_store(folder: Path | None, kind: str = "auto", *, memory_mb: int = 64) 
     return make(folder, wanted or _kind_in(folder), memory_mb)
 
 
-def open_store_at(address: Address, *, is_one_of_many: bool = False) -> RedisStore:
+def open_store_at(
+    address: Address, *, is_one_of_many: bool = False, group: StoreGroup | None = None
+) -> RedisStore:
     """Open the store of the job at *address*, or of one of its shards, for reading and writing; make it if there is none.
 
     Args:
         is_one_of_many: Whether the job has other stores, too: then it does not wait until the lock of another process expires.
+        group: The stores with which it shares connections; by default it has its own.
 
     Raises:
         InUseError: If another process has the lock.
@@ -91,7 +94,7 @@ def open_store_at(address: Address, *, is_one_of_many: bool = False) -> RedisSto
         from .redis.store import RedisStore  # noqa: PLC0415 (only for jobs on a server)
     except ImportError as error:
         raise needs_library(address, error) from error
-    return RedisStore(address, is_one_of_many=is_one_of_many)
+    return RedisStore(address, is_one_of_many=is_one_of_many, group=group)
 
 
 def open_snapshot(folder: Path, *, memory_mb: int = COPY_MB) -> Store:

@@ -27,7 +27,7 @@ from scrapy_aopic.seeds.server_seeds import ServerSeeds
 from scrapy_aopic.settings import read_address
 from scrapy_aopic.storage import Address, open_store
 from scrapy_aopic.storage.opening import open_store_at
-from scrapy_aopic.storage.redis.server_lock import ServerLock
+from scrapy_aopic.storage.redis.server_lock import LockKeeper
 
 redis = redis_server.needed()
 
@@ -190,11 +190,11 @@ async def test_a_folder_of_another_job_is_refused(serve, tmp_path, settings, cap
 def _renewed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A lock is looked at ten times a second, however long it holds."""
 
-    def keep(lock: ServerLock) -> None:
-        while not (lock._ended.wait(0.1) or lock.is_lost):
-            lock._renew()
+    def keep(keeper: LockKeeper) -> None:
+        while not keeper._ended.wait(0.1):
+            keeper._renew()
 
-    monkeypatch.setattr(ServerLock, "_keep", keep)
+    monkeypatch.setattr(LockKeeper, "_keep", keep)
 
 
 @pytest.mark.usefixtures("_renewed_at_once")

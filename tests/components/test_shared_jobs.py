@@ -460,7 +460,7 @@ def test_mail_of_a_shards_next_owner_ends_the_crawl_only_if_there_is_none(settin
             token = keys.read_head(head).token
             client.set(keys.head, head.replace(token.encode(), b"0" * len(token)))
             client.set(keys.owner, b"another worker")
-            lock._renew()
+            lock._keeper._renew()
         else:  # it fails for longer than a lock explains
             job._worker._failing_since[0] -= 1000
         tick_until(job, lambda: len(held) == 1 or job.failure)
@@ -499,7 +499,7 @@ def test_a_lost_shard_that_seems_damaged_is_left_alone_and_dropped(settings, mon
     assert job.has_broken_shards, "so that the session takes it for what it is"
     for lease in lost:
         assert shards.settle(lease, [], job.clock()).ending == Ending.STALE, "its rows are left alone"
-    stale.store.lock._renew()
+    stale.store.lock._keeper._renew()
     tick_until(job, lambda: len(shards.held) == 1 or job.failure)
     assert job.failure is None
     assert [*shards.held] == [1]

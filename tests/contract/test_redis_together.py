@@ -7,6 +7,7 @@ import random
 import re
 import threading
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -30,7 +31,7 @@ from scrapy_aopic.storage.address import Address
 from scrapy_aopic.storage.redis import leaves as redis_leaves
 from scrapy_aopic.storage.redis.connection import Connection
 from scrapy_aopic.storage.redis.frozen_view import RedisView
-from scrapy_aopic.storage.redis.store import GroupWriter, RedisStore
+from scrapy_aopic.storage.redis.store import RedisStore, StoreGroup
 
 N = 3
 """Stores that are written to together."""
@@ -48,29 +49,29 @@ def job(server) -> Address:
 
 
 @contextmanager
-def opened(job: Address, n: int = N) -> Iterator[list[RedisStore]]:
-    """The stores of the shards of *job*."""
+def opened(job: Address, group: StoreGroup, n: int = N) -> Iterator[list[RedisStore]]:
+    """The stores of the shards of *job*, which share the connections of *group*, as those of a worker do."""
     with ExitStack() as stack:
         yield [
-            stack.enter_context(closing(RedisStore(job.of_shard(number), is_one_of_many=True)))
+            stack.enter_context(closing(RedisStore(job.of_shard(number), is_one_of_many=True, group=group)))
             for number in range(n)
         ]
 
 
 @pytest.fixture
-def stores(job) -> Iterator[list[RedisStore]]:
-    with opened(job) as stores:
+def stores(job, together) -> Iterator[list[RedisStore]]:
+    with opened(job, together) as stores:
         yield stores
 
 
 @pytest.fixture
-def together(job) -> Iterator[GroupWriter]:
-    with closing(GroupWriter(job)) as together:
+def together(job) -> Iterator[StoreGroup]:
+    with closing(StoreGroup(job)) as together:
         yield together
 
 
 def write(
-    together: GroupWriter, stores: Sequence[RedisStore], value: bytes, keys: Sequence[bytes] = (b"key",)
+    together: StoreGroup, stores: Sequence[RedisStore], value: bytes, keys: Sequence[bytes] = (b"key",)
 ) -> list[StorageError | None]:
     return together.write([(store, {Family.PAGES: dict.fromkeys(keys, value)}) for store in stores])
 
@@ -105,6 +106,50 @@ def test_it_is_one_transaction_and_one_request(stores, together):
     assert only.count(b"WATCH") == 1, "and for the next one"
     assert only.count(b"GET") == N
     assert values(stores) == [b"2"] * N
+
+
+def test_connections_of_a_worker_do_not_grow_with_its_shards(server, job, together):
+    with redis.Redis.from_url(server.url) as client:
+        before = {each["id"] for each in client.client_list()}
+        with opened(job, together, 40) as stores:
+            assert write(together, stores, b"1") == [None] * 40
+            assert values(stores) == [b"1"] * 40
+            after = [each for each in client.client_list() if each["id"] not in before]
+            assert len(after) <= 2, after  # to read and to write; that for locks was there before
+
+
+def test_rows_that_are_read_ahead_come_to_the_store_that_asked(stores, together):
+    """Their replies come by one connection, between those of others."""
+    keys = [b"%d" % n for n in range(5)]
+    for number, store in enumerate(stores):
+        assert write(together, [store], b"%d" % number, keys) == [None]
+    for store in stores:
+        assert store.prefetch(Family.PAGES, keys[:3])
+        assert store.prefetch(Family.PAGES, keys[3:])
+    for number, store in reversed([*enumerate(stores)]):
+        assert store.get_many(Family.PAGES, [keys[4], b"none", keys[0]]) == [
+            b"%d" % number,
+            None,
+            b"%d" % number,
+        ]
+
+
+def test_all_locks_are_renewed_but_those_that_are_lost(server, together, job):
+    address = replace(job, lock_timeout=1.0)
+    with closing(StoreGroup(address)) as group, opened(address, group) as stores:
+        with redis.Redis.from_url(server.url) as client:
+            client.delete(stores[0].keys.head, stores[0].keys.owner)
+            client.set(stores[1].keys.owner, b"somebody else's")
+            for _ in range(3):
+                for store in stores[2:]:  # until it has been renewed
+                    client.pexpire(store.keys.owner, 50_000)
+                    while client.pttl(store.keys.owner) > 1_000:
+                        pass
+        with pytest.raises(LostError, match="gone"):
+            stores[0].check_lock()
+        with pytest.raises(LostError, match="another process has opened it"):
+            stores[1].check_lock()
+        assert write(group, stores[2:], b"1") == [None] * (N - 2)
 
 
 def test_it_looks_first_if_it_cannot_know_what_it_finds(stores, together):
@@ -394,12 +439,14 @@ def test_a_batch_is_stored_as_a_whole_or_said_not_to_be(job, monkeypatch, seed):
     fates = ["", "", "", "lost", "reply lost", "late", "after one that was late"]
     with (
         ExitStack() as stack,
-        closing(GroupWriter(job)) as together,
+        closing(StoreGroup(job)) as together,
         network(iter(lambda: rng.choice(fates), None)) as between,
     ):
 
         def open_(number: int) -> RedisStore:
-            return stack.enter_context(closing(RedisStore(job.of_shard(number), is_one_of_many=True)))
+            return stack.enter_context(
+                closing(RedisStore(job.of_shard(number), is_one_of_many=True, group=together))
+            )
 
         shards = [Written(open_(number)) for number in range(N)]
         for step in range(100):
@@ -434,9 +481,9 @@ def test_stores_come_and_go_between_commits(server, job, stores, together):
     with redis.Redis.from_url(server.url) as client:
         client.delete(stores[1].keys.owner)  # its lock expires
     with (
-        closing(GroupWriter(job)) as others,
-        closing(RedisStore(job.of_shard(0), is_one_of_many=True)) as handed_over,
-        closing(RedisStore(job.of_shard(1), is_one_of_many=True)) as taken,
+        closing(StoreGroup(job)) as others,
+        closing(RedisStore(job.of_shard(0), is_one_of_many=True, group=others)) as handed_over,
+        closing(RedisStore(job.of_shard(1), is_one_of_many=True, group=others)) as taken,
     ):
         assert write(others, [handed_over, taken], b"3") == [None] * 2
         failures = write(together, stores, b"4")
@@ -445,7 +492,7 @@ def test_stores_come_and_go_between_commits(server, job, stores, together):
         assert failures[2] is None
         assert write(others, [handed_over, taken], b"5") == [None] * 2
         assert values([handed_over, taken, stores[2]]) == [b"5", b"5", b"4"]
-    back = RedisStore(job.of_shard(0), is_one_of_many=True)
+    back = RedisStore(job.of_shard(0), is_one_of_many=True, group=together)
     with closing(back):
         for n in (6, 7):
             assert write(together, [back, stores[2]], b"%d" % n) == [None] * 2
@@ -458,13 +505,15 @@ def test_stores_come_and_go_between_commits(server, job, stores, together):
 def test_a_server_that_was_restarted_is_no_longer_that_of_any(tmp_path):
     with Server(tmp_path, appendfsync="always") as own:
         job = Address("job", own.url)
-        with opened(job) as stores, closing(GroupWriter(job)) as together:
+        with closing(StoreGroup(job)) as together, opened(job, together) as stores:
             assert write(together, stores, b"1") == [None] * N
             own.kill()
             assert all(isinstance(each, StorageError) for each in write(together, stores, b"2"))
             own.start()
             assert all(isinstance(each, LostError) for each in write(together, stores, b"2"))
-            again = [RedisStore(job.of_shard(number), is_one_of_many=True) for number in (7, 8)]
+            again = [
+                RedisStore(job.of_shard(number), is_one_of_many=True, group=together) for number in (7, 8)
+            ]
             # Of both runs: those of the run that is there are stored.
             failures = write(together, [stores[0], *again], b"3")
             assert isinstance(failures[0], LostError)
@@ -478,8 +527,8 @@ def test_a_server_that_has_no_memory_left_takes_nothing_of_any(tmp_path):
     with Server(tmp_path) as own:
         job = Address("job", own.url)
         with (
-            opened(job) as stores,
-            closing(GroupWriter(job)) as together,
+            closing(StoreGroup(job)) as together,
+            opened(job, together) as stores,
             redis.Redis.from_url(own.url) as client,
         ):
             assert write(together, stores, b"1") == [None] * N
@@ -494,7 +543,7 @@ def test_a_server_that_has_no_memory_left_takes_nothing_of_any(tmp_path):
 def test_a_connection_that_breaks_between_two_commits_is_made_again(server):
     with Proxy(server.port) as between:
         job = Address(os.urandom(6).hex(), between.url, lock_timeout=60.0)
-        with opened(job) as stores, closing(GroupWriter(job)) as together:
+        with closing(StoreGroup(job)) as together, opened(job, together) as stores:
             assert write(together, stores, b"1") == [None] * N
             between.cut()
             between.heal()
@@ -512,7 +561,7 @@ def test_a_random_walk_agrees_with_dicts(job, monkeypatch, seed):
     keys = [b"%02d" % n for n in range(80)]
     models: list[dict[Family, dict[bytes, bytes]]] = [{family: {} for family in families} for _ in range(N)]
     for _ in range(4):
-        with opened(job) as stores, closing(GroupWriter(job)) as together, ExitStack() as views:
+        with closing(StoreGroup(job)) as together, opened(job, together) as stores, ExitStack() as views:
             for step in range(60):
                 numbers = rng.sample(range(N), rng.randrange(1, N + 1))
                 batches = []

@@ -109,8 +109,7 @@ class Connection:
         self._connection: Any = None
         self._socket: socket | None = None
         self._reader = hiredis.Reader()
-        self._owed = 0  # replies to what was sent ahead
-        self._ahead: deque[Reply] = deque()  # those that came
+        self._owed: deque[deque[Reply]] = deque()  # where each reply to what was sent ahead goes
         self._run = b""
         self.n_opened = 0
         self._watched = 0  # the connection on which :meth:`watch` was called since the last transaction
@@ -138,8 +137,7 @@ class Connection:
         if self._socket is None:
             raise StorageError("This version of redis-py does not show its socket; install redis 5 to 8.")
         self._reader = hiredis.Reader()
-        self._owed = 0
-        self._ahead.clear()
+        self._owed.clear()
         self.n_opened += 1
 
     def pin(self, run: bytes = b"") -> bytes:
@@ -307,8 +305,8 @@ class Connection:
 
     # -- replies that are taken later
 
-    def send_ahead(self, *commands: Sequence[Argument]) -> None:
-        """Send *commands* without waiting: :meth:`came` returns their replies in order, as they arrive.
+    def send_ahead(self, lane: deque[Reply], *commands: Sequence[Argument]) -> None:
+        """Send *commands* without waiting: their replies go to *lane*, in order, when :meth:`came` finds them.
 
         Raises:
             OSError: If the connection broke; then none of what was sent ahead has a reply.
@@ -320,10 +318,10 @@ class Connection:
         except OSError:
             self.close()
             raise
-        self._owed += len(commands)
+        self._owed.extend([lane] * len(commands))
 
-    def came(self, n: int, *, waits: bool = False) -> list[Reply] | None:
-        """The next *n* replies to what was sent ahead; ``None`` if they are not here yet, unless one *waits* for them.
+    def came(self, n: int, lane: deque[Reply], *, waits: bool = False) -> list[Reply] | None:
+        """The next *n* replies of *lane*; ``None`` if they are not here yet, unless one *waits* for them.
 
         Raises:
             OSError: If the connection broke; then none of what was sent ahead has a reply.
@@ -334,29 +332,28 @@ class Connection:
         try:
             if waits:
                 self._read_ahead(sock)
-            elif len(self._ahead) < n:
+            elif len(lane) < n:
                 self._look(sock)
         except OSError:
             self.close()
             raise
-        return [self._ahead.popleft() for _ in range(n)] if len(self._ahead) >= n else None
+        return [lane.popleft() for _ in range(n)] if len(lane) >= n else None
 
     def _read_ahead(self, sock: socket) -> None:
         """Take all replies that are owed."""
-        if self._owed:
-            self._read(sock, self._ahead, self._owed)
-            self._owed = 0
+        while self._owed:
+            self._read(sock, self._owed[0], 1)
+            self._owed.popleft()
 
     def _look(self, sock: socket) -> None:
         """Take the replies that are here."""
-        seconds, n_before = sock.gettimeout(), len(self._ahead)
+        seconds = sock.gettimeout()
         sock.settimeout(0)
         try:
-            self._read(sock, self._ahead, self._owed)
+            self._read_ahead(sock)
         except (BlockingIOError, SSLWantReadError):
             pass
         finally:
-            self._owed -= len(self._ahead) - n_before
             sock.settimeout(seconds)
 
     def error(self, action: str, cause: str) -> StorageError:
@@ -375,8 +372,7 @@ class Connection:
     def close(self) -> None:
         """Close the connection. Idempotent."""
         connection, self._connection, self._socket = self._connection, None, None
-        self._owed = 0
-        self._ahead.clear()
+        self._owed.clear()
         if connection is not None:
             with suppress(RedisError, OSError):
                 connection.disconnect()

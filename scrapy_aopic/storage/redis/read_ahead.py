@@ -40,12 +40,13 @@ class _Sent(NamedTuple):
 
 
 class ReadAhead:
-    """Rows that were read ahead on *connection*; for one thread at a time."""
+    """Rows that were read ahead on *connection*, which others may use, too; for one thread at a time."""
 
     def __init__(self, connection: Connection, keys: Keys) -> None:
         self._connection = connection
         self._keys = keys
         self._sent: deque[_Sent] = deque()
+        self._lane: deque[Reply] = deque()
         self._n_sent = 0
         self._n_void = 0  # of those under way, the first ones, which do not count
         self._opened = connection.n_opened
@@ -73,7 +74,7 @@ class ReadAhead:
         leaf = self._keys.leaf
         try:
             self._connection.send_ahead(
-                *((b"HMGET", leaf(family, each), *group) for each, group in groups.items())
+                self._lane, *((b"HMGET", leaf(family, each), *group) for each, group in groups.items())
             )
         except OSError:  # the next read says so, or makes another connection
             self._forget_sent()
@@ -112,7 +113,7 @@ class ReadAhead:
         while self._sent:
             sent = self._sent[0]
             try:
-                replies = self._connection.came(len(sent.groups), waits=waits)
+                replies = self._connection.came(len(sent.groups), self._lane, waits=waits)
             except OSError:
                 self._forget_sent()
                 return
@@ -142,6 +143,7 @@ class ReadAhead:
 
     def _forget_sent(self) -> None:
         self._sent.clear()
+        self._lane.clear()
         self._n_void = 0
         self._opened = self._connection.n_opened
         for wanted in self._wanted.values():

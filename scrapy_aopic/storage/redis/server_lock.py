@@ -18,8 +18,9 @@ import secrets
 import socket
 import threading
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
+from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.layout import FORMAT
 from scrapy_aopic.exceptions import GoneError, InUseError, LostError, StorageError, closed_on_error
@@ -27,6 +28,11 @@ from scrapy_aopic.storage.address import MAX_SHARDS, Address
 
 from .connect import connect
 from .keys import Head, Keys
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from .connection import Argument, Connection
 
 logger = logging.getLogger(__name__)
 
@@ -42,11 +48,86 @@ def job_gone(job: Address) -> GoneError:
     )
 
 
+_RESTARTED = "its server was restarted, or another one took over, and may have lost the last second"
+
 _POLL = 0.2
 """Seconds between polls of the lock of another."""
 
 _ATTEMPTS = 20
 """Times that a renewal is tried while commits change the head."""
+
+
+class LockKeeper:
+    """Renews the locks of a process for shards of the job at *address*, or for that itself, by one connection and one thread.
+
+    Attributes:
+        locks: Those that are held, to be changed by whoever is :meth:`using` the connection.
+
+    Raises:
+        StorageError: If the server cannot be reached.
+    """
+
+    def __init__(self, address: Address) -> None:
+        self._milliseconds = max(1, round(address.lock_timeout * 1000))
+        self._connection = connect(address)
+        self._using = threading.RLock()
+        self.locks: list[ServerLock] = []
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="aopic-lock", daemon=True)
+        self._thread.start()
+
+    @contextmanager
+    def using(self) -> Iterator[Connection]:
+        """The connection, for this thread alone; if the run of the server has ended that it was pinned to, so have its locks."""
+        with self._using:
+            try:
+                yield self._connection
+            except LostError:
+                self._connection.unpin()
+                for lock in self.locks:
+                    if lock.run:
+                        lock.lost(_RESTARTED)
+                raise
+
+    def pin(self) -> bytes:
+        """The run of the server, to which the connection is pinned from now on."""
+        with suppress(LostError), self.using() as connection:
+            if connection.run:
+                connection.ask((b"PING",))
+                return connection.run
+        with self.using() as connection:
+            return connection.pin()
+
+    def _keep(self) -> None:
+        wait = self._milliseconds / 3000
+        while not self._ended.wait(wait):
+            wait = self._milliseconds / 3000
+            try:
+                self._renew()
+            except StorageError:  # check() knows when it is too late
+                wait = min(1.0, self._milliseconds / 10_000)
+
+    def _renew(self) -> None:
+        """Renew all locks that are still this process's, with two requests."""
+        for _ in range(_ATTEMPTS):
+            began = time.monotonic()
+            with self.using() as connection:
+                if not (locks := [lock for lock in self.locks if not lock.is_lost]):
+                    return
+                heads, owners = [lock.keys.head for lock in locks], [lock.keys.owner for lock in locks]
+                _, *found = connection.ask((b"WATCH", *heads, *owners), (b"MGET", *heads), (b"MGET", *owners))
+                ours = [each for each in zip(locks, *found, strict=True) if each[0].is_ours(*each[1:])]
+                renewed = [lock.renewal for lock, *_ in ours]
+                if connection.transact(*renewed) is not None:
+                    for lock, *_ in ours:
+                        lock.was_renewed(began)
+                    return
+
+    def close(self) -> None:
+        """Renew nothing any more. Idempotent."""
+        self._ended.set()
+        self._thread.join()
+        self._connection.close()
 
 
 class ServerLock:
@@ -56,6 +137,7 @@ class ServerLock:
         task: The purpose for which it is taken, for messages of other processes.
         waits: Whether to wait until a lock expires that may not be renewed any more.
         is_pinned: Whether it ends with the run of the server: see rule 4 of :mod:`.connection`.
+        keeper: Renews it; by default one of its own.
 
     Attributes:
         head: The value of ``head``, with the token of this lock; the store counts its commits here.
@@ -68,10 +150,17 @@ class ServerLock:
     """
 
     def __init__(
-        self, address: Address, keys: Keys, *, task: str, waits: bool = True, is_pinned: bool = False
+        self,
+        address: Address,
+        keys: Keys,
+        *,
+        task: str,
+        waits: bool = True,
+        is_pinned: bool = False,
+        keeper: LockKeeper | None = None,
     ) -> None:
         self._address = address
-        self._keys = keys
+        self.keys = keys
         self._milliseconds = max(1, round(address.lock_timeout * 1000))
         self._token = secrets.token_hex(8)
         since = datetime.now(timezone.utc).isoformat(" ", "seconds")
@@ -85,26 +174,28 @@ class ServerLock:
         self._owner = json.dumps(owner).encode()
         self._process = os.getpid()
         self._why_lost = ""
-        self._ended = threading.Event()
-        self._connection = connect(address)
-        with closed_on_error(self._connection.close):
-            self.run = self._connection.pin() if is_pinned else b""
+        self.run = b""
+        self._is_closed = False
+        self._keeper = keeper or LockKeeper(address)
+        self._is_alone = keeper is None
+        with closed_on_error(self._end):
+            if is_pinned:
+                self.run = self._keeper.pin()
             self._wait(waits=waits)
             self.head, self.is_new = self._fence()
             self._number = self.head.number
-        self._thread = threading.Thread(target=self._keep, name="aopic-lock", daemon=True)
-        self._thread.start()
+        with self._keeper.using():
+            self._keeper.locks.append(self)
 
     def _wait(self, *, waits: bool) -> None:
         """Take the lock; if it *waits*, wait until another one expires that is not renewed."""
-        taken = (b"SET", self._keys.owner, self._owner, b"NX", b"PX", self._milliseconds)
+        taken = (b"SET", self.keys.owner, self._owner, b"NX", b"PX", self._milliseconds)
         before: tuple[bytes, int] | None = None
         while True:
             began = time.monotonic()
             # The reply may be lost, and the lock be ours.
-            owner, left = self._connection.ask(
-                taken, (b"GET", self._keys.owner), (b"PTTL", self._keys.owner)
-            )[1:]
+            with self._keeper.using() as connection:
+                owner, left = connection.ask(taken, (b"GET", self.keys.owner), (b"PTTL", self.keys.owner))[1:]
             if owner == self._owner:
                 self._until = began + self._milliseconds / 1000
                 return
@@ -134,11 +225,12 @@ class ServerLock:
     def _fence(self) -> tuple[Head, bool]:
         """Put the token into the head, so that no other writer can commit; returns the head, and whether it is new."""
         for _ in range(_ATTEMPTS):
-            _, data = self._connection.ask((b"WATCH", self._keys.head), (b"GET", self._keys.head))
-            before = self._keys.read_head(data)
-            head = Head(FORMAT, self._token, before.number if before is not None else 0)
-            if self._connection.transact((b"SET", self._keys.head, head.packed())) is not None:
-                return head, before is None
+            with self._keeper.using() as connection:
+                _, data = connection.ask((b"WATCH", self.keys.head), (b"GET", self.keys.head))
+                before = self.keys.read_head(data)
+                head = Head(FORMAT, self._token, before.number if before is not None else 0)
+                if connection.transact((b"SET", self.keys.head, head.packed())) is not None:
+                    return head, before is None
         raise StorageError(f"The store in {self._address} is in use: another process keeps committing to it.")
 
     def next_head(self) -> Head:
@@ -189,40 +281,27 @@ class ServerLock:
             "whoever goes on."
         )
 
-    def _keep(self) -> None:
-        """Renew the lock until it is closed or lost."""
-        wait = self._milliseconds / 3000
-        while not self._ended.wait(wait):
-            try:
-                self._renew()
-                wait = self._milliseconds / 3000
-            except LostError:
-                self._why_lost = (
-                    "its server was restarted, or another one took over, and may have lost the last second"
-                )
-            except StorageError:  # check() knows when it is too late
-                wait = min(1.0, self._milliseconds / 10_000)
-            if self._why_lost:
-                return
+    @property
+    def renewal(self) -> Sequence[Argument]:
+        """The command that renews it."""
+        return (b"SET", self.keys.owner, self._owner, b"PX", self._milliseconds)
 
-    def _renew(self) -> None:
-        for _ in range(_ATTEMPTS):
-            began = time.monotonic()
-            _, data, owner = self._connection.ask(
-                (b"WATCH", self._keys.head, self._keys.owner),
-                (b"GET", self._keys.head),
-                (b"GET", self._keys.owner),
-            )
-            if (why := self._why_not_ours(data)) or (owner is not None and owner != self._owner):
-                self._why_lost = why or "another process has opened it"
-                return
-            renewed = (b"SET", self._keys.owner, self._owner, b"PX", self._milliseconds)
-            if self._connection.transact(renewed) is not None:
-                self._until = began + self._milliseconds / 1000
-                return
+    def was_renewed(self, began: float) -> None:
+        """It was, by a request that *began* then."""
+        self._until = began + self._milliseconds / 1000
+
+    def is_ours(self, data: bytes | None, owner: bytes | None) -> bool:
+        """Whether it may be renewed, with a head of *data* and that *owner* on the server; if not, it may be lost."""
+        try:
+            why = self._why_not_ours(data)
+        except StorageError:  # what is there is no head: whoever reads it says so
+            return False
+        if why or (owner is not None and owner != self._owner):
+            self._why_lost = why or "another process has opened it"
+        return not self._why_lost
 
     def _why_not_ours(self, data: bytes | None) -> str:
-        head = self._keys.read_head(data)
+        head = self.keys.read_head(data)
         if head is None:
             return _GONE
         return "another process has opened it" if head.token != self._token else ""
@@ -231,7 +310,7 @@ class ServerLock:
         """Why a commit on top of :attr:`head` is refused by a head of *data*; empty if it is not."""
         if why := self._why_not_ours(data):
             return why
-        found = self._keys.read_head(data)
+        found = self.keys.read_head(data)
         if found is None or found.number == self.head.number:
             return ""
         if found.number > self.head.number:
@@ -243,13 +322,19 @@ class ServerLock:
 
     def close(self) -> None:
         """Let others have the job. Idempotent."""
-        if self._ended.is_set() or os.getpid() != self._process:  # a forked child has not got it
+        if self._is_closed or os.getpid() != self._process:  # a forked child has not got it
             return
-        self._ended.set()
-        self._thread.join()
-        self._connection.unpin()
-        with suppress(StorageError, OSError):
-            _, owner = self._connection.ask((b"WATCH", self._keys.owner), (b"GET", self._keys.owner))
-            if owner == self._owner:
-                self._connection.transact((b"DEL", self._keys.owner))
-        self._connection.close()
+        self._is_closed = True
+        with self._keeper.using():
+            self._keeper.locks.remove(self)
+        for _ in range(2):  # at another run of the server for the second time
+            with suppress(StorageError, OSError), self._keeper.using() as connection:
+                _, owner = connection.ask((b"WATCH", self.keys.owner), (b"GET", self.keys.owner))
+                if owner == self._owner:
+                    connection.transact((b"DEL", self.keys.owner))
+                break
+        self._end()
+
+    def _end(self) -> None:
+        if self._is_alone:
+            self._keeper.close()

@@ -12,7 +12,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, ClassVar
 
 from scrapy_aopic.exceptions import StorageError
@@ -23,7 +25,7 @@ from .leaves import Leaves, Rows
 from .rows import AT_ONCE, ask_for_leaves, chunks, measure, read_leaves, read_values
 from .scan import Scan
 from .server_checks import check_server
-from .server_lock import ServerLock
+from .server_lock import LockKeeper, ServerLock
 from .transaction import RedisStoreState, StoreWatch, write_batches
 
 if TYPE_CHECKING:
@@ -42,6 +44,7 @@ class RedisStore(RedisStoreState):
         task: The purpose for which it is opened, for messages of other processes.
         is_one_of_many: Whether it is one of several stores of a job: then the server was checked before, and a store that
             another process has open is refused at once.
+        group: The stores with which it shares connections; by default it has its own.
 
     Attributes:
         read_ahead: See :class:`~scrapy_aopic.core.ports.Store`.
@@ -55,27 +58,39 @@ class RedisStore(RedisStoreState):
     read_ahead: ClassVar[int] = 8
     most_steps: ClassVar[int] = 100
 
-    def __init__(self, address: Address, *, task: str = "crawl", is_one_of_many: bool = False) -> None:
+    def __init__(
+        self,
+        address: Address,
+        *,
+        task: str = "crawl",
+        is_one_of_many: bool = False,
+        group: StoreGroup | None = None,
+    ) -> None:
         keys = Keys(address)
-        lock = ServerLock(address, keys, task=task, waits=not is_one_of_many, is_pinned=is_one_of_many)
-        connections: list[Connection] = []
-        try:
-            connections += [reader := connect(address)]
-            connections += [writer := connect(address)]
-            if is_one_of_many:
-                for connection in connections:
-                    connection.pin(lock.run)
-            else:
-                check_server(reader, address)
-            leaves = read_leaves(reader.ask(*ask_for_leaves(keys)))
-            _count_rows(reader, keys, leaves)
-        except BaseException:
-            lock.close()
-            for connection in connections:
-                connection.close()
-            raise
-        super().__init__(address, keys, lock, reader, leaves)
-        self._watch = StoreWatch(writer)
+        self._group = group or StoreGroup(address)
+        self._is_alone = group is None
+        with ExitStack() as opened:
+            if self._is_alone:
+                opened.callback(self._group.close)
+            lock = ServerLock(
+                address,
+                keys,
+                task=task,
+                waits=not is_one_of_many,
+                is_pinned=is_one_of_many,
+                keeper=self._group.keeper,
+            )
+            opened.callback(lock.close)
+            reader = self._group.reader(lock.run)
+            with closing(connect(address)) as link:  # which others need not wait for
+                if is_one_of_many:
+                    link.pin(lock.run)
+                else:
+                    check_server(link, address)
+                leaves = read_leaves(link.ask(*ask_for_leaves(keys)))
+                _count_rows(link, keys, leaves)
+            opened.pop_all()
+        super().__init__(address, keys, lock, leaves, reader=reader, reading=self._group.reading)
 
     # -- reading
 
@@ -144,7 +159,12 @@ class RedisStore(RedisStoreState):
         del sync
 
         def write() -> None:
-            (failure,) = write_batches([(self, batch)], self._watch)
+            if self._is_alone:
+                (failure,) = self._group.write([(self, batch)])
+            else:  # its first commit, for which no other has to wait
+                with closing(connect(self.address)) as link:
+                    link.pin(self.run)
+                    (failure,) = write_batches([(self, batch)], StoreWatch(link))
             if failure is not None:
                 raise failure
 
@@ -195,22 +215,49 @@ class RedisStore(RedisStoreState):
 
     def close(self) -> None:
         with self.writing, self.reading:
-            if not self.is_closed:
-                self.is_closed = True
-                self.lock.close()
-                self.reader.close()
-                self._watch.connection.close()
+            was_closed, self.is_closed = self.is_closed, True
+        if not was_closed:
+            self.lock.close()
+            if self._is_alone:
+                self._group.close()
 
 
-class GroupWriter:
-    """Writes to several stores of the job at *address*, which are pinned to a run of the server; one thread uses it at a time."""
+class StoreGroup:
+    """What the stores of a process share that are shards of the job at *address*: connections, however many they are.
+
+    Attributes:
+        keeper: Renews their locks.
+        reading: The lock of the connection by which all are read; see :class:`~.transaction.RedisStoreState`.
+
+    Raises:
+        StorageError: If the server cannot be reached.
+    """
 
     def __init__(self, address: Address) -> None:
         self._address = address
+        self.keeper = LockKeeper(address)
+        self.reading = threading.Lock()
+        self._reader: Connection | None = None
         self._watch: StoreWatch | None = None
 
+    def reader(self, run: bytes) -> Connection:
+        """The connection by which stores are read that are pinned to that *run* of the server.
+
+        Raises:
+            LostError: If another run is there.
+            StorageError: If the server cannot be reached.
+        """
+        with self.reading:
+            if self._reader is None or self._reader.run != run:
+                if self._reader is not None:
+                    self._reader.close()  # all that it reads is lost
+                self._reader = connect(self._address)
+                if run:
+                    self._reader.pin(run)
+            return self._reader
+
     def write(self, batches: Sequence[tuple[Store, Batch]]) -> list[StorageError | None]:
-        """Write *batches*, each to a :class:`RedisStore` of its own, as one transaction.
+        """Write *batches*, each to a :class:`RedisStore` of its own, as one transaction; one thread at a time may.
 
         Returns:
             Why each was not stored, ``None`` if it was.
@@ -241,14 +288,16 @@ class GroupWriter:
             LostError: If another run is there.
             StorageError: If the server cannot be reached.
         """
-        if self._watch is None:
-            self._watch = StoreWatch(connect(self._address))
+        self._watch = self._watch or StoreWatch(connect(self._address))
         if self._watch.connection.run != run:
             self._watch.connection.pin(run)
         return self._watch
 
     def close(self) -> None:
-        """Close the connection. Idempotent."""
+        """Close the connections. Idempotent."""
+        self.keeper.close()
+        if self._reader is not None:
+            self._reader.close()
         if self._watch is not None:
             self._watch.connection.close()
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from contextlib import ExitStack, contextmanager
 from itertools import chain, islice
 from typing import TYPE_CHECKING, TypeVar
@@ -130,7 +131,6 @@ class StoreCommit:
         self._missing: list[tuple[Family, bytes]] = []
         self._late: list[tuple[Family, bytes]] = []
         self._late_replies: Sequence[Reply] = ()
-        self._is_locked = False
         self._plans: dict[Family, Plan] = {}
         self._changing: list[Sequence[Argument]] = []
         # The change whose rows the reply to each of these counts, with a sign.
@@ -268,11 +268,11 @@ class StoreCommit:
         """The commands of its part of the transaction."""
         return self._saving + self._changing
 
-    def stop_readers(self, locks: ExitStack) -> None:
-        """Have reads of the store wait until *locks* are released. Idempotent."""
-        if not self._is_locked:
+    def stop_readers(self, locks: ExitStack, stopped: set[threading.Lock]) -> None:
+        """Have reads of the store wait until *locks* are released, unless they are among those that are *stopped*."""
+        if self.store.reading not in stopped:
+            stopped.add(self.store.reading)
             locks.enter_context(self.store.reading)
-            self._is_locked = True
 
     def save_for_scans(self) -> None:
         """Read the leaves that change, for the scans of this process that have yet to come to them.
@@ -380,6 +380,7 @@ def _carry_out(commits: Sequence[StoreCommit], watch: StoreWatch) -> None:
     """
     connection = watch.connection
     broken: list[OSError] = []
+    stopped: set[threading.Lock] = set()
     # The stores are not read from the first attempt until it is known whether that has landed.
     with ExitStack() as locks:
         for _ in range(_ATTEMPTS):
@@ -391,7 +392,7 @@ def _carry_out(commits: Sequence[StoreCommit], watch: StoreWatch) -> None:
                     continue
                 if len(broken) == _MOST_BROKEN:
                     raise connection.unreachable("write to", broken[-1])
-                _execute(todo, watch, locks)
+                _execute(todo, watch, locks, stopped)
             except StorageError:  # which is an OSError, too
                 raise
             except OSError as error:
@@ -410,7 +411,9 @@ def _are_ready(
     return n_ready == len(commits)
 
 
-def _execute(commits: Sequence[StoreCommit], watch: StoreWatch, locks: ExitStack) -> None:
+def _execute(
+    commits: Sequence[StoreCommit], watch: StoreWatch, locks: ExitStack, stopped: set[threading.Lock]
+) -> None:
     """Have the server carry out *commits*, unless a watched key has changed.
 
     Raises:
@@ -420,13 +423,14 @@ def _execute(commits: Sequence[StoreCommit], watch: StoreWatch, locks: ExitStack
     connection = watch.connection
     queued = [(b"MULTI",), *chain(*(each.commands for each in commits))]
     late = [each.late for each in commits]
-    connection.send_ahead(*queued)
+    lane: deque[Reply] = deque()
+    connection.send_ahead(lane, *queued)
     for each in commits:
-        each.stop_readers(locks)
+        each.stop_readers(locks, stopped)
         each.save_for_scans()
     questions = watch.questions(each.store for each in commits)
     done, *replies = connection.tell((b"EXEC",), *chain(*late), *questions)
-    refused = [each for each in connection.came(len(queued)) or () if isinstance(each, ReplyError)]
+    refused = [each for each in connection.came(len(queued), lane) or () if isinstance(each, ReplyError)]
     if isinstance(done, ReplyError):
         raise connection.error("write to", str((*refused, done)[0]))
     rest = iter(replies)
@@ -447,7 +451,7 @@ class RedisStoreState:
         leaves: Leaves of each family; they change with *writing* and *reading* held.
         ahead: Rows that are read before they are wanted; used with *reading* held.
         writing: One commit at a time.
-        reading: Leaves and rows do not change while this is held.
+        reading: Leaves and rows do not change while this is held, which stores share that share the connection.
         scans: Scans that may not have ended.
         to_cut: Leaves that have too many rows, or few, with these, as of the last commit.
         broken: Why it takes no more writes; empty if it takes them.
@@ -458,8 +462,10 @@ class RedisStoreState:
         address: Address,
         keys: Keys,
         lock: ServerLock,
-        reader: Connection,
         leaves: dict[Family, Leaves],
+        *,
+        reader: Connection,
+        reading: threading.Lock,
     ) -> None:
         self.address = address
         self.keys = keys
@@ -468,7 +474,7 @@ class RedisStoreState:
         self.leaves = leaves
         self.ahead = ReadAhead(reader, keys)
         self.writing = threading.Lock()
-        self.reading = threading.Lock()
+        self.reading = reading
         self.scans: WeakSet[Scan] = WeakSet()
         self.to_cut: dict[tuple[Family, bytes], Rows] = {}
         self.broken = ""
