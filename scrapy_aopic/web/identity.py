@@ -3,8 +3,8 @@
 A signature covers the origin that is asked and the address of the signer's keys, and holds for minutes. It says who asks, and
 nothing of what is asked for or answered.
 
-Sources: RFC 9421; RFC 8037 and 7638 (the key and its thumbprint); draft-meunier-web-bot-auth-architecture and
-draft-meunier-http-message-signatures-directory.
+Sources: RFC 9421; RFC 8037 and 7638 (the key and its thumbprint); draft-ietf-webbotauth-httpsig-protocol-00, which goes on with
+draft-meunier-web-bot-auth-architecture-05, and draft-meunier-webbotauth-httpsig-directory-00.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ HEADERS = ("Signature-Agent", "Signature-Input", "Signature")
 
 VALID = 300
 """Seconds for which the signature of a request holds: a transfer begins at once, but clocks differ."""
+
+_LABEL = "sig1"
 
 _MOST = 10_000
 """Characters of the file of an identity, at most."""
@@ -96,9 +98,10 @@ class Identity:
     def sign(self, url: str, now: float, nonce: bytes) -> dict[str, str]:
         """Headers that sign a request for *url*, at *now* in seconds since the epoch, with a *nonce* of its own."""
         quoted = f'"{self.agent}"'
-        covered = {"@authority": authority(url), "signature-agent": quoted}
+        # A member of a dictionary, since version 04 of the draft: its name is that of the signature.
+        covered = {"@authority": authority(url), f'signature-agent;key="{_LABEL}"': quoted}
         params = self._params(covered, now, VALID, "web-bot-auth", f';nonce="{b64encode(nonce).decode()}"')
-        return dict(zip(HEADERS, (quoted, *self._signed(covered, params)), strict=True))
+        return dict(zip(HEADERS, (f"{_LABEL}={quoted}", *self._signed(covered, params)), strict=True))
 
     def directory(self) -> str:
         """The directory of its key, as JSON."""
@@ -123,7 +126,7 @@ class Identity:
         """``Signature-Input`` and ``Signature`` over the values that are *covered*."""
         lines = [f"{_component(name)}: {value}" for name, value in covered.items()]
         base = "\n".join([*lines, f'"@signature-params": {params}'])
-        return f"sig1={params}", f"sig1=:{b64encode(self._key.sign(base.encode())).decode()}:"
+        return f"{_LABEL}={params}", f"{_LABEL}=:{b64encode(self._key.sign(base.encode())).decode()}:"
 
 
 def create(path: Path, agent: str) -> Identity:

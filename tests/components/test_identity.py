@@ -76,6 +76,20 @@ def test_signatures_are_those_of_the_rfc():
     )
 
 
+def test_signatures_are_those_of_web_bot_auth():
+    """The test vector for Ed25519 with a ``Signature-Agent``, in draft-meunier-web-bot-auth-architecture since version 04."""
+    nonce = "n9p433xm+NJ3ph3upfBIGmsuwHw387YV7Q/F+6BSpGCVjYCqQw6rznNA8PVVLySrAWsv0hQtFioQb6E1YsauiA=="
+    covered = {"@authority": "example.com", 'signature-agent;key="agent2"': '"https://signature-agent.test"'}
+    identity = Identity(AGENT, RFC_KEY)
+    params = (
+        f'("@authority" "signature-agent";key="agent2");created=1735689600;keyid="{identity.keyid}";alg="ed25519";'
+        f'expires=4889289600;nonce="{nonce}";tag="web-bot-auth"'
+    )
+    assert identity._signed(covered, params)[1].partition("=")[2] == (
+        ":RdNFx5Bj6au3YgAMQL/RzmUlZE8QZLIaXGRpw985hWnwPfMxT228NMk6ehRS1PSl4e8PhbNZACSanGdhEwYCCg==:"
+    )
+
+
 @pytest.mark.parametrize(
     "url",
     ["http://a.test/x?y", "https://A.test:443/", "https://a.test:8443/", "http://u:p@xn--bcher-kva.test:80/"],
@@ -84,15 +98,19 @@ def test_another_implementation_verifies_a_request_for_its_origin_and_its_time_a
     identity = Identity(AGENT, RFC_KEY)
     signed = identity.sign(url, time.time(), os.urandom(64))
     found = verify(identity, url, signed)
-    assert list(found.covered_components)[:2] == ['"@authority"', '"signature-agent"']
+    assert list(found.covered_components)[:2] == ['"@authority"', '"signature-agent";key="sig1"']
     assert found.parameters["expires"] - found.parameters["created"] == VALID
     again = identity.sign(url, time.time(), os.urandom(64))
     assert verify(identity, url, again).parameters["nonce"] != found.parameters["nonce"]
-    late = identity.sign(url, time.time() - VALID - 60, b"")
+    verify(
+        identity, url, identity.sign(url, time.time() - VALID + 60, b"")
+    )  # by a clock that is minutes behind
+    late, early = (identity.sign(url, time.time() + skew, b"") for skew in (-VALID - 60, 600))
     for other, headers in [
         ("http://b.test/", signed),
-        (url, {**signed, "Signature-Agent": '"https://other.test"'}),
+        (url, {**signed, "Signature-Agent": 'sig1="https://other.test"'}),
         (url, late),
+        (url, early),
     ]:
         with pytest.raises(InvalidSignature):
             verify(identity, other, headers)
