@@ -28,6 +28,8 @@ release = version = __version__
 html_title = f"{project} {release}"
 html_theme = "furo"
 html_copy_source = False
+html_static_path = ["_static"]
+html_css_files = ["tables.css"]
 root_doc = "index"
 exclude_patterns = ["_build"]
 extensions = [
