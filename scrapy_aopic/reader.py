@@ -78,10 +78,10 @@ class JobReader:
         """
         return read_snapshot(self._place, counts=counts)
 
-    def top(self, n: int = 20, *, everything: bool = False) -> list[PageRow]:
+    def top(self, n: int = 20, *, everything: bool = False, by: str = "importance") -> list[PageRow]:
         """The *n* most important pages, best first; redirects, errors and pages that failed only with *everything*."""
         with open_view(self._place) as view:
-            return top_pages(view, n, everything=everything)
+            return top_pages(view, n, everything=everything, by=by)
 
     def pages(self) -> Rows[PageRow]:
         """All pages that it knows, host by host."""

@@ -96,6 +96,14 @@ def add_jobdir(parser: argparse.ArgumentParser, nargs: str | None = None) -> Non
     )
 
 
+def add_by(parser: argparse.ArgumentParser) -> None:
+    """Add the option for the order of pages."""
+    parser.add_argument(
+        "--by", choices=("importance", "relevance"), default="importance",
+        help="pages by their importance (default), or by how likely they are relevant to AOPIC_TOPIC",
+    )  # fmt: skip
+
+
 def job_place(text: str) -> Place:
     """Where the job is that the user calls *text*."""
     from scrapy_aopic.place.place import place_of

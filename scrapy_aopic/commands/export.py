@@ -13,7 +13,7 @@ from scrapy.exceptions import UsageError
 
 from scrapy_aopic.view.output import write
 
-from .common import add_jobdir
+from .common import add_by, add_jobdir
 
 if TYPE_CHECKING:
     import argparse
@@ -44,6 +44,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--top", metavar="N", type=int, help="of the pages only the N most important ones, best first"
     )
+    add_by(parser)
     parser.add_argument(
         "--since",
         metavar="TIME",
@@ -71,13 +72,16 @@ def run(opts: argparse.Namespace, _: BaseSettings) -> int:
         raise UsageError(f"--pages and --links need a file each, and not both {opts.pages}")
     if opts.top is not None and (opts.top < 1 or not opts.pages):
         raise UsageError(f"--top ({opts.top}) must be at least 1, and needs --pages FILE")
-    if opts.cdxj and opts.top is None:
-        raise UsageError("--cdxj needs --top N")
+    if (opts.cdxj or opts.by != "importance") and opts.top is None:
+        raise UsageError("--cdxj and --by need --top N")
     if opts.since is not None and (opts.top is not None or not opts.pages):
         raise UsageError("--since needs --pages FILE, without --top")
     outputs: dict[str, tuple[str | None, Callable[..., int]]] = {
         "link": (opts.links, export_links),
-        "page": (opts.pages, partial(export_pages, top=opts.top or 0, since=opts.since, index=opts.cdxj)),
+        "page": (
+            opts.pages,
+            partial(export_pages, top=opts.top or 0, by=opts.by, since=opts.since, index=opts.cdxj),
+        ),
     }
     failed: list[ExchangeError] = []
     for what, (path, _export) in list(outputs.items()):

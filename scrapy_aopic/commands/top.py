@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
+from shlex import quote
 from typing import TYPE_CHECKING
 
-from .common import add_jobdir, add_json, add_watch, as_json, check_counts, write_or_watch
+from .common import add_by, add_jobdir, add_json, add_watch, as_json, check_counts, write_or_watch
 
 if TYPE_CHECKING:
     import argparse
@@ -25,6 +26,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_jobdir(parser)
     add_json(parser)
     parser.add_argument("-n", "--number", type=int, default=20, help="rows (default: 20)")
+    add_by(parser)
     parser.add_argument("--hosts", action="store_true", help="hosts instead of pages")
     add_watch(parser)
     parser.add_argument("--all", action="store_true", help="also redirects and pages that failed")
@@ -43,6 +45,7 @@ def _look(opts: argparse.Namespace, speeds: Speeds) -> str:
     from scrapy_aopic.view.output import n_columns
     from scrapy_aopic.view.queries import top_hosts, top_pages
     from scrapy_aopic.view.stored import read_snapshot
+    from scrapy_aopic.view.text import checked
     from scrapy_aopic.view.text_report import format_hosts, format_pages, headline
 
     rows: list[SiteRow] | list[PageRow]
@@ -51,8 +54,10 @@ def _look(opts: argparse.Namespace, speeds: Speeds) -> str:
             rows = sites = top_hosts(view, opts.number)
             text = format_hosts(sites, width=n_columns())
         else:
-            rows = pages = top_pages(view, opts.number, everything=opts.all)
+            rows = pages = top_pages(view, opts.number, everything=opts.all, by=opts.by)
             text = format_pages(pages, total=view.total, width=n_columns())
+            if any(page.relevance is not None for page in pages):
+                text += f"\n\nRelevance is {checked(view.calibration.labels, quote(str(opts.jobdir)))}"
         if opts.json:
             return as_json([row._asdict() for row in rows])
         if opts.watch is None:

@@ -145,7 +145,7 @@ def _add_label(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
     parser.add_argument(
         "--labels", metavar="FILE", type=Path,
-        help="file that labels are kept in (default: aopic-labels.jsonl in the job folder)",
+        help="file that labels are kept in, beside what they say of grades (default: aopic-labels.jsonl in the job folder)",
     )  # fmt: skip
     parser.add_argument(
         "--write",
@@ -161,7 +161,16 @@ def _add_label(parser: argparse.ArgumentParser) -> None:
 def _label(opts: argparse.Namespace, _: BaseSettings) -> int:
     from scrapy_aopic.core.focus.sample import read_samples
     from scrapy_aopic.exceptions import TopicError
-    from scrapy_aopic.focus.labels import FILE_NAME, judge, read_labels, to_label, write_labels, write_sample
+    from scrapy_aopic.focus.labels import (
+        CALIBRATION,
+        FILE_NAME,
+        judge,
+        read_labels,
+        to_label,
+        write_calibration,
+        write_labels,
+        write_sample,
+    )
     from scrapy_aopic.view.job_view import open_view
 
     kept = opts.labels
@@ -184,6 +193,8 @@ def _label(opts: argparse.Namespace, _: BaseSettings) -> int:
     if not (opts.read or opts.write or opts.json) and sys.stdin is not None and sys.stdin.isatty():
         _ask([page for page in wanted if page.url not in labels], labels, kept)
     judged = judge(pages, sample, labels)
+    if judged.labelled:
+        write_calibration(kept.with_name(CALIBRATION), judged.calibration)
     if opts.json:
         write(as_json(judged._asdict()))
     else:
@@ -213,6 +224,8 @@ def _ask(pages: Sequence[Sampled], labels: dict[str, bool], kept: Path) -> None:
 
 
 def _judged_in_words(judged: Judged) -> list[str]:
+    from scrapy_aopic.view.text import checked
+
     lines = [
         f"{judged.set_aside:,} of {judged.pages:,} graded pages were set aside, {judged.labelled:,} are labelled"
     ]
@@ -223,7 +236,7 @@ def _judged_in_words(judged: Judged) -> list[str]:
         *lines,
         f"harvest by labels      {judged.harvest:7.1%}   95 %: {judged.low:.1%} to {judged.high:.1%}",
         f"harvest by grades      {judged.counted:7.1%}   {mistakes}",
-        f'From a grade of {judged.even:.2f} on, a page is more likely relevant than not: "threshold" in AOPIC_TOPIC.',
+        f"Relevance goes by {checked(judged.calibration.labels)} from now on; in a crawl that runs, from its next start on.",
     ]
 
 

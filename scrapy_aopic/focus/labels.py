@@ -12,9 +12,10 @@ import json
 from hashlib import sha256
 from io import TextIOWrapper
 from itertools import islice
-from math import log, sqrt
+from math import sqrt
 from typing import TYPE_CHECKING, NamedTuple
 
+from scrapy_aopic.core.focus.calibration import UNCHECKED, Calibration, log_odds
 from scrapy_aopic.core.focus.classifier import logistic
 from scrapy_aopic.exceptions import TopicError, plainly
 from scrapy_aopic.storage.named_files import open_given
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
 FILE_NAME = "aopic-labels.jsonl"
 """Name of the file of labels in a job folder."""
+
+CALIBRATION = "aopic-calibration.json"
+"""Name of the file beside it that says what they mean for grades."""
 
 _MOST_LINES = 100_000
 """Lines of a file of labels that are read: 50 times as many as a sample has pages."""
@@ -43,9 +47,6 @@ _STRATA = 4
 
 _STEPS = 20
 """Steps of Newton's method; five are enough."""
-
-_LEAST = 0.001
-"""Distance that a grade keeps from 0 and 1, where its log odds are infinite."""
 
 _SURE = 1.959964
 """Standard deviations of a normal distribution that hold 95 % of it, to both sides."""
@@ -64,7 +65,7 @@ class Judged(NamedTuple):
         counted: Part of the sample that counts as relevant by the crawl's grade.
         missed: Labelled pages that are relevant, and do not count.
         wrong: Labelled pages that are not relevant, and count.
-        even: Grade from which on a page is more likely relevant than not, by the labels.
+        calibration: What grades mean by the labels.
     """
 
     pages: int
@@ -77,27 +78,7 @@ class Judged(NamedTuple):
     counted: float
     missed: int
     wrong: int
-    even: float
-
-
-class Platt(NamedTuple):
-    """What a grade means as a probability: a logistic function of its log odds (Platt, 1999).
-
-    Attributes:
-        slope, shift: The log odds of relevance are *slope* times those of the grade, and *shift*.
-    """
-
-    slope: float
-    shift: float
-
-    def probability(self, grade: float) -> float:
-        """How likely a page with this *grade* is relevant, 0 to 1."""
-        return logistic(self.slope * _log_odds(grade) + self.shift)
-
-    @property
-    def even(self) -> float:
-        """The grade from which on a page is more likely relevant than not, 0 to 1."""
-        return logistic(-self.shift / self.slope) if self.slope > 0.0 else 1.0
+    calibration: Calibration
 
 
 def wilson(relevant: int, n: int) -> tuple[float, float]:
@@ -110,7 +91,7 @@ def wilson(relevant: int, n: int) -> tuple[float, float]:
     return max(middle - half, 0.0), min(middle + half, 1.0)
 
 
-def calibrate(told: Sequence[tuple[float, bool, float]]) -> Platt:
+def calibrate(told: Sequence[tuple[float, bool, float]]) -> Calibration:
     """What grades mean by labels: *told* has the grade of each labelled page, whether it is relevant, and its weight.
 
     By Newton's method, with a prior for few labels: a slope of 1 and a shift of -1, with standard deviations of 1 and 2.
@@ -120,7 +101,7 @@ def calibrate(told: Sequence[tuple[float, bool, float]]) -> Platt:
         by_slope, by_shift = slope - 1.0, (shift + 1.0) / 4
         ss, st, tt = 1.0, 0.0, 0.25
         for grade, is_relevant, weight in told:
-            x = _log_odds(grade)
+            x = log_odds(grade)
             part = logistic(slope * x + shift)
             by_slope += weight * (part - is_relevant) * x
             by_shift += weight * (part - is_relevant)
@@ -129,12 +110,7 @@ def calibrate(told: Sequence[tuple[float, bool, float]]) -> Platt:
         whole = ss * tt - st * st
         slope -= (by_slope * tt - by_shift * st) / whole
         shift -= (by_shift * ss - by_slope * st) / whole
-    return Platt(slope, shift)
-
-
-def _log_odds(grade: float) -> float:
-    part = min(max(grade, _LEAST), 1.0 - _LEAST)
-    return log(part / (1.0 - part))
+    return Calibration(slope, shift, len(told))
 
 
 def judge(pages: int, sample: Sequence[Sampled], labels: Mapping[str, bool]) -> Judged:
@@ -148,10 +124,12 @@ def judge(pages: int, sample: Sequence[Sampled], labels: Mapping[str, bool]) -> 
         known = [page for page in stratum if page.is_duplicate or page.url in labels]
         told += [(page, _truth(page, labels), len(stratum) / len(known)) for page in known]
     n = len(told)
-    platt = calibrate([(page.grade, truth, weight) for page, truth, weight in told if not page.is_duplicate])
-    parts = [0.0 if page.is_duplicate else platt.probability(page.grade) for page in sample]
+    meaning = calibrate(
+        [(page.grade, truth, weight) for page, truth, weight in told if not page.is_duplicate]
+    )
+    parts = [0.0 if page.is_duplicate else meaning.probability(page.grade) for page in sample]
     errors = [
-        (weight, truth - (0.0 if page.is_duplicate else platt.probability(page.grade)))
+        (weight, truth - (0.0 if page.is_duplicate else meaning.probability(page.grade)))
         for page, truth, weight in told
     ]
     size = len(sample) or 1
@@ -170,7 +148,7 @@ def judge(pages: int, sample: Sequence[Sampled], labels: Mapping[str, bool]) -> 
         sum([page.counts for page in sample]) / size,
         sum([truth and not page.counts for page, truth, _ in told]),
         sum([page.counts and not truth for page, truth, _ in told]),
-        platt.even,
+        meaning,
     )
 
 
@@ -201,6 +179,35 @@ def to_label(sample: Iterable[Sampled], n: int = MOST_LABELS) -> list[Sampled]:
     each = -(-(n - len(best)) // len(others)) if others else 0
     asked = [*best, *(page for part in others for page in sorted(part, key=_shuffled)[:each])]
     return sorted(asked[:n], key=_shuffled)
+
+
+def read_calibration(path: Path | None) -> Calibration:
+    """What grades mean by the file at *path*, or in the job folder there; without such a file they are unchecked.
+
+    Raises:
+        TopicError: If it is none.
+    """
+    if path is None:
+        return UNCHECKED
+    path = path / CALIBRATION if path.is_dir() else path
+    try:
+        found = json.loads(path.read_bytes())
+        return Calibration(float(found["slope"]), float(found["shift"]), int(found["labels"]))
+    except FileNotFoundError:
+        return UNCHECKED
+    except (OSError, ValueError, TypeError, LookupError, RecursionError) as error:
+        raise TopicError(
+            f"{path} does not say what grades mean: write it again, by 'scrapy aopic topic label', or remove it."
+        ) from error
+
+
+def write_calibration(path: Path, found: Calibration) -> None:
+    """Write *found* to *path*, at once or not at all.
+
+    Raises:
+        OSError: If it cannot be written.
+    """
+    _write(path, [found._asdict()])
 
 
 def read_labels(path: Path) -> dict[str, bool]:

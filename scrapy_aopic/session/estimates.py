@@ -89,10 +89,12 @@ class Estimates:
         focus = self._session.focus
         if focus is None:
             return None
+        probability = focus.calibration.probability
         for visit in self._session.visits:
             if visit.lease.key == key and visit.reading is not None:
-                return visit.reading.grade
-        return relevance_of(page) if focus.values.are_wanted else None
+                return probability(visit.reading.grade)
+        grade = relevance_of(page) if focus.values.are_wanted else None
+        return probability(grade) if grade is not None else None
 
     def _found(self, key: bytes, page: Page) -> dict[str, str | None]:
         """What the visit under way has found of *page*, which is under *key*, or else the last one. O(visits under way)."""

@@ -121,7 +121,7 @@ class OpenJob:
             kind = values.store
             folder = _job_folder(settings)
             disks, given = values.disks, values.topic
-            self.topic = GivenTopic(given, crawler) if given is not None else None
+            self.topic = GivenTopic(given, crawler, folder) if given is not None else None
             address = read_address(values, spider.name) if kind == SERVER or disks else None
             place = _place_of(folder, address)
             self._number = self._worker_number(folder)

@@ -270,6 +270,7 @@ class Session:
             control=lambda: self.steering.figures,
             latest=failures,
             memory_limit=self.footprint.limit,
+            labels=self.focus.calibration.labels if self.focus is not None else 0,
             history=opened.history,
             dropped=opened.dropped,
         )

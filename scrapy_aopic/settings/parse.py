@@ -516,7 +516,8 @@ class TopicGiven(NamedTuple):
         model: File of a trained model.
         grade: Function of a response.
         by_items: Whether a page is relevant if it yields an item.
-        threshold: Grade from which on a page counts as relevant, above 0 to 1.
+        threshold: Probability from which on a page counts as relevant, above 0 to 1.
+        calibration: Job folder, or file of one, whose labels say what grades mean, instead of those of the job itself.
     """
 
     keywords: tuple[str, ...] = ()
@@ -526,6 +527,7 @@ class TopicGiven(NamedTuple):
     grade: Callable[[Any], float] | None = None
     by_items: bool = False
     threshold: float = RELEVANT
+    calibration: str = ""
 
 
 _TOPIC_KEYS = ({"keywords"}, {"positive", "negative"}, {"positive"}, {"model"}, {"function"})
@@ -542,8 +544,11 @@ def topic(value: Any) -> TopicGiven | None:
     given = dict(value)
     threshold = given.pop("threshold", RELEVANT)
     if isinstance(threshold, bool) or not 0.0 < threshold <= 1.0:
-        raise Reason(f"the threshold {threshold!r} is no grade above 0, up to 1")
-    return _topic(given)._replace(threshold=threshold)
+        raise Reason(f"the threshold {threshold!r} is no probability above 0, up to 1")
+    calibration = str(fspath(given.pop("calibration", "")))
+    if calibration and not Path(calibration).exists():
+        raise Reason(f"there is no file or folder {calibration}")
+    return _topic(given)._replace(threshold=threshold, calibration=calibration)
 
 
 def _topic(given: dict[str, Any]) -> TopicGiven:

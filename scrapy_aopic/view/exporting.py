@@ -48,6 +48,7 @@ def export_pages(
     target: str,
     *,
     top: int = 0,
+    by: str = "importance",
     since: datetime | int | None = None,
     index: Path | None = None,
     progress: bool = False,
@@ -56,6 +57,7 @@ def export_pages(
 
     Args:
         target: A path, or a URL for fsspec.
+        by: What the *top* pages have most of: ``"importance"``, or ``"relevance"``.
         since: Only pages that are new, changed, moved or gone since then, or since the beginning of the round of that number,
             0 for the last one.
         index: A CDXJ file of WARC files, for further columns that say where the *top* pages are in them.
@@ -70,7 +72,7 @@ def export_pages(
         rows = Rows(columns_of(PageRow), chunks, lambda: facts_of(view))
         total = count_pages(view) if since is None else None
         return _export(target, rows, unit="pages", total=total, progress=progress)
-    best = top_pages(view, top)
+    best = top_pages(view, top, by=by)
     pages: Sequence[tuple[Any, ...]] = best
     columns = columns_of(PageRow)
     if index is not None:

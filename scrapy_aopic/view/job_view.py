@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from scrapy_aopic.core.crawl_totals import CrawlTotals, read_totals
+from scrapy_aopic.core.focus.calibration import UNCHECKED, Calibration
 from scrapy_aopic.core.layout import TOTALS_KEY, Family
 from scrapy_aopic.core.ledger import TOTAL, Sums
 from scrapy_aopic.core.records import PAGE_BYTES, pack_page, unpack_page
@@ -20,6 +21,7 @@ from scrapy_aopic.core.shards.cut import ADDRESS_BYTES, Cut, ShardId, address, s
 from scrapy_aopic.core.shards.letters import Letter, read_letter
 from scrapy_aopic.core.shards.mail import Got, read_counts, read_outbox
 from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.focus.labels import read_calibration
 from scrapy_aopic.web.suffixes import registered_domain
 
 if TYPE_CHECKING:
@@ -151,13 +153,15 @@ class View:
 
     Attributes:
         stores: The stores as they are to be read.
+        calibration: What grades for the topic mean.
         saved: The totals of each; ``None`` of one that was never opened.
 
     Raises:
         StorageError: If the totals of one cannot be read.
     """
 
-    def __init__(self, stores: Sequence[Store]) -> None:
+    def __init__(self, stores: Sequence[Store], calibration: Calibration = UNCHECKED) -> None:
+        self.calibration = calibration
         self.saved = [read_totals(store) for store in stores]
         self.stores: Sequence[Store] = stores
         if len(stores) > 1:
@@ -210,4 +214,4 @@ def open_view(job: Place) -> Iterator[View]:
         stores = job.open_snapshots()
         for store in stores:
             opened.callback(store.close)
-        yield View(stores)
+        yield View(stores, read_calibration(job.folder))

@@ -123,6 +123,7 @@ class Watch:
         latest: Has the visits that ended and that failed last.
         lateness: Gives what samples the event loop, ``None`` if nothing does.
         standstill: For how long no request goes out.
+        labels: Labels by which the crawl's grades are read; 0 if they are unchecked.
         control: Gives what an operator asks of the crawl.
     """
 
@@ -138,12 +139,14 @@ class Watch:
         control: Callable[[], ControlFigures],
         latest: LatestFailures,
         memory_limit: int,
+        labels: int = 0,
         history: History | None = None,
         dropped: Dropped | None = None,
     ) -> None:
         self._dropped = dropped
         self._latest = latest
         self._history = history
+        self._labels = labels
         self._stats = stats
         self._crawler = crawler
         self._job = job
@@ -326,7 +329,7 @@ class Watch:
             in_flight=len(self._visits),
             merged=crawl.n_merged,
         )
-        sums = snapshot_of_sums(counters, [crawl.totals], [crawl.harvest])
+        sums = snapshot_of_sums(counters, [crawl.totals], [crawl.harvest], self._labels)
         return replace(
             sums,
             at=now,

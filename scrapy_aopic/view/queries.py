@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import heapq
 from datetime import datetime, timezone
+from functools import partial
 from itertools import chain, groupby, islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
@@ -163,13 +164,14 @@ class LinkRow(NamedTuple):
 
 
 class _PageReader:
-    """Makes rows of the pages of *store*, whose totals are *saved*.
+    """Makes rows of the pages of *store*, whose totals are *saved*, with what the *probability* of relevance is by a grade.
 
     Attributes:
         estimate: How important its pages are.
     """
 
-    def __init__(self, store: Store, saved: CrawlTotals) -> None:
+    def __init__(self, store: Store, saved: CrawlTotals, probability: Callable[[float], float]) -> None:
+        self._probability = probability
         self.estimate = saved.estimate()
         self._store = store
         self._ledger = saved.ledger
@@ -227,7 +229,7 @@ class _PageReader:
             state=_STATES[page.state],
             outcome=outcome,
             merged_into=root_url,
-            relevance=relevance_of(page) if self._has_values else None,
+            relevance=self.relevance(page),
             visited_at=_utc(page.visited_at),
             status=fetched.status if fetched is not None else None,
             content_type=fetched.content_type if fetched is not None else "",
@@ -247,6 +249,11 @@ class _PageReader:
             robots=wishes[0],
             content_usage=wishes[1],
         )
+
+    def relevance(self, page: Page) -> float | None:
+        """How likely *page* is relevant to the topic, 0 to 1; ``None`` if it was not graded."""
+        grade = relevance_of(page) if self._has_values else None
+        return self._probability(grade) if grade is not None else None
 
     def _count_links(self, keys: list[bytes]) -> list[int | None]:
         """Links of the pages under *keys*, to pages of other shards included; ``None`` if they were not kept."""
@@ -270,26 +277,29 @@ def _utc(instant: float) -> datetime | None:
     return datetime.fromtimestamp(instant, timezone.utc) if instant else None
 
 
-def top_pages(view: View, n: int, *, everything: bool = False) -> list[PageRow]:
-    """The *n* most important pages, best first.
+def top_pages(view: View, n: int, *, everything: bool = False, by: str = "importance") -> list[PageRow]:
+    """The *n* most important pages, best first; or those most likely relevant to the topic, *by* ``"relevance"``.
 
     Redirects, errors and pages that failed are left out unless *everything*.
     """
-    rows = chain.from_iterable(_top_pages(store, n, everything=everything) for store in view.stores)
-    return heapq.nlargest(n, rows, key=_importance)
+    find = partial(_top_pages, n, view.calibration.probability, by=by, everything=everything)
+    rows = chain.from_iterable(map(find, view.stores))
+    return heapq.nlargest(n, rows, key=lambda row: (getattr(row, by) or 0.0, row.importance))
 
 
-def _top_pages(store: Store, n: int, *, everything: bool) -> list[PageRow]:
+def _top_pages(
+    n: int, probability: Callable[[float], float], store: Store, *, by: str, everything: bool
+) -> list[PageRow]:
     saved = read_totals(store)
     if saved is None:
         return []
-    reader = _PageReader(store, saved)
-    weight = reader.estimate.weight
+    reader = _PageReader(store, saved, probability)
+    weight, relevance = reader.estimate.weight, reader.relevance if by == "relevance" else lambda _: 0.0
     pages = ((key, unpack_page(data)) for key, data in store.scan(Family.PAGES))
     best = heapq.nlargest(
         n,
         (
-            (weight(page), key, page)
+            ((relevance(page) or 0.0, weight(page)), key, page)
             for key, page in pages
             if not page.repeat_of and (everything or not page.outcome)
         ),
@@ -404,7 +414,7 @@ def changes_in(view: View, n: int, after: list[float]) -> Iterator[list[PageRow]
         saved, since = read_totals(store), after[number]
         if saved is None:
             continue
-        reader, rows = _PageReader(store, saved), store.scan(Family.PAGES)
+        reader, rows = _PageReader(store, saved, view.calibration.probability), store.scan(Family.PAGES)
         while chunk := list(islice(rows, n)):
             each_page = ((key, unpack_page(data)) for key, data in chunk)
             pages = {key: page for key, page in each_page if not (page.repeat_of and page.canonical)}

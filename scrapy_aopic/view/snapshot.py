@@ -443,12 +443,14 @@ class TopicFigures(msgspec.Struct, frozen=True, kw_only=True):
         relevant: Relevant pages among them.
         harvest: Part of the graded pages that are relevant.
         lately: Part of the last :data:`scrapy_aopic.core.focus.harvest.LATELY` graded pages; ``None`` if no store was read.
+        labels: Labels that people gave, by which pages count; 0 if nobody has checked it.
     """
 
     pages: int = 0
     relevant: int = 0
     harvest: float = 0.0
     lately: float | None = None
+    labels: int = 0
 
 
 class SetAside(msgspec.Struct, frozen=True, kw_only=True):

@@ -158,6 +158,7 @@ def snapshot_of(view: View, *, name: str = "", counts: bool = False) -> Snapshot
             sums,
             [saved.ledger if saved is not None else Totals() for saved in view.saved],
             [read_harvest(store) for store in view.stores],
+            view.calibration.labels,
         ),
         at=at,
         is_closed=all(saved.is_clean for saved in each),
@@ -222,13 +223,16 @@ def _shard_row(number: int, saved: CrawlTotals | None, letters: int) -> ShardRow
 # -- figures of a crawl that runs as well
 
 
-def snapshot_of_sums(counters: Counters, ledgers: Sequence[Totals], harvests: Sequence[Harvest]) -> Snapshot:
+def snapshot_of_sums(
+    counters: Counters, ledgers: Sequence[Totals], harvests: Sequence[Harvest], labels: int = 0
+) -> Snapshot:
     """A snapshot of the sums that each commit writes, in memory or stored.
 
     Args:
         counters: Counters of all shards, added up.
         ledgers: The ledger of each shard, with the sums of the others.
         harvests: The harvest of each shard.
+        labels: Labels by which their grades are read; 0 if they are unchecked.
     """
     return Snapshot(
         at=0.0,
@@ -247,7 +251,7 @@ def snapshot_of_sums(counters: Counters, ledgers: Sequence[Totals], harvests: Se
         deferred=dict(counters.deferred),
         refused=dict(counters.refused),
         queue_seconds=counters.queue_seconds,
-        topic=_topic(harvests),
+        topic=_topic(harvests, labels),
         ledger=_ledger(ledgers),
     )
 
@@ -266,7 +270,7 @@ def _ledger(ledgers: Sequence[Totals]) -> LedgerFigures:
     )
 
 
-def _topic(harvests: Sequence[Harvest]) -> TopicFigures | None:
+def _topic(harvests: Sequence[Harvest], labels: int) -> TopicFigures | None:
     pages, lately = (sum(getattr(each, name) for each in harvests) for name in ("pages", "n_lately"))
     if not pages:
         return None
@@ -276,6 +280,7 @@ def _topic(harvests: Sequence[Harvest]) -> TopicFigures | None:
         relevant=relevant,
         harvest=relevant / pages,
         lately=sum(each.rate_lately * each.n_lately for each in harvests) / lately,
+        labels=labels,
     )
 
 

@@ -28,12 +28,19 @@ def summary(now: Snapshot) -> str:
         parts[-1] += f", {hosts.dead:,} dead"
     if now.topic is not None:
         parts.append(
-            f"{100 * (now.topic.lately or 0.0):.0f} % relevant lately, {100 * now.topic.harvest:.0f} % of all, unchecked"
+            f"{100 * (now.topic.lately or 0.0):.0f} % relevant lately, {100 * now.topic.harvest:.0f} % of all, {checked(now.topic.labels)}"
         )
     parts.append(now.verdict.sentence)
     if now.forecast.seconds:
         parts.append(f"ends in {duration(now.forecast.seconds)}: {now.forecast.because}")
     return " · ".join(parts)
+
+
+def checked(labels: int, job: str = "") -> str:
+    """By how many *labels* relevance is known, or that it is unchecked, and how to check it for *job*, as a shell has it."""
+    if labels:
+        return f"by {n_of(labels, 'label')}"
+    return f"unchecked: scrapy aopic topic label {job}" if job else "unchecked"
 
 
 def round_sentence(done: Round) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from scrapy_aopic.core.ledger import TOTAL
+from scrapy_aopic.focus.labels import read_calibration
 from scrapy_aopic.place.stored_control import time_of
 from scrapy_aopic.version import DOCS
 
@@ -18,7 +19,7 @@ from .job_view import View
 from .output import Colour, flush, n_columns, painted, write
 from .queries import PageRow, SiteRow, top_pages
 from .stored import snapshot_of, with_surroundings
-from .text import LIMITED_BY, duration, fetched, n_of, round_sentence, short_summary, size
+from .text import LIMITED_BY, checked, duration, fetched, n_of, round_sentence, short_summary, size
 from .verdict import AGAIN
 
 if TYPE_CHECKING:
@@ -43,9 +44,11 @@ def format_pages(rows: list[PageRow], *, total: int = TOTAL, width: int | None =
         width: Characters of a line of the terminal; ``None`` if it is shown on none.
     """
     states = [page.outcome or page.state for page in rows]
+    relevance = ["" if page.relevance is None else f"{page.relevance:.2f}" for page in rows]
     return format_table(
         [
             *_ranks([page.importance for page in rows], width),
+            *([Column("relevant", relevance)] if any(relevance) else []),
             Column("cash", [f"{page.cash / total:.1e}" for page in rows], goes=2),
             Column("history", [f"{page.history / total:.1e}" for page in rows], goes=1),
             Column("visits", [f"{page.visits:,}" for page in rows], goes=4),
@@ -149,7 +152,10 @@ def format_screen(now: Snapshot, job: str) -> str:
         "visits": [f"{n:,} {name}" for name, n in counted],
         "failed": _failed(now),
         "round": [round_sentence(now.round)] if now.round is not None else [],
-        "relevant": [f"{100 * topic.harvest:.0f} % of {n_of(topic.pages, 'page')}"]
+        "relevant": [
+            f"{100 * topic.harvest:.0f} % of {n_of(topic.pages, 'page')}",
+            checked(topic.labels, job),
+        ]
         if topic is not None
         else [],
         "operator": now.control.sentences,
@@ -314,7 +320,7 @@ def print_report(place: Place | None, *stores: Store) -> None:
     Raises:
         OutputError: If it cannot be printed.
     """
-    view = View(stores)
+    view = View(stores, read_calibration(place.folder if place is not None else None))
     now = snapshot_of(view)
     if now is None:
         return

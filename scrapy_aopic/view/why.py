@@ -36,6 +36,7 @@ from scrapy_aopic.core.counters import UNREADABLE
 from scrapy_aopic.core.crawl_totals import CrawlTotals, read_totals
 from scrapy_aopic.core.domain import domain_key, unpack_domain
 from scrapy_aopic.core.fetched import read_fetched
+from scrapy_aopic.core.focus.calibration import UNCHECKED, Calibration
 from scrapy_aopic.core.focus.leads import unpack_lead
 from scrapy_aopic.core.layout import BEHIND, IN_TIME, LATE, LEADS, STRATEGY_KEY, Family
 from scrapy_aopic.core.ledger import TOTAL
@@ -72,7 +73,7 @@ from .dropped import BRIEFLY, REASONS, Sample, find
 from .host_walk import state_of, why_it_waits
 from .queries import roots_of, urls_of, wishes_of
 from .stored import active_hosts
-from .text import duration, n_of
+from .text import checked, duration, n_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -113,8 +114,8 @@ class Explanation(msgspec.Struct, kw_only=True):
         self.facts |= facts
 
 
-def why(store: Store, question: str, rules: CrawlRules) -> Explanation:
-    """Answer *question*: a URL, or the name of a host.
+def why(store: Store, question: str, rules: CrawlRules, calibration: Calibration = UNCHECKED) -> Explanation:
+    """Answer *question*: a URL, or the name of a host, with what grades for the topic mean by *calibration*.
 
     Raises:
         StorageError: If the store cannot be read.
@@ -125,6 +126,7 @@ def why(store: Store, question: str, rules: CrawlRules) -> Explanation:
         answer.say("There is no job yet.")
     else:
         asked = _Question(store, saved, rules, answer)
+        asked.calibration = calibration
         answer.kind = asked.of_url(question) if "://" in question else asked.of_host(question)
     _say_options(store, answer, rules)
     return answer
@@ -177,11 +179,15 @@ class _Question:
 
     Args:
         saved: The totals of the job as of its last commit.
+
+    Attributes:
+        calibration: What grades for the topic mean.
     """
 
     def __init__(self, store: Store, saved: CrawlTotals, rules: CrawlRules, answer: Explanation) -> None:
         self._store = store
         self._saved = saved
+        self.calibration = UNCHECKED
         self._rules = rules
         self._answer = answer
         self._say = answer.say
@@ -302,9 +308,12 @@ class _Question:
         value = value_of(page.score)
         if page.state != QUEUED:
             if relevance_of(page) is not None:
+                probability = self.calibration.probability(value)
                 self._say(
-                    f"Its grade for the topic was {value:.2f} ('scrapy aopic why --grade' says by which words).",
-                    relevance=value,
+                    f"Its grade for the topic was {value:.2f} ('scrapy aopic why --grade' says by which words): it is relevant with a "
+                    f"probability of {probability:.2f}, {checked(self.calibration.labels, 'JOBDIR')}.",
+                    relevance=probability,
+                    grade=value,
                 )
             return
         strategy = ""
@@ -315,11 +324,13 @@ class _Question:
         lead = unpack_lead(self._store.get_many(Family.CONTENT, (LEADS + key,))[0])
         if lead is not None:
             parent = urls_of(self._store, [lead.parent])[lead.parent]
-            said = f' by the link "{_short(lead.link.anchor)}"' if lead.link is not None else ""
+            anchor = lead.link.anchor if lead.link is not None else lead.words
+            said = f' by the link "{_short(anchor)}"' if anchor else ""
             self._say(
                 f"It has this value from {_short(parent)}, whose grade was {lead.grade:.2f}{said}.",
                 parent=parent,
                 parent_relevance=lead.grade,
+                anchor=anchor,
             )
 
     def _say_wishes(self, key: bytes) -> None:

@@ -47,11 +47,11 @@ def why_in_shards(
     """
     stores = view.stores
     if len(stores) == 1:
-        return why(stores[0], question, rules)
+        return why(stores[0], question, rules, view.calibration)
     question = meant(question)
     host, keys = _subject(question, rules)
     number = Cut(ShardId(0, len(stores)), registered_domain).of_host(host)
-    answer = why(stores[number], question, rules)
+    answer = why(stores[number], question, rules, view.calibration)
     found = _LettersFound()
     for letter in view.letters_to(number):
         _find_in(letter, host, keys, found)

@@ -290,8 +290,8 @@ def test_a_link_of_very_many_words_has_a_bounded_memo():
     strategy = Learned(Topic(["bread"]), Random(0))
     said = strategy.read([LinkText(" ".join(map(str, range(2_000))))])[0]
     assert len(strategy.memo(said)) <= MOST_OF_MEMO
-    lead = unpack_lead(LeadsOfPage(key(7), 0.5, 3).pack_memo(strategy.memo(said)))
-    assert lead == (key(7), 0.5, 3, None, strategy.memo(said))
+    lead = unpack_lead(LeadsOfPage(key(7), 0.5, 3).pack_memo(strategy.memo(said), "go"))
+    assert lead == (key(7), 0.5, 3, None, strategy.memo(said), "go")
 
 
 # what led to a page

@@ -25,6 +25,7 @@ Strategies, which value links:
 
 In a crawl:
 
+* :mod:`.calibration`: grades as probabilities, by labels
 * :mod:`.shares`: values of links as shares of the page's cash
 * :mod:`.leads`: which page and link gave a waiting page its value
 * :mod:`.lessons`: what processes of one crawl learn from each other

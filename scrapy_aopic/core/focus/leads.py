@@ -54,6 +54,7 @@ class Lead(NamedTuple):
         depth: Links from a seed to the page that waits.
         link: Texts of the link; ``None`` if a memo is kept.
         memo: A strategy's memo of these; empty if the texts are kept.
+        words: Beside a memo, words of the link, for people.
     """
 
     parent: bytes
@@ -61,6 +62,7 @@ class Lead(NamedTuple):
     depth: int
     link: LinkText | None
     memo: bytes = b""
+    words: str = ""
 
 
 def bounded(link: LinkText) -> LinkText:
@@ -96,9 +98,9 @@ class LeadsOfPage:
         self._grade = round(grade * _GRADES)
         self._depth = min(depth, _DEEPEST)
 
-    def pack_memo(self, memo: bytes) -> bytes:
-        """The lead to the page of a link of which a strategy has this *memo*."""
-        return self._parent + pack((self._grade, self._depth, memo))
+    def pack_memo(self, memo: bytes, words: str) -> bytes:
+        """The lead to the page of a link with these *words*, of which a strategy has this *memo*."""
+        return self._parent + pack((self._grade, self._depth, memo, whole_text(words[:_ANCHOR])))
 
     def pack(self, link: LinkText) -> bytes:
         """The lead to the page of *link*."""
@@ -120,8 +122,8 @@ def unpack_lead(data: bytes | None) -> Lead | None:
         if not (0 <= grade <= _GRADES and 0 <= depth <= _DEEPEST):
             return None
         parent, grade = data[:PAGE_BYTES], grade / _GRADES
-        if len(said) == 1:
-            return Lead(parent, grade, depth, None, said[0]) if isinstance(said[0], bytes) else None
+        if isinstance(said[0], bytes):
+            return Lead(parent, grade, depth, None, said[0], *map(str, said[1:2]))
         anchor, around, heading, path = said
     except NO_RECORD:
         return None

@@ -67,6 +67,11 @@ class PageWords(NamedTuple):
     links: list[tuple[int, int, int, int, int, int]]
     titles: Mapping[int, str]
 
+    def own(self, link: int) -> str:
+        """The words of the *link* of this number itself."""
+        _, begin, end, *_ = self.links[link]
+        return self.titles.get(link) or " ".join(self.words[begin:end])
+
 
 class Topic:
     """A topic, by examples if it has learned from some of both kinds, else by keywords.

@@ -629,11 +629,14 @@ function showTopic({ topic }) {
   $("topic").hidden = !topic;
   if (!topic) return;
   setText("topic-brief", `${percent(topic.lately ?? topic.harvest, 1)} relevant${topic.lately === null ? "" : " lately"}`);
+  const said = topic.labels
+    ? `by ${topic.labels} labels`
+    : "by their grades, unchecked: scrapy aopic topic label JOBDIR checks it";
   setText(
     "harvest",
     topic.lately === null
-      ? `Of all pages that were read, ${percent(topic.harvest, 1)} are relevant by their grades, unchecked: scrapy aopic topic label JOBDIR checks it.`
-      : `Of the last 500 pages that were read, ${percent(topic.lately, 1)} are relevant, and of all ${percent(topic.harvest, 1)}, by their grades, unchecked: scrapy aopic topic label JOBDIR checks it.`,
+      ? `Of all pages that were read, ${percent(topic.harvest, 1)} are relevant, ${said}.`
+      : `Of the last 500 pages that were read, ${percent(topic.lately, 1)} are relevant, and of all ${percent(topic.harvest, 1)}, ${said}.`,
   );
   bars("relevance", "Pages that were read, by relevance", [
     ["relevant", topic.relevant, ""],

@@ -38,6 +38,7 @@ class Focus:
         learning: The strategy, and what it learns.
         grading: Grades pages.
         values: What links are worth.
+        calibration: What grades mean to people.
         links: Gives them that, when the visit of their page ends.
         harvest: Counts relevant pages.
     """
@@ -67,8 +68,9 @@ class Focus:
         )
         self.values = LinkValues(given, self.learning, are_wanted=are_wanted, stats=stats, first=first)
         self.grading = Grading(parts, given, self.values, targets=targets, first=first)
-        self.links = VisitLinks(parts, self.learning, self.values)
-        self.harvest = HarvestWatch(parts, closing=closing, listeners=listeners)
+        self.calibration = given.calibration
+        self.links = VisitLinks(parts, self.learning, self.values, given.counts)
+        self.harvest = HarvestWatch(parts, self.calibration, closing=closing, listeners=listeners)
 
     def step(self) -> None:
         """Do a bit of what is due beside pages. Never waits."""

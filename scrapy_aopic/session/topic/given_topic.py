@@ -21,6 +21,7 @@ from scrapy_aopic.exceptions import ANY_ERROR, SettingError, TopicError
 from scrapy_aopic.focus import LinkScorer, PageScorer, load_model, read_folder, train
 from scrapy_aopic.focus.background import PAGES
 from scrapy_aopic.focus.folders import samples
+from scrapy_aopic.focus.labels import read_calibration
 from scrapy_aopic.focus.stems import stem
 from scrapy_aopic.focus.tokenizers import Words, import_path
 from scrapy_aopic.settings import read_values
@@ -43,10 +44,14 @@ Given: TypeAlias = "str | type[Strategy] | LinkScorer"
 class GivenTopic:
     """The topic that a user has given.
 
+    Args:
+        folder: The job folder, where labels may say what grades mean.
+
     Attributes:
         topic: Its words; none are known of one that a function or items define.
         grade: The user's function, or an instance of the user's class.
         by_items: Whether a page is relevant if it yields an item.
+        calibration: What grades mean to people.
         scorer: What ``AOPIC_LINK_SCORER`` names, or an instance of it if it is a class of the user's own.
         scorer_name: The name under which a job keeps a strategy; it includes the tokeniser, as weights hold for the words of
             one only.
@@ -56,7 +61,7 @@ class GivenTopic:
             there is none.
     """
 
-    def __init__(self, given: TopicGiven, crawler: Crawler) -> None:
+    def __init__(self, given: TopicGiven, crawler: Crawler, folder: Path | None = None) -> None:
         self.grade: PageScorer | None = _built(given.grade, crawler, "AOPIC_TOPIC")
         scorer = read_values(crawler.settings).link_scorer
         self.scorer: Given = _built(scorer, crawler, "AOPIC_LINK_SCORER")
@@ -67,12 +72,14 @@ class GivenTopic:
                     "give a function that is none."
                 )
         self.by_items = given.by_items
+        self._threshold = given.threshold
         cut = Words(read_values(crawler.settings).tokenizer, is_lenient=True)
         self.scorer_name = scorer if isinstance(scorer, str) else import_path(scorer)
         if cut.name:
             self.scorer_name += f" with {cut.name}"
         what = ""
         try:
+            self.calibration = read_calibration(Path(given.calibration) if given.calibration else folder)
             self.topic = Topic(given.keywords, cut=cut, cut_url=cut.of_url, stem=stem)
             if given.keywords:
                 what = f"the keywords {', '.join(self.topic.keywords.read)}"
@@ -99,6 +106,10 @@ class GivenTopic:
         elif self.by_items:
             what = "a page is relevant if its callback yields an item"
         logger.info("Topic: %(what)s", {"what": what})
+
+    def counts(self, grade: float) -> bool:
+        """Whether a page with this *grade* is relevant to people."""
+        return self.calibration.probability(grade) >= self._threshold
 
     @property
     def has_own_scorer(self) -> bool:

@@ -63,6 +63,7 @@ class Grading:
         self._values = values
         self._target = targets.of
         self._grade_by = given.grade
+        self._probability = given.calibration.probability
         self.is_by_items = given.by_items
         self.judging: Judging | None = None
         if given.grade is not None and is_awaited(given.grade):
@@ -81,7 +82,7 @@ class Grading:
         )
         visit.read(reading)
         if not self.is_by_items:
-            response.meta[RELEVANCE] = grade
+            response.meta[RELEVANCE] = self._probability(grade)
 
     def has_item(self, response: Response) -> None:
         """The page of *response* has yielded an item."""

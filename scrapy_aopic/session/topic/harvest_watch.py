@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from scrapy_aopic._engine.closing import Closing
     from scrapy_aopic.core.api import Findings
+    from scrapy_aopic.core.focus.calibration import Calibration
     from scrapy_aopic.session.parts import SessionParts
     from scrapy_aopic.session.visit import Visit
 
@@ -38,6 +39,7 @@ class HarvestWatch:
     """Counts relevant pages.
 
     Args:
+        calibration: What grades mean to people.
         closing: Closes the spider when too few pages are relevant.
         listeners: Told of each page that was graded, when its visit has ended.
     """
@@ -45,6 +47,7 @@ class HarvestWatch:
     def __init__(
         self,
         parts: SessionParts,
+        calibration: Calibration,
         *,
         closing: Closing,
         listeners: Sequence[Callable[[Visit, dict[str, str]], None]],
@@ -53,6 +56,7 @@ class HarvestWatch:
         assert crawler.stats is not None
         self._set_stat = crawler.stats.set_value
         self._job = parts.job
+        self._probability = calibration.probability
         self._stats = parts.stats
         self._closing = closing
         self._listeners = listeners
@@ -75,7 +79,7 @@ class HarvestWatch:
                 partial(seen.context.beginning, 2 * EXCERPT_CHARACTERS),
             )
             for listener in self._listeners:
-                listener(visit, {"aopic-relevance": repr(seen.grade)})
+                listener(visit, {"aopic-relevance": repr(self._probability(seen.grade))})
         self.say()
 
     def close(self) -> None:

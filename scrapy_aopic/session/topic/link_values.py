@@ -20,7 +20,7 @@ from .user_functions import OutOfPatienceError, Valuing, note_time, part
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from scrapy_aopic.core.focus.topic import LinkText
+    from scrapy_aopic.core.focus.topic import LinkText, PageWords
     from scrapy_aopic.core.records import Link
     from scrapy_aopic.focus import LinkScorer
     from scrapy_aopic.session.stats import FirstOnly, Stats
@@ -70,6 +70,7 @@ class LinkValues:
         text_of = seen.named if strategy.reads_names_only else seen.of
 
         found: list[LinkText] = []
+        said: PageWords | None = None
 
         def texts() -> list[LinkText]:
             if not found:
@@ -84,6 +85,7 @@ class LinkValues:
         def value() -> Sequence[float]:
             if not isinstance(strategy, WithMemos):
                 return strategy.values(page, texts())
+            nonlocal said
             said = seen.cut(keys)
             paths = [bounded_path(seen.path(key)) for key in keys]
             read.extend(strategy.read_page(said, paths) if said is not None else strategy.read(texts()))
@@ -96,8 +98,8 @@ class LinkValues:
         leads = LeadsOfPage(page.key, page.grade, page.depth + 1)
         if not isinstance(strategy, WithMemos) or not read:
             return values, pack_text
-        memo = strategy.memo
-        return values, lambda nth: leads.pack_memo(memo(read[nth]))
+        memo, words = strategy.memo, said.own if said is not None else lambda nth: texts()[nth].anchor
+        return values, lambda nth: leads.pack_memo(memo(read[nth]), words(nth))
 
     def _values(
         self,

@@ -19,7 +19,7 @@ from scrapy_aopic.exceptions import ANY_ERROR
 from scrapy_aopic.settings import read_values
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from scrapy.http import Response
 
@@ -32,16 +32,21 @@ if TYPE_CHECKING:
 
 
 class VisitLinks:
-    """Gives links what follows from their values."""
+    """Gives links what follows from their values.
 
-    def __init__(self, parts: SessionParts, learning: Learning, values: LinkValues) -> None:
+    Args:
+        counts: Whether a page with this grade is relevant to people, whatever the order makes of it.
+    """
+
+    def __init__(
+        self, parts: SessionParts, learning: Learning, values: LinkValues, counts: Callable[[float], bool]
+    ) -> None:
         self._job = parts.job
         self._visits = parts.visits
         self._learning = learning
         self._values = values
-        values_of_user = read_values(parts.crawler.settings)
-        self._focus = values_of_user.focus
-        self._threshold = values_of_user.topic.threshold if values_of_user.topic is not None else RELEVANT
+        self._focus = read_values(parts.crawler.settings).focus
+        self._counts = counts
 
     async def ask(self, response: Response) -> None:
         """Have the user's asynchronous function value the links of the page of *response*, whose callback has ended."""
@@ -82,9 +87,8 @@ class VisitLinks:
         """
         seen = visit.reading
         if seen is not None:
-            found = found._replace(
-                value=whole_value(seen.grade), is_relevant=_is_relevant(visit, self._threshold)
-            )
+            counts = self._counts(seen.grade) and not visit.is_duplicate
+            found = found._replace(value=whole_value(seen.grade), is_relevant=counts)
         if not self._values.are_wanted:
             return found, links
         page = self._page(visit)
@@ -100,14 +104,14 @@ class VisitLinks:
     def _page(self, visit: Visit) -> PageSeen:
         """The page of *visit* in the form that a strategy reads."""
         key, seen = visit.lease.key, visit.reading
-        is_relevant = _is_relevant(visit, RELEVANT)  # the order is the same whatever people call relevant
         known = self._job.crawl.page(key)
         value = value_of(known.score if known is not None else 0)
         grade, text, degrees = (seen.grade, seen.text, seen.degrees) if seen is not None else (0.0, "", None)
+        is_relevant = grade >= RELEVANT and not visit.is_duplicate
         url, lead = visit.request.url, self._learning.lead(key)
         if lead is None:
             return PageSeen(url, grade, value, is_relevant, key, text=text, degrees=degrees)
-        parent, parent_grade, depth, link, memo = lead
+        parent, parent_grade, depth, link, memo, _ = lead
         return PageSeen(
             url, grade, value, is_relevant, key, parent, link, depth, parent_grade, text, memo, degrees
         )
@@ -169,8 +173,3 @@ class VisitLinks:
             return [None] * len(links)
         keys, hosts = [link.key for link in links], [link.host for link in links]
         return self._job.crawl.find_many(keys, hosts, visit.lease)
-
-
-def _is_relevant(visit: Visit, threshold: float) -> bool:
-    seen = visit.reading
-    return seen is not None and seen.grade >= threshold and not visit.is_duplicate
