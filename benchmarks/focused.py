@@ -44,8 +44,6 @@ POLICIES: dict[str, Policy] = {
     "ata-paper": Policy("ata-paper", 1.0),
     "jlse-paper": Policy("jlse-paper", 1.0),
     "jlse": Policy("jlse", 1.0),
-    "focused": Policy("focused"),
-    "learned": Policy("learned"),
     "contextual": Policy("contextual"),
     "one-step oracle": Policy(),
 }

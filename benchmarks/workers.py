@@ -1,7 +1,7 @@
 """What it costs to share a crawl over workers, and the constants of the capacity plan (docs/capacity.md).
 
     python benchmarks workers [--kinds rocksdb redis disks ...] [--workers 1 2] [--shards 16] [--links 20] [--rounds 1]
-    python benchmarks workers --kinds redis disks --workers 2 --topics graded focused contextual
+    python benchmarks workers --kinds redis disks --workers 2 --topics graded contextual
 
 Each crawl fetches the same made-up web on loopback, whose server is in this process, by so many processes: ``rocksdb`` one with
 a job in a folder, ``redis-one`` one with a job in one piece on a Redis or Valkey server, ``redis`` with its shards there, ``redis-links``

@@ -115,8 +115,6 @@ OWN = (
         "([Learning](internals.md#learning-which-links-lead-to-a-topic))"),
     gauge("aopic/topic/version", "versions", "of what the strategy has learned; with each, waiting pages are valued anew"),
     counter("aopic/topic/revalued", "pages", "waiting pages that got another value from that"),
-    counter("aopic/topic/refits", "refits", "of strategies that learn in a thread; failed ones are counted, too"),
-    gauge("aopic/topic/refit_seconds", "seconds", "what the last of them took"),
     gauge("aopic/live/pages_per_second", "pages/s",
         "visits settled in the last ten seconds; `None` in the first half second of a run, as for the next one", _LIVE, "rate.pages"),
     gauge("aopic/live/bytes_per_second", "bytes/s", "bytes of response bodies, as transferred", _LIVE, "rate.bytes"),

@@ -144,9 +144,6 @@ class Crawl:
                 self.grades.get(parent, 0.0), page.text, degrees=page.degrees,
             )  # fmt: skip
             self.strategy.learn(seen)
-            refit = self.strategy.refit()
-            if refit is not None:
-                self.strategy.adopt(refit())
             if page.links:
                 values = self.values(seen, page.links, done)
         split = shares(values, focus=self.focus)

@@ -116,7 +116,7 @@ def train(
 
 
 def samples(positive: Sequence[ExamplePage], negative: Sequence[ExamplePage]) -> Samples:
-    """The samples for :mod:`~scrapy_aopic.core.focus.jlse_as_printed`. The texts of links to saved pages are not known, so
+    """The samples for :mod:`~scrapy_aopic.core.focus.published.jlse_as_printed`. The texts of links to saved pages are not known, so
     the titles of these pages take their place."""
     graded = [*((page, True) for page in positive), *((page, False) for page in negative)]
     return Samples(

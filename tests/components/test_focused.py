@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import csv
 import re
-import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
@@ -122,7 +120,7 @@ class ItemsFirst(Follow):
     ("spider", "scorer"),
     [
         (FollowLinks, "contextual"),
-        *((Follow, each) for each in ("focused", "learned", "contextual", "best-first")),
+        *((Follow, each) for each in ("contextual", "best-first", "otie")),
     ],
 )
 async def test_relevant_pages_come_before_others(serve, spider, scorer):
@@ -282,7 +280,7 @@ async def test_what_was_learned_by_another_tokenizer_is_learned_anew(serve, tmp_
     check(tmp_path)
 
 
-@pytest.mark.parametrize("scorers", [("contextual", "jlse", "learned"), ("jlse", "contextual", "focused")])
+@pytest.mark.parametrize("scorers", [("contextual", "jlse", "otie"), ("jlse", "contextual", "best-first")])
 async def test_another_strategy_goes_on_with_what_waits(serve, tmp_path, scorers):
     """Of a link one keeps its texts, and another what it has read of them, which the first one cannot use."""
     web = serve(SIGNED)
@@ -406,18 +404,17 @@ def rooms(web: Web, n: int) -> int:
     return sum("/room/" in url for url in web.asked[:n])
 
 
-LEARNED = {"AOPIC_LINK_SCORER": "learned", "AOPIC_FOCUS": 1.0}
+LEARNED = {"AOPIC_FOCUS": 1.0}
 
 
 async def test_a_crawl_learns_which_links_lead_to_relevant_pages(serve, tmp_path):
     found = {}
-    for scorer in ("best-first", "learned", "contextual"):
+    for scorer in ("best-first", "contextual"):
         web = serve(SIGNED)
         crawler = await crawl(Follow, focused(AOPIC_LINK_SCORER=scorer, AOPIC_FOCUS=1.0))
         assert sorted(web.asked) == sorted(SIGNED)
         assert stat(crawler, "aopic/errors") is None
         found[scorer] = rooms(web, 130)
-    assert found["learned"] > 1.3 * found["best-first"]
     assert found["contextual"] > 1.3 * found["best-first"]
     assert stat(crawler, "aopic/topic/version") > 2
     assert stat(crawler, "aopic/topic/revalued") > 0
@@ -431,7 +428,7 @@ def strategy_of(store: Store) -> tuple[str, bytes]:
 
 def damage(folder: Path) -> None:
     store = open_store(store_folder(folder), "sqlite")
-    store.write({Family.META: {STRATEGY_KEY: pack(("learned", b"\xff" * 1000))}}, sync=True)
+    store.write({Family.META: {STRATEGY_KEY: pack(("contextual", b"\xff" * 1000))}}, sync=True)
     store.close()
 
 
@@ -440,7 +437,7 @@ async def test_what_was_learned_outlives_a_stop_and_damage_to_it_costs_nothing_e
     settings = focused(**LEARNED, JOBDIR=str(tmp_path), AOPIC_STORE="sqlite")
     await crawl(Follow, {**settings, "CLOSESPIDER_PAGECOUNT": 60})
     name, before = ask(tmp_path, strategy_of)
-    assert name == "learned"
+    assert name == "contextual"
     one = Learned(Topic(), Random(0))
     one.restore(before)
     crawler = await crawl(Follow, {**settings, "CLOSESPIDER_PAGECOUNT": 20})
@@ -459,54 +456,6 @@ async def test_what_was_learned_outlives_a_stop_and_damage_to_it_costs_nothing_e
     assert result.cash + result.virtual == TOTAL
 
 
-class Slow(Strategy):
-    """Learns in a thread, which fails every other time."""
-
-    learns = True
-    threads: ClassVar[set[int]] = set()
-    n_under_way = n_adopted = n_failed = most = 0
-
-    def values(self, page: PageSeen, links: Sequence[LinkText]) -> list[float]:
-        return [0.5] * len(links)
-
-    def refit(self) -> Callable[[], object] | None:
-        if Slow.n_under_way:
-            return None
-        Slow.n_under_way += 1
-        fails = (Slow.n_adopted + Slow.n_failed) % 2 == 1
-
-        def work() -> object:
-            Slow.threads.add(threading.get_ident())
-            time.sleep(0.01)
-            return 1 // (not fails)
-
-        return work
-
-    def adopt(self, result: object) -> None:
-        assert threading.current_thread() is threading.main_thread()
-        Slow.n_under_way -= 1
-        Slow.n_adopted += 1
-
-    def refit_failed(self) -> None:
-        Slow.n_under_way -= 1
-        Slow.n_failed += 1
-
-
-async def test_a_strategy_may_work_in_a_thread_and_fail_there(serve, monkeypatch, caplog):
-    monkeypatch.setitem(STRATEGIES, "learned", Slow)
-    web = serve(SIGNED)
-    crawler = await crawl(Follow, focused(**LEARNED))
-    assert sorted(web.asked) == sorted(SIGNED)
-    assert threading.get_ident() not in Slow.threads
-    assert Slow.n_adopted > 1
-    assert Slow.n_failed > 1
-    assert stat(crawler, "aopic/topic/refits") == Slow.n_adopted + Slow.n_failed
-    assert stat(crawler, "aopic/topic/refit_seconds") >= 0.01
-    assert stat(crawler, "aopic/errors") is None
-    said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert len([each for each in said if "ZeroDivisionError" in each]) == 1
-
-
 class Broken(Strategy):
     learns = True
 
@@ -518,7 +467,7 @@ class Broken(Strategy):
 
 
 async def test_a_strategy_that_cannot_learn_loses_no_page(serve, monkeypatch):
-    monkeypatch.setitem(STRATEGIES, "learned", Broken)
+    monkeypatch.setitem(STRATEGIES, "contextual", Broken)
     web = serve(WEB)
     crawler = await crawl(Follow, focused(**LEARNED))
     assert sorted(web.asked) == sorted(WEB)

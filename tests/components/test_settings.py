@@ -22,7 +22,7 @@ from scrapy.settings import Settings
 from scrapy.utils.test import get_crawler
 
 from scrapy_aopic import Addon, PolitenessMiddleware
-from scrapy_aopic.core.focus.fixed import Otie
+from scrapy_aopic.core.focus.published.fixed import Otie
 from scrapy_aopic.core.order import Aopic, Focused
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.revisits import Recrawl

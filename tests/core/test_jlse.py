@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scrapy_aopic.core.focus.bm25 import K1, MOST_DOCUMENTS, B, Index
-from scrapy_aopic.core.focus.jlse import FIELDS, LEAST_PAGE, NO_EVIDENCE, Ata, Jlse, Memory, growing
+from scrapy_aopic.core.focus.published.bm25 import K1, MOST_DOCUMENTS, B, Index
+from scrapy_aopic.core.focus.published.jlse import FIELDS, LEAST_PAGE, NO_EVIDENCE, Ata, Jlse, Memory, growing
+from scrapy_aopic.core.focus.published.success_graph import MOST_PAGES, SuccessGraph
 from scrapy_aopic.core.focus.strategy import PageSeen, Strategy
-from scrapy_aopic.core.focus.success_graph import MOST_PAGES, SuccessGraph
 from scrapy_aopic.core.focus.topic import LinkText, Topic
 from scrapy_aopic.exceptions import StorageError
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrapy_aopic.core.focus.bm25 import Index, Match
-from scrapy_aopic.core.focus.harvest_results import Degrees, SupportVectors, degrees, degrees_of
-from scrapy_aopic.core.focus.jlse import FIELDS, NO_EVIDENCE
-from scrapy_aopic.core.focus.jlse_as_printed import (
+from scrapy_aopic.core.focus.published.bm25 import Index, Match
+from scrapy_aopic.core.focus.published.harvest_results import Degrees, SupportVectors, degrees, degrees_of
+from scrapy_aopic.core.focus.published.jlse import FIELDS, NO_EVIDENCE
+from scrapy_aopic.core.focus.published.jlse_as_printed import (
     AtaAsPrinted,
     JlseAsPrinted,
     NaiveBayes,
@@ -20,7 +20,7 @@ from scrapy_aopic.core.focus.jlse_as_printed import (
     idf,
     unit_vector,
 )
-from scrapy_aopic.core.focus.result_pages import RESULT_PAGES
+from scrapy_aopic.core.focus.published.result_pages import RESULT_PAGES
 from scrapy_aopic.core.focus.strategy import PageSeen
 from scrapy_aopic.core.focus.topic import LinkText, Samples, Topic
 from scrapy_aopic.core.focus.words import all_words

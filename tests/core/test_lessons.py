@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrapy_aopic.core.focus.contextual import Contextual
-from scrapy_aopic.core.focus.harvest_results import Degrees
+from scrapy_aopic.core.focus.learned import Learned
 from scrapy_aopic.core.focus.lessons import (
     MOST_LESSONS,
     OTHERS,
@@ -19,6 +18,7 @@ from scrapy_aopic.core.focus.lessons import (
     read_lessons,
     write_lessons,
 )
+from scrapy_aopic.core.focus.published.harvest_results import Degrees
 from scrapy_aopic.core.focus.strategies import STRATEGIES
 from scrapy_aopic.core.focus.strategy import MOST_OF_MEMO, PageSeen
 from scrapy_aopic.core.focus.topic import LinkText, Samples, Topic
@@ -132,7 +132,7 @@ def test_who_learns_from_lessons_values_links_as_who_has_fetched_the_pages():
         link = LinkText("recipe" if is_good else "weather", "", "", f"/{number}")
         key = number.to_bytes(16, "big")
         pages.append(PageSeen(f"u{number}", float(is_good), 0.5, is_good, key, bytes(16), link, 1, 0.2))
-    taught, fetched = Contextual(Topic(["x"]), Random(2)), Contextual(Topic(["x"]), Random(2))
+    taught, fetched = Learned(Topic(["x"]), Random(2)), Learned(Topic(["x"]), Random(2))
     for page in pages:
         fetched.learn(page)
         read = read_lessons(write_lessons(Lessons("somebody", 7, [], [page])))
@@ -162,8 +162,6 @@ def test_every_strategy_learns_from_pages_of_which_it_has_seen_no_other(name):
         read = read_lessons(write_lessons(Lessons("somebody", 7, [], [page])))
         assert read is not None
         strategy.learn(read.pages[0])
-        if (refit := strategy.refit()) is not None:
-            strategy.adopt(refit())
     links = [LinkText("bread", "", "", "/x"), LinkText("weather", "", "", "/y")]
     values = strategy.values(PageSeen("p", 0.5, 0.5, True, bytes(16), text="bread " * 100), links)
     assert all(0.0 <= value <= 1.0 for value in values)

@@ -10,11 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.naming import case
 
-from scrapy_aopic.core.focus.context_graph import CONFIDENT, LAYERS, MOST_OF_LAYER, ContextGraph, Layers
-from scrapy_aopic.core.focus.contextual import Contextual
-from scrapy_aopic.core.focus.fixed import Otie
-from scrapy_aopic.core.focus.harvest_results import Degrees
-from scrapy_aopic.core.focus.learned import ANCHOR_WORDS, HEADING_WORDS
+from scrapy_aopic.core.focus.learned import ANCHOR_WORDS, HEADING_WORDS, Learned
+from scrapy_aopic.core.focus.published.context_graph import (
+    CONFIDENT,
+    LAYERS,
+    MOST_OF_LAYER,
+    ContextGraph,
+    Layers,
+)
+from scrapy_aopic.core.focus.published.fixed import Otie
+from scrapy_aopic.core.focus.published.harvest_results import Degrees
 from scrapy_aopic.core.focus.shares import UNIT, shares
 from scrapy_aopic.core.focus.strategies import STRATEGIES
 from scrapy_aopic.core.focus.strategy import PageSeen, WithMemos
@@ -49,9 +54,6 @@ def test_values_are_bounded_whatever_a_crawl_finds(name, crawl):
         values = strategy.values(page, links)
         assert len(values) == len(links)
         assert all(0.0 <= value <= 1.0 for value in values)
-        refit = strategy.refit()
-        if refit is not None:
-            strategy.adopt(refit())
         again = [strategy.revalue(page.grade, link) for link in links]
         assert all(value is None or 0.0 <= value <= 1.0 for value in again)
 
@@ -198,7 +200,7 @@ def found(key: bytes, parent: bytes, said: str, grade: float, *, parent_grade: f
 
 def test_the_same_words_are_worth_something_else_on_relevant_pages():
     """Details lead to relevant pages from relevant ones only; both kinds of pages are on all hosts."""
-    strategy = Contextual(KEYWORD, Random(0))
+    strategy = Learned(KEYWORD, Random(0))
     for number in range(300):
         grade = float(number % 2)
         host = HOSTS[number // 2 % 10]
@@ -218,7 +220,7 @@ def test_links_are_worth_the_same_if_their_page_was_cut_into_words(keywords, sai
     topic = Topic(keywords)
     if not keywords:
         topic.learn([("query plan", True), ("a b c", False)])
-    strategy = Contextual(topic, Random(0))
+    strategy = Learned(topic, Random(0))
     for number, word in enumerate(["query", "a", "b", "plan"] * 10):
         strategy.learn(found(b"%8d" % number, HOSTS[0] + b" listing", word, float(number % 2)))
     place = st.integers(0, len(said))
@@ -261,7 +263,7 @@ def test_what_stands_around_links_is_left_out_only_for_strategies_that_do_not_mi
 
 
 def test_a_host_where_nothing_was_found_is_worth_less_whatever_its_links_say():
-    strategy = Contextual(KEYWORD, Random(0))
+    strategy = Learned(KEYWORD, Random(0))
     for number in range(400):
         host = HOSTS[number % 10]
         strategy.learn(found(b"%8d" % number, host + b" listing", f"Item {number}", float(host < HOSTS[5])))
@@ -276,7 +278,7 @@ def test_pages_that_are_hardly_relevant_count_little_if_a_judge_by_examples_says
     topic = Topic(["x"])
     if by_examples:
         topic.learn([("x", True), ("y", False)])
-    strategy = Contextual(topic, Random(0))
+    strategy = Learned(topic, Random(0))
     for number in range(400):
         host = HOSTS[number % 10]
         said, grade = ("Sure", 0.95) if number % 2 else ("Perhaps", 0.55)

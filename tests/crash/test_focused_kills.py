@@ -13,7 +13,7 @@ from random import Random
 import pytest
 from demo_web.server import Server
 from support import processes
-from support.killed_crawl import N_HOSTS, N_PAGES, SPIDER, answer, command
+from support.killed_crawl import N_HOSTS, N_PAGES, answer, command
 from support.short_forms import some_of
 from support.small_web import ask, check
 
@@ -50,7 +50,7 @@ def waiting_in(store: Store) -> set[bytes]:
 
 @pytest.mark.slow
 def test_a_crawl_that_is_killed_while_it_learns_goes_on_with_what_it_knew(tmp_path):
-    """A thread is at work and commits come one after the other, so every kill is amid both."""
+    """Commits come one after the other, so every kill is amid one."""
     use("sqlite")
     job = tmp_path / "job"
     n_kills, known = 0, 0
@@ -64,7 +64,8 @@ def test_a_crawl_that_is_killed_while_it_learns_goes_on_with_what_it_knew(tmp_pa
         line, environment = command(
             job,
             running.url,
-            spider=SPIDER.with_name("refit_spider.py"),
+            AOPIC_ORDER="focused",
+            AOPIC_TOPIC='{"keywords": ["h3"]}',
             AOPIC_STORE="sqlite",
             LOG_LEVEL="WARNING",
         )

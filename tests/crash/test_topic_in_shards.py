@@ -17,9 +17,9 @@ if redis_server.find_server() is None:
 pytest.importorskip("redis")
 pytest.importorskip("hiredis")
 
-from scrapy_aopic.core.focus.contextual import Contextual
 from scrapy_aopic.core.focus.harvest import Harvest
 from scrapy_aopic.core.focus.leads import unpack_lead
+from scrapy_aopic.core.focus.learned import Learned
 from scrapy_aopic.core.focus.topic import Topic
 from scrapy_aopic.core.layout import HARVEST_KEY, LEADS
 from scrapy_aopic.core.ports import Family
@@ -52,7 +52,7 @@ def learned_in(workers: Workers) -> int:
     if not known:
         assert place == BEGINNING
         return 0
-    strategy = Contextual(Topic(), Random(0))
+    strategy = Learned(Topic(), Random(0))
     strategy.restore(unpack(known)[1])
     return strategy.n_learned
 

@@ -4,8 +4,8 @@
 
 Only every EACH operations.
 
-What the strategy has learned is kept with each page, waiting pages are valued anew, and work for a thread, a *refit*, is under
-way at each commit: it counts the pages that it was given, so what it says can be compared with the pages of the store.
+What the strategy has learned is kept with each page, and waiting pages are valued anew: it counts the pages that it was given, so
+what it says can be compared with the pages of the store.
 
 With ``--torn``, a control, the rows of each commit are written family by family: a kill then leaves pages without what led to
 them, or another number of pages than the strategy has learned from, and this script must say so.
@@ -18,7 +18,6 @@ import sys
 from contextlib import closing
 from itertools import count
 from pathlib import Path
-from threading import Thread
 
 from scrapy_aopic.core.api import Findings, Lease
 from scrapy_aopic.core.audit import audit
@@ -81,15 +80,11 @@ def _crawl(store: Store, now: float, steps: int) -> None:
                 found.append(Link(link.key, link.host, link.request, value=whole_value(n / PAGES), lead=lead))
             crawl.release(lease, now)
             learned += lease.visits == 0
-            refitted: list[bytes] = []
-            refit = Thread(target=lambda n=learned, to=refitted: to.append(b"%d" % n))  # type: ignore[misc]
-            refit.start()
             crawl.settle(
                 lease, found, now, Findings(value=whole_value(page / PAGES), is_relevant=page % 2 == 0)
             )
             _, at = crawl.revalue(lambda lead: worth(lead, step), now, at, 2)  # noqa: B023 - called at once
-            refit.join()
-            crawl.keep_strategy(refitted[0])
+            crawl.keep_strategy(b"%d" % learned)
         is_last = step == steps - 1
         if step % 3 == 2 or is_last:
             store.write(crawl.take_changes(now, is_clean=is_last), sync=True)

@@ -20,7 +20,7 @@ from scrapy.http import HtmlResponse, Response
 from support.redis_server import free_port
 from support.small_web import Follow, check, crawl
 
-from scrapy_aopic.core.focus.contextual import StandIn
+from scrapy_aopic.core.focus.learned import StandIn
 from scrapy_aopic.core.focus.strategy import PageSeen
 from scrapy_aopic.core.focus.topic import LinkText, Topic
 from scrapy_aopic.core.ledger import TOTAL

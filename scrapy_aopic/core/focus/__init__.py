@@ -6,22 +6,14 @@ Text and topics:
 * :mod:`.keywords`: which words of a page count for keywords
 * :mod:`.topic`: grades pages, and says how well a link's text fits
 * :mod:`.classifier`: logistic regression, fitted to its end
-* :mod:`.bm25`: which of some short documents is most like a query
 * :mod:`.model_weights`: a weight for each feature, by AdaGrad
 
 Strategies, which value links:
 
 * :mod:`.strategy`: the base class, and what a strategy may do
 * :mod:`.strategies`: the strategies by name
-* :mod:`.fixed`: by a fixed formula
-* :mod:`.learned`: learns from what became of earlier links
-* :mod:`.contextual`: the same, with weights that depend on the page
-* :mod:`.context_graph`: by the number of links to a relevant page
-* :mod:`.jlse`: joint link similarity, corrected
-* :mod:`.jlse_as_printed`: joint link similarity as its paper prints it
-* :mod:`.success_graph`: which pages led to results, for both of these
-* :mod:`.harvest_results`: whether a page is a result or a list of links to results
-* :mod:`.result_pages`: the numbers that decide this
+* :mod:`.learned`: learns from what became of earlier links, the default
+* :mod:`.published`: those that documents describe
 
 In a crawl:
 

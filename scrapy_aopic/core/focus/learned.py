@@ -3,8 +3,14 @@
 The value of a link is a logistic regression on the words of its text, of its URL, around it and above it, each field for
 itself, and on a first guess from the topic and the grade of its page. Without any example the value is that guess.
 
-Each fetched page is an example for the link that led to it. What it is worth is its grade, or that of the best page
-found through it, discounted at each step: the return of reinforcement learning, handed back along the way by which pages
+"Catalog" may lead to something on a page that does not mention the topic, "Details" only on one that does. So each word
+is a feature twice: alone, and together with how relevant its page is, in thirds. Each host is a feature, too: further
+links to a host where nothing was found are worth less, whatever they say, and where much was found, more. So a host whose
+catalog leads to other things costs a few pages, not the whole catalog.
+
+Each fetched page is an example for the link that led to it. What it is worth is its grade (squared, if the topic was given by
+examples, because a classifier that has seen few of them is wrong about most of the pages that it puts just above the middle),
+or that of the best page found through it, discounted at each step: the return of reinforcement learning, handed back along the way by which pages
 were found (Rennie and McCallum, ICML 1999; Watkins's maximum, as links are followed best first). One step of AdaGrad
 is made for each example whose return is new, and, if its value was wrong, for a few earlier ones at random (experience
 replay: Lin, 1992), so a page costs the same however many were seen, and nothing needs a thread.
@@ -20,8 +26,9 @@ import math
 import struct
 from array import array
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias, cast
+from zlib import crc32
 
-from scrapy_aopic.core.records import PAGE_BYTES
+from scrapy_aopic.core.records import HOST_BYTES, PAGE_BYTES
 from scrapy_aopic.exceptions import StorageError
 
 from .classifier import logistic
@@ -83,8 +90,17 @@ Most pages have none of them, and the grade 0. A guess of 0.001 for their links 
 of them that after a hundred pages the guess was trusted a third as much: so it is kept further from 0, and its weight is slow."""
 
 
-DISCOUNT = 0.5
-"""Part of the worth of the best page that it links to which a page is worth: it is on the way, not the goal."""
+DISCOUNT = 0.8
+"""Part of the worth of the best page that it links to which a page is worth: with half, the first of three links to a relevant page
+would be worth an eighth."""
+
+LEVELS = 3
+"""Degrees of relevance of a page that are distinguished."""
+
+_HOST_WEIGHT = 3
+"""Weight of the host's feature, in words."""
+
+_LAST = (1 << BITS) - 1
 
 STEPS = 2
 """Earlier examples that are learned from once more with each page whose value was :data:`WRONG`. With each page, or with twice as
@@ -126,10 +142,6 @@ _MEMO = struct.Struct("<Iff")
 MOST_PLACES = (MOST_OF_MEMO - _MEMO.size) // 2
 """WordPlaces of words that are kept of a link, more than the texts that are kept of it elsewhere have words."""
 
-NOWHERE = -1
-"""The place of a host that does not count."""
-
-
 Fits: TypeAlias = "tuple[float, float]"
 """How well a link matches the topic alone, and together with the text around it, 0 to 1."""
 
@@ -141,12 +153,12 @@ class Where(NamedTuple):
     """Features of the page that a link is on.
 
     Attributes:
-        level: Table in which the link's words count besides the first; 0 for none.
-        host: Place of the page's host; :data:`NOWHERE` if hosts do not count.
+        level: Table in which the link's words count besides the first.
+        host: Place of the page's host.
     """
 
-    level: int = 0
-    host: int = NOWHERE
+    level: int
+    host: int
 
 
 class _Texts(dict[str, "tuple[list[str], list[int], float]"]):
@@ -195,18 +207,12 @@ class Learned(WithMemos[Said]):
     """Values links by what became of earlier ones with the same words, of both kinds.
 
     Attributes:
-        discount: What a page is worth of the best one that a link of it leads to.
-        n_levels: Tables beside the first, in which words count by the page that they are on.
-        host_weight: What a host counts, in words.
         n_learned: Examples so far.
         has_examples: Whether the topic was given by examples.
     """
 
     learns: ClassVar[bool] = True
     values_known: ClassVar[bool] = False
-    discount: ClassVar[float] = DISCOUNT
-    n_levels: ClassVar[int] = 0
-    host_weight: ClassVar[int] = 0
 
     def __init__(self, topic: Topic, chance: Chance) -> None:
         super().__init__(topic, chance)
@@ -224,7 +230,7 @@ class Learned(WithMemos[Said]):
 
     def _begin(self) -> None:
         """Know nothing."""
-        self._tables = [WordWeights() for _ in range(self.n_levels + 1)]
+        self._tables = [WordWeights() for _ in range(LEVELS + 1)]
         self._bias = 0.0
         self._trust = 1.0
         self._slopes = self._guess.inertia
@@ -263,27 +269,18 @@ class Learned(WithMemos[Said]):
         level, host = where
         weights = self._tables[0].values
         weight_of, weight_on = weights.__getitem__, self._tables[level].values.__getitem__
-        n_host = self.host_weight if host >= 0 else 0
-        of_host = n_host * weights[host]
-        bias, trust, times = self._bias, self._trust, 2 if level else 1
+        of_host = _HOST_WEIGHT * weights[host]
+        bias, trust = self._bias, self._trust
         root = math.sqrt
         values = []
         for places, prior in links:
-            x = of_host + sum(map(weight_of, places))
-            if level:
-                x += sum(map(weight_on, places))
-            values.append(logistic(bias + trust * prior + x / root(times * len(places) + n_host or 1)))
+            x = of_host + sum(map(weight_of, places)) + sum(map(weight_on, places))
+            values.append(logistic(bias + trust * prior + x / root(2 * len(places) + _HOST_WEIGHT)))
         return values
 
-    def _length(self, places: Sequence[int], where: Where) -> float:
-        """Length of the vector of all that counts: words once or twice, and the host."""
-        n = len(places) << bool(where.level)
-        return math.sqrt(n + self.host_weight * (where.host >= 0) or 1)
-
     def _where(self, grade: float, page: bytes) -> Where:
-        """Features of the page with the key *page* and this *grade*: none here."""
-        del grade, page
-        return Where()
+        """Features of the page with the key *page* and this *grade*."""
+        return Where(min(int(grade * LEVELS), LEVELS - 1) + 1, crc32(page[:HOST_BYTES]) & _LAST)
 
     # -- what links say
 
@@ -391,7 +388,7 @@ class Learned(WithMemos[Said]):
 
     def _worth(self, grade: float) -> float:
         """Worth of a page with this *grade*, 0 to 1."""
-        return grade
+        return grade * grade if self.has_examples else grade
 
     def _add(self, key: bytes, example: _Example) -> None:
         if len(self._order) < REPLAY:
@@ -408,7 +405,7 @@ class Learned(WithMemos[Said]):
         example = self._examples[key]
         error = self._step(example)
         for _ in range(BACK - 1):
-            worth = self.discount * example.worth
+            worth = DISCOUNT * example.worth
             before = self._examples.get(example.parent)
             if before is None or before.worth >= worth:
                 break
@@ -422,13 +419,11 @@ class Learned(WithMemos[Said]):
         places, (level, host) = example.places, example.where
         (value,) = self._values([(places, example.prior)], example.where)
         error = value - example.worth
-        hosts = self.host_weight if host >= 0 else 0
         if abs(error) >= WRONG:
-            slope = error / self._length(places, example.where)
+            slope = error / math.sqrt(2 * len(places) + _HOST_WEIGHT)
             self._tables[0].descend(places, slope)
-            if level:
-                self._tables[level].descend(places, slope)
-            self._tables[0].descend((host,) * hosts, slope)
+            self._tables[level].descend(places, slope)
+            self._tables[0].descend((host,) * _HOST_WEIGHT, slope)
         self._bias -= 0.05 * error
         slope = error * example.prior
         self._slopes += slope * slope
@@ -485,8 +480,8 @@ class Learned(WithMemos[Said]):
             if (
                 len(places) != n_places
                 or not (math.isfinite(prior) and 0.0 <= worth <= 1.0)
-                or level > self.n_levels
-                or not NOWHERE <= host < 1 << BITS
+                or not 1 <= level <= LEVELS
+                or not 0 <= host <= _LAST
             ):
                 raise ValueError("its examples cannot be right")
             self._examples[key] = _Example(places, Where(level, host), prior, worth, parent)
@@ -500,3 +495,27 @@ class Learned(WithMemos[Said]):
 def _until(n: int) -> int:
     """Examples after the *n*-th until waiting links are valued again."""
     return min(max(int(n * (GROWTH - 1.0)), FIRST), _OFTENEST)
+
+
+MOST_PAGES = 20_000
+"""Pages of which is remembered that their links were valued here, the latest: some 2 MB."""
+
+
+class StandIn(Learned):
+    """The same, in place of a user's function that may be unavailable: it learns from all pages, but revalues only links that it valued itself."""
+
+    def __init__(self, topic: Topic, chance: Chance) -> None:
+        super().__init__(topic, chance)
+        self._own: dict[bytes, None] = {}
+
+    def values_of(self, page: PageSeen, read: Sequence[Said]) -> list[float]:
+        self._own[page.key] = None
+        if len(self._own) > MOST_PAGES:
+            del self._own[next(iter(self._own))]
+        return super().values_of(page, read)
+
+    def revalue(self, parent_grade: float, link: LinkText, parent: bytes = b"") -> float | None:
+        return super().revalue(parent_grade, link, parent) if parent in self._own else None
+
+    def revalue_memo(self, parent_grade: float, memo: bytes, parent: bytes = b"") -> float | None:
+        return super().revalue_memo(parent_grade, memo, parent) if parent in self._own else None

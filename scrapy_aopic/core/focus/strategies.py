@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .context_graph import ContextGraph
-from .contextual import Contextual
-from .fixed import BestFirst, FocusedStrategy, Otie
-from .jlse import Ata, Jlse
-from .jlse_as_printed import AtaAsPrinted, JlseAsPrinted
 from .learned import Learned
+from .published.context_graph import ContextGraph
+from .published.fixed import BestFirst, Otie
+from .published.jlse import Ata, Jlse
+from .published.jlse_as_printed import AtaAsPrinted, JlseAsPrinted
 
 if TYPE_CHECKING:
     from .strategy import MakeStrategy
 
 STRATEGIES: dict[str, MakeStrategy] = {
-    "focused": FocusedStrategy,
-    "learned": Learned,
-    "contextual": Contextual,
+    "contextual": Learned,
     "best-first": BestFirst,
     "otie": Otie,
     "context-graph": ContextGraph,

@@ -6,21 +6,22 @@ A strategy that learns raises :attr:`Strategy.version` when the values of waitin
 
 Rule 1: a strategy is pure: no I/O, no clock, no threads. Randomness is an argument of its constructor.
 
-Rule 2: long work is a :data:`Refit`, a function without arguments that reads only an immutable copy of what it needs. It
-may run in any thread, and its result is adopted between two calls.
+Rule 2: a page costs a bounded time, however many were seen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import ClassVar, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from scrapy_aopic.core.order import LARGEST_VALUE, value_of
 from scrapy_aopic.core.records import QUEUED, Page
 
-from .harvest_results import Degrees
+from .published.harvest_results import Degrees
 from .shares import NULL_MASS, POWER
 from .topic import LinkText, PageWords, Topic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 FLOOR = 0.01
 """Least value of a link. Links of this value come in the order in which they were found, which is exploration."""
@@ -73,10 +74,6 @@ class PageSeen(NamedTuple):
     degrees: Degrees | None = None
 
 
-Refit: TypeAlias = Callable[[], object]
-"""Work for any thread; :meth:`Strategy.adopt` takes its result."""
-
-
 class Strategy:
     """Values links for a topic. The base of all strategies: one that never learns.
 
@@ -125,16 +122,6 @@ class Strategy:
     def version(self) -> int:
         """Rises whenever waiting links are worth revaluing; 0 for a strategy that never learns."""
         return 0
-
-    def refit(self) -> Refit | None:
-        """Work that is due; ``None`` if none is. Not due again before its result was adopted, or :meth:`refit_failed`."""
-        return None
-
-    def adopt(self, result: object) -> None:
-        """Go on with the *result* of a refit."""
-
-    def refit_failed(self) -> None:
-        """A refit came to nothing: go on as before."""
 
     def pack(self) -> bytes:
         """The state to be kept with the job, as bytes; empty if there is none."""

@@ -40,7 +40,7 @@ class LinkText(NamedTuple):
 
 
 class Samples(NamedTuple):
-    """Samples from which :mod:`.jlse_as_printed` learns before a crawl.
+    """Samples from which :mod:`.published.jlse_as_printed` learns before a crawl.
 
     Attributes:
         pages: Texts of pages, and whether each is relevant.

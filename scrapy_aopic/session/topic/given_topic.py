@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from scrapy.utils.asyncio import is_asyncio_available
 from scrapy.utils.misc import build_from_crawler
 
-from scrapy_aopic.core.focus.contextual import StandIn
+from scrapy_aopic.core.focus.learned import StandIn
 from scrapy_aopic.core.focus.strategies import STRATEGIES, needs_samples
 from scrapy_aopic.core.focus.strategy import ByFunction, MakeStrategy, PageSeen, Strategy
 from scrapy_aopic.core.focus.topic import LinkText, Topic

@@ -1,20 +1,15 @@
 """Runs a strategy that learns in a crawl: its state is kept with the job, and waiting pages are revalued.
 
-Rule 1: a beat takes a bounded time: long work goes to a thread, one piece at a time, and waiting pages are revalued a slice
-at a time.
+Rule 1: a beat takes a bounded time: waiting pages are revalued a slice at a time.
 
-Rule 2: a piece of work that fails, or takes too long, leaves the strategy as it was.
-
-Rule 3: workers that share a job have a strategy each, which learns from the pages of the others, too
+Rule 2: workers that share a job have a strategy each, which learns from the pages of the others, too
 (:mod:`scrapy_aopic.job.shared_learning`); what they keep is for those that start later.
 """
 
 from __future__ import annotations
 
 import logging
-from concurrent.futures import Future, ThreadPoolExecutor
 from random import Random
-from time import perf_counter
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.focus.leads import Lead, unpack_lead
@@ -80,9 +75,6 @@ class Learning:
         self._n_not_kept = _KEPT_EACH
         self._at: bytes | None = None
         self._credit = 0
-        self._thread: ThreadPoolExecutor | None = None
-        self._refit: Future[object] | None = None
-        self._began = 0.0
 
     def _restore(self, make: Callable[[], Strategy]) -> None:
         """Go on from what the job has kept."""
@@ -150,7 +142,6 @@ class Learning:
             )
         if not self.is_on or self._job.is_broken:
             return
-        self._work()
         if shared is not None:
             self._hear(shared)
         version = self.strategy.version
@@ -182,29 +173,6 @@ class Learning:
             value = strategy.revalue_memo(lead.grade, lead.memo, lead.parent)
         return whole_value(max(value, FLOOR)) if value is not None else None
 
-    def _work(self) -> None:
-        """Give work to the thread, or take its result."""
-        if self._refit is None:
-            task = self.strategy.refit()
-            if task is not None:
-                self._thread = self._thread or ThreadPoolExecutor(1, "aopic-learn")
-                self._refit, self._began = self._thread.submit(task), perf_counter()
-        elif self._refit.done():
-            refit, self._refit = self._refit, None
-            self._set_stat("aopic/topic/refit_seconds", round(perf_counter() - self._began, 3))
-            self._stats.count("aopic/topic/refits")
-            if (error := refit.exception()) is not None:
-                self.strategy.refit_failed()
-                self._first.warning(
-                    "refit",
-                    "The strategy %(name)s could not learn (%(error)r) and goes on with what it knew; further such errors "
-                    "are not logged",
-                    name=self._name,
-                    error=error,
-                )
-            else:
-                self.strategy.adopt(refit.result())
-
     def _keep(self) -> None:
         """Keep what was learned in the next commit."""
         self._kept, self._n_not_kept = self.strategy.version, 0
@@ -220,8 +188,6 @@ class Learning:
                 self._job.crawl.keep_strategy(data)
 
     def close(self) -> None:
-        """Keep what was learned; a piece of work under way is not waited for."""
-        if self._thread is not None:
-            self._thread.shutdown(wait=False, cancel_futures=True)
+        """Keep what was learned."""
         if self.is_on and not self._job.is_broken:
             self._keep()

@@ -48,7 +48,7 @@ class LinkValues:
         self._first = first
         self._leads_are_kept = learning.is_on
         self._has_own_scorer = given.has_own_scorer  # others give values from 0 to 1
-        self._default = given.strategy_named("focused")
+        self._default = given.strategy_named("best-first")
         self.are_wanted = are_wanted
         self.strategy = learning.strategy
         self.valuing: Valuing | None = None
@@ -124,7 +124,7 @@ class LinkValues:
             self._stats.count("aopic/topic/unvalued")
             self._first.exception(
                 "value",
-                "AOPIC_LINK_SCORER gives no number from 0 to 1 for each link of %(page)s, which 'focused' values; "
+                "AOPIC_LINK_SCORER gives no number from 0 to 1 for each link of %(page)s, which takes the grade of the page; "
                 "further such pages are only counted (aopic/topic/unvalued)",
                 page=page.url,
             )

@@ -14,15 +14,14 @@ import zlib
 from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
+from scrapy_aopic.core.focus.strategy import Chance, PageSeen, Strategy
+from scrapy_aopic.core.focus.words import word_place
 from scrapy_aopic.exceptions import StorageError
-
-from .strategy import Chance, PageSeen, Strategy
-from .words import word_place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .topic import LinkText, Topic
+    from scrapy_aopic.core.focus.topic import LinkText, Topic
 
 LAYERS = 5
 """Layers, that of relevant pages included (depth 4 in the paper)."""

@@ -4,25 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from .strategy import PageSeen, Strategy
+from scrapy_aopic.core.focus.strategy import PageSeen, Strategy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .topic import LinkText
-
-_PAGE_PART = 0.8
-"""Part of a link's value that is the grade of its page; the rest is the match of its text (benchmarks/focused.py)."""
-
-
-class FocusedStrategy(Strategy):
-    """Mostly the grade of the page, and how well the link's text fits."""
-
-    reads_names_only: ClassVar[bool] = True
-
-    def values(self, page: PageSeen, links: Sequence[LinkText]) -> list[float]:
-        match = self.topic.match
-        return [_PAGE_PART * page.grade + (1.0 - _PAGE_PART) * match(link) for link in links]
+    from scrapy_aopic.core.focus.topic import LinkText
 
 
 class BestFirst(Strategy):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from .topic import LinkText
+from scrapy_aopic.core.focus.topic import LinkText
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,14 +20,14 @@ import math
 import zlib
 from typing import TYPE_CHECKING
 
+from scrapy_aopic.core.focus.strategy import Chance, PageSeen, Strategy
+from scrapy_aopic.core.focus.topic import RELEVANT, LinkText, Topic
+from scrapy_aopic.core.focus.words import LINK_CHARACTERS
 from scrapy_aopic.core.records import NO_RECORD, pack, unpack
 from scrapy_aopic.exceptions import StorageError
 
 from .bm25 import MOST_DOCUMENTS, Document, Index, Match
-from .strategy import Chance, PageSeen, Strategy
 from .success_graph import Step, SuccessGraph
-from .topic import RELEVANT, LinkText, Topic
-from .words import LINK_CHARACTERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -10,19 +10,24 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+from scrapy_aopic.core.focus.classifier import logistic
+from scrapy_aopic.core.focus.strategy import Chance, PageSeen, Strategy
+from scrapy_aopic.core.focus.words import LINK_CHARACTERS
 
 from .bm25 import Document, Index, Match
-from .classifier import logistic
-from .harvest_results import SupportVectors
 from .jlse import FIELDS, LONGEST_CONTEXT, NO_EVIDENCE, Memory
 from .result_pages import RESULT_PAGES
-from .strategy import Chance, PageSeen, Strategy
 from .success_graph import GAMMA
-from .topic import LinkText, Topic
-from .words import LINK_CHARACTERS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from scrapy_aopic.core.focus.topic import LinkText, Topic
+
+    from .harvest_results import SupportVectors
 
 
 class NaiveBayes:
