@@ -106,6 +106,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="follow no links whose URL matches; may be repeated",
     )
     parser.add_argument(
+        "--topic",
+        metavar="WORDS",
+        help='pages about this first, such as "harvest, boat", and how relevant each is (AOPIC_TOPIC with these keywords, '
+        "AOPIC_ORDER focused)",
+    )
+    parser.add_argument(
         "--job",
         metavar="FOLDER",
         type=job_place,
@@ -291,7 +297,12 @@ def _set_up(opts: argparse.Namespace, fields: tuple[str, ...], settings: BaseSet
     from scrapy_aopic.place.folder_place import worker_number
     from scrapy_aopic.settings import read_values
 
+    if opts.topic is not None:
+        settings.set("AOPIC_TOPIC", {"keywords": opts.topic}, "cmdline")
+        settings.set("AOPIC_ORDER", "focused", "cmdline")
     defaults = _SETTINGS | (_OF_REVISITS if opts.again or opts.every or opts.changed_only else {})
+    if settings.get("AOPIC_TOPIC"):
+        defaults["AOPIC_ITEM_FIELDS"] += ("relevance",)
     for name, value in defaults.items():
         if settings.getpriority(name) in (None, 0, _priority("command")):
             settings.set(name, value, "command")

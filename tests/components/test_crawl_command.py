@@ -106,6 +106,21 @@ def test_it_stays_where_it_is_told_to(serve, tmp_path, options, fetched):
     assert sorted(url.removeprefix("http://") for url in web.asked) == fetched
 
 
+def test_a_topic_by_a_word_or_two_is_an_option(serve, tmp_path):
+    more, harvest = "http://www.example.com/1", "http://www.example.com/2"
+    about = Answer(headers={"Content-Type": "text/html"}, body=b"<p>" + b"the boats of the harvest " * 9)
+    web = serve({HOME: ["/1", "/2"], more: [], harvest: about})
+    done = crawl(tmp_path, HOME, *CONTACT, *FAST, "--topic", "harvest, boat", "-o", "items.jsonl")
+    assert done.returncode == 0, done.stderr
+    assert {item["url"]: item["relevance"] > 0.5 for item in items(tmp_path / "items.jsonl")} == {
+        HOME: False,
+        more: False,
+        harvest: True,
+    }
+    assert " relevant" in done.stdout.split("The most important pages")[1].splitlines()[1]
+    assert web.asked[0] == HOME
+
+
 def test_a_round_fetches_each_page_once_and_gives_only_what_changed(serve, tmp_path):
     home, is_later = "http://www.example.com/", Event()
 
