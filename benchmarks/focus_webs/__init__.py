@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from typing import NamedTuple
 
-from scrapy_aopic.core.focus.published.harvest_results import Degrees, degrees_of
+from scrapy_aopic.core.focus.harvest_results import Degrees, degrees_of
 from scrapy_aopic.core.focus.topic import LinkText
 from scrapy_aopic.core.focus.words import Features, all_words, features, words
 

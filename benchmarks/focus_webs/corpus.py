@@ -18,7 +18,7 @@ from zlib import crc32
 import msgspec
 from lxml import html  # type: ignore[import-untyped]
 
-from scrapy_aopic.core.focus.published.harvest_results import Degrees
+from scrapy_aopic.core.focus.harvest_results import Degrees
 from scrapy_aopic.core.focus.topic import LinkText
 from scrapy_aopic.core.focus.words import words
 from scrapy_aopic.web.context import page_context

@@ -301,7 +301,7 @@ def _set_up(opts: argparse.Namespace, fields: tuple[str, ...], settings: BaseSet
         settings.set("AOPIC_TOPIC", {"keywords": opts.topic}, "cmdline")
         settings.set("AOPIC_ORDER", "focused", "cmdline")
     defaults = _SETTINGS | (_OF_REVISITS if opts.again or opts.every or opts.changed_only else {})
-    if settings.get("AOPIC_TOPIC"):
+    if read_values(settings).topic is not None:
         defaults["AOPIC_ITEM_FIELDS"] += ("relevance",)
     for name, value in defaults.items():
         if settings.getpriority(name) in (None, 0, _priority("command")):

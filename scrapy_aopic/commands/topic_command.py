@@ -162,22 +162,20 @@ def _label(opts: argparse.Namespace, _: BaseSettings) -> int:
     from scrapy_aopic.core.focus.sample import read_samples
     from scrapy_aopic.exceptions import TopicError
     from scrapy_aopic.focus.labels import (
-        CALIBRATION,
-        FILE_NAME,
         judge,
         read_labels,
         to_label,
-        write_calibration,
         write_labels,
         write_sample,
     )
+    from scrapy_aopic.place.calibration_file import CALIBRATION, LABELS, write_calibration
     from scrapy_aopic.view.job_view import open_view
 
     kept = opts.labels
     if kept is None:
         if opts.jobdir.folder is None:
             raise UsageError("name a file for the labels of a job on a server: --labels FILE")
-        kept = opts.jobdir.folder / FILE_NAME
+        kept = opts.jobdir.folder / LABELS
     with open_view(opts.jobdir) as view:
         # The same one at each call, as long as the crawl stands still.
         pages, sample = read_samples(view.stores, Random(0))  # noqa: S311 - of nothing secret

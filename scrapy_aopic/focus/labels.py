@@ -15,7 +15,7 @@ from itertools import islice
 from math import sqrt
 from typing import TYPE_CHECKING, NamedTuple
 
-from scrapy_aopic.core.focus.calibration import UNCHECKED, Calibration, log_odds
+from scrapy_aopic.core.focus.calibration import SURE, Calibration, log_odds
 from scrapy_aopic.core.focus.classifier import logistic
 from scrapy_aopic.exceptions import TopicError, plainly
 from scrapy_aopic.storage.named_files import open_given
@@ -26,12 +26,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scrapy_aopic.core.focus.sample import Sampled
-
-FILE_NAME = "aopic-labels.jsonl"
-"""Name of the file of labels in a job folder."""
-
-CALIBRATION = "aopic-calibration.json"
-"""Name of the file beside it that says what they mean for grades."""
 
 _MOST_LINES = 100_000
 """Lines of a file of labels that are read: 50 times as many as a sample has pages."""
@@ -47,9 +41,6 @@ _STRATA = 4
 
 _STEPS = 20
 """Steps of Newton's method; five are enough."""
-
-_SURE = 1.959964
-"""Standard deviations of a normal distribution that hold 95 % of it, to both sides."""
 
 
 class Judged(NamedTuple):
@@ -79,16 +70,6 @@ class Judged(NamedTuple):
     missed: int
     wrong: int
     calibration: Calibration
-
-
-def wilson(relevant: int, n: int) -> tuple[float, float]:
-    """Interval of 95 % for a part of which *relevant* of *n* were found (Wilson, JASA 22, 1927)."""
-    if not n:
-        return 0.0, 1.0
-    part, square = relevant / n, _SURE * _SURE
-    middle = (part + square / (2 * n)) / (1 + square / n)
-    half = _SURE / (1 + square / n) * sqrt(part * (1 - part) / n + square / (4 * n * n))
-    return max(middle - half, 0.0), min(middle + half, 1.0)
 
 
 def calibrate(told: Sequence[tuple[float, bool, float]]) -> Calibration:
@@ -136,7 +117,7 @@ def judge(pages: int, sample: Sequence[Sampled], labels: Mapping[str, bool]) -> 
     harvest = min(max((sum(parts) + sum([weight * error for weight, error in errors])) / size, 0.0), 1.0)
     # Of the labels, where not all pages of a part have one, and of the sample; as if one more page were half wrong.
     spread = sum([weight * (weight - 1.0) * (error * error + 0.03) for weight, error in errors]) / size**2
-    half = _SURE * sqrt(spread + (harvest * (1.0 - harvest) + 0.25 / size) / size) if n else 1.0
+    half = SURE * sqrt(spread + (harvest * (1.0 - harvest) + 0.25 / size) / size) if n else 1.0
     return Judged(
         pages,
         len(sample),
@@ -179,35 +160,6 @@ def to_label(sample: Iterable[Sampled], n: int = MOST_LABELS) -> list[Sampled]:
     each = -(-(n - len(best)) // len(others)) if others else 0
     asked = [*best, *(page for part in others for page in sorted(part, key=_shuffled)[:each])]
     return sorted(asked[:n], key=_shuffled)
-
-
-def read_calibration(path: Path | None) -> Calibration:
-    """What grades mean by the file at *path*, or in the job folder there; without such a file they are unchecked.
-
-    Raises:
-        TopicError: If it is none.
-    """
-    if path is None:
-        return UNCHECKED
-    path = path / CALIBRATION if path.is_dir() else path
-    try:
-        found = json.loads(path.read_bytes())
-        return Calibration(float(found["slope"]), float(found["shift"]), int(found["labels"]))
-    except FileNotFoundError:
-        return UNCHECKED
-    except (OSError, ValueError, TypeError, LookupError, RecursionError) as error:
-        raise TopicError(
-            f"{path} does not say what grades mean: write it again, by 'scrapy aopic topic label', or remove it."
-        ) from error
-
-
-def write_calibration(path: Path, found: Calibration) -> None:
-    """Write *found* to *path*, at once or not at all.
-
-    Raises:
-        OSError: If it cannot be written.
-    """
-    _write(path, [found._asdict()])
 
 
 def read_labels(path: Path) -> dict[str, bool]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from scrapy_aopic.core.focus.calibration import wilson
 from scrapy_aopic.core.focus.topic import RELEVANT, Topic
 
 from .folders import ExamplePage, train
-from .labels import wilson
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

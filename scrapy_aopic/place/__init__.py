@@ -6,6 +6,7 @@
 * :mod:`.paths`: the paths in a job folder
 * :mod:`.seed_files`: lists of seeds that wait beside a job
 * :mod:`.stored_control`: the control settings, kept beside the store
+* :mod:`.calibration_file`: what grades for a topic mean, by labels
 * :mod:`.cutting`: how many shards a job was cut into
 * :mod:`.shard_places`: where the shards of a job are
 * :mod:`.file_formats`: formats of files by the ends of their names

@@ -27,6 +27,7 @@ from scrapy_aopic.storage.redis.sharding import Sharding
 from scrapy_aopic.storage.registry import Kind, kind_in
 from scrapy_aopic.storage.store_folder import replace_file, replacing
 
+from .calibration_file import CALIBRATION, LABELS
 from .paths import (
     STATE_FILE,
     check_job_folder,
@@ -202,8 +203,8 @@ class FolderPlace:
                     put_list(folder, lines)
 
     def copy_beside(self, folder: Path) -> None:
-        """Copy the state of the spider, bodies of earlier crawls, and the lists of seeds but for those that are taken up just now."""
-        for name in (STATE_FILE, _BODIES_FILE):
+        """Copy the state of the spider, labels, bodies of earlier crawls, and the lists of seeds but for those taken up just now."""
+        for name in (STATE_FILE, LABELS, CALIBRATION, _BODIES_FILE):
             if (self.path / name).exists():
                 _copy_file(self.path / name, folder / name)
         seeds_folder(folder).mkdir()

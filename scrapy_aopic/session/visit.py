@@ -12,8 +12,8 @@ from scrapy.http import Response
 from scrapy_aopic.core.api import Findings, Lease
 from scrapy_aopic.core.duplicates import Text
 from scrapy_aopic.core.fetched import Fetched
+from scrapy_aopic.core.focus.harvest_results import Degrees
 from scrapy_aopic.core.focus.leads import IN_FULL
-from scrapy_aopic.core.focus.published.harvest_results import Degrees
 from scrapy_aopic.core.focus.topic import LinkText, PageWords
 from scrapy_aopic.core.records import HOST_BYTES, Link
 from scrapy_aopic.core.revisits import Version

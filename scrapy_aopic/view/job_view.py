@@ -21,7 +21,7 @@ from scrapy_aopic.core.shards.cut import ADDRESS_BYTES, Cut, ShardId, address, s
 from scrapy_aopic.core.shards.letters import Letter, read_letter
 from scrapy_aopic.core.shards.mail import Got, read_counts, read_outbox
 from scrapy_aopic.exceptions import StorageError
-from scrapy_aopic.focus.labels import read_calibration
+from scrapy_aopic.place.calibration_file import read_calibration
 from scrapy_aopic.web.suffixes import registered_domain
 
 if TYPE_CHECKING:

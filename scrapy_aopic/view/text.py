@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from scrapy_aopic.core.focus.calibration import wilson
+
 if TYPE_CHECKING:
     from scrapy_aopic.core.revisits.rounds import Round
 
@@ -41,6 +43,12 @@ def checked(labels: int, job: str = "") -> str:
     if labels:
         return f"by {n_of(labels, 'label')}"
     return f"unchecked: scrapy aopic topic label {job}" if job else "unchecked"
+
+
+def relevant_of(part: float, n: int) -> str:
+    """*part* of the last *n* pages, with the interval that this is of all that are like them."""
+    low, high = wilson(round(part * n), n)
+    return f"{100 * part:.1f} % of the last {n_of(n, 'page')} (95 %: {100 * low:.1f} to {100 * high:.1f} %)"
 
 
 def round_sentence(done: Round) -> str:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from scrapy_aopic.core.focus.harvest import LATELY
 from scrapy_aopic.core.ledger import TOTAL
-from scrapy_aopic.focus.labels import read_calibration
+from scrapy_aopic.place.calibration_file import read_calibration
 from scrapy_aopic.place.stored_control import time_of
 from scrapy_aopic.version import DOCS
 
@@ -19,7 +20,17 @@ from .job_view import View
 from .output import Colour, flush, n_columns, painted, write
 from .queries import PageRow, SiteRow, top_pages
 from .stored import snapshot_of, with_surroundings
-from .text import LIMITED_BY, checked, duration, fetched, n_of, round_sentence, short_summary, size
+from .text import (
+    LIMITED_BY,
+    checked,
+    duration,
+    fetched,
+    n_of,
+    relevant_of,
+    round_sentence,
+    short_summary,
+    size,
+)
 from .verdict import AGAIN
 
 if TYPE_CHECKING:
@@ -154,6 +165,7 @@ def format_screen(now: Snapshot, job: str) -> str:
         "round": [round_sentence(now.round)] if now.round is not None else [],
         "relevant": [
             f"{100 * topic.harvest:.0f} % of {n_of(topic.pages, 'page')}",
+            *([relevant_of(topic.lately, min(topic.pages, LATELY))] if topic.lately is not None else []),
             checked(topic.labels, job),
         ]
         if topic is not None

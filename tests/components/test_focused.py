@@ -482,13 +482,17 @@ LONG = {
 
 
 @pytest.mark.slow
-async def test_a_crawl_ends_when_hardly_anything_is_relevant(serve, tmp_path):
+async def test_a_crawl_ends_when_hardly_anything_is_relevant(serve, tmp_path, caplog):
     web = serve(LONG)
     crawler = await crawl(
         Follow, focused(AOPIC_MIN_HARVEST=0.1, AOPIC_MIN_GAP=0, JOBDIR=str(tmp_path), AOPIC_STORE="sqlite")
     )
     assert stat(crawler, "finish_reason") == "aopic_harvest"
     assert 500 <= len(web.asked) < 510
+    assert (
+        "0.2 % of the last 500 pages (95 %: 0.0 to 1.1 %) are relevant, unchecked: scrapy aopic"
+        in caplog.text
+    )
     assert check(tmp_path).queued > 0
 
 

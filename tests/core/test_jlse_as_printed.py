@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scrapy_aopic.core.focus.harvest_results import Degrees, SupportVectors, degrees, degrees_of
 from scrapy_aopic.core.focus.published.bm25 import Index, Match
-from scrapy_aopic.core.focus.published.harvest_results import Degrees, SupportVectors, degrees, degrees_of
 from scrapy_aopic.core.focus.published.jlse import FIELDS, NO_EVIDENCE
 from scrapy_aopic.core.focus.published.jlse_as_printed import (
     AtaAsPrinted,

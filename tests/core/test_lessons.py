@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scrapy_aopic.core.focus.harvest_results import Degrees
 from scrapy_aopic.core.focus.learned import Learned
 from scrapy_aopic.core.focus.lessons import (
     MOST_LESSONS,
@@ -18,7 +19,6 @@ from scrapy_aopic.core.focus.lessons import (
     read_lessons,
     write_lessons,
 )
-from scrapy_aopic.core.focus.published.harvest_results import Degrees
 from scrapy_aopic.core.focus.strategies import STRATEGIES
 from scrapy_aopic.core.focus.strategy import MOST_OF_MEMO, PageSeen
 from scrapy_aopic.core.focus.topic import LinkText, Samples, Topic

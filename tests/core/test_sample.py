@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scrapy_aopic.core.focus.calibration import wilson
 from scrapy_aopic.core.focus.sample import (
     EXCERPT_CHARACTERS,
     URL_CHARACTERS,
@@ -18,7 +19,7 @@ from scrapy_aopic.core.focus.sample import (
     read_samples,
 )
 from scrapy_aopic.core.ports import Family
-from scrapy_aopic.focus.labels import judge, to_label, wilson
+from scrapy_aopic.focus.labels import judge, to_label
 from scrapy_aopic.storage.memory import MemoryStore
 
 

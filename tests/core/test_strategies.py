@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.naming import case
 
+from scrapy_aopic.core.focus.harvest_results import Degrees
 from scrapy_aopic.core.focus.learned import ANCHOR_WORDS, HEADING_WORDS, Learned
 from scrapy_aopic.core.focus.published.context_graph import (
     CONFIDENT,
@@ -19,7 +20,6 @@ from scrapy_aopic.core.focus.published.context_graph import (
     Layers,
 )
 from scrapy_aopic.core.focus.published.fixed import Otie
-from scrapy_aopic.core.focus.published.harvest_results import Degrees
 from scrapy_aopic.core.focus.shares import UNIT, shares
 from scrapy_aopic.core.focus.strategies import STRATEGIES
 from scrapy_aopic.core.focus.strategy import PageSeen, WithMemos

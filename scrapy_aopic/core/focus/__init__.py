@@ -14,6 +14,7 @@ Strategies, which value links:
 * :mod:`.strategies`: the strategies by name
 * :mod:`.learned`: learns from what became of earlier links, the default
 * :mod:`.published`: those that documents describe
+* :mod:`.harvest_results`: whether a page is a result or a list of links to results, for one of these
 
 In a crawl:
 

@@ -5,13 +5,17 @@ Rule: the order goes by grades, and whatever people are told by probabilities, s
 
 from __future__ import annotations
 
-from math import log
+from math import log, sqrt
 from typing import NamedTuple
 
 from .classifier import logistic
 
 _LEAST = 0.001
 """Distance that a grade keeps from 0 and 1, where its log odds are infinite."""
+
+
+SURE = 1.959964
+"""Standard deviations of a normal distribution that hold 95 % of it, to both sides."""
 
 
 class Calibration(NamedTuple):
@@ -39,3 +43,13 @@ def log_odds(grade: float) -> float:
     """The log odds of *grade*, 0 to 1."""
     part = min(max(grade, _LEAST), 1.0 - _LEAST)
     return log(part / (1.0 - part))
+
+
+def wilson(relevant: int, n: int) -> tuple[float, float]:
+    """Interval of 95 % for a part of which *relevant* of *n* were found (Wilson, JASA 22, 1927)."""
+    if not n:
+        return 0.0, 1.0
+    part, square = relevant / n, SURE * SURE
+    middle = (part + square / (2 * n)) / (1 + square / n)
+    half = SURE / (1 + square / n) * sqrt(part * (1 - part) / n + square / (4 * n * n))
+    return max(middle - half, 0.0), min(middle + half, 1.0)

@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 from scrapy_aopic.core.records import NO_RECORD, PAGE_BYTES, pack, unpack
 
+from .harvest_results import Degrees
 from .leads import bounded, whole_text
-from .published.harvest_results import Degrees
 from .strategy import MOST_OF_MEMO, PageSeen
 from .topic import LinkText
 

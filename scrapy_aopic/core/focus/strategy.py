@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, Protocol, TypeA
 from scrapy_aopic.core.order import LARGEST_VALUE, value_of
 from scrapy_aopic.core.records import QUEUED, Page
 
-from .published.harvest_results import Degrees
+from .harvest_results import Degrees
 from .shares import NULL_MASS, POWER
 from .topic import LinkText, PageWords, Topic
 

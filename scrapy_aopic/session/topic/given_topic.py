@@ -21,9 +21,9 @@ from scrapy_aopic.exceptions import ANY_ERROR, SettingError, TopicError
 from scrapy_aopic.focus import LinkScorer, PageScorer, load_model, read_folder, train
 from scrapy_aopic.focus.background import PAGES
 from scrapy_aopic.focus.folders import samples
-from scrapy_aopic.focus.labels import read_calibration
 from scrapy_aopic.focus.stems import stem
 from scrapy_aopic.focus.tokenizers import Words, import_path
+from scrapy_aopic.place.calibration_file import read_calibration
 from scrapy_aopic.settings import read_values
 from scrapy_aopic.settings.parse import TopicGiven, is_awaited, is_class_of_functions
 

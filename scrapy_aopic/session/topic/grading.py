@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from scrapy.http import Response, TextResponse
 from scrapy.utils.response import get_base_url
 
-from scrapy_aopic.core.focus.published.harvest_results import degrees_of
+from scrapy_aopic.core.focus.harvest_results import degrees_of
 from scrapy_aopic.core.focus.words import PAGE_CHARACTERS
 from scrapy_aopic.core.records import HOST_BYTES
 from scrapy_aopic.exceptions import ANY_ERROR

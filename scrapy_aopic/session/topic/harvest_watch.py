@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from scrapy_aopic.core.focus.harvest import LATELY
 from scrapy_aopic.core.focus.sample import EXCERPT_CHARACTERS, Sampled
 from scrapy_aopic.settings import read_values
+from scrapy_aopic.view.text import checked, relevant_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -57,6 +58,7 @@ class HarvestWatch:
         self._set_stat = crawler.stats.set_value
         self._job = parts.job
         self._probability = calibration.probability
+        self._labels = calibration.labels
         self._stats = parts.stats
         self._closing = closing
         self._listeners = listeners
@@ -108,8 +110,12 @@ class HarvestWatch:
         if harvest.n_lately >= LATELY and lately < self._min_harvest and not self._has_ended:
             self._has_ended = True
             logger.warning(
-                "%(lately).1f %% of the last %(n)d pages are relevant, and AOPIC_MIN_HARVEST is %(least).1f %%: the crawl "
-                "closes. Set it lower to go on",
-                {"lately": 100 * lately, "n": LATELY, "least": 100 * self._min_harvest},
+                "%(lately)s are relevant, %(checked)s, and AOPIC_MIN_HARVEST is %(least).1f %%: the crawl closes. Set it lower to "
+                "go on",
+                {
+                    "lately": relevant_of(lately, LATELY),
+                    "checked": checked(self._labels, self._job.name),
+                    "least": 100 * self._min_harvest,
+                },
             )
             self._closing.close(_HARVEST)

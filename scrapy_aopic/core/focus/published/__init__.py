@@ -6,6 +6,5 @@
 * :mod:`.jlse_as_printed`: the same as the paper prints them
 * :mod:`.success_graph`: which pages led to results, for both of these
 * :mod:`.bm25`: which of some short documents is most like a query
-* :mod:`.harvest_results`: whether a page is a result or a list of links to results
-* :mod:`.result_pages`: the numbers that decide this
+* :mod:`.result_pages`: the numbers by which JLSE as printed tells results from lists of links
 """

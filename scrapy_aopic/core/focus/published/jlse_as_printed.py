@@ -25,9 +25,8 @@ from .success_graph import GAMMA
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from scrapy_aopic.core.focus.harvest_results import SupportVectors
     from scrapy_aopic.core.focus.topic import LinkText, Topic
-
-    from .harvest_results import SupportVectors
 
 
 class NaiveBayes:

@@ -7,7 +7,7 @@ The machine had 83 support vectors; these ten decide as it does (a reduced set: 
 
 from __future__ import annotations
 
-from .harvest_results import Degrees, SupportVectors
+from scrapy_aopic.core.focus.harvest_results import Degrees, SupportVectors
 
 RESULT_PAGES = SupportVectors(
     0.1,
