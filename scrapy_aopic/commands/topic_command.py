@@ -32,6 +32,9 @@ _WORDS = 15
 _SHOWN = 600
 """Characters of a page's text that are shown: some eight lines of a terminal."""
 
+_BATCH = 20
+"""Pages that a judge is asked about at once; each answer is kept before the next batch."""
+
 _ANSWERS = {"y": True, "yes": True, "n": False, "no": False}
 
 
@@ -148,6 +151,10 @@ def _add_label(parser: argparse.ArgumentParser) -> None:
         help="file that labels are kept in, beside what they say of grades (default: aopic-labels.jsonl in the job folder)",
     )  # fmt: skip
     parser.add_argument(
+        "--by", metavar="NAME",
+        help="have a function or a BatchJudge of yours label the whole sample, by its import path, and ask nothing",
+    )  # fmt: skip
+    parser.add_argument(
         "--write",
         metavar="FILE",
         type=Path,
@@ -162,6 +169,7 @@ def _label(opts: argparse.Namespace, _: BaseSettings) -> int:
     from scrapy_aopic.core.focus.sample import read_samples
     from scrapy_aopic.exceptions import TopicError
     from scrapy_aopic.focus.labels import (
+        JUDGED,
         judge,
         read_labels,
         to_label,
@@ -182,22 +190,58 @@ def _label(opts: argparse.Namespace, _: BaseSettings) -> int:
     if not sample:
         raise TopicError(f"The job {opts.jobdir} has set no pages aside: that needs AOPIC_TOPIC.")
     wanted = to_label(sample)
-    labels = read_labels(kept) if kept.exists() else {}
+    labels, beside = read_labels(kept) if kept.exists() else {}, kept.with_name(JUDGED)
+    by_program = read_labels(beside) if beside.exists() else {}
     if opts.read:
         labels.update(read_labels(opts.read))
         write_labels(kept, labels)
     if opts.write:
         write_sample(opts.write, wanted, labels)
-    if not (opts.read or opts.write or opts.json) and sys.stdin is not None and sys.stdin.isatty():
+    if opts.by:
+        left = [page for page in sample if not page.is_duplicate and page.url not in by_program]
+        for at in range(0, len(left), _BATCH):
+            by_program |= _judged_by(opts.by, left[at : at + _BATCH])
+            write_labels(beside, by_program)
+    if not (opts.by or opts.read or opts.write or opts.json) and sys.stdin is not None and sys.stdin.isatty():
         _ask([page for page in wanted if page.url not in labels], labels, kept)
-    judged = judge(pages, sample, labels)
+    judged = judge(pages, sample, labels, by_program)
     if judged.labelled:
         write_calibration(kept.with_name(CALIBRATION), judged.calibration)
     if opts.json:
         write(as_json(judged._asdict()))
     else:
         write("\n".join(_judged_in_words(judged)))
+        n = sum([page.url not in labels for page in wanted])
+        if by_program and n:
+            write(
+                f"A program has labelled {len(by_program):,} pages. Label {n} yourself, by the same command without --by: of "
+                "rare pages, a program that is wrong about a tenth counts more than twice as many."
+            )
     return 0
+
+
+def _judged_by(name: str, pages: Sequence[Sampled]) -> dict[str, bool]:
+    """The labels of *pages* by the judge of the user's with this *name*.
+
+    Raises:
+        TopicError: If it cannot be used, or fails.
+    """
+    import asyncio
+    from concurrent.futures import ThreadPoolExecutor
+
+    from scrapy_aopic.exceptions import ANY_ERROR, TopicError
+    from scrapy_aopic.focus.batches import JudgedPage, judged
+    from scrapy_aopic.settings.parse import load
+
+    try:
+        found = load(name)
+        given = [JudgedPage(page.url, page.text) for page in pages]
+        asked = judged(found().judge if isinstance(found, type) else found, given)
+        with ThreadPoolExecutor(1) as thread:  # which has no event loop yet, whoever calls this
+            grades = thread.submit(asyncio.run, asked).result()
+    except ANY_ERROR as error:
+        raise TopicError(f"--by {name}: {type(error).__name__}: {error}") from error
+    return {page.url: grade >= 0.5 for page, grade in zip(pages, grades, strict=True)}
 
 
 def _ask(pages: Sequence[Sampled], labels: dict[str, bool], kept: Path) -> None:

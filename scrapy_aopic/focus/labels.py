@@ -13,6 +13,7 @@ from hashlib import sha256
 from io import TextIOWrapper
 from itertools import islice
 from math import sqrt
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_aopic.core.focus.calibration import SURE, Calibration, log_odds
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
     from scrapy_aopic.core.focus.sample import Sampled
 
+JUDGED = "aopic-judged.jsonl"
+"""Name of the file of labels by a program, beside that of people's."""
+
 _MOST_LINES = 100_000
 """Lines of a file of labels that are read: 50 times as many as a sample has pages."""
 
@@ -35,6 +39,8 @@ _MOST_CHARACTERS = 100_000
 
 MOST_LABELS = 50
 """Pages of a sample that people are asked about: five minutes."""
+
+_NONE: Mapping[str, bool] = MappingProxyType({})
 
 _STRATA = 4
 """Parts of equal size, by grade, of the pages that are not among the best graded ones."""
@@ -94,19 +100,21 @@ def calibrate(told: Sequence[tuple[float, bool, float]]) -> Calibration:
     return Calibration(slope, shift, len(told))
 
 
-def judge(pages: int, sample: Sequence[Sampled], labels: Mapping[str, bool]) -> Judged:
-    """The harvest by *labels* of a *sample* that was drawn from *pages* pages.
+def judge(
+    pages: int, sample: Sequence[Sampled], labels: Mapping[str, bool], judged: Mapping[str, bool] = _NONE
+) -> Judged:
+    """The harvest by *labels* of a *sample* that was drawn from *pages* pages, with those that a program has *judged*.
+
+    What grades mean is learned from both. The harvest goes by people's labels, if there are some: of rare pages, a program that
+    is wrong about a tenth counts more than twice as many.
 
     The labelled pages of each part of the sample (:func:`_strata`) stand for that part. The harvest is the mean probability of
     all pages of the sample, by their calibrated grades, and what these are wrong about in the mean (a difference estimator).
     """
-    told = []
-    for stratum in _strata(sample):
-        known = [page for page in stratum if page.is_duplicate or page.url in labels]
-        told += [(page, _truth(page, labels), len(stratum) / len(known)) for page in known]
+    told, every = _told(sample, labels or judged), _told(sample, {**judged, **labels})
     n = len(told)
     meaning = calibrate(
-        [(page.grade, truth, weight) for page, truth, weight in told if not page.is_duplicate]
+        [(page.grade, truth, weight) for page, truth, weight in every if not page.is_duplicate]
     )
     parts = [0.0 if page.is_duplicate else meaning.probability(page.grade) for page in sample]
     errors = [
@@ -133,8 +141,15 @@ def judge(pages: int, sample: Sequence[Sampled], labels: Mapping[str, bool]) -> 
     )
 
 
-def _truth(page: Sampled, labels: Mapping[str, bool]) -> bool:
-    return not page.is_duplicate and labels[page.url]
+def _told(sample: Sequence[Sampled], labels: Mapping[str, bool]) -> list[tuple[Sampled, bool, float]]:
+    """The labelled pages of *sample*, whether each is relevant, and how many pages it stands for; a duplicate is not relevant."""
+    told = []
+    for stratum in _strata(sample):
+        known = [page for page in stratum if page.is_duplicate or page.url in labels]
+        told += [
+            (page, not page.is_duplicate and labels[page.url], len(stratum) / len(known)) for page in known
+        ]
+    return told
 
 
 def _strata(sample: Iterable[Sampled]) -> list[list[Sampled]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,6 +17,7 @@ from support.small_web import Follow, ask, check, crawl
 
 from scrapy_aopic.core.focus.classifier import logistic
 from scrapy_aopic.core.focus.sample import Sampled, read_sample
+from scrapy_aopic.focus.batches import JudgedPage
 from scrapy_aopic.focus.labels import judge, to_label
 from scrapy_aopic.session.topic import harvest_watch
 
@@ -148,6 +150,44 @@ async def test_labels_say_what_is_relevant_from_then_on_in_whatever_people_see(s
     code, _, err = run_here(capsys, "top", job)
     assert code == 2
     assert "topic label" in err
+
+
+def by_words(pages: Sequence[JudgedPage]) -> list[float]:
+    """A judge that is wrong about each ninth page."""
+    asked.append(len(pages))
+    return [float(("database" in page.text) != (page.url[-1] == "9")) for page in pages]
+
+
+asked: list[int] = []
+
+
+async def test_a_program_labels_the_whole_sample_once_and_people_check_it(
+    serve, tmp_path, capsys, monkeypatch
+):
+    serve(WEB)
+    job = tmp_path / "job"
+    await crawl(Follow, topic(job))
+    monkeypatch.setattr("scrapy_aopic.settings.parse.load", {"judges.by_words": by_words}.__getitem__)
+    code, out, _ = run_here(capsys, "topic", "label", job, "--by", "judges.by_words")
+    assert code == 0
+    assert "A program has labelled 41 pages. Label 41 yourself" in out
+    found = judged(capsys, job, "--by", "judges.by_words")
+    assert asked == [20, 20, 1]  # in batches, and none of them again
+    assert found["labelled"] == 41
+    _, sample = ask(job, read_sample)
+    right = [json.dumps({"url": page.url, "relevant": "database" in page.text}) for page in sample[:30]]
+    (tmp_path / "labels").write_text("\n".join(right))
+    found = judged(capsys, job, "--read", tmp_path / "labels")
+    assert (found["labelled"], found["calibration"][2]) == (
+        30,
+        41,
+    )  # the harvest is by people, what grades mean by all
+    code, _, err = run_here(capsys, "topic", "label", job, "--by", "judges.other")
+    assert code == 0  # nobody is asked any more, as all is labelled
+    (job / "aopic-judged.jsonl").unlink()
+    code, _, err = run_here(capsys, "topic", "label", job, "--by", "judges.other")
+    assert code == 2
+    assert "--by judges.other: KeyError" in err
 
 
 def test_labels_of_50_pages_say_what_grades_mean():
