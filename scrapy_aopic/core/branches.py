@@ -1,9 +1,14 @@
-"""How many pages of each branch of a host were fetched: what bounds an endless tree on a real host.
+"""How many pages of each branch of a host were fetched: what bounds an endless tree on a real host, and facets or a calendar.
 
 A *branch* is what lies behind a page, its *head*, by links each of which is the only one that is known. A page is found by
 one link of its host, and is in the branch of the page with this link until a page of another branch, or of another host,
 links to it. At its visit it becomes the head of a branch of its own if two links or more are known to it, or if it is in
-none; else what it links to is in its own branch, too. The pages of a trap have one link each, so all of it is one branch; most
+none; else what it links to is in its own branch, too.
+
+Pages of one make, whose URLs :attr:`.policy.Policy.group_of` says are the same but for numbers and queries, are a *group*. What a
+page links to of its own group is in the branch of the group, however many pages of the group link to it: the filters of a shop,
+the months of a calendar and the diffs of a wiki all lead to each other. What waits of a crowded group waits lower even if it was
+found from elsewhere, unless the crawl entered its host there. The pages of a trap have one link each, so all of it is one branch; most
 pages of a real host are linked from elsewhere, too.
 
 A branch is *crowded* once a hundredth of the fetched pages of its host, and :attr:`.order.Order.branch_pages`, are of it; for
@@ -18,6 +23,7 @@ Rule 2: branches of a host whose numbers are equal count as one; so 32 bits are 
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from .layout import BRANCHES
@@ -26,7 +32,7 @@ from .records import HOST_BYTES, PART_BYTES, pack, unpack
 from .tables import RecordTable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from .order import Order
     from .records import Page
@@ -47,18 +53,20 @@ class Branches:
 
     Args:
         order: Which says how large a branch may be, and what a link is.
+        group_of: The group of a request, as bytes; empty if it is in none.
         capacity: Counts kept in memory.
 
     Attributes:
         are_bounded: Whether the order bounds them; else all pages are in none.
     """
 
-    def __init__(self, store: Store, order: Order, capacity: int) -> None:
+    def __init__(self, store: Store, order: Order, group_of: Callable[[bytes], bytes], capacity: int) -> None:
         # Fetched pages, and pages with a link from elsewhere: a list, since a record of a table is changed in place.
         self.table = RecordTable(store, Family.META, pack, _unpack, capacity)
         self._pages = order.branch_pages
         self._two_links = 2 * order.one_link
         self.are_bounded = order.branch_pages > 0
+        self._group_of = group_of
 
     def behind(self, key: bytes, page: Page, *, is_new: bool) -> int:
         """Number of the branch of what *page*, under *key*, which is visited, links to.
@@ -75,9 +83,14 @@ class Branches:
             self.table.expect_none(_row(key, branch))
         return branch
 
-    def count(self, key: bytes, page: Page) -> None:
-        """Count *page*, under *key*, which was fetched for the first time, if it is not a head."""
-        if self._is_inside(page):
+    def group_of(self, request: bytes) -> int:
+        """Number of the branch that is the group of *request*; 0 if it is in none."""
+        group = self._group_of(request) if self.are_bounded and request else b""
+        return int.from_bytes(blake2b(group, digest_size=PART_BYTES).digest(), "big") if group else 0
+
+    def count(self, key: bytes, page: Page, request: bytes) -> None:
+        """Count *page*, under *key*, which was fetched by *request* for the first time, if it is not a head."""
+        if self._is_inside(page) or (page.branch and page.branch == self.group_of(request)):
             row = _row(key, page.branch)
             counts = self.table.get(row) or [0, 0]
             counts[0] += 1

@@ -232,7 +232,7 @@ class Crawl:
             is_chosen=policy.is_chosen if policy.chosen else None,
             leads=self._leads,
             directories=Directories(store, policy.directory_of, order.directory_pages, n_counts),
-            branches=Branches(store, order, n_counts),
+            branches=Branches(store, order, policy.group_of, n_counts),
             mirrors=self._mirrors,
             capacity=policy.page_cache,
             mail=self.mail,

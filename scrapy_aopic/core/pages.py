@@ -94,12 +94,16 @@ class Finder(NamedTuple):
         clicks: Its own.
         branch: Number of the branch that new pages of its host are in.
         lowered: Front queues by which these wait lower.
+        group: Number of the branch that those of its own group are in; 0 if it is in none.
+        group_lowered: Front queues by which these wait lower.
     """
 
     host: bytes = b""
     clicks: int = 0
     branch: int = 0
     lowered: int = 0
+    group: int = 0
+    group_lowered: int = 0
 
 
 ELSEWHERE = Finder()
@@ -326,6 +330,7 @@ class Pages:
             return 0
         if page.branch:  # who seeds it wants it
             self._leave_branch(key, page)
+        page.clicks = 0
         self._ledger.catch_up(page)
         units = self._ledger.grant(page, worth)
         self._replace(key, page, now)
@@ -449,8 +454,10 @@ class Pages:
             lowered = MIRRORED
         elif page.lowered > 1:
             return False
-        elif page.branch:
+        else:
             lowered = self.branches.lowered(key, page.branch, host.visited)
+            if not lowered and page.clicks and self.branches.are_bounded:
+                lowered = self.branches.lowered(key, self.branches.group_of(request()), host.visited)
         if not lowered and self.directories.full and not page.lowered:
             lowered = int(self.directories.is_full(key, request()))
         if not lowered:
@@ -470,15 +477,18 @@ class Pages:
         page.shift = link.shift
         self._replace(key, page, now, link.priority)
 
-    def finder(self, key: bytes, page: Page, visited: int, *, is_new: bool) -> Finder:
+    def finder(self, key: bytes, page: Page, request: bytes, visited: int, *, is_new: bool) -> Finder:
         """What pages take from *page*, which is under *key* and in flight, by its links.
 
         Args:
+            request: That by which it was fetched.
             visited: Pages of its host that were visited.
             is_new: Whether none of its links is known yet, from an earlier visit or announced.
         """
         branch = self.branches.behind(key, page, is_new=is_new)
-        return Finder(key[:HOST_BYTES], page.clicks, branch, self.branches.lowered(key, branch, visited))
+        group = self.branches.group_of(request)
+        lowered, group_lowered = (self.branches.lowered(key, each, visited) for each in (branch, group))
+        return Finder(key[:HOST_BYTES], page.clicks, branch, lowered, group, group_lowered)
 
     def next_place(self) -> int:
         """Place of a page that is queued now."""
@@ -618,7 +628,7 @@ class Pages:
             found: What the visit adds to their scores.
             finder: The visited page; :data:`ELSEWHERE` for one of another shard.
         """
-        host, clicks, branch, _ = finder
+        host, clicks, branch, _, group, group_lowered = finder
         values_links, keep, front_queue = self._values_links, self.table.put, self._order.front_queue
         catch_up = self._ledger.catch_up if self._ledger.has_handed else None
         requests: dict[bytes, bytes] = {}
@@ -651,8 +661,10 @@ class Pages:
                 # Announced pages were found by nobody yet.
                 is_nearer = page.clicks > clicks + 1 and 0 < found <= page.score and key[:HOST_BYTES] == host
                 page.clicks = clicks + 1 if is_nearer else page.clicks
-                if page.branch and (page.branch != branch or key[:HOST_BYTES] != host):
+                if page.branch and (page.branch not in (branch, group) or key[:HOST_BYTES] != host):
                     self._leave_branch(key, page)
+                elif group_lowered and page.branch == group and page.lowered < group_lowered:
+                    page.lowered = group_lowered
                 page.score += found
                 page.score = self._valued(page, link) if values_links else page.score
                 if catch_up is not None:
@@ -735,6 +747,8 @@ class Pages:
         if link.key[:HOST_BYTES] == finder.host:
             page.clicks = min(finder.clicks + LONE_CLICK, MOST_CLICKS)
             page.branch, page.lowered = finder.branch, finder.lowered
+            if finder.group and self.branches.group_of(link.request) == finder.group:
+                page.branch, page.lowered = finder.group, finder.group_lowered
         if self._values_links:
             page.score |= link.value
             if link.lead:

@@ -31,6 +31,8 @@ class Policy:
             waits while that is silent, and was not made on purpose.
         directory_of: The directory, inside its host, that a request, as bytes, is for; empty if it is in none. Orders with
             ``directory_pages`` count fetched pages by it; ``None`` to count none.
+        group_of: What the URL of a request, as bytes, has in common with others of its make; empty for nothing. Orders with
+            ``branch_pages`` count such pages as one branch if they lead to each other.
         purpose_of: What a request, as bytes, is for, beside its URL: equal bytes for equal purposes; empty for none, or if it
             cannot be known.
         key_at: Page key of a request, as bytes, if it were for nothing but its URL, at the origin of a name; empty if it has no URL.
@@ -63,6 +65,7 @@ class Policy:
     domain_of: Callable[[str], str] = str
     waits_for: Callable[[bytes], tuple[str, bool]] = lambda _: ("", True)
     directory_of: Callable[[bytes], bytes] | None = None
+    group_of: Callable[[bytes], bytes] = lambda _: b""
     purpose_of: Callable[[bytes], bytes] = lambda _: b""
     key_at: Callable[[bytes, str], bytes] | None = None
     chosen: frozenset[str] = frozenset()

@@ -133,7 +133,7 @@ class Settling:
         host = frontier.finish(key, page.front_queue, page.place)
         if self._domain_links is not None:
             self._domain_links.preload(host, hosts)
-        pages.branches.count(key, page)
+        pages.branches.count(key, page, lease.request)
         self._revisits.found(page, found, now)
         n_new = self._news(page, to, found, now)
         finder = self._as_finder(lease, page, host)
@@ -227,7 +227,7 @@ class Settling:
     def _as_finder(self, lease: Lease, page: Page, host: HostState) -> Finder:
         """What pages take from the leased *page* of *host* by its links."""
         is_new = not page.visits and lease.number not in self._shifts
-        return self._pages.finder(lease.key, page, host.visited, is_new=is_new)
+        return self._pages.finder(lease.key, page, lease.request, host.visited, is_new=is_new)
 
     def _lifted(
         self,

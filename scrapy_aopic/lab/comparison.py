@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from scrapy_aopic.core.order import ORDERS
 from scrapy_aopic.settings import read_policy
 from scrapy_aopic.version import __version__
-from scrapy_aopic.web.request_rows import directory_of
+from scrapy_aopic.web.request_rows import directory_of, group_of
 
 from .graphs import Graph, pagerank
 from .planted import PlantedTrap, plant
@@ -189,13 +189,15 @@ def policy_of(settings: Mapping[str, Any], order: str, url_of: Callable[[int], s
         SettingError: If *order* is not an order, or a setting cannot be used.
     """
     policy = read_policy({**settings, "AOPIC_ORDER": order})
-    of_page = (
-        (lambda request: directory_of(url_of(page_of(request)).encode())) if url_of is not None else None
-    )
+
+    def by_url(function: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
+        return lambda request: function(url_of(page_of(request)).encode()) if url_of is not None else b""
+
     return replace(
         policy,
         connections=0,  # orders are compared without room kept for fast hosts
-        directory_of=of_page,
+        directory_of=by_url(directory_of) if url_of is not None else None,
+        group_of=by_url(group_of),
     )
 
 

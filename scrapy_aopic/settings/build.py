@@ -30,7 +30,7 @@ from scrapy_aopic.exceptions import ANY_ERROR, SettingError
 from scrapy_aopic.storage.address import Address
 from scrapy_aopic.version import DOCS
 from scrapy_aopic.web.networks import Networks
-from scrapy_aopic.web.request_rows import directory_of, purpose_of, waits_for
+from scrapy_aopic.web.request_rows import directory_of, group_of, purpose_of, waits_for
 from scrapy_aopic.web.suffixes import registered_domain
 from scrapy_aopic.web.url_keys import key_at
 from scrapy_aopic.web.url_rules import LIMITS
@@ -377,6 +377,7 @@ def read_policy(settings: Given, spider: object = None) -> Policy:
         domain_of=registered_domain,
         waits_for=waits_for,
         directory_of=directory_of,
+        group_of=group_of,
         purpose_of=purpose_of,
         key_at=key_at,
         chosen=chosen,

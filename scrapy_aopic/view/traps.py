@@ -148,11 +148,11 @@ def _trap_of(store: Store, host: HostRecord, visited: int, history: int, job: st
         brought_part=spent * host.visited / n_fetched / history if history else 0.0,
         command=f"scrapy aopic control {shlex.quote(job)} {action} {shlex.quote(host.name)}",
         order=f"{action} {host.name}",
-        deny_url=_expression(pattern, [url for each in patterns for url in urls[each]]),
+        deny_url=deny_url_of(pattern, [url for each in patterns for url in urls[each]]),
     )
 
 
-def _expression(pattern: str, urls: list[str]) -> str:
+def deny_url_of(pattern: str, urls: list[str]) -> str:
     """What finds all of *urls*, by what they have in common before the first number or query."""
     begin = re.split(r"(?<=\?)|\*", pattern, maxsplit=1)[0]
     found = f"://{re.escape(begin)}"

@@ -26,6 +26,7 @@ are not recorded anywhere.
 
 from __future__ import annotations
 
+import json
 import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -74,6 +75,7 @@ from .host_walk import state_of, why_it_waits
 from .queries import roots_of, urls_of, wishes_of
 from .stored import active_hosts
 from .text import checked, duration, n_of
+from .traps import deny_url_of, pattern_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -390,10 +392,18 @@ class _Question:
         elif page.lowered >= MIRRORED:
             self._say_mirrored(name)
         elif page.lowered:
+            deny_url = deny_url_of(pattern_of(name), [name])
             self._say(
-                f"It waits {page.lowered} front queues lower, because many pages of its host were fetched that nothing but single "
-                "links leads to from the same page, as in an endless tree; a link from elsewhere moves it up again.",
+                f"It waits {page.lowered} front queues lower, because many pages of its host were fetched that have the same URLs but "
+                "for numbers and queries and lead to each other, as facets and calendars do, or that nothing but single links leads to "
+                "from the same page, as in an endless tree; a link from elsewhere moves it up again."
+                + (
+                    f' If it is a trap, "deny_urls": [{json.dumps(deny_url)}] in AOPIC_SCOPE keeps later runs away.'
+                    if deny_url
+                    else ""
+                ),
                 lowered=page.lowered,
+                deny_url=deny_url,
             )
         lower = 0 if page.visits else clicks_lower(page.clicks)
         if lower and isinstance(find_order(self._saved.order_name), Aopic):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import re
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -176,6 +177,23 @@ def directory_of(data: bytes) -> bytes:
     path = url.partition(b"?")[0].partition(b"#")[0]
     begin = path.find(b"/", path.find(b"://") + 3)
     return path[begin + 1 : path.rfind(b"/")] if begin >= 0 else b""
+
+
+# Numbers in a row are one, so that the days of a calendar are of the same make as its months.
+_VARIES = re.compile(rb"(?:[0-9a-f]{8,}|\d+)(?:[/.,_-]+(?:[0-9a-f]{8,}|\d+))*/?")
+
+
+def group_of(data: bytes) -> bytes:
+    """What the URL of the request written as *data* has in common with others of its make: its path without numbers, and not its query.
+
+    Empty if it has neither of them, or if there is no such URL.
+    """
+    is_line = bool(data) and not is_packed(data)
+    url = data.partition(b"\n")[0] if is_line else url_of(data).encode("utf-8", "surrogatepass")
+    path, mark, _ = url.partition(b"#")[0].partition(b"?")
+    begin = path.find(b"/", path.find(b"://") + 3)
+    group, n = _VARIES.subn(b"*", path[begin:]) if begin >= 0 else (b"", 0)
+    return group + mark if n or mark else b""
 
 
 def waits_for(data: bytes) -> tuple[str, bool]:

@@ -28,7 +28,7 @@ from scrapy_aopic.view.job_view import View
 from scrapy_aopic.view.queries import pages_in
 from scrapy_aopic.view.url_settings import CrawlRules
 from scrapy_aopic.view.why import Explanation, why
-from scrapy_aopic.web.request_rows import directory_of, encode_url, url_of, waits_for
+from scrapy_aopic.web.request_rows import directory_of, encode_url, group_of, url_of, waits_for
 from scrapy_aopic.web.suffixes import registered_domain
 from scrapy_aopic.web.url_keys import key_at, key_of_url
 
@@ -219,6 +219,20 @@ def test_a_page_that_waits_lower_because_of_its_branch_says_so():
     answer = asked(job, "http://a.test/8")
     assert (answer.kind, answer.facts["lowered"]) == ("queued", QUEUES)
     assert f"It waits {QUEUES} front queues lower" in " ".join(answer.sentences)
+
+
+def test_a_page_of_a_crowded_group_says_so_and_how_to_deny_it():
+    order = Aopic()
+    order.branch_pages = 2
+    job = Job(order=order, group_of=group_of, politeness=Politeness(factor=0.0))
+    facets = [link(f"http://a.test/shop?a={number}") for number in range(9)]
+    job.seed(link("http://a.test/"))
+    fetch(job, links=facets[:1])
+    for _ in range(4):
+        fetch(job, links=facets)
+    waits = [answer for each in facets if (answer := asked(job, url_of(each.request))).kind == "queued"]
+    assert {answer.facts["lowered"] for answer in waits} == {QUEUES}
+    assert '"deny_urls": ["://a\\\\.test/shop\\\\?"]' in " ".join(waits[0].sentences)
 
 
 def test_a_page_that_waits_since_another_origin_has_it_says_so():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.core_crawl import Job, link
@@ -12,7 +12,7 @@ from scrapy_aopic.core.branches import QUEUES
 from scrapy_aopic.core.layout import BRANCHES
 from scrapy_aopic.core.order import Aopic
 from scrapy_aopic.core.ports import Family
-from scrapy_aopic.core.records import pack, pack_page, unpack, unpack_page
+from scrapy_aopic.core.records import QUEUED, pack, pack_page, unpack, unpack_page
 
 if TYPE_CHECKING:
     from scrapy_aopic.core.records import Link
@@ -27,10 +27,10 @@ class Web(Job):
         number: That of the last page of a tree.
     """
 
-    def __init__(self, pages: int = 3) -> None:
+    def __init__(self, pages: int = 3, **how: Any) -> None:
         order = Aopic()
         order.branch_pages = pages
-        super().__init__(order=order)
+        super().__init__(order=order, **how)
         self.number = 0
 
 
@@ -215,3 +215,43 @@ def test_check_finds_what_no_crawl_writes():
     found = audit(web.store).violations
     assert sum("has a count that there cannot be" in each for each in found) == 3
     assert sum("is of no host" in each for each in found) == 1
+
+
+def group_of(request: bytes) -> bytes:
+    """Pages with numbers from 100 to 999 are of one make."""
+    return b"made" if len(request.rpartition(b"/")[2]) == 3 else b""
+
+
+def facets(web: Web) -> list[Link]:
+    """Let a page lead to one of many pages that all lead to each other, until their group is crowded; returns them."""
+    made = [link("a", 100 + number) for number in range(40)]
+    web.seed(ROOT)
+    web.visit(made[0])
+    for _ in range(5):
+        web.visit(*made)
+    return made
+
+
+def test_pages_of_one_make_that_lead_to_each_other_are_bounded_too():
+    web = Web(group_of=group_of)
+    made = facets(web)
+    waits = [each for each in made if web.page(each).state == QUEUED]
+    assert len(waits) == 35
+    assert {web.page(each).lowered for each in waits} == {QUEUES}
+    web.commit()
+    assert [4, 0] in rows(web)  # the first one was found from elsewhere
+    seed, other, honest = link("a", 2), link("a", 999), link("a", 3)
+    web.seed(seed)
+    assert web.visit(other, honest).key == seed.key
+    assert (
+        web.visit().key == honest.key
+    )  # the other one is of that make, too, though it was found from elsewhere
+    web.commit()
+
+
+def test_a_page_of_a_crowded_group_that_is_a_seed_waits_lower_no_more():
+    web = Web(group_of=group_of)
+    page = next(each for each in facets(web) if web.page(each).state == QUEUED)
+    web.crawl.enrich(page.key, web.now, 1.0)
+    assert (web.page(page).lowered, web.page(page).branch) == (0, 0)
+    assert web.visit().key == page.key
