@@ -53,13 +53,15 @@ class Links:
         restrict_text: Regular expressions of which one must be found in the text of the link.
         tags, attrs: Elements and attributes that are links.
         extractor: What finds the links instead of all these options; anything with ``extract_links(response)``.
+        dates: When pages were changed last, in seconds since the epoch, by URL as it stands in *urls*: hints for a crawl with
+            revisits, which believes them as far as those of their host were right before.
         callback, errback, cb_kwargs, meta: Those of the requests. With *cb_kwargs* or *meta* a request is made of each link at once.
 
     Raises:
         TypeError, ValueError: If an argument cannot be used; it says which.
     """
 
-    __slots__ = ("_find", "callback", "cb_kwargs", "errback", "meta", "response")
+    __slots__ = ("_find", "callback", "cb_kwargs", "dates", "errback", "meta", "response")
 
     def __init__(
         self,
@@ -77,12 +79,14 @@ class Links:
         tags: Names = ("a", "area"),
         attrs: Names = ("href",),
         extractor: Any = None,
+        dates: Mapping[str, float] | None = None,
         callback: Callable[..., Any] | None = None,
         errback: Callable[..., Any] | None = None,
         cb_kwargs: Mapping[str, Any] | None = None,
         meta: Mapping[str, Any] | None = None,
     ) -> None:
         self.response = response
+        self.dates = dates
         self.callback = callback
         self.errback = errback
         self.cb_kwargs = dict(cb_kwargs) if cb_kwargs else None

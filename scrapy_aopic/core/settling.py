@@ -260,7 +260,8 @@ class Settling:
 
     def _news(self, page: Page, to: _Targets, found: Findings, now: float) -> int:
         """Pages that a visit has brought, and dates of pages, which are noted; only of this shard."""
-        n = to.pages.count(None) if page.visits else 0  # a first visit brings what there was before
+        # A first visit brings what there was before, but dates are sure to change.
+        n = to.pages.count(None) if page.visits else int(bool(found.dates))
         for key, at in (found.dates or {}).items():
             known = self._pages.get(key)
             n += known is not None and self._revisits.dated(key, known, at, now)

@@ -189,7 +189,7 @@ class Responses:
         etag, modified, date = (
             response.headers.get(name) or b"" for name in ("ETag", "Last-Modified", "Date")
         )
-        digest, is_same = self._digest(response), False
+        digest, is_same = self._digest(response, is_sitemap=SITEMAP in request.meta), False
         if self._only_changed and visit.lease.visits and response.status in range(200, 300):
             page = self._crawl.page(visit.lease.key)
             is_same = page is not None and page.changes is not None and page.changes.digest == digest
@@ -206,10 +206,10 @@ class Responses:
             at=now,
         )
 
-    def _digest(self, response: Response) -> bytes:
+    def _digest(self, response: Response, *, is_sitemap: bool) -> bytes:
         """Digest of what is compared of *response*, of its body if there is no such thing in it."""
         value: object = None
-        if self._compared is not None and response.status in range(200, 300):
+        if self._compared is not None and not is_sitemap and response.status in range(200, 300):
             try:
                 value = self._compared(response)
             except ANY_ERROR as error:

@@ -158,6 +158,7 @@ class Session:
         watch: Takes snapshots.
         dropped: Notes links that do not reach the queue.
         steering: Applies the control settings of an operator.
+        recrawls: Whether pages are visited again.
         listeners: Told what is found out about the page of a visit, as texts by name.
     """
 
@@ -236,7 +237,10 @@ class Session:
         self._seeding: Seeding | None = None
         if opened.seeds is not None:
             self._seeding = Seeding(parts, opened.seeds, self._duplicates)
-        self.intake = Intake(parts, duplicates=self._duplicates, seeding=self._seeding)
+        self.recrawls, self.intake = (
+            opened.recrawls,
+            Intake(parts, duplicates=self._duplicates, seeding=self._seeding),
+        )
         self.listeners: list[Callable[[Visit, dict[str, str]], None]] = []
         self.page_robots = PageRobots(parts, self.listeners)
         self.focus: Focus | None = None

@@ -100,7 +100,9 @@ class Sitemaps:
     async def _follow(self, response: Response) -> AsyncIterator[Request | Links]:
         """Requests for the pages, or the sitemaps, that a sitemap names."""
         scope = _Scope(response, getattr(self._crawler.spider, "wants_of_sitemap", None))
-        sitemap, slices, takes_links = Sitemap(response.body), TimeSlices(), self._takes_links()
+        session = Session.of(self._crawler)
+        sitemap = Sitemap(response.body, has_dates=session is not None and session.recrawls)
+        slices, takes_links = TimeSlices(), self._takes_links()
         plain: list[str] = []
         for entry in sitemap:
             if entry is None:
@@ -117,14 +119,14 @@ class Sitemaps:
                 plain.append(url)
                 if len(plain) < LINKS_A_READ:
                     continue
-                yield Links(response, plain)
+                yield Links(response, plain, dates=sitemap.dates)
             else:
                 if plain:
-                    yield Links(response, plain)  # which come first
+                    yield Links(response, plain, dates=sitemap.dates)  # which come first
                 yield Request(url)
             plain = []
         if plain:
-            yield Links(response, plain)
+            yield Links(response, plain, dates=sitemap.dates)
         if sitemap.kind:
             self._count("aopic/sitemaps/read")
             self._note(response.url, scope.left_out + sitemap.left_out)

@@ -178,6 +178,7 @@ class Visit(Struct, eq=False):
     _text: tuple[Response, Text | None] | None = None
     _wishes: tuple[str, str] | tuple[()] = ()
     _n_beats: int = 0
+    _dated: list[tuple[dict[bytes, str], Mapping[str, float]]] | None = None
     _passed: dict[int, tuple[Mark, str]] | None = None
     _seen: set[bytes] = set()
 
@@ -393,7 +394,13 @@ class Visit(Struct, eq=False):
             self._same_host,
             wishes=self._wishes,
             fetched=self._fetched,
+            dates=self._dates() if self._dated else None,
         )
+
+    def _dates(self) -> dict[bytes, float]:
+        """When pages were changed last according to the page, by key."""
+        every = ((key, dates.get(url)) for keys, dates in self._dated or () for key, url in keys.items())
+        return {key: at for key, at in every if at}
 
     # -- its links
 
@@ -456,6 +463,11 @@ class Visit(Struct, eq=False):
             if page not in seen and page != own and page and len(seen) < most:
                 seen.add(page)
                 self.weight += link.weight or 0
+
+    def date(self, found: Iterable[FoundLink], urls: Sequence[str], dates: Mapping[str, float]) -> None:
+        """The page may have dates of changes of *found*, whose URLs were *urls*; they are read when the visit ends."""
+        pairs = ((link.key, url) for link, url in zip(found, urls, strict=True) if link.host)
+        self._dated = [*(self._dated or []), (dict(pairs), dates)]
 
     def mark(self, link: FoundLink) -> None:
         """Mark the request of *link* as one of the page."""

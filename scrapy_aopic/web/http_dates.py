@@ -6,7 +6,7 @@ amount, so an instant that it names counts only as a distance from another one t
 
 from __future__ import annotations
 
-from datetime import timezone
+from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,8 @@ _MAX_DATE = 256
 
 _MAX_WAIT = 1000
 """Bytes of a ``Retry-After`` that may mean anything: a number has as many digits as its server likes."""
+
+_DAY, _DAY_ALONE = 86_400, len("2026-11-29")
 
 _FIRST_WEB_PAGE = 659_000_000.0
 """Seconds since the epoch: November 1990. An older page is a file that lost its date: 1970 and 1980 are common."""
@@ -32,6 +34,23 @@ def read_date(text: bytes) -> float | None:
         return (date if date.tzinfo is not None else date.replace(tzinfo=timezone.utc)).timestamp()
     except (TypeError, ValueError, IndexError, OverflowError):
         return None
+
+
+def read_stated_date(text: str) -> float:
+    """Seconds since the epoch at the date in *text*, of a sitemap or a feed; 0 if there is none.
+
+    It may be in the form of W3C's note on dates, which a sitemap and Atom have, or in that of mail, as in RSS. A day is
+    over at its end, so that a page that changed on the day of its visit counts as changed.
+    """
+    text = text.strip()
+    if not text[:4].isdigit():
+        return read_date(text.encode("latin-1", "replace")) or 0.0
+    try:
+        date = datetime.fromisoformat(text[:_MAX_DATE])
+        seconds = (date if date.tzinfo is not None else date.replace(tzinfo=timezone.utc)).timestamp()
+    except (ValueError, OverflowError):
+        return 0.0
+    return seconds + (_DAY - 1 if len(text) <= _DAY_ALONE else 0)
 
 
 def changed_at(modified: bytes, date: bytes, now: float) -> float:

@@ -25,6 +25,7 @@ from w3lib.encoding import read_bom, resolve_encoding
 
 from scrapy_aopic.core.robots.rules import lines_of
 
+from .http_dates import read_stated_date
 from .urls import is_parsable
 
 if TYPE_CHECKING:
@@ -47,6 +48,9 @@ _BEGINNING = 1 << 20
 _LONGEST = 100_000
 """Characters of a tag or an entry that are kept until its end has come: more than any URL has."""
 
+_LONGEST_DATE = 100
+"""Characters of a date that are read."""
+
 _SPACE = " \t\r\n\f\v\0\ufeff"
 _WEB = ("http://", "https://")
 
@@ -54,10 +58,13 @@ _NAMED = re.compile(rb"^[ \t]*sitemap[ \t]*:([^\n]*)", re.IGNORECASE | re.MULTIL
 
 _MARKUP = re.compile(
     r"<(?:(!--|!\[CDATA\[)|(/?)(?:([\w.-]+):)?"
-    r"(url|loc|link|sitemap|item|entry|urlset|sitemapindex|rss|rdf|feed)(?=[\s/>])([^<>]*)>([^<]*))",
+    r"(url|loc|link|sitemap|item|entry|urlset|sitemapindex|rss|rdf|feed|lastmod|pubdate|updated|date)(?=[\s/>])([^<>]*)>([^<]*))",
     re.IGNORECASE,
 )
 """The beginning of a comment or a ``CDATA``, or a tag that counts: its slash, prefix, name, rest, and the text after it."""
+
+_DATES = {"lastmod", "pubdate", "updated", "date"}
+"""Elements with the instant of the last change: of a sitemap, of RSS, of Atom, and of RDF (``dc:date``)."""
 
 _SECTIONS = ("<!--", "<![CDATA[")
 _ATTRIBUTE = re.compile(
@@ -115,13 +122,21 @@ def sitemaps_in(robots_txt: bytes, base_url: str) -> Iterator[str]:
 class Sitemap:
     """The entries of the sitemap in *body*, compressed or not.
 
+    Args:
+        has_dates: Whether the dates of entries are read.
+
     Attributes:
         kind: :data:`PAGES` or :data:`SITEMAPS`; ``""`` until that is known.
         left_out: How much of it is not among its URLs, once they have been read: ``entries`` and ``alternates`` beyond the
             bounds, ``lines`` that are no URL, and what is ``too long``; ``rest`` is 1 if it is too large or ends in the middle.
+        dates: When pages were changed last, in seconds since the epoch, by URL as it stands in the text; an entry has been read
+            when the URL of the next one comes.
     """
 
-    def __init__(self, body: bytes) -> None:
+    def __init__(self, body: bytes, *, has_dates: bool = False) -> None:
+        self.dates: dict[str, float] = {}
+        self._has_dates = has_dates
+        self._url, self._date = "", 0.0  # of the entry that is open
         self.kind = ""
         self.left_out: Counter[str] = Counter()
         self._body = body
@@ -211,6 +226,7 @@ class Sitemap:
                 self.kind, self._is_whole = known.kind, rest.endswith("/")
         elif name in known.entries:
             self._is_in_entry, self._prefix = not slash, prefix
+            self._url, self._date = "", 0.0
         elif slash:
             self._is_whole = self._is_whole or name == known.root
         elif not self._is_in_entry:
@@ -220,6 +236,10 @@ class Sitemap:
                 self._held = StringIO()
             elif self._is_new(url := _plain(behind), "entries"):
                 return url
+        elif name in _DATES:
+            if self._has_dates and not self._date:
+                self._date = read_stated_date(behind[:_LONGEST_DATE])
+                self._note_date()
         elif name == "link" and known.url != "link":
             return self._link(rest, "alternates" if known.url else "entries")
         return ""
@@ -232,6 +252,11 @@ class Sitemap:
         relations = (found.get("rel") or ("alternate" if what == "entries" else "")).lower().split()
         url = _plain(found.get("href") or "")
         return url if "alternate" in relations and self._is_new(url, what) else ""
+
+    def _note_date(self) -> None:
+        """Note the date of the open entry, if that has a URL and a date."""
+        if self._url and self._date:
+            self.dates[self._url] = self._date
 
     def _go_on(self, text: str, at: int) -> int:
         """Read what is open, in *text* from *at* on; returns where the next tag begins, -1 if that is not there yet."""
@@ -258,6 +283,9 @@ class Sitemap:
 
     def _is_new(self, url: str, what: str) -> bool:
         """Whether *url* is to be taken; it was from now on."""
+        if what == "entries" and self._has_dates:
+            self._url = url
+            self._note_date()
         number = hash(url)
         if not url or number in self._seen:
             return False

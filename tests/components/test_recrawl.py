@@ -31,7 +31,10 @@ from support.core_crawl import ROUNDING
 from support.small_web import Follow, Web, ask, ask_view, check, html
 
 from scrapy_aopic import Addon
+from scrapy_aopic.core.layout import HINTS, Family
 from scrapy_aopic.core.ledger import TOTAL
+from scrapy_aopic.core.ports import Store
+from scrapy_aopic.core.records import host_key, unpack, unpack_page
 from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.view.job_view import open_view
 from scrapy_aopic.view.queries import pages_in, top_hosts, top_pages
@@ -39,6 +42,8 @@ from scrapy_aopic.view.questions import top_domains
 from scrapy_aopic.view.stored import snapshot_of
 from scrapy_aopic.view.url_settings import CrawlRules
 from scrapy_aopic.view.why import why
+from scrapy_aopic.web.http_dates import read_stated_date
+from scrapy_aopic.web.url_keys import key_of_url
 
 pytestmark = pytest.mark.slow
 
@@ -525,6 +530,49 @@ async def test_dates_that_cannot_be_true_say_nothing_of_changes(serve, tmp_path,
     web = serve(pages | {"http://a.test/last": []})
     await crawl_until(lambda: len(web.asked) >= 4, tmp_path, Aged, visits=4, **HOURLY)
     assert {url: row.changes_a_day for url, row in rows(tmp_path).items()} == dict.fromkeys(web.asked)
+
+
+def sitemap(dates: dict[str, str]) -> Answer:
+    entries = "".join(f"<url><loc>{url}</loc><lastmod>{date}</lastmod></url>" for url, date in dates.items())
+    return Answer(headers={"Content-Type": "text/xml"}, body=f"<urlset>{entries}</urlset>".encode())
+
+
+def hints_of(store: Store) -> dict[bytes, Any]:
+    """The dates of pages, and what is learned of those of a host, by their keys."""
+    pages = {key: unpack_page(row).changes for key, row in store.scan(Family.PAGES)}
+    counts = {key[1:]: unpack(row) for key, row in store.scan(Family.CONTENT, HINTS, bytes((HINTS[0] + 1,)))}
+    return {**counts, **{key: changes.dated_at for key, changes in pages.items() if changes is not None}}
+
+
+async def test_dates_of_a_sitemap_are_compared_with_what_visits_find(serve, tmp_path):
+    one, old = "http://a.test/1", "2020-01-01"
+    maps = Script(sitemap({one: old, HOME: old}), sitemap({one: "2100-01-01T00:00:00Z", HOME: old}))
+    robots = Answer(headers={"Content-Type": "text/plain"}, body=b"Sitemap: http://a.test/map.xml")
+    pages = {HOME: [], one: Script([], [], ["/2"]), "http://a.test/2": []}
+    web = serve({**pages, "http://a.test/robots.txt": robots, "http://a.test/map.xml": maps})
+    settings = {
+        "ROBOTSTXT_OBEY": True,
+        "AOPIC_SITEMAPS": True,
+        "AOPIC_RECRAWL": [1, 2],
+        "DOWNLOADER_MIDDLEWARES": {
+            "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware": None,
+            "scrapy_aopic.RobotsMiddleware": 100,
+        },
+        "SPIDER_MIDDLEWARES": {"scrapy_aopic.LinkMiddleware": 1000},
+    }
+
+    def enough() -> bool:
+        n_maps = web.asked.count("http://a.test/map.xml")
+        return n_maps >= 2 and web.asked.count(one) >= 4
+
+    await crawl_until(enough, tmp_path, **settings)
+    hints = ask(tmp_path, hints_of)
+    found = {url: hints[key_of_url(url)[1]] for url in (HOME, one)}
+    assert found[HOME] == read_stated_date(old)
+    assert found[one] == read_stated_date("2100-01-01T00:00:00Z")
+    silent_same, _, _, hinted_same, hinted_changed, _ = hints[host_key("a.test")]
+    assert silent_same
+    assert hinted_same + hinted_changed == 1  # of one hint, however often the sitemap is read again
 
 
 # Pages that disappear, fail or move

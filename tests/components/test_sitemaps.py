@@ -189,3 +189,27 @@ async def test_others_go_on_between_the_turns_of_long_work():
         assert await in_time_slices(work()) == "the result"
     assert done.index("another") < 3
     assert [each for each in done if each != "another"] == [0, 1, 2, 3]
+
+
+def test_the_dates_of_entries_are_read_in_all_formats():
+    entry = "<{0}><{1}>http://a.test/{2}</{1}>{3}</{0}>"
+    noon, day = 1_795_780_800.0, 1_795_780_800.0 + 43_199
+    for root, name, url, dates in [
+        ("urlset", "url", "loc", ("<lastmod>2026-11-27</lastmod>", "<lastmod> 2026-11-27T13:00:00+01:00</lastmod>")),
+        ("rss", "item", "link", ("<pubDate>Fri, 27 Nov 2026 12:00:00 GMT</pubDate>", "<pubDate>27 Nov 2026 12:00 +0000</pubDate>")),
+        ("rdf", "item", "link", ("<dc:date>2026-11-27T12:00Z</dc:date>", "<dc:date>2026-11-27</dc:date>")),
+    ]:  # fmt: skip
+        text = "".join(
+            entry.format(name, url, number, date)
+            for number, date in enumerate((*dates, "", "<lastmod>soon</lastmod>"))
+        )
+        sitemap = Sitemap(f"<{root}>{text}</{root}>".encode(), has_dates=True)
+        assert len([each for each in sitemap if each]) == 4
+        wanted = {
+            f"http://a.test/{number}": day if "27<" in date else noon for number, date in enumerate(dates)
+        }
+        assert sitemap.dates == wanted, root
+    atom = "<feed><entry><updated>2026-11-27T12:00:00Z</updated><link href='http://a.test/1'/></entry><entry><link href='/2'/></entry></feed>"
+    sitemap = Sitemap(atom.encode(), has_dates=True)
+    assert [each for each in sitemap if each] == ["http://a.test/1", "/2"]
+    assert sitemap.dates == {"http://a.test/1": noon}

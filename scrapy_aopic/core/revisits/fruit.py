@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from scrapy_aopic.core.records import Changes
 
+DAY = 86_400.0
+"""Seconds in which a page with dates is taken to bring one before any revisit."""
+
 ENOUGH = 0.25
 """New pages expected at a visit from which it is made for them."""
 

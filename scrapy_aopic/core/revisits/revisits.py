@@ -150,8 +150,7 @@ class ByIntervals(Revisits):
         changes = self.rates.learn(known, version, now, is_hinted=is_hinted)
         if not version.is_missing:
             changes = changes._replace(hinted_at=0.0)
-            if known is not None:
-                changes = fruit.learn(changes, n_new, n_links, interval)
+            changes = fruit.learn(changes, n_new, n_links, interval or fruit.DAY)
         if known is None and page.visits > 1:  # by runs that did not look for changes
             changes = changes._replace(first_seen=0.0)
         changes = changes._replace(wakes_at=asleep.wakes_at)  # there is a row for that

@@ -34,7 +34,7 @@ from .found_link import FoundLink, LinkWriter, link_test
 from .link_targets import LONG
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from scrapy.http import Response
 
@@ -90,6 +90,7 @@ class PageLinks:
         self._is_watched = False  # whether it still is in the next turn of the event loop
         self._is_waiting = False  # whether it was
         self._is_cut = False  # as it has taken too long
+        self._dates: Mapping[str, float] | None = None  # of changes, by URL as it was found
 
     # -- what it costs
 
@@ -163,7 +164,7 @@ class PageLinks:
 
     def _take_links(self, links: Links) -> Iterator[Request | None]:
         """Take all of *links*, some at a time."""
-        names = None
+        names, self._dates = None, links.dates
         if self._writer is not None and not (links.cb_kwargs or links.meta):
             names = self._writer.names(links.callback, links.errback)
         at_once = 1 if self._shortcut is None else _LINKS_A_STEP
@@ -203,9 +204,12 @@ class PageLinks:
             found = self._followed(found)
         if rules.weights is not None:
             self._weigh(found)
+        urls = [link.url for link in found] if self._dates is not None else ()
         self._session.targets.admit(found, response.url)
         if visit is not None:
             visit.count(found)
+            if self._dates is not None:
+                visit.date(found, urls, self._dates)
         if rules.weights is not None:
             for link in found:
                 if link.weight == 0 and link.is_link and not link.is_refused:
