@@ -316,13 +316,15 @@ def measure(task: Task) -> Result:
             up_to_date += weights[page] * web.fresh(page, begin, now)
             content = web.visit(page, now, is_dated=task.policy == "with dates")
             not_modified += content.is_same
-            dates = {links[page].key: at for page, at in web.hints(now)}
+            for each, at in web.hints(now):  # as by a sitemap that is read all the time
+                if (known := crawl.pages.get(links[each].key)) is not None:
+                    crawl._revisits.dated(links[each].key, known, at, now)
             crawl.release(lease, now)
             crawl.settle(
                 lease,
                 [*([] if content.is_same else targets[page]), *births.links(page, now)],
                 now,
-                Findings(version=content, dates=dates),
+                Findings(version=content),
             )
         if not fetch % COMMIT or fetch == end:
             store.write(crawl.take_changes(now), sync=False)

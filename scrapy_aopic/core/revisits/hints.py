@@ -27,6 +27,9 @@ _PRIOR = 2.0
 BELIEVED = 0.25
 """Ratio below which a hint is taken for the instant of a change."""
 
+USEFUL = 0.7
+"""Ratio below which hints of a host are worth reading again for."""
+
 _MOST = 400.0
 """Visits that are remembered of a kind; then older ones count half."""
 

@@ -10,7 +10,7 @@ from scrapy_aopic.core.records import HOST_BYTES, QUEUED, VISITED, Changes, Page
 
 from . import fruit
 from .found import found_now
-from .hints import BELIEVED
+from .hints import BELIEVED, USEFUL
 from .rounds import Round, read_rounds
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Revisits:
         """
 
     def dated(self, key: bytes, page: Page, at: float, now: float) -> bool:
-        """Others say at *now* that *page*, which is known, was changed last at *at*; returns whether that was after its visit."""
+        """Others say at *now* that *page*, which is known, was changed last at *at*; returns whether that is news, by what such dates were worth."""
         del key, page, at, now
         return False
 
@@ -165,7 +165,7 @@ class ByIntervals(Revisits):
             hinted_at = min(at, now)
             wakes_at = max(now, page.visited_at + self._policy_of(key).min_interval)
         self._pages.learn(key, page, known._replace(dated_at=at, hinted_at=hinted_at), wakes_at)
-        return at > known.seen_at
+        return at > known.seen_at and self._hints.of(key[:HOST_BYTES])[1].ratio < USEFUL
 
     def _wakes_at(self, key: bytes, changes: Changes, interval: float, now: float) -> float:
         """When to look at a page first that was visited *now*, an *interval* after the visit before; 0 for never."""
