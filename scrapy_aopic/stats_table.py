@@ -199,6 +199,9 @@ OWN = (
     counter("aopic/recrawl/failed", "visits",
         "revisits that showed nothing (other errors, no response); the pages will be revisited, and also count in "
         "`aopic/pages/visited`"),
+    counter("aopic/recrawl/late", "visits",
+        "revisits that came later than the longest interval of `AOPIC_RECRAWL`, or of the host's rule, by more than a tenth of it"),
+    gauge("aopic/recrawl/late_seconds/max", "seconds", "by how much the latest of them came too late"),
     counter("aopic/politeness/transfers", "transfers",
         "transfers that ended, successful or not, by whatever component requested; robots.txt included"),
     counter("aopic/politeness/errors", "transfers", "that ended with a status of 500 or more"),

@@ -15,6 +15,7 @@ from scrapy_aopic.core.counters import UNREADABLE, mark_of
 from scrapy_aopic.core.frontier.frontier import Empty, NotBefore, Unlocated
 from scrapy_aopic.core.revisits.found import found_now
 from scrapy_aopic.core.walk import is_set_aside
+from scrapy_aopic.view.text import duration
 from scrapy_aopic.web.request_codec import UnreadableError
 from scrapy_aopic.web.request_rows import url_of
 
@@ -49,6 +50,9 @@ _FOUND = {
     "failed": "aopic/recrawl/failed",
 }
 """Stats of what revisits find."""
+
+_TOLERATED = 0.1
+"""Part of the longest interval of a page by which its revisit may be late before anything is said."""
 
 _MAX_REASON = 100
 """Characters of why a request cannot be made that are kept with its page."""
@@ -90,7 +94,8 @@ class Dispatch:
         self._intake = intake
         self._stats = parts.stats
         self._look_up = look_up
-        self._recrawls = parts.recrawls
+        self._recrawls, self._longest_of = parts.recrawls, parts.longest_of
+        self._latest = 0.0
         self._dropped = parts.dropped
         self._failures = failures
         self._first = FirstOnly(logger, parts.crawler)
@@ -265,6 +270,32 @@ class Dispatch:
             host=host,
         )
 
+    def _note_late(self, visit: Visit) -> None:
+        """Count that the page of *visit* comes later than it was to; the first one is logged, with what would hold the budget."""
+        page, crawl = self._job.crawl.page(visit.lease.key), self._job.crawl
+        longest = self._longest_of(visit.lease.host)
+        late = self._job.clock() - page.visited_at - longest if page is not None else 0.0
+        if late <= longest * _TOLERATED:
+            return
+        self._stats.count("aopic/recrawl/late")
+        if late > self._latest:
+            self._latest = late
+            self._stats.set("aopic/recrawl/late_seconds/max", round(late, 3))
+        pages = crawl.counts.visited
+        self._first.warning(
+            "behind",
+            "Revisits fall behind: %(url)s was to be visited again within %(longest)s, and comes %(late)s later "
+            "(AOPIC_RECRAWL, or revisit in AOPIC_HOST_RULES). That often, the %(pages)d pages of the job take %(need).1f visits a "
+            "minute. More of them are made with a longer interval, shorter gaps, fewer new pages (AOPIC_SCOPE) or rules for "
+            "the hosts that matter, whose late pages come first; else the least important ones are late. Further ones are "
+            "only counted (aopic/recrawl/late, aopic/recrawl/late_seconds/max)",
+            url=visit.request.url,
+            longest=duration(longest),
+            late=duration(late),
+            pages=pages,
+            need=60 * pages / longest,
+        )
+
     def _count_repeated(self, visit: Visit, found: Findings) -> None:
         """Count what a visit has shown, if pages are revisited."""
         if not self._recrawls:
@@ -275,6 +306,7 @@ class Dispatch:
             return
         if not visit.lease.visits:
             return
+        self._note_late(visit)
         self._stats.count(_FOUND[what])
         if what != "failed":
             self._stats.count("aopic/recrawl/visits")

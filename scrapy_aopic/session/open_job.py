@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from functools import partial
+from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, cast
@@ -58,6 +59,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
+def _longest_of(policy: Policy, host: str) -> float:
+    """Seconds after a visit within which *policy* wants a page of *host* to be visited again; infinite if it does not."""
+    recrawl = policy.recrawl
+    return inf if recrawl is None or recrawl.once else recrawl.under(policy.rules.of(host)).max_interval
+
+
 class OpenJob:
     """The job of *crawler*, and what else must be released when it ends.
 
@@ -68,6 +75,7 @@ class OpenJob:
         persists: Whether what is queued is there in the next run.
         recrawls: Whether pages are visited again.
         never_ends: Whether that is so for as long as the crawl runs.
+        longest_of: Seconds after a visit within which a page of the host with some name is to be visited again.
         only_changed: Whether callbacks then get no page that has not changed.
         compared: Gives what of a response is compared with that of the visit before; ``None`` for its bytes.
         max_wait: Seconds that a crawl waits with nothing else to do (``AOPIC_MAX_WAIT``).
@@ -111,7 +119,10 @@ class OpenJob:
             self.never_ends = policy.recrawl is not None and (
                 not policy.recrawl.once or policy.recrawl.every > 0
             )
-            self.only_changed = policy.recrawl is not None and policy.recrawl.only_changed
+            self.only_changed, self.longest_of = (
+                policy.recrawl is not None and policy.recrawl.only_changed,
+                partial(_longest_of, policy),
+            )
             self.compared = compared_by(policy.recrawl.by, spider) if policy.recrawl is not None else None
             self.admission = Admission(crawler)
             self.max_wait = values.max_wait

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from scrapy import Spider
@@ -32,6 +33,7 @@ class SessionParts:
         reloads: Knows pages that lead to themselves.
         cookies: Keeps the cookies of redirect chains.
         recrawls: Whether pages are revisited.
+        longest_of: Seconds after a visit within which a page of the host with some name is to be visited again.
         only_changed: Whether callbacks then get no page that has not changed.
     """
 
@@ -50,4 +52,5 @@ class SessionParts:
     cookies: RedirectCookies
     bodies: Bodies
     recrawls: bool
+    longest_of: Callable[[str], float]
     only_changed: bool

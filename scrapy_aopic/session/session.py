@@ -231,6 +231,7 @@ class Session:
             RedirectCookies(crawler, self.stats, is_on=self.admission.lacks_cookies),
             self.bodies,
             recrawls=opened.recrawls,
+            longest_of=opened.longest_of,
             only_changed=opened.only_changed,
         )
         self._n_beats_to_end = 0

@@ -43,6 +43,10 @@ class Stats:
         """Count *n* more under *name*."""
         self.counts[name] += n
 
+    def set(self, name: str, value: float) -> None:
+        """Let *name* be *value*."""
+        self._collector.set_value(name, value)
+
     def beat(self) -> None:
         """Tell the collector what was counted, if it is time."""
         now = perf_counter()

@@ -532,6 +532,20 @@ async def test_dates_that_cannot_be_true_say_nothing_of_changes(serve, tmp_path,
     assert {url: row.changes_a_day for url, row in rows(tmp_path).items()} == dict.fromkeys(web.asked)
 
 
+async def test_a_revisit_that_comes_too_late_is_said_with_how_much_and_what_would_hold(
+    serve, tmp_path, caplog
+):
+    web = serve({HOME: ["/1", "/2"], "http://a.test/1": [], "http://a.test/2": []})
+    rules = {"AOPIC_HOST_RULES": {"a.test": {"revisit": [1, 1], "min_gap": 0.5}}}
+    crawler = await crawl_until(lambda: len(web.asked) >= 9, tmp_path, **rules)
+    assert stats(crawler, "recrawl/late") >= 3
+    assert stats(crawler, "recrawl/late_seconds/max") > 0
+    said = [record.getMessage() for record in caplog.records if "fall behind" in record.getMessage()]
+    assert len(said) == 1
+    assert "visits a minute" in said[0]
+    assert "http://a.test/" in said[0]
+
+
 def sitemap(dates: dict[str, str]) -> Answer:
     entries = "".join(f"<url><loc>{url}</loc><lastmod>{date}</lastmod></url>" for url, date in dates.items())
     return Answer(headers={"Content-Type": "text/xml"}, body=f"<urlset>{entries}</urlset>".encode())
