@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import shlex
@@ -44,9 +45,11 @@ WEB: dict[str, Any] = {
 """Where each recipe finds something to fetch, and something not to."""
 
 
-def run(recipe: str, folder: Path) -> None:
-    """Do in *folder* what *recipe* says, but over HTTP, without gaps, and without installing anything."""
+def run(recipe: str, folder: Path, **instead: str) -> None:
+    """Do in *folder* what *recipe* says, but over HTTP, without gaps, and without installing anything, and with what is *instead*."""
     text = RECIPES[recipe].replace("https://example", "http://example").replace("https://&", "http://&")
+    for old, new in instead.items():
+        text = text.replace(old, new)
     for file, source in re.findall(r"`(\w+\.py)`.*?^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
         (folder / file).write_text(source, encoding="utf-8")
     for line in (
@@ -89,14 +92,31 @@ def test_a_recipe_fetches_what_it_says(recipe, fetched, serve, tmp_path):
     assert urls(tmp_path) == fetched
 
 
-def test_a_daily_round_fetches_no_page_twice_within_its_day(serve, tmp_path):
-    web = serve(WEB)
+def test_a_daily_round_fetches_no_page_twice_and_gives_the_next_day_what_changed(serve, tmp_path):
+    day, feed = [1], WEB["http://example.org/feed"]
+    changing = {
+        "http://example.org/1": lambda _: page("en", *(["/new"] if day[0] > 1 else [])),
+        "http://example.org/feed": lambda _: feed if day[0] == 1 else Answer(404),
+        "http://example.org/new": [],
+    }
+    web = serve({**WEB, **changing})
     for _ in range(2):  # the second one comes at once, as after a kill
         run("Changed pages, every day", tmp_path)
         assert sorted(web.asked) == ["http://example.org/", "http://example.org/1", "http://example.org/feed"]
     assert len((tmp_path / "changes.jsonl").read_text().splitlines()) == 3
     lines = (tmp_path / "changes.csv").read_text().splitlines()
     assert sum(",new," in line for line in lines) == 3
+    day[0] = 2
+    run("Changed pages, every day", tmp_path, **{"12 hours": "1 second"})  # a night is too long for a test
+    items = map(json.loads, (tmp_path / "changes.jsonl").read_text().splitlines()[3:])
+    assert {(item["url"], item["found"]) for item in items} == {
+        ("http://example.org/1", "changed"),
+        ("http://example.org/new", "new"),
+    }
+    with (tmp_path / "changes.csv").open(newline="") as file:
+        rows = {row["url"]: row["found"] for row in csv.DictReader(file)}
+    assert rows["http://example.org/feed"] == "gone"
+    assert rows["http://example.org/1"] == "changed"
 
 
 def test_text_and_metadata_become_tables(serve, tmp_path):

@@ -283,6 +283,9 @@ class InRounds(ByIntervals):
     def _walk(self, now: float) -> None:
         """Let in some of the pages that are to be visited once more.
 
+        The store is read, so pages that were visited first since the last commit are not among them: their copies are as of
+        the beginning of the round but for that time, which is less than the shortest interval.
+
         What was let in before a crash is queued, and what was fetched since is too young, so a walk may begin anew.
         """
         found, self._next = self._pages.stored_after(self._next or b"", _AT_ONCE)
