@@ -385,7 +385,7 @@ def test_workers_share_out_what_a_job_may_do(held, rate, connections):
     for n in held:  # each a worker that always has a page, for 100 seconds
         job: Any = SimpleNamespace(part=PartOfJob(4, n, len(held)))
         visits: Any = SimpleNamespace(n_downloading=0)
-        steering = Steering(cast("Spider", None), job, visits, None)
+        steering = Steering(cast("Spider", None), job, visits, None, lambda _: None)
         steering.control = Control(rate=rate)
         now = 0.0
         while n and (now := now + steering.wait(now)) < 100:
@@ -450,6 +450,7 @@ def test_mail_of_a_shards_next_owner_ends_the_crawl_only_if_there_is_none(settin
         tick_until(job, lambda: len(states()) == 2)
         received = {**json.loads(states()[b"1"]), "got": {"0": 7}}
         client.hset("{aopic:follow}:states", "1", json.dumps(received))
+        client.delete("{aopic:follow}:log", "{aopic:follow}:logged")  # so that all states are read
         for n in range(20):  # some are in shard 1, so that shard 0 has a letter to it
             job.seed(link(f"host{n}.test", n), job.clock(), worth=1.0, enriches=False)
         tick_until(job, lambda: not held[0].is_ready)

@@ -119,6 +119,34 @@ def test_letters_come_once_to_who_has_opened_a_shard_and_again_to_the_next(addre
         assert other.read({1: 4}).letters == {}
 
 
+def test_a_look_reads_what_was_shown_since_the_last_one(address, monkeypatch):
+    begin(address, Sharding(40, "list"), lambda: None)
+    with closing(WorkerRegistry(address, 40)) as one, closing(WorkerRegistry(address, 40)) as other:
+        shown = {number: state(f"h {number}") for number in range(40)}
+        one.exchange(shown, [], [], {})
+        assert other.read({}).states == shown
+        read, exchange = [], other._connection._exchange
+        monkeypatch.setattr(
+            other._connection,
+            "_exchange",
+            lambda commands: (read.extend(replies := exchange(commands)), replies)[1],
+        )
+        for number in (7, 8):
+            shown[number] = state("news")
+            one.exchange({number: shown[number]}, [], [], {})
+        assert other.read({}).states == shown
+        assert repr(read).count("worker") < 10, "of 40 states two are new"
+        for n in range(100):  # more than the log keeps
+            shown[n % 40] = state(f"news {n}")
+            one.exchange({n % 40: shown[n % 40]}, [], [], {})
+        assert other.read({}).states == shown
+        with redis.Redis.from_url(address.url) as client:
+            client.delete("{job}:log", "{job}:logged", "{job}:states")
+        assert other.read({}).states == {}, "the server has lost them"
+        one.exchange(shown, [], [], {})
+        assert other.read({}).states == shown
+
+
 @pytest.mark.slow
 def test_a_worker_that_says_nothing_is_taken_for_dead(address):
     begin(address, Sharding(2, "list"), lambda: None)

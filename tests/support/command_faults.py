@@ -190,7 +190,7 @@ def _odd_keys(place: Place) -> list[bytes]:
     begin = b"{%s}:" % KEY.encode()
     known = re.compile(
         re.escape(begin)
-        + rb"(head|seeds|seeds:[^:]*\.jsonl|control|former|cut|suffixes|states|folders|leaves:\d+|\d:.*|homes.*|h\w+:head|s\d+:head|run)",
+        + rb"(head|seeds|seeds:[^:]*\.jsonl|control|former|cut|suffixes|states|log|logged|folders|leaves:\d+|\d:.*|homes.*|h\w+:head|s\d+:head|run)",
         re.DOTALL,
     )
     found = [key for key in place.client.scan_iter(match=begin + b"*") if place.client.ttl(key) == -1]

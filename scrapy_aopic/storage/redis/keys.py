@@ -17,6 +17,8 @@ All keys begin with the job's key in braces, a hash tag, so that a cluster keeps
 ``beginning``       there while such a job is made
 ``workers``         processes that crawl such a job, by their tokens
 ``states``          the state of each shard at its last commit
+``log``             the last of them that were shown, in their order
+``logged``          how many entries the log ever had
 ``mail:hNAME``      letters to the shards of such a process, or in such a job folder, in bundles (:mod:`.mailboxes`)
 ``sS:...``          all of the above but the last eight, of shard S of a job that has several
 ``lessons``         lessons of the workers of such a job for each other, about a topic (:mod:`.shared_lessons`)

@@ -6,6 +6,8 @@
 2. A process that crawls, a *worker*, is alive if it has reported within the lock timeout, by the server's clock.
 3. The *state* of a shard has the figures of its last commit, and names that commit. One exchange returns the states and heads of
    all shards as of one moment.
+4. A worker reads all states once, and then those that were shown since, from a *log* of the last ones. One that finds fewer
+   entries there than were added reads all again.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import socket
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,6 +35,12 @@ if TYPE_CHECKING:
 
 _REPORT = 0.2
 """Part of the lock timeout after which a worker reports again."""
+
+_LOGGED = 4
+"""Entries of the log that are kept for each worker: those of some seconds, so it is a few times as large as all states."""
+
+_MOST_AT_ONCE = 1_000
+"""Entries that are read at once: all that there are."""
 
 _FORGET = 30
 """Lock timeouts after which a worker that has died is forgotten."""
@@ -218,7 +227,10 @@ class WorkerRegistry:
         self._dead: list[bytes] = []
         self._reported = -inf
         self._instant = 0.0, 0.0
-        self._states: dict[bytes, tuple[bytes, ShardState]] = {}
+        self._states: dict[int, ShardState] = {}
+        self._place = b""  # in the log; empty if all states are to be read
+        self._n_logged = 0
+        self._n_workers = 1
         self._connection = connect(address)
         self.run = self._connection.pin()
         self._process = {
@@ -234,7 +246,7 @@ class WorkerRegistry:
         Raises:
             StorageError: If it cannot be reached.
         """
-        self._states = {}
+        self._place = b""
         self._mail.forget()
         self.run = self._connection.pin()
 
@@ -290,7 +302,16 @@ class WorkerRegistry:
                 (b"GET", keys.of_job(b"cut")),
                 (b"TIME",),
                 (b"HGETALL", keys.of_job(b"workers")),
-                (b"HGETALL", keys.of_job(b"states")),
+                (
+                    b"XRANGE",
+                    keys.of_job(b"log"),
+                    b"(" + (self._place or b"0-0"),
+                    b"+",
+                    b"COUNT",
+                    _MOST_AT_ONCE,
+                ),
+                (b"HMGET", keys.of_job(b"logged"), b"n"),
+                (b"TIME",) if self._place else (b"HGETALL", keys.of_job(b"states")),
                 (b"SMEMBERS", keys.seed_lists),
                 *stores.questions(),
                 *self._mail.questions(own),
@@ -298,7 +319,7 @@ class WorkerRegistry:
         )
         received_at = time.monotonic()
         self._mail.landed()
-        sharding, time_, workers, shown, seed_lists, one, other, *boxes = replies
+        sharding, time_, workers, log, (logged,), shown, seed_lists, one, other, *boxes = replies
         self._check_same(sharding)
         now = _seconds(time_)
         self._instant = now, received_at
@@ -308,7 +329,10 @@ class WorkerRegistry:
             if self.token not in alive:
                 self._reported = -inf  # the server has lost it
             alive.setdefault(self.token, self._process)
-        seen = self._read_states(pairs_of(shown))
+        self._n_workers = len(alive)
+        if not self._read_states(log, int(logged or 0), shown):
+            return self.read(own, joins=joins)
+        seen = dict(self._states)
         heads, is_owned = stores.read(one, other, seen, alive.values())
         self._mail.boxes = stores.boxes(seen)
         awake = {worker.get("home") or token for token, worker in alive.items()} - {self._box}
@@ -357,16 +381,27 @@ class WorkerRegistry:
                 self._dead.append(token)
         return alive
 
-    def _read_states(self, states: Mapping[bytes, bytes]) -> dict[int, ShardState]:
-        """The states of all shards; most are as they were in the last reply."""
-        known = self._states
-        self._states = {
-            number: known[number]
-            if number in known and known[number][0] == data
-            else (data, ShardState.unpack(data, self._keys))
-            for number, data in states.items()
-        }
-        return {int(number): state for number, (_, state) in self._states.items()}
+    def _read_states(self, log: Reply, logged: int, shown: Reply) -> bool:
+        """Read what was *shown* of all shards, or the new entries of the *log*; returns whether these are all.
+
+        Args:
+            logged: Entries that were ever added to the log.
+        """
+        n_new, self._n_logged = logged - self._n_logged, logged
+        if not self._place:
+            rows = pairs_of(shown)
+            self._states = {}
+        elif n_new != len(log):
+            self._place = b""
+            return False
+        else:
+            rows = dict(line.split(b" ", 1) for _, (_, data) in log for line in data.split(b"\n"))
+        self._place = log[-1][0] if log else self._place
+        try:
+            self._states.update({int(n): ShardState.unpack(data, self._keys) for n, data in rows.items()})
+        except ValueError:
+            raise self._keys.damaged("a shard has no number") from None
+        return True
 
     def _posted(
         self,
@@ -377,8 +412,11 @@ class WorkerRegistry:
         """Commands that post it."""
         commands = self._mail.written(letters, read)
         if states:
-            shown = (part for number, state in states.items() for part in (number, state.packed()))
-            commands.append((b"HSET", self._keys.of_job(b"states"), *shown))
+            shown = {b"%d" % number: state.packed() for number, state in states.items()}
+            commands.append((b"HSET", self._keys.of_job(b"states"), *chain(*shown.items())))
+            log, kept = b"\n".join(map(b" ".join, shown.items())), _LOGGED * (self._n_workers + 1)
+            commands.append((b"XADD", self._keys.of_job(b"log"), b"MAXLEN", kept, b"*", b"s", log))
+            commands.append((b"HINCRBY", self._keys.of_job(b"logged"), b"n", 1))
             commands += self._stores.books(states)
         return commands
 
