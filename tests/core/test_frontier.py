@@ -10,6 +10,7 @@ from support.frontier_invariants import check
 
 from scrapy_aopic.core.domains import Domains
 from scrapy_aopic.core.frontier.back_queue import BACK_QUEUE_ROWS
+from scrapy_aopic.core.frontier.free_connections import FreeConnections
 from scrapy_aopic.core.frontier.frontier import Empty, Frontier, NotBefore, Taken
 from scrapy_aopic.core.frontier.host_state import HostState, Phase
 from scrapy_aopic.core.ledger import TOTAL
@@ -795,6 +796,35 @@ def test_late_hosts_are_not_held_back_for_each_other():
         taken = desk.frontier.take(desk.now, 1.0)
         assert isinstance(taken, Taken)
         assert taken.host == host_key(host)
+
+
+def test_late_hosts_of_a_charged_domain_are_held_back_for_late_ones_with_visited_pages():
+    desk = overdrawn(hosts=("new.a",))
+    desk.defer("first.a", 0.1)
+    desk.insert("first.a", 20, 1)
+    new = host_key("new.a")
+    assert not desk.frontier.expects(desk.now, 1.0, before=new)
+    desk.frontier.budgets.charge(desk.frontier.host(new), 1)
+    assert desk.frontier.take(desk.now, 1.0) == NotBefore(desk.now + 1.0, is_held=True)
+    taken = desk.frontier.take(desk.now)
+    assert isinstance(taken, Taken)
+    assert taken.host == new
+
+
+def test_late_hosts_wait_behind_others_at_a_gate_and_pass_one_by_one():
+    """One connection that is free must not take all of them away from the gate, only to come back."""
+    desk = overdrawn(hosts=[f"h{n}.a" for n in range(40)])
+    desk.frontier.gates.free = FreeConnections(1)
+    desk.frontier.gates.are_used = True
+    page = desk.take()
+    assert not isinstance(desk.try_to_take(), Taken)
+    waiting = [desk.place(f"h{n}.a") for n in range(40)]
+    assert waiting.count("gated") == 39
+    desk.release(page, gap=9.0)
+    desk.finish(page)
+    desk.take()
+    waiting = [desk.place(f"h{n}.a") for n in range(40)]
+    assert waiting.count("gated") == 38
 
 
 def test_a_late_host_with_a_page_in_work_stays_in_memory():

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.core import layout
+from scrapy_aopic.core.frontier.host_places import LAST
 from scrapy_aopic.core.frontier.host_state import (
     DEAD,
     DRY,
@@ -103,7 +104,7 @@ def _wrong_heaps(frontier: Frontier) -> Iterator[str]:
             of = frontier.active.get(key)
             if of is None or of.phase != phase or of.heap is not heap:
                 yield f"the host {key.hex()} has an entry among those that are {Phase(phase).name}"
-            elif phase != WAITING and value != of.rank:
+            elif phase != WAITING and value not in (of.rank, LAST + of.rank):
                 yield f"{of.name} has the rank {of.rank!r}, and its entry {value!r}"
 
 

@@ -119,6 +119,10 @@ class Budgets:
         if len(self._charged) > _MOST_CHARGED:
             del self._charged[next(iter(self._charged))]
 
+    def is_charged(self, host: HostState) -> bool:
+        """Whether the domain of *host* was charged for anything but pages, in this run."""
+        return self._domains is not None and self._domains.key(host) in self._charged
+
     def count(self, host: HostState) -> None:
         """A page of *host* was visited for the first time."""
         if self._domains is not None:
@@ -147,7 +151,7 @@ class Budgets:
             return domain.visited, LATE + key if self._own_due(key, begun) > visits else b""
         blocker, most = domains.sponsors.blocker(key, visits)
         due = self._order.due(begun, domain.supporters, domains.seeded(domain))
-        if due > visits and domain.visited * SMALL >= most:
+        if due > visits and (domain.visited + self._charged.get(key, 0)) * SMALL >= most:
             return domain.visited, LATE + key
         return domain.visited, blocker and BEHIND + blocker
 

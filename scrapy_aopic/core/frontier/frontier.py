@@ -87,6 +87,9 @@ ORDINARY = 0.1
 """Seconds of the processor for which an answer counts as one page: ten times what most take, or more. For all that goes beyond it,
 its host waits as after a transfer of that time, and its domain is charged with a page for each."""
 
+_NOWHERE = 10
+"""Pages that a host which does not exist counts as: whoever makes up names has as many as they like, and none of them a page."""
+
 _MOST_OUTSIDERS = 10_000
 """Most outsiders that are kept, some 2 MB; the least recently used one is dropped first."""
 
@@ -266,8 +269,9 @@ class Frontier:
             most_pages=most_pages,
         )
         self.active = self.places.active
-        # Instants of the leases in time, by page, until that has ended.
+        # Instants of the leases, by page, until that has ended: those in time, and those of other hosts with visited pages.
         self._in_time: dict[bytes, float] = {}
+        self._late: dict[bytes, float] = {}
         self.n_hosts = 0
         self.queued = 0
         self.pending = 0
@@ -416,6 +420,7 @@ class Frontier:
     def _landed(self, page: bytes) -> HostState:
         """The host of *page*, which is in flight no more."""
         self._in_time.pop(page, None)
+        self._late.pop(page, None)
         for shelf in self.budgets.end(page):
             self.places.late.note_again(shelf)
         host = self.active.get(page[:HOST_BYTES])
@@ -458,7 +463,7 @@ class Frontier:
                 key, shelf = ready[2], b""  # case 2
             elif (late := places.late.first()) is None:
                 return self.when()  # case 4
-            elif hold_late and self.expects(now, hold_late):
+            elif hold_late and self.expects(now, hold_late, before=late.best):
                 return NotBefore(now + hold_late, is_held=True)
             elif late.best in self.active:
                 shelf, key = late  # case 3
@@ -504,8 +509,8 @@ class Frontier:
         best = queue.pop(number)
         row, page = best[:-ROW_PAGE_BYTES], best[-ROW_PAGE_BYTES:]
         self.budgets.begin(key + page, host)
-        if not shelf:
-            self._in_time[key + page] = now
+        if not shelf or host.visited:
+            (self._late if shelf else self._in_time)[key + page] = now
         host.in_flight[page] = front_queue_of(row)
         self.places.lease(key + page, host, now)
         self.pending -= 1
@@ -513,7 +518,7 @@ class Frontier:
         self.hosts.put(key, host)
         return Taken(key, row, key + page)
 
-    def expects(self, now: float, within: float, *, has_more: bool = False) -> bool:
+    def expects(self, now: float, within: float, *, has_more: bool = False, before: bytes = b"") -> bool:
         """Whether a host in time is free, or may be, *within* this many seconds.
 
         It may wait for its gap or at a gate; or be requested, which takes about as long as the last time; or have all of its
@@ -521,9 +526,13 @@ class Frontier:
 
         Args:
             has_more: Whether to count only hosts with known pages that are not in flight.
+            before: Key of the late host that would be next. If no page of it was visited, and its domain is charged for others that
+                do not exist or took long, late hosts with visited pages come before it.
         """
         until, active = now + within, self.active
-        for page, since in self._in_time.items():
+        late = self.host(before) if before else None
+        comes_last = late is not None and not late.visited and self.budgets.is_charged(late)
+        for page, since in (self._in_time | self._late if comes_last else self._in_time).items():
             host = active[page[:HOST_BYTES]]
             if host.phase != LEASED and (has_more or host.phase != DRY):
                 continue
@@ -537,7 +546,11 @@ class Frontier:
             return True
         waiting = (entry[2] for entry in places.waiting.up_to(until))
         keys = islice(chain(waiting, self.gates.best_up_to(until)), _MOST_EXPECTED)
-        return any(key not in places.blocked and not self.budgets.standing(active[key])[1] for key in keys)
+        return any(
+            key not in places.blocked
+            and ((comes_last and active[key].visited) or not self.budgets.standing(active[key])[1])
+            for key in keys
+        )
 
     def next_of(self, key: bytes, n: int) -> list[bytes]:
         """Up to *n* pages that are next on the host *key*, as far as they are in memory."""
@@ -582,7 +595,7 @@ class Frontier:
         host.transfer, host.at_once = seconds, gap.at_once
         if outcome == Outcome.SILENT:
             self.gates.mislay(host)
-            self.budgets.charge(host, 1)
+            self.budgets.charge(host, _NOWHERE if is_nowhere else 1)
         self.gates.defer(host, now + gap.shared)
         if key in self.active:
             self.gates.note_pace(key, host, gap)

@@ -6,7 +6,7 @@ connection (:mod:`.free_connections`), and hosts whose address must be looked up
 
 Hosts wait at a gate by their rank, and the best one is let in when it opens. A host that was let in is ready like any
 other, and is stopped again if another host of the gate is leased first. So an open gate at which hosts wait must be
-examined only when one of its ready hosts is leased or leaves its place.
+examined only when one of its ready hosts is leased or leaves its place. Those of slow hosts and of look-ups are each time.
 
 Invariant: a gate at which hosts wait, and that no lease keeps shut, has a time at which it is examined.
 """
@@ -127,8 +127,6 @@ class Gates:
         return self._looks_up and not host.is_located
 
     def _is_open(self, gate: bytes, now: float) -> bool:
-        if gate == _LOOK_UP:
-            return self._look_ups < _MAX_LOOK_UPS
         return gate not in self.holders and self._opens_at.get(gate, 0.0) <= now
 
     def enter(self, page: bytes, host: HostState, now: float) -> None:
@@ -184,7 +182,6 @@ class Gates:
     def looked_up(self, host: HostState, address: str) -> None:
         """The address of *host* was looked up; empty if that could not be found out."""
         self._look_ups -= 1
-        self._watch(_LOOK_UP)
         host.is_located = True
         self.locate(host, address)
 
@@ -250,6 +247,8 @@ class Gates:
         if self.free is not None:
             waited_at = [number for number in range(1, N_CLASSES) if self.waiting.get(_SLOW[number])]
             found += [_SLOW[number] for number in waited_at if self.free.has_room(number, now)]
+        if self.waiting.get(_LOOK_UP) and self._look_ups < _MAX_LOOK_UPS:
+            found.append(_LOOK_UP)
         return found
 
     def best_up_to(self, instant: float) -> Iterator[bytes]:

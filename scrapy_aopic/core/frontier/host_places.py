@@ -99,6 +99,9 @@ _SOON = 0.01
 _NO_PRIORITY = bytes((BEST_START,))
 """How the ranks of hosts begin whose best page has the priority 0; the others begin as the row of that page does."""
 
+LAST = b"\xff"
+"""How the ranks of late hosts begin where they wait at a gate, behind all others."""
+
 _MAKE_ROOM = 20
 """One in this many of the hosts in memory is shelved at once: finding them costs more than shelving."""
 
@@ -279,7 +282,8 @@ class HostPlaces:
                 self._park(key, host, self._gates.next_turn(gate, now))
             else:
                 go(host, MEETS_A_GATE)
-                self._queue_up(key, host, self._gates.queue(gate), self._budgets.standing(host)[0])
+                visited, shelf = self._budgets.standing(host)
+                self._queue_up(key, host, self._gates.queue(gate), visited, is_late=bool(shelf))
                 self._gates.joined(gate)
         else:
             self._line_up(key, host)
@@ -364,12 +368,14 @@ class HostPlaces:
         politeness = self._politeness
         return politeness.is_dead(host) or (host.held_until > 0.0 and politeness.are_all_dead(host))
 
-    def _queue_up(self, key: bytes, host: HostState, heap: LazyHeap[bytes], visited: int) -> None:
-        """Enter *host* into *heap* by its rank with *visited* pages."""
+    def _queue_up(
+        self, key: bytes, host: HostState, heap: LazyHeap[bytes], visited: int, *, is_late: bool = False
+    ) -> None:
+        """Enter *host* into *heap* by its rank with *visited* pages, at a gate behind those in time if it *is_late*."""
         refresh_best(host)  # so that whatever is better than its best makes its rank better
         host.rank = rank = self.rank(host, visited)
         host.heap = heap
-        heap.push(key, rank, self._number())
+        heap.push(key, LAST + rank if is_late else rank, self._number())
 
     def rank(self, host: HostState, visited: int) -> bytes:
         """Rank of *host*, as good as can be while its back queue is not in memory: its best priority, and what the order says.
@@ -560,7 +566,11 @@ class HostPlaces:
         self.late.wait(shelf, due)
 
     def _let_in(self, now: float) -> None:
-        """Let the best host in at each gate that is open."""
+        """Let the best host in at each gate that is open.
+
+        Late hosts go in one by one, but where hosts share a domain or an address, each of which is looked at when it opens: else all
+        would, for each connection or look-up that is free, and come back when one of them has it.
+        """
         for gate in self._gates.opened(now):
             heap = self._gates.waiting.get(gate)
             while heap is not None and (entry := heap.first()) is not None:
@@ -568,7 +578,7 @@ class HostPlaces:
                 host = self.active[key]
                 self.leave(key, host)
                 self.settle(key, host, now)
-                if host.phase == READY:
+                if host.phase == READY or (host.phase == LATE and gate[:1] != layout.SHARED_GATES):
                     break
 
     @property
