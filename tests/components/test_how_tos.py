@@ -16,6 +16,10 @@ from demo_web.server import Answer
 from pyarrow import parquet
 from support import processes
 
+from scrapy_aopic.place.folder_place import FolderPlace
+from scrapy_aopic.view.job_view import open_view
+from scrapy_aopic.view.queries import rounds_in
+
 pytestmark = pytest.mark.slow
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to.md").read_text(encoding="utf-8")
@@ -65,6 +69,12 @@ def run(recipe: str, folder: Path, **instead: str) -> None:
             assert done.returncode == 0, done.stderr
         elif words[0] != "pip":
             subprocess.run(["sh", "-c", line], cwd=folder, check=True)
+
+
+def aopic(*words: str, folder: Path) -> None:
+    command = [sys.executable, "-m", "scrapy", "aopic", *words]
+    done = processes.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
 
 
 def urls(folder: Path) -> set[str]:
@@ -117,6 +127,38 @@ def test_a_daily_round_fetches_no_page_twice_and_gives_the_next_day_what_changed
         rows = {row["url"]: row["found"] for row in csv.DictReader(file)}
     assert rows["http://example.org/feed"] == "gone"
     assert rows["http://example.org/1"] == "changed"
+    seeds = [
+        "http://example.org/",
+        "--contact",
+        "https://example.org/crawler",
+        "--scope",
+        "domain",
+        "--changed-only",
+    ]
+    every = [
+        *[
+            "--older-than",
+            "1s",
+            "--seconds",
+            "5",
+            "--job",
+            "crawls/daily",
+            "-s",
+            "AOPIC_POLITENESS_FACTOR=0",
+            "--every",
+        ],
+        "2 seconds",
+    ]
+    aopic("crawl", *seeds, *every, folder=tmp_path)  # rounds in one process
+    aopic("export", "crawls/daily", "--pages", "since.csv", "--since", "2", folder=tmp_path)
+    with (tmp_path / "since.csv").open(newline="") as file:
+        found = {
+            (row["url"].removeprefix("http://example.org/"), row["found"]) for row in csv.DictReader(file)
+        }
+    assert {url for url, _ in found} == {"1", "new", "feed"}
+    assert ("feed", "gone") in found
+    with open_view(FolderPlace(tmp_path / "crawls" / "daily")) as view:
+        assert len(rounds_in(view)) >= 3
 
 
 def test_text_and_metadata_become_tables(serve, tmp_path):
