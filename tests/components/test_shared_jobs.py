@@ -383,7 +383,7 @@ async def test_seeds_that_wait_for_a_finished_job_are_fetched(serve, settings, t
 def test_workers_share_out_what_a_job_may_do(held, rate, connections):
     n_requests, n_under_way = 0, 0
     for n in held:  # each a worker that always has a page, for 100 seconds
-        job: Any = SimpleNamespace(part=PartOfJob(4, n, len(held)))
+        job: Any = SimpleNamespace(part=PartOfJob(4, n, len(held)), clock=lambda: 0.0)
         visits: Any = SimpleNamespace(n_downloading=0)
         steering = Steering(cast("Spider", None), job, visits, None, lambda _: None)
         steering.control = Control(rate=rate)
