@@ -61,8 +61,8 @@ class ImportancePipeline:
     ``duplicate_of``  URL of the page that it was found to be the same as; ``None`` if none
     ``relevance``     how relevant it is to the topic, a float from 0 to 1; ``None`` if it is not graded
     ``found``         what the visit has found of it: ``new``, ``changed``, ``unchanged``, ``moved``, ``gone`` or ``failed``
-    ``first_seen``, ``last_changed``, ``previous_digest``  when it was seen first and changed last (ISO 8601), and the digest
-                      of the body before; ``None`` if that is not known, as without ``AOPIC_RECRAWL``
+    ``first_seen``    when it was seen first (ISO 8601); this and the next two are ``None`` without ``AOPIC_RECRAWL``
+    ``last_changed``  when it changed last (ISO 8601); ``previous_digest`` is the digest of the body before that
     ================  =====================================================================
 
     ``AOPIC_ITEM_FIELDS`` says which of them. A dictionary can hold any, another item the fields it declares.
