@@ -17,7 +17,7 @@ from scrapy_aopic.core.focus.harvest import Foresight, Harvest
 from scrapy_aopic.core.focus.leads import IN_FULL, MOST_BYTES, LeadsOfPage, all_bounded, unpack_lead
 from scrapy_aopic.core.focus.learned import BACK, FIRST, REPLAY, STEPS, Learned
 from scrapy_aopic.core.focus.strategies import STRATEGIES
-from scrapy_aopic.core.focus.strategy import MOST_OF_MEMO, PageSeen, WithMemos
+from scrapy_aopic.core.focus.strategy import MOST_OF_MEMO, PageSeen
 from scrapy_aopic.core.focus.topic import LinkText, Topic
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.order import LARGEST_VALUE, Focused, value_of, whole_value
@@ -249,7 +249,7 @@ LINKS = [
 
 @pytest.mark.parametrize(
     "name",
-    [name for name, make in STRATEGIES.items() if issubclass(make, WithMemos) and not make.needs_samples],
+    [name for name, make in STRATEGIES.items() if issubclass(make, Learned) and not make.needs_samples],
 )
 def test_a_memo_says_of_a_link_what_its_texts_do(name):
     by_texts, by_memos = (STRATEGIES[name](Topic(["bread"]), Random(0)) for _ in range(2))

@@ -22,7 +22,7 @@ from scrapy_aopic.core.focus.published.context_graph import (
 from scrapy_aopic.core.focus.published.fixed import Otie
 from scrapy_aopic.core.focus.shares import UNIT, shares
 from scrapy_aopic.core.focus.strategies import STRATEGIES
-from scrapy_aopic.core.focus.strategy import PageSeen, WithMemos
+from scrapy_aopic.core.focus.strategy import PageSeen
 from scrapy_aopic.core.focus.topic import LinkText, PageWords, Samples, Topic
 from scrapy_aopic.core.focus.words import PAGE_CHARACTERS, url_words, words
 from scrapy_aopic.exceptions import StorageError
@@ -252,7 +252,7 @@ def test_what_stands_around_links_is_left_out_only_for_strategies_that_do_not_mi
             each.learn(
                 found(b"%8d" % number, HOSTS[1] + b" listing", "", float(number % 2))._replace(link=led)
             )
-    if isinstance(strategy, WithMemos):
+    if isinstance(strategy, Learned):
         cut = PageWords([*text.around.split(), "go"], [(0, 4, 5, 5, 0, 0)], {})
         values = strategy.values_of(page, strategy.read_page(cut, [text.path]))
     elif strategy.reads_names_only:

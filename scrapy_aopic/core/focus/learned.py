@@ -34,7 +34,7 @@ from scrapy_aopic.exceptions import StorageError
 from .classifier import logistic
 from .leads import bounded
 from .model_weights import BITS, WordWeights
-from .strategy import MOST_OF_MEMO, Chance, PageSeen, WithMemos
+from .strategy import MOST_OF_MEMO, Chance, PageSeen, Strategy
 from .topic import RELEVANT, LinkText, PageWords, Topic
 from .words import WordPlaces
 
@@ -203,8 +203,10 @@ class _Example:
         self.parent = parent
 
 
-class Learned(WithMemos[Said]):
+class Learned(Strategy):
     """Values links by what became of earlier ones with the same words, of both kinds.
+
+    It keeps a memo of each waiting link in place of its texts: shorter, and not to be cut into words again.
 
     Attributes:
         n_learned: Examples so far.
@@ -242,7 +244,11 @@ class Learned(WithMemos[Said]):
 
     # -- values
 
+    def values(self, page: PageSeen, links: Sequence[LinkText]) -> list[float]:
+        return self.values_of(page, self.read(links))
+
     def values_of(self, page: PageSeen, read: Sequence[Said]) -> list[float]:
+        """The value, 0 to 1, of each link of *page* of which this was *read*."""
         log_odds, grade = self._guess.log_odds, page.grade
         # Few are different, as most links say nothing of the topic.
         priors = {fits: log_odds(*fits, grade) for fits in {fits for _, fits in read}}
@@ -252,6 +258,7 @@ class Learned(WithMemos[Said]):
         return self._value(parent_grade, self.read([link])[0], parent)
 
     def revalue_memo(self, parent_grade: float, memo: bytes, parent: bytes = b"") -> float | None:
+        """As :meth:`revalue`, for a link with this *memo*; ``None`` if that is of another strategy."""
         said = self._remembered(memo)
         return self._value(parent_grade, said, parent) if said is not None else None
 
@@ -304,6 +311,7 @@ class Learned(WithMemos[Said]):
         return places, self._fits(words, path, around)
 
     def read_page(self, said: PageWords, paths: Sequence[str]) -> list[Said]:
+        """Read links with these *paths* from the words of their page in *said*, which is faster than from their texts."""
         words, links, titles = said
         of_around = list(map(self._around.__getitem__, words))
         place_of_anchor, place_of_heading = (
@@ -349,6 +357,7 @@ class Learned(WithMemos[Said]):
         return own, fit(words + around) if around else own
 
     def memo(self, read: Said) -> bytes:
+        """A link, as *read*, in at most :data:`.strategy.MOST_OF_MEMO` bytes."""
         places, fits = read
         return _MEMO.pack(self._sign, *fits) + array("H", places[:MOST_PLACES]).tobytes()
 

@@ -11,14 +11,14 @@ Rule 2: a page costs a bounded time, however many were seen.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, TypeAlias
 
 from scrapy_aopic.core.order import LARGEST_VALUE, value_of
 from scrapy_aopic.core.records import QUEUED, Page
 
 from .harvest_results import Degrees
 from .shares import NULL_MASS, POWER
-from .topic import LinkText, PageWords, Topic
+from .topic import LinkText, Topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -53,7 +53,7 @@ class PageSeen(NamedTuple):
         key: Its key in the store; empty if it has none.
         parent: Key of the page whose link gave it its value; empty for a seed.
         link: Texts of the link on that page; ``None`` if they are not kept.
-        memo: The strategy's memo of them instead; empty if there is none. See :class:`WithMemos`.
+        memo: The strategy's memo of them instead; empty if there is none. See :class:`.learned.Learned`.
         parent_grade: How relevant that page is.
         depth: Links from a seed to it on the way by which it was found; 0 for a seed.
         text: Its text; empty if the strategy does not read it.
@@ -133,37 +133,6 @@ class Strategy:
         Raises:
             StorageError: If *data* is damaged, or of another strategy; it is as new then.
         """
-
-
-Read = TypeVar("Read")
-"""A link in the form into which a strategy reads it."""
-
-
-class WithMemos(Strategy, Generic[Read]):
-    """A strategy that keeps a memo of each waiting link in place of its texts: shorter, and not to be cut into words again."""
-
-    def read(self, links: Sequence[LinkText]) -> list[Read]:
-        """Read *links*."""
-        raise NotImplementedError
-
-    def read_page(self, said: PageWords, paths: Sequence[str]) -> list[Read]:
-        """Read links with these *paths* from the words of their page in *said*, which is faster than from their texts."""
-        raise NotImplementedError
-
-    def values_of(self, page: PageSeen, read: Sequence[Read]) -> list[float]:
-        """The value, 0 to 1, of each link of *page* of which this was *read*."""
-        raise NotImplementedError
-
-    def memo(self, read: Read) -> bytes:
-        """A link, as *read*, in at most :data:`MOST_OF_MEMO` bytes, for :attr:`PageSeen.memo` and :meth:`revalue_memo`."""
-        raise NotImplementedError
-
-    def revalue_memo(self, parent_grade: float, memo: bytes, parent: bytes = b"") -> float | None:
-        """As :meth:`revalue`, for a link with this *memo*; ``None`` if that is of another strategy."""
-        raise NotImplementedError
-
-    def values(self, page: PageSeen, links: Sequence[LinkText]) -> list[float]:
-        return self.values_of(page, self.read(links))
 
 
 def known_value(page: Page | None) -> float | None:

@@ -13,7 +13,8 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.focus.leads import Lead, unpack_lead
-from scrapy_aopic.core.focus.strategy import FLOOR, REVALUED, PageSeen, Strategy, WithMemos
+from scrapy_aopic.core.focus.learned import Learned
+from scrapy_aopic.core.focus.strategy import FLOOR, REVALUED, PageSeen, Strategy
 from scrapy_aopic.core.order import whole_value
 from scrapy_aopic.core.records import NO_RECORD, pack, unpack
 from scrapy_aopic.exceptions import ANY_ERROR, StorageError, plainly
@@ -169,7 +170,7 @@ class Learning:
         value = None
         if lead.link is not None:
             value = strategy.revalue(lead.grade, lead.link, lead.parent)
-        elif isinstance(strategy, WithMemos):
+        elif isinstance(strategy, Learned):
             value = strategy.revalue_memo(lead.grade, lead.memo, lead.parent)
         return whole_value(max(value, FLOOR)) if value is not None else None
 

@@ -9,7 +9,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, cast
 
 from scrapy_aopic.core.focus.leads import SIDE, LeadsOfPage, all_bounded, bounded_path
-from scrapy_aopic.core.focus.strategy import FLOOR, ByFunction, PageSeen, WithMemos
+from scrapy_aopic.core.focus.learned import Learned
+from scrapy_aopic.core.focus.strategy import FLOOR, ByFunction, PageSeen
 from scrapy_aopic.core.focus.words import LINK_CHARACTERS
 from scrapy_aopic.core.records import HOST_BYTES
 from scrapy_aopic.exceptions import ANY_ERROR
@@ -57,7 +58,7 @@ class LinkValues:
         self.side = SIDE if learning.is_on and self.valuing is None else LINK_CHARACTERS
         self.reads_words = (
             are_wanted
-            and isinstance(self.strategy, WithMemos)
+            and isinstance(self.strategy, Learned)
             and self.valuing is None
             and given.topic.is_cut_plainly
         )
@@ -83,7 +84,7 @@ class LinkValues:
             return leads.pack(texts()[nth])
 
         def value() -> Sequence[float]:
-            if not isinstance(strategy, WithMemos):
+            if not isinstance(strategy, Learned):
                 return strategy.values(page, texts())
             nonlocal said
             said = seen.cut(keys)
@@ -96,7 +97,7 @@ class LinkValues:
         if not self._leads_are_kept:
             return values, None
         leads = LeadsOfPage(page.key, page.grade, page.depth + 1)
-        if not isinstance(strategy, WithMemos) or not read:
+        if not isinstance(strategy, Learned) or not read:
             return values, pack_text
         memo, words = strategy.memo, said.own if said is not None else lambda nth: texts()[nth].anchor
         return values, lambda nth: leads.pack_memo(memo(read[nth]), words(nth))
