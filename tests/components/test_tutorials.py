@@ -151,4 +151,4 @@ def test_the_tutorial_on_topics_can_be_followed(tmp_path, monkeypatch):
     said = dict(printed)
     assert re.search(r"relevant +\d+ % of \d+ pages", said["status"])
     assert re.match(r"topic\.aopic, version [0-9a-f]{12}: \d+ relevant pages?, \d+ others?\n", said["train"])
-    assert "telescope" in said["why"]
+    assert any(word in said["why"] for word in ("comet", "galaxy", "stars", "telescope"))
