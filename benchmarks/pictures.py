@@ -1,15 +1,21 @@
-"""The pictures of docs/dashboard.md: ``python benchmarks pictures``, after ``make browser``.
+"""The pictures of docs/dashboard.md: ``python benchmarks pictures``, after ``make browser``; or of eight situations, into a FOLDER.
 
 A headless Chromium shows the dashboard of a crawl of the demo web that has run for a minute, with gaps of ten seconds as hosts
 of the real Web want them. Pictures of a page that contradicts itself (:mod:`screen`) are refused.
+
+``python benchmarks pictures FOLDER`` shows crawls that were recorded (``tests/golden/screen``) at each width and in both colours,
+to be looked at one by one.
 """
 
 from __future__ import annotations
 
+import gzip
+import json
 import sys
 import tempfile
 import time
 from base64 import b64decode
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +76,7 @@ def _reduce(file: Path) -> None:
     reduced.save(file, optimize=True)
 
 
-def _refuse(samples: list[screen.Sample]) -> None:
+def refuse(samples: list[screen.Sample]) -> None:
     """End with an error if what the page said while the pictures were taken contradicts itself; they are not to be kept then.
 
     Args:
@@ -83,12 +89,112 @@ def _refuse(samples: list[screen.Sample]) -> None:
         )
 
 
+SITUATIONS: dict[str, tuple[str, int | None, dict[str, Any]]] = {
+    "start": ("politeness", 4, {}),
+    "steady": ("politeness", None, {}),
+    "trap": ("politeness", None, {"trap": True}),
+    "tail": ("tail", None, {}),
+    "end": ("end", None, {}),
+    "starved": ("starved", None, {}),
+    "network": ("network", None, {}),
+    "workers": ("politeness", None, {"workers": 3}),
+}
+"""Of each situation: the record, how many of its samples, and what is added to it."""
+
+WIDTHS = (400, 1000, 1600)
+
+
+def recorded(kind: str) -> list[screen.Sample]:
+    """What a dashboard showed of the crawl of this *kind*, once a second."""
+    data = gzip.decompress((ROOT / "tests" / "golden" / "screen" / f"{kind}.jsonl.gz").read_bytes())
+    return [json.loads(line) for line in data.splitlines()]
+
+
+class Answering:
+    """Answers for a crawl that is only a record."""
+
+    def __init__(self, has_trap: bool) -> None:
+        self._has_trap = has_trap
+
+    def traps(self) -> list[dict[str, Any]]:
+        pattern, host = "calendar.endless.example/calendar/*", "calendar.endless.example"
+        trap = {"pattern": pattern, "host": host, "visited": 2588, "queued": 98, "visited_part": 0.135}
+        command = f"scrapy aopic control crawls/broad block {host}"
+        more = {"brought_part": 0.008, "order": f"block {host}", "command": command, "deny_url": ""}
+        return [{**trap, **more}] if self._has_trap else []
+
+
+def _workers(n: int) -> dict[str, Any]:
+    shards = [
+        {"shard": k, "worker": f"here:{k // 2}", "queued": 400 - 90 * k, "visited": 60} for k in range(4)
+    ]
+    shards += [{"shard": 4, "worker": f"here:{n - 1}", "queued": 3, "visited": 4, "is_idle": True}]
+    rows = [
+        {"worker": f"here:{k}", "shards": 2 - (k == n - 1), "seconds": 60.0, "rate": 3.0} for k in range(n)
+    ]
+    return {"n": 5, "held": 2, "alive": n, "each": shards, "workers": rows}
+
+
+def picture_situations(browser: Any, folder: Path) -> None:
+    """Take the pictures of :data:`SITUATIONS`, at each width and in both colours."""
+    import msgspec
+    from support.dashboard import TOKEN, Served
+
+    from scrapy_aopic.dashboard.site import Shown, make_site
+    from scrapy_aopic.view.history import point_of
+    from scrapy_aopic.view.snapshot import Snapshot
+
+    for name, (kind, n, more) in SITUATIONS.items():
+        samples = recorded(kind)[:n]
+        refuse(samples)
+        served = Served(every=0.5)
+        now = {**samples[-1], "store": {**samples[-1].get("store", {}), "name": "crawls/broad"}}
+        if "workers" in more:
+            now["shards"] = _workers(more["workers"])
+        shown = Shown(
+            served.feed,
+            questions=Answering("trap" in more),
+            job=partial(msgspec.convert, now, Snapshot, str_keys=True),
+        )  # type: ignore[arg-type]
+        served.server.site = make_site(shown)
+        served.figures = now
+        served.feed._points.extend(
+            point_of(msgspec.convert(each, Snapshot, str_keys=True)) for each in samples
+        )
+        try:
+            for scheme in ("light", "dark"):
+                features = [{"name": "prefers-color-scheme", "value": scheme}]
+                browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+                for width in WIDTHS:
+                    metrics = {"width": width, "deviceScaleFactor": 1, "mobile": False}
+                    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {**metrics, "height": 1000})
+                    browser.get(f"http://127.0.0.1:{served.port}/?token={TOKEN}")
+                    time.sleep(1.5)
+                    height = min(browser.execute_script("return document.documentElement.scrollHeight"), 4000)
+                    browser.execute_cdp_cmd(
+                        "Emulation.setDeviceMetricsOverride", {**metrics, "height": height}
+                    )
+                    time.sleep(0.5)
+                    browser.save_screenshot(str(folder / f"{name}-{width}-{scheme}.png"))
+        finally:
+            served.close()
+
+
 def main() -> None:
     from support.chromium import start_chromium
     from support.dashboard import TOKEN, run_with_dashboard
 
-    with tempfile.TemporaryDirectory() as folder:
-        settings = {"JOBDIR": f"{folder}/broad", "CLOSESPIDER_TIMEOUT": 3600, "DOWNLOAD_DELAY": 10}
+    if len(sys.argv) > 1:
+        folder = Path(sys.argv[1])
+        folder.mkdir(parents=True, exist_ok=True)
+        browser = start_chromium()
+        try:
+            picture_situations(browser, folder)
+        finally:
+            browser.quit()
+        return
+    with tempfile.TemporaryDirectory() as job:
+        settings = {"JOBDIR": f"{job}/broad", "CLOSESPIDER_TIMEOUT": 3600, "DOWNLOAD_DELAY": 10}
         with run_with_dashboard(["crawl", "broad"], settings, folder=ROOT / "example_project") as (_, port):
             browser = start_chromium()
             try:
@@ -97,7 +203,7 @@ def main() -> None:
                 for name in PICTURES:
                     take(browser, name)
                     samples += screen.sampled(port, 1)
-                _refuse(samples)
+                refuse(samples)
             finally:
                 browser.quit()
 

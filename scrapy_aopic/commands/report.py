@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from scrapy_aopic.view.output import write
 
-from .common import add_jobdir
+from .common import add_jobdir, complete, job_place
 
 if TYPE_CHECKING:
     import argparse
@@ -19,15 +19,21 @@ MEANING = "Write the dashboard of a job, as of its last commit, into one HTML fi
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     add_jobdir(parser)
+    parser.add_argument(
+        "--compare",
+        metavar="OTHER",
+        type=job_place,
+        help="job to lay beside it, a folder or an address as JOBDIR",
+    )
     parser.add_argument("page", metavar="FILE", type=Path, help="file to write, report.html for example")
 
 
-def run(opts: argparse.Namespace, _: BaseSettings) -> int:
+def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
     from scrapy_aopic.dashboard.report_page import report_page
     from scrapy_aopic.exceptions import ExchangeError, plainly
     from scrapy_aopic.storage.store_folder import writing
 
-    page = report_page(opts.jobdir)
+    page = report_page(opts.jobdir, opts.compare and complete(opts.compare, settings))
     try:
         with writing(opts.page) as file:
             file.write(page)

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from scrapy_aopic.place.place import Place
 
 
-def report_page(job: Place) -> bytes:
-    """The page for *job* as of its last commit; takes a look at all its pages.
+def report_page(job: Place, other: Place | None = None) -> bytes:
+    """The page for *job* as of its last commit, beside figures of the *other* one; takes a look at all its pages.
 
     Raises:
         StorageError: If there is no job, or it cannot be read.
@@ -47,6 +47,11 @@ def report_page(job: Place) -> bytes:
                 for kind in ("queued", "fetched")
             },
         }
+    if other is not None:
+        history = read_history(other.folder / FILE_NAME) if other.folder is not None else []
+        with open_view(other) as view:
+            now = read_snapshot(other, view=view, history=history)
+        answers["/api/v1/compared"] = {"snapshot": now, "history": drawn(history)}
     return _page(answers)
 
 

@@ -18,6 +18,7 @@ from scrapy_aopic.view.verdict import Judge
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
+from pictures import SITUATIONS, recorded, refuse
 from screen import contradictions
 
 RECORDED = Path(__file__).parents[1] / "golden" / "screen"
@@ -48,3 +49,12 @@ def test_the_limit_of_a_recorded_crawl_is_named_and_nothing_contradicts_it(kind)
     assert not set().union(*contradictions(samples)) - {"hindsight"}  # which a forecast cannot have
     if kind == "tail":
         assert " last" in samples[-1]["verdict"]["headline"]
+
+
+def test_pictures_of_a_page_that_contradicts_itself_are_refused():
+    for kind, n, _ in SITUATIONS.values():
+        refuse(recorded(kind)[:n])
+    samples = recorded("politeness")
+    verdict = {"limit": "machine", "sentence": "", "headline": "This machine limits the crawl."}
+    with pytest.raises(SystemExit, match=r"contradict themselves \(limit"):
+        refuse([*samples[:-1], {**samples[-1], "verdict": verdict}])

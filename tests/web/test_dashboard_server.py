@@ -267,7 +267,7 @@ def test_the_page_is_small(serve_dashboard):
         assert (gzip.decompress(body) if is_packed else body).decode() == plain
         sizes.append((len(body), len(plain.encode())))
     assert sum(packed for packed, _ in sizes) <= 22_000
-    assert sum(plain for _, plain in sizes) <= 67_000
+    assert sum(plain for _, plain in sizes) <= 67_500
 
 
 def test_head_has_no_body(serve_dashboard):

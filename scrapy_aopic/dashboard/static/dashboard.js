@@ -2,7 +2,6 @@
 
 const MOST_POINTS = 2200; // the server keeps 2,160
 const DUE = ["1 s", "10 s", "1 min", "10 min", "1 h", "1 day", "longer"];
-const TIMES = ["10 ms", "30 ms", "0.1 s", "0.3 s", "1 s", "3 s", "10 s", "30 s", "longer"];
 
 // States of hosts with pages: figure, name, colour, meaning.
 const STATES = [
@@ -72,8 +71,11 @@ function setText(id, text) {
 
 // Tables: a cell is a text or an element.
 
+const isClosed = (place) => place.closest("details")?.open === false; // nobody sees it
+
 function table(id, heads, rows, { empty = "None.", caption = "" } = {}) {
   const place = $(id);
+  if (isClosed(place)) return;
   if (!rows.length) {
     place.replaceChildren(element("p", empty, "empty"));
     return;
@@ -109,6 +111,7 @@ function table(id, heads, rows, { empty = "None.", caption = "" } = {}) {
 // Rows of [name, number, remark, colour]; the length of a bar repeats the number beside it.
 function bars(id, caption, rows, { empty = "None." } = {}) {
   const place = $(id);
+  if (isClosed(place)) return;
   if (!rows.length) {
     place.replaceChildren(element("p", empty, "empty"));
     return;
@@ -203,10 +206,24 @@ const BANDS = [
   { name: "% of visited pages that were as before", height: 56, lines: [["as before", isFresh, "ready"]], recrawl: true },
 ];
 let shown = { bands: [], points: [], x: () => 0, width: 0 };
+let drawnAt = 0;
+
+// As many points as can be told apart, the last one among them.
+function thinned(list) {
+  const every = Math.ceil(list.length / 300);
+  return list.filter((_, i) => (list.length - 1 - i) % every === 0);
+}
+
+// Whether the last point is a pixel beyond what is drawn: of a long crawl it is seldom.
+function isDue() {
+  const { points: drawn, width } = shown;
+  const end = points[points.length - 1].at;
+  return drawn.length < 2 || end - drawnAt >= (drawn[drawn.length - 1].at - drawn[0].at) / width;
+}
 
 function draw() {
   const end = points[points.length - 1]?.at || 0;
-  const known = points.filter((point) => Number.isFinite(point["rate.pages"]) && point.at >= end - $("range").value);
+  const known = thinned(points.filter((point) => Number.isFinite(point["rate.pages"]) && point.at >= end - $("range").value));
   const runs = runsOf(known);
   if (!runs.length) {
     $("plot").replaceChildren(element("p", "A plot needs two points; they come while a crawl runs.", "empty"));
@@ -221,7 +238,7 @@ function draw() {
   const recrawls = known.some((point) => point["round.found"]);
   const total = ({ areas, lines }, point) => (areas ? areas.reduce((all, [, value]) => all + value(point), 0) : Math.max(...lines.map(([, value]) => value(point) || 0)));
   let top = 18;
-  const bands = BANDS.filter((band) => recrawls || !band.recrawl).map((band) => {
+  const bands = BANDS.filter((band) => (recrawls || !band.recrawl) && (band.lines || known.some((point) => total(band, point)))).map((band) => {
     const placed = { ...band, top, most: roundUp(Math.max(...known.map((point) => total(band, point)), 0.1)) };
     top += band.height + 28;
     return placed;
@@ -259,8 +276,9 @@ function draw() {
     picture.append(svg("text", { x: x(instant), y: top - 5, "text-anchor": anchor }, (last - first > 86400 ? day : clock)(instant)));
   }
   for (const { at: instant } of latest?.control.asked || []) if (instant >= first && instant <= last) picture.append(svg("line", { class: "asked", x1: x(instant), x2: x(instant), y1: 18, y2: top - 24 }));
-  picture.append(svg("line", { id: "hover", y1: 18, y2: top - 24 }));
+  picture.append(svg("line", { id: "hover", y1: 18, y2: top - 24, visibility: "hidden" }));
   shown = { bands, points: known, x, width };
+  drawnAt = last;
   $("plot").replaceChildren(picture);
   if (hovered !== null) hover(hovered);
   if ($("points").closest("details").open) listPoints(known);
@@ -274,7 +292,7 @@ function hover(i) {
   const { bands, points: known, x } = shown;
   const point = i === null ? null : known[Math.max(0, known.length - 1 - i)];
   $("hover")?.setAttribute("visibility", point ? "visible" : "hidden");
-  setText("values", "");
+  if (!point) setText("values", "Speeds are over the ten seconds before each point.");
   if (!point) return;
   for (const end of ["x1", "x2"]) $("hover").setAttribute(end, x(point.at));
   const values = bands.map(({ name, areas, lines }) => `${name.split(/[,:]/)[0]} ${(areas || lines).map(([each, value]) => `${number(value(point))} ${each}`).join(", ")}`);
@@ -309,9 +327,9 @@ function listPoints(known) {
 }
 
 // A small picture of the past of a figure, for the eye: numbers are in the table of the plot.
-function spark(value, className) {
+function spark(value, className, past = points) {
   const picture = svg("svg", { viewBox: "0 0 200 40", preserveAspectRatio: "none", "aria-hidden": "true" });
-  const known = points.filter((point) => Number.isFinite(value(point)));
+  const known = thinned(past.filter((point) => Number.isFinite(value(point))));
   if (known.length < 2) return picture;
   const first = known[0].at;
   const span = known[known.length - 1].at - first || 1;
@@ -402,7 +420,7 @@ const hostsWithPages = (hosts) => STATES.reduce((sum, [key]) => sum + hosts[key]
 const hostsOf = (n) => `${count(n)} ${n === 1 ? "host" : "hosts"}`;
 const waitsOf = (hosts) => Object.entries(hosts.waits).sort((a, b) => b[1] - a[1]);
 
-function showFour(now) {
+function showFour(now, due) {
   const { pages, hosts, rate, is_live: isLive } = now;
   const { all, failed, gone } = now.visits;
   const word = unit(now);
@@ -431,7 +449,7 @@ function showFour(now) {
     head.textContent = name;
     number_.textContent = value;
     text.textContent = more;
-    picture.replaceChildren(spark(past, colour));
+    if (due) picture.replaceChildren(spark(past, colour));
   });
 }
 
@@ -710,7 +728,6 @@ function showStore(now) {
     );
   }
   facts("facts", "Store and machine", rows);
-  bars("durations", "Transfers by their time", transfers.durations.map((n, i) => [i < 8 ? `up to ${TIMES[i]}` : TIMES[i], n, ""]).filter((row) => row[1]), { empty: "No transfer has ended." });
 }
 
 // A job in shards: what all workers do together, which no worker knows by itself.
@@ -764,6 +781,35 @@ async function showShards(now) {
   );
 }
 
+// Two crawls side by side, in a report.
+function showCompared(now) {
+  const other = answers?.["/api/v1/compared"];
+  if (!other) return;
+  $("compared").hidden = false;
+  const both = [[now, points], [other.snapshot, other.history]];
+  const row = ([name, value]) => [name, ...both.map(([each, past]) => value(each, past))];
+  const past = (value, colour) => (each, its) => {
+    const place = element("span", undefined, "spark");
+    place.append(spark(value, colour, its));
+    return place;
+  };
+  table("compared-rows", [["figure", "name"], ...both.map(([each]) => [each.store.name, "n"])], [
+    ["now", (each) => each.verdict.headline],
+    ["pages", (each) => count(done(each.pages))],
+    ["failed", (each) => percent(each.visits.failed, each.visits.all)],
+    ["forbidden or gone", (each) => percent(each.visits.gone, each.visits.all)],
+    ["pages queued", (each) => count(each.pages.queued)],
+    ["hosts", (each) => count(each.hosts.known)],
+    ["visits a second, since it began", (each) => number(each.mean_rate)],
+    ["bytes a transfer", (each) => bytes(each.transfers.n ? each.transfers.bytes / each.transfers.n : null)],
+    ["seconds a transfer", (each) => (each.transfers.n ? seconds(each.transfers.seconds / each.transfers.n) : "–")],
+    ["times that all cash was spent", (each) => number(each.ledger.turns)],
+    ["order", (each) => each.order],
+    ["fetched a second, over time", past((point) => point["rate.pages"], "fetched")],
+    ["pages queued, over time", past((point) => point["pages.queued"], "queued")],
+  ].map(row));
+}
+
 let latest = null;
 
 function show(now) {
@@ -780,11 +826,13 @@ function show(now) {
   setText("state", now.problem || (now.is_live ? `Running${running}` : `As of the last commit, ${new Date(now.at * 1000).toLocaleDateString("en-CA")} ${clock(now.at)}`));
   addPoint(now);
   showHead(now);
+  showCompared(now);
   showShards(now);
   showControl(now);
-  showFour(now);
+  const due = isDue();
+  showFour(now, due);
   showTotals(now);
-  draw();
+  if (due) draw();
   showFronts(now);
   showHosts(now);
   showFailures(now);
@@ -895,6 +943,7 @@ async function showTraps() {
 }
 
 $("points").closest("details").addEventListener("toggle", draw);
+for (const id of ["topic", "outcomes", "order", "store"]) whenOpened(id, () => latest && show(latest));
 window.addEventListener("resize", draw);
 
 // Life
