@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import math
@@ -28,13 +29,16 @@ if TYPE_CHECKING:
 
     from .seed_lists import Row
 
+_FULL = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
+"""Numbers of the errors of a disk, or of a part of it, that has no room."""
+
 
 @contextmanager
 def checking(folder: Path, sources: Sequence[str], options: object, scheme: str) -> Iterator[CheckedRows]:
     """The rows of *sources* that a call with the same *options* has checked which was killed, to go on with.
 
     Args:
-        folder: Where they are kept; they are removed at the end of the block, unless what ends it is no fault of the lists.
+        folder: Where they are kept; they are removed at the end of the block, unless what ends it is no fault of the lists, and the disk has room.
         scheme: What makes fingerprints of the pages, if they are no seeds but were fetched.
     """
     state = repr(([_state(source) for source in sources], options, scheme))
@@ -45,8 +49,8 @@ def checking(folder: Path, sources: Sequence[str], options: object, scheme: str)
         with file:
             yield CheckedRows(file, scheme)
         is_over = True
-    except ExchangeError:
-        is_over = True
+    except (ExchangeError, OSError) as error:
+        is_over = isinstance(error, ExchangeError) or error.errno in _FULL
         raise
     finally:
         if is_over:

@@ -31,6 +31,8 @@ def add_bodies(path: Path, bodies: Iterable[Body]) -> int:
     """
     import sqlite3  # noqa: PLC0415  # no other crawl needs it
 
+    from .sqlite import cause_of  # noqa: PLC0415
+
     try:
         with closing(sqlite3.connect(path, timeout=_PATIENCE)) as db:
             db.execute("PRAGMA cache_size=-64000")
@@ -42,7 +44,7 @@ def add_bodies(path: Path, bodies: Iterable[Body]) -> int:
                 )
             return int(db.execute("SELECT COUNT(*) FROM bodies").fetchone()[0])
     except sqlite3.Error as error:
-        raise StorageError(f"{path} cannot be written: {error}.") from error
+        raise StorageError(f"{path} cannot be written: {cause_of(error)}.") from error
 
 
 class KnownBodies:
@@ -55,12 +57,14 @@ class KnownBodies:
     def __init__(self, path: Path) -> None:
         import sqlite3  # noqa: PLC0415  # as above
 
+        from .sqlite import cause_of  # noqa: PLC0415
+
         self._path = path
-        self._error = sqlite3.Error
+        self._error, self._cause_of = sqlite3.Error, cause_of
         try:
             self._db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", timeout=_PATIENCE, uri=True)
         except sqlite3.Error as error:
-            raise StorageError(f"{path} cannot be read: {error}.") from error
+            raise StorageError(f"{path} cannot be read: {cause_of(error)}.") from error
 
     def find(self, digest: str) -> tuple[str, str, str] | None:
         """Record, URL and date of the body with this *digest*; ``None`` if no earlier crawl has written it.
@@ -72,7 +76,7 @@ class KnownBodies:
             row = "SELECT record, url, date FROM bodies WHERE digest = ?"
             found: tuple[str, str, str] | None = self._db.execute(row, (_key(digest),)).fetchone()
         except self._error as error:
-            raise StorageError(f"{self._path} cannot be read: {error}.") from error
+            raise StorageError(f"{self._path} cannot be read: {self._cause_of(error)}.") from error
         return found
 
     def close(self) -> None:

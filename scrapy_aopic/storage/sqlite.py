@@ -133,8 +133,8 @@ class SqliteStore:
             if read_only and not is_made:
                 raise not_made(folder) from error
             if str(error) in _DAMAGED:
-                raise damaged(folder, _cause(error)) from error
-            raise StorageError(f"Cannot open the store in {folder}: {_cause(error)}.") from error
+                raise damaged(folder, cause_of(error)) from error
+            raise StorageError(f"Cannot open the store in {folder}: {cause_of(error)}.") from error
 
     @classmethod
     def open_for_salvage(cls, folder: Path, *, memory_mb: int = 64) -> SqliteStore:
@@ -363,11 +363,11 @@ class SqliteStore:
             self._idle.append(connection)
 
     def _error(self, action: str, error: sqlite3.Error) -> StorageError:
-        cause = "it is closed; open it again" if self._closed else _cause(error)
+        cause = "it is closed; open it again" if self._closed else cause_of(error)
         return StorageError(f"Cannot {action} the store in {self._folder}: {cause}.")
 
 
-def _cause(error: sqlite3.Error | OSError) -> str:
+def cause_of(error: sqlite3.Error | OSError) -> str:
     """The meaning of *error*, as the end of a sentence; rare errors in SQLite's own words."""
     text = str(error).rstrip(".")
     return plainly(error) if isinstance(error, OSError) else _SAYS.get(text, text)
@@ -395,7 +395,7 @@ def mend_files(folder: Path) -> None:
             file.seek(0)
             file.write(first[:28] + n_pages.to_bytes(4, "big") + first[32:_PAGE_BYTES])
     except (sqlite3.Error, OSError) as error:
-        raise StorageError(f"Cannot open the store in {folder}: {_cause(error)}.") from error
+        raise StorageError(f"Cannot open the store in {folder}: {cause_of(error)}.") from error
 
 
 def _spread_log(path: Path, log: Path) -> None:

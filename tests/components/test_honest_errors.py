@@ -352,6 +352,7 @@ OURS = {
 """Exceptions whose sentences are ours."""
 
 OF_THE_USER = {
+    "commands/topic_command.py": "the user's judge raised it",
     "focus/tokenizers.py": "the user's function raised it",
     "session/responses.py": "the user's function, which says what of a page has changed, raised it",
     "session/links/known_pages.py": "the user's dupefilter raised it",
