@@ -9,20 +9,17 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from scrapy import signals
+from scrapy.crawler import Crawler
 from scrapy.http import Response, TextResponse
+from typing_extensions import Self
 
 from scrapy_aopic.web.context import page_context
 from scrapy_aopic.web.origins import host_name
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
-    from scrapy.crawler import Crawler
-    from typing_extensions import Self
 
 _MOST_LATE = 5
 """Pages in a row that waited in vain, after which none waits until the judge has graded one."""

@@ -11,7 +11,8 @@ Rule 2: a page costs a bounded time, however many were seen.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import ClassVar, NamedTuple, Protocol, TypeAlias
 
 from scrapy_aopic.core.order import LARGEST_VALUE, value_of
 from scrapy_aopic.core.records import QUEUED, Page
@@ -19,9 +20,6 @@ from scrapy_aopic.core.records import QUEUED, Page
 from .harvest_results import Degrees
 from .shares import NULL_MASS, POWER
 from .topic import LinkText, Topic
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 FLOOR = 0.01
 """Least value of a link. Links of this value come in the order in which they were found, which is exploration."""

@@ -10,23 +10,20 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from scrapy_aopic.core.focus.classifier import logistic
+from scrapy_aopic.core.focus.harvest_results import SupportVectors
 from scrapy_aopic.core.focus.strategy import Chance, PageSeen, Strategy
+from scrapy_aopic.core.focus.topic import LinkText, Topic
 from scrapy_aopic.core.focus.words import LINK_CHARACTERS
 
 from .bm25 import Document, Index, Match
 from .jlse import FIELDS, LONGEST_CONTEXT, NO_EVIDENCE, Memory
 from .result_pages import RESULT_PAGES
 from .success_graph import GAMMA
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from scrapy_aopic.core.focus.harvest_results import SupportVectors
-    from scrapy_aopic.core.focus.topic import LinkText, Topic
 
 
 class NaiveBayes:
