@@ -709,7 +709,7 @@ def forecast(
         ends.append((max(time_left, 0.0), "CLOSESPIDER_TIMEOUT ends the crawl"))
     if pages.queued == 0 and pages.known:
         ends.append((0.0, "nothing is queued"))
-    elif pages.queued <= pages.dead + pages.blocked:
+    elif pages.queued and pages.queued <= pages.dead + pages.blocked:
         ends.append((0.0, "only dead hosts have pages left"))
     elif rate is not None:
         if left is not None and rate.pages > 0:

@@ -281,14 +281,33 @@ def test_a_stored_job_has_the_same_hosts():
 @pytest.mark.parametrize(
     ("pages", "rate", "limits", "seconds", "because"),
     [
-        (PageCounts(queued=0), None, {}, 0.0, "nothing is queued"),
-        (PageCounts(queued=5, dead=5), Rate(pages=1.0), {}, 0.0, "only dead hosts"),
-        (PageCounts(queued=5), None, {}, None, "no crawl is running"),
-        (PageCounts(queued=5), Rate(pages=0.0), {}, None, "no page was settled"),
-        (PageCounts(queued=5), Rate(pages=2.0, growth=3.25), {}, None, "grows by 3.2 pages for each"),
-        (PageCounts(queued=50), Rate(pages=2.0, growth=-0.5), {}, 50.0, "if it shrinks on"),
-        (PageCounts(queued=50), Rate(pages=2.0, growth=3.0), {"left": 10}, 5.0, "CLOSESPIDER_PAGECOUNT"),
-        (PageCounts(queued=50), Rate(pages=2.0), {"left": 10, "time_left": 3.0}, 3.0, "CLOSESPIDER_TIMEOUT"),
+        (PageCounts(), None, {}, None, "no page is queued yet"),
+        (PageCounts(known=60, queued=0), None, {}, 0.0, "nothing is queued"),
+        (PageCounts(known=60, queued=5, dead=5), Rate(pages=1.0), {}, 0.0, "only dead hosts"),
+        (PageCounts(known=60, queued=5), None, {}, None, "no crawl is running"),
+        (PageCounts(known=60, queued=5), Rate(pages=0.0), {}, None, "no page was settled"),
+        (
+            PageCounts(known=60, queued=5),
+            Rate(pages=2.0, growth=3.25),
+            {},
+            None,
+            "grows by 3.2 pages for each",
+        ),
+        (PageCounts(known=60, queued=50), Rate(pages=2.0, growth=-0.5), {}, 50.0, "if it shrinks on"),
+        (
+            PageCounts(known=60, queued=50),
+            Rate(pages=2.0, growth=3.0),
+            {"left": 10},
+            5.0,
+            "CLOSESPIDER_PAGECOUNT",
+        ),
+        (
+            PageCounts(known=60, queued=50),
+            Rate(pages=2.0),
+            {"left": 10, "time_left": 3.0},
+            3.0,
+            "CLOSESPIDER_TIMEOUT",
+        ),
     ],
 )
 def test_the_end_is_forecast_or_why_it_is_not(pages, rate, limits, seconds, because):
