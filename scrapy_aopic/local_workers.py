@@ -193,6 +193,8 @@ class Workers:
 
     def _look(self) -> bool:
         """Do what is due; returns whether the crawl goes on."""
+        if self._n_signals and not self.reason:
+            self._end("shutdown")
         for worker in list(self._workers.values()):
             if (code := worker.process.poll()) is not None:
                 self._take_end(worker, code)
@@ -222,8 +224,6 @@ class Workers:
         for read in (self._pass_output_on, self._pass_log_on):
             worker.readers.append(threading.Thread(target=read, args=(worker,), daemon=True))
             worker.readers[-1].start()
-        if self.reason:  # a signal has come meanwhile
-            self._end(self.reason)
 
     def _take_end(self, worker: _Worker, code: int) -> None:
         """*worker* has ended with an exit *code*, or was killed."""
@@ -282,11 +282,9 @@ class Workers:
                 worker.process.stdin.flush()
 
     def _take_signal(self, number: int, _: object) -> None:
-        """Settle at the first signal; stop at once at the second one."""
+        """Settle at the first signal, with the next look: a pipe may be in the middle of a write. Stop at once at the second one."""
         self._n_signals += 1
-        if self._n_signals == 1:
-            self._end("shutdown")
-        else:
+        if self._n_signals > 1:
             for worker in self._workers.values():
                 worker.process.kill()
 
