@@ -17,7 +17,7 @@ import time
 from base64 import b64decode
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import screen
 
@@ -153,9 +153,9 @@ def picture_situations(browser: Any, folder: Path) -> None:
             now["shards"] = _workers(more["workers"])
         shown = Shown(
             served.feed,
-            questions=Answering("trap" in more),
+            questions=cast("Any", Answering("trap" in more)),
             job=partial(msgspec.convert, now, Snapshot, str_keys=True),
-        )  # type: ignore[arg-type]
+        )
         served.server.site = make_site(shown)
         served.figures = now
         served.feed._points.extend(

@@ -120,7 +120,7 @@ class ItemsFirst(Follow):
     ("spider", "scorer"),
     [
         (FollowLinks, "contextual"),
-        *((Follow, each) for each in ("contextual", "best-first", "otie")),
+        *((Follow, each) for each in ("contextual", "best-first")),
     ],
 )
 async def test_relevant_pages_come_before_others(serve, spider, scorer):
