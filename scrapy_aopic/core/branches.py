@@ -108,9 +108,13 @@ class Branches:
             counts[1] += 1
             self.table.put(row, counts)
 
+    def may_be_crowded(self, visited: int) -> bool:
+        """Whether any branch of a host may be crowded of which *visited* pages were fetched."""
+        return 0 < self._pages <= visited
+
     def lowered(self, key: bytes, branch: int, visited: int) -> int:
         """Front queues by which pages of *branch* wait lower; *visited* pages of the host, that of *key*, were fetched."""
-        counts = self.table.get(_row(key, branch)) if branch else None
+        counts = self.table.get(_row(key, branch)) if branch and self.may_be_crowded(visited) else None
         if counts is None or counts[0] < max(self._pages, _PART * visited) * (1 + _SUPPORT * counts[1]):
             return 0
         return QUEUES

@@ -456,7 +456,7 @@ class Pages:
             return False
         else:
             lowered = self.branches.lowered(key, page.branch, host.visited)
-            if not lowered and page.clicks and self.branches.are_bounded:
+            if not lowered and page.clicks and self.branches.may_be_crowded(host.visited):
                 lowered = self.branches.lowered(key, self.branches.group_of(request()), host.visited)
         if not lowered and self.directories.full and not page.lowered:
             lowered = int(self.directories.is_full(key, request()))
