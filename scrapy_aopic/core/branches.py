@@ -88,9 +88,9 @@ class Branches:
         group = self._group_of(request) if self.are_bounded and request else b""
         return int.from_bytes(blake2b(group, digest_size=PART_BYTES).digest(), "big") if group else 0
 
-    def count(self, key: bytes, page: Page, request: bytes) -> None:
-        """Count *page*, under *key*, which was fetched by *request* for the first time, if it is not a head."""
-        if self._is_inside(page) or (page.branch and page.branch == self.group_of(request)):
+    def count(self, key: bytes, page: Page, group: int) -> None:
+        """Count *page*, under *key* and of *group*, which was fetched for the first time, if it is not a head."""
+        if self._is_inside(page) or (page.branch and page.branch == group):
             row = _row(key, page.branch)
             counts = self.table.get(row) or [0, 0]
             counts[0] += 1

@@ -477,16 +477,15 @@ class Pages:
         page.shift = link.shift
         self._replace(key, page, now, link.priority)
 
-    def finder(self, key: bytes, page: Page, request: bytes, visited: int, *, is_new: bool) -> Finder:
+    def finder(self, key: bytes, page: Page, group: int, visited: int, *, is_new: bool) -> Finder:
         """What pages take from *page*, which is under *key* and in flight, by its links.
 
         Args:
-            request: That by which it was fetched.
+            group: Number of the branch that is its group; 0 if it is in none.
             visited: Pages of its host that were visited.
             is_new: Whether none of its links is known yet, from an earlier visit or announced.
         """
         branch = self.branches.behind(key, page, is_new=is_new)
-        group = self.branches.group_of(request)
         lowered, group_lowered = (self.branches.lowered(key, each, visited) for each in (branch, group))
         return Finder(key[:HOST_BYTES], page.clicks, branch, lowered, group, group_lowered)
 

@@ -133,10 +133,11 @@ class Settling:
         host = frontier.finish(key, page.front_queue, page.place)
         if self._domain_links is not None:
             self._domain_links.preload(host, hosts)
-        pages.branches.count(key, page, lease.request)
+        group = pages.branches.group_of(lease.request)
+        pages.branches.count(key, page, group)
         self._revisits.found(page, found, now)
         n_new = self._news(page, to, found, now)
-        finder = self._as_finder(lease, page, host)
+        finder = self._as_finder(lease, page, host, group)
         paid = self._ledger.visit(
             page,
             0 if first and not to.n else lease.cash,  # a duplicate hands its cash on whole
@@ -200,7 +201,7 @@ class Settling:
         host = frontier.places.expect(lease.key[:HOST_BYTES], "a lease")
         if self._domain_links is not None:
             self._domain_links.preload(host, hosts)
-        as_finder = self._as_finder(lease, finder, host)
+        as_finder = self._as_finder(lease, finder, host, pages.branches.group_of(lease.request))
         here = self._lifted(lease, finder, here, known, host, n_links=max(n_links, len(targets)))
         pages.pay(here, known, [0] * len(here), now, found=0, finder=as_finder)
         for link in repeats:
@@ -224,10 +225,10 @@ class Settling:
             if link.key == key:
                 self._pages.is_for_more(link, page)
 
-    def _as_finder(self, lease: Lease, page: Page, host: HostState) -> Finder:
-        """What pages take from the leased *page* of *host* by its links."""
+    def _as_finder(self, lease: Lease, page: Page, host: HostState, group: int) -> Finder:
+        """What pages take from the leased *page* of *host* and *group* by its links."""
         is_new = not page.visits and lease.number not in self._shifts
-        return self._pages.finder(lease.key, page, lease.request, host.visited, is_new=is_new)
+        return self._pages.finder(lease.key, page, group, host.visited, is_new=is_new)
 
     def _lifted(
         self,

@@ -532,7 +532,7 @@ class Frontier:
         until, active = now + within, self.active
         late = self.host(before) if before else None
         comes_last = late is not None and not late.visited and self.budgets.is_charged(late)
-        for page, since in (self._in_time | self._late if comes_last else self._in_time).items():
+        for page, since in chain(self._in_time.items(), self._late.items() if comes_last else ()):
             host = active[page[:HOST_BYTES]]
             if host.phase != LEASED and (has_more or host.phase != DRY):
                 continue
