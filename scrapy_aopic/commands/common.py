@@ -78,10 +78,8 @@ class Names(dict[str, T]):
     def __contains__(self, word: object) -> bool:
         if super().__contains__(word):
             return True
-        similar = get_close_matches(str(word), self, n=1)
-        hint = (
-            f'; did you mean "{similar[0]}"?' if similar else f": they are {', '.join(filter(None, self))}."
-        )
+        near = get_close_matches(str(word), self, n=1)
+        hint = f'; did you mean "{near[0]}"?' if near else f": they are {', '.join(filter(None, self))}."
         raise ArgumentError(None, f'there is no {self._kind} "{word}"{hint}{self._end}')
 
 

@@ -155,9 +155,10 @@ class _Parser(ScrapyArgumentParser):
 
     def meant(self, unknown: str) -> str:
         """The end of a sentence about an *unknown* argument: which option was probably meant, if any."""
-        options = re.findall(r"--[\w-]+", self.format_help())
-        similar = get_close_matches(unknown.partition("=")[0], options, n=1, cutoff=0.75)
-        return f"; did you mean {similar[0]}?" if similar else ""
+        name = unknown.partition("=")[0].replace("policy", "order")  # as papers and earlier versions call it
+        near = get_close_matches(name, re.findall(r"--[\w-]+", self.format_help()), n=1, cutoff=0.8)
+        near += ["-s AOPIC_ORDER=NAME"] * (name == "--order")
+        return f"; did you mean {near[0]}?" if near else ""
 
     def error(self, message: str) -> NoReturn:
         super().error(f"{message}{'' if message.endswith(('.', '?')) else '.'} See {self.docs}")

@@ -97,8 +97,8 @@ def wrong_names(settings: Mapping[Any, Any]) -> Iterator[tuple[str, str]]:
     """Names in *settings* that are no settings but were probably meant as such, each with a sentence about it."""
     for name in sorted(_names_given(settings)):
         if _is_ours(name):
-            question = similar(name.upper(), SETTINGS)
-            hint = f" ({question})" if question else ""
+            meant = name.upper().replace("POLICY", "ORDER")  # as papers and earlier versions call it
+            hint = f" ({question})" if (question := similar(meant, SETTINGS)) else ""
             yield name, f"{name} is no setting of scrapy-aopic{hint}; '{DOCS} settings' lists them."
         elif found := get_close_matches(name, SETTINGS, n=1, cutoff=_NEARLY):
             yield name, f"{name} means nothing to scrapy-aopic; did you mean {found[0]}?"

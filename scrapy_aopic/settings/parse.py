@@ -128,8 +128,7 @@ def shown(value: object) -> str:
 
 def similar(name: str, known: Iterable[str]) -> str:
     """The question whether one of *known* was meant by *name*; ``""`` if none is like it."""
-    found = get_close_matches(name, known, n=1, cutoff=0.75)
-    return f'did you mean "{found[0]}"?' if found else ""
+    return "".join(f'did you mean "{each}"?' for each in get_close_matches(name, known, n=1, cutoff=0.75))
 
 
 # Numbers

@@ -108,9 +108,10 @@ def open_snapshot(folder: Path, *, memory_mb: int = COPY_MB) -> Store:
     kind = kind_in(folder)
     if kind is None:
         _check_not_gone(folder)
-        jobs = sorted(each.parent.parent.name for each in folder.parent.glob(f"*/{folder.name}/format"))
-        there = f"name a job in {folder.parent}: {', '.join(jobs)}" if jobs else "start a crawl with it first"
-        raise StorageError(f"There is no store in the folder {folder}; {there}.")
+        marks = f"*/{folder.name}/format", "*/aopic-shards/cut.json"
+        if jobs := sorted(str(each.parents[1]) for mark in marks for each in folder.parent.glob(mark)):
+            raise StorageError(f"No job is in the folder {folder.parent}; name one of {', '.join(jobs)}.")
+        raise StorageError(f"There is no store in the folder {folder}; start a crawl with it first.")
     _check_not_on_server(folder, kind.name)
     check_format(folder)
     return make(folder, kind, memory_mb, read_only=True)

@@ -168,8 +168,12 @@ def test_a_folder_without_a_job_is_refused_with_one_sentence(tmp_path):
     assert answer.stderr.endswith(f" See {DOCS} commands#top\n")
     for name in ("news", "broad"):
         open_store(store_folder(tmp_path / "crawls" / name), "sqlite").close()
+    cut = tmp_path / "crawls" / "many" / "aopic-shards" / "cut.json"
+    cut.parent.mkdir(parents=True)
+    cut.touch()
     answer = run_aopic("top", "crawls", folder=tmp_path)
-    assert "; name a job in crawls: broad, news. See" in answer.stderr
+    named = [str(Path("crawls", name)) for name in ("broad", "many", "news")]
+    assert f"No job is in the folder crawls; name one of {', '.join(named)}. See" in answer.stderr
 
 
 ANEW = {
@@ -359,6 +363,8 @@ def test_wrong_usage_shows_the_usage_of_that_subcommand(capsys):
         (["top", "x", "y"], "unknown argument: y."),
         (["top", "x", "--numbr=3"], "unknown argument: --numbr=3; did you mean --number?"),
         (["hosts", "x", "--failling"], "unknown argument: --failling; did you mean --failing?"),
+        (["simulate", "x", "--policy=opic"], "unknown argument: --policy=opic; did you mean --order?"),
+        (["crawl", "--policy=opic"], "unknown argument: --policy=opic; did you mean -s AOPIC_ORDER=NAME?"),
         (["top", "x", "-n", "0"], "--number (0) must be at least 1"),
         (["top", "x", "-n", "many"], "invalid int value: 'many'"),
         (["top"], "the following arguments are required: JOBDIR"),

@@ -376,6 +376,7 @@ HINTS: list[tuple[dict[str, Any], str]] = [
     ({"AOPIC_URL_REWRITE": [("(", "")]}, "unterminated subpattern"),
     ({"AOPIC_URL_REWRITE": lambda: ""}, "it does not take 1 argument)"),
     ({"AOPIC_WINDOWS": 8}, 'did you mean "AOPIC_WINDOW"?'),
+    ({"AOPIC_POLICY": "opic"}, 'did you mean "AOPIC_ORDER"?'),
     ({"aopic_min_gap": 8}, 'did you mean "AOPIC_MIN_GAP"?'),
     ({"AOPIC_NOTHING_LIKE_IT": 8}, "AOPIC_NOTHING_LIKE_IT is no setting of scrapy-aopic; 'scrapy aopic docs settings' lists"),
 ]  # fmt: skip
