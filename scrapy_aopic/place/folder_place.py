@@ -190,9 +190,13 @@ class FolderPlace:
     @contextmanager
     def adding_seeds(self) -> Iterator[Path]:
         """The folder where they wait, so that each list appears at once."""
+        yield self.kept_folder()
+
+    def kept_folder(self) -> Path:
+        """The same."""
         folder = seeds_folder(self.path)
         folder.mkdir(parents=True, exist_ok=True)
-        yield folder
+        return folder
 
     def add_seeds(self, paths: Iterable[Path]) -> None:
         """Let copies of the lists wait, under new names."""

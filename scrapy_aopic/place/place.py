@@ -89,6 +89,13 @@ class Place(Protocol):
     def adding_seeds(self) -> AbstractContextManager[Path]:
         """A folder where lists of seeds are put that wait for the job from the end of the block on."""
 
+    def kept_folder(self) -> Path:
+        """A folder of this machine for what a call that is killed leaves to the same call.
+
+        Raises:
+            OSError: If it cannot be made.
+        """
+
     def add_seeds(self, paths: Iterable[Path]) -> None:
         """Let the lists of seeds at *paths*, whose rows have been checked, wait for the job."""
 

@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import IO, TYPE_CHECKING, Any
 
 from scrapy_aopic.exceptions import ExchangeError, plainly
+from scrapy_aopic.storage.named_files import open_given
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,6 +58,20 @@ def fetching(source: str) -> Iterator[IO[bytes]]:
     filesystem, path = find_filesystem(source)
     with _errors(source, "read"), filesystem.open(path, "rb") as file:
         yield file
+
+
+@contextmanager
+def opening(source: str) -> Iterator[IO[bytes]]:
+    """The file that a user calls *source*, a path or a URL for fsspec, to be read.
+
+    Raises:
+        ExchangeError: If it cannot be read.
+    """
+    try:
+        with fetching(source) if is_remote(source) else open_given(Path(source)) as file:
+            yield file
+    except OSError as error:
+        raise ExchangeError(f"{source} cannot be read: {plainly(error)}.") from error
 
 
 def version_of(source: str) -> str:

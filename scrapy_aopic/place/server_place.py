@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.shards.cut import ShardId
@@ -111,6 +112,17 @@ class ServerPlace:
             folder.mkdir()
             yield folder
             server.put(lists(folder))
+
+    def kept_folder(self) -> Path:
+        """A temporary one that is this user's."""
+        user = getattr(os, "getuid", int)()
+        folder = Path(gettempdir(), f"scrapy-aopic-{user}")
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if folder.lstat().st_uid != user:  # of a link, too
+            raise StorageError(
+                f"{folder} belongs to another user: remove it, or name another folder in TMPDIR."
+            )
+        return folder
 
     def add_seeds(self, paths: Iterable[Path]) -> None:
         """Let the lists wait under their names."""

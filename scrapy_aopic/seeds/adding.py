@@ -87,7 +87,7 @@ def add_seeds(
     """Let all seeds that *sources* name wait for the job at *place*, or none of them if one cannot be used.
 
     A list with scores gets as much cash as a list of that length without; it is shared in proportion to the scores. A call that
-    is killed has kept the rows that it had checked: the same call goes on behind them, if the job is in a folder.
+    is killed has kept the rows that it had checked: the same call goes on behind them.
 
     Args:
         sources: URLs, and lists: paths, or URLs for fsspec.
@@ -105,10 +105,11 @@ def add_seeds(
 
     earlier = read_earlier_crawl(place) if fetched else None
     scheme = earlier.scheme if earlier is not None else "scrapy" if fetched else ""
+    options = ("" if place.folder else str(place), score, allowed)
     try:
         with (
+            checking(place.kept_folder(), sources, options, scheme) as checked,
             place.adding_seeds() as folder,
-            checking(folder, sources, (score, allowed), scheme) as checked,
         ):
             for source in sources:
                 rows = _rows(source, score, Networks(allowed))

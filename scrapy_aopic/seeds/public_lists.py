@@ -2,8 +2,9 @@
 
 Rule: they are told by how they begin, so that a list has any name. Only WARC is told by its name.
 
-Sources: the CDXJ of pywb, https://pywb.readthedocs.io/en/latest/manual/indexing.html; https://commoncrawl.org/web-graphs; https://tranco-list.eu;
-https://www.sitemaps.org/protocol.html; ISO 28500:2017 (WARC 1.1).
+Sources: the CDXJ of pywb, https://pywb.readthedocs.io/en/latest/manual/indexing.html; the CDX of the Wayback Machine,
+https://iipc.github.io/warc-specifications/specifications/cdx-format/cdx-2015/; https://commoncrawl.org/web-graphs;
+https://tranco-list.eu; https://www.sitemaps.org/protocol.html; ISO 28500:2017 (WARC 1.1).
 """
 
 from __future__ import annotations
@@ -14,16 +15,22 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 import msgspec
 
 from scrapy_aopic.exceptions import ExchangeError, plainly
+from scrapy_aopic.place.remote_files import opening
+from scrapy_aopic.storage.named_files import lines_of_file
 from scrapy_aopic.web.sitemaps import MAX_BYTES, MAX_ENTRIES, PAGES, Sitemap
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 _CDXJ = re.compile(r"\S+ [0-9]{14} \{")
+_CDX = re.compile(r" CDX( \S)+\s*|\S+ [0-9]{14}( \S+){4,}\s*")
 _RANKED = re.compile(r"[0-9]+,[^\s,/:]+\.[^\s,/:]+\s*")
 
 _PAGERANK = "pr_val"
 """Column of the score in host ranks: what cash estimates, too."""
+
+_CDX_COLUMNS = "Nbamsk"
+"""Letters of the first columns of a CDX without a line that names them: key, date, URL, type, status and digest."""
 
 _READ = ("200", "304", "")
 """Statuses of pages that were read. An index has none for a capture that was the same as the one before."""
@@ -76,6 +83,8 @@ def public_reader(first: str) -> Callable[[str, Iterator[str], str], Iterator[Li
     """
     if first.startswith("{") or _CDXJ.match(first):
         return _read_index
+    if _CDX.fullmatch(first):
+        return _read_cdx
     if first.startswith("#") and "host_rev" in first:
         return _read_ranks
     if _RANKED.fullmatch(first):
@@ -94,6 +103,19 @@ def _read_index(_: str, lines: Iterator[str], __: str) -> Iterator[ListedPage]:
         date = found.timestamp or (key.split()[1:] or [""])[0]
         page = ListedPage(f"line {number}", found.url, None, "", str(found.digest), str(date), by_others=True)
         yield captured(page, found.status)
+
+
+def _read_cdx(_: str, lines: Iterator[str], __: str) -> Iterator[ListedPage]:
+    names: Sequence[str] = _CDX_COLUMNS
+    for number, line in enumerate(lines, 1):
+        values = line.split()
+        if line.startswith(" CDX "):  # at the beginning of each of the files that were joined
+            names = values[1:]
+            continue
+        found = dict(zip(names, values, strict=False)) if len(values) >= len(names) else {}
+        digest, date = found.get("k", ""), found.get("b", "")
+        page = ListedPage(f"line {number}", found.get("a", ""), None, "", digest, date, by_others=True)
+        yield captured(page, found.get("s"))
 
 
 def _read_ranks(path: str, lines: Iterator[str], score: str) -> Iterator[ListedPage]:
@@ -120,7 +142,8 @@ def _read_tranco(_: str, lines: Iterator[str], __: str) -> Iterator[ListedPage]:
         )
 
 
-def _read_sitemap(path: str, lines: Iterator[str], _: str) -> Iterator[ListedPage]:
+def _read_sitemap(path: str, lines: Iterator[str], _: str, *, index: str = "") -> Iterator[ListedPage]:
+    """The pages of the sitemap at *path*, or of those that it names unless an *index* names it."""
     parts, size = [], 0
     for line in lines:
         parts.append(line.encode("utf-8", "surrogateescape"))
@@ -128,19 +151,31 @@ def _read_sitemap(path: str, lines: Iterator[str], _: str) -> Iterator[ListedPag
         if size > MAX_BYTES:
             break
     sitemap = Sitemap(b"".join(parts))
-    number = 0
-    for url in sitemap:
-        if url is not None:
-            number += 1
-            yield ListedPage(f"entry {number}", url.strip(), by_others=True)
-    if sitemap.kind != PAGES:
-        what = "names other sitemaps: give those" if sitemap.kind else "begins as XML does, but is no sitemap"
+    for number, url in enumerate(filter(None, sitemap), 1):
+        if sitemap.kind == PAGES:
+            where = f"{path}, entry {number}" if index else f"entry {number}"
+            yield ListedPage(where, url.strip(), by_others=True)
+        elif not index:
+            yield from _read_named(path, url)
+    if not sitemap.kind or (index and sitemap.kind != PAGES):
+        what = "names other sitemaps in its turn" if index else "begins as XML does, but is no sitemap"
         raise ExchangeError(f"{path} {what}.")
     if sitemap.left_out:
         raise ExchangeError(
             f"{path} is not whole, or has more than a sitemap may have ({MAX_ENTRIES:,} entries, {MAX_BYTES >> 20} MB): "
             f"{', '.join(f'{n:,} {what}' for what, n in sitemap.left_out.items())} would be missing."
         )
+
+
+def _read_named(index: str, url: str) -> Iterator[ListedPage]:
+    """The pages of the sitemap *url* that the *index* names: a file beside it, as no list of others may open an address."""
+    its_name, name = (re.split(r"[/\\\0]", each.rstrip("/"))[-1] for each in (index, url))
+    path = index.removesuffix(its_name) + name
+    try:
+        with opening(path) as file:
+            yield from _read_sitemap(path, lines_of_file(file, path), "", index=index)
+    except ExchangeError as error:
+        raise ExchangeError(f"{index} names {url}, which must be beside it: {error}") from error
 
 
 def read_warc(path: str, file: IO[bytes]) -> Iterator[ListedPage]:

@@ -11,14 +11,13 @@ import csv
 import math
 import re
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
 from scrapy_aopic.exceptions import ExchangeError, plainly
 from scrapy_aopic.place.file_formats import CHUNK, is_csv, is_parquet, load_pyarrow
-from scrapy_aopic.place.remote_files import fetching, is_remote
-from scrapy_aopic.storage.named_files import lines_of_file, open_given
+from scrapy_aopic.place.remote_files import is_remote, opening
+from scrapy_aopic.storage.named_files import lines_of_file
 from scrapy_aopic.web.networks import Allowed, Networks
 from scrapy_aopic.web.urls import plain_host
 
@@ -26,7 +25,6 @@ from .public_lists import ListedPage, captured, public_reader, read_warc
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from contextlib import AbstractContextManager
     from typing import IO
 
 _SCORES = ("score", "importance")
@@ -81,18 +79,13 @@ def read_list(source: str, score: str = "") -> Iterator[ListedPage]:
     Raises:
         ExchangeError: If it cannot be read as what its name and its beginning say.
     """
-    opened: AbstractContextManager[IO[bytes]]
-    try:
-        opened = fetching(source) if is_remote(source) else open_given(Path(source))
-        with opened as file:
-            if is_parquet(source):
-                yield from _read_parquet(source, file, score)
-            elif source.lower().endswith((".warc", ".warc.gz")):
-                yield from read_warc(source, file)
-            else:
-                yield from _read_text(source, file, score)
-    except OSError as error:
-        raise ExchangeError(f"{source} cannot be read: {plainly(error)}.") from error
+    with opening(source) as file:
+        if is_parquet(source):
+            yield from _read_parquet(source, file, score)
+        elif source.lower().endswith((".warc", ".warc.gz")):
+            yield from read_warc(source, file)
+        else:
+            yield from _read_text(source, file, score)
 
 
 def check(source: str, found: ListedPage, networks: Networks) -> Row:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +14,19 @@ import fsspec
 import pyarrow
 import pyarrow.parquet
 import pytest
+from support import redis_server
 from support.commands import run_aopic
 
 from scrapy_aopic.exceptions import ExchangeError
 from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.paths import seeds_folder
+from scrapy_aopic.place.place import Place
+from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.seeds import adding
 from scrapy_aopic.seeds.adding import add_seeds
 from scrapy_aopic.seeds.earlier_crawl import read_earlier_crawl
 from scrapy_aopic.seeds.seed_lists import read_seeds
+from scrapy_aopic.storage import Address
 from scrapy_aopic.storage.known_bodies import KnownBodies
 
 DIGEST = "QTB5H2QIDNEIJPZHCE7WKJYHQPSVFHPM"
@@ -70,6 +76,18 @@ def archive() -> bytes:
     return b"".join(records)
 
 
+def cdx(columns: str) -> bytes:
+    values = {"m": "text/html", "r": "-", "M": "-", "S": "900", "V": "1234", "g": "crawl.warc.gz"}
+    lines = [
+        " ".join(
+            {**values, "N": f"test,{n})/", "a": url, "b": date, "s": status, "k": digest}[each]
+            for each in columns
+        )
+        for n, (url, date, status, digest) in enumerate(CAPTURES)
+    ]
+    return "\n".join(lines).encode()
+
+
 def index(line: str) -> str:
     return "".join(
         line % (url, date, json.dumps({"url": url, "status": status, "digest": digest, "timestamp": date}))
@@ -86,9 +104,43 @@ SITEMAP = (
 INDEXES = [
     ("cdx-00000.gz", gzip.compress(index("%s %s %s\n").encode(), mtime=0)),
     ("index.jsonl", index("%.0s%.0s%s\n").encode()),
+    ("crawl.cdx", b" CDX N b a m s k r M S V g\n" + cdx("NbamskrMSVg")),
+    ("odd.cdx.gz", gzip.compress(b" CDX b a k s\n" + cdx("baks"), mtime=0)),
+    ("from-a-server", cdx("NbamskS")),
     ("part-0.parquet", parquet()),
     ("earlier.warc.gz", archive()),
 ]
+
+
+INDEX_OF_SITEMAPS = b"".join(
+    b"<sitemapindex>%s</sitemapindex>"
+    % b"".join(b"<sitemap><loc>https://a.test/maps/%s</loc></sitemap>" % each for each in names)
+    for names in [(b"one.xml", b"two.xml.gz?page=1")]
+)
+
+
+@pytest.mark.parametrize("remote", [False, True])
+def test_an_index_of_sitemaps_gives_the_pages_of_those_beside_it(tmp_path, remote):
+    folder = "memory://maps" if remote else str(tmp_path)
+    files = {"index.xml.gz": gzip.compress(INDEX_OF_SITEMAPS), "one.xml": SITEMAP.encode()}
+    files["two.xml.gz?page=1"] = b"<urlset><url><loc>http://d.test/</loc></url></urlset>"
+
+    def add(*names: str) -> Any:
+        for name in names:
+            with fsspec.open(f"{folder}/{name}", "wb") as file:
+                file.write(files[name])
+        return add_seeds(FolderPlace(tmp_path / "in"), [f"{folder}/index.xml.gz"])
+
+    with pytest.raises(
+        ExchangeError, match=r"index.xml.gz names https://a.test/maps/one.xml, which must be beside it: .*one"
+    ):
+        add("index.xml.gz")
+    files["two.xml.gz?page=1"], right = INDEX_OF_SITEMAPS, files["two.xml.gz?page=1"]
+    with pytest.raises(ExchangeError, match=r"page=1 names other sitemaps in its turn"):
+        add("one.xml", "two.xml.gz?page=1")
+    files["two.xml.gz?page=1"] = right
+    assert add("two.xml.gz?page=1").rows == 3
+    assert [url for url, _ in waiting(tmp_path / "in")] == [*GOOD, "http://d.test/"]
 
 
 @pytest.mark.parametrize(("name", "content"), [*INDEXES, ("map.xml", SITEMAP.encode())])
@@ -138,11 +190,7 @@ def test_ranks_are_scores(tmp_path, content, score, expected):
         ("top.csv", "1,a.test\nx,b.test\n", r"line 2: the score \('x'\)"),
         ("cdx.gz", gzip.compress(b"a 20240102030405 {}\na 2024 {\n", mtime=0), "line 1: there is no URL"),
         ("map.xml", "<html><a>x</a></html>", "begins as XML does, but is no sitemap"),
-        (
-            "map.xml",
-            "<sitemapindex><sitemap><loc>http://a.test/m</loc></sitemap>",
-            "names other sitemaps: give those",
-        ),
+        ("torn.cdx", b" CDX N b a s\na 20240102030405 http://a.test/\n", "line 2: there is no URL"),
         ("a.warc", b"WARC/1.0\r\nnonsense", "cannot be read as WARC|no seeds"),
         ("gone.warc.gz", index("%s %s %s\n"), "record 1: there is no URL"),
         ("list.csv", "url\nhttp://a.test/\n", "has no column views, only url"),
@@ -167,8 +215,22 @@ def test_a_list_may_be_where_only_fsspec_knows_the_way(tmp_path):
         add_seeds(FolderPlace(tmp_path / "in"), ["memory://lists/none"])
 
 
+@pytest.fixture(params=["a folder", "a server"])
+def places(request, tmp_path, monkeypatch) -> Iterator[tuple[Place, Place]]:
+    names = ("in", "whole")
+    if request.param == "a folder":
+        yield FolderPlace(tmp_path / names[0]), FolderPlace(tmp_path / names[1])
+        return
+    redis_server.needed()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # where such a call keeps what it has checked
+    with redis_server.Server(tmp_path / "server") as server:
+        yield ServerPlace(Address(names[0], server.url)), ServerPlace(Address(names[1], server.url))
+
+
 @pytest.mark.parametrize("fetched", [False, True])
-def test_a_call_that_is_killed_goes_on_and_adds_the_same_as_one_that_is_not(tmp_path, monkeypatch, fetched):
+def test_a_call_that_is_killed_goes_on_and_adds_the_same_as_one_that_is_not(
+    tmp_path, monkeypatch, places, fetched
+):
     lists = [tmp_path / "one.csv", tmp_path / "two.csv"]
     for path in lists:
         rows = "".join(f"http://{path.stem}.test/{n},{n}\n" for n in range(100))
@@ -185,20 +247,23 @@ def test_a_call_that_is_killed_goes_on_and_adds_the_same_as_one_that_is_not(tmp_
             yield row
 
     monkeypatch.setattr(adding, "read_seeds", checked_until)
-    place, whole = FolderPlace(tmp_path / "in"), FolderPlace(tmp_path / "whole")
+    place, whole = places
     with pytest.raises(KeyboardInterrupt):
         add_seeds(place, sources, skip_bad=True, fetched=fetched)
-    (left,) = seeds_folder(tmp_path / "in").iterdir()
+    (left,) = tmp_path.rglob("*.checked*")
     left.write_bytes(left.read_bytes()[:-9])  # which the kill has torn
     dies_at = -1
     again = add_seeds(place, sources, skip_bad=True, fetched=fetched)
     assert again[:2] == (201, 2)
     assert again == add_seeds(whole, sources, skip_bad=True, fetched=fetched)
-    assert waiting(place.folder) == waiting(whole.folder)
+    for name, each in zip(("in", "whole"), places, strict=True):
+        (tmp_path / name).mkdir(exist_ok=True)
+        if each.folder is None:
+            each.copy_beside(tmp_path / name)
+    assert waiting(tmp_path / "in") == waiting(tmp_path / "whole") != [] or fetched
+    assert not list(tmp_path.rglob("*.checked*"))
     if fetched:
         assert list(read_earlier_crawl(place).numbers) == list(read_earlier_crawl(whole).numbers)
-    else:
-        assert not list(seeds_folder(tmp_path / "in").glob("*.checked*"))
 
 
 @pytest.mark.parametrize(("name", "content"), INDEXES)
