@@ -51,7 +51,6 @@ TABLE: dict[str, Benchmark] = {
     **_part("work", "ledger, frontier and store for a page, with up to 100 million URLs known", "measurements.md", 15),
     **_part("memory", "memory and disk of a job, and how soon it is open", "speed.md", 10),
     **_part("redis", "the same work on a server, and bytes of a URL there", "measurements.md", 15, needs="a server"),
-    "calls": Benchmark("calls and lines of Python for a page", "CONTRIBUTING.md", "--links 6", 3),
     "since": Benchmark("what a page costs beside an earlier commit: CPU, and instructions", "CONTRIBUTING.md", "--kinds Links --counted 2 4", 90, needs="valgrind"),
     "order": Benchmark("how early important pages are fetched: real crawls, and all graphs", "order-evidence.md", "demo --pages 30", 15),
     "traps": Benchmark("what endless traps and farms of domains take", "order-evidence.md", "webkb-1997.npz --urls webkb-1997.urls.gz --sets 1 --seeds 2 --entries 1 --kinds chain --on domains; --beside --sizes 10 --fetches 50; --loopback --honest 20 --links 20 --factors 0 --fetches 50", 12),

@@ -18,9 +18,6 @@ import order
 import record
 from table import HERE, NEEDS, TABLE, script_of
 
-QUICK = {"calls"}
-"""Those whose short form every run takes; the others take more than some tenths of a second of CPU time."""
-
 ELSEWHERE = {"damage", "hostile_web", "kills", "power", "races"}
 """Those that tests in ``tests/crash`` run in a short form."""
 
@@ -62,7 +59,7 @@ def test_no_page_names_a_benchmark_that_is_not_there():
         pytest.param(
             name,
             marks=[
-                pytest.mark.slow if name in QUICK else pytest.mark.long,
+                pytest.mark.long,
                 pytest.mark.skipif(not NEEDS[each.needs](), reason=f"needs {each.needs}"),
             ],
         )

@@ -22,6 +22,7 @@ FORBIDDEN = "/secret"
 HTML = {"Content-Type": "text/html; charset=utf-8"}
 TEXT = " ".join(f"word{number}" for number in range(60))
 BOMB = bytes(50_000_000)
+PACKED = gzip.compress(BOMB)
 NUMBERS = count()
 
 Trap = Callable[[Exchange], Answer]
@@ -153,7 +154,7 @@ def mirrors(exchange: Exchange) -> Answer:
 @trap("flood/")
 @without_robots
 def flood(exchange: Exchange) -> Answer:
-    return page(*(f"/{number}" for number in range(100_000))) if exchange.target == "/" else page()
+    return page(*(f"/{number}" for number in range(10_000))) if exchange.target == "/" else page()
 
 
 # pages without end
@@ -175,7 +176,7 @@ def drip(exchange: Exchange) -> Answer:
 @without_robots
 def bomb(exchange: Exchange) -> Answer:
     kind = exchange.host.partition(".")[0]
-    body = zlib.compress(BOMB) if kind == "deflate" else gzip.compress(BOMB)
+    body = zlib.compress(BOMB) if kind == "deflate" else PACKED
     if kind == "twice":
         kind, body = "gzip, gzip", gzip.compress(body)
     return Answer(headers={**HTML, "Content-Encoding": kind}, body=body)
@@ -243,10 +244,10 @@ def chain(exchange: Exchange) -> Answer:
 @without_robots
 def refresh(exchange: Exchange) -> Answer:
     path = exchange.target[1:]
+    if path == "end":
+        return page()
     url = path if path == "self" else f"chain{int(path[5:]) + 1}" if path[:5] == "chain" else 1 - int(path)
-    return (
-        page("/end", head=f'<meta http-equiv="refresh" content="0; url=/{url}">') if path != "end" else page()
-    )
+    return page("/end", head=f'<meta http-equiv="refresh" content="0; url=/{url}">')
 
 
 @trap("canonical/0", "canonical/n0", "canonical/lie0", "canonical/lie1", "canonical/lie2", "canonical/lie3")
@@ -351,7 +352,7 @@ ROBOTS = {
     "later": Answer(503, {"Retry-After": "99999999"}),
     "reset": Answer(abort=True),
     "noise": Answer(body=NOISE),
-    "bomb": Answer(headers={"Content-Encoding": "gzip"}, body=gzip.compress(BOMB)),
+    "bomb": Answer(headers={"Content-Encoding": "gzip"}, body=PACKED),
     "page": Answer(headers=HTML, body=f"<p>{TEXT}".encode()),
     "location": Answer(302, {"Location": "http://["}),
 }
