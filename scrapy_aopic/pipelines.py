@@ -44,6 +44,9 @@ logger = logging.getLogger(__name__)
 MAX_BYTES = 1_000_000_000
 """Size of a WARC file from which on the next one is begun: what its format advises."""
 
+_READ = (*range(200, 300), 304)
+"""Statuses of pages that are written when they were read, if anything needs that."""
+
 _MOST_WRITTEN = 10_000
 """Most written pages whose record is remembered, for what is found out later: ten times as many as are in work."""
 
@@ -135,7 +138,8 @@ class PagesPipeline:
     headers are in the records, ``Proxy-Authorization`` is not.
 
     A page that ``AOPIC_CONTENT_USAGE`` skips is not written. What its owner asks may stand in the page, so with such a setting a
-    page is written when it was read, and not when its transfer ended.
+    page is written when it was read, and not when its transfer ended. So it is with ``AOPIC_RECRAWL``, where ``WARC-AOPIC-Found``
+    says what the visit found, such as ``unchanged``.
 
     Files: ``AOPIC_WARC_FILE``, WARC 1.1, a gzip member per record if the name ends in ``.gz``. An existing
     file is never touched: a name that is taken gets ``-1``, ``-2`` ... before its extension, a resumed
@@ -192,7 +196,7 @@ class PagesPipeline:
             self._known = session.open_bodies()
             self._bodies = FirstRecords(self._known.find if self._known is not None else None)
             session.listeners.append(self._found_out)
-            if session.page_robots.may_skip:
+            if session.page_robots.may_skip or session.recrawls:
                 session.page_robots.when_read = self._was_read
         self._write(self._path, None)
 
@@ -216,7 +220,7 @@ class PagesPipeline:
         if self._path is None or urlsplit(response.url).scheme not in {"http", "https"}:
             return
         session = self._session
-        if session is not None and session.page_robots.may_skip and response.status in range(200, 300):
+        if session is not None and session.page_robots.when_read is not None and response.status in _READ:
             visit = session.visits.of(request)
             if visit is not None:
                 self._write_unread(visit.number)  # which a middleware has made another request of
@@ -268,8 +272,9 @@ class PagesPipeline:
             if transfer is not None:
                 response, request = transfer
                 estimates = self._estimates.of(request) if self._estimates is not None else None
-                self._count(2, self._file.add(response, request, estimates))
                 visit = self._session.visits.of(request) if self._session is not None else None
+                found = (visit.found or {}).get("found") if visit is not None else None
+                self._count(2, self._file.add(response, request, estimates, found or ""))
                 if visit is not None:
                     self._written[visit.number] = self._file.response_id, response.url
                     if len(self._written) > _MOST_WRITTEN:

@@ -125,8 +125,10 @@ class WarcFile:
                 path.unlink()  # it was made a moment ago and holds nothing
             raise
 
-    def add(self, response: Response, request: Request, estimates: dict[str, float] | None) -> int:
-        """Write the two records of a transfer; returns the bytes that they take.
+    def add(
+        self, response: Response, request: Request, estimates: dict[str, float] | None, found: str = ""
+    ) -> int:
+        """Write the two records of a transfer, which has *found* that of its page; returns the bytes that they take.
 
         Raises:
             OSError: If they cannot be written; then neither is in the file, unless it :attr:`is_torn`.
@@ -158,6 +160,8 @@ class WarcFile:
                 ("WARC-AOPIC-Importance", repr(estimates["importance"])),
                 ("WARC-AOPIC-Cash", str(estimates["cash"])),
             ]
+        if found:
+            fields.append(("WARC-AOPIC-Found", found))
         response_id = self._records.add(kind, fields, block, "application/http; msgtype=response")
         fields = [
             *common,

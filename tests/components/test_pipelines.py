@@ -701,6 +701,38 @@ async def test_a_page_is_known_even_if_a_middleware_changes_its_slot(serve, tmp_
     assert responses(path)["http://a.test/"].fields["WARC-AOPIC-Importance"] == "1.0"
 
 
+async def test_records_of_revisits_say_what_was_found(serve, tmp_path):
+    versions = iter([[], ["/new"]])
+
+    def tagged(exchange: Exchange) -> Answer:
+        status = 304 if "if-none-match" in exchange.headers else 200
+        return Answer(status, {"Content-Type": "text/html", "ETag": '"1"'}, b"" if status == 304 else html([]))
+
+    urls = [f"http://{name}.test/" for name in ("same", "tagged", "other")]
+    other = lambda _: Answer(headers={"Content-Type": "text/html"}, body=html(next(versions)))  # noqa: E731
+    serve(dict(zip(urls, [Answer(body=b"same" * 500), tagged, other], strict=True)))
+
+    class All(Starting):
+        name = "all"
+
+        async def start(self) -> AsyncIterator[Any]:
+            for url in urls:
+                yield Request(url)
+
+        def parse(self, response: Response) -> None:
+            pass
+
+    again = {"JOBDIR": str(tmp_path), "AOPIC_STORE": "sqlite", "AOPIC_RECRAWL": ["once", "changed"]}
+    found = []
+    for n in range(2):
+        path = tmp_path / f"{n}.warc"
+        await crawl(All, {**OURS, **PAGES, **again, "AOPIC_WARC_FILE": path})
+        records = {each.url: each for each in read_all(path) if each.kind in ("response", "revisit")}
+        found.append([(records[url].kind, records[url].fields["WARC-AOPIC-Found"]) for url in urls])
+    assert found[0] == [("response", "new")] * 3
+    assert found[1] == [("response", "unchanged"), ("revisit", "unchanged"), ("response", "changed")]
+
+
 async def test_a_transfer_is_in_the_file_before_its_callback_runs(serve, tmp_path):
     serve({"http://a.test/": ["/1"], "http://a.test/1": ["/2"], "http://a.test/2": []})
     path = tmp_path / "pages.warc.gz"
