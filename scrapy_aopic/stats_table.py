@@ -288,7 +288,7 @@ OWN = (
         "times that a robots.txt was not in memory, but in the store of the job"),
     counter("aopic/types/guessed", "responses",
         "responses whose `Content-Type` is a list, none at all, or says nothing, and that are read as "
-        "[browsers](urls.md#types-as-browsers-read-them) do; those without the header only if Scrapy would do otherwise"),
+        "[browsers](internals.md#types-as-browsers-read-them) do; those without the header only if Scrapy would do otherwise"),
     counter("aopic/sitemaps/read", "sitemaps", "sitemaps that were read, indexes included"),
     counter("aopic/sitemaps/pages", "pages", "pages in them that were taken as links, known ones included"),
     counter("aopic/sitemaps/left_out/<reason>", "entries",

@@ -320,7 +320,7 @@ _STORAGE = (
         "imported. "
         '"redis" is a Redis or Valkey server, which `REDIS_URL` and `REDIS_PARAMS` name; see [Many machines](many-machines.md). '
         '"memory" keeps nothing, whatever `JOBDIR` says. '
-        "[Stores](stores.md) says what each is good for, and how to write one of your own.",
+        "[Stores](#stores) says what each is good for.",
     ),
     Setting(
         "AOPIC_REDIS_KEY",

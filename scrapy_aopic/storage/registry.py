@@ -7,7 +7,7 @@
 3. A backend is imported when it is used, so that a missing library matters only to those who need it.
 
 To add a kind to this package: its module, a line in :data:`KINDS`, a test by
-``StoreContract`` in tests/contract, and a row of the first table in docs/stores.md.
+``StoreContract`` in tests/contract, and a row of the first table in docs/settings.md#stores.
 A kind of another package needs no change here; docs/library.md has an example.
 """
 
