@@ -709,7 +709,7 @@ async def test_records_of_revisits_say_what_was_found(serve, tmp_path):
         return Answer(status, {"Content-Type": "text/html", "ETag": '"1"'}, b"" if status == 304 else html([]))
 
     urls = [f"http://{name}.test/" for name in ("same", "tagged", "other")]
-    other = lambda _: Answer(headers={"Content-Type": "text/html"}, body=html(next(versions)))  # noqa: E731
+    other = lambda _: Answer(headers={"Content-Type": "text/html"}, body=html(next(versions)))
     serve(dict(zip(urls, [Answer(body=b"same" * 500), tagged, other], strict=True)))
 
     class All(Starting):
