@@ -44,7 +44,6 @@ def _part(
 
 TABLE: dict[str, Benchmark] = {
     **_part("crawl", "CPU of a page of whole crawls, beside Scrapy", "measurements.md", 30, options="--webs 200x40"),
-    **_part("page", "what a page and a link cost, and in whose code the time goes", "evidence.md", 40),
     **_part("peers", "CPU of a page beside other crawlers", "evidence.md", 20),
     **_part("fast", "what fast downloads save", "measurements.md", 15),
     **_part("queue", "the scheduler beside Scrapy's and scrapy-redis", "measurements.md", 40),
@@ -53,14 +52,13 @@ TABLE: dict[str, Benchmark] = {
     **_part("redis", "the same work on a server, and bytes of a URL there", "measurements.md", 15, needs="a server"),
     "since": Benchmark("what a page costs beside an earlier commit: CPU, and instructions", "CONTRIBUTING.md", "--kinds Links --counted 2 4", 90, needs="valgrind"),
     "order": Benchmark("how early important pages are fetched: real crawls, and all graphs", "order-evidence.md", "demo --pages 30", 15),
-    "traps": Benchmark("what endless traps and farms of domains take", "order-evidence.md", "webkb-1997.npz --urls webkb-1997.urls.gz --sets 1 --seeds 2 --entries 1 --kinds chain --on domains; --beside --sizes 10 --fetches 50; --loopback --honest 20 --links 20 --factors 0 --fetches 50", 12),
+    "traps": Benchmark("what endless traps and farms of domains take", "order-evidence.md", "webkb-1997.npz --urls webkb-1997.urls.gz --sets 1 --seeds 2 --entries 1 --kinds chain --on domains; --beside --sizes 10 --fetches 50", 12),
     "freshness": Benchmark("how fresh copies are in a recrawl", "order-evidence.md", "wikispeedia.npz --budgets 0.2 --policies cash --rng 1 --before 1 --during 1 --jobs 1", 5),
     "workers": Benchmark("what it costs to share a crawl over workers, and the capacity plan", "measurements.md", "--kinds redis-links disks --shards 2 --workers 1 --hosts 6 --pages 2 --links 3 --topics graded", 30, needs="a server"),
     "politeness": Benchmark("a crawl judged by the servers' logs", "evidence.md", "--kills 1 --after 2 --size 0.02", 50),
     "names": Benchmark("hosts with dead and slow names, and those where nothing listens, beside Scrapy", "evidence.md", "--names 30 --seconds 4", 40),
     "hostile_web": Benchmark("a crawl of hosts that misbehave at random", "evidence.md", "--seconds 8 --hosts 30", 20),
     "hostile_pages": Benchmark("what pages that are hard to read take from a good host beside them", "evidence.md", "--kinds chunks --scale 0.01 --seconds 1 --evil 1", 20),
-    "growth": Benchmark("time and memory of each parser for the worst bytes", "evidence.md", "robots --seconds 0.02", 15),
     "kills": Benchmark("kills at random moments", "evidence.md", "--kills 2 --kills-per-job 2 --pages 100", 15),
     "races": Benchmark("processes that run into each other at one job", "evidence.md", "--rounds 1 --pages 200", 10),
     "power": Benchmark("what is left after a power failure", "evidence.md", "--states 4 --stores sqlite", 15, needs="strace"),

@@ -4,8 +4,6 @@
         [--entries 1 3] [--orders aopic opic ...] [--kinds chain tree ...] [--on ...] [--directories one nested ...]
         [--json FILE]
     python benchmarks traps --beside [--sizes 400 100000] [--fetches 1000] [--orders aopic ...]
-    python benchmarks traps --loopback [--honest 20 200] [--links 20 60] [--factors 0 1 10] [--connections 100]
-        [--fetches 1000] [--gap 0] [--orders aopic ...]
 
 Traps have no end; scrapy_aopic/lab/planted.py describes their kinds, and where their pages are.
 They are entered from one or from several random pages that the seeds lead to, a farm by another domain from each.
@@ -21,18 +19,11 @@ one page of a directory, which is the seed or is linked from it. The table has t
 took, of all and of those made while an honest site might be asked.
 
 Each of these crawls ends with an audit of the whole store, and an account of every page.
-
-With ``--loopback``, Scrapy with the add-on crawls such a farm of 400 domains behind one link, beside so many honest
-sites, from a server of its own process, so that the CPU is the limit and not the web. The log of the server is judged:
-the table has the part of the fetches that the farm took, of all and of those made while an honest site might be asked,
-and the fetches a second.
 """
 
 from __future__ import annotations
 
 import json
-import multiprocessing
-import os
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
@@ -43,10 +34,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import options
 from options import Among
-from scrapy import Request, Spider
-from scrapy.crawler import AsyncCrawlerProcess
-from scrapy.http import Response, TextResponse
-from scrapy.linkextractors import LinkExtractor
 from tqdm import tqdm
 
 from scrapy_aopic.lab.comparison import draw_seed_sets, gather, policy_of
@@ -55,11 +42,6 @@ from scrapy_aopic.lab.planted import CHILDREN, DIRECTORIES, PAGES, Planted, Plan
 from scrapy_aopic.lab.results import half_width
 from scrapy_aopic.lab.simulation import Simulation
 from scrapy_aopic.lab.url_order import UrlOrder
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "example_project"))
-
-from demo_web.server import Answer, Exchange, Server
-from demo_web.server_log import Entry
 
 NO_BUDGET = "no-budget"
 
@@ -278,139 +260,6 @@ def beside(args: Any) -> list[str]:
     return violations
 
 
-# -- beside honest sites, by Scrapy
-
-
-FARM = 400
-"""Domains of a farm on loopback; each has as many pages as a site."""
-
-
-class Loopback(NamedTuple):
-    """A real crawl of a farm beside honest sites.
-
-    Attributes:
-        honest: Honest sites.
-        links: Links of a page.
-        speed: How fast it is crawled.
-    """
-
-    honest: int
-    links: int
-    speed: Speed
-
-    def links_of(self, host: str, number: int) -> list[str]:
-        """Links of page *number* of *host*: the home page of the first site leads into the farm."""
-        own = [
-            f"http://{host}/{(number + step) % SITE_PAGES}"
-            for step in range(1, min(self.links, SITE_PAGES - 1) + 1)
-        ]
-        if host.startswith("www.farm"):
-            first = int(host.removeprefix("www.farm").removesuffix(".test"))
-            others = [
-                f"http://www.farm{(first * 10 + step) % FARM}.test/0"
-                for step in range(1, self.links // 2 + 1)
-            ]
-            return others + own[: self.links - len(others)]
-        entry = ["http://www.farm0.test/0"] if (host, number) == (self.sites[0], 0) else []
-        return entry + own
-
-    @property
-    def sites(self) -> list[str]:
-        return [f"www.honest{number}.test" for number in range(self.honest)]
-
-    def answer(self, exchange: Exchange) -> Answer:
-        """Answer as the web."""
-        if exchange.target == "/robots.txt":
-            return Answer(404)
-        anchors = "".join(
-            f'<li><a href="{url}">{url}</a></li>'
-            for url in self.links_of(exchange.host, int(exchange.target[1:]))
-        )
-        body = f"<html><title>{exchange.host}{exchange.target}</title><ul>{anchors}</ul></html>"
-        return Answer(headers={"Content-Type": "text/html; charset=utf-8"}, body=body.encode())
-
-
-class Follows(Spider):
-    name = "follows"
-
-    def parse(self, response: Response) -> Iterator[Request]:
-        assert isinstance(response, TextResponse)
-        for link in LinkExtractor().extract_links(response):
-            yield Request(link.url)
-
-
-class Speed(NamedTuple):
-    """How fast Scrapy may crawl.
-
-    Attributes:
-        factor: AOPIC_POLITENESS_FACTOR.
-        connections: CONCURRENT_REQUESTS.
-        gap: AOPIC_MIN_GAP.
-    """
-
-    factor: float
-    connections: int
-    gap: float
-
-
-def crawl_loopback(
-    answer: Callable[[Exchange], Answer], seeds: list[str], speed: Speed, order: str, fetches: int
-) -> list[Entry]:
-    """Crawl the web that *answer* is from the URLs *seeds*, and return the fetches of pages that the server has seen."""
-    settings: dict[str, Any] = {
-        "ADDONS": {"scrapy_aopic.Addon": 500}, "AOPIC_STORE": "memory", "AOPIC_POLITENESS_FACTOR": speed.factor, "AOPIC_MIN_GAP": speed.gap,
-        "CONCURRENT_REQUESTS": speed.connections, "CLOSESPIDER_PAGECOUNT": fetches, "LOG_LEVEL": "ERROR", "TELNETCONSOLE_ENABLED": False,
-        "LOGSTATS_INTERVAL": 0, **({"AOPIC_DOMAIN_BUDGET": 0} if order == NO_BUDGET else {"AOPIC_ORDER": order}),
-    }  # fmt: skip
-    server = Server(answer)
-    with server.run_in_thread() as running:
-        process = multiprocessing.get_context("spawn").Process(
-            target=follow, args=(settings, seeds, running.url)
-        )
-        process.start()
-        process.join()
-    pages = [entry for entry in server.entries if entry.target != "/robots.txt"]
-    return sorted(pages, key=lambda entry: entry.start)
-
-
-def follow(settings: dict[str, Any], seeds: list[str], proxy: str) -> None:
-    """Crawl from *seeds*, in a process of its own."""
-    os.environ["http_proxy"] = proxy
-    process = AsyncCrawlerProcess(settings)
-    process.crawl(Follows, start_urls=seeds)
-    process.start()
-
-
-def judge(case: Loopback, pages: list[Entry]) -> tuple[float, float, float]:
-    """The part of the fetches that the farm took, the same while an honest site might be asked, and fetches a second."""
-    known = {site: {0: 0.0} for site in case.sites}
-    for entry in sorted(pages, key=lambda entry: entry.end):
-        for url in case.links_of(entry.host, int(entry.target[1:])):
-            host, number = url.removeprefix("http://").split("/")
-            if host in known:
-                known[host].setdefault(int(number), entry.end)
-    fetches = [Fetch(page.start, page.end, page.host if page.host in known else "") for page in pages]
-    seconds = pages[-1].end - pages[0].start
-    found = {site: list(instants.values()) for site, instants in known.items()}
-    gap = case.speed.gap
-    return *shares(fetches, found, lambda took: max(case.speed.factor * took, gap)), len(pages) / seconds
-
-
-def loopback(orders: list[str], cases: list[Loopback], fetches: int) -> None:
-    """Crawl, and print a table."""
-    print("| order | honest sites | links | factor | connections | shortest gap | farm, of all fetches | while honest sites might be asked | fetches a second |")  # fmt: skip
-    print("|---|---|---|---|---|---|---|---|---|", flush=True)
-    for order, case in product(orders, cases):
-        seeds = [f"http://{site}/0" for site in case.sites]
-        log = crawl_loopback(case.answer, seeds, case.speed, order, fetches)
-        taken, contested, pace = judge(case, log)
-        print(
-            f"| {order} | {case.honest} | {case.links} | {' | '.join(map(str, case.speed))} | {taken:.3f} | {contested:.3f} "
-            f"| {pace:.0f} |",
-            flush=True,
-        )
-
-
 def spread(values: list[float]) -> str:
     """Half of the 95 % interval of the mean."""
     return f" ± {half_width(values):.4f}" if len(values) > 1 else ""
@@ -441,20 +290,14 @@ def main() -> int:
         __doc__, "graph?", Path, hosts=Path, urls=Path, seeds=20, sets=10, rng=1, entries=[1, 3],
         orders=["aopic", "opic", NO_BUDGET], kinds=Among(["chain", "tree", "mesh"], CHILDREN),
         on=Among(list(PAGES), PAGES), directories=Among(["one"], DIRECTORIES), links_back=False, beside=False,
-        sizes=[400, 100_000], fetches=FETCHES, loopback=False, honest=[20, 200], links=[20, 60],
-        factors=[0.0, 1.0, 10.0], connections=[100], gap=0.0, json=Path,
+        sizes=[400, 100_000], fetches=FETCHES, json=Path,
     )  # fmt: skip
     if args.beside:
         violations = beside(args)
         print(*violations, sep="\n", file=sys.stderr)
         return 1 if violations else 0
-    speeds = [Speed(*each) for each in product(args.factors, args.connections, [args.gap])]
-    if args.loopback:
-        webs = [Loopback(*web) for web in product(args.honest, args.links, speeds)]
-        loopback(args.orders, webs, args.fetches)
-        return 0
     if args.graph is None:
-        raise SystemExit("a graph, --beside or --loopback is needed")
+        raise SystemExit("a graph or --beside is needed")
     graph = load_graph(args.graph, hosts=args.hosts, urls=args.urls)
     seed_sets = list(draw_seed_sets(graph, args.seeds, args.sets, args.rng).values())
     cases = product(args.kinds, args.on, args.entries, args.directories, [args.links_back])

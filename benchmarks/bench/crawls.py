@@ -13,7 +13,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import spiders
-from measure import HERE, Runner, Samples, samples
+from measure import HERE, Runner, samples
 from scrapy.crawler import CrawlerProcess
 from stage import OURS, STOCK
 from tqdm import tqdm
@@ -58,7 +58,6 @@ KINDS = {
     "addon-download": Kind({**ADDON, **ALIKE}, spiders.Download, True),
     "stock": Kind(STOCK, spiders.Broad, False),
     "jobdir": Kind(STOCK, spiders.Broad, True),
-    "stock-download": Kind(STOCK, spiders.Download, False),
     "stock-fast": Kind(STOCK, spiders.FastBroad, False),
 }
 """Ours with the spider unchanged, with our extractor, and with ``Links``; the same with all that the add-on turns on;
@@ -87,12 +86,8 @@ def crawl(
     new: int | None = None,
     has_queries: bool = False,
     settings: dict[str, Any] | None = None,
-    profiles: bool = False,
 ) -> dict[str, Any]:
-    """CPU milliseconds a page of a crawl of this *kind* (:data:`KINDS`).
-
-    With *profiles* also ``own_ms``, those of the main thread, and where they go: ``samples`` (:attr:`Samples.of`).
-    """
+    """CPU milliseconds a page of a crawl of this *kind* (:data:`KINDS`)."""
     own, spider, is_durable = KINDS[kind]
     web = {"hosts": hosts, "links": links, "kilobytes": kilobytes, "new": new, "has_queries": has_queries}
     with tempfile.TemporaryDirectory() as folder, served(**web):
@@ -111,19 +106,15 @@ def crawl(
         crawler = process.create_crawler(spider)
         arguments = {"pages": pages} if spider is spiders.Download else {"has_queries": has_queries}
         process.crawl(crawler, hosts=hosts, **arguments)
-        began, main, wall = time.process_time(), time.thread_time(), time.perf_counter()
-        with Samples() if profiles else samples() as looked:
+        began, wall = time.process_time(), time.perf_counter()
+        with samples():
             process.start()
         cpu, seconds = time.process_time() - began, time.perf_counter() - wall
-        main = time.thread_time() - main
     assert crawler.stats is not None
     n = crawler.stats.get_value("downloader/response_status_count/200", 0)
     assert n >= pages, f"only {n} pages were fetched"
     assert not crawler.stats.get_value("log_count/ERROR"), "there were errors"
-    found: dict[str, Any] = {"ms": cpu / n * 1000, "rate": n / seconds, "pages": n}
-    if looked is not None:
-        found |= {"samples": [[*of, n] for of, n in looked.of.items()], "own_ms": main / n * 1000}
-    return found
+    return {"ms": cpu / n * 1000, "rate": n / seconds, "pages": n}
 
 
 class Compared(NamedTuple):

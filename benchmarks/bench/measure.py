@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dis
 import json
 import os
 import signal
@@ -187,28 +186,18 @@ def line(row: Row) -> str:
 # -- inside a task
 
 
-_CALLS = {
-    dis.opmap[name]
-    for name in ("CALL", "CALL_FUNCTION", "CALL_FUNCTION_EX", "CALL_FUNCTION_KW", "CALL_KW", "CALL_METHOD")
-    if name in dis.opmap
-}
-
-
 class Samples:
     """Where the CPU time of the main thread goes: looked at once in a millisecond of it, which disturbs little.
 
-    cProfile would count Python's calls several times over, and what they do inside of C once. Python calls a signal's
-    function when a call of C returns, when a function of Python's begins, or when a loop begins anew; so a sample that stands
-    at a call was in C.
+    cProfile would count Python's calls several times over, and what they do inside of C once.
 
     Attributes:
-        of: Samples by the package of the innermost frame that is not of the standard library (asyncio is one of its own),
-            and whether they were in C.
+        of: Samples by the package of the innermost frame that is not of the standard library (asyncio is one of its own).
     """
 
     def __init__(self) -> None:
         self._within: Counter[str] = Counter()
-        self.of: Counter[tuple[str, bool]] = Counter()
+        self.of: Counter[str] = Counter()
 
     def __enter__(self) -> Self:
         signal.signal(signal.SIGPROF, self._look)
@@ -220,24 +209,20 @@ class Samples:
 
     def show(self) -> None:
         """Print them."""
-        packages: Counter[str] = Counter()
-        for (package, _), n in self.of.items():
-            packages[package or "Python"] += n
-        for title, counts in (("by package", packages), ("within", self._within)):
+        for title, counts in (("by package", self.of), ("within", self._within)):
             print(title, file=sys.stderr)
             for name, n in counts.most_common(40):
                 print(f"{100 * n / self.of.total():5.1f} %  {name}", file=sys.stderr)
 
     def _look(self, _: int, frame: FrameType | None) -> None:
         names, package = set(), ""
-        is_in_c = frame is not None and frame.f_code.co_code[frame.f_lasti] in _CALLS
         while frame is not None:
             code = frame.f_code
             package = package or _package(Path(code.co_filename))
             names.add(f"{'/'.join(Path(code.co_filename).parts[-3:])}:{code.co_name}")
             frame = frame.f_back
         self._within.update(names)
-        self.of[package, is_in_c] += 1
+        self.of[package or "Python"] += 1
 
 
 def _package(file: Path) -> str:
