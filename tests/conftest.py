@@ -29,7 +29,7 @@ settings.register_profile("random", deadline=None, print_blob=True)
 settings.register_profile("first", settings.get_profile("ci"), phases=(Phase.explicit, Phase.generate))
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
-CRASH = Path(__file__).parent / "crash"
+CRASH = f"{Path(__file__).parent / 'crash'}{os.sep}"
 
 A_CRAWL = 120_000_000
 """Bytes of a process that does nothing but crawl, about."""
@@ -64,10 +64,14 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     for item in items:
-        if CRASH in item.path.parents or item.get_closest_marker("long") is not None:
+        if _waits(item) or item.get_closest_marker("long") is not None:
             item.add_marker(pytest.mark.slow)
     yield  # those that are not wanted are taken out
     items[:] = spread(items)
+
+
+def _waits(item: pytest.Item) -> bool:
+    return str(item.path).startswith(CRASH)
 
 
 def spread(items: list[pytest.Item]) -> list[pytest.Item]:
@@ -76,18 +80,17 @@ def spread(items: list[pytest.Item]) -> list[pytest.Item]:
     The processes that run tests side by side begin with equal parts of them. If all that wait were in one part, the other
     processes would take them over at the end, when there is nothing else to do while they wait.
     """
-    waiting = [item for item in items if CRASH in item.path.parents]
-    others = [item for item in items if CRASH not in item.path.parents]
+    waiting = [item for item in items if _waits(item)]
+    others = [item for item in items if not _waits(item)]
     place = {item: (number + 0.5) / len(waiting) for number, item in enumerate(waiting)}
-    for _, of_file in groupby(enumerate(others), key=lambda numbered: numbered[1].path):
+    for _, of_file in groupby(enumerate(others), key=lambda numbered: str(numbered[1].path)):
         numbered = list(of_file)
         place.update((item, numbered[0][0] / len(others)) for _, item in numbered)
     return sorted(items, key=place.__getitem__)
 
 
 def pytest_collection_finish() -> None:
-    """Keep what has been imported and collected out of every later search for garbage: a tenth of the time."""
-    gc.collect()
+    """Keep what has been imported and collected, with the little garbage in it, out of every later search: a tenth of the time."""
     gc.freeze()
     _weigh_crawls_alone()
 

@@ -9,8 +9,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from support.naming import case
 
-from .listing import ALL, WAYS, load
+from .listing import ALL, WAYS, Pattern, load
 from .shop import Site
 from .ways import run, serve
 
@@ -20,18 +21,19 @@ PATIENCE = 60
 """Seconds that no crawl takes."""
 
 
-def row(name: str, way: str) -> Any:
-    # `make check` has some of them, and `make test` each in two ways: all take two minutes.
-    marks = [] if (PATTERNS[name].group, way) == ("Callbacks", "add-on") else [pytest.mark.slow]
-    if PATTERNS[name].ways == ALL and PATTERNS[name].group != "Callbacks" and way in ("alone, job", "add-on"):
-        marks.append(pytest.mark.long)
-    return pytest.param(name, way, id=f"{name}, {way}", marks=marks)
-
-
 def rows() -> Iterator[Any]:
+    """Patterns with some of their ways: ``make check`` has some, and ``make test`` two of each; all take two minutes."""
     for name, pattern in PATTERNS.items():
+        ways: dict[str, list[str]] = {}
         for way in pattern.ways:
-            yield row(name, way)
+            mark = "" if (pattern.group, way) == ("Callbacks", "add-on") else "slow"
+            if pattern.ways == ALL and pattern.group != "Callbacks" and way in ("alone, job", "add-on"):
+                mark = "long"
+            ways.setdefault(mark, []).append(way)
+        for mark, some in ways.items():
+            yield pytest.param(
+                name, some, id=f"{name}: {', '.join(some)}", marks=getattr(pytest.mark, mark) if mark else ()
+            )
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +59,8 @@ def stock(site: Site) -> Stock:
 pytestmark = pytest.mark.filterwarnings("ignore:.*:scrapy.exceptions.ScrapyDeprecationWarning")
 
 
-@pytest.mark.parametrize(("name", "way"), list(rows()))
-async def test_a_pattern_gives_what_it_says_and_the_same_in_each_way(name, way, site, stock):
+@pytest.mark.parametrize(("name", "ways"), list(rows()))
+async def test_a_pattern_gives_what_it_says_and_the_same_in_each_way(name, ways, site, stock):
     pattern = PATTERNS[name]
     wanted = await stock(name, "stock")
     assert (wanted["items"], wanted["noted"], wanted["reason"]) == (
@@ -66,6 +68,14 @@ async def test_a_pattern_gives_what_it_says_and_the_same_in_each_way(name, way, 
         dict(pattern.noted),
         wanted["reason"] if pattern.reason is None else pattern.reason,
     )
+    for way in ways:
+        with case(way):
+            await check(pattern, name, way, site, stock)
+
+
+async def check(pattern: Pattern, name: str, way: str, site: Site, stock: Stock) -> None:
+    """The *pattern* gives in a *way* what it gives with stock Scrapy, or what is stated instead."""
+    wanted = await stock(name, "stock")
     difference = pattern.difference(way)
     if difference and difference.instead is None:
         wanted = await stock(name, "stock, job")
