@@ -706,7 +706,9 @@ async def test_records_of_revisits_say_what_was_found(serve, tmp_path):
 
     def tagged(exchange: Exchange) -> Answer:
         status = 304 if "if-none-match" in exchange.headers else 200
-        return Answer(status, {"Content-Type": "text/html", "ETag": '"1"'}, b"" if status == 304 else html([]))
+        return Answer(
+            status, {"Content-Type": "text/html", "ETag": '"1"'}, b"" if status == 304 else html([])
+        )
 
     urls = [f"http://{name}.test/" for name in ("same", "tagged", "other")]
     other = lambda _: Answer(headers={"Content-Type": "text/html"}, body=html(next(versions)))

@@ -14,13 +14,7 @@ pytest.importorskip("hiredis")
 
 from support.command_faults import CASES, WAYS, find_wrong
 
-SHORT = [
-    ("seed-server", "twice"),
-    ("import-redis", "killed"),
-    ("export", "twice"),
-    ("backup", "killed"),
-    ("seed-server", "cut"),
-]
+SHORT = [("import-redis", "killed"), ("export", "twice"), ("seed-server", "cut")]
 ALL = [(name, way) for name, case in CASES.items() for way in WAYS if way != "cut" or case.speaks_to_server]
 
 
