@@ -538,7 +538,7 @@ def _read_version(version: bytes) -> tuple[bytes, int, int]:
     """Protocol and version of a status line.
 
     Raises:
-        BadResponseVersion: If it is none.
+        BadResponseVersion: If it is invalid.
     """
     try:
         protocol, number = version.split(b"/")

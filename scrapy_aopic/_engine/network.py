@@ -280,7 +280,7 @@ class TransferWatch:
         first, last = self._first, self._last if is_whole else self.lost
         if first is None or last is None:
             return Span(now - self._began, now)
-        # Linux takes a short cut for data that comes without an acknowledgement, and then *heard* stays as it was.
+        # Linux takes a short cut for data that comes without an acknowledgement, and then *heard* does not change.
         over = last.received if is_whole else max(last.received, last.heard)
         end = min(last.instant, over)
         seconds = end - self._began

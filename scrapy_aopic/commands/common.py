@@ -64,11 +64,11 @@ class Action(NamedTuple):
 
 
 class Names(dict[str, T]):
-    """Subcommands, or actions of one; knows what may have been meant by a word that is none of them.
+    """Subcommands, or actions of one; knows what may have been meant by another word.
 
     Args:
         kind: What they are called.
-        end: End of the sentence about a word that is none.
+        end: End of the sentence about an unknown word.
     """
 
     def __init__(self, words: Mapping[str, T], kind: str, end: str = "") -> None:

@@ -130,7 +130,7 @@ def _check_job(address: Address) -> None:
 
 
 def _open_target(target: Path, address: Address, opened: ExitStack) -> str:
-    """Take *target*, and make it a place for shards if it is none; returns its name."""
+    """Take *target*, and make it a place for shards if needed; returns its name."""
     opened.enter_context(lock_job(store_folder(target), _TASK))
     sharding = read_sharding(address)
     name = open_home(target, address, sharding.shards if sharding is not None else 0).name

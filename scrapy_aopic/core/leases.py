@@ -47,7 +47,7 @@ class Leases:
         return lease
 
     def standing(self, lease: Lease) -> Ending:
-        """``OK`` if *lease* is held, ``DUP`` if it was ended, ``STALE`` if it is none of this process."""
+        """``OK`` if *lease* is held, ``DUP`` if it was ended, ``STALE`` if this process has not given it."""
         held = self._held.get(lease.key)
         if held is not None and held.number == lease.number:
             return Ending.OK

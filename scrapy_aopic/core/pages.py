@@ -121,7 +121,7 @@ class Pages:
         mirrors: Which origins have the same pages; ``None`` if that is not looked for.
         mail: What goes to pages of other shards.
         bonus_of: Seeds' cash that the first page of a host is granted, by the host's name, ``None`` for none; ``None`` if
-            that is none for all.
+            no host has one.
         purpose_of: See :attr:`.policy.Policy.purpose_of`.
         networks: Digest of what may be connected to.
 

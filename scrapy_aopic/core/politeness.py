@@ -9,7 +9,7 @@ time counts as one failure.
 
 What the host says and shows makes that longer, never shorter: its ``Crawl-delay``, its ``Retry-After``, and errors,
 after which the gap doubles until it responds as it should. A host that is *down* too often in a row is *dead*: it is
-still requested, later and later, but the crawl does not wait for it.
+still requested, at growing intervals, but the crawl does not wait for it.
 
 Silence is not the host's but the *origin's* (scheme, name and port), since anybody can link to a port that nothing
 listens on. The links to a silent origin wait, each time twice as long, and the rest of the host goes on at its gap. A

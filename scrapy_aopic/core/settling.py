@@ -382,7 +382,7 @@ class Settling:
 
 
 def _shows_page(found: Findings) -> bool:
-    """Whether the visit that ended with *found*, in a crawl with revisits, has shown the page and not only that it is as it was."""
+    """Whether the visit that ended with *found*, in a crawl with revisits, has shown the page and not only that it is unchanged."""
     return found.version is not None and not (found.version.is_same or found.version.is_missing)
 
 
@@ -418,7 +418,7 @@ def check_links(call: str, links: Iterable[Link]) -> None:
     """Refuse *links* to new pages if one of these would be stored where nobody finds it.
 
     Raises:
-        CallError: If its key is none of its host.
+        CallError: If its key is not of its host.
     """
     for link in links:
         if len(link.key) != PAGE_BYTES or link.key[:HOST_BYTES] != host_key(link.host):

@@ -139,7 +139,7 @@ class Shard(Crawl):
         """Apply *letters* from other shards, in whatever order they are given, each of them once ever.
 
         Raises:
-            StorageError: If one of them is none, or is for another shard or job; nothing was changed.
+            StorageError: If one of them is no letter, or is for another shard or job; nothing was changed.
         """
         self._check_has_others("receive: a job in one piece gets no letters")
         received = self.receiver.receive(letters, now)
@@ -155,7 +155,7 @@ class Shard(Crawl):
         """Begin to read what *letter*, which will be received soon, is about; see :meth:`.api.PageCalls.has_come`.
 
         Raises:
-            StorageError: If it is none, or is for another shard or job.
+            StorageError: If it is no letter, or is for another shard or job.
         """
         return self.receiver.prepare(letter)
 

@@ -148,7 +148,7 @@ class RecordTable(Generic[T]):
         """The record written as *value* under *key*.
 
         Raises:
-            StorageError: If it is none.
+            StorageError: If it is damaged.
         """
         try:
             return self._unpack(value)

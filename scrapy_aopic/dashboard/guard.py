@@ -78,7 +78,7 @@ class Guard:
         host = headers.get("Host", "")
         if not self._is_own(host):
             return (
-                "The name in the address is none of this server's: call it as AOPIC_DASHBOARD does, and let a proxy in front of "
+                "The name in the address is not that of this server: call it as AOPIC_DASHBOARD does, and let a proxy in front of "
                 "it do so (Host)."
             )
         if headers.get("Sec-Fetch-Site", "").lower() not in _OWN_SITE:

@@ -152,7 +152,7 @@ class _BoundedReader(io.RawIOBase):
             raise TimeoutError
         self._connection.settimeout(remaining)
         n = self._connection.recv_into(buffer, min(len(buffer), self._left))
-        if n == 0:  # part of a request is none
+        if n == 0:  # part of a request does not count
             raise ConnectionResetError
         self._left -= n
         return n

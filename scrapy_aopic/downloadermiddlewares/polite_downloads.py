@@ -215,7 +215,7 @@ class PolitenessMiddleware:
         if is_proxys or isinstance(exception, self._failures):
             self._note_silence(request, f"{type(exception).__name__}: {exception}".rstrip(": ."))
         if _is_unresolved(request, exception) and self._politeness.backoff and self.pacer.is_link(request):
-            request.meta.setdefault(DONT_RETRY, NOT_YET)  # there are look-ups of dead hosts, later and later
+            request.meta.setdefault(DONT_RETRY, NOT_YET)  # dead hosts are looked up at growing intervals
         if is_proxys:
             self._proxy_failed(request, exception)
         else:

@@ -85,7 +85,7 @@ def _said(data: bytes) -> tuple[str, str]:
     try:
         title = page.selector.root.findtext(".//title") or ""
         return page_context(page.selector.root, page.url).text, title[:LINK_CHARACTERS]
-    except (LookupError, ValueError):  # a charset that is none, as in a crawl
+    except (LookupError, ValueError):  # an unknown charset, as in a crawl
         return "", ""
 
 

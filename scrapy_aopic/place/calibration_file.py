@@ -23,7 +23,7 @@ def read_calibration(path: Path | None) -> Calibration:
     """What grades mean by the file at *path*, or in the job folder there; without such a file they are unchecked.
 
     Raises:
-        TopicError: If it is none.
+        TopicError: If the file is no calibration.
     """
     if path is None:
         return UNCHECKED

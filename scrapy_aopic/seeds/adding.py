@@ -164,7 +164,7 @@ def read_row(line: bytes) -> Seed:
     """The seed that waits as *line*.
 
     Raises:
-        ValueError: If it is none.
+        ValueError: If it is no seed.
     """
     row = json.loads(line)
     if not (isinstance(row, list) and len(row) in (2, 3)):

@@ -348,7 +348,7 @@ def _check_disks(folder: Path | None, kind: str, disks: int) -> None:
     """Raise an error if no shard can be on a disk.
 
     Raises:
-        SettingError: If there is no job folder, or the store is none on a disk.
+        SettingError: If there is no job folder, or the store is not on a disk.
     """
     if kind in {SERVER, "memory"}:
         raise SettingError(

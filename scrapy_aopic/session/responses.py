@@ -156,7 +156,7 @@ class Responses:
         if request.meta.pop(RELOADED, None) is not None:
             request.meta.pop("dont_redirect", None)
         is_good, kind = response.status in range(200, 300), content_type(response)
-        if not (response.status == HTTPStatus.NOT_MODIFIED and visit.lease.visits):  # as it was
+        if not (response.status == HTTPStatus.NOT_MODIFIED and visit.lease.visits):  # unchanged
             is_whole = "download_stopped" not in response.flags
             visit.fetched(response.status, kind, len(response.body) if is_whole else None)
         if is_good and not (_is_exempt(request) or self._admission.is_read(kind)):

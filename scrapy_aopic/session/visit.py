@@ -334,7 +334,7 @@ class Visit(Struct, eq=False):
 
     @property
     def is_as_before(self) -> bool:
-        """Whether the response says, or shows to a spider that wants changes only, that the page is as it was."""
+        """Whether the response says, or shows to a spider that wants changes only, that the page is unchanged."""
         return self._version is not None and self._version.is_same
 
     @property
@@ -455,7 +455,7 @@ class Visit(Struct, eq=False):
     def count(self, found: Iterable[FoundLink]) -> None:
         """Count *found*, which the callback yields, as links of the page, up to :data:`MAX_LINKS`.
 
-        A page's link to itself is none, and of several links to one page the first counts.
+        A page's link to itself does not count, and of several links to one page the first does.
         """
         seen, own, most = self._seen, self.lease.key[HOST_BYTES:], MAX_LINKS
         for link in found:

@@ -167,7 +167,7 @@ def durability(value: Any) -> float:
 
 
 def window(value: Any) -> tuple[float, str]:
-    """Size and clock of a window: a number of turns of |H|, or a time such as ``"36 hours"``."""
+    """Size and clock of a window: a number of turns, or a time such as ``"36 hours"``."""
     size, unit = _measured(value, "turn", r"\|H\|")
     unit = unit or "turn"
     clock = "turns" if unit in ("turn", "|H|") else "seconds"

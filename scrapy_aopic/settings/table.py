@@ -146,7 +146,7 @@ _ORDER = (
         "AOPIC_WINDOW",
         int(_WINDOW.size),
         Check(
-            'a number of turns of |H| such as 8, or a time such as "36 hours" or "4 months"',
+            'a number of turns such as 8, or a time such as "36 hours" or "4 months"',
             parse.window,
             unit="turns, time or visits",
         ),

@@ -72,8 +72,8 @@ class Trap(msgspec.Struct, frozen=True, kw_only=True):
         brought_part: Of all cash that was spent, 0 to 1.
         command: What keeps the crawl from it at once.
         order: The same without the name of the job, as a dashboard takes it.
-        deny_url: Regular expression for ``deny_urls`` of ``AOPIC_SCOPE``, which keeps later runs from its links; empty if there
-            is none that finds all of them.
+        deny_url: Regular expression for ``deny_urls`` of ``AOPIC_SCOPE``, which keeps later runs from its links; empty if none
+            finds all of them.
     """
 
     pattern: str

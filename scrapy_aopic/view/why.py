@@ -642,7 +642,7 @@ class _Question:
 
 
 _SENTENCES = {
-    "language": "its language is none of those in AOPIC_SCOPE, so that its links are not followed, and it has no item",
+    "language": "its language is not one of those in AOPIC_SCOPE, so its links are not followed, and it has no item",
     "content type": "it is of a content type that is not read (AOPIC_CONTENT_TYPES)",
     "content usage": "its owner does not want it to be used as this crawl uses it, so that no callback got it (AOPIC_CONTENT_USAGE)",
     "robots.txt unreachable": "its robots.txt is unreachable, so nothing is allowed (AOPIC_MAX_WAIT)",
@@ -684,12 +684,12 @@ def say_dropped(answer: Explanation, samples: Mapping[str, Sample], rules: Crawl
     if not n:
         said = "No link was dropped on its way to the queue, so if a page does link to it, the spider did not yield that."
     elif all(each.is_whole for each in samples.values()):
-        said = f"It is none of the {n:,} links that were dropped on their way to the queue."
+        said = f"It is not among the {n:,} links that were dropped on their way to the queue."
     else:
         many = [f"{each.n:,} {BRIEFLY[reason]}" for reason, each in samples.items() if not each.is_whole]
         said = (
             "A link to it may have been dropped on its way to the queue: of those that were, only some are kept "
-            f"({'; '.join(many)}), and it is none of these."
+            f"({'; '.join(many)}), and it is not among them."
         )
     answer.sentences = [said if each == _MAYBE_DROPPED else each for each in answer.sentences]
 

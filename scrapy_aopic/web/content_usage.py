@@ -2,7 +2,7 @@
 
 1. ``Content-Usage`` states for a use, such as ``train-ai``, that it is wanted (``y``) or not (``n``). A page's header and the
    rule of its robots.txt are statements of their own: if one of several does not want a use, it is not wanted.
-2. A statement is a dictionary of structured fields (RFC 9651). One that is none states nothing, and so does a value that is
+2. A statement is a dictionary of structured fields (RFC 9651). An invalid one states nothing, and neither does a value that is
    neither of these tokens.
 3. ``TDM-Reservation`` is ``1`` or ``0``; anything else is as if it were not said. The header supersedes the file of the host
    (:mod:`.tdmrep`), a meta element supersedes both, and what is not said changes nothing. ``TDM-Policy`` counts only where

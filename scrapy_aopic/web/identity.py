@@ -55,7 +55,7 @@ class Identity:
 
     Raises:
         ExchangeError: If *agent* is no such address.
-        ValueError: If the key is none.
+        ValueError: If the key is invalid.
     """
 
     def __init__(self, agent: str, private: bytes) -> None:
@@ -79,7 +79,7 @@ class Identity:
         """The identity in the file at *path*, which :func:`create` has written.
 
         Raises:
-            ExchangeError: If it cannot be read, or is none, or if others may read it.
+            ExchangeError: If it cannot be read, is no identity, or can be read by others.
         """
         try:
             opened = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # of a pipe it is empty

@@ -68,7 +68,7 @@ def use_list(name: str, data: bytes) -> str:
     try:
         rules = zlib.decompressobj().decompress(data, _MOST)
         _list_of(rules)
-    except (zlib.error, ValueError):  # a list without a rule is none, too
+    except (zlib.error, ValueError):  # a list without a rule is invalid, too
         rules = b""
     if _name_of(rules) != name:
         how = "damaged" if data else "not stored with it"

@@ -91,7 +91,7 @@ async def test_links_beyond_a_flood(serve, tmp_path, capsys, spider):
     assert [answer["kind"] for answer in found] == ["fetched"] * 3 + ["dropped"] * 2 + ["unknown"]
     for answer in found[3:5]:
         assert_dropped(answer, "flood")
-    assert "It is none of the 2 links that were dropped on their way to the queue." in found[5]["sentences"]
+    assert "It is not among the 2 links that were dropped on their way to the queue." in found[5]["sentences"]
 
 
 async def test_links_of_a_duplicate(serve, tmp_path, capsys, monkeypatch):

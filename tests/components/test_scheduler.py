@@ -426,7 +426,7 @@ async def test_a_wrong_setting_stops_the_start_with_one_sentence(serve, caplog):
     assert web.asked == []
     (error,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert error == (
-        "AOPIC_WINDOW ('often') must be a number of turns of |H| such as 8, or a time such as \"36 hours\" or "
+        "AOPIC_WINDOW ('often') must be a number of turns such as 8, or a time such as \"36 hours\" or "
         f'"4 months". See {DOCS} settings#aopic_window. The crawl does not start.'
     )
     assert crawler.stats.get_value("finish_reason") == "aopic_setting"

@@ -867,6 +867,6 @@ async def test_a_page_in_another_language_leads_nowhere_and_has_no_item(serve, t
     job = open_job(tmp_path / "job", settings)
     assert {page.url for page in job.top(99)} == inside
     page, link, seed = (job.why(f"{HOME}{name}") for name in ("fr", "from-fr", ""))
-    assert "its language is none of those in AOPIC_SCOPE" in " ".join(page.sentences)
+    assert "its language is not one of those in AOPIC_SCOPE" in " ".join(page.sentences)
     assert "is in a language that is out of scope (AOPIC_SCOPE)" in " ".join(link.sentences)
     assert seed.kind == "fetched"

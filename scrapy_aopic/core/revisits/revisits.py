@@ -63,7 +63,7 @@ class Revisits:
         self._frontier = frontier
 
     def found(self, page: Page, found: Findings, now: float) -> None:
-        """A visit of *page*, which is as it was before, ends with *found* at *now*."""
+        """A visit of *page*, which has not changed, ends with *found* at *now*."""
 
     def visited(
         self, key: bytes, page: Page, version: Version, now: float, *, n_new: int = 0, n_links: int = 0

@@ -288,7 +288,7 @@ def _loose_end(letter: Letter, of: int) -> str:
     finders = [finder for payment in letter.payments for finder in payment.finders]
     finders += [seed.finder for seed in letter.seeds if seed.finder != -1]
     if not all(way and len(way) % KEY_BYTES == 0 and len(way) <= longest for way in letter.ways):
-        return "it has a way that is none"
+        return "it has an unusable way"
     if any(_is_none(target, n_hosts) for target in targets):
         return "it has a message to no page"
     if not all(0 <= finder < n_ways for finder in finders):

@@ -74,7 +74,7 @@ class FoundLink(Struct, gc=False):
         """The request for it, which is made if there is none with its URL.
 
         Raises:
-            ValueError: If its URL is none.
+            ValueError: If its URL is invalid.
         """
         request = self.request
         if request is None:

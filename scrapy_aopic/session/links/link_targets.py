@@ -29,7 +29,7 @@ class LinkTarget(NamedTuple):
     Attributes:
         judged: Its normal form, or why it is refused.
         host: Name of the host.
-        key: Page key; that of the URL as it is, if it is refused; empty if that is none.
+        key: Page key; that of the URL as it is, if it is refused; empty if that is invalid.
         is_line: Whether the normal form is :func:`is_line`.
     """
 

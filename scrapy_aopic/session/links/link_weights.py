@@ -42,7 +42,7 @@ class LinkWeights:
     def of(self, link: FoundLink, response: Response, stats: Stats) -> int | None:
         """Weight of *link* in thousandths, 1 if the function fails, which is counted and logged once.
 
-        ``None`` if its URL is none, and will be refused.
+        ``None`` if its URL is invalid, and will be refused.
         """
         if isinstance(self._weigh, ByKind):
             with suppress(ValueError):

@@ -69,7 +69,7 @@ class GivenTopic:
             if found is not None and is_awaited(found) and not is_asyncio_available():
                 raise SettingError(
                     f"{setting} names an asynchronous function, which needs asyncio: set TWISTED_REACTOR to its default, or "
-                    "give a function that is none."
+                    "name a plain function."
                 )
         self.by_items = given.by_items
         self._threshold = given.threshold

@@ -108,7 +108,10 @@ class Grading:
                 side=values.side,
                 cut=self._topic.all_words if values.reads_words else None,
             )
-        except (LookupError, ValueError):  # Scrapy reads no page whose charset or base URL is none
+        except (
+            LookupError,
+            ValueError,
+        ):  # Scrapy reads no page with an unknown charset or an invalid base URL
             return PageContext(), {}
         urls: dict[bytes, str] = {}
         if values.are_wanted:

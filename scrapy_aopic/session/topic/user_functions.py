@@ -151,7 +151,7 @@ def part(number: object) -> float:
     """*number* as one from 0 to 1.
 
     Raises:
-        ValueError: If it is none.
+        ValueError: If it is no such number.
         TypeError: The same.
     """
     if not 0.0 <= number <= 1.0:  # type: ignore[operator]

@@ -47,7 +47,7 @@ def seal(family: Family, rows: Mapping[bytes, bytes], keys: Iterable[bytes]) -> 
 
 
 def unseal(family: Family, key: bytes, stored: bytes) -> bytes | None:
-    """The value that was stored under *key*; ``None`` if it is not as it was."""
+    """The value that was stored under *key*; ``None`` if it has changed."""
     value = stored[:-_CHECKSUM_BYTES]
     sum_bytes = stored[-_CHECKSUM_BYTES:]
     return value if crc_hqx(value, crc_hqx(key, family)) == (sum_bytes[0] << 8 | sum_bytes[-1]) else None

@@ -1,7 +1,7 @@
 """Commits to one or several stores on one server, as one transaction.
 
 1. The head and the views of each store are watched (``WATCH``) and compared before the transaction, so the server carries it out
-   only if they have not changed since: see :mod:`.server_lock`. A store whose head is not as it was takes no part, and is lost;
+   only if they have not changed since: see :mod:`.server_lock`. A store whose head has changed takes no part, and is lost;
    the others are carried out without it.
 2. A commit takes one round trip. It also watches and reads the heads for the next commit. If these are not known (the first
    commit, a broken connection), one more round trip reads them first.
