@@ -472,7 +472,6 @@ def test_a_crawl_needs_no_extra():
     command = [sys.executable, "-c", WITHOUT_EXTRAS, *extras, "redis", "rocksdict", "uvloop", "warcio"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
     assert {name.removeprefix("scrapy_aopic.") for name in done.stdout.split()} == {
-        "lab.bvgraph",
         "lab.comparison",
         "lab.graphs",
         "lab.planted",

@@ -37,8 +37,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "graph",
         metavar="GRAPH",
         type=Path,
-        help="list of links (.txt, .tsv), WebGraph, compressed (.graph, with its .properties) or in ASCII (.graph-txt), or .npz file "
-        "with indptr, indices and maybe host",
+        help="list of links (.txt, .tsv), or .npz file with indptr, indices and maybe host",
     )
     known = parser.add_mutually_exclusive_group()
     known.add_argument(

@@ -3,7 +3,6 @@
 ``scrapy aopic simulate`` does all of it.
 
 * :mod:`.graphs`: link graphs in files, and their PageRank
-* :mod:`.bvgraph`: reads the compressed form in which large ones are published
 * :mod:`.planted`: endless traps, planted on one
 * :mod:`.site_traps`: what the endless parts of real sites link to
 * :mod:`.simulation`: a crawl of one with the production ledger and frontier

@@ -18,8 +18,6 @@ from scrapy_aopic.exceptions import AopicError, plainly
 from scrapy_aopic.storage.named_files import open_given, read_lines
 from scrapy_aopic.web.origins import host_name
 
-from .bvgraph import read_bvgraph
-
 
 @dataclass(frozen=True)
 class Graph:
@@ -162,9 +160,6 @@ def load_graph(path: str | Path, *, hosts: str | Path | None = None, urls: str |
 
             * ``.npz``: the arrays ``indptr``, ``indices`` and, if hosts are known, ``host``: the number of the host of each
               page;
-            * ``.graph-txt``: a WebGraph in ASCII: the number of pages, and then a line for each, with the numbers of the pages
-              that it links to;
-            * ``.graph``: a WebGraph in compressed form (BVGraph), with its ``.properties`` beside it;
             * anything else: a link a line, from one page to another, with blanks or a tab between them. What stands behind them
               does not count, nor do lines that begin with ``#`` or ``%``. Pages are numbers from 0 on, or names, as for
               :func:`graph_of`.
@@ -179,11 +174,7 @@ def load_graph(path: str | Path, *, hosts: str | Path | None = None, urls: str |
     """
     path = Path(path)
     text = path.name.removesuffix(".gz")
-    if path.name.endswith(".graph"):
-        arrays = read_bvgraph(path)
-    elif text.endswith(".graph-txt"):
-        arrays = _read_adjacency(path)
-    elif text.endswith(".npz"):
+    if text.endswith(".npz"):
         arrays = _read_arrays(path)
     else:
         read = _read_links(path)
@@ -201,6 +192,8 @@ def load_graph(path: str | Path, *, hosts: str | Path | None = None, urls: str |
     if urls is not None:
         urls = Path(urls)
         lines = [line.strip() for line in read_lines(urls)]
+        if not text.endswith(".npz") and len(lines) > n:  # the last pages have no links, so no list has them
+            indptr, n = np.append(indptr, np.repeat(indptr[-1], len(lines) - n)), len(lines)
         _check_length(urls, "lines", len(lines), n)
         names = [host_name(url) for url in lines]
         if not any(names):
@@ -214,37 +207,8 @@ def load_graph(path: str | Path, *, hosts: str | Path | None = None, urls: str |
     return Graph(name, indptr, indices, list(map(_host, numbers.tolist())))
 
 
-_LONGEST_ROW = 100_000_000
-"""Bytes of a line of a WebGraph: some ten million links of a page."""
-
 _SPARSE = 100
 """Numbers for each link that a list of links may skip: a larger number is rather a name, and takes memory for all below it."""
-
-
-def _read_adjacency(path: Path) -> dict[str, NDArray[Any]]:
-    """The arrays of a WebGraph in ASCII; see http://webgraph.di.unimi.it/docs/it/unimi/dsi/webgraph/ASCIIGraph.html."""
-    target, indptr = array("q"), array("q", [0])
-    lines = read_lines(path, _LONGEST_ROW)
-    first = next(lines, "").strip()
-    if not first.isdecimal() or not 0 < len(first) < _DIGITS:
-        raise AopicError(
-            f"{path}: line 1 is {repr(first[:_SHOWN])[:_SHOWN]}, and must be the number of pages."
-        )
-    for number, line in enumerate(lines, 2):
-        if len(indptr) > int(first):
-            if not line.strip():
-                continue
-            raise AopicError(f"{path} has more lines than the {first} pages of line 1.")
-        try:
-            target.extend(map(int, line.split()))
-        except (ValueError, OverflowError) as error:
-            raise AopicError(
-                f"{path}, line {number} must be numbers of pages; it is {repr(line[:_SHOWN])[:_SHOWN]}."
-            ) from error
-        indptr.append(len(target))
-    if len(indptr) - 1 != int(first):
-        raise AopicError(f"{path} ends after {len(indptr) - 1} of the {first} pages of line 1.")
-    return {"indptr": np.asarray(indptr, np.int64), "indices": np.asarray(target, np.int64)}
 
 
 _DIGITS = 19

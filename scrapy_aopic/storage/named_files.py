@@ -45,22 +45,19 @@ def read_given(path: Path) -> bytes:
         return file.read()
 
 
-def read_lines(path: Path, longest: int = _LONGEST_LINE) -> Iterator[str]:
+def read_lines(path: Path) -> Iterator[str]:
     """The lines of the text at *path*: see :func:`lines_of_file`."""
     try:
         with open_given(path) as file:
-            yield from lines_of_file(file, str(path), longest)
+            yield from lines_of_file(file, str(path))
     except OSError as error:
         raise ExchangeError(f"{path} cannot be read: {plainly(error)}.") from error
 
 
-def lines_of_file(file: IO[bytes], path: str, longest: int = _LONGEST_LINE) -> Iterator[str]:
+def lines_of_file(file: IO[bytes], path: str) -> Iterator[str]:
     """The lines of the text in *file*, which is called *path* and may be compressed (``.gz``), with their ends.
 
     What is not UTF-8 comes as lone surrogates, which no name and no URL may have: one bad line, not a bad file.
-
-    Args:
-        longest: Bytes that a line may have.
 
     Raises:
         ExchangeError: If it cannot be read, or has a line that is longer than any of a list.
@@ -68,11 +65,11 @@ def lines_of_file(file: IO[bytes], path: str, longest: int = _LONGEST_LINE) -> I
     try:
         with gzip.open(file) if path.lower().endswith(".gz") else nullcontext(file) as lines:
             number = 0
-            while line := lines.readline(longest + 1):
+            while line := lines.readline(_LONGEST_LINE + 1):
                 number += 1
-                if len(line) > longest:
+                if len(line) > _LONGEST_LINE:
                     raise ExchangeError(
-                        f"{path} cannot be read: line {number} has more than {longest:,} bytes, so it is no list."
+                        f"{path} cannot be read: line {number} has more than {_LONGEST_LINE:,} bytes, so it is no list."
                     )
                 text = line.decode("utf-8", "surrogateescape")
                 yield text.removeprefix("\ufeff") if number == 1 else text

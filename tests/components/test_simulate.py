@@ -110,6 +110,9 @@ def test_hosts_come_from_the_graph_from_an_array_or_from_urls(tmp_path):
     for name in ("urls", "urls.gz"):
         assert load_graph(graph, urls=tmp_path / name).hosts == ["a.test", "b.test", "a.test"]
     assert len(set(load_graph(save(tmp_path / "without.npz", PAIR)).hosts)) == 1
+    (tmp_path / "links.txt").write_text("0 1\n1 0\n", encoding="utf-8")
+    graph = load_graph(tmp_path / "links.txt", urls=tmp_path / "urls")
+    assert [graph.out_links(page) for page in range(len(graph))] == [[1], [0], []]
 
 
 @pytest.mark.parametrize(
@@ -117,7 +120,6 @@ def test_hosts_come_from_the_graph_from_an_array_or_from_urls(tmp_path):
     [
         ("list.txt", "# Nodes: 4\n0\t1\textra\n0\t3\n\n3\t0\n% one more\n1\t0\n"),
         ("list.edges", "3 0 {}\n1 0 {'weight': 2}\n0 1\n0 3\n"),
-        ("web.graph-txt", "4\n1 3\n0\n\n0\n\n"),
     ],
 )
 @pytest.mark.parametrize("is_compressed", [False, True])
@@ -184,12 +186,7 @@ def test_what_is_no_graph_is_refused(links, message):
         ("links.txt", "0 1\n2\n", "line 2 must be two pages with blanks or a tab between them; it is '2'"),
         ("links.txt", "a b\n\x00 \x01\n", "line 2 must be two pages"),
         ("links.txt", "0 9999\n", "the highest of their numbers is 9999; number pages from 0 on"),
-        ("web.graph-txt", "many\n", "line 1 is 'many', and must be the number of pages"),
-        ("web.graph-txt", "2\n1\n", "ends after 1 of the 2 pages of line 1"),
-        ("web.graph-txt", "1\n0\n0\n", "has more lines than the 1 pages of line 1"),
-        ("web.graph-txt", "1\nx\n", "line 2 must be numbers of pages; it is 'x"),
-        ("web.graph-txt", f"1\n{'9' * 30}\n", "line 2 must be numbers of pages"),
-        ("web.graph-txt", "1\n7\n", "holds page 7, but pages are numbered from 0 to 0"),
+        ("web.graph", "\x00 \x01\n", "line 1 must be two pages"),
     ],
 )
 def test_a_text_that_is_no_graph_is_refused_with_the_reason(tmp_path, name, text, message):
