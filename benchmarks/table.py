@@ -48,7 +48,7 @@ TABLE: dict[str, Benchmark] = {
     **_part("fast", "what fast downloads save", "measurements.md", 15),
     **_part("queue", "the scheduler beside Scrapy's and scrapy-redis", "measurements.md", 40),
     **_part("work", "ledger, frontier and store for a page, with up to 100 million URLs known", "measurements.md", 15),
-    **_part("memory", "memory and disk of a job, and how soon it is open", "speed.md", 10),
+    **_part("memory", "memory and disk of a job, and how soon it is open", "measurements.md", 10),
     **_part("redis", "the same work on a server, and bytes of a URL there", "measurements.md", 15, needs="a server"),
     "since": Benchmark("what a page costs beside an earlier commit: CPU, and instructions", "CONTRIBUTING.md", "--kinds Links --counted 2 4", 90, needs="valgrind"),
     "order": Benchmark("how early important pages are fetched: real crawls, and all graphs", "order-evidence.md", "demo --pages 30", 15),

@@ -433,8 +433,44 @@ def test_figures_older_than_what_they_measure_are_listed(monkeypatch, tmp_path):
     page.write_text(
         "fast (2026-11-20, commit 1234567)\n<!-- python benchmarks crawl · 2026-11-21 · commit 89abcde -->\nnow\n"
     )
-    monkeypatch.setattr(old_figures, "changes_since", lambda commit, _: {"1234567": 3, "89abcde": 0}[commit])
-    assert old_figures.old_figures([page]) == [("speed.md", 1, "2026-11-20", "1234567", 3)]
+    changes = {"1234567": "core/x.py has changed", "89abcde": ""}
+    monkeypatch.setattr(old_figures, "change_since", lambda commit, _: changes[commit])
+    assert old_figures.old_figures([page]) == [("speed.md", 1, "2026-11-20", "1234567", changes["1234567"])]
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="no history")
+def test_figures_grow_old_by_code_and_not_by_comments(tmp_path, monkeypatch):
+    def git(*words: str) -> str:
+        done = subprocess.run(["git", *words], cwd=tmp_path, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    def commit(text: str) -> str:
+        file.write_text(text)
+        git("add", "-A")
+        git("-c", "user.name=x", "-c", "user.email=x@x.test", "commit", "-qm", "x")
+        return git("rev-parse", "HEAD")
+
+    file = tmp_path / "scrapy_aopic" / "core" / "x.py"
+    file.parent.mkdir(parents=True)
+    git("init", "-q")
+    monkeypatch.setattr(old_figures, "ROOT", tmp_path)
+    first = commit('"""Words."""\nx = 1\n')
+    commit('"""Other words."""\n\nx = 1  # one\n')
+    assert not old_figures.change_since(first, ("core",))
+    old_figures.change_since.cache_clear()
+    commit("x = 2\n")
+    assert old_figures.change_since(first, ("core",)) == "scrapy_aopic/core/x.py has changed"
+    assert not old_figures.change_since(first, ("web",))
+    assert old_figures.change_since("0" * 40, ("core",)) == "there is no such commit"
+
+
+def test_pages_of_users_have_no_figures_that_grow_old():
+    """They say what follows from a figure, and the second book, which docs/inside.md lists, has the figure with its day."""
+    inside = {f"docs/{name}" for name in re.findall(r"\]\(([\w-]+\.md)", TEXTS["docs/inside.md"])}
+    dated = {
+        name for name, text in TEXTS.items() if name.startswith("docs/") and old_figures.STAMP.search(text)
+    }
+    assert dated <= inside
 
 
 def test_the_package_keeps_within_its_budget_of_code_lines():
