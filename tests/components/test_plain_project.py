@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from demo_web.server import Answer, Exchange, Server
-from support import processes
+from support import processes, redis_server
 
 from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.view.job_view import open_view
@@ -39,9 +40,13 @@ def web(exchange: Exchange) -> Answer:
 @pytest.mark.parametrize(
     ("name", "settings"),
     [
-        ("an LRU cache before RocksDB", ["DUPEFILTER_CLASS=scrapy_aopic.DupeFilter"]),
-        ("a Bloom filter", ["DUPEFILTER_CLASS=scrapy_aopic.DupeFilter", "AOPIC_DUPEFILTER=bloom"]),
-        ("tldextract", ["SCHEDULER=scrapy_aopic.Scheduler", "AOPIC_MIN_GAP=0.01"]),
+        ("an LRU cache before RocksDB", ["DUPEFILTER_CLASS=scrapy_aopic.DupeFilter", "JOBDIR=job"]),
+        (
+            "a Bloom filter",
+            ["DUPEFILTER_CLASS=scrapy_aopic.DupeFilter", "AOPIC_DUPEFILTER=bloom", "JOBDIR=job"],
+        ),
+        ("tldextract", ["SCHEDULER=scrapy_aopic.Scheduler", "AOPIC_MIN_GAP=0.01", "JOBDIR=job"]),
+        ("Redis", ["SCHEDULER=scrapy_aopic.Scheduler", "AOPIC_MIN_GAP=0.01", "AOPIC_STORE=redis"]),
     ],
 )
 def test_each_package_does_its_part_in_a_plain_new_project(tmp_path, name, settings):
@@ -52,16 +57,25 @@ def test_each_package_does_its_part_in_a_plain_new_project(tmp_path, name, setti
     config = tmp_path / "plain" / "settings.py"
     plain = [line for line in config.read_text().splitlines() if not line.startswith("DOWNLOAD_DELAY")]
     config.write_text("\n".join(plain), encoding="utf-8")
-    given = [part for each in (*settings, "JOBDIR=job", "ROBOTSTXT_OBEY=False") for part in ("-s", each)]
+    given = [part for each in (*settings, "ROBOTSTXT_OBEY=False") for part in ("-s", each)]
+    before = {path.name for path in tmp_path.iterdir()} | {"server"}
     server = Server(web)
-    with server.run_in_thread() as running:
+    with server.run_in_thread() as running, ExitStack() as stack:
         env["http_proxy"] = running.url
+        if name == "Redis":
+            client = redis_server.needed()
+            store = stack.enter_context(redis_server.Server(tmp_path / "server"))
+            given += ["-s", f"REDIS_URL={store.url}"]
         for _ in range(2):  # the second run finds all pages in what the first one has kept
             done = processes.run(
                 [*begin, "crawl", "links", *given], cwd=tmp_path, env=env, capture_output=True, text=True
             )
             assert done.returncode == 0, done.stderr
             assert "Traceback" not in done.stderr, done.stderr
+        if name == "Redis":
+            with client.Redis.from_url(store.url) as asked:
+                assert {key.partition(b":")[0] for key in asked.scan_iter()} == {b"{aopic"}
+            assert {path.name for path in tmp_path.iterdir()} == before, "the job is in Redis alone"
     pages = [f"{entry.host}{entry.target}" for entry in server.entries]
     start = f"{HOSTS[0]}/"
     assert sorted(each for each in pages if each != start) == sorted(
