@@ -47,8 +47,11 @@ MAX_BYTES = 1_000_000_000
 _READ = (*range(200, 300), 304)
 """Statuses of pages that are written when they were read, if anything needs that."""
 
-_MOST_WRITTEN = 10_000
-"""Most written pages whose record is remembered, for what is found out later: ten times as many as are in work."""
+_MOST_WRITTEN = 20_000
+"""Most numbers and URLs by which records are remembered, for what is found out later: of ten times as many pages as are in work."""
+
+_TEXTS = {"text": "text/plain; charset=utf-8", "markdown": "text/markdown; charset=utf-8"}
+"""Fields of an item with the text of its page, and its type."""
 
 _SOFTWARE = f"scrapy-aopic/{__version__} Scrapy/{scrapy_version}"
 
@@ -133,7 +136,8 @@ class PagesPipeline:
     be a proxy. A body of 1 kB or more that was written before, by this process or by an earlier crawl that the job
     knows (``scrapy aopic seed --fetched``), is not written again: a ``revisit`` record has the headers and names the first record. So has a 304, without naming one. ``metadata`` records that refer to the response have what is found out later:
     ``aopic-robots`` and ``aopic-content-usage``, what its owner asks (docs/robots.md), if anything; and in a crawl for a topic
-    (``AOPIC_TOPIC``) ``aopic-relevance`` (0 to 1). Not there, because Scrapy does not tell: the case and order of header names, the server's own
+    (``AOPIC_TOPIC``) ``aopic-relevance`` (0 to 1). A ``conversion`` record, which refers to it in the same way, has the ``text`` or the
+    ``markdown`` of an item with the ``url`` of a page that was written lately. Not there, because Scrapy does not tell: the case and order of header names, the server's own
     reason phrase, transfers that failed. Answers from a cache are no transfers. Cookies and ``Authorization``
     headers are in the records, ``Proxy-Authorization`` is not.
 
@@ -170,9 +174,8 @@ class PagesPipeline:
         self._estimates: Estimates | None = None
         self._session: Session | None = None
         self._side_files: SideFiles | None = None
-        self._written: dict[
-            int, tuple[str, str]
-        ] = {}  # ID of the response and URL, by the number of the visit
+        # ID of the response and URL, by the number of the visit, and by the URL
+        self._written: dict[int | str, tuple[str, str]] = {}
         self._unread: dict[int, tuple[Response, Request]] = {}  # pages that may be skipped, by the same
         self._has_complained = False
 
@@ -212,7 +215,12 @@ class PagesPipeline:
         self._session = None
 
     def process_item(self, item: Any) -> Any:
-        """Return *item* as it is: WARC records do not depend on items."""
+        """Return *item* as it is, once the text that it has of its page is written."""
+        fields = ItemAdapter(item)
+        for name, content_type in _TEXTS.items():
+            url, text = fields.get("url"), fields.get(name)
+            if isinstance(url, str) and text and isinstance(text, str):
+                self._write_about(url, "conversion", text.encode(errors="replace"), content_type)
         return item
 
     def response_downloaded(self, response: Response, request: Request) -> None:
@@ -248,11 +256,16 @@ class PagesPipeline:
 
     def _found_out(self, visit: Visit, facts: dict[str, str]) -> None:
         """The page of *visit* is like this: write it, if the page was."""
-        response_id, url = self._written.get(visit.number, ("", ""))
+        block = "".join(f"{name}: {value}\r\n" for name, value in facts.items())
+        self._write_about(visit.number, "metadata", block.encode(), "application/warc-fields")
+
+    def _write_about(self, page: int | str, kind: str, block: bytes, content_type: str) -> None:
+        """Write a record about the response to a visit with this number, or from this URL, if that was written."""
+        response_id, url = self._written.get(page, ("", ""))
         if self._path is None or self._file is None or not response_id:
             return
         try:
-            self._count(1, self._file.add_metadata(response_id, url, facts))
+            self._count(1, self._file.add_about(response_id, url, kind, block, content_type))
         except OSError as error:
             self._complain(self._path, error)
             if self._file.is_torn:
@@ -275,8 +288,8 @@ class PagesPipeline:
                 visit = self._session.visits.of(request) if self._session is not None else None
                 found = (visit.found or {}).get("found") if visit is not None else None
                 self._count(2, self._file.add(response, request, estimates, found or ""))
-                if visit is not None:
-                    self._written[visit.number] = self._file.response_id, response.url
+                for page in (response.url, *([visit.number] if visit is not None else ())):
+                    self._written[page] = self._file.response_id, response.url
                     if len(self._written) > _MOST_WRITTEN:
                         del self._written[next(iter(self._written))]
         except (OSError, ValueError) as error:  # a path that no file can have is a ValueError

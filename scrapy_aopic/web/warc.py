@@ -24,7 +24,7 @@ from urllib.parse import urldefrag, urlsplit
 from uuid import uuid4
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from scrapy import Request
     from scrapy.http import Headers, Response
@@ -178,23 +178,19 @@ class WarcFile:
             self._bodies.add(digest, response_id, url, date)
         return len(data)
 
-    def add_metadata(self, response_id: str, url: str, facts: Mapping[str, str]) -> int:
-        """Write what was found out later about the response of this ID, from *url*; returns the bytes that it takes.
+    def add_about(self, response_id: str, url: str, kind: str, block: bytes, content_type: str) -> int:
+        """Write a record about the response of this ID, from *url*; returns the bytes that it takes.
 
         Raises:
             OSError: As for :meth:`add`.
         """
-        self._records.add(
-            "metadata",
-            [
-                ("WARC-Date", _now()),
-                ("WARC-Target-URI", urldefrag(url)[0]),
-                ("WARC-Warcinfo-ID", self._id),
-                ("WARC-Refers-To", response_id),
-            ],
-            "".join(f"{name}: {value}\r\n" for name, value in facts.items()).encode(),
-            "application/warc-fields",
-        )
+        fields = [
+            ("WARC-Date", _now()),
+            ("WARC-Target-URI", urldefrag(url)[0]),
+            ("WARC-Warcinfo-ID", self._id),
+            ("WARC-Refers-To", response_id),
+        ]
+        self._records.add(kind, fields, block, content_type)
         data = self._records.take()
         self._append(data)
         return len(data)

@@ -389,6 +389,18 @@ class WalkWithItems(Walk):
             yield {"url": response.url}
 
 
+class WalkWithTexts(Walk):
+    """The same; items have the texts of pages, one of them of a page that was not fetched."""
+
+    def parse(self, response: Response) -> Iterator[Any]:
+        yield from super().parse(response)
+        if "/packed" in response.url:
+            yield {"url": response.url, "text": "Über", "markdown": "# Über\n"}
+            yield {"url": "http://a.test/other", "text": "x"}
+            yield {"url": [response.url], "text": "x"}
+            yield {"url": response.url, "text": ""}
+
+
 PACKED = gzip.compress(b"unpacked " * 100, mtime=0)
 SITE: dict[str, Any] = {
     "http://a.test/robots.txt": Answer(body=b"User-agent: *\nDisallow: /secret\n"),
@@ -551,6 +563,24 @@ async def test_the_archive_of_a_crawl_for_a_topic_has_the_relevance_of_pages(ser
     relevant = "http://a.test/packed?a=1&b=%20" if topic == "items" else "http://a.test/"
     assert [url for url, grade in said.items() if grade >= 0.5] == [relevant]
     assert crawler.stats.get_value("aopic/warc/records") == len(found)
+
+
+@pytest.mark.parametrize("scheduler", [OURS, {}])
+async def test_the_archive_has_the_texts_that_items_have_of_their_pages(serve, tmp_path, scheduler):
+    serve(SITE)
+    path = tmp_path / "pages.warc.gz"
+    crawler = await crawl(WalkWithTexts, {**scheduler, **PAGES, "AOPIC_WARC_FILE": path})
+    found = read_all(path)
+    texts = [record for record in found if record.kind == "conversion"]
+    assert {(record.fields["Content-Type"].partition(";")[0], record.body.decode()) for record in texts} == {
+        ("text/plain", "Über"),
+        ("text/markdown", "# Über\n"),
+    }
+    (page,) = (record for record in found if record.kind == "response" and "/packed" in record.url)
+    assert {(record.url, record.fields["WARC-Refers-To"]) for record in texts} == {
+        (page.url, page.fields["WARC-Record-ID"])
+    }
+    assert stat(crawler, "aopic/warc/records") == len(found)
 
 
 async def test_beside_another_scheduler_the_archive_has_no_importance(serve, tmp_path, caplog):
