@@ -19,6 +19,7 @@ import pytest
 from hypothesis import Phase, settings
 from scrapy.utils.defer import deferred_f_from_coro_f
 from support.redis_server import Server
+from support.short_forms import mark_crossed
 from support.slow_tests import SlowTests
 
 from scrapy_aopic._engine.process_memory import resident
@@ -63,6 +64,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    mark_crossed(items)
     for item in items:
         if _waits(item) or item.get_closest_marker("long") is not None:
             item.add_marker(pytest.mark.slow)

@@ -67,6 +67,7 @@ async def test_it_fetches_what_links_lead_to_and_keeps_an_item_of_each_page(serv
     assert {item["type"] for item in items} == {"text/html"}
 
 
+@pytest.mark.crossed
 @pytest.mark.parametrize(
     ("options", "not_fetched"),
     [
@@ -211,6 +212,7 @@ class AwaitsEach(BroadSpider):
         yield {"url": response.url}
 
 
+@pytest.mark.crossed
 @pytest.mark.parametrize("spider", [Generates, Awaits, AwaitsEach])
 @SCHEDULERS
 async def test_parse_page_may_be_a_coroutine_or_a_generator(serve, scheduler, spider):

@@ -96,6 +96,7 @@ def killed(job: Job, folder: Path) -> Path:
     return copy
 
 
+@pytest.mark.crossed
 @pytest.mark.parametrize("is_clean", [True, False], ids=["clean stop", "kill"])
 @pytest.mark.parametrize(("boot", "jump"), [("first", -DAY), ("first", DAY), ("second", -DAY)])
 def test_between_two_runs(tmp_path, machine, caplog, *, boot, jump, is_clean):

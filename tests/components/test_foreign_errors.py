@@ -74,6 +74,7 @@ def page(canonical: str = "") -> Answer:
     return Answer(headers={"Content-Type": "text/html"}, body=body.encode())
 
 
+@pytest.mark.crossed
 @pytest.mark.parametrize("spider", [Requests, WithLinks], ids=lambda cls: cls.name)
 @pytest.mark.parametrize("settings", [OURS, ADDON], ids=["alone", "addon"])
 @pytest.mark.parametrize(

@@ -125,6 +125,7 @@ def test_a_web_of_traps_is_crawled_to_its_end(tmp_path):
     assert [line for line in ours if not line.endswith(", in download_request")] == []
 
 
+@pytest.mark.crossed
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [HtmlResponse, TextResponse])
 @pytest.mark.parametrize("charset", [*CHARSETS, "base64", "uu", "bz2"])

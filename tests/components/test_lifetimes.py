@@ -57,6 +57,7 @@ class Other(Spider):
     start_urls = ["http://a.test/"]
 
 
+@pytest.mark.crossed
 @pytest.mark.parametrize("store", ["rocksdb", "sqlite", "memory"])
 @pytest.mark.parametrize(
     "way", [{"ADDONS": {"scrapy_aopic.Addon": 1}}, {"SCHEDULER": "scrapy_aopic.Scheduler"}]

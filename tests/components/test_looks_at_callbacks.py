@@ -113,6 +113,7 @@ def test_annotations_that_are_only_for_type_checkers_hinder_nothing():
     assert list(inspect.signature(Spider().parse).parameters) == ["response", "page"]
 
 
+@pytest.mark.crossed
 @EVERYWHERE
 @pytest.mark.parametrize("spider", [Typed, Untyped, Later, BelowOwnParse], ids=lambda cls: cls.__name__)
 async def test_what_is_passed_to_the_callback_gets_to_the_users(serve, settings, spider):
@@ -253,6 +254,7 @@ def parse_command(spider: type[Spider], *, depth: int = 1, callback: str = "") -
     return command
 
 
+@pytest.mark.crossed
 @pytest.mark.filterwarnings("ignore:.*returned a Deferred")  # Scrapy's command returns them
 @pytest.mark.parametrize("settings", [STOCK, OURS, ADDON], ids=["stock", "alone", "addon"])
 @pytest.mark.parametrize(

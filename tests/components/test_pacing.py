@@ -679,6 +679,7 @@ def addresses(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Web, dict[str, 
     reactor.installResolver(old)
 
 
+@pytest.mark.crossed
 @pytest.mark.slow
 @pytest.mark.parametrize("settings", [SCHEDULER, MIDDLEWARE, ADDON], ids=["scheduler", "middleware", "addon"])
 @pytest.mark.parametrize("key", ["address", "host+address"])

@@ -131,6 +131,7 @@ def by(middleware: type, order: int = 740, **settings: Any) -> dict[str, Any]:
     return {"DOWNLOADER_MIDDLEWARES": {middleware: order}, "ROBOTSTXT_OBEY": False, **settings}
 
 
+@pytest.mark.crossed
 @WAYS
 @pytest.mark.parametrize("order", [740, 543], ids=["before retries", "behind retries"])
 @pytest.mark.parametrize("answer", [LATER, Answer(503, {"Retry-After": "60"})], ids=["429", "503"])
@@ -147,6 +148,7 @@ async def test_a_request_that_a_middleware_makes_of_an_answer_goes_out_at_once_b
         assert len(proxies.asked("a")) <= 1
 
 
+@pytest.mark.crossed
 @WAYS
 @pytest.mark.parametrize(
     "first",
@@ -180,6 +182,7 @@ class Others(Items):
             yield Request(f"http://b.test/{n}", meta={"proxy": Chooses.urls["b"], "n": n + 1})
 
 
+@pytest.mark.crossed
 @OURS
 @pytest.mark.parametrize("scheme", ["http", "https"])
 @pytest.mark.parametrize("first", [None, Answer(407)], ids=["down", "407"])
@@ -218,6 +221,7 @@ class AtFirstNone(Chooses):
         return None if request.meta.get("proxy") else self._next(request)
 
 
+@pytest.mark.crossed
 @OURS
 @pytest.mark.parametrize(
     "answer", [LATER, Answer(503, {"Retry-After": "3600"}), Answer(abort=True)], ids=["429", "503", "none"]

@@ -82,6 +82,7 @@ def count(crawler: Crawler, name: str) -> Any:
 PAGES = [f"{HOME}{n}" for n in range(10)]
 
 
+@pytest.mark.crossed
 @WAYS
 @pytest.mark.parametrize("refuse", [to_itself, refreshed])
 @pytest.mark.parametrize("store", ["memory", "sqlite"])

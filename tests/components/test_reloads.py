@@ -64,6 +64,7 @@ async def test_pages_that_reload_themselves_are_asked_for_twice_and_read(serve, 
     assert not [meta for meta in Note.metas if "dont_redirect" in meta or "_aopic_reloaded" in meta]
 
 
+@pytest.mark.crossed
 @BOTH
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
 async def test_a_redirect_to_itself_is_asked_for_twice_and_fails(serve, settings, tmp_path, status):
@@ -99,6 +100,7 @@ async def test_what_leads_to_itself_may_lead_elsewhere_or_fail_after_that(serve,
     assert web.asked.count(PAGE) == (2 if then.status == 302 else 3)
 
 
+@pytest.mark.crossed
 @pytest.mark.parametrize("way", ["redirect", "refresh"])
 @pytest.mark.parametrize(
     "settings", [ALONE, ADDON, {**ADDON, "COOKIES_ENABLED": True}], ids=["alone", "addon", "enabled"]

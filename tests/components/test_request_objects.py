@@ -51,6 +51,7 @@ class Several(Spider):
             yield {"url": "whole"}
 
 
+@pytest.mark.crossed
 @pytest.mark.parametrize("way", ["cb_kwargs", "meta", "links"])
 @EITHER
 async def test_one_item_is_made_of_several_pages(serve, how, way):
@@ -60,6 +61,7 @@ async def test_one_item_is_made_of_several_pages(serve, how, way):
     assert crawler.stats.get_value("scheduler/unserializable") is None
 
 
+@pytest.mark.crossed
 @pytest.mark.parametrize(
     "more", [{}, {"meta": {"n": 1}}, {"method": "POST"}, {"cookies": {"a": "b"}}], ids=str
 )

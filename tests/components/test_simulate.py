@@ -675,6 +675,7 @@ def test_connections_bound_the_transfers_that_are_under_way():
     assert simulation.idle_though_due == 0
 
 
+@pytest.mark.crossed
 @pytest.mark.parametrize("connections", [1, 3, 50])
 @pytest.mark.parametrize("max_active", [1, 4, 10_000])
 def test_hosts_are_never_asked_twice_at_once_nor_left_waiting_for_nothing(connections, max_active):
@@ -760,6 +761,7 @@ def test_a_crawl_that_puts_off_what_it_could_do_does_not_hang(monkeypatch):
 # What must hold at the end
 
 
+@pytest.mark.crossed
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "change",

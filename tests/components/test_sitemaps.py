@@ -145,6 +145,7 @@ def test_other_languages_are_pages_too():
     assert sitemap.left_out == {"alternates": 2, "rest": 1}
 
 
+@pytest.mark.crossed
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "unit", [URL, "<x><y/></x>", "<!---->xx", "<![CDATA[x]]>", "<url><loc>x", "<a", "\n"]

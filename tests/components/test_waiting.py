@@ -241,6 +241,7 @@ async def waited(spider: type[Waits], settings: dict[str, Any]) -> list[str]:
     return crawler.spider.got
 
 
+@pytest.mark.crossed
 @pytest.mark.parametrize("kind", KINDS)
 async def test_whatever_waits_gets_it(serve, how, where, kind):
     serve({**PAGES, **{f"{PART}?{n}": [] for n in range(3)}})

@@ -207,6 +207,7 @@ def fill(folder: Path, kind: str, batches: int) -> None:
         write_transfers(store, batches, padding=2_000)
 
 
+@pytest.mark.crossed
 @pytest.mark.parametrize("way", ["followed", "not followed"], indirect=True)
 @each_kind
 @pytest.mark.parametrize("how", ["replaced", "deleted"])

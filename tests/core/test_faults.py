@@ -18,6 +18,7 @@ from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.storage.memory import MemoryStore
 
 
+@pytest.mark.crossed
 @pytest.mark.slow
 @pytest.mark.parametrize("recrawl", [None, Recrawl(share=0.5)], ids=["once", "recrawl"])
 @pytest.mark.parametrize("kind", ["fail", "torn"])

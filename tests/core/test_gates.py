@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 import random
-from itertools import product
 from typing import Any
 
 import pytest
 from support.core_crawl import NOW, Job, link
-from support.short_forms import some_of
 
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.frontier.free_connections import FreeConnections
@@ -239,7 +237,9 @@ class Walk:
         self.job.reopen()
 
 
-@pytest.mark.parametrize(("number", "max_active"), some_of(product(range(4), [1, 3, 100]), 3))
+@pytest.mark.crossed
+@pytest.mark.parametrize("max_active", [1, 3, 100])
+@pytest.mark.parametrize("number", range(4))
 def test_a_walk_by_dice_never_breaks_a_rule_and_never_waits_for_nothing(number, max_active):
     dice = random.Random(f"{number} {max_active}")
     walk = Walk(dice, max_active)

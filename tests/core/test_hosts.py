@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from itertools import product
 from typing import TYPE_CHECKING
 
 import pytest
 from support.core_crawl import saved_of, write_changes
 from support.frontier_invariants import check
 from support.naming import case
-from support.short_forms import some_of
 
 from scrapy_aopic.core.crawl_totals import CrawlTotals
 from scrapy_aopic.core.domains import Domains
@@ -341,10 +339,10 @@ class Walk:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("max_active", "connections", "order"),
-    some_of(product([3, 100, 1, 8], [0, 4], [Aopic, DepthFirst, LargerSites]), 7),
-)
+@pytest.mark.crossed
+@pytest.mark.parametrize("connections", [0, 4])
+@pytest.mark.parametrize("max_active", [1, 3, 8, 100])
+@pytest.mark.parametrize("order", [Aopic, DepthFirst, LargerSites])
 def test_whatever_happens_each_host_is_in_one_place_and_nothing_is_lost(order, max_active, connections):
     seen: set[int] = set()
     for seed in range(3):

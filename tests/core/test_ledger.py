@@ -332,6 +332,7 @@ class Accounts:
             )
 
 
+@pytest.mark.crossed
 @pytest.mark.parametrize("spending", SPENDING)
 @pytest.mark.parametrize("share", [0.15, 0.0, None])
 @pytest.mark.parametrize("seed", range(3))

@@ -105,6 +105,7 @@ def crawl_on(store: MemoryStore) -> set[bytes]:
     return fetched
 
 
+@pytest.mark.crossed
 @pytest.mark.parametrize("recrawl", [False, True], ids=["once", "recrawl"])
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_what_is_left_becomes_a_whole_job_that_fetches_what_waits_and_nothing_else(damage, *, recrawl):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import dataclass, field
-from itertools import product
 
 import pytest
 from hypothesis import strategies as st
@@ -16,7 +15,7 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 from msgspec.structs import replace
 from support.core_crawl import Modelled, by_cash, link
 from support.frontier_invariants import check
-from support.short_forms import some_of, walks
+from support.short_forms import walks
 
 from scrapy_aopic.core.api import Findings, Lease
 from scrapy_aopic.core.branches import QUEUES
@@ -509,7 +508,9 @@ class Walk(Modelled):
 TestWalk, TestLongWalk = walks(Walk, examples=200, steps=60)
 
 
-@pytest.mark.parametrize(("max_active", "spending"), some_of(product([2, 100, 1], ONCE), len(ONCE)))
+@pytest.mark.crossed
+@pytest.mark.parametrize("max_active", [1, 2, 100])
+@pytest.mark.parametrize("spending", ONCE)
 def test_a_long_walk_by_dice(spending, max_active):
     """Longer than what Hypothesis tries, which begins with short walks and can shorten those that fail."""
     dice = random.Random(f"{spending} {max_active}")

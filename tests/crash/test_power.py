@@ -64,6 +64,7 @@ def after_power_failure(folder: Path, synced: dict[Path, int]) -> Path:
     return copy
 
 
+@pytest.mark.crossed
 @pytest.mark.parametrize("interval", [0.0, 0.05, math.inf], ids=["page", "50 ms", "close"])
 @pytest.mark.parametrize("kind", ["rocksdb", "sqlite"])
 def test_what_had_landed_when_the_power_fails_is_there_and_the_crawl_goes_on(tmp_path, kind, interval):

@@ -86,6 +86,7 @@ STORES: Mapping[str, Callable[[Path], Store]] = {
 }
 
 
+@pytest.mark.crossed
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", STORES)
 @pytest.mark.parametrize("name", policies())

@@ -52,6 +52,7 @@ class Handed(Broad):
         return {"title": seen}
 
 
+@pytest.mark.crossed
 @pytest.mark.parametrize("spider", [Plain, Broad, Handed], ids=lambda cls: cls.name)
 @EACH_WAY
 async def test_page_objects_are_injected(site, way, spider):

@@ -1,7 +1,12 @@
-"""What every run takes of many tests of a kind; the others are ``long``."""
+"""What every run takes of many tests of a kind; the others are ``long``.
+
+Of a test that is marked ``crossed``, every run takes only so many combinations of its parameters that each value of each of
+them is there.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 from unittest import TestCase
@@ -29,6 +34,21 @@ def some_of(values: Iterable[Any], n: int = 1) -> list[Any]:
         )
         for number, (name, value) in enumerate(named)
     ]
+
+
+def mark_crossed(items: Iterable[pytest.Item]) -> None:
+    """Mark as ``long`` what a short run leaves out of the tests that are marked ``crossed``."""
+    places: defaultdict[str, list[tuple[pytest.Item, dict[str, int]]]] = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("crossed") is not None:
+            indices: dict[str, int] = dict(item.callspec.indices)  # type: ignore[attr-defined]
+            places[item.nodeid.partition("[")[0]].append((item, indices))
+    for several in places.values():
+        n = {name: 1 + max(place[name] for _, place in several) for name in several[0][1]}
+        taken = [{name: number % most for name, most in n.items()} for number in range(max(n.values()))]
+        for item, place in several:
+            if place not in taken:
+                item.add_marker(pytest.mark.long)
 
 
 def walks(
