@@ -120,19 +120,59 @@ class Answering:
         pattern, host = "calendar.endless.example/calendar/*", "calendar.endless.example"
         trap = {"pattern": pattern, "host": host, "visited": 2588, "queued": 98, "visited_part": 0.135}
         command = f"scrapy aopic control crawls/broad block {host}"
-        more = {"brought_part": 0.008, "order": f"block {host}", "command": command, "deny_url": ""}
+        more = {"brought_part": 0.008, "order": f"block {host}", "command": command}
+        more["deny_url"] = r"://calendar\.endless\.example/calendar/"
         return [{**trap, **more}] if self._has_trap else []
 
 
 def _workers(n: int) -> dict[str, Any]:
+    parts = ((700, 50), (400, 40), (200, 20), (96, 13), (3, 4))  # together what the record has
     shards = [
-        {"shard": k, "worker": f"here:{k // 2}", "queued": 400 - 90 * k, "visited": 60} for k in range(4)
+        {"shard": k, "worker": f"here:{k // 2}", "queued": queued, "visited": visited, "is_idle": k == 4}
+        for k, (queued, visited) in enumerate(parts)
     ]
-    shards += [{"shard": 4, "worker": f"here:{n - 1}", "queued": 3, "visited": 4, "is_idle": True}]
     rows = [
-        {"worker": f"here:{k}", "shards": 2 - (k == n - 1), "seconds": 60.0, "rate": 3.0} for k in range(n)
+        {"worker": f"here:{k}", "shards": 2 - (k == n - 1), "seconds": 60.0, "rate": 3.1} for k in range(n)
     ]
-    return {"n": 5, "held": 2, "alive": n, "each": shards, "workers": rows}
+    return {"n": 5, "held": 5, "alive": n, "each": shards, "workers": rows}
+
+
+def judged(samples: list[screen.Sample]) -> list[screen.Sample]:
+    """*samples* with what is said of them today."""
+    import msgspec
+
+    from scrapy_aopic.view.snapshot import Snapshot, forecast
+    from scrapy_aopic.view.verdict import Judge
+
+    judge, found = Judge(), []
+    for sample in samples:
+        now = msgspec.convert(sample, Snapshot, str_keys=True)
+        told = forecast(now.pages, now.rate, tail=now.hosts.tail)
+        is_limited = not now.is_live or "CLOSESPIDER" in now.forecast.because
+        more = {"verdict": judge(now), "forecast": now.forecast if is_limited else told}
+        found.append({**sample, **msgspec.to_builtins(more, str_keys=True)})
+    return found
+
+
+def _filled(sample: screen.Sample) -> screen.Sample:
+    """*sample* with what a record leaves out, since it says nothing of a limit: made up, in keeping with the rest."""
+    pages = sample["pages"]
+    n, failed = pages["visited"], pages["failed"]
+    answers = {"2xx": n * 9 // 10, "3xx": n // 10, "4xx": failed // 2, "none": failed - failed // 2}
+    urls = [f"http://{row['name']}/{k}" for k, row in enumerate(sample["waiting"])] or ["http://a.example/"]
+    causes = ("not found", "http 503", "no answer")[: min(failed, 3)]
+    made_up = {
+        "visits": sample.get("visits")
+        or {"all": n + failed, "failed": failed // 2, "gone": failed - failed // 2},
+        "statuses": answers,
+        "outcomes": {"page": answers["2xx"], "redirect": answers["3xx"], "not found": answers["4xx"]},
+        "media": {"html": 9000 * n, "image": 700 * n, "application": 300 * n},
+        "fetched": [{"at": sample["at"], "url": url, "status": 200, "size": 9000} for url in urls],
+        "failures": [
+            {"at": sample["at"], "url": url, "cause": cause} for url, cause in zip(urls, causes, strict=False)
+        ],
+    }
+    return {**sample, **made_up}
 
 
 def picture_situations(browser: Any, folder: Path) -> None:
@@ -145,16 +185,19 @@ def picture_situations(browser: Any, folder: Path) -> None:
     from scrapy_aopic.view.snapshot import Snapshot
 
     for name, (kind, n, more) in SITUATIONS.items():
-        samples = recorded(kind)[:n]
+        samples = judged(recorded(kind)[:n])
         refuse(samples)
         served = Served(every=0.5)
+        samples = [_filled(each) for each in samples]
         now = {**samples[-1], "store": {**samples[-1].get("store", {}), "name": "crawls/broad"}}
         if "workers" in more:
-            now["shards"] = _workers(more["workers"])
+            now["shards"] = {**_workers(more["workers"]), "held": 2}
         shown = Shown(
             served.feed,
             questions=cast("Any", Answering("trap" in more)),
-            job=partial(msgspec.convert, now, Snapshot, str_keys=True),
+            job=partial(
+                msgspec.convert, {**now, "shards": _workers(more.get("workers", 0))}, Snapshot, str_keys=True
+            ),
         )
         served.server.site = make_site(shown)
         served.figures = now
@@ -170,6 +213,8 @@ def picture_situations(browser: Any, folder: Path) -> None:
                     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {**metrics, "height": 1000})
                     browser.get(f"http://127.0.0.1:{served.port}/?token={TOKEN}")
                     time.sleep(1.5)
+                    if "trap" in more:
+                        browser.execute_script("document.getElementById('may-be-traps').open = true")
                     height = min(browser.execute_script("return document.documentElement.scrollHeight"), 4000)
                     browser.execute_cdp_cmd(
                         "Emulation.setDeviceMetricsOverride", {**metrics, "height": height}

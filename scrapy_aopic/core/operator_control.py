@@ -1,4 +1,4 @@
-"""An operator's control of a crawl: pause it, block hosts, slow hosts down, limit its rate.
+"""An operator's control of a crawl: pause it, block hosts, slow hosts down, deny URLs, limit its rate.
 
 A :class:`Control` is a value, kept as JSON so that people can read it. Each change makes a new one. A *name* in it stands
 for the host of that name and for all hosts below it: ``example.com`` covers ``www.example.com``, as in Scrapy's
@@ -7,6 +7,7 @@ for the host of that name and for all hosts below it: ``example.com`` covers ``w
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,8 @@ ACTIONS = {
     "block": "NAME...: leave these hosts and domains alone; their pages stay queued",
     "unblock": "NAME...: request them again",
     "slow": "SECONDS NAME...: at least so many seconds between requests to each host; 0 for the usual gaps",
+    "deny": "PATTERN...: follow no links to URLs in which one of these regular expressions is found; what is queued stays queued",
+    "allow": "PATTERN...: follow them again",
     "connections": "N: at most N transfers at once; 0 for as many as the settings allow",
     "rate": "N: at most N pages a second, such as 0.5; 0 for any number",
     "reset": "ask nothing of the crawl any more",
@@ -84,6 +87,7 @@ class Control(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
         rate: Most pages a second; 0 for any number.
         stopped_at: Runs that began before this instant end.
         asked: The latest changes, oldest first.
+        denied: Regular expressions: no links to URLs in which one is found are followed; each with the instant at which it was denied.
     """
 
     paused_since: float = 0.0
@@ -93,6 +97,7 @@ class Control(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     rate: float = 0.0
     stopped_at: float = 0.0
     asked: list[Asked] = []
+    denied: dict[str, float] = {}
 
     def __bool__(self) -> bool:
         return self != _NOTHING
@@ -108,6 +113,17 @@ class Control(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
         name = covering(self.slowed, host) if self.slowed else ""
         return self.slowed[name].gap if name else 0.0
 
+    def denies(self) -> re.Pattern[str] | None:
+        """What finds the URLs to which no links are followed; ``None`` if all are.
+
+        Raises:
+            SettingError: If a pattern is no regular expression.
+        """
+        try:
+            return re.compile("|".join(f"(?:{each})" for each in self.denied)) if self.denied else None
+        except re.error as error:
+            raise SettingError(f"{error.pattern!r:.300} is no regular expression: {error.msg}") from None
+
     def sentences(self, time_of: Callable[[float], str]) -> list[str]:
         """The settings in force as sentences; empty if there are none. *time_of* formats an instant."""
         found = []
@@ -122,6 +138,7 @@ class Control(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
         if self.slowed:
             slowed = (f"{name} ({slow.gap:g} s)" for name, slow in sorted(self.slowed.items()))
             found.append(f"slowed down: {_some([*slowed])}")
+        found += [f"no links to: {_some([*self.denied])}"] * bool(self.denied)
         if self.stopped_at:
             found.append(f"stopped at {time_of(self.stopped_at)}: later runs go on")
         return found
@@ -138,6 +155,7 @@ class Control(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
             if is_set
         ]
         found += [f"unblock {name}" for name in sorted(self.blocked)[:_SOME]]
+        found += [f"allow {pattern}" for pattern in [*self.denied][:_SOME]]
         return [*found, *(f"slow 0 {name}" for name in sorted(self.slowed)[:_SOME])]
 
     # -- changes
@@ -182,6 +200,16 @@ class Control(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
             SettingError: If one of them is not blocked now.
         """
         return msgspec.structs.replace(self, blocked=_without(self.blocked, names, "blocked"))
+
+    def denying(self, patterns: Sequence[str], now: float | None) -> Control:
+        """A control with no links to URLs followed in which one of *patterns* is found; with *now* ``None``, they are again.
+
+        Raises:
+            SettingError: If one is no regular expression, or is not denied now and cannot be allowed.
+        """
+        kept = _without(self.denied, patterns, "denied") if now is None else self.denied
+        more = {} if now is None else dict.fromkeys(patterns, now)
+        return _checked(msgspec.structs.replace(self, denied={**kept, **more}))
 
     def limited(self, *, connections: int | None = None, rate: float | None = None) -> Control:
         """A control with other limits where they are not ``None``; 0 for no limit.
@@ -235,10 +263,11 @@ def change_of(action: str, values: Sequence[str], now: float) -> Callable[[Contr
         case "slow":
             names, gap = [*map(checked_name, values[1:])], _number(action, values[0], float)
             change = partial(Control.slowing, names=names, gap=gap, now=now)
-        case "connections":
-            change = partial(Control.limited, connections=int(_number(action, values[0], int)))
-        case "rate":
-            change = partial(Control.limited, rate=_number(action, values[0], float))
+        case "deny" | "allow":
+            change = partial(Control.denying, patterns=values, now=now if action == "deny" else None)
+        case "connections" | "rate":
+            limit: Any = _number(action, values[0], int if action == "connections" else float)
+            change = partial(Control.limited, **{action: limit})
         case _:
             return lambda control: control
     return lambda control: change(control).noting(" ".join([action, *values]), now)
@@ -281,7 +310,8 @@ def _checked(control: Control) -> Control:
             f"{len(control.blocked) + len(control.slowed):,} names are blocked or slowed down, and at most {_MAX_NAMES:,} may "
             "be: block a domain instead of its hosts, or use the spider's rules for URLs"
         )
-    for name, since in control.blocked.items():
+    control.denies()
+    for name, since in {**control.blocked, **control.denied}.items():
         if not 0 <= since <= _LAST_TIME:
             raise SettingError(f"{name} is blocked since {since:g}, which is no time")
     for name, slow in control.slowed.items():
@@ -332,7 +362,7 @@ def covering(names: Container[str], host: str) -> str:
     return host
 
 
-def _without(names: dict[str, Any], gone: list[str], what: str) -> dict[str, Any]:
+def _without(names: dict[str, Any], gone: Sequence[str], what: str) -> dict[str, Any]:
     for name in gone:
         if name not in names:
             there = f"{what} are {_some(sorted(names))}" if names else f"nothing is {what}"

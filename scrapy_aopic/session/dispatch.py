@@ -307,6 +307,7 @@ class Dispatch:
         if not visit.lease.visits:
             return
         self._note_late(visit)
+        self._failures.found[what] += 1
         self._stats.count(_FOUND[what])
         if what != "failed":
             self._stats.count("aopic/recrawl/visits")

@@ -25,11 +25,13 @@ class LatestFailures:
     Attributes:
         rows: The latest first.
         media: Bytes of the bodies that were read, by media type.
+        found: Revisits, by what they have found.
     """
 
     def __init__(self) -> None:
         self.rows: list[FailureRow] = []
         self.media: Counter[str] = Counter()
+        self.found: Counter[str] = Counter()
         self._fetched: deque[tuple[float, str, int, int]] = deque(maxlen=N_LISTED)
 
     @property

@@ -306,6 +306,7 @@ class Session:
 
     def start(self) -> Deferred[None] | None:
         """Begin."""
+        self.admission.deny(self.steering.control.denies())
         self._beats.start(_BEAT, now=False)
         self.watch.start()
         return self._duplicates.open()
@@ -542,7 +543,9 @@ class Session:
 
     @guarded(False)
     def _steer(self) -> bool:
-        return self.steering.look()
+        if has_changed := self.steering.look():
+            self.admission.deny(self.steering.control.denies())
+        return has_changed
 
     @guarded(None)
     def _rank(self) -> None:

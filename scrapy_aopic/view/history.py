@@ -47,14 +47,14 @@ COLUMNS = (
     "transfers.down", "put_back", "refused", "ledger.virtual", "ledger.turns", "queue_seconds", "store.last_commit",
     "store.size_bytes", "machine.memory", "machine.memory_limit", "machine.cpu", "machine.loop_lag", "machine.standstill",
     "hosts.in_flight", "reason", "statuses.2xx", "statuses.3xx", "statuses.4xx", "statuses.5xx", "statuses.none",
-    "media.html", "media.image", "media.application", "media", "round.found.unchanged", "round.found",
+    "media.html", "media.image", "media.application", "media", "found.unchanged", "found",
 )  # fmt: skip
 """Columns: paths of figures of a snapshot (:func:`.snapshot.figure`)."""
 
 POINT = (
     "at", "rate.pages", "rate.failed", "hosts.ceiling", "pages.queued", "hosts.ready", "hosts.waiting", "hosts.in_flight",
     "statuses.2xx", "statuses.3xx", "statuses.4xx", "statuses.5xx", "statuses.none", "media.html", "media.image",
-    "media.application", "media", "ledger.turns", "round.found.unchanged", "round.found",
+    "media.application", "media", "ledger.turns", "found.unchanged", "found",
 )  # fmt: skip
 """The columns that a dashboard draws."""
 

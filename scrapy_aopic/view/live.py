@@ -361,6 +361,7 @@ class Watch:
             failures=self._latest.rows,
             fetched=self._latest.fetched,
             media=dict(self._latest.media),
+            found=dict(self._latest.found),
         )
 
     def _quiet(self, note: _Note) -> float:

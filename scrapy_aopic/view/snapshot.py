@@ -567,6 +567,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         failures: Visits of this run that failed, the latest first, and at most three of a cause; none of a stored job.
         fetched: Pages that this run fetched last, the latest first; none of a stored job.
         media: Bytes of bodies that this run has read, by media type (``html``, else the part before the slash).
+        found: Revisits of this run, by what they have found (:class:`~scrapy_aopic.core.revisits.found.Found`).
     """
 
     at: float
@@ -613,6 +614,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     failures: list[FailureRow] = []
     fetched: list[FetchedRow] = []
     media: dict[str, int] = {}
+    found: dict[str, int] = {}
 
 
 Figure: TypeAlias = float | str | None
@@ -676,11 +678,16 @@ def queue_lasts(pages: PageCounts, rate: Rate | None, tail: Sequence[float]) -> 
     Args:
         tail: See :attr:`HostCounts.tail`.
     """
-    if not pages.queued or rate is None or (rate.growth is not None and rate.growth >= -STEADY):
+    if not pages.queued or rate is None or _is_silent(rate):
         return None
-    if rate.growth is None:  # nothing was fetched: only hosts with long gaps are left, or nothing is known
-        return max(tail, default=None)
-    return max(pages.queued / (rate.pages * -rate.growth), *tail[:1], 0.0)
+    if rate.growth is None:  # nothing was fetched: only hosts with long gaps are left
+        return max(tail, default=None) if pages.visited else None
+    return max(pages.queued / (rate.pages * -rate.growth), *tail[:1], 0.0) if rate.growth < -STEADY else None
+
+
+def _is_silent(rate: Rate) -> bool:
+    """Whether no transfer of the last seconds got an answer, so that nobody knows how long the queue lasts."""
+    return bool(rate.down) and rate.down == rate.transfers
 
 
 def in_tail(seconds: float | None, tail: Sequence[float]) -> int:
@@ -728,8 +735,8 @@ def forecast(
         return Forecast(because="no page is queued yet")
     if rate is None:
         return Forecast(because="the speed is not known, as no crawl is running or one has just begun")
-    if rate.growth is None:
-        return Forecast(because="no page was settled in the last seconds")
+    if rate.growth is None or _is_silent(rate):
+        return Forecast(because="no page was fetched in the last seconds")
     if abs(rate.growth) <= STEADY:
         return Forecast(because="the queue stays about as long as it is, so nothing says when it ends")
     return Forecast(

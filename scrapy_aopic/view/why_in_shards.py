@@ -89,6 +89,10 @@ def say_control(answer: Explanation, rules: CrawlRules, control: Control) -> Non
         sentences.append(
             f"An operator has blocked {name} at {since}: what is queued stays queued, and nothing of it is requested."
         )
+    if (denied := control.denies()) and denied.search(rules.normal(answer.about).url):
+        if answer.kind == "unknown":
+            answer.kind, answer.sentences = "refused", []
+        sentences.append("An operator has denied such URLs: no links to them are followed.")
     if gap := control.gap(host):
         sentences.append(f"An operator asked for at least {gap:g} s between requests to it.")
     answer.sentences[:0] = sentences

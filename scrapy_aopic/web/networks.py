@@ -213,9 +213,9 @@ class Networks:
         if (joined := _joined(known, what)) != known:
             self._named[host] = joined
             if host in self._refused:
-                self._forget()
+                self.forget()
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
         """Let nobody remember what was refused."""
         self._refused.clear()
         for forget in self._listeners:
@@ -224,7 +224,7 @@ class Networks:
     def _refuse(self, host: str) -> bool:
         """Note that *host* is refused."""
         if len(self._refused) >= _REMEMBERED:
-            self._forget()
+            self.forget()
         self._refused.add(_plain(host))
         return True
 

@@ -395,5 +395,6 @@ FAULTS = {
     "extension": "of the end of its path (AOPIC_URL_RULES: extension)",
     "calendar": "it is a calendar's, of a month too far away (AOPIC_URL_RULES: calendar)",
     "user": "your own rule says so (AOPIC_URL_REWRITE)",
+    "denied": "an operator has denied it ('scrapy aopic control JOB' shows the pattern)",
 }
 """Why a URL is refused, in words, with the setting that says so."""

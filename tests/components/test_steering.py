@@ -118,6 +118,36 @@ async def test_a_run_that_was_stopped_ends_and_the_next_one_goes_on(serve, tmp_p
     assert [each.what for each in read_control(place).asked] == ["rate 8", "stop", "rate 0"]
 
 
+async def test_links_to_denied_urls_are_not_followed_until_they_are_allowed_again(serve, tmp_path, aopic):
+    """While it runs: the fifth page allows what was denied before it began, and denies another pattern."""
+    web, place = serve(PAGES), FolderPlace(tmp_path)
+
+    class Denying(Follow):
+        async def parse(self, response: Response) -> AsyncIterator[Any]:
+            if self.crawler.stats.inc_value("pages") or self.crawler.stats.get_value("pages") != 5:
+                for request in super().parse(response):
+                    yield request
+                return
+            session = Session.of(self.crawler)
+            ask_of_crawl(place, "allow", ["/1$"])
+            ask_of_crawl(place, "deny", ["://c[.]test/4"])
+            await until(lambda: session.steering.look() or "/1$" not in session.steering.control.denied)
+            session.admission.deny(session.steering.control.denies())
+            for request in super().parse(response):
+                yield request
+
+    ask_of_crawl(place, "deny", ["/1$", "//b[.]"])
+    settings = {"SCHEDULER": SCHEDULER, "AOPIC_STORE": "sqlite", "JOBDIR": str(tmp_path)}
+    crawler = await crawl(Denying, settings)
+    assert len(web.asked) == N_PAGES - 5 - 1 + ("http://c.test/4" in web.asked)
+    assert not of_host(web, "b.test")
+    assert "http://a.test/1" in web.asked
+    assert crawler.stats.get_value("aopic/urls/refused/denied") >= 5
+    said = "refused\n  An operator has denied such URLs: no links to them are followed.\n"
+    assert aopic("why", str(tmp_path), "http://b.test/2")[1] == f"http://b.test/2: {said}"
+    assert aopic("control", str(tmp_path))[1] == "no links to: //b[.], ://c[.]test/4\n"
+
+
 @pytest.mark.slow
 async def test_a_job_that_was_paused_stays_so_in_its_next_run(serve, tmp_path):
     web = serve(PAGES)

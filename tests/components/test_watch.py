@@ -285,7 +285,7 @@ def test_a_stored_job_has_the_same_hosts():
         (PageCounts(known=60, queued=0), None, {}, 0.0, "nothing is queued"),
         (PageCounts(known=60, queued=5, dead=5), Rate(pages=1.0), {}, 0.0, "only dead hosts"),
         (PageCounts(known=60, queued=5), None, {}, None, "no crawl is running"),
-        (PageCounts(known=60, queued=5), Rate(pages=0.0), {}, None, "no page was settled"),
+        (PageCounts(known=60, queued=5), Rate(pages=0.0), {}, None, "no page was fetched"),
         (
             PageCounts(known=60, queued=5),
             Rate(pages=2.0, growth=3.25),
@@ -294,6 +294,15 @@ def test_a_stored_job_has_the_same_hosts():
             "grows by 3.2 pages for each",
         ),
         (PageCounts(known=60, queued=50), Rate(pages=2.0, growth=-0.5), {}, 50.0, "if it shrinks on"),
+        # Of a network that is dead, what is given up says nothing; nor do gaps of hosts before the first page.
+        (
+            PageCounts(known=60, queued=50),
+            Rate(pages=2.0, growth=-1.0, transfers=3.0, down=3.0),
+            {},
+            None,
+            "no page was fetched",
+        ),
+        (PageCounts(known=9, queued=9), Rate(), {"tail": [17.0]}, None, "no page was fetched"),
         (
             PageCounts(known=60, queued=50),
             Rate(pages=2.0, growth=3.0),

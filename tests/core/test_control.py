@@ -57,6 +57,13 @@ def test_changes_add_up_and_can_be_taken_back():
     control = Control().paused(5.0).paused(6.0).blocking(["a.test"], 7.0).blocking(["a.test", "b.test"], 8.0)
     control = control.slowing(["c.test"], 3.0, 9.0).limited(connections=4, rate=0.5)
     assert control == Control(5.0, {"a.test": 7.0, "b.test": 8.0}, {"c.test": Slow(3.0, 9.0)}, 4, 0.5)
+    denied = control.denying(["/calendar/", "a|b"], 10.0)
+    assert [bool(denied.denies().search(url)) for url in ("/calendar/1", "/b", "/c")] == [True, True, False]
+    assert denied.sentences(str)[-1] == "no links to: /calendar/, a|b"
+    assert denied.undoing()[-3:] == ["allow /calendar/", "allow a|b", "slow 0 c.test"]
+    assert unpack_control(denied.packed()) == denied
+    assert denied.denying(["/calendar/", "a|b"], None) == control
+    assert control.denies() is None
     assert (control.blocks("www.a.test"), control.blocks("c.test")) == ("a.test", "")
     assert (control.gap("x.c.test"), control.gap("a.test")) == (3.0, 0.0)
     assert unpack_control(control.packed()) == control
@@ -82,6 +89,8 @@ def test_what_cannot_be_asked_is_refused():
         (lambda c: c.limited(connections=-1), "a limit of -1 transfers at once cannot be"),
         (lambda c: c.limited(rate=float("nan")), "a limit of nan pages a second cannot be"),
         (lambda c: c.limited(rate=-1.0), "a limit of -1 pages a second cannot be"),
+        (lambda c: c.denying(["a("], 1.0), r"'\(\?:a\(\)' is no regular expression: missing \)"),
+        (lambda c: c.denying(["a"], None), "a is not denied: nothing is denied"),
         (lambda c: c.blocking([f"h{n}.test" for n in range(100_001)], 1), "at most 100,000 may be"),
     ]:
         with case(change, said), pytest.raises(SettingError, match=said):

@@ -359,7 +359,7 @@ def test_a_queue_lasts_until_the_host_with_most_pages_has_had_them():
     [
         (0.05, [40.0], None, "the queue stays about as long as it is, so nothing says when it ends"),
         (0.5, [40.0], None, "the queue grows by 0.5 pages for each visit, so no end is in sight"),
-        (None, [], None, "no page was settled in the last seconds"),
+        (None, [], None, "no page was fetched in the last seconds"),
         (
             None,
             [40.0],

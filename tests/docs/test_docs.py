@@ -226,7 +226,7 @@ def test_every_rule_reason_and_tracking_parameter_is_in_the_document():
     reasons = re.findall(r"^\| `(\w+)` \| (?:rule `(\w+)`)?", section["Why a URL is refused"], re.MULTILINE)
     assert {rule for _, rule in reasons if rule} == {*REFUSALS}
     refusing = [rule.name for rule in RULES if rule.faults and rule.name != "scheme"]
-    assert [reason for reason, _ in reasons] == ["invalid", "scheme", *refusing, "user"]
+    assert [reason for reason, _ in reasons] == ["invalid", "scheme", *refusing, "user", "denied"]
     removed = TEXTS["docs/internals.md"].partition("\n### Tracking\n")[2].partition("\n### ")[0]
     tracking = re.findall(r"^\| ([^|`]+) \| (`.+`) \|", removed, re.MULTILINE)
     assert {who: " ".join(re.findall(r"`(\w+)`", names)) for who, names in tracking} == TRACKING

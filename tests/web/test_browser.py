@@ -615,11 +615,13 @@ def test_orders_do_what_control_does_are_undone_and_stand_in_the_history(browser
     assert [*pressed("#block", "block www.slow.test").blocked] == ["www.slow.test"]
     assert not pressed("#orders > button", "unblock www.slow.test").blocked
     assert pressed("#traps button", "block trap.test").blocked
+    assert [*pressed("#traps button:nth-of-type(2)", "deny ://a[.]b/").denied] == ["://a[.]b/"]
+    assert not pressed("#orders > button:nth-of-type(2)", "allow ://a[.]b/").denied
     press(browser, "#stop")
     browser.switch_to.alert.accept()
     wait_for(browser, "document.getElementById('ordered').textContent.startsWith('Asked: stop.')")
     assert shown().stopped_at
-    wait_for(browser, "document.querySelectorAll('#orders details li').length === 9")
+    wait_for(browser, "document.querySelectorAll('#orders details li').length === 11")
     press(browser, "#orders summary")
     past = text(browser, "orders")
     assert [past.find(each) for each in ("stop\n", "block trap.test\n", "rate 6.3\n", " pause")] == sorted(
@@ -677,8 +679,8 @@ def test_the_values_of_a_moment_are_read_by_pointer_and_by_keys(browser, page):
     assert browser.execute_script(f"return {first}") == clock(began)
     browser.find_element("css selector", "#range option[value='60']").click()
     assert browser.execute_script(f"return {first}") == clock(began + 90)
-    moves_on(110, 3, round={"number": 2, "began": 1.0, "found": {"unchanged": 3, "changed": 1}})
-    moves_on(120, 4, round={"number": 2, "began": 1.0, "found": {"unchanged": 6, "changed": 2}})
+    moves_on(110, 3, found={"unchanged": 3, "changed": 1})
+    moves_on(120, 4, found={"unchanged": 6, "changed": 2})
     assert "importance gathered" in browser.execute_script(f"return {bands}")
     plot.send_keys(Keys.ARROW_LEFT)
     assert "75 as before" in text(browser, "values")

@@ -1,13 +1,13 @@
-// Shows what /events sends, or in a report what that has in itself. What a crawl has found (names, URLs) only ever becomes text: no markup is made of strings.
+// Shows what /events sends, or what a report has in itself. What a crawl has found only ever becomes text: no markup is made of strings.
 
 const MOST_POINTS = 2200; // the server keeps 2,160
 const DUE = ["1 s", "10 s", "1 min", "10 min", "1 h", "1 day", "longer"];
 
-// States of hosts with pages: figure, name, colour, meaning.
+// States of hosts with pages: figure, name, colour, what needs to be said of it.
 const STATES = [
-  ["in_flight", "in flight", "fetched", "requested right now"],
-  ["ready", "ready", "ready", "may be requested now"],
-  ["waiting", "waiting", "waiting", "must be left alone for a time"],
+  ["in_flight", "in flight", "fetched"],
+  ["ready", "ready", "ready"],
+  ["waiting", "waiting", "waiting"],
   ["gated", "gated", "possible", "share a domain or an address with others"],
   ["locating", "locating", "possible", "address not known yet"],
   ["late", "late", "possible", "domain over its budget"],
@@ -17,8 +17,7 @@ const STATES = [
   ["dead", "dead", "failed", "no longer waited for"],
 ];
 const WAITS = { gap: "for the gap after a transfer", "crawl delay": "for the crawl delay of their robots.txt", errors: "after errors", down: "without a response" };
-const COLOURS = { politeness: "waiting", control: "waiting", paused: "waiting", pause: "waiting", network: "failed", disk: "failed", machine: "failed", spider: "failed", connections: "fetched", none: "ready", done: "ready" };
-
+const COLOURS = { network: "failed", disk: "failed", machine: "failed", spider: "failed", connections: "fetched", none: "ready", done: "ready", stopped: "queued", elsewhere: "queued" }; // others wait
 const DROPPED = {
   flood: "beyond the links of AOPIC_URL_LIMITS",
   duplicate: "on duplicates",
@@ -30,148 +29,126 @@ const DROPPED = {
   middleware: "by a spider middleware",
 };
 
+// Words
+
 const $ = (id) => document.getElementById(id);
+const on = (id, event, act) => $(id).addEventListener(event, act);
 const answers = $("answers") && JSON.parse($("answers").textContent); // of a report, which asks nobody
-const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
-const few = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
-const count = (n) => (n == null ? "–" : whole.format(n));
-const number = (n) => (n == null ? "–" : Math.abs(n) >= 1000 ? whole.format(n) : few.format(n));
-const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
-const brief = (n) => (n >= 10000 ? compact : few).format(n); // on an axis
-const fine = new Intl.NumberFormat("en", { maximumFractionDigits: 3 });
-const percent = (part, of) => (of ? `${(part > 0.99 * of ? fine : few).format((100 * part) / of)} %` : "–");
+const formatter = (options) => { const { format } = new Intl.NumberFormat("en", options); return (n) => (n == null ? "–" : format(n)); };
+const count = formatter({ maximumFractionDigits: 0 });
+const few = formatter({ maximumSignificantDigits: 3 });
+const fine = formatter({ maximumFractionDigits: 3 });
+const compact = formatter({ notation: "compact", maximumSignificantDigits: 3 });
+const number = (n) => (Math.abs(n) >= 1000 ? count : few)(n);
+const percent = (part, of) => (of ? `${(part > 0.99 * of ? fine : few)((100 * part) / of)} %` : "–");
+const timesLess = (n) => `${n > 1e6 ? "over a million" : number(n)} times less`;
+const hostsOf = (n) => `${count(n)} ${n === 1 ? "host" : "hosts"}`;
+const clock = (at) => new Date(at * 1000).toLocaleTimeString("en-GB");
+const day = (at) => new Date(at * 1000).toLocaleDateString("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
 
 function seconds(s) {
-  if (s == null) return "–";
-  if (s < 1) return s === 0 ? "0 s" : `${few.format(s * 1000)} ms`;
-  if (s < 120) return `${few.format(s)} s`;
-  if (s < 7200) return `${whole.format(s / 60)} min`;
-  return s < 172800 ? `${few.format(s / 3600)} h` : `${few.format(s / 86400)} days`;
+  if (!s) return s === 0 ? "0 s" : "–";
+  if (s < 1) return `${few(s * 1000)} ms`;
+  if (s < 120) return `${few(s)} s`;
+  if (s < 7200) return `${count(s / 60)} min`;
+  return s < 172800 ? `${few(s / 3600)} h` : `${few(s / 86400)} days`;
 }
 
 function bytes(n) {
   if (n == null) return "–";
   const units = ["B", "kB", "MB", "GB", "TB"];
-  let i = 0;
-  for (; n >= 1000 && i < units.length - 1; i += 1) n /= 1000;
-  return `${few.format(n)} ${units[i]}`;
+  for (; n >= 1000 && units.length > 1; units.shift()) n /= 1000;
+  return `${few(n)} ${units[0]}`;
 }
 
-function element(name, text, className) {
+// Elements: "p.note" is one with a class.
+
+function make(what, ...inside) {
+  const [name, ...classes] = what.split(".");
   const made = document.createElement(name);
-  if (text !== undefined) made.textContent = text;
-  if (className) made.className = className;
+  if (classes.length) made.className = classes.join(" ");
+  made.append(...inside);
   return made;
 }
 
-function setText(id, text) {
-  const place = $(id);
-  if (place.textContent !== text) place.textContent = text;
+function button(text, act, what = "button") {
+  const made = make(what, text);
+  made.type = "button";
+  made.onclick = act;
+  return made;
 }
 
-// Tables: a cell is a text or an element.
-
-const isClosed = (place) => place.closest("details")?.open === false; // nobody sees it
-
-function table(id, heads, rows, { empty = "None.", caption = "" } = {}) {
-  const place = $(id);
-  if (isClosed(place)) return;
-  if (!rows.length) {
-    place.replaceChildren(element("p", empty, "empty"));
-    return;
-  }
-  const made = element("table");
-  made.append(element("caption", caption || place.getAttribute("aria-label") || "", "hidden"));
-  const head = element("tr");
-  for (const [text, kind] of heads) {
-    const cell = element("th", undefined, kind);
-    cell.scope = "col";
-    cell.append(text);
-    head.append(cell);
-  }
-  if (heads.some(([text]) => text)) {
-    made.append(element("thead"));
-    made.tHead.append(head);
-  }
-  made.append(element("tbody"));
-  for (const row of rows) {
-    const line = element("tr");
-    row.forEach((text, i) => {
-      const cell = element(i ? "td" : "th", undefined, heads[i][1]);
-      if (!i) cell.scope = "row";
-      else if (typeof heads[i][0] === "string" ? heads[i][0] : heads[i][0].textContent) cell.dataset.head = heads[i][0].textContent ?? heads[i][0];
-      cell.append(text);
-      line.append(cell);
-    });
-    made.tBodies[0].append(line);
-  }
-  place.replaceChildren(made);
+function styled(made, property, value) {
+  made.style.setProperty(property, value);
+  return made;
 }
+
+function say(id, text) {
+  if ($(id).textContent !== text) $(id).textContent = text;
+}
+
+const put = (id, ...inside) => $(id).replaceChildren(...inside);
+
+// Figures: a name and a text.
+const boxes = (id, rows) => put(id, ...rows.map(([name, text]) => make("div", make("dt", name), make("dd", text))));
+
+const heading = (place) => place.ariaLabel || place.closest("section, details").querySelector("h2").textContent;
+
+// A head is a text, or [text, class, act of a button]; a cell is a text, an element, or several.
+function table(id, heads, rows, empty = "None.") {
+  const place = $(id);
+  if (place.closest("details")?.open === false) return; // nobody sees it
+  if (!rows.length) return put(id, make("p.empty", empty));
+  const made = make("table", make("caption.hidden", heading(place)));
+  const columns = heads.map((head, i) => {
+    const [text, kind = i ? "n" : "name", act] = [head].flat();
+    return { text, kind, act };
+  });
+  const cell = (scope, { text, kind }, inside) => {
+    const placed = make(`${scope ? "th" : "td"}.${kind}`, ...[inside].flat());
+    if (scope) placed.scope = scope;
+    else if (kind === "n") placed.dataset.head = text;
+    if (inside === "–") placed.classList.add("nothing");
+    return placed;
+  };
+  if (heads[0]) made.createTHead().append(make("tr", ...columns.map((head) => cell("col", head, head.act ? button(head.text, head.act, "button.plain") : head.text))));
+  made.createTBody().append(...rows.map((row) => make("tr", ...row.map((inside, i) => cell(i ? "" : "row", columns[i], inside)))));
+  put(id, made);
+}
+
+const facts = (id, rows) => table(id, ["", ["", "value"]], rows);
 
 // Rows of [name, number, remark, colour]; the length of a bar repeats the number beside it.
-function bars(id, caption, rows, { empty = "None." } = {}) {
-  const place = $(id);
-  if (isClosed(place)) return;
-  if (!rows.length) {
-    place.replaceChildren(element("p", empty, "empty"));
-    return;
-  }
+function bars(id, rows, empty) {
   const most = Math.max(...rows.map((row) => row[1]), 1);
-  const made = element("table", undefined, "bars");
-  made.append(element("caption", caption, "hidden"));
-  const body = element("tbody");
-  for (const [name, n, remark, colour] of rows) {
-    const line = element("tr", undefined, colour);
-    const head = element("th", name, "name");
-    head.scope = "row";
-    if (remark) head.append(element("span", ` – ${remark}`, "note"));
-    const bar = element("td", undefined, "bar");
-    bar.setAttribute("aria-hidden", "true");
-    if (n > 0) {
-      const length = element("div");
-      length.style.width = `${(100 * n) / most}%`;
-      bar.append(length);
-    }
-    line.append(head, element("td", count(n), "n"), bar);
-    body.append(line);
-  }
-  made.append(body);
-  place.replaceChildren(made);
+  const bar = (n, colour) => styled(make(`div.${colour}`), "width", `${(100 * n) / most}%`);
+  table(id, ["", "", ["", "bar"]], rows.map(([name, n, remark, colour = "fetched"]) => [
+    remark ? [name, make("span.note", ` – ${remark}`)] : name, count(n), bar(n, colour),
+  ]), empty);
 }
 
-const facts = (id, caption, rows) => table(id, [["", "name"], ["", "value"]], rows, { caption });
-
-// What is over time
+// Over time
 
 let points = [];
 
-function svg(name, attributes, text) {
-  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  if (text !== undefined) made.textContent = text;
-  return made;
+// The figure of a snapshot at a path, such as "pages.queued"; of several the sum.
+function figure(now, path) {
+  const found = path.split(".").reduce((part, name) => part?.[name], now) ?? null;
+  return found && typeof found === "object" ? Object.values(found).reduce((all, n) => all + n, 0) : found;
 }
 
-function roundUp(n) {
-  const step = 10 ** Math.floor(Math.log10(n));
-  return [1, 1.5, 2, 3, 4, 5, 6, 8, 10].map((k) => k * step).find((k) => k >= n);
-}
-
-const clock = (at) => new Date(at * 1000).toLocaleTimeString("en-GB");
-const day = (at) => new Date(at * 1000).toLocaleDateString("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
-
-// The figure of a snapshot at a path, such as "pages.queued".
-const figure = (now, path) => path.split(".").reduce((part, name) => (part ? part[name] : part), now) ?? null;
-
-const POINT = ["at", "rate.pages", "rate.failed", "hosts.ceiling", "pages.queued", "hosts.ready", "hosts.waiting", "hosts.in_flight",
-  "statuses.2xx", "statuses.3xx", "statuses.4xx", "statuses.5xx", "statuses.none", "media.html", "media.image", "media.application", "media", "ledger.turns", "round.found.unchanged", "round.found"];
-const sum = (counts) => (typeof counts === "object" && counts ? Object.values(counts).reduce((all, n) => all + n, 0) : counts);
+const paths = new Set(["at", "rate.failed"]); // what is kept of a snapshot: these, and what is drawn
 
 function addPoint(now) {
-  const before = points[points.length - 1];
-  if (before && now.at <= before.at) return;
-  points.push(Object.fromEntries(POINT.map((path) => [path, sum(figure(now, path))])));
+  if (now.at <= points.at(-1)?.at) return;
+  points.push(Object.fromEntries([...paths].map((path) => [path, figure(now, path)])));
   if (points.length > MOST_POINTS) points = points.filter((_, i) => i % 2 || i > MOST_POINTS / 2);
+}
+
+// As many points as can be told apart, the last one among them.
+function thinned(list) {
+  const every = Math.ceil(list.length / 300);
+  return list.filter((_, i) => (list.length - 1 - i) % every === 0);
 }
 
 // Lists of points in each of which something ran all the time.
@@ -181,339 +158,291 @@ function runsOf(list) {
   const runs = [];
   list.forEach((point, i) => {
     if (!i || point.at - list[i - 1].at > pause) runs.push([]);
-    runs[runs.length - 1].push(point);
+    runs.at(-1).push(point);
   });
   return runs.filter((run) => run.length > 1);
 }
 
+// Bands of the plot, of areas that are stacked or of lines: [name, value of a point, colour].
+const of = (path) => paths.add(path) && ((point) => point[path] ?? NaN);
 const withPages = (point) => (point["hosts.ready"] || 0) + (point["hosts.waiting"] || 0) + (point["hosts.in_flight"] || 0);
-
-// What stands in the bands of the plot: [name, path or function, colour], stacked where there are several.
-const of = (path) => (point) => point[path] || 0;
-const rateOf = (path) => (point) => (point.before && point[path] >= point.before[path] ? (point[path] - point.before[path]) / (point.at - point.before.at) : 0);
-const otherMedia = (point) => Math.max(0, rateOf("media")(point) - ["html", "image", "application"].reduce((all, kind) => all + rateOf(`media.${kind}`)(point), 0));
-const isFresh = (point) => {
-  const [n, same] = ["round.found", "round.found.unchanged"].map((path) => rateOf(path)(point));
-  return n ? (100 * same) / n : NaN;
-};
+let before = new Map(); // of each point the one ten before it
+const rateOf = (path) => paths.add(path) && ((point) => {
+  const last = before.get(point);
+  return last && point[path] >= last[path] ? (point[path] - last[path]) / (point.at - last.at) : 0;
+});
+const MEDIA = { html: ["HTML", "fetched"], image: ["images", "ready"], application: ["application", "waiting"] };
+const ofMedia = Object.keys(MEDIA).map((kind) => rateOf(`media.${kind}`));
+const ofAll = rateOf("media");
+const [found, unchanged] = [rateOf("found"), rateOf("found.unchanged")];
+const STATUSES = { "2xx": "fetched", "3xx": "ready", "4xx": "possible", "5xx": "waiting", none: "failed" };
 const BANDS = [
   { name: "fetched a second", height: 150, lines: [["politeness allowed", of("hosts.ceiling"), "allowed"], ["fetched", of("rate.pages"), "fetched"]] },
   { name: "hosts", height: 112, areas: [["in flight", of("hosts.in_flight"), "fetched"], ["ready", of("hosts.ready"), "ready"], ["waiting", of("hosts.waiting"), "waiting"]] },
-  { name: "pages queued", height: 56, lines: [["queued", of("pages.queued"), "queued"]] },
-  { name: "answers a second, by status", height: 56, areas: [["2xx", rateOf("statuses.2xx"), "fetched"], ["3xx", rateOf("statuses.3xx"), "ready"], ["4xx", rateOf("statuses.4xx"), "possible"], ["5xx", rateOf("statuses.5xx"), "waiting"], ["no answer", rateOf("statuses.none"), "failed"]] },
-  { name: "bytes a second, by media type", height: 56, areas: [["HTML", rateOf("media.html"), "fetched"], ["images", rateOf("media.image"), "ready"], ["application", rateOf("media.application"), "waiting"], ["others", otherMedia, "possible"]] },
-  { name: "importance gathered: times that all cash was spent", height: 56, lines: [["gathered", of("ledger.turns"), "fetched"]], recrawl: true },
-  { name: "% of visited pages that were as before", height: 56, lines: [["as before", isFresh, "ready"]], recrawl: true },
+  { name: "pages queued", lines: [["queued", of("pages.queued"), "queued"]] },
+  { name: "answers a second", areas: Object.entries(STATUSES).map(([name, colour]) => [name === "none" ? "no answer" : name, rateOf(`statuses.${name}`), colour]) },
+  { name: "bytes a second", areas: [...Object.values(MEDIA).map(([name, colour], i) => [name, ofMedia[i], colour]),
+    ["others", (point) => Math.max(0, ofMedia.reduce((left, value) => left - value(point), ofAll(point))), "possible"]] },
+  { name: "importance gathered: times that all cash was spent", lines: [["gathered", of("ledger.turns"), "fetched"]], recrawl: true },
+  { name: "% of visited pages that were as before", lines: [["as before", (point) => (100 * unchanged(point)) / found(point), "ready"]], recrawl: true },
 ];
+const partsOf = ({ areas, lines }) => areas || lines;
+
+function svg(name, attributes, ...inside) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.append(...inside);
+  return made;
+}
+
+// Areas on each other, and lines: all charts are made of these.
+function shapes({ areas = [], lines = [] }, runs, x, y) {
+  const path = (list, value) => list.map((point) => `${x(point.at).toFixed(1)},${y(value(point)).toFixed(1)}`);
+  const between = (list, low, high, className) => svg("polygon", { class: className, points: [...path(list, high), ...path(list, low).reverse()].join(" ") });
+  const none = () => 0;
+  return runs.flatMap((run) => {
+    let below = none;
+    const made = areas.map(([, value, colour]) => {
+      const low = below;
+      below = (point) => low(point) + (value(point) || 0);
+      return between(run, low, below, `area ${colour}`);
+    });
+    for (const [, value, colour] of lines) {
+      const list = run.filter((point) => Number.isFinite(value(point)));
+      if (list.length < 2) continue;
+      if (colour !== "allowed") made.push(between(list, none, value, `under ${colour}`));
+      made.push(svg("polyline", { class: `line ${colour}`, points: path(list, value).join(" ") }));
+    }
+    return made;
+  });
+}
+
+// A small picture of the past of a figure.
+function spark(value, colour, past = points) {
+  const known = thinned(past.filter((point) => Number.isFinite(value(point))));
+  const picture = svg("svg", { viewBox: "0 0 200 40", preserveAspectRatio: "none", "aria-hidden": "true" });
+  if (known.length < 2) return picture;
+  const span = known.at(-1).at - known[0].at || 1;
+  const most = Math.max(...known.map(value)) || 1;
+  picture.append(...shapes({ lines: [["", value, colour]] }, runsOf(known), (at) => (200 * (at - known[0].at)) / span, (n) => 39 - (37 * n) / most));
+  return picture;
+}
+
 let shown = { bands: [], points: [], x: () => 0, width: 0 };
 let drawnAt = 0;
 
-// As many points as can be told apart, the last one among them.
-function thinned(list) {
-  const every = Math.ceil(list.length / 300);
-  return list.filter((_, i) => (list.length - 1 - i) % every === 0);
-}
-
-// Whether the last point is a pixel beyond what is drawn: of a long crawl it is seldom.
+// Whether the last point is a pixel beyond what is drawn.
 function isDue() {
   const { points: drawn, width } = shown;
-  const end = points[points.length - 1].at;
-  return drawn.length < 2 || end - drawnAt >= (drawn[drawn.length - 1].at - drawn[0].at) / width;
+  return drawn.length < 2 || points.at(-1).at - drawnAt >= (drawn.at(-1).at - drawn[0].at) / width;
+}
+
+function roundUp(n) {
+  const step = 10 ** Math.floor(Math.log10(n));
+  return [1, 1.5, 2, 3, 4, 5, 6, 8, 10].map((k) => k * step).find((k) => k >= n);
 }
 
 function draw() {
-  const end = points[points.length - 1]?.at || 0;
+  const end = points.at(-1)?.at || 0;
   const known = thinned(points.filter((point) => Number.isFinite(point["rate.pages"]) && point.at >= end - $("range").value));
   const runs = runsOf(known);
-  if (!runs.length) {
-    $("plot").replaceChildren(element("p", "A plot needs two points; they come while a crawl runs.", "empty"));
-    return;
-  }
-  for (const run of runs) run.forEach((point, i) => (point.before = run[Math.max(0, i - 10)] === point ? null : run[Math.max(0, i - 10)]));
+  if (!runs.length) return put("plot", make("p.empty", "A plot needs two points; they come while a crawl runs."));
+  before = new Map(runs.flatMap((run) => run.map((point, i) => [point, i ? run[Math.max(0, i - 10)] : null])));
+  const now = known.at(-1);
+  const [first, last] = [known[0].at, now.at];
   const width = Math.max($("plot").clientWidth, 280);
-  const [left, right] = [52, 4];
-  const first = known[0].at;
-  const last = known[known.length - 1].at;
-  const x = (at) => left + ((at - first) / (last - first || 1)) * (width - left - right);
-  const recrawls = known.some((point) => point["round.found"]);
-  const total = ({ areas, lines }, point) => (areas ? areas.reduce((all, [, value]) => all + value(point), 0) : Math.max(...lines.map(([, value]) => value(point) || 0)));
-  let top = 18;
+  const isNarrow = width < 600;
+  const [left, right] = [52, width - 4];
+  const x = (at) => left + ((at - first) / (last - first || 1)) * (right - left);
+  const recrawls = known.some((point) => point.found);
+  const total = (band, point) => partsOf(band).map(([, value]) => value(point) || 0).reduce((a, b) => (band.areas ? a + b : Math.max(a, b)));
+  let top = 4;
   const bands = BANDS.filter((band) => (recrawls || !band.recrawl) && (band.lines || known.some((point) => total(band, point)))).map((band) => {
-    const placed = { ...band, top, most: roundUp(Math.max(...known.map((point) => total(band, point)), 0.1)) };
-    top += band.height + 28;
+    const { height = 56 } = band;
+    top += isNarrow && partsOf(band)[1] ? 34 : 20;
+    const placed = { ...band, height, top, most: roundUp(Math.max(...known.map((point) => total(band, point)), 0.1)) };
+    top += height + 8;
     return placed;
   });
-  const now = known[known.length - 1];
-  const label = `From ${clock(first)} to ${clock(last)}. Now: ${number(now["rate.pages"])} fetched a second of ${number(now["hosts.ceiling"])} that politeness allowed, ${count(withPages(now))} hosts, ${count(now["pages.queued"])} pages queued`;
+  top += 14;
+  const label = `From ${clock(first)} to ${clock(last)}. Now: ${number(now["rate.pages"])} fetched a second of ${number(now["hosts.ceiling"])} that politeness allowed`;
   const picture = svg("svg", { viewBox: `0 0 ${width} ${top}`, height: top, role: "img", "aria-label": label });
-  const at = ({ top: from, height, most }, n) => from + height - (Math.min(n, most) / most) * height;
+  const line = (className, from, to, low, high) => svg("line", { class: className, x1: from, x2: to, y1: low, y2: high });
+  const text = (at, y, anchor, ...inside) => svg("text", { x: at, y, "text-anchor": anchor }, ...inside);
   for (const band of bands) {
-    picture.append(svg("text", { x: left, y: band.top - 6 }, band.name));
+    const y = (n) => band.top + band.height - (Math.min(n, band.most) / band.most) * band.height;
+    const parts = partsOf(band);
+    picture.append(text(left, band.top - (isNarrow && parts[1] ? 20 : 6), "start", band.name));
+    const key = parts.flatMap(([name, , colour]) => [svg("tspan", { class: `${band.areas ? "key" : "mark"} ${colour}` }, "  ■ "), name]);
+    if (parts[1]) picture.append(text(right, band.top - 6, "end", ...key));
     for (const part of band.height > 100 ? [0, 0.5, 1] : [0, 1]) {
-      const y = at(band, part * band.most);
-      picture.append(svg("line", { class: "grid", x1: left, x2: width - right, y1: y, y2: y }), svg("text", { x: left - 6, y: y + 4, "text-anchor": "end" }, brief(part * band.most)));
+      const n = part * band.most;
+      picture.append(line("grid", left, right, y(n), y(n)), text(left - 6, y(n) + 4, "end", (n >= 10000 ? compact : few)(n)));
     }
-    for (const run of runs) {
-      const path = (value, list = run) => list.map((point) => `${x(point.at).toFixed(1)},${at(band, value(point)).toFixed(1)}`);
-      let low = () => 0;
-      for (const [, value, colour] of band.areas || []) {
-        const below = low;
-        const high = (point) => below(point) + value(point);
-        picture.append(svg("polygon", { class: `area ${colour}`, points: [...path(high), ...path(below).reverse()].join(" ") }));
-        low = high;
-      }
-      for (const [, value, colour] of band.lines || []) {
-        if (colour === "fetched") picture.append(svg("polygon", { class: "area speed", points: [...path(value), ...path(() => 0).reverse()].join(" ") }));
-        const list = run.filter((point) => (colour === "allowed" ? Number.isFinite(point["hosts.ceiling"]) : Number.isFinite(value(point))));
-        if (list.length > 1) picture.append(svg("polyline", { class: `line ${colour}`, points: path(value, list).join(" ") }));
-      }
-    }
+    picture.append(...shapes(band, runs, x, y));
   }
-  const marks = width < 600 ? 2 : 4;
+  const marks = isNarrow ? 2 : 4;
   for (let i = 0; i <= marks; i += 1) {
     const instant = first + ((last - first) * i) / marks;
-    const anchor = i === 0 ? "start" : i === marks ? "end" : "middle";
-    picture.append(svg("text", { x: x(instant), y: top - 5, "text-anchor": anchor }, (last - first > 86400 ? day : clock)(instant)));
+    picture.append(text(x(instant), top - 4, ["start", "end"][i && i / marks] ?? "middle", (last - first > 86400 ? day : clock)(instant)));
   }
-  for (const { at: instant } of latest?.control.asked || []) if (instant >= first && instant <= last) picture.append(svg("line", { class: "asked", x1: x(instant), x2: x(instant), y1: 18, y2: top - 24 }));
-  picture.append(svg("line", { id: "hover", y1: 18, y2: top - 24, visibility: "hidden" }));
-  shown = { bands, points: known, x, width };
+  for (const { at } of latest?.control.asked || []) if (at >= first && at <= last) picture.append(line("asked", x(at), x(at), 18, top - 20));
+  shown = { bands, points: known, x, width, hover: picture.appendChild(line("hover", 0, 0, 18, top - 20)) };
   drawnAt = last;
-  $("plot").replaceChildren(picture);
-  if (hovered !== null) hover(hovered);
-  if ($("points").closest("details").open) listPoints(known);
+  put("plot", picture);
+  hover(hovered);
 }
 
-// The values at a moment, in words: under the pointer, or by the arrow keys.
-let hovered = null; // index from the end, so that it stays at its moment's side
+// The values at a moment, under the pointer or by the arrow keys.
+let hovered = null; // index from the end
 
 function hover(i) {
   hovered = i;
-  const { bands, points: known, x } = shown;
+  const { bands, points: known, x, hover: mark } = shown;
   const point = i === null ? null : known[Math.max(0, known.length - 1 - i)];
-  $("hover")?.setAttribute("visibility", point ? "visible" : "hidden");
-  if (!point) setText("values", "Speeds are over the ten seconds before each point.");
-  if (!point) return;
-  for (const end of ["x1", "x2"]) $("hover").setAttribute(end, x(point.at));
-  const values = bands.map(({ name, areas, lines }) => `${name.split(/[,:]/)[0]} ${(areas || lines).map(([each, value]) => `${number(value(point))} ${each}`).join(", ")}`);
-  setText("values", `${clock(point.at)}: ${values.join("; ")}`);
+  mark?.setAttribute("visibility", point ? "visible" : "hidden");
+  if (!point) return say("values", "Speeds are over the ten seconds before each point.");
+  for (const end of ["x1", "x2"]) mark.setAttribute(end, x(point.at));
+  const values = bands.map((band) => `${band.name.split(":")[0]} ${partsOf(band).map(([name, value]) => `${number(value(point))} ${name}`).join(", ")}`);
+  say("values", `${clock(point.at)}: ${values.join("; ")}`);
 }
 
-$("plot").addEventListener("pointermove", (event) => {
+on("plot", "pointermove", (event) => {
   const at = ((event.clientX - $("plot").getBoundingClientRect().left) * shown.width) / $("plot").clientWidth;
   const far = shown.points.map((point) => Math.abs(shown.x(point.at) - at));
   if (far.length) hover(far.length - 1 - far.indexOf(Math.min(...far)));
 });
-$("plot").addEventListener("pointerleave", () => hover(null));
-$("plot").addEventListener("blur", () => hover(null));
-$("plot").addEventListener("keydown", ({ key }) => {
+for (const name of ["pointerleave", "blur"]) on("plot", name, () => hover(null));
+on("plot", "keydown", ({ key }) => {
   const step = { ArrowLeft: 1, ArrowRight: -1 }[key];
   if (step) hover(Math.min(Math.max((hovered ?? -1) + step, 0), shown.points.length - 1));
   if (key === "Escape") hover(null);
 });
-$("range").addEventListener("change", () => {
-  hover(null);
+on("range", "change", () => {
+  hovered = null;
   draw();
 });
 
-function listPoints(known) {
-  const every = Math.max(1, Math.floor(known.length / 60));
-  const rows = known.filter((_, i) => (known.length - 1 - i) % every === 0).reverse();
-  table(
-    "points",
-    [["time", "name"], ["fetched/s", "n"], ["politeness allowed", "n"], ["in flight", "n"], ["ready", "n"], ["waiting", "n"], ["queued", "n"]],
-    rows.map((point) => [clock(point.at), number(point["rate.pages"]), number(point["hosts.ceiling"]), ...["hosts.in_flight", "hosts.ready", "hosts.waiting", "pages.queued"].map((name) => count(point[name]))]),
-  );
-}
-
-// A small picture of the past of a figure, for the eye: numbers are in the table of the plot.
-function spark(value, className, past = points) {
-  const picture = svg("svg", { viewBox: "0 0 200 40", preserveAspectRatio: "none", "aria-hidden": "true" });
-  const known = thinned(past.filter((point) => Number.isFinite(value(point))));
-  if (known.length < 2) return picture;
-  const first = known[0].at;
-  const span = known[known.length - 1].at - first || 1;
-  const most = Math.max(...known.map(value)) || 1;
-  for (const run of runsOf(known)) {
-    const path = run.map((point) => `${((200 * (point.at - first)) / span).toFixed(1)} ${(38 - (36 * value(point)) / most).toFixed(1)}`);
-    const x = (point) => ((200 * (point.at - first)) / span).toFixed(1);
-    picture.append(svg("path", { class: className, d: `M${x(run[0])} 40L${path.join("L")}L${x(run[run.length - 1])} 40Z` }), svg("polyline", { class: className, points: path.join(" ") }));
-  }
-  return picture;
-}
+// The head
 
 let limit;
 
-function showHead(now) {
-  const { limit: kind, headline, sentence } = now.verdict;
+function showHead({ verdict, forecast, is_live: isLive }) {
+  const { limit: kind, headline, sentence } = verdict;
   const text = headline || sentence || "No figures yet.";
   if ($("headline").textContent !== text) {
     const subject = /^.+?(?= limits? | has paused |[:.])/.exec(text)?.[0] ?? "";
-    $("headline").replaceChildren(element("em", subject, COLOURS[kind]), text.slice(subject.length));
+    put("headline", make(`em.${COLOURS[kind] || "waiting"}`, subject), text.slice(subject.length));
   }
-  setText("verdict", sentence === text ? "" : sentence);
-  if (kind !== limit) setText("spoken", text); // a screen reader is not interrupted by each new figure
+  say("verdict", sentence === text ? "" : sentence);
+  if (kind !== limit) say("spoken", text); // a screen reader is not interrupted by each new figure
   limit = kind;
-  const { forecast } = now;
-  const end = forecast.seconds === null ? "No end in sight" : `About ${seconds(Math.round(forecast.seconds))} to go`;
-    setText("forecast", now.is_live ? `${end}: ${forecast.because}.` : "");
+  if (!isLive) return say("forecast", "");
+  const left = forecast.seconds; // rounded once, as in the headline
+  say("forecast", `${left === null ? "No end in sight" : `About ${seconds(left < 120 ? Math.round(left) : left)} to go`}: ${forecast.because}.`);
 }
 
-const grows = (n) => `${n < 0 ? "shrinks" : "grows"} by ${few.format(Math.abs(n))} pages for each visit`;
+// What an operator asks of the crawl, in the words of scrapy aopic control.
+const UNDO = { resume: "Go on", rate: "Any speed", connections: "All transfers", unblock: "Unblock", slow: "Usual gaps for", allow: "Follow links to" };
 
-// What an operator asks of the crawl, here or by scrapy aopic control: the words are the same.
-const UNDO = { resume: "Go on", rate: "Any speed", connections: "All transfers", unblock: "Unblock", slow: "Usual gaps for" };
-const UNDONE = (what) => [UNDO[what.split(" ")[0]], what.split(" ").slice(1).filter((word) => word !== "0").join(" ")].join(" ").trim();
-
-function button(text, act, className) {
-  const made = element("button", text, className);
-  made.type = "button";
-  made.addEventListener("click", act);
-  return made;
+function undo(what) {
+  const [action, ...values] = what.split(" ");
+  return button([UNDO[action], ...values.filter((word) => word !== "0")].join(" "), () => order(what));
 }
 
 async function order(what) {
-  setText("ordered", `${what} …`);
+  say("ordered", `${what} …`);
   const { problem } = await ask(`/api/v1/control?do=${encodeURIComponent(what)}`, { method: "POST", headers: { "Aopic-Order": "1" } });
-  setText("ordered", problem || `Asked: ${what}. It is in force within two seconds.`);
-  setTimeout(() => setText("ordered", ""), 8000);
+  say("ordered", problem || `Asked: ${what}. It is in force within two seconds.`);
+  setTimeout(() => say("ordered", ""), 8000);
 }
 
 const canOrder = () => latest?.is_live && latest.store.name && !answers;
 
-$("pause").addEventListener("click", () => order(latest.control.paused_since ? "resume" : "pause"));
-$("slower").addEventListener("click", () => order(`rate ${Math.max(0.1, (latest.control.rate || latest.rate?.pages || 1) / 2).toPrecision(2)}`));
-$("stop").addEventListener("click", () => {
+on("pause", "click", () => order(latest.control.paused_since ? "resume" : "pause"));
+on("slower", "click", () => order(`rate ${Math.max(0.1, (latest.control.rate || latest.rate?.pages || 1) / 2).toPrecision(2)}`));
+on("stop", "click", () => {
   if (confirm("Stop this run? What is queued stays; the command that started it goes on.")) order("stop");
 });
 
 function showControl({ control }) {
   const { sentences, undoing = [], asked = [] } = control;
   $("steer").hidden = !canOrder();
-  setText("pause", control.paused_since ? "Go on" : "Pause");
+  say("pause", control.paused_since ? "Go on" : "Pause");
   const place = $("orders");
   const key = JSON.stringify([sentences, asked, canOrder()]);
   if (place.dataset.shown === key) return; // a screen reader hears it once
   place.dataset.shown = key;
-  const list = (texts) => {
-    const made = element("ul");
-    made.append(...texts.map((each) => element("li", each)));
-    return made;
-  };
+  const list = (texts) => make("ul", ...texts.map((each) => make("li", each)));
   const had = place.contains(document.activeElement);
   place.replaceChildren();
-  if (sentences.length) place.append(element("p", "Set by an operator:"), list(sentences));
-  if (canOrder()) place.append(...undoing.map((what) => button(UNDONE(what), () => order(what))));
-  if (asked.length) {
-    const past = element("details", undefined, "inner");
-    past.append(element("summary", "What was asked"), list(asked.map(({ at, what }) => `${clock(at)} ${what}`).reverse()));
-    place.append(past);
-  }
+  if (sentences.length) place.append(make("p", "Set by an operator:"), list(sentences));
+  if (canOrder()) place.append(...undoing.map(undo));
+  if (asked.length) place.append(make("details.inner", make("summary", "What was asked"), list(asked.map(({ at, what }) => `${clock(at)} ${what}`).reverse())));
   if (had) $("pause").focus();
 }
 
 // A recrawl visits pages more than once.
 const done = ({ visited, failed }) => visited + failed;
 const unit = ({ pages, visits }) => (visits.all > done(pages) ? "visits" : "pages");
-
 const hostsWithPages = (hosts) => STATES.reduce((sum, [key]) => sum + hosts[key], 0);
-const hostsOf = (n) => `${count(n)} ${n === 1 ? "host" : "hosts"}`;
-const waitsOf = (hosts) => Object.entries(hosts.waits).sort((a, b) => b[1] - a[1]);
+const most = (numbers) => Object.entries(numbers || {}).sort((a, b) => b[1] - a[1]);
+const sparks = Array.from({ length: 4 }, () => make("dd.spark"));
 
 function showFour(now, due) {
-  const { pages, hosts, rate, is_live: isLive } = now;
-  const { all, failed, gone } = now.visits;
+  const { pages, hosts, rate, is_live: isLive, visits: { all, failed, gone } } = now;
   const word = unit(now);
-  const known = rate && rate.failed !== null;
-  const lately = !rate ? "" : `over ${Math.round(rate.seconds)} s${isLive ? "" : " before the last commit"}`;
-  const reasons = waitsOf(hosts).map(([why, n]) => `${count(n)} ${why}`).join(", ");
+  const isRecent = rate && rate.failed !== null;
+  const lately = rate ? `over ${Math.round(rate.seconds)} s${isLive ? "" : " before the last commit"}` : "";
+  const reasons = most(hosts.waits).map(([why, n]) => `${count(n)} ${why}`).join(", ");
+  const growth = rate?.growth;
   const rows = [
-    [`${word} a second`, number(rate && rate.pages), rate ? `${lately}${hosts.ceiling === null ? "" : `; politeness allowed ${number(hosts.ceiling)}`}` : "no crawl runs", (point) => point["rate.pages"], "fetched"],
-    ["pages queued", count(pages.queued), rate && rate.growth ? grows(rate.growth) : "", (point) => point["pages.queued"], "queued"],
-    ["hosts have pages", count(hostsWithPages(hosts)), `${count(hosts.in_flight)} in flight, ${count(hosts.ready)} ready, ${count(hosts.waiting)} waiting${reasons ? ` (${reasons})` : ""}`, withPages, "queued"],
-    ["failed", known ? percent(rate.failed, rate.pages) : percent(failed, all), `${known ? `${lately}; ${percent(failed, all)} ` : ""}of all ${word}. Beside these, ${percent(gone, all)} are forbidden or gone`, (point) => (point["rate.pages"] ? (100 * point["rate.failed"]) / point["rate.pages"] : NaN), "failed"],
+    [`${word} a second`, number(rate?.pages), rate ? `${lately}${hosts.ceiling === null ? "" : `; politeness allowed ${number(hosts.ceiling)}`}` : "no crawl runs", of("rate.pages"), "fetched"],
+    ["pages queued", count(pages.queued), growth ? `${growth < 0 ? "shrinks" : "grows"} by ${few(Math.abs(growth))} pages for each visit` : "", of("pages.queued"), "queued"],
+    ["hosts have pages", count(hostsWithPages(hosts)), `${count(hosts.in_flight)} in flight, ${count(hosts.ready)} ready, ${count(hosts.waiting)} waiting${reasons && ` (${reasons})`}`, withPages, "queued"],
+    ["failed", isRecent ? percent(rate.failed, rate.pages) : percent(failed, all),
+      all ? `${isRecent ? `${lately}; ${percent(failed, all)} ` : ""}of all ${word}. Beside these, ${percent(gone, all)} are forbidden or gone` : lately,
+      (point) => (point["rate.pages"] ? (100 * point["rate.failed"]) / point["rate.pages"] : NaN), "failed"],
   ];
-  const place = $("four");
-  place.classList.toggle("past", !isLive);
-  if (!place.children.length) {
-    place.append(
-      ...rows.map(() => {
-        const box = element("div");
-        box.append(element("dt"), element("dd", "", "value"), element("dd", "", "more"), element("dd", "", "spark"));
-        return box;
-      }),
-    );
-  }
-  rows.forEach(([name, value, more, past, colour], i) => {
-    const [head, number_, text, picture] = place.children[i].children;
-    head.textContent = name;
-    number_.textContent = value;
-    text.textContent = more;
-    if (due) picture.replaceChildren(spark(past, colour));
-  });
+  $("four").classList.toggle("past", !isLive);
+  put("four", ...rows.map(([name, value, more, past, colour], i) => {
+    if (due) sparks[i].replaceChildren(spark(past, colour));
+    return make("div", make("dt", name), make("dd.value", value), make("dd.more", more), sparks[i]);
+  }));
 }
 
 function showTotals(now) {
-  const { hosts, rate, connections } = now;
-  const rows = ["failed", "gone"].map((name) => [name, count(now.visits[name])]);
-  if (unit(now) === "visits") rows.unshift(["visits", count(now.visits.all)]);
-  rows.unshift(["pages", count(done(now.pages))]);
-  rows.push(
-    [hosts.known === 1 ? "host" : "hosts", count(hosts.known)],
-  );
+  const { hosts, rate, connections, topic, visits } = now;
+  const rows = [["pages", count(done(now.pages))]];
+  if (unit(now) === "visits") rows.push(["visits", count(visits.all)]);
+  rows.push(["failed", count(visits.failed)], ["gone", count(visits.gone)], [hosts.known === 1 ? "host" : "hosts", count(hosts.known)]);
   if (connections) rows.push(["downloads", `${count(connections.in_use)} of ${count(connections.limit)}`], ["in callbacks", count(connections.callbacks)]);
   if (rate && rate.bytes !== null) rows.push(["traffic", `${bytes(rate.bytes)}/s`]);
-  if (now.topic && now.topic.lately !== null) rows.push(["relevant lately", percent(now.topic.lately, 1)]);
+  if (topic && topic.lately !== null) rows.push(["relevant lately", percent(topic.lately, 1)]);
   boxes("totals", rows);
 }
 
-// Figures: a name and a text.
-function boxes(id, rows) {
-  const place = $(id);
-  if (place.children.length !== rows.length) {
-    place.replaceChildren(
-      ...rows.map(([name]) => {
-        const box = element("div");
-        box.append(element("dt", name), element("dd"));
-        return box;
-      }),
-    );
-  }
-  rows.forEach(([, text], i) => {
-    place.children[i].lastChild.textContent = text;
-  });
-}
-
 // Front queues: 63 holds the most cash.
-
-function showFronts(now) {
-  const { front_queues: fronts, ready_queues: ready } = now.hosts;
-  const highest = (queues) => Math.max(-1, ...Object.keys(queues));
-  const [best, bestReady] = [highest(fronts), highest(ready)];
-  const most = Math.log10(1 + Math.max(1, ...Object.values(fronts)));
-  const place = $("fronts");
-  const used = Object.keys(fronts).map(Number);
-  const lowest = Math.min(best, ...used, ...Object.keys(ready).map(Number));
-  if (place.children.length !== best - lowest + 1) place.replaceChildren(...Array.from({ length: best < 0 ? 0 : best - lowest + 1 }, () => element("i")));
-  [...place.children].forEach((cell, i) => {
-    const level = best - i;
-    const n = fronts[level] || 0;
-    cell.className = `${n ? "some" : ""} ${ready[level] ? "ready" : ""} ${level === best ? "best" : ""}`;
-    cell.style.setProperty("--shade", (0.3 + (0.7 * Math.log10(1 + n)) / most).toFixed(2));
-    cell.title = `${i ? `worth ${number(2 ** i)} times less than the best` : "the best pages"}: ${hostsOf(n)}, ${count(ready[level] || 0)} ready`;
-  });
-  place.setAttribute("aria-label", used.length ? `Hosts, from those with the best page to those with the least: ${used.sort((one, other) => other - one).map((level) => count(fronts[level])).join(", ")}` : "No host in memory has pages");
-  setText("ends", used.length > 1 ? `to ${number(2 ** (best - lowest))} times less` : "");
-  const worse = (queues) => (queues < 0.5 ? "worth about as much as" : `worth ${number(2 ** queues)} times less than`);
-  const parts = [];
-  if (best < 0) parts.push("No host in memory has pages that wait.");
-  else if (!now.is_live) parts.push("Hosts that were in memory; the framed queue is that of the best page.");
-  else if (bestReady < 0) parts.push("The best page (framed) waits, as no host is ready.");
-  else parts.push(best === bestReady ? "The best page (framed) is next: its host is ready." : `The best page (framed) must wait for its host; the next one is ${worse(best - bestReady)} it.`);
-  if (now.regret !== null) {
-    parts.push(`The last thousand fetched pages were ${worse(now.regret)} the best that waited, on average.`);
-  }
-  setText("regret", parts.join(" "));
+function showFronts({ hosts: { front_queues: fronts, ready_queues: ready }, is_live: isLive, regret }) {
+  const used = Object.keys(fronts).map(Number).sort((a, b) => b - a);
+  const best = used[0] ?? -1;
+  const bestReady = Math.max(-1, ...Object.keys(ready));
+  const lowest = Math.min(best, used.at(-1), ...Object.keys(ready));
+  const deepest = Math.log10(1 + Math.max(1, ...Object.values(fronts)));
+  put("fronts", ...Array.from({ length: best < 0 ? 0 : best - lowest + 1 }, (_, i) => {
+    const n = fronts[best - i] || 0;
+    const cell = make(`i.${n ? "some" : "none"}.${ready[best - i] ? "ready" : "fetched"}${i ? "" : ".best"}`);
+    return styled(cell, "--shade", (0.3 + (0.7 * Math.log10(1 + n)) / deepest).toFixed(2));
+  }));
+  $("fronts").ariaLabel = `Hosts, from those with the best page to those with the least: ${used.map((level) => count(fronts[level])).join(", ") || "none"}`;
+  say("ends", used.length > 1 ? `to ${timesLess(2 ** (best - lowest))}` : "");
+  const worse = (queues) => (queues < 0.5 ? "worth about as much as" : `worth ${timesLess(2 ** queues)} than`);
+  const now = best < 0 ? "No host in memory has pages that wait."
+    : !isLive ? "Hosts that were in memory; the framed queue is that of the best page."
+    : bestReady < 0 ? "The best page (framed) waits, as no host is ready."
+    : best === bestReady ? "The best page (framed) is next: its host is ready."
+    : `The best page (framed) must wait for its host; the next one is ${worse(best - bestReady)} it.`;
+  say("regret", `${now}${regret === null ? "" : ` The last thousand fetched pages were ${worse(regret)} the best that waited, on average.`}`);
 }
 
 // Hosts
@@ -522,218 +451,168 @@ function showHosts(now) {
   const { hosts } = now;
   const all = hostsWithPages(hosts);
   const some = STATES.filter(([key]) => hosts[key]);
-  $("states").replaceChildren(
-    ...some.map(([key, , colour]) => {
-      const part = element("i", undefined, colour);
-      part.style.flex = `${hosts[key]} 1 0`;
-      return part;
-    }),
-  );
-  $("states").setAttribute("aria-label", `Hosts that have pages: ${some.map(([key, name]) => `${count(hosts[key])} ${name}`).join(", ") || "none"}`);
-  $("states-legend").replaceChildren(
-    ...some.map(([key, name, colour, meaning]) => {
-      const part = element("span", `${count(hosts[key])} ${name}`, colour === "fetched" ? "flight" : colour);
-      part.title = meaning;
-      return part;
-    }),
-  );
-  const reasons = waitsOf(hosts);
+  put("states", ...some.map(([key, , colour]) => styled(make(`i.${colour}`), "flex-grow", hosts[key])));
+  $("states").ariaLabel = `Hosts that have pages: ${some.map(([key, name]) => `${count(hosts[key])} ${name}`).join(", ") || "none"}`;
+  put("states-legend", ...some.map(([key, name, colour, meaning]) => make(`span.${colour}`, `${count(hosts[key])} ${name}${meaning ? ` (${meaning})` : ""}`)));
+  const reasons = most(hosts.waits);
   const n = reasons.reduce((sum, [, each]) => sum + each, 0);
-  const due = hosts.due_in.map((each, i) => [each, DUE[i]]).filter(([each]) => each);
-  setText(
-    "waits",
-    n
-      ? `Of ${hostsOf(all)} with pages, ${count(n)} in memory must be left alone: ${reasons.map(([why, each]) => `${count(each)} ${WAITS[why]}`).join(", ")}. The same ${count(n)} by time: ${due.map(([each, until]) => (until === "longer" ? `${count(each)} for longer` : `${count(each)} for up to ${until}`)).join(", ")}.`
-      : `Of ${hostsOf(all)} with pages, none in memory must be left alone.`,
-  );
-  if (!isAsked()) listHosts(now[$("by").value] || [], ofMemory());
+  const due = hosts.due_in.map((each, i) => each && `${count(each)} for ${DUE[i] === "longer" ? "" : "up to "}${DUE[i]}`).filter(Boolean);
+  say("waits", `Of ${hostsOf(all)} with pages, ${n
+    ? `${count(n)} in memory must be left alone: ${reasons.map(([why, each]) => `${count(each)} ${WAITS[why]}`).join(", ")}. The same ${count(n)} by time: ${due.join(", ")}`
+    : "none in memory must be left alone"}.`);
+  if (!isAsked()) listOwn();
 }
 
-// Hosts that the figures do not have are asked for: all hosts, by pages or by name.
+// All hosts, by pages or by name, are asked for.
 const isAsked = () => ["queued", "fetched"].includes($("by").value) || Boolean($("part").value.trim());
-const ofMemory = () => (latest.is_live ? "Of hosts in memory, as of now." : "Of hosts that were in memory at the last commit.");
-let sorted = null; // column and direction, as long as nobody has chosen another list
+const listOwn = () => listHosts(latest[$("by").value] || [], latest.is_live ? "Of hosts in memory, as of now." : "Of hosts that were in memory at the last commit.");
+let sorted = {}; // column and direction, as long as nobody has chosen another list
 let listed = [];
 
-function hostState({ state, wait, why }) {
-  const colour = (STATES.find(([, name]) => name === state) || [])[2] || "possible";
-  return element("span", wait ? `${seconds(wait)}${why ? `: ${why}` : ""}` : state, `state ${colour}`);
+function hostState(wait, { state, why }) {
+  const colour = STATES.find(([, name]) => name === state)?.[2] || "possible";
+  return make(`span.state.${colour}`, wait ? `${seconds(wait)}${why && `: ${why}`}` : state);
 }
 
+// Name, class, figure, how it is shown.
 const HOST_COLUMNS = [
-  ["host", "name", (host) => host.name, (host) => opener(host.name)],
-  ["now", "", (host) => host.wait, hostState],
-  ["fetched", "n", (host) => host.visited, (host) => count(host.visited)],
-  ["queued", "n", (host) => host.queued, (host) => count(host.queued)],
-  ["transfer", "n", (host) => host.transfer, (host) => (host.transfer ? seconds(host.transfer) : "–")],
-  ["errors", "n", (host) => host.errors, (host) => (host.errors ? count(host.errors) : "–")],
+  ["host", "name", "name", opener],
+  ["now", "text", "wait", hostState],
+  ["fetched", "n", "visited", count],
+  ["queued", "n", "queued", count],
+  ["transfer", "n", "transfer", (n) => seconds(n || null)],
+  ["errors", "n", "errors", (n) => count(n || null)],
 ];
 
 function listHosts(hosts, note) {
   listed = hosts;
-  setText("rows-note", note);
-  if ($("rows").contains(document.activeElement)) return; // who is on a name stays there
-  listRows();
+  say("rows-note", note);
+  if (!$("rows").contains(document.activeElement)) listRows(); // who is on a name stays there
 }
 
 function listRows() {
-  const rows = [...listed];
-  if (sorted) {
-    const value = HOST_COLUMNS[sorted.column][2];
-    rows.sort((a, b) => sorted.sign * ((value(a) > value(b)) - (value(a) < value(b))));
-  }
-  const heads = HOST_COLUMNS.map(([name, kind], column) => {
-    const sort = () => {
-      sorted = { column, sign: sorted && sorted.column === column ? -sorted.sign : column ? -1 : 1 };
-      listRows();
-      $("rows").querySelectorAll("th button")[column]?.focus();
-    };
-    return [button(name, sort, "plain"), kind];
-  });
-  table("rows", heads, rows.map((host) => HOST_COLUMNS.map((column) => column[3](host))), { empty: "None." });
-  if (sorted) $("rows").querySelectorAll("thead th")[sorted.column]?.setAttribute("aria-sort", sorted.sign > 0 ? "ascending" : "descending");
+  const [, , key] = HOST_COLUMNS[sorted.column] || [];
+  const rows = key ? listed.toSorted(({ [key]: a }, { [key]: b }) => sorted.sign * ((a > b) - (a < b))) : listed;
+  const heads = HOST_COLUMNS.map(([name, kind], column) => [name, kind, () => {
+    sorted = { column, sign: sorted.column === column ? -sorted.sign : column ? -1 : 1 };
+    listRows();
+    $("rows").querySelectorAll("th button")[column]?.focus();
+  }]);
+  table("rows", heads, rows.map((host) => HOST_COLUMNS.map(([, , each, show]) => show(host[each], host))));
+  if (key) $("rows").querySelectorAll("thead th")[sorted.column]?.setAttribute("aria-sort", sorted.sign > 0 ? "ascending" : "descending");
 }
 
-async function findHosts() {
-  sorted = null;
-  if (!isAsked()) {
-    if (latest) listHosts(latest[$("by").value] || [], ofMemory());
-    return;
-  }
-  setText("rows-note", "Looking at all hosts …");
+async function findHosts(event) {
+  event.preventDefault();
+  sorted = {};
+  if (!isAsked()) return latest && listOwn();
+  say("rows-note", "Looking at all hosts …");
   const { hosts, problem } = await ask(`/api/v1/hosts?by=${$("by").value}&find=${encodeURIComponent($("part").value)}`);
   listHosts(hosts || [], problem || `The first ${count(hosts.length)} of all hosts of the job, as of the last commit at ${clock(asked())}.`);
 }
 
-$("look-up").addEventListener("submit", (event) => {
-  event.preventDefault();
-  findHosts();
-});
-$("by").addEventListener("change", findHosts);
+on("look-up", "submit", findHosts);
+on("by", "change", findHosts);
 
-// A button that says why something is or is not crawled; in a report only its name.
+// A button that says why something is not crawled; in a report only its name.
 function opener(name) {
-  if (answers) return name;
-  return button(name, () => answer(name), "plain");
+  return answers ? name : button(name, () => answer(name), "button.plain");
 }
+
+const BROUGHT = /^(page|nofollow|noindex|redirect|duplicate|content|language)/;
+const GONE = /^(robots|not found|http 4(04|10))/;
+const failing = (cause) => (GONE.test(cause) ? "possible" : "failed");
 
 let shownFailures = "";
 
-function showFailures(now) {
-  const { failures, is_live: isLive } = now;
+function showFailures({ failures, is_live: isLive }) {
   $("failures").hidden = !isLive; // a stored job has none: its outcomes count all that failed by cause
   const key = JSON.stringify(failures);
   if (key === shownFailures || $("failed").contains(document.activeElement)) return;
   shownFailures = key;
-  $("failed").replaceChildren(
-    ...failures.map(({ at, url, cause, is_over: isOver }) => {
-      const item = element("li");
-      const place = element("code");
-      place.append(opener(url));
-      item.append(element("b", cause, GONE.test(cause) ? "gone" : ""), element("span", ` at ${clock(at)}${isOver ? "" : ", waits for another try"}`), place);
-      return item;
-    }),
-  );
-  if (!failures.length) $("failed").replaceChildren(element("li", "None.", "empty"));
+  put("failed", ...failures.map(({ at, url, cause, is_over: isOver }) => make(
+    "li", make(`b.${failing(cause)}`, cause), make("span.soft", ` at ${clock(at)}${isOver ? "" : ", waits for another try"}`), make("code", opener(url)),
+  )));
+  if (!failures.length) $("failed").append(make("li.empty", "None."));
 }
 
 function showFetched({ fetched = [], is_live: isLive }) {
   $("fetched").hidden = !isLive || answers;
   if ($("fetched-rows").contains(document.activeElement)) return;
-  table("fetched-rows", [["page", "name"], ["status", "n"], ["size", "n"], ["at", "n"]], fetched.map(({ at, url, status, size }) => [opener(url), String(status), bytes(size), clock(at)]), { empty: "None yet." });
+  table("fetched-rows", ["page", "status", "size", "at"], fetched.map(({ at, url, status, size }) => [opener(url), status, bytes(size), clock(at)]), "None yet.");
 }
 
 function showTopic({ topic }) {
   $("topic").hidden = !topic;
   if (!topic) return;
-  setText("topic-brief", `${percent(topic.lately ?? topic.harvest, 1)} relevant${topic.lately === null ? "" : " lately"}`);
-  const said = topic.labels
-    ? `by ${topic.labels} labels`
-    : "by their grades, unchecked: scrapy aopic topic label JOBDIR checks it";
-  setText(
-    "harvest",
-    topic.lately === null
-      ? `Of all pages that were read, ${percent(topic.harvest, 1)} are relevant, ${said}.`
-      : `Of the last 500 pages that were read, ${percent(topic.lately, 1)} are relevant, and of all ${percent(topic.harvest, 1)}, ${said}.`,
-  );
-  bars("relevance", "Pages that were read, by relevance", [
-    ["relevant", topic.relevant, ""],
+  const { lately, harvest, labels } = topic;
+  say("topic-brief", `${percent(lately ?? harvest, 1)} relevant${lately === null ? "" : " lately"}`);
+  const said = labels ? `by ${labels} labels` : "by their grades, unchecked: scrapy aopic topic label JOBDIR checks it";
+  const all = percent(harvest, 1);
+  say("harvest", `Of the ${lately === null ? `pages that were read, ${all} are relevant` : `last 500 pages that were read, ${percent(lately, 1)} are relevant, and of all ${all}`}, ${said}.`);
+  bars("relevance", [
+    ["relevant", topic.relevant],
     ["not relevant, or duplicates", topic.pages - topic.relevant, "", "possible"],
   ]);
 }
 
-const BROUGHT = /^(page|nofollow|noindex|redirect|duplicate|content|language)/;
-const GONE = /^(robots|not found|http 4(04|10))/;
-
-function showOutcomes(now) {
-  const rows = (object) => Object.entries(object).sort((a, b) => b[1] - a[1]);
-  const outcomes = rows(now.outcomes);
-  setText("outcomes-brief", outcomes.slice(0, 4).map(([name, n]) => `${count(n)} ${name}`).join(", "));
-  bars("classes", "Visits by outcome", outcomes.map(([name, n]) => [name, n, "", BROUGHT.test(name) ? "" : GONE.test(name) ? "possible" : "failed"]), { empty: "No visit has ended." });
-  bars("refused", "URLs that were refused, and pages that were put back", [
-    ...rows(now.refused).map(([name, n]) => [name, n, "refused URLs", "possible"]),
-    ...rows(now.deferred).map(([name, n]) => [name, n, "put back", "possible"]),
-    ...rows(now.dropped || {}).map(([name, n]) => [DROPPED[name] || name, n, "dropped links", "possible"]),
-  ]);
+function showOutcomes({ outcomes, refused, deferred, dropped }) {
+  const rows = most(outcomes);
+  say("outcomes-brief", rows.slice(0, 4).map(([name, n]) => `${count(n)} ${name}`).join(", "));
+  bars("classes", rows.map(([name, n]) => [name, n, "", BROUGHT.test(name) ? "fetched" : failing(name)]), "No visit has ended.");
+  const others = (numbers, remark, names = {}) => most(numbers).map(([name, n]) => [names[name] || name, n, remark, "possible"]);
+  bars("refused", [...others(refused, "refused URLs"), ...others(deferred, "put back"), ...others(dropped, "dropped links", DROPPED)]);
 }
 
-function showOrder(now) {
-  const { ledger } = now;
-  const { turns } = ledger;
-  const missing = ledger.total - ledger.pages - ledger.virtual;
-  setText("order-brief", missing ? "cash is missing" : turns > 0 ? `all cash was spent ${number(turns)} times` : "no cash has been spent");
-  setText(
-    "cash",
-    missing
-      ? `${whole.format(missing)} units of cash are missing, which is a fault of the package: scrapy aopic check JOBDIR says more, and please report it.`
-      : turns > 0
-        ? `Estimates settle as cash is spent. All of it was spent ${number(turns)} times: if it was all spent once more, no importance would move by more than ${percent(1, turns)} of all importance. Should the crawl end at a value of yours, set AOPIC_MIN_CONVERGENCE.`
-        : "Estimates settle as cash is spent; none has been spent yet.",
-  );
-  const part = (units) => (ledger.pages ? `${number(units / ledger.pages)} times what pages hold` : "–");
-  facts("ledger", "The ledger", [
-    ["order of the pages", now.order],
-    ["average time in the queue", seconds(now.queue_seconds)],
-    ["cash of pages that wait or were fetched", percent(ledger.pages, ledger.total)],
-    ["cash of the virtual page, for pages that are still to be found", percent(ledger.virtual, ledger.total)],
+function showOrder({ ledger, order: name, queue_seconds: queueSeconds }) {
+  const { turns, total, pages, virtual } = ledger;
+  const missing = total - pages - virtual;
+  const spent = turns > 0 ? `${number(turns)} times` : "";
+  say("order-brief", missing ? "cash is missing" : spent ? `all cash was spent ${spent}` : "no cash has been spent");
+  say("cash", missing
+    ? `${count(missing)} units of cash are missing, which is a fault of the package: scrapy aopic check JOBDIR says more, and please report it.`
+    : `Estimates settle as cash is spent${spent
+      ? `. All of it was spent ${spent}: if it was all spent once more, no importance would move by more than ${percent(1, turns)} of all importance. Should the crawl end at a value of yours, set AOPIC_MIN_CONVERGENCE.`
+      : "; none has been spent yet."}`);
+  const part = (units) => (pages ? `${number(units / pages)} times what pages hold` : "–");
+  facts("ledger", [
+    ["order of the pages", name],
+    ["average time in the queue", seconds(queueSeconds)],
+    ["cash of pages; the rest is the virtual page's, for what is still to be found", percent(pages, total)],
     ["spent by pages, on links and the virtual page", part(ledger.distributed)],
     ["spent by the virtual page, on pages", part(ledger.virtual_distributed)],
   ]);
 }
 
-function showStore(now) {
-  const { store, machine, transfers } = now;
-  setText("store-brief", [machine && `${bytes(machine.memory)} of memory`, `${bytes(store.size_bytes)} stored`].filter(Boolean).join(", "));
-  const rows = [
-    ["job", store.name || "in memory"],
-    ["size", bytes(store.size_bytes)],
-  ];
-  if (now.is_live) {
-    const looked = (store.cache_hits || 0) + (store.cache_misses || 0);
+function showStore({ store, machine, transfers, is_live: isLive }) {
+  say("store-brief", `${machine ? `${bytes(machine.memory)} of memory, ` : ""}${bytes(store.size_bytes)} stored`);
+  const rows = [["job", store.name || "in memory"]];
+  if (isLive) {
+    const found = store.cache_hits || 0;
     rows.push(
       ["last commit", `${seconds(store.commit_age)} ago, took ${seconds(store.last_commit)}`],
       ["slowest commit", seconds(store.slowest_commit)],
-      ["page records found in memory", percent(store.cache_hits || 0, looked)],
+      ["page records found in memory", percent(found, found + (store.cache_misses || 0))],
     );
   }
-  rows.push(
-    ["transfers", `${count(transfers.n)}, ${bytes(transfers.bytes)}`],
-    ["average transfer", transfers.n ? seconds(transfers.seconds / transfers.n) : "–"],
-  );
+  rows.push(["transfers", `${count(transfers.n)}, ${bytes(transfers.bytes)}`], ["average transfer", averageTransfer(transfers)]);
   if (machine) {
+    const { memory, memory_limit: limit, cpu, starved, loop_lag: late, loop_lag_max: latest } = machine;
     rows.push(
-      ["memory of the process", `${bytes(machine.memory)}, ${bytes(machine.memory_limit)} at most`],
-      ["processor, lately", `${few.format(100 * machine.cpu)} % of a core${machine.starved >= 0.1 ? `; waits for one ${whole.format(100 * machine.starved)} % of the time, as others use it` : ""}`],
-      ["event loop late by", `${seconds(machine.loop_lag)} on average lately${machine.loop_lag_max === null ? "" : `, ${seconds(machine.loop_lag_max)} at most in this run`}`],
+      ["memory of the process", `${bytes(memory)}, ${bytes(limit)} at most`],
+      ["processor, lately", `${few(100 * cpu)} % of a core${starved >= 0.1 ? `; waits for one ${count(100 * starved)} % of the time, as others use it` : ""}`],
+      ["event loop late by", `${seconds(late)} on average lately${latest === null ? "" : `, ${seconds(latest)} at most in this run`}`],
     );
   }
-  facts("facts", "Store and machine", rows);
+  facts("facts", rows);
 }
 
-// A job in shards: what all workers do together, which no worker knows by itself.
+const averageTransfer = ({ n, seconds: all }) => seconds(n ? all / n : null);
+
+// A job in shards: what all workers do together.
 
 const JOB_EVERY = 5000; // milliseconds
-const OF_STORES = ["queue", "hosts", "outcomes", "order", "store"]; // sections without figures if no store was read
+const OF_STORES = ["queue", "hosts", "outcomes", "order", "store"]; // without figures if no store was read
 let jobDue = 0;
 
 async function showShards(now) {
@@ -744,40 +623,30 @@ async function showShards(now) {
   if (isOne || Date.now() < jobDue) return;
   jobDue = now.is_live ? Date.now() + JOB_EVERY : 0;
   const job = now.is_live ? await ask("/api/v1/job") : now;
-  if (now.is_live && job.problem) {
-    setText("job-note", job.problem);
-    return;
-  }
-  const { shards } = job;
-  setText(
-    "job-note",
-    shards.is_quiet
-      ? "No shard has anything to do, and no letter is on its way: the job is done."
-      : `${count(shards.held)} of ${count(shards.n)} shards are crawled by ${count(shards.alive)} ${shards.alive === 1 ? "worker" : "workers"}. ${now.is_live ? `All other sections are of the ${count(now.shards.held)} shards of this worker.` : "What limits a worker is in its own dashboard."}`,
-  );
-  boxes("job-figures", [
-    ["pages a second", number(job.rate && job.rate.pages)],
-    ["visited", count(job.pages.visited)],
-    ["failed", count(job.pages.failed)],
-    ["queued", count(job.pages.queued)],
-    ["hosts", count(job.hosts.known)],
-    ["letters on the way", count(shards.on_the_way)],
-  ]);
+  if (job.problem && now.is_live) return say("job-note", job.problem);
+  const { shards, pages } = job;
+  say("job-note", shards.is_quiet
+    ? "No shard has anything to do, and no letter is on its way: the job is done."
+    : `${shards.held} of ${shards.n} shards are crawled; workers: ${shards.alive}. ${now.is_live ? `All other sections are of the ${now.shards.held} shards of this worker.` : "What limits a worker is in its own dashboard."}`);
+  const paths = { "pages a second": "rate.pages", visited: "pages.visited", failed: "pages.failed", queued: "pages.queued", hosts: "hosts.known", "letters on the way": "shards.on_the_way" };
+  boxes("job-figures", Object.entries(paths).map(([name, path]) => [name, number(figure(job, path))]));
   table(
     "workers",
-    [["worker", "name"], ["now", ""], ["shards", "n"], ["of all visits", "n"], ["queued", "n"], ["pages/s", "n"], ["for", "n"]],
+    ["worker", ["now", "text"], "shards", "of all visits", "queued", "pages/s", "for"],
     shards.workers.map((row) => {
       const own = shards.each.filter((shard) => shard.worker === row.worker);
       const [queued, visited] = ["queued", "visited"].map((name) => own.reduce((all, shard) => all + shard[name], 0));
-      const idle = !row.shards ? "idle: no shard is free" : own.every((shard) => shard.is_idle) ? (queued ? `idle: its ${count(queued)} pages must wait` : "idle: nothing queued in its shards") : "at work";
-      return [row.worker, idle, count(row.shards), percent(visited, job.pages.visited), count(queued), number(row.rate), seconds(row.seconds)];
+      const isIdle = own.every((shard) => shard.is_idle);
+      const state = !row.shards ? "idle: no shard is free" : !isIdle ? "at work" : queued ? `idle: its ${count(queued)} pages must wait` : "idle: nothing queued in its shards";
+      return [row.worker, state, count(row.shards), percent(visited, pages.visited), count(queued), number(row.rate), seconds(row.seconds)];
     }),
-    { empty: "No worker crawls this job now." },
+    "No worker crawls this job now.",
   );
+  const numbers = ["queued", "visited", "failed", "hosts", "letters"];
   table(
     "shards",
-    [["shard", ""], ["worker", "name"], ["queued", "n"], ["visited", "n"], ["failed", "n"], ["hosts", "n"], ["letters", "n"]],
-    shards.each.map((row) => [count(row.shard), row.worker ? `${row.worker}${row.is_idle ? " (idle)" : ""}` : "none", count(row.queued), count(row.visited), count(row.failed), count(row.hosts), count(row.letters)]),
+    ["shard", ["worker", "text"], ...numbers],
+    shards.each.map((row) => [count(row.shard), row.worker ? `${row.worker}${row.is_idle ? " (idle)" : ""}` : "none", ...numbers.map((name) => count(row[name]))]),
   );
 }
 
@@ -787,27 +656,23 @@ function showCompared(now) {
   if (!other) return;
   $("compared").hidden = false;
   const both = [[now, points], [other.snapshot, other.history]];
-  const row = ([name, value]) => [name, ...both.map(([each, past]) => value(each, past))];
-  const past = (value, colour) => (each, its) => {
-    const place = element("span", undefined, "spark");
-    place.append(spark(value, colour, its));
-    return place;
+  const past = (path, colour) => (_, its) => make("span.spark", spark(of(path), colour, its));
+  const figures = {
+    "pages queued": "pages.queued", hosts: "hosts.known", "visits a second, since it began": "mean_rate", "times that all cash was spent": "ledger.turns",
   };
-  table("compared-rows", [["figure", "name"], ...both.map(([each]) => [each.store.name, "n"])], [
-    ["now", (each) => each.verdict.headline],
-    ["pages", (each) => count(done(each.pages))],
-    ["failed", (each) => percent(each.visits.failed, each.visits.all)],
-    ["forbidden or gone", (each) => percent(each.visits.gone, each.visits.all)],
-    ["pages queued", (each) => count(each.pages.queued)],
-    ["hosts", (each) => count(each.hosts.known)],
-    ["visits a second, since it began", (each) => number(each.mean_rate)],
-    ["bytes a transfer", (each) => bytes(each.transfers.n ? each.transfers.bytes / each.transfers.n : null)],
-    ["seconds a transfer", (each) => (each.transfers.n ? seconds(each.transfers.seconds / each.transfers.n) : "–")],
-    ["times that all cash was spent", (each) => number(each.ledger.turns)],
-    ["order", (each) => each.order],
-    ["fetched a second, over time", past((point) => point["rate.pages"], "fetched")],
-    ["pages queued, over time", past((point) => point["pages.queued"], "queued")],
-  ].map(row));
+  const failed = (name) => ({ visits }) => percent(visits[name], visits.all);
+  table("compared-rows", ["figure", ...both.map(([each]) => each.store.name)], [
+    ["now", ({ verdict }) => verdict.headline],
+    ["pages", ({ pages }) => count(done(pages))],
+    ["failed", failed("failed")],
+    ["forbidden or gone", failed("gone")],
+    ...Object.entries(figures).map(([name, path]) => [name, (each) => number(figure(each, path))]),
+    ["bytes a transfer", ({ transfers: { n, bytes: all } }) => bytes(n ? all / n : null)],
+    ["seconds a transfer", ({ transfers }) => averageTransfer(transfers)],
+    ["order", ({ order: name }) => name],
+    ["fetched a second, over time", past("rate.pages", "fetched")],
+    ["pages queued, over time", past("pages.queued", "queued")],
+  ].map(([name, value]) => [name, ...both.map((each) => value(...each))]));
 }
 
 let latest = null;
@@ -816,31 +681,20 @@ function show(now) {
   const isFirst = !latest;
   latest = now;
   if (isFirst) showTraps();
-  const name = now.spider || now.store.name || "crawl";
-  setText("title", name);
-  document.title = `${name} – crawl`;
-  const state = $("state");
-  state.classList.toggle("bad", Boolean(now.problem));
-  state.classList.toggle("live", now.is_live && !now.problem);
-  const running = now.started_at === null ? "" : ` for ${seconds(Math.max(0, Math.round(now.at - now.started_at)))}`;
-  setText("state", now.problem || (now.is_live ? `Running${running}` : `As of the last commit, ${new Date(now.at * 1000).toLocaleDateString("en-CA")} ${clock(now.at)}`));
+  say("title", now.spider || now.store.name || "crawl");
+  document.title = `${$("title").textContent} – crawl`;
+  const { at, started_at: began, is_live: isLive, problem } = now;
+  const running = began === null ? "" : ` for ${seconds(Math.max(0, Math.round(at - began)))}`;
+  setState(problem || (isLive ? `Running${running}` : `As of the last commit, ${new Date(at * 1000).toLocaleDateString("en-CA")} ${clock(at)}`), problem ? "bad" : isLive ? "live ready" : "");
   addPoint(now);
-  showHead(now);
-  showCompared(now);
-  showShards(now);
-  showControl(now);
   const due = isDue();
-  showFour(now, due);
-  showTotals(now);
+  for (const part of [showHead, showCompared, showShards, showControl, showFour, showTotals, showFronts, showHosts, showFailures, showFetched, showTopic, showOutcomes, showOrder, showStore]) part(now, due);
   if (due) draw();
-  showFronts(now);
-  showHosts(now);
-  showFailures(now);
-  showFetched(now);
-  showTopic(now);
-  showOutcomes(now);
-  showOrder(now);
-  showStore(now);
+}
+
+function setState(text, className) {
+  say("state", text);
+  $("state").className = className;
 }
 
 // Questions
@@ -858,93 +712,82 @@ async function ask(path, options) {
 }
 
 async function answer(of) {
-  setText("reply-of", of);
-  setText("answer", "Looking …");
+  say("reply-of", of);
+  say("answer", "Looking …");
   if (!$("reply").open) $("reply").showModal();
   const host = URL.canParse(of) ? new URL(of).host : of;
   const { problem, kind, sentences = [] } = await ask(`/api/v1/why?of=${encodeURIComponent(of)}`);
-  $("answer").replaceChildren(...(problem ? [problem] : [`${kind[0].toUpperCase()}${kind.slice(1)}.`, ...sentences]).map((text) => element("p", text)));
+  const texts = problem ? [problem] : [`${kind[0].toUpperCase()}${kind.slice(1)}.`, ...sentences];
+  put("answer", ...texts.map((text) => make("p", text)));
   $("of-host").hidden = !host || !canOrder();
-  setText("block", `Block ${host}`);
+  say("block", `Block ${host}`);
   $("block").value = host;
 }
 
-$("block").addEventListener("click", () => {
+on("block", "click", () => {
   order(`block ${$("block").value}`);
   $("reply").close();
 });
-$("gap").addEventListener("change", () => order(`slow ${$("gap").value} ${$("block").value}`));
-
-$("ask").addEventListener("submit", (event) => {
+on("gap", "change", () => order(`slow ${$("gap").value} ${$("block").value}`));
+on("ask", "submit", (event) => {
   event.preventDefault();
   answer($("of").value);
 });
 
-// What takes a look at the whole store is looked up when its section opens.
-function whenOpened(id, load) {
-  $(id).addEventListener("toggle", () => {
-    if ($(id).open) load();
+// What takes a look at the whole store waits until its section opens.
+function lookUp(id, meanwhile, list) {
+  on(id, "toggle", async () => {
+    if (!$(id).open) return;
+    say(`${id}-note`, meanwhile);
+    const found = await ask(`/api/v1/${id}`);
+    say(`${id}-note`, found.problem || `as of ${clock(asked())}`);
+    if (!found.problem) list(found);
   });
 }
 
-whenOpened("top", async () => {
-  setText("top-note", "Looking at all pages …");
-  const { pages, problem } = await ask("/api/v1/top");
-  setText("top-note", problem || `as of ${clock(asked())}`);
-  if (pages) {
-    table(
-      "pages",
-      [["page", "name"], ["importance", "n"], ["visits", "n"], ["state", ""]],
-      pages.map((page) => [opener(page.url), number(page.importance), count(page.visits), page.state]),
-      { empty: "No page is known." },
-    );
-  }
-});
+lookUp("top", "Looking at all pages …", ({ pages }) => table(
+  "pages",
+  ["page", "importance", "visits", ["state", "text"]],
+  pages.map((page) => [opener(page.url), number(page.importance), count(page.visits), page.state]),
+  "No page is known.",
+));
 
-whenOpened("domains", async () => {
-  setText("domains-note", "Looking at all hosts …");
-  const { domains, problem } = await ask("/api/v1/domains");
-  setText("domains-note", problem || `as of ${clock(asked())}`);
-  if (!domains) return;
-  // How important a fetched page is, of the average: 1 is that of the whole crawl.
+lookUp("domains", "Looking at all hosts …", ({ domains }) => {
+  // Importance of a fetched page; 1 is the average.
   const fetched = domains.reduce((sum, row) => sum + row.visited, 0);
   const worth = (row) => (row.importance !== null && row.visited ? (row.importance * fetched) / row.visited : null);
   table(
     "domain-rows",
-    [["domain", "name"], ["fetched", "n"], ["of all fetches", "n"], ["queued", "n"], ["hosts", "n"], ["importance a fetch, of average", "n"]],
+    ["domain", "fetched", "of all fetches", "queued", "hosts", "importance a fetch, of average"],
     domains.map((row) => [row.domain || "all others", count(row.visited), percent(row.visited, fetched), count(row.queued), count(row.hosts), number(worth(row))]),
-    { empty: "No host is known." },
+    "No host is known.",
   );
 });
 
-// A trap is worth knowing of before anybody asks; a look at the hosts is made again only while the page is seen.
+// A trap is worth knowing of before anybody asks.
 const TRAPS_EVERY = 120000; // milliseconds
 
 async function showTraps() {
-  if (document.hidden && !answers) return;
+  if (document.hidden && !answers) return; // nobody sees it
   const { traps = [], problem } = await ask("/api/v1/traps");
   $("traps-note").className = traps.length ? "may-be" : "";
-  setText("traps-note", problem || (traps.length ? traps.map((trap) => `${trap.host} took ${percent(trap.visited_part, 1)} of all fetches`).join(", ") : "none"));
-  $("traps").replaceChildren(
-    ...traps.map((trap) => {
-      const item = element("li");
-      const pattern = element("code");
-      pattern.append(element("b", trap.pattern));
-      item.append(
-        pattern,
-        `took ${percent(trap.visited_part, 1)} of all fetches (${count(trap.visited)}) and brought ${percent(trap.brought_part, 1)} of all importance; ${count(trap.queued)} wait. `,
-        element("code", trap.command),
-      );
-      if (canOrder()) item.append(button(trap.order, () => order(trap.order)), " ");
-      if (trap.deny_url) item.append("Links to it are left out of later runs by this in AOPIC_SCOPE:", element("code", `"deny_urls": [${JSON.stringify(trap.deny_url)}]`));
-      return item;
-    }),
-  );
+  say("traps-note", problem || traps.map((trap) => `${trap.host} took ${percent(trap.visited_part, 1)} of all fetches`).join(", ") || "none");
+  put("traps", ...traps.map(({ pattern, order: what, command, deny_url: deny, ...trap }) => {
+    const item = make(
+      "li", make("code", make("b", pattern)),
+      `took ${percent(trap.visited_part, 1)} of all fetches (${count(trap.visited)}) and brought ${percent(trap.brought_part, 1)} of all importance; ${count(trap.queued)} wait. `,
+      make("code", command),
+    );
+    const orders = deny ? [what, `deny ${deny}`] : [what];
+    if (deny) item.append("Links to it are left out of later runs by this in AOPIC_SCOPE:", make("code", `"deny_urls": [${JSON.stringify(deny)}]`));
+    if (canOrder()) item.append(...orders.flatMap((each) => [button(each, () => order(each)), " "]));
+    return item;
+  }));
 }
 
-$("points").closest("details").addEventListener("toggle", draw);
-for (const id of ["topic", "outcomes", "order", "store"]) whenOpened(id, () => latest && show(latest));
+for (const id of ["topic", "outcomes", "order", "store"]) on(id, "toggle", () => $(id).open && latest && show(latest));
 window.addEventListener("resize", draw);
+for (const each of document.querySelectorAll(".scroll")) Object.assign(each, { tabIndex: 0, role: "region", ariaLabel: heading(each) });
 
 // Life
 
@@ -967,23 +810,21 @@ async function begin() {
     source.close();
     clearInterval(looks);
     const { reason, why } = JSON.parse(event.data);
-    $("state").classList.remove("live");
-    setText("state", `The crawl is over: ${reason}. These are its last figures.`);
-    if (!latest || !latest.is_live) return;
-    const job = latest.store.name;
-    const { queued } = latest.pages;
-    setText("headline", queued ? `Ended: ${why}. ${count(queued)} ${queued === 1 ? "page waits" : "pages wait"}.` : "Done: nothing is queued.");
-    setText("spoken", $("headline").textContent);
-    setText("forecast", "");
-    setText("verdict", job ? `${queued ? "The command that started it, with the same job folder, goes on where it was." : "To visit its pages again: the same command with --again."} To look at it meanwhile: scrapy aopic dashboard ${job}` : "The job was in memory, and is gone.");
+    setState(`The crawl is over: ${reason}. These are its last figures.`, "");
+    if (!latest?.is_live) return;
+    const { pages: { queued }, store: { name: job } } = latest;
+    const goOn = queued ? "The command that started it, with the same job folder, goes on where it was." : "To visit its pages again: the same command with --again.";
+    showHead({
+      verdict: {
+        limit: "stopped",
+        headline: queued ? `Ended: ${why}. ${count(queued)} ${queued === 1 ? "page waits" : "pages wait"}.` : "Done: nothing is queued.",
+        sentence: job ? `${goOn} To look at it meanwhile: scrapy aopic dashboard ${job}` : "The job was in memory, and is gone.",
+      },
+    });
   });
   source.addEventListener("error", () => {
     clearTimeout(waits);
-    waits = setTimeout(() => {
-      setText("state", source.readyState === EventSource.CLOSED ? "Not connected: the token is not that of this run, or too many pages are watching. Reload to try again." : "No connection to the crawl; trying again.");
-      $("state").classList.remove("live");
-      $("state").classList.add("bad");
-    }, 500);
+    waits = setTimeout(() => setState(source.readyState === EventSource.CLOSED ? "Not connected: another run's token, or too many pages that watch. Reload to try again." : "No connection to the crawl; trying again.", "bad"), 500);
   });
 }
 

@@ -19,6 +19,7 @@ from scrapy_aopic.web.url_rules import FAULTS
 from scrapy_aopic.web.urls import JudgedUrl, Normaliser
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Callable
 
     from scrapy import Request
@@ -85,18 +86,32 @@ class Admission:
         rewrite = self._rewrite if self._user_rewrite is not None else None
         self.networks = networks_of(crawler)
         self._normalise = read_normaliser(values, rewrite, self.networks)
-        self.judge_link: Callable[[str], JudgedUrl] = self._normalise if rewrite else self._normalise.judge
-        """Judges the URL of a link, which the caller remembers if it can; nothing is counted."""
+        self._judge_anew: Callable[[str], JudgedUrl] = self._normalise if rewrite else self._normalise.judge
+        self._denied: re.Pattern[str] | None = None
         self.networks.on_change(self._normalise.forget)
         # One host must have one name, or two requests would be sent to it at once.
         self._spell = Normaliser(
             rules & {"root-dot"}, rewrite=rewrite, max_length=0, max_depth=0, max_repeats=0, max_parameters=0
         )
 
+    def deny(self, denied: re.Pattern[str] | None) -> None:
+        """Turn away links to the URLs that *denied* finds, as an operator wants, and no longer to those denied before."""
+        self._denied = denied
+        self.networks.forget()
+
+    def judge_link(self, url: str) -> JudgedUrl:
+        """Judges the URL of a link, which the caller remembers if it can; nothing is counted."""
+        return self._unless_denied(self._judge_anew(url))
+
+    def _unless_denied(self, judged: JudgedUrl) -> JudgedUrl:
+        if self._denied is None or judged.reason or not self._denied.search(judged.url):
+            return judged
+        return JudgedUrl(judged.url, "denied")
+
     def admit_link(self, request: Request, page: str) -> Request | None:
         """*request*, a link of the page with the URL *page*, as it is to be queued; ``None`` if it is turned away."""
         request.meta.pop(PURPOSE, None)  # a callback may have copied the meta of its page
-        judged = self._normalise(request.url)
+        judged = self._unless_denied(self._normalise(request.url))
         if not judged.reason and judged.url == request.url:
             return request
         return self._follow(judged, request, page)
