@@ -400,7 +400,7 @@ class RobotsMiddleware:
             self._count("aopic/tdmrep/malformed")
             self._first.warning(
                 "malformed",
-                "%(url)s has what means nothing (%(malformed)s), and is taken as not said (scrapy aopic docs robots). Further such files "
+                "%(url)s has what means nothing (%(malformed)s), and is taken as not said (scrapy aopic docs robots#tdmrepjson). Further such files "
                 "are not logged (aopic/tdmrep/malformed counts them)",
                 url=fetch.url,
                 malformed=malformed,

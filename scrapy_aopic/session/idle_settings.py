@@ -69,7 +69,7 @@ def _warn(crawler: Crawler, name: str, instead: str) -> None:
     """Warn of the setting *name* if the user has set it."""
     if (crawler.settings.getpriority(name) or 0) > SETTINGS_PRIORITIES["addon"]:
         logger.warning(
-            "%(name)s = %(value)r changes nothing: %(instead)s (scrapy aopic docs settings)",
+            "%(name)s = %(value)r changes nothing: %(instead)s (scrapy aopic docs settings#how-scrapys-settings-work-with-it)",
             {"name": name, "value": crawler.settings[name], "instead": instead},
             extra={"spider": crawler.spider},
         )

@@ -174,7 +174,7 @@ class PageRobots:
             self._stats.count("aopic/content_usage/malformed")
             self._first.warning(
                 "malformed",
-                '%(page)s says "%(text)s" of how it may be used, which means nothing (scrapy aopic docs robots), and is taken as not '
+                '%(page)s says "%(text)s" of how it may be used, which means nothing (scrapy aopic docs robots#use-of-content), and is taken as not '
                 "said. Further such statements are not logged (aopic/content_usage/malformed counts them)",
                 page=response.url,
                 text=text,

@@ -179,7 +179,7 @@ def format_screen(now: Snapshot, job: str) -> str:
         else [],
         "workers": [_row(msgspec.to_builtins(row)) for row in shards.workers],
         "store": [size(now.store.size_bytes)] if now.store.size_bytes else [],
-        "more": [f"scrapy aopic status {quote(job)} --all"],
+        "more": [f"scrapy aopic status {quote(job)} --all", f"{DOCS} commands#what-limits-a-crawl"],
     }
     found = {
         name: ("; " if name in _SENTENCES else ", ").join(parts) for name, parts in rows.items() if parts

@@ -205,7 +205,7 @@ class _Question:
             return self._of_unknown(normal)
         name, key, page = found
         if name != url:
-            self._say(f"Its normal form is {_short(name)} (scrapy aopic docs urls).", url=name)
+            self._say(f"Its normal form is {_short(name)} ({_RULES}).", url=name)
         self._answer.facts["key"] = key.hex()
         if page.state == QUEUED:
             return self._of_queued(name, key, page)
@@ -376,7 +376,7 @@ class _Question:
         of = f" of {host.queued:,}" if host is not None else ""
         at = f"{rank:,}" if rank else f"beyond {_MOST_ROWS:,}"
         self._say(
-            f"It is queued: number {at}{of} in the queue of its host, in {_queue(page.front_queue)} (scrapy aopic docs order).",
+            f"It is queued: number {at}{of} in the queue of its host, in {_queue(page.front_queue)} ({_ORDER}).",
             rank=rank,
             priority=page.priority,
             front_queue=page.front_queue & IN_PRIORITY,
@@ -385,8 +385,7 @@ class _Question:
         self._say_topic(key, page)
         if page.lowered == 1:
             self._say(
-                "It waits one front queue lower, because enough pages of its directory had been fetched when its turn came "
-                "(scrapy aopic docs order#the-default).",
+                f"It waits one front queue lower, because enough pages of its directory had been fetched when its turn came ({_ORDER}).",
                 lowered=1,
             )
         elif page.lowered >= MIRRORED:
@@ -462,7 +461,7 @@ class _Question:
                 self._say("A spider that requests it on purpose, and not as a link, gets it in any case.")
             return "refused"
         if normal.url != self._answer.about:
-            self._say(f"Its normal form is {_short(normal.url)} (scrapy aopic docs urls).", url=normal.url)
+            self._say(f"Its normal form is {_short(normal.url)} ({_RULES}).", url=normal.url)
         try:
             name, key = key_of_url(normal.url)
         except ValueError:
@@ -587,7 +586,7 @@ class _Question:
                 f"for it. It is tried again at {time_of(host.opens_at)}."
             )
         elif host.row[:2] in (LATE, BEHIND):
-            self._say(f"{counts}; its domain is over its budget, so others come first ({_BUDGET}).")
+            self._say(f"{counts}; its domain is over its budget, so others come first ({_ORDER}).")
             state = "late"
         elif host.row[:2] == IN_TIME:
             self._say(f"{counts}; hosts with better pages come first.")
@@ -649,7 +648,7 @@ _SENTENCES = {
     "redirect to itself": "it redirects to itself, and nothing had changed when it was asked for again",
     "network": "its host is not on the Internet, or resolves to what is not (AOPIC_ALLOW_NETWORKS)",
     "service": "its port is that of another service than the web's (AOPIC_ALLOW_NETWORKS)",
-    "redirected form": "a redirect would have sent to another site what was meant for the first (scrapy aopic docs safety)",
+    "redirected form": "a redirect would have sent a form to another site (scrapy aopic docs safety#what-hosts-get-to-know-of-each-other)",
     "no answer": "there was no response, or a middleware dropped the request",
 }
 
@@ -727,7 +726,8 @@ def _host_name(text: str) -> str:
     return name
 
 
-_BUDGET = "scrapy aopic docs order"
+_ORDER = "scrapy aopic docs order#the-default"
+_RULES = "scrapy aopic docs urls#rules-that-change-a-url"
 
 _WAITS = {
     "gap": "the gap after its last transfer (AOPIC_POLITENESS_FACTOR)",

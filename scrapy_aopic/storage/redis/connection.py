@@ -59,7 +59,7 @@ _ADVICE = {
     "NOREPLICAS": "the server takes no writes because too few replicas follow it (min-replicas-to-write)",
     "NOAUTH": "the server wants a password: put it into REDIS_URL or REDIS_PARAMS",
     "WRONGPASS": "the server does not know this user and password: correct REDIS_URL or REDIS_PARAMS",
-    "NOPERM": "the user in REDIS_URL may not do this: give it the rights that 'scrapy aopic docs many-machines' lists",
+    "NOPERM": "the user in REDIS_URL may not do this: give it the rights that 'scrapy aopic docs many-machines#the-server' lists",
     "BUSY": "the server is busy with a script: end that with SCRIPT KILL",
 }
 """Advice on an error, by the first word of the reply."""

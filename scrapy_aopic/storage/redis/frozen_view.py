@@ -62,7 +62,7 @@ class RedisView:
                 if cut and address.shard < 0:
                     raise StorageError(
                         f"The job in {address} is cut into shards, each with a store of its own: of these, this command "
-                        "takes none yet (scrapy aopic docs many-machines)."
+                        "takes none yet (scrapy aopic docs many-machines#the-job)."
                     )
                 raise StorageError(f"There is no store in {address}; start a crawl with it first.")
             if begins:
