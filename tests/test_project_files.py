@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from support.short_forms import mark_crossed
 
 import scrapy_aopic
 
@@ -91,16 +89,9 @@ def is_same(version: str, other: str) -> bool:
     return re.sub(r"(\.0)+$", "", version) == re.sub(r"(\.0)+$", "", other)
 
 
-def test_of_a_crossed_test_every_run_takes_each_value_of_each_parameter():
-    left_out: list[str] = []
-
-    def item(name: str, **indices: int) -> Any:
-        return SimpleNamespace(
-            nodeid=f"{name}[{'-'.join(map(str, indices.values()))}]",
-            callspec=SimpleNamespace(indices=indices),
-            get_closest_marker=lambda mark: mark,
-            add_marker=lambda mark: left_out.append(f"{mark.name} {name} {[*indices.values()]}"),
-        )
-
-    mark_crossed([item("one", a=a, b=b) for a in range(3) for b in range(2)] + [item("other", a=0)])
-    assert left_out == ["long one [0, 1]", "long one [1, 0]", "long one [2, 1]"]
+@pytest.mark.crossed
+@pytest.mark.parametrize("letter", ["a", "b"])
+@pytest.mark.parametrize(("number", "other"), [(1, 0), (2, 0), (3, 0)])
+def test_of_a_crossed_test_every_run_takes_each_value_of_each_parameter(letter, number, other, request):
+    is_long = request.node.get_closest_marker("long") is not None
+    assert is_long == ((letter == "b") != (number == 2))

@@ -38,16 +38,18 @@ def some_of(values: Iterable[Any], n: int = 1) -> list[Any]:
 
 def mark_crossed(items: Iterable[pytest.Item]) -> None:
     """Mark as ``long`` what a short run leaves out of the tests that are marked ``crossed``."""
-    places: defaultdict[str, list[tuple[pytest.Item, dict[str, int]]]] = defaultdict(list)
+    of_test: defaultdict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         if item.get_closest_marker("crossed") is not None:
-            indices: dict[str, int] = dict(item.callspec.indices)  # type: ignore[attr-defined]
-            places[item.nodeid.partition("[")[0]].append((item, indices))
-    for several in places.values():
-        n = {name: 1 + max(place[name] for _, place in several) for name in several[0][1]}
-        taken = [{name: number % most for name, most in n.items()} for number in range(max(n.values()))]
-        for item, place in several:
-            if place not in taken:
+            of_test[item.nodeid.partition("[")[0]].append(item)
+    for several in of_test.values():
+        ids = [tuple(item.callspec._idlist) for item in several]  # type: ignore[attr-defined]
+        values = [
+            list(dict.fromkeys(each)) for each in zip(*ids, strict=True)
+        ]  # of each parameter, in their order
+        taken = {tuple(each[n % len(each)] for each in values) for n in range(max(map(len, values)))}
+        for item, own in zip(several, ids, strict=True):
+            if own not in taken:
                 item.add_marker(pytest.mark.long)
 
 
