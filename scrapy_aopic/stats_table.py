@@ -75,7 +75,7 @@ OWN = (
     counter("aopic/pages/visited", "pages", "settled as visited, redirects included"),
     counter("aopic/pages/failed", "pages", "settled as failed: errors, dead links, forbidden by robots.txt"),
     counter("aopic/pages/later_tries", "pages",
-        "put back after an error of their server (5xx) or proxy, for a later try (`AOPIC_LATER_TRIES`)"),
+        "queued again after an error of their server (5xx) or proxy, for a later try (`AOPIC_LATER_TRIES`)"),
     counter("aopic/pages/unreadable", "pages",
         "queued requests that could not be restored and were set aside as failed; they also count in "
         "`aopic/pages/failed`"),

@@ -106,6 +106,15 @@ QUESTIONS = {  # what users ask of crawlers, in their words, and where the answe
 }
 
 
+def test_questions_of_users_are_answered_within_two_clicks(capsys):
+    """One on the page, which the home page lists, and one on the heading, which the page's contents have."""
+    listed = shown_for("", capsys)
+    for words in QUESTIONS.values():
+        page, _, place = words[1].partition("#")
+        assert f"scrapy aopic docs {page} " in listed
+        assert shown_for(f"{page}#{place}", capsys).startswith("#")
+
+
 def test_questions_of_users_are_answered_by_one_search(capsys):
     lost = {}
     for question, (words, place) in QUESTIONS.items():
