@@ -60,7 +60,7 @@ MEASURED: dict[str, tuple[str, ...]] = {
     "names": ("_engine/name_lookups.py", "core/politeness.py", "core/frontier"),
     "growth": ("web",),
     "urls": ("web/urls.py", "web/url_rules.py", "web/url_keys.py"),
-    "content.md": ("core/duplicates.py", "core/merging.py"),
+    "order-evidence.md": _ORDER,
     "workers": ("core", "job", "storage", "session"),
 }
 """Files and folders of the package that the figures of a command are of; of any other command those that a page goes through."""
