@@ -72,7 +72,7 @@ def _reduce(file: Path) -> None:
     except ImportError:
         return
     with Image.open(file) as picture:
-        reduced = picture.convert("RGB").quantize(256, dither=Image.Dither.NONE)
+        reduced = picture.convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
     reduced.save(file, optimize=True)
 
 

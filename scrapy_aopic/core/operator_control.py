@@ -119,10 +119,8 @@ class Control(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
         Raises:
             SettingError: If a pattern is no regular expression.
         """
-        try:
-            return re.compile("|".join(f"(?:{each})" for each in self.denied)) if self.denied else None
-        except re.error as error:
-            raise SettingError(f"{error.pattern!r:.300} is no regular expression: {error.msg}") from None
+        either = "|".join(f"(?:{_compiled(each).pattern})" for each in self.denied)
+        return re.compile(either) if either else None
 
     def sentences(self, time_of: Callable[[float], str]) -> list[str]:
         """The settings in force as sentences; empty if there are none. *time_of* formats an instant."""
@@ -360,6 +358,13 @@ def covering(names: Container[str], host: str) -> str:
         if not point:
             return ""
     return host
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise SettingError(f"{pattern!r:.300} is no regular expression: {error.msg}") from None
 
 
 def _without(names: dict[str, Any], gone: Sequence[str], what: str) -> dict[str, Any]:
