@@ -167,7 +167,7 @@ def _filled(sample: screen.Sample) -> screen.Sample:
         "statuses": answers,
         "outcomes": {"page": answers["2xx"], "redirect": answers["3xx"], "not found": answers["4xx"]},
         "media": {"html": 9000 * n, "image": 700 * n, "application": 300 * n},
-        "fetched": [{"at": sample["at"], "url": url, "status": 200, "size": 9000} for url in urls],
+        "fetched": [{"at": sample["at"], "url": url, "status": 200, "size": 9000} for url in urls[:n]],
         "failures": [
             {"at": sample["at"], "url": url, "cause": cause} for url, cause in zip(urls, causes, strict=False)
         ],
