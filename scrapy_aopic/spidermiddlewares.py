@@ -109,7 +109,7 @@ class LinkMiddleware:
             response.meta[DUPLICATE_OF] = first
         if copy:
             response.meta[COPY_OF] = copy
-        if visit is not None and session.focus is not None:
+        if visit is not None and session.focus is not None and not visit.is_as_before:
             session.focus.grading.read(response, visit)
 
     def process_spider_exception(self, response: Response, exception: Exception) -> list[Any] | None:

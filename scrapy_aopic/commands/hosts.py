@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from .common import add_jobdir, add_json, add_watch, as_json, check_counts, write_or_watch
+from .common import add_jobdir, add_json, add_watch, as_json, check_counts, crawl_settings, write_or_watch
 
 if TYPE_CHECKING:
     import argparse
@@ -33,12 +33,36 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         ("fetched", "those with the most fetched pages"),
     ):
         kinds.add_argument(f"--{name}", dest="kind", action="store_const", const=name, help=meaning)
+    kinds.add_argument(
+        "--revisits",
+        action="store_true",
+        help="whether AOPIC_RECRAWL and revisit of AOPIC_HOST_RULES can be held, and the hosts that are too slow for them",
+    )
 
 
-def run(opts: argparse.Namespace, _: BaseSettings) -> int:
+def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
     check_counts(opts, "number")
-    write_or_watch(opts, partial(_look, opts))
+    write_or_watch(opts, partial(_plan, opts, settings) if opts.revisits else partial(_look, opts))
     return 0
+
+
+def _plan(opts: argparse.Namespace, settings: BaseSettings) -> str:
+    from scrapy_aopic.core.revisits import Recrawl
+    from scrapy_aopic.settings import read_politeness, read_values
+    from scrapy_aopic.view.deadlines import deadlines, format_deadlines
+    from scrapy_aopic.view.job_view import open_view
+    from scrapy_aopic.view.stored import read_snapshot
+
+    given = crawl_settings(settings)
+    recrawl = read_values(given).recrawl or Recrawl()
+    with open_view(opts.jobdir) as view:
+        rate = read_snapshot(opts.jobdir, view=view).mean_rate or 0.0
+        found = deadlines(view, recrawl, read_values(given).host_rules, read_politeness(given), rate)
+    return (
+        as_json([each._asdict() for each in found])
+        if opts.json
+        else format_deadlines(found, recrawl.share, opts.number)
+    )
 
 
 def _look(opts: argparse.Namespace) -> str:

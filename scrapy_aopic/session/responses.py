@@ -179,7 +179,7 @@ class Responses:
             visit.responded(response.status, self._version(visit, response, request))
             page = self._crawl.page(visit.lease.key)
             visit.showed(values_of(found_now(page, visit.findings(recrawls=True), 0.0)))
-        if self._seen != "off" and is_good and self._crawl.prefetches:
+        if self._seen != "off" and is_good and self._crawl.prefetches and not visit.is_as_before:
             self._prefetch(response, request, visit)
 
     # -- whether they have changed

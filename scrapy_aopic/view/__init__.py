@@ -24,6 +24,7 @@ Questions:
 * :mod:`.questions`: answers for the job at a place: ``why``, pages, hosts, domains
 * :mod:`.dropped`: samples of dropped links, for ``why``
 * :mod:`.url_settings`: settings that ``why`` needs
+* :mod:`.deadlines`: whether revisits can be made as often as the settings ask
 * :mod:`.auditing`: whether everything in a job holds
 * :mod:`.traps`: parts of sites that may be traps
 

@@ -11,12 +11,12 @@ from random import Random
 from typing import Any, ClassVar
 
 import pytest
-from demo_web.server import Answer
+from demo_web.server import Answer, Exchange
 from scrapy import signals
 from scrapy.crawler import Crawler
 from scrapy.http import Response, TextResponse
 from scrapy.settings import Settings
-from support.small_web import Follow, Web, ask, check, crawl
+from support.small_web import Follow, Web, ask, ask_view, check, crawl
 
 from scrapy_aopic.core.focus.harvest import Harvest
 from scrapy_aopic.core.focus.leads import MOST_BYTES
@@ -35,6 +35,7 @@ from scrapy_aopic.session.topic import harvest_watch
 from scrapy_aopic.storage import open_store
 from scrapy_aopic.view.exporting import export_pages
 from scrapy_aopic.view.job_view import View
+from scrapy_aopic.view.queries import top_pages
 from scrapy_aopic.view.url_settings import CrawlRules
 from scrapy_aopic.view.why import why
 
@@ -132,6 +133,26 @@ async def test_relevant_pages_come_before_others(serve, spider, scorer):
     assert stat(crawler, "aopic/topic/relevant") == 15
     assert stat(crawler, "aopic/topic/harvest") == 15 / 46
     assert stat(crawler, "aopic/errors") is None
+
+
+async def test_a_page_that_has_not_changed_keeps_its_relevance(serve, tmp_path):
+    body = page(TOPIC, []).body
+
+    def tagged(exchange: Exchange) -> Answer:
+        is_same = "if-none-match" in exchange.headers
+        headers = {"Content-Type": "text/html", "ETag": '"1"'}
+        return Answer(304 if is_same else 200, headers, b"" if is_same else body)
+
+    serve({HOME: tagged})
+    job = {"JOBDIR": str(tmp_path), "AOPIC_STORE": "sqlite", "AOPIC_RECRAWL": ["once", "changed"]}
+    found = []
+    for _ in range(2):
+        crawler = await crawl(Follow, focused(**job))
+        [row] = ask_view(tmp_path, top_pages, 10)
+        found.append((row.visits, row.relevance, stat(crawler, "aopic/topic/relevant")))
+    (_, relevance, _), again = found
+    assert relevance > 0.5
+    assert again == (2, relevance, None)
 
 
 async def test_harvest_is_counted_in_any_order(serve):

@@ -8,6 +8,7 @@ time.
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import sys
 import time
@@ -27,7 +28,7 @@ from scrapy.crawler import Crawler
 from scrapy.http import Response
 from scrapy.settings import Settings
 from scrapy.utils.test import get_crawler
-from support import processes
+from support import commands, processes
 from support.core_crawl import ROUNDING
 from support.small_web import Follow, Web, ask, ask_view, check, html
 
@@ -546,6 +547,11 @@ async def test_a_revisit_that_comes_too_late_is_said_with_how_much_and_what_woul
     assert len(said) == 1
     assert "visits a minute" in said[0]
     assert "http://a.test/" in said[0]
+    given = f"AOPIC_HOST_RULES={json.dumps(rules['AOPIC_HOST_RULES'])}"
+    plan = commands.said(tmp_path, "hosts", tmp_path, "--revisits", "-s", given)
+    assert "3 pages take 259,200 revisits a day" in plan
+    assert "times as late" in plan
+    assert "a.test: 3 pages take 259,200 visits a day, and its gaps allow" in plan
 
 
 def sitemap(dates: dict[str, str]) -> Answer:
