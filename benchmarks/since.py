@@ -4,6 +4,7 @@
     python benchmarks since COMMIT --count     # instructions of a page, which no load disturbs
     python benchmarks since --check            # the same for the last commit of costs.csv; ends with 1 if they are 2 % more
     python benchmarks since --record           # adds lines for HEAD to costs.csv
+    python benchmarks since --revisits         # instructions of a visit in a round, by what it finds
     python benchmarks since --web '{"kilobytes": 100, "settings": {"AOPIC_FAST_DOWNLOADS": false}}'
 
 Instructions are counted by valgrind, in two crawls of which one is longer, so that starting costs nothing. The two commits are
@@ -89,9 +90,10 @@ def count(pythons: list[str], options: argparse.Namespace) -> list[dict[str, flo
     _WEB.update(options.web)
     runs = [(python, kind, n) for python in pythons for kind in options.kinds for n in (few, many)]
     for python, kind, n in runs[::2]:  # else the first crawl would compile modules, too
-        _crawl(python, kind, n)
+        _run(python, "crawl", _what(kind, n))
     with ThreadPoolExecutor(os.cpu_count()) as at_once:
-        found = dict(zip(runs, at_once.map(lambda run: _instructions(*run), runs), strict=True))
+        counted = at_once.map(lambda run: _instructions(run[0], "crawl", _what(*run[1:])), runs)
+        found = dict(zip(runs, counted, strict=True))
     return [
         {
             kind: (found[python, kind, many] - found[python, kind, few]) / (many - few)
@@ -101,20 +103,56 @@ def count(pythons: list[str], options: argparse.Namespace) -> list[dict[str, flo
     ]
 
 
-def _crawl(python: str, kind: str, pages: int, *before: str) -> str:
-    """What a crawl of so many *pages* prints as errors, with the words *before* its command."""
-    what = {**_WEB, "pages": pages, "kind": KINDS[kind]}
-    line = [*before, python, str(HERE / "bench"), "--task", "counted:crawl", json.dumps(what)]
+REVISITS = {
+    "changed": ("new", []),
+    "unchanged, 304": ("304", []),
+    "unchanged, by bytes": ("bytes", []),
+    "unchanged, by text": ("bytes", ["text"]),
+}
+"""What visits find, how a web answers for that (:class:`webs.Web`), and what is compared."""
+
+
+def count_revisits(options: argparse.Namespace) -> None:
+    """Print the instructions of a visit in a second round with ``--changed-only``, by what it finds."""
+    few, many = options.counted
+    web = {"hosts": 8, "links": 40, "each": 50, **options.web}
+    base = 0.0
+    for what, (answers, compared) in REVISITS.items():
+        found = []
+        for pages in (few, many):
+            with tempfile.TemporaryDirectory(prefix="aopic-since-") as folder:
+                task = {
+                    **web,
+                    "answers": answers,
+                    "settings": {"AOPIC_RECRAWL": ["once", "changed", *compared]},
+                }
+                _run(sys.executable, "revisit", {**task, "folder": folder, "pages": 0})
+                found.append(
+                    _instructions(sys.executable, "revisit", {**task, "folder": folder, "pages": pages})
+                )
+        each = (found[1] - found[0]) / (many - few)
+        base = base or each
+        print(f"| {what} | {each:,.0f} | {each / base:.2f} |", flush=True)
+
+
+def _what(kind: str, pages: int) -> dict[str, Any]:
+    return {**_WEB, "pages": pages, "kind": KINDS[kind]}
+
+
+def _run(python: str, task: str, what: dict[str, Any], *before: str) -> str:
+    """What a *task* of :mod:`counted` prints as errors, with the words *before* its command."""
+    line = [*before, python, str(HERE / "bench"), "--task", f"counted:{task}", json.dumps(what)]
     # As few variables as it goes with: Scrapy looks at all of them for each request, if one of them is a proxy.
     environ = {name: os.environ[name] for name in _NEEDED if name in os.environ} | {"PYTHONHASHSEED": "0"}
     done = subprocess.run(line, env=environ, capture_output=True, text=True, check=False)
-    if done.returncode or json.loads(done.stdout or "{}").get("pages") != pages:
+    n = json.loads(done.stdout.partition("\n")[0] or "{}").get("pages", 0)
+    if done.returncode or n != (what["pages"] or n):
         raise RuntimeError(f"{' '.join(line)} failed:\n{done.stderr[-3000:]}")
     return done.stderr
 
 
-def _instructions(python: str, kind: str, pages: int) -> int:
-    text = _crawl(python, kind, pages, *_VALGRIND)
+def _instructions(python: str, task: str, what: dict[str, Any]) -> int:
+    text = _run(python, task, what, *_VALGRIND)
     found = re.search(r"I +refs: +([\d,]+)", text)
     assert found is not None, text[-1000:]
     return int(found[1].replace(",", ""))
@@ -178,6 +216,7 @@ def main() -> int:
     parser.add_argument("commit", nargs="?", help="the earlier one; without it, only this one is counted")
     parser.add_argument("--count", action="store_true", help="count instructions")
     parser.add_argument("--check", action="store_true", help="compare with the last commit of costs.csv")
+    parser.add_argument("--revisits", action="store_true", help="count visits of a second round")
     parser.add_argument("--record", action="store_true", help="add a line to costs.csv")
     parser.add_argument(
         "--counted",
@@ -204,6 +243,9 @@ def main() -> int:
         return 0
     if shutil.which(_VALGRIND[0]) is None:
         print("There is no valgrind here, so no instructions are counted.")
+        return 0
+    if options.revisits:
+        count_revisits(options)
         return 0
     if options.check:
         return check(options)

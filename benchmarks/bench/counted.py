@@ -18,6 +18,8 @@ from typing import Any
 _PAGE = 0.003
 """Seconds that a page takes by the clock."""
 
+_NO_GAPS = {"AOPIC_POLITENESS_FACTOR": 0, "AOPIC_MIN_GAP": 0}
+
 _PATIENCE = 5.0
 """Seconds, real ones, in which the network may go on with something before the clock goes on to the next timer."""
 
@@ -36,6 +38,9 @@ for _name in ("monotonic", "perf_counter", "process_time", "thread_time"):
 time.time = lambda: 1.7e9 + _clock()
 
 import crawls
+import spiders
+from scrapy import signals
+from scrapy.crawler import CrawlerProcess
 
 _wait = selectors.EpollSelector.select
 _wait_for_event = threading.Event.wait
@@ -58,7 +63,7 @@ def _select(self: Any, timeout: float | None = None) -> Any:
 
 def crawl(*, pages: int, kind: str, settings: dict[str, Any] | None = None, **web: Any) -> None:
     """Crawl as many *pages* as :func:`crawls.crawl`, print how many, and exit at once."""
-    settings = {"AOPIC_POLITENESS_FACTOR": 0, "AOPIC_MIN_GAP": 0, **(settings or {})}
+    settings = {**_NO_GAPS, **(settings or {})}
     own, spider, is_durable = crawls.KINDS[kind]
     n = 0
 
@@ -73,7 +78,35 @@ def crawl(*, pages: int, kind: str, settings: dict[str, Any] | None = None, **we
             return super().parse(response)
 
     crawls.KINDS[kind] = crawls.Kind(own, Counted, is_durable)
+    _begin()
+    crawls.crawl(pages=10 * pages, kind=kind, settings=settings, **web)
+
+
+def _begin() -> None:
     selectors.EpollSelector.select = _select  # type: ignore[method-assign]
     threading.Event.wait = _wait_long  # type: ignore[method-assign]
     gc.disable()
-    crawls.crawl(pages=10 * pages, kind=kind, settings=settings, **web)
+
+
+def revisit(*, pages: int, folder: str, settings: dict[str, Any], **web: Any) -> None:
+    """A round of the job in *folder*, until so many *pages* have answered, or until its end if it is 0; print how many."""
+    own = {"JOBDIR": folder, "LOG_LEVEL": "ERROR", "TELNETCONSOLE_ENABLED": False}
+    process = CrawlerProcess({**crawls.ADDON, **crawls.ALIKE, **_NO_GAPS, **own, **settings})
+    crawler = process.create_crawler(spiders.Batch)
+    n = 0
+
+    def answered(**_: Any) -> None:
+        nonlocal n
+        n += 1
+        _clock.now += _PAGE
+        if n == pages:
+            print(json.dumps({"pages": n}), flush=True)
+            os._exit(0)
+
+    crawler.signals.connect(answered, signal=signals.response_received)
+    _clock.now += 1e6 * bool(pages)  # later than the round before
+    with crawls.served(**web):
+        process.crawl(crawler, hosts=web["hosts"])
+        _begin()
+        process.start()
+    print(json.dumps({"pages": n}))

@@ -7,6 +7,8 @@ import random
 import re
 import sys
 from functools import partial
+from itertools import count
+from typing import Any
 
 from demo_web.server import Answer, Exchange, Server
 from spiders import page_path
@@ -33,6 +35,7 @@ class Web:
         has_queries: Whether the URLs of pages have queries of three parameters.
         site: What URLs begin with, with the number of the host.
         each: Pages of a host, if *new* is ``None``.
+        answers: What a visit is answered: ``bytes``, ``304`` if it is conditional, or a ``new`` text each time.
     """
 
     def __init__(
@@ -45,12 +48,14 @@ class Web:
         has_queries: bool = False,
         site: str = "http://h{}.test",
         each: int = 5000,
+        answers: str = "bytes",
     ) -> None:
         self.hosts = hosts
         self.links = links
         self._new = new
         self._site = site
         self._each = each
+        self._answers, self._n = answers, count()
         self._page = partial(page_path, has_queries=has_queries)
         draw = random.Random(1)
         words = [
@@ -65,8 +70,15 @@ class Web:
         number = _NUMBER.match(exchange.target)
         if number is None:
             return Answer(404)
+        headers = {"Content-Type": "text/html; charset=utf-8"}
+        if self._answers == "304":
+            headers["ETag"] = '"1"'
+            if "if-none-match" in exchange.headers:
+                return Answer(304, headers)
         body = self.body(int(exchange.host[1:-5]), int(number[1]))
-        return Answer(headers={"Content-Type": "text/html; charset=utf-8"}, body=body)
+        if self._answers == "new":
+            body = body.replace(b"<body>", b"<body><p>Version %d of this page</p>" % next(self._n))
+        return Answer(headers=headers, body=body)
 
     def body(self, host: int, page: int) -> bytes:
         """The HTML of a page."""
@@ -118,11 +130,9 @@ class Web:
         return "".join(parts + left)
 
 
-def serve(
-    hosts: int, links: int, kilobytes: int = 0, new: int | None = None, *, has_queries: bool = False
-) -> None:
+def serve(hosts: int, links: int, kilobytes: int = 0, new: int | None = None, **web: Any) -> None:
     """Serve until standard input ends."""
-    with Server(Web(hosts, links, kilobytes, new, has_queries=has_queries).answer).run_in_thread() as running:
+    with Server(Web(hosts, links, kilobytes, new, **web).answer).run_in_thread() as running:
         print(running.port, flush=True)
         sys.stdin.read()
     os._exit(0)  # nobody reads what it would print
