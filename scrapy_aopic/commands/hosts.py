@@ -58,11 +58,9 @@ def _plan(opts: argparse.Namespace, settings: BaseSettings) -> str:
     with open_view(opts.jobdir) as view:
         rate = read_snapshot(opts.jobdir, view=view).mean_rate or 0.0
         found = deadlines(view, recrawl, read_values(given).host_rules, read_politeness(given), rate)
-    return (
-        as_json([each._asdict() for each in found])
-        if opts.json
-        else format_deadlines(found, recrawl.share, opts.number)
-    )
+    if opts.json:
+        return as_json([each._asdict() for each in found])
+    return format_deadlines(found, recrawl.share, opts.number)
 
 
 def _look(opts: argparse.Namespace) -> str:

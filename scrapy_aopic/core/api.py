@@ -126,6 +126,7 @@ class Findings(NamedTuple):
         wishes: What its owner asks of robots, and how it may be used; empty for nothing.
         fetched: What the response was; ``None`` if there was none, or it only said that nothing has changed.
         dates: When pages were changed last according to the page, by key: those of a sitemap.
+        every: Seconds after which it is to have news by its own words, 0 if it does not say: those of a feed.
     """
 
     outcome: str = ""
@@ -142,6 +143,7 @@ class Findings(NamedTuple):
     wishes: tuple[str, str] | tuple[()] = ()
     fetched: Fetched | None = None
     dates: dict[bytes, float] | None = None
+    every: float = 0.0
 
 
 ORDINARY = Findings()

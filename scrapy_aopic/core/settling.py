@@ -21,6 +21,7 @@ from .api import Ending, Findings, Lease, Settled
 from .duplicates import Claim
 from .layout import SHARES, WISHES
 from .records import FAILED, HOST_BYTES, PAGE_BYTES, QUEUED, Link, Page, host_key, pack, unpack
+from .revisits.fruit import DAY
 from .revisits.rates import Version
 from .shards.cut import address, shard_of_address
 
@@ -259,10 +260,11 @@ class Settling:
             lifted.append(replace(link, shift=link.shift + lift))
         return lifted
 
-    def _news(self, page: Page, to: _Targets, found: Findings, now: float) -> int:
+    def _news(self, page: Page, to: _Targets, found: Findings, now: float) -> float:
         """Pages that a visit has brought, and dates of pages, which are noted; only of this shard."""
         # A first visit brings what there was before, but dates are sure to change.
-        n = to.pages.count(None) if page.visits else int(bool(found.dates))
+        # A feed says how often it brings something.
+        n = to.pages.count(None) if page.visits else DAY / found.every if found.every else bool(found.dates)
         for key, at in (found.dates or {}).items():
             known = self._pages.get(key)
             n += known is not None and self._revisits.dated(key, known, at, now)

@@ -110,7 +110,7 @@ class RobotsMiddleware:
             self._tdm_fetches = RobotsFetches(known, TDMREP_JSON)
         self._first = FirstOnly(logger, crawler)
         self._takes_sitemaps = values.sitemaps
-        self._sitemaps = Sitemaps(crawler)
+        self._sitemaps = Sitemaps(crawler, takes_feeds=self._takes_sitemaps)
         self._own_clock = JobClock()
         self.pacer: JobPacer | None = None
         crawler.signals.connect(self._bytes_received, signal=signals.bytes_received)

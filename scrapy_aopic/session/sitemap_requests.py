@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from itertools import islice
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
 from scrapy import Request, signals
+from scrapy.http import HtmlResponse
 from w3lib.url import safe_url_string
 
 from scrapy_aopic._engine.direct_requests import first_of
@@ -23,7 +25,7 @@ from scrapy_aopic.links import Links
 from scrapy_aopic.web.link_extraction import is_absolute
 from scrapy_aopic.web.meta import SITEMAP
 from scrapy_aopic.web.origins import host_name
-from scrapy_aopic.web.sitemaps import MAX_BYTES, MAX_ENTRIES, PAGES, Sitemap, sitemaps_in
+from scrapy_aopic.web.sitemaps import MAX_BYTES, MAX_ENTRIES, PAGES, Sitemap, feeds_in, sitemaps_in
 from scrapy_aopic.web.suffixes import registered_domain
 from scrapy_aopic.web.urls import is_parsable
 
@@ -46,6 +48,9 @@ MAX_SITEMAPS = 100
 MAX_DEPTH = 3
 """Indexes one above the other: the protocol allows one, and some sites have two."""
 
+_FEEDS, _MOST_DOMAINS = 3, 10_000
+"""Feeds that are taken from pages of a registered domain, and such domains, in a run: each gets cash as a sitemap does."""
+
 _WEB = ("http://", "https://")
 
 LEFT_OUT = {
@@ -63,10 +68,16 @@ LEFT_OUT = {
 
 
 class Sitemaps:
-    """Follows sitemaps, in one crawl."""
+    """Follows sitemaps, in one crawl.
 
-    def __init__(self, crawler: Crawler) -> None:
+    Args:
+        takes_feeds: Whether feeds that pages name are read, too, if pages are revisited.
+    """
+
+    def __init__(self, crawler: Crawler, *, takes_feeds: bool = False) -> None:
         self._crawler = crawler
+        self._takes_feeds = takes_feeds
+        self._feeds: dict[str, set[str]] = {}  # by registered domain
         self._first = FirstOnly(logger, crawler)
         crawler.signals.connect(self._response_received, signal=signals.response_received)
 
@@ -87,10 +98,30 @@ class Sitemaps:
                 yield _request(sitemap, domain, 0)
         self._note(url, left_out)
 
-    def _response_received(self, request: Request) -> None:
+    def _response_received(self, response: Response, request: Request) -> None:
         # Not from the start: a queued request is written with its callback, which must be the spider's.
         if SITEMAP in request.meta:
             request.callback = self._follow
+        elif self._takes_feeds and isinstance(response, HtmlResponse) and len(self._feeds) < _MOST_DOMAINS:
+            self._take_feeds(response, request)
+
+    def _take_feeds(self, response: Response, request: Request) -> None:
+        """Queue the feeds that the page of *response* names and that are new, as pages that say what changes."""
+        session = Session.of(self._crawler)
+        if session is None or not session.recrawls or session.visits.get(request) is None:
+            return
+        assert self._crawler.engine is not None
+        domain = registered_domain(host_name(response.url))
+        for each in islice(feeds_in(response.body), _FEEDS):
+            feed = _request(_absolute(each, response.url, joined="") or response.url, domain, 0)
+            known = self._feeds.setdefault(domain, set())
+            if (
+                len(known) < _FEEDS
+                and feed.url not in {response.url, *known}
+                and registered_domain(host_name(feed.url)) == domain
+            ):
+                known.add(feed.url)
+                self._crawler.engine.crawl(feed)
 
     def _takes_links(self) -> bool:
         """Whether :class:`Links` may be yielded."""
@@ -127,6 +158,9 @@ class Sitemaps:
             plain = []
         if plain:
             yield Links(response, plain, dates=sitemap.dates)
+        visit = session.visits.of(response.request) if session is not None and response.request else None
+        if visit is not None:
+            visit.comes_every(sitemap.every)
         if sitemap.kind:
             self._count("aopic/sitemaps/read")
             self._note(response.url, scope.left_out + sitemap.left_out)
@@ -193,11 +227,11 @@ class _Scope:
         return False
 
 
-def _absolute(entry: str, base_url: str) -> str:
-    """URL of *entry* in the sitemap at *base_url*; ``""`` if it cannot be requested."""
+def _absolute(entry: str, base_url: str, *, joined: str = "/") -> str:
+    """URL of *entry* at *base_url*, relative if it begins with *joined*; ``""`` if it cannot be requested."""
     if not is_parsable(entry):
         return ""
-    if entry.startswith("/"):
+    if entry.startswith(joined):
         try:
             entry = urljoin(base_url, entry)
         except ValueError:

@@ -178,6 +178,7 @@ class Visit(Struct, eq=False):
     _text: tuple[Response, Text | None] | None = None
     _wishes: tuple[str, str] | tuple[()] = ()
     _n_beats: int = 0
+    _every: float = 0.0
     _dated: list[tuple[dict[bytes, str], Mapping[str, float]]] | None = None
     _passed: dict[int, tuple[Mark, str]] | None = None
     _seen: set[bytes] = set()
@@ -395,6 +396,7 @@ class Visit(Struct, eq=False):
             wishes=self._wishes,
             fetched=self._fetched,
             dates=self._dates() if self._dated else None,
+            every=self._every,
         )
 
     def _dates(self) -> dict[bytes, float]:
@@ -468,6 +470,10 @@ class Visit(Struct, eq=False):
         """The page may have dates of changes of *found*, whose URLs were *urls*; they are read when the visit ends."""
         pairs = ((link.key, url) for link, url in zip(found, urls, strict=True) if link.host)
         self._dated = [*(self._dated or []), (dict(pairs), dates)]
+
+    def comes_every(self, seconds: float) -> None:
+        """The page says that it has news so often; 0 if it does not say."""
+        self._every = seconds
 
     def mark(self, link: FoundLink) -> None:
         """Mark the request of *link* as one of the page."""

@@ -58,13 +58,24 @@ _NAMED = re.compile(rb"^[ \t]*sitemap[ \t]*:([^\n]*)", re.IGNORECASE | re.MULTIL
 
 _MARKUP = re.compile(
     r"<(?:(!--|!\[CDATA\[)|(/?)(?:([\w.-]+):)?"
-    r"(url|loc|link|sitemap|item|entry|urlset|sitemapindex|rss|rdf|feed|lastmod|pubdate|updated|date)(?=[\s/>])([^<>]*)>([^<]*))",
+    r"(url|loc|link|sitemap|item|entry|urlset|sitemapindex|rss|rdf|feed|lastmod|pubdate|updated|date|ttl|updateperiod|updatefrequency)"
+    r"(?=[\s/>])([^<>]*)>([^<]*))",
     re.IGNORECASE,
 )
 """The beginning of a comment or a ``CDATA``, or a tag that counts: its slash, prefix, name, rest, and the text after it."""
 
 _DATES = {"lastmod", "pubdate", "updated", "date"}
 """Elements with the instant of the last change: of a sitemap, of RSS, of Atom, and of RDF (``dc:date``)."""
+
+_OWN = {"ttl", "updateperiod", "updatefrequency"}
+"""Elements with which a feed says how often it is updated: of RSS, in minutes, and of its module for syndication."""
+
+_YEAR = 365 * 86_400.0
+_PERIODS = {"hourly": 3600.0, "daily": 86_400.0, "weekly": _YEAR / 52, "monthly": _YEAR / 12, "yearly": _YEAR}
+
+_FEED = re.compile(rb"<link\b([^<>]*)>", re.IGNORECASE)
+_HEAD = 50_000
+"""Bytes at the beginning of a page among which it names its feeds."""
 
 _SECTIONS = ("<!--", "<![CDATA[")
 _ATTRIBUTE = re.compile(
@@ -119,6 +130,16 @@ def sitemaps_in(robots_txt: bytes, base_url: str) -> Iterator[str]:
                 yield urljoin(base_url, url)
 
 
+def feeds_in(html: bytes) -> Iterator[str]:
+    """The feeds that *html* names by ``rel="alternate"``, as they stand there."""
+    head = html[:_HEAD]
+    for match in _FEED.finditer(head) if b"+xml" in head else ():
+        text = match[1].decode("latin-1")
+        found, is_feed = _attributes(text), "rss+xml" in text.lower() or "atom+xml" in text.lower()
+        if is_feed and "alternate" in found.get("rel", "").lower().split() and found.get("href"):
+            yield _plain(found["href"])
+
+
 class Sitemap:
     """The entries of the sitemap in *body*, compressed or not.
 
@@ -137,6 +158,7 @@ class Sitemap:
         self.dates: dict[str, float] = {}
         self._has_dates = has_dates
         self._url, self._date = "", 0.0  # of the entry that is open
+        self._own: dict[str, str] = {}
         self.kind = ""
         self.left_out: Counter[str] = Counter()
         self._body = body
@@ -149,6 +171,17 @@ class Sitemap:
         self._until = ""  # what ends the comment, or the CDATA, that is open
         self._seen: set[int] = set()
         self._n: Counter[str] = Counter()
+
+    @property
+    def every(self) -> float:
+        """Seconds after which it is to be read again by its own words; 0 if it does not say."""
+        ttl, often = (
+            int(text[:9]) if text.isdecimal() else 0
+            for text in map(self._own.get, ("ttl", "updatefrequency"), ("", ""))
+        )
+        return min(60.0 * ttl, _YEAR) or _PERIODS.get(self._own.get("updateperiod", "").lower(), 0) / (
+            often or 1
+        )
 
     def __iter__(self) -> Iterator[str | None]:
         """URLs as they stand in the text, each once, and ``None`` after each step."""
@@ -230,7 +263,8 @@ class Sitemap:
         elif slash:
             self._is_whole = self._is_whole or name == known.root
         elif not self._is_in_entry:
-            pass
+            if name in _OWN:
+                self._own[name] = behind[:_LONGEST_DATE].strip(_SPACE)
         elif name == known.url and prefix == self._prefix:  # images and videos have others
             if tag.string.startswith("<!", tag.end()):
                 self._held = StringIO()
@@ -246,9 +280,7 @@ class Sitemap:
 
     def _link(self, attributes: str, what: str) -> str:
         """The URL in the *attributes* of a ``link``, if it is new."""
-        found = {
-            match[1].lower(): match[2] or match[3] or match[4] for match in _ATTRIBUTE.finditer(attributes)
-        }
+        found = _attributes(attributes)
         relations = (found.get("rel") or ("alternate" if what == "entries" else "")).lower().split()
         url = _plain(found.get("href") or "")
         return url if "alternate" in relations and self._is_new(url, what) else ""
@@ -338,6 +370,11 @@ def _decoder(beginning: bytes) -> codecs.IncrementalDecoder:
             encoding = "utf-8"
     # Bytes that are not UTF-8 stay what they are, and are escaped in URLs.
     return codecs.getincrementaldecoder(encoding)("surrogateescape" if encoding == "utf-8" else "replace")
+
+
+def _attributes(text: str) -> dict[str, str]:
+    """``href`` and ``rel`` among the attributes in *text*."""
+    return {each[1].lower(): each[2] or each[3] or each[4] or "" for each in _ATTRIBUTE.finditer(text)}
 
 
 def _is_of_web(text: str) -> bool:

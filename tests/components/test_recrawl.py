@@ -566,11 +566,17 @@ def hints_of(store: Store) -> dict[bytes, Any]:
     return {**counts, **{key: changes.dated_at for key, changes in pages.items() if changes is not None}}
 
 
-async def test_dates_of_a_sitemap_are_compared_with_what_visits_find(serve, tmp_path):
+@pytest.mark.parametrize("named", ["by robots.txt", "by a page"])
+async def test_dates_of_a_sitemap_are_compared_with_what_visits_find(serve, tmp_path, named):
     one, old = "http://a.test/1", "2020-01-01"
     maps = Script(sitemap({one: old, HOME: old}), sitemap({one: "2100-01-01T00:00:00Z", HOME: old}))
-    robots = Answer(headers={"Content-Type": "text/plain"}, body=b"Sitemap: http://a.test/map.xml")
-    pages = {HOME: [], one: Script([], [], ["/2"]), "http://a.test/2": []}
+    is_in_robots = named == "by robots.txt"
+    robots = Answer(
+        headers={"Content-Type": "text/plain"}, body=b"Sitemap: http://a.test/map.xml" * is_in_robots
+    )
+    head = b'<link rel="alternate" type="application/rss+xml" href="map.xml">' * (not is_in_robots)
+    home = Answer(headers={"Content-Type": "text/html"}, body=head + html([]))
+    pages = {HOME: home, one: Script([], [], ["/2"]), "http://a.test/2": []}
     web = serve({**pages, "http://a.test/robots.txt": robots, "http://a.test/map.xml": maps})
     settings = {
         "ROBOTSTXT_OBEY": True,

@@ -13,7 +13,7 @@ import pytest
 from scrapy_aopic.session import time_slices
 from scrapy_aopic.session.time_slices import in_time_slices
 from scrapy_aopic.web import sitemaps
-from scrapy_aopic.web.sitemaps import PAGES, Sitemap, sitemaps_in
+from scrapy_aopic.web.sitemaps import PAGES, Sitemap, feeds_in, sitemaps_in
 
 NAMESPACE = 'xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"'
 URL = "<url><loc>http://a.test/{}</loc><lastmod>2026-11-22</lastmod></url>"
@@ -214,3 +214,27 @@ def test_the_dates_of_entries_are_read_in_all_formats():
     sitemap = Sitemap(atom.encode(), has_dates=True)
     assert [each for each in sitemap if each] == ["http://a.test/1", "/2"]
     assert sitemap.dates == {"http://a.test/1": noon}
+
+
+@pytest.mark.parametrize(
+    ("own", "seconds"),
+    [
+        ("<ttl>60</ttl>", 3600),
+        ("<sy:updatePeriod> Daily </sy:updatePeriod>", 86_400),
+        ("<sy:updatePeriod>hourly</sy:updatePeriod><sy:updateFrequency>2</sy:updateFrequency>", 1800),
+        ("<sy:updatePeriod>hourly</sy:updatePeriod><sy:updateFrequency>0</sy:updateFrequency>", 3600),
+        ("<ttl>" + "9" * 99 + "</ttl>", 365 * 86_400),
+        ("<ttl>soon</ttl><item><ttl>1</ttl></item>", 0),
+    ],
+)
+def test_a_feed_says_how_often_it_is_updated(own, seconds):
+    feed = Sitemap(f"<rss><channel>{own}<item><link>http://a.test/1</link></item></channel></rss>".encode())
+    assert [each for each in feed if each] == ["http://a.test/1"]
+    assert feed.every == seconds
+
+
+def test_feeds_are_named_in_the_head_of_a_page():
+    html = b"""<link rel=stylesheet href=/a.css type=text/css><LINK REL="Alternate" TYPE='application/rss+xml' HREF="/feed?a=1&amp;b=2">
+        <link type="application/atom+xml" rel="alternate home" href=/atom><link rel=alternate type=application/atom+xml>
+        <link rel=author type=application/rss+xml href=/not>"""
+    assert list(feeds_in(html)) == ["/feed?a=1&b=2", "/atom"]

@@ -24,7 +24,7 @@ _FORGOTTEN = 0.01
 """New pages that are none any more, after about twenty visits without one."""
 
 
-def learn(known: Changes, n_new: int, n_links: int, seconds: float) -> Changes:
+def learn(known: Changes, n_new: float, n_links: int, seconds: float) -> Changes:
     """*known* after a visit, *seconds* after the one before, that has brought *n_new* pages or dates with *n_links* links."""
     if not (n_new or known.brought):
         return known

@@ -66,7 +66,7 @@ class Revisits:
         """A visit of *page*, which has not changed, ends with *found* at *now*."""
 
     def visited(
-        self, key: bytes, page: Page, version: Version, now: float, *, n_new: int = 0, n_links: int = 0
+        self, key: bytes, page: Page, version: Version, now: float, *, n_new: float = 0, n_links: int = 0
     ) -> None:
         """Note what a visit of *page* has shown of its changes, and when to look at it again.
 
@@ -135,7 +135,7 @@ class ByIntervals(Revisits):
         return self._next is not None
 
     def visited(
-        self, key: bytes, page: Page, version: Version, now: float, *, n_new: int = 0, n_links: int = 0
+        self, key: bytes, page: Page, version: Version, now: float, *, n_new: float = 0, n_links: int = 0
     ) -> None:
         if not may_come_back(page):
             return
