@@ -122,6 +122,7 @@ class Findings(NamedTuple):
             the links.
         value: Relevance of the page, encoded like the value of a link; 0 if it was not read.
         is_relevant: Whether it counts as relevant; only if it has a value.
+        gist: What it is about, if it may be relevant (:func:`.focus.calibration.gist_of`).
         expected: Its value before the visit, encoded in the same way; 0 if it had none.
         wishes: What its owner asks of robots, and how it may be used; empty for nothing.
         fetched: What the response was; ``None`` if there was none, or it only said that nothing has changed.
@@ -139,6 +140,7 @@ class Findings(NamedTuple):
     same_host: str = ""
     value: int = 0
     is_relevant: bool = False
+    gist: bytes = b""
     expected: int = 0
     wishes: tuple[str, str] | tuple[()] = ()
     fetched: Fetched | None = None
@@ -415,6 +417,9 @@ class TopicCalls(Protocol):
 
     def lead(self, key: bytes) -> bytes:
         """The lead of the page under *key*, packed; empty if that is not known."""
+
+    def gist(self, key: bytes) -> bytes:
+        """What the page under *key* is about (:func:`.focus.calibration.gist_of`); empty if that is not known."""
 
     def revalue(
         self, worth: Callable[[Lead], int | None], now: float, begin: bytes, n: int

@@ -41,7 +41,7 @@ from .focus.leads import Lead, Leads, unpack_lead
 from .focus.sample import LabelSample, Sampled
 from .frontier.frontier import Empty, Frontier, NotBefore, Standing, Taken, Unlocated
 from .kept_links import KeptLinks, Scores
-from .layout import ASLEEP_KEY, COUNTERS_KEY, HARVEST_KEY, KEYS_KEY, TOTALS_KEY, URL_KEYS
+from .layout import ASLEEP_KEY, COUNTERS_KEY, GISTS, HARVEST_KEY, KEYS_KEY, TOTALS_KEY, URL_KEYS
 from .leases import Leases
 from .ledger import Ledger, Totals
 from .merging import Merging
@@ -740,6 +740,9 @@ class Crawl:
 
     def lead(self, key: bytes) -> bytes:
         return self._leads.get(key) or b""
+
+    def gist(self, key: bytes) -> bytes:
+        return self._wishes.get(GISTS + key) or b""
 
     def revalue(
         self, worth: Callable[[Lead], int | None], now: float, begin: bytes, n: int

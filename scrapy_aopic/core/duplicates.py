@@ -154,7 +154,7 @@ def sketch(words: Sequence[bytes]) -> bytes:
     return bytes(result)
 
 
-_OF_ONE_PAGE = (layout.LEADS, layout.WISHES, layout.SHARES)
+_OF_ONE_PAGE = (layout.LEADS, layout.WISHES, layout.GISTS, layout.SHARES)
 """Rows of a page alone: the page with the link of a lead may be of another shard."""
 
 

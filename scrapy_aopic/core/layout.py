@@ -158,6 +158,9 @@ LEADS = b"L"
 WISHES = b"W"
 """What the owner of each visited page asks: marks for robots, and how it may be used, as two texts; no row if nothing."""
 
+GISTS = b"G"
+"""What each visited page that may be relevant to the topic is about (:mod:`.focus.calibration`)."""
+
 SHARES = b"K"
 """How the cash of a page was shared when its links were kept, if not equally among these: how many links it had, their whole
 weight, and the weight of each; to pages of other shards last."""

@@ -12,6 +12,7 @@ import zlib
 
 from . import layout
 from .domain import KEY_BYTES, unpack_domain
+from .focus.calibration import GIST_BYTES
 from .kept_links import split_links
 from .records import (
     FAILED,
@@ -37,6 +38,16 @@ _TEXTS = (2 * 8, 2 * 8 + 64)
 
 _COUNT = 4
 """Bytes of the number of pages with the same words."""
+
+_SIZES = {
+    layout.TEXTS: _TEXTS,
+    layout.GISTS: (GIST_BYTES,),
+    layout.FIRST_OF_TEXT: (PAGE_BYTES,),
+    layout.SITE_TEXTS: (PAGE_BYTES,),
+    layout.BANDS: (PAGE_BYTES,),
+    layout.VARIETIES: (PAGE_BYTES + _COUNT,),
+}
+"""Bytes of rows of the content family, by letter."""
 
 
 def wrong_page(page: Page, order: int) -> str:  # noqa: PLR0911  # one for each part
@@ -125,12 +136,8 @@ def wrong_content(key: bytes, data: bytes) -> str:
     if letter in (layout.WISHES, layout.SHARES, layout.HINTS):
         is_right = read_wishes(data) is not None if letter == layout.WISHES else _is_packed(data)
         return "" if is_right else "cannot be understood"
-    if letter == layout.TEXTS:
-        return "" if size in _TEXTS else f"has {size} bytes"
-    if letter in (layout.FIRST_OF_TEXT, layout.SITE_TEXTS, layout.BANDS):
-        return "" if size == PAGE_BYTES else f"has {size} bytes"
-    if letter == layout.VARIETIES:
-        return "" if size == PAGE_BYTES + _COUNT else f"has {size} bytes"
+    if letter in _SIZES:
+        return "" if size in _SIZES[letter] else f"has {size} bytes"
     return "" if letter in (layout.LEADS, layout.OWN_CLAIMS, layout.FOREIGN_CLAIMS) else "is of no index"
 
 

@@ -19,7 +19,7 @@ from scrapy_aopic.exceptions import CallError
 
 from .api import Ending, Findings, Lease, Settled
 from .duplicates import Claim
-from .layout import SHARES, WISHES
+from .layout import GISTS, SHARES, WISHES
 from .records import FAILED, HOST_BYTES, PAGE_BYTES, QUEUED, Link, Page, host_key, pack, unpack
 from .revisits.fruit import DAY
 from .revisits.rates import Version
@@ -159,10 +159,10 @@ class Settling:
         if not found.is_failure:
             self._revisits.visited(key, page, found.version or _NO_VERSION, ended, n_new=n_new, n_links=to.n)
         is_first = page.visits == 1
-        if found.wishes:
-            self._wishes.put(WISHES + key, pack(found.wishes))
-        elif _shows_page(found) and not is_first:
-            self._wishes.delete(WISHES + key)  # it may have had some
+        self._note(
+            WISHES + key, pack(found.wishes) if found.wishes else b"", _shows_page(found) and not is_first
+        )
+        self._note(GISTS + key, found.gist, found.value and not is_first)
         if is_first:
             frontier.count(host)
             pages.directories.count(key, lease.request)
@@ -371,6 +371,13 @@ class Settling:
                 self._wishes.put(SHARES + key, pack((to.n, to.whole, weights)))
             elif not is_first:
                 self._wishes.delete(SHARES + key)
+
+    def _note(self, row: bytes, data: bytes, may_have_more: object) -> None:
+        """Keep *data* in a *row* of what a page says, or nothing, if it *may have more* of an earlier visit."""
+        if data:
+            self._wishes.put(row, data)
+        elif may_have_more:
+            self._wishes.delete(row)
 
     def _endowed_before(self, host: HostState, copy: bytes) -> int | None:
         """Visited pages for which the endowment of a page of *host* falls; ``None`` if it is not endowed.

@@ -11,13 +11,13 @@ from __future__ import annotations
 import json
 from hashlib import sha256
 from io import TextIOWrapper
-from itertools import islice
+from itertools import islice, pairwise
 from math import sqrt
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from scrapy_aopic.core.focus.calibration import SURE, Calibration, log_odds
-from scrapy_aopic.core.focus.classifier import logistic
+from scrapy_aopic.core.focus.calibration import GIST_BYTES, SURE, Calibration, directions, log_odds
+from scrapy_aopic.core.focus.classifier import Example, descend
 from scrapy_aopic.exceptions import TopicError, plainly
 from scrapy_aopic.storage.named_files import open_given
 from scrapy_aopic.storage.store_folder import writing
@@ -42,11 +42,18 @@ MOST_LABELS = 50
 
 _NONE: Mapping[str, bool] = MappingProxyType({})
 
-_STRATA = 4
-"""Parts of equal size, by grade, of the pages that are not among the best graded ones."""
+_STRATA = 1, 3, 7
+"""Ends of the parts, by grade, of the pages that are not among the best graded ones: of the lower ones fewer are labelled, as fewer
+are relevant. With equal parts, harvests said are worse."""
 
-_STEPS = 20
-"""Steps of Newton's method; five are enough."""
+_WORDS, _SHIFT = 4.0, 2.0
+"""Standard deviations of the log odds that the gist of a page adds, and of the shift, before labels are known."""
+
+_SLOPE = -1
+"""Place of the log odds of the grade beside those of a gist."""
+
+_FOLDS = 5
+"""Parts of the labels, each of which is tried by what the others say."""
 
 
 class Judged(NamedTuple):
@@ -78,30 +85,38 @@ class Judged(NamedTuple):
     calibration: Calibration
 
 
-def calibrate(told: Sequence[tuple[float, bool, float]]) -> Calibration:
-    """What grades mean by labels: *told* has the grade of each labelled page, whether it is relevant, and its weight.
+def calibrate(told: Sequence[tuple[Sampled, bool, float]]) -> Calibration:
+    """What grades and gists mean by labels: *told* has each labelled page, whether it is relevant, and its weight.
 
-    By Newton's method, with a prior for few labels: a slope of 1 and a shift of -1, with standard deviations of 1 and 2.
+    What labels do not say is as likely as before: a slope of 1 and a shift of -1, with standard deviations of 1 and 2.
     """
-    slope, shift = 1.0, -1.0
-    for _ in range(_STEPS):
-        by_slope, by_shift = slope - 1.0, (shift + 1.0) / 4
-        ss, st, tt = 1.0, 0.0, 0.25
-        for grade, is_relevant, weight in told:
-            x = log_odds(grade)
-            part = logistic(slope * x + shift)
-            by_slope += weight * (part - is_relevant) * x
-            by_shift += weight * (part - is_relevant)
-            curve = weight * part * (1.0 - part)
-            ss, st, tt = ss + curve * x * x, st + curve * x, tt + curve
-        whole = ss * tt - st * st
-        slope -= (by_slope * tt - by_shift * st) / whole
-        shift -= (by_shift * ss - by_slope * st) / whole
-    return Calibration(slope, shift, len(told))
+    examples = []
+    for page, is_relevant, weight in told:
+        odds = log_odds(page.grade)
+        x = {at: _WORDS * each for at, each in enumerate(directions(page.gist)) if each}
+        x[_SLOPE] = odds
+        square = _SHIFT * _SHIFT + sum([value * value for value in x.values()])
+        examples.append(Example(x, is_relevant, weight, square, odds - 1.0))
+    weights, shift, _ = descend(examples, _SHIFT)
+    gist = [round(_WORDS * weights.get(at, 0.0), 6) for at in range(GIST_BYTES)]
+    return Calibration(1.0 + weights.get(_SLOPE, 0.0), shift - 1.0, len(told), tuple(gist))
+
+
+def _tried(told: Sequence[tuple[Sampled, bool, float]]) -> dict[str, float]:
+    """The probability of each labelled page of *told*, by its URL, by the labels of four fifths of which it is none."""
+    found = {}
+    for fold in range(_FOLDS):
+        meaning = calibrate([each for at, each in enumerate(told) if at % _FOLDS != fold])
+        for page, _, _ in told[fold::_FOLDS]:
+            found[page.url] = meaning.probability(page.grade, page.gist)
+    return found
 
 
 def judge(
-    pages: int, sample: Sequence[Sampled], labels: Mapping[str, bool], judged: Mapping[str, bool] = _NONE
+    pages: int,
+    sample: Sequence[Sampled],
+    labels: Mapping[str, bool],
+    judged: Mapping[str, bool] = _NONE,
 ) -> Judged:
     """The harvest by *labels* of a *sample* that was drawn from *pages* pages, with those that a program has *judged*.
 
@@ -109,20 +124,22 @@ def judge(
     is wrong about a tenth counts more than twice as many.
 
     The labelled pages of each part of the sample (:func:`_strata`) stand for that part. The harvest is the mean probability of
-    all pages of the sample, by their calibrated grades, and what these are wrong about in the mean (a difference estimator).
+    all pages of the sample, and what this is wrong about in the mean (a difference estimator); for a labelled page, by the
+    labels of others.
     """
     told, every = _told(sample, labels or judged), _told(sample, {**judged, **labels})
-    n = len(told)
-    meaning = calibrate(
-        [(page.grade, truth, weight) for page, truth, weight in every if not page.is_duplicate]
-    )
-    parts = [0.0 if page.is_duplicate else meaning.probability(page.grade) for page in sample]
-    errors = [
-        (weight, truth - (0.0 if page.is_duplicate else meaning.probability(page.grade)))
-        for page, truth, weight in told
-    ]
+    n, known = len(told), [each for each in every if not each[0].is_duplicate]
+    meaning, tried = calibrate(known), _tried(known)
+
+    def part(page: Sampled) -> float:
+        known = tried.get(page.url)
+        seems = known if known is not None else meaning.probability(page.grade, page.gist)
+        return 0.0 if page.is_duplicate else seems
+
+    errors = [(weight, truth - part(page)) for page, truth, weight in told]
     size = len(sample) or 1
-    harvest = min(max((sum(parts) + sum([weight * error for weight, error in errors])) / size, 0.0), 1.0)
+    wrong = sum([weight * error for weight, error in errors])
+    harvest = min(max((sum(map(part, sample)) + wrong) / size, 0.0), 1.0)
     # Of the labels, where not all pages of a part have one, and of the sample; as if one more page were half wrong.
     spread = sum([weight * (weight - 1.0) * (error * error + 0.03) for weight, error in errors]) / size**2
     half = SURE * sqrt(spread + (harvest * (1.0 - harvest) + 0.25 / size) / size) if n else 1.0
@@ -155,9 +172,9 @@ def _told(sample: Sequence[Sampled], labels: Mapping[str, bool]) -> list[tuple[S
 def _strata(sample: Iterable[Sampled]) -> list[list[Sampled]]:
     """*sample* in parts by grade: the best graded, as many as half of those that people are asked about, and the rest."""
     pages = sorted(sample, key=lambda page: (-page.grade, _shuffled(page)))
-    best = MOST_LABELS // 2
-    size = -(-(len(pages) - best) // _STRATA) or 1
-    return [pages[:best], *(pages[at : at + size] for at in range(best, len(pages), size))]
+    best, n = MOST_LABELS // 2, len(pages)
+    bounds = [best + max(n - best, 0) * part // _STRATA[-1] for part in (0, *_STRATA)]
+    return [pages[:best], *(pages[begin:end] for begin, end in pairwise(bounds) if begin < min(end, n))]
 
 
 def _shuffled(page: Sampled) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from scrapy_aopic.core.focus.calibration import wilson
+from scrapy_aopic.core.focus.calibration import UNCHECKED, Calibration, unchecked_by, wilson
 from scrapy_aopic.core.focus.topic import RELEVANT, Topic
 
 from .folders import ExamplePage, train
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
     from .tokenizers import Words
 
+
+_MOST_TRIED = 200
+"""Examples of a kind that are graded by what others teach when a crawl begins, some seconds."""
 
 _FOLDS = 5
 """Parts that examples are cut into to grade each by a classifier that has learned from the others."""
@@ -72,6 +75,23 @@ def cross_validated(
     """Quality of topics that have learned from four fifths of the pages, on the rest; ``None`` with one page of a kind.
 
     Without others, the pages that take their place are learned from, so only the recall says something.
+    """
+    grades = held_out(positive, negative, cut)
+    return quality(*grades) if grades is not None else None
+
+
+def unlabelled(
+    positive: Sequence[ExamplePage], negative: Sequence[ExamplePage], cut: Words | None = None
+) -> Calibration:
+    """What grades mean without labels, by some of the examples."""
+    grades = held_out(positive[:_MOST_TRIED], negative[:_MOST_TRIED], cut)
+    return unchecked_by(grades[0]) if grades is not None else UNCHECKED
+
+
+def held_out(
+    positive: Sequence[ExamplePage], negative: Sequence[ExamplePage], cut: Words | None = None
+) -> tuple[list[float], list[float]] | None:
+    """Grades of the relevant pages and of the others, each by what four fifths that it is not of teach; ``None`` with one of a kind.
 
     With fewer than five of a kind, each has learned from all but one of them.
     """
@@ -87,4 +107,4 @@ def cross_validated(
         topic = train(rest, others, cut)
         for found, pages in zip(grades, (positive, negative), strict=True):
             found += [topic.grade(page.text) for page in pages[fold::folds]]
-    return quality(*grades)
+    return grades

@@ -475,6 +475,7 @@ class ShardRouter:
         """Nothing: see :meth:`strategy`."""
 
     lead = _routed(Shard.lead, b"")
+    gist = _routed(Shard.gist, b"")
     set_aside = _routed(Shard.set_aside, None)
 
     def revalue(

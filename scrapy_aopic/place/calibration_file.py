@@ -30,7 +30,8 @@ def read_calibration(path: Path | None) -> Calibration:
     path = path / CALIBRATION if path.is_dir() else path
     try:
         found = json.loads(path.read_bytes())
-        return Calibration(float(found["slope"]), float(found["shift"]), int(found["labels"]))
+        slope, shift, labels = float(found["slope"]), float(found["shift"]), int(found["labels"])
+        return Calibration(slope, shift, labels, tuple(map(float, found.get("gist", ()))))
     except FileNotFoundError:
         return UNCHECKED
     except (OSError, ValueError, TypeError, LookupError, RecursionError) as error:

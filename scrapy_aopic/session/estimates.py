@@ -92,9 +92,9 @@ class Estimates:
         probability = focus.calibration.probability
         for visit in self._session.visits:
             if visit.lease.key == key and visit.reading is not None:
-                return probability(visit.reading.grade)
+                return probability(visit.reading.grade, visit.reading.gist)
         grade = relevance_of(page) if focus.values.are_wanted else None
-        return probability(grade) if grade is not None else None
+        return probability(grade, self._session.job.crawl.gist(key)) if grade is not None else None
 
     def _found(self, key: bytes, page: Page) -> dict[str, str | None]:
         """What the visit under way has found of *page*, which is under *key*, or else the last one. O(visits under way)."""

@@ -75,6 +75,7 @@ class PageReading(Struct):
         context: The text of each link, and around it.
         text: Its text, if the strategy reads it.
         degrees: How much text and how many links it has, if the strategy asks.
+        gist: What it is about, if it may be relevant.
     """
 
     grade: float
@@ -82,6 +83,7 @@ class PageReading(Struct):
     context: PageContext
     text: str = ""
     degrees: Degrees | None = None
+    gist: bytes = b""
 
     def of(self, page: bytes) -> LinkText:
         """The text of the link to *page*, the latter half of a page key, and around it; empty if no element of the page is that link."""

@@ -16,7 +16,7 @@ from scrapy_aopic.core.crawl_totals import CrawlTotals, read_totals
 from scrapy_aopic.core.duplicates import digest_of
 from scrapy_aopic.core.fetched import read_fetched
 from scrapy_aopic.core.kept_links import elsewhere_key, split_links
-from scrapy_aopic.core.layout import BEHIND, LATE, TEXTS, WISHES
+from scrapy_aopic.core.layout import BEHIND, GISTS, LATE, TEXTS, WISHES
 from scrapy_aopic.core.operator_control import covering
 from scrapy_aopic.core.order import relevance_of
 from scrapy_aopic.core.pages import MAX_HEIGHT
@@ -47,6 +47,7 @@ from .host_walk import Largest, state_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from scrapy_aopic.core.focus.calibration import Calibration
     from scrapy_aopic.core.ledger import Estimate, Totals
 
     from .job_view import View
@@ -170,8 +171,8 @@ class _PageReader:
         estimate: How important its pages are.
     """
 
-    def __init__(self, store: Store, saved: CrawlTotals, probability: Callable[[float], float]) -> None:
-        self._probability = probability
+    def __init__(self, store: Store, saved: CrawlTotals, calibration: Calibration) -> None:
+        self._calibration = calibration
         self.estimate = saved.estimate()
         self._store = store
         self._ledger = saved.ledger
@@ -190,7 +191,7 @@ class _PageReader:
         hosts = _hosts(self._store, {key[:HOST_BYTES] for key in keys})
         texts = self._store.get_many(Family.CONTENT, [TEXTS + key for key in keys])
         n_links = self._count_links(keys)
-        wishes = wishes_of(self._store, keys)
+        wishes, relevances = wishes_of(self._store, keys), self.relevances(pages)
         return [
             self._row(
                 page,
@@ -200,6 +201,7 @@ class _PageReader:
                 text=text,
                 n_links=n,
                 wishes=wishes[key],
+                relevance=relevances[key],
             )
             for (key, page), request, text, n in zip(pages.items(), requests, texts, n_links, strict=True)
         ]
@@ -214,6 +216,7 @@ class _PageReader:
         text: bytes | None,
         n_links: int | None,
         wishes: tuple[str, str],
+        relevance: float | None,
     ) -> PageRow:
         changes, outcome = page.changes, page.outcome
         fetched = read_fetched(page.fetched)
@@ -229,7 +232,7 @@ class _PageReader:
             state=_STATES[page.state],
             outcome=outcome,
             merged_into=root_url,
-            relevance=self.relevance(page),
+            relevance=relevance,
             visited_at=_utc(page.visited_at),
             status=fetched.status if fetched is not None else None,
             content_type=fetched.content_type if fetched is not None else "",
@@ -250,10 +253,16 @@ class _PageReader:
             content_usage=wishes[1],
         )
 
-    def relevance(self, page: Page) -> float | None:
-        """How likely *page* is relevant to the topic, 0 to 1; ``None`` if it was not graded."""
-        grade = relevance_of(page) if self._has_values else None
-        return self._probability(grade) if grade is not None else None
+    def relevances(self, pages: dict[bytes, Page]) -> dict[bytes, float | None]:
+        """How likely each of *pages* is relevant to the topic, 0 to 1; ``None`` if it was not graded."""
+        gists = dict.fromkeys(pages, b"")
+        if self._calibration.gist and self._has_values:
+            gists = gists_of(self._store, list(pages))
+        grades = {key: relevance_of(page) if self._has_values else None for key, page in pages.items()}
+        return {
+            key: self._calibration.probability(grade, gists[key]) if grade is not None else None
+            for key, grade in grades.items()
+        }
 
     def _count_links(self, keys: list[bytes]) -> list[int | None]:
         """Links of the pages under *keys*, to pages of other shards included; ``None`` if they were not kept."""
@@ -282,29 +291,25 @@ def top_pages(view: View, n: int, *, everything: bool = False, by: str = "import
 
     Redirects, errors and pages that failed are left out unless *everything*.
     """
-    find = partial(_top_pages, n, view.calibration.probability, by=by, everything=everything)
+    find = partial(_top_pages, n, view.calibration, by=by, everything=everything)
     rows = chain.from_iterable(map(find, view.stores))
     return heapq.nlargest(n, rows, key=lambda row: (getattr(row, by) or 0.0, row.importance))
 
 
-def _top_pages(
-    n: int, probability: Callable[[float], float], store: Store, *, by: str, everything: bool
-) -> list[PageRow]:
+def _top_pages(n: int, calibration: Calibration, store: Store, *, by: str, everything: bool) -> list[PageRow]:
     saved = read_totals(store)
     if saved is None:
         return []
-    reader = _PageReader(store, saved, probability)
-    weight, relevance = reader.estimate.weight, reader.relevance if by == "relevance" else lambda _: 0.0
-    pages = ((key, unpack_page(data)) for key, data in store.scan(Family.PAGES))
-    best = heapq.nlargest(
-        n,
-        (
-            ((relevance(page) or 0.0, weight(page)), key, page)
-            for key, page in pages
-            if not page.repeat_of and (everything or not page.outcome)
-        ),
-        key=lambda row: row[0],
-    )
+    reader, rows = _PageReader(store, saved, calibration), store.scan(Family.PAGES)
+    each_page = ((key, unpack_page(data)) for key, data in rows)
+    wanted = (row for row in each_page if not row[1].repeat_of and (everything or not row[1].outcome))
+    best: list[tuple[tuple[float, float], bytes, Page]] = []
+    while chunk := dict(islice(wanted, CHUNK)):
+        first = reader.relevances(chunk) if by == "relevance" else {}
+        each = (
+            ((first.get(key) or 0.0, reader.estimate.weight(page)), key, page) for key, page in chunk.items()
+        )
+        best = heapq.nlargest(n, chain(best, each), key=lambda row: row[0])
     return reader.rows({key: page for _, key, page in best})
 
 
@@ -414,7 +419,7 @@ def changes_in(view: View, n: int, after: list[float]) -> Iterator[list[PageRow]
         saved, since = read_totals(store), after[number]
         if saved is None:
             continue
-        reader, rows = _PageReader(store, saved, view.calibration.probability), store.scan(Family.PAGES)
+        reader, rows = _PageReader(store, saved, view.calibration), store.scan(Family.PAGES)
         while chunk := list(islice(rows, n)):
             each_page = ((key, unpack_page(data)) for key, data in chunk)
             pages = {key: page for key, page in each_page if not (page.repeat_of and page.canonical)}
@@ -502,6 +507,12 @@ def wishes_of(store: Store, keys: list[bytes]) -> dict[bytes, tuple[str, str]]:
     """What the owners of the pages under *keys* ask of robots, and how these may be used; empty texts for nothing."""
     rows = store.get_many(Family.CONTENT, [WISHES + key for key in keys])
     return {key: (row and read_wishes(row)) or ("", "") for key, row in zip(keys, rows, strict=True)}
+
+
+def gists_of(store: Store, keys: list[bytes]) -> dict[bytes, bytes]:
+    """What the pages under *keys* are about; empty if that is not known."""
+    rows = store.get_many(Family.CONTENT, [GISTS + key for key in keys])
+    return {key: row or b"" for key, row in zip(keys, rows, strict=True)}
 
 
 def _hosts(store: Store, keys: Iterable[bytes]) -> dict[bytes, str]:

@@ -72,7 +72,7 @@ from scrapy_aopic.web.url_keys import key_of_url
 
 from .dropped import BRIEFLY, REASONS, Sample, find
 from .host_walk import state_of, why_it_waits
-from .queries import roots_of, urls_of, wishes_of
+from .queries import gists_of, roots_of, urls_of, wishes_of
 from .stored import active_hosts
 from .text import checked, duration, n_of
 from .traps import deny_url_of, pattern_of
@@ -310,7 +310,7 @@ class _Question:
         value = value_of(page.score)
         if page.state != QUEUED:
             if relevance_of(page) is not None:
-                probability = self.calibration.probability(value)
+                probability = self.calibration.probability(value, gists_of(self._store, [key])[key])
                 self._say(
                     f"Its grade for the topic was {value:.2f} ('scrapy aopic why --grade' says by which words): it is relevant with a "
                     f"probability of {probability:.2f}, {checked(self.calibration.labels, 'JOBDIR')}.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import struct
+from operator import mul
 from unicodedata import normalize
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from support.naming import case
 
 import scrapy_aopic.core.focus.words as words_module
+from scrapy_aopic.core.focus.calibration import GIST_BYTES, Calibration, directions, gist_of
 from scrapy_aopic.core.focus.classifier import COST, Classifier
 from scrapy_aopic.core.focus.harvest import Harvest
 from scrapy_aopic.core.focus.leads import is_led
@@ -317,6 +319,20 @@ def test_harvest_is_counted_whole_and_lately(relevant):
     assert harvest.rate == (sum(relevant) / len(relevant) if relevant else 0.0)
     last = relevant[-500:]
     assert harvest.rate_lately == (sum(last) / len(last) if last else 0.0)
+
+
+def test_gists_of_pages_with_the_same_words_are_alike_however_long_these_are():
+    def alike(one: str, two: str) -> float:
+        return sum(map(mul, directions(gist_of(words(one))), directions(gist_of(words(two)))))
+
+    database = "the database keeps each table and a query in sql reads it by an index "
+    bread = "our baker opens an oven sells fresh rolls made with flour yeast water "
+    assert alike(database, bread) < 0.4 < alike(database, database + bread)
+    assert alike(database, database * 2_000) > 0.9
+    assert {len(gist_of(words(text))) for text in ("", database, database * 2_000)} == {GIST_BYTES}
+    about = Calibration(1.0, -1.0, 50, tuple(4.0 * each for each in directions(gist_of(words(database)))))
+    likely = about.probability(0.5, gist_of(words(database * 3)))
+    assert about.probability(0.5, gist_of(words(bread))) < likely > about.probability(0.5)
 
 
 @given(st.binary(max_size=100))

@@ -11,7 +11,7 @@ import struct
 from array import array
 from collections import Counter, defaultdict
 from operator import mul
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 from scrapy_aopic.exceptions import StorageError
@@ -53,6 +53,60 @@ MOST_BYTES = _HEAD.size + (_ENTRY.size << BITS)
 
 _OFTENER = 10.0
 """An example of the rarer class counts at most this many times as much as one of the other."""
+
+
+class Example(NamedTuple):
+    """What a logistic regression learns from.
+
+    Attributes:
+        cost: What being wrong about it costs beside half the squared length of the weights.
+        square: That of its length with the bias, or more.
+        offset: Log odds that it has before anything is learned.
+    """
+
+    features: Features
+    is_relevant: bool
+    cost: float
+    square: float
+    offset: float = 0.0
+
+
+def descend(examples: Sequence[Example], bias: float) -> tuple[dict[int, float], float, list[float]]:
+    """Logistic regression of *examples*, to its end. O(their features) a round.
+
+    Args:
+        bias: Value of the feature that all have.
+
+    Returns:
+        Weights by place, the log odds that the bias adds, and of each example the log odds of its part of what it may cost.
+    """
+    weights, shift, n = defaultdict[int, float](float), 0.0, len(examples)
+    odds = [0.0] * n
+    pairs = [(each.features, 1.0 if each.is_relevant else -1.0, *each[2:]) for each in examples]
+    for features, sign, cost, _, _ in pairs:
+        _add(weights, features, sign * cost / 2)
+    shift = bias * bias * sum([sign * cost / 2 for _, sign, cost, _, _ in pairs])
+    for number in range(_ROUNDS):
+        most = 0.0
+        for at in sorted(range(n), key=lambda at: crc32(b"%d %d" % (number, at))):
+            features, sign, cost, square, offset = pairs[at]
+            before = cost * logistic(odds[at])
+            margin = sign * (shift + sum([weights[place] * v for place, v in features.items()]) + offset)
+            low, high = -margin - square * (cost - before), -margin + square * before
+            for _ in range(_HALVES):
+                middle = (low + high) / 2
+                if middle + margin + square * (cost * logistic(middle) - before) > 0.0:
+                    high = middle
+                else:
+                    low = middle
+            step = sign * (cost * logistic(low) - before)
+            most = max(most, abs(low - odds[at]))
+            odds[at] = low
+            _add(weights, features, step)
+            shift += bias * bias * step
+        if most < _STILL:
+            break
+    return weights, shift, odds
 
 
 class Classifier:
@@ -101,39 +155,14 @@ class Classifier:
         relevant = sum([is_relevant for _, is_relevant in examples])
         self.seen = float(relevant), float(n - relevant)
         self._weights, self._links = array("f", bytes(4 << BITS)), array("f", bytes(4 << BITS))
-        weights = defaultdict[int, float](float)
         rare = [min(n / (2 * max(seen, 1.0)), _OFTENER) for seen in self.seen]
-        pairs = [
-            (features, 1.0 if is_relevant else -1.0, COST * rare[not is_relevant])
+        given = [
+            Example(features, is_relevant, COST * rare[not is_relevant], 1.0 + BIAS * BIAS)
             for features, is_relevant in examples
         ]
-        odds = [0.0] * n  # of each example: log of its part of what it may cost to the rest of that
-        for features, sign, cost in pairs:
-            _add(weights, features, sign * cost / 2)
-        self.bias = BIAS * BIAS * sum([sign * cost / 2 for _, sign, cost in pairs])
-        square = 1.0 + BIAS * BIAS  # of the length of an example
-        for number in range(_ROUNDS):
-            most = 0.0
-            for at in sorted(range(n), key=lambda at: crc32(b"%d %d" % (number, at))):
-                features, sign, cost = pairs[at]
-                before = cost * logistic(odds[at])
-                margin = sign * (self.bias + sum([weights[place] * v for place, v in features.items()]))
-                low, high = -margin - square * (cost - before), -margin + square * before
-                for _ in range(_HALVES):
-                    middle = (low + high) / 2
-                    if middle + margin + square * (cost * logistic(middle) - before) > 0.0:
-                        high = middle
-                    else:
-                        low = middle
-                step = sign * (cost * logistic(low) - before)
-                most = max(most, abs(low - odds[at]))
-                odds[at] = low
-                _add(weights, features, step)
-                self.bias += BIAS * BIAS * step
-            if most < _STILL:
-                break
+        weights, self.bias, odds = descend(given, BIAS)
         squares = defaultdict[int, float](float)
-        for (features, _, cost), odd in zip(pairs, odds, strict=True):
+        for (features, _, cost, *_), odd in zip(given, odds, strict=True):
             for place, value in features.items():
                 squares[place] += (cost * logistic(odd) * value) ** 2
         for place, weight in weights.items():

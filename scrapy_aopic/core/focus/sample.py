@@ -45,6 +45,7 @@ class Sampled(NamedTuple):
         counts: Whether it counts as relevant in the harvest.
         is_duplicate: Whether its text was that of another page, so that it counts as irrelevant in any case.
         text: The beginning of its text.
+        gist: Its gist (:func:`.calibration.gist_of`); empty if it has none.
     """
 
     url: str
@@ -52,6 +53,7 @@ class Sampled(NamedTuple):
     counts: bool
     is_duplicate: bool
     text: str = ""
+    gist: bytes = b""
 
 
 class LabelSample:
@@ -112,6 +114,7 @@ class LabelSample:
                     page.counts,
                     page.is_duplicate,
                     _excerpt(text()),
+                    page.gist,
                 )
             ),
         )
@@ -152,8 +155,8 @@ def read_sample(store: Store) -> tuple[int, list[Sampled]]:
 
 def _read(data: bytes) -> Sampled | None:
     try:
-        url, grade, counts, is_duplicate, text = unpack(data)
-        return Sampled(str(url), float(grade), bool(counts), bool(is_duplicate), str(text))
+        url, grade, counts, is_duplicate, text, *gist = unpack(data)
+        return Sampled(str(url), float(grade), bool(counts), bool(is_duplicate), str(text), *map(bytes, gist))
     except NO_RECORD:
         return None
 

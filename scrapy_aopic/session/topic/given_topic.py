@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from scrapy.utils.asyncio import is_asyncio_available
 from scrapy.utils.misc import build_from_crawler
 
+from scrapy_aopic.core.focus.calibration import UNCHECKED, Calibration
 from scrapy_aopic.core.focus.learned import StandIn
 from scrapy_aopic.core.focus.strategies import STRATEGIES, needs_samples
 from scrapy_aopic.core.focus.strategy import ByFunction, MakeStrategy, PageSeen, Strategy
@@ -21,9 +22,10 @@ from scrapy_aopic.exceptions import ANY_ERROR, SettingError, TopicError
 from scrapy_aopic.focus import LinkScorer, PageScorer, load_model, read_folder, train
 from scrapy_aopic.focus.background import PAGES
 from scrapy_aopic.focus.folders import samples
+from scrapy_aopic.focus.quality import unlabelled
 from scrapy_aopic.focus.stems import stem
 from scrapy_aopic.focus.tokenizers import Words, import_path
-from scrapy_aopic.place.calibration_file import read_calibration
+from scrapy_aopic.place.calibration_file import CALIBRATION, read_calibration, write_calibration
 from scrapy_aopic.settings import read_values
 from scrapy_aopic.settings.parse import TopicGiven, is_awaited, is_class_of_functions
 
@@ -77,7 +79,7 @@ class GivenTopic:
         self.scorer_name = scorer if isinstance(scorer, str) else import_path(scorer)
         if cut.name:
             self.scorer_name += f" with {cut.name}"
-        what = ""
+        what, unchecked = "", UNCHECKED
         try:
             self.calibration = read_calibration(Path(given.calibration) if given.calibration else folder)
             self.topic = Topic(given.keywords, cut=cut, cut_url=cut.of_url, stem=stem)
@@ -90,6 +92,7 @@ class GivenTopic:
                 positive = read_folder(Path(given.positive))
                 negative = read_folder(Path(given.negative)) if given.negative else []
                 self.topic = train(positive, negative, cut)
+                unchecked = UNCHECKED if self.calibration.labels else unlabelled(positive, negative, cut)
                 if needs_samples(self.scorer):
                     self.topic.samples = samples(positive, negative)
                 what = f"{len(positive)} relevant pages and {len(negative) or PAGES} others"
@@ -101,15 +104,24 @@ class GivenTopic:
                     )
         except TopicError as error:
             raise SettingError(f"AOPIC_TOPIC cannot be used: {error}") from error
+        self._note_unchecked(unchecked, folder)
         if self.grade is not None:
             what = "relevance is a function of each response"
         elif self.by_items:
             what = "a page is relevant if its callback yields an item"
         logger.info("Topic: %(what)s", {"what": what})
 
-    def counts(self, grade: float) -> bool:
-        """Whether a page with this *grade* is relevant to people."""
-        return self.calibration.probability(grade) >= self._threshold
+    def _note_unchecked(self, found: Calibration, folder: Path | None) -> None:
+        """Let grades mean what was *found* as long as there are no labels, also for whoever reads the job in *folder*."""
+        if self.calibration.labels or self.calibration == found:
+            return
+        self.calibration = found
+        if folder is not None and folder.is_dir():
+            write_calibration(folder / CALIBRATION, found)
+
+    def counts(self, grade: float, gist: bytes) -> bool:
+        """Whether a page with this *grade* and *gist* is relevant to people."""
+        return self.calibration.probability(grade, gist) >= self._threshold
 
     @property
     def has_own_scorer(self) -> bool:

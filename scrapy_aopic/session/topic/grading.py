@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from scrapy.http import Response, TextResponse
 from scrapy.utils.response import get_base_url
 
+from scrapy_aopic.core.focus.calibration import LEAST_GRADED, gist_of
 from scrapy_aopic.core.focus.harvest_results import degrees_of
 from scrapy_aopic.core.focus.words import PAGE_CHARACTERS
 from scrapy_aopic.core.records import HOST_BYTES
@@ -72,17 +73,23 @@ class Grading:
     def read(self, response: Response, visit: Visit) -> None:
         """Grade the page of *response*, and note what it says of its links."""
         context, urls = self._context(response)
-        grade, strategy = self._grade(response, context, visit), self._values.strategy
+        words, strategy = context.words, self._values.strategy
+        if words is None and self._grade_by is None:
+            words = self._topic.words(context.text)
+        grade, gist = self._grade(response, words, visit), b""
+        if grade >= LEAST_GRADED:
+            gist = gist_of(words if words is not None else self._topic.words(context.text))
         reading = PageReading(
             grade,
             urls,
             context,
             context.text if strategy.reads_text else "",
             degrees_of(*context.parts(), self._topic.all_words) if strategy.reads_degrees else None,
+            gist,
         )
         visit.read(reading)
         if not self.is_by_items:
-            response.meta[RELEVANCE] = self._probability(grade)
+            response.meta[RELEVANCE] = self._probability(grade, gist)
 
     def has_item(self, response: Response) -> None:
         """The page of *response* has yielded an item."""
@@ -121,12 +128,11 @@ class Grading:
                     urls.setdefault(target.key[HOST_BYTES:], url)
         return context, urls
 
-    def _grade(self, response: Response, context: PageContext, visit: Visit) -> float:
+    def _grade(self, response: Response, words: list[str] | None, visit: Visit) -> float:
         if self.is_by_items:
             return 0.0
         if self._grade_by is None:
-            topic, words = self._topic, context.words
-            return topic.grade_words(words) if words is not None else topic.grade(context.text)
+            return self._topic.grade_words(words or ())
         try:
             if self.judging is None:
                 begin = perf_counter()

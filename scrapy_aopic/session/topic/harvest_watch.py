@@ -77,11 +77,11 @@ class HarvestWatch:
         if (seen := visit.reading) is not None:
             self._job.crawl.set_aside(
                 visit.lease.key,
-                Sampled(visit.request.url, seen.grade, found.is_relevant, visit.is_duplicate),
+                Sampled(visit.request.url, seen.grade, found.is_relevant, visit.is_duplicate, gist=seen.gist),
                 partial(seen.context.beginning, 2 * EXCERPT_CHARACTERS),
             )
             for listener in self._listeners:
-                listener(visit, {"aopic-relevance": repr(self._probability(seen.grade))})
+                listener(visit, {"aopic-relevance": repr(self._probability(seen.grade, seen.gist))})
         self.say()
 
     def close(self) -> None:

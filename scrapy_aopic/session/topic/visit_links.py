@@ -35,11 +35,15 @@ class VisitLinks:
     """Gives links what follows from their values.
 
     Args:
-        counts: Whether a page with this grade is relevant to people, whatever the order makes of it.
+        counts: Whether a page with this grade and gist is relevant to people, whatever the order makes of it.
     """
 
     def __init__(
-        self, parts: SessionParts, learning: Learning, values: LinkValues, counts: Callable[[float], bool]
+        self,
+        parts: SessionParts,
+        learning: Learning,
+        values: LinkValues,
+        counts: Callable[[float, bytes], bool],
     ) -> None:
         self._job = parts.job
         self._visits = parts.visits
@@ -87,8 +91,9 @@ class VisitLinks:
         """
         seen = visit.reading
         if seen is not None:
-            counts = self._counts(seen.grade) and not visit.is_duplicate
-            found = found._replace(value=whole_value(seen.grade), is_relevant=counts)
+            counts = self._counts(seen.grade, seen.gist) and not visit.is_duplicate
+            gist = seen.gist if self._values.are_wanted else b""
+            found = found._replace(value=whole_value(seen.grade), is_relevant=counts, gist=gist)
         if not self._values.are_wanted:
             return found, links
         page = self._page(visit)
