@@ -13,6 +13,7 @@ from hashlib import sha256
 from io import TextIOWrapper
 from itertools import islice, pairwise
 from math import sqrt
+from operator import itemgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -189,8 +190,8 @@ def to_label(sample: Iterable[Sampled], n: int = MOST_LABELS) -> list[Sampled]:
     """
     pages = {page.url: page for page in sample if not page.is_duplicate}
     best, *others = _strata(pages.values())
-    each = -(-(n - len(best)) // len(others)) if others else 0
-    asked = [*best, *(page for part in others for page in sorted(part, key=_shuffled)[:each])]
+    rest = [row for part in others for row in enumerate(sorted(part, key=_shuffled))]
+    asked = [*best, *(page for _, page in sorted(rest, key=itemgetter(0)))]
     return sorted(asked[:n], key=_shuffled)
 
 
