@@ -25,7 +25,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from socketserver import ThreadingMixIn
-from threading import Lock, Thread
+from threading import Condition, Thread
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
@@ -370,7 +370,7 @@ class Server(ThreadingMixIn, HTTPServer):
         self.address_family = socket.AF_INET6 if ":" in name else socket.AF_INET
         self.send_seconds = send_seconds
         self.request_seconds = request_seconds
-        self._lock = Lock()
+        self._lock = Condition()
         self._connections: set[socket.socket] = set()
         self._strangers: dict[socket.socket, str] = {}  # and their addresses, oldest first
         self._visitors: set[socket.socket] = set()
@@ -421,6 +421,7 @@ class Server(ThreadingMixIn, HTTPServer):
         """Give the place back."""
         with self._lock:
             self._n_streams -= 1
+            self._lock.notify_all()
 
     def get_request(self) -> tuple[Any, Any]:
         """The next connection."""
@@ -479,11 +480,16 @@ class Server(ThreadingMixIn, HTTPServer):
         logger.error("The dashboard could not answer a request", exc_info=sys.exc_info())
 
     def close(self) -> None:
-        """Release the port and end all connections but those that are about to end by themselves."""
+        """Release the port and end all connections but those that are about to end by themselves.
+
+        Streams have a second to send their last words: the process may end next, and their threads with it.
+        """
         self._is_closed = True
         with suppress(OSError):  # handle_request() waits for a connection
             host = self.server_address[0]
             wake = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(str(host), str(host))  # noqa: S104
             socket.create_connection((wake, self.port), timeout=0.5).close()
         self._thread.join(timeout=1)
+        with self._lock:
+            self._lock.wait_for(lambda: not self._n_streams, timeout=1)
         self.server_close()
