@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from .common import add_jobdir, add_json, add_watch, as_json, check_counts, crawl_settings, write_or_watch
@@ -67,6 +68,7 @@ def _look(opts: argparse.Namespace) -> str:
     from scrapy_aopic.view.job_view import open_view
     from scrapy_aopic.view.output import n_columns
     from scrapy_aopic.view.queries import hosts_by
+    from scrapy_aopic.view.text import checked
     from scrapy_aopic.view.text_report import format_host_rows
 
     with open_view(opts.jobdir) as view:
@@ -74,4 +76,7 @@ def _look(opts: argparse.Namespace) -> str:
         rows = next(filter(None, (hosts_by(view, kind, opts.number, opts.part) for kind in kinds)), [])
     if opts.json:
         return as_json(rows)
-    return format_host_rows(rows, width=n_columns())
+    text = format_host_rows(rows, width=n_columns())
+    if any(row.relevance is not None for row in rows):
+        text += f"\n\nRelevance is {checked(view.calibration.labels, quote(str(opts.jobdir)))}"
+    return text

@@ -10,7 +10,10 @@ from datetime import datetime, timezone
 from functools import partial
 from itertools import chain, groupby, islice
 from operator import attrgetter
+from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
 
 from scrapy_aopic.core.crawl_totals import CrawlTotals, read_totals
 from scrapy_aopic.core.duplicates import digest_of
@@ -24,6 +27,7 @@ from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import (
     HOST_BYTES,
     PAGE_BYTES,
+    ROW_PAGE_BYTES,
     Changes,
     HostRecord,
     Page,
@@ -52,6 +56,11 @@ if TYPE_CHECKING:
 
     from .job_view import View
     from .snapshot import HostRow
+
+_DRAWN = 2_000
+"""Known pages of a host that say how relevant it is. Keys are digests of URLs, so the first are as good as any."""
+
+_LAST_PAGE = b"\xff" * ROW_PAGE_BYTES
 
 _MOST_HOSTS = 300_000
 """Hosts that are looked at to find one by a part of its name: about a second."""
@@ -169,6 +178,7 @@ class _PageReader:
 
     Attributes:
         estimate: How important its pages are.
+        has_values: Whether it is crawled for a topic.
     """
 
     def __init__(self, store: Store, saved: CrawlTotals, calibration: Calibration) -> None:
@@ -179,7 +189,7 @@ class _PageReader:
         self._rates = Rates(saved.rates)
         order = find_order(saved.order_name)
         self._one_link = order.one_link if order is not None and order.counts_links else 0
-        self._has_values = order is not None and order.values_links
+        self.has_values = order is not None and order.values_links
         self._has_links = next(store.scan(Family.LINKS), None) is not None
 
     def rows(self, pages: dict[bytes, Page]) -> list[PageRow]:
@@ -255,12 +265,12 @@ class _PageReader:
 
     def relevances(self, pages: dict[bytes, Page]) -> dict[bytes, float | None]:
         """How likely each of *pages* is relevant to the topic, 0 to 1; ``None`` if it was not graded."""
-        gists = dict.fromkeys(pages, b"")
-        if self._calibration.gist and self._has_values:
-            gists = gists_of(self._store, list(pages))
-        grades = {key: relevance_of(page) if self._has_values else None for key, page in pages.items()}
+        if not self.has_values:
+            return dict.fromkeys(pages)
+        gists = gists_of(self._store, list(pages)) if self._calibration.gist else {}
+        grades = {key: relevance_of(page) for key, page in pages.items()}
         return {
-            key: self._calibration.probability(grade, gists[key]) if grade is not None else None
+            key: self._calibration.probability(grade, gists.get(key, b"")) if grade is not None else None
             for key, grade in grades.items()
         }
 
@@ -564,7 +574,22 @@ def hosts_by(view: View, kind: str, n: int, part: str = "") -> list[HostRow]:
     for host in hosts_in(view):
         if part in host.name:
             lists.offer(host)
-    return lists.rows(kind)
+    rows = lists.rows(kind)
+    found = dict(_relevances(view, [row.name for row in rows]))
+    return [replace(row, relevance=found.get(row.name)) for row in rows]
+
+
+def _relevances(view: View, names: list[str]) -> Iterator[tuple[str, float]]:
+    """Mean relevance of the graded pages of those hosts called *names* that have some."""
+    for store in view.stores:
+        saved = read_totals(store)
+        if saved is not None and (reader := _PageReader(store, saved, view.calibration)).has_values:
+            for name in names:
+                first = host_key(name)
+                rows = islice(store.scan(Family.PAGES, first, first + _LAST_PAGE), _DRAWN)
+                found = reader.relevances({key: unpack_page(data) for key, data in rows}).values()
+                if graded := [each for each in found if each is not None]:
+                    yield name, fmean(graded)
 
 
 def hosts_in(view: View) -> Iterator[HostRecord]:

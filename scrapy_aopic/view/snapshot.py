@@ -389,6 +389,7 @@ class HostRow(msgspec.Struct, frozen=True, kw_only=True):
         errors: Transfers in a row after which it did not respond as it should.
         down: Transfers in a row that showed it to be down.
         crawl_delay: Seconds between requests that its robots.txt asks for.
+        relevance: Mean relevance of its graded pages to the topic, 0 to 1; ``None`` if that was not looked for.
     """
 
     name: str
@@ -401,6 +402,7 @@ class HostRow(msgspec.Struct, frozen=True, kw_only=True):
     errors: int = 0
     down: int = 0
     crawl_delay: float = 0.0
+    relevance: float | None = None
 
 
 class FailureRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from shlex import quote
 from time import time
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -55,11 +55,10 @@ def format_pages(rows: list[PageRow], *, total: int = TOTAL, width: int | None =
         width: Characters of a line of the terminal; ``None`` if it is shown on none.
     """
     states = [page.outcome or page.state for page in rows]
-    relevance = ["" if page.relevance is None else f"{page.relevance:.2f}" for page in rows]
     return format_table(
         [
             *_ranks([page.importance for page in rows], width),
-            *([Column("relevant", relevance)] if any(relevance) else []),
+            *_relevant(rows),
             Column("cash", [f"{page.cash / total:.1e}" for page in rows], goes=2),
             Column("history", [f"{page.history / total:.1e}" for page in rows], goes=1),
             Column("visits", [f"{page.visits:,}" for page in rows], goes=4),
@@ -113,10 +112,17 @@ def format_hosts(rows: list[SiteRow], *, width: int | None = None) -> str:
     )
 
 
+def _relevant(rows: Sequence[PageRow | HostRow]) -> list[Column]:
+    """A column for the relevance of *rows*, if any was graded."""
+    said = ["" if row.relevance is None else f"{row.relevance:.2f}" for row in rows]
+    return [Column("relevant", said)] if any(said) else []
+
+
 def format_host_rows(rows: list[HostRow], *, width: int | None = None) -> str:
     """A table of :func:`~.queries.hosts_by`; *width* as of :func:`format_pages`."""
     return format_table(
         [
+            *_relevant(rows),
             Column("transfer", [f"{row.transfer:.2f} s" for row in rows]),
             Column("errors", [f"{row.errors:,}" for row in rows], goes=1),
             Column("queued", [f"{row.queued:,}" for row in rows]),

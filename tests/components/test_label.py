@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -110,9 +111,8 @@ async def test_labels_say_what_is_relevant_from_then_on_in_whatever_people_see(s
     web, job, items = serve(WEB), tmp_path / "job", tmp_path / "items.jsonl"
     settings = topic(job, AOPIC_ORDER="focused", AOPIC_TOPIC={"keywords": ["database", "bread"]})
     await crawl(Follow, {**settings, "CLOSESPIDER_PAGECOUNT": 30})
-    said = [
-        run_here(capsys, *words)[1] for words in (("top", job), ("status", job), ("why", job, HOME + "1"))
-    ]
+    commands = (("top", job), ("status", job), ("why", job, HOME + "1"), ("hosts", job))
+    said = [run_here(capsys, *words)[1] for words in commands]
     assert all("unchecked: scrapy aopic topic label" in text for text in said)
     before = json.loads(run_here(capsys, "top", job, "--by", "relevance", "--json")[1])
 
@@ -120,15 +120,17 @@ async def test_labels_say_what_is_relevant_from_then_on_in_whatever_people_see(s
     labels = [json.dumps({"url": each.url, "relevant": "database" in each.text}) for each in sample[:20]]
     (tmp_path / "labels").write_text("\n".join(labels))
     run_here(capsys, "topic", "label", job, "--read", tmp_path / "labels")
-    said = [
-        run_here(capsys, *words)[1] for words in (("top", job), ("status", job), ("why", job, HOME + "1"))
-    ]
+    said = [run_here(capsys, *words)[1] for words in commands]
     assert all("by 20 labels" in text for text in said)
     rows = json.loads(run_here(capsys, "top", job, "--by", "relevance", "--json")[1])
     # Both kinds matched a keyword as well, and now the words of all pages count, also of those that have no label.
     assert [row["url"] for row in rows] != [row["url"] for row in before]
     about = {f"{HOME}{number}" for number in range(0, 40, 4)} & {row["url"] for row in rows}
     assert {row["url"] for row in rows[: len(about)]} == about
+    known = json.loads(run_here(capsys, "top", job, "--all", "-n", "100", "--json")[1])
+    (host,) = json.loads(run_here(capsys, "hosts", job, "--json")[1])
+    said = [row["relevance"] for row in known if row["relevance"] is not None]
+    assert 0 < host["relevance"] == pytest.approx(fmean(said))
     assert [row["relevance"] for row in rows] == sorted([row["relevance"] for row in rows], reverse=True)
     run_here(capsys, "export", job, "--pages", items, "--top", 3, "--by", "relevance")
     assert [json.loads(line)["url"] for line in items.read_text().splitlines()] == [

@@ -565,7 +565,10 @@ def test_what_an_operator_asks_and_how_relevant_pages_are(browser, page):
     assert HOSTILE[0] in text(browser, "orders")
     assert "12.3 %" in text(browser, "totals")
     open_sections(browser)
-    assert "12.3 % are relevant, and of all 40 %" in text(browser, "harvest")
+    assert (
+        "last 500 pages that were read, 12.3 % are relevant (95 %: 9.71 % to 15.5 %), and of all 40 %"
+        in text(browser, "harvest")
+    )
     rows = [line.split("\t") for line in text(browser, "relevance").splitlines()]
     assert ["relevant", "400", ""] in rows
     assert ["not relevant, or duplicates", "600", ""] in rows

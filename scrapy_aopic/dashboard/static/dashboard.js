@@ -482,6 +482,7 @@ const HOST_COLUMNS = [
   ["queued", "n", "queued", count],
   ["transfer", "n", "transfer", (n) => seconds(n || null)],
   ["errors", "n", "errors", (n) => count(n || null)],
+  ["relevant", "n", "relevance", (part) => percent(part, part === null ? 0 : 1)],
 ];
 
 function listHosts(hosts, note) {
@@ -492,13 +493,14 @@ function listHosts(hosts, note) {
 
 function listRows() {
   const [, , key] = HOST_COLUMNS[sorted.column] || [];
+  const columns = HOST_COLUMNS.filter(([, , each]) => each !== "relevance" || listed.some((host) => host.relevance !== null));
   const rows = key ? listed.toSorted(({ [key]: a }, { [key]: b }) => sorted.sign * ((a > b) - (a < b))) : listed;
-  const heads = HOST_COLUMNS.map(([name, kind], column) => [name, kind, () => {
+  const heads = columns.map(([name, kind], column) => [name, kind, () => {
     sorted = { column, sign: sorted.column === column ? -sorted.sign : column ? -1 : 1 };
     listRows();
     $("rows").querySelectorAll("th button")[column]?.focus();
   }]);
-  table("rows", heads, rows.map((host) => HOST_COLUMNS.map(([, , each, show]) => show(host[each], host))));
+  table("rows", heads, rows.map((host) => columns.map(([, , each, show]) => show(host[each], host))));
   if (key) $("rows").querySelectorAll("thead th")[sorted.column]?.setAttribute("aria-sort", sorted.sign > 0 ? "ascending" : "descending");
 }
 
@@ -542,14 +544,20 @@ function showFetched({ fetched = [], is_live: isLive }) {
   table("fetched-rows", ["page", "status", "size", "at"], fetched.map(({ at, url, status, size }) => [opener(url), status, bytes(size), clock(at)]), "None yet.");
 }
 
+// The interval of 95 % for a part of n, as the command line has it (Wilson).
+function wilson(part, n) {
+  const z = 1.96, middle = part + z * z / (2 * n), half = z * Math.sqrt(part * (1 - part) / n + (z / n) ** 2 / 4), whole = 1 + z * z / n;
+  return `${percent(Math.max(middle - half, 0), whole)} to ${percent(Math.min(middle + half, whole), whole)}`;
+}
+
 function showTopic({ topic }) {
   $("topic").hidden = !topic;
   if (!topic) return;
   const { lately, harvest, labels } = topic;
   say("topic-brief", `${percent(lately ?? harvest, 1)} relevant${lately === null ? "" : " lately"}`);
   const said = labels ? `by ${labels} labels` : "by their grades, unchecked: scrapy aopic topic label JOBDIR checks it";
-  const all = percent(harvest, 1);
-  say("harvest", `Of the ${lately === null ? `pages that were read, ${all} are relevant` : `last 500 pages that were read, ${percent(lately, 1)} are relevant, and of all ${all}`}, ${said}.`);
+  const all = percent(harvest, 1), n = Math.min(topic.pages, 500);
+  say("harvest", `Of the ${lately === null ? `pages that were read, ${all} are relevant` : `last ${count(n)} pages that were read, ${percent(lately, 1)} are relevant (95 %: ${wilson(lately, n)}), and of all ${all}`}, ${said}.`);
   bars("relevance", [
     ["relevant", topic.relevant],
     ["not relevant, or duplicates", topic.pages - topic.relevant, "", "possible"],
