@@ -482,7 +482,7 @@ const HOST_COLUMNS = [
   ["queued", "n", "queued", count],
   ["transfer", "n", "transfer", (n) => seconds(n || null)],
   ["errors", "n", "errors", (n) => count(n || null)],
-  ["relevant", "n", "relevance", (part) => percent(part, part === null ? 0 : 1)],
+  ["relevant", "n", "relevance", (part) => percent(part, typeof part === "number" ? 1 : 0)],
 ];
 
 function listHosts(hosts, note) {
@@ -493,7 +493,7 @@ function listHosts(hosts, note) {
 
 function listRows() {
   const [, , key] = HOST_COLUMNS[sorted.column] || [];
-  const columns = HOST_COLUMNS.filter(([, , each]) => each !== "relevance" || listed.some((host) => host.relevance !== null));
+  const columns = HOST_COLUMNS.filter(([, , each]) => each !== "relevance" || listed.some(({ relevance }) => typeof relevance === "number"));
   const rows = key ? listed.toSorted(({ [key]: a }, { [key]: b }) => sorted.sign * ((a > b) - (a < b))) : listed;
   const heads = columns.map(([name, kind], column) => [name, kind, () => {
     sorted = { column, sign: sorted.column === column ? -sorted.sign : column ? -1 : 1 };
