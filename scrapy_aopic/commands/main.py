@@ -200,7 +200,7 @@ def _run(run: Callable[[], int], docs: str) -> int:
             from scrapy_aopic.settings import page_of  # with them all settings are loaded
 
             docs = f"{DOCS} {page_of(error)}"
-        _say(f"{error} See {docs}")
+        _say(f"{error}{'' if str(error).endswith(('.', '?')) else '.'} See {docs}")
         return 1 if _is_full(error) else 2
     except OSError as error:
         about = " and ".join(str(name) for name in (error.filename, error.filename2) if name is not None)
