@@ -182,7 +182,7 @@ def _fits(limit: Limit, now: Snapshot) -> bool:
             return hosts.ready > 0
         case "politeness":
             left_alone = sum(_left_alone(hosts))  # of few hosts, some are ready by chance
-            return _RARE * hosts.ready < left_alone or hosts.ready < min(_FEW + 1, left_alone)
+            return _RARE * hosts.ready < left_alone or hosts.ready <= min(_FEW, left_alone)
     return limit == "none" and hosts.ready > 0
 
 

@@ -347,6 +347,15 @@ def test_another_limit_is_named_once_it_has_held_for_ten_seconds_or_the_figures_
         assert [each.limit for each in found] == limits, history
 
 
+def test_of_two_hosts_one_may_be_ready_by_chance_without_another_limit():
+    """A tail of two hosts that take turns is limited by politeness all the time."""
+    judge = Judge()
+    hosts = [HostCounts(known=20, seen=20, ready=n, waiting=2 - n, ceiling=20.0) for n in (0, 1, 0, 1)]
+    work = Connections(limit=100, in_use=0, callbacks=0)
+    said = [judge(seen(at=float(at), hosts=each, connections=work)).limit for at, each in enumerate(hosts)]
+    assert set(said) == {"politeness"}
+
+
 def test_a_queue_lasts_until_the_host_with_most_pages_has_had_them():
     now = seen(rate=replace(NOW.rate, growth=-1.0))
     assert "lasts 25 s" in verdict(now).headline
