@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
+from importlib.resources import files
 from random import Random
 from threading import Event
 
@@ -554,6 +555,12 @@ def test_whatever_comes_it_goes_on_answering(serve_dashboard, caplog, monkeypatc
     wait_until(lambda: served.server.n_open == 0)
     assert caplog.text == ""
     assert served.get("/echo").status == served.get("/healthz", token=None).status == 200
+
+
+def test_the_page_weighs_no_more_than_before_it_drew_and_steered():
+    folder = files("scrapy_aopic.dashboard") / "static"
+    names = ("index.html", "dashboard.css", "dashboard.js", "icon.svg")
+    assert sum(len((folder / name).read_bytes()) for name in names) <= 54_700
 
 
 # Streams

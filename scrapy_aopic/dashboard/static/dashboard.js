@@ -16,12 +16,11 @@ const STATES = [
   ["parked", "parked", "possible", "on the disk until their time"],
   ["dead", "dead", "failed", "no longer waited for"],
 ];
-const WAITS = { gap: "for the gap after a transfer", "crawl delay": "for the crawl delay of their robots.txt", errors: "after errors", down: "without a response" };
 const COLOURS = { network: "failed", disk: "failed", machine: "failed", spider: "failed", connections: "fetched", none: "ready", done: "ready", stopped: "queued", elsewhere: "queued" }; // others wait
 const DROPPED = {
   flood: "beyond the links of AOPIC_URL_LIMITS",
   duplicate: "on duplicates",
-  nofollow: "on pages that ask for it (nofollow)",
+  nofollow: "on nofollow pages",
   weight: "of weight 0",
   offsite: "not in allowed_domains",
   depth: "beyond DEPTH_LIMIT",
@@ -42,7 +41,6 @@ const compact = formatter({ notation: "compact", maximumSignificantDigits: 3 });
 const number = (n) => (Math.abs(n) >= 1000 ? count : few)(n);
 const percent = (part, of) => (of ? `${(part > 0.99 * of ? fine : few)((100 * part) / of)} %` : "–");
 const timesLess = (n) => `${n > 1e6 ? "over a million" : number(n)} times less`;
-const hostsOf = (n) => `${count(n)} ${n === 1 ? "host" : "hosts"}`;
 const clock = (at) => new Date(at * 1000).toLocaleTimeString("en-GB");
 const day = (at) => new Date(at * 1000).toLocaleDateString("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
 
@@ -83,22 +81,37 @@ function styled(made, property, value) {
   return made;
 }
 
-function say(id, text) {
-  if ($(id).textContent !== text) $(id).textContent = text;
+// What is shown each second changes only where it differs: layout takes longer than scripts.
+
+function say(place, text) {
+  const shown = $(place) || place;
+  if (shown.textContent !== text) shown.textContent = text;
 }
 
-const put = (id, ...inside) => $(id).replaceChildren(...inside);
+function match(old, made) {
+  if (old.isEqualNode(made)) return;
+  if (!made.tagName || made.onclick || !old.cloneNode().isEqualNode(made.cloneNode())) old.replaceWith(made);
+  else fill(old, made);
+}
 
-// Figures: a name and a text.
-const boxes = (id, rows) => put(id, ...rows.map(([name, text]) => make("div", make("dt", name), make("dd", text))));
+function fill(place, made) {
+  const parts = [...made.childNodes];
+  parts.forEach((part, i) => (place.childNodes[i] ? match(place.childNodes[i], part) : place.append(part)));
+  while (place.childNodes[parts.length]) place.lastChild.remove();
+}
+
+const put = (id, ...inside) => fill($(id), make("div", ...inside));
+
+// Figures: a name and a text; without a text none.
+const boxes = (id, rows) => put(id, ...rows.filter((row) => row[1]).map(([name, text]) => make("div", make("dt", name), make("dd", text))));
 
 const heading = (place) => place.ariaLabel || place.closest("section, details").querySelector("h2").textContent;
 
 // A head is a text, or [text, class, act of a button]; a cell is a text, an element, or several.
-function table(id, heads, rows, empty = "None.") {
+function table(id, heads, rows) {
   const place = $(id);
   if (place.closest("details")?.open === false) return; // nobody sees it
-  if (!rows.length) return put(id, make("p.empty", empty));
+  if (!rows.length) return put(id, make("p.empty", "None."));
   const made = make("table", make("caption.hidden", heading(place)));
   const columns = heads.map((head, i) => {
     const [text, kind = i ? "n" : "name", act] = [head].flat();
@@ -116,15 +129,16 @@ function table(id, heads, rows, empty = "None.") {
   put(id, made);
 }
 
+const items = (texts) => texts.map((each) => make("li", ...[each].flat()));
 const facts = (id, rows) => table(id, ["", ["", "value"]], rows);
 
 // Rows of [name, number, remark, colour]; the length of a bar repeats the number beside it.
-function bars(id, rows, empty) {
+function bars(id, rows) {
   const most = Math.max(...rows.map((row) => row[1]), 1);
   const bar = (n, colour) => styled(make(`div.${colour}`), "width", `${(100 * n) / most}%`);
   table(id, ["", "", ["", "bar"]], rows.map(([name, n, remark, colour = "fetched"]) => [
     remark ? [name, make("span.note", ` – ${remark}`)] : name, count(n), bar(n, colour),
-  ]), empty);
+  ]));
 }
 
 // Over time
@@ -229,12 +243,11 @@ function spark(value, colour, past = points) {
 }
 
 let shown = { bands: [], points: [], x: () => 0, width: 0 };
-let drawnAt = 0;
 
 // Whether the last point is a pixel beyond what is drawn.
 function isDue() {
   const { points: drawn, width } = shown;
-  return drawn.length < 2 || points.at(-1).at - drawnAt >= (drawn.at(-1).at - drawn[0].at) / width;
+  return drawn.length < 2 || points.at(-1).at - drawn.at(-1).at >= (drawn.at(-1).at - drawn[0].at) / width;
 }
 
 function roundUp(n) {
@@ -267,13 +280,13 @@ function draw() {
   top += 14;
   const label = `From ${clock(first)} to ${clock(last)}. Now: ${number(now["rate.pages"])} fetched a second of ${number(now["hosts.ceiling"])} that politeness allowed`;
   const picture = svg("svg", { viewBox: `0 0 ${width} ${top}`, height: top, role: "img", "aria-label": label });
-  const line = (className, from, to, low, high) => svg("line", { class: className, x1: from, x2: to, y1: low, y2: high });
+  const line = (className, from, to, y1 = 18, y2 = top - 20) => svg("line", { class: className, x1: from, x2: to, y1, y2 });
   const text = (at, y, anchor, ...inside) => svg("text", { x: at, y, "text-anchor": anchor }, ...inside);
   for (const band of bands) {
     const y = (n) => band.top + band.height - (Math.min(n, band.most) / band.most) * band.height;
     const parts = partsOf(band);
     picture.append(text(left, band.top - (isNarrow && parts[1] ? 20 : 6), "start", band.name));
-    const key = parts.flatMap(([name, , colour]) => [svg("tspan", { class: `${band.areas ? "key" : "mark"} ${colour}` }, "  ■ "), name]);
+    const key = parts.flatMap(([name, , colour]) => [svg("tspan", { class: `key ${colour}` }, "  ■ "), name]);
     if (parts[1]) picture.append(text(right, band.top - 6, "end", ...key));
     for (const part of band.height > 100 ? [0, 0.5, 1] : [0, 1]) {
       const n = part * band.most;
@@ -286,10 +299,9 @@ function draw() {
     const instant = first + ((last - first) * i) / marks;
     picture.append(text(x(instant), top - 4, ["start", "end"][i && i / marks] ?? "middle", (last - first > 86400 ? day : clock)(instant)));
   }
-  for (const { at } of latest?.control.asked || []) if (at >= first && at <= last) picture.append(line("asked", x(at), x(at), 18, top - 20));
-  shown = { bands, points: known, x, width, hover: picture.appendChild(line("hover", 0, 0, 18, top - 20)) };
-  drawnAt = last;
-  put("plot", picture);
+  for (const { at } of latest?.control.asked || []) if (at >= first && at <= last) picture.append(line("asked waiting", x(at), x(at)));
+  shown = { bands, points: known, x, width, hover: picture.appendChild(line("hover", 0, 0)) };
+  $("plot").replaceChildren(picture);
   hover(hovered);
 }
 
@@ -330,10 +342,8 @@ let limit;
 function showHead({ verdict, forecast, is_live: isLive }) {
   const { limit: kind, headline, sentence } = verdict;
   const text = headline || sentence || "No figures yet.";
-  if ($("headline").textContent !== text) {
-    const subject = /^.+?(?= limits? | has paused |[:.])/.exec(text)?.[0] ?? "";
-    put("headline", make(`em.${COLOURS[kind] || "waiting"}`, subject), text.slice(subject.length));
-  }
+  const subject = /^.+?(?= limits? | has paused |[:.])/.exec(text)?.[0] ?? "";
+  put("headline", make(`em.${COLOURS[kind] || "waiting"}`, subject), text.slice(subject.length));
   say("verdict", sentence === text ? "" : sentence);
   if (kind !== limit) say("spoken", text); // a screen reader is not interrupted by each new figure
   limit = kind;
@@ -369,17 +379,19 @@ function showControl({ control }) {
   const { sentences, undoing = [], asked = [] } = control;
   $("steer").hidden = !canOrder();
   say("pause", control.paused_since ? "Go on" : "Pause");
+  const list = (texts) => make("ul", ...items(texts));
   const place = $("orders");
-  const key = JSON.stringify([sentences, asked, canOrder()]);
-  if (place.dataset.shown === key) return; // a screen reader hears it once
-  place.dataset.shown = key;
-  const list = (texts) => make("ul", ...texts.map((each) => make("li", each)));
   const had = place.contains(document.activeElement);
-  place.replaceChildren();
-  if (sentences.length) place.append(make("p", "Set by an operator:"), list(sentences));
-  if (canOrder()) place.append(...undoing.map(undo));
-  if (asked.length) place.append(make("details.inner", make("summary", "What was asked"), list(asked.map(({ at, what }) => `${clock(at)} ${what}`).reverse())));
-  if (had) $("pause").focus();
+  const shown = [];
+  if (sentences.length) shown.push(make("p", "Set by an operator:"), list(sentences));
+  if (canOrder()) shown.push(...undoing.map(undo));
+  if (asked.length) {
+    const past = make("details.inner", make("summary", "What was asked"), list(asked.map(({ at, what }) => `${clock(at)} ${what}`).reverse()));
+    past.open = place.querySelector("[open]");
+    shown.push(past);
+  }
+  put("orders", ...shown);
+  if (had && document.activeElement === document.body) $("pause").focus();
 }
 
 // A recrawl visits pages more than once.
@@ -387,7 +399,8 @@ const done = ({ visited, failed }) => visited + failed;
 const unit = ({ pages, visits }) => (visits.all > done(pages) ? "visits" : "pages");
 const hostsWithPages = (hosts) => STATES.reduce((sum, [key]) => sum + hosts[key], 0);
 const most = (numbers) => Object.entries(numbers || {}).sort((a, b) => b[1] - a[1]);
-const sparks = Array.from({ length: 4 }, () => make("dd.spark"));
+const tiles = Array.from({ length: 4 }, () => ["dt", "dd.value", "dd.more", "dd.spark"].map((part) => make(part)));
+$("four").append(...tiles.map((parts) => make("div", ...parts)));
 
 function showFour(now, due) {
   const { pages, hosts, rate, is_live: isLive, visits: { all, failed, gone } } = now;
@@ -398,28 +411,33 @@ function showFour(now, due) {
   const growth = rate?.growth;
   const rows = [
     [`${word} a second`, number(rate?.pages), rate ? `${lately}${hosts.ceiling === null ? "" : `; politeness allowed ${number(hosts.ceiling)}`}` : "no crawl runs", of("rate.pages"), "fetched"],
-    ["pages queued", count(pages.queued), growth ? `${growth < 0 ? "shrinks" : "grows"} by ${few(Math.abs(growth))} pages for each visit` : "", of("pages.queued"), "queued"],
+    ["pages queued", count(pages.queued), growth ? `${growth < 0 ? "shrinks" : "grows"} by ${few(Math.abs(growth))} ${Math.abs(growth) === 1 ? "page" : "pages"} for each visit` : "", of("pages.queued"), "queued"],
     ["hosts have pages", count(hostsWithPages(hosts)), `${count(hosts.in_flight)} in flight, ${count(hosts.ready)} ready, ${count(hosts.waiting)} waiting${reasons && ` (${reasons})`}`, withPages, "queued"],
     ["failed", isRecent ? percent(rate.failed, rate.pages) : percent(failed, all),
       all ? `${isRecent ? `${lately}; ${percent(failed, all)} ` : ""}of all ${word}. Beside these, ${percent(gone, all)} are forbidden or gone` : lately,
       (point) => (point["rate.pages"] ? (100 * point["rate.failed"]) / point["rate.pages"] : NaN), "failed"],
   ];
   $("four").classList.toggle("past", !isLive);
-  put("four", ...rows.map(([name, value, more, past, colour], i) => {
-    if (due) sparks[i].replaceChildren(spark(past, colour));
-    return make("div", make("dt", name), make("dd.value", value), make("dd.more", more), sparks[i]);
-  }));
+  rows.forEach(([name, value, more, past, colour], i) => {
+    const [head, figure, remark, picture] = tiles[i];
+    say(head, name);
+    say(figure, value);
+    say(remark, more);
+    if (due) picture.replaceChildren(spark(past, colour));
+  });
 }
 
 function showTotals(now) {
   const { hosts, rate, connections, topic, visits } = now;
-  const rows = [["pages", count(done(now.pages))]];
-  if (unit(now) === "visits") rows.push(["visits", count(visits.all)]);
-  rows.push(["failed", count(visits.failed)], ["gone", count(visits.gone)], [hosts.known === 1 ? "host" : "hosts", count(hosts.known)]);
-  if (connections) rows.push(["downloads", `${count(connections.in_use)} of ${count(connections.limit)}`], ["in callbacks", count(connections.callbacks)]);
-  if (rate && rate.bytes !== null) rows.push(["traffic", `${bytes(rate.bytes)}/s`]);
-  if (topic && topic.lately !== null) rows.push(["relevant lately", percent(topic.lately, 1)]);
-  boxes("totals", rows);
+  boxes("totals", [
+    ["pages", count(done(now.pages))],
+    ["visits", unit(now) === "visits" && count(visits.all)],
+    ["failed", count(visits.failed)], ["gone", count(visits.gone)], [hosts.known === 1 ? "host" : "hosts", count(hosts.known)],
+    ["downloads", connections && `${count(connections.in_use)} of ${count(connections.limit)}`],
+    ["in callbacks", connections && count(connections.callbacks)],
+    ["traffic", rate?.bytes != null && `${bytes(rate.bytes)}/s`],
+    ["relevant lately", topic?.lately != null && percent(topic.lately, 1)],
+  ]);
 }
 
 // Front queues: 63 holds the most cash.
@@ -438,7 +456,7 @@ function showFronts({ hosts: { front_queues: fronts, ready_queues: ready }, is_l
   say("ends", used.length > 1 ? `to ${timesLess(2 ** (best - lowest))}` : "");
   const worse = (queues) => (queues < 0.5 ? "worth about as much as" : `worth ${timesLess(2 ** queues)} than`);
   const now = best < 0 ? "No host in memory has pages that wait."
-    : !isLive ? "Hosts that were in memory; the framed queue is that of the best page."
+    : !isLive ? "The best page is framed."
     : bestReady < 0 ? "The best page (framed) waits, as no host is ready."
     : best === bestReady ? "The best page (framed) is next: its host is ready."
     : `The best page (framed) must wait for its host; the next one is ${worse(best - bestReady)} it.`;
@@ -449,23 +467,18 @@ function showFronts({ hosts: { front_queues: fronts, ready_queues: ready }, is_l
 
 function showHosts(now) {
   const { hosts } = now;
-  const all = hostsWithPages(hosts);
   const some = STATES.filter(([key]) => hosts[key]);
   put("states", ...some.map(([key, , colour]) => styled(make(`i.${colour}`), "flex-grow", hosts[key])));
   $("states").ariaLabel = `Hosts that have pages: ${some.map(([key, name]) => `${count(hosts[key])} ${name}`).join(", ") || "none"}`;
   put("states-legend", ...some.map(([key, name, colour, meaning]) => make(`span.${colour}`, `${count(hosts[key])} ${name}${meaning ? ` (${meaning})` : ""}`)));
-  const reasons = most(hosts.waits);
-  const n = reasons.reduce((sum, [, each]) => sum + each, 0);
   const due = hosts.due_in.map((each, i) => each && `${count(each)} for ${DUE[i] === "longer" ? "" : "up to "}${DUE[i]}`).filter(Boolean);
-  say("waits", `Of ${hostsOf(all)} with pages, ${n
-    ? `${count(n)} in memory must be left alone: ${reasons.map(([why, each]) => `${count(each)} ${WAITS[why]}`).join(", ")}. The same ${count(n)} by time: ${due.join(", ")}`
-    : "none in memory must be left alone"}.`);
+  say("waits", `Of hosts in memory ${due[0] ? `must be left alone: ${due.join(", ")}` : "none must be left alone"}.`);
   if (!isAsked()) listOwn();
 }
 
 // All hosts, by pages or by name, are asked for.
 const isAsked = () => ["queued", "fetched"].includes($("by").value) || Boolean($("part").value.trim());
-const listOwn = () => listHosts(latest[$("by").value] || [], latest.is_live ? "Of hosts in memory, as of now." : "Of hosts that were in memory at the last commit.");
+const listOwn = () => listHosts(latest[$("by").value] || [], `Of hosts in memory${latest.is_live ? "" : " at the last commit"}.`);
 let sorted = {}; // column and direction, as long as nobody has chosen another list
 let listed = [];
 
@@ -508,7 +521,7 @@ async function findHosts(event) {
   event.preventDefault();
   sorted = {};
   if (!isAsked()) return latest && listOwn();
-  say("rows-note", "Looking at all hosts …");
+  say("rows-note", "Looking …");
   const { hosts, problem } = await ask(`/api/v1/hosts?by=${$("by").value}&find=${encodeURIComponent($("part").value)}`);
   listHosts(hosts || [], problem || `The first ${count(hosts.length)} of all hosts of the job, as of the last commit at ${clock(asked())}.`);
 }
@@ -525,23 +538,18 @@ const BROUGHT = /^(page|nofollow|noindex|redirect|duplicate|content|language)/;
 const GONE = /^(robots|not found|http 4(04|10))/;
 const failing = (cause) => (GONE.test(cause) ? "possible" : "failed");
 
-let shownFailures = "";
-
 function showFailures({ failures, is_live: isLive }) {
   $("failures").hidden = !isLive; // a stored job has none: its outcomes count all that failed by cause
-  const key = JSON.stringify(failures);
-  if (key === shownFailures || $("failed").contains(document.activeElement)) return;
-  shownFailures = key;
-  put("failed", ...failures.map(({ at, url, cause, is_over: isOver }) => make(
-    "li", make(`b.${failing(cause)}`, cause), make("span.soft", ` at ${clock(at)}${isOver ? "" : ", waits for another try"}`), make("code", opener(url)),
-  )));
-  if (!failures.length) $("failed").append(make("li.empty", "None."));
+  if ($("failed").contains(document.activeElement)) return;
+  put("failed", ...items(failures.length ? failures.map(({ at, url, cause, is_over: isOver }) => [
+    make(`b.${failing(cause)}`, cause), make("span.soft", ` at ${clock(at)}${isOver ? "" : ", waits for another try"}`), make("code", opener(url)),
+  ]) : ["None."]));
 }
 
 function showFetched({ fetched = [], is_live: isLive }) {
   $("fetched").hidden = !isLive || answers;
   if ($("fetched-rows").contains(document.activeElement)) return;
-  table("fetched-rows", ["page", "status", "size", "at"], fetched.map(({ at, url, status, size }) => [opener(url), status, bytes(size), clock(at)]), "None yet.");
+  table("fetched-rows", ["page", "status", "size", "at"], fetched.map(({ at, url, status, size }) => [opener(url), status, bytes(size), clock(at)]));
 }
 
 // The interval of 95 % for a part of n, as the command line has it (Wilson).
@@ -559,15 +567,14 @@ function showTopic({ topic }) {
   const all = percent(harvest, 1), n = Math.min(topic.pages, 500);
   say("harvest", `Of the ${lately === null ? `pages that were read, ${all} are relevant` : `last ${count(n)} pages that were read, ${percent(lately, 1)} are relevant (95 %: ${wilson(lately, n)}), and of all ${all}`}, ${said}.`);
   bars("relevance", [
-    ["relevant", topic.relevant],
-    ["not relevant, or duplicates", topic.pages - topic.relevant, "", "possible"],
+    ["relevant", topic.relevant], ["not relevant, or duplicates", topic.pages - topic.relevant, "", "possible"],
   ]);
 }
 
 function showOutcomes({ outcomes, refused, deferred, dropped }) {
   const rows = most(outcomes);
   say("outcomes-brief", rows.slice(0, 4).map(([name, n]) => `${count(n)} ${name}`).join(", "));
-  bars("classes", rows.map(([name, n]) => [name, n, "", BROUGHT.test(name) ? "fetched" : failing(name)]), "No visit has ended.");
+  bars("classes", rows.map(([name, n]) => [name, n, "", BROUGHT.test(name) ? "fetched" : failing(name)]));
   const others = (numbers, remark, names = {}) => most(numbers).map(([name, n]) => [names[name] || name, n, remark, "possible"]);
   bars("refused", [...others(refused, "refused URLs"), ...others(deferred, "put back"), ...others(dropped, "dropped links", DROPPED)]);
 }
@@ -579,46 +586,42 @@ function showOrder({ ledger, order: name, queue_seconds: queueSeconds }) {
   say("order-brief", missing ? "cash is missing" : spent ? `all cash was spent ${spent}` : "no cash has been spent");
   say("cash", missing
     ? `${count(missing)} units of cash are missing, which is a fault of the package: scrapy aopic check JOBDIR says more, and please report it.`
-    : `Estimates settle as cash is spent${spent
-      ? `. All of it was spent ${spent}: if it was all spent once more, no importance would move by more than ${percent(1, turns)} of all importance. Should the crawl end at a value of yours, set AOPIC_MIN_CONVERGENCE.`
-      : "; none has been spent yet."}`);
+    : spent && `If it was all spent once more, no importance would move by more than ${percent(1, turns)} of all importance.`);
   const part = (units) => (pages ? `${number(units / pages)} times what pages hold` : "–");
   facts("ledger", [
     ["order of the pages", name],
     ["average time in the queue", seconds(queueSeconds)],
-    ["cash of pages; the rest is the virtual page's, for what is still to be found", percent(pages, total)],
-    ["spent by pages, on links and the virtual page", part(ledger.distributed)],
-    ["spent by the virtual page, on pages", part(ledger.virtual_distributed)],
+    ["cash of pages; the rest is the virtual page's", percent(pages, total)],
+    ["spent by pages", part(ledger.distributed)],
+    ["spent by the virtual page", part(ledger.virtual_distributed)],
   ]);
 }
 
 function showStore({ store, machine, transfers, is_live: isLive }) {
   say("store-brief", `${machine ? `${bytes(machine.memory)} of memory, ` : ""}${bytes(store.size_bytes)} stored`);
-  const rows = [["job", store.name || "in memory"]];
-  if (isLive) {
-    const found = store.cache_hits || 0;
-    rows.push(
+  const { cache_hits: hits = 0, cache_misses: misses = 0 } = store;
+  const { memory, memory_limit: limit, cpu, starved, loop_lag: late, loop_lag_max: latest } = machine || {};
+  facts("facts", [
+    ["job", store.name || "in memory"],
+    ...isLive ? [
       ["last commit", `${seconds(store.commit_age)} ago, took ${seconds(store.last_commit)}`],
       ["slowest commit", seconds(store.slowest_commit)],
-      ["page records found in memory", percent(found, found + (store.cache_misses || 0))],
-    );
-  }
-  rows.push(["transfers", `${count(transfers.n)}, ${bytes(transfers.bytes)}`], ["average transfer", averageTransfer(transfers)]);
-  if (machine) {
-    const { memory, memory_limit: limit, cpu, starved, loop_lag: late, loop_lag_max: latest } = machine;
-    rows.push(
+      ["page records found in memory", percent(hits, hits + misses)],
+    ] : [],
+    ["transfers", `${count(transfers.n)}, ${bytes(transfers.bytes)}`], ["average transfer", averageTransfer(transfers)],
+    ...machine ? [
       ["memory of the process", `${bytes(memory)}, ${bytes(limit)} at most`],
       ["processor, lately", `${few(100 * cpu)} % of a core${starved >= 0.1 ? `; waits for one ${count(100 * starved)} % of the time, as others use it` : ""}`],
       ["event loop late by", `${seconds(late)} on average lately${latest === null ? "" : `, ${seconds(latest)} at most in this run`}`],
-    );
-  }
-  facts("facts", rows);
+    ] : [],
+  ]);
 }
 
 const averageTransfer = ({ n, seconds: all }) => seconds(n ? all / n : null);
 
 // A job in shards: what all workers do together.
 
+const FIGURES = { "pages queued": "pages.queued", hosts: "hosts.known" };
 const JOB_EVERY = 5000; // milliseconds
 const OF_STORES = ["queue", "hosts", "outcomes", "order", "store"]; // without figures if no store was read
 let jobDue = 0;
@@ -636,7 +639,7 @@ async function showShards(now) {
   say("job-note", shards.is_quiet
     ? "No shard has anything to do, and no letter is on its way: the job is done."
     : `${shards.held} of ${shards.n} shards are crawled; workers: ${shards.alive}. ${now.is_live ? `All other sections are of the ${now.shards.held} shards of this worker.` : "What limits a worker is in its own dashboard."}`);
-  const paths = { "pages a second": "rate.pages", visited: "pages.visited", failed: "pages.failed", queued: "pages.queued", hosts: "hosts.known", "letters on the way": "shards.on_the_way" };
+  const paths = { "pages a second": "rate.pages", visited: "pages.visited", failed: "pages.failed", ...FIGURES, "letters on the way": "shards.on_the_way" };
   boxes("job-figures", Object.entries(paths).map(([name, path]) => [name, number(figure(job, path))]));
   table(
     "workers",
@@ -648,13 +651,6 @@ async function showShards(now) {
       const state = !row.shards ? "idle: no shard is free" : !isIdle ? "at work" : queued ? `idle: its ${count(queued)} pages must wait` : "idle: nothing queued in its shards";
       return [row.worker, state, count(row.shards), percent(visited, pages.visited), count(queued), number(row.rate), seconds(row.seconds)];
     }),
-    "No worker crawls this job now.",
-  );
-  const numbers = ["queued", "visited", "failed", "hosts", "letters"];
-  table(
-    "shards",
-    ["shard", ["worker", "text"], ...numbers],
-    shards.each.map((row) => [count(row.shard), row.worker ? `${row.worker}${row.is_idle ? " (idle)" : ""}` : "none", ...numbers.map((name) => count(row[name]))]),
   );
 }
 
@@ -665,9 +661,7 @@ function showCompared(now) {
   $("compared").hidden = false;
   const both = [[now, points], [other.snapshot, other.history]];
   const past = (path, colour) => (_, its) => make("span.spark", spark(of(path), colour, its));
-  const figures = {
-    "pages queued": "pages.queued", hosts: "hosts.known", "visits a second, since it began": "mean_rate", "times that all cash was spent": "ledger.turns",
-  };
+  const figures = { ...FIGURES, "visits a second, since it began": "mean_rate", "times that all cash was spent": "ledger.turns" };
   const failed = (name) => ({ visits }) => percent(visits[name], visits.all);
   table("compared-rows", ["figure", ...both.map(([each]) => each.store.name)], [
     ["now", ({ verdict }) => verdict.headline],
@@ -675,7 +669,6 @@ function showCompared(now) {
     ["failed", failed("failed")],
     ["forbidden or gone", failed("gone")],
     ...Object.entries(figures).map(([name, path]) => [name, (each) => number(figure(each, path))]),
-    ["bytes a transfer", ({ transfers: { n, bytes: all } }) => bytes(n ? all / n : null)],
     ["seconds a transfer", ({ transfers }) => averageTransfer(transfers)],
     ["order", ({ order: name }) => name],
     ["fetched a second, over time", past("rate.pages", "fetched")],
@@ -693,7 +686,7 @@ function show(now) {
   document.title = `${$("title").textContent} – crawl`;
   const { at, started_at: began, is_live: isLive, problem } = now;
   const running = began === null ? "" : ` for ${seconds(Math.max(0, Math.round(at - began)))}`;
-  setState(problem || (isLive ? `Running${running}` : `As of the last commit, ${new Date(at * 1000).toLocaleDateString("en-CA")} ${clock(at)}`), problem ? "bad" : isLive ? "live ready" : "");
+  setState(problem || (isLive ? `Running${running}` : `As of the last commit, ${day(at)}`), problem ? "bad" : isLive ? "live ready" : "");
   addPoint(now);
   const due = isDue();
   for (const part of [showHead, showCompared, showShards, showControl, showFour, showTotals, showFronts, showHosts, showFailures, showFetched, showTopic, showOutcomes, showOrder, showStore]) part(now, due);
@@ -743,24 +736,23 @@ on("ask", "submit", (event) => {
 });
 
 // What takes a look at the whole store waits until its section opens.
-function lookUp(id, meanwhile, list) {
+function lookUp(id, list) {
   on(id, "toggle", async () => {
     if (!$(id).open) return;
-    say(`${id}-note`, meanwhile);
+    say(`${id}-note`, "Looking …");
     const found = await ask(`/api/v1/${id}`);
     say(`${id}-note`, found.problem || `as of ${clock(asked())}`);
     if (!found.problem) list(found);
   });
 }
 
-lookUp("top", "Looking at all pages …", ({ pages }) => table(
+lookUp("top", ({ pages }) => table(
   "pages",
   ["page", "importance", "visits", ["state", "text"]],
   pages.map((page) => [opener(page.url), number(page.importance), count(page.visits), page.state]),
-  "No page is known.",
 ));
 
-lookUp("domains", "Looking at all hosts …", ({ domains }) => {
+lookUp("domains", ({ domains }) => {
   // Importance of a fetched page; 1 is the average.
   const fetched = domains.reduce((sum, row) => sum + row.visited, 0);
   const worth = (row) => (row.importance !== null && row.visited ? (row.importance * fetched) / row.visited : null);
@@ -768,7 +760,6 @@ lookUp("domains", "Looking at all hosts …", ({ domains }) => {
     "domain-rows",
     ["domain", "fetched", "of all fetches", "queued", "hosts", "importance a fetch, of average"],
     domains.map((row) => [row.domain || "all others", count(row.visited), percent(row.visited, fetched), count(row.queued), count(row.hosts), number(worth(row))]),
-    "No host is known.",
   );
 });
 
@@ -780,17 +771,13 @@ async function showTraps() {
   const { traps = [], problem } = await ask("/api/v1/traps");
   $("traps-note").className = traps.length ? "may-be" : "";
   say("traps-note", problem || traps.map((trap) => `${trap.host} took ${percent(trap.visited_part, 1)} of all fetches`).join(", ") || "none");
-  put("traps", ...traps.map(({ pattern, order: what, command, deny_url: deny, ...trap }) => {
-    const item = make(
-      "li", make("code", make("b", pattern)),
-      `took ${percent(trap.visited_part, 1)} of all fetches (${count(trap.visited)}) and brought ${percent(trap.brought_part, 1)} of all importance; ${count(trap.queued)} wait. `,
-      make("code", command),
-    );
-    const orders = deny ? [what, `deny ${deny}`] : [what];
-    if (deny) item.append("Links to it are left out of later runs by this in AOPIC_SCOPE:", make("code", `"deny_urls": [${JSON.stringify(deny)}]`));
-    if (canOrder()) item.append(...orders.flatMap((each) => [button(each, () => order(each)), " "]));
-    return item;
-  }));
+  put("traps", ...items(traps.map(({ pattern, order: what, command, deny_url: deny, ...trap }) => [
+    make("code", make("b", pattern)),
+    `took ${percent(trap.visited_part, 1)} of all fetches (${count(trap.visited)}) and brought ${percent(trap.brought_part, 1)} of all importance; ${count(trap.queued)} wait. `,
+    make("code", command),
+    ...deny ? ["Links to it are left out of later runs by this in AOPIC_SCOPE:", make("code", `"deny_urls": [${JSON.stringify(deny)}]`)] : [],
+    ...canOrder() ? [what, deny && `deny ${deny}`].filter(Boolean).flatMap((each) => [button(each, () => order(each)), " "]) : [],
+  ])));
 }
 
 for (const id of ["topic", "outcomes", "order", "store"]) on(id, "toggle", () => $(id).open && latest && show(latest));
@@ -821,18 +808,17 @@ async function begin() {
     setState(`The crawl is over: ${reason}. These are its last figures.`, "");
     if (!latest?.is_live) return;
     const { pages: { queued }, store: { name: job } } = latest;
-    const goOn = queued ? "The command that started it, with the same job folder, goes on where it was." : "To visit its pages again: the same command with --again.";
     showHead({
       verdict: {
         limit: "stopped",
         headline: queued ? `Ended: ${why}. ${count(queued)} ${queued === 1 ? "page waits" : "pages wait"}.` : "Done: nothing is queued.",
-        sentence: job ? `${goOn} To look at it meanwhile: scrapy aopic dashboard ${job}` : "The job was in memory, and is gone.",
+        sentence: job ? `The command that started it goes on where it was${queued ? "" : " with --again"}. To look at it meanwhile: scrapy aopic dashboard ${job}` : "The job was in memory, and is gone.",
       },
     });
   });
   source.addEventListener("error", () => {
     clearTimeout(waits);
-    waits = setTimeout(() => setState(source.readyState === EventSource.CLOSED ? "Not connected: another run's token, or too many pages that watch. Reload to try again." : "No connection to the crawl; trying again.", "bad"), 500);
+    waits = setTimeout(() => setState(source.readyState === EventSource.CLOSED ? "Not connected: an old token, or too many pages that watch. Reload to try again." : "No connection to the crawl; trying again.", "bad"), 500);
   });
 }
 
