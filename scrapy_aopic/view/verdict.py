@@ -388,8 +388,8 @@ def _network(now: Snapshot) -> Verdict | None:
             "Is there a network, and is the proxy in order?",
         )
     work, past = now.connections, now.transfers
-    heard_late = 5 * _load(now)[0]  # an end of a transfer waits for the event loop, several times over
-    if work is not None and work.in_use >= _FEW and past.quiet >= _QUIET + heard_late and past.seconds:
+    # The end of a transfer waits for the event loop, several times over.
+    if work is not None and work.in_use >= _FEW and past.quiet >= _QUIET + 5 * _load(now)[0] and past.seconds:
         # As many would have ended if they took as long as those so far. (Some began later: it is an upper bound.)
         due = work.in_use * past.quiet * past.n / past.seconds
         if due >= _DUE:

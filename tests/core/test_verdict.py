@@ -356,6 +356,14 @@ def test_of_two_hosts_one_may_be_ready_by_chance_without_another_limit():
     assert set(said) == {"politeness"}
 
 
+@pytest.mark.parametrize(("late", "is_silent"), [(0.01, True), (0.7, False)])
+def test_a_late_event_loop_is_no_silent_network(late, is_silent):
+    """It hears late of the ends of transfers."""
+    past = TransferFigures(n=600, seconds=60.0, quiet=4.0)
+    now = seen(**at_work(40), transfers=past, machine=Machine(loop_lag=late, cpu=0.05, starved=0.9))
+    assert (verdict(now).limit == "network") == is_silent
+
+
 def test_a_queue_lasts_until_the_host_with_most_pages_has_had_them():
     now = seen(rate=replace(NOW.rate, growth=-1.0))
     assert "lasts 25 s" in verdict(now).headline
