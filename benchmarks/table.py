@@ -53,6 +53,7 @@ TABLE: dict[str, Benchmark] = {
     "since": Benchmark("what a page costs beside an earlier commit: CPU, and instructions", "CONTRIBUTING.md", "--kinds Links --counted 2 4", 90, needs="valgrind"),
     "order": Benchmark("how early important pages are fetched: real crawls, and all graphs", "order-evidence.md", "demo --pages 30", 15),
     "traps": Benchmark("what endless traps and farms of domains take", "order-evidence.md", "webkb-1997.npz --urls webkb-1997.urls.gz --sets 1 --seeds 2 --entries 1 --kinds chain --on domains; --beside --sizes 10 --fetches 50", 12),
+    "honest": Benchmark("what is fetched of honest parts that look like traps", "order-evidence.md", "webkb-1997.npz --urls webkb-1997.urls.gz --sets 1 --seeds 2 --kinds shop", 8),
     "freshness": Benchmark("how fresh copies are in a recrawl", "order-evidence.md", "wikispeedia.npz --budgets 0.2 --policies cash --rng 1 --before 1 --during 1 --jobs 1", 5),
     "workers": Benchmark("what it costs to share a crawl over workers, and the capacity plan", "measurements.md", "--kinds redis-links disks --shards 2 --workers 1 --hosts 6 --pages 2 --links 3 --topics graded", 30, needs="a server"),
     "politeness": Benchmark("a crawl judged by the servers' logs", "evidence.md", "--kills 1 --after 2 --size 0.02", 50),
