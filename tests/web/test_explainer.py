@@ -39,6 +39,8 @@ class Explainer:
         driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
         driver.get("about:blank")  # so that another fragment is another page
         driver.get(ADDRESS + fragment)
+        # On a loaded machine it may come back while the blank page is still there.
+        self.wait_for("location.protocol === 'file:' && document.readyState === 'complete'")
 
     def find(self, selector: str) -> list[Any]:
         found: list[Any] = self.driver.find_elements("css selector", selector)
