@@ -81,7 +81,7 @@ function styled(made, property, value) {
   return made;
 }
 
-// What is shown each second changes only where it differs: layout takes longer than scripts.
+// Only what differs changes: layout takes longer than scripts.
 
 function say(place, text) {
   const shown = $(place) || place;
@@ -110,7 +110,7 @@ const heading = (place) => place.ariaLabel || place.closest("section, details").
 // A head is a text, or [text, class, act of a button]; a cell is a text, an element, or several.
 function table(id, heads, rows) {
   const place = $(id);
-  if (place.closest("details")?.open === false) return; // nobody sees it
+  if (place.closest("details")?.open === false) return;
   if (!rows.length) return put(id, make("p.empty", "None."));
   const made = make("table", make("caption.hidden", heading(place)));
   const columns = heads.map((head, i) => {
@@ -495,7 +495,7 @@ const HOST_COLUMNS = [
   ["queued", "n", "queued", count],
   ["transfer", "n", "transfer", (n) => seconds(n || null)],
   ["errors", "n", "errors", (n) => count(n || null)],
-  ["relevant", "n", "relevance", (part) => percent(part, typeof part === "number" ? 1 : 0)],
+  ["relevant", "n", "relevance", (part) => percent(part, part != null)],
 ];
 
 function listHosts(hosts, note) {
@@ -505,8 +505,8 @@ function listHosts(hosts, note) {
 }
 
 function listRows() {
-  const [, , key] = HOST_COLUMNS[sorted.column] || [];
-  const columns = HOST_COLUMNS.filter(([, , each]) => each !== "relevance" || listed.some(({ relevance }) => typeof relevance === "number"));
+  const columns = HOST_COLUMNS.filter(([, , each]) => each !== "relevance" || listed.some((host) => host[each] != null));
+  const [, , key] = columns[sorted.column] || [];
   const rows = key ? listed.toSorted(({ [key]: a }, { [key]: b }) => sorted.sign * ((a > b) - (a < b))) : listed;
   const heads = columns.map(([name, kind], column) => [name, kind, () => {
     sorted = { column, sign: sorted.column === column ? -sorted.sign : column ? -1 : 1 };
@@ -554,8 +554,9 @@ function showFetched({ fetched = [], is_live: isLive }) {
 
 // The interval of 95 % for a part of n, as the command line has it (Wilson).
 function wilson(part, n) {
-  const z = 1.96, middle = part + z * z / (2 * n), half = z * Math.sqrt(part * (1 - part) / n + (z / n) ** 2 / 4), whole = 1 + z * z / n;
-  return `${percent(Math.max(middle - half, 0), whole)} to ${percent(Math.min(middle + half, whole), whole)}`;
+  const z = 1.96 ** 2 / n;
+  const half = Math.sqrt(z * (part * (1 - part) + z / 4));
+  return [-half, half].map((by) => percent(part + z / 2 + by, 1 + z)).join(" to ");
 }
 
 function showTopic({ topic }) {
@@ -564,8 +565,9 @@ function showTopic({ topic }) {
   const { lately, harvest, labels } = topic;
   say("topic-brief", `${percent(lately ?? harvest, 1)} relevant${lately === null ? "" : " lately"}`);
   const said = labels ? `by ${labels} labels` : "by their grades, unchecked: scrapy aopic topic label JOBDIR checks it";
-  const all = percent(harvest, 1), n = Math.min(topic.pages, 500);
-  say("harvest", `Of the ${lately === null ? `pages that were read, ${all} are relevant` : `last ${count(n)} pages that were read, ${percent(lately, 1)} are relevant (95 %: ${wilson(lately, n)}), and of all ${all}`}, ${said}.`);
+  const n = Math.min(topic.pages, 500);
+  const [last, all] = lately === null ? ["", ""] : [`last ${count(n)} `, ` (95 %: ${wilson(lately, n)}), and of all ${percent(harvest, 1)}`];
+  say("harvest", `Of the ${last}pages that were read, ${percent(lately ?? harvest, 1)} are relevant${all}, ${said}.`);
   bars("relevance", [
     ["relevant", topic.relevant], ["not relevant, or duplicates", topic.pages - topic.relevant, "", "possible"],
   ]);
@@ -604,8 +606,7 @@ function showStore({ store, machine, transfers, is_live: isLive }) {
   facts("facts", [
     ["job", store.name || "in memory"],
     ...isLive ? [
-      ["last commit", `${seconds(store.commit_age)} ago, took ${seconds(store.last_commit)}`],
-      ["slowest commit", seconds(store.slowest_commit)],
+      ["last commit", `${seconds(store.commit_age)} ago, took ${seconds(store.last_commit)}; the slowest ${seconds(store.slowest_commit)}`],
       ["page records found in memory", percent(hits, hits + misses)],
     ] : [],
     ["transfers", `${count(transfers.n)}, ${bytes(transfers.bytes)}`], ["average transfer", averageTransfer(transfers)],
@@ -622,14 +623,14 @@ const averageTransfer = ({ n, seconds: all }) => seconds(n ? all / n : null);
 // A job in shards: what all workers do together.
 
 const FIGURES = { "pages queued": "pages.queued", hosts: "hosts.known" };
-const JOB_EVERY = 5000; // milliseconds
+const JOB_EVERY = 5000;
 const OF_STORES = ["queue", "hosts", "outcomes", "order", "store"]; // without figures if no store was read
 let jobDue = 0;
 
 async function showShards(now) {
   const isOne = now.shards.n < 2;
   $("job").hidden = isOne;
-  $("job-figures").hidden = !isOne && !now.is_live; // they are above
+  $("job-figures").hidden = !isOne && !now.is_live;
   for (const id of OF_STORES) $(id).hidden = now.counted_since === null;
   if (isOne || Date.now() < jobDue) return;
   jobDue = now.is_live ? Date.now() + JOB_EVERY : 0;
@@ -700,7 +701,7 @@ function setState(text, className) {
 
 // Questions
 
-const asked = () => (answers ? latest.at : Date.now() / 1000); // when what is answered now was so
+const asked = () => (answers ? latest.at : Date.now() / 1000);
 
 async function ask(path, options) {
   if (answers) return answers[path];
@@ -764,10 +765,10 @@ lookUp("domains", ({ domains }) => {
 });
 
 // A trap is worth knowing of before anybody asks.
-const TRAPS_EVERY = 120000; // milliseconds
+const TRAPS_EVERY = 120000;
 
 async function showTraps() {
-  if (document.hidden && !answers) return; // nobody sees it
+  if (document.hidden && !answers) return;
   const { traps = [], problem } = await ask("/api/v1/traps");
   $("traps-note").className = traps.length ? "may-be" : "";
   say("traps-note", problem || traps.map((trap) => `${trap.host} took ${percent(trap.visited_part, 1)} of all fetches`).join(", ") || "none");
