@@ -32,7 +32,7 @@ const DROPPED = {
 
 const $ = (id) => document.getElementById(id);
 const on = (id, event, act) => $(id).addEventListener(event, act);
-const answers = $("answers") && JSON.parse($("answers").textContent); // of a report, which asks nobody
+const answers = $("answers") && JSON.parse($("answers").textContent); // of a report
 const formatter = (options) => { const { format } = new Intl.NumberFormat("en", options); return (n) => (n == null ? "–" : format(n)); };
 const count = formatter({ maximumFractionDigits: 0 });
 const few = formatter({ maximumSignificantDigits: 3 });
@@ -231,7 +231,7 @@ function shapes({ areas = [], lines = [] }, runs, x, y) {
   });
 }
 
-// A small picture of the past of a figure.
+// The past of a figure.
 function spark(value, colour, past = points) {
   const known = thinned(past.filter((point) => Number.isFinite(value(point))));
   const picture = svg("svg", { viewBox: "0 0 200 40", preserveAspectRatio: "none", "aria-hidden": "true" });
@@ -306,7 +306,7 @@ function draw() {
 }
 
 // The values at a moment, under the pointer or by the arrow keys.
-let hovered = null; // index from the end
+let hovered = null; // from the end
 
 function hover(i) {
   hovered = i;
@@ -640,7 +640,7 @@ async function showShards(now) {
   say("job-note", shards.is_quiet
     ? "No shard has anything to do, and no letter is on its way: the job is done."
     : `${shards.held} of ${shards.n} shards are crawled; workers: ${shards.alive}. ${now.is_live ? `All other sections are of the ${now.shards.held} shards of this worker.` : "What limits a worker is in its own dashboard."}`);
-  const paths = { "pages a second": "rate.pages", visited: "pages.visited", failed: "pages.failed", ...FIGURES, "letters on the way": "shards.on_the_way" };
+  const paths = { "pages a second": "rate.pages", visited: "pages.visited", failed: "visits.failed", gone: "visits.gone", ...FIGURES, "letters on the way": "shards.on_the_way" };
   boxes("job-figures", Object.entries(paths).map(([name, path]) => [name, number(figure(job, path))]));
   table(
     "workers",
