@@ -61,20 +61,29 @@ def _select(self: Any, timeout: float | None = None) -> Any:
     return events
 
 
+class _Pages:
+    """Counts pages, with which the clock goes on; at the *last* one it prints how many, and exits at once."""
+
+    def __init__(self, last: int) -> None:
+        self.n, self._last = 0, last
+
+    def add(self) -> None:
+        self.n += 1
+        _clock.now += _PAGE
+        if self.n == self._last:
+            print(json.dumps({"pages": self.n}), flush=True)
+            os._exit(0)
+
+
 def crawl(*, pages: int, kind: str, settings: dict[str, Any] | None = None, **web: Any) -> None:
     """Crawl as many *pages* as :func:`crawls.crawl`, print how many, and exit at once."""
     settings = {**_NO_GAPS, **(settings or {})}
     own, spider, is_durable = crawls.KINDS[kind]
-    n = 0
+    counted = _Pages(pages)
 
     class Counted(spider):  # type: ignore[valid-type, misc]
         def parse(self, response: Any) -> Any:
-            nonlocal n
-            n += 1
-            _clock.now += _PAGE
-            if n == pages:
-                print(json.dumps({"pages": n}), flush=True)
-                os._exit(0)
+            counted.add()
             return super().parse(response)
 
     crawls.KINDS[kind] = crawls.Kind(own, Counted, is_durable)
@@ -93,15 +102,10 @@ def revisit(*, pages: int, folder: str, settings: dict[str, Any], **web: Any) ->
     own = {"JOBDIR": folder, "LOG_LEVEL": "ERROR", "TELNETCONSOLE_ENABLED": False}
     process = CrawlerProcess({**crawls.ADDON, **crawls.ALIKE, **_NO_GAPS, **own, **settings})
     crawler = process.create_crawler(spiders.Batch)
-    n = 0
+    counted = _Pages(pages)
 
     def answered(**_: Any) -> None:
-        nonlocal n
-        n += 1
-        _clock.now += _PAGE
-        if n == pages:
-            print(json.dumps({"pages": n}), flush=True)
-            os._exit(0)
+        counted.add()
 
     crawler.signals.connect(answered, signal=signals.response_received)
     _clock.now += 1e6 * bool(pages)  # later than the round before
@@ -109,4 +113,4 @@ def revisit(*, pages: int, folder: str, settings: dict[str, Any], **web: Any) ->
         process.crawl(crawler, hosts=web["hosts"])
         _begin()
         process.start()
-    print(json.dumps({"pages": n}))
+    print(json.dumps({"pages": counted.n}))
