@@ -69,17 +69,12 @@ function make(what, ...inside) {
   return made;
 }
 
-function button(text, act, what = "button") {
-  const made = make(what, text);
-  made.type = "button";
-  made.onclick = act;
-  return made;
-}
+const button = (text, act, what = "button") => Object.assign(make(what, text), { type: "button", onclick: act });
 
-function styled(made, property, value) {
-  made.style.setProperty(property, value);
-  return made;
-}
+// A button that says why something is not crawled; in a report only its name.
+const opener = (name) => (answers ? name : button(name, () => answer(name), "button.plain"));
+
+const styled = (made, property, value) => made.style.setProperty(property, value) || made;
 
 // Only what differs changes: layout takes longer than scripts.
 
@@ -242,17 +237,11 @@ function spark(value, colour, past = points) {
   return picture;
 }
 
-let shown = { bands: [], points: [], x: () => 0, width: 0 };
-
-// Whether the last point is a pixel beyond what is drawn.
-function isDue() {
-  const { points: drawn, width } = shown;
-  return drawn.length < 2 || points.at(-1).at - drawn.at(-1).at >= (drawn.at(-1).at - drawn[0].at) / width;
-}
+let shown = { bands: [], points: [], x: () => 0, width: 0, until: 0 };
 
 function roundUp(n) {
   const step = 10 ** Math.floor(Math.log10(n));
-  return [1, 1.5, 2, 3, 4, 5, 6, 8, 10].map((k) => k * step).find((k) => k >= n);
+  return step * [1, 1.5, 2, 3, 4, 5, 6, 8, 10].find((k) => k * step >= n);
 }
 
 function draw() {
@@ -300,7 +289,9 @@ function draw() {
     picture.append(text(x(instant), top - 4, ["start", "end"][i && i / marks] ?? "middle", (last - first > 86400 ? day : clock)(instant)));
   }
   for (const { at } of latest?.control.asked || []) if (at >= first && at <= last) picture.append(line("asked waiting", x(at), x(at)));
-  shown = { bands, points: known, x, width, hover: picture.appendChild(line("hover", 0, 0)) };
+  // Not before a pixel can be added, and 5 s: the crawl needs the processor.
+  const until = last + Math.max((last - first) / width, Math.min((last - first) / 4, 5));
+  shown = { bands, points: known, x, width, until, hover: picture.appendChild(line("hover", 0, 0)) };
   $("plot").replaceChildren(picture);
   hover(hovered);
 }
@@ -529,11 +520,6 @@ async function findHosts(event) {
 on("look-up", "submit", findHosts);
 on("by", "change", findHosts);
 
-// A button that says why something is not crawled; in a report only its name.
-function opener(name) {
-  return answers ? name : button(name, () => answer(name), "button.plain");
-}
-
 const BROUGHT = /^(page|nofollow|noindex|redirect|duplicate|content|language)/;
 const GONE = /^(robots|not found|http 4(04|10))/;
 const failing = (cause) => (GONE.test(cause) ? "possible" : "failed");
@@ -682,16 +668,16 @@ let latest = null;
 function show(now) {
   const isFirst = !latest;
   latest = now;
+  addPoint(now);
+  const due = now.at >= shown.until;
+  if (due) draw(); // first, as it asks for a width
   if (isFirst) showTraps();
   say("title", now.spider || now.store.name || "crawl");
   document.title = `${$("title").textContent} – crawl`;
   const { at, started_at: began, is_live: isLive, problem } = now;
   const running = began === null ? "" : ` for ${seconds(Math.max(0, Math.round(at - began)))}`;
   setState(problem || (isLive ? `Running${running}` : `As of the last commit, ${day(at)}`), problem ? "bad" : isLive ? "live ready" : "");
-  addPoint(now);
-  const due = isDue();
   for (const part of [showHead, showCompared, showShards, showControl, showFour, showTotals, showFronts, showHosts, showFailures, showFetched, showTopic, showOutcomes, showOrder, showStore]) part(now, due);
-  if (due) draw();
 }
 
 function setState(text, className) {
