@@ -5,7 +5,7 @@
 
 Each crawl fetches the same made-up web on loopback, whose server is in this process, by so many processes: ``rocksdb`` one with
 a job in a folder, ``redis-one`` one with a job in one piece on a Redis or Valkey server, ``redis`` with its shards there, ``redis-links``
-the same with the add-on and a spider that yields ``Links``, ``disks`` with shards on the workers' disks, ``scrapy-redis``, and
+the same with the add-on and a spider that yields ``Links``, ``disks`` with shards in a job folder of each worker, ``scrapy-redis``, and
 ``scrapy`` in memory; all others have Scrapy's link extractor and a request for each link. The last two have no gaps between requests.
 
 From 10 to 90 % of the pages, so that starts and ends do not count: CPU time of workers and server (``/proc``, Linux), commands
@@ -44,7 +44,7 @@ from support.small_web import html
 
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.shards.all_shards import audit_shards
-from scrapy_aopic.place.paths import shard_folder, shards_on_disk, store_folder
+from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.storage import Address, open_snapshot
 from scrapy_aopic.view.auditing import audit_job
@@ -114,7 +114,7 @@ def settings_of(
         return {**common, **own}
     places: dict[str, dict[str, object]] = {
         "rocksdb": {"JOBDIR": job},
-        "disks": {"JOBDIR": job, "AOPIC_DISKS": n_workers, "AOPIC_SHARDS": options.shards},
+        "disks": {"JOBDIR": job, "AOPIC_SHARDS": f"{n_workers}x{options.shards // n_workers}"},
         "redis-one": {"AOPIC_STORE": "redis", "AOPIC_SHARDS": 1},
     }
     place = places.get(kind, {"AOPIC_STORE": "redis", "AOPIC_SHARDS": options.shards})
@@ -213,8 +213,12 @@ def check(kind: str, jobs: list[Path], url: str) -> None:
         violations = list(audit_job(ServerPlace(Address("aopic:follow", url))).violations)
     if kind == "disks":
         with ExitStack() as opened:
-            places = {number: shard_folder(job, number) for job in jobs for number in shards_on_disk(job)}
-            stores = [open_snapshot(store_folder(places[number])) for number in sorted(places)]
+            places = {
+                number: job / "aopic-shards" / str(number)
+                for job in jobs
+                for number in FolderPlace(job).shards_here()
+            }
+            stores = [open_snapshot(places[number]) for number in sorted(places)]
             for store in stores:
                 opened.callback(store.close)
             violations = [violation for store in stores for violation in audit(store).violations]

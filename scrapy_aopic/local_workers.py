@@ -20,7 +20,7 @@ import threading
 import time
 from collections import Counter
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from pprint import pformat
 from shutil import get_terminal_size
@@ -35,9 +35,9 @@ from .exceptions import AopicError, SettingError, StorageError, plainly
 from .place.folder_place import WORKER, FolderPlace, worker_number
 from .place.paths import check_job_folder, store_folder
 from .session.worker_link import COUNTS, MARK
-from .settings import read_values
-from .storage import lock_job
-from .storage.folder_workers import clear_board, forget_worker, is_locked
+from .settings import read_address, read_values
+from .storage import Address, lock_job
+from .storage.folder_workers import board_address, clear_board, forget_worker, is_locked
 from .storage.registry import SERVER
 from .view.shard_states import read_states
 from .view.text import n_of
@@ -81,11 +81,10 @@ def wants_workers(settings: BaseSettings) -> bool:
     values = read_values(settings)
     if values.workers == 1 or worker_number():
         return False
-    if values.store in {SERVER, "memory"} or values.disks:
-        what = "AOPIC_DISKS is set" if values.disks else f'AOPIC_STORE is "{values.store}"'
+    if values.store in {SERVER, "memory"}:
         raise SettingError(
-            f"AOPIC_WORKERS ({values.workers}) starts workers that share a job folder, and {what}: set AOPIC_WORKERS = 1, and start "
-            "as many crawls as you want workers, or leave the other setting out."
+            f'AOPIC_WORKERS ({values.workers}) starts workers that share a job folder, and AOPIC_STORE is "{values.store}": set '
+            "AOPIC_WORKERS = 1, and start as many crawls as you want workers, or leave the other setting out."
         )
     return True
 
@@ -191,6 +190,13 @@ class Workers:
                     print_report(self._place if self._given else None, *stores)
         return self._code
 
+    @property
+    def _board(self) -> Address:
+        """Where the workers of the job hear of each other."""
+        if (part := self._place.read_part()) is None:
+            return board_address(self._place.folder)
+        return replace(read_address(self._settings), key=part.job.partition("#")[2])
+
     def _look(self) -> bool:
         """Do what is due; returns whether the crawl goes on."""
         if self._n_signals and not self.reason:
@@ -251,7 +257,7 @@ class Workers:
         """Start *worker* again, which was killed *by* a signal, unless that happens again and again."""
         deaths = 0 if worker.figures.get("pages") else worker.deaths + 1
         with suppress(StorageError):  # then it is noticed later
-            forget_worker(self._place.folder, worker.process.pid)
+            forget_worker(self._board, worker.process.pid)
         if deaths < _MOST_DEATHS:
             self._log(
                 logging.WARNING,
@@ -345,7 +351,7 @@ class Workers:
         if not every or now - at < (1.0 if is_terminal else every):
             return
         with suppress(StorageError):  # which the workers log
-            if (states := read_states(self._place)) is None:
+            if (states := read_states(self._place, self._board)) is None:
                 return
             rows = states.rows()
             done = sum(row.visited + row.failed for row in rows)

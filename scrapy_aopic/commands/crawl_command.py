@@ -220,7 +220,7 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
         each.close()
     if code:
         return code
-    is_shared = read_values(settings).shards > 1
+    is_shared = read_values(settings).shards.n > 1
     job.say_round(stats, in_rounds=bool(opts.again or opts.every))
     why = "" if n else _why_nothing(stats, is_shared=is_shared)
     if not why:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from scrapy_aopic.storage import Address
 
 MEANING = (
-    "Move shards from the job folder of one worker to that of another, both of which are stopped, if they are on disks "
-    "(AOPIC_DISKS). With --lost, begin shards anew whose disk is lost."
+    "Move shards of a job that has several folders (AOPIC_SHARDS) from one of them to another, while both are not crawled. With --lost, "
+    "begin shards anew whose disk is lost."
 )
 
 
@@ -30,11 +30,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "source",
         metavar="FROM",
         type=job_place,
-        help="JOBDIR of the worker that has the shards; with --lost, redis://HOST:PORT/DATABASE#KEY",
+        help="JOBDIR that has the shards; with --lost, redis://HOST:PORT/DATABASE#KEY",
     )
-    parser.add_argument(
-        "target", metavar="TO", type=Path, help="JOBDIR of another worker, or a new folder for a new one"
-    )
+    parser.add_argument("target", metavar="TO", type=Path, help="another JOBDIR of the job, or a new folder")
     parser.add_argument(
         "--shards",
         metavar="NUMBERS",
@@ -53,7 +51,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
     from scrapy_aopic.copies.moving import begin_anew, move
     from scrapy_aopic.exceptions import StorageError
-    from scrapy_aopic.place.paths import check_job_folder, read_home
+    from scrapy_aopic.place.folder_place import FolderPlace
+    from scrapy_aopic.place.paths import check_job_folder
 
     numbers: tuple[int, ...] = opts.shards
     opts.source.check()
@@ -63,20 +62,19 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
             raise UsageError("--lost needs redis://HOST:PORT/DATABASE#KEY as FROM, and --shards")
         address = _on_server(opts.source, settings)
         homes = begin_anew(opts.target, address, numbers)
-        was_in = ", ".join(sorted({homes.place(number) for number in numbers}))
         write(
-            f"{_named(numbers)} of {address}: lost with {was_in}, to begin anew in {opts.target} when its worker is started. "
+            f"{_named(numbers)} of {address}: lost, {homes.where(numbers)}, to begin anew in {opts.target} when its worker is started. "
             "Give their seeds again with 'scrapy aopic seed'."
         )
         return 0
     source: Path | None = opts.source.folder
     if source is None:
         raise UsageError("FROM must be a job folder, or use --lost if that is lost")
-    home = read_home(source)
-    if home is None:
-        raise StorageError(f"The folder {source} holds no shards of a job.")
-    address = _on_server(job_place(home.job), settings)
-    moved = move(source, opts.target, address, numbers, progress=True)
+    part = FolderPlace(source).read_part()
+    if part is None:
+        raise StorageError(f"The folder {source} holds no part of a job in shards.")
+    address = _on_server(job_place(part.job), settings)
+    moved = move(source, opts.target, address, numbers)
     write(f"{_named(moved)} of {address}: now in {opts.target}." if moved else f"{source} has no shards.")
     return 0
 

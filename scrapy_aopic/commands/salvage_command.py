@@ -27,7 +27,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
     from scrapy_aopic.copies.salvaging import salvage_job
-    from scrapy_aopic.place.paths import read_home
+    from scrapy_aopic.place.folder_place import FolderPlace
     from scrapy_aopic.settings import read_policy
     from scrapy_aopic.view.text_report import format_salvage
 
@@ -35,11 +35,10 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
     found = salvage_job(opts.jobdir, opts.new, order, progress=True)
     for number, each in found.items():
         write(format_salvage(each, f"Shard {number}: " if len(found) > 1 else ""))
-    home = read_home(opts.new)
-    if home is not None:
+    if (part := FolderPlace(opts.new).read_part()) is not None:
         numbers = ",".join(map(str, found))
         write(
-            f"To go on: scrapy aopic move --lost {home.job} {opts.new} --shards {numbers}; then start its worker there."
+            f"To go on: scrapy aopic move --lost {part.job} {opts.new} --shards {numbers}; then start its worker there."
         )
     elif len(found) > 1:
         write(f"To go on: scrapy aopic restore {opts.new} redis://HOST:PORT/DATABASE#KEY, with a new KEY.")

@@ -5,8 +5,8 @@ Rule 1: the new job takes its name when it is whole (:func:`.backing_up.making`)
 Rule 2: of a job in shards, each store is read and made by itself; their mail begins anew. So the folder has a copy of a job in
 shards, as a backup has it, which is restored to a server.
 
-Rule 3: shards of a worker's folder go on in the same job. It takes them up as it does shards that are lost, by what the others know
-of them (:mod:`scrapy_aopic.core.shards.rebuilt_mail`), but with their pages.
+Rule 3: shards of a folder that has a part of a job go on in the same job. It takes them up as it does shards that are lost, by what
+the others know of them (:mod:`scrapy_aopic.core.shards.rebuilt_mail`), but with their pages.
 """
 
 from __future__ import annotations
@@ -28,10 +28,9 @@ from scrapy_aopic.core.shards.cut import WHOLE
 from scrapy_aopic.exceptions import ANY_ERROR, StorageError
 from scrapy_aopic.job.clock import JobClock, read_mark
 from scrapy_aopic.place.cutting import check_suffixes
-from scrapy_aopic.place.folder_place import FolderPlace
-from scrapy_aopic.place.paths import Home, read_home, shard_folder, store_folder, write_home
+from scrapy_aopic.place.folder_place import FolderPart, FolderPlace
 from scrapy_aopic.storage import arrange, finish_store, make_store
-from scrapy_aopic.storage.disk_workers import new_name
+from scrapy_aopic.storage.homes import new_name
 from scrapy_aopic.web.request_rows import IN_MEMORY, SLOT, url_of, values_of, waits_for
 from scrapy_aopic.web.suffixes import registered_domain
 
@@ -65,10 +64,9 @@ def salvage_job(
     """
     from tqdm import tqdm  # noqa: PLC0415  (only when a line may be shown)
 
-    home = read_home(source.folder) if source.folder is not None else None
-    if home is None:
-        check_job(source)
-    sharding = source.read_sharding() if home is None else None
+    check_job(source)
+    part = FolderPlace(source.folder).read_part() if source.folder is not None else None
+    sharding = source.read_sharding()
     if sharding is not None:
         check_suffixes(source, sharding)
     found: dict[int, Salvaged] = {}
@@ -81,16 +79,12 @@ def salvage_job(
         copies = where / "damaged"
         with source.opening_damaged(copies) as stores:
             for shard, damaged in stores:
-                folder = (
-                    store_folder(shard_folder(where, shard.number))
-                    if home is not None
-                    else new.stores(sharding)[shard.number]
-                )
+                folder = new.stores(sharding)[shard.number]
                 folder.parent.mkdir(parents=True, exist_ok=True)
                 found[shard.number] = _salvage_store(damaged, folder, order, shard, line.update)
         shutil.rmtree(copies)
-        if home is not None:
-            write_home(where, Home(new_name(), home.job, home.shards))
+        if part is not None:
+            new.write_part(FolderPart(new_name(), part.job))
         if sharding is not None:
             new.write_sharding(sharding, source.read_suffixes())
     return found

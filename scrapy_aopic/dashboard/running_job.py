@@ -107,7 +107,7 @@ class Dashboard:
     def _job(self, place: Place | None) -> Callable[[], Snapshot] | None:
         """A function that takes a snapshot of all shards of the job at *place*; ``None`` for a job in one piece."""
         values = read_values(self._crawler.settings)
-        is_cut = values.store == "redis" and values.shards > 1
+        is_cut = values.store == "redis" and values.shards.n > 1
         return StoredWatch(place).snapshot if is_cut and place is not None else None
 
     def _look(self) -> FeedItem | None:

@@ -46,7 +46,7 @@ from .shard_router import ShardRouter
 from .shared_learning import SharedLearning
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from scrapy_aopic.core.api import Lease
@@ -156,10 +156,9 @@ class ClusterWorker:
             self._places = places or OnServer(folder, address, shards)
             opened.callback(self._places.close)
             self._registry = self._places.registry
-            own = self._places.own or range(shards)
-            most = len(own)
+            most = len(self._places.reach)
             # Their states of an earlier run do not count: seeds may have come since then, or hosts be due.
-            self._not_yet_owned.update(own)
+            self._not_yet_owned.update(self._places.reach)
             self._policy = replace(
                 policy,
                 page_cache=max(policy.page_cache // most, _LEAST_PAGES),
@@ -178,7 +177,7 @@ class ClusterWorker:
             if topic is not None:
                 self.learning = SharedLearning(address, self._registry.token, self.crawl.harvest, topic)
                 opened.callback(self.learning.close)
-            self._exchange = Exchange(self._registry, address.lock_timeout, self._places.pause)
+            self._exchange = Exchange(self._registry, address.lock_timeout)
             self._opened = opened.pop_all()
 
     # -- state
@@ -195,9 +194,9 @@ class ClusterWorker:
 
     @property
     def is_behind(self) -> bool:
-        """Whether nothing may be leased, because no shard is held, the last commits of all are too old, or the lock may soon expire."""
+        """Whether nothing may be leased, because no shard is held, or the last commits of all are too old."""
         held, now = self.shards.values(), self.clock()
-        return self._places.is_fading or all(each.commits.is_behind and each.has_work(now) for each in held)
+        return all(each.commits.is_behind and each.has_work(now) for each in held)
 
     def permit(self, host: str, lease: Lease | None) -> Callable[[], bool] | None:
         """See :meth:`.job.Job.permit`."""
@@ -205,7 +204,7 @@ class ClusterWorker:
         return partial(self._is_safe, is_safe) if is_safe is not None else None
 
     def _is_safe(self, is_shard_safe: Callable[[], bool]) -> bool:
-        return not self._places.is_fading and self._places.failure is None and is_shard_safe()
+        return self._places.failure is None and is_shard_safe()
 
     @property
     def is_quiet(self) -> bool:
@@ -353,14 +352,11 @@ class ClusterWorker:
         held.shard.learn(whole.less(Sums(*state.sums)) if state is not None else whole)
 
     def _balance(self, cluster: ClusterState) -> None:
-        """Hand over shards that are too many, or take some."""
-        held = self.shards
-        if self._places.own is not None:
-            self._open_own(self._places.own, cluster)
-            return
-        tokens = list(cluster.workers)
+        """Hand over shards that are too many, or take some, among the workers that reach the same ones."""
+        held, reach, home = self.shards, self._places.reach, self._registry.home
+        tokens = [token for token, worker in cluster.workers.items() if worker["home"] == home]
         rank = tokens.index(self._registry.token)
-        share = self._n_shards // len(tokens) + (rank < self._n_shards % len(tokens))
+        share = len(reach) // len(tokens) + (rank < len(reach) % len(tokens))
         staying = [each for each in held.values() if not each.is_leaving]
         n = len(staying) + len(self._opening)
         if n > share:
@@ -369,25 +365,19 @@ class ClusterWorker:
         for each in held.values():
             if n < share and each.is_leaving and not each.has_ended:
                 each.is_leaving, n = False, n + 1
-        begin = rank * self._n_shards // len(tokens)  # so that two workers seldom try the same one
-        for number in (*range(begin, self._n_shards), *range(begin)):
+        begin = rank * len(reach) // len(tokens)  # so that two workers seldom try the same one
+        for number in (*reach[begin:], *reach[:begin]):
             if n >= share or len(self._opening) >= _OPENED_AT_ONCE:
                 break
             if not cluster.is_owned[number] and number not in held and number not in self._opening:
                 self._opening[number] = self._opener.submit(self._open, number)
                 n += 1
-        if not self._opening:
-            self._log_share(len(staying), len(tokens))
-
-    def _open_own(self, own: Sequence[int], cluster: ClusterState) -> None:
-        """Open the shards that are this worker's own, and log which others no worker has open."""
-        for number in own:
-            if number not in self.shards and number not in self._opening:
-                self._opening[number] = self._opener.submit(self._open, number)
         if self._opening:
             return
-        self._log_share(len(own), len(cluster.workers))
-        unowned = [number for number, is_owned in enumerate(cluster.is_owned) if not is_owned]
+        self._log_share(len(staying), len(cluster.workers))
+        unowned = [
+            number for number in range(self._n_shards) if number not in reach and not cluster.is_owned[number]
+        ]
         if unowned != self._logged_unowned:
             self._logged_unowned = unowned
             if unowned:
@@ -414,7 +404,7 @@ class ClusterWorker:
                 ShardId(number, self._n_shards),
                 name=str(self._address.of_shard(number)),
                 interval=self._interval,
-                shift=self._phase(number) * self._interval,
+                shift=self._phase * self._interval,
                 joint=self._joint_commits,
                 worker=self._registry.token,
             )
@@ -431,13 +421,9 @@ class ClusterWorker:
             if mark := read_mark(store):
                 self.clock.advance(mark[0])
 
-    def _phase(self, number: int) -> float:
-        """Part of the interval by which the commits of a shard are shifted.
-
-        On a server, the shards of a worker commit together, and the workers one after another; on disks, the shards take turns.
-        """
-        if self._places.own is not None:
-            return number / self._n_shards
+    @property
+    def _phase(self) -> float:
+        """Part of the interval by which commits are shifted: the shards of a worker commit together, and the workers one after another."""
         return int(self._registry.token[:4], 16) / 0x10000
 
     def _add_opened(self) -> bool:
@@ -517,7 +503,7 @@ class ClusterWorker:
 
         It goes on if the shard was lost, or a connection broke: the next worker that opens it finds its last commit.
         """
-        if isinstance(error, GoneError) or self._places.own is not None:  # only here: the crawl ends
+        if isinstance(error, GoneError):
             self._failure = error
             return
         is_dropped = isinstance(error, LostError) or (held.is_broken and isinstance(error, UnreachableError))

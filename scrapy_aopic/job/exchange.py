@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 
     from .cluster_shard import Post
 
+_PAUSE = 0.2
+"""Seconds between reads, and between posts: what a letter is late, beside the commits of sender and receiver, and a hand-over."""
+
+_PAUSE_OF_FOLDERS = 0.5
+"""The same with folders on several machines, where what is left for the server to do is mostly this: as long as a commit takes to be due."""
+
 _SERVER_RETRY = 0.2
 """Seconds after which a server that did not reply is tried again."""
 
@@ -29,17 +35,16 @@ class Exchange:
 
     Args:
         lock_timeout: Seconds after which others take this process for dead.
-        pause: Seconds between reads, and between posts: what a letter is late, beside the commits of sender and receiver.
 
     Attributes:
         own: Shards that are held, and which time each was opened; to be kept up to date.
     """
 
-    def __init__(self, registry: WorkerRegistry, lock_timeout: float, pause: float) -> None:
+    def __init__(self, registry: WorkerRegistry, lock_timeout: float) -> None:
         self.own: Mapping[int, int] = {}
         self._registry = registry
         self._lock_timeout = lock_timeout
-        self._pause = min(pause, lock_timeout / 5)
+        self._pause = min(_PAUSE_OF_FOLDERS if registry.home else _PAUSE, lock_timeout / 5)
         self._using = threading.Lock()
         self._posts: list[Post] = []
         self._done: list[Post] = []
@@ -55,7 +60,7 @@ class Exchange:
     @property
     def failure(self) -> StorageError | None:
         """Why the server was not reached for so long that others take over, or has the job no more; ``None`` otherwise."""
-        if isinstance(self._error, GoneError):
+        if isinstance(self._error, GoneError) or self._registry.is_over:
             return self._error
         return self._error if time.monotonic() - self._reached_at > self._lock_timeout else None
 

@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.order import order_name
 from scrapy_aopic.exceptions import SettingError, StorageError, storage_errors
+from scrapy_aopic.storage import exists
+from scrapy_aopic.storage.homes import new_name
 from scrapy_aopic.storage.redis.sharding import Sharding, begin
 from scrapy_aopic.web.suffixes import list_name, packed_list, use_list
 
+from .folder_place import FolderPart, FolderPlace
+from .paths import store_folder
 from .server_place import ServerPlace
 
 if TYPE_CHECKING:
@@ -19,7 +23,6 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.policy import Policy
     from scrapy_aopic.storage import Address
 
-    from .folder_place import FolderPlace
     from .place import Place
 
 logger = logging.getLogger(__name__)
@@ -29,11 +32,11 @@ WORKER_SHARDS = 16
 """Shards of a job in a folder that several workers crawl, at least, unless ``AOPIC_SHARDS`` says another number."""
 
 
-def check_cut(place: Place | None, shards: int, policy: Policy, *, interval: float, disks: int = 0) -> None:
+def check_cut(place: Place | None, shards: int, policy: Policy, *, interval: float, folders: int = 0) -> None:
     """Do nothing if the job at *place* may be crawled in so many *shards*; ``None`` is a job in one piece in a folder.
 
     Args:
-        disks: Job folders among which they are divided; 0 if they are on the server.
+        folders: Job folders among which they are divided; 0 if they are in one place.
         interval: Seconds between commits.
 
     Raises:
@@ -44,16 +47,11 @@ def check_cut(place: Place | None, shards: int, policy: Policy, *, interval: flo
         if shards > 1:
             raise SettingError(
                 f"AOPIC_SHARDS ({shards}) needs AOPIC_WORKERS, the number of processes of this machine that crawl them, or "
-                'AOPIC_STORE = "redis", where processes of other machines find them, or AOPIC_DISKS: set one of them, or '
-                "AOPIC_SHARDS = 1."
+                f'AOPIC_STORE = "redis", where processes of other machines find them; or AOPIC_SHARDS = "2x{shards}" for shards in the '
+                "job folders of two machines. Set one of them, or AOPIC_SHARDS = 1."
             )
         return
-    _check_begun(place, shards, disks, order_name(policy.order))
-    if disks and shards < max(disks, 2):
-        raise SettingError(
-            f"AOPIC_DISKS ({disks}) divides the shards of a job among so many job folders, and AOPIC_SHARDS is {shards}: set it "
-            "to some four to eight times as many."
-        )
+    _check_begun(place, shards, folders, order_name(policy.order))
     if shards == 1:
         return
     if why := policy.why_not_in_shards:
@@ -65,7 +63,7 @@ def check_cut(place: Place | None, shards: int, policy: Policy, *, interval: flo
         )
 
 
-def _check_begun(place: Place, shards: int, disks: int, order: str) -> None:
+def _check_begun(place: Place, shards: int, folders: int, order: str) -> None:
     """Do nothing if the job at *place* has not begun, or began like this.
 
     Raises:
@@ -80,11 +78,11 @@ def _check_begun(place: Place, shards: int, disks: int, order: str) -> None:
             f"The job in {place} has {sharding.shards} shards, which is fixed when a job begins, and AOPIC_SHARDS is now {shards}: "
             f"set AOPIC_SHARDS = {sharding.shards}, or {other}. Nothing was changed."
         )
-    if sharding.disks != disks:
-        is_there = f"on the disks of {sharding.disks} workers" if sharding.disks else "on the server"
+    if sharding.folders != folders:
+        is_there = "in the job folders of its workers" if sharding.folders else "in one place"
         raise StorageError(
-            f"The shards of the job in {place} are {is_there}, which is fixed when a job begins, and AOPIC_DISKS is now {disks}: "
-            f"set AOPIC_DISKS = {sharding.disks}, or {other}. Nothing was changed."
+            f"The shards of the job in {place} are {is_there}, which is fixed when a job begins: set AOPIC_SHARDS = {sharding}, or "
+            f"{other}. Nothing was changed."
         )
     if sharding.order not in {"", order}:
         raise StorageError(
@@ -113,23 +111,51 @@ def check_suffixes(place: Place, sharding: Sharding) -> None:
 
 
 def begin_cut(
-    address: Address, shards: int, prepare: Callable[[], object], *, disks: int = 0, order: str = ""
+    address: Address, shards: int, prepare: Callable[[], object], *, folders: int = 0, order: str = ""
 ) -> bool:
     """Make the job at *address* with so many *shards* if there is none; returns whether there was none.
 
     Args:
-        disks: Job folders among which they are divided; 0 if they are on the server.
+        folders: Job folders among which they are divided; 0 if they are on the server.
         order: Name of the order in which it is crawled.
         prepare: Does what belongs to it before, such as to put its seeds there.
 
     Raises:
         StorageError: If there is a job that began otherwise, maybe at this moment, or the server does not work.
     """
-    sharding = Sharding(shards, list_name(), disks, order)
+    sharding = Sharding(shards, list_name(), folders, order)
     is_new = begin(address, sharding, prepare, suffixes=packed_list())
     if not is_new:
-        _check_begun(ServerPlace(address), shards, disks, order)
+        _check_begun(ServerPlace(address), shards, folders, order)
     return is_new
+
+
+def open_part(job: FolderPlace, address: Address) -> FolderPart:
+    """What says that the folder *job*, which the caller alone may change, has a part of the job at *address*, or is to get one.
+
+    Raises:
+        StorageError: If it has another job, or there is no job in parts at *address*.
+    """
+    server = ServerPlace(address)
+    sharding = server.read_sharding()
+    if sharding is None or not sharding.folders:
+        raise StorageError(f"The job in {address} has no shards in job folders, or is gone.")
+    here, part = job.read_sharding(), job.read_part()
+    is_other = part is not None and part.job.partition("#")[2] != address.key
+    if (here is not None and (part is None or here.shards != sharding.shards)) or is_other:
+        what = f"shards of the job in {part.job}" if part is not None else "all shards of a job"
+        raise StorageError(f"The folder {job} holds {what}, and not of {address}: choose another JOBDIR.")
+    if exists(store_folder(job.path)):
+        raise StorageError(
+            f"The folder {job} holds a job in one piece, so no shard of another job can be put there: choose another JOBDIR."
+        )
+    with storage_errors(f"The job in {job} cannot be made"):
+        if part is None:
+            part = FolderPart(new_name(), str(address))
+            job.write_part(part)
+        if here is None:
+            job.write_sharding(sharding, server.read_suffixes())
+    return part
 
 
 def begin_in_folder(job: FolderPlace, shards: int, prepare: Callable[[], object], order: str) -> bool:

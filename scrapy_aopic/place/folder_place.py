@@ -3,6 +3,10 @@
 A job in shards has their stores in ``aopic-shards/``, in folders ``0``, ``1`` and so on. There ``cut.json`` says how many they are
 and by which list of public suffixes hosts belong to them; ``suffixes`` is that list. ``aopic-workers/`` has what each worker
 keeps for itself.
+
+If it has a part of the shards, and other folders have the rest, ``part.json`` says at which server their workers hear of each
+other, and how the folder is called among those of the job. So it may be moved to another path, or to another machine, but not
+copied: two folders of one name cannot be crawled at once.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ import shutil
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_aopic.core.shards.cut import WHOLE, ShardId
 from scrapy_aopic.exceptions import StorageError, plainly, storage_errors
@@ -28,15 +32,7 @@ from scrapy_aopic.storage.registry import Kind, kind_in
 from scrapy_aopic.storage.store_folder import replace_file, replacing
 
 from .calibration_file import CALIBRATION, LABELS
-from .paths import (
-    STATE_FILE,
-    check_job_folder,
-    read_home,
-    seeds_folder,
-    shard_folder,
-    shards_on_disk,
-    store_folder,
-)
+from .paths import STATE_FILE, check_job_folder, seeds_folder, store_folder
 from .seed_files import lists, put_list
 
 if TYPE_CHECKING:
@@ -55,6 +51,7 @@ _EARLIER_FILE = "aopic-former"
 _BODIES_FILE = "aopic-former-bodies"
 _SHARDS = "aopic-shards"
 _CUT_FILE = "cut.json"
+_PART_FILE = "part.json"
 _SUFFIXES_FILE = "suffixes"
 _TURNS = "commits.lock"
 _WORKERS = "aopic-workers"
@@ -63,6 +60,18 @@ _WORKERS = "aopic-workers"
 def worker_number() -> int:
     """The number of this process among the workers of a folder; 0 if nobody has started it as one."""
     return int(os.environ.get(WORKER) or 0)
+
+
+class FolderPart(NamedTuple):
+    """The file ``part.json`` of a folder that has a part of the shards of a job.
+
+    Attributes:
+        name: How the folder is called among those of the job.
+        job: Address of the job as text, without user and password.
+    """
+
+    name: str
+    job: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +103,7 @@ class FolderPlace:
         return exists(store_folder(self.path)) or self.read_sharding() is not None
 
     def read_sharding(self) -> Sharding | None:
-        """How the job is cut of which a copy is there."""
+        """How the job is cut of which all shards, or some, are there."""
         path = self.path / _SHARDS / _CUT_FILE
         try:
             sharding = Sharding(**json.loads(read_given(path)))
@@ -126,23 +135,53 @@ class FolderPlace:
             file.write(suffixes)
         replace_file(self.path / _SHARDS / _CUT_FILE, json.dumps(sharding._asdict()) + "\n")
 
+    def read_part(self) -> FolderPart | None:
+        """Of which job a part is there; ``None`` if it is all of one."""
+        path = self.path / _SHARDS / _PART_FILE
+        try:
+            fields = json.loads(read_given(path))
+            return FolderPart(str(fields["name"]), str(fields["job"]))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+            raise StorageError(
+                f"The file {path} cannot be read: {plainly(error)}. Nothing was changed."
+            ) from error
+
+    def write_part(self, part: FolderPart) -> None:
+        """Note that the shards that are there, or will be, are a *part* of a job.
+
+        Raises:
+            OSError: If it cannot be written.
+        """
+        (self.path / _SHARDS).mkdir(parents=True, exist_ok=True)
+        replace_file(self.path / _SHARDS / _PART_FILE, json.dumps(part._asdict()) + "\n")
+        sync_folder(self.path)
+
     def of_worker(self, number: int) -> Path:
         """What the worker with this *number* keeps for itself, as a job folder, if several crawl the job."""
         return self.path / _WORKERS / str(number)
 
     def stores(self, sharding: Sharding | None) -> list[Path]:
-        """Where the stores of a job are that is cut like that: the only one of a job in one piece."""
+        """Where the stores of a job are, or would be, that is cut like that: the only one of a job in one piece."""
         if sharding is None:
             return [store_folder(self.path)]
         return [self.path / _SHARDS / str(number) for number in range(sharding.shards)]
 
+    def shards_here(self) -> list[int]:
+        """Numbers of the shards whose stores are there, in order; of a part not all."""
+        folders = self.stores(self.read_sharding())
+        is_part = self.read_part() is not None
+        return [number for number, folder in enumerate(folders) if not is_part or exists(folder)]
+
     def open_snapshots(self) -> list[Store]:
-        """Open its stores. While those of a job in shards are opened, no worker commits."""
+        """Open its stores, and empty ones for shards that are in other folders. While those of a job in shards are opened, no worker commits."""
         turns = self.path / _SHARDS / _TURNS
+        here = self.shards_here()
         with taking_turns(turns) if turns.exists() else nullcontext(), ExitStack() as opened:
-            stores = []
-            for folder in self.stores(self.read_sharding()):
-                stores.append(open_snapshot(folder))
+            stores: list[Store] = []
+            for number, folder in enumerate(self.stores(self.read_sharding())):
+                stores.append(open_snapshot(folder) if number in here else MemoryStore())
                 opened.callback(stores[-1].close)
             opened.pop_all()
         return stores
@@ -153,21 +192,15 @@ class FolderPlace:
 
     @contextmanager
     def opening_damaged(self, copies: Path) -> Iterator[list[tuple[ShardId, Damaged]]]:
-        """Of a worker's folder, those of the shards in it. Nothing in the folder is changed."""
-        home, sharding = read_home(self.path), self.read_sharding()
-        if home is not None:
-            numbers = shards_on_disk(self.path)
-            folders = [store_folder(shard_folder(self.path, number)) for number in numbers]
-            shards = [ShardId(number, home.shards) for number in numbers]
-        else:
-            folders = self.stores(sharding)
-            shards = [ShardId(number, len(folders)) for number in range(len(folders))]
+        """Those that are there. Nothing in the folder is changed."""
+        folders = self.stores(self.read_sharding())
         with ExitStack() as opened:
             opened.enter_context(keeping_out(store_folder(self.path)))
             found = []
-            for folder, shard in zip(folders, shards, strict=True):
+            for number in self.shards_here():
+                shard = ShardId(number, len(folders))
                 try:
-                    damaged = open_for_salvage(folder, copies / str(shard.number))
+                    damaged = open_for_salvage(folders[number], copies / str(number))
                 except StorageError as error:
                     if shard == WHOLE:
                         raise
@@ -269,9 +302,9 @@ class FolderControl:
         if not folder.is_dir():
             raise StorageError(f"There is no job folder {folder}.")
         check_in_folder(store_folder(folder))
-        if (home := read_home(folder)) is not None:
+        if (part := FolderPlace(folder).read_part()) is not None:
             raise StorageError(
-                f"The folder {folder} has some shards of the job in {home.job}, where what is asked of all of them is kept: "
+                f"The folder {folder} has some shards of the job in {part.job}, where what is asked of all of them is kept: "
                 "name that instead of the folder."
             )
         with (

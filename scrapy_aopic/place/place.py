@@ -15,7 +15,7 @@ from .folder_place import FolderPlace
 from .server_place import ServerPlace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Sequence
     from contextlib import AbstractContextManager
 
     from scrapy_aopic.core.ports import Store
@@ -70,6 +70,9 @@ class Place(Protocol):
 
     def read_sharding(self) -> Sharding | None:
         """How the job is cut into shards; ``None`` if it is in one piece, or there is none."""
+
+    def shards_here(self) -> Sequence[int]:
+        """Numbers of the shards that :meth:`open_snapshots` opens: not those that are in other folders, for which it gives empty stores."""
 
     def read_suffixes(self) -> bytes:
         """The list of public suffixes by which it is cut; empty if there is none."""

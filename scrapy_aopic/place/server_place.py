@@ -25,7 +25,7 @@ from .paths import seeds_folder
 from .seed_files import ServerLists, lists
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from scrapy_aopic.core.ports import Store
 
@@ -56,6 +56,11 @@ class ServerPlace:
         """As it was noted when the job began."""
         return read_sharding(self.address)
 
+    def shards_here(self) -> Sequence[int]:
+        """All of them."""
+        sharding = self.read_sharding()
+        return range(sharding.shards if sharding is not None else 1)
+
     def read_suffixes(self) -> bytes:
         """As they were given when the job began."""
         return read_suffixes(self.address) or b""
@@ -63,10 +68,10 @@ class ServerPlace:
     def open_snapshots(self) -> list[Store]:
         """Open views of its stores, unless they are on the disks of workers."""
         address, sharding = self.address, self.read_sharding()
-        if sharding is not None and sharding.disks:
+        if sharding is not None and sharding.folders:
             raise StorageError(
-                f"The shards of the job in {address} are on the disks of its workers: give this command one of them there, such as "
-                "JOBDIR/aopic-home/0 for shard 0; 'scrapy aopic status' shows where they are."
+                f"The shards of the job in {address} are in the job folders of its workers: give this command one of these, for the "
+                "shards that are there."
             )
         return [RedisView(address)] if sharding is None else [*RedisView.of_shards(address, sharding.shards)]
 
@@ -74,10 +79,9 @@ class ServerPlace:
     def opening_damaged(self, copies: Path) -> Iterator[list[tuple[ShardId, Damaged]]]:
         """Whatever rows are as they were written; the locks of all stores are held."""
         sharding = self.read_sharding()
-        if sharding is not None and sharding.disks:
+        if sharding is not None and sharding.folders:
             raise StorageError(
-                f"The shards of the job in {self} are on the disks of its workers: salvage the JOBDIR of the one that is damaged; "
-                "'scrapy aopic status' shows where they are."
+                f"The shards of the job in {self} are in the job folders of its workers: salvage the one that is damaged."
             )
         n = sharding.shards if sharding is not None else 1
         with ExitStack() as opened:

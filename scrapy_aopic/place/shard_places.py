@@ -1,28 +1,35 @@
-"""Where the shards of a job are, and which of them a worker may open: those on the server are anybody's."""
+"""What a worker reaches: the rows of shards on the server, which are anybody's, or the shards in a job folder."""
 
 from __future__ import annotations
 
+import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from scrapy_aopic.core.ports import Batch, Store
-from scrapy_aopic.exceptions import LostError, closed_on_error
-from scrapy_aopic.storage import Address, note_server
-from scrapy_aopic.storage.disk_shard import LEAST_MB, DiskShard, one_by_one
-from scrapy_aopic.storage.folder_workers import registry_in
+from scrapy_aopic.core.shards.cut import ShardId
+from scrapy_aopic.exceptions import InUseError, LostError, StorageError, closed_on_error
+from scrapy_aopic.storage import Address, exists, note_server
+from scrapy_aopic.storage.disk_shard import LEAST_MB, DiskShard, number_of, one_by_one
+from scrapy_aopic.storage.folder_workers import await_end, registry_of
+from scrapy_aopic.storage.homes import claim, machine_path, read_homes
 from scrapy_aopic.storage.opening import open_store_at
 from scrapy_aopic.storage.redis.worker_registry import ClusterState, WorkerRegistry
 
+from .lost_shard import start_lost
 from .paths import store_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from scrapy_aopic.exceptions import StorageError
+    from scrapy_aopic.core.policy import Policy
     from scrapy_aopic.storage.lock import Lock
     from scrapy_aopic.storage.redis.sharding import Sharding
 
     from .folder_place import FolderPlace
+
+logger = logging.getLogger(__name__)
 
 
 class ShardStore(Store, Protocol):
@@ -55,31 +62,20 @@ class ShardPlaces:
     """Where the shards of a job are, as one worker sees it: on the server, or in job folders.
 
     Attributes:
-        registry: This worker's way to the server; whoever uses it closes it.
-        pause: Seconds between exchanges with the other workers: what a hand-over takes.
-        own: The shards that this worker has, which no other may open; ``None`` if any worker may open any.
+        registry: This worker's way to the others; whoever uses it closes it.
+        reach: The shards that this worker may open, and all others that have the same home.
+        failure: Why this worker may go on with no shard at all; ``None`` if it may go on.
     """
 
     registry: WorkerRegistry
-    pause = 0.2
-    own: Sequence[int] | None = None
-    _lost: StorageError | None = None
-
-    @property
-    def failure(self) -> StorageError | None:
-        """Why this worker may go on with no shard at all; ``None`` if it may go on."""
-        return self._lost
-
-    @property
-    def is_fading(self) -> bool:
-        """Whether that may soon be so, so that nothing new should be begun in any shard."""
-        return False
+    reach: Sequence[int]
+    failure: StorageError | None = None
 
     def open_store(self, number: int, cluster: ClusterState | None, clock: Callable[[], float]) -> ShardStore:
         """Open the store of a shard, in a thread; *cluster* is what the last exchange read.
 
         Raises:
-            InUseError: If another worker has it open.
+            InUseError: If another worker has it open, or it cannot be opened yet.
             StorageError: If it cannot be opened.
         """
         raise NotImplementedError
@@ -93,7 +89,7 @@ class ShardPlaces:
         return one_by_one(batches)
 
     def log_unowned(self, numbers: Sequence[int]) -> None:
-        """Log where the shards *numbers* are, which no worker has open, unless somebody soon has; in a thread."""
+        """Log where the shards *numbers* are, which nobody has open and this worker cannot reach; in a thread."""
 
     def close(self) -> None:
         """Let others have what this worker has, all of which is closed."""
@@ -102,30 +98,126 @@ class ShardPlaces:
 class InFolder(ShardPlaces):
     """Shards whose stores are in one job folder, for all workers of this machine: whoever has the lock of one has the shard.
 
+    The disk decides what a shard is like: one that was open elsewhere, and is there as of an earlier commit, is an old copy.
+
     Args:
-        job: The folder, which has such a job.
+        job: The folder, which has such a job, or a part of it.
+        board: Where the workers of the job hear of each other.
         lock: A lock beside it that this worker has; if that is lost, the folder was moved or replaced.
+        policy: Policy of the crawl.
         kind: Kind of the stores (``AOPIC_STORE``).
         memory_mb: Size of the caches of all stores together.
 
     Raises:
-        StorageError: If the board of the workers cannot be opened.
+        StorageError: If the board of the workers cannot be used, or, of a part, the folder has no shards or another place has it.
     """
 
     def __init__(
-        self, job: FolderPlace, lock: Lock, sharding: Sharding, *, kind: str, memory_mb: int
+        self,
+        job: FolderPlace,
+        board: Address,
+        lock: Lock,
+        sharding: Sharding,
+        policy: Policy,
+        *,
+        kind: str,
+        memory_mb: int,
     ) -> None:
         self._job = job
-        self._stores = job.stores(sharding)
+        self._board = board
         self._lock = lock
+        self._sharding = sharding
+        self._policy = policy
         self._kind = kind
-        self._memory_mb = max(memory_mb // len(self._stores), LEAST_MB)
-        self.registry = registry_in(job.folder, self._stores)
+        self._anew: Mapping[int, int] = {}
+        self._awaited: dict[int, str] = {}
+        self._stores = dict(enumerate(job.stores(sharding)))
+        part = job.read_part()
+        home, path = (part.name, machine_path(job.folder)) if part is not None else ("", "")
+        self.registry = registry_of(board, sharding, self._stores, home, path)
+        with closed_on_error(self.registry.close):
+            if part is not None:
+                await_end(self.registry, {home}, board.lock_timeout, path)
+                self._claim(home, path)
+        self.reach = [*self._stores]
+        self._memory_mb = max(memory_mb // len(self.reach), LEAST_MB)
+
+    def _claim(self, home: str, path: str) -> None:
+        """Find out which shards are this folder's, or get some."""
+        here = self._job.shards_here()
+        homes = claim(self._board, self._sharding, home, path, here)
+        self._anew = homes.anew
+        elsewhere = [number for number in here if homes.of[number] != home]
+        for number in [*self._stores]:
+            if homes.of.get(number) != home:
+                del self._stores[number]
+        if not self._stores:
+            raise StorageError(
+                f"The folder {self._job} has no shard of the job in {self._board}: they are "
+                f"{homes.where(elsewhere or range(self._sharding.shards))}. 'scrapy aopic move' moves some to it. Nothing was changed."
+            )
+        if elsewhere:
+            logger.warning(
+                "Ignoring the local copies of shards %(shards)s in %(folder)s: they are %(where)s",
+                {
+                    "folder": self._job,
+                    "shards": ", ".join(map(str, elsewhere)),
+                    "where": homes.where(elsewhere),
+                },
+            )
 
     def open_store(self, number: int, cluster: ClusterState | None, clock: Callable[[], float]) -> ShardStore:
-        """Open the store of a shard, if no other worker has it open."""
-        del cluster, clock
-        return DiskShard(self._stores[number], self._kind, memory_mb=self._memory_mb)
+        """Open the store of a shard, if no other worker has it open, unless others have seen more of it than it holds."""
+        last = cluster.states.get(number) if cluster is not None else None
+        seen, folder = number_of(last.head) if last is not None else 0, self._stores[number]
+        is_lost = bool(seen) and self._anew.get(number) == seen
+        if seen and not is_lost and not exists(folder):
+            raise StorageError(
+                f"Shard {number} of the job in {self._board} is not in {folder} any more: put it back, or, if it is lost, let it begin "
+                "anew with 'scrapy aopic move --lost'. Nothing was changed."
+            )
+        store = DiskShard(folder, self._kind, memory_mb=self._memory_mb)
+        with closed_on_error(store.close):
+            if is_lost and store.number == 0:
+                shard, alive = (
+                    ShardId(number, self._sharding.shards),
+                    cluster.workers if cluster is not None else (),
+                )
+                store.number = seen
+                if awaited := start_lost(store, shard, self._board, self._policy, clock(), alive=alive):
+                    self._say_awaited(number, awaited)
+                    raise InUseError(f"Shard {number} waits for others.")
+            elif store.number < seen:
+                raise StorageError(
+                    f"Shard {number} in {folder} is as of its commit {store.number:,}, and others have seen number {seen:,}: it is an "
+                    "older copy. Put the last one back, or, if that is lost, remove this one and let the shard begin anew "
+                    "with 'scrapy aopic move --lost'. Nothing was changed."
+                )
+        return store
+
+    def _say_awaited(self, number: int, awaited: Sequence[int]) -> None:
+        """Log which shards the lost one with this *number* waits for, if that is new."""
+        named = ", ".join(map(str, awaited))
+        if self._awaited.get(number) != named:
+            self._awaited[number] = named
+            logger.warning(
+                "Shard %(number)d of the crawl in %(folder)s will be rebuilt once shards %(shards)s have been opened again: they may "
+                "know more of it, and are %(where)s. Start their workers, or declare them lost as well",
+                {
+                    "number": number,
+                    "folder": self._board,
+                    "shards": named,
+                    "where": read_homes(self._board).where(awaited),
+                },
+            )
+
+    def log_unowned(self, numbers: Sequence[int]) -> None:
+        """Log it."""
+        with suppress(StorageError):  # it is logged elsewhere that the server is out of reach
+            logger.warning(
+                "No worker has shards %(shards)s open, so what they get waits: they are %(where)s",
+                {"shards": ", ".join(map(str, numbers)), "where": read_homes(self._board).where(numbers)},
+            )
 
     def write(self, batches: Sequence[tuple[Store, Batch]]) -> Sequence[Exception | None]:
         """Write *batches* one after another, between two looks of others at the job (:meth:`.folder_place.FolderPlace.open_snapshots`)."""
@@ -134,7 +226,7 @@ class InFolder(ShardPlaces):
             with self._job.committing():
                 return one_by_one(batches)
         except LostError as error:
-            self._lost = error
+            self.failure = error
             raise
 
 
@@ -154,6 +246,7 @@ class OnServer(ShardPlaces):
 
         if folder is not None:
             note_server(store_folder(folder), address)
+        self.reach = range(shards)
         self._address = address
         self._group = StoreGroup(address)
         with closed_on_error(self._group.close):

@@ -15,10 +15,9 @@ from scrapy.utils.job import job_dir
 from scrapy_aopic.core.order import order_name
 from scrapy_aopic.exceptions import ExchangeError, SettingError, StorageError, storage_errors
 from scrapy_aopic.job.job import Job
-from scrapy_aopic.job.worker_disks import OnDisk
-from scrapy_aopic.place.cutting import WORKER_SHARDS, begin_cut, begin_in_folder, check_cut
+from scrapy_aopic.place.cutting import WORKER_SHARDS, begin_cut, begin_in_folder, check_cut, open_part
 from scrapy_aopic.place.folder_place import FolderPlace, worker_number
-from scrapy_aopic.place.paths import check_job_folder, check_no_home, seeds_folder, store_folder
+from scrapy_aopic.place.paths import check_job_folder, seeds_folder, store_folder
 from scrapy_aopic.place.seed_files import START
 from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.place.shard_places import InFolder
@@ -30,14 +29,12 @@ from scrapy_aopic.settings import idle_options, read_address, read_policy, read_
 from scrapy_aopic.storage import Address, exists, lock_job
 from scrapy_aopic.storage.folder_workers import board_address, clear_board
 from scrapy_aopic.storage.lock import lock_briefly
-from scrapy_aopic.storage.redis.sharding import Sharding
 from scrapy_aopic.storage.registry import SERVER
 from scrapy_aopic.view.dropped import FILE_NAME as DROPPED
 from scrapy_aopic.view.dropped import Dropped
 from scrapy_aopic.view.history import FILE_NAME, History
 from scrapy_aopic.view.text import n_of
 from scrapy_aopic.web.page_keys import PageKeys
-from scrapy_aopic.web.suffixes import list_name
 
 from .compared import compared_by
 from .idle_settings import warn_of_idle_queues
@@ -129,19 +126,19 @@ class OpenJob:
             self.min_convergence = values.min_convergence
             self.content_seen = values.content_seen
             self.reports = values.report
-            kind = values.store
+            kind, given = values.store, values.topic
             folder = _job_folder(settings)
-            disks, given = values.disks, values.topic
             self.topic = GivenTopic(given, crawler, folder) if given is not None else None
-            address = read_address(values, spider.name) if kind == SERVER or disks else None
+            self._folders = self._count_folders(folder)
+            address = read_address(values, spider.name) if kind == SERVER or self._folders else None
             place = _place_of(folder, address)
             self._number = self._worker_number(folder)
-            self._shards = shards = self._check_cut(folder, address, policy)
+            self._shards = self._check_cut(folder, address, policy)
             self.persists = (folder is not None or address is not None) and kind != "memory"
             self.place = place if self.persists else None
             # Before the seeds that it starts from: they are part of it.
             self._lock = self._take_lock(folder)
-            self.seeds = self._give_seeds(folder, address, shards, disks, order_name(policy.order))
+            self.seeds = self._give_seeds(folder, address, order_name(policy.order))
             self.earlier, self.bodies_file = read_earlier_crawl(place), place.bodies_file() if place else None
             self.control = self._watch_control(folder, address)
             self.job = self._open_job(folder, policy, address, kind)
@@ -159,9 +156,33 @@ class OpenJob:
         self._tell(folder if address is None else None)
         self._state = StateKeeper.replacing(crawler, self._lock)
 
+    def _count_folders(self, folder: Path | None) -> int:
+        """Among how many job folders the shards of the job were divided, of which some are, or will be, in *folder*; else 0.
+
+        Raises:
+            SettingError: If no shard can be there.
+            StorageError: If what is in the folder cannot be read.
+        """
+        kind, folders = self._values.store, self._values.shards.folders
+        if kind not in {SERVER, "memory"} and folder is not None:
+            job = FolderPlace(folder)
+            sharding = job.read_sharding()
+            return sharding.folders if sharding is not None and job.read_part() is not None else folders
+        if folders:
+            what = (
+                f'AOPIC_STORE is "{kind}": leave that out'
+                if folder is not None
+                else "there is no JOBDIR: set one"
+            )
+            raise SettingError(
+                f'AOPIC_SHARDS = "{folders}x{self._values.shards.n // folders}" is for shards in job folders, and {what}, or set '
+                "AOPIC_SHARDS to a number."
+            )
+        return 0
+
     def _worker_number(self, folder: Path | None) -> int:
         """The number of this worker, if several have the job in *folder*, or could have; else 0."""
-        if folder is None or self._values.store in {SERVER, "memory"} or self._values.disks:
+        if folder is None or self._values.store in {SERVER, "memory"}:
             return 0
         if self._values.workers > 1 and not worker_number():
             raise SettingError(
@@ -175,7 +196,7 @@ class OpenJob:
                     "AOPIC_WORKERS (--workers), or begin another job with another JOBDIR. Nothing was changed."
                 )
             return number
-        return int(FolderPlace(folder).read_sharding() is not None)
+        return int(self._folders > 0 or FolderPlace(folder).read_sharding() is not None)
 
     def _check_cut(self, folder: Path | None, address: Address | None, policy: Policy) -> int:
         """Check that the job may be cut as the settings say; returns its number of shards.
@@ -183,17 +204,15 @@ class OpenJob:
         Workers of a folder have that with which the job began, unless one is set.
         """
         place, values = _place_of(folder, address), self._values
-        shards, disks = values.shards, values.disks
-        if self._number and shards == 1 and place is not None:
-            sharding = place.read_sharding()
+        shards = values.shards.n
+        if self._number and folder is not None and shards == 1:
+            sharding = FolderPlace(folder).read_sharding()
             new = max(WORKER_SHARDS, 2 * values.workers)
             shards = sharding.shards if sharding is not None else new
         is_cut = address is not None or self._number
-        check_cut(place if is_cut else None, shards, policy, interval=values.durability, disks=disks)
-        if disks:
-            _check_disks(folder, values.store, disks)
-        elif folder is not None:
-            check_no_home(folder)
+        check_cut(
+            place if is_cut else None, shards, policy, interval=values.durability, folders=self._folders
+        )
         return shards
 
     def _take_lock(self, folder: Path | None) -> Lock | None:
@@ -228,21 +247,18 @@ class OpenJob:
     def _open_job(self, folder: Path | None, policy: Policy, address: Address | None, kind: str) -> Job:
         """Open the job itself, or this process's part of it."""
         values = self._values
-        shards, disks = self._shards, values.disks
         places: ShardPlaces | None = None
-        if address is not None and disks and folder is not None:
-            sharding = Sharding(shards, list_name(), disks)
-            places = OnDisk(folder, address, sharding, policy, kind=kind, memory_mb=store_memory(values))
-        elif self._number and folder is not None and self._lock is not None:
-            address, sharding = board_address(folder), Sharding(shards, list_name())
-            places = InFolder(
-                FolderPlace(folder), self._lock, sharding, kind=kind, memory_mb=store_memory(values)
-            )
+        if self._number and folder is not None and self._lock is not None:
+            job, memory = FolderPlace(folder), store_memory(values)
+            address = address or board_address(folder)
+            if (sharding := job.read_sharding()) is None:
+                raise StorageError(f"The job in {folder} was removed when it had just begun.")
+            places = InFolder(job, address, self._lock, sharding, policy, kind=kind, memory_mb=memory)
         return Job(
             folder,
             policy,
             address=address,
-            shards=shards,
+            shards=self._shards,
             places=places,
             lock=self._lock,
             kind=kind,
@@ -252,11 +268,9 @@ class OpenJob:
             topic=self.topic.topic.sign if self.topic is not None else None,
         )
 
-    def _give_seeds(
-        self, folder: Path | None, address: Address | None, shards: int, disks: int, order: str
-    ) -> FolderPlace | None:
+    def _give_seeds(self, folder: Path | None, address: Address | None, order: str) -> FolderPlace | None:
         """Let the seeds that the job starts from wait, unless it has begun; returns where seeds wait."""
-        source = self._values.seeds
+        source, shards = self._values.seeds, self._shards
         if folder is None:
             if not source and address is None:
                 return None
@@ -265,10 +279,12 @@ class OpenJob:
         place = ServerPlace(address) if address is not None else FolderPlace(folder)
         # Before the job begins: a crash from here on leaves a job that knows of them, or none.
         begin = partial(self._put_seeds, source, place)
-        if self._number:
+        if address is not None and shards > 1:
+            has_begun = not begin_cut(address, shards, begin, folders=self._folders, order=order)
+            if self._folders:
+                open_part(FolderPlace(folder), address)
+        elif self._number:
             has_begun = not begin_in_folder(FolderPlace(folder), shards, begin, order)
-        elif address is not None and shards > 1:
-            has_begun = not begin_cut(address, shards, begin, disks=disks, order=order)
         elif not (has_begun := place.has_job()):
             begin()
         if has_begun and source:
@@ -342,20 +358,3 @@ def _place_of(folder: Path | None, address: Address | None) -> Place | None:
     if address is not None:
         return ServerPlace(address)
     return FolderPlace(folder) if folder is not None else None
-
-
-def _check_disks(folder: Path | None, kind: str, disks: int) -> None:
-    """Raise an error if no shard can be on a disk.
-
-    Raises:
-        SettingError: If there is no job folder, or the store is not on a disk.
-    """
-    if kind in {SERVER, "memory"}:
-        raise SettingError(
-            f'AOPIC_DISKS ({disks}) is for shards on the disks of workers, and AOPIC_STORE is "{kind}": set AOPIC_STORE = "auto", or '
-            "AOPIC_DISKS = 0."
-        )
-    if folder is None:
-        raise SettingError(
-            f"AOPIC_DISKS ({disks}) needs a JOBDIR, where this worker's shards are: set one, or AOPIC_DISKS = 0."
-        )

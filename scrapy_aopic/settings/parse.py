@@ -33,6 +33,7 @@ from scrapy_aopic.core.order import ORDERS, Order
 from scrapy_aopic.core.revisits import Recrawl
 from scrapy_aopic.core.spending import SPENDING
 from scrapy_aopic.exceptions import ANY_ERROR, AopicError, ExchangeError, plainly
+from scrapy_aopic.storage.address import MAX_SHARDS
 from scrapy_aopic.storage.named_files import is_file, is_list, read_entries, read_given
 from scrapy_aopic.storage.registry import NAMES as KINDS_OF_STORE
 from scrapy_aopic.storage.registry import load_backend
@@ -406,6 +407,28 @@ def listen(value: Any) -> Listen | None:
     if not re.fullmatch(r"[\w.:-]+", host, re.ASCII):
         raise ValueError
     return Listen(host, int(digits))
+
+
+class Shards(NamedTuple):
+    """Shards of a job.
+
+    Attributes:
+        n: Their number.
+        folders: Job folders that get as many of them each; 0 if they are all in one place.
+    """
+
+    n: int
+    folders: int
+
+
+def shards(value: Any) -> Shards:
+    """A number of shards, or of folders and of shards in each."""
+    folders, _, each = str(value).rpartition("x")
+    given = whole(1, MAX_SHARDS)
+    if not folders:
+        return Shards(given.parse(value), 0)
+    n: int = whole(2, MAX_SHARDS).parse(given.parse(folders) * given.parse(each))
+    return Shards(n, int(folders))
 
 
 def workers(value: Any) -> int:

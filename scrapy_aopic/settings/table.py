@@ -332,19 +332,12 @@ _STORAGE = (
     Setting(
         "AOPIC_SHARDS",
         1,
-        whole(1, MAX_SHARDS),
-        'Number of shards of a job, for several processes to crawl: with `AOPIC_WORKERS`, `AOPIC_STORE` = "redis" or `AOPIC_DISKS`. '
+        Check(f'a whole number from 1 to {MAX_SHARDS}, or two such as "4x8"', parse.shards),
+        'Number of shards of a job, for several processes to crawl: with `AOPIC_WORKERS` or `AOPIC_STORE` = "redis". '
+        'Or folders and shards in each, such as "4x8", for machines with a job folder each; the server that `REDIS_URL` names then has '
+        "only the mail between them. "
         "It is fixed when the job begins, and no more processes than shards have something to do; see "
         "[Many machines](many-machines.md#several-workers).",
-    ),
-    Setting(
-        "AOPIC_DISKS",
-        0,
-        whole(0, MAX_SHARDS),
-        "Number of workers that keep shards on their own disks, each in its job folder; it is fixed when the job begins. "
-        "The server that `REDIS_URL` names then has only locks and the mail between shards; see "
-        "[Many machines](many-machines.md#shards-on-disks). "
-        "0 to keep shards on the server.",
     ),
     Setting(
         "AOPIC_WORKERS",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.web.networks import Allowed
     from scrapy_aopic.web.scope import Scope
 
-    from .parse import Listen, TopicGiven
+    from .parse import Listen, Shards, TopicGiven
 
 
 class Values:
@@ -67,8 +67,7 @@ class Values:
     identity: Identity | None
     store: str
     redis_key: str
-    shards: int
-    disks: int
+    shards: Shards
     workers: int
     redis_lock_timeout: float
     durability: float

@@ -37,7 +37,6 @@ class Address:
         lock_timeout: Seconds after which the lock of a process that has died expires, so that another may have the job.
         shard: Number of the shard whose store is meant, -1 for the job itself.
         folder: The job folder whose workers share a board there, in the place of a server; ``None`` if there is a server.
-        home: Name of the job folder whose lock is meant, if the shards are on disks; empty for the job itself.
     """
 
     key: str
@@ -45,20 +44,13 @@ class Address:
     parameters: Mapping[str, Any] = field(default_factory=dict, repr=False)
     lock_timeout: float = LOCK_TIMEOUT
     shard: int = -1
-    home: str = ""
     folder: Path | None = None
 
     def of_shard(self, number: int) -> Address:
         """Where the store of a shard of the job is."""
         return replace(self, shard=number)
 
-    def of_home(self, name: str) -> Address:
-        """Where the lock of a job folder with shards of the job is."""
-        return replace(self, home=name)
-
     def __str__(self) -> str:
-        if self.home:
-            return f"{self._job()} (home {self.home})"
         if self.shard > MAX_SHARDS:  # it has no number that a user has ever seen
             return f"{self._job()} (a store that is made beside it)"
         return self._job() if self.shard < 0 else f"{self._job()} (shard {self.shard})"

@@ -13,7 +13,7 @@ from scrapy_aopic.core.shards.all_shards import audit_shards
 from scrapy_aopic.exceptions import SALVAGE, StorageError
 from scrapy_aopic.place.cutting import check_suffixes
 from scrapy_aopic.place.server_place import ServerPlace
-from scrapy_aopic.storage.disk_workers import read_books
+from scrapy_aopic.storage.homes import read_books
 from scrapy_aopic.storage.redis.worker_registry import ShardState
 from scrapy_aopic.web.stored_requests import RequestReader
 from scrapy_aopic.web.suffixes import registered_domain
@@ -54,7 +54,7 @@ class JobAudit(Audit):
         total: Units that all of these must add up to.
         violations: The first violations, a sentence each.
         n_violations: Number of all violations.
-        is_of_books: Whether only the books on the server were checked, because the shards are on disks elsewhere.
+        is_of_books: Whether only the books on the server were checked, because the shards are in the folders of workers.
     """
 
     shards: int
@@ -91,19 +91,20 @@ def audit_job(job: Place, *, progress: bool = False) -> JobAudit:
     sharding = job.read_sharding()
     if sharding is not None:
         check_suffixes(job, sharding)
-        if sharding.disks and isinstance(job, ServerPlace):
+        if sharding.folders and isinstance(job, ServerPlace):
             return audit_books(read_books(job.address, sharding), sharding.shards)
     with ExitStack() as opened:
         stores = job.open_snapshots()
         for store in stores:
             opened.callback(store.close)
-        result = JobAudit(shards=len(stores), total=len(stores) * TOTAL)
+        here = job.shards_here()
+        result = JobAudit(shards=len(here), total=len(here) * TOTAL)
         line = opened.enter_context(
             tqdm(unit=" pages", unit_scale=True, leave=False, disable=None if progress else True)
         )
-        for number, store in enumerate(stores):
-            result.add(number, _audit_shard(store, line, is_one=len(stores) == 1))
-        if len(stores) > 1:
+        for number in here:
+            result.add(number, _audit_shard(stores[number], line, is_one=len(stores) == 1))
+        if len(here) == len(stores) > 1:
             between = audit_shards(stores, registered_domain)
             result.in_transit, result.letters = between.in_transit, between.letters
             result.violate(*between.violations)

@@ -13,8 +13,7 @@ from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.storage import Address
-from scrapy_aopic.storage.disk_workers import registry_of
-from scrapy_aopic.storage.folder_workers import board_address, has_board, registry_in
+from scrapy_aopic.storage.folder_workers import board_address, has_board, registry_of
 from scrapy_aopic.storage.redis.sharding import Sharding
 from scrapy_aopic.storage.redis.shared_lessons import LessonBoard
 from scrapy_aopic.storage.redis.worker_registry import ClusterState
@@ -104,26 +103,32 @@ def _name_of(worker: Mapping[str, Any]) -> str:
     return f"{worker['host']}:{worker['pid']}"
 
 
-def read_states(job: Place) -> ShardStates | None:
+def read_states(job: Place, board: Address | None = None) -> ShardStates | None:
     """The states of the shards of *job*, as its workers show them; ``None`` for a job in one piece, or that never had workers.
+
+    Args:
+        board: Where these hear of each other, if it is no file of the job folder.
 
     Raises:
         StorageError: If the server cannot be reached.
     """
     if (sharding := job.read_sharding()) is None:
         return None
+    stores = None
     if isinstance(job, ServerPlace):
-        address, registry = job.address, registry_of(job.address, sharding)
+        board = job.address
     elif isinstance(job, FolderPlace) and has_board(job.folder):
-        address = board_address(job.folder)
-        try:
-            registry = registry_in(job.folder, job.stores(sharding))
-        except StorageError:  # who looks may not be allowed to write
-            return None
-    else:
+        board, stores = board_address(job.folder), dict(enumerate(job.stores(sharding)))
+    if board is None:
         return None
+    try:
+        registry = registry_of(board, sharding, stores)
+    except StorageError:
+        if board.folder is not None:  # who looks may not be allowed to write
+            return None
+        raise
     with closing(registry):
-        return ShardStates(address, sharding, registry.read({}, joins=False))
+        return ShardStates(board, sharding, registry.read({}, joins=False))
 
 
 def letters_on_the_way(

@@ -302,7 +302,7 @@ def format_audit(result: JobAudit) -> str:
         f"{letters} = {result.cash + result.virtual + result.in_transit:,} units: "
         f"{holds if result.holds else n_of(n, 'violation')}"
     )
-    note = "Pages were not looked at: 'scrapy aopic check JOBDIR/aopic-home/N' audits those of shard N on its disk."
+    note = "Pages were not looked at: 'scrapy aopic check JOBDIR' audits those in the job folder of a worker."
     return "\n".join([*result.violations, summary, *([note] if result.is_of_books else [])])
 
 

@@ -33,10 +33,9 @@ def open_worker(folder: Path, number: int) -> Job:
     sharding = place.read_sharding()
     assert sharding is not None
     lock = lock_job(place.of_worker(number) / "aopic", "crawl")
-    places = InFolder(place, lock, sharding, kind="sqlite", memory_mb=16)
-    job = Job(
-        None, Policy(), address=board_address(folder), shards=SHARDS, places=places, lock=lock, interval=0.05
-    )
+    board = board_address(folder)
+    places = InFolder(place, board, lock, sharding, Policy(), kind="sqlite", memory_mb=16)
+    job = Job(None, Policy(), address=board, shards=SHARDS, places=places, lock=lock, interval=0.05)
     job._opened.callback(lock.release)
     return job
 

@@ -292,7 +292,7 @@ BESIDE = [
     "aopic-labels.jsonl",
     "aopic-former",
     "aopic-shards/cut.json",
-    "aopic-home/home.json",
+    "aopic-shards/part.json",
     "aopic/format",
     "aopic/sizes.json",
     "aopic/landed",

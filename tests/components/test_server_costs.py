@@ -1,10 +1,10 @@
-"""What a server has to do for workers with shards on their disks: how often, and how many commands; never how long."""
+"""What a server has to do for workers with shards in their job folders: how often, and how many commands; never how long."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -15,32 +15,29 @@ from support.short_forms import some_of
 from support.store_waits import PATTERN
 
 from scrapy_aopic.storage import Address
-from scrapy_aopic.storage.disk_workers import InHomes, claim
-from scrapy_aopic.storage.redis.keys import Keys
+from scrapy_aopic.storage.folder_workers import registry_of
 from scrapy_aopic.storage.redis.mailboxes import Addressed, PostedLetter, read_bundle, write_bundle
-from scrapy_aopic.storage.redis.server_lock import ServerLock
 from scrapy_aopic.storage.redis.sharding import Sharding, begin
-from scrapy_aopic.storage.redis.worker_registry import ShardState, WorkerRegistry
+from scrapy_aopic.storage.redis.worker_registry import ShardState
 
 redis = redis_server.needed()
 
 SHARDS = 16
 
 
-def crawl(folder: Path, disks: int) -> Counter[str]:
-    """How often the server did each command while workers with a disk each crawled all pages."""
+def crawl(folder: Path, folders: int) -> Counter[str]:
+    """How often the server did each command while workers with a folder each crawled all pages."""
     with redis_server.Server(folder / "server") as server, Server(answer).run_in_thread() as web:
         workers = []
-        for number in range(disks):
+        for number in range(folders):
             line, environment = command(
                 folder / f"job-{number}",
                 web.url,
                 REDIS_URL=server.url,
-                AOPIC_SHARDS=SHARDS,
-                AOPIC_DISKS=disks,
+                AOPIC_SHARDS=f"{folders}x{SHARDS // folders}",
             )
             workers.append(processes.start(line, env=environment, cwd=folder))
-        assert [worker.wait(120) for worker in workers] == [0] * disks
+        assert [worker.wait(120) for worker in workers] == [0] * folders
         assert len({(entry.host, entry.target) for entry in web.log}) == N_HOSTS * N_PAGES
         with redis.Redis.from_url(server.url) as client:
             stats = client.info("commandstats")
@@ -62,8 +59,8 @@ def test_what_two_workers_let_the_server_do_does_not_grow_with_their_shards(tmp_
         "what a worker posts for another one is one bundle, and one entry for all"
     )
     assert did["xdel"] <= turns
-    # Of a turn: two transactions, six reads, four writes and the watched lock; and now and then a lock, seeds, and starts,
-    # the more of them the slower the machine. With a command for each pair of shards there were some ninety.
+    # Of a turn: one transaction, eight reads and five writes; and now and then seeds, and starts, the more of them the slower
+    # the machine. With a command for each pair of shards there were some ninety.
     assert did.total() <= 30 * turns + 200, did
 
 
@@ -104,20 +101,24 @@ def test_a_bundle_that_was_cut_short_is_none():
             read_bundle((b"letters", data[:end]))
 
 
-def test_a_turn_is_one_request_and_a_bundle_for_each_home(server, monkeypatch):
+def test_a_turn_is_one_request_and_a_bundle_for_each_worker(server, monkeypatch):
     with redis.Redis.from_url(server.url) as client:
         client.flushall()
-    address, sharding = Address("job", server.url, lock_timeout=30.0), Sharding(SHARDS, "list", 3)
+    address, sharding = Address("job", server.url, lock_timeout=30.0), Sharding(SHARDS, "list", 4)
     begin(address, sharding, lambda: None)
-    for name in "abc":
-        homes = claim(address, sharding, name, f"m:/{name}", ())
-    mine = {number: 1 for number, name in homes.of.items() if name == "a"}
-    requests = []
-    where = address.of_home("a")
-    with (
-        closing(ServerLock(where, Keys(where), task="crawl")) as lock,
-        closing(WorkerRegistry(address, SHARDS, InHomes(address, SHARDS, lock, "a"))) as registry,
-    ):
+    with ExitStack() as opened:
+        workers = [
+            opened.enter_context(closing(registry_of(address, sharding, {}, name, f"m:/{name}")))
+            for name in "abcd"
+        ]
+        for n, registry in enumerate(workers):
+            shown = {
+                number: ShardState(f"token {number}", registry.token, False, [0] * 6, {}, {}, [0] * 4)
+                for number in range(n, SHARDS, len(workers))
+            }
+            registry.exchange(shown, [], [], {})
+        requests = []
+        registry, mine = workers[0], dict.fromkeys(range(0, SHARDS, len(workers)), 1)
         registry.read(mine)
         exchange = registry._connection._exchange
         monkeypatch.setattr(
@@ -137,8 +138,8 @@ def test_a_turn_is_one_request_and_a_bundle_for_each_home(server, monkeypatch):
         ]
         assert len(letters) > 30
         look = registry.exchange(states, letters, [], mine)
-        assert len(look.states) == len(mine)
+        assert len(look.states) == SHARDS
         registry.read(mine)
     assert len(requests) == 2, "one for each turn"
-    assert requests[0].count(b"XADD") == 3, "and one for all states"
+    assert requests[0].count(b"XADD") == 4, "three, and one for all states"
     assert all(len(each) <= 24 for each in requests), requests

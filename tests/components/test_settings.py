@@ -158,7 +158,6 @@ WRONG: dict[str, list[Any]] = {
         {"function": "no.such"},
         {"keywords": ["a"], "model": "b"},
     ],
-    "AOPIC_DISKS": [-1, 1.5, "many"],
     "AOPIC_WORKERS": [0, -1, 1.5, 65, "many"],
     "AOPIC_IDENTITY": [7, "no/such", "."],
     "AOPIC_FOCUS": [-0.1, 1.1, "much", float("nan")],

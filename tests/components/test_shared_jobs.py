@@ -161,11 +161,17 @@ async def test_seeds_reach_their_shards_once(serve, settings, tmp_path):
     [
         ({"AOPIC_STORE": "auto"}, "AOPIC_SHARDS (4) needs AOPIC_WORKERS"),
         (
-            {"AOPIC_DISKS": 2},
-            'AOPIC_DISKS (2) is for shards on the disks of workers, and AOPIC_STORE is "redis"',
+            {"AOPIC_SHARDS": "2x4"},
+            'AOPIC_SHARDS = "2x4" is for shards in job folders, and there is no JOBDIR',
         ),
-        ({"AOPIC_DISKS": 2, "AOPIC_STORE": "auto"}, "AOPIC_DISKS (2) needs a JOBDIR"),
-        ({"AOPIC_DISKS": 5, "AOPIC_STORE": "auto"}, "AOPIC_DISKS (5) divides the shards"),
+        (
+            {"AOPIC_SHARDS": "2x4", "AOPIC_STORE": "memory"},
+            "and there is no JOBDIR: set one, or set AOPIC_SHARDS",
+        ),
+        (
+            {"AOPIC_SHARDS": "2x129"},
+            "AOPIC_SHARDS ('2x129') must be a whole number from 1 to 256, or two such as",
+        ),
         ({"AOPIC_POLITENESS_KEY": "address"}, "AOPIC_POLITENESS_KEY has 'address'"),
         ({"AOPIC_ORDER": "pagerank"}, "PageRank) looks at the whole graph"),
         ({"AOPIC_DURABILITY": "close"}, 'AOPIC_DURABILITY = "close" stores nothing before the end'),
@@ -204,7 +210,7 @@ async def test_another_number_of_shards_is_refused_later(
     ("other", "said"),
     [
         ({"shards": 8}, "has 8 shards, which is fixed when a job begins"),
-        ({"disks": 2}, "are on the disks of 2 workers, which is fixed when a job begins"),
+        ({"folders": 2}, "are in the job folders of its workers, which is fixed when a job begins"),
         (
             {"order": order_name(BreadthFirst())},
             "BreadthFirst, which is fixed when a job begins, and AOPIC_ORDER is now",
@@ -350,8 +356,8 @@ def two_shards(
 
 
 def test_no_error_of_the_exchange_with_a_server_ends_it_without_a_word():
-    registry = Mock(exchange=Mock(side_effect=KeyError("a reply that nobody expects")))
-    with closing(ServerExchange(registry, lock_timeout=0.0, pause=0.0)) as exchange:
+    registry = Mock(exchange=Mock(side_effect=KeyError("a reply that nobody expects")), is_over=False)
+    with closing(ServerExchange(registry, lock_timeout=0.0)) as exchange:
         deadline = time.monotonic() + 120
         while exchange.failure is None:
             assert time.monotonic() < deadline

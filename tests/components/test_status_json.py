@@ -139,13 +139,13 @@ needs_server = pytest.mark.skipif(redis_server.find_server() is None, reason=red
 @pytest.mark.slow
 @needs_server
 @pytest.mark.usefixtures("client")
-@pytest.mark.parametrize("kind", ["server", "shards", "disks"])
+@pytest.mark.parametrize("kind", ["server", "shards", "folders"])
 async def test_a_job_on_a_server(serve, server, tmp_path, capsys, kind):
     serve(PAGES)
     extras: dict[str, dict[str, Any]] = {
         "server": {},
         "shards": {"AOPIC_SHARDS": 2},
-        "disks": {"AOPIC_SHARDS": 2, "AOPIC_DISKS": 1, "AOPIC_STORE": "sqlite", "JOBDIR": tmp_path / "disk"},
+        "folders": {"AOPIC_SHARDS": "1x2", "AOPIC_STORE": "sqlite", "JOBDIR": tmp_path / "disk"},
     }
     await crawl(
         Follow,

@@ -9,13 +9,13 @@ import pytest
 from support import redis_server
 
 from scrapy_aopic.core.ledger import TOTAL
-from scrapy_aopic.exceptions import LostError, StorageError
+from scrapy_aopic.core.shards.cut import ShardId
+from scrapy_aopic.exceptions import InUseError, LostError
 from scrapy_aopic.storage import Address
-from scrapy_aopic.storage.disk_workers import InHomes, assign, claim, read_homes, read_lost_shard, registry_of
+from scrapy_aopic.storage.folder_workers import await_end, registry_of
+from scrapy_aopic.storage.homes import assign, claim, read_homes, read_lost_shard
 from scrapy_aopic.storage.redis.connection import Connection
-from scrapy_aopic.storage.redis.keys import Keys
 from scrapy_aopic.storage.redis.mailboxes import PostedLetter
-from scrapy_aopic.storage.redis.server_lock import ServerLock
 from scrapy_aopic.storage.redis.sharding import Sharding, begin
 from scrapy_aopic.storage.redis.worker_registry import ShardState, WorkerRegistry
 from scrapy_aopic.view.auditing import audit_books
@@ -26,7 +26,7 @@ if redis_server.find_server() is None:
 pytest.importorskip("hiredis")
 redis = pytest.importorskip("redis")
 
-CUT = Sharding(5, "list", 2)
+CUT = Sharding(6, "list", 3)
 
 
 @pytest.fixture
@@ -38,24 +38,26 @@ def address(server) -> Address:
     return address
 
 
-def state(number: int, **units: dict[int, int]) -> ShardState:
+def state(worker: str, number: int, **units: dict[int, int]) -> ShardState:
     sent, got = units.get("sent", {}), units.get("got", {})
     lasts = (dict.fromkeys(sent, 2), dict.fromkeys(got, 1))
-    return ShardState(f"token {number}", "worker", True, [0] * 6, *lasts, [1, 2, 3, 4], sent, got)
+    return ShardState(f"token {number}", worker, True, [0] * 6, *lasts, [1, 2, 3, 4], sent, got)
 
 
-def lock_of(address: Address, name: str) -> ServerLock:
-    return ServerLock(address.of_home(name), Keys(address.of_home(name)), task="crawl")
+def worker_of(address: Address, name: str, path: str = "") -> WorkerRegistry:
+    """A worker with the folder called *name*."""
+    return registry_of(address, CUT, {}, name, path or f"m:/{name}")
 
 
 def test_the_first_folders_share_all_shards_and_keep_them(address):
-    assert claim(address, CUT, "a", "m:/a", ()).of == dict.fromkeys((0, 1, 2), "a")
-    assert claim(address, CUT, "b", "m:/b", ()).of == {0: "a", 1: "a", 2: "a", 3: "b", 4: "b"}
-    assert claim(address, CUT, "c", "m:/c", ()).of == {0: "a", 1: "a", 2: "a", 3: "b", 4: "b"}
+    assert claim(address, CUT, "a", "m:/a", ()).of == {0: "a", 1: "a"}
+    assert claim(address, CUT, "b", "m:/b", ()).of == {0: "a", 1: "a", 2: "b", 3: "b"}
+    claim(address, CUT, "c", "m:/c", ())
+    assert "d" not in claim(address, CUT, "d", "m:/d", ()).of.values()
     homes = claim(address, CUT, "a", "m:/moved", (0, 1, 2, 4))
-    assert homes.of[4] == "b", "what lies in a folder that is not the home does not count"
-    assert homes.place(0) == "m:/moved (a)"
-    assert homes.place(9) == "no folder yet"
+    assert homes.of[4] == "c", "what lies in a folder that is not the home does not count"
+    assert homes.where([0]) == "at home in m:/moved (a)"
+    assert homes.where([9]) == "at home in no folder yet"
 
 
 def test_a_claim_whose_connection_breaks_does_not_overrun_another_one(address, monkeypatch):
@@ -71,12 +73,12 @@ def test_a_claim_whose_connection_breaks_does_not_overrun_another_one(address, m
     def transacted(link: Connection, *commands: Any) -> Any:
         if to_pass:
             to_pass.pop()
-            assert claim(address, CUT, "b", "m:/b", ()).of == dict.fromkeys((0, 1, 2), "b")
+            assert claim(address, CUT, "b", "m:/b", ()).of == dict.fromkeys((0, 1), "b")
         return transact(link, *commands)
 
     monkeypatch.setattr(Connection, "watch", watched)
     monkeypatch.setattr(Connection, "transact", transacted)
-    assert claim(address, CUT, "a", "m:/a", ()).of == {0: "b", 1: "b", 2: "b", 3: "a", 4: "a"}
+    assert claim(address, CUT, "a", "m:/a", ()).of == {0: "b", 1: "b", 2: "a", 3: "a"}
 
 
 def test_a_server_that_has_lost_all_homes_learns_them_from_the_folders(address):
@@ -84,81 +86,66 @@ def test_a_server_that_has_lost_all_homes_learns_them_from_the_folders(address):
     assert claim(address, CUT, "a", "m:/a", (0,)).of == {0: "a", 3: "b", 4: "b"}
 
 
-def test_only_the_lease_that_was_taken_last_shows_anything(address):
-    claim(address, CUT, "a", "m:/a", ())
-    claim(address, CUT, "b", "m:/b", ())
-    with closing(lock_of(address, "a")) as lock:
-        with pytest.raises(StorageError, match=r"home a\) is in use"):
-            lock_of(address, "a")
-        with closing(WorkerRegistry(address, 5, InHomes(address, 5, lock, "a"))) as registry:
-            registry.read({})  # to know who is where
-            registry.post({0: state(7)}, [(4, PostedLetter(0, 1, b"x"))], [])
-            look = registry.read({0: 1})
-            assert (look.heads[0], look.is_owned) == ("token 7", [True, True, True, False, False])
-            assert look.boxes == {}, "what is for a folder that is away waits with its sender"
-            with redis.Redis.from_url(address.url) as client:
-                client.delete("{job}:ha:owner")  # its time has passed
-            with (
-                closing(lock_of(address, "a")),
-                pytest.raises(LostError, match="another process has opened it"),
-            ):
-                registry.post({0: state(8)}, [(4, PostedLetter(0, 2, b"y"))], [])
-    with closing(registry_of(address, CUT)) as registry:
-        assert registry.read({}, joins=False).heads[0] == "token 7"
-        with pytest.raises(StorageError, match="Only a worker with a lock"):
-            registry.post({0: state(9)}, [], [])
-    assert [*read_lost_shard(address, CUT, 0).letters.values()] == [[b"x"]]
+def test_of_a_folder_and_its_copy_only_one_is_crawled(address):
+    with closing(worker_of(address, "a")) as first, closing(worker_of(address, "a", "m:/copy")) as second:
+        first.read({})
+        with pytest.raises(InUseError, match=r"The folder m:/a is in use: .*, of which m:/copy has a copy"):
+            await_end(second, {"a"}, 0.2, "m:/copy")
+        await_end(second, {"a"}, 0.2, "m:/a")
+        await_end(second, {"b"}, 0.2)
+        first.leave()
+        await_end(second, {"a"}, 0.2, "m:/copy")
+
+
+def test_a_worker_that_was_silent_for_too_long_shows_nothing_more(address, monkeypatch):
+    with closing(worker_of(address, "a")) as registry:
+        registry.exchange({0: state(registry.token, 7)}, [], [], {})
+        now = registry._now()
+        monkeypatch.setattr(registry, "_now", lambda: now + address.lock_timeout + 0.1)
+        with pytest.raises(LostError, match=r"The shards in m:/a are no longer this process's"):
+            registry.exchange({0: state(registry.token, 8)}, [], [], {})
+        assert registry.is_over
+    with closing(registry_of(address, CUT)) as looker:
+        assert looker.read({}, joins=False).heads[0] == "token 7"
+
+
+def test_who_looks_sees_what_workers_have_that_live(address):
+    with closing(worker_of(address, "a")) as one, closing(worker_of(address, "b")) as other:
+        one.exchange({0: state(one.token, 7)}, [], [], {})
+        other.exchange({1: state(other.token, 8)}, [], [], {})
+        look = one.read({})
+        assert look.is_owned == [False, True, *[False] * 4], "the own ones say their locks"
+        assert look.boxes == {1: other.token}
+        other.leave()
+        look = one.read({})
+        assert look.is_owned[1] is False
+        assert look.boxes == {}, "what is for a folder that is away waits with its sender"
 
 
 def test_traces_of_a_lost_shard_are_what_others_have_heard(address):
-    claim(address, CUT, "a", "m:/a", ())
-    claim(address, CUT, "b", "m:/b", ())
-    with closing(lock_of(address, "a")) as one, closing(lock_of(address, "b")) as other:
-        with closing(WorkerRegistry(address, 5, InHomes(address, 5, one, "a"))) as registry:
-            registry.read({})
-            letters = [(3, PostedLetter(0, number, b"%d" % number)) for number in (2, 3, 5)]
-            registry.post({0: state(7, sent={3: 50}, got={4: 40})}, letters, [])
-        with closing(WorkerRegistry(address, 5, InHomes(address, 5, other, "b"))) as registry:
-            registry.read({})
-            registry.post({3: state(9, got={0: 30})}, [(0, PostedLetter(3, 1, b"z"))], [])
-    record = read_lost_shard(address, CUT, 0)
-    assert record.got == {4: (1, 40)}
-    assert record.sent == {3: (1, 30)}
-    assert record.letters == {3: [b"2", b"3"]}
-    assert record.state is not None
-    assert record.state.counts == [1, 2, 3, 4]
-    assert read_lost_shard(address, CUT, 2).state is None
-
-
-def test_who_may_have_heard_more_of_a_lost_shard_is_awaited(address):
-    claim(address, CUT, "a", "m:/a", ())
-    claim(address, CUT, "b", "m:/b", ())
-    with (
-        closing(lock_of(address, "a")) as lock,
-        closing(WorkerRegistry(address, 5, InHomes(address, 5, lock, "a"))) as registry,
-    ):
-        registry.read({})
-        sent = {1: 50, 2: 50, 3: 50, 4: 50}  # letters 1 and 2 to each
-        states = {other: state(7, got={0: 30}) for other in (1, 2, 3)}
-        letters = [(3, PostedLetter(0, 2, b"x"))]
-        registry.post({0: state(7, sent=sent), **states}, letters, [])
+    with closing(worker_of(address, "a")) as one, closing(worker_of(address, "b")) as other:
+        other.exchange({3: state(other.token, 9, got={0: 30})}, [], [], {})
+        one.read({})  # to know who is where
+        letters = [(3, PostedLetter(0, number, b"%d" % number)) for number in (2, 3, 5)]
+        one.post({0: state(one.token, 7, sent={3: 50}, got={4: 40})}, letters, [])
         assign(address, [0], "c", "m:/c", anew=True)
-        # Of 3 the server has what it may have heard, and 4 was never open.
-        assert read_lost_shard(address, CUT, 0).unsure == {1: "worker", 2: "worker"}
-        registry.post({1: state(8, got={0: 50})}, [], [])
-        record = read_lost_shard(address, CUT, 0)
-        assert (record.unsure, record.sent[1]) == ({2: "worker"}, (1, 50))
-    assign(address, [2], "c", "m:/c", anew=True)
-    assert read_lost_shard(address, CUT, 0).unsure == {}, "nobody will ever know more"
+        known, own, awaited = read_lost_shard(address, ShardId(0, 6), [other.token])
+        assert (known.got, known.sent, known.letters) == ({4: (1, 40)}, {3: (1, 30)}, {3: [b"2", b"3"]})
+        assert own is not None
+        assert own.counts == [1, 2, 3, 4]
+        assert awaited == []
+        assert read_lost_shard(address, ShardId(0, 6), [])[2] == [3], (
+            "it may have applied more than it has shown"
+        )
+        assert read_lost_shard(address, ShardId(2, 6), [other.token])[1:] == (None, [])
+        assign(address, [3], "c", "m:/c", anew=True)
+        assert read_lost_shard(address, ShardId(0, 6), [])[2] == [], "nobody will ever know more"
 
 
 def test_a_shard_is_assigned_and_may_begin_anew(address):
     claim(address, CUT, "a", "m:/a", ())
-    with (
-        closing(lock_of(address, "a")) as lock,
-        closing(WorkerRegistry(address, 5, InHomes(address, 5, lock, "a"))) as registry,
-    ):
-        registry.post({0: state(7)}, [], [])
+    with closing(worker_of(address, "a")) as registry:
+        registry.post({0: state(registry.token, 7)}, [], [])
     assign(address, [0], "b", "m:/b")
     assert read_homes(address).of[0] == "b"
     assert read_homes(address).anew == {}

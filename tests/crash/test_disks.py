@@ -1,7 +1,8 @@
-"""Workers with shards on their own disks crawl one job: they are killed, come back, lose their locks and their disks."""
+"""Workers with shards in job folders of their own crawl one job: they are killed, come back, are taken for dead and lose their disks."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -10,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from itertools import pairwise
 from pathlib import Path
+from socket import gethostname
 
 import pytest
 from demo_web import server_log
@@ -23,10 +25,11 @@ from support.workers import running as workers_of
 from scrapy_aopic.core.operator_control import Control
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import unpack_page
-from scrapy_aopic.place.paths import read_home, shard_folder, shards_on_disk, store_folder
+from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.place.stored_control import change_control
 from scrapy_aopic.storage import Address, open_snapshot
+from scrapy_aopic.view.shard_states import read_states
 from scrapy_aopic.web.url_keys import key_of_url
 
 if redis_server.find_server() is None:
@@ -41,12 +44,23 @@ LOCK_TIMEOUT = 2.0
 """Seconds."""
 
 
+def shards_in(folder: Path) -> list[int]:
+    """Numbers of the shards in a job folder."""
+    job = FolderPlace(folder)
+    return job.shards_here() if job.has_job() else []
+
+
+def shard_folder(folder: Path, number: int) -> Path:
+    """Where a shard is in a job folder."""
+    return folder / "aopic-shards" / str(number)
+
+
 def check(folders: Sequence[Path], n_shards: int = SHARDS) -> tuple[int, int, list[str]]:
     """Pages visited and queued in all shards, which are in *folders*, and what does not hold, in one or between them."""
-    places = [(number, folder) for folder in folders for number in shards_on_disk(folder)]
+    places = [(number, folder) for folder in folders for number in shards_in(folder)]
     assert sorted(number for number, _ in places) == [*range(n_shards)]
     return check_views(
-        [open_snapshot(store_folder(shard_folder(folder, number))) for number, folder in sorted(places)],
+        [open_snapshot(shard_folder(folder, number)) for number, folder in sorted(places)],
         n_shards,
     )
 
@@ -64,7 +78,7 @@ class OnDisks(Workers):
         """The worker of a folder."""
         return self.launch(
             JOBDIR=self.jobs[number], REDIS_URL=self.redis.url, AOPIC_REDIS_LOCK_TIMEOUT=LOCK_TIMEOUT,
-            AOPIC_DURABILITY=50, AOPIC_SHARDS=SHARDS, AOPIC_DISKS=2, LOG_LEVEL="INFO", **self._own,
+            AOPIC_DURABILITY=50, AOPIC_SHARDS=f"2x{SHARDS // 2}", LOG_LEVEL="INFO", **self._own,
         )  # fmt: skip
 
     def start_both(self) -> tuple[processes.Process, processes.Process]:
@@ -73,7 +87,7 @@ class OnDisks(Workers):
         for number in (0, 1):
             both.append(self.start(number))
             deadline = time.monotonic() + DEADLINE
-            while len(shards_on_disk(self.jobs[number])) < SHARDS // 2 and time.monotonic() < deadline:
+            while len(shards_in(self.jobs[number])) < SHARDS // 2 and time.monotonic() < deadline:
                 time.sleep(0.01)
         return both[0], both[1]
 
@@ -117,7 +131,7 @@ def test_workers_with_disks_fetch_each_page_once(tmp_path):
         workers.start(1)
         workers.wait()
         check_all(workers, [])
-        assert [len(shards_on_disk(job)) for job in workers.jobs] == [2, 2]
+        assert [len(shards_in(job)) for job in workers.jobs] == [2, 2]
 
 
 @pytest.mark.parametrize(
@@ -164,7 +178,7 @@ def test_a_worker_that_was_frozen_stops_and_goes_on_when_it_is_started_again(tmp
             time.sleep(0.05)
         # One that renews its lock before it notices goes on, maybe to the end: nobody else can have had it.
         if first.poll():
-            assert "is no longer this process's" in workers.log(0).read_text()
+            assert "are no longer this process's" in workers.log(0).read_text()
             workers.all.remove(first)
             workers.start(0)
         workers.wait()
@@ -187,7 +201,7 @@ def test_a_server_that_has_lost_everything_is_told_again(tmp_path):
         lost = time.monotonic()
         for process in both:
             process.wait(DEADLINE)
-        assert "is no longer this process's: its keys are gone from the server" in workers.said()
+        assert "Start the workers again with the folders that they had" in workers.said()
         assert check(workers.jobs)[2] == []
         workers.all.clear()
         workers.start(1)
@@ -211,7 +225,10 @@ def test_old_copies_second_copies_and_folders_too_many_are_refused(tmp_path):
         with workers.paused():
             for number in (2, 3):
                 workers.start(number).wait(DEADLINE)
-        assert f"(home {read_home(older).name}) is in use" in workers.log(3).read_text()
+        assert (
+            f"crawls the shards there, of which {gethostname()}:{older} has a copy"
+            in workers.log(3).read_text()
+        )
         assert "has no shard of the job" in workers.log(4).read_text()
         del workers.all[3:]
         workers.wait()
@@ -239,7 +256,7 @@ def test_shards_move_to_other_folders(tmp_path):
         assert "Shard 1 of" in aopic(workers, "move", old, new, "--shards", 1)
         assert "Shard 1 of" in aopic(workers, "move", old, new, "--shards", 1), "once more"
         workers.jobs.append(new)
-        assert [shards_on_disk(job) for job in workers.jobs] == [[0], [2, 3], [1]]
+        assert [shards_in(job) for job in workers.jobs] == [[0], [2, 3], [1]]
         assert check(workers.jobs)[2] == []
         n = len(workers.web.log)
         for number in range(3):
@@ -253,7 +270,7 @@ def test_shards_move_to_other_folders(tmp_path):
         workers.start(2)
         workers.wait()
         check_all(workers, [])
-        assert [shards_on_disk(job) for job in workers.jobs] == [[0], [], [1, 2, 3]]
+        assert [shards_in(job) for job in workers.jobs] == [[0], [], [1, 2, 3]]
         assert "was not closed" not in workers.said()
 
 
@@ -276,7 +293,7 @@ def test_a_disk_is_damaged_and_its_shards_go_on_with_what_is_left(tmp_path):
         workers.wait_for(120)
         first.kill()
         first.wait()
-        folder = store_folder(shard_folder(tmp_path / "job-0", 0))
+        folder = shard_folder(tmp_path / "job-0", 0)
         names = (
             *folder.glob("*.sst"),
             *folder.glob("*.log"),
@@ -292,7 +309,7 @@ def test_a_disk_is_damaged_and_its_shards_go_on_with_what_is_left(tmp_path):
         assert {each: each.read_bytes() for each in before} == before
         known = set()
         for number in (0, 1):
-            view = open_snapshot(store_folder(shard_folder(new, number)))
+            view = open_snapshot(shard_folder(new, number))
             known |= {key for key, data in view.scan(Family.PAGES) if unpack_page(data).visits}
             view.close()
         assert known
@@ -361,3 +378,34 @@ def test_one_of_the_shards_on_a_disk_begins_anew_when_the_others_were_open_once_
         time.sleep(1)  # longer than it takes to begin anew, if it does so without the other shard
         go_on_anew(workers, second, job)
         assert check(workers.jobs)[1:] == (0, [])
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_several_workers_share_each_of_the_folders(tmp_path, killed):
+    """Of one folder a worker is killed, and its parent starts another one; of the other one the parent is killed, too."""
+    settings = {
+        "AOPIC_WORKERS": 2,
+        "ADDONS": json.dumps({"scrapy_aopic.Addon": 500}),
+        "ROBOTSTXT_OBEY": False,
+    }
+    kills = []
+    with running(tmp_path, delay=0.1 if killed else 0.005, **settings) as workers:  # type: ignore[arg-type]
+        first, second = workers.start(0), workers.start(1)
+        place = ServerPlace(Address("aopic:follow", workers.redis.url, lock_timeout=LOCK_TIMEOUT))
+        if killed:
+            workers.wait_for(60)
+            states = read_states(place)
+            assert states is not None
+            pids = {each["path"].rpartition("/")[2]: each["pid"] for each in states.cluster.workers.values()}
+            os.kill(pids["job-0"], signal.SIGKILL)
+            kills.append(time.monotonic())
+            workers.wait_for(len(workers.web.log) + 20)
+            second.kill()
+            kills.append(time.monotonic())
+            second.wait()
+            workers.start(1)
+        workers.wait()
+        assert first.poll() == 0
+        check_all(workers, kills)
+        assert [len(shards_in(job)) for job in workers.jobs] == [2, 2]
+        assert "[worker 2] " in workers.said()

@@ -85,8 +85,8 @@ def test_every_setting_is_one_and_is_valid(worker):
         read(settings, name)
     memory = int(settings["AOPIC_MEMORY_MB"])
     assert size(around["memory"]) > (memory + 256) * 10**6, "the process itself takes some 200 MB"
-    if "AOPIC_DISKS" in settings:
-        assert around["around"]["spec"]["replicas"] == int(settings["AOPIC_DISKS"])
+    if folders := read(settings, "AOPIC_SHARDS").folders:
+        assert around["around"]["spec"]["replicas"] == folders
         assert settings["JOBDIR"].startswith(around["volumeMounts"][0]["mountPath"])
     else:
         assert settings["AOPIC_STORE"] == "redis"

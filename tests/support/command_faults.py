@@ -28,16 +28,16 @@ from scrapy import Request
 
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.layout import Family
-from scrapy_aopic.job.worker_disks import open_home
+from scrapy_aopic.place.cutting import open_part
 from scrapy_aopic.place.folder_place import FolderPlace
-from scrapy_aopic.place.paths import read_home, seeds_folder, shard_folder, shards_on_disk, store_folder
+from scrapy_aopic.place.paths import seeds_folder, store_folder
 from scrapy_aopic.place.seed_files import lists
 from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.place.stored_control import read_control
 from scrapy_aopic.seeds.adding import add_seeds
 from scrapy_aopic.seeds.earlier_crawl import SCHEMES, read_earlier_crawl
 from scrapy_aopic.storage import Address, open_snapshot, open_store
-from scrapy_aopic.storage.disk_workers import claim, machine_path, read_homes
+from scrapy_aopic.storage.homes import claim, machine_path, read_homes
 from scrapy_aopic.storage.redis.frozen_view import RedisView
 from scrapy_aopic.storage.redis.keys import Keys
 from scrapy_aopic.storage.redis.sharding import Sharding, begin
@@ -150,10 +150,14 @@ def _make_former(place: Place) -> None:
 def _make_shards(place: Place) -> None:
     cut = Sharding(2, "", 1)
     begin(place.address, cut, lambda: None)
-    home = open_home(place.job, place.address, 2)
-    claim(place.address, cut, home.name, machine_path(place.job), [])
-    for number in range(2):
-        make_job(shard_folder(place.job, number), "sqlite", N_PAGES // 2)
+    job = FolderPlace(place.job)
+    part = open_part(job, place.address)
+    claim(place.address, cut, part.name, machine_path(place.job), [])
+    for folder in job.stores(cut):
+        made = place.folder / "made"
+        make_job(made, "sqlite", N_PAGES // 2)
+        store_folder(made).rename(folder)
+        shutil.rmtree(made)
 
 
 def _waiting(place: Place) -> list[str]:
@@ -190,7 +194,7 @@ def _odd_keys(place: Place) -> list[bytes]:
     begin = b"{%s}:" % KEY.encode()
     known = re.compile(
         re.escape(begin)
-        + rb"(head|seeds|seeds:[^:]*\.jsonl|control|former|cut|suffixes|states|log|logged|folders|leaves:\d+|\d:.*|homes.*|h\w+:head|s\d+:head|run)",
+        + rb"(head|seeds|seeds:[^:]*\.jsonl|control|former|cut|suffixes|states|log|logged|leaves:\d+|\d:.*|homes.*|s\d+:head|run)",
         re.DOTALL,
     )
     found = [key for key in place.client.scan_iter(match=begin + b"*") if place.client.ttl(key) == -1]
@@ -217,12 +221,10 @@ def _exported(place: Place) -> str:
 
 def _moved(place: Place) -> str:
     homes = read_homes(place.address)
-    home = read_home(place.folder / "new")
-    assert home is not None
-    return _differs(
-        ({*homes.of.values()}, shards_on_disk(place.job), shards_on_disk(place.folder / "new")),
-        ({home.name}, [], [0, 1]),
-    )
+    old, new = FolderPlace(place.job), FolderPlace(place.folder / "new")
+    part = new.read_part()
+    assert part is not None
+    return _differs(({*homes.of.values()}, old.shards_here(), new.shards_here()), ({part.name}, [], [0, 1]))
 
 
 def _salvaged(place: Place) -> str:

@@ -19,17 +19,14 @@ All keys begin with the job's key in braces, a hash tag, so that a cluster keeps
 ``states``          the state of each shard at its last commit
 ``log``             the last of them that were shown, in their order
 ``logged``          how many entries the log ever had
-``mail:hNAME``      letters to the shards of such a process, or in such a job folder, in bundles (:mod:`.mailboxes`)
+``mail:hTOKEN``     letters to the shards of such a process, in bundles (:mod:`.mailboxes`)
 ``sS:...``          all of the above but the last eight, of shard S of a job that has several
 ``lessons``         lessons of the workers of such a job for each other, about a topic (:mod:`.shared_lessons`)
 ``learned``         the knowledge of one of them, for those that start later
 ``grades``          how many pages were graded for a topic, and were relevant
-``homes``           of a job whose shards are on disks: which job folder has each (:mod:`scrapy_aopic.storage.disk_workers`)
-``folders``         where these folders are
+``homes``           of a job whose shards are in several job folders: which has each (:mod:`scrapy_aopic.storage.homes`)
 ``books``           units that each shard has sent to others and received
 ``anew``            shards whose disk is lost, and up to which commit
-``shown``           last commits of all shards as each of them could know them then
-``hNAME:...``       ``head`` and ``owner`` of such a folder
 ==================  ====================================================================================
 """
 
@@ -83,7 +80,6 @@ class Keys:
         self._address = address
         self._job = b"{%s}:" % key.encode()
         part = b"s%d:" % address.shard if address.shard >= 0 else b""
-        part = b"h%s:" % address.home.encode() if address.home else part
         self._start = start = self._job + part
         self.head = start + b"head"
         self.owner = start + b"owner"
@@ -105,7 +101,7 @@ class Keys:
         return self._job + name
 
     def mail(self, box: str) -> bytes:
-        """The letters in the box of a worker, or of a job folder, with that name."""
+        """The letters in the box of a worker with that token."""
         return self._job + b"mail:h%s" % box.encode()
 
     def view(self, view: bytes) -> bytes:

@@ -1,7 +1,7 @@
-"""Letters between shards that wait on a server, in a box for each worker, or for each home of shards.
+"""Letters between shards that wait on a server, in a box for each worker.
 
-Rule: a letter stays in the box of a home until its receiver has shown that it has applied it, so each letter that was posted
-there is in the box, or in what the receiver has shown. The box of a worker ends with it: senders send again what it did not show.
+Rule: a letter stays in the box until its receiver has stored that it has applied it, so each letter that was posted to a worker
+that lives is in its box, or in what the receiver has shown. The box ends with the worker: senders send again what it did not show.
 """
 
 from __future__ import annotations
@@ -88,17 +88,15 @@ class Mailboxes:
 
     Args:
         own: Name of the box that is read.
-        lasts: Whether a box stays when its worker is gone.
 
     Attributes:
         boxes: Name of the box for the letters to each shard, as far as it is known.
     """
 
-    def __init__(self, keys: Keys, own: str, *, lasts: bool) -> None:
+    def __init__(self, keys: Keys, own: str) -> None:
         self.boxes: Mapping[int, str] = {}
         self._keys = keys
         self._own_name = own
-        self._lasts = lasts
         self._box = keys.mail(own)
         self.forget()
 
@@ -129,8 +127,7 @@ class Mailboxes:
             for box, each in by_box.items()
             for some in _bundles(each)
         ]
-        if not self._lasts:
-            commands += [(b"PEXPIRE", self._keys.mail(box), _UNREAD) for box in by_box]
+        commands += [(b"PEXPIRE", self._keys.mail(box), _UNREAD) for box in by_box]
         done = {(to, *name) for to, names in read for name in names}
         for bundle, unread in self._bundles.items():
             self._bundles[bundle] = {each for each in unread - done if self._is_here(each[0])}

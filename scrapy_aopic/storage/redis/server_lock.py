@@ -40,11 +40,15 @@ logger = logging.getLogger(__name__)
 _GONE = "its keys are gone from the server"
 
 
-def job_gone(job: Address) -> GoneError:
-    """The error for a *job* that has disappeared during a crawl."""
+def job_gone(job: Address, *, in_folders: bool = False) -> GoneError:
+    """The error for a *job* that has disappeared during a crawl; its shards may be in job folders."""
+    advice = (
+        "Start the workers again with the folders that they had."
+        if in_folders
+        else "Put a copy back with 'scrapy aopic restore', or begin anew from the seeds."
+    )
     return GoneError(
-        f"The job in {job} is gone: {_GONE}, which was emptied, or they were removed, renamed or replaced by another job. Put a "
-        "copy back with 'scrapy aopic restore', or begin anew from the seeds."
+        f"The job in {job} is gone: {_GONE}, which was emptied, or they were removed, renamed or replaced by another job. {advice}"
     )
 
 
@@ -273,8 +277,7 @@ class ServerLock:
     def lost(self, why: str) -> LostError:
         """The error for a job that is no longer ours, because of *why*, a clause."""
         self._why_lost = why
-        is_of_job = not self._address.home and self._address.shard <= MAX_SHARDS
-        if why == _GONE and is_of_job:  # with shards on disks, a server can be told again
+        if why == _GONE and self._address.shard <= MAX_SHARDS:
             return job_gone(self._address.of_shard(-1))
         return LostError(
             f"The store in {self._address} is no longer this process's: {why}; what was not committed is done again by "

@@ -35,14 +35,18 @@ class Sharding(NamedTuple):
     Attributes:
         shards: How many.
         suffixes: Which list of public suffixes says what a registered domain is.
-        disks: Among how many job folders the shards are divided (:mod:`scrapy_aopic.storage.disk_workers`); 0 if they are on the server.
+        folders: Among how many job folders the shards were divided (:mod:`scrapy_aopic.storage.homes`); 0 if they are all in one place.
         order: Name of the order in which it is crawled; empty if it is not known.
     """
 
     shards: int
     suffixes: str
-    disks: int = 0
+    folders: int = 0
     order: str = ""
+
+    def __str__(self) -> str:
+        """As ``AOPIC_SHARDS`` says it."""
+        return f'"{self.folders}x{self.shards // self.folders}"' if self.folders else str(self.shards)
 
 
 def read_sharding(address: Address) -> Sharding | None:

@@ -23,6 +23,8 @@ from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from scrapy_aopic.exceptions import LostError
+
 from .connect import connect
 from .keys import Keys
 from .mailboxes import Mailboxes, PostedLetter
@@ -31,7 +33,7 @@ from .server_lock import job_gone
 if TYPE_CHECKING:
     from scrapy_aopic.storage.address import Address
 
-    from .connection import Argument, Connection, Reply
+    from .connection import Argument, Reply
 
 _REPORT = 0.2
 """Part of the lock timeout after which a worker reports again."""
@@ -57,7 +59,7 @@ class ShardState(NamedTuple):
         sent: Number of the last letter to each other shard.
         got: Number of the last letter of each other shard that was applied.
         counts: Pages queued, visited and failed, and hosts.
-        sent_units: Units in all letters to each other shard; only with shards on disks, and under a key of their own.
+        sent_units: Units in all letters to each other shard; only with several folders, and under a key of their own.
         got_units: Units in all letters of each other shard that were applied; likewise.
     """
 
@@ -147,12 +149,12 @@ class ShardStores:
     """How a registry learns of the stores of *shards* shards, wherever they are: these are at *address*, too.
 
     Attributes:
-        has_homes: Whether each shard is at home in a job folder, so that whatever the server loses can be told it again.
-        home: Name of the worker's folder then; empty for somebody who only looks.
+        home: Name of the worker's folder among several of the job, which tell the server again whatever it loses; empty if there are none.
+        path: Where that folder is.
     """
 
-    has_homes = False
     home = ""
+    path = ""
 
     def __init__(self, address: Address, shards: int) -> None:
         self._stores = [Keys(address.of_shard(number)) for number in range(shards)]
@@ -163,7 +165,11 @@ class ShardStores:
         return (b"MGET", *heads), (b"MGET", *owners)
 
     def read(
-        self, one: Reply, other: Reply, states: Mapping[int, ShardState], alive: Iterable[Mapping[str, Any]]
+        self,
+        one: Reply,
+        other: Reply,
+        states: Mapping[int, ShardState],
+        alive: Mapping[str, Mapping[str, Any]],
     ) -> tuple[list[str], list[bool]]:
         """Heads of the stores of all shards, and which of them are open.
 
@@ -171,34 +177,11 @@ class ShardStores:
             one: Reply to the first question.
             other: Reply to the second one.
             states: States of the shards at that moment.
-            alive: Reports of the workers that are alive.
+            alive: Reports of the workers that are alive, by token.
         """
         del states, alive
         heads = [head.decode("ascii", "replace") if head is not None else "" for head in one]
         return heads, [owner is not None for owner in other]
-
-    def boxes(self, states: Mapping[int, ShardState]) -> Mapping[int, str]:
-        """The box for letters to each shard: of its home, or of the worker that has shown its last state."""
-        return {number: state.worker for number, state in states.items()}
-
-    def books(self, states: Mapping[int, ShardState]) -> list[Sequence[Argument]]:
-        """Commands that show the books of shards that have *states*, unless their stores are the only ones who need them."""
-        del states
-        return []
-
-    def turn(
-        self,
-        connection: Connection,
-        writes: Sequence[Sequence[Argument]],
-        reads: Sequence[Sequence[Argument]],
-    ) -> list[Reply]:
-        """Carry out *writes*, maybe twice; returns the replies to *reads*, as of one moment after them.
-
-        Raises:
-            LostError: If this worker must write nothing any more.
-            StorageError: If the server cannot be reached, or refuses.
-        """
-        return connection.ask_at_once(*writes, *reads)[len(writes) :]
 
 
 class WorkerRegistry:
@@ -209,7 +192,9 @@ class WorkerRegistry:
 
     Attributes:
         token: Token of this worker.
+        home: Name of its folder, if it has one of several of the job.
         run: Run of the server. States and letters of other runs do not count: see rule 4 of :mod:`.connection`.
+        is_over: Whether this worker, with a folder of its own, was silent for so long that another process may have it.
 
     Raises:
         StorageError: If the server cannot be reached.
@@ -221,10 +206,11 @@ class WorkerRegistry:
         self._keys = Keys(address)
         self._lock_timeout = address.lock_timeout
         self._stores = stores or ShardStores(address, shards)
-        self._box = self._stores.home or self.token
-        self._mail = Mailboxes(self._keys, self._box, lasts=self._stores.has_homes)
+        self.home = self._stores.home
+        self._mail = Mailboxes(self._keys, self.token)
         self._sharding: bytes | None = None
         self._dead: list[bytes] = []
+        self.is_over = False
         self._reported = -inf
         self._instant = 0.0, 0.0
         self._states: dict[int, ShardState] = {}
@@ -238,6 +224,7 @@ class WorkerRegistry:
             "host": socket.gethostname(),
             "since": self.now()[0],
             "home": self._stores.home,
+            "path": self._stores.path,
         }
 
     def begin_anew(self) -> None:
@@ -281,10 +268,16 @@ class WorkerRegistry:
             joins: Whether to report that this worker is alive.
 
         Raises:
-            LostError: If this worker may post nothing any more; a ``GoneError`` if the job is another one, or gone.
+            LostError: If :attr:`is_over`; a ``GoneError`` if the job is another one, or gone.
             StorageError: If the server cannot be reached, or something is damaged; what was posted may be posted once more.
         """
         keys, stores = self._keys, self._stores
+        if joins and stores.home and self._now() - self._lock_timeout > self._reported > 0:
+            self.is_over = True
+            raise LostError(
+                f"The shards in {stores.path} are no longer this process's: the server was not reached for {self._lock_timeout:g} s, so "
+                "another process may have them; what was not committed is done again by whoever goes on."
+            )
         writes = self._posted(states, letters, read)
         if joins and not 0 <= self._now() - self._reported < self._lock_timeout * _REPORT:
             reported = self._now()
@@ -295,28 +288,19 @@ class WorkerRegistry:
         if joins and self._dead:
             writes.append((b"HDEL", keys.of_job(b"workers"), *self._dead))
         sent_at = time.monotonic()
-        replies = stores.turn(
-            self._connection,
-            writes,
-            (
-                (b"GET", keys.of_job(b"cut")),
-                (b"TIME",),
-                (b"HGETALL", keys.of_job(b"workers")),
-                (
-                    b"XRANGE",
-                    keys.of_job(b"log"),
-                    b"(" + (self._place or b"0-0"),
-                    b"+",
-                    b"COUNT",
-                    _MOST_AT_ONCE,
-                ),
-                (b"HMGET", keys.of_job(b"logged"), b"n"),
-                (b"TIME",) if self._place else (b"HGETALL", keys.of_job(b"states")),
-                (b"SMEMBERS", keys.seed_lists),
-                *stores.questions(),
-                *self._mail.questions(own),
-            ),
-        )
+        place = b"(" + (self._place or b"0-0")
+        replies = self._connection.ask_at_once(
+            *writes,
+            (b"GET", keys.of_job(b"cut")),
+            (b"TIME",),
+            (b"HGETALL", keys.of_job(b"workers")),
+            (b"XRANGE", keys.of_job(b"log"), place, b"+", b"COUNT", _MOST_AT_ONCE),
+            (b"HMGET", keys.of_job(b"logged"), b"n"),
+            (b"TIME",) if self._place else (b"HGETALL", keys.of_job(b"states")),
+            (b"SMEMBERS", keys.seed_lists),
+            *stores.questions(),
+            *self._mail.questions(own),
+        )[len(writes) :]
         received_at = time.monotonic()
         self._mail.landed()
         sharding, time_, workers, log, (logged,), shown, seed_lists, one, other, *boxes = replies
@@ -333,9 +317,9 @@ class WorkerRegistry:
         if not self._read_states(log, int(logged or 0), shown):
             return self.read(own, joins=joins)
         seen = dict(self._states)
-        heads, is_owned = stores.read(one, other, seen, alive.values())
-        self._mail.boxes = stores.boxes(seen)
-        awake = {worker.get("home") or token for token, worker in alive.items()} - {self._box}
+        heads, is_owned = stores.read(one, other, seen, alive)
+        self._mail.boxes = {number: state.worker for number, state in seen.items()}
+        awake = {*alive} - {self.token}
         return ClusterState(
             now,
             dict(sorted(alive.items(), key=lambda pair: (pair[1]["since"], pair[0]))),
@@ -354,12 +338,12 @@ class WorkerRegistry:
         """Check that the job that is cut as *sharding* says is the one that this worker began with.
 
         Raises:
-            GoneError: If it is not; with homes, *sharding* is written again.
+            GoneError: If it is not.
         """
         if self._sharding is None:
             self._sharding = sharding
-        elif sharding != self._sharding and not self._stores.has_homes:
-            raise job_gone(self._address)
+        elif sharding != self._sharding:
+            raise job_gone(self._address, in_folders=bool(self._stores.home))
 
     def _now(self) -> float:
         """The server's time, about."""
@@ -417,7 +401,9 @@ class WorkerRegistry:
             log, kept = b"\n".join(map(b" ".join, shown.items())), _LOGGED * (self._n_workers + 1)
             commands.append((b"XADD", self._keys.of_job(b"log"), b"MAXLEN", kept, b"*", b"s", log))
             commands.append((b"HINCRBY", self._keys.of_job(b"logged"), b"n", 1))
-            commands += self._stores.books(states)
+            if self._stores.home:
+                books = [part for number, state in states.items() for part in (number, _book(state))]
+                commands.append((b"HSET", self._keys.of_job(b"books"), *books))
         return commands
 
     def post(
@@ -432,7 +418,7 @@ class WorkerRegistry:
             StorageError: If the server cannot be reached; it may be done once more then.
         """
         if commands := self._posted(states, letters, read):
-            self._stores.turn(self._connection, commands, ())
+            self._connection.ask_at_once(*commands)
             self._mail.landed()
 
     def begin_round(self, now: float) -> tuple[int, float]:
@@ -471,6 +457,10 @@ class WorkerRegistry:
     def close(self) -> None:
         """Close the connection. Idempotent."""
         self._connection.close()
+
+
+def _book(state: ShardState) -> str:
+    return json.dumps({"sent": state.sent_units, "got": state.got_units}, separators=(",", ":"))
 
 
 def by_number(counts: Mapping[str, int]) -> dict[int, int]:
