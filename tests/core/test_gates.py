@@ -12,6 +12,7 @@ from support.core_crawl import NOW, Job, link
 from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.frontier.free_connections import FreeConnections
 from scrapy_aopic.core.frontier.frontier import Empty, NotBefore, Unlocated
+from scrapy_aopic.core.frontier.host_places import HostPlaces
 from scrapy_aopic.core.politeness import Outcome, Politeness, TransferResult
 from scrapy_aopic.core.records import HOST_BYTES, Link, host_key
 
@@ -480,6 +481,42 @@ def test_it_is_known_whom_the_crawl_waits_for_if_that_is_on_the_disk():
         job.settle(lease)
         asked.append(lease.host)
     assert job.crawl.awaited() == (pytest.approx(NOW + 10.0, abs=0.01), asked[0])
+
+
+@pytest.mark.parametrize("looks_up", [True, False])
+def test_a_step_moves_few_hosts_however_many_wait_for_a_connection(looks_up, monkeypatch):
+    """A page may link to thousands of hosts, which none but the first ten find free."""
+    job = Job(politeness=POLITE, connections=10, looks_up=looks_up, max_active=1_000)
+    moved: list[bytes] = []
+    settle = HostPlaces.settle
+
+    def note(self: HostPlaces, key: bytes, *args: Any, **kwargs: Any) -> None:
+        moved.append(key)
+        settle(self, key, *args, **kwargs)
+
+    monkeypatch.setattr(HostPlaces, "settle", note)
+    job.seed(*(link(f"h{n}") for n in range(2_000)))
+    most, leased = 0, 0
+    for _ in range(400):
+        moved.clear()
+        taken = job.crawl.lease(job.now)
+        most = max(most, len(moved))
+        leased += isinstance(taken, Lease)
+        if isinstance(taken, Unlocated):
+            job.crawl.locate(taken, "", job.now)
+    assert leased == 10
+    assert most <= 250
+
+
+def test_a_host_whose_address_was_looked_up_is_requested_before_others_are_looked_up():
+    job = Job(politeness=POLITE, connections=100, looks_up=True)
+    job.seed(*(link(f"h{n}") for n in range(50)))
+    first = job.crawl.lease(job.now)
+    assert isinstance(first, Unlocated)
+    job.crawl.locate(first, "", job.now)
+    lease = job.crawl.lease(job.now)
+    assert isinstance(lease, Lease)
+    assert lease.host == first.name
 
 
 def pages_beside(dead: int) -> int:

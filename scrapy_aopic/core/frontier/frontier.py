@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from scrapy_aopic.core.crawl_totals import CrawlTotals
     from scrapy_aopic.core.domains import Domains
 
-_SOON = 0.01
+_SOON = 0.001
 """Seconds after which a :meth:`Frontier.take` that has turned many hosts away is to be repeated."""
 
 _OVERDUE = 1.0
@@ -467,13 +467,15 @@ class Frontier:
                 return NotBefore(now + hold_late, is_held=True)
             elif late.best in self.active:
                 shelf, key = late  # case 3
+            elif places.is_turning_away:
+                return NotBefore(now + _SOON)
             else:
                 places.recall(late.best, now)
                 continue
             taken = self._lease(key, shelf, now)
             if taken is not None:
                 return taken
-            if places.may_bar and places.is_turning_away:
+            if places.is_turning_away:
                 return NotBefore(now + _SOON)
 
     def _lease(self, key: bytes, shelf: bytes, now: float) -> Taken | Unlocated | None:

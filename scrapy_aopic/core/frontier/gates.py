@@ -62,6 +62,7 @@ class Gates:
         waiting: Hosts that wait, by rank, by gate.
         holders: Hosts whose leases keep gates shut, by gate.
         free: Connections kept free for fast hosts, if there is a number of connections.
+        new_hosts: Gate of the hosts that were never requested; empty without such a number.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class Gates:
         self._domain_of = domain_of
         self._uses_addresses = uses_addresses
         self.free = FreeConnections(connections) if connections else None
+        self.new_hosts = _SLOW[-1] if connections else b""
         self.holders: dict[bytes, bytes] = {}
         self._opens_at: dict[bytes, float] = {}  # by gate
         self._sweep_at = _SWEEP

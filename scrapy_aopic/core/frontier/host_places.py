@@ -81,10 +81,16 @@ if TYPE_CHECKING:
     from .gates import Gates
 
 _AT_ONCE = 32
-"""Late hosts of a shelf that are let through in one step."""
+"""Late hosts of a shelf that are let through in one step, and hosts that go from one gate to another."""
 
 _MAX_TURNED_AWAY = 100
 """Most hosts that one step may find blocked or at a shut gate; each may have cost a read."""
+
+_BEFORE = 1 << 60
+"""More than there are numbers."""
+
+_CROWD = 100
+"""Hosts that are ready, from which on new ones wait at their gate, though it is open."""
 
 _BLOCKED_FOR = 60.0
 """Seconds, and up to as many more, after which a blocked host is examined again: for 100,000 such hosts this takes some 3 %
@@ -257,8 +263,8 @@ class HostPlaces:
             host.heap.void(key)
             host.heap = None
 
-    def settle(self, key: bytes, host: HostState, now: float) -> None:
-        """Give *host*, which is in memory and MOVING, its place; see the cases in the head of this module."""
+    def settle(self, key: bytes, host: HostState, now: float, *, is_let_in: bool = False) -> None:
+        """Give *host*, which is in memory and MOVING, its place, or that behind its gate if it *is_let_in*; see the head of this module."""
         if host.transfers and host.is_full:
             go(host, HAS_NO_CONNECTION)
         elif host.queued == len(host.in_flight):
@@ -276,7 +282,10 @@ class HostPlaces:
                 host.heap = self.waiting
         elif self.may_bar and (name := self.bar(host)):
             self._put_aside(key, host, name, now)
-        elif self._gates.are_used and (gate := self._gates.shut(host, now)):
+        elif self._gates.are_used and (
+            gate := self._gates.shut(host, now)
+            or (b"" if is_let_in or host.transfer or not self._is_crowded() else self._gates.new_hosts)
+        ):
             self._turned_away += 1
             if len(self.active) > self._max_active and not host.is_busy:
                 self._park(key, host, self._gates.next_turn(gate, now))
@@ -287,6 +296,10 @@ class HostPlaces:
                 self._gates.joined(gate)
         else:
             self._line_up(key, host)
+
+    def _is_crowded(self) -> bool:
+        """Whether so many hosts are ready that new ones wait at their gate, even if it is open: else all would be turned away from it."""
+        return len(self.ready) + sum(map(len, self.late.in_memory.values())) >= _CROWD
 
     def _line_up(self, key: bytes, host: HostState) -> None:
         """Give *host*, which may be requested, its place among others."""
@@ -375,7 +388,8 @@ class HostPlaces:
         refresh_best(host)  # so that whatever is better than its best makes its rank better
         host.rank = rank = self.rank(host, visited)
         host.heap = heap
-        heap.push(key, LAST + rank if is_late else rank, self._number())
+        # Of equal rank those come first whose address is known: it was looked up for a request.
+        heap.push(key, LAST + rank if is_late else rank, self._number() - host.is_located * _BEFORE)
 
     def rank(self, host: HostState, visited: int) -> bytes:
         """Rank of *host*, as good as can be while its back queue is not in memory: its best priority, and what the order says.
@@ -456,7 +470,7 @@ class HostPlaces:
     def locate(self, key: bytes, host: HostState, now: float) -> None:
         """The address of *host* was looked up."""
         go(host, IS_LOCATED)
-        self.settle(key, host, now)
+        self.settle(key, host, now, is_let_in=True)
 
     def turn_away(self, key: bytes, host: HostState, now: float) -> None:
         """*host* came first and may not be requested: give it another place, and its turn to others at its gates."""
@@ -569,16 +583,20 @@ class HostPlaces:
         """Let the best host in at each gate that is open.
 
         Late hosts go in one by one, but where hosts share a domain or an address, each of which is looked at when it opens: else all
-        would, for each connection or look-up that is free, and come back when one of them has it.
+        would, for each connection or look-up that is free, and come back when one of them has it. Nor do all go on to the next gate.
         """
         for gate in self._gates.opened(now):
             heap = self._gates.waiting.get(gate)
-            while heap is not None and (entry := heap.first()) is not None:
+            is_shared = gate[:1] == layout.SHARED_GATES
+            for n in count(1):
+                entry = heap.first() if heap is not None else None
+                if entry is None:
+                    break
                 key = entry[2]
                 host = self.active[key]
                 self.leave(key, host)
-                self.settle(key, host, now)
-                if host.phase == READY or (host.phase == LATE and gate[:1] != layout.SHARED_GATES):
+                self.settle(key, host, now, is_let_in=True)
+                if host.phase == READY or (not is_shared and (host.phase == LATE or n >= _AT_ONCE)):
                     break
 
     @property
@@ -605,7 +623,7 @@ class HostPlaces:
         host = self.expect(key, "an index row")
         self.leave(key, host)
         self._activate(key, host)
-        self.settle(key, host, now)
+        self.settle(key, host, now, is_let_in=True)
 
     def _make_room(self, rank: bytes) -> None:
         """Shelve some hosts that are late, or ready but worse than *rank*, the worst first."""
