@@ -811,6 +811,24 @@ def test_late_hosts_of_a_charged_domain_are_held_back_for_late_ones_with_visited
     assert taken.host == new
 
 
+def test_late_domains_that_cost_more_than_their_pages_come_after_the_others():
+    """However good their pages seem; what a domain has that is worth its cost counts as before."""
+    desk = overdrawn(hosts=("www.a",))
+    for number in range(2):
+        desk.insert("first.b", 30 + number, 60)
+        desk.fetch()
+    desk.insert("www.b", 40, 55)
+    www = desk.frontier.host(host_key("www.b"))
+    assert desk.place("www.b") == desk.place("www.a") == "late"
+    desk.frontier.budgets.charge(www, 2)
+    page = desk.take()
+    assert page == ("www.b", 40)
+    desk.release(page)
+    desk.put_back(page)
+    desk.frontier.budgets.charge(www, 1)
+    assert desk.drain() == [("www.a", 10), ("www.b", 40)]
+
+
 def test_late_hosts_wait_behind_others_at_a_gate_and_pass_one_by_one():
     """One connection that is free must not take all of them away from the gate, only to come back."""
     desk = overdrawn(hosts=[f"h{n}.a" for n in range(40)])

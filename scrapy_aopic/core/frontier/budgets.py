@@ -119,9 +119,16 @@ class Budgets:
         if len(self._charged) > _MOST_CHARGED:
             del self._charged[next(iter(self._charged))]
 
-    def is_charged(self, host: HostState) -> bool:
-        """Whether the domain of *host* was charged for anything but pages, in this run."""
-        return self._domains is not None and self._domains.key(host) in self._charged
+    def comes_last(self, host: HostState) -> bool:
+        """Whether the domain of *host* was charged, in this run, for more than its pages, or for any, and no page of *host* was visited."""
+        if self._domains is None:
+            return False
+        key = self._domains.key(host)
+        return self._is_costly(key) or (not host.visited and key in self._charged)
+
+    def _is_costly(self, key: bytes) -> bool:
+        charged = self._charged.get(key, 0)
+        return charged > 0 and self._domains is not None and charged > self._domains.get(key).visited
 
     def count(self, host: HostState) -> None:
         """A page of *host* was visited for the first time."""
@@ -175,12 +182,12 @@ class Budgets:
         """Where *shelf*, whose best page is in the front queue *best*, stands among late ones, the smallest first.
 
         What no link to it holds back comes first, by its best page, lowered by one front queue for each doubling of what its
-        domain may take. Behind links, the least overdrawn comes first, whatever its pages are worth; of two shelves behind
-        the same link it depends on the rest of their ways.
+        domain may take, and those domains last that were charged for more than their pages. Behind links, the least overdrawn comes
+        first, whatever its pages are worth; of two shelves behind the same link it depends on the rest of their ways.
         """
         own, behind = self._overdraft(shelf)
         if max(behind, default=0.0) <= self.visits:
-            return [0.0, log2(max(own, 1.0)) - best]
+            return [self._is_costly(shelf[len(LATE) :]) / 2, log2(max(own, 1.0)) - best]
         nearest, *others = behind
         return [1.0, *sorted([max(own, FAMILY * nearest), *[FAMILY * due for due in others]], reverse=True)]
 

@@ -528,12 +528,12 @@ class Frontier:
 
         Args:
             has_more: Whether to count only hosts with known pages that are not in flight.
-            before: Key of the late host that would be next. If no page of it was visited, and its domain is charged for others that
-                do not exist or took long, late hosts with visited pages come before it.
+            before: Key of the late host that would be next. Late hosts with visited pages come before it if no page of it was visited
+                and its domain is charged for others that do not exist or took long, or that is charged for more than its pages.
         """
         until, active = now + within, self.active
         late = self.host(before) if before else None
-        comes_last = late is not None and not late.visited and self.budgets.is_charged(late)
+        comes_last = late is not None and self.budgets.comes_last(late)
         for page, since in chain(self._in_time.items(), self._late.items() if comes_last else ()):
             host = active[page[:HOST_BYTES]]
             if host.phase != LEASED and (has_more or host.phase != DRY):
