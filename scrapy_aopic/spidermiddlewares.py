@@ -192,6 +192,8 @@ class LinkMiddleware:
         """Wait for what others have to say of the links of *page*, all of which were yielded: its store, and the user."""
         page.goes_on()
         await page.prefetch(slices)
+        while page.announces():
+            await slices.step()
         if session.focus is not None and session.focus.values.valuing is not None:
             page.end()  # so that all its links are known
             await session.focus.links.ask(response)

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from .seeding import Seeding
     from .visit import Mark, Visit
 
+AT_ONCE = 200
+"""Links that are announced in one step, of some milliseconds."""
+
 _PERMANENT = (301, 308)
 """Statuses of redirects that make source and target one page."""
 
@@ -292,20 +295,19 @@ class Intake:
         else:
             self._waiting[link.key] = self._waiting.get(link.key, 0) + 1
 
-    @guarded(None)
-    def announce(self, visit: Visit) -> None:
-        """Queue what waits for the end of *visit*, which may wait for that itself."""
-        links = visit.links
+    @guarded(False)
+    def announce(self, visit: Visit) -> bool:
+        """Queue what waits for the end of *visit*, which may wait for that itself, as much as one step can; whether there is more."""
+        waited = links = visit.links[:AT_ONCE]
         if visit.retry is not None:
             links = [*links, replace(visit.retry, again=True, is_unfiltered=True)]
         if not links or self._job.is_broken:
-            return
+            return False
         if self.value is not None:
             links = self.value(visit, links)
         announced = self._crawl.announce(visit.lease, links, self._job.clock(), visit.n_links)
         self._requests.drop_unqueued(links, self._crawl)
-        waited = visit.links
-        still_wait = visit.announce(announced)  # pages of other shards, which stay unknown here
+        still_wait = visit.announce(announced, len(waited))  # pages of other shards, which stay unknown here
         out = []
         for link in waited:
             if link.key in still_wait:
@@ -314,6 +316,7 @@ class Intake:
                 out.append(link)
         self._count_out(out)
         self._wake()
+        return bool(visit.links)
 
     def wait_no_more(self, visit: Visit) -> list[Link]:
         """*visit* ended: returns all its links, those that were announced before the others."""

@@ -526,16 +526,18 @@ class Session:
 
     def _announce(self) -> None:
         """Let links go out whose pages take long, as their items do: these may wait for them."""
-        for visit in self.visits:
-            n_beats = visit.beat()
-            # A user's function may be asked what they are worth, and takes its time.
-            is_valued = (
-                self.focus is None or self.focus.values.valuing is None or visit.given_values is not None
-            )
-            if n_beats and n_beats % _LONG == 0 and is_valued:
-                if visit.flush is not None:
-                    visit.flush()
-                self.intake.announce(visit)
+        # A user's function may be asked what they are worth, and takes its time.
+        asks = self.focus is not None and self.focus.values.valuing is not None
+        due = [
+            visit
+            for visit in self.visits
+            if visit.beat() >= _LONG and not (asks and visit.given_values is None)
+        ]
+        for visit in sorted(due, key=lambda visit: len(visit.links)):
+            if visit.flush is not None:
+                visit.flush()
+            if self.intake.announce(visit):  # the rest at the next beat, as those of others that have as many
+                break
 
     @guarded(0)
     def _take_seeds(self) -> int:

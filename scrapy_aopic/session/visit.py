@@ -431,15 +431,15 @@ class Visit(Struct, eq=False):
         self._n_beats += 1
         return self._n_beats
 
-    def announce(self, announced: Iterable[Link]) -> set[bytes]:
-        """What waited for its end was queued as *announced*, and waits no more; returns the keys of pages that stay unknown."""
+    def announce(self, announced: Iterable[Link], n: int) -> set[bytes]:
+        """The first *n* of what waited for its end were queued as *announced*, and wait no more; returns the keys of pages that stay unknown."""
         unknown, before = set[bytes](), self.announced
         for link in announced:
             if link.key not in before and len(before) < MAX_LINKS:
                 before[link.key] = link
                 if link.request:
                     unknown.add(link.key)
-        self.links, self.retry = [], None
+        self.links, self.retry = self.links[n:], None
         return unknown
 
     @property

@@ -18,8 +18,10 @@ from support.small_web import Follow, check, crawl
 from scrapy_aopic import LinkMiddleware, Links
 from scrapy_aopic.core.crawl import Crawl
 from scrapy_aopic.core.ledger import TOTAL
+from scrapy_aopic.session import intake
 from scrapy_aopic.session import session as session_module
 from scrapy_aopic.session import visit as visits
+from scrapy_aopic.session.links import page_links
 from scrapy_aopic.session.session import Session
 
 ADD_ON: dict[str, Any] = {"ADDONS": {"scrapy_aopic.Addon": 500}, "ROBOTSTXT_OBEY": False}
@@ -286,6 +288,47 @@ async def test_one_that_pages_for_long_keeps_no_more_than_the_links_that_are_pai
     got = await waited(Pages, ALONE)
     assert max(kept) == 10
     assert sorted(got) == sorted([PART] * 30 + [f"{PART}?{n}" for n in range(30)] + OTHERS)
+
+
+async def test_many_links_are_announced_some_at_a_time(serve, monkeypatch):
+    announced: list[int] = []
+    announce = Crawl.announce
+
+    def note(self: Crawl, lease: Any, links: Any, *args: Any) -> Any:
+        announced.append(len(links))
+        return announce(self, lease, links, *args)
+
+    class Many(Waits):
+        async def found(self, response: Response) -> AsyncIterator[Any]:
+            for n in range(45):
+                yield Request(f"{PART}?{n}", self.other)
+            yield response.follow(PART, self.part)
+
+    monkeypatch.setattr(Crawl, "announce", note)
+    monkeypatch.setattr(intake, "AT_ONCE", 10)
+    serve({**PAGES, **{f"{PART}?{n}": [] for n in range(45)}})
+    assert len(await waited(Many, ALONE)) == 51
+    assert announced == [10, 10, 10, 10, 6]
+
+
+async def test_a_page_of_very_many_links_is_not_queued_in_one_step(serve, how, monkeypatch):
+    settled: list[int] = []
+    settle = Crawl.settle
+
+    def note(self: Crawl, lease: Any, links: Any, *args: Any) -> Any:
+        settled.append(sum(bool(link.request) for link in links))
+        return settle(self, lease, links, *args)
+
+    monkeypatch.setattr(Crawl, "settle", note)
+    monkeypatch.setattr(page_links, "_MANY", 20)
+    monkeypatch.setattr(page_links, "LINKS_A_READ", 5)
+    monkeypatch.setattr(page_links, "_LINKS_A_STEP", 5)
+    monkeypatch.setattr(intake, "AT_ONCE", 10)
+    pages = [f"{PART}?{n}" for n in range(45)]
+    serve({HOME: pages, **{url: [] for url in pages}})
+    crawler = await crawl(Follow, how)
+    assert crawler.stats.get_value("aopic/pages/visited") == 46
+    assert max(settled) < 20
 
 
 async def test_callbacks_that_await_nothing_announce_nothing(serve, how, monkeypatch):

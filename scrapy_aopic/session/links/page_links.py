@@ -50,6 +50,9 @@ LINKS_A_READ = 200
 _LINKS_A_STEP = 50
 """Links that are admitted at once, in a tenth of a millisecond to half of one."""
 
+_MANY = 1_000
+"""Links of a page that are queued in one step at its end, of some 30 ms."""
+
 _WAITS = (0.0, *[0.0005] * 4, *[0.002] * 4)
 """Seconds between looks at whether the store has read something: most servers reply within one turn of the event loop, and
 for one that has not replied after 10 ms the crawl waits when it needs that."""
@@ -133,7 +136,9 @@ class PageLinks:
             self._is_waiting = True
             self._visit.wait()
             self.flush()
-            self._session.intake.announce(self._visit)
+            if self._session.intake.announce(self._visit):
+                self._is_watched = True
+                soon(self._look)
 
     # -- found
 
@@ -328,6 +333,16 @@ class PageLinks:
                 await slices.pause(seconds)
                 if session.intake.has_come(number, visit):
                     break
+
+    def announces(self) -> bool:
+        """Announce some of the links of a page that has very many, whose end would take too long in one step; whether there are more."""
+        visit, session = self._visit, self._session
+        if visit is None or len(visit.links) < _MANY or session.focus is not None or not session.is_open:
+            return False
+        began = session.costs.clock()
+        session.intake.announce(visit)
+        self._worked(began)
+        return True
 
     def flush(self) -> None:
         """Let all that was found reach the visit."""
