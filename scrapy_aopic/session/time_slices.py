@@ -4,6 +4,10 @@ Rule 1: one slice is made at a time, in turns: however many pages are read, what
 
 Rule 2: other work comes first. The next slice begins when the loop has nothing else to do, or when that has had its share
 (:data:`SHARE`). So pages that take long fill what time there is, and hosts whose pages take none are asked as before.
+
+Rule 3: what has had its :data:`MANY` slices comes after what has not, and waits until the loop has had nothing to do for a while
+(:data:`_QUIET`). For a page comes in some ten turns of the loop, with nothing to do between two of them; if a slice were made in
+each of these pauses, it would take ten times as long.
 """
 
 from __future__ import annotations
@@ -27,8 +31,14 @@ SLICE = 0.01
 SHARE = 3
 """Times a slice that other work has before the next one, if it wants as much."""
 
+MANY = 10
+"""Slices of one piece of work that are ordinary."""
+
 _IDLE = 0.0002
 """Seconds of this thread in one turn of the event loop up to which it had nothing else to do."""
+
+_QUIET = 0.005
+"""Seconds for which the loop must have had nothing to do; all such waits for one slice take at most its share."""
 
 
 class _Turns:
@@ -36,34 +46,42 @@ class _Turns:
 
     def __init__(self) -> None:
         self._waiting: deque[Deferred[None]] = deque()
+        self._long: deque[Deferred[None]] = deque()
         self._is_looking = False
-        self._share = self._worked = 0.0
+        self._n = 0  # ordinary slices in a row
+        self._share = self._patience = self._worked = self._at = self._quiet = 0.0
 
-    def wait(self) -> Deferred[None]:
-        """What is called back when the next slice may begin."""
+    def wait(self, *, is_long: bool) -> Deferred[None]:
+        """What is called back when the next slice may begin, of work that *is_long* or of any other."""
         turn: Deferred[None] = Deferred()
-        self._waiting.append(turn)
+        (self._long if is_long else self._waiting).append(turn)
         if not self._is_looking:
             self._begin()
         return turn
 
     def _begin(self) -> None:
         """A slice is over, if there was one."""
-        self._is_looking = bool(self._waiting)
+        self._is_looking = bool(self._waiting or self._long)
         if self._is_looking:
-            self._share = SHARE * SLICE
-            self._worked = thread_time()
+            self._share = self._patience = SHARE * SLICE
+            self._worked, self._at = thread_time(), perf_counter()
             call_later(0, self._look)
 
     def _look(self) -> None:
-        now = thread_time()
-        worked, self._worked = now - self._worked, now
-        self._share -= worked
-        if worked > _IDLE and self._share > 0:
-            call_later(0, self._look)
+        worked, self._worked = thread_time() - self._worked, thread_time()
+        passed, self._at = perf_counter() - self._at, perf_counter()
+        is_idle = worked <= _IDLE
+        self._quiet = self._quiet + passed if is_idle else 0.0
+        self._patience -= passed if is_idle else 0.0
+        self._share -= 0.0 if is_idle else worked
+        is_long = not self._waiting or (bool(self._long) and self._n >= SHARE)
+        is_quiet = is_idle and (not is_long or self._quiet > _QUIET or self._patience <= 0)
+        if not is_quiet and self._share > 0:
+            call_later(_QUIET / 5 if is_idle else 0, self._look)
         else:
+            self._n = 0 if is_long else self._n + 1
             call_later(0, self._begin)  # the slice is made in between: a task goes on in the next turn
-            self._waiting.popleft().callback(None)
+            (self._long if is_long else self._waiting).popleft().callback(None)
 
 
 _LINE = _Turns()
@@ -76,11 +94,13 @@ class TimeSlices:
     def __init__(self) -> None:
         self.ends_at = perf_counter() + SLICE
         """Instant (``time.perf_counter``) at which the slice is over: many short steps in a row compare it themselves first."""
+        self._n = 0
 
     async def step(self) -> None:
         """A step is done: let the event loop go on if the slice is over."""
         if perf_counter() > self.ends_at:
-            await maybe_deferred_to_future(_LINE.wait())
+            self._n += 1
+            await maybe_deferred_to_future(_LINE.wait(is_long=self._n > MANY))
             self.ends_at = perf_counter() + SLICE
 
     async def pause(self, seconds: float) -> None:

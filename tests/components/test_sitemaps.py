@@ -192,6 +192,27 @@ async def test_others_go_on_between_the_turns_of_long_work():
     assert [each for each in done if each != "another"] == [0, 1, 2, 3]
 
 
+async def test_work_that_has_had_many_slices_comes_after_other_work():
+    done: list[str] = []
+    has_had_many = asyncio.Event()
+
+    def work(name: str, n: int) -> Generator[None, None, None]:
+        for number in range(n):
+            done.append(name)
+            if number == 2 * time_slices.MANY:
+                has_had_many.set()
+            yield
+
+    with patch.object(time_slices, "SLICE", -1.0):
+        long = asyncio.ensure_future(in_time_slices(work("long", 60)))
+        await has_had_many.wait()
+        done.clear()
+        await in_time_slices(work("short", 9))
+        assert done.count("short") == 9
+        assert done.count("long") <= 9 / time_slices.SHARE + 1
+        await long
+
+
 def test_the_dates_of_entries_are_read_in_all_formats():
     entry = "<{0}><{1}>http://a.test/{2}</{1}>{3}</{0}>"
     noon, day = 1_795_780_800.0, 1_795_780_800.0 + 43_199
