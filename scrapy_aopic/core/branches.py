@@ -1,4 +1,4 @@
-"""How many pages of each branch of a host were fetched: what bounds an endless tree on a real host, and facets or a calendar.
+"""How large each branch of a host is: what bounds an endless tree on a real host, and facets or a calendar.
 
 A *branch* is what lies behind a page, its *head*, by links each of which is the only one that is known. A page is found by
 one link of its host, and is in the branch of the page with this link until a page of another branch, or of another host,
@@ -7,16 +7,18 @@ none; else what it links to is in its own branch, too.
 
 Pages of one make, whose URLs :attr:`.policy.Policy.group_of` says are the same but for numbers and queries, are a *group*. What a
 page links to of its own group is in the branch of the group, however many pages of the group link to it: the filters of a shop,
-the months of a calendar and the diffs of a wiki all lead to each other. What waits of a crowded group waits lower even if it was
-found from elsewhere, unless the crawl entered its host there. The pages of a trap have one link each, so all of it is one branch; most
-pages of a real host are linked from elsewhere, too.
+the months of a calendar and the diffs of a wiki all lead to each other. What else they lead to is a branch of its own. What waits of
+a crowded group waits lower even if it was found from elsewhere, unless the crawl entered its host there. The pages of a trap have one
+link each, so all of it is one branch; most pages of a real host are linked from elsewhere, too.
 
-A branch is *crowded* once a hundredth of the fetched pages of its host, and :attr:`.order.Order.branch_pages`, are of it; for
-each of its pages that got a link from elsewhere while it waited that is a fiftieth more, as nothing links into a trap. What waits
-of a crowded branch waits :data:`QUEUES` front queues lower (:meth:`.pages.Pages.lower`, :meth:`.pages.Pages.pay`).
+Pages of a branch are counted as they are fetched, and those of a group as its pages show them: a shop has shown thousands of its
+filters before a hundred are fetched. The branch is *crowded* once that is a hundredth of the fetched pages of its host, and
+:attr:`.order.Order.branch_pages`; for each of its pages that got a link from elsewhere while it waited, and each new page of another
+make that a group has shown, that is a fiftieth more, as nothing links into a trap, and it leads to nothing else. What waits of a
+crowded branch waits :data:`QUEUES` front queues lower (:meth:`.pages.Pages.lower`, :meth:`.pages.Pages.pay`).
 
-Rule 1: a branch has a row from the first fetched page that is not its head. Nothing of it is counted before, and pages of
-other branches that link to it later are counted only as long as its pages wait.
+Rule 1: a branch has a row from the first page of it that is counted. Nothing supports it before, and pages of other branches that
+link to it later are counted only as long as its pages wait.
 
 Rule 2: branches of a host whose numbers are equal count as one; so 32 bits are enough.
 """
@@ -45,11 +47,11 @@ _PART = 0.01
 """Part of the fetched pages of a host that a branch may have."""
 
 _SUPPORT = 0.02
-"""What each page that got a link from elsewhere adds to that, as a part of it."""
+"""What each page that supports a branch adds to that, as a part of it."""
 
 
 class Branches:
-    """The counts of fetched pages of branches.
+    """The counts of pages of branches.
 
     Args:
         order: Which says how large a branch may be, and what a link is.
@@ -61,21 +63,21 @@ class Branches:
     """
 
     def __init__(self, store: Store, order: Order, group_of: Callable[[bytes], bytes], capacity: int) -> None:
-        # Fetched pages, and pages with a link from elsewhere: a list, since a record of a table is changed in place.
+        # Its pages, and those that support it: a list, since a record of a table is changed in place.
         self.table = RecordTable(store, Family.META, pack, _unpack, capacity)
         self._pages = order.branch_pages
         self._two_links = 2 * order.one_link
         self.are_bounded = order.branch_pages > 0
         self._group_of = group_of
 
-    def behind(self, key: bytes, page: Page, *, is_new: bool) -> int:
-        """Number of the branch of what *page*, under *key*, which is visited, links to.
+    def behind(self, key: bytes, page: Page, group: int, *, is_new: bool) -> int:
+        """Number of the branch of what *page*, under *key* and of *group*, which is visited, links to but for its group.
 
         Args:
             is_new: Whether nothing is known of its links before; then nothing is counted behind it if it is a head.
         """
         if self._is_inside(page):
-            return page.branch
+            return page.branch ^ (page.branch == group)  # another number, for what is not of the group
         if not self.are_bounded:
             return 0
         branch = int.from_bytes(key[-PART_BYTES:], "big") or 1
@@ -89,11 +91,20 @@ class Branches:
         return int.from_bytes(blake2b(group, digest_size=PART_BYTES).digest(), "big") if group else 0
 
     def count(self, key: bytes, page: Page, group: int) -> None:
-        """Count *page*, under *key* and of *group*, which was fetched for the first time, if it is not a head."""
-        if self._is_inside(page) or (page.branch and page.branch == group):
-            row = _row(key, page.branch)
-            counts = self.table.get(row) or [0, 0]
-            counts[0] += 1
+        """Count *page*, under *key* and of *group*, which was fetched for the first time, if it is no head, nor in the branch of its group."""
+        if self._is_inside(page) and page.branch != group:
+            self._add(_row(key, page.branch), 1, 0)
+
+    def found(self, host: bytes, group: int, n_alike: int, n_others: int) -> None:
+        """A page of *group* has shown so many new pages of it, and so many others of the *host*."""
+        self._add(_row(host, group), n_alike, n_others)
+
+    def _add(self, row: bytes, n: int, n_supporting: int) -> None:
+        """Count so many pages more, and so many that support them, unless there are none."""
+        counts = self.table.get(row) or ([0, 0] if n else None)
+        if counts is not None:
+            counts[0] += n
+            counts[1] += n_supporting
             self.table.put(row, counts)
 
     def _is_inside(self, page: Page) -> bool:
@@ -102,11 +113,7 @@ class Branches:
 
     def left(self, key: bytes, branch: int) -> None:
         """The page under *key*, which waits, is linked to from elsewhere, and was in *branch* until now."""
-        row = _row(key, branch)
-        counts = self.table.get(row)
-        if counts is not None:
-            counts[1] += 1
-            self.table.put(row, counts)
+        self._add(_row(key, branch), 0, 1)
 
     def may_be_crowded(self, visited: int) -> bool:
         """Whether any branch of a host may be crowded of which *visited* pages were fetched."""
@@ -135,5 +142,5 @@ def _row(key: bytes, branch: int) -> bytes:
 
 
 def _unpack(data: bytes) -> list[int]:
-    fetched, supported = unpack(data)
-    return [fetched, supported]
+    n, supporting = unpack(data)
+    return [n, supporting]

@@ -23,7 +23,7 @@ letter  key                                                                     
 ``E``   page: one that was refused as the settings were; these are the value          ``pages``
 ``H``   number: a page that was set aside for people to label                       ``focus.sample``
 ``L``   host directory: how many of its pages were fetched, up to a few             ``directories``
-``B``   host branch: how many of its pages were fetched, and have another link      ``branches``
+``B``   host branch: how many pages are counted of it, and how many support it      ``branches``
 ``T``   number: a round of revisits                                               ``revisits.rounds``
 ``N``   nothing: which shard of its job the store holds, if the job has several     ``shards.mail``
 ``M``   shard number: a letter to a shard that it has not acknowledged              ``shards.mail``

@@ -485,7 +485,7 @@ class Pages:
             visited: Pages of its host that were visited.
             is_new: Whether none of its links is known yet, from an earlier visit or announced.
         """
-        branch = self.branches.behind(key, page, is_new=is_new)
+        branch = self.branches.behind(key, page, group, is_new=is_new)
         lowered, group_lowered = (self.branches.lowered(key, each, visited) for each in (branch, group))
         return Finder(key[:HOST_BYTES], page.clicks, branch, lowered, group, group_lowered)
 
@@ -632,7 +632,7 @@ class Pages:
         catch_up = self._ledger.catch_up if self._ledger.has_handed else None
         requests: dict[bytes, bytes] = {}
         merged: list[tuple[bytes, int]] = []
-        to_new = 0
+        to_new = n_alike = n_others = 0
         new: dict[bytes, tuple[str, dict[bytes, bytes]]] = {}  # by key of the host, with its name
         moves: dict[bytes, list[Move]] = {}  # by key of the host
         self.branches.read_ahead((link.key for link in links), targets)
@@ -641,6 +641,12 @@ class Pages:
             if page is None:
                 page = self._admit(link, units, found, finder)  # noqa: PLW2901
                 at = key[:HOST_BYTES]
+                if group and at == host:
+                    if self.branches.group_of(link.request) == group:
+                        page.branch, page.lowered = group, group_lowered
+                        n_alike += 1
+                    else:
+                        n_others += 1
                 number = front_queue(page, units)
                 if link.priority:
                     number += link.priority << PRIORITY_BITS
@@ -662,8 +668,6 @@ class Pages:
                 page.clicks = clicks + 1 if is_nearer else page.clicks
                 if page.branch and (page.branch not in (branch, group) or key[:HOST_BYTES] != host):
                     self._leave_branch(key, page)
-                elif group_lowered and page.branch == group and page.lowered < group_lowered:
-                    page.lowered = group_lowered
                 page.score += found
                 page.score = self._valued(page, link) if values_links else page.score
                 if catch_up is not None:
@@ -685,6 +689,8 @@ class Pages:
                     move = ROW_STARTS[page.front_queue] + place, ROW_STARTS[number] + place, key[HOST_BYTES:]
                     page.front_queue = number
                     moves.setdefault(key[:HOST_BYTES], []).append(move)
+        if n_alike or n_others:
+            self.branches.found(host, group, n_alike, n_others)
         self.requests.put_all(requests)
         self._ledger.count_new(to_new)
         let_in = self._frontier.insert_all if self._bonus_of is None else self._let_in
@@ -746,8 +752,6 @@ class Pages:
         if link.key[:HOST_BYTES] == finder.host:
             page.clicks = min(finder.clicks + LONE_CLICK, MOST_CLICKS)
             page.branch, page.lowered = finder.branch, finder.lowered
-            if finder.group and self.branches.group_of(link.request) == finder.group:
-                page.branch, page.lowered = finder.group, finder.group_lowered
         if self._values_links:
             page.score |= link.value
             if link.lead:

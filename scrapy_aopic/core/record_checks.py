@@ -111,8 +111,8 @@ def wrong_count(key: bytes, data: bytes) -> str:
     if key[:1] == layout.DIRECTORIES:
         return "" if len(data) == 1 and data[0] else "has a count that there cannot be"
     try:
-        fetched, supported = unpack(data)
-        is_right = fetched > 0 <= supported
+        n, supporting = unpack(data)
+        is_right = n > 0 <= supporting
     except NO_RECORD:
         is_right = False
     return "" if is_right else "has a count that there cannot be"
