@@ -1,6 +1,7 @@
 """A page beside an earlier commit, which is installed in an environment of its own.
 
     python benchmarks since COMMIT             # CPU of a page in whole crawls, by turns
+    python benchmarks since COMMIT --parts     # the same, and in whose code it goes
     python benchmarks since COMMIT --count     # instructions of a page, which no load disturbs
     python benchmarks since --check            # the same for the last commit of costs.csv; ends with 1 if they are 2 % more
     python benchmarks since --record           # adds lines for HEAD to costs.csv
@@ -214,6 +215,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("commit", nargs="?", help="the earlier one; without it, only this one is counted")
+    parser.add_argument("--parts", action="store_true", help="also look in whose code the CPU goes")
     parser.add_argument("--count", action="store_true", help="count instructions")
     parser.add_argument("--check", action="store_true", help="compare with the last commit of costs.csv")
     parser.add_argument("--revisits", action="store_true", help="count visits of a second round")

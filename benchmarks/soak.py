@@ -340,7 +340,7 @@ def main() -> int:
     )
     logging.getLogger("scrapy.downloadermiddlewares.retry").setLevel(logging.CRITICAL)
     print(*FIELDS, *PARTS, sep="\t")
-    web: AbstractContextManager[None] = nullcontext()
+    web: AbstractContextManager[object] = nullcontext()
     if args.web == "endless":
         process.crawl(Soak)
     else:

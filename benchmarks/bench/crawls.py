@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 from contextlib import contextmanager
-from statistics import median
+from statistics import fmean, median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import spiders
-from measure import HERE, Runner, samples
+from measure import HERE, Runner, Samples, number, samples
 from scrapy.crawler import CrawlerProcess
 from stage import OURS, STOCK
 from tqdm import tqdm
@@ -65,14 +66,19 @@ Scrapy's scheduler in memory, with JOBDIR, and in memory with our extractor."""
 
 
 @contextmanager
-def served(**web: Any) -> Iterator[None]:
-    """Serve a web (:class:`webs.Web`) from another process, to crawls of this one."""
+def served(**web: Any) -> Iterator[str]:
+    """Serve a web (:func:`webs.serve`) from another process, to crawls of this one; yields what its URLs begin with."""
     command = [sys.executable, str(HERE), "--task", "webs:serve", json.dumps(web)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         assert server.stdin is not None
-        os.environ["http_proxy"] = f"http://127.0.0.1:{server.stdout.readline().strip()}"
-        yield
+        port, site = server.stdout.readline().split()
+        if site.startswith("https:"):  # by a proxy, it would be another way of Scrapy's
+            look_up = socket.getaddrinfo
+            socket.getaddrinfo = lambda _, *rest, **words: look_up("127.0.0.1", *rest, **words)
+        else:
+            os.environ["http_proxy"] = f"http://127.0.0.1:{port}"
+        yield site
         server.stdin.close()
 
 
@@ -85,12 +91,14 @@ def crawl(
     kilobytes: int = 0,
     new: int | None = None,
     has_queries: bool = False,
+    tls: bool = False,
     settings: dict[str, Any] | None = None,
+    in_parts: bool = False,
 ) -> dict[str, Any]:
-    """CPU milliseconds a page of a crawl of this *kind* (:data:`KINDS`)."""
+    """CPU milliseconds a page of a crawl of this *kind* (:data:`KINDS`), all and by layer (:data:`LAYERS`)."""
     own, spider, is_durable = KINDS[kind]
     web = {"hosts": hosts, "links": links, "kilobytes": kilobytes, "new": new, "has_queries": has_queries}
-    with tempfile.TemporaryDirectory() as folder, served(**web):
+    with tempfile.TemporaryDirectory() as folder, served(**web, tls=tls) as site:
         process = CrawlerProcess(
             {
                 **({} if "ADDONS" in own else {**NEIGHBOURS, "AOPIC_POLITENESS_FACTOR": 10}),
@@ -100,21 +108,48 @@ def crawl(
                 "CLOSESPIDER_PAGECOUNT": pages + (hosts if own.get("ROBOTSTXT_OBEY", True) else 0),
                 "LOG_LEVEL": "ERROR",
                 "TELNETCONSOLE_ENABLED": False,
+                **({"AOPIC_ALLOW_NETWORKS": ["127.0.0.0/8"]} if tls else {}),
                 **(settings or {}),
             }
         )
         crawler = process.create_crawler(spider)
         arguments = {"pages": pages} if spider is spiders.Download else {"has_queries": has_queries}
-        process.crawl(crawler, hosts=hosts, **arguments)
-        began, wall = time.process_time(), time.perf_counter()
-        with samples():
+        process.crawl(crawler, hosts=hosts, site=site, **arguments)
+        began, main, wall = time.process_time(), time.thread_time(), time.perf_counter()
+        with Samples() if in_parts else samples() as looked:
             process.start()
         cpu, seconds = time.process_time() - began, time.perf_counter() - wall
+        main = time.thread_time() - main
     assert crawler.stats is not None
     n = crawler.stats.get_value("downloader/response_status_count/200", 0)
     assert n >= pages, f"only {n} pages were fetched"
     assert not crawler.stats.get_value("log_count/ERROR"), "there were errors"
-    return {"ms": cpu / n * 1000, "rate": n / seconds, "pages": n}
+    parts = _parts(looked, main / n, cpu / n) if looked else {}
+    return {"ms": cpu / n * 1000, "rate": n / seconds, "pages": n, "parts": parts}
+
+
+LAYERS = {
+    "texts, links, URLs": ("scrapy_aopic/web",),
+    "what becomes of a page and its links": ("scrapy_aopic/session",),
+    "cash, queues, hosts": ("scrapy_aopic/core",),
+    "commits and reads": ("scrapy_aopic/job", "scrapy_aopic/storage"),
+    "downloads, Scrapy's private names": ("scrapy_aopic/_engine",),
+    "the rest of this package": ("scrapy_aopic",),
+    "Scrapy": ("scrapy",),
+    "Twisted, asyncio": ("twisted", "asyncio"),
+}
+"""Where the time of a page goes, by the beginning of the package of the innermost frame."""
+
+OTHERS, THREADS = "the spider, other libraries, Python", "other threads: commits"
+
+
+def _parts(looked: Samples, main: float, cpu: float) -> dict[str, float]:
+    """Milliseconds of a page by layer, of *main* seconds of the main thread and *cpu* of all; they add up to that."""
+    parts = dict.fromkeys([*LAYERS, OTHERS], 0.0)
+    for package, n in looked.of.items():
+        layer = next((name for name, begins in LAYERS.items() if package.startswith(begins)), OTHERS)
+        parts[layer] += 1000 * main * n / looked.of.total()
+    return {**parts, THREADS: 1000 * (cpu - main)}
 
 
 class Compared(NamedTuple):
@@ -229,7 +264,10 @@ def beside(run: Runner, commit: str, python: str) -> None:
         if web.option not in run.options.webs:
             continue
         for kind in ("addon-links-alike", "ours"):
-            task = {**_task(run, web), "kind": kind}
+            task = {**_task(run, web), "kind": kind, "in_parts": run.options.parts}
             runs = run.rounds(("crawls:crawl", task), ("crawls:crawl", {**task, "python": python}))
             now, before = [[found["ms"] for found in each] for each in runs]
             run.add_paired("crawl", f"{web.name}, {_WORDS[kind]}, to {commit}", "ms CPU/page", now, before)
+            for part in runs[0][0]["parts"]:
+                means = [fmean(found["parts"][part] for found in each) for each in runs]
+                tqdm.write(f"| | {part} | | {number(means[0])} | {number(means[1])} | | | |")

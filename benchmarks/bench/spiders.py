@@ -59,9 +59,11 @@ class Download(Spider):
 
     name = "download"
 
-    def __init__(self, hosts: int = 1, pages: int = 1, **kwargs: Any) -> None:
+    def __init__(
+        self, hosts: int = 1, pages: int = 1, *, site: str = "http://h{}.test", **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
-        self.urls = [f"http://h{n % hosts}.test/p/{n // hosts}" for n in range(pages)]
+        self.urls = [f"{site.format(n % hosts)}/p/{n // hosts}" for n in range(pages)]
 
     async def start(self) -> Any:
         for url in self.urls:

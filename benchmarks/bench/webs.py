@@ -6,15 +6,21 @@ import os
 import random
 import re
 import sys
+import tempfile
 from functools import partial
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 from demo_web.server import Answer, Exchange, Server
 from spiders import page_path
+from support.certificate import tls_of
 
 _NUMBER = re.compile(r"/(?:p/|view\?page=)([0-9]+)")
 """Behind what a URL has the number of its page."""
+
+_HOST = re.compile("h([0-9]+)")
+"""The name of a host begins with its number."""
 
 _N_SENTENCES, _N_WORDS = 4000, 3000
 
@@ -33,7 +39,7 @@ class Web:
         kilobytes: Size of a page, text with the markup of an article; 0 for links and a little text.
         new: How many of the links of a page are on no other page; ``None`` for most of them early in a crawl, and few later.
         has_queries: Whether the URLs of pages have queries of three parameters.
-        site: What URLs begin with, with the number of the host.
+        site: What URLs begin with, with the number of the host. It may change before the first request.
         each: Pages of a host, if *new* is ``None``.
         answers: What a visit is answered: ``bytes``, ``304`` if it is conditional, or a ``new`` text each time.
     """
@@ -53,7 +59,7 @@ class Web:
         self.hosts = hosts
         self.links = links
         self._new = new
-        self._site = site
+        self.site = site
         self._each = each
         self._answers, self._n = answers, count()
         self._page = partial(page_path, has_queries=has_queries)
@@ -75,7 +81,9 @@ class Web:
             headers["ETag"] = '"1"'
             if "if-none-match" in exchange.headers:
                 return Answer(304, headers)
-        body = self.body(int(exchange.host[1:-5]), int(number[1]))
+        host = _HOST.match(exchange.host)
+        assert host is not None
+        body = self.body(int(host[1]), int(number[1]))
         if self._answers == "new":
             body = body.replace(b"<body>", b"<body><p>Version %d of this page</p>" % next(self._n))
         return Answer(headers=headers, body=body)
@@ -94,7 +102,7 @@ class Web:
             if n % 5:
                 links.append(f"/p/{n if n < self.links // 4 else mixed % self._each}")
             else:
-                links.append(f"{self._site.format(mixed % self.hosts)}/p/{mixed // self.hosts % 50}")
+                links.append(f"{self.site.format(mixed % self.hosts)}/p/{mixed // self.hosts % 50}")
         return links
 
     def _divided(self, host: int, page: int, new: int) -> list[str]:
@@ -103,7 +111,7 @@ class Web:
         links = [self._page(self.links * (page + 1) + n) for n in range(new)]
         links += [self._page(n) for n in range(min(known, _NAVIGATION))]
         fronts = ((host + n) % self.hosts for n in range(1, known - _NAVIGATION + 1))
-        return links + [f"{self._site.format(other)}{self._page(0)}" for other in fronts]
+        return links + [f"{self.site.format(other)}{self._page(0)}" for other in fronts]
 
     def _draw(self, host: int, page: int) -> random.Random:
         return random.Random(host * 1_000_003 + page)
@@ -130,9 +138,14 @@ class Web:
         return "".join(parts + left)
 
 
-def serve(hosts: int, links: int, kilobytes: int = 0, new: int | None = None, **web: Any) -> None:
-    """Serve until standard input ends."""
-    with Server(Web(hosts, links, kilobytes, new, **web).answer).run_in_thread() as running:
-        print(running.port, flush=True)
+def serve(*, tls: bool = False, **web: Any) -> None:
+    """Serve a :class:`Web` until standard input ends, by *tls* at ``https://h0.test`` with the port and so on."""
+    with tempfile.TemporaryDirectory() as folder:
+        context = tls_of(Path(folder))[0] if tls else None
+    made = Web(**web)
+    with Server(made.answer, tls=context).run_in_thread() as running:
+        if tls:
+            made.site = f"https://h{{}}.test:{running.port}"
+        print(running.port, made.site, flush=True)
         sys.stdin.read()
     os._exit(0)  # nobody reads what it would print

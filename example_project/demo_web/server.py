@@ -12,7 +12,7 @@ any number of hosts, and directly (``GET /path``, host from the ``Host`` header)
 
 Rule 3: there are no tasks, only one timer a connection, so that nothing can be left behind at the end.
 
-Not there, because no test needs it: TLS, CONNECT, chunked bodies, half-closed connections (a client that
+Not there, because no test needs it: CONNECT, chunked bodies, half-closed connections (a client that
 closes its sending side counts as gone).
 """
 
@@ -37,6 +37,7 @@ from .server_log import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from ssl import SSLContext
 
 __all__ = ["Answer", "Exchange", "Running", "Server"]
 
@@ -108,6 +109,7 @@ class Server:
         log: Where to write the log, apart from :attr:`entries`.
         host: Address to listen at.
         port: Port to listen at; 0 takes a free one, then found in :attr:`port`.
+        tls: How it is spoken to, if not in plain words.
 
     Attributes:
         entries: What it has logged.
@@ -121,6 +123,7 @@ class Server:
         log: TextIO | Path | None = None,
         host: str = "127.0.0.1",
         port: int = 0,
+        tls: SSLContext | None = None,
     ) -> None:
         self.host = host
         self.port = port
@@ -128,6 +131,7 @@ class Server:
         self.n_accepted = 0
         self._answer = answer
         self._log = log
+        self._tls = tls
         self._file: TextIO | None = None
         self._epoch_offset = 0.0
         self._in_flight: Counter[str] = Counter()
@@ -148,7 +152,9 @@ class Server:
         """
         loop = asyncio.get_running_loop()
         # 400 hosts crawled at once may connect in the same moment; asyncio's default of 100 would stall some.
-        listener = await loop.create_server(lambda: _Connection(self), self.host, self.port, backlog=1024)
+        listener = await loop.create_server(
+            lambda: _Connection(self), self.host, self.port, backlog=1024, ssl=self._tls
+        )
         try:
             self._open_log()
         except OSError:
