@@ -184,7 +184,7 @@ ASKS_FOR_THE_KIND_OF_A_PLACE = {
     "commands/common.py",
     "commands/crawl_command.py",
     "commands/move.py",
-    "commands/restore.py",
+    "copies/moving.py",
     "view/auditing.py",
     "view/shard_states.py",
 }

@@ -16,7 +16,6 @@
 * :mod:`.export`: pages and links as files
 * :mod:`.check`: whether every invariant holds
 * :mod:`.backup`: copies a job
-* :mod:`.restore`: puts a copy back onto a server
 * :mod:`.move`: moves shards to another folder
 * :mod:`.import_redis`: continues a crawl of scrapy-redis
 * :mod:`.simulate`: compares orders on a link graph

@@ -34,7 +34,6 @@ from . import (
     import_redis,
     move,
     report,
-    restore,
     salvage_command,
     seed,
     simulate,
@@ -54,7 +53,7 @@ if TYPE_CHECKING:
 _DOCS = f"{DOCS} commands"
 
 _MODULES: tuple[Subcommand | Group, ...] = (
-    demo, crawl_command, top, status, hosts, why_command, report, check, dashboard, control, backup, restore, move,
+    demo, crawl_command, top, status, hosts, why_command, report, check, dashboard, control, backup, move,
     salvage_command, seed, export, import_redis, topic_command, simulate, identity_command,
     docs_command,
 )  # fmt: skip

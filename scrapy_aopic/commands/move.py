@@ -1,18 +1,18 @@
-"""``scrapy aopic move``: shards of a job to another job folder."""
+"""``scrapy aopic move``: a job, or shards of it, to another place."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scrapy.exceptions import UsageError
 
 from scrapy_aopic.view.output import write
 
-from .common import complete_address, job_place
+from .common import complete, complete_address, job_place
 
 if TYPE_CHECKING:
     import argparse
+    from pathlib import Path
 
     from scrapy.settings import BaseSettings
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from scrapy_aopic.storage import Address
 
 MEANING = (
-    "Move shards of a job that has several folders (AOPIC_SHARDS) from one of them to another, while both are not crawled. With --lost, "
-    "begin shards anew whose disk is lost."
+    "Move a job that no crawl uses to another folder, or between a folder and a server. Or move shards from one folder of a job in "
+    "shards to another one. With --lost, begin shards anew whose disk is lost."
 )
 
 
@@ -30,15 +30,26 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "source",
         metavar="FROM",
         type=job_place,
-        help="JOBDIR that has the shards; with --lost, redis://HOST:PORT/DATABASE#KEY",
+        help="JOBDIR of the job or the shards, or redis://HOST:PORT/DATABASE#KEY",
     )
-    parser.add_argument("target", metavar="TO", type=Path, help="another JOBDIR of the job, or a new folder")
+    parser.add_argument(
+        "target",
+        metavar="TO",
+        type=job_place,
+        help="new folder, or redis://HOST:PORT/DATABASE#KEY where no job is; for shards, another JOBDIR of the job or a new one",
+    )
     parser.add_argument(
         "--shards",
         metavar="NUMBERS",
         type=shard_numbers,
         default=(),
         help="which, such as 3,5-7; without this, all that are in FROM",
+    )
+    parser.add_argument(
+        "--server",
+        metavar="URL",
+        type=job_place,
+        help="redis://HOST:PORT/DATABASE#KEY, by which workers of both folders hear of each other, if FROM has all shards so far",
     )
     parser.add_argument(
         "--lost",
@@ -49,33 +60,45 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
-    from scrapy_aopic.copies.moving import begin_anew, move
-    from scrapy_aopic.exceptions import StorageError
+    from scrapy_aopic.copies.moving import begin_anew, move, move_job, share
     from scrapy_aopic.place.folder_place import FolderPlace
-    from scrapy_aopic.place.paths import check_job_folder
 
     numbers: tuple[int, ...] = opts.shards
-    opts.source.check()
-    check_job_folder(opts.target)
+    source: Path | None = opts.source.folder
+    target: Path | None = opts.target.folder
+    for place in (opts.source, opts.target):
+        place.check()
     if opts.lost:
-        if opts.source.folder is not None or not numbers:
-            raise UsageError("--lost needs redis://HOST:PORT/DATABASE#KEY as FROM, and --shards")
+        if source is not None or target is None or not numbers:
+            raise UsageError(
+                "--lost needs redis://HOST:PORT/DATABASE#KEY as FROM, a folder as TO, and --shards"
+            )
         address = _on_server(opts.source, settings)
-        homes = begin_anew(opts.target, address, numbers)
+        homes = begin_anew(target, address, numbers)
         write(
-            f"{_named(numbers)} of {address}: lost, {homes.where(numbers)}, to begin anew in {opts.target} when its worker is started. "
+            f"{_named(numbers)} of {address}: lost, {homes.where(numbers)}, to begin anew in {target} when its worker is started. "
             "Give their seeds again with 'scrapy aopic seed'."
         )
         return 0
-    source: Path | None = opts.source.folder
-    if source is None:
-        raise UsageError("FROM must be a job folder, or use --lost if that is lost")
-    part = FolderPlace(source).read_part()
-    if part is None:
-        raise StorageError(f"The folder {source} holds no part of a job in shards.")
-    address = _on_server(job_place(part.job), settings)
-    moved = move(source, opts.target, address, numbers)
-    write(f"{_named(moved)} of {address}: now in {opts.target}." if moved else f"{source} has no shards.")
+    if opts.server is not None:
+        if source is None or target is None or not numbers:
+            raise UsageError("--server needs a folder as FROM and as TO, and --shards")
+        share(source, complete_address(opts.server.address, settings))
+    part = FolderPlace(source).read_part() if source is not None else None
+    if part is not None and source is not None and target is not None:
+        address = _on_server(job_place(part.job), settings)
+        moved = move(source, target, address, numbers)
+        write(f"{_named(moved)} of {address}: now in {target}." if moved else f"{source} has no shards.")
+        return 0
+    if numbers or part is not None:
+        raise UsageError(
+            "--shards needs folders of one job; if FROM has all shards so far, name a --server"
+            if part is None
+            else f"{source} has a part of a job: move all its shards to one folder first"
+        )
+    old, new = complete(opts.source, settings), complete(opts.target, settings)
+    move_job(old, new, progress=True)
+    write(f"The job in {old} is now in {new}.")
     return 0
 
 

@@ -41,7 +41,7 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
             f"To go on: scrapy aopic move --lost {part.job} {opts.new} --shards {numbers}; then start its worker there."
         )
     elif len(found) > 1:
-        write(f"To go on: scrapy aopic restore {opts.new} redis://HOST:PORT/DATABASE#KEY, with a new KEY.")
+        write(f"To go on: scrapy aopic move {opts.new} redis://HOST:PORT/DATABASE#KEY, with a new KEY.")
     else:
         write(f"To go on: the same crawl with JOBDIR={opts.new}.")
     return 0

@@ -23,14 +23,19 @@ from scrapy_aopic.storage import copy_store, lock_job
 from scrapy_aopic.storage.lock import killed_task, sync_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from scrapy_aopic.place.place import Place
 
 
-def backup(source: Place, target: Path, *, progress: bool = False) -> int:
+def backup(
+    source: Place, target: Path, *, progress: bool = False, at_end: Callable[[], object] = lambda: None
+) -> int:
     """Copy the job at *source*, as of its last commit, to the folder *target*, which must not exist.
+
+    Args:
+        at_end: Called when all is copied, just before *target* is there.
 
     Returns:
         Rows copied.
@@ -40,7 +45,9 @@ def backup(source: Place, target: Path, *, progress: bool = False) -> int:
     """
     check_job(source)
     with making(target, "backup") as part:
-        return _copy(source, part, progress=progress)
+        n = _copy(source, part, progress=progress)
+        at_end()
+        return n
 
 
 def check_job(source: Place) -> None:
@@ -134,11 +141,14 @@ def _copy(source: Place, target: Path, *, progress: bool) -> int:
             if path.name not in taken and path.name not in waiting:  # all of it is in the snapshot
                 path.unlink()
         n = 0
-        for number, (store, folder) in enumerate(zip(stores, copy.stores(sharding), strict=True)):
+        for number in source.shards_here():
+            store, folder = stores[number], copy.stores(sharding)[number]
             folder.parent.mkdir(exist_ok=True)
             name = str(source) if sharding is None else f"{source} (shard {number})"
             kind = source.store_kind(number)
             n += copy_store(store, folder, name=name, kind=kind, progress=line.update)
+        if source.folder is not None and (part := FolderPlace(source.folder).read_part()) is not None:
+            copy.write_part(part)
         if sharding is not None:
             copy.write_sharding(sharding, source.read_suffixes())
         return n

@@ -20,13 +20,15 @@ from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.place.stored_control import copy_control
 from scrapy_aopic.storage.copying import copy_rows
 from scrapy_aopic.storage.opening import open_store_at
-from scrapy_aopic.storage.redis.connect import connect, exists_at
+from scrapy_aopic.storage.redis.connect import connect
 from scrapy_aopic.storage.redis.replacing import beside, put_in_place, remove_store
 from scrapy_aopic.storage.redis.server_checks import check_server
-from scrapy_aopic.storage.redis.sharding import Sharding, begin, read_sharding
+from scrapy_aopic.storage.redis.sharding import begin
+
+from .backing_up import check_job
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from pathlib import Path
 
     from scrapy_aopic.core.ports import Store
@@ -36,8 +38,13 @@ ROWS_AT_ONCE = 2_000
 """Rows in a transaction: some milliseconds of the server, on which others may crawl."""
 
 
-def restore(source: Path, target: Address, *, progress: bool = False) -> int:
+def restore(
+    source: Path, target: Address, *, progress: bool = False, at_end: Callable[[], object] = lambda: None
+) -> int:
     """Put the job in the folder *source*, which no crawl uses, to *target*, where there is none; returns rows copied.
+
+    Args:
+        at_end: Called when all is copied, just before the job is there.
 
     Raises:
         StorageError: If there is no job in the folder or one on the server, one cannot be read, or the other not written.
@@ -45,15 +52,19 @@ def restore(source: Path, target: Address, *, progress: bool = False) -> int:
     from tqdm import tqdm  # noqa: PLC0415  (only when a line may be shown)
 
     copy, place = FolderPlace(source), ServerPlace(target)
-    copy.check()
-    if not copy.has_job():
-        raise StorageError(f"There is no job in the folder {source}.")
+    check_job(copy)
     if place.has_job():
         raise StorageError(
             f"There is a job in {target}: remove its keys first, or give the restored one another key. Nothing was changed."
         )
+    if (part := copy.read_part()) is not None:
+        raise StorageError(
+            f"The folder {source} has only a part of the job in {part.job}. Nothing was changed."
+        )
     with closing(connect(target)) as link:
         check_server(link, target)
+    place.note_moved("")
+    n, sharding = 0, copy.read_sharding()
     with (
         ExitStack() as opened,
         tqdm(unit=" rows", unit_scale=True, disable=None if progress else True, leave=False) as line,
@@ -61,48 +72,38 @@ def restore(source: Path, target: Address, *, progress: bool = False) -> int:
         stores = copy.open_snapshots()
         for store in stores:
             opened.callback(store.close)
-        copy_control(copy, place)
-        place.add_seeds(lists(seeds_folder(source)))  # first: they are part of it
-        if (sharding := copy.read_sharding()) is None:
-            return _restore_one(stores[0], str(copy), target, line.update)
-        return _restore_shards(copy, stores, target, sharding, line.update)
+        put_beside(copy, place)  # first: it is part of it
 
-
-def _restore_one(store: Store, name: str, target: Address, progress: Callable[[int], object]) -> int:
-    made = beside(target)
-    remove_store(made)
-    with closing(open_store_at(made, is_one_of_many=True)) as copy:
-        n = copy_rows(store, copy, name=name, at_once=ROWS_AT_ONCE, progress=progress)
-    put_in_place(made, target)
-    return n
-
-
-def _restore_shards(
-    source: FolderPlace,
-    stores: Sequence[Store],
-    target: Address,
-    sharding: Sharding,
-    progress: Callable[[int], object],
-) -> int:
-    n = 0
-    with ExitStack() as opened:
-
-        def make() -> None:
+        def put(store: Store, where: Address, name: str) -> Store:
             nonlocal n
-            for number, store in enumerate(stores):
-                place = target.of_shard(number)
-                if exists_at(place):  # of a restore that was killed
-                    remove_store(place)
-                copy = open_store_at(place, is_one_of_many=True)
-                opened.callback(copy.close)
-                name = f"{source} (shard {number})"
-                n += copy_rows(store, copy, name=name, at_once=ROWS_AT_ONCE, progress=progress)
+            remove_store(where)  # of a restore that was killed
+            made = open_store_at(where, is_one_of_many=True)
+            opened.callback(made.close)
+            n += copy_rows(store, made, name=name, at_once=ROWS_AT_ONCE, progress=line.update)
+            return made
 
-        if (
-            not begin(target, sharding, make, suffixes=source.read_suffixes())
-            or read_sharding(target) != sharding
+        def put_shards() -> None:
+            for number, store in enumerate(stores):
+                put(store, target.of_shard(number), f"{source} (shard {number})")
+            at_end()
+
+        if sharding is None:
+            put(stores[0], beside(target), str(copy)).close()
+            at_end()
+            put_in_place(beside(target), target)
+        elif (
+            not begin(target, sharding, put_shards, suffixes=copy.read_suffixes())
+            or place.read_sharding() != sharding
         ):
             raise StorageError(
                 f"Another process has begun a job in {target} meanwhile: stop it, remove its keys, and restore again."
             )
     return n
+
+
+def put_beside(source: FolderPlace, place: ServerPlace) -> None:
+    """Put to *place* what lies beside the stores of the job in *source*: control, seeds, pages of an earlier crawl."""
+    copy_control(source, place)
+    place.add_seeds(lists(seeds_folder(source.path)))
+    if (earlier := source.read_earlier()) is not None:
+        place.write_earlier([earlier])

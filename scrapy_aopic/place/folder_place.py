@@ -23,7 +23,7 @@ from scrapy_aopic.core.shards.cut import WHOLE, ShardId
 from scrapy_aopic.exceptions import StorageError, plainly, storage_errors
 from scrapy_aopic.storage import check_in_folder, exists, open_snapshot
 from scrapy_aopic.storage.address import MAX_SHARDS
-from scrapy_aopic.storage.lock import keeping_out, lock_briefly, sync_folder, taking_turns
+from scrapy_aopic.storage.lock import Lock, keeping_out, lock_briefly, lock_job, sync_folder, taking_turns
 from scrapy_aopic.storage.memory import MemoryStore
 from scrapy_aopic.storage.named_files import read_given
 from scrapy_aopic.storage.opening import Damaged, open_for_salvage
@@ -47,6 +47,7 @@ WORKER = "AOPIC_WORKER"
 CONTROL_FILE = "aopic-control.json"
 """The file with the control settings."""
 
+_MOVED_FILE = "aopic-moved"
 _EARLIER_FILE = "aopic-former"
 _BODIES_FILE = "aopic-former-bodies"
 _SHARDS = "aopic-shards"
@@ -115,7 +116,7 @@ class FolderPlace:
             raise StorageError(
                 f"How the job in {self} is cut cannot be read from {path}: {plainly(error)}. Use another copy of the job."
             ) from error
-        return sharding
+        return sharding if self.read_part() is not None else sharding._replace(folders=0)
 
     def read_suffixes(self) -> bytes:
         """The list of public suffixes in the copy of a job in shards."""
@@ -148,15 +149,51 @@ class FolderPlace:
                 f"The file {path} cannot be read: {plainly(error)}. Nothing was changed."
             ) from error
 
-    def write_part(self, part: FolderPart) -> None:
-        """Note that the shards that are there, or will be, are a *part* of a job.
+    def write_part(self, part: FolderPart | None) -> None:
+        """Note that the shards that are there, or will be, are a *part* of a job; ``None`` for all of one.
 
         Raises:
             OSError: If it cannot be written.
         """
-        (self.path / _SHARDS).mkdir(parents=True, exist_ok=True)
-        replace_file(self.path / _SHARDS / _PART_FILE, json.dumps(part._asdict()) + "\n")
-        sync_folder(self.path)
+        path = self.path / _SHARDS / _PART_FILE
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if part is None:
+            path.unlink(missing_ok=True)
+            sync_folder(path.parent)
+        else:
+            replace_file(path, json.dumps(part._asdict()) + "\n")
+            sync_folder(self.path)
+
+    def taken(self, task: str) -> Lock:
+        """Its lock."""
+        return lock_job(store_folder(self.path), task)
+
+    def moved_to(self) -> str:
+        """The content of a file."""
+        return (
+            (_read(self.path / _MOVED_FILE, self.folder / _MOVED_FILE) or b"")
+            .decode("utf-8", "replace")
+            .strip()
+        )
+
+    def note_moved(self, to: str) -> None:
+        """Write a file."""
+        with storage_errors(f"{self.folder / _MOVED_FILE} cannot be written"):
+            replace_file(self.path / _MOVED_FILE, f"{to}\n")
+
+    def remove_job(self) -> None:
+        """Remove what a copy of the job has, too; what else is there, for people, stays."""
+        with storage_errors(f"The job in {self} cannot be removed"):
+            for folder in (
+                self.path / _SHARDS,
+                store_folder(self.path),
+                seeds_folder(self.path),
+                self.path / _WORKERS,
+            ):
+                if folder.exists():
+                    shutil.rmtree(folder)
+            for name in (STATE_FILE, LABELS, CALIBRATION, CONTROL_FILE, _EARLIER_FILE, _BODIES_FILE):
+                (self.path / name).unlink(missing_ok=True)
 
     def of_worker(self, number: int) -> Path:
         """What the worker with this *number* keeps for itself, as a job folder, if several crawl the job."""
@@ -244,7 +281,7 @@ class FolderPlace:
         for name in (STATE_FILE, LABELS, CALIBRATION, _BODIES_FILE):
             if (self.path / name).exists():
                 _copy_file(self.path / name, folder / name)
-        seeds_folder(folder).mkdir()
+        seeds_folder(folder).mkdir(exist_ok=True)
         for path in lists(seeds_folder(self.path)):
             with suppress(FileNotFoundError):
                 _copy_file(path, seeds_folder(folder) / path.name)

@@ -80,6 +80,18 @@ class Place(Protocol):
     def open_snapshots(self) -> list[Store]:
         """Open all stores of the job as of one moment, to be read; one if it is in one piece. A crawl may be using them."""
 
+    def taken(self, task: str) -> AbstractContextManager[object]:
+        """The time of a *task* during which nobody else has the job open, or begins one."""
+
+    def moved_to(self) -> str:
+        """Where the job was moved to, or is just about to be; empty if it was not."""
+
+    def note_moved(self, to: str) -> None:
+        """Note that it is, so that nobody goes on with it here."""
+
+    def remove_job(self) -> None:
+        """Remove the job, which nobody has open, but for that note."""
+
     def opening_damaged(self, copies: Path) -> AbstractContextManager[list[tuple[ShardId, Damaged]]]:
         """Open what is left of each store that is here, in copies below the folder *copies*; no crawl begins before the block ends."""
 

@@ -17,8 +17,8 @@ from scrapy_aopic.storage.opening import Damaged
 from scrapy_aopic.storage.redis.connect import connect, exists_at
 from scrapy_aopic.storage.redis.frozen_view import RedisView
 from scrapy_aopic.storage.redis.keys import Keys
-from scrapy_aopic.storage.redis.replacing import copy_remains, put_pieces, read_pieces
-from scrapy_aopic.storage.redis.server_lock import ServerLock
+from scrapy_aopic.storage.redis.replacing import copy_remains, put_pieces, read_pieces, remove_job
+from scrapy_aopic.storage.redis.server_lock import LockKeeper, ServerLock
 from scrapy_aopic.storage.redis.sharding import Sharding, read_sharding, read_suffixes
 
 from .paths import seeds_folder
@@ -76,6 +76,36 @@ class ServerPlace:
         return [RedisView(address)] if sharding is None else [*RedisView.of_shards(address, sharding.shards)]
 
     @contextmanager
+    def taken(self, task: str) -> Iterator[None]:
+        """The locks of all its stores."""
+        sharding = self.read_sharding()
+        numbers = range(sharding.shards) if sharding is not None else [-1]
+        with ExitStack() as opened:
+            keeper = LockKeeper(self.address)
+            opened.callback(keeper.close)
+            for place in map(self.address.of_shard, numbers):
+                opened.callback(ServerLock(place, Keys(place), task=task, keeper=keeper).close)
+            yield
+
+    def moved_to(self) -> str:
+        """The value of a key."""
+        with closing(connect(self.address)) as link:
+            return (link.ask((b"GET", self._moved))[0] or b"").decode("utf-8", "replace")
+
+    def note_moved(self, to: str) -> None:
+        """Set the key, or remove it."""
+        with closing(connect(self.address)) as link:
+            link.ask((b"SET", self._moved, to) if to else (b"DEL", self._moved))
+
+    def remove_job(self) -> None:
+        """Remove all keys but that one."""
+        remove_job(self.address, but={self._moved})
+
+    @property
+    def _moved(self) -> bytes:
+        return Keys(self.address).of_job(b"moved")
+
+    @contextmanager
     def opening_damaged(self, copies: Path) -> Iterator[list[tuple[ShardId, Damaged]]]:
         """Whatever rows are as they were written; the locks of all stores are held."""
         sharding = self.read_sharding()
@@ -86,8 +116,7 @@ class ServerPlace:
         n = sharding.shards if sharding is not None else 1
         with ExitStack() as opened:
             places = [self.address.of_shard(number) for number in range(n)] if n > 1 else [self.address]
-            for place in places:
-                opened.callback(ServerLock(place, Keys(place), task="salvage").close)
+            opened.enter_context(self.taken("salvage"))
             found = []
             for number, place in enumerate(places):
                 store = make_store(copies / str(number))
@@ -136,7 +165,7 @@ class ServerPlace:
     def copy_beside(self, folder: Path) -> None:
         """Copy the lists of seeds."""
         waiting = seeds_folder(folder)
-        waiting.mkdir()
+        waiting.mkdir(exist_ok=True)
         with closing(ServerLists(self.address)) as server:
             for name in sorted(server.names()):
                 server.copy(name, waiting)

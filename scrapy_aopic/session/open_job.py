@@ -169,13 +169,8 @@ class OpenJob:
             sharding = job.read_sharding()
             return sharding.folders if sharding is not None and job.read_part() is not None else folders
         if folders:
-            what = (
-                f'AOPIC_STORE is "{kind}": leave that out'
-                if folder is not None
-                else "there is no JOBDIR: set one"
-            )
             raise SettingError(
-                f'AOPIC_SHARDS = "{folders}x{self._values.shards.n // folders}" is for shards in job folders, and {what}, or set '
+                'AOPIC_SHARDS with an "x" is for shards in job folders: set a JOBDIR, and no AOPIC_STORE = "redis" or "memory"; or set '
                 "AOPIC_SHARDS to a number."
             )
         return 0
@@ -204,6 +199,11 @@ class OpenJob:
         Workers of a folder have that with which the job began, unless one is set.
         """
         place, values = _place_of(folder, address), self._values
+        if place is not None and (to := place.moved_to()):
+            raise StorageError(
+                f"The job in {place} was moved to {to}: crawl it there. If that was interrupted, give the same command again. For another job, "
+                "choose another place."
+            )
         shards = values.shards.n
         if self._number and folder is not None and shards == 1:
             sharding = FolderPlace(folder).read_sharding()

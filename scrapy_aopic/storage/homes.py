@@ -20,7 +20,7 @@ import socket
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.shards.rebuilt_mail import LostShard
 
@@ -166,8 +166,8 @@ def _states(keys: Keys, shown: Reply) -> dict[int, ShardState]:
 
 def _with_books(keys: Keys, shown: Reply, books: Reply) -> dict[int, ShardState]:
     """The states of all shards, with their counts."""
-    counts = {number: _read(keys, data) for number, data in _numbered(keys, books).items()}
     try:
+        counts = {number: json.loads(data) for number, data in _numbered(keys, books).items()}
         return {
             number: state._replace(
                 sent_units=by_number(counts[number]["sent"]), got_units=by_number(counts[number]["got"])
@@ -241,10 +241,3 @@ def _numbered(keys: Keys, reply: Reply) -> dict[int, bytes]:
         return {int(number): value for number, value in pairs_of(reply).items()}
     except ValueError:
         raise keys.damaged("a shard has no number") from None
-
-
-def _read(keys: Keys, data: bytes) -> dict[str, Any]:
-    try:
-        return dict(json.loads(data))
-    except (ValueError, TypeError):
-        raise keys.damaged(f"the book of a shard is {data[:50]!r}") from None

@@ -194,7 +194,6 @@ ANEW = {
     "crawl": (["crawl", "nowhere.txt", "--contact", "me@example.org"], 2),
     "demo": (["demo", "--seconds", "0"], 2),
     "dashboard": (["dashboard", "{new}"], 2),
-    "restore": (["restore", "{new}", "redis://127.0.0.1:1#x"], 2),
     "move": (["move", "{new}", "{new}-2"], 2),
     "import-redis": (["import-redis", "{new}", "x", "--from", "redis://127.0.0.1:1"], 2),
     "topic": (["topic", "label", "{job}"], 2),

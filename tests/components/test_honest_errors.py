@@ -154,7 +154,7 @@ IN_JOB = [
     ("report", "X", "report.html"),
     ("backup", "X", "copy"),
     ("salvage", "X", "new"),
-    ("restore", "X", "redis://127.0.0.1:1/0#x"),
+    ("backup", "X", "redis://127.0.0.1:1/0#x"),
     ("move", "X", "to"),
     ("export", "X", "--pages", "pages.csv"),
     ("dashboard", "X"),

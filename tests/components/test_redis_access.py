@@ -73,7 +73,7 @@ async def test_a_user_may_crawl_with_no_more_rights_than_the_docs_give_it_and_by
         said(tmp_path, "why", url, "http://h3.test/", *to)
         said(tmp_path, "seed", url, seeds, *to)
         said(tmp_path, "backup", url, "copy", *to)
-        said(tmp_path, "restore", "copy", f"{url}#aopic:again", *to)
+        said(tmp_path, "backup", "copy", f"{url}#aopic:again", *to)
         said(tmp_path, "salvage", f"{url}#aopic:again", "new", *to)
         assert "every invariant holds" in said(tmp_path, "check", f"{url}#aopic:again", *to)
         # Nothing is known of who has signed it.

@@ -84,7 +84,7 @@ async def test_shards_on_a_server_go_on_in_another_job(  # noqa: PLR0917  # fixt
     said(tmp_path, "salvage", address, "new")
     assert {name: client.dump(name) for name in client.scan_iter("*:s?:[0-9]:*")} == kept
     assert "every invariant holds" in said(tmp_path, "check", "new")
-    said(tmp_path, "restore", "new", f"{address.url}#aopic:again")
+    said(tmp_path, "move", "new", f"{address.url}#aopic:again")
     await crawl(Follow, {**settings, "AOPIC_REDIS_KEY": "aopic:again"})
     whole = audit_job(ServerPlace(Address("aopic:again", address.url)))
     assert whole.violations == []

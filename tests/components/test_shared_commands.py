@@ -141,7 +141,7 @@ async def test_every_command_takes_the_whole_job_and_its_copy(serve, settings, a
     serve(PAGES)
     await crawl(Follow, {**settings, "CLOSESPIDER_PAGECOUNT": 4})
     where = str(address)
-    assert "rows copied" in said(tmp_path, "backup", where, "copy")
+    assert f"rows of {where} copied to copy." in said(tmp_path, "backup", where, "copy")
     assert "exists" in run_aopic("backup", where, "copy", folder=tmp_path).stderr
     for job in (where, "copy"):
         assert "http://a.test/" in said(tmp_path, "top", job)
@@ -170,11 +170,11 @@ async def test_a_restored_job_goes_on_where_its_copy_was(serve, settings, addres
     rows = backup(ServerPlace(address), tmp_path / "copy")
     before = audit_job(ServerPlace(address))
     n = len(web.asked)
-    refused = run_aopic("restore", "copy", str(address), folder=tmp_path)
+    refused = run_aopic("backup", "copy", str(address), folder=tmp_path)
     assert refused.returncode == 2
     assert "There is a job in" in refused.stderr
     client.flushall()
-    assert f"{rows:,} rows of copy copied to {address}" in said(tmp_path, "restore", "copy", str(address))
+    assert f"{rows:,} rows of copy copied to {address}" in said(tmp_path, "backup", "copy", str(address))
     after = audit_job(ServerPlace(address))
     assert after.holds
     assert after == before

@@ -165,7 +165,6 @@ def sections_of(text: str) -> dict[str, str]:
 def test_every_subcommand_has_a_section_with_each_of_its_options_and_no_other():
     sections = sections_of(TEXTS["docs/commands.md"])
     sections["simulate"] = sections_of(TEXTS["docs/simulate.md"])["Options"]
-    sections["move"] = sections_of(TEXTS["docs/disks.md"])["Move a shard"]
     for name, command in SUBCOMMANDS.items():
         parser = argparse.ArgumentParser(add_help=False, conflict_handler="resolve")
         for word in getattr(command, "ACTIONS", {"": command}).values():

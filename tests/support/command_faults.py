@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 import redis
 from scrapy import Request
 
+from scrapy_aopic.copies.restoring import restore
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.layout import Family
 from scrapy_aopic.place.cutting import open_part
@@ -147,12 +148,28 @@ def _make_former(place: Place) -> None:
     )
 
 
-def _make_shards(place: Place) -> None:
+def _make_part(place: Place) -> None:
     cut = Sharding(2, "", 1)
     begin(place.address, cut, lambda: None)
-    job = FolderPlace(place.job)
-    part = open_part(job, place.address)
+    part = open_part(FolderPlace(place.job), place.address)
     claim(place.address, cut, part.name, machine_path(place.job), [])
+    _make_stores(place, cut)
+
+
+def _make_shards(place: Place) -> None:
+    cut = Sharding(2, "")
+    FolderPlace(place.job).write_sharding(cut, b"")
+    _make_stores(place, cut)
+
+
+def _make_on_server(place: Place) -> None:
+    _make_job(place)
+    restore(place.job, place.address)
+    shutil.rmtree(place.job)
+
+
+def _make_stores(place: Place, cut: Sharding) -> None:
+    job = FolderPlace(place.job)
     for folder in job.stores(cut):
         made = place.folder / "made"
         make_job(made, "sqlite", N_PAGES // 2)
@@ -194,7 +211,7 @@ def _odd_keys(place: Place) -> list[bytes]:
     begin = b"{%s}:" % KEY.encode()
     known = re.compile(
         re.escape(begin)
-        + rb"(head|seeds|seeds:[^:]*\.jsonl|control|former|cut|suffixes|states|log|logged|leaves:\d+|\d:.*|homes.*|s\d+:head|run)",
+        + rb"(head|moved|seeds|seeds:[^:]*\.jsonl|control|former|cut|suffixes|states|log|logged|leaves:\d+|\d:.*|homes.*|s\d+:head|run)",
         re.DOTALL,
     )
     found = [key for key in place.client.scan_iter(match=begin + b"*") if place.client.ttl(key) == -1]
@@ -220,11 +237,17 @@ def _exported(place: Place) -> str:
 
 
 def _moved(place: Place) -> str:
-    homes = read_homes(place.address)
     old, new = FolderPlace(place.job), FolderPlace(place.folder / "new")
-    part = new.read_part()
-    assert part is not None
-    return _differs(({*homes.of.values()}, old.shards_here(), new.shards_here()), ({part.name}, [], [0, 1]))
+    found = old.shards_here(), new.shards_here(), new.read_part(), read_homes(place.address).of
+    return _differs(found, ([], [0, 1], None, {}))
+
+
+def _split(place: Place) -> str:
+    old, new = FolderPlace(place.job), FolderPlace(place.folder / "new")
+    homes, parts = read_homes(place.address).of, (old.read_part(), new.read_part())
+    assert None not in parts
+    names = [part.name for part in parts if part is not None]
+    return _differs(([*homes.values()], old.shards_here(), new.shards_here()), (names, [0], [1]))
 
 
 def _salvaged(place: Place) -> str:
@@ -303,7 +326,7 @@ CASES: dict[str, Case] = {
     ),
     "restore": Case(
         _make_job,
-        lambda place: ["restore", str(place.job), place.on_server],
+        lambda place: ["backup", str(place.job), place.on_server],
         _all(
             lambda place: _differs(_rows_on_server(place), rows(place.job)),
             lambda place: _differs(_waiting_on_server(place), SEEDS),
@@ -318,9 +341,35 @@ CASES: dict[str, Case] = {
         done="new exists; remove it",
     ),
     "move": Case(
-        _make_shards,
+        _make_part,
         lambda place: ["move", str(place.job), "new", "-s", f"REDIS_URL={place.url}"],
         _all(_moved),
+        speaks_to_server=True,
+    ),
+    "move-shard": Case(
+        _make_shards,
+        lambda place: ["move", str(place.job), "new", "--shards", "1", "--server", place.on_server],
+        _all(_split),
+        speaks_to_server=True,
+    ),
+    "move-to-server": Case(
+        _make_job,
+        lambda place: ["move", str(place.job), place.on_server],
+        _all(
+            lambda place: _differs(_rows_on_server(place), rows(place.folder.with_name("kept") / "job")),
+            lambda place: _differs(_waiting_on_server(place), SEEDS),
+            lambda place: _differs(FolderPlace(place.job).has_job(), False),
+        ),
+        speaks_to_server=True,
+    ),
+    "move-to-folder": Case(
+        _make_on_server,
+        lambda place: ["move", place.on_server, str(place.job)],
+        _all(
+            lambda place: _differs(sum(map(len, rows(place.job))) > N_PAGES, True),
+            lambda place: _differs(_waiting(place), SEEDS),
+            lambda place: _differs(sorted(place.client.keys("*")), [b"{%s}:moved" % KEY.encode()]),
+        ),
         speaks_to_server=True,
     ),
 }

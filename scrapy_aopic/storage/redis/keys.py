@@ -15,6 +15,7 @@ All keys begin with the job's key in braces, a hash tag, so that a cluster keeps
 ``old:ID:N:sep..``  the rows of such a leaf then; absent if it had none
 ``cut``             of a job in shards: how many, and by which list of public suffixes (:mod:`.sharding`)
 ``beginning``       there while such a job is made
+``moved``           where the job was moved to, or is being moved
 ``workers``         processes that crawl such a job, by their tokens
 ``states``          the state of each shard at its last commit
 ``log``             the last of them that were shown, in their order

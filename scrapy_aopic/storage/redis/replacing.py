@@ -21,7 +21,7 @@ from .keys import Keys
 from .rows import unseal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from .connection import Argument, Connection, Reply
 
@@ -107,6 +107,18 @@ def remove_store(place: Address) -> None:
     keys = Keys(place)
     with closing(connect(place)) as connection:
         found = [*_keys_of(connection, keys), keys.owner, keys.views]
+        for begin in range(0, len(found), _AT_ONCE):
+            connection.ask((b"UNLINK", *found[begin : begin + _AT_ONCE]))
+
+
+def remove_job(place: Address, but: Collection[bytes]) -> None:
+    """Remove all keys of a job that no process has open, *but* some.
+
+    Raises:
+        StorageError: If the server cannot be reached.
+    """
+    with closing(connect(place)) as connection:
+        found = sorted({*_keys_like(connection, Keys(place).of_job(b""))} - {*but})
         for begin in range(0, len(found), _AT_ONCE):
             connection.ask((b"UNLINK", *found[begin : begin + _AT_ONCE]))
 

@@ -45,7 +45,7 @@ def job_gone(job: Address, *, in_folders: bool = False) -> GoneError:
     advice = (
         "Start the workers again with the folders that they had."
         if in_folders
-        else "Put a copy back with 'scrapy aopic restore', or begin anew from the seeds."
+        else "Put a copy back with 'scrapy aopic backup', or begin anew from the seeds."
     )
     return GoneError(
         f"The job in {job} is gone: {_GONE}, which was emptied, or they were removed, renamed or replaced by another job. {advice}"
