@@ -45,12 +45,11 @@ def _part(
 TABLE: dict[str, Benchmark] = {
     **_part("crawl", "CPU of a page of whole crawls, beside Scrapy", "measurements.md", 30, options="--webs 200x40"),
     **_part("peers", "CPU of a page beside other crawlers", "evidence.md", 20),
-    **_part("fast", "what fast downloads save", "measurements.md", 15),
     **_part("queue", "the scheduler beside Scrapy's and scrapy-redis", "measurements.md", 40),
     **_part("work", "ledger, frontier and store for a page, with up to 100 million URLs known", "measurements.md", 15),
     **_part("memory", "memory and disk of a job, and how soon it is open", "measurements.md", 10),
     **_part("redis", "the same work on a server, and bytes of a URL there", "measurements.md", 15, needs="a server"),
-    "since": Benchmark("what a page costs beside an earlier commit: CPU, and instructions", "CONTRIBUTING.md", "--kinds Links --counted 2 4", 90, needs="valgrind"),
+    "since": Benchmark("what a page costs beside an earlier commit: CPU, in whose code, instructions", "CONTRIBUTING.md", "--kinds Links --counted 2 4", 90, needs="valgrind"),
     "order": Benchmark("how early important pages are fetched: real crawls, and all graphs", "order-evidence.md", "demo --pages 30", 15),
     "traps": Benchmark("what endless traps and farms of domains take", "order-evidence.md", "webkb-1997.npz --urls webkb-1997.urls.gz --sets 1 --seeds 2 --entries 1 --kinds chain --on domains; --beside --sizes 10 --fetches 50", 12),
     "honest": Benchmark("what is fetched of honest parts that look like traps", "order-evidence.md", "webkb-1997.npz --urls webkb-1997.urls.gz --sets 1 --seeds 2 --kinds shop", 8),

@@ -53,10 +53,7 @@ KINDS = {
     "ours": Kind(OURS, spiders.Broad, True),
     "ours-extractor": Kind(OURS, spiders.FastBroad, True),
     "ours-links": Kind(OURS, spiders.Batch, True),
-    "addon": Kind(ADDON, spiders.Broad, True),
-    "addon-links": Kind(ADDON, spiders.Batch, True),
     "addon-links-alike": Kind({**ADDON, **ALIKE}, spiders.Batch, True),
-    "addon-download": Kind({**ADDON, **ALIKE}, spiders.Download, True),
     "stock": Kind(STOCK, spiders.Broad, False),
     "jobdir": Kind(STOCK, spiders.Broad, True),
     "stock-fast": Kind(STOCK, spiders.FastBroad, False),
@@ -113,8 +110,7 @@ def crawl(
             }
         )
         crawler = process.create_crawler(spider)
-        arguments = {"pages": pages} if spider is spiders.Download else {"has_queries": has_queries}
-        process.crawl(crawler, hosts=hosts, site=site, **arguments)
+        process.crawl(crawler, hosts=hosts, site=site, has_queries=has_queries)
         began, main, wall = time.process_time(), time.thread_time(), time.perf_counter()
         with Samples() if in_parts else samples() as looked:
             process.start()

@@ -27,7 +27,6 @@ PARTS = {
     "queue": "queues",
     "crawl": "crawls",
     "peers": "other_crawlers",
-    "fast": "fast",
     "work": "work",
     "redis": "on_server",
     "memory": "memory",

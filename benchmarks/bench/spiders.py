@@ -1,10 +1,10 @@
-"""The spiders of the whole crawls: what a user writes to follow all links, in four ways."""
+"""The spiders of the whole crawls: what a user writes to follow all links, in three ways."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from scrapy import Request, Spider
+from scrapy import Spider
 from scrapy.linkextractors import LinkExtractor
 from scrapy.utils.misc import load_object
 
@@ -52,22 +52,3 @@ class Batch(Broad):
 
     def parse(self, response: Any) -> Any:
         yield self.links(response)
-
-
-class Download(Spider):
-    """Fetches *pages* pages of *hosts* hosts in turn, and follows nothing."""
-
-    name = "download"
-
-    def __init__(
-        self, hosts: int = 1, pages: int = 1, *, site: str = "http://h{}.test", **kwargs: Any
-    ) -> None:
-        super().__init__(**kwargs)
-        self.urls = [f"{site.format(n % hosts)}/p/{n // hosts}" for n in range(pages)]
-
-    async def start(self) -> Any:
-        for url in self.urls:
-            yield Request(url)
-
-    def parse(self, response: Any) -> Any:
-        return None
