@@ -83,18 +83,17 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
     if opts.server is not None:
         if source is None or target is None or not numbers:
             raise UsageError("--server needs a folder as FROM and as TO, and --shards")
-        share(source, complete_address(opts.server.address, settings))
+        share(source, address := complete_address(opts.server.address, settings))
     part = FolderPlace(source).read_part() if source is not None else None
     if part is not None and source is not None and target is not None:
-        address = _on_server(job_place(part.job), settings)
+        if opts.server is None:
+            address = _on_server(job_place(part.job), settings)
         moved = move(source, target, address, numbers)
         write(f"{_named(moved)} of {address}: now in {target}." if moved else f"{source} has no shards.")
         return 0
     if numbers or part is not None:
         raise UsageError(
-            "--shards needs folders of one job; if FROM has all shards so far, name a --server"
-            if part is None
-            else f"{source} has a part of a job: move all its shards to one folder first"
+            "shards go from one folder of a job to another; if FROM has all shards so far, name a --server"
         )
     old, new = complete(opts.source, settings), complete(opts.target, settings)
     move_job(old, new, progress=True)

@@ -141,14 +141,9 @@ def open_part(job: FolderPlace, address: Address) -> FolderPart:
     if sharding is None or not sharding.folders:
         raise StorageError(f"The job in {address} has no shards in job folders, or is gone.")
     here, part = job.read_sharding(), job.read_part()
-    is_other = part is not None and part.job.partition("#")[2] != address.key
-    if (here is not None and (part is None or here.shards != sharding.shards)) or is_other:
-        what = f"shards of the job in {part.job}" if part is not None else "all shards of a job"
-        raise StorageError(f"The folder {job} holds {what}, and not of {address}: choose another JOBDIR.")
-    if exists(store_folder(job.path)):
-        raise StorageError(
-            f"The folder {job} holds a job in one piece, so no shard of another job can be put there: choose another JOBDIR."
-        )
+    is_other = part.job.partition("#")[2] != address.key if part is not None else here is not None
+    if is_other or (here is not None and here.shards != sharding.shards) or exists(store_folder(job.path)):
+        raise StorageError(f"The folder {job} holds another job than {address}: choose another JOBDIR.")
     with storage_errors(f"The job in {job} cannot be made"):
         if part is None:
             part = FolderPart(new_name(), str(address))

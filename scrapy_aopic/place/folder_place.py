@@ -213,15 +213,17 @@ class FolderPlace:
 
     def open_snapshots(self) -> list[Store]:
         """Open its stores, and empty ones for shards that are in other folders. While those of a job in shards are opened, no worker commits."""
-        turns = self.path / _SHARDS / _TURNS
         here = self.shards_here()
-        with taking_turns(turns) if turns.exists() else nullcontext(), ExitStack() as opened:
-            stores: list[Store] = []
-            for number, folder in enumerate(self.stores(self.read_sharding())):
-                stores.append(open_snapshot(folder) if number in here else MemoryStore())
-                opened.callback(stores[-1].close)
-            opened.pop_all()
-        return stores
+        with self.between_commits():
+            return open_all(
+                folder if number in here else None
+                for number, folder in enumerate(self.stores(self.read_sharding()))
+            )
+
+    def between_commits(self) -> AbstractContextManager[object]:
+        """A time in which no worker of a job in shards commits; it is waited for."""
+        turns = self.path / _SHARDS / _TURNS
+        return taking_turns(turns) if turns.exists() else nullcontext()
 
     def committing(self) -> AbstractContextManager[None]:
         """The time of some commits of a job in shards: others may commit meanwhile, but nobody takes a look."""
@@ -304,6 +306,17 @@ class FolderPlace:
             self.path.mkdir(parents=True, exist_ok=True)
             with replacing(self.path / _EARLIER_FILE) as file:
                 file.writelines(pieces)
+
+
+def open_all(folders: Iterable[Path | None]) -> list[Store]:
+    """Snapshots of the stores in *folders*; for ``None`` an empty store."""
+    stores: list[Store] = []
+    with ExitStack() as opened:
+        for folder in folders:
+            stores.append(open_snapshot(folder) if folder is not None else MemoryStore())
+            opened.callback(stores[-1].close)
+        opened.pop_all()
+    return stores
 
 
 def _read(path: Path, name: Path) -> bytes | None:

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.shards.cut import ShardId
 from scrapy_aopic.exceptions import StorageError
+from scrapy_aopic.storage import exists
 from scrapy_aopic.storage.address import Address
 from scrapy_aopic.storage.copying import make_store
+from scrapy_aopic.storage.homes import machine_path, read_homes
 from scrapy_aopic.storage.opening import Damaged
 from scrapy_aopic.storage.redis.connect import connect, exists_at
 from scrapy_aopic.storage.redis.frozen_view import RedisView
@@ -21,6 +23,7 @@ from scrapy_aopic.storage.redis.replacing import copy_remains, put_pieces, read_
 from scrapy_aopic.storage.redis.server_lock import LockKeeper, ServerLock
 from scrapy_aopic.storage.redis.sharding import Sharding, read_sharding, read_suffixes
 
+from .folder_place import FolderPlace, open_all
 from .paths import seeds_folder
 from .seed_files import ServerLists, lists
 
@@ -66,14 +69,32 @@ class ServerPlace:
         return read_suffixes(self.address) or b""
 
     def open_snapshots(self) -> list[Store]:
-        """Open views of its stores, unless they are on the disks of workers."""
+        """Open views of its stores, or, in job folders of this machine, snapshots."""
         address, sharding = self.address, self.read_sharding()
         if sharding is not None and sharding.folders:
-            raise StorageError(
-                f"The shards of the job in {address} are in the job folders of its workers: give this command one of these, for the "
-                "shards that are there."
-            )
+            return self._open_folders(sharding)
         return [RedisView(address)] if sharding is None else [*RedisView.of_shards(address, sharding.shards)]
+
+    def _open_folders(self, sharding: Sharding) -> list[Store]:
+        """Open the stores of a job in shards that are in several job folders, all as of one moment."""
+        homes, machine = read_homes(self.address), machine_path(Path("/"))
+        folders = {
+            name: FolderPlace(Path("/", path.removeprefix(machine))) for name, path in homes.paths.items()
+        }
+        named = {
+            name: part.name for name, folder in folders.items() if (part := folder.read_part()) is not None
+        }
+        away = [n for n in range(sharding.shards) if (home := homes.of.get(n, "")) != named.get(home)]
+        if away:
+            raise StorageError(
+                f"Shards {', '.join(map(str, away))} of the job in {self} are {homes.where(away)}, which is not here: give this command one "
+                "of the folders of the job, for the shards that are there."
+            )
+        with ExitStack() as waiting:
+            for folder in folders.values():
+                waiting.enter_context(folder.between_commits())
+            stores = [folders[homes.of[number]].stores(sharding)[number] for number in range(sharding.shards)]
+            return open_all(store if exists(store) else None for store in stores)
 
     @contextmanager
     def taken(self, task: str) -> Iterator[None]:

@@ -251,8 +251,8 @@ class OpenJob:
         if self._number and folder is not None and self._lock is not None:
             job, memory = FolderPlace(folder), store_memory(values)
             address = address or board_address(folder)
-            if (sharding := job.read_sharding()) is None:
-                raise StorageError(f"The job in {folder} was removed when it had just begun.")
+            sharding = job.read_sharding()
+            assert sharding is not None, "it has just begun, if it had not"
             places = InFolder(job, address, self._lock, sharding, policy, kind=kind, memory_mb=memory)
         return Job(
             folder,

@@ -14,7 +14,6 @@
 from __future__ import annotations
 
 import json
-import os
 import secrets
 import socket
 from collections.abc import Iterable, Mapping, Sequence
@@ -117,7 +116,7 @@ def assign(address: Address, numbers: Sequence[int], name: str, path: str, *, an
     """Let the folder called *name*, at *path*, be the home of the shards *numbers*, which no worker has open.
 
     Args:
-        anew: Whether the shards are lost, and are to be begun anew there.
+        anew: Whether the shards, which were open before, are lost, and are to be begun anew there.
 
     Raises:
         StorageError: If the server cannot be reached.
@@ -127,11 +126,7 @@ def assign(address: Address, numbers: Sequence[int], name: str, path: str, *, an
     with closing(connect(address)) as connection:
         if anew:
             states = _states(keys, connection.ask((b"HGETALL", keys.of_job(b"states")))[0])
-            lasts = [
-                part
-                for number in numbers
-                for part in (number, number_of(states[number].head) if number in states else 0)
-            ]
+            lasts = [part for number in numbers for part in (number, number_of(states[number].head))]
             commands.append((b"HSET", keys.of_job(b"anew"), *lasts))
         connection.transact(*commands)
 
@@ -145,7 +140,7 @@ def _named(keys: Keys, numbers: Iterable[int], name: str, path: str) -> Sequence
     )
 
 
-def read_books(address: Address, sharding: Sharding) -> dict[int, ShardState]:
+def read_books(address: Address) -> dict[int, ShardState]:
     """The states, as of their last commits, of all shards of the job at *address* that were ever open, with their counts.
 
     Raises:
@@ -156,8 +151,7 @@ def read_books(address: Address, sharding: Sharding) -> dict[int, ShardState]:
         replies = connection.ask_at_once(
             (b"HGETALL", keys.of_job(b"states")), (b"HGETALL", keys.of_job(b"books"))
         )
-    states = _with_books(keys, *replies)
-    return {number: state for number, state in states.items() if number < sharding.shards}
+    return _with_books(keys, *replies)
 
 
 def _states(keys: Keys, shown: Reply) -> dict[int, ShardState]:
@@ -233,7 +227,7 @@ def _letters_of(keys: Keys, number: int, boxes: Iterable[Reply]) -> dict[tuple[i
 
 def machine_path(folder: Path) -> str:
     """Where *folder* is, for people on other machines."""
-    return f"{socket.gethostname()}:{os.path.abspath(folder)}"  # noqa: PTH100 (of a path that may be on no disk)
+    return f"{socket.gethostname()}:{folder.absolute()}"
 
 
 def _numbered(keys: Keys, reply: Reply) -> dict[int, bytes]:

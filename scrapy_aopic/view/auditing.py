@@ -92,7 +92,7 @@ def audit_job(job: Place, *, progress: bool = False) -> JobAudit:
     if sharding is not None:
         check_suffixes(job, sharding)
         if sharding.folders and isinstance(job, ServerPlace):
-            return audit_books(read_books(job.address, sharding), sharding.shards)
+            return audit_books(read_books(job.address), sharding.shards)
     with ExitStack() as opened:
         stores = job.open_snapshots()
         for store in stores:

@@ -112,7 +112,8 @@ async def test_a_job_goes_from_a_server_to_one_folder_to_two_and_back(serve, set
     assert (one.shards_here(), two.shards_here()) == ([0, 2], [1, 3])
     assert rows(one, two) == before
     check(one, two, server)
-    assert known([one, two]) == urls
+    assert known([one, two]) == known([server]) == urls
+    assert rows(server) == before
     backup(two, tmp_path / "copy")
     copy = FolderPlace(tmp_path / "copy")
     assert (rows(copy), copy.read_part()) == (rows(two), two.read_part())

@@ -145,13 +145,13 @@ def test_traces_of_a_lost_shard_are_what_others_have_heard(address):
 def test_a_shard_is_assigned_and_may_begin_anew(address):
     claim(address, CUT, "a", "m:/a", ())
     with closing(worker_of(address, "a")) as registry:
-        registry.post({0: state(registry.token, 7)}, [], [])
+        registry.post({0: state(registry.token, 7), 1: state(registry.token, 5)}, [], [])
     assign(address, [0], "b", "m:/b")
     assert read_homes(address).of[0] == "b"
     assert read_homes(address).anew == {}
     assign(address, [0, 1], "c", "m:/c", anew=True)
     homes = read_homes(address)
-    assert (homes.of[0], homes.of[1], homes.anew) == ("c", "c", {0: 7, 1: 0})
+    assert (homes.of[0], homes.of[1], homes.anew) == ("c", "c", {0: 7, 1: 5})
 
 
 def held(cash: int, sent: dict[int, tuple[int, int]], got: dict[int, tuple[int, int]]) -> ShardState:
