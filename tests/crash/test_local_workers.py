@@ -98,13 +98,19 @@ class Crawl:
             assert time.monotonic() < deadline, self.said
             time.sleep(0.02)
 
-    def kill(self, pid: int) -> None:
-        """Kill a process, if it has not just ended."""
+    def kill(self, pid: int, sign: signal.Signals = signal.SIGKILL) -> None:
+        """Kill a process, or send it another *sign*, if it has not just ended."""
         self.kills.append(time.monotonic())
         try:
-            os.kill(pid, signal.SIGKILL)
+            os.kill(pid, sign)
         except ProcessLookupError:
             self.kills.pop()
+
+    def freeze(self, pid: int, seconds: float) -> None:
+        """Stop a process for *seconds*, if it has not just ended; what it had under way may be asked for again."""
+        self.kill(pid, signal.SIGSTOP)
+        time.sleep(seconds)
+        self.kill(pid, signal.SIGCONT)
 
     def end(self) -> int:
         """The exit code, when it has ended."""
@@ -166,6 +172,33 @@ def test_a_command_that_is_killed_or_stopped_goes_on_with_another_number_of_work
         assert begun.end() == 0
         assert len(begun.web.log) < ALL
         begun.start(workers=1)
+        assert begun.end() == 0
+        begun.check()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_workers_the_command_and_all_of_them_are_killed_and_frozen_at_random(tmp_path, seed):
+    """Ten times for each seed, by a command that is started again with another number of workers."""
+    rng = random.Random(seed)
+    with crawl(tmp_path, delay=0.03) as begun:
+        begun.start(workers=2)
+        for _ in range(10):
+            goal = len(begun.web.log) + rng.randrange(5, 25)
+            while len(begun.web.log) < goal and begun.process.poll() is None:
+                time.sleep(0.01)
+            pids = begun.pids()
+            what = rng.choice(["worker", "worker", "command", "all", "frozen"] if pids else ["command"])
+            if what == "frozen":
+                begun.freeze(rng.choice(pids), rng.uniform(0.5, 5))
+            elif what == "worker":
+                begun.kill(rng.choice(pids))
+            else:
+                for pid in [begun.process.pid, *(pids if what == "all" else [])]:
+                    begun.kill(pid)
+            if begun.process.poll() is not None or what in ("command", "all"):
+                begun.process.wait()
+                begun.start(workers=rng.choice([1, 2, 3]))
         assert begun.end() == 0
         begun.check()
 
