@@ -40,6 +40,9 @@ _SMALL = 32_768
 _CHUNK = 16_384
 """Bytes that are parsed before the next look at whether enough is known."""
 
+_LONGEST = 16
+"""Chunks without an element, after which a tag is ended, if there is one: a million attributes are parsed in one step else."""
+
 _DEEPEST = 2048
 """Nested elements up to which libxml2 builds a tree; it reads nothing beyond them."""
 
@@ -57,15 +60,17 @@ class Attributes:
     Attributes:
         are_too_many: Whether an element has more than *most*.
         is_over: Whether the rest of the page need not be parsed.
+        n: Elements that have begun.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
         self.are_too_many = self.is_over = False
-        self._depth = 0
+        self._depth = self.n = 0
 
     def start(self, _: str, attributes: dict[str, str]) -> None:
         self._depth += 1
+        self.n += 1
         if not self.is_over and len(attributes) > self._most:
             self.are_too_many = True
         self.is_over |= self.are_too_many or self._depth > _DEEPEST
@@ -158,11 +163,14 @@ def attributes_of(html: bytes, *tags: str, most: int = MAX_ATTRIBUTES) -> Iterat
 def look_at(html: bytes, attributes: Attributes) -> Iterator[None]:
     """Show *attributes* the elements of *html* until it has seen enough, some of them at each step."""
     parser = etree.HTMLParser(target=attributes, encoding="utf-8", huge_tree=True)
+    n, n_chunks = 0, 0  # without an element
     with suppress(etree.LxmlError):  # there is nothing in it
         for at in range(0, len(html), _CHUNK):  # an exception out of the target would not stop the parser
             if attributes.is_over:
                 break
-            parser.feed(html[at : at + _CHUNK])
+            chunk = html[at : at + _CHUNK]
+            n, n_chunks = attributes.n, n_chunks + 1 if attributes.n == n else 0
+            parser.feed(chunk if n_chunks < _LONGEST else chunk + b"'\">")
             yield
         else:
             parser.close()

@@ -15,7 +15,10 @@ from scrapy_aopic.web import parse_limits
 from scrapy_aopic.web.page_text import MAX_CANONICALS, MAX_LINKS, read_canonical
 from scrapy_aopic.web.parse_limits import (
     MAX_ATTRIBUTES,
+    Attributes,
+    attributes_of,
     is_packed_too_often,
+    look_at,
     may_have_more_attributes,
     too_many_attributes,
 )
@@ -126,6 +129,30 @@ def test_ordinary_pages_are_not_parsed_for_the_number_of_attributes():
 def test_an_element_with_too_many_attributes_is_found_at_the_end(end):
     body = TEXT + b"<b " + attributes(2 * MAX_ATTRIBUTES) + end
     assert any(too_many_attributes(HtmlResponse("http://a.test/", body=body)))
+
+
+@pytest.mark.parametrize("value", ["", "=1", "='>'", '=">"'])
+def test_a_tag_that_does_not_end_is_not_parsed_in_one_step(value):
+    """A million attributes take a second."""
+    most = 0
+
+    class Counts(Attributes):
+        def start(self, tag: str, attributes: dict[str, str]) -> None:
+            nonlocal most
+            most = max(most, len(attributes))
+            super().start(tag, attributes)
+
+    found = Counts(MAX_ATTRIBUTES)
+    tag = "<b " + " ".join(f"a{n}{value}" for n in range(200_000)) + ">"
+    for _ in look_at(TEXT + tag.encode() + TEXT, found):
+        pass
+    assert found.are_too_many
+    assert most < 100_000
+
+
+def test_a_long_value_is_one_attribute():
+    page = TEXT + b"<img src='data:" + b"a/" * 300_000 + b"'><a href=b>" + TEXT
+    assert list(attributes_of(page, "a")) == [{"href": "b"}]
 
 
 def test_behind_elements_too_deep_for_a_tree_nothing_is_looked_at():
