@@ -320,6 +320,13 @@ def test_a_file_that_the_disk_does_not_take_is_one_sentence_and_is_not_left_behi
     assert left == []
 
 
+def test_an_unknown_option_of_an_address_is_one_sentence(capsys):
+    with pytest.raises(SystemExit) as exited:
+        execute(["scrapy", "aopic", "status", "redis://127.0.0.1:1/0?shards=2"], Settings())
+    assert exited.value.code not in (0, None)
+    assert "has an option that redis-py does not know: 'shards'" in capsys.readouterr().err
+
+
 def test_ctrl_c_is_no_traceback(closed_job, monkeypatch):
     def interrupt(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt

@@ -133,6 +133,11 @@ class Connection:
         except (RedisError, OSError) as error:
             self._connection = None
             raise self.unreachable("connect to", error) from error
+        except TypeError as error:
+            option = str(error).rpartition(" ")[2]
+            raise StorageError(
+                f"{self._address} has an option that redis-py does not know: {option}."
+            ) from error
         self._socket = getattr(self._connection, "_sock", None)
         if self._socket is None:
             raise StorageError("This version of redis-py does not show its socket; install redis 5 to 8.")
