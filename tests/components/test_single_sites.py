@@ -110,6 +110,15 @@ async def test_the_log_says_which_rules_were_for_nobody_and_which_options_change
     ]
 
 
+async def test_of_thousands_of_rules_for_nobody_the_log_names_ten(serve, caplog):
+    serve({"http://a.test/": []})
+    rules = {f"h{n}.test": {"min_gap": 1} for n in range(20_000)}
+    await crawl(Follow, {**SCHEDULER, "AOPIC_HOST_RULES": rules})
+    (said,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert "h9.test and 19,990 more matched no host" in said
+    assert len(said) < 300
+
+
 async def test_why_says_which_options_a_host_has_and_by_which_rule(serve, tmp_path):
     class Start(Follow):
         async def start(self) -> AsyncIterator[Any]:
