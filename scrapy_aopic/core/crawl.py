@@ -671,7 +671,7 @@ class Crawl:
         places = self.frontier.places
         return HostsByPlace(
             self.frontier.n_hosts,
-            len(places.ready),
+            places.n_ready,
             len(places.waiting),
             sum(places.shelves.counts.values()),
             places.parked.n,

@@ -387,7 +387,7 @@ class Watch:
             walk.hosts(),
             **places._replace(ready=places.ready + due, waiting=places.waiting - due)._asdict(),
             in_flight=states.get("in flight", 0),
-            gated=states.get("gated", 0),
+            gated=max(states.get("gated", 0) - max(places.ready - states.get("ready", 0), 0), 0),
             locating=states.get("locating", 0),
             late=states.get("late", 0),
             dry=states.get("dry", 0),

@@ -508,6 +508,16 @@ def test_a_step_moves_few_hosts_however_many_wait_for_a_connection(looks_up, mon
     assert most <= 250
 
 
+def test_new_hosts_that_wait_for_their_turn_only_count_as_ready():
+    """Else politeness would seem to be what limits a crawl of many hosts."""
+    job = Job(politeness=POLITE, connections=10)
+    job.seed(*(link(f"h{n}") for n in range(500)))
+    assert job.crawl.hosts_by_place.ready == 500
+    while isinstance(job.crawl.lease(job.now), Lease):
+        pass
+    assert job.crawl.hosts_by_place.ready < 120
+
+
 def test_a_host_whose_address_was_looked_up_is_requested_before_others_are_looked_up():
     job = Job(politeness=POLITE, connections=100, looks_up=True)
     job.seed(*(link(f"h{n}") for n in range(50)))

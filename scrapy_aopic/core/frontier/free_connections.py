@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from heapq import heappop, heappush
-from math import sqrt
+from math import inf, sqrt
 
 _BOUNDS = (1.0, 16.0)
 """Seconds from which on a transfer is of the next class: a factor of 16 between classes, as a geometric mean of two
@@ -140,6 +140,11 @@ class FreeConnections:
             if not self.has_room(number, now):
                 return number
         return _FAST
+
+    @property
+    def takes_new(self) -> bool:
+        """Whether a host that was never requested may be leased, as of the last look."""
+        return not self.full_class(0.0, -inf)
 
     def has_room(self, number: int, now: float) -> bool:
         """Whether another host of class *number* may be leased."""

@@ -81,7 +81,7 @@ if TYPE_CHECKING:
     from .gates import Gates
 
 _AT_ONCE = 32
-"""Late hosts of a shelf that are let through in one step, and hosts that go from one gate to another."""
+"""Late hosts of a shelf that are let through in one step."""
 
 _MAX_TURNED_AWAY = 100
 """Most hosts that one step may find blocked or at a shut gate; each may have cost a read."""
@@ -296,6 +296,16 @@ class HostPlaces:
                 self._gates.joined(gate)
         else:
             self._line_up(key, host)
+
+    @property
+    def n_ready(self) -> int:
+        """Hosts that are READY, and new ones in time that wait at their gate though it is open."""
+        gates = self._gates
+        crowd = (
+            gates.waiting.get(gates.new_hosts) if gates.free is not None and gates.free.takes_new else None
+        )
+        entries = crowd.entries() if crowd is not None else ()
+        return len(self.ready) + sum(not rank.startswith(LAST) for rank, _, _ in entries)
 
     def _is_crowded(self) -> bool:
         """Whether so many hosts are ready that new ones wait at their gate, even if it is open: else all would be turned away from it."""
@@ -582,21 +592,18 @@ class HostPlaces:
     def _let_in(self, now: float) -> None:
         """Let the best host in at each gate that is open.
 
-        Late hosts go in one by one, but where hosts share a domain or an address, each of which is looked at when it opens: else all
-        would, for each connection or look-up that is free, and come back when one of them has it. Nor do all go on to the next gate.
+        Late hosts go in one by one, and those that go on to another gate, but where hosts share a domain or an address, each of
+        which is looked at when it opens: else all would, for each connection or look-up that is free, and come back when one of
+        them has it.
         """
         for gate in self._gates.opened(now):
             heap = self._gates.waiting.get(gate)
-            is_shared = gate[:1] == layout.SHARED_GATES
-            for n in count(1):
-                entry = heap.first() if heap is not None else None
-                if entry is None:
-                    break
+            while heap is not None and (entry := heap.first()) is not None:
                 key = entry[2]
                 host = self.active[key]
                 self.leave(key, host)
                 self.settle(key, host, now, is_let_in=True)
-                if host.phase == READY or (not is_shared and (host.phase == LATE or n >= _AT_ONCE)):
+                if host.phase == READY or gate[:1] != layout.SHARED_GATES:
                     break
 
     @property
