@@ -4,8 +4,8 @@
     python benchmarks workers --kinds redis disks --workers 2 --topics graded contextual
 
 Each crawl fetches the same made-up web on loopback, whose server is in this process, by so many processes: ``rocksdb`` one with
-a job in a folder, ``redis-one`` one with a job in one piece on a Redis or Valkey server, ``redis`` with its shards there, ``redis-links``
-the same with the add-on and a spider that yields ``Links``, ``disks`` with shards in a job folder of each worker, ``scrapy-redis``, and
+a job in a folder, ``links`` the same with the add-on and a spider that yields ``Links``, ``folder-links`` workers that share its folder, with the command that starts them, ``redis-one`` one with a job in one piece on a Redis or Valkey server, ``redis`` with its shards there, ``redis-links``
+with ``Links``, ``disks`` with shards in a job folder of each worker, ``scrapy-redis``, and
 ``scrapy`` in memory; all others have Scrapy's link extractor and a request for each link. The last two have no gaps between requests.
 
 From 10 to 90 % of the pages, so that starts and ends do not count: CPU time of workers and server (``/proc``, Linux), commands
@@ -25,7 +25,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -50,8 +50,18 @@ from scrapy_aopic.storage import Address, open_snapshot
 from scrapy_aopic.view.auditing import audit_job
 from scrapy_aopic.web.suffixes import registered_domain
 
-KINDS = ("rocksdb", "redis-one", "redis", "redis-links", "disks", "scrapy-redis", "scrapy")
-ALONE = {"rocksdb", "redis-one", "scrapy-redis", "scrapy"}
+KINDS = (
+    "rocksdb",
+    "links",
+    "folder-links",
+    "redis-one",
+    "redis",
+    "redis-links",
+    "disks",
+    "scrapy-redis",
+    "scrapy",
+)
+ALONE = {"rocksdb", "links", "redis-one", "scrapy-redis", "scrapy"}
 """Kinds that are crawled by one process."""
 
 TOPIC = {"AOPIC_TOPIC": '{"keywords": ["w7", "w8", "w9"]}'}
@@ -114,11 +124,13 @@ def settings_of(
         return {**common, **own}
     places: dict[str, dict[str, object]] = {
         "rocksdb": {"JOBDIR": job},
+        "links": {"JOBDIR": job},
+        "folder-links": {"JOBDIR": job, "AOPIC_WORKERS": n_workers},
         "disks": {"JOBDIR": job, "AOPIC_SHARDS": f"{n_workers}x{options.shards // n_workers}"},
         "redis-one": {"AOPIC_STORE": "redis", "AOPIC_SHARDS": 1},
     }
     place = places.get(kind, {"AOPIC_STORE": "redis", "AOPIC_SHARDS": options.shards})
-    if kind == "redis-links":
+    if "links" in kind:
         place |= {"ADDONS": json.dumps({"scrapy_aopic.Addon": 500}), "ROBOTSTXT_OBEY": False}
     if topic != "none":
         place |= TOPIC
@@ -135,9 +147,24 @@ def settings_of(
     }
 
 
+def stat(process: int) -> list[str]:
+    """What ``/proc`` says of a process, from its state on."""
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+
+
+def family(process: int) -> list[int]:
+    """*process* and those that it has started."""
+    found = [process]
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has just ended
+            if int(stat(int(path.name))[1]) == process:
+                found.append(int(path.name))
+    return found
+
+
 def cpu(process: int) -> float:
     """CPU seconds of a process so far, all threads."""
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    fields = stat(process)
     return (int(fields[11]) + int(fields[12])) / TICK
 
 
@@ -165,8 +192,8 @@ def crawl(kind: str, n_workers: int, topic: str, options: Any) -> list[float]:
         time.sleep(IDLE)
         idle = (cpu(server.process_id) - idle) / IDLE
         environment = {**os.environ, "http_proxy": web.url, "PYTHONPATH": os.pathsep.join(sys.path)}
-        spider = TESTS / "support" / ("links_spider.py" if kind == "redis-links" else "follow_spider.py")
-        jobs = [folder / f"job-{number}" for number in range(n_workers)]
+        spider = TESTS / "support" / ("links_spider.py" if "links" in kind else "follow_spider.py")
+        jobs = [folder / f"job-{number}" for number in range(1 if kind == "folder-links" else n_workers)]
         workers = []
         for job in jobs:
             given = settings_of(kind, topic, server.url, job, n_workers=n_workers, options=options)
@@ -180,14 +207,14 @@ def crawl(kind: str, n_workers: int, topic: str, options: Any) -> list[float]:
                 time.sleep(0.01)
             stats = client.info("stats")
             n_bytes = stats["total_net_input_bytes"] + stats["total_net_output_bytes"]
-            of_workers = sum(cpu(worker.pid) for worker in workers)
+            of_workers = sum(cpu(each) for worker in workers for each in family(worker.pid))
             commands = stats["total_commands_processed"]
             return Reading(
                 of_workers, cpu(server.process_id), commands, n_bytes, len(web.log), time.monotonic()
             )
 
         begin, end = read(0.1), read(0.9)
-        largest = max(resident(worker.pid) for worker in workers)
+        largest = max(resident(each) for worker in workers for each in family(worker.pid))
         if kind == "scrapy-redis":  # which stays idle
             read(1.0)
             for worker in workers:
@@ -211,7 +238,7 @@ def check(kind: str, jobs: list[Path], url: str) -> None:
     violations: list[str] = []
     if kind in ("redis", "redis-links"):
         violations = list(audit_job(ServerPlace(Address("aopic:follow", url))).violations)
-    if kind == "disks":
+    if kind in ("folder-links", "disks"):
         with ExitStack() as opened:
             places = {
                 number: job / "aopic-shards" / str(number)
