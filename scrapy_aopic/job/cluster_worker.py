@@ -167,7 +167,7 @@ class ClusterWorker:
             opened.callback(self._registry.close)
             self.clock = SharedClock(ServerTime(*self._registry.now()))
             if (recrawl := policy.recrawl) is not None and recrawl.once and not recrawl.every:
-                given = self._registry.begin_round(self.clock())
+                given = self._registry.begin_round(self.clock(), self._places.last_round)
                 self._policy = replace(self._policy, recrawl=replace(recrawl, given=given))
             self.crawl = ShardRouter(shards, policy, self.clock)
             self.shards = self.crawl.held
@@ -562,11 +562,14 @@ class ClusterWorker:
         # At once: each may have to find out that the server is gone.
         with ThreadPoolExecutor(_CLOSED_AT_ONCE) as closing:
             deque(closing.map(ClusterShard.close, self.shards.values()), maxlen=0)
-        self._exchange.close()
+
+        def end_round() -> None:
+            if over is not None and error is None:
+                self._registry.end_round(over.number, over.began, self.clock())
+
+        self._exchange.close(end_round)
         if error is not None:
             raise error
-        if over is not None:
-            self._registry.end_round(over.number, over.began, self.clock())
         if inspect is not None:
             logger.info(
                 "AOPIC_REPORT shows nothing of a job in shards: 'scrapy aopic status %(folder)s' does",

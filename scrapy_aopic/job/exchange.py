@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from scrapy_aopic.exceptions import ANY_ERROR, GoneError, LostError, StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from scrapy_aopic.storage.redis.mailboxes import PostedLetter
     from scrapy_aopic.storage.redis.worker_registry import ClusterState, ShardState, WorkerRegistry
@@ -119,13 +119,14 @@ class Exchange:
                 self._failed += others
         return posts
 
-    def close(self) -> None:
-        """Post what is left, and let others know that this process is gone."""
+    def close(self, last: Callable[[], object] = lambda: None) -> None:
+        """Post what is left, let others know that this process is gone, and do what is *last* to be done with the registry."""
         self._ended.set()
         self._thread.join()
         with suppress(StorageError):  # others notice by themselves, and letters are sent again
             self._registry.post(*_posted(self._usable(self._posts)))
             self._registry.leave()
+        last()
         self._registry.close()
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Protocol
 
 from scrapy_aopic.core.ports import Batch, Store
+from scrapy_aopic.core.revisits.rounds import last_round
 from scrapy_aopic.core.shards.cut import ShardId
 from scrapy_aopic.exceptions import InUseError, LostError, StorageError, closed_on_error
 from scrapy_aopic.storage import Address, exists, note_server
@@ -18,6 +19,7 @@ from scrapy_aopic.storage.redis.worker_registry import ClusterState, WorkerRegis
 
 from .lost_shard import start_lost
 from .paths import store_folder
+from .server_place import ServerPlace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -87,6 +89,18 @@ class ShardPlaces:
             Why each was not stored; ``None`` if it was.
         """
         return one_by_one(batches)
+
+    def last_round(self) -> tuple[int, float, float]:
+        """Number, beginning and end of the last round of revisits that the shards know; the end is 0 if it is not over."""
+        with suppress(StorageError), ExitStack() as opened:  # one was never open
+            stores = self._snapshots()
+            for store in stores:
+                opened.callback(store.close)
+            return last_round(stores)
+        return 0, 0.0, 0.0
+
+    def _snapshots(self) -> Sequence[Store]:
+        raise NotImplementedError
 
     def log_unowned(self, numbers: Sequence[int]) -> None:
         """Log where the shards *numbers* are, which nobody has open and this worker cannot reach; in a thread."""
@@ -195,6 +209,10 @@ class InFolder(ShardPlaces):
                 )
         return store
 
+    def _snapshots(self) -> Sequence[Store]:
+        stores = self._job.open_snapshots()
+        return [stores[number] for number in self._job.shards_here()]
+
     def _say_awaited(self, number: int, awaited: Sequence[int]) -> None:
         """Log which shards the lost one with this *number* waits for, if that is new."""
         named = ", ".join(map(str, awaited))
@@ -256,6 +274,9 @@ class OnServer(ShardPlaces):
         """Open the store of a shard, if no other worker has it open."""
         del cluster, clock
         return open_store_at(self._address.of_shard(number), is_one_of_many=True, group=self._group)
+
+    def _snapshots(self) -> Sequence[Store]:
+        return ServerPlace(self._address).open_snapshots()
 
     def write(self, batches: Sequence[tuple[Store, Batch]]) -> Sequence[Exception | None]:
         """Write *batches* as one transaction; see :mod:`scrapy_aopic.storage.redis.transaction`."""

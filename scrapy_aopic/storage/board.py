@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _PATIENCE = 10.0
 """Seconds that another worker may hold the file: ten thousand times what a turn takes."""
 
-_READS = {b"GET", b"HGETALL", b"HMGET", b"SMEMBERS", b"TIME", b"XRANGE"}
+_READS = {b"GET", b"HGET", b"HGETALL", b"HMGET", b"SMEMBERS", b"TIME", b"XRANGE"}
 
 _TABLE = "CREATE TABLE IF NOT EXISTS rows (key BLOB, field BLOB, value BLOB, PRIMARY KEY (key, field)) WITHOUT ROWID"
 
@@ -96,13 +96,20 @@ class FileBoard:
         self._db.executemany("INSERT OR REPLACE INTO rows VALUES (?, ?, ?)", zip(repeat(key), fields, values))
 
     def _get(self, key: bytes) -> Reply:
-        return self._hmget(key, b"")[0]
+        return self._hget(key, b"")
 
     def _set(self, key: bytes, value: bytes) -> None:
         self._put(key, [b""], [value])
 
     def _hset(self, key: bytes, *pairs: bytes) -> None:
         self._put(key, pairs[::2], pairs[1::2])
+
+    def _hsetnx(self, key: bytes, field: bytes, value: bytes) -> None:
+        if self._hget(key, field) is None:
+            self._put(key, [field], [value])
+
+    def _hget(self, key: bytes, field: bytes) -> Reply:
+        return self._hmget(key, field)[0]
 
     def _hdel(self, key: bytes, *fields: bytes) -> None:
         self._db.executemany("DELETE FROM rows WHERE key = ? AND field = ?", zip(repeat(key), fields))

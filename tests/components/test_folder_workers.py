@@ -72,6 +72,8 @@ COMMANDS = st.one_of(
     st.tuples(st.just(b"HSET"), KEYS, FIELDS, VALUES),
     st.tuples(st.just(b"HSET"), KEYS, st.just(b"x"), VALUES, st.just(b"y"), st.integers()),
     st.tuples(st.just(b"HDEL"), KEYS, FIELDS, FIELDS),
+    st.tuples(st.just(b"HSETNX"), KEYS, FIELDS, VALUES),
+    st.tuples(st.just(b"HGET"), KEYS, FIELDS),
     st.tuples(st.just(b"HGETALL"), KEYS),
     st.tuples(st.just(b"XADD"), st.just(b"box"), st.just(b"*"), st.just(b"l"), VALUES),
     st.tuples(st.just(b"PEXPIRE"), st.just(b"box"), st.just(60_000)),
@@ -95,7 +97,7 @@ def told(command: Sequence[Any], reply: Any) -> Any:
     """What a worker reads out of *reply*: not how many fields were new, for example."""
     if command[0] == b"HGETALL":
         return sorted(zip(reply[::2], reply[1::2], strict=True))
-    return reply if command[0] in {b"HMGET", b"HINCRBY", b"GET"} else None
+    return reply if command[0] in {b"HGET", b"HMGET", b"HINCRBY", b"GET"} else None
 
 
 def test_the_board_answers_what_a_server_answers(tmp_path_factory, server):

@@ -165,3 +165,27 @@ def test_what_cannot_be_moved_is_left_as_it_is(address, tmp_path):
     ]:
         assert said in move(*arguments, folder=tmp_path), arguments
     assert not (tmp_path / "new").exists()
+
+
+async def test_a_round_goes_on_wherever_the_job_is(serve, settings, address, tmp_path):
+    web = serve(PAGES)
+    settings = {**settings, "AOPIC_RECRAWL": "once"}
+    server, folder = ServerPlace(address), FolderPlace(tmp_path / "job")
+    in_folder = {**settings, "AOPIC_STORE": "auto", "AOPIC_SHARDS": 1, "JOBDIR": folder.folder}
+    n = len(PAGES)
+    await crawl(Follow, settings)
+    move_job(server, folder)
+    await crawl(until(lambda: len(web.asked) >= n + 20), in_folder)
+    assert n + 20 <= len(web.asked) < 2 * n
+    await crawl(Follow, in_folder)
+    assert sorted(web.asked) == sorted([*PAGES] * 2), "none twice in a round"
+    await crawl(until(lambda: len(web.asked) >= 2 * n + 20), in_folder)
+    move_job(folder, server)
+    await crawl(Follow, settings)
+    assert sorted(web.asked) == sorted([*PAGES] * 3)
+    with open_view(server) as view:
+        assert [(each.number, bool(each.ended)) for each in queries.rounds_in(view)] == [
+            (1, True),
+            (2, True),
+            (3, True),
+        ]

@@ -62,6 +62,17 @@ def read_rounds(store: Store) -> list[Round]:
         raise StorageError(f"A round of this job is damaged: {SALVAGE}") from error
 
 
+def last_round(stores: Iterable[Store]) -> tuple[int, float, float]:
+    """Number, beginning and end of the last round of the job whose shards are in *stores*; the end is 0 if it is not over in all.
+
+    Raises:
+        StorageError: If the row of one is damaged.
+    """
+    each = [[Round(0, 0.0), *read_rounds(store)][-1] for store in stores]
+    last = together(each)[-1]
+    return last.number, last.began, last.ended * all(one.number == last.number for one in each)
+
+
 def together(rounds: Iterable[Round]) -> list[Round]:
     """The rounds of a job, in order, of the *rounds* of its shards."""
     whole: dict[int, Round] = {}

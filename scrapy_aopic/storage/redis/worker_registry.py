@@ -17,7 +17,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from math import inf
@@ -421,8 +421,12 @@ class WorkerRegistry:
             self._connection.ask_at_once(*commands)
             self._mail.landed()
 
-    def begin_round(self, now: float) -> tuple[int, float]:
+    def begin_round(self, now: float, last: Callable[[], tuple[int, float, float]]) -> tuple[int, float]:
         """Number and beginning of the round of revisits of the whole job that is not over; if none is, one begins *now*.
+
+        Args:
+            last: Gives number, beginning and end of the last one that the stores know, if no worker has shown any; the end is 0 if it
+                is not over.
 
         Raises:
             StorageError: If the server cannot be reached.
@@ -431,7 +435,10 @@ class WorkerRegistry:
         rounds = {
             int(n): json.loads(row) for n, row in pairs_of(self._connection.ask((b"HGETALL", key))[0]).items()
         }
-        number = max(rounds, default=0)
+        if not rounds:
+            number, began, ended = last()
+            rounds[number] = [began, ended]
+        number = max(rounds)
         if number and not rounds[number][1]:
             return number, rounds[number][0]
         mine = json.dumps([now, 0.0])  # which another worker may come before
