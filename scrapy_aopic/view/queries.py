@@ -9,6 +9,7 @@ import heapq
 from datetime import datetime, timezone
 from functools import partial
 from itertools import chain, groupby, islice
+from math import inf
 from operator import attrgetter
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
@@ -37,7 +38,7 @@ from scrapy_aopic.core.records import (
     unpack_host,
     unpack_page,
 )
-from scrapy_aopic.core.revisits.found import found_last
+from scrapy_aopic.core.revisits.found import Found, found_last
 from scrapy_aopic.core.revisits.rates import Rates
 from scrapy_aopic.core.revisits.rounds import Round, read_rounds, together
 from scrapy_aopic.core.walk import find_order
@@ -97,7 +98,8 @@ class PageRow(NamedTuple):
         digest: Digest of its body, in hexadecimal digits; only if pages are visited again (``AOPIC_RECRAWL``).
         text_digest: The same of its words, links and data; pages in which they agree are the same. Only if duplicates are
             looked for (``AOPIC_CONTENT_SEEN``), and it has enough words.
-        found: What its last visit found: ``new``, ``changed``, ``unchanged``, ``moved``, ``gone`` or ``failed``.
+        found: What its last visit found, or of a difference all visits in it: ``new``, ``changed``, ``unchanged``, ``moved``,
+            ``gone`` or ``failed``.
         first_seen, last_changed: Times of its first visit, and of that which found its present version, or that it is gone; this
             and the next only if pages are visited again.
         previous_digest: The digest before that.
@@ -192,8 +194,8 @@ class _PageReader:
         self.has_values = order is not None and order.values_links
         self._has_links = next(store.scan(Family.LINKS), None) is not None
 
-    def rows(self, pages: dict[bytes, Page]) -> list[PageRow]:
-        """One for each of *pages*, by their keys."""
+    def rows(self, pages: dict[bytes, Page], since: float = inf) -> list[PageRow]:
+        """One for each of *pages*, by their keys, which have changed *since* an instant if one is given."""
         keys = list(pages)
         roots = roots_of(self._store, pages)
         urls = urls_of(self._store, list(roots.values()))
@@ -212,6 +214,7 @@ class _PageReader:
                 n_links=n,
                 wishes=wishes[key],
                 relevance=relevances[key],
+                found=found_last(page, since),
             )
             for (key, page), request, text, n in zip(pages.items(), requests, texts, n_links, strict=True)
         ]
@@ -227,10 +230,10 @@ class _PageReader:
         n_links: int | None,
         wishes: tuple[str, str],
         relevance: float | None,
+        found: Found,
     ) -> PageRow:
         changes, outcome = page.changes, page.outcome
         fetched = read_fetched(page.fetched)
-        found = found_last(page)
         url, depth = url_and_depth(request or b"")
         return PageRow(
             url=url,
@@ -436,7 +439,7 @@ def changes_in(view: View, n: int, after: list[float]) -> Iterator[list[PageRow]
             changes = {key: page.changes or _UNCHANGED for key, page in pages.items()}
             changed = {key: each.noted_at or each.changed_at for key, each in changes.items()}
             if given := {key: page for key, page in pages.items() if changed[key] > since}:
-                yield reader.rows(given)
+                yield reader.rows(given, since if since >= 0 else inf)
             after[number] = max((after[number], *changed.values()))
 
 

@@ -485,10 +485,43 @@ def test_who_follows_the_changes_gets_each_once_whenever_it_looks(seed):
         elif step == "look":
             rows = [row for some in changes_in(View([job.store]), 2, after) for row in some]
             given += [(row.host, row.last_changed) for row in rows]
+            assert {row.found for row in rows if row.host in known} <= {"changed"}
+            assert {row.found for row in rows} <= {"new", "changed"}
             known |= {row.host: row.digest for row in rows}
             assert sorted(filter(None, known.values())) == sorted(each.hex() for each in committed.values())
     assert len(known) == 9
     assert len(given) == len(set(given)), "each change once"
+
+
+def test_the_difference_says_what_all_visits_since_have_found_together():
+    """A page that changed in the second of three visits is unchanged by the last, or could not be had."""
+    job = again(share=1.0)
+    hosts = ("changed", "same", "failing", "gone")
+    job.seed(*(link(host, number) for number, host in enumerate(hosts)))
+    begins = []
+    for visit in range(3):
+        begins.append(job.now)
+        for _ in range(4 if visit < 2 else 3):
+            lease = job.lease()
+            job.crawl.release(lease, job.now)
+            is_gone, fails = lease.host == "gone" and visit == 1, lease.host == "failing" and visit == 2
+            found = Findings(
+                version=Version(bytes((1 if lease.host == "same" else min(visit, 1),)), is_missing=fails),
+                outcome="http 410" if is_gone else "http 500" if fails else "",
+                is_failure=is_gone,
+            )
+            job.crawl.settle(lease, [], job.now, found)
+        job.now += DAY
+    job.commit()
+
+    def difference(since: float) -> dict[str, str]:
+        return {row.host: row.found for some in changes_in(View([job.store]), 9, [since]) for row in some}
+
+    assert difference(0.0) == {"changed": "new", "same": "new", "failing": "new", "gone": "gone"}
+    assert difference(begins[1] - 1) == {"changed": "changed", "failing": "changed", "gone": "gone"}
+    assert difference(begins[2] - 1) == {}
+    last = {"changed": "unchanged", "same": "unchanged", "failing": "failed", "gone": "gone"}
+    assert difference(-1.0) == last, "of all pages the last visit"
 
 
 def test_a_page_without_cash_comes_back_after_the_longest_interval():

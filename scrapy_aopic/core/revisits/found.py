@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_aopic.core.records import FAILED, Changes, Page
@@ -58,22 +59,22 @@ def found_now(page: Page | None, found: Findings, now: float) -> Found:
     return Found(what, known.first_seen, now, known.digest)
 
 
-def found_last(page: Page) -> Found:
-    """What the last visit of *page* had found, as far as its record says it."""
+def found_last(page: Page, since: float = inf) -> Found:
+    """What the last visit of *page* had found, as far as its record says it; or all visits after *since* together, if any found it changed."""
     known = page.changes
     if page.state == FAILED:
         return _as_of(known, "gone" if page.visits > 1 and page.outcome in _GONE else "failed")
     if known is None or (known.is_blank and page.outcome in _SHOWN):
         first = "moved" if page.outcome == "redirect" else "new"
         return Found(first, page.visited_at, page.visited_at) if page.visits == 1 else Found()
-    if page.outcome not in _SHOWN:
+    if page.outcome not in _SHOWN and since == inf:
         what = "failed"
-    elif known.changed_at < known.seen_at:
+    elif known.changed_at < known.seen_at and since == inf:
         what = "unchanged" if known.changed_at else ""
     elif page.outcome == "redirect":
         what = "moved"
     else:
-        what = "new" if known.first_seen == known.changed_at else "changed"
+        what = "new" if known.first_seen == known.changed_at or known.first_seen > since else "changed"
     return _as_of(known, what)
 
 
