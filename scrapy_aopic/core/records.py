@@ -88,6 +88,7 @@ class Changes(NamedTuple):
         brought: New pages, and new dates of pages, that its visits have brought, without the first; older ones count less.
         brought_in: Seconds in which these have come, older ones counting less.
         n_links: Links that it had at its last visit, if it has brought anything.
+        basis: Digest of that in which what is compared was found, if the one says that the other is the same.
     """
 
     wakes_at: float = 0.0
@@ -105,6 +106,7 @@ class Changes(NamedTuple):
     brought: float = 0.0
     brought_in: float = 0.0
     n_links: int = 0
+    basis: bytes = b""
 
     @property
     def is_blank(self) -> bool:
@@ -113,7 +115,7 @@ class Changes(NamedTuple):
 
 
 _ALL_CHANGES = len(Changes._fields)
-_WRITTEN_CHANGES = ((10, _ALL_CHANGES), (9, 10), (6, 9))
+_WRITTEN_CHANGES = ((15, _ALL_CHANGES), (10, 15), (9, 10), (6, 9))
 """Groups of fields of :class:`Changes`, the last one first, that are not written while nothing is in them and in later ones."""
 
 

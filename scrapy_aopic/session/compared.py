@@ -34,9 +34,9 @@ def compared_by(
         if not callable(found := getattr(spider, name, None)):
             raise SettingError(f"AOPIC_RECRAWL ({by!r}): the spider {spider.name!r} has no method {name!r}.")
         return found  # type: ignore[no-any-return]
-    return {"text": comparable_text, "main text": _main_text}.get(by)
+    return {"text": comparable_text, "main text": main_text_of}.get(by)
 
 
-def _main_text(response: Response) -> str:
+def main_text_of(response: Response) -> str:
     """Its main text; empty if it is no page of HTML, or has none."""
     return main_text(root_of(response), "txt") if isinstance(response, HtmlResponse) else ""

@@ -38,6 +38,7 @@ from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.ports import Store
 from scrapy_aopic.core.records import host_key, unpack, unpack_page
 from scrapy_aopic.place.folder_place import FolderPlace
+from scrapy_aopic.session import compared
 from scrapy_aopic.view.job_view import open_view
 from scrapy_aopic.view.queries import pages_in, top_hosts, top_pages
 from scrapy_aopic.view.questions import top_domains
@@ -422,7 +423,7 @@ class Priced(Told):
 
 
 @pytest.mark.parametrize("by", ["text", "main text", "spider.price", "bytes"])
-async def test_what_is_compared_is_for_the_user_to_say(serve, tmp_path, by, caplog):
+async def test_what_is_compared_is_for_the_user_to_say(serve, tmp_path, by, caplog, monkeypatch):
     """Of each page something else moves with each request."""
     if by == "main text":
         pytest.importorskip("trafilatura")
@@ -454,6 +455,14 @@ async def test_what_is_compared_is_for_the_user_to_say(serve, tmp_path, by, capl
             yield from ()
 
     serve({f"{HOME}{name}": script for name, script in found.items()})
+    searched: list[str] = []
+    find = compared.main_text
+
+    def counting(root: Any, form: str) -> str:
+        searched.append(root.xpath("string(//article/@class)"))
+        return find(root, form)
+
+    monkeypatch.setattr(compared, "main_text", counting)
     words = ["changed", *([by] if by != "bytes" else [])]
     crawler = await crawl_until(
         lambda: min(len(script.asked) for script in found.values()) >= 3,
@@ -473,6 +482,7 @@ async def test_what_is_compared_is_for_the_user_to_say(serve, tmp_path, by, capl
         }[by]
     )
     assert ("LookupError: no price" in caplog.text) == (by == "spider.price")
+    assert len([name for name in searched if name]) == (by == "main text"), "of the same text once"
 
 
 # When a page last changed, as its server says

@@ -46,6 +46,7 @@ class Version(NamedTuple):
         is_missing: Whether there was no such response, so that the links of the last visit count.
         changed_at: Instant of the last change according to the server, 0 if it does not say.
         at: Instant of the response; 0 for that at which its visit ends.
+        basis: Digest of that in which what is compared was found (:attr:`.records.Changes.basis`).
     """
 
     digest: bytes = b""
@@ -55,6 +56,7 @@ class Version(NamedTuple):
     is_missing: bool = False
     changed_at: float = 0.0
     at: float = 0.0
+    basis: bytes = b""
 
     def is_that_of(self, known: Changes) -> bool:
         """Whether it is the version that *known* was learnt from last."""
@@ -132,7 +134,9 @@ class Rates:
         age = now - version.changed_at if version.changed_at else -1.0
         if known is None:
             evidence = self._weigh(b"", [_dated(rate, age) for rate in RATES]) if age > _JUST_NOW else b""
-            known = Changes(0.0, at, evidence, version.digest, version.etag, version.modified)
+            known = Changes(
+                0.0, at, evidence, version.digest, version.etag, version.modified, basis=version.basis
+            )
             return known if version.is_missing else known._replace(first_seen=at, changed_at=at, noted_at=now)
         if version.is_missing:
             return known
@@ -152,7 +156,9 @@ class Rates:
             return known
         if version.digest != known.digest:
             known = known._replace(changed_at=at, previous=known.digest, noted_at=now)
-        return known._replace(digest=version.digest, etag=version.etag, modified=version.modified)
+        return known._replace(
+            digest=version.digest, etag=version.etag, modified=version.modified, basis=version.basis
+        )
 
     def _weigh(self, evidence: bytes, logs: list[float]) -> bytes:
         """Add to a page's *evidence* the logarithms of how likely it was, at each of the rates, what was found."""
