@@ -50,6 +50,7 @@ from .records import (
     unpack_page,
 )
 from .revisits.found import left
+from .revisits.intervals import FIRST
 from .tables import BlobTable, RecordTable
 
 if TYPE_CHECKING:
@@ -429,6 +430,7 @@ class Pages:
             ledger.catch_up(page)
         self.clock = self._order.clock_after(page, self.clock)
         self._replace(key, page, now)
+        self._due.first.discard(key)
         return page
 
     def lower(self, key: bytes, now: float) -> bool:
@@ -732,17 +734,17 @@ class Pages:
     def _offer_unknown(self, key: bytes, page: Page, now: float) -> None:
         """Let *page* be due if it was visited by a run that visited pages once: nothing looks at it by itself."""
         is_asleep = page.changes is None or not page.changes.wakes_at
-        if self._worth is not None and is_asleep and not self._worth.is_early(key, page, now):
+        if self._worth is not None and is_asleep and not self._worth.policy_of(key).is_early(page, now):
             self._offer(key, page, now)
 
     # -- steps of the above
 
     def _front_queue(self, key: bytes, page: Page, now: float, priority: int | None = None) -> int:
         """Front queue of *page*, which is under *key* and whose cash is up to date, as of now; of its own *priority* if none is given."""
-        worth = self._worth
-        number = self._order.front_queue(
-            page, page.cash if worth is None or page.changes is None else worth.of(key, page, now)
-        )
+        cash = page.cash
+        if self._worth is not None and page.changes is not None:
+            cash = FIRST if key in self._due.first else self._worth.of(key, page, now)
+        number = self._order.front_queue(page, cash)
         return number + (page.front_queue & _OF_PRIORITY if priority is None else priority << PRIORITY_BITS)
 
     def _admit(self, link: Link, cash: int, score: int = 0, finder: Finder = ELSEWHERE) -> Page:

@@ -404,11 +404,6 @@ class Server(ThreadingMixIn, HTTPServer):
         """Connections that are open."""
         return len(self._connections)
 
-    @property
-    def n_streams(self) -> int:
-        """Streams that are open."""
-        return self._n_streams
-
     def enter_stream(self) -> bool:
         """Take a place for a stream; ``False`` if there is none."""
         with self._lock:

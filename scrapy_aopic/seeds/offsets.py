@@ -29,11 +29,6 @@ class Offsets:
         """Lists of which something was taken up, and that are not forgotten."""
         return {*self._now}
 
-    @property
-    def has_landed(self) -> bool:
-        """Whether the store holds all that was taken up."""
-        return self._landed == self._now
-
     def add(self, name: str, n: int) -> None:
         """Another *n* bytes of the list *name* were taken up."""
         self._now[name] = self._now.get(name, 0) + n

@@ -130,7 +130,7 @@ class Intake:
     def land(self) -> None:
         """Wait until all is committed that was taken up."""
         deadline = time.monotonic() + 60
-        while not self.job.offsets.has_landed or self.job.crawl.has_changes:
+        while self.job.offsets._landed != self.job.offsets._now or self.job.crawl.has_changes:
             assert time.monotonic() < deadline
             self.job.tick()
 

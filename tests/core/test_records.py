@@ -89,7 +89,7 @@ def test_a_host_is_read_as_it_was_written(host):
 PAGE_FIELDS = {
     "state": PageState.VISITED.value, "place": 7, "cash": 8, "front_queue": 9, "handed": 10, "shift": -3, "score": 11,
     "is_chosen": True, "history": 12, "visits": 13, "visited_turn": 1.5, "visited_at": 2.5, "outcome": "redirect",
-    "marks": ((1.0, 2),), "changes": Changes(1.0, 2.0, b"e", b"d", b"t", b"m", 3.0, 4.0, b"p", 5.0, 6.0, 7.0, 8.0, 9.0, 10), "repeat_of": b"r", "canonical": b"c", "purpose": b"p",
+    "marks": ((1.0, 2),), "changes": Changes(1.0, 2.0, b"e", b"d", b"t", b"m", 3.0, 4.0, b"p", 5.0, 6.0, 7.0, 8.0, 9.0, 10, b"b"), "repeat_of": b"r", "canonical": b"c", "purpose": b"p",
     "is_claimed": True, "height": 14, "clicks": 15, "fetched": 16, "lowered": 1,
     "branch": 17,
 }  # fmt: skip

@@ -731,31 +731,51 @@ def test_a_page_whose_change_is_told_is_next_and_wakes_for_it():
     assert Hints(BlobTable(job.store, Family.CONTENT)).of(host) == hints.of(host)
 
 
-def mean_delay(publishers: int) -> float:
-    """Seconds from the birth of a page to its visit: of 60 pages, which change at each visit, some publish one every 10 s."""
+def mean_delay(publishers: int, hosts: int = 1) -> float:
+    """Seconds from the birth of a page to its visit: of 60 pages, which change at each visit, some publish one every 10 s.
+
+    Of several *hosts* each one is asked as often as its share of four requests a second.
+    """
     job = again(min_interval=1.0)
-    job.seed(*(link("a", number) for number in range(60)))
+    job.seed(*(link(f"h{number % hosts}", number) for number in range(60)))
     delays = []
     for turn in range(4 * 400):
         job.now = NOW + turn / 4
-        lease = job.lease()
-        at, number = (
-            map(int, lease.request.removeprefix(b"a/").split(b"-"))
-            if b"-" in lease.request
-            else (0, int(lease.request[2:]))
-        )
+        if not isinstance(lease := job.crawl.lease(job.now), Lease):
+            continue
+        number, at = map(int, f"{lease.request.decode().split('/')[1]}-0".split("-")[:2])
         if at and not lease.visits and turn > 800:
             delays.append(job.now - NOW - at)
         hosted = range(10, int(job.now - NOW) + 1, 10) if not at and number < publishers else ()
-        new = [link("a", 1000 * number + at, f"a/{at}-{number}".encode()) for at in hosted[-5:]]
-        job.crawl.release(lease, job.now)
+        name = lease.host
+        new = [link(name, 1000 * number + at, f"{name}/{number}-{at}".encode()) for at in hosted[-5:]]
+        job.release(lease, gap=hosts / 4 if hosts > 1 else 0.0)
         job.settle(lease, *new, version=version(0 if at else turn))
     job.commit()
     return sum(delays) / len(delays)
 
 
-def test_pages_that_bring_new_ones_get_a_share_of_the_visits():
-    delay = mean_delay(3)
+@pytest.mark.parametrize(("hosts", "part"), [(1, 0.25), (12, 0.67)])
+def test_pages_that_bring_new_ones_get_a_share_of_the_visits(hosts, part):
+    delay = mean_delay(3, hosts)
     with patch.object(due, "_FRUITFUL_TURN", 1 << 60):
-        before = mean_delay(3)
-    assert delay < before / 4, (delay, before)
+        before = mean_delay(3, hosts)
+    assert delay < before * part, (delay, before)
+
+
+def test_a_page_that_was_let_in_for_what_it_is_likely_to_bring_comes_first():
+    """Its own cash, which is less than that of the others, does not decide."""
+    job = again(share=1.0)
+    pages = [link("a", number) for number in range(10)]
+    job.seed(*pages)
+    for day in range(3):
+        job.now = NOW + day * DAY
+        leases = []
+        while isinstance(lease := job.crawl.lease(job.now), Lease):
+            leases.append(lease.key)
+            job.crawl.release(lease, job.now)
+            new = [link("a", 100 + day)] if lease.key == pages[0].key else pages[1:]
+            job.settle(lease, *new, version=version(day))
+            assert len(leases) < 20
+    assert leases[0] == pages[0].key
+    assert len(set(leases)) == len(leases) == 13

@@ -112,7 +112,7 @@ def _forgotten_shelves(frontier: Frontier) -> Iterator[str]:
     late = frontier.places.late
     on_disk = {bucket for bucket in frontier.places.shelves.counts if bucket[:2] != IN_TIME}
     for shelf in on_disk | {shelf for shelf, heap in late.in_memory.items() if heap}:
-        if not late.is_noted(shelf):
+        if not (shelf in late._by_due and shelf in late._by_standing):
             yield f"no look is due at the late hosts of {shelf!r}"
 
 

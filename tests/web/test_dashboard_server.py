@@ -608,7 +608,7 @@ def test_the_ninth_stream_is_refused(serve_dashboard):
         assert refused.status == 503
         assert "8 pages are watching" in refused.text
         assert served.get("/echo").status == 200
-    wait_until(lambda: served.server.n_streams == 0)
+    wait_until(lambda: served.server._n_streams == 0)
     with served.connect() as connection:
         served.ask_for_stream(connection)
         read_until(connection, b"event: snapshot")
@@ -621,8 +621,8 @@ def test_a_reader_that_does_not_read_is_dropped(serve_dashboard):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.connect(("127.0.0.1", served.port))
         served.ask_for_stream(connection)
-        wait_until(lambda: served.server.n_streams == 1)
-        wait_until(lambda: served.server.n_streams == 0)
+        wait_until(lambda: served.server._n_streams == 1)
+        wait_until(lambda: served.server._n_streams == 0)
         assert served.get("/echo").status == 200
 
 

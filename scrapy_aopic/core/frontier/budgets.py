@@ -258,10 +258,6 @@ class LateHosts:
         if shelf in self._by_due:
             self.note(shelf)
 
-    def is_noted(self, shelf: bytes) -> bool:
-        """Whether *shelf* will be looked at."""
-        return shelf in self._by_due and shelf in self._by_standing
-
     def forget(self, shelf: bytes) -> None:
         """*shelf* has no late host any more."""
         self._by_due.void(shelf)

@@ -37,11 +37,6 @@ class LazyHeap(Generic[V]):
     def __len__(self) -> int:
         return len(self._entries)
 
-    @property
-    def n_void(self) -> int:
-        """Void entries that are still there."""
-        return len(self._heap) - len(self._entries)
-
     def keys(self) -> KeysView[bytes]:
         """All keys, in any order."""
         return self._entries.keys()

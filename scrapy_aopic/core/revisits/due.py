@@ -5,7 +5,8 @@ Rule 1: in the store a page that is due has one row with its place; a page that 
 Rule 2: a revisit is paid for by fetches, each of which pays its share. When no other page may be fetched at all, one of
 a free host is let in for nothing.
 
-Rule 3: each tenth revisit goes to an overdue page, if there is one, and each fourth to one that is likely to bring new pages.
+Rule 3: each tenth revisit goes to an overdue page, if there is one; and after three others the next one that can goes to a page that
+is likely to bring new ones.
 """
 
 from __future__ import annotations
@@ -33,6 +34,9 @@ _MAX_DUE = 100_000
 _MAX_TOKENS = 100.0
 """Revisits that can be paid for in advance, while no page is due."""
 
+_MAX_OWED = 2.0
+"""Revisits made for nothing that fetches pay for later: else those that are paid for would wait behind them, and new pages behind both."""
+
 _OVERDUE_TURN = 10
 """Of so many revisits one goes to an overdue page."""
 
@@ -49,13 +53,18 @@ class DuePages:
     Args:
         index: Their rows in the store.
         share: Revisits that each fetch pays for, 0 to 1.
+
+    Attributes:
+        first: Keys of pages that were let in for what they are likely to bring: they come first, as by their own cash they would
+            wait for long. A run forgets them.
     """
 
     def __init__(self, index: RowTable, share: float) -> None:
         self._index = index
         self._share = share
         self._tokens = 0.0
-        self._n_let_in = 0
+        self._n_let_in = self._n_others = 0
+        self.first: set[bytes] = set()
         self._due, self._overdue, self._fruitful = DueQueue(), DueQueue(), DueQueue()
         for row, value in index.first(DUE, 1 << 60)[0]:
             queue, visited_at, *brings = unpack(value)
@@ -113,15 +122,18 @@ class DuePages:
         queues = [self._due, self._overdue]
         if not self._n_let_in % _OVERDUE_TURN:
             queues.reverse()
-        elif not self._n_let_in % _FRUITFUL_TURN:
+        elif self._n_others >= _FRUITFUL_TURN - 1:
             queues.insert(0, self._fruitful)
         for queue in queues:
             if (key := queue.best(is_free)) is not None:
                 for other in (self._due, self._overdue, self._fruitful):
                     other.remove(key)
                 self._index.delete(DUE + key)
-                self._tokens = max(self._tokens - 1, 0.0)
+                self._tokens = max(self._tokens - 1, -_MAX_OWED)
                 self._n_let_in += 1
+                self._n_others = 0 if queue is self._fruitful else self._n_others + 1
+                if queue is self._fruitful:
+                    self.first.add(key)
                 return key
         return None
 

@@ -18,7 +18,7 @@ _FIRST_WAKE = 0.25
 _NEXT_WAKE = 1.5
 """Factor between the times since the last visit at which the priority is looked at: phi grows by half at most between."""
 
-_FIRST = 1 << 62
+FIRST = 1 << 62
 """Units that an overdue page is worth: more than there are, so that it comes before all others."""
 
 
@@ -67,7 +67,7 @@ class Recrawl:
         if not page.visits or page.changes is None:
             return page.cash
         if self.is_overdue(page, now):
-            return _FIRST
+            return FIRST
         return int(expected * rates.phi(page.changes, now, ratio))
 
     def is_early(self, page: Page, now: float) -> bool:

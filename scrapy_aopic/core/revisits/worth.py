@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import sqrt
 from typing import TYPE_CHECKING
 
 from .due import FOREMOST, OVERDUE
@@ -34,7 +35,7 @@ class Worth:
         ledger: Ledger,
         order: Order,
     ) -> None:
-        self._policy_of = policy_of
+        self.policy_of = policy_of
         self._rates = rates
         self._hints = hints
         self._ledger = ledger
@@ -42,7 +43,7 @@ class Worth:
 
     def of(self, key: bytes, page: Page, now: float) -> int:
         """Units that *page*, which is under *key* and whose cash is up to date, is worth if it is visited at *now*."""
-        return self._by(self._policy_of(key), key, page, now)
+        return self._by(self.policy_of(key), key, page, now)
 
     def _by(self, policy: Recrawl, key: bytes, page: Page, now: float) -> int:
         ledger = self._ledger
@@ -52,7 +53,7 @@ class Worth:
 
     def queue(self, key: bytes, page: Page, now: float) -> int:
         """Queue in which *page*, which is under *key*, was visited and whose cash is up to date, is due."""
-        policy = self._policy_of(key)
+        policy = self.policy_of(key)
         if policy.is_overdue(page, now):
             return FOREMOST if policy.comes_first else OVERDUE
         return self._order.revisit_queue(page, self._by(policy, key, page, now))
@@ -61,15 +62,12 @@ class Worth:
         """Queue of *page*, as of :meth:`queue`, for what it is likely to bring; ``None`` if that is little.
 
         It goes by the time for which new pages have waited by now, which is least in all if it is the same for all pages at
-        their visits, times what one of its links is paid.
+        their visits, times the root of what one of its links is paid in a second: little for many pages without importance.
         """
         changes = page.changes
         if changes is None or (brought := expected_new(changes, now)) < ENOUGH:
             return None
         ledger = self._ledger
         expected = ledger.window.expected(page, page.cash, ledger.totals.turn, now)
-        return self._order.revisit_queue(page, int(expected * brought / max(changes.n_links, 1)))
-
-    def is_early(self, key: bytes, page: Page, now: float) -> bool:
-        """Whether *page*, which is under *key* and was visited, must not be visited yet."""
-        return self._policy_of(key).is_early(page, now)
+        paid = expected * (now - changes.seen_at) / max(changes.n_links, 1)
+        return self._order.revisit_queue(page, int(brought * sqrt(paid)))
