@@ -4,9 +4,11 @@
     python benchmarks workers --kinds redis disks --workers 2 --topics graded contextual
 
 Each crawl fetches the same made-up web on loopback, whose server is in this process, by so many processes: ``rocksdb`` one with
-a job in a folder, ``links`` the same with the add-on and a spider that yields ``Links``, ``folder-links`` workers that share its folder, with the command that starts them, ``redis-one`` one with a job in one piece on a Redis or Valkey server, ``redis`` with its shards there, ``redis-links``
-with ``Links``, ``disks`` with shards in a job folder of each worker, ``scrapy-redis``, and
-``scrapy`` in memory; all others have Scrapy's link extractor and a request for each link. The last two have no gaps between requests.
+a job in a folder, ``links`` the same with the add-on and a spider that yields ``Links``, ``folder-links`` workers that share
+its folder, with the command that starts them, ``redis-one`` one with a job in one piece on a Redis or Valkey server, ``redis``
+with its shards there, ``redis-links`` with ``Links``, ``disks`` with shards in a job folder of each worker, ``scrapy-redis``,
+and ``scrapy`` in memory; all others have Scrapy's link extractor and a request for each link. The last two have no gaps between
+requests.
 
 From 10 to 90 % of the pages, so that starts and ends do not count: CPU time of workers and server (``/proc``, Linux), commands
 and bytes by the server's own count, pages a second by the clock; and the most memory of a worker at the end. What a server that
