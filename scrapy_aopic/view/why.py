@@ -42,7 +42,7 @@ from scrapy_aopic.core.focus.leads import unpack_lead
 from scrapy_aopic.core.layout import BEHIND, IN_TIME, LATE, LEADS, STRATEGY_KEY, Family
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.mirrors import MIRRORED
-from scrapy_aopic.core.order import LARGEST_VALUE, Aopic, clicks_lower, relevance_of, value_of
+from scrapy_aopic.core.order import BRANCH_PAGES, LARGEST_VALUE, Aopic, clicks_lower, relevance_of, value_of
 from scrapy_aopic.core.records import (
     FAILED,
     HOST_BYTES,
@@ -391,11 +391,12 @@ class _Question:
         elif page.lowered >= MIRRORED:
             self._say_mirrored(name)
         elif page.lowered:
-            deny_url = deny_url_of(pattern_of(name), [name])
+            deny_url = deny_url_of(pattern := pattern_of(name), [name])
             self._say(
-                f"It waits {page.lowered} front queues lower, because many pages of its host were fetched that have the same URLs but "
-                "for numbers and queries and lead to each other, as facets and calendars do, or that nothing but single links leads to "
-                "from the same page, as in an endless tree; a link from elsewhere moves it up again."
+                f"It waits {page.lowered} front queues lower, because there are many pages like {pattern} that lead to each other, as "
+                "facets and calendars do, or many that nothing but single links leads to from one page, as in an endless tree: of either, "
+                f"what is beyond {BRANCH_PAGES} pages and a hundredth of its host's fetches waits ({_ORDER}); a link from elsewhere moves "
+                "it up again."
                 + (
                     f' If it is a trap, "deny_urls": [{json.dumps(deny_url)}] in AOPIC_SCOPE keeps later runs away.'
                     if deny_url

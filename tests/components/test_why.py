@@ -232,7 +232,10 @@ def test_a_page_of_a_crowded_group_says_so_and_how_to_deny_it():
         fetch(job, links=facets)
     waits = [answer for each in facets if (answer := asked(job, url_of(each.request))).kind == "queued"]
     assert {answer.facts["lowered"] for answer in waits} == {QUEUES}
-    assert '"deny_urls": ["://a\\\\.test/shop\\\\?"]' in " ".join(waits[0].sentences)
+    told = " ".join(waits[0].sentences)
+    assert "many pages like a.test/shop?a=* that lead to each other" in told
+    assert "beyond 64 pages and a hundredth of its host's fetches" in told
+    assert '"deny_urls": ["://a\\\\.test/shop\\\\?"]' in told
 
 
 def test_a_page_that_waits_since_another_origin_has_it_says_so():
