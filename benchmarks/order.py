@@ -2,6 +2,8 @@
 
     python benchmarks order demo [--pages 5000]
     python benchmarks order graphs FOLDER [--only cnr-2000 ...] [--results FOLDER] [--jobs 2]
+    python benchmarks order without FOLDER [--only cnr-2000 doc-sites:krb5-doc.test ...] [--rules ...] [--seeds 20]
+        [--site-seeds 3] [--sets 10] [--rng 1] [--fetches N] [--traps SETS] [--farms] [--results FILE]
 
 ``demo`` runs three crawls of the demo web of example_project from the same seeds and reads the order from its log;
 politeness is off, so that only the order differs. It prints the share of the pages' PageRank(0.85) that was gathered
@@ -13,6 +15,12 @@ of the pages that are known.
 ``graphs`` runs every ``scrapy aopic simulate`` of docs/order-evidence.md on the graphs in a folder, and puts its tables and pictures
 there. It is for a change of the order ``aopic``: with ``--results``, what was measured is kept in a folder, and of what is
 there already, only that order is crawled anew.
+
+``without`` switches off each rule and constant of ``aopic`` alone. Its table has what each is worth: the mean over the crawl and
+over its first 20 %, less without it, paired over the seed sets, with 95 % intervals; of a site (GRAPH:HOST), with what each trap
+takes more without it, entered early and late, with its URLs and without; and what farms of domains take more. A trap is shown if
+that is a point or more. What needs texts (mirrors, endowments of copies) is no part of it.
+With ``--results``, what is in that file already is not crawled again.
 """
 
 from __future__ import annotations
@@ -25,14 +33,37 @@ import shlex
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from itertools import product
 from pathlib import Path
+from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import numpy as np
 import record
+from honest import only
+from traps import FETCHES, STARTS, Beside, crawl_beside
 
-from scrapy_aopic.lab.comparison import best_known_first, gather, means, shares
-from scrapy_aopic.lab.graphs import Graph, pagerank
-from scrapy_aopic.lab.results import format_shares
+from scrapy_aopic.core.domain_links import DomainLinks
+from scrapy_aopic.core.frontier.budgets import Budgets
+from scrapy_aopic.core.frontier.host_state import HostState
+from scrapy_aopic.core.order import Aopic, PageView, clicks_lower, front_queue
+from scrapy_aopic.lab.comparison import (
+    Setup,
+    Task,
+    best_known_first,
+    draw_seed_sets,
+    gather,
+    means,
+    run,
+    shares,
+)
+from scrapy_aopic.lab.graphs import Graph, load_graph, pagerank
+from scrapy_aopic.lab.planted import CHILDREN, KINDS, PlantedTrap
+from scrapy_aopic.lab.results import format_shares, half_width
 from scrapy_aopic.web.origins import host_name
 
 PROJECT = Path(__file__).parents[1] / "example_project"
@@ -143,6 +174,234 @@ def with_results(words: list[str], kept: Path, others: Path) -> list[str]:
     return [*anew, "--order", "aopic", "--beside", str(others)]
 
 
+# -- without
+
+
+def _by_cash(_: Aopic, page: PageView, cash: int) -> int:
+    """The front queue of *page* if links did not count."""
+    return front_queue(cash, page.shift - page.lowered - clicks_lower(page.clicks))
+
+
+def _due_by(power: float, seeded_counts: float) -> Callable[..., float]:
+    """When a domain is due if support counted by another *power*, and its part of the seeds so much."""
+
+    def due(self: Aopic, visited: int, supporters: float, seeded: float) -> float:
+        support = max(supporters, 1.0) ** power
+        return (
+            visited / (self.budget * support + seeded_counts * seeded)
+            if visited >= self.allowance * support
+            else 0.0
+        )
+
+    return due
+
+
+def _by_overdraft(self: Budgets, shelf: bytes, _: int) -> list[float]:
+    """Where a late site stands if the value of its pages did not count."""
+    own, behind = self._overdraft(shelf)
+    return [max(own, *behind, 0.0)]
+
+
+def _visited(self: DomainLinks, host: HostState) -> int:
+    """Visited pages by which the endowments of *host* fall if what lies behind the same link did not count."""
+    return self._domains.get(self._domains.key(host)).visited
+
+
+CORE = "scrapy_aopic.core."
+RULES: dict[str, dict[str, Any]] = {
+    "default": {},
+    "root of links": {f"{CORE}order.Aopic.front_queue": _by_cash},
+    "endowments": {f"{CORE}order.Aopic.uses_endowments": False},
+    "less by pages of a domain": {f"{CORE}ledger._ENDOWMENT_HALF_LIFE": 1e18},
+    "less by clicks": {f"{CORE}ledger.ENDOWMENT_CLICKS": 1e18},
+    "a lone link is 4 clicks": {f"{CORE}pages.LONE_CLICK": 1},
+    "less behind a late link": {f"{CORE}domain_links.DomainLinks.n_visited": _visited},
+    "discount of hosts": {f"{CORE}order.host_class": lambda best, _: best},
+    "36 clicks": {f"{CORE}order.NEAR_CLICKS": 1 << 30},
+    "directories": {f"{CORE}order.Aopic.directory_pages": 0},
+    "branches": {f"{CORE}order.Aopic.branch_pages": 0},
+    "groups": {"scrapy_aopic.lab.comparison.group_of": lambda _: b""},
+    "branches: support": {f"{CORE}branches._SUPPORT": 0.0},
+    "branches: from 64 pages": {f"{CORE}order.Aopic.branch_pages": 1},
+    "branches: a hundredth": {f"{CORE}branches._PART": 0.0},
+    "branches: 16 queues": {f"{CORE}branches.QUEUES": 4},
+    "budgets of domains": {f"{CORE}order.Aopic.due": lambda *_: 0.0},
+    "budgets of links": {f"{CORE}domains.FAMILY": 0},
+    "support to the power of 1.5": {f"{CORE}order.Aopic.due": _due_by(1.0, 1.0)},
+    "20 pages are free": {f"{CORE}order.Aopic.allowance": 1.0},
+    "seeds are support": {f"{CORE}order.Aopic.due": _due_by(1.5, 0.0)},
+    "links: 5 budgets": {
+        f"{CORE}{each}.FAMILY": 1 for each in ("domains", "domain_links", "frontier.budgets")
+    },
+    "8 sponsors": {f"{CORE}sponsors.MAX_SPONSORS": 1},
+    "6 levels, 8 hops": {f"{CORE}sponsors.MAX_LEVEL": 1, f"{CORE}sponsors._MAX_HOPS": 2},
+    "4 walks": {f"{CORE}sponsors._MAX_WALKS": 1},
+    "a 64th is small": {f"{CORE}{each}.SMALL": 1 << 60 for each in ("sponsors", "frontier.budgets")},
+    "late sites by value": {f"{CORE}frontier.budgets.Budgets.excess": _by_overdraft},
+}
+"""What is exchanged to switch off each rule of the default."""
+
+SITE_TRAPS = [PlantedTrap(kind, entered=when) for when in ("early", "late") for kind in KINDS]
+BESIDE = [
+    Beside(*each, 3, 400, False) for each in product(STARTS[1:], ("chain", "mesh"), ("domains", "sites"))
+]
+
+AMONG_DOMAINS = (
+    "less behind a late link",
+    "discount of hosts",
+    *[*RULES][[*RULES].index("budgets of domains") :],
+)
+"""Rules that decide nothing on a graph with one host."""
+
+
+class Trial(NamedTuple):
+    """One crawl: which rule is off, of which graph, from which seed set, with which trap."""
+
+    rule: str
+    graph: str
+    number: int
+    trap: str = ""
+
+
+class Trials:
+    """Crawls with a rule switched off, each made once.
+
+    Args:
+        kept: Where results are kept as lines of JSON; those that are there are not made again.
+    """
+
+    def __init__(self, kept: Path | None) -> None:
+        self._kept = kept
+        lines = kept.read_text().splitlines() if kept is not None and kept.exists() else []
+        self._done: dict[Trial, list[float]] = {
+            Trial(*trial): found for trial, found in map(json.loads, lines)
+        }
+
+    def result(self, trial: Trial, crawl: Callable[[], list[float]]) -> list[float]:
+        """What *crawl* finds for *trial*."""
+        if trial not in self._done:
+            with ExitStack() as stack:
+                for target, value in RULES[trial.rule].items():
+                    stack.enter_context(patch(target, value))
+                self._done[trial] = crawl()
+            if self._kept is not None:
+                with self._kept.open("a") as file:
+                    file.write(json.dumps([trial, self._done[trial]]) + "\n")
+        return self._done[trial]
+
+
+def without(args: argparse.Namespace) -> None:
+    trials = Trials(args.results)
+    rules = ["default", *(each for each in args.rules or RULES if each != "default")]
+    table: dict[str, list[str]] = {rule: [] for rule in rules}
+    heads: list[str] = []
+
+    def column(
+        graph: str,
+        tried: list[str],
+        traps: Mapping[str, Callable[[int], list[float]]],
+        sets: int,
+        show: Show,
+    ) -> None:
+        """Add a column: what *show* makes of the results of *traps*, functions of the number of a seed set, by names."""
+        found = {
+            rule: {
+                trap: [
+                    trials.result(Trial(rule, graph, number, trap), partial(crawl, number))
+                    for number in range(sets)
+                ]
+                for trap, crawl in traps.items()
+            }
+            for rule in tried
+        }
+        for rule, row in table.items():
+            row.append(show(found[rule], found["default"], rule == "default") if rule in found else "")
+
+    def crawls(name: str, setup: Setup, trap: PlantedTrap | None = None) -> Callable[[int], list[float]]:
+        n_seeds = args.site_seeds if ":" in name else args.seeds
+        seed_sets = draw_seed_sets(setup.graph, n_seeds, args.sets, args.rng)
+        return lambda number: _crawled(setup, seed_sets[str(number)], trap)
+
+    for name in args.only or [each.stem for each in sorted(args.folder.glob("*.npz"))]:
+        graph = _graph(args.folder, name)
+        tried = [each for each in rules if each not in AMONG_DOMAINS or len(set(graph.hosts)) > 1]
+        called = f"{name}, {args.fetches} fetches" if args.fetches else name
+        heads.append(f"{called}: mean{'' if args.fetches else '; first 20 %'}")
+        setup = Setup(graph, fetches=args.fetches)
+        column(called, tried, {"": crawls(name, setup)}, args.sets, _worth)
+        if args.traps and ":" in name:
+            heads += [f"{name}: traps", f"{name} without URLs: traps"]
+            traps = {f"{each.kind} {each.entered}": crawls(name, setup, each) for each in SITE_TRAPS}
+            column(name, tried, traps, args.traps, _taken)
+            bare = Setup(replace(graph, urls=[]))
+            traps = {
+                f"{each.kind} {each.entered}": crawls(name, bare, each)
+                for each in SITE_TRAPS
+                if each.kind in CHILDREN
+            }
+            column(f"{name} without URLs", tried, traps, args.traps, _taken)
+    if args.farms:
+        heads.append("farms beside sites")
+        beside = {str(case): partial(_beside, case) for case in BESIDE}
+        column("beside", rules, beside, 1, _taken)
+    print(f"| without | {' | '.join(heads)} |\n|{'---|' * (1 + len(heads))}")
+    for rule, row in table.items():
+        print(f"| {rule} | {' | '.join(row)} |")
+
+
+def _graph(folder: Path, name: str) -> Graph:
+    """The graph called *name* in *folder*, or the site of it that is named behind a colon."""
+    stem, _, host = name.partition(":")
+    urls, hosts = folder / f"{stem}.urls.gz", folder / f"{stem}.pseudo_host.npy"
+    graph = load_graph(
+        folder / f"{stem}.npz", urls=urls if urls.exists() else None, hosts=hosts if hosts.exists() else None
+    )
+    return only(graph, host) if host else graph
+
+
+def _crawled(setup: Setup, seeds: list[int], trap: PlantedTrap | None) -> list[float]:
+    """The means over the crawl and its first 20 %, or over the fetches of *setup*; of a *trap* what it took, and what was missed for it."""
+    done = run(setup, Task("aopic", "", seeds, trap))
+    if done.violations:
+        raise SystemExit("\n".join(done.violations))
+    if trap is not None:
+        return [done.trapped, done.missed]
+    return [done.mean[1.0], done.mean[0.2]] if setup.fetches is None else [done.mean[1.0]]
+
+
+def _beside(case: Beside, _: int) -> list[float]:
+    """What a farm takes beside honest sites, while one of these might be asked."""
+    return [crawl_beside(case, "aopic", FETCHES)[1]]
+
+
+Found = Mapping[str, list[list[float]]]
+Show = Callable[[Found, Found, bool], str]
+
+
+def _worth(found: Found, default: Found, is_default: bool) -> str:
+    """What the default has, or what a rule is worth."""
+    if is_default:
+        return "; ".join(f"{mean:.4f}" for mean in np.mean(found[""], 0))
+    less = (np.asarray(default[""]) - np.asarray(found[""])).T.tolist()
+    return "; ".join(
+        f"{np.mean(each):+.4f} ± {half_width(each):.4f}" if len(each) > 1 else f"{each[0]:+.4f}"
+        for each in less
+    )
+
+
+def _taken(found: Found, default: Found, is_default: bool) -> str:
+    """What traps take, and how much more that is than of the default: those that take a point more or less."""
+    told = []
+    for trap, each in found.items():
+        (now, *missed), before = np.mean(each, 0), np.mean(default[trap], 0)
+        if is_default or abs(now - before[0]) >= 0.01:
+            change = "" if is_default else f" ({now - before[0]:+.3f})"
+            told.append(
+                f"{trap} {now:.3f}{change}{f', missed {missed[0]:.3f}' if missed and missed[0] >= 0.01 else ''}"
+            )
+    return "; ".join(told)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -157,6 +416,22 @@ def main() -> None:
     kind.add_argument("--results", type=Path)
     kind.add_argument("--jobs", type=int, default=1, help="processes (1)")
     kind.set_defaults(run=graphs)
+    kind = kinds.add_parser("without")
+    kind.add_argument("folder", type=Path)
+    kind.add_argument("--only", nargs="+", help="names of graphs, and GRAPH:HOST of single sites")
+    kind.add_argument("--rules", nargs="+", choices=RULES, help="which are switched off (all)")
+    for option, default in {
+        "seeds": 20,
+        "site-seeds": 3,
+        "sets": 10,
+        "rng": 1,
+        "traps": 0,
+    }.items():
+        kind.add_argument(f"--{option}", type=int, default=default, help="(%(default)s)")
+    kind.add_argument("--fetches", type=int, help="of each crawl (all)")
+    kind.add_argument("--farms", action="store_true", help="with farms beside honest sites, too")
+    kind.add_argument("--results", type=Path)
+    kind.set_defaults(run=without)
     args = parser.parse_args()
     args.run(args)
 

@@ -50,7 +50,7 @@ TABLE: dict[str, Benchmark] = {
     **_part("memory", "memory and disk of a job, and how soon it is open", "measurements.md", 10),
     **_part("redis", "the same work on a server, and bytes of a URL there", "measurements.md", 15, needs="a server"),
     "since": Benchmark("what a page costs beside an earlier commit: CPU, in whose code, instructions", "CONTRIBUTING.md", "--kinds Links --counted 2 4", 90, needs="valgrind"),
-    "order": Benchmark("how early important pages are fetched: real crawls, and all graphs", "order-evidence.md", "demo --pages 30", 15),
+    "order": Benchmark("how early important pages are fetched: real crawls, all graphs, and what each rule is worth", "order-evidence.md", "demo --pages 30; without . --only webkb-1997 --seeds 2 --sets 1 --rules groups", 18),
     "traps": Benchmark("what endless traps and farms of domains take", "order-evidence.md", "webkb-1997.npz --urls webkb-1997.urls.gz --sets 1 --seeds 2 --entries 1 --kinds chain --on domains; --beside --sizes 10 --fetches 50", 12),
     "honest": Benchmark("what is fetched of honest parts that look like traps", "order-evidence.md", "webkb-1997.npz --urls webkb-1997.urls.gz --sets 1 --seeds 2 --kinds shop", 8),
     "freshness": Benchmark("how fresh copies are in a recrawl", "order-evidence.md", "wikispeedia.npz --budgets 0.2 --policies cash --rng 1 --before 1 --during 1 --jobs 1", 5),
