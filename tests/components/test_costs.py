@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from math import inf
 from pathlib import Path
@@ -23,7 +24,7 @@ from scrapy_aopic.core.api import Lease
 from scrapy_aopic.core.frontier.frontier import ORDINARY
 from scrapy_aopic.core.order import Aopic
 from scrapy_aopic.core.politeness import Outcome, Politeness, TransferResult
-from scrapy_aopic.core.records import host_key
+from scrapy_aopic.core.records import Link, host_key
 from scrapy_aopic.session import costs
 from scrapy_aopic.session.session import Session
 from scrapy_aopic.session.waits_and_ends import Standstill
@@ -222,6 +223,34 @@ def test_a_domain_has_less_of_a_crawl_by_names_that_do_not_exist() -> None:
     for n in range(100):
         job.crawl.transferred(f"h{n}.evil.test", silent, job.now)
     assert {job.visit().host for _ in range(15)} == {"good.test"}
+
+
+def test_domains_that_do_not_exist_are_under_the_budget_of_the_one_that_names_them() -> None:
+    """A page may name a quarter of a million; each is new, and none of them is late by itself."""
+    job = Job(order=Aopic(), politeness=Politeness(0.0), domain_of=lambda name: name)
+    job.seed(link("evil.test"), link("good.test"))
+    names = [f"h{n}.test" for n in range(200)]
+    for _ in range(2):
+        lease = job.lease()
+        job.crawl.release(lease, job.now)
+        own = [link(lease.host, number) for number in range(1, 400)]
+        job.settle(lease, *(map(link, names) if lease.host == "evil.test" else own))
+    asked = Counter[bool]()
+    for _ in range(300):
+        lease = job.lease()
+        is_good = lease.host == "good.test"
+        asked[is_good] += 1
+        if not is_good:
+            silent = TransferResult(
+                0.1, Outcome.SILENT, 0.0, 0.0, "", f"http://{lease.host}", is_nowhere=True
+            )
+            job.crawl.transferred(lease.host, silent, job.now)
+        job.crawl.release(lease, job.now)
+        if is_good:
+            job.settle(lease)
+        else:
+            job.crawl.put_back(lease, Link(lease.key, lease.host, lease.request), job.now)
+    assert asked[False] < 150
 
 
 def test_the_time_without_a_request_counts_while_a_host_is_due() -> None:

@@ -31,6 +31,7 @@ from .shelves import SHELF_BYTES, Shelves
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from scrapy_aopic.core.domain import Domain
     from scrapy_aopic.core.domains import Domains
 
     from .host_state import HostState
@@ -111,10 +112,22 @@ class Budgets:
         return visited + self._n_of.get(key, 0) + self._charged.get(key, 0)
 
     def charge(self, host: HostState, n: int) -> None:
-        """What a page of *host* took of the processor, or a fetch that brought nothing, stands for *n* pages more, in this run."""
-        if self._domains is None or n <= 0:
-            return
-        key = self._domains.key(host)
+        """What a page of *host* took of the processor stands for *n* pages more, in this run."""
+        if self._domains is not None and n > 0:
+            self._charge(self._domains.key(host), n)
+
+    def charge_silent(self, host: HostState, n: int) -> None:
+        """A fetch from *host* that brought nothing stands for *n* pages, and for one of the domain that has found an unknown one."""
+        self.charge(host, n)
+        if self._domains is not None and (finder := self._finder(self._domains.get(self._domains.key(host)))):
+            self._charge(finder, 1)
+
+    @staticmethod
+    def _finder(domain: Domain) -> bytes:
+        """Key of the domain that has found *domain*, of which nothing was visited; empty if it was, or nobody has."""
+        return domain.sponsors[0] if domain.sponsors and not domain.visited else b""
+
+    def _charge(self, key: bytes, n: int) -> None:
         self._charged[key] = self._charged.pop(key, 0) + n
         if len(self._charged) > _MOST_CHARGED:
             del self._charged[next(iter(self._charged))]
@@ -144,7 +157,8 @@ class Budgets:
     def standing(self, host: HostState) -> tuple[int, bytes]:
         """Visited pages by which *host* is ranked, and the shelf that it is late on; empty if it is in time.
 
-        A page with a positive priority is asked for before all others, so its host is in time while it has one.
+        A page with a positive priority is asked for before all others, so its host is in time while it has one. Unknown domains are
+        under the budget of the one that has found them, too, if that was charged for more than its pages: names cost it nothing.
         """
         domains, visits = self._domains, self.visits
         if domains is None:
@@ -160,6 +174,10 @@ class Budgets:
         due = self._order.due(begun, domain.supporters, domains.seeded(domain))
         if due > visits and (domain.visited + self._charged.get(key, 0)) * SMALL >= most:
             return domain.visited, LATE + key
+        if (finder := self._finder(domain)) in self._charged and self._is_costly(finder):
+            by = domains.get(finder)
+            if self._order.due(self._begun(finder, by.visited), by.supporters, domains.seeded(by)) > visits:
+                return 0, LATE + finder
         return domain.visited, blocker and BEHIND + blocker
 
     def _own_due(self, key: bytes, visited: int) -> float:

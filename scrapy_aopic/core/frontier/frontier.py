@@ -597,7 +597,7 @@ class Frontier:
         host.transfer, host.at_once = seconds, gap.at_once
         if outcome == Outcome.SILENT:
             self.gates.mislay(host)
-            self.budgets.charge(host, _NOWHERE if is_nowhere else 1)
+            self.budgets.charge_silent(host, _NOWHERE if is_nowhere else 1)
         self.gates.defer(host, now + gap.shared)
         if key in self.active:
             self.gates.note_pace(key, host, gap)
