@@ -54,6 +54,8 @@ TABLE: dict[str, Benchmark] = {
     "traps": Benchmark("what endless traps and farms of domains take", "order-evidence.md", "webkb-1997.npz --urls webkb-1997.urls.gz --sets 1 --seeds 2 --entries 1 --kinds chain --on domains; --beside --sizes 10 --fetches 50", 12),
     "honest": Benchmark("what is fetched of honest parts that look like traps", "order-evidence.md", "webkb-1997.npz --urls webkb-1997.urls.gz --sets 1 --seeds 2 --kinds shop", 8),
     "freshness": Benchmark("how fresh copies are in a recrawl", "order-evidence.md", "wikispeedia.npz --budgets 0.2 --policies cash --rng 1 --before 1 --during 1 --jobs 1", 5),
+    "births": Benchmark("how soon new pages are fetched in real crawls that go on", "order-evidence.md", "--pages 20 --publishers 2 --every 2 --seconds 9 --kinds discovery", 15),
+    "unchanged": Benchmark("which edits of real pages count as a change, by what is compared", "measurements.md", "DIR --pages 2", 5),
     "workers": Benchmark("what it costs to share a crawl over workers, and the capacity plan", "measurements.md", "--kinds redis-links disks --shards 2 --workers 1 --hosts 6 --pages 2 --links 3 --topics graded", 30, needs="a server"),
     "politeness": Benchmark("a crawl judged by the servers' logs", "evidence.md", "--kills 1 --after 2 --size 0.02", 50),
     "names": Benchmark("hosts with dead and slow names, and those where nothing listens, beside Scrapy", "evidence.md", "--names 30 --seconds 4", 40),
