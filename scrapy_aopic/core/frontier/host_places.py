@@ -19,7 +19,7 @@ A host that enters while the memory is full is not settled but shelved or parked
 from __future__ import annotations
 
 from heapq import nlargest
-from itertools import count, islice
+from itertools import accumulate, count, islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_aopic.core import layout
@@ -309,7 +309,9 @@ class HostPlaces:
 
     def _is_crowded(self) -> bool:
         """Whether so many hosts are ready that new ones wait at their gate, even if it is open: else all would be turned away from it."""
-        return len(self.ready) + sum(map(len, self.late.in_memory.values())) >= _CROWD
+        # As far as need be: there may be thousands of late domains.
+        of_late = map(len, self.late.in_memory.values())
+        return any(n >= _CROWD for n in accumulate(of_late, initial=len(self.ready)))
 
     def _line_up(self, key: bytes, host: HostState) -> None:
         """Give *host*, which may be requested, its place among others."""
