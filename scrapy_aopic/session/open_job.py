@@ -15,7 +15,14 @@ from scrapy.utils.job import job_dir
 from scrapy_aopic.core.order import order_name
 from scrapy_aopic.exceptions import ExchangeError, SettingError, StorageError, storage_errors
 from scrapy_aopic.job.job import Job
-from scrapy_aopic.place.cutting import WORKER_SHARDS, begin_cut, begin_in_folder, check_cut, open_part
+from scrapy_aopic.place.cutting import (
+    WORKER_SHARDS,
+    begin_cut,
+    begin_in_folder,
+    check_cut,
+    check_suffixes,
+    open_part,
+)
 from scrapy_aopic.place.folder_place import FolderPlace, worker_number
 from scrapy_aopic.place.paths import check_job_folder, seeds_folder, store_folder
 from scrapy_aopic.place.seed_files import START
@@ -166,8 +173,10 @@ class OpenJob:
         kind, folders = self._values.store, self._values.shards.folders
         if kind not in {SERVER, "memory"} and folder is not None:
             job = FolderPlace(folder)
-            sharding = job.read_sharding()
-            return sharding.folders if sharding is not None and job.read_part() is not None else folders
+            if (sharding := job.read_sharding()) is not None:
+                check_suffixes(job, sharding)  # a server that has lost the list is told of it again
+                return sharding.folders
+            return folders
         if folders:
             raise SettingError(
                 'AOPIC_SHARDS with an "x" is for shards in job folders: set a JOBDIR, and no AOPIC_STORE = "redis" or "memory"; or set '

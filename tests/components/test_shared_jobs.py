@@ -38,6 +38,7 @@ from scrapy_aopic.job.cluster_worker import PartOfJob
 from scrapy_aopic.job.exchange import Exchange as ServerExchange
 from scrapy_aopic.job.job import Job
 from scrapy_aopic.place.cutting import begin_cut
+from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.seeds.adding import add_seeds
 from scrapy_aopic.session.steering import Steering
@@ -263,6 +264,21 @@ async def test_a_job_keeps_the_list_of_public_suffixes_that_it_began_with(
     await crawl(Follow, settings)
     assert sorted(web.asked) == sorted(PAGES)
     assert audit_job(ServerPlace(address)).violations == []
+
+    in_folder = {**settings, "AOPIC_STORE": "auto", "AOPIC_SHARDS": "1x4", "JOBDIR": tmp_path / "job"}
+    for most in (1, 0):  # a server that has lost all of it is told of it by the folder
+        with redis.Redis.from_url(settings["REDIS_URL"]) as client:
+            client.flushall()
+        if most:
+            assert begin(address, Sharding(4, name, 1), lambda: None, suffixes=packed)
+        suffixes._given.clear()
+        suffixes.forget()
+        await crawl(Follow, {**in_folder, "CLOSESPIDER_PAGECOUNT": most})
+        sharding = ServerPlace(address).read_sharding()
+        assert sharding is not None
+        assert sharding.suffixes == name
+    assert sorted(web.asked) == sorted([*PAGES] * 2)
+    assert audit_job(FolderPlace(tmp_path / "job")).violations == []
 
 
 @pytest.mark.parametrize(
