@@ -30,7 +30,7 @@ from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.storage import Address, copy_store, exists, lock_job, open_snapshot
 from scrapy_aopic.storage.disk_shard import number_of
-from scrapy_aopic.storage.folder_workers import await_end, registry_of
+from scrapy_aopic.storage.folder_workers import await_end, clear_board, registry_of
 from scrapy_aopic.storage.homes import Homes, assign, machine_path, new_name, read_homes
 from scrapy_aopic.storage.redis.sharding import begin, read_sharding
 
@@ -106,6 +106,7 @@ def share(source: Path, address: Address) -> None:
             raise StorageError(f"There is another job in {address}: name another key. Nothing was changed.")
         name = next(iter(homes.paths), "") or new_name()
         assign(address, range(sharding.shards), name, path)
+        clear_board(source)
         with storage_errors(f"The folder {source} cannot be shared"):
             job.write_sharding(shared, job.read_suffixes())
             job.write_part(FolderPart(name, str(address)))

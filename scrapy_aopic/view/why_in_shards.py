@@ -70,7 +70,7 @@ def why_in_shards(
         answer.say("Links that were dropped are known to the dashboard of the worker that dropped them.")
     where = f"Its registered domain, {registered_domain(host)}, is in shard {number} of {len(stores)}"
     if workers is None:
-        answer.say(f"{where}.")
+        answer.say(f"{where}{', whose store is not here' * (view.saved[number] is None)}.")
     elif workers[number]:
         answer.say(f"{where}, which {workers[number]} crawls.")
     else:

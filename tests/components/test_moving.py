@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 from demo_web.server import Answer
 from support import redis_server
-from support.commands import run_aopic
+from support.commands import run_aopic, said
 from support.small_web import Follow, Web, crawl, html, until
 
 from scrapy_aopic.copies.backing_up import backup
 from scrapy_aopic.copies.moving import copy_job, move_job
 from scrapy_aopic.core.ports import Family
+from scrapy_aopic.core.shards.cut import Cut, ShardId
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.place import Place
@@ -26,6 +27,7 @@ from scrapy_aopic.storage import Address
 from scrapy_aopic.view import queries
 from scrapy_aopic.view.auditing import audit_job
 from scrapy_aopic.view.job_view import open_view
+from scrapy_aopic.web.suffixes import registered_domain
 
 redis_server.needed()
 
@@ -114,6 +116,11 @@ async def test_a_job_goes_from_a_server_to_one_folder_to_two_and_back(serve, set
     check(one, two, server)
     assert known([one, two]) == known([server]) == urls
     assert rows(server) == before
+    away = next(
+        url for url in PAGES if Cut(ShardId(0, SHARDS), registered_domain).of_host(url.split("/")[2]) == 1
+    )
+    assert "is in shard 1 of 4, whose store is not here." in said(tmp_path, "why", one, away)
+    assert "whose store" not in said(tmp_path, "why", two, away)
     backup(two, tmp_path / "copy")
     copy = FolderPlace(tmp_path / "copy")
     assert (rows(copy), copy.read_part()) == (rows(two), two.read_part())
@@ -158,12 +165,12 @@ def test_what_cannot_be_moved_is_left_as_it_is(address, tmp_path):
     assert "There is no job in the folder" in move(tmp_path / "none", tmp_path / "new", folder=tmp_path)
     job = FolderPlace(tmp_path / "job")
     job.add_seeds([])
-    for arguments, said in [
+    for arguments, told in [
         ((job, tmp_path / "new", "--shards", "1"), "if FROM has all shards so far, name a --server"),
         ((job, address, "--shards", "1", "--server", address), "--server needs a folder as FROM and as TO"),
         ((job, tmp_path / "new", "--shards", "1", "--server", address), "is in one piece, or there is none"),
     ]:
-        assert said in move(*arguments, folder=tmp_path), arguments
+        assert told in move(*arguments, folder=tmp_path), arguments
     assert not (tmp_path / "new").exists()
 
 
