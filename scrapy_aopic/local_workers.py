@@ -193,9 +193,8 @@ class Workers:
     @property
     def _board(self) -> Address:
         """Where the workers of the job hear of each other."""
-        if (part := self._place.read_part()) is None:
-            return board_address(self._place.folder)
-        return replace(read_address(self._settings), key=part.job.partition("#")[2])
+        part, server = self._place.read_part(), read_address(self._settings)
+        return replace(server, key=part.job.partition("#")[2]) if part else board_address(self._place.folder)
 
     def _look(self) -> bool:
         """Do what is due; returns whether the crawl goes on."""

@@ -138,11 +138,11 @@ def complete_address(given: Address, settings: BaseSettings) -> Address:
 
     named = read_address(settings)
     if given.url in {"redis:", "redis://"}:
-        address = Address(given.key, named.url, named.parameters)
+        address = Address(given.key, named.url, named.parameters, named.lock_timeout)
     else:
         places = ("host", "port", "db")
         parameters = {name: value for name, value in named.parameters.items() if name not in places}
-        address = Address(given.key, given.url, parameters)
+        address = Address(given.key, given.url, parameters, named.lock_timeout)
     if not address.key:
         found = find_jobs(address)
         if len(found) != 1:

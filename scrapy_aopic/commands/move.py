@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from scrapy.exceptions import UsageError
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
 
-    from scrapy_aopic.place.place import Place
+    from scrapy_aopic.place.folder_place import FolderPart
     from scrapy_aopic.storage import Address
 
 MEANING = (
@@ -68,26 +69,25 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
     target: Path | None = opts.target.folder
     for place in (opts.source, opts.target):
         place.check()
+    is_asked = opts.lost or opts.server is not None
+    if is_asked and (target is None or not numbers or (source is None) != opts.lost):
+        raise UsageError(
+            "--lost needs redis://HOST:PORT/DATABASE#KEY as FROM, --server a folder; both a folder as TO, and --shards"
+        )
     if opts.lost:
-        if source is not None or target is None or not numbers:
-            raise UsageError(
-                "--lost needs redis://HOST:PORT/DATABASE#KEY as FROM, a folder as TO, and --shards"
-            )
-        address = _on_server(opts.source, settings)
-        homes = begin_anew(target, address, numbers)
+        address = complete_address(opts.source.address, settings)
+        homes = begin_anew(opts.target.folder, address, numbers)
         write(
             f"{_named(numbers)} of {address}: lost, {homes.where(numbers)}, to begin anew in {target} when its worker is started. "
             "Give their seeds again with 'scrapy aopic seed'."
         )
         return 0
     if opts.server is not None:
-        if source is None or target is None or not numbers:
-            raise UsageError("--server needs a folder as FROM and as TO, and --shards")
-        share(source, address := complete_address(opts.server.address, settings))
+        share(opts.source.folder, address := complete_address(opts.server.address, settings))
     part = FolderPlace(source).read_part() if source is not None else None
     if part is not None and source is not None and target is not None:
         if opts.server is None:
-            address = _on_server(job_place(part.job), settings)
+            address = _server_of(part, settings)
         moved = move(source, target, address, numbers)
         write(f"{_named(moved)} of {address}: now in {target}." if moved else f"{source} has no shards.")
         return 0
@@ -101,18 +101,15 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
     return 0
 
 
-def _on_server(place: Place, settings: BaseSettings) -> Address:
-    """The server at *place*; the one that the settings name, if they do, for it may have moved."""
-    from scrapy_aopic.place.server_place import ServerPlace
+def _server_of(part: FolderPart, settings: BaseSettings) -> Address:
+    """The server of the job of which a folder has a *part*; the one that the settings name, if they do, for it may have moved."""
     from scrapy_aopic.settings import read_address
     from scrapy_aopic.storage import Address
 
-    if not isinstance(place, ServerPlace):  # a worker's URL may be one that no command takes
-        raise UsageError(f"REDIS_URL must name the server of the job, which {place} does not")
-    named = read_address(settings)
+    named, (url, _, key) = read_address(settings), part.job.partition("#")
     if named.url or "host" in named.parameters:
-        return Address(place.address.key, named.url, named.parameters, lock_timeout=named.lock_timeout)
-    return complete_address(place.address, settings)
+        return replace(named, key=key)
+    return complete_address(Address(key, url), settings)
 
 
 def shard_numbers(text: str) -> tuple[int, ...]:

@@ -397,6 +397,7 @@ class ClusterWorker:
         try:
             store = self._places.open_store(number, self._cluster, self.clock)
             self._advance_clock(store)
+            phase = int(self._registry.token[:4], 16) / 0x10000  # workers commit one after another
             held = ClusterShard(
                 store,
                 replace(self._policy, order=copy(self._policy.order)),
@@ -404,7 +405,7 @@ class ClusterWorker:
                 ShardId(number, self._n_shards),
                 name=str(self._address.of_shard(number)),
                 interval=self._interval,
-                shift=self._phase * self._interval,
+                shift=phase * self._interval,
                 joint=self._joint_commits,
                 worker=self._registry.token,
             )
@@ -420,11 +421,6 @@ class ClusterWorker:
         with closed_on_error(store.close):
             if mark := read_mark(store):
                 self.clock.advance(mark[0])
-
-    @property
-    def _phase(self) -> float:
-        """Part of the interval by which commits are shifted: the shards of a worker commit together, and the workers one after another."""
-        return int(self._registry.token[:4], 16) / 0x10000
 
     def _add_opened(self) -> bool:
         """Take the shards that were opened; returns whether there are any."""

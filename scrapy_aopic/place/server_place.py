@@ -61,8 +61,7 @@ class ServerPlace:
 
     def shards_here(self) -> Sequence[int]:
         """All of them."""
-        sharding = self.read_sharding()
-        return range(sharding.shards if sharding is not None else 1)
+        return range(cut.shards if (cut := self.read_sharding()) is not None else 1)
 
     def read_suffixes(self) -> bytes:
         """As they were given when the job began."""

@@ -167,7 +167,10 @@ def test_what_cannot_be_moved_is_left_as_it_is(address, tmp_path):
     job.add_seeds([])
     for arguments, told in [
         ((job, tmp_path / "new", "--shards", "1"), "if FROM has all shards so far, name a --server"),
-        ((job, address, "--shards", "1", "--server", address), "--server needs a folder as FROM and as TO"),
+        (
+            (job, address, "--shards", "1", "--server", address),
+            "--server a folder; both a folder as TO, and --shards",
+        ),
         ((job, tmp_path / "new", "--shards", "1", "--server", address), "is in one piece, or there is none"),
     ]:
         assert told in move(*arguments, folder=tmp_path), arguments

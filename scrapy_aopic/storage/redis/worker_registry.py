@@ -402,8 +402,10 @@ class WorkerRegistry:
             commands.append((b"XADD", self._keys.of_job(b"log"), b"MAXLEN", kept, b"*", b"s", log))
             commands.append((b"HINCRBY", self._keys.of_job(b"logged"), b"n", 1))
             if self._stores.home:
-                books = [part for number, state in states.items() for part in (number, _book(state))]
-                commands.append((b"HSET", self._keys.of_job(b"books"), *books))
+                books: list[Argument] = [b"HSET", self._keys.of_job(b"books")]
+                for number, state in states.items():
+                    books += number, json.dumps({"sent": state.sent_units, "got": state.got_units})
+                commands.append(books)
         return commands
 
     def post(
@@ -464,10 +466,6 @@ class WorkerRegistry:
     def close(self) -> None:
         """Close the connection. Idempotent."""
         self._connection.close()
-
-
-def _book(state: ShardState) -> str:
-    return json.dumps({"sent": state.sent_units, "got": state.got_units}, separators=(",", ":"))
 
 
 def by_number(counts: Mapping[str, int]) -> dict[int, int]:
