@@ -144,7 +144,7 @@ class InFolder(ShardPlaces):
         self._policy = policy
         self._kind = kind
         self._anew: Mapping[int, int] = {}
-        self._awaited: dict[int, str] = {}
+        self._said: set[tuple[int, str]] = set()
         self._stores = dict(enumerate(job.stores(sharding)))
         part = job.read_part()
         home, path = (part.name, machine_path(job.folder)) if part is not None else ("", "")
@@ -216,8 +216,8 @@ class InFolder(ShardPlaces):
     def _say_awaited(self, number: int, awaited: Sequence[int]) -> None:
         """Log which shards the lost one with this *number* waits for, if that is new."""
         named = ", ".join(map(str, awaited))
-        if self._awaited.get(number) != named:
-            self._awaited[number] = named
+        if (number, named) not in self._said:
+            self._said.add((number, named))
             logger.warning(
                 "Shard %(number)d of the crawl in %(folder)s will be rebuilt once shards %(shards)s have been opened again: they may "
                 "know more of it, and are %(where)s. Start their workers, or declare them lost as well",

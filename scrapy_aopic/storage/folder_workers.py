@@ -47,9 +47,10 @@ def registry_of(
         home: Name of the folder in which they are, if it is one of several.
         path: Where that is.
     """
-    if stores is None and not sharding.folders:
-        return WorkerRegistry(board, sharding.shards)
-    return WorkerRegistry(board, sharding.shards, StoresInFolder(sharding.shards, stores or {}, home, path))
+    if stores is not None or sharding.folders:
+        own = StoresInFolder(sharding.shards, stores or {}, home, path)
+        return WorkerRegistry(board, sharding.shards, own)
+    return WorkerRegistry(board, sharding.shards)
 
 
 def board_address(job_folder: Path) -> Address:
@@ -70,11 +71,8 @@ def forget_worker(address: Address, pid: int) -> None:
     """
     workers, here = Keys(address).of_job(b"workers"), [pid, socket.gethostname()]
     with closing(connect(address)) as board:
-        shown = {
-            token: json.loads(report)
-            for token, report in pairs_of(board.ask((b"HGETALL", workers))[0]).items()
-        }
-        dead = [token for token, worker in shown.items() if [worker["pid"], worker["host"]] == here]
+        shown = pairs_of(board.ask((b"HGETALL", workers))[0]).items()
+        dead = [token for token, data in shown if [*map(json.loads(data).get, ("pid", "host"))] == here]
         if dead:
             board.ask((b"HDEL", workers, *dead))
 
@@ -142,10 +140,8 @@ class StoresInFolder(ShardStores):
         heads = [states[number].head if number in states else "" for number in self._numbers]
         owners = [alive.get(states[number].worker) if number in states else None for number in self._numbers]
         is_elsewhere = [owner is not None and owner["path"] != self.path for owner in owners]
-        return heads, [
-            is_elsewhere[number] or (number in self._paths and is_locked(self._paths[number]))
-            for number in self._numbers
-        ]
+        stores = self._paths
+        return heads, [away or (n in stores and is_locked(stores[n])) for n, away in enumerate(is_elsewhere)]
 
 
 def is_locked(store: Path) -> bool:
