@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from scrapy import Request, signals
 from scrapy.exceptions import StopDownload
 
+from scrapy_aopic.core.frontier.frontier import ORDINARY
 from scrapy_aopic.core.records import Changes
 from scrapy_aopic.core.revisits import Version
 from scrapy_aopic.core.revisits.found import found_now
@@ -82,6 +83,7 @@ class Responses:
         self._costs = costs
         self._intake = intake
         self._bodies = parts.bodies
+        self._engine = parts.engine
         self._stats = parts.stats
         self._seen = seen
         self._recrawls = parts.recrawls
@@ -140,6 +142,9 @@ class Responses:
         for found in steps:
             visit.has_attributes(too_many=found)
             self._costs.since(began, visit)
+            if self._engine.is_closing and visit.cost > ORDINARY:
+                visit.give_up()
+                break
             await slices.step()
             began = self._costs.clock()
         return response
@@ -149,6 +154,8 @@ class Responses:
         if visit is None:
             return
         visit.passed_middlewares()
+        if visit.is_given_up:
+            return
         began = self._costs.clock()
         self._look_at(response, request, visit)
         self._costs.since(began, visit)

@@ -59,7 +59,7 @@ from scrapy.utils.misc import load_object
 from scrapy_aopic._engine.engine import Engine
 from scrapy_aopic._engine.feeds import watch_feeds
 from scrapy_aopic._engine.open_files import OpenFiles
-from scrapy_aopic.core.frontier.frontier import NotBefore
+from scrapy_aopic.core.frontier.frontier import ORDINARY, NotBefore
 from scrapy_aopic.exceptions import SALVAGE, StorageError
 from scrapy_aopic.place.folder_place import worker_number
 from scrapy_aopic.settings import read_values
@@ -414,6 +414,12 @@ class Session:
     def is_ending(self) -> bool:
         """Whether the crawl is being closed, and pages have had half a second to be read to their end."""
         return self._n_beats_to_end > 1
+
+    def gives_up(self, visit: Visit) -> bool:
+        """Whether the page of *visit* takes so long that it is not read any more, as the crawl ends: it is fetched again."""
+        if self.is_ending and visit.cost > ORDINARY:
+            visit.give_up()
+        return visit.is_given_up
 
     @property
     def is_behind(self) -> bool:

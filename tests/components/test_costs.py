@@ -186,6 +186,30 @@ async def test_an_end_does_not_wait_for_a_page_and_loses_none_of_it(
     assert audit.queued == 3_000
 
 
+async def test_a_page_that_took_long_before_its_callback_is_not_read_at_an_end(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seen: list[str] = []
+
+    class Sees(Both):
+        def parse_page(self, response: Response) -> Any:
+            seen.append(response.url)
+            return super().parse_page(response)
+
+    serve({"http://evil.test/": html(LINKS)})
+    once = {"JOBDIR": str(tmp_path), "AOPIC_STORE": "auto", "CLOSESPIDER_PAGECOUNT": 1, **SETTINGS}
+    with monkeypatch.context() as patch:
+        patch.setattr(costs, "thread_time", Clock())
+        patch.setattr(costs.Costs, "since", lambda *arguments: arguments[2].worked(0.2))
+        patch.setattr(Session, "is_ending", property(lambda session: session._engine.is_closing))
+        crawler = await crawl(Sees, once)
+    assert await n_visited(crawler) == 0
+    assert seen == []
+    audit = check(tmp_path)
+    assert audit.holds, audit.violations
+    assert audit.queued == 1
+
+
 def test_a_host_waits_for_a_multiple_of_what_its_answer_cost() -> None:
     job, evil = Job(), link("evil.test")
     host = host_key("evil.test")

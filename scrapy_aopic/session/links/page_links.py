@@ -24,7 +24,6 @@ from weakref import ref
 from scrapy import Request, Spider
 
 from scrapy_aopic._engine.loop import soon
-from scrapy_aopic.core.frontier.frontier import ORDINARY
 from scrapy_aopic.exceptions import ComponentError
 from scrapy_aopic.links import Links
 from scrapy_aopic.session.time_slices import SLICE
@@ -106,8 +105,7 @@ class PageLinks:
         if not self._is_cut and session.costs.is_over(visit):
             self._is_cut = True
             session.costs.cut(visit)
-        if session.is_ending and visit.cost > ORDINARY:
-            visit.give_up()
+        session.gives_up(visit)
 
     @property
     def is_given_up(self) -> bool:
