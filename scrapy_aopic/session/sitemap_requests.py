@@ -128,22 +128,33 @@ class Sitemaps:
         session = Session.of(self._crawler)
         return session is not None and getattr(first_of(self._crawler), "session", None) is session
 
-    async def _follow(self, response: Response) -> AsyncIterator[Request | Links]:
+    async def _follow(  # noqa: PLR0912  # a helper of its own would cost each entry a call
+        self, response: Response
+    ) -> AsyncIterator[Request | Links]:
         """Requests for the pages, or the sitemaps, that a sitemap names."""
         scope = _Scope(response, getattr(self._crawler.spider, "wants_of_sitemap", None))
         session = Session.of(self._crawler)
         sitemap = Sitemap(response.body, has_dates=session is not None and session.recrawls)
         slices, takes_links = TimeSlices(), self._takes_links()
         plain: list[str] = []
+        visit = session.visits.of(response.request) if session is not None and response.request else None
+        clock = session.costs.clock if session is not None else float
+        began = clock()
         for entry in sitemap:
             if entry is None:
+                if session is not None and visit is not None:
+                    session.costs.since(began, visit)
+                    if session.gives_up(visit):
+                        return
                 await slices.step()
+                began = clock()
                 continue
             url = _absolute(entry, response.url)
             if not scope.takes(url, is_page=sitemap.kind == PAGES):
                 continue
             if sitemap.kind != PAGES:
                 yield _request(url, scope.domain, scope.depth + 1)
+                began = clock()  # others may have worked meanwhile
                 continue
             self._count("aopic/sitemaps/pages")
             if takes_links and is_absolute(url):
@@ -155,10 +166,9 @@ class Sitemaps:
                 if plain:
                     yield Links(response, plain, dates=sitemap.dates)  # which come first
                 yield Request(url)
-            plain = []
+            plain, began = [], clock()
         if plain:
             yield Links(response, plain, dates=sitemap.dates)
-        visit = session.visits.of(response.request) if session is not None and response.request else None
         if visit is not None:
             visit.comes_every(sitemap.every)
         if sitemap.kind:
