@@ -225,4 +225,4 @@ async def test_a_server_sees_few_requests_for_a_trap_whose_pages_lead_to_each_ot
     web = serve(Site({**{name: number for number, name in enumerate(names)}, "/": 0}))
     await crawl(Follow, {**ADDON, "CLOSESPIDER_PAGECOUNT": n})
     trapped = [url for url in web.asked[:n] if url.removeprefix(root).startswith(begin[:5])]
-    assert 0 < len(trapped) < n / 4  # without the bound it is 343 for facets, and 153 for a calendar
+    assert 0 < len(trapped) < n / 6  # without the bound it is 343 for facets, and 153 for a calendar
