@@ -68,6 +68,7 @@ TABLE: dict[str, Benchmark] = {
     "soak": Benchmark("whether anything grows in a long crawl", "measurements.md", "--job soaked --pages 300 --hosts 50 --every 0.04", 15),
     "focused": Benchmark("relevant pages on held-out topics, by strategy", "measurements.md", "DIR --sets 1 --fetches 30 --examples 5 --most 20", 20),
     "labels": Benchmark("what labels say of a crawl for a topic", "measurements.md", "DIR --sets 1 --fetches 30 --examples 5 --most 20", 20),
+    "labelled": Benchmark("what 50 labels say of real crawls for a topic", "measurements.md", "DIR --topics mail --pages 20", 20),
     "mutants": Benchmark("small bugs that no test notices", "tests/README.md", "core/leases.py --each 1", 30, needs="coverage"),
     "screen": Benchmark("how often the dashboard's sentence contradicts its figures", "decisions.md", "--kinds demo --seconds 4", 12),
     "pictures": Benchmark("the pictures of the dashboard", "README.md", "", 70, needs="a browser"),
