@@ -194,9 +194,9 @@ class ClusterWorker:
 
     @property
     def is_behind(self) -> bool:
-        """Whether nothing may be leased, because no shard is held, or the last commits of all are too old."""
+        """Whether nothing may be leased, because no shard is held, the last commits of all are too old, or the folder may soon be lost."""
         held, now = self.shards.values(), self.clock()
-        return all(each.commits.is_behind and each.has_work(now) for each in held)
+        return self._exchange.is_fading or all(each.commits.is_behind and each.has_work(now) for each in held)
 
     def permit(self, host: str, lease: Lease | None) -> Callable[[], bool] | None:
         """See :meth:`.job.Job.permit`."""
@@ -204,7 +204,7 @@ class ClusterWorker:
         return partial(self._is_safe, is_safe) if is_safe is not None else None
 
     def _is_safe(self, is_shard_safe: Callable[[], bool]) -> bool:
-        return self._places.failure is None and is_shard_safe()
+        return not self._exchange.is_fading and self._places.failure is None and is_shard_safe()
 
     @property
     def is_quiet(self) -> bool:

@@ -64,6 +64,11 @@ class Exchange:
             return self._error
         return self._error if time.monotonic() - self._reached_at > self._lock_timeout else None
 
+    @property
+    def is_fading(self) -> bool:
+        """Whether others may soon have this worker's folder, so that nothing new should be begun."""
+        return bool(self._registry.home) and time.monotonic() - self._reached_at > self._lock_timeout / 2
+
     def post(self, post: Post) -> None:
         """Show others *post*, soon."""
         with self._using:
