@@ -37,7 +37,7 @@ MANY = 10
 _IDLE = 0.0002
 """Seconds of this thread in one turn of the event loop up to which it had nothing else to do."""
 
-_QUIET = 0.005
+_QUIET = 0.01
 """Seconds for which the loop must have had nothing to do; all such waits for one slice take at most its share."""
 
 
@@ -77,7 +77,7 @@ class _Turns:
         is_long = not self._waiting or (bool(self._long) and self._n >= SHARE)
         is_quiet = is_idle and (not is_long or self._quiet > _QUIET or self._patience <= 0)
         if not is_quiet and self._share > 0:
-            call_later(_QUIET / 5 if is_idle else 0, self._look)
+            call_later(_QUIET / 10 if is_idle else 0, self._look)
         else:
             self._n = 0 if is_long else self._n + 1
             call_later(0, self._begin)  # the slice is made in between: a task goes on in the next turn
