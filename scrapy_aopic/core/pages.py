@@ -670,6 +670,8 @@ class Pages:
                 page.clicks = clicks + 1 if is_nearer else page.clicks
                 if page.branch and (page.branch not in (branch, group) or key[:HOST_BYTES] != host):
                     self._leave_branch(key, page)
+                elif group_lowered and page.branch == group and page.lowered < group_lowered:
+                    page.lowered = group_lowered  # at once, as few are lowered when their turn comes
                 page.score += found
                 page.score = self._valued(page, link) if values_links else page.score
                 if catch_up is not None:
