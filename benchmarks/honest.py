@@ -2,12 +2,14 @@
 
     python benchmarks honest GRAPH.npz --urls FILE [--host NAME] [--kinds forum shop ...] [--orders aopic breadth-first]
         [--where on beside] [--seeds 3] [--sets 3] [--rng 77]
+    python benchmarks honest GRAPH.npz --urls FILE --host NAME --write SITE
 
-With ``--host``, only the pages of one host are taken of the graph. A part is *on* a real host, or *beside* it on one of its own: three of the tenth of
-the pages that is nearest to the seeds link to it, and its pages to its first one and to the nearest of the three. Each crawl fetches
-all. The table has the part of its pages and of the PageRank(0.85) of all pages that is among the first tenth, quarter and half of the
-fetches, and the mean of the latter. The last columns are what the first order has more than another one after half of the fetches,
-paired over the seed sets, with 95 % intervals.
+With ``--host``, only the pages of one host are taken of the graph. A part is *on* a real host, or *beside* it on one of its
+own: three of the tenth of the pages that is nearest to the seeds link to it, and its pages to its first one and to the nearest
+of the three. Each crawl fetches all. The table has the part of its pages and of the PageRank(0.85) of all pages that is among
+the first tenth, quarter and half of the fetches, and the mean of the latter. The last columns are what the first order has more
+than another one after half of the fetches, paired over the seed sets, with 95 % intervals. With ``--write``, the pages of the
+host are only written, to SITE.npz and SITE.urls.
 """
 
 from __future__ import annotations
@@ -207,10 +209,14 @@ def only(graph: Graph, host: str) -> Graph:
 def main() -> int:
     args = options.read(
         __doc__, "graph", Path, urls=Path, host=str, kinds=Among([*KINDS], KINDS), orders=["aopic", "breadth-first"],
-        where=Among(["on"], ["on", "beside"]), seeds=3, sets=3, rng=77,
+        where=Among(["on"], ["on", "beside"]), seeds=3, sets=3, rng=77, write=Path,
     )  # fmt: skip
     real = load_graph(args.graph, urls=args.urls)
     real = only(real, args.host) if args.host else real
+    if args.write:
+        np.savez(args.write.with_suffix(".npz"), indptr=real.indptr, indices=real.indices)
+        args.write.with_suffix(".urls").write_text("\n".join(real.urls) + "\n")
+        return 0
     seed_sets = list(draw_seed_sets(real, args.seeds, args.sets, args.rng).values())
     faults: list[str] = []
     print(f"{real.name}: {len(real):,} pages; {args.sets} sets of {args.seeds} seeds\n")
