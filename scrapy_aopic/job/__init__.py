@@ -6,7 +6,6 @@
 * :mod:`.shard_router`: the shards that such a worker holds, as one crawl: each call goes to the shard that it is about
 * :mod:`.open_shard`: a shard that is open here: store, crawl and commits
 * :mod:`.cluster_shard`: one of several, with its mail
-* :mod:`.worker_disks`: a job whose shards are on the disks of its workers
 * :mod:`.exchange`: the thread that talks to other workers
 * :mod:`.commit_thread`: writes changes to the stores, batch by batch
 * :mod:`.side_files`: feeds and archives that are flushed before each commit

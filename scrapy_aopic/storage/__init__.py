@@ -14,7 +14,7 @@
 * :mod:`.disk_shard`: a shard's store on a worker's disk
 * :mod:`.folder_workers`: what workers of one machine share in a job folder
 * :mod:`.board`: the file by which they hear of each other
-* :mod:`.disk_workers`: what workers with shards on their disks share
+* :mod:`.homes`: in which folder each shard is, when a job has several
 * :mod:`.known_bodies`: bodies that an earlier crawl has archived
 * :mod:`.lock`: one writer at a time
 * :mod:`.named_files`: files, pipes and devices that a user names

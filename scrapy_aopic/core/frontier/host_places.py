@@ -400,8 +400,9 @@ class HostPlaces:
         refresh_best(host)  # so that whatever is better than its best makes its rank better
         host.rank = rank = self.rank(host, visited)
         host.heap = heap
-        # Of equal rank those come first whose address is known: it was looked up for a request.
-        heap.push(key, LAST + rank if is_late else rank, self._number() - host.is_located * _BEFORE)
+        # Of equal rank a new host comes first whose address is known: it was looked up for a request.
+        is_next = host.is_located and not host.transfer
+        heap.push(key, LAST + rank if is_late else rank, self._number() - is_next * _BEFORE)
 
     def rank(self, host: HostState, visited: int) -> bytes:
         """Rank of *host*, as good as can be while its back queue is not in memory: its best priority, and what the order says.

@@ -46,7 +46,7 @@ class Version(NamedTuple):
         is_missing: Whether there was no such response, so that the links of the last visit count.
         changed_at: Instant of the last change according to the server, 0 if it does not say.
         at: Instant of the response; 0 for that at which its visit ends.
-        basis: Digest of that in which what is compared was found (:attr:`.records.Changes.basis`).
+        basis: Digest of that in which what is compared was found.
     """
 
     digest: bytes = b""
