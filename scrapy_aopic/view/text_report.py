@@ -208,7 +208,7 @@ def _failed(now: Snapshot) -> list[str]:
     visits = now.visits
     return [
         f"{100 * n / visits.all:.1f} % {what}"
-        for n, what in ((visits.failed, "of all visits"), (visits.gone, "forbidden or gone"))
+        for n, what in ((visits.failed, "of all visits failed"), (visits.gone, "forbidden or gone"))
         if n
     ]
 
