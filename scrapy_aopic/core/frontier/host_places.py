@@ -282,10 +282,7 @@ class HostPlaces:
                 host.heap = self.waiting
         elif self.may_bar and (name := self.bar(host)):
             self._put_aside(key, host, name, now)
-        elif self._gates.are_used and (
-            gate := self._gates.shut(host, now)
-            or (b"" if is_let_in or host.transfer or not self._is_crowded() else self._gates.new_hosts)
-        ):
+        elif self._gates.are_used and (gate := self._gate(host, now, is_let_in=is_let_in)):
             self._turned_away += 1
             if len(self.active) > self._max_active and not host.is_busy:
                 self._park(key, host, self._gates.next_turn(gate, now))
@@ -296,6 +293,13 @@ class HostPlaces:
                 self._gates.joined(gate)
         else:
             self._line_up(key, host)
+
+    def _gate(self, host: HostState, now: float, *, is_let_in: bool) -> bytes:
+        """The gate at which *host* has to wait: one that is shut, or that of new hosts while many are ready; empty if none."""
+        if gate := self._gates.shut(host, now):
+            return gate
+        is_new = not (is_let_in or host.transfer)
+        return self._gates.new_hosts if is_new and self._is_crowded() else b""
 
     @property
     def n_ready(self) -> int:
