@@ -185,21 +185,20 @@ class Responses:
         if not self._recrawls:
             visit.responded(response.status)
         else:
-            visit.responded(response.status, self._version(visit, response, request))
             page = self._crawl.page(visit.lease.key)
+            known = page.changes if page is not None and visit.lease.visits else None
+            visit.responded(response.status, self._version(visit, response, request, known or Changes()))
             visit.showed(values_of(found_now(page, visit.findings(recrawls=True), 0.0)))
         if self._seen != "off" and is_good and self._crawl.prefetches and not visit.is_as_before:
             self._prefetch(response, request, visit)
 
     # -- whether they have changed
 
-    def _version(self, visit: Visit, response: Response, request: Request) -> Version:
-        """By what the next response for the page of *visit* can be compared with this one."""
+    def _version(self, visit: Visit, response: Response, request: Request, known: Changes) -> Version:
+        """By what the next response for the page of *visit*, of which so much is *known*, can be compared with this one."""
         etag, modified, date = (
             response.headers.get(name) or b"" for name in ("ETag", "Last-Modified", "Date")
         )
-        page = self._crawl.page(visit.lease.key) if visit.lease.visits else None
-        known = (page and page.changes) or Changes()
         digest, basis = self._digest(response, known, is_sitemap=SITEMAP in request.meta)
         is_same = self._only_changed and response.status in range(200, 300) and digest == known.digest
         if is_same or (visit.is_conditional and response.status == 304):
