@@ -68,8 +68,9 @@ class _Turns:
             call_later(0, self._look)
 
     def _look(self) -> None:
-        worked, self._worked = thread_time() - self._worked, thread_time()
-        passed, self._at = perf_counter() - self._at, perf_counter()
+        now, at = thread_time(), perf_counter()
+        worked, self._worked = now - self._worked, now
+        passed, self._at = at - self._at, at
         is_idle = worked <= _IDLE
         self._quiet = self._quiet + passed if is_idle else 0.0
         self._patience -= passed if is_idle else 0.0
