@@ -15,8 +15,8 @@
 * :mod:`.dashboard`: a job in the browser
 * :mod:`.export`: pages and links as files
 * :mod:`.check`: whether every invariant holds
-* :mod:`.backup`: copies a job
-* :mod:`.move`: moves shards to another folder
+* :mod:`.backup`: copies a job, or a copy back onto a server
+* :mod:`.move`: moves a job to another place, or shards to another folder
 * :mod:`.import_redis`: continues a crawl of scrapy-redis
 * :mod:`.simulate`: compares orders on a link graph
 * :mod:`.identity_command`: makes the key by which requests are signed, and checks that servers find it

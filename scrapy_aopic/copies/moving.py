@@ -137,7 +137,8 @@ def move(source: Path, target: Path, address: Address, numbers: Sequence[int] = 
     Raises:
         StorageError: If a worker uses one of the folders, a shard is not at home in *source*, or it cannot be copied.
     """
-    part = FolderPlace(source).read_part()
+    job = FolderPlace(source)
+    part = job.read_part()
     if part is None:
         raise StorageError(f"The folder {source} holds no part of a job in shards.")
     if target.exists() and target.samefile(source):
@@ -168,12 +169,8 @@ def move(source: Path, target: Path, address: Address, numbers: Sequence[int] = 
                 shutil.rmtree(new[number], ignore_errors=True)  # what is left of an attempt before
                 if exists(old[number]):  # else its worker has never opened it
                     with closing(open_snapshot(old[number])) as store:
-                        copy_store(
-                            store,
-                            new[number],
-                            name=str(old[number]),
-                            kind=FolderPlace(source).store_kind(number),
-                        )
+                        kind = job.store_kind(number)
+                        copy_store(store, new[number], name=str(old[number]), kind=kind)
                 assign(address, [number], name, machine_path(target))
             shutil.rmtree(old[number], ignore_errors=True)
         if {*read_homes(address).of.values()} == {name}:

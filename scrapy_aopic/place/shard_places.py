@@ -193,10 +193,8 @@ class InFolder(ShardPlaces):
         store = DiskShard(folder, self._kind, memory_mb=self._memory_mb)
         with closed_on_error(store.close):
             if is_lost and store.number == 0:
-                shard, alive = (
-                    ShardId(number, self._sharding.shards),
-                    cluster.workers if cluster is not None else (),
-                )
+                shard = ShardId(number, self._sharding.shards)
+                alive = cluster.workers if cluster is not None else ()
                 store.number = seen
                 if awaited := start_lost(store, shard, self._board, self._policy, clock(), alive=alive):
                     self._say_awaited(number, awaited)
