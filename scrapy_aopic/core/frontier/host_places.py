@@ -305,9 +305,8 @@ class HostPlaces:
     def n_ready(self) -> int:
         """Hosts that are READY, and new ones in time that wait at their gate though it is open."""
         gates = self._gates
-        crowd = (
-            gates.waiting.get(gates.new_hosts) if gates.free is not None and gates.free.takes_new else None
-        )
+        is_open = gates.free is not None and gates.free.takes_new
+        crowd = gates.waiting.get(gates.new_hosts) if is_open else None
         entries = crowd.entries() if crowd is not None else ()
         return len(self.ready) + sum(not rank.startswith(LAST) for rank, _, _ in entries)
 
