@@ -176,6 +176,10 @@ class OpenJob:
             if (sharding := job.read_sharding()) is not None:
                 check_suffixes(job, sharding)  # a server that has lost the list is told of it again
                 return sharding.folders
+            if not folders and (part := job.read_part()) is not None:
+                raise StorageError(
+                    f"The folder {folder} is for shards of the job in {part.job}: set AOPIC_SHARDS as it was, or choose another JOBDIR."
+                )
             return folders
         if folders:
             raise SettingError(

@@ -20,7 +20,7 @@ from scrapy_aopic.copies.moving import copy_job, move_job
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.shards.cut import Cut, ShardId
 from scrapy_aopic.exceptions import StorageError
-from scrapy_aopic.place.folder_place import FolderPlace
+from scrapy_aopic.place.folder_place import FolderPart, FolderPlace
 from scrapy_aopic.place.place import Place
 from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.storage import Address
@@ -159,6 +159,19 @@ async def test_a_crawl_does_not_begin_anew_where_a_job_was(serve, settings, addr
         await crawl(Follow, {**settings, "AOPIC_STORE": "auto", "AOPIC_SHARDS": 1, "JOBDIR": folder.folder})
     assert f"The job in {folder} was moved to redis://" in caplog.text
     assert len(web.asked) == n
+
+
+async def test_no_job_in_one_piece_begins_where_a_kill_left_only_the_name_of_a_part(serve, tmp_path, caplog):
+    web = serve(PAGES)
+    job = FolderPlace(tmp_path / "job")
+    job.write_part(FolderPart("a", "redis://127.0.0.1:9/0#other"))
+    with caplog.at_level(logging.ERROR):
+        await crawl(
+            Follow, {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_STORE": "auto", "JOBDIR": job.folder}
+        )
+    assert "is for shards of the job in redis://127.0.0.1:9/0#other: set AOPIC_SHARDS" in caplog.text
+    assert web.log == []
+    assert not job.has_job()
 
 
 def test_what_cannot_be_moved_is_left_as_it_is(address, tmp_path):
