@@ -250,7 +250,9 @@ def test_of_many_pages_the_best_stay():
     assert due.best() is None
 
 
-def test_each_tenth_visit_is_of_an_overdue_page_while_others_are_due():
+@pytest.mark.parametrize(("busy", "taken_at"), [(range(0), (0, 10, 20)), (range(8, 13), (0, 13, 23))])
+def test_each_tenth_visit_is_of_an_overdue_page_while_others_are_due(busy, taken_at):
+    """Or the first one after that for which its host, which is *busy* for some visits, is free."""
     pages = DuePages(Job().crawl.frontier.index, share=1.0)
     overdue = [link("a", number).key for number in range(5)]
     for number in range(40):
@@ -258,11 +260,12 @@ def test_each_tenth_visit_is_of_an_overdue_page_while_others_are_due():
     for number, key in enumerate(overdue):
         pages.offer(key, OVERDUE, NOW + number)
     taken = []
-    for _ in range(30):
-        pages.fetched()
-        taken.append(pages.best())
+    for at in range(30):
+        if at == busy.stop:
+            pages.freed(host_key("a"))
+        taken.append(pages.best(lambda host, at=at: host == host_key("b") or at not in busy))
     assert {at: key for at, key in enumerate(taken) if key in overdue} == dict(
-        zip((0, 10, 20), overdue, strict=False)
+        zip(taken_at, overdue, strict=False)
     )
 
 

@@ -5,8 +5,8 @@ Rule 1: in the store a page that is due has one row with its place; a page that 
 Rule 2: a revisit is paid for by fetches, each of which pays its share. When no other page may be fetched at all, one of
 a free host is let in for nothing.
 
-Rule 3: each tenth revisit goes to an overdue page, if there is one; and after three others the next one that can goes to a page that
-is likely to bring new ones.
+Rule 3: after nine others the next revisit that can goes to an overdue page, and after three others to a page that is likely to bring
+new ones. A turn that none can take, as the hosts are not free, stays until one can.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class DuePages:
         self._index = index
         self._share = share
         self._tokens = 0.0
-        self._n_let_in = self._n_others = 0
+        self._n_in_time, self._n_others = _OVERDUE_TURN, 0
         self.first: set[bytes] = set()
         self._due, self._overdue, self._fruitful = DueQueue(), DueQueue(), DueQueue()
         for row, value in index.first(DUE, 1 << 60)[0]:
@@ -120,17 +120,17 @@ class DuePages:
         if is_free is None and self._tokens < 1:
             return None
         queues = [self._due, self._overdue]
-        if not self._n_let_in % _OVERDUE_TURN:
-            queues.reverse()
-        elif self._n_others >= _FRUITFUL_TURN - 1:
+        if self._n_others >= _FRUITFUL_TURN - 1:
             queues.insert(0, self._fruitful)
+        if self._n_in_time >= _OVERDUE_TURN - 1:
+            queues.insert(0, self._overdue)
         for queue in queues:
             if (key := queue.best(is_free)) is not None:
                 for other in (self._due, self._overdue, self._fruitful):
                     other.remove(key)
                 self._index.delete(DUE + key)
                 self._tokens = max(self._tokens - 1, -_MAX_OWED)
-                self._n_let_in += 1
+                self._n_in_time = 0 if queue is self._overdue else self._n_in_time + 1
                 self._n_others = 0 if queue is self._fruitful else self._n_others + 1
                 if queue is self._fruitful:
                     self.first.add(key)
