@@ -33,18 +33,6 @@ def test_an_announced_page_waits_without_cash_and_is_paid_at_the_end():
     job.commit()
 
 
-def test_one_that_was_visited_meanwhile_is_paid_as_any_known_page():
-    job = Job()
-    job.seed(A)
-    lease = job.lease()
-    given = job.crawl.announce(lease, [B], job.now)
-    assert job.visit(D).key == B.key
-    job.settle(lease, *given, C, D)
-    assert [job.cash(each) for each in (B, C, D)] == [SHARE] * 3
-    assert job.state(B) == PageState.VISITED
-    job.commit()
-
-
 def test_it_waits_where_it_would_if_it_were_paid_and_where_its_cash_says_at_the_end():
     job = Job()
     poor = link("b", 1)
@@ -100,18 +88,6 @@ def test_a_known_page_stays_where_it_is():
     job.commit()
 
 
-def test_what_is_announced_again_changes_nothing():
-    job = Job()
-    job.seed(A)
-    lease = job.lease()
-    given = job.crawl.announce(lease, [B, B, A], job.now)
-    given += job.crawl.announce(lease, [B, *given], job.now)
-    assert len(job.crawl) == 1
-    job.settle(lease, *given, C, D)
-    assert [job.cash(each) for each in (A, B, C, D)] == [0, SHARE, SHARE, SHARE]
-    job.commit()
-
-
 def test_one_that_asks_for_a_fetch_gets_one():
     job = Job()
     job.seed(A, B)
@@ -124,17 +100,6 @@ def test_one_that_asks_for_a_fetch_gets_one():
     job.crawl.release(lease, job.now)
     job.settle(lease, *given)
     assert sorted(job.drain()) == [b"again"] * 3
-    job.commit()
-
-
-def test_a_process_that_dies_loses_neither_the_page_nor_what_it_announced():
-    job = Job()
-    job.seed(A)
-    job.crawl.announce(job.lease(), [B, C], job.now)
-    job.commit()
-    job.reopen(later=1000.0)
-    job.now += 100
-    assert sorted(job.drain()) == [A.request, B.request, C.request]
     job.commit()
 
 

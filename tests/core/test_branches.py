@@ -12,7 +12,7 @@ from scrapy_aopic.core.branches import QUEUES
 from scrapy_aopic.core.layout import BRANCHES
 from scrapy_aopic.core.order import Aopic
 from scrapy_aopic.core.ports import Family
-from scrapy_aopic.core.records import QUEUED, pack, pack_page, unpack, unpack_page
+from scrapy_aopic.core.records import QUEUED, pack, pack_page, unpack
 
 if TYPE_CHECKING:
     from scrapy_aopic.core.records import Link
@@ -77,14 +77,6 @@ def test_pages_of_a_tree_wait_lower_once_enough_of_it_was_fetched_and_others_com
     assert rows(web) == [[4, 0]]
 
 
-def test_nothing_of_it_is_lost_and_all_of_it_is_fetched_in_the_end():
-    web = Web()
-    children = tree(web)
-    waiting = {each.key for each in (*children, *grow(web, 6))}
-    assert len(web.drain()) == len(waiting) - 6
-    web.commit(is_clean=True)
-
-
 @pytest.mark.parametrize("host", ["a", "b"])
 def test_a_link_from_elsewhere_moves_a_page_up_again(host):
     web = Web()
@@ -118,15 +110,6 @@ def test_a_page_that_is_a_seed_by_now_waits_lower_no_more():
     assert web.visit().key == page.key
 
 
-def test_links_inside_the_branch_change_nothing():
-    web = Web()
-    tree(web)
-    grow(web, 3)
-    grown = grow(web, 1)
-    lease = web.visit(*grown)
-    assert {web.page(each).lowered for each in grown if each.key != lease.key} == {QUEUES}
-
-
 def test_pages_that_were_linked_to_from_elsewhere_let_a_branch_be_larger():
     web = Web(4)
     children = tree(web, width=60)
@@ -154,46 +137,6 @@ def test_a_branch_may_have_a_hundredth_of_what_was_fetched_of_its_host():
         0,
         0,
     ]
-
-
-def test_an_order_that_does_not_bound_branches_writes_nothing_of_them():
-    web = Web(0)
-    tree(web)
-    grown = grow(web, 5)
-    assert {web.page(each).branch for each in grown} == {0}
-    web.commit()
-    assert rows(web) == []
-
-
-def test_what_was_counted_is_known_to_the_next_run_and_after_a_kill_as_of_the_last_commit():
-    web = Web()
-    tree(web)
-    grow(web, 2)
-    web.commit()
-    grow(web, 1)
-    assert web.page(grow(web, 1)[0]).lowered == QUEUES
-    web.reopen()
-    web.now += 1000.0  # the pause after a crash
-    assert rows(web) == [[2, 0]]
-    assert web.page(grow(web, 1)[0]).lowered == QUEUES
-    web.commit(is_clean=True)
-    web.reopen()
-    assert web.page(grow(web, 1)[0]).lowered == QUEUES
-    web.commit()
-
-
-def test_a_page_that_was_visited_is_in_no_branch_and_what_it_links_to_later_is_behind_it():
-    web = Web()
-    children = tree(web)
-    lease = web.visit()
-    page = web.crawl.page(lease.key)
-    assert page is not None
-    assert (page.branch, page.lowered) == (0, 0)
-    assert lease.key in {each.key for each in children}
-    web.commit()
-    assert not any(
-        found.branch for _, data in web.store.scan(Family.PAGES) if (found := unpack_page(data)).visits
-    )
 
 
 def test_check_finds_what_no_crawl_writes():

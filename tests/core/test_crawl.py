@@ -1,3 +1,5 @@
+"""Visits by hand-worked examples; what the models of test_model.py and test_walk.py know has no example here."""
+
 from __future__ import annotations
 
 import pytest
@@ -40,10 +42,6 @@ def again(of: Link, request: bytes = b"") -> Link:
     return replace(of, again=True, request=request or of.request)
 
 
-def with_request(of: Link, request: bytes) -> Link:
-    return replace(of, request=request)
-
-
 def ticket(of: Link, order: int) -> Link:
     """The second request for *of*, if it came into being as number *order*."""
     return replace(of, key=repeat_key(of.key, order))
@@ -61,40 +59,6 @@ def test_a_seed_is_paid_out_of_the_virtual_page_and_waits():
     job.commit()
 
 
-def test_seeds_are_asked_in_their_order():
-    job = Job()
-    job.seed(B, A, D, C)
-    assert job.drain() == [b"b/0", b"a/0", b"d/0", b"c/0"]
-
-
-def test_a_known_page_is_not_seeded_again():
-    job = Job()
-    job.seed(A)
-    assert not job.crawl.seed(A, job.now)
-    job.visit()
-    assert not job.crawl.seed(A, job.now)
-    assert job.crawl.counts == Counts(queued=0, visited=1, failed=0, hosts=1)
-    job.commit()
-
-
-def test_a_seed_without_an_endowment_holds_nothing_but_is_asked():
-    job = Job()
-    job.seed(A, is_endowed=False)
-    assert (job.cash(A), job.virtual) == (0, TOTAL)
-    assert job.drain() == [A.request]
-
-
-def test_a_seed_in_mid_crawl_takes_its_cash_from_what_the_virtual_page_has_then():
-    job = Job()
-    job.seed(A)
-    job.visit(B, C)
-    before = job.virtual
-    job.seed(D)
-    assert job.cash(D) == before >> SEED_SHIFT
-    assert job.virtual == before - job.cash(D)
-    job.commit()
-
-
 # -- a visit
 
 
@@ -109,131 +73,6 @@ def test_a_visit_pays_its_targets_and_the_virtual_page():
     assert job.virtual == rest + SEED - 3 * each
     assert (job.page(A).history, job.page(A).visits, job.state(A)) == (SEED, 1, PageState.VISITED)
     job.commit()
-
-
-def test_new_pages_wait_in_the_order_of_the_document():
-    job = Job()
-    job.seed(A)
-    job.visit(link("h", 3), link("h", 1), link("h", 2))
-    assert job.drain() == [b"h/3", b"h/1", b"h/2"]
-
-
-def test_links_of_a_page_to_itself_do_not_count():
-    job = Job()
-    job.seed(A)
-    job.visit(A, B, A)
-    assert (job.cash(A), job.cash(B)) == (0, SEED - SEED // 4)
-    assert job.drain() == [B.request]
-    job.commit()
-
-
-def test_of_links_to_one_page_the_first_counts():
-    job = Job()
-    job.seed(A)
-    job.visit(with_request(B, b"first"), C, with_request(B, b"second"), C)
-    assert job.cash(B) == job.cash(C) == (SEED - SEED // 4) // 2
-    assert job.drain() == [b"first", C.request]
-
-
-def test_links_that_filters_dropped_give_their_shares_to_the_virtual_page():
-    job = Job()
-    job.seed(A)
-    rest = job.virtual
-    job.visit(B, n_links=3)
-    assert job.cash(B) == (SEED - SEED // 4) // 3
-    assert job.virtual == rest + SEED - job.cash(B)
-
-
-def test_a_page_without_links_gives_everything_to_the_virtual_page():
-    job = Job()
-    job.seed(A)
-    job.visit()
-    assert (job.cash(A), job.virtual) == (0, TOTAL)
-
-
-def test_a_waiting_target_is_paid_and_moves_up_but_waits_once():
-    job = Job()
-    job.seed(A)
-    job.seed(B, is_endowed=False)
-    job.visit(with_request(B, b"not this"))
-    assert job.cash(B) == SEED - SEED // 4
-    assert job.page(B).front_queue == front_queue(SEED - SEED // 4)
-    assert job.drain() == [B.request]
-
-
-def test_a_target_keeps_what_the_virtual_page_handed_to_it_and_moves_up_by_both():
-    job = Job(spending="unvisited")
-    job.seed(A, B)
-    lease = job.lease()  # hands half of all cash to each page
-    handed = job.cash(B)
-    job.crawl.release(lease, job.now)
-    job.settle(lease, B)
-    assert job.cash(B) == handed + lease.cash - lease.cash // 4
-    assert job.page(B).front_queue == front_queue(job.cash(B)) > front_queue(SEED) + 20
-
-
-def test_a_visited_target_is_paid_and_not_asked_again():
-    job = Job()
-    job.seed(A, B)
-    job.visit()
-    job.visit(A)
-    assert job.cash(A) > 0
-    assert job.drain() == []
-    job.commit()
-
-
-def test_cash_that_arrives_during_the_fetch_stays_for_the_next_visit():
-    job = Job()
-    job.seed(A, B)
-    first, second = job.lease(), job.lease()
-    job.settle(second, A)
-    arrived = job.cash(A) - first.cash
-    assert arrived > 0
-    job.settle(first, C)
-    assert job.cash(A) == arrived
-    assert job.page(A).history == first.cash == SEED
-    assert job.cash(C) == SEED - SEED // 4
-
-
-def test_the_page_with_the_most_cash_is_asked_first():
-    job = Job()
-    job.seed(A)
-    job.visit(B, C)
-    job.visit(D)  # B pays D more than B and C had
-    job.seed(link("e"))
-    assert job.drain() == [b"e/0", C.request, D.request]
-
-
-def test_a_shift_moves_a_page_up_or_down():
-    job = Job()
-    job.seed(A)
-    job.visit(link("b", shift=-1), C, link("d", shift=1))
-    assert job.drain() == [D.request, C.request, B.request]
-
-
-def test_the_endowment_falls_with_the_visited_pages_of_the_host_and_with_clicks():
-    job = Job(endowment=6.0, share=0.0)
-    job.seed(A)
-    for visited in range(4):
-        virtual, target = job.virtual, link("a", visited + 1)
-        lease = job.visit(target)
-        whole = (virtual >> SEED_SHIFT) * 6.0 / (1 + visited / 10)
-        assert job.cash(target) == lease.cash + int(whole * 0.5 ** (visited * 4 / 8))
-    job.commit()
-
-
-def test_clicks_are_counted_inside_a_host_by_the_page_that_is_first_to_link():
-    job = Job()
-    near, far, beside = link("a", 1), link("a", 2), link("b", 1)
-    job.seed(A)
-    job.visit(near)
-    job.visit(far, A)  # which a seed led to
-    job.visit(B)
-    job.visit(beside)
-    job.commit()
-    assert [job.page(each).clicks for each in (A, near, far, B, beside)] == [0, 4, 8, 0, 4]
-    job.reopen()
-    assert job.page(far).clicks == 8
 
 
 def test_a_further_link_from_nearer_makes_them_fewer_and_one_from_as_far_inside_does_not():
@@ -280,26 +119,6 @@ def test_a_page_waits_a_front_queue_lower_for_each_click_beyond_36_until_one_fro
     job.commit()
 
 
-def test_a_second_visit_of_a_page_counts_once_for_its_host():
-    job = Job(endowment=6.0, share=0.0)
-    for _ in range(3):
-        job.seed(again(A))
-        job.visit()
-    job.seed(again(A))
-    virtual = job.virtual
-    lease = job.visit(B)
-    assert job.cash(B) == lease.cash + int((virtual >> SEED_SHIFT) * 6.0 / 1.1)
-
-
-def test_a_redirect_is_a_page_with_one_link_and_without_an_endowment():
-    job = Job(endowment=6.0, share=0.0)
-    job.seed(A)
-    job.visit(B, outcome="redirect")
-    assert job.cash(B) == SEED
-    assert (job.state(A), job.page(A).outcome) == (PageState.VISITED, "redirect")
-    job.commit()
-
-
 def test_a_page_forgets_its_outcome_when_it_is_an_ordinary_page_again():
     job = Job()
     job.seed(A)
@@ -307,18 +126,6 @@ def test_a_page_forgets_its_outcome_when_it_is_an_ordinary_page_again():
     job.seed(again(A))
     job.visit()
     assert job.page(A).outcome == ""
-
-
-def test_the_virtual_page_visits_itself_when_it_holds_more_than_the_best_page():
-    job = Job(spending="unvisited")
-    job.seed(A, B)
-    seeded, rest = job.cash(B), job.virtual
-    lease = job.lease()
-    assert lease.cash == SEED + rest // 2
-    assert (job.cash(B), job.virtual) == (seeded + rest // 2, rest % 2)
-    job.crawl.release(lease, job.now)
-    job.settle(lease, C)
-    job.commit()
 
 
 # -- fetch it again
@@ -338,16 +145,6 @@ def test_a_visited_page_that_is_asked_for_again_waits_with_the_cash_that_came_si
     job.commit()
 
 
-def test_a_link_that_asks_for_a_visited_page_again_pays_it():
-    job = Job()
-    job.seed(A, B)
-    job.visit()
-    job.visit(again(A))
-    lease = job.lease()
-    assert (lease.key, lease.cash) == (A.key, job.page(A).cash)
-    assert lease.cash > SEED // 2
-
-
 def test_a_second_request_for_a_waiting_page_is_a_ticket_with_half_of_its_cash():
     job = Job()
     job.seed(A)
@@ -359,175 +156,7 @@ def test_a_second_request_for_a_waiting_page_is_a_ticket_with_half_of_its_cash()
     job.commit()
 
 
-def test_a_link_that_asks_for_a_waiting_page_again_pays_the_ticket():
-    job = Job()
-    job.seed(A, B)
-    waiting = job.cash(B)
-    job.visit(again(B))
-    each = SEED - SEED // 4
-    assert (job.cash(B), job.cash(ticket(B, 3))) == (waiting - waiting // 2, waiting // 2 + each)
-    job.commit()
-
-
-def test_a_second_request_for_a_leased_page_takes_nothing_that_the_visit_will_spend():
-    job = Job()
-    job.seed(A)
-    lease = job.lease()
-    job.seed(again(A, b"once more"))
-    assert (job.cash(A), job.cash(ticket(A, 2))) == (SEED, 0)
-    job.crawl.release(lease, job.now)
-    job.settle(lease, B)
-    assert (job.cash(A), job.cash(B)) == (0, SEED - SEED // 4)
-    assert job.drain() == [B.request, b"once more"]
-    job.commit()
-
-
-def test_a_page_that_asks_for_itself_again_waits_after_its_visit():
-    job = Job()
-    job.seed(A)
-    job.visit(again(A, b"once more"), B)
-    assert (job.state(A), job.cash(A), job.cash(B)) == (PageState.QUEUED, 0, SEED - SEED // 4)
-    assert job.crawl.counts == Counts(queued=2, visited=0, failed=0, hosts=2)
-    assert job.drain() == [B.request, b"once more"]
-    job.commit()
-
-
-def test_links_to_one_page_that_ask_for_it_again_make_a_ticket_each():
-    job = Job()
-    job.seed(A)
-    job.visit(B, again(B, b"two"), again(B, b"three"))
-    each = SEED - SEED // 4
-    two, three = ticket(B, 3), ticket(B, 4)
-    assert job.cash(B) + job.cash(two) + job.cash(three) == each
-    assert (job.cash(two), job.cash(three)) == (each // 2, (each - each // 2) // 2)
-    assert sorted(job.drain()) == [B.request, b"three", b"two"]
-    job.commit()
-
-
-def test_a_failed_page_that_is_asked_for_again_waits():
-    job = Job()
-    job.seed(A, B)
-    job.visit(is_failure=True)
-    assert job.crawl.counts.failed == 1
-    job.visit(again(A))
-    assert job.crawl.counts == Counts(queued=1, visited=1, failed=0, hosts=2)
-    assert job.cash(A) > 0
-    assert job.drain() == [A.request]
-    job.commit()
-
-
-def test_a_page_that_is_seeded_again_is_not_paid_twice():
-    for is_endowed in [True, False]:
-        job = Job()
-        job.seed(A)
-        job.visit()
-        job.seed(again(A), is_endowed=is_endowed)
-        assert job.cash(A) == 0, is_endowed
-
-
-def test_a_ticket_can_be_put_back_and_fails_alone():
-    job = Job()
-    job.seed(A)
-    job.seed(again(A))
-    job.visit()
-    lease = job.lease()
-    job.crawl.release(lease, job.now)
-    job.crawl.put_back(lease, A, job.now)
-    job.visit(is_failure=True)
-    assert job.state(A) == PageState.VISITED
-    assert job.crawl.counts == Counts(queued=0, visited=1, failed=1, hosts=1)
-    job.commit()
-
-
-# -- failures
-
-
-def test_a_page_that_failed_forfeits_all_it_holds():
-    job = Job()
-    job.seed(A, B)
-    first, second = job.lease(), job.lease()
-    for lease in (first, second):
-        job.crawl.release(lease, job.now)
-    job.settle(second, A)  # arrives during the fetch
-    job.settle(first, outcome="http 404", is_failure=True)
-    assert (job.cash(A), job.virtual) == (0, TOTAL)
-    assert (job.state(A), job.page(A).outcome) == (PageState.FAILED, "http 404")
-    assert job.crawl.counts.failed == 1
-    job.commit()
-
-
-def test_cash_for_a_page_that_failed_goes_to_the_virtual_page():
-    job = Job()
-    job.seed(A, B)
-    job.visit(is_failure=True)
-    rest, cash = job.virtual, job.cash(B)
-    job.visit(A, C)
-    each = (cash - cash // 4) // 2
-    assert (job.cash(A), job.cash(C), job.virtual) == (0, each, rest + cash - each)
-    assert job.drain() == [C.request]
-    job.commit()
-
-
-def test_the_virtual_page_hands_nothing_to_a_page_that_failed():
-    for spending in [name for name, each in SPENDING.items() if each.classes]:
-        job = Job(spending=spending, chosen=frozenset(each.host for each in (A, B, C, D)), recrawl=Recrawl())
-        job.seed(A, B, C)
-        job.visit(is_failure=True)
-        for _ in "bc":
-            job.visit()
-        job.seed(D)
-        job.visit()
-        assert job.cash(A) == 0, spending
-
-
-# -- put back
-
-
-def test_a_page_that_is_put_back_keeps_its_cash_and_takes_the_new_request_and_shift():
-    job = Job()
-    job.seed(A, B)
-    lease = job.lease()
-    job.release(lease)
-    job.crawl.put_back(lease, Link(A.key, "a", b"retry", shift=-2), job.now)
-    assert (job.cash(A), job.state(A), job.page(A).visits) == (SEED, PageState.QUEUED, 0)
-    assert job.page(A).front_queue == front_queue(SEED) - 2
-    assert (len(job.crawl), len(job.crawl.leases)) == (2, 0)
-    assert job.drain() == [B.request, b"retry"]
-    job.commit()
-
-
-def test_a_page_that_is_put_back_keeps_its_place_in_time_and_what_arrived():
-    job = Job()
-    pages = [link("a", number) for number in range(3)]
-    job.seed(*pages, B)
-    lease = job.lease()
-    job.release(lease)
-    job.crawl.put_back(lease, pages[0], job.now)
-    assert job.drain() == [B.request, pages[0].request, pages[1].request, pages[2].request]
-    job.commit()
-
-
-def test_what_is_put_back_is_in_the_store_after_the_next_commit():
-    job = Job()
-    job.seed(A)
-    lease = job.lease()
-    job.release(lease)
-    job.crawl.put_back(lease, with_request(A, b"retry"), job.now)
-    job.commit(is_clean=True)
-    job.reopen()
-    assert job.drain() == [b"retry"]
-
-
 # -- hosts
-
-
-def test_a_host_is_leased_to_one_request():
-    job = Job()
-    job.seed(A, link("a", 1))
-    lease = job.lease()
-    assert job.crawl.lease(job.now) == Empty()
-    job.crawl.release(lease, job.now)
-    assert job.lease().request == b"a/1"
 
 
 def test_a_lease_says_what_is_asked_and_of_whom():
@@ -535,16 +164,6 @@ def test_a_lease_says_what_is_asked_and_of_whom():
     job.seed(A)
     assert job.lease()[:-1] == Lease(A.key, "a", A.request, SEED, 0)[:-1]
     assert (len(job.crawl.leases), len(job.crawl), job.crawl.counts.queued) == (1, 0, 1)
-
-
-def test_a_deferred_host_is_left_alone():
-    job = Job()
-    job.seed(A, link("a", 1))
-    job.release(job.lease(), gap=5.0)
-    assert job.crawl.not_before(A.key[:HOST_BYTES]) == NOW + 5
-    assert job.crawl.lease(job.now) == job.crawl.when() == NotBefore(NOW + 5)
-    job.now += 5
-    assert job.lease().request == b"a/1"
 
 
 def test_nothing_queued_is_nothing_to_wait_for():
@@ -578,19 +197,6 @@ def test_a_commit_takes_what_changed_and_only_that():
     assert sum(map(len, batch.values())) == 2  # the totals and the counters
 
 
-def test_steps_go_on_while_a_batch_is_in_flight():
-    job = Job(page_cache=1)
-    job.seed(A)
-    batch = job.crawl.take_changes(job.now)
-    job.visit(B, C)
-    job.visit(B, C, D)
-    job.store.write(batch, sync=True)
-    job.check()
-    job.crawl.changes_landed()
-    job.commit()
-    assert job.crawl.counts == Counts(queued=2, visited=2, failed=0, hosts=4)
-
-
 def test_after_a_failed_commit_there_is_something_to_commit():
     job = Job()
     job.seed(A)
@@ -598,41 +204,6 @@ def test_after_a_failed_commit_there_is_something_to_commit():
     assert not job.crawl.has_changes
     job.crawl.changes_failed()
     assert job.crawl.has_changes
-
-
-def test_a_failed_commit_loses_nothing():
-    job = Job(page_cache=1)
-    job.seed(A)
-    job.crawl.take_changes(job.now)
-    job.visit(with_request(B, b"kept"), C)
-    job.crawl.changes_failed()
-    assert job.crawl.has_changes
-    job.crawl.take_changes(job.now)
-    job.crawl.changes_failed()
-    job.commit(is_clean=True)
-    job.reopen()
-    assert sorted(job.drain()) == [C.request, b"kept"]
-    job.commit()
-
-
-def test_a_commit_that_is_said_to_have_failed_may_have_landed():
-    job = Job()
-    job.seed(A)
-    job.store.write(job.crawl.take_changes(job.now), sync=True)
-    job.crawl.changes_failed()
-    job.visit(B, C)
-    job.commit()
-
-
-def test_what_was_not_committed_is_done_again():
-    job = Job()
-    job.seed(A)
-    job.commit(is_clean=True)
-    job.visit(B)
-    job.reopen()
-    assert job.crawl.page(B.key) is None
-    assert job.lease().key == A.key
-    assert (job.cash(A), job.virtual) == (SEED, TOTAL - SEED)
 
 
 def test_a_page_that_is_visited_every_minute_for_days_can_be_committed():
@@ -687,36 +258,6 @@ def test_a_crawl_that_was_closed_goes_on_where_it_was():
     job.commit()
 
 
-def test_pages_found_after_a_reopen_come_after_those_from_before():
-    job = Job()
-    job.seed(*(link("a", number) for number in (3, 1, 2)), is_endowed=False)
-    job.commit(is_clean=True)
-    job.reopen()
-    job.seed(link("a", 0), is_endowed=False)
-    assert job.drain() == [b"a/3", b"a/1", b"a/2", b"a/0"]
-
-
-def test_a_leased_page_waits_again_after_a_crash():
-    job = Job()
-    job.seed(A, B)
-    job.lease()
-    job.commit()
-    job.reopen(later=1000.0)
-    assert (len(job.crawl), len(job.crawl.leases), job.crawl.was_clean) == (2, 0, False)
-    job.now += 100
-    assert sorted(job.drain()) == [A.request, B.request]
-    job.commit()
-
-
-def test_the_times_of_the_hosts_outlive_a_clean_stop():
-    job = Job()
-    job.seed(A, link("a", 1))
-    job.release(job.lease(), gap=50.0)
-    job.commit(is_clean=True)
-    job.reopen(later=10.0)
-    assert job.crawl.lease(job.now) == NotBefore(NOW + 50)
-
-
 def test_a_clean_stop_with_pages_in_work_makes_no_host_wait():
     job = Job()
     job.seed(A)
@@ -726,55 +267,12 @@ def test_a_clean_stop_with_pages_in_work_makes_no_host_wait():
     assert job.lease().key == A.key
 
 
-def test_after_a_crash_no_host_is_asked_before_the_longest_gap_that_it_may_be_due():
-    """A host first asked after the last commit: its transfer lasted at most the time in which pages are leased."""
-    job = Job(politeness=Politeness(10.0, 0.0, 60.0), commit_within=2.0)
-    job.seed(A, B)
-    job.commit()
-    job.reopen(later=500.0)
-    restart = job.now
-    assert job.crawl.lease(job.now) == NotBefore(restart + 20)
-    assert job.crawl.not_before(A.key[:HOST_BYTES]) == restart + 20
-    job.now = restart + 19.9
-    assert job.crawl.lease(job.now) == NotBefore(restart + 20)
-    job.now = restart + 20
-    assert isinstance(job.crawl.lease(job.now), Lease)
-
-
-def test_a_clean_stop_in_the_pause_after_a_crash_does_not_end_it():
-    job = Job(politeness=Politeness(10.0, 0.0, 60.0), commit_within=2.0)
-    job.seed(A)
-    job.commit()
-    job.reopen(later=500.0)
-    until = job.now + 20
-    job.now += 1
-    job.commit(is_clean=True)
-    job.reopen(later=1.0)
-    assert job.crawl.lease(job.now) == NotBefore(until)
-
-
 def test_after_a_crash_the_time_to_wake_is_known_before_a_page_is_asked_for():
     job = Job(politeness=Politeness(10.0, 0.0, 60.0), commit_within=2.0)
     job.seed(A)
     job.commit()
     job.reopen(later=500.0)
     assert job.crawl.when() == NotBefore(job.now + 20)
-
-
-def test_after_a_crash_a_leased_host_waits_as_if_it_had_been_asked_to_the_end():
-    job = Job(politeness=Politeness(10.0, 0.0, 60.0), commit_within=2.0)
-    job.seed(A, B)
-    job.lease()
-    job.now += 3.0
-    job.commit()
-    job.reopen(later=500.0)
-    restart = job.now
-    assert job.crawl.not_before(A.key[:HOST_BYTES]) == restart + 50
-    job.now = restart + 20
-    assert job.lease().key == B.key
-    assert job.crawl.lease(job.now) == NotBefore(restart + 50)
-    job.now = restart + 50
-    assert job.lease().key == A.key
 
 
 @pytest.mark.parametrize("place", ["memory", "disk", "nothing queued"])
@@ -817,24 +315,6 @@ def test_what_is_allowed_of_a_host_is_kept_with_it_wherever_it_is(place):
     assert job.crawl.allowed("a") == 1 << 63 | 3
 
 
-def test_after_a_crash_no_host_waits_longer_than_the_longest_gap():
-    job = Job(politeness=Politeness(10.0, 0.0, 30.0), commit_within=1000.0)
-    job.seed(A)
-    job.lease()
-    job.commit()
-    job.reopen(later=1.0)
-    assert job.crawl.lease(job.now) == NotBefore(job.now + 30)
-
-
-def test_after_a_crash_without_anything_queued_there_is_nothing_to_wait_for():
-    job = Job()
-    job.seed(A)
-    job.visit()
-    job.commit()
-    job.reopen()
-    assert job.crawl.lease(job.now) == Empty()
-
-
 def test_a_lease_that_a_clean_stop_ended_is_forgotten_after_a_later_crash():
     job = Job(politeness=Politeness(10.0, 0.0, 60.0), commit_within=2.0)
     job.seed(A)
@@ -844,18 +324,6 @@ def test_a_lease_that_a_clean_stop_ended_is_forgotten_after_a_later_crash():
     job.commit()  # as a process does when it starts
     job.reopen(later=1.0)
     assert job.crawl.not_before(A.key[:HOST_BYTES]) == job.now + 20
-
-
-def test_cash_handed_to_a_class_outlives_a_crash():
-    job = Job(spending="unvisited", politeness=Politeness(0.0))
-    job.seed(A, B, C)
-    job.lease()
-    held = [job.cash(page) for page in (A, B, C)]
-    job.commit()
-    job.reopen()
-    assert [job.cash(page) for page in (A, B, C)] == held
-    job.drain()
-    job.commit()
 
 
 # -- counts
@@ -885,14 +353,6 @@ def test_look_ups_are_counted():
     hits, misses = job.crawl.cache_hits
     assert misses == 2  # A and B, when they were new
     assert hits >= 2
-
-
-def test_the_importance_of_all_pages_is_one():
-    job = Job(endowment=6.0)
-    job.seed(A, B)
-    for _ in range(2):
-        job.visit(A, B, C, D)
-    assert sum(job.crawl.ledger.importance(job.page(page)) for page in (A, B, C, D)) == pytest.approx(1)
 
 
 # -- links that differ in weight
@@ -1005,29 +465,6 @@ def test_the_virtual_page_spends_on_chosen_domains_and_hosts_alone():
     job.commit()
 
 
-def test_pages_of_chosen_domains_are_paid_after_their_visit_if_they_come_back_and_failed_ones_are_not():
-    for recrawl in (Recrawl(), None):
-        job = focused(recrawl=recrawl)
-        one, two, three = (link("b", number) for number in range(3))
-        job.seed(one, two, three, is_endowed=False)
-        job.visit()
-        job.visit(is_failure=True)
-        before, waiting = job.cash(one), job.cash(three)
-        assert job.lease().key == three.key
-        paid = job.cash(three) - waiting
-        assert job.cash(one) - before == (paid if recrawl else 0)  # which it could never spend
-        assert paid > 0
-        assert job.cash(two) == 0
-
-
-def test_without_a_page_of_a_chosen_domain_the_virtual_page_keeps_its_cash():
-    job = focused()
-    job.seed(A)
-    rest = job.virtual
-    job.lease()
-    assert job.virtual == rest
-
-
 def test_spending_on_many_pages_touches_none_of_them():
     job = focused()
     pages = [link("b", number) for number in range(1000)]
@@ -1039,18 +476,6 @@ def test_spending_on_many_pages_touches_none_of_them():
     batch = job.crawl.take_changes(job.now)
     assert len(batch[Family.PAGES]) == 1  # the page that was leased
     assert sum(map(len, batch.values())) < 10
-
-
-def test_what_chosen_pages_were_handed_outlives_a_restart():
-    job = focused(politeness=Politeness(0.0))
-    job.seed(A, B, link("www.c"))
-    job.visit()
-    held = [job.cash(page) for page in (A, B, link("www.c"))]
-    job.commit()
-    job.reopen()
-    assert [job.cash(page) for page in (A, B, link("www.c"))] == held
-    job.drain()
-    job.commit()
 
 
 # -- more cash for a page that is known
@@ -1085,17 +510,6 @@ def test_a_page_that_failed_or_is_unknown_is_given_nothing():
     job.visit(is_failure=True)
     assert job.crawl.enrich(A.key, job.now, 5.0) == job.crawl.enrich(B.key, job.now, 5.0) == 0
     assert job.virtual == TOTAL
-
-
-def test_a_leased_page_spends_what_it_is_given_at_its_next_visit():
-    job = Job()
-    job.seed(A)
-    lease = job.lease()
-    units = job.crawl.enrich(A.key, job.now, 5.0)
-    job.crawl.release(lease, job.now)
-    job.settle(lease, B)
-    assert (job.cash(A), job.cash(B)) == (units, SEED - SEED // 4)
-    job.commit()
 
 
 # -- the order of a job

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
 from support.core_crawl import Job, link
 
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.layout import DIRECTORIES
 from scrapy_aopic.core.order import Aopic, Focused
 from scrapy_aopic.core.ports import Family
-from scrapy_aopic.core.records import pack_page, unpack_page
-from scrapy_aopic.storage.memory import MemoryStore
+from scrapy_aopic.core.records import pack_page
 
 if TYPE_CHECKING:
     from scrapy_aopic.core.order import Order
@@ -95,88 +93,6 @@ def test_a_directory_has_one_small_row_which_is_written_no_more_when_it_is_full(
     assert {len(key) for key in rows(web)} == {12}
     web.drain()
     assert not any(key[:1] == DIRECTORIES for key in web.crawl.take_changes(web.now)[Family.META])
-
-
-def test_a_page_lowered_once_by_one_front_queue_and_no_more_when_it_was_visited():
-    web = job()
-    links = numbered("a", "one", 4)
-    seed(web, *links, *numbered("a", "two", 1))
-    before = web.page(links[-1]).front_queue
-    for _ in range(4):
-        web.visit()
-    page = web.page(links[-1])
-    assert (page.lowered, page.front_queue) == (1, before - 1)
-    web.commit(is_clean=True)
-    web.reopen()
-    assert web.page(links[-1]).lowered
-    lease = web.visit()
-    assert lease.key == links[-1].key
-    assert not web.page(links[-1]).lowered
-    web.commit()
-    assert not any(unpack_page(data).lowered for _, data in web.store.scan(Family.PAGES))
-
-
-def test_what_was_counted_is_known_to_the_next_run_and_of_a_job_of_before_nothing_is():
-    web = job()
-    seed(web, *numbered("a", "one", 5), *numbered("a", "two", 1))
-    for _ in range(3):
-        web.visit()
-    web.commit(is_clean=True)
-    counted = MemoryStore()
-    counted.write({family: dict(web.store.scan(family)) for family in Family}, sync=True)
-    web.reopen()
-    assert fetched(web)[0] == "a/two/0"
-    counted.write({Family.META: {DIRECTORIES + key: None for key in rows(web)}}, sync=True)
-    web.store = counted
-    web.reopen()
-    assert fetched(web) == ["a/one/3", "a/one/4", "a/two/0"]
-
-
-def test_after_a_kill_what_had_landed_is_counted_and_pages_are_lowered_once_more():
-    web = job()
-    links = numbered("a", "one", 5)
-    seed(web, *links, *numbered("a", "two", 1))
-    web.visit()
-    web.visit()
-    web.commit()
-    web.visit()
-    lease = web.lease()
-    assert (lease.request, web.page(links[3]).lowered) == (b"a/two/0", 1)
-    web.crawl.take_changes(web.now)  # and is killed before any of it is written
-    web.reopen()
-    web.now += 1000.0  # the pause after a crash
-    assert not web.page(links[3]).lowered
-    assert fetched(web) == ["a/one/2", "a/two/0", "a/one/3", "a/one/4"]
-    web.commit()
-    assert sorted(rows(web).values()) == [b"\1", b"\3"]
-
-
-def test_a_few_pages_at_most_are_lowered_before_one_is_leased_and_none_is_lost():
-    web = job()
-    links = numbered("a", "one", 100)
-    seed(web, *links, *numbered("a", "two", 1))
-    for _ in range(3):
-        web.visit()
-    lease = web.visit()
-    assert lease.request == b"a/one/19"  # those before it wait lower
-    assert [number for number, each in enumerate(links) if web.page(each).lowered] == list(range(3, 19))
-    web.commit()
-    order = fetched(web)
-    assert order.index("a/two/0") < len(links) / 2  # four more are lowered before each
-    assert len(order) == len(links) + 1 - 4
-    web.commit()
-
-
-def test_a_page_that_a_failed_transfer_put_back_lowered_like_any():
-    web = job()
-    links = numbered("a", "one", 4)
-    seed(web, *links, *numbered("a", "two", 1))
-    web.visit()
-    lease = web.lease()
-    web.crawl.release(lease, web.now)
-    web.crawl.put_back(lease, replace(links[1], shift=5), web.now)
-    assert fetched(web) == ["a/one/1", "a/one/2", "a/two/0", "a/one/3"]
-    web.commit()
 
 
 def test_check_finds_what_no_crawl_writes():

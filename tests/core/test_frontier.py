@@ -165,9 +165,6 @@ def test_hosts_of_one_class_take_turns():
     assert [host for host, _ in desk.drain()] == list("abcabc")
 
 
-# -- a host is never asked twice at once
-
-
 # -- politeness
 
 

@@ -92,15 +92,6 @@ def test_four_pages_by_hand_with_the_virtual_page_as_one_more_link():
     assert web.ledger.totals.virtual_distributed == 4 * 193
 
 
-def test_cash_that_came_after_the_lease_stays_for_the_next_visit():
-    web = Web({"a": 1000, "b": 0}, share=0.0)
-    web.pages["a"].cash += 70
-    web.whole += 70
-    assert web.visit("a", "b", spent=1000) == 1000
-    assert web.cash == {"a": 70, "b": 1000}
-    assert web.histories["a"] == 1000
-
-
 # -- links that differ in weight
 
 
@@ -124,52 +115,6 @@ def test_whatever_links_weigh_none_loses_a_unit_and_the_heavier_gets_no_less(spe
     assert [units for _, units in ranked] == sorted(paid)
 
 
-# -- seeds, forfeits, splits
-
-
-def test_a_seed_is_granted_out_of_the_virtual_page():
-    web = Web({"a": 0, "b": 0}, virtual=TOTAL)
-    assert web.ledger.grant(web.pages["a"]) == TOTAL >> SEED_SHIFT
-    assert web.ledger.grant(web.pages["b"]) == (TOTAL - (TOTAL >> SEED_SHIFT)) >> SEED_SHIFT
-    assert web.virtual + sum(web.cash.values()) == TOTAL
-
-
-def test_a_page_that_fails_gives_all_it_holds_and_was_handed_to_the_virtual_page():
-    web = Web({"a": 100, "b": 7}, virtual=50, spending="visited")
-    web.visit("a", spent=60)  # 40 came meanwhile
-    web.ledger.spend_virtual(0)
-    assert web.ledger.fail(web.pages["a"]) == 40 + 110
-    assert (web.cash, web.virtual) == ({"a": 0, "b": 7}, 150)
-
-
-def test_a_page_that_failed_is_handed_nothing_until_it_is_to_be_visited_again():
-    web = Web({"a": 10, "b": 10}, virtual=100, share=0.0, spending="visited")
-    web.visit("a")
-    web.visit("b")
-    web.ledger.fail(web.pages["a"])
-    web.ledger.spend_virtual(0)
-    assert web.cash == {"a": 0, "b": 120}
-    web.ledger.revive(web.pages["a"])
-    web.pages["a"].state = PageState.QUEUED
-    assert web.cash == {"a": 0, "b": 120}
-    web.visit("b")
-    web.ledger.spend_virtual(0)
-    assert web.cash == {"a": 60, "b": 60}
-
-
-def test_a_split_takes_the_smaller_half():
-    web = Web({"a": 7})
-    assert web.ledger.split(web.pages["a"]) == 3
-    assert web.cash == {"a": 4}
-
-
-def test_a_split_counts_what_the_virtual_page_handed_out():
-    web = Web({"a": 7}, virtual=5, spending="unvisited")
-    web.ledger.spend_virtual(0)
-    assert web.ledger.split(web.pages["a"]) == 6
-    assert web.cash == {"a": 6}
-
-
 # -- the endowment
 
 
@@ -188,18 +133,7 @@ def test_the_endowment_fades_with_clicks_inside_the_host():
     assert amounts[-1] == 0
 
 
-def test_a_page_that_is_no_ordinary_page_is_not_endowed():
-    assert endowed(None) == 0
-
-
 # -- the virtual page visits itself
-
-
-def test_the_virtual_page_waits_until_it_holds_more_than_the_best_page():
-    for rival, is_spent in [(99, True), (100, False), (101, False)]:
-        web = Web({"a": 0}, virtual=100, spending="unvisited")
-        assert web.ledger.spend_virtual(rival) is is_spent, (rival, is_spent)
-        assert web.virtual == (0 if is_spent else 100), (rival, is_spent)
 
 
 def test_less_than_a_unit_for_each_is_not_spent():
@@ -209,59 +143,6 @@ def test_less_than_a_unit_for_each_is_not_spent():
 
 
 # -- what all pages have together
-
-
-def test_the_importance_of_all_pages_is_one():
-    web = Web({"a": 1000, "b": 17, "c": 0}, virtual=TOTAL - 1017, share=0.25)
-    web.visit("a", "bc")
-    web.visit("b", "a")
-    importance = [web.ledger.importance(page) for page in web.pages.values()]
-    assert sum(importance) == pytest.approx(1)
-    assert all(0 <= each <= 1 for each in importance)
-
-
-def test_from_its_second_visit_on_a_page_that_comes_back_counts_for_what_the_window_made_of_it_then():
-    web = Web({"a": 600, "b": 300, "c": 100}, share=0.0, averages=True, window=Window(4.0))
-    web.visit("b", "a")  # a: 900 and a turn of .3
-    web.visit("a", "b")  # b: 900, and another .9
-    assert {name: web.ledger.importance(page) for name, page in web.pages.items()} == {
-        "a": 900 / 2200,  # as a first visit shows no rate, what it holds since counts, too
-        "b": (300 + 900) / 2200,
-        "c": 100 / 2200,
-    }
-    web.visit("b", "a")  # its second one, after hardly any part of a turn: 300 * .999... and 900
-    b, whole = 1199, 1199 + 1800 + 100
-    assert web.histories["b"] == b
-    assert {name: web.ledger.importance(page) for name, page in web.pages.items()} == {
-        "a": (900 + 900) / whole,
-        "b": b / whole,
-        "c": 100 / whole,
-    }
-    web.ledger.pay(web.pages["b"], 5000)  # shows at its next visit
-    assert web.ledger.importance(web.pages["b"]) == b / whole
-
-
-def test_the_average_of_its_class_stands_for_a_newcomers_history_once_half_of_the_pages_were_seen_twice():
-    web = Web({"a": 100, "b": 60, "c": 30}, averages=True, virtual=TOTAL - 190)
-    web.visit("a")
-    assert web.pages["a"].history == 100  # nothing is known of any class
-    web.visit("a", spent=0)
-    second = web.pages["a"].history
-    web.visit("b")
-    assert web.pages["b"].history == second
-    web.visit("c")
-    assert web.pages["c"].history == second  # one of two
-    web.admit("d", 0)
-    web.visit("d")
-    assert web.pages["d"].history == 0  # one of three: too few to speak for the others
-
-
-def test_without_repeated_visits_a_page_counts_for_what_it_received():
-    web = Web({"a": 100, "b": 60}, virtual=TOTAL - 160)
-    web.visit("a")
-    web.visit("a", spent=0)
-    web.visit("b")
-    assert (web.pages["a"].history, web.pages["b"].history) == (100, 60)
 
 
 def test_before_any_cash_is_out_nothing_is_important():

@@ -105,35 +105,6 @@ def test_a_page_that_is_one_with_another_is_no_ordinary_page():
         ), outcome
 
 
-def test_whatever_is_paid_to_a_duplicate_goes_to_its_original():
-    job = Job(share=0.0)
-    job.seed(A, B, C, D)
-    visit_original(job, A)
-    visit_duplicate(job, B)
-    before = job.cash(A)
-    half = job.cash(C) // 2
-    visit(job, C, A, B)
-    assert holdings(job, A, B) == [before + 2 * half, 0]
-    units = job.crawl.enrich(B.key, job.now, 3.0)
-    assert units > 0
-    assert holdings(job, A, B) == [before + 2 * half + units, 0]
-    job.commit()
-
-
-def test_what_is_paid_to_a_duplicate_of_a_failed_page_goes_to_the_virtual_page():
-    job = Job(share=0.0)
-    job.seed(A, B, C)
-    visit_original(job, A)
-    visit_duplicate(job, B)
-    job.crawl.seed(replace(A, again=True), job.now)
-    visit(job, A, outcome="http 404", is_failure=True)
-    virtual, units = job.virtual, job.cash(C)
-    visit(job, C, B)
-    assert (job.virtual, job.cash(A), job.cash(B)) == (virtual + units, 0, 0)
-    assert job.crawl.enrich(B.key, job.now, 1.0) == 0
-    job.commit()
-
-
 def test_the_links_of_a_duplicate_can_be_followed_and_are_paid_as_ever():
     job = Job(share=0.0)
     job.seed(A, B)
@@ -143,21 +114,6 @@ def test_the_links_of_a_duplicate_can_be_followed_and_are_paid_as_ever():
     assert holdings(job, C, D) == [units // 2] * 2
     assert histories(job, A, B) == [spent + units, 0]  # what B spent is now a part of what A spent
     assert job.page(B).canonical == A.key
-    job.commit()
-
-
-def test_a_duplicate_of_a_page_in_work_waits_until_that_is_settled():
-    job = Job()
-    job.seed(A, B, C)
-    first = begin(job, A)
-    job.crawl.judge(first, TEXT)
-    visit_duplicate(job, B)
-    assert job.page(B).canonical == b""
-    assert job.cash(B) > 0
-    job.commit()
-    had = job.cash(B)
-    job.settle(first)
-    assert (job.cash(A), job.cash(B), job.page(B).canonical) == (had, 0, A.key)
     job.commit()
 
 
@@ -337,25 +293,6 @@ def test_who_leads_a_chain_to_a_page_does_not_keep_it_from_its_canonical_page():
 # -- canonical pages and redirects
 
 
-def test_a_page_is_united_with_its_canonical_page_once_that_was_visited():
-    job = Job(share=0.0)
-    job.seed(A, D)
-    spent = job.cash(A)
-    visit(job, A, B, C, same_as=B.key)
-    assert histories(job, A, B) == [spent, 0]
-    assert (job.page(A).outcome, job.page(A).canonical) == ("", b"")
-    late = job.cash(D)
-    visit(job, D, A)
-    assert job.cash(A) == late
-    job.commit()
-    paid = job.cash(B)
-    visit(job, B)
-    assert histories(job, A, B) == [0, spent + paid]
-    assert holdings(job, A, B) == [0, late]
-    assert (job.page(A).outcome, job.page(A).canonical) == ("canonical", B.key)
-    job.commit()
-
-
 def test_a_permanent_redirect_pays_its_target_and_is_then_one_with_it():
     job = Job(share=0.0)
     job.seed(A, B, C)
@@ -367,75 +304,6 @@ def test_a_permanent_redirect_pays_its_target_and_is_then_one_with_it():
     late = job.cash(C)
     visit(job, C, A)
     assert holdings(job, A, B) == [0, units + late]
-    job.commit()
-
-
-def test_a_page_that_fails_is_nobodys_canonical_page():
-    job = Job()
-    job.seed(A)
-    visit(job, A, B, C, same_as=B.key)
-    job.commit()
-    assert [key[:1] for key, _ in job.store.scan(Family.CONTENT)] == [b"C"]
-    visit(job, B, outcome="http 404", is_failure=True)
-    assert (job.page(A).canonical, job.page(A).outcome) == (b"", "")
-    job.commit()
-    assert not [key for key, _ in job.store.scan(Family.CONTENT)]
-    job.crawl.seed(replace(A, again=True), job.now)
-    visit(job, A, B, same_as=B.key)  # known to have failed
-    assert job.page(A).canonical == b""
-    job.commit()
-
-
-def test_what_a_page_said_of_itself_before_its_last_visit_does_not_count():
-    job = Job()
-    job.seed(A)
-    visit(job, A, B, same_as=B.key)
-    job.crawl.seed(replace(A, again=True), job.now)
-    visit(job, A, B)
-    visit(job, B)
-    assert job.page(A).canonical == b""
-    job.commit()
-
-
-def test_a_page_that_waits_again_is_not_united_meanwhile():
-    job = Job()
-    job.seed(A)
-    visit(job, A, B, same_as=B.key)
-    job.crawl.seed(replace(A, again=True), job.now)
-    visit(job, B)
-    assert (job.state(A), job.page(A).canonical) == (PageState.QUEUED, b"")
-    job.commit()
-
-
-def test_a_claim_of_an_unknown_page_or_of_itself_is_none():
-    job = Job()
-    job.seed(A)
-    visit(job, A, B, same_as=C.key)  # a filter dropped it
-    visit(job, B, same_as=B.key)
-    assert (job.page(A).canonical, job.page(B).canonical) == (b"", b"")
-    job.commit()
-
-
-def test_a_circle_is_cut():
-    job = Job(share=0.0)
-    job.seed(A)
-    visit(job, A, B, same_as=B.key)
-    visit(job, B, C, same_as=C.key)
-    assert job.page(A).canonical == B.key
-    visit(job, C, A, same_as=A.key)
-    roots = [page for page in (A, B, C) if not job.page(page).canonical]
-    assert len(roots) == 1
-    assert sum(holdings(job, A, B, C)) == job.cash(roots[0]) > 0
-    job.commit()
-
-
-def test_two_pages_that_name_each_other_are_one():
-    job = Job()
-    job.seed(A, B)
-    first, second = begin(job, A), begin(job, B)
-    job.settle(first, B, same_as=B.key)
-    job.settle(second, A, same_as=A.key)
-    assert sorted((job.page(A).canonical, job.page(B).canonical)) == [b"", A.key]
     job.commit()
 
 
@@ -500,19 +368,6 @@ def test_a_chain_is_followed_to_its_end_and_then_leads_there_in_one_hop():
     job.commit()
 
 
-def test_a_chain_that_is_too_long_is_cut_and_nothing_is_lost():
-    job = Job(share=0.0)
-    pages = [link("a", number) for number in range(3 * MAX_HEIGHT)]
-    job.seed(pages[0])
-    units = job.cash(pages[0])
-    for page, after in pairwise(pages):
-        visit(job, page, after, same_as=after.key)
-    job.commit()
-    roots = [page for page in pages if not job.page(page).canonical]
-    assert 3 <= len(roots) <= 4
-    assert sum(holdings(job, *pages)) == units
-
-
 def test_with_one_link_to_each_page_and_its_duplicate_the_shares_add_up():
     """The page that stands for others is among the targets, before and after them, and in the smallest cache."""
     for page_cache in (1, 2, 1000):
@@ -526,18 +381,6 @@ def test_with_one_link_to_each_page_and_its_duplicate_the_shares_add_up():
             visit(job, C, *order)
             assert holdings(job, A, B, D) == [before + 2 * third, 0, third]
             job.commit()
-
-
-def test_a_page_may_link_to_its_own_duplicate():
-    job = Job(share=0.0)
-    job.seed(A, B)
-    visit_original(job, A)
-    visit_duplicate(job, B)
-    job.crawl.seed(replace(A, again=True), job.now)
-    units = job.cash(A)
-    visit(job, A, B)
-    assert (job.cash(A), job.cash(B)) == (units, 0)  # for its next visit
-    job.commit()
 
 
 @pytest.mark.parametrize("is_duplicate", [False, True])
@@ -586,19 +429,6 @@ def test_a_page_that_was_united_is_handed_nothing(spending):
     job.crawl.seed(replace(B, again=True), job.now)
     job.commit()
     visit_duplicate(job, B)
-    job.commit()
-
-
-def test_what_a_page_was_handed_until_it_was_united_is_moved_too():
-    job = Job(spending="visited", share=0.0, recrawl=Recrawl())
-    job.seed(A, C)
-    visit(job, A, B, same_as=B.key)
-    visit(job, C)  # all of its cash goes to the virtual page, which hands it to the visited pages
-    lease = begin(job, B)
-    handed = job.cash(A)
-    assert handed > 0
-    job.settle(lease)
-    assert (job.cash(A), job.cash(B)) == (0, handed)
     job.commit()
 
 

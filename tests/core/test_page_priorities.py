@@ -5,26 +5,14 @@ from __future__ import annotations
 import random
 
 import pytest
-from msgspec.structs import replace
 from support.core_crawl import Job, link
 from support.core_shards import ShardedJob, hosts_of
 
-from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.order import ORDERS, Aopic
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import HOST_BYTES, MOST_PRIORITY, Link
 
 PRIORITIES = [MOST_PRIORITY, 20_261_128, 200, 100, 5, 1, 0, -1, -2, -300, -MOST_PRIORITY]
-
-
-def test_the_highest_priority_comes_first_whatever_pages_are_worth():
-    job = Job()
-    for n, priority in enumerate(random.Random(1).sample(PRIORITIES, len(PRIORITIES))):
-        job.seed(link(f"h{n}", priority=priority), worth=2.0 ** -(abs(priority) % 20))
-    job.visit(*(link("one", n, priority=priority) for n, priority in enumerate(PRIORITIES[::-1])))
-    assert [job.page(each).priority for each in visits(job)] == sorted(
-        PRIORITIES[1:] + PRIORITIES, reverse=True
-    )
 
 
 def visits(job: Job) -> list[Link]:
@@ -40,22 +28,6 @@ def killed(job: Job) -> None:
     job.now += 600.0
 
 
-def test_within_a_priority_cash_decides():
-    job = Job()
-    job.seed(link("a"))
-    job.visit(*(link(f"h{n}", priority=7) for n in range(3)), link("rich"))
-    job.visit(link("h1", priority=7))  # h0, which pays h1
-    assert [each.host for each in visits(job)] == ["h1", "h2", "rich"]
-
-
-def test_a_link_to_a_page_that_waits_does_not_change_its_priority():
-    job = Job()
-    job.seed(link("a"))
-    job.visit(link("b", priority=-1), link("c"), link("d"))
-    job.visit(link("b", priority=9))
-    assert [each.host for each in visits(job)] == ["d", "b"]
-
-
 @pytest.mark.parametrize("name", ORDERS)
 def test_every_order_keeps_priorities(name):
     if name in ("pagerank", "hits"):
@@ -65,27 +37,6 @@ def test_every_order_keeps_priorities(name):
     job.seed(*links)
     priorities = [each.priority for each in links]
     assert [job.page(each).priority for each in visits(job)] == sorted(priorities, reverse=True)
-
-
-def test_a_page_that_is_put_back_has_the_priority_of_its_new_request():
-    job = Job()
-    job.seed(link("a", priority=3), link("b", priority=2))
-    lease = job.lease()
-    job.crawl.put_back(lease, Link(lease.key, "a", b"retry", priority=1), job.now)
-    job.crawl.release(lease, job.now)
-    job.commit()
-    assert job.drain() == [b"b/0", b"retry"]
-
-
-def test_one_more_request_has_a_priority_of_its_own():
-    job = Job()
-    done = link("a")
-    job.seed(done)
-    job.visit(link("b", priority=1), link("c"))
-    job.seed(
-        replace(done, again=True, priority=2), replace(link("c"), request=b"again", again=True, priority=3)
-    )
-    assert job.drain() == [b"again", done.request, b"b/0", b"c/0"]
 
 
 def test_of_a_host_that_fails_pages_of_the_best_priority_are_tried_first():
@@ -134,24 +85,6 @@ def test_what_a_priority_costs_in_bytes():
         sizes.append(sum(len(key) + len(value) for key, value in rows) / 100)
     assert sizes[1] <= sizes[0] + 9
     assert sum(len(key) for key, _ in plain.store.scan(Family.QUEUE)) == 100 * 17
-
-
-def test_cash_is_kept_whatever_priorities_pages_have():
-    job, dice = Job(order=Aopic(), endowment=6.0), random.Random(4)
-    job.seed(*(link(f"h{n}", priority=dice.choice(PRIORITIES)) for n in range(10)))
-    for n in range(300):
-        job.visit(
-            *(
-                link(f"h{dice.randrange(20)}", dice.randrange(50), priority=dice.choice(PRIORITIES))
-                for _ in range(5)
-            )
-        )
-        if n % 50 == 0:
-            job.commit()
-            killed(job)
-    job.commit()
-    held = sum(job.cash(Link(key, "", b"")) for key, _ in job.store.scan(Family.PAGES))
-    assert held + job.virtual == TOTAL
 
 
 def test_priorities_cross_shards_by_mail():

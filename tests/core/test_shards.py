@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from support.core_crawl import NOW, by_cash
-from support.core_shards import ShardedJob, hosts_of, lead, link
+from support.core_shards import ShardedJob, hosts_of, link
 from support.naming import case
 
 from scrapy_aopic.core.api import Findings, Lease
@@ -96,18 +96,6 @@ def test_a_link_that_asks_for_a_fetch_gets_one_in_another_shard_too():
     assert job.visit(1)[0].request == b"again"
 
 
-def test_what_comes_for_a_page_that_failed_goes_to_the_virtual_page_of_its_shard():
-    job = a_job()
-    job.shards[1].seed(B, job.now)
-    job.visit(1, outcome="http 404", is_failure=True)
-    before = job.shards[1].sums.virtual
-    _, settled = job.visit(0, B)
-    job.exchange()
-    assert settled.paid[0] > 0
-    assert job.shards[1].sums.virtual == before + settled.paid[0]
-    assert job.page(B).state == PageState.FAILED
-
-
 def test_a_seed_may_be_given_to_any_shard():
     job = ShardedJob(2)
     job.shards[0].seed(B, job.now, worth=2.0)
@@ -144,38 +132,6 @@ def test_an_unchanged_page_pays_its_last_links_in_other_shards_once_more():
 
 
 # -- mail
-
-
-def test_no_letter_leaves_before_the_commit_that_holds_it_has_landed():
-    job = a_job()
-    shard = job.shards[0]
-    job.visit(0, B)
-    assert (shard.mail.waiting(), shard.letters(1)) == ({}, [])
-    batch = shard.take_changes(job.now)
-    assert (shard.mail.waiting(), shard.letters(1)) == ({}, [])
-    shard.changes_failed()
-    assert (shard.mail.waiting(), shard.letters(1)) == ({}, [])
-    job.commit(0)
-    assert shard.mail.waiting() == {1: (1, 1)}
-    assert shard.letters(1) == [batch[Family.META][OUTBOX + b"\0\1" + bytes(7) + b"\1"]]
-
-
-def test_a_letter_is_acknowledged_when_the_commit_that_applied_it_has_landed():
-    job = a_job()
-    job.visit(0, B)
-    job.commit()
-    assert job.carry() == 1
-    assert job.shards[1].mail.received_landed() == {}
-    job.shards[1].take_changes(job.now)
-    assert job.shards[1].mail.received_landed() == {}
-    job.reopen(1)  # that commit did not land
-    assert job.carry() == 1
-    job.commit(1)
-    assert job.shards[1].mail.received_landed() == {0: 1}
-    job.acknowledge()
-    assert job.shards[0].mail.waiting() == {}
-    job.commit(0)
-    assert not any(row[:1] == OUTBOX for row, _ in job.stores[0].scan(Family.META))
 
 
 def test_letters_are_applied_once_and_in_order_however_they_come():
@@ -299,35 +255,6 @@ def test_what_is_granted_to_a_page_that_forwards_is_granted_where_it_forwards_to
     assert job.cash(B) - before >= 2 * ((TOTAL >> SEED_SHIFT) - 1)
 
 
-def test_of_two_pages_that_say_they_are_each_other_one_stays():
-    for later in [0, 1]:
-        job = a_job()
-        job.shards[1].seed(B, job.now)
-        job.visit(later, A if later else B, outcome="redirect", same_as=(A if later else B).key)
-        job.visit(1 - later, B if later else A, outcome="redirect", same_as=(B if later else A).key)
-        job.exchange()
-        assert [bool(job.page(each).canonical) for each in (A, B)] == [A.key < B.key, B.key < A.key], later
-
-
-def test_a_chain_over_three_shards_ends_at_its_last_page():
-    job = ShardedJob(3)
-    one, two, three = (link(hosts_of(number, 3, 1)[0]) for number in range(3))
-    job.shards[0].seed(one, job.now)
-    for number, target in enumerate((two, three)):
-        job.visit(number, target, outcome="redirect", same_as=target.key)
-        job.exchange()
-    job.visit(2)
-    job.exchange()
-    ends = [job.page(each).canonical[:PAGE_BYTES] for each in (one, two, three)]
-    assert ends in ([two.key, three.key, b""], [three.key, three.key, b""])
-    held = job.cash(three)
-    fourth = link(hosts_of(0, 3, 2)[1])
-    job.shards[0].seed(fourth, job.now)
-    _, settled = job.visit(0, one)
-    job.exchange()
-    assert job.cash(three) == held + settled.paid[0]
-
-
 @pytest.mark.parametrize("other", ["the same words", "other words"])
 def test_a_page_that_names_one_of_another_shard_is_that_if_their_words_agree(other):
     job = a_job()
@@ -348,21 +275,6 @@ def test_a_page_that_names_one_of_another_shard_is_that_if_their_words_agree(oth
         shard.settle(lease, [], job.now, found)
     job.exchange()
     assert bool(job.page(A).canonical) == (other == "the same words")
-
-
-def test_what_claims_to_be_a_page_that_waits_for_a_grant_is_merged_when_it_gets_none():
-    job = ShardedJob(3)
-    one, two, three = (link(hosts_of(number, 3, 1)[0]) for number in range(3))
-    job.shards[0].seed(one, job.now)
-    job.visit(0, two, outcome="redirect", same_as=two.key)
-    job.exchange()
-    job.visit(1, three, outcome="redirect", same_as=three.key)
-    job.exchange()
-    assert not job.page(one).canonical
-    job.visit(2, outcome="http 404", is_failure=True)
-    job.exchange()
-    assert job.page(one).canonical[:PAGE_BYTES] == two.key
-    assert not job.page(two).canonical
 
 
 def test_a_page_that_was_visited_again_is_no_longer_what_it_said():
@@ -481,16 +393,6 @@ def test_the_best_shard_is_the_one_with_the_best_page_and_of_late_ones_that_as_w
     assert [each.is_late for each in late] == [True, True]
     assert late[1] < late[0]  # the other one was given 64 times as much to share out
     assert max(standings) < min(late)
-
-
-def test_importance_is_a_part_of_the_whole_job():
-    job = a_job()
-    job.shards[1].seed(B, job.now)
-    job.learn()
-    assert (
-        sum(shard.ledger.importance(job.page(of)) for shard, of in zip(job.shards, (A, B), strict=True))
-        == 1.0
-    )
 
 
 def test_virtual_time_passes_with_what_other_shards_distribute():
@@ -681,36 +583,6 @@ def test_a_request_that_is_too_long_for_a_letter_is_refused_before_anything_is_c
 
 
 # -- what links are worth for a topic
-
-
-def valued(of: Link, value: int, said: bytes = b"") -> Link:
-    return replace(of, value=value, lead=said)
-
-
-def test_the_value_of_a_link_to_another_shard_and_what_is_said_of_it_arrive():
-    job = a_job(order=ORDERS["focused"]())
-    job.visit(0, valued(B, 700, lead(700)), valued(B2, 3), A2)
-    job.exchange()
-    assert job.page(B).score & LARGEST_VALUE == 700
-    assert job.page(B2).score & LARGEST_VALUE == 3
-    assert job.shards[1].lead(B.key) == lead(700)
-    assert job.shards[1].lead(B2.key) == b""
-    assert job.page(B).front_queue > job.page(B2).front_queue
-
-
-def test_a_page_of_another_shard_is_worth_what_the_best_link_to_it_is():
-    for is_one_letter in [False, True]:
-        for values in [(200, 700, 500), (700, 200), (200, 700)]:
-            job = a_job(order=ORDERS["focused"]())
-            job.shards[0].seed(A2, job.now)
-            job.shards[0].seed(link(HERE[1]), job.now)
-            for value in values:
-                job.visit(0, valued(B, value, lead(value)))
-                if not is_one_letter:
-                    job.exchange()
-            job.exchange()
-            assert job.page(B).score & LARGEST_VALUE == max(values), (values, is_one_letter)
-            assert job.shards[1].lead(B.key) == lead(max(values)), (values, is_one_letter)
 
 
 def test_cash_is_split_by_value_over_shards_as_it_is_in_one():

@@ -74,24 +74,6 @@ def test_what_was_looked_for_in_vain_is_not_read_again_until_it_is_put():
     assert len(store.reads) == 11
 
 
-def test_a_key_that_was_looked_for_in_vain_is_found_once_its_record_was_put_and_has_left_the_memory():
-    store = CountedStore()
-    table = boxes(store, capacity=2)
-    assert values(table, b"a", b"b") == [None, None]
-    for number, key in enumerate((b"a", b"b", b"c", b"d")):
-        table.put(key, Box(number))
-    write(store, table)  # two of them leave the memory
-    for number, key in enumerate((b"a", b"b", b"c", b"d")):
-        assert values(table, key) == [number]
-
-
-def test_a_record_in_memory_is_the_same_object_until_it_is_evicted():
-    store = MemoryStore()
-    store.write({Family.PAGES: {b"a": b"1"}}, sync=True)
-    table = boxes(store)
-    assert table.get(b"a") is table.get(b"a")
-
-
 def test_the_least_recently_used_record_goes_first():
     store = CountedStore()
     store.write({Family.PAGES: dict.fromkeys((b"a", b"b", b"c"), b"1")}, sync=True)
@@ -99,33 +81,6 @@ def test_the_least_recently_used_record_goes_first():
     for key in (b"a", b"b", b"a", b"c", b"a", b"b"):
         table.get(key)
     assert store.reads == [[b"a"], [b"b"], [b"c"], [b"b"]]
-
-
-def test_no_record_is_evicted_before_its_change_is_in_the_store():
-    store = MemoryStore()
-    store.write({Family.PAGES: {b"%d" % number: b"0" for number in range(100)}}, sync=True)
-    table = boxes(store, capacity=3)
-    for number in range(0, 60, 2):
-        box = table.get(b"%d" % number)
-        box.value = number + 1000
-        table.put(b"%d" % number, box)
-    batch = table.take()
-    for number in range(1, 60, 2):
-        box = table.get(b"%d" % number)
-        box.value = number + 1000
-        table.put(b"%d" % number, box)
-    for number in range(60, 100):
-        table.get(b"%d" % number)
-    assert values(table, *(b"%d" % number for number in range(60))) == [number + 1000 for number in range(60)]
-    store.write({Family.PAGES: batch}, sync=True)
-    table.landed()
-    for number in range(60, 100):
-        table.get(b"%d" % number)
-    assert values(table, *(b"%d" % number for number in range(60))) == [number + 1000 for number in range(60)]
-    write(store, table)
-    assert values(boxes(store), *(b"%d" % number for number in range(60))) == [
-        number + 1000 for number in range(60)
-    ]
 
 
 def test_memory_shrinks_to_its_capacity_after_the_commit():
@@ -138,54 +93,7 @@ def test_memory_shrinks_to_its_capacity_after_the_commit():
     assert len(store.reads[0]) == 47
 
 
-def test_a_batch_keeps_the_value_of_its_time():
-    table = boxes(MemoryStore())
-    box = Box(1)
-    table.put(b"a", box)
-    batch = table.take()
-    box.value = 2
-    table.put(b"a", box)
-    assert batch == {b"a": b"1"}
-    table.landed()
-    assert table.take() == {b"a": b"2"}
-
-
-def test_only_changes_are_in_a_batch():
-    store = MemoryStore()
-    store.write({Family.PAGES: {b"a": b"1"}}, sync=True)
-    table = boxes(store)
-    table.get(b"a")
-    assert table.take() == {}
-    table.put(b"b", Box(2))
-    assert table.take() == {b"b": b"2"}
-
-
-def test_after_a_failed_commit_the_next_batch_holds_the_newest_of_both():
-    table = boxes(MemoryStore())
-    table.put(b"a", Box(1))
-    table.put(b"b", Box(2))
-    table.take()
-    table.put(b"b", Box(3))
-    table.put(b"c", Box(4))
-    table.failed()
-    assert table.take() == {b"a": b"1", b"b": b"3", b"c": b"4"}
-
-
 # -- values that are not cached
-
-
-def test_a_value_is_seen_before_during_and_after_its_commit():
-    store = MemoryStore()
-    table = BlobTable(store, Family.REQUESTS)
-    assert table.get(b"a") is None
-    table.put(b"a", b"1")
-    assert table.get(b"a") == b"1"
-    batch = table.take()
-    assert table.get(b"a") == b"1"
-    store.write({Family.REQUESTS: batch}, sync=True)
-    table.landed()
-    assert table.get(b"a") == b"1"
-    assert table.take() == {}
 
 
 def test_a_value_that_has_landed_is_no_longer_held_in_memory():
@@ -196,18 +104,6 @@ def test_a_value_that_has_landed_is_no_longer_held_in_memory():
     table.landed()
     store.write({Family.REQUESTS: {b"a": b"2"}}, sync=True)
     assert (table.get(b"a"), table.get_many([b"a"])) == (b"2", [b"2"])
-
-
-def test_a_newer_value_hides_the_one_in_flight_and_outlives_its_failure():
-    table = BlobTable(MemoryStore(), Family.REQUESTS)
-    table.put(b"a", b"1")
-    table.put(b"b", b"1")
-    assert table.take() == {b"a": b"1", b"b": b"1"}
-    table.put(b"a", b"2")
-    assert (table.get(b"a"), table.get(b"b")) == (b"2", b"1")
-    table.failed()
-    assert (table.get(b"a"), table.get(b"b")) == (b"2", b"1")
-    assert table.take() == {b"a": b"2", b"b": b"1"}
 
 
 def test_values_that_were_read_ahead_take_one_read_and_are_those_of_the_last_change():
@@ -236,15 +132,6 @@ def rows_of(table: RowTable, bucket: bytes, n: int = 1000) -> list[bytes]:
     return [key for key, _ in table.first(bucket, n)[0]]
 
 
-def test_rows_of_another_bucket_are_not_given():
-    store = MemoryStore()
-    store.write({Family.QUEUE: {b"a1": b"", b"b1": b"", b"b2": b"", b"c1": b""}}, sync=True)
-    table = RowTable(store, Family.QUEUE, lambda key: key[:1])
-    table.put(b"c0", b"")
-    table.put(b"b3", b"")
-    assert rows_of(table, b"b") == [b"b1", b"b2", b"b3"]
-
-
 @pytest.mark.parametrize("bucket", [b"\xff", b"\xff\xff", b"a\xff", b"\x00"])
 def test_a_bucket_may_end_with_the_largest_byte(bucket):
     store = MemoryStore()
@@ -252,46 +139,6 @@ def test_a_bucket_may_end_with_the_largest_byte(bucket):
     store.write({Family.QUEUE: dict.fromkeys([*keys, b"a", b"b", b"\x01"], b"")}, sync=True)
     table = RowTable(store, Family.QUEUE, lambda key: key[: len(bucket)])
     assert rows_of(table, bucket) == keys
-
-
-def test_a_row_that_was_asked_for_is_given_even_when_rows_before_it_were_deleted():
-    store = MemoryStore()
-    store.write({Family.QUEUE: {b"a%d" % number: b"" for number in range(10)}}, sync=True)
-    table = RowTable(store, Family.QUEUE, lambda key: key[:1])
-    for number in range(5):
-        table.delete(b"a%d" % number)
-    table.take()
-    for number in range(5, 8):
-        table.delete(b"a%d" % number)
-    assert rows_of(table, b"a", 1)[0] == b"a8"
-
-
-def test_a_pending_row_is_not_given_before_the_stored_rows_that_come_first():
-    store = MemoryStore()
-    store.write({Family.QUEUE: {b"a%d" % number: b"" for number in range(9)}}, sync=True)
-    table = RowTable(store, Family.QUEUE, lambda key: key[:1])
-    table.put(b"a9", b"")
-    rows = rows_of(table, b"a", 1)
-    assert rows == [b"a%d" % number for number in range(len(rows))]
-    assert len(rows) < 9
-
-
-def test_a_row_before_all_that_were_read_is_given_first_also_when_it_is_stored():
-    store = MemoryStore()
-    table = RowTable(store, Family.QUEUE, lambda key: key[:1])
-    table.put(b"a5", b"")
-    assert rows_of(table, b"a") == [b"a5"]
-    table.put(b"a3", b"")
-    write(store, table, Family.QUEUE)
-    assert rows_of(table, b"a") == [b"a3", b"a5"]
-
-
-def test_it_is_said_whether_these_are_all_rows():
-    store = MemoryStore()
-    store.write({Family.QUEUE: {b"a%d" % number: b"" for number in range(4)}}, sync=True)
-    table = RowTable(store, Family.QUEUE, lambda key: key[:1])
-    assert [table.first(b"a", n)[1] for n in (1, 2, 3, 4, 5)] == [False, False, False, True, True]
-    assert table.first(b"b", 1) == ([], True)
 
 
 KEYS = st.sampled_from([b"a%d" % number for number in range(9)] + [b"b1", b"\xff1", b"\xff\xff"])
