@@ -55,12 +55,6 @@ def parts(units: dict[str, int]) -> dict[str, float]:
     return {url: round(cash / SEED, 4) for url, cash in units.items()}
 
 
-async def test_every_link_gets_the_same_unless_told_otherwise(serve, tmp_path):
-    serve({HOME: ["/1", "/2", "http://b.com/"]})
-    units, _ = await paid(tmp_path)
-    assert units == dict.fromkeys(["http://www.a.com/1", "http://www.a.com/2", "http://b.com/"], SEED // 3)
-
-
 @pytest.mark.parametrize("given", ["internal=1, external=4", {"external": 4}])
 async def test_links_to_other_registered_domains_weigh_what_is_said(serve, tmp_path, given):
     serve({HOME: ["/1", "http://blog.a.com/", "http://b.com/", "http://a.org/"]})
@@ -152,13 +146,6 @@ async def test_a_link_of_weight_0_is_not_followed(serve, tmp_path):
     assert web.asked == [HOME, "http://www.a.com/yes"]
 
 
-async def test_if_no_link_weighs_anything_the_virtual_page_gets_all(serve, tmp_path):
-    serve({HOME: ["/1", "/2"]})
-    units, _ = await paid(tmp_path, AOPIC_LINK_WEIGHTS="internal=0")
-    assert units == {}
-    assert check(tmp_path).virtual == TOTAL
-
-
 def by_name(request: Request, response: Response) -> float:
     """The number that the URL of a link ends in."""
     assert response.url == HOME
@@ -203,51 +190,6 @@ async def test_a_link_without_a_weight_counts_1_and_is_complained_of_once(serve,
     )
 
 
-async def test_dropped_links_pay_the_virtual_page_their_weight_and_not_their_siblings(serve, tmp_path):
-    class Bounded(Home):
-        allowed_domains = ["a.com"]
-
-    serve({HOME: ["/1", "http://b.com/1", "/2", "http://b.com/2"]})
-    units, _ = await paid(tmp_path, Bounded, AOPIC_LINK_WEIGHTS="internal=1,external=4")
-    assert parts(units) == {"http://www.a.com/1": 0.1, "http://www.a.com/2": 0.1}
-
-
-async def test_of_several_links_to_a_page_the_first_counts_and_the_page_itself_never(serve, tmp_path):
-    class Repeats(Spider):
-        name = "repeats"
-        start_urls = [HOME]
-
-        def parse(self, response: Response) -> Iterator[Any]:
-            if response.url == HOME:
-                for path, weight in (("1", 1), ("2", 3), ("1", 8), ("", 8), ("2#part", 8)):
-                    yield Request(HOME + path, cb_kwargs={"weight": weight})
-
-    serve({HOME: []})
-    units, _ = await paid(
-        tmp_path, Repeats, AOPIC_LINK_WEIGHTS=lambda request, response: request.cb_kwargs["weight"]
-    )
-    assert parts(units) == {"http://www.a.com/1": 0.25, "http://www.a.com/2": 0.75}
-
-
-async def test_links_to_known_pages_are_paid_by_weight(serve, tmp_path):
-    serve(
-        {
-            HOME: ["/1", "/2"],
-            "http://www.a.com/1": ["/2", "/3"],
-            "http://www.a.com/2": [],
-            "http://www.a.com/3": [],
-        }
-    )
-
-    def weigh(request: Request, response: Response) -> float:
-        return 3 if request.url.endswith("/2") and response.url != HOME else 1
-
-    units, _ = await paid(tmp_path, AOPIC_LINK_WEIGHTS=weigh)
-    everything = {row.url: row.history + row.cash for row in ask_view(tmp_path, top_pages, 10)}
-    assert parts(units)["http://www.a.com/3"] == 0.125
-    assert round(everything["http://www.a.com/2"] / SEED, 4) == 0.5 + 0.375
-
-
 async def test_a_redirect_passes_all_its_cash_on_whatever_links_weigh(serve, tmp_path):
     serve({HOME: ["/moved"], "http://www.a.com/moved": Answer(301, {"Location": "http://b.com/"})})
     units, _ = await paid(tmp_path, AOPIC_LINK_WEIGHTS="internal=1,external=0")
@@ -263,23 +205,6 @@ async def test_links_beyond_the_limit_share_no_cash(serve, tmp_path, monkeypatch
         "http://www.a.com/2": 0.6667,
         "http://www.a.com/3": 0,
     }
-
-
-@pytest.mark.parametrize(
-    "wrong", ["best", "internal=-1", "internal=much", {"outside": 1}, "os.no_such_function", "os.name"], ids=str
-)  # fmt: skip
-async def test_wrong_weights_stop_the_start_with_one_sentence(serve, caplog, wrong):
-    web = serve({HOME: []})
-    settings = {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_LINK_WEIGHTS": wrong}
-    crawler = await crawl(Home, settings)
-    (error,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
-    assert error.startswith(
-        f'AOPIC_LINK_WEIGHTS ({wrong!r}) must be "equal", weights such as "internal=1, external=2, nofollow=0", or '
-        "the import path of a function of the request and the response"
-    )
-    assert error.endswith(". The crawl does not start.")
-    assert web.asked == []
-    assert crawler.stats.get_value("finish_reason") == "aopic_setting"
 
 
 async def test_a_page_of_many_links_lets_others_go_on(serve, monkeypatch):

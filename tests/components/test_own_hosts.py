@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from typing import Any
 
@@ -130,16 +129,6 @@ async def test_what_fails_while_others_are_under_way_is_one_failure_and_holds_fo
     assert at_once(web) == {"a.test": 4}
     assert {entry.target for entry in log if entry.status == 200} == {"/", *(f"/{n}" for n in range(8))}
     assert crawler.stats.get_value("finish_reason") == "finished"
-
-
-@pytest.mark.slow
-async def test_two_crawls_of_one_process_come_in_turn(serve):
-    web = serve(pages_of("a.test"))
-    await asyncio.wait_for(
-        asyncio.gather(crawl(Follow, {**ADDON, **RULES}), crawl(Follow, {**ADDON, **RULES})), 60
-    )
-    assert Counter(web.asked) == dict.fromkeys(web.pages, 2)
-    assert at_once(web)["a.test"] <= 4
 
 
 IDLE = {

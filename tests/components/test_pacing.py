@@ -31,9 +31,8 @@ from twisted.internet.interfaces import IResolverSimple
 from zope.interface import implementer
 
 from scrapy_aopic import PolitenessMiddleware
-from scrapy_aopic.core.politeness import Outcome, Pace, Politeness, TransferResult
+from scrapy_aopic.core.politeness import Outcome, Pace, Politeness
 from scrapy_aopic.downloadermiddlewares.polite_downloads import read_outcome
-from scrapy_aopic.session.pacer import MemoryPacer
 from scrapy_aopic.view.queries import hosts_by
 from scrapy_aopic.view.stored import snapshot_of
 from scrapy_aopic.web.http_dates import read_retry_after
@@ -292,15 +291,6 @@ def test_whatever_a_host_sends_says_something_of_it_and_asks_for_no_time_that_is
     assert 1.0 <= gap.shared <= 60
 
 
-@given(st.floats(), st.floats(0, 1e9))
-def test_no_crawl_delay_makes_a_gap_that_is_not_one(seconds, transfer):
-    memory = MemoryPacer(Politeness())
-    memory.set_crawl_delay("a.test", seconds)
-    gap = memory.transferred("a.test", TransferResult(transfer), ago=0.0)
-    assert 0 <= gap.shared <= gap.own <= 86_400
-    assert memory.waits("a.test") <= 86_400
-
-
 BREAK = {
     "count": "scrapy_aopic.downloadermiddlewares.polite_downloads.PolitenessMiddleware._count",
     "judge": "scrapy_aopic.downloadermiddlewares.polite_downloads.read_outcome",
@@ -346,14 +336,6 @@ async def test_whatever_fails_at_the_end_of_a_transfer_hosts_are_left_alone_and_
     (record,) = [record for record in caplog.records if "was not understood" in record.getMessage()]
     assert record.levelname == "ERROR"
     assert record.getMessage().startswith("The end of a transfer from h")
-
-
-@pytest.mark.slow
-async def test_no_wish_is_granted_beyond_the_limit(serve):
-    web = serve({"http://a.test/": Moody(later(10**6), links=["/1"]), "http://a.test/1": []})
-    await crawl(Follow, {**SCHEDULER, "AOPIC_MAX_BACKOFF": 0.3})
-    assert web.asked == ["http://a.test/", "http://a.test/", "http://a.test/1"]
-    assert audit(web.log, 0, rest=lambda entry: 0.3 if entry.status == 429 else 0).n_short_gaps == 0
 
 
 @pytest.mark.slow
@@ -489,16 +471,6 @@ async def test_the_gap_after_a_time_out_counts_from_when_the_host_notices(serve,
     n_late = [entry.status for entry in web.log].count(0)
     assert n_late >= 1  # more if this machine takes as long
     assert len(web.asked) == 3 + n_late
-
-
-@pytest.mark.slow
-async def test_a_host_that_comes_back_in_time_loses_no_page(serve):
-    pages = {f"http://down.test/{n}": Moody(CUT, CUT) for n in range(2)}  # four in a row
-    web = serve({"http://a.test/": list(pages), **pages})
-    crawler = await crawl(Follow, {**SCHEDULER, **POLITE_ENOUGH, "AOPIC_MAX_BACKOFF": 0.2})
-    assert crawler.stats.get_value("aopic/pages/visited") == 3
-    assert crawler.stats.get_value("aopic/job/failed") == 0
-    assert len(web.asked) == 1 + 2 * 3
 
 
 async def test_an_inline_request_to_a_host_that_wants_to_be_left_alone_for_long_fails_at_once(serve):

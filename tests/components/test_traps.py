@@ -18,9 +18,7 @@ from scrapy.crawler import Crawler
 from scrapy.http import Response
 from support.small_web import Follow, ask_view, check, crawl, html
 
-from scrapy_aopic.core import duplicates
 from scrapy_aopic.session import visit
-from scrapy_aopic.view.queries import top_pages
 from scrapy_aopic.view.stored import count
 
 HOME = "http://a.test/"
@@ -192,19 +190,6 @@ async def test_a_chain_of_redirects_without_end_ends(serve, tmp_path, dont_filte
     assert sum(outcomes(tmp_path).values()) == 11
 
 
-@pytest.mark.parametrize("dont_filter", [False, True])
-async def test_a_page_that_leads_to_itself_is_asked_twice_and_fails(serve, tmp_path, dont_filter):
-    class Start(Note):
-        async def start(self) -> Any:
-            yield Request(TRAP, dont_filter=dont_filter)
-
-    web = serve({TRAP: Answer(302, {"Location": "/"})})
-    crawler = await run(tmp_path, Start)
-    assert len(web.asked) == 2
-    assert told(crawler) == []
-    assert check(tmp_path).failed == 1
-
-
 async def test_two_pages_that_are_asked_for_whatever_is_known_lead_to_each_other(serve, tmp_path):
     class Start(Note):
         async def start(self) -> Any:
@@ -213,34 +198,6 @@ async def test_two_pages_that_are_asked_for_whatever_is_known_lead_to_each_other
     web = serve({HOME: Answer(301, {"Location": TRAP}), TRAP: Answer(301, {"Location": HOME})})
     await run(tmp_path, Start)
     assert len(web.asked) == 11
-
-
-async def test_a_page_that_reloads_itself_later_is_a_page(serve, tmp_path):
-    web = serve({HOME: refresh("/", 60), "http://a.test/end": []})
-    crawler = await run(tmp_path)
-    assert web.asked == told(crawler) == [HOME, "http://a.test/end"]
-    assert {row.outcome or row.state for row in ask_view(tmp_path, top_pages, 9, everything=True)} == {
-        "visited"
-    }
-
-
-async def test_an_endless_site_of_one_text_ends(serve, tmp_path, monkeypatch):
-    monkeypatch.setattr(duplicates, "SAME_WORDS", 2)
-    text = " ".join(f"word{number}" for number in range(100))
-    web = serve(
-        {
-            HOME: [TRAP],
-            **{
-                f"{TRAP}{'x' * number}": Answer(
-                    headers=HTML, body=f'<p>{text}</p><a href="/{"x" * (number + 1)}"></a>'.encode()
-                )
-                for number in range(50)
-            },
-        }
-    )
-    await run(tmp_path, AOPIC_CONTENT_SEEN="exact")
-    assert web.asked == [HOME, TRAP, f"{TRAP}x", f"{TRAP}xx"]
-    assert outcomes(tmp_path) == {"duplicate": 1}
 
 
 # -- farms of domains

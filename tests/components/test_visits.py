@@ -17,8 +17,6 @@ from scrapy_aopic._engine.in_work import InWork
 from scrapy_aopic.core.api import Findings
 from scrapy_aopic.core.records import host_key, page_key
 from scrapy_aopic.core.revisits import Version
-from scrapy_aopic.exceptions import StorageError
-from scrapy_aopic.session.error_handler import ErrorHandler, guarded
 from scrapy_aopic.session.links.found_link import FoundLink
 from scrapy_aopic.session.stats import FirstOnly, Stats
 from scrapy_aopic.session.visit import Visit
@@ -88,12 +86,6 @@ def test_a_first_visit_ends_with():
             assert ending(visit_of(*events).findings(recrawls=recrawls)) == outcome
 
 
-def test_a_page_with_links_has_not_failed_whatever_its_status_is():
-    for recrawls in (False, True):
-        found = visit_of(responded(404), weights=[None]).findings(recrawls=recrawls)
-        assert ending(found) == ("", False, None)
-
-
 def test_a_repeated_visit_ends_with():
     for events, outcome in [
         ([responded(200, NEW)], ("", False, NEW)),
@@ -106,14 +98,6 @@ def test_a_repeated_visit_ends_with():
         ([Visit.redirected], ("redirect", False, Version())),
     ]:
         assert ending(visit_of(*events, visits=1).findings(recrawls=True)) == outcome
-
-
-def test_what_a_page_says_of_itself_and_its_links_is_found():
-    visit = visit_of(responded(200), weights=[1, 2, 4])
-    visit.claim("a.test", KEY, is_if_same=True)
-    assert visit.findings(recrawls=False) == Findings(
-        n_links=3, weight=7, same_as=KEY, is_if_same=True, same_host="a.test"
-    )
 
 
 class Engine:
@@ -176,23 +160,6 @@ def test_a_request_that_the_engine_does_not_begin_with_is_over_at_the_next_look(
     assert engine.said == ["transferred 1", "finished 1"]
 
 
-class Fragile:
-    def __init__(self, job: Any, said: list[str]) -> None:
-        self.values: dict[str, int] = {}
-        collector: Any = SimpleNamespace(
-            inc_value=lambda name, n: self.values.update({name: self.values.get(name, 0) + n})
-        )
-        self.stats = Stats(collector)
-        closing: Any = SimpleNamespace(abort=said.append)
-        self.errors = ErrorHandler(cast("Any", SimpleNamespace(spider=None)), closing, job, self.stats)
-
-    @guarded("nothing")
-    def work(self, error: Exception | None) -> str:
-        if error is not None:
-            raise error
-        return "done"
-
-
 def test_the_collector_is_told_ten_times_a_second(monkeypatch):
     told: list[tuple[str, int]] = []
     collector = SimpleNamespace(inc_value=lambda name, n: told.append((name, n)))
@@ -215,29 +182,6 @@ def test_a_text_of_a_stranger_is_logged_in_short_and_as_a_terminal_shows_it(capl
     assert long.startswith("http://a.test/ xx")
     assert len(long) < 1000
     assert error == "ValueError('short')"
-
-
-def test_an_error_is_logged_once_of_each_kind_and_always_counted(caplog):
-    said: list[str] = []
-    fragile = Fragile(SimpleNamespace(is_broken=False, failure=None), said)
-    with caplog.at_level(logging.ERROR):
-        found = [fragile.work(error) for error in (None, ValueError(), ValueError(), KeyError())]
-    assert found == ["done", "nothing", "nothing", "nothing"]
-    assert [record.exc_info is not None for record in caplog.records] == [True, True]
-    fragile.stats.flush()
-    assert fragile.values == {"aopic/errors": 3}
-    assert said == []
-
-
-def test_a_store_that_cannot_be_read_closes_the_spider_once(caplog):
-    said: list[str] = []
-    error = StorageError("The disk is gone.")
-    fragile = Fragile(SimpleNamespace(is_broken=True, failure=error), said)
-    assert [fragile.work(error), fragile.work(error)] == ["nothing", "nothing"]
-    assert said == ["aopic_storage"]
-    assert len(caplog.records) == 1
-    fragile.stats.flush()
-    assert fragile.values == {}
 
 
 class Shared:
