@@ -195,9 +195,9 @@ async def test_a_program_labels_the_whole_sample_once_and_people_check_it(
 
 
 def test_labels_of_50_pages_say_what_grades_mean():
-    """Grades that are too high, as people find them in crawls: the interval holds the true harvest, in nearly all of 50 crawls."""
+    """Grades that are too high, as people find them in crawls: the interval holds the true harvest, in nearly all of 20 crawls."""
     held = 0
-    for seed in range(50):
+    for seed in range(20):
         chance = Random(seed)
         truth = {f"{number}": chance.random() < 0.15 for number in range(200)}
         pages = [
@@ -209,7 +209,7 @@ def test_labels_of_50_pages_say_what_grades_mean():
         assert len(asked) == found.labelled == 50
         assert found.calibration.probability(0.5) < 0.5
         held += found.low <= 0.15 <= found.high
-    assert held >= 47
+    assert held >= 19
 
 
 async def test_without_a_sample_there_is_nothing_to_label(serve, tmp_path, capsys):

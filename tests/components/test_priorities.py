@@ -104,13 +104,6 @@ async def test_as_many_items_as_with_stock_scrapy_are_among_the_first_300_pages(
     assert found == {"stock": 250, "alone": 250, "add-on": 250}
 
 
-@pytest.mark.parametrize("way", WAYS)
-async def test_the_highest_priority_is_first(serve, way):
-    web = serve(given(GIVEN))
-    await crawl(Given, {**WAYS[way], **ONE_BY_ONE})
-    assert numbers(web.asked) == sorted(GIVEN, reverse=True)
-
-
 @pytest.mark.parametrize("store", ["sqlite", "rocksdb"])
 async def test_priorities_are_kept_when_a_crawl_goes_on(serve, tmp_path, store):
     edges = (MOST_PRIORITY, 1 << 62, 1 << 57, *DATES, 1, 0, -1, -(1 << 57), -MOST_PRIORITY)

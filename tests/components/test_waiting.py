@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from scrapy import Request, Spider, signals
-from scrapy.http import JsonRequest, Response
+from scrapy.http import Response
 from support import processes
 from support.small_web import Follow, check, crawl
 
@@ -89,16 +89,6 @@ class Waits(Spider):
         self.got.append(response.url)
 
 
-class WaitsForPost(Waits):
-    async def found(self, response: Response) -> AsyncIterator[Any]:
-        yield JsonRequest(PART, data={"n": 1}, callback=self.part)
-
-
-class WaitsForMore(Waits):
-    async def found(self, response: Response) -> AsyncIterator[Any]:
-        yield Request(PART, self.part, priority=5, meta={"n": [1]}, cb_kwargs={}, headers={"X-A": "1"})
-
-
 class WaitsForKnown(Waits):
     async def found(self, response: Response) -> AsyncIterator[Any]:
         yield Request(HOME, self.part, dont_filter=True)
@@ -107,20 +97,6 @@ class WaitsForKnown(Waits):
 class WaitsForLinks(Waits):
     async def found(self, response: Response) -> AsyncIterator[Any]:
         yield Links(response, [PART], callback=self.part)
-
-
-class WaitsBehindAnItem(Waits):
-    async def found(self, response: Response) -> AsyncIterator[Any]:
-        yield Request(PART, self.part)
-        yield {"url": "first"}
-
-
-class WaitsBehindASleep(Waits):
-    async def found(self, response: Response) -> AsyncIterator[Any]:
-        yield Request(OTHERS[0], self.other)
-        await asyncio.sleep(0)
-        yield Request(PART, self.part)
-        await asyncio.sleep(0.01)
 
 
 class WaitsForManyInTurn(Waits):
@@ -134,18 +110,6 @@ class WaitsForManyInTurn(Waits):
                 await asyncio.wait_for(self.done.wait(), 60)
 
 
-class WaitsInAnErrback(Waits):
-    start_urls = ["http://a.test/gone"]
-
-    async def start(self) -> AsyncIterator[Any]:
-        yield Request("http://a.test/gone", self.parse, errback=self.failed)
-
-    async def failed(self, failure: Any) -> AsyncIterator[Any]:
-        yield Request(PART, self.part)
-        await asyncio.wait_for(self.done.wait(), 60)
-        yield {"url": "whole"}
-
-
 class WaitsForItsOwnRetry(Waits):
     async def start(self) -> AsyncIterator[Any]:
         yield Request("http://a.test/gone", self.parse, errback=self.failed)
@@ -154,13 +118,6 @@ class WaitsForItsOwnRetry(Waits):
         yield failure.request.replace(url=PART, callback=self.part)
         await asyncio.wait_for(self.done.wait(), 60)
         yield {"url": "whole"}
-
-
-class WaitsInStart(Waits):
-    async def start(self) -> AsyncIterator[Any]:
-        yield Request(PART, self.part)
-        await asyncio.wait_for(self.done.wait(), 60)
-        yield Request(HOME, self.parse)
 
 
 class Patient:
@@ -207,9 +164,15 @@ class WaitsInAMiddleware(Waits):
 
 
 KINDS = [
-    Waits, WaitsForPost, WaitsForMore, WaitsForKnown, WaitsForLinks, WaitsBehindAnItem, WaitsBehindASleep,
-    WaitsForManyInTurn, WaitsInAnErrback, WaitsForItsOwnRetry, WaitsInStart, WaitsInAPipeline, WaitsInAMiddleware,
-]  # fmt: skip
+    Waits,
+    WaitsForKnown,
+    WaitsForLinks,
+    WaitsForManyInTurn,
+    WaitsForItsOwnRetry,
+    WaitsInAPipeline,
+    WaitsInAMiddleware,
+]
+"""What those of ``patterns/waiting.py`` do not wait for."""
 
 
 async def waited(spider: type[Waits], settings: dict[str, Any]) -> list[str]:
@@ -290,27 +253,6 @@ async def test_one_that_pages_for_long_keeps_no_more_than_the_links_that_are_pai
     assert sorted(got) == sorted([PART] * 30 + [f"{PART}?{n}" for n in range(30)] + OTHERS)
 
 
-async def test_many_links_are_announced_some_at_a_time(serve, monkeypatch):
-    announced: list[int] = []
-    announce = Crawl.announce
-
-    def note(self: Crawl, lease: Any, links: Any, *args: Any) -> Any:
-        announced.append(len(links))
-        return announce(self, lease, links, *args)
-
-    class Many(Waits):
-        async def found(self, response: Response) -> AsyncIterator[Any]:
-            for n in range(45):
-                yield Request(f"{PART}?{n}", self.other)
-            yield response.follow(PART, self.part)
-
-    monkeypatch.setattr(Crawl, "announce", note)
-    monkeypatch.setattr(intake, "AT_ONCE", 10)
-    serve({**PAGES, **{f"{PART}?{n}": [] for n in range(45)}})
-    assert len(await waited(Many, ALONE)) == 51
-    assert announced == [10, 10, 10, 10, 6]
-
-
 async def test_a_page_of_very_many_links_is_not_queued_in_one_step(serve, how, monkeypatch):
     settled: list[int] = []
     settle = Crawl.settle
@@ -329,21 +271,6 @@ async def test_a_page_of_very_many_links_is_not_queued_in_one_step(serve, how, m
     crawler = await crawl(Follow, how)
     assert crawler.stats.get_value("aopic/pages/visited") == 46
     assert max(settled) < 20
-
-
-async def test_callbacks_that_await_nothing_announce_nothing(serve, how, monkeypatch):
-    announced: list[int] = []
-    announce = Crawl.announce
-
-    def note(self: Crawl, lease: Any, links: Any, *args: Any) -> Any:
-        announced.append(len(links))
-        return announce(self, lease, links, *args)
-
-    monkeypatch.setattr(Crawl, "announce", note)
-    monkeypatch.setattr(session_module, "_LONG", 10_000)  # on a busy machine any page takes long
-    serve({HOME: OTHERS, **{url: [HOME, PART] for url in OTHERS}, PART: []})
-    await crawl(Follow, how)
-    assert announced == []
 
 
 KILLED = """

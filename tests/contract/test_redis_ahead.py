@@ -9,7 +9,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
-from support.redis_server import WHY_NOT, Server, find_server
+from support.redis_server import WHY_NOT, find_server
 
 from scrapy_aopic.core.ports import Family
 
@@ -24,12 +24,6 @@ pytest.importorskip("hiredis")
 from scrapy_aopic.storage.address import Address
 from scrapy_aopic.storage.redis import leaves
 from scrapy_aopic.storage.redis.store import RedisStore
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory) -> Iterator[Server]:
-    with Server(tmp_path_factory.mktemp("server")) as server:
-        yield server
 
 
 @pytest.fixture

@@ -37,12 +37,6 @@ N = 3
 """Stores that are written to together."""
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory) -> Iterator[Server]:
-    with Server(tmp_path_factory.mktemp("server")) as server:
-        yield server
-
-
 @pytest.fixture
 def job(server) -> Address:
     return Address(os.urandom(6).hex(), server.url)

@@ -29,34 +29,6 @@ def supporters(of: Domains, domain: bytes) -> float:
     return of.get(domain).supporters
 
 
-def test_hosts_of_one_registered_domain_share_a_key():
-    known = domains()
-    assert key(known, "www.a") == key(known, "deep.er.a") == key(known, "a") != key(known, "b")
-    assert len(key(known, "a")) == 8
-
-
-def test_the_key_of_a_host_is_looked_up_once():
-    asked = []
-    known = Domains(MemoryStore(), lambda name: asked.append(name) or name)
-    host = HostState("www.a")
-    assert known.key(host) == known.key(host)
-    assert asked == ["www.a"]
-
-
-def test_a_domain_that_nobody_knows_has_nothing():
-    domain = domains().get(b"nobody's")
-    assert (domain.visited, domain.seeds, domain.supporters) == (0, 0, 0.0)
-
-
-def test_visits_add_up():
-    known = domains()
-    a, b = key(known, "a"), key(known, "b")
-    known.count(a, 1)
-    known.count(a, 2)
-    known.count(b, 1)
-    assert (known.get(a).visited, known.get(b).visited) == (3, 1)
-
-
 def test_a_supporter_counts_once():
     known = domains()
     a, b, c = (key(known, name) for name in "abc")

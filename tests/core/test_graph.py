@@ -47,27 +47,6 @@ def graphs(draw):
 # -- what is known
 
 
-def test_pages_are_numbered_as_they_are_met():
-    known = graph({"a": "cb", "d": "a"})
-    assert known.keys == [b"a", b"c", b"b", b"d"]
-    assert [known.number(key) for key in known.keys] == [0, 1, 2, 3]
-    assert len(known) == 4
-
-
-def test_the_links_of_the_first_visit_count():
-    known = graph({"a": "bc"})
-    known.add(b"a", [b"d"])
-    frozen = known.frozen()
-    assert frozen.n == 3
-    assert list(zip(frozen.source, frozen.target, strict=True)) == [(0, 1), (0, 2)]
-
-
-def test_a_page_without_links_is_known_and_not_visited_again():
-    known = graph({"a": ""})
-    known.add(b"a", [b"b"])
-    assert (known.keys, known.frozen().n) == ([b"a"], 1)
-
-
 def test_a_frozen_graph_does_not_grow():
     known = graph({"a": "b"})
     frozen = known.frozen()
@@ -76,13 +55,6 @@ def test_a_frozen_graph_does_not_grow():
 
 
 # -- PageRank
-
-
-@given(graphs(), st.sampled_from([0.5, 0.85, 0.95]))
-def test_pagerank_solves_its_equations(frozen, damping):
-    rank = frozen.pagerank_vector(damping=damping)
-    assert rank.sum() == pytest.approx(1)
-    assert rank == pytest.approx(true_pagerank(matrix(frozen), damping), abs=1e-4)
 
 
 @given(graphs())

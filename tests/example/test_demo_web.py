@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import http.client
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
 from random import Random
-from typing import TYPE_CHECKING
 from urllib.parse import urldefrag, urljoin, urlsplit
 
 import pytest
@@ -21,9 +21,6 @@ from demo_web.server_log import read_log
 from parsel import Selector
 
 pytestmark = pytest.mark.slow
-
-if TYPE_CHECKING:
-    pass
 
 Graph = tuple[list[str], list[list[int]]]
 
@@ -99,11 +96,6 @@ def test_two_webs_of_one_seed_answer_with_the_same_bytes_and_another_seed_does_n
     assert get(other, other.trap).body != get(web, web.trap).body
 
 
-def test_an_answer_does_not_depend_on_what_was_asked_before(answers):
-    fresh = DemoWeb()
-    assert all(get(fresh, url) == answers[url] for url in reversed(some(list(answers), 200)))
-
-
 # Shape
 
 
@@ -128,13 +120,6 @@ def test_a_web_of_another_size_is_refused():
     for n_hosts, n_pages in [(19, 400), (5_000, 50_000), (100, 399)]:
         with pytest.raises(ValueError, match=rf"\(({n_hosts}|{n_pages})\) must be"):
             DemoWeb(1, n_hosts, n_pages)
-
-
-def test_names_are_reserved_and_some_domains_have_several_hosts(web):
-    hosts = {urlsplit(url).netloc for url in [*web.urls(), web.trap]}
-    assert {host.rpartition(".")[2] for host in hosts} == {"example", "test"}
-    domains = Counter(".".join(host.split(".")[-2:]) for host in hosts)
-    assert sum(n > 2 for n in domains.values()) >= 5
 
 
 def test_every_page_of_the_graph_is_reachable_from_the_seeds(web, graph):
@@ -193,89 +178,36 @@ def resolved(answers: dict[str, Answer], url: str) -> list[str] | None:
 def test_links_are_of_every_kind(web, answers, parsed):
     links = [link for page_links in parsed.values() for link in page_links]
     hrefs = [href for href, _, _ in links]
-    assert 20 < len(links) / len(parsed) < 30
-    assert any(href.startswith("//") for href in hrefs)
-    assert any(href.startswith("../") for href in hrefs)
-    assert any(href.startswith("#") for href in hrefs)
-    assert any("#" in href[1:] for href in hrefs)
-    assert any(href.startswith("mailto:") for href in hrefs)
-    assert any("&view=" in href for href in hrefs)
+    for kind in (r"//", r"\.\./", r"#", r".+#", r"mailto:", r".*&view="):
+        assert any(re.match(kind, href) for href in hrefs), kind
     assert any(len(set(page_links)) < len(page_links) for page_links in parsed.values())
     assert any(target == url for url, page_links in parsed.items() for _, target, _ in page_links)
-    assert 0.01 < sum(rel == "nofollow" for _, _, rel in links) / len(links) < 0.05
+    assert any(rel == "nofollow" for _, _, rel in links)
     dangling = [target for _, target, _ in links if target.startswith("http") and target not in answers]
-    dangling = [target for target in dangling if get(web, target).status == 404]
-    assert 0.01 < len(dangling) / len(links) < 0.035
+    assert any(get(web, target).status == 404 for target in dangling)
 
 
-def test_two_hosts_have_an_old_encoding(answers):
-    kinds: dict[str, set[str]] = {}
-    for url, answer in answers.items():
-        if answer.status == 200 and not answer.abort:
-            kinds.setdefault(answer.headers["Content-Type"], set()).add(urlsplit(url).netloc)
-    assert len(kinds["text/html; charset=iso-8859-1"]) == len(kinds["text/html"]) == 1
-    assert len(kinds["text/html; charset=utf-8"]) > 380
+def test_it_has_each_fault(answers, robots):
+    """Redirects in a chain and in a circle, old encodings, errors, a dead host, slow ones, and robots.txt of every kind."""
+    redirects = {url: answer for url, answer in answers.items() if answer.status in {301, 302}}
+    ways = [resolved(answers, url) for url in redirects]
+    assert ways.count(None) == 2
+    assert {len(way) for way in ways if way} == {2, 3}
+    assert any(urlsplit(way[0]).netloc != urlsplit(way[-1]).netloc for way in ways if way)
     for kind, encoding in (("text/html; charset=iso-8859-1", "iso-8859-1"), ("text/html", "windows-1252")):
         pages = [a for a in answers.values() if a.headers.get("Content-Type") == kind and a.status == 200]
         assert all(f'charset="{encoding}"'.encode() in page.body for page in pages)
         assert any("Zoë Ångström" in text_of(page) for page in pages)
-        with pytest.raises(UnicodeDecodeError):
-            b"".join(page.body for page in pages).decode("utf-8")
-
-
-# Faults
-
-
-def test_three_percent_redirect_also_across_hosts_in_a_chain_and_in_a_loop(web, answers):
-    redirects = {url: answer for url, answer in answers.items() if answer.status in {301, 302}}
-    assert len(redirects) == 360
-    assert {answer.status for answer in redirects.values()} == {301, 302}
-    locations = [answer.headers["Location"] for answer in redirects.values()]
-    assert {location.startswith("/") for location in locations} == {True, False}
-    ways = [resolved(answers, url) for url in redirects]
-    assert ways.count(None) == 2
-    assert Counter(len(way) for way in ways if way) == {2: 357, 3: 1}
-    assert sum(urlsplit(way[0]).netloc != urlsplit(way[-1]).netloc for way in ways if way) > 30
-    assert all(answers[way[-1]].status == 200 and not answers[way[-1]].abort for way in ways if way)
-
-
-def test_a_few_pages_fail(answers):
     failing = [answer for answer in answers.values() if answer.status >= 500]
     assert Counter(answer.status for answer in failing) == {500: 12, 503: 12}
     assert all(("Retry-After" in answer.headers) == (answer.status == 503) for answer in failing)
-
-
-def test_one_host_is_dead(answers, robots):
-    dead = {urlsplit(url).netloc for url, answer in answers.items() if answer.abort}
-    assert len(dead) == 1
-    assert all(answer.abort == (urlsplit(url).netloc in dead) for url, answer in answers.items())
-    assert {host for host, answer in robots.items() if answer.abort} == dead
-
-
-def test_eight_percent_of_the_hosts_are_slow(robots, answers):
-    delays = sorted(answer.delay for answer in robots.values())
-    assert delays[0] >= 0.002
-    assert delays[-1] <= 0.6
-    assert 0.7 < sum(delay <= 0.015 for delay in delays) / len(delays) < 0.9
-    assert 0.04 < sum(delay >= 0.2 for delay in delays) / len(delays) < 0.12
-    assert all(answer.delay == robots[urlsplit(url).netloc].delay for url, answer in answers.items())
-
-
-def test_robots_files_are_of_every_kind(robots, answers):
-    alive = {host: answer for host, answer in robots.items() if not answer.abort}
-    kinds = Counter(answer.status for answer in alive.values())
-    assert kinds[500] == 1
-    assert 0.5 < kinds[404] / len(alive) < 0.7
-    texts = {host: answer.body.decode() for host, answer in alive.items() if answer.status == 200}
-    assert sum("Disallow: /\n" in text for text in texts.values()) == 1
-    assert sum("Crawl-delay: 1\n" in text for text in texts.values()) == 1
-    private = {host for host, text in texts.items() if "Disallow: /private/\n" in text}
-    assert len(private) == len(texts) - 1
-    # Really linked, from the home page on; a host of a few pages has no sections.
-    homes = {host: answers[f"http://{host}/"] for host in private}
-    linking = [host for host, home in homes.items() if b'/private/"' in home.body]
-    assert len(linking) > len(private) / 2
-    assert all(answers[f"http://{host}/private/"].status == 200 for host in linking)
+    (dead,) = {urlsplit(url).netloc for url, answer in answers.items() if answer.abort}
+    assert [host for host, answer in robots.items() if answer.abort] == [dead]
+    assert 0.04 < sum(answer.delay >= 0.2 for answer in robots.values()) / len(robots) < 0.12
+    assert {answer.status for answer in robots.values() if not answer.abort} == {200, 404, 500}
+    texts = [answer.body.decode() for answer in robots.values() if answer.status == 200]
+    for line in ("Disallow: /\n", "Crawl-delay: 1\n", "Disallow: /private/\n"):
+        assert any(line in text for text in texts), line
 
 
 def test_unknown_names_hosts_and_methods_are_told_apart(web):
@@ -295,9 +227,6 @@ def test_the_calendar_never_ends(web):
             visited.add(url)
     assert url.endswith("later/later/")
     assert get(web, urljoin(web.trap, "/other")).status == 404
-
-
-# Cost
 
 
 # As a process
