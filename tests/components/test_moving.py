@@ -41,7 +41,7 @@ PAGES: dict[str, Any] = {
         body=html(
             [f"http://{other}.test/" for other in "abcdefghijkl"] + [f"/{n}" for n in range(1, N_PAGES)]
         ),
-        delay=0.05,
+        delay=0.02,
     )
     for host in "abcdefghijkl"
     for page in range(N_PAGES)

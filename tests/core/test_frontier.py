@@ -267,45 +267,44 @@ def in_place(place: str) -> Desk:
     return desk
 
 
-@pytest.mark.parametrize("is_stored", [False, True])
+RIVAL, A1, A2, A3 = ("rival", 9), ("a", 1), ("a", 2), ("a", 3)
+
+
+def rises(desk: Desk) -> list[Named]:
+    """A page becomes the best of its host, and then of all."""
+    for level in range(9, 26):
+        desk.move_up("a", 2, level)
+    return [A2, RIVAL, A1]
+
+
+def rises_inside(desk: Desk) -> list[Named]:
+    """A page moves up inside its host, whose best it does not become."""
+    desk.insert("a", 3, 2)
+    desk.move_up("a", 3, 9)
+    return [RIVAL, A1, A3, A2]
+
+
+def comes(desk: Desk) -> list[Named]:
+    """A better page is new."""
+    desk.insert("a", 3, 25)
+    return [A3, RIVAL, A1, A2]
+
+
 @pytest.mark.parametrize("place", ["ready", "waiting", "leased", "shelved", "parked"])
-def test_a_page_moves_up_wherever_its_host_is(place, is_stored):
+@pytest.mark.parametrize(
+    ("change", "is_stored"), [(rises, False), (rises, True), (rises_inside, False), (comes, False)]
+)
+def test_a_page_moves_up_wherever_its_host_is(change, place, is_stored):
     desk = in_place(place)
     if is_stored:
         desk.commit()
-    for level in range(9, 26):
-        desk.move_up("a", 2, level)
+    expected = change(desk)
     if place == "leased":
         desk.release(("a", 0))
         desk.finish(("a", 0))
     if place in {"waiting", "parked"}:
         desk.now += 6.0
-    assert desk.drain() == [("a", 2), ("rival", 9), ("a", 1)]
-
-
-def test_a_page_that_does_not_become_the_best_of_its_host_moves_up_inside_it():
-    for place in ["ready", "waiting", "leased", "shelved", "parked"]:
-        desk = in_place(place)
-        desk.insert("a", 3, 2)
-        desk.move_up("a", 3, 9)
-        if place == "leased":
-            desk.release(("a", 0))
-            desk.finish(("a", 0))
-        if place in {"waiting", "parked"}:
-            desk.now += 6.0
-        assert desk.drain() == [("rival", 9), ("a", 1), ("a", 3), ("a", 2)], place
-
-
-def test_a_better_page_that_is_new_moves_its_host_up_wherever_it_is():
-    for place in ["ready", "waiting", "leased", "shelved", "parked"]:
-        desk = in_place(place)
-        desk.insert("a", 3, 25)
-        if place == "leased":
-            desk.release(("a", 0))
-            desk.finish(("a", 0))
-        if place in {"waiting", "parked"}:
-            desk.now += 6.0
-        assert desk.drain() == [("a", 3), ("rival", 9), ("a", 1), ("a", 2)], place
+    assert desk.drain() == expected
 
 
 def test_a_host_whose_best_page_moves_down_comes_later():

@@ -21,29 +21,21 @@ SECONDS = st.floats(0, 86400)
 
 
 def test_a_host_is_left_alone_ten_times_as_long_as_a_transfer_took_within_bounds():
-    for transfer, gap in [
-        (0.0, 0.5),
-        (0.01, 0.5),
-        (0.05, 0.5),
-        (0.2, 2.0),
-        (5.9, 59.0),
-        (6.0, 60.0),
-        (600.0, 60.0),
+    usual = Politeness(10.0, 0.5, 60.0)
+    for politeness, transfer, gap in [
+        (usual, -3.0, 0.5),  # by a clock that went back
+        (usual, 0.0, 0.5),
+        (usual, 0.01, 0.5),
+        (usual, 0.05, 0.5),
+        (usual, 0.2, 2.0),
+        (usual, 5.9, 59.0),
+        (usual, 6.0, 60.0),
+        (usual, 600.0, 60.0),
+        (Politeness(10.0, 90.0, 60.0), 0.1, 90.0),  # the lower bound holds even above the upper one
+        (Politeness(10.0, 90.0, 60.0), 1000.0, 90.0),
+        (Politeness(0.0, 2.0, 60.0), 1000.0, 2.0),
     ]:
-        assert Politeness(10.0, 0.5, 60.0).gap(transfer) == pytest.approx(gap), (transfer, gap)
-
-
-def test_a_transfer_that_a_clock_measured_backwards_took_no_time():
-    assert Politeness(10.0, 0.5, 60.0).gap(-3.0) == 0.5
-
-
-def test_the_lower_bound_holds_even_above_the_upper_one():
-    assert Politeness(10.0, 90.0, 60.0).gap(0.1) == 90.0
-    assert Politeness(10.0, 90.0, 60.0).gap(1000.0) == 90.0
-
-
-def test_without_a_factor_only_the_lower_bound_counts():
-    assert Politeness(0.0, 2.0, 60.0).gap(1000.0) == 2.0
+        assert politeness.gap(transfer) == pytest.approx(gap), (politeness, transfer, gap)
 
 
 def test_after_a_crash_a_host_waits_as_if_its_transfer_had_lasted_to_the_end():
@@ -79,21 +71,15 @@ def gaps(politeness: Politeness, *outcomes: Outcome, retry_after: float = 0.0) -
 
 
 def test_errors_in_a_row_double_the_gap_until_the_host_answers():
-    found = gaps(Politeness(backoff=5.0), *[DOWN] * 4, ANSWER, DOWN)
-    assert found == [5.0, 10.0, 20.0, 40.0, 1.0, 5.0]
-
-
-def test_backing_off_has_an_end():
-    assert gaps(Politeness(backoff=5.0, max_backoff=30.0), *[DOWN] * 5) == [5.0, 10.0, 20.0, 30.0, 30.0]
+    for how, outcomes, found in [
+        ({}, [*[DOWN] * 4, ANSWER, DOWN], [5.0, 10.0, 20.0, 40.0, 1.0, 5.0]),
+        ({"max_backoff": 30.0}, [DOWN] * 5, [5.0, 10.0, 20.0, 30.0, 30.0]),
+        ({"max_gap": 60.0}, [ERROR] * 6, [5.0, 10.0, 20.0, 40.0, 60.0, 60.0]),  # it answers, if with errors
+        ({}, [DOWN, OTHER, DOWN], [5.0, 5.0, 10.0]),  # what ended a transfer from here says nothing of it
+    ]:
+        assert gaps(Politeness(backoff=5.0, **how), *outcomes) == found, (how, outcomes)
     assert gaps(Politeness(backoff=5.0, max_backoff=1e5), *[DOWN] * 2000)[-1] == 1e5
-
-
-def test_a_host_that_answers_with_errors_is_left_alone_for_the_longest_gap_at_most():
-    assert gaps(Politeness(backoff=5.0, max_gap=60.0), *[ERROR] * 6) == [5.0, 10.0, 20.0, 40.0, 60.0, 60.0]
-
-
-def test_what_ended_a_transfer_from_here_says_nothing_of_the_host():
-    assert gaps(Politeness(backoff=5.0), DOWN, OTHER, DOWN) == [5.0, 5.0, 10.0]
+    assert Politeness(backoff=5.0).after(Pace("a.test"), 3.0, DOWN).own == 30.0  # a slow transfer counts, too
 
 
 def test_without_backing_off_errors_count_for_nothing():
@@ -102,10 +88,6 @@ def test_without_backing_off_errors_count_for_nothing():
     for _ in range(5):
         assert politeness.after(pace, 0.1, DOWN).own == 1.0
     assert not politeness.is_dead(pace)
-
-
-def test_a_slow_transfer_makes_a_longer_gap_than_a_first_error():
-    assert Politeness(backoff=5.0).after(Pace("a.test"), 3.0, DOWN).own == 30.0
 
 
 def test_a_host_is_dead_after_some_requests_in_a_row_that_show_it_to_be_down():
@@ -118,17 +100,10 @@ def test_a_host_is_dead_after_some_requests_in_a_row_that_show_it_to_be_down():
 
 
 def test_a_wish_to_be_left_alone_is_granted_up_to_a_limit():
-    for wish, gap in [(0.5, 1.0), (7.0, 7.0), (3600.0, 3600.0), (1e9, 7200.0)]:
-        assert Politeness(backoff=0.0, max_wish=7200.0).after(Pace("a"), 0.1, DOWN, wish).own == gap, (
-            wish,
-            gap,
-        )
-
-
-def test_a_wish_binds_hosts_beside_the_one_that_has_it_for_the_longest_gap_at_most():
-    politeness = Politeness(backoff=0.0)
-    assert politeness.after(Pace("a"), 0.1, DOWN, 7.0) == Gap(7.0, 7.0)
-    assert politeness.after(Pace("a"), 0.1, DOWN, 3600.0) == Gap(3600.0, 60.0)
+    """And of hosts beside the one that has it for the longest gap at most."""
+    for wish, own, shared in [(0.5, 1.0, 1.0), (7.0, 7.0, 7.0), (3600.0, 3600.0, 60.0), (1e9, 7200.0, 60.0)]:
+        politeness = Politeness(backoff=0.0, max_wish=7200.0)
+        assert politeness.after(Pace("a"), 0.1, DOWN, wish) == Gap(own, shared), wish
 
 
 def test_a_crawl_delay_is_a_floor_of_the_host_and_not_of_those_beside_it():

@@ -13,7 +13,7 @@ from support.short_forms import some_of
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 HOSTILE = (
-    "--seconds 8 --hosts 150 --timeout 2 --most-stall 5 --least-pages 20 --heavy 0.1 --heavy-mb 0.3 --seed 1"
+    "--seconds 6 --hosts 100 --timeout 2 --most-stall 5 --least-pages 20 --heavy 0.1 --heavy-mb 0.3 --seed 1"
 )
 """What takes long is the benchmark's to judge, on a machine that does nothing else; here only what would never end."""
 
