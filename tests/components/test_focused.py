@@ -166,20 +166,6 @@ def grade(response: TextResponse) -> float:
     return float("database" in response.text)
 
 
-async def test_a_function_says_what_is_relevant(serve):
-    web = serve(WEB)
-    await crawl(Follow, focused({"function": grade}))
-    assert about_data(web) == 15
-
-
-@pytest.mark.parametrize("spider", [Items, ItemsFirst])
-async def test_a_page_that_yields_an_item_is_relevant(serve, spider):
-    web = serve(WEB)
-    crawler = await crawl(spider, focused("items"))
-    assert about_data(web) == 15
-    assert stat(crawler, "aopic/topic/relevant") == 15
-
-
 def folders(folder: Path) -> dict[str, str]:
     for name, texts in (("yes", [TOPIC, "a query of a table"]), ("no", [OTHER, "here is bread", "a street"])):
         (folder / name).mkdir()
@@ -188,10 +174,28 @@ def folders(folder: Path) -> dict[str, str]:
     return {"positive": str(folder / "yes"), "negative": str(folder / "no")}
 
 
-async def test_folders_of_pages_say_what_is_relevant(serve, tmp_path):
+def model(folder: Path) -> dict[str, str]:
+    positive, negative = (read_folder(Path(path)) for path in folders(folder).values())
+    save_model(train(positive, negative), folder / "topic.aopic")
+    return {"model": str(folder / "topic.aopic")}
+
+
+@pytest.mark.parametrize(
+    ("spider", "topic"),
+    [
+        (Follow, lambda _: {"function": grade}),
+        (Items, lambda _: "items"),
+        (ItemsFirst, lambda _: "items"),
+        (Follow, folders),
+        (Follow, model),
+    ],
+    ids=["function", "items", "items first", "folders", "model"],
+)
+async def test_pages_are_relevant_whoever_says_so(serve, tmp_path, spider, topic):
     web = serve(WEB)
-    await crawl(Follow, focused(folders(tmp_path)))
+    crawler = await crawl(spider, focused(topic(tmp_path)))
     assert about_data(web) == 15
+    assert topic in (folders, model) or stat(crawler, "aopic/topic/relevant") == 15
 
 
 def by_url(page: PageSeen, links: Sequence[LinkText]) -> list[float]:
@@ -552,16 +556,6 @@ async def test_a_threshold_counts_fewer_pages_and_fetches_the_same(serve):
     high = await crawl(Follow, focused({**KEYWORDS, "threshold": 0.999}))
     assert {*Counter(web.asked).values()} == {2}  # in which order depends on when a page is read
     assert (stat(low, "aopic/topic/relevant"), stat(high, "aopic/topic/relevant")) == (15, None)
-
-
-async def test_a_model_says_what_is_relevant(serve, tmp_path):
-    web = serve(WEB)
-    given = folders(tmp_path)
-    model = tmp_path / "topic.aopic"
-    positive, negative = (read_folder(Path(given[name])) for name in ("positive", "negative"))
-    save_model(train(positive, negative), model)
-    await crawl(Follow, focused({"model": str(model)}))
-    assert about_data(web) == 15
 
 
 async def test_an_export_has_the_relevance_of_pages_that_were_read(serve, tmp_path):

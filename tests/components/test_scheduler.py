@@ -14,7 +14,7 @@ from scrapy import Request, Spider, signals
 from scrapy.exceptions import CloseSpider
 from scrapy.http import Response
 from scrapy.utils.misc import load_object
-from support.small_web import Follow, ask_view, check, crawl, html
+from support.small_web import Follow, ask_view, check, crawl
 
 from scrapy_aopic.copies.salvaging import salvage_job
 from scrapy_aopic.core.ledger import TOTAL
@@ -106,14 +106,6 @@ async def test_cash_is_conserved_whatever_the_pages_are(serve, tmp_path):
     )
 
 
-async def test_a_redirect_passes_the_cash_on(serve, tmp_path):
-    serve({"http://a.test/": Answer(302, {"Location": "http://b.test/"}), "http://b.test/": []})
-    await crawl(Follow, {**on_disk(tmp_path), "AOPIC_ENDOWMENT": 0, "AOPIC_VIRTUAL_SHARE": 0})
-    rows = {row.url: row for row in ask_view(tmp_path, top_pages, 10, everything=True)}
-    assert rows["http://a.test/"].outcome == "redirect"
-    assert rows["http://b.test/"].history == rows["http://a.test/"].history > 0
-
-
 @pytest.mark.parametrize("kind", ["generator", "list", "async", "raises late", "raises at once"])
 async def test_links_are_paid_whatever_kind_of_callback_yields_them(serve, tmp_path, kind):
     class Callback(Follow):
@@ -162,16 +154,6 @@ async def test_an_inline_request_with_the_meta_of_its_page_does_not_fail_the_pag
     serve({"http://a.test/": []})
     await crawl(Inline, on_disk(tmp_path))
     assert ask_view(tmp_path, snapshot_of).pages == PageCounts(known=1, visited=1)
-
-
-async def test_a_retry_keeps_the_cash_of_its_page(serve, tmp_path):
-    answers = iter([Answer(503), Answer(headers={"Content-Type": "text/html"}, body=html([]))])
-    web = serve({"http://a.test/": lambda _: next(answers)})
-    await crawl(Follow, on_disk(tmp_path))
-    assert web.asked == ["http://a.test/"] * 2
-    (row,) = ask_view(tmp_path, top_pages, 10)
-    assert row.history == TOTAL >> 24
-    assert row.visits == 1
 
 
 @pytest.mark.slow
@@ -275,19 +257,6 @@ async def test_a_request_that_cannot_be_written_is_kept_in_memory(serve, tmp_pat
     assert crawler.stats.get_value("scheduler/unserializable") == 2
     assert caplog.text.count("Unable to serialize request: <GET http://a.test/1>") == 1
     assert check(tmp_path).violations == []
-
-
-@pytest.mark.slow
-async def test_a_stopped_crawl_is_resumed_and_fetches_nothing_twice(serve, tmp_path):
-    pages = {"http://a.test/": [f"http://h{n % 5}.test/{n}" for n in range(40)]}
-    pages |= {f"http://h{n % 5}.test/{n}": ["http://a.test/"] for n in range(40)}
-    web = serve(pages)
-    for _ in range(20):
-        await crawl(Follow, {**on_disk(tmp_path), "CLOSESPIDER_PAGECOUNT": 7})
-        assert check(tmp_path).violations == []
-        if len(web.asked) == 41:
-            break
-    assert sorted(web.asked) == sorted(pages)
 
 
 async def test_a_callback_that_is_gone_sets_its_requests_aside(serve, tmp_path, caplog):
@@ -459,23 +428,6 @@ async def test_an_error_inside_is_logged_once_and_never_reaches_the_engine(serve
     assert crawler.stats.get_value("aopic/errors") == 5  # three links, one more, and the end of the visit
     assert crawler.stats.get_value("finish_reason") == "finished"
     assert caplog.text.count("The scheduler failed on") == 2  # the links, and the end
-
-
-async def test_a_duplicate_filter_of_the_user_decides(serve):
-    from scrapy.dupefilters import BaseDupeFilter
-
-    class Everything(BaseDupeFilter):
-        def request_seen(self, request: Request) -> bool:
-            asked.append(request.url)
-            return request.url.endswith("/never")
-
-    asked: list[str] = []
-    web = serve({"http://a.test/": ["/1", "/never"], "http://a.test/1": ["/2"], "http://a.test/2": []})
-    crawler = await crawl(Follow, {**ALONE, "DUPEFILTER_CLASS": Everything})
-    assert web.asked == ["http://a.test/", "http://a.test/1", "http://a.test/2"]
-    assert "http://a.test/never" in asked
-    assert crawler.stats.get_value("dupefilter/filtered") == 1
-    assert crawler.stats.get_value("aopic/errors") is None
 
 
 @pytest.mark.parametrize("base", ["scrapy.dupefilters.RFPDupeFilter", "scrapy_aopic.DupeFilter"])

@@ -224,23 +224,6 @@ def test_leased_pages_can_be_taken_again_from_a_host_that_was_written():
     assert host.best == 3
 
 
-def test_a_page_lies_at_its_host():
-    host = host_key("example.org")
-    assert len(host) == HOST_BYTES
-    page = page_key(host, b"fingerprint")
-    assert page.startswith(host)
-    assert len(page) == HOST_BYTES + 8
-    assert page != page_key(host, b"another") != page_key(host_key("example.com"), b"another")
-
-
-def test_a_ticket_is_a_page_of_its_own_at_the_same_host():
-    page = page_key(host_key("a"), b"1")
-    tickets = {page, repeat_key(page, 1), repeat_key(page, 2), repeat_key(repeat_key(page, 1), 2)}
-    assert len(tickets) == 4
-    assert {ticket[:HOST_BYTES] for ticket in tickets} == {host_key("a")}
-    assert {len(ticket) for ticket in tickets} == {len(page)}
-
-
 def test_a_host_name_that_is_no_text_still_has_a_key():
     assert len(host_key("\udcff")) == HOST_BYTES
 
