@@ -12,7 +12,6 @@ from scrapy.utils.test import get_crawler
 from support.small_web import Follow, crawl
 
 from scrapy_aopic import DupeFilter
-from scrapy_aopic.version import DOCS
 
 
 def opened(folder: Path | None, **settings: Any) -> DupeFilter:
@@ -74,15 +73,3 @@ def test_the_bloom_filter_loses_about_as_many_urls_as_it_says(monkeypatch):
     assert lost <= 150
     assert all(dupefilter.request_seen(Request(f"http://a.test/{n}")) for n in range(5000))
     dupefilter.close("finished")
-
-
-async def test_a_wrong_setting_stops_the_start_with_one_sentence(serve, caplog):
-    serve({"http://a.test/": ["/1"], "http://a.test/1": []})
-    settings = {"DUPEFILTER_CLASS": "scrapy_aopic.DupeFilter", "AOPIC_DUPEFILTER": "cuckoo"}
-    crawler = await crawl(Follow, settings)
-    (error,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
-    assert (
-        error
-        == f'AOPIC_DUPEFILTER (\'cuckoo\') must be "exact" or "bloom". See {DOCS} settings#aopic_dupefilter. The crawl does not start.'
-    )
-    assert crawler.stats.get_value("finish_reason") == "aopic_setting"

@@ -10,7 +10,7 @@ import pytest
 from scrapy import Request, Spider, signals
 from scrapy.exceptions import IgnoreRequest
 from support.commands import run_aopic, run_here
-from support.small_web import Follow, crawl
+from support.small_web import crawl
 from support.stored_jobs import make_job
 
 from scrapy_aopic import Addon, BroadSpider
@@ -256,11 +256,3 @@ def test_a_misspelt_setting_is_said_on_the_command_line(tmp_path, capsys):
         assert (code, err.count("\n")) == (0, 1)
         assert "1 wait" in out
         assert err.startswith(said)
-
-
-async def test_a_crawl_warns_of_a_misspelt_setting_once(serve, tmp_path, caplog):
-    serve({"http://a.test/": []})
-    await crawl(Follow, {"ADDONS": {Addon: 500}, "AOPC_MIN_GAP": 5})
-    assert [record.getMessage() for record in caplog.records if "AOPC_MIN_GAP" in record.getMessage()] == [
-        "AOPC_MIN_GAP means nothing to scrapy-aopic; did you mean AOPIC_MIN_GAP?"
-    ]

@@ -115,21 +115,6 @@ async def test_an_order_of_the_users_own_decides(serve, tmp_path, given):
     assert check(tmp_path).violations == []
 
 
-@pytest.mark.parametrize(
-    "wrong", ["best", "pagerank ", "no.such.Order", "scrapy.Request", f"{__name__}.errors", "", 7], ids=repr
-)
-async def test_what_is_no_order_stops_the_start_with_one_sentence(serve, caplog, wrong):
-    web = serve(TREE)
-    await crawl(Follow, {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_ORDER": wrong})
-    (text,) = said(caplog)
-    assert text.startswith(
-        f"AOPIC_ORDER ({wrong!r}) must be one of aopic, focused, opic, opic-random, opic-cycle, breadth-first, "
-        "depth-first, backlinks, pagerank, hits, larger-sites, or the import path of a subclass of scrapy_aopic.core.order.Order"
-    )
-    assert text.endswith(". The crawl does not start.")
-    assert web.asked == []
-
-
 async def test_a_job_keeps_its_order_and_refuses_another(serve, tmp_path, caplog):
     web = serve(SITES)
     await crawl(Follow, on_disk(tmp_path, "depth-first", CLOSESPIDER_PAGECOUNT=5))

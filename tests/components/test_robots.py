@@ -18,11 +18,10 @@ from demo_web.server_log import audit
 from scrapy import Request, Spider, signals
 from scrapy.crawler import Crawler
 from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
-from scrapy.exceptions import IgnoreRequest, NotConfigured
+from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response
 from scrapy.robotstxt import ProtegoRobotParser, PythonRobotParser, RobotParser
 from scrapy.settings import Settings
-from scrapy.utils.test import get_crawler
 from support.small_web import Follow, Web, ask, check, crawl, until
 
 from scrapy_aopic import Addon, ContentTypeMiddleware, PolitenessMiddleware, RobotsMiddleware
@@ -1039,12 +1038,3 @@ def test_the_addon_leaves_what_the_user_lists():
             PolitenessMiddleware: 990,
             ContentTypeMiddleware: 585,
         }
-
-
-@pytest.mark.parametrize("name", ["AOPIC_MAX_WAIT", "AOPIC_SITEMAPS", "AOPIC_CONTENT_USAGE"])
-def test_a_wrong_setting_stops_the_start_also_beside_another_scheduler(name, caplog):
-    crawler = get_crawler(Follow, {"ROBOTSTXT_OBEY": True, name: -1})
-    with pytest.raises(NotConfigured):
-        RobotsMiddleware.from_crawler(crawler)
-    assert f"{name} (-1)" in caplog.text
-    assert "The crawl does not start." in caplog.text

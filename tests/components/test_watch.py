@@ -178,11 +178,6 @@ async def test_counts_are_of_all_runs(serve, tmp_path):
     assert check(tmp_path).violations == []
 
 
-def test_a_store_without_a_job_has_no_snapshot():
-    job = Job()
-    assert snapshot_of(View([job.store])) is None
-
-
 def mixed_job() -> Job:
     job = Job(politeness=Politeness(backoff=5.0, dead_after=99))
     job.seed(
