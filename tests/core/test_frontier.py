@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import math
 import random
-from itertools import pairwise
 
 import pytest
 from support.core_crawl import saved_of, write_changes
@@ -168,25 +167,6 @@ def test_hosts_of_one_class_take_turns():
 # -- politeness
 
 
-def test_a_waiting_host_that_is_deferred_again_waits_for_the_later_time():
-    desk = Desk()
-    desk.insert("a", 1)
-    desk.insert("a", 2)
-    desk.fetch(gap=5.0)
-    desk.defer("a", 9.0)
-    desk.defer("a", 2.0)  # never earlier
-    desk.now = 1005.0
-    assert desk.try_to_take() == NotBefore(1009.0)
-    desk.now = 1009.0
-    assert desk.take() == ("a", 2)
-
-
-def test_deferring_a_host_that_nobody_knows_does_nothing():
-    desk = Desk()
-    desk.defer("nobody", 5.0)
-    assert desk.frontier.n_hosts == 0
-
-
 def test_when_says_the_earliest_time_of_all_hosts_that_wait():
     desk = Desk(max_active=2)
     assert desk.frontier.when() == Empty()
@@ -201,41 +181,6 @@ def test_when_says_the_earliest_time_of_all_hosts_that_wait():
     desk.now = 1005.0
     assert desk.take()[0] == pages[1][0]
     assert desk.frontier.when().instant == pytest.approx(1007.0, abs=0.0011)
-
-
-# -- put back
-
-
-@pytest.mark.parametrize("is_released_first", [True, False])
-def test_the_only_page_of_a_host_can_be_put_back(is_released_first):
-    desk = Desk()
-    desk.insert("a", 1)
-    page = desk.take()
-    if is_released_first:
-        desk.release(page)
-        assert desk.place("a") == "dry"
-        desk.put_back(page)
-    else:
-        desk.put_back(page)
-        assert desk.try_to_take() == Empty()
-        desk.release(page)
-    assert desk.drain() == [("a", 1)]
-
-
-def test_a_page_that_moved_up_while_it_was_leased_is_put_back_there():
-    desk = Desk()
-    desk.insert("a", 1, 10)
-    desk.insert("b", 2, 20)
-    desk.insert("a", 3, 15)
-    second = desk.take()
-    first = desk.take()
-    assert (second, first) == (("b", 2), ("a", 3))
-    desk.move_up("a", 3, 40)
-    desk.release(first)
-    desk.release(second)
-    desk.put_back(first)
-    desk.put_back(second)
-    assert desk.drain() == [("a", 3), ("b", 2), ("a", 1)]
 
 
 # -- moving up, wherever the host is
@@ -328,18 +273,6 @@ def test_a_host_whose_best_page_moved_down_while_it_waited_is_moved_up_by_anothe
     assert desk.fetch() == ("rival", 9)
     desk.move_up("a", 2, 20)
     assert desk.drain() == [("a", 2), ("rival", 10), ("a", 1)]
-
-
-def test_a_leased_page_moves_up_without_being_given_again():
-    desk = Desk()
-    desk.insert("a", 1)
-    desk.insert("a", 2)
-    page = desk.take()
-    desk.move_up("a", 1, 30)
-    desk.release(page)
-    assert desk.take() == ("a", 2)
-    desk.finish(page)
-    assert desk.frontier.queued == 1
 
 
 # -- more hosts than the memory may hold
@@ -499,71 +432,6 @@ def test_rows_that_come_and_move_while_the_back_queue_is_used_are_taken_in_order
     for page in in_work:
         desk.finish(page)
     assert set(desk.drain()) == waiting
-
-
-# -- length and life
-
-
-@pytest.mark.parametrize("max_active", [1, 3, 100])
-def test_everything_waits_again_after_a_reopen(max_active):
-    dice = random.Random(3)
-    desk = Desk(max_active=3)
-    for number in range(100):
-        desk.insert(f"host{number % 10}", number, dice.randrange(64))
-    for gap in (0.0, 40.0, 50.0, 60.0, 70.0, 80.0):
-        desk.release(desk.take(), gap=gap)
-    desk.commit()
-    desk.reopen(max_active)
-    assert len(desk.frontier) == desk.frontier.queued == 100
-    desk.now += 100
-    pages = desk.drain()
-    assert sorted(pages) == sorted(desk.levels)
-    assert all(desk.levels[first] >= desk.levels[second] for first, second in pairwise(pages))
-
-
-def test_a_reopen_names_the_hosts_that_were_leased_and_when():
-    desk = Desk()
-    for host in "abc":
-        desk.insert(host, 1)
-    first = desk.take()
-    desk.now += 7
-    second = desk.take()
-    desk.now += 1
-    third = desk.take()
-    desk.release(third)
-    desk.commit()
-    assert sorted(desk.reopen()) == sorted([(host_key(first[0]), 1000.0), (host_key(second[0]), 1007.0)])
-
-
-def test_a_reopen_keeps_the_times_of_the_hosts():
-    desk = Desk(max_active=1)
-    for host in "abc":
-        desk.insert(host, 1)
-        desk.insert(host, 2)
-    pages = [desk.take() for _ in "abc"]
-    for page in pages:
-        desk.release(page, gap=30.0)
-        desk.finish(page)
-    desk.commit()
-    desk.now += 29.0
-    desk.reopen()
-    waits = desk.try_to_take()
-    assert isinstance(waits, NotBefore)
-    assert waits.instant == pytest.approx(1030.0, abs=0.0011)
-    desk.now += 2.0
-    assert {page[0] for page in desk.drain()} == set("abc")
-
-
-def test_a_page_that_moved_up_while_it_was_leased_waits_there_after_a_reopen():
-    desk = Desk()
-    desk.insert("a", 1, 10)
-    desk.insert("b", 2, 5)
-    assert desk.take() == ("a", 1)
-    desk.move_up("a", 1, 40)
-    desk.insert("b", 3, 30)
-    desk.commit()
-    desk.reopen()
-    assert desk.drain() == [("a", 1), ("b", 3), ("b", 2)]
 
 
 # -- budgets of registered domains

@@ -105,38 +105,6 @@ def test_a_page_that_is_one_with_another_is_no_ordinary_page():
         ), outcome
 
 
-def test_the_links_of_a_duplicate_can_be_followed_and_are_paid_as_ever():
-    job = Job(share=0.0)
-    job.seed(A, B)
-    visit_original(job, A)
-    units, spent = job.cash(B), histories(job, A)[0]
-    visit_duplicate(job, B, C, D)
-    assert holdings(job, C, D) == [units // 2] * 2
-    assert histories(job, A, B) == [spent + units, 0]  # what B spent is now a part of what A spent
-    assert job.page(B).canonical == A.key
-    job.commit()
-
-
-def test_a_duplicate_that_is_asked_for_again_is_a_page_of_its_own_until_it_is_judged():
-    job = Job(share=0.0)
-    job.seed(A, B, C, D)
-    visit_original(job, A)
-    visit_duplicate(job, B)
-    job.crawl.seed(replace(B, again=True), job.now)
-    assert (job.state(B), job.page(B).canonical) == (PageState.QUEUED, b"")
-    job.commit()
-    units, before = job.cash(C), job.cash(A)
-    visit(job, C, B)
-    assert holdings(job, A, B) == [before, units]
-    visit_duplicate(job, B)
-    assert holdings(job, A, B) == [before + units, 0]
-    job.commit()
-    job.crawl.seed(replace(B, again=True), job.now)
-    visit(job, B, E)  # its text is another one
-    assert (job.page(B).canonical, job.page(B).outcome) == (b"", "")
-    job.commit()
-
-
 # -- across registered domains
 
 
@@ -293,20 +261,6 @@ def test_who_leads_a_chain_to_a_page_does_not_keep_it_from_its_canonical_page():
 # -- canonical pages and redirects
 
 
-def test_a_permanent_redirect_pays_its_target_and_is_then_one_with_it():
-    job = Job(share=0.0)
-    job.seed(A, B, C)
-    visit(job, B)
-    units = job.cash(A)
-    visit(job, A, B, same_as=B.key, outcome="redirect")
-    assert holdings(job, A, B) == [0, units]
-    assert (job.page(A).outcome, job.page(A).canonical) == ("redirect", B.key)
-    late = job.cash(C)
-    visit(job, C, A)
-    assert holdings(job, A, B) == [0, units + late]
-    job.commit()
-
-
 def test_the_page_that_a_duplicate_names_as_canonical_stands_for_both():
     """The common case: /page?from=mail says that it is /page, and has its text."""
     job = Job()
@@ -353,36 +307,6 @@ def test_a_page_with_the_text_of_a_page_that_is_one_with_it_is_no_duplicate():
     job.commit()
 
 
-def test_a_chain_is_followed_to_its_end_and_then_leads_there_in_one_hop():
-    job = Job(share=0.0)
-    pages = [link("a", number) for number in range(10)]
-    job.seed(pages[0], replace(A, host="b", key=B.key))
-    for page, after in pairwise(pages):
-        visit(job, page, after, same_as=after.key)
-    visit(job, pages[-1])
-    job.commit()
-    units = job.cash(B)
-    visit(job, B, pages[0])
-    assert job.cash(pages[-1]) == units
-    assert job.page(pages[0]).canonical == pages[-1].key
-    job.commit()
-
-
-def test_with_one_link_to_each_page_and_its_duplicate_the_shares_add_up():
-    """The page that stands for others is among the targets, before and after them, and in the smallest cache."""
-    for page_cache in (1, 2, 1000):
-        for order in ((A, B, D), (B, A, D), (D, B, A)):
-            job = Job(share=0.0, page_cache=page_cache)
-            job.seed(A, B, C)
-            visit_original(job, A)
-            visit_duplicate(job, B)
-            job.commit()
-            before, third = job.cash(A), job.cash(C) // 3
-            visit(job, C, *order)
-            assert holdings(job, A, B, D) == [before + 2 * third, 0, third]
-            job.commit()
-
-
 @pytest.mark.parametrize("is_duplicate", [False, True])
 def test_a_page_that_asks_for_itself_once_more_waits_for_that_before_it_is_another_one(is_duplicate):
     job = Job()
@@ -414,24 +338,6 @@ def test_links_to_a_page_count_for_the_page_that_stands_for_it():
 # -- all windows, all spendings, all together
 
 
-@pytest.mark.parametrize("spending", SPENDING)
-def test_a_page_that_was_united_is_handed_nothing(spending):
-    job = Job(spending=spending, chosen=frozenset("abc"), recrawl=Recrawl())
-    job.seed(A, B, C)
-    visit_original(job, A)
-    visit_duplicate(job, B)
-    handed = job.crawl.ledger.totals.handed
-    visit(job, C)  # all of its cash goes to the virtual page
-    job.seed(D, is_endowed=False)
-    visit(job, D)
-    assert (job.crawl.ledger.totals.handed > handed) == (not SPENDING[spending].endows)
-    assert job.cash(B) == 0
-    job.crawl.seed(replace(B, again=True), job.now)
-    job.commit()
-    visit_duplicate(job, B)
-    job.commit()
-
-
 @pytest.mark.parametrize("kind", ["fixed", "variable"])
 def test_windows_that_keep_visits_count_what_was_moved(kind):
     """With nothing between the visits, no history fades."""
@@ -450,35 +356,6 @@ def test_windows_that_keep_visits_count_what_was_moved(kind):
     spent = job.cash(A)
     visit(job, A)
     assert histories(job, A)[0] > before + moved // 2 + spent
-    job.commit()
-
-
-@pytest.mark.parametrize("kind", ["interpolation", "ewma", "fixed", "variable"])
-def test_the_sum_of_all_histories_stays_what_it_was(kind):
-    job = Job(window=Window(8, kind), share=0.0)
-    job.seed(A, B, C)
-    for _ in range(3):
-        for page in (A, B):
-            visit(job, page, C)
-            job.crawl.seed(replace(page, again=True), job.now)
-    whole = job.crawl.ledger.totals.history
-    one, two = histories(job, A, B)
-    lease = begin(job, A)
-    job.crawl.judge(lease, TEXT)
-    job.settle(lease)
-    assert job.crawl.ledger.totals.history - whole == histories(job, A)[0] - one
-    whole, one = job.crawl.ledger.totals.history, histories(job, A)[0]
-    visit_duplicate(job, B)
-    moved = histories(job, A)[0] - one
-    assert moved > 0
-    assert (
-        job.crawl.ledger.totals.history - whole == moved - two
-    )  # what fades of it fades at its visit, as ever
-    assert histories(job, B) == [0]
-    job.commit()
-    job.crawl.seed(replace(A, again=True), job.now)
-    visit(job, A, C)
-    assert histories(job, A)[0] > 0
     job.commit()
 
 
