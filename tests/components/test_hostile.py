@@ -30,13 +30,13 @@ SPIDER = Path(hostile_web.__file__).with_name("wander_spider.py")
 SETTINGS = {
     "ADDONS": '{"scrapy_aopic.Addon": 500}',
     # The bounds of the add-on, smaller, so that they are reached in seconds.
-    "DOWNLOAD_TIMEOUT": 4,
+    "DOWNLOAD_TIMEOUT": 3,
     "DOWNLOAD_MAXSIZE": 3_000_000,
     "AOPIC_URL_LIMITS": "links=300",
     "AOPIC_POLITENESS_FACTOR": 0,
     "AOPIC_BACKOFF": 0.05,
     "AOPIC_MAX_GAP": 2,
-    "AOPIC_MAX_BACKOFF": 6,  # five of these after a Retry-After, and a host is dead
+    "AOPIC_MAX_BACKOFF": 3,  # five of these after a Retry-After, and a host is dead
     "AOPIC_MAX_WAIT": 0.15,
     # Sites whose pages are always new end by nothing else; their budget only lets the others go first.
     "DEPTH_LIMIT": 40,
