@@ -66,7 +66,7 @@ class ImportancePipeline:
     ``visits``        its earlier visits; 0 while it is visited for the first time. With the URL it names the visit
     ``duplicate_of``  URL of the page that it was found to be the same as; ``None`` if none
     ``relevance``     how relevant it is to the topic, a float from 0 to 1; ``None`` if it is not graded
-    ``found``         what the visit has found of it: ``new``, ``changed``, ``unchanged``, ``moved``, ``gone`` or ``failed``
+    ``found``         what the visit has found of it: ``new``, ``changed``, ``unchanged``, ``moved``, ``gone``, ``back`` or ``failed``
     ``first_seen``    when it was seen first (ISO 8601); this and the next two are ``None`` without ``AOPIC_RECRAWL``
     ``last_changed``  when it changed last (ISO 8601); ``previous_digest`` is the digest of the body before that
     ================  =====================================================================

@@ -195,7 +195,8 @@ OWN = (
     counter("aopic/recrawl/not_modified", "visits", "of these, with the response 304"),
     counter("aopic/recrawl/changed", "visits", "of all that showed something, with another body"),
     counter("aopic/recrawl/moved", "visits", "with a redirect, where the visit before had none"),
-    counter("aopic/recrawl/gone", "visits", "to pages that are gone (404, 410) and will not be revisited"),
+    counter("aopic/recrawl/gone", "visits", "to pages that are gone (404, 410), and were not before"),
+    counter("aopic/recrawl/back", "visits", "to pages that were gone and are there"),
     counter("aopic/recrawl/failed", "visits",
         "revisits that showed nothing (other errors, no response); the pages will be revisited, and also count in "
         "`aopic/pages/visited`"),

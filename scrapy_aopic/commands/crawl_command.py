@@ -141,6 +141,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "they change, for as long as the crawl runs (AOPIC_RECRAWL)",
     )
     parser.add_argument(
+        "--gone",
+        action="store_true",
+        help="an item for each page that is gone since its last visit, too, and with --again or --every for each that has come back",
+    )
+    parser.add_argument(
         "--pages", metavar="N", type=int, help="stop after N responses; robots.txt does not count"
     )
     parser.add_argument("--seconds", metavar="N", type=int, help="stop after N seconds")
@@ -300,7 +305,8 @@ def _set_up(opts: argparse.Namespace, fields: tuple[str, ...], settings: BaseSet
     if opts.topic is not None:
         settings.set("AOPIC_TOPIC", {"keywords": opts.topic}, "cmdline")
         settings.set("AOPIC_ORDER", "focused", "cmdline")
-    defaults = _SETTINGS | (_OF_REVISITS if opts.again or opts.every or opts.changed_only else {})
+    has_revisits = opts.again or opts.every or opts.changed_only or opts.gone
+    defaults = _SETTINGS | (_OF_REVISITS if has_revisits else {})
     if read_values(settings).topic is not None:
         defaults["AOPIC_ITEM_FIELDS"] += ("relevance",)
     for name, value in defaults.items():
@@ -328,11 +334,11 @@ def _set_revisits(opts: argparse.Namespace, settings: BaseSettings) -> None:
     if opts.older_than and not (opts.again or opts.every):
         raise UsageError("--older-than needs --again or --every")
     how = read_values(settings).recrawl or Recrawl()
-    words = ["changed"] if opts.changed_only or how.only_changed else []
+    words = ["changed"] * (opts.changed_only or how.only_changed) + ["gone"] * (opts.gone or how.gone)
     if opts.again or opts.every:
         times = [each for each in (opts.older_than, opts.every) if each]
         settings.set("AOPIC_RECRAWL", [*times, "every" if opts.every else "once", *words], "cmdline")
-    elif opts.changed_only:
+    elif opts.changed_only or opts.gone:
         settings.set("AOPIC_RECRAWL", [how.min_interval, how.max_interval, *words], "cmdline")
 
 

@@ -42,15 +42,6 @@ logger = logging.getLogger(__name__)
 _MOST_KNOWN = 10_000
 """Pages that were set aside and are looked at once more at the end, some megabyte."""
 
-_FOUND = {
-    "changed": "aopic/recrawl/changed",
-    "unchanged": "aopic/recrawl/unchanged",
-    "moved": "aopic/recrawl/moved",
-    "gone": "aopic/recrawl/gone",
-    "failed": "aopic/recrawl/failed",
-}
-"""Stats of what revisits find."""
-
 _TOLERATED = 0.1
 """Part of the longest interval of a page by which its revisit may be late before anything is said."""
 
@@ -94,7 +85,7 @@ class Dispatch:
         self._intake = intake
         self._stats = parts.stats
         self._look_up = look_up
-        self._recrawls, self._longest_of = parts.recrawls, parts.longest_of
+        self._recrawls, self._longest_of = parts.recrawl is not None, parts.longest_of
         self._latest = 0.0
         self._dropped = parts.dropped
         self._failures = failures
@@ -301,14 +292,12 @@ class Dispatch:
         if not self._recrawls:
             return
         what = found_now(self._job.crawl.page(visit.lease.key), found, 0.0).what
-        if what == "new":
-            self._stats.count("aopic/recrawl/new")
-            return
+        if visit.lease.visits or what == "new":
+            self._stats.count(f"aopic/recrawl/{what}")
         if not visit.lease.visits:
             return
         self._note_late(visit)
         self._failures.found[what] += 1
-        self._stats.count(_FOUND[what])
         if what != "failed":
             self._stats.count("aopic/recrawl/visits")
         if found.version is not None and found.version.is_same:

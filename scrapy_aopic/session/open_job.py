@@ -77,10 +77,9 @@ class OpenJob:
         admission: The rules on URLs and content types.
         earlier: Pages that an earlier crawl has fetched, with which the job goes on; ``None`` if there was none.
         persists: Whether what is queued is there in the next run.
-        recrawls: Whether pages are visited again.
-        never_ends: Whether that is so for as long as the crawl runs.
+        recrawl: How pages are visited again, ``None`` for not at all.
+        never_ends: Whether they are for as long as the crawl runs.
         longest_of: Seconds after a visit within which a page of the host with some name is to be visited again.
-        only_changed: Whether callbacks then get no page that has not changed.
         compared: Gives what of a response is compared with that of the visit before; ``None`` for its bytes.
         max_wait: Seconds that a crawl waits with nothing else to do (``AOPIC_MAX_WAIT``).
         min_convergence: 1/|H| below which the crawl ends (``AOPIC_MIN_CONVERGENCE``).
@@ -119,15 +118,10 @@ class OpenJob:
             policy.domain_of(
                 ""
             )  # reads the public suffix list, a tenth of a second, before anything has to be in time
-            self.recrawls = policy.recrawl is not None
-            self.never_ends = policy.recrawl is not None and (
-                not policy.recrawl.once or policy.recrawl.every > 0
-            )
-            self.only_changed, self.longest_of = (
-                policy.recrawl is not None and policy.recrawl.only_changed,
-                partial(_longest_of, policy),
-            )
-            self.compared = compared_by(policy.recrawl.by, spider) if policy.recrawl is not None else None
+            self.recrawl = how = policy.recrawl
+            self.never_ends = how is not None and (not how.once or how.every > 0)
+            self.longest_of = partial(_longest_of, policy)
+            self.compared = compared_by(how.by, spider) if how is not None else None
             self.admission = Admission(crawler)
             self.max_wait = values.max_wait
             self.min_convergence = values.min_convergence

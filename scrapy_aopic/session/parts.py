@@ -9,6 +9,7 @@ from scrapy import Spider
 from scrapy.crawler import Crawler
 
 from scrapy_aopic._engine.engine import Engine
+from scrapy_aopic.core.revisits import Recrawl
 from scrapy_aopic.job.job import Job
 from scrapy_aopic.view.dropped import Dropped
 from scrapy_aopic.web.page_keys import PageKeys
@@ -32,9 +33,8 @@ class SessionParts:
         requests: Makes requests of bytes, and bytes of requests.
         reloads: Knows pages that lead to themselves.
         cookies: Keeps the cookies of redirect chains.
-        recrawls: Whether pages are revisited.
+        recrawl: How pages are revisited, ``None`` for not at all.
         longest_of: Seconds after a visit within which a page of the host with some name is to be visited again.
-        only_changed: Whether callbacks then get no page that has not changed.
     """
 
     crawler: Crawler
@@ -51,6 +51,5 @@ class SessionParts:
     reloads: Reloads
     cookies: RedirectCookies
     bodies: Bodies
-    recrawls: bool
+    recrawl: Recrawl | None
     longest_of: Callable[[str], float]
-    only_changed: bool

@@ -12,7 +12,7 @@ from scrapy.exceptions import StopDownload
 
 from scrapy_aopic.core.frontier.frontier import ORDINARY
 from scrapy_aopic.core.records import Changes
-from scrapy_aopic.core.revisits import Version
+from scrapy_aopic.core.revisits import Recrawl, Version
 from scrapy_aopic.core.revisits.found import found_now
 from scrapy_aopic.exceptions import ANY_ERROR
 from scrapy_aopic.request_errors import AttributesError, CodingsError, RefusedError
@@ -86,8 +86,7 @@ class Responses:
         self._engine = parts.engine
         self._stats = parts.stats
         self._seen = seen
-        self._recrawls = parts.recrawls
-        self._only_changed = parts.only_changed
+        self._recrawls, self._recrawl = parts.recrawl is not None, parts.recrawl or Recrawl()
         self._compared = compared
         self._first = FirstOnly(logger, parts.crawler)
         connect = parts.crawler.signals.connect
@@ -188,7 +187,10 @@ class Responses:
             page = self._crawl.page(visit.lease.key)
             known = page.changes if page is not None and visit.lease.visits else None
             visit.responded(response.status, self._version(visit, response, request, known or Changes()))
-            visit.showed(values_of(found_now(page, visit.findings(recrawls=True), 0.0)))
+            found = found_now(page, visit.findings(recrawls=True), 0.0)
+            visit.showed(values_of(found), is_gone=self._recrawl.gone and found.what == "gone")
+            if visit.is_gone:
+                request.meta["handle_httpstatus_all"] = True  # so that the callback gets it
         if self._seen != "off" and is_good and self._crawl.prefetches and not visit.is_as_before:
             self._prefetch(response, request, visit)
 
@@ -200,7 +202,7 @@ class Responses:
             response.headers.get(name) or b"" for name in ("ETag", "Last-Modified", "Date")
         )
         digest, basis = self._digest(response, known, is_sitemap=SITEMAP in request.meta)
-        is_same = self._only_changed and response.status in range(200, 300) and digest == known.digest
+        is_same = self._recrawl.only_changed and response.status in range(200, 300) and digest == known.digest
         if is_same or (visit.is_conditional and response.status == 304):
             # The spider did not ask whether anything has changed: to it, 304 would be an error.
             request.meta["handle_httpstatus_all"] = True
@@ -252,7 +254,7 @@ class Responses:
         """
         request = response.request
         visit = self._visits.of(request) if request is not None else None
-        if visit is None or request is None or self._seen == "off":
+        if visit is None or request is None or visit.is_gone or self._seen == "off":
             return "", ""
         crawl, text = self._crawl, None
         if not visit.is_as_before and not (response.status == 304 and visit.lease.visits):

@@ -208,8 +208,9 @@ class Session:
         self.targets = LinkTargets(opened.admission, keys)
         self.visits = Visits(keys)
         self._duplicates = KnownPages(crawler, spider, job.crawl, self.stats, earlier=opened.earlier)
+        self.recrawls = opened.recrawl is not None
         requests = QueuedRequests(
-            crawler, spider, self.stats, persists=opened.persists, recrawls=opened.recrawls
+            crawler, spider, self.stats, persists=opened.persists, recrawls=self.recrawls
         )
         self.bodies = Bodies(crawler, self.visits, self.stats, self._engine.make_room)
         parts = SessionParts(
@@ -230,18 +231,12 @@ class Session:
             ),
             RedirectCookies(crawler, self.stats, is_on=self.admission.lacks_cookies),
             self.bodies,
-            recrawls=opened.recrawls,
+            recrawl=opened.recrawl,
             longest_of=opened.longest_of,
-            only_changed=opened.only_changed,
         )
         self._n_beats_to_end = 0
-        self._seeding: Seeding | None = None
-        if opened.seeds is not None:
-            self._seeding = Seeding(parts, opened.seeds, self._duplicates)
-        self.recrawls, self.intake = (
-            opened.recrawls,
-            Intake(parts, duplicates=self._duplicates, seeding=self._seeding),
-        )
+        self._seeding = Seeding(parts, opened.seeds, self._duplicates) if opened.seeds is not None else None
+        self.intake = Intake(parts, duplicates=self._duplicates, seeding=self._seeding)
         self.listeners: list[Callable[[Visit, dict[str, str]], None]] = []
         self.page_robots = PageRobots(parts, self.listeners)
         self.focus: Focus | None = None
@@ -264,7 +259,7 @@ class Session:
         self.responses = Responses(
             parts, costs=self.costs, intake=self.intake, seen=opened.content_seen, compared=opened.compared
         )
-        self._conditional = ConditionalRequests(parts) if opened.recrawls else None
+        self._conditional = ConditionalRequests(parts) if self.recrawls else None
         self.watch = Watch(
             crawler,
             job,

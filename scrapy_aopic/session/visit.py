@@ -133,6 +133,7 @@ class Visit(Struct, eq=False):
         reading: Its reading for the topic; ``None`` if it was not read.
         cost: Seconds of the processor that its answer has taken.
         is_given_up: Whether the crawl ends before the page was read.
+        is_gone: Whether the callback gets the page because it is gone.
         found: What it has found, by the names of :func:`~scrapy_aopic.session.found_values.values_of`; ``None`` if pages are visited once.
         given_grade: The result of the user's asynchronous function for pages, or the error that it raised.
         given_values: The results of that for links, by the latter halves of their page keys, or its error; ``None`` if it was
@@ -161,6 +162,7 @@ class Visit(Struct, eq=False):
     reading: PageReading | None = None
     cost: float = 0.0
     is_given_up: bool = False
+    is_gone: bool = False
     found: dict[str, str | None] | None = None
     given_grade: float | BaseException | None = None
     given_values: dict[bytes, float] | BaseException | None = None
@@ -264,9 +266,9 @@ class Visit(Struct, eq=False):
         """
         self._status, self._version = status, version
 
-    def showed(self, found: dict[str, str | None]) -> None:
-        """What the response shows, compared with the visit before."""
-        self.found = found
+    def showed(self, found: dict[str, str | None], *, is_gone: bool) -> None:
+        """What the response shows, compared with the visit before, and whether the callback gets it because the page *is_gone*."""
+        self.found, self.is_gone = found, is_gone
 
     def accepted(self) -> None:
         """The callback deals with the response, whatever its status: it does not count against the host."""
@@ -375,7 +377,7 @@ class Visit(Struct, eq=False):
         if status is None:
             outcome = self._failure or ("redirect" if self._is_redirect else "no answer")
             is_failure = not self._is_redirect
-        elif status >= 400 and not self._seen:
+        elif status >= 400 and (self.is_gone or not self._seen):
             outcome, is_failure = f"http {status}", True
         if self.is_duplicate:
             outcome = outcome or "duplicate"

@@ -203,7 +203,7 @@ def intervals(value: Any) -> tuple[float, float]:
 
 
 _COMPARED = ("text", "main text")
-_REVISITS = ("once", "every", "changed", *_COMPARED)
+_REVISITS = ("once", "every", "changed", "gone", *_COMPARED)
 """Words beside the intervals of revisits; the last ones say what is compared."""
 
 
@@ -225,13 +225,9 @@ def recrawl(value: Any) -> Recrawl | None:
     compared = [each for each in value if _is_compared(each)]
     if len(compared) > 1:
         raise Reason("it has more than one thing that is compared")
-    by = next(
-        (
-            each if each in _COMPARED or str(each).startswith("spider.") else function(each, 1)
-            for each in compared
-        ),
-        "",
-    )
+    by = compared[0] if compared else ""
+    if by and by not in _COMPARED and not str(by).startswith("spider."):
+        by = function(by, 1)
     words = [each for each in value if each in (*_REVISITS, *compared)]
     times = [each for each in value if each not in words]
     n_times = len(times)
@@ -244,9 +240,8 @@ def recrawl(value: Any) -> Recrawl | None:
     if n_times < 1 + is_every and (is_every or "once" in words):
         found = replace(found, min_interval=0.0)
     every = found.max_interval if is_every else 0.0
-    return replace(
-        found, once=is_every or "once" in words, every=every, only_changed="changed" in words, by=by
-    )
+    found = replace(found, only_changed="changed" in words, gone="gone" in words, by=by)
+    return replace(found, once=is_every or "once" in words, every=every)
 
 
 def spending(value: Any) -> tuple[str, frozenset[str]]:

@@ -38,7 +38,7 @@ from scrapy_aopic.core.records import (
     unpack_host,
     unpack_page,
 )
-from scrapy_aopic.core.revisits.found import Found, found_last
+from scrapy_aopic.core.revisits.found import Found, found_last, shown
 from scrapy_aopic.core.revisits.rates import Rates
 from scrapy_aopic.core.revisits.rounds import Round, read_rounds, together
 from scrapy_aopic.core.walk import find_order
@@ -253,7 +253,7 @@ class _PageReader:
             depth=depth,
             inlinks=page.score // self._one_link if self._one_link else None,
             outlinks=n_links,
-            digest=changes.digest.hex() if changes is not None else "",
+            digest=shown(changes.digest).hex() if changes is not None else "",
             text_digest=digest_of(text).hex() if text is not None else "",
             found=found.what,
             first_seen=_utc(found.first_seen),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.focus.calibration import wilson
@@ -53,10 +54,11 @@ def relevant_of(part: float, n: int) -> str:
 
 def round_sentence(done: Round) -> str:
     """What a round of revisits has found; number 0 is for visits in no round."""
-    gone, moved, failed, new = (done.found.get(what, 0) for what in ("gone", "moved", "failed", "new"))
+    found = Counter(done.found)
+    back = f"{found['back']:,} back, " if found["back"] else ""
     return (
-        f"{f'Round {done.number}' if done.number else 'Visits'}: {done.found.get('changed', 0):,} of {n_of(done.known, 'known page')} "
-        f"changed, {gone:,} gone, {moved:,} moved, {failed:,} failed; {new:,} new"
+        f"{f'Round {done.number}' if done.number else 'Visits'}: {found['changed']:,} of {n_of(done.known, 'known page')} "
+        f"changed, {found['gone']:,} gone, {back}{found['moved']:,} moved, {found['failed']:,} failed; {found['new']:,} new"
         f"{'' if done.ended or not done.number else ' (not over)'}."
     )
 

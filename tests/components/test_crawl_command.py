@@ -132,7 +132,8 @@ def test_a_round_fetches_each_page_once_and_gives_only_what_changed(serve, tmp_p
         return Answer(headers={"Content-Type": "text/html"}, body=html(links))
 
     web = serve({f"{home}{name}": page for name in ("", "1", "2", "3")})
-    again = [HOME, *CONTACT, *FAST, "--again", "--changed-only", "-o", "items.jsonl"]
+    files = ("-o", "items.jsonl", "-o", "i.parquet")
+    again = [HOME, *CONTACT, *FAST, "--again", "--changed-only", "--gone", *files]
     done = crawl(tmp_path, *again)
     assert (done.returncode, len(web.asked)) == (0, 3), done.stderr
     assert "the same command with --again" in done.stdout
@@ -144,9 +145,14 @@ def test_a_round_fetches_each_page_once_and_gives_only_what_changed(serve, tmp_p
     assert "4 pages in 7 visits" in done.stdout
     found = [(item["url"], item["found"]) for item in items(tmp_path / "items.jsonl")]
     assert sorted(found[:3]) == [(home, "new"), (f"{home}1", "new"), (f"{home}2", "new")]
-    assert sorted(found[3:]) == [(home, "changed"), (f"{home}3", "new")]
+    assert sorted(found[3:]) == [(home, "changed"), (f"{home}1", "gone"), (f"{home}3", "new")]
     done = crawl(tmp_path, *again, "--older-than", "1 hour")
     assert (done.returncode, len(web.asked)) == (0, 7), done.stderr
+    is_later.clear()
+    done = crawl(tmp_path, *again)
+    assert "Round 4: 1 of 4 known pages changed, 0 gone, 1 back, 0 moved, 0 failed; 0 new." in done.stderr
+    found = [(row["url"], row["found"]) for row in parquet.read_table(tmp_path / "i.parquet").to_pylist()]
+    assert sorted(found[6:]) == [(home, "changed"), (f"{home}1", "back")]
 
 
 @pytest.mark.parametrize("kills", some_of((2, 10)))

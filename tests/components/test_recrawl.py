@@ -636,15 +636,23 @@ async def test_a_page_that_is_gone_is_retired_and_its_cash_goes_back(serve, tmp_
         assert (row.cash, row.visits, row.outcome) == (0, 2, f"http {code}")
 
 
-async def test_a_missing_page_that_a_callback_finds_links_in_is_not_retired(serve, tmp_path):
-    class Handles(Follow):
-        handle_httpstatus_list = [404]
+@pytest.mark.parametrize("is_asked_for", [True, False])
+async def test_a_missing_page_that_a_callback_finds_links_in_is_retired_if_pages_that_are_gone_are_asked_for(
+    serve, tmp_path, is_asked_for
+):
+    class Handles(Told):
+        handle_httpstatus_list = [] if is_asked_for else [404]
 
     page = Answer(404, {"Content-Type": "text/html"}, html(["/1"]))
-    home = Script([], page)
-    serve({HOME: home, "http://a.test/1": []})
-    crawler = await crawl_until(lambda: len(home.asked) >= 3, tmp_path, Handles)
-    assert stats(crawler, "recrawl/gone") is None
+    home, linked = Script([], page), Script([])
+    serve({HOME: home, "http://a.test/1": linked})
+    how = [1, "90 days", *["changed", "gone"] * is_asked_for]
+    enough = (lambda: len(linked.asked) >= 3) if is_asked_for else (lambda: len(home.asked) >= 3)
+    crawler = await crawl_until(enough, tmp_path, Handles, AOPIC_RECRAWL=how)
+    assert isinstance(crawler.spider, Told)
+    assert crawler.spider.told[:3] == [f"200 {HOME}", f"404 {HOME}", "200 http://a.test/1"]
+    assert stats(crawler, "recrawl/gone") == (1 if is_asked_for else None)
+    assert (len(home.asked) == 2) == is_asked_for
 
 
 async def test_a_page_that_fails_for_a_time_is_not_retired_and_pays_the_links_that_it_had(serve, tmp_path):

@@ -304,7 +304,11 @@ VISITS = [
     ("redirect", Version(), "unchanged", False),
     ("", Version(b"2"), "changed", True),
     ("http 410", Version(b"3"), "gone", True),
-    ("", Version(b"2"), "changed", True),
+    ("http 404", Version(b"4"), "unchanged", False),
+    ("http 503", Version(is_missing=True), "failed", False),
+    ("http 404", Version(b"3"), "unchanged", False),
+    ("", Version(b"2"), "back", True),
+    ("", Version(b"2"), "unchanged", False),
 ]
 
 
@@ -317,15 +321,18 @@ def test_what_a_visit_finds_is_told_and_its_record_says_it_afterwards():
             job.seed(page)
         began = began or job.now
         lease = job.lease()
-        found = Findings(outcome, is_failure=what == "gone", version=shown)
+        is_gone = outcome in ("http 404", "http 410")
+        found = Findings(outcome, is_failure=is_gone, version=shown)
         if is_other:
             changed_at, previous = job.now, digest
-            digest = b"" if what == "gone" else shown.digest
+            digest = b"" if is_gone else shown.digest
         told = found_now(job.page(page), found, job.now)
         assert told == (what, began, changed_at, previous), what
         job.crawl.release(lease, job.now)
         job.crawl.settle(lease, (), job.now, found)
-        assert found_last(job.page(page)) == told, what
+        stays_gone = is_gone or (what == "failed" and not digest)
+        assert found_last(job.page(page)) == told._replace(what="gone" if stays_gone else what), what
+        assert job.page(page).visited_at == job.now, "when it was last seen so"
         job.commit()
 
 

@@ -96,10 +96,7 @@ class DuePages:
     def remove(self, key: bytes) -> None:
         """The page under *key* is not to be let in."""
         if key in self._due or key in self._overdue:
-            self._due.remove(key)
-            self._overdue.remove(key)
-            self._fruitful.remove(key)
-            self._index.delete(DUE + key)
+            self._forget(key)
 
     def fetched(self) -> None:
         """A fetch pays for its share of a revisit."""
@@ -126,9 +123,7 @@ class DuePages:
             queues.insert(0, self._overdue)
         for queue in queues:
             if (key := queue.best(is_free)) is not None:
-                for other in (self._due, self._overdue, self._fruitful):
-                    other.remove(key)
-                self._index.delete(DUE + key)
+                self._forget(key)
                 self._tokens = max(self._tokens - 1, -_MAX_OWED)
                 self._n_in_time = 0 if queue is self._overdue else self._n_in_time + 1
                 self._n_others = 0 if queue is self._fruitful else self._n_others + 1
@@ -136,6 +131,12 @@ class DuePages:
                     self.first.add(key)
                 return key
         return None
+
+    def _forget(self, key: bytes) -> None:
+        """The page under *key* is due no more."""
+        for queue in (self._due, self._overdue, self._fruitful):
+            queue.remove(key)
+        self._index.delete(DUE + key)
 
 
 class DueQueue:

@@ -6,10 +6,10 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from scrapy_aopic.core.layout import ASLEEP_KEY
-from scrapy_aopic.core.records import HOST_BYTES, QUEUED, VISITED, Changes, Page
+from scrapy_aopic.core.records import FAILED, HOST_BYTES, QUEUED, VISITED, Changes, Page
 
 from . import fruit
-from .found import found_now
+from .found import found_now, is_gone
 from .hints import BELIEVED, USEFUL
 from .rounds import Round, read_rounds
 
@@ -297,5 +297,6 @@ class InRounds(ByIntervals):
 
     def _is_old(self, key: bytes, page: Page) -> bool:
         """Whether *page*, which is under *key*, was visited so long before the round that it is visited once more."""
-        age = self.round.began - page.visited_at
-        return may_come_back(page) and age >= max(self._policy_of(key).min_interval, _SAME)
+        age, policy = self.round.began - page.visited_at, self._policy_of(key)
+        is_looked_for = policy.gone and page.state == FAILED and is_gone(page)
+        return (may_come_back(page) or is_looked_for) and age >= max(policy.min_interval, _SAME)
