@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from argparse import ArgumentTypeError
 from contextlib import contextmanager, suppress
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -107,7 +108,7 @@ def _since(text: str) -> datetime | int:
     if text.isdecimal():
         return int(text)
     with suppress(ValueError, TypeError):
-        return datetime.now(timezone.utc) - timedelta(seconds=intervals(text)[0])
+        return datetime.fromtimestamp(time.time() - intervals(text)[0], timezone.utc)
     try:
         found = datetime.fromisoformat(text)
     except ValueError as error:

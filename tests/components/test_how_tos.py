@@ -8,7 +8,6 @@ import re
 import shlex
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -50,11 +49,21 @@ WEB: dict[str, Any] = {
 """Where each recipe finds something to fetch, and something not to."""
 
 
-def run(recipe: str, folder: Path, **instead: str) -> None:
-    """Do in *folder* what *recipe* says, but over HTTP, without gaps, and without installing anything, and with what is *instead*."""
+AFTER_DAYS = """
+import runpy, sys, time
+from scrapy_aopic.job import clock
+_, days, *sys.argv = sys.argv
+now = time.time
+time.time = lambda: now() + 86400 * int(days)
+clock._boot_id = lambda: days
+runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+"""
+"""Runs a module when so many days have passed, on a machine that starts again each day."""
+
+
+def run(recipe: str, folder: Path, days: int = 0) -> None:
+    """Do in *folder* what *recipe* says, after so many *days*, but over HTTP, without gaps, and without installing anything."""
     text = RECIPES[recipe].replace("https://example", "http://example").replace("https://&", "http://&")
-    for old, new in instead.items():
-        text = text.replace(old, new)
     for file, source in re.findall(r"`(\w+\.py)`.*?^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
         (folder / file).write_text(source, encoding="utf-8")
     for line in (
@@ -64,16 +73,23 @@ def run(recipe: str, folder: Path, **instead: str) -> None:
     ):
         words = shlex.split(line)
         if words[0] == "scrapy":
-            words = [str(next((folder / "crawls").iterdir())) if word == "JOBDIR" else word for word in words]
-            command = [sys.executable, "-m", *words, "-s", "AOPIC_POLITENESS_FACTOR=0"]
-            done = processes.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=60)
-            assert done.returncode == 0, done.stderr
+            job = str(next((folder / "crawls").iterdir())) if "JOBDIR" in words else ""
+            scrapy(*(job if word == "JOBDIR" else word for word in words[1:]), folder=folder, days=days)
         elif words[0] != "pip":
             subprocess.run(["sh", "-c", line], cwd=folder, check=True)
 
 
-def aopic(*words: str, folder: Path) -> None:
-    command = [sys.executable, "-m", "scrapy", "aopic", *words]
+def scrapy(*words: str, folder: Path, days: int = 0) -> None:
+    command = [
+        sys.executable,
+        "-c",
+        AFTER_DAYS,
+        str(days),
+        "scrapy",
+        *words,
+        "-s",
+        "AOPIC_POLITENESS_FACTOR=0",
+    ]
     done = processes.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
 
@@ -103,65 +119,58 @@ def test_a_recipe_fetches_what_it_says(recipe, fetched, serve, tmp_path):
     assert urls(tmp_path) == fetched
 
 
-def test_a_daily_round_fetches_no_page_twice_and_gives_the_next_day_what_changed(serve, tmp_path):
-    day, feed = [1], WEB["http://example.org/feed"]
-    changing = {
-        "http://example.org/1": lambda _: page("en", *(["/new"] if day[0] > 1 else [])),
-        "http://example.org/feed": lambda _: feed if day[0] == 1 else Answer(404),
-        "http://example.org/new": [],
-    }
-    web = serve({**WEB, **changing})
-    for _ in range(2):  # the second one comes at once, as after a kill
-        run("Changed pages, every day", tmp_path)
-        assert sorted(web.asked) == ["http://example.org/", "http://example.org/1", "http://example.org/feed"]
-    assert len((tmp_path / "changes.jsonl").read_text().splitlines()) == 3
-    lines = (tmp_path / "changes.csv").read_text().splitlines()
-    assert sum(",new," in line for line in lines) == 3
-    day[0] = 2
-    time.sleep(1.1)  # a night is too long for a test
-    run(
-        "Changed pages, every day", tmp_path, **{"12 hours": "1 second", "1 day": "0"}
-    )  # since the last round
-    items = map(json.loads, (tmp_path / "changes.jsonl").read_text().splitlines()[3:])
-    assert {(item["url"], item["found"]) for item in items} == {
-        ("http://example.org/1", "changed"),
-        ("http://example.org/new", "new"),
-    }
-    with (tmp_path / "changes.csv").open(newline="") as file:
-        rows = {row["url"]: row["found"] for row in csv.DictReader(file)}
-    assert rows["http://example.org/feed"] == "gone"
-    assert rows["http://example.org/1"] == "changed"
-    seeds = [
-        "http://example.org/",
-        "--contact",
-        "https://example.org/crawler",
-        "--scope",
-        "domain",
-        "--changed-only",
-    ]
-    every = [
-        *[
-            "--older-than",
-            "1s",
-            "--seconds",
-            "5",
-            "--job",
-            "crawls/daily",
-            "-s",
-            "AOPIC_POLITENESS_FACTOR=0",
-            "--every",
-        ],
-        "2 seconds",
-    ]
-    aopic("crawl", *seeds, *every, folder=tmp_path)  # rounds in one process
-    aopic("export", "crawls/daily", "--pages", "since.csv", "--since", "2", folder=tmp_path)
-    with (tmp_path / "since.csv").open(newline="") as file:
-        found = {
-            (row["url"].removeprefix("http://example.org/"), row["found"]) for row in csv.DictReader(file)
+def test_changed_pages_every_day_gives_each_day_what_has_changed(serve, tmp_path):
+    """On a web that changes while the clock of the commands runs."""
+    home, today = "http://example.org/", 0
+
+    def shown(days: int = 99, *links: str) -> Any:
+        """A page that changes once in so many *days*."""
+        return lambda _: page(f"v{today // days}", *links)
+
+    web = serve(
+        {
+            home: shown(99, "/daily", "/second", "/same", "/leaves"),
+            f"{home}daily": shown(1),
+            f"{home}second": lambda _: page(f"v{today // 2}", *["/new"] * (today > 1)),
+            f"{home}same": shown(),
+            f"{home}leaves": lambda _: Answer(404) if today == 1 else page("en"),
+            f"{home}new": shown(),
         }
-    assert found == {("1", "changed"), ("new", "new"), ("feed", "gone")}
+    )
+    changes = [
+        dict.fromkeys(("", "daily", "second", "same", "leaves"), "new"),
+        {"daily": "changed", "leaves": "gone"},
+        {"daily": "changed", "second": "changed", "leaves": "back", "new": "new"},
+    ]
+    known: set[str] = set()
+    items: list[Any] = []
+    for today, is_first in [
+        (0, True),
+        (0, False),
+        (1, True),
+        (2, True),
+    ]:  # the second one at once, as after a kill
+        n_asked, n_items = len(web.asked), len(items)
+        run("Changed pages, every day", tmp_path, days=today)
+        items = [json.loads(line) for line in (tmp_path / "changes.jsonl").read_text().splitlines()]
+        given = {item["url"].removeprefix(home): item["found"] for item in items[n_items:]}
+        assert given == (changes[today] if is_first else {})
+        known |= given.keys()
+        asked = [url.removeprefix(home) for url in web.asked[n_asked:]]
+        assert sorted(asked) == (sorted(known) if is_first else [])
+        assert found_in(tmp_path / "changes.csv") == changes[today]
+    every = ("--changed-only", "--gone", "--older-than", "1s", "--every", "1s", "--seconds", "5")
+    how = ("--contact", "https://example.org/crawler", "--scope", "domain", "--job", "crawls/daily")
+    scrapy("aopic", "crawl", home, *how, *every, folder=tmp_path)  # rounds in one process
+    scrapy("aopic", "export", "crawls/daily", "--pages", "since.csv", "--since", "2", folder=tmp_path)
+    assert found_in(tmp_path / "since.csv") == changes[2]
     with open_view(FolderPlace(tmp_path / "crawls" / "daily")) as view:
-        assert len(rounds_in(view)) >= 3
+        assert len(rounds_in(view)) > 5
+
+
+def found_in(path: Path) -> dict[str, str]:
+    with path.open(newline="") as file:
+        return {row["url"].removeprefix("http://example.org/"): row["found"] for row in csv.DictReader(file)}
 
 
 def test_text_and_metadata_become_tables(serve, tmp_path):
@@ -170,7 +179,7 @@ def test_text_and_metadata_become_tables(serve, tmp_path):
     run("Text and metadata as Parquet", tmp_path)
     run("The most important pages alone", tmp_path)
     (job,) = (tmp_path / "crawls").iterdir()
-    aopic("export", str(job), "--pages", "importance.parquet", folder=tmp_path)
+    scrapy("aopic", "export", str(job), "--pages", "importance.parquet", folder=tmp_path)
     pages = parquet.read_table(tmp_path / "pages.parquet").to_pylist()
     known = {
         row["url"]: row["importance"]
