@@ -54,18 +54,7 @@ def test_it_waits_where_it_would_if_it_were_paid_and_where_its_cash_says_at_the_
     job.commit()
 
 
-def test_with_its_endowment_too():
-    job = Job(endowment=6.0)
-    job.seed(A)
-    lease = job.lease()
-    given = job.crawl.announce(lease, [B], job.now)
-    before = job.page(B).front_queue
-    job.settle(lease, *given)
-    assert job.page(B).front_queue == before == front_queue(job.cash(B))
-    job.commit()
-
-
-def test_and_with_the_clicks_of_its_page():
+def test_with_its_endowment_and_the_clicks_of_its_page_too():
     job = Job(endowment=6.0)
     first, second = link("a", 1), link("a", 2)
     job.seed(A)
