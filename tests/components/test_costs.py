@@ -301,12 +301,13 @@ def test_the_time_without_a_request_counts_while_a_host_is_due() -> None:
     assert standstill.lately == 1.0
 
 
-def test_a_domain_has_less_of_a_crawl_by_what_its_answers_cost() -> None:
-    job = Job(order=Aopic(), politeness=Politeness(0.0))
-    job.seed(link("evil.test"), link("good.test"))
-    for _ in range(2):
+def test_domains_whose_answers_cost_more_come_after_another_however_many_they_are() -> None:
+    job, evil = Job(order=Aopic(), politeness=Politeness(0.0)), [f"evil{n}.test" for n in range(12)]
+    job.seed(*map(link, evil), link("good.test"))
+    for _ in range(13):
         lease = job.lease()
         job.crawl.release(lease, job.now)
         job.settle(lease, *[link(lease.host, number) for number in range(1, 60)])
-    job.crawl.charge(host_key("evil.test"), 100.0, 0.0, job.now)
-    assert {job.visit().host for _ in range(15)} == {"good.test"}
+    for host in evil:
+        job.crawl.charge(host_key(host), 0.05, 0.0, job.now)
+    assert {job.visit().host for _ in range(50)} == {"good.test"}

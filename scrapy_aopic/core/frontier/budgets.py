@@ -107,10 +107,6 @@ class Budgets:
             self._domains.sponsors.end(known.links)
         return [LATE + known.domain, *(BEHIND + link[: len(known.domain)] for link in known.links)]
 
-    def _begun(self, key: bytes, visited: int) -> int:
-        """Pages of the domain under *key* of which *visited* were visited, with those that are fetched, and its time of the processor."""
-        return visited + self._n_of.get(key, 0) + self._charged.get(key, 0)
-
     def charge(self, host: HostState, n: int) -> None:
         """What a page of *host* took of the processor stands for *n* pages more, in this run."""
         if self._domains is not None and n > 0:
@@ -133,11 +129,12 @@ class Budgets:
             del self._charged[next(iter(self._charged))]
 
     def comes_last(self, host: HostState) -> bool:
-        """Whether the domain of *host* was charged, in this run, for more than its pages, or for any, and no page of *host* was visited."""
+        """Whether the domain of *host*, or the one that has found it, was charged for more than its pages, or it for any, and none was visited."""
         if self._domains is None:
             return False
         key = self._domains.key(host)
-        return self._is_costly(key) or (not host.visited and key in self._charged)
+        is_costly = self._is_costly(key) or self._is_costly(self._finder(self._domains.get(key)))
+        return is_costly or (not host.visited and key in self._charged)
 
     def _is_costly(self, key: bytes) -> bool:
         charged = self._charged.get(key, 0)
@@ -167,24 +164,30 @@ class Budgets:
         domain = domains.get(key)
         if host.best is not None and host.best >= N_FRONT_QUEUES:
             return domain.visited, b""
-        begun = self._begun(key, domain.visited)
+        due = self._due(domains, key, domain)
         if key in domains.budgets:
-            return domain.visited, LATE + key if self._own_due(key, begun) > visits else b""
+            return domain.visited, LATE + key if due > visits else b""
         blocker, most = domains.sponsors.blocker(key, visits)
-        due = self._order.due(begun, domain.supporters, domains.seeded(domain))
         if due > visits and (domain.visited + self._charged.get(key, 0)) * SMALL >= most:
             return domain.visited, LATE + key
-        if (finder := self._finder(domain)) in self._charged and self._is_costly(finder):
-            by = domains.get(finder)
-            if self._order.due(self._begun(finder, by.visited), by.supporters, domains.seeded(by)) > visits:
-                return 0, LATE + finder
+        finder = self._finder(domain)
+        if self._is_costly(finder) and self._due(domains, finder, domains.get(finder)) > visits:
+            return 0, LATE + finder
         return domain.visited, blocker and BEHIND + blocker
 
-    def _own_due(self, key: bytes, visited: int) -> float:
-        """Visits of the crawl before which a domain with a budget of its own, of which *visited* were visited, is over it."""
-        assert self._domains is not None, "a budget is that of a domain"
-        part = self._domains.budgets[key]
-        return visited / part if part and visited >= ALLOWANCE else 0.0
+    def _due(self, domains: Domains, key: bytes, domain: Domain, more: int = 0) -> float:
+        """Visits of the crawl before which *domain*, under *key*, is over its budget with *more* pages than were visited.
+
+        Pages that are fetched count, and so does time of the processor. One that was charged for more than its pages has used its
+        allowance, and has nothing for its seeds.
+        """
+        begun = domain.visited + self._n_of.get(key, 0) + self._charged.get(key, 0) + more
+        if key in domains.budgets:
+            part = domains.budgets[key]
+            return begun / part if part and begun >= ALLOWANCE else 0.0
+        if self._is_costly(key):
+            return self._order.due(begun + int(ALLOWANCE), domain.supporters, 0.0)
+        return self._order.due(begun, domain.supporters, domains.seeded(domain))
 
     def learn(self, elsewhere: int) -> None:
         """Other shards have made *elsewhere* visits by now."""
@@ -216,16 +219,13 @@ class Budgets:
             raise CallError(
                 "A crawl whose order uses no registered domains has no budgets, and so no late hosts."
             )
+        own = self._due(domains, key, domains.get(key), more) if shelf[: len(LATE)] == LATE else 0.0
         if shelf[: len(LATE)] == LATE and key in domains.budgets:
-            return self._own_due(key, self._begun(key, domains.get(key).visited) + more), []
+            return own, []
         behind = (
             domains.sponsors.route(key, visits, more) if more else domains.sponsors.known_route(key, visits)
         ).dues
-        if shelf[: len(LATE)] == BEHIND:
-            return 0.0, behind
-        known = domains.get(key)
-        begun = self._begun(key, known.visited)
-        return self._order.due(begun + more, known.supporters, domains.seeded(known)), behind
+        return own, behind
 
 
 class Late(NamedTuple):

@@ -83,9 +83,12 @@ next one is taken as it is."""
 _MOST_EXPECTED = 100
 """Most hosts waiting for an instant for which one step determines whether they are in time."""
 
-ORDINARY = 0.1
-"""Seconds of the processor for which an answer counts as one page: ten times what most take, or more. For all that goes beyond it,
-its host waits as after a transfer of that time, and its domain is charged with a page for each."""
+ORDINARY = 0.03
+"""Seconds of the processor for which an answer counts as one page: three times what most take. If it takes more, its host waits as
+after a transfer of that time, and its domain is charged with a page for each :data:`_A_PAGE`."""
+
+_A_PAGE = 0.01
+"""Seconds of the processor of an ordinary page."""
 
 _NOWHERE = 10
 """Pages that a host which does not exist counts as: whoever makes up names has as many as they like, and none of them a page."""
@@ -663,7 +666,8 @@ class Frontier:
         host = self.host(key)
         if host is None or seconds <= ORDINARY:
             return
-        self.budgets.charge(host, int(seconds / ORDINARY) - int(before / ORDINARY))
+        charged = int(before / _A_PAGE) if before > ORDINARY else 1
+        self.budgets.charge(host, int(seconds / _A_PAGE) - charged)
         host.rests_until = max(host.rests_until, now + self._politeness.of(host.name).gap(seconds))
         self._leave_alone(key, host, host.rests_until)
 
