@@ -679,6 +679,13 @@ class Crawl:
         )
 
     @property
+    def n_waiting(self) -> int:
+        """Hosts that could be requested, also those over their budgets."""
+        places = self.frontier.places
+        late = sum(map(len, places.late.in_memory.values()))
+        return places.n_ready + late + sum(places.shelves.counts.values())
+
+    @property
     def dead(self) -> tuple[int, int]:
         places = self.frontier.places
         return places.dead.n, places.dead_pages

@@ -112,7 +112,7 @@ class ClusterShard(OpenShard):
         self._from_server: set[tuple[int, int]] = set()
         self._to_remove: set[tuple[int, int]] = set()
         self._is_idle = self._look_idle(self.commits.taken_at)
-        self._sums = self.shard.sums
+        self._sums, self._waiting = self.shard.sums, self.shard.n_waiting
         self.state: ShardState = self._read_state()
         self._is_state_new = True
         self.commits.on_taken, self.commits.on_landed = self._note_taken, self._note_landed
@@ -198,7 +198,8 @@ class ClusterShard(OpenShard):
             for row, data in batch[Family.META].items()
             if row[:1] == OUTBOX and data is not None
         }
-        self._is_idle, self._sums = self._look_idle(self.commits.taken_at), self.shard.sums
+        self._is_idle = self._look_idle(self.commits.taken_at)
+        self._sums, self._waiting = self.shard.sums, self.shard.n_waiting
 
     def _note_landed(self) -> None:
         """It is stored."""
@@ -230,6 +231,7 @@ class ClusterShard(OpenShard):
             self.shard.mail.received_landed(),
             self.shard.counts,
             *self.shard.mail.units_landed(),
+            self._waiting,
         )
 
     def deliver(self, letters: Iterable[PostedLetter]) -> None:

@@ -1,7 +1,7 @@
-"""A worker of a job in several shards, which holds some of them: as many as every other worker, give or take one.
+"""A worker of a job in several shards, which holds some of them: its part of the work that waits in all of them.
 
-Rule 1: there is no coordinator. Each worker sees the same list of workers and shards, and computes its share from it. A worker
-with too many shards hands some over, one with too few takes free ones; the lock of each store decides between two workers.
+Rule 1: there is no coordinator. Each worker sees the same list of workers and shards, and computes from it who should have which
+(:mod:`.dealing`). It hands over what others should have, and takes free ones; the lock of each store decides between two workers.
 
 Rule 2: a shard whose commit was refused is dropped, and the crawl goes on with the others. Any other error of a store ends the
 crawl, as it does for a job in one piece.
@@ -41,6 +41,7 @@ from scrapy_aopic.place.shard_places import OnServer, ShardPlaces, ShardStore
 from .clock import ServerTime, SharedClock, read_mark
 from .cluster_shard import ClusterShard, Post
 from .commit_thread import JointCommits
+from .dealing import deal
 from .exchange import Exchange
 from .shard_router import ShardRouter
 from .shared_learning import SharedLearning
@@ -75,6 +76,12 @@ _LEAST_HOSTS = 200
 _COMMIT_SECONDS = 0.005
 """Seconds of the event loop that commits may take at once to begin and to end; that of one shard takes up to three times as
 long."""
+
+_PATIENCE = 5.0
+"""Seconds for which work must be dealt unevenly before a shard is handed over, unless a worker has none."""
+
+_IDLE = 10.0
+"""Seconds without work that are worth a line in the log."""
 
 _PAUSE = 0.005
 """Seconds between polls of the shards, which cost a few microseconds each."""
@@ -147,6 +154,7 @@ class ClusterWorker:
         self._tick_at = 0.0
         self.n_landed = 0
         self.slowest = 0.0
+        self._even_at = self._idle_since = 0.0
         self._logged_share = (-1, -1)
         self._logged_unowned: list[int] = []
         # Shards whose turn in this round of commits is to come.
@@ -352,29 +360,30 @@ class ClusterWorker:
         held.shard.learn(whole.less(Sums(*state.sums)) if state is not None else whole)
 
     def _balance(self, cluster: ClusterState) -> None:
-        """Hand over shards that are too many, or take some, among the workers that reach the same ones."""
-        held, reach, home = self.shards, self._places.reach, self._registry.home
+        """Hand over shards, or take some, among the workers that reach the same ones (:mod:`.dealing`)."""
+        held, reach, home, own = self.shards, self._places.reach, self._registry.home, self._registry.token
         tokens = [token for token, worker in cluster.workers.items() if worker["home"] == home]
-        rank = tokens.index(self._registry.token)
-        share = len(reach) // len(tokens) + (rank < len(reach) % len(tokens))
-        staying = [each for each in held.values() if not each.is_leaving]
-        n = len(staying) + len(self._opening)
-        if n > share:
-            for each in sorted(staying, key=lambda each: len(each.shard.leases))[: n - share]:
-                each.is_leaving = True
-        for each in held.values():
-            if n < share and each.is_leaving and not each.has_ended:
-                each.is_leaving, n = False, n + 1
-        begin = rank * len(reach) // len(tokens)  # so that two workers seldom try the same one
-        for number in (*reach[begin:], *reach[:begin]):
-            if n >= share or len(self._opening) >= _OPENED_AT_ONCE:
-                break
-            if not cluster.is_owned[number] and number not in held and number not in self._opening:
+        holders = {number: self._holder(number, cluster) for number in reach}
+        waiting = {number: state.waiting for number, state in cluster.states.items()}
+        dealt = deal(holders, waiting, tokens)
+        given = [number for number in held if holders[number] == own != dealt[number]]
+        if not given:
+            self._even_at = cluster.received_at
+        if {*tokens} <= {*holders.values()} and cluster.received_at - self._even_at < _PATIENCE:
+            given = []
+        for number in given:
+            held[number].is_leaving = True
+        for number in reach if not given else ():
+            if dealt[number] != own or holders[number] is not None:
+                continue
+            if number in held:
+                held[number].is_leaving = held[number].has_ended
+            elif len(self._opening) < _OPENED_AT_ONCE:
                 self._opening[number] = self._opener.submit(self._open, number)
-                n += 1
         if self._opening:
             return
-        self._log_share(len(staying), len(cluster.workers))
+        self._log_share(sum(not each.is_leaving for each in held.values()), len(cluster.workers))
+        self._say_why_idle(holders, waiting, cluster.received_at)
         unowned = [
             number for number in range(self._n_shards) if number not in reach and not cluster.is_owned[number]
         ]
@@ -382,6 +391,36 @@ class ClusterWorker:
             self._logged_unowned = unowned
             if unowned:
                 self._opener.submit(self._places.log_unowned, unowned)
+
+    def _holder(self, number: int, cluster: ClusterState) -> str | None:
+        """The worker that has a shard, as far as this one knows; ``None`` if it is free, or this one is about to hand it over."""
+        own = self._registry.token
+        if number in self.shards:
+            return None if self.shards[number].is_leaving else own
+        if number in self._opening or not cluster.is_owned[number]:
+            return own if number in self._opening else None
+        state = cluster.states.get(number)
+        return state.worker if state is not None and state.worker != own else ""
+
+    def _say_why_idle(
+        self, holders: Mapping[int, str | None], waiting: Mapping[int, int], now: float
+    ) -> None:
+        """Log, once for each time, why this worker has had nothing to do for some seconds while others have."""
+        held = self.shards.values()
+        elsewhere = [number for number, n in waiting.items() if n and number not in self.shards]
+        if not elsewhere or any(waiting.get(each.number) or not each.is_free for each in held):
+            self._idle_since = now
+        elif self._idle_since and now - self._idle_since > _IDLE:
+            self._idle_since = 0.0
+            logger.info(
+                "This worker has nothing to fetch: no host of its %(held)d shards may be requested. %(n)d hosts of other workers' may, in "
+                "shards %(shards)s; a shard is not divided, and all hosts of a registered domain are in one",
+                {
+                    "held": len(held),
+                    "n": sum(waiting[number] for number in elsewhere),
+                    "shards": ", ".join(map(str, sorted(elsewhere))),
+                },
+            )
 
     def _log_share(self, n_held: int, n_workers: int) -> None:
         if (n_held, n_workers) == self._logged_share:

@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import redis_server
+from support import core_crawl, redis_server
 
 from scrapy_aopic.core.policy import Policy
+from scrapy_aopic.core.shards.cut import Cut, ShardId
+from scrapy_aopic.job import cluster_worker
+from scrapy_aopic.job.dealing import deal
 from scrapy_aopic.job.job import Job
 from scrapy_aopic.place.cutting import begin_in_folder
 from scrapy_aopic.place.folder_place import FolderPlace
@@ -23,19 +26,21 @@ from scrapy_aopic.storage.board import FileBoard
 from scrapy_aopic.storage.folder_workers import board_address
 from scrapy_aopic.storage.redis.connect import connect
 from scrapy_aopic.view.auditing import audit_job
+from scrapy_aopic.web.suffixes import registered_domain
 
 SHARDS = 4
 
 
-def open_worker(folder: Path, number: int) -> Job:
+def open_worker(folder: Path, number: int, policy: Policy | None = None) -> Job:
     """One more worker of the job in *folder*."""
+    policy = policy or Policy()
     place = FolderPlace(folder)
     sharding = place.read_sharding()
     assert sharding is not None
     lock = lock_job(place.of_worker(number) / "aopic", "crawl")
     board = board_address(folder)
-    places = InFolder(place, board, lock, sharding, Policy(), kind="sqlite", memory_mb=16)
-    job = Job(None, Policy(), address=board, shards=SHARDS, places=places, lock=lock, interval=0.05)
+    places = InFolder(place, board, lock, sharding, policy, kind="sqlite", memory_mb=16)
+    job = Job(None, policy, address=board, shards=SHARDS, places=places, lock=lock, interval=0.05)
     job._opened.callback(lock.release)
     return job
 
@@ -63,6 +68,47 @@ def test_a_shard_that_was_handed_over_is_always_opened_by_somebody(tmp_path):
         first = second
     first.close()
     assert audit_job(FolderPlace(tmp_path)).violations == []
+
+
+def test_a_large_domain_is_all_that_its_worker_keeps_and_others_say_why_they_are_idle(
+    tmp_path, monkeypatch, caplog
+):
+    monkeypatch.setattr(cluster_worker, "_IDLE", 0.0)
+    caplog.set_level("INFO")
+    begin_in_folder(FolderPlace(tmp_path), SHARDS, lambda: None, "")
+    policy = Policy(domain_of=registered_domain)
+    first = open_worker(tmp_path, 1, policy)
+    tick_until_held([first], SHARDS)
+    for n in range(100):
+        first.seed(core_crawl.link(f"h{n}.big.test", n), first.clock(), worth=1.0, enriches=False)
+    large = Cut(ShardId(0, SHARDS), registered_domain).of_host("h0.big.test")
+    while first.shards[large].state.waiting < 100:  # type: ignore[attr-defined]
+        first.tick()
+    second = open_worker(tmp_path, 2, policy)
+    tick_until_held([first, second], 1, SHARDS - 1)
+    assert [*first.shards] == [large]
+    while f"100 hosts of other workers' may, in shards {large};" not in caplog.text:
+        second.tick()
+    first.close()
+    second.close()
+
+
+@pytest.mark.parametrize(
+    ("holders", "waiting", "then"),
+    [
+        ("....", {}, "abab"),
+        ("aaaa", {}, "bbaa"),
+        ("aaab", {}, "baab"),
+        ("aabb", {0: 8, 2: 3}, "aabb"),
+        ("aabb", {0: 800}, "abbb"),
+        ("a.bb", {0: 800}, "abbb"),
+        ("aabb", {0: 800, 1: 800}, "baab"),
+        ("xxab", {0: 800}, "xxab"),
+    ],
+)
+def test_shards_are_dealt_by_the_hosts_that_wait_and_stay_if_that_is_about_even(holders, waiting, then):
+    before = {number: None if each == "." else each for number, each in enumerate(holders)}
+    assert deal(before, waiting, ["a", "b"]) == dict(enumerate(then))
 
 
 KEYS = st.sampled_from([b"a", b"b"])

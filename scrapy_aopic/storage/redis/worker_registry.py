@@ -61,6 +61,7 @@ class ShardState(NamedTuple):
         counts: Pages queued, visited and failed, and hosts.
         sent_units: Units in all letters to each other shard; only with several folders, and under a key of their own.
         got_units: Units in all letters of each other shard that were applied; likewise.
+        waiting: Hosts that could be requested.
     """
 
     head: str
@@ -72,6 +73,7 @@ class ShardState(NamedTuple):
     counts: Sequence[int]
     sent_units: Mapping[int, int] = {}
     got_units: Mapping[int, int] = {}
+    waiting: int = 0
 
     @classmethod
     def unpack(cls, data: bytes, keys: Keys) -> ShardState:
@@ -89,12 +91,12 @@ class ShardState(NamedTuple):
 
     def packed(self) -> bytes:
         """As the server has it."""
-        fields = dict(zip(self._fields[:_SHOWN], self[:_SHOWN], strict=True))
+        fields = {name: value for name, value in self._asdict().items() if name not in _OF_FOLDERS}
         return json.dumps(fields, separators=(",", ":")).encode()
 
 
-_SHOWN = 7
-"""Fields of a state that every exchange reads."""
+_OF_FOLDERS = {"sent_units", "got_units"}
+"""Fields of a state that no exchange reads."""
 
 
 @dataclass(slots=True)
