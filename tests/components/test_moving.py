@@ -20,7 +20,7 @@ from scrapy_aopic.copies.moving import copy_job, move_job
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.shards.cut import Cut, ShardId
 from scrapy_aopic.exceptions import StorageError
-from scrapy_aopic.place.folder_place import FolderPart, FolderPlace
+from scrapy_aopic.place.folder_place import WORKER, FolderPart, FolderPlace
 from scrapy_aopic.place.place import Place
 from scrapy_aopic.place.server_place import ServerPlace
 from scrapy_aopic.storage import Address
@@ -172,6 +172,21 @@ async def test_no_job_in_one_piece_begins_where_a_kill_left_only_the_name_of_a_p
     assert "is for shards of the job in redis://127.0.0.1:9/0#other: set AOPIC_SHARDS" in caplog.text
     assert web.log == []
     assert not job.has_job()
+
+
+async def test_a_job_in_one_piece_is_refused_to_several_workers_with_a_way_out(
+    serve, tmp_path, monkeypatch, caplog
+):
+    web = serve(PAGES)
+    given = {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_STORE": "auto", "JOBDIR": tmp_path / "job"}
+    await crawl(Follow, {**given, "CLOSESPIDER_PAGECOUNT": 1})
+    n = len(web.log)
+    monkeypatch.setenv(WORKER, "1")
+    with caplog.at_level(logging.ERROR):
+        await crawl(Follow, given)
+    assert "is in one piece, because it began with one worker" in caplog.text
+    assert "those that were visited with --fetched. Nothing was changed." in caplog.text
+    assert len(web.log) == n
 
 
 def test_what_cannot_be_moved_is_left_as_it_is(address, tmp_path):
