@@ -202,8 +202,8 @@ class InFolder(ShardPlaces):
             elif store.number < seen:
                 raise StorageError(
                     f"Shard {number} in {folder} is as of its commit {store.number:,}, and others have seen number {seen:,}: it is an "
-                    "older copy. Put the last one back, or, if that is lost, remove this one and let the shard begin anew "
-                    "with 'scrapy aopic move --lost'. Nothing was changed."
+                    "older copy. Put the last one back, or, if that is lost, go on with what this one has: 'scrapy aopic salvage' says "
+                    "how. Nothing was changed."
                 )
         return store
 

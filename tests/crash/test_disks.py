@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import time
@@ -234,8 +235,24 @@ def test_old_copies_second_copies_and_folders_too_many_are_refused(tmp_path):
         workers.wait()
         workers.start(2).wait(DEADLINE)
         assert "it is an older copy" in workers.log(3).read_text()
-        del workers.jobs[2:]
+        del workers.jobs[2:], workers.all[3:]
         check_all(workers, [])
+        shutil.rmtree(workers.jobs[0])  # the last copy is lost, so the older one is put in its place
+        workers.jobs[0] = tmp_path / "job-2"
+        assert "move --lost" in aopic(workers, "salvage", older, workers.jobs[0])
+        job = f"{workers.redis.url}#aopic:follow"
+        assert "Shards 0, 1 of" in aopic(workers, "move", job, workers.jobs[0], "--shards", "0,1", "--lost")
+        workers.start(0)
+        workers.start(1)
+        workers.wait()
+        said = re.findall(
+            r"of its (\d+) pages, (\d+) of them visited, (\d+) were salvaged", workers.log(3).read_text()
+        )
+        assert len(said) == 2
+        assert all(0 < int(salvaged) <= int(pages) for pages, _, salvaged in said)
+        visited, queued, violations = check(workers.jobs)
+        assert (queued, violations) == (0, [])
+        assert visited >= sum(int(salvaged) for *_, salvaged in said)
 
 
 def aopic(workers: OnDisks, *arguments: object) -> str:
