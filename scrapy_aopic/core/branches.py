@@ -25,12 +25,11 @@ Rule 2: branches of a host whose numbers are equal count as one; so 32 bits are 
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from .layout import BRANCHES
 from .ports import Family, Store
-from .records import HOST_BYTES, PART_BYTES, pack, unpack
+from .records import HOST_BYTES, PART_BYTES, pack, part_digest, unpack
 from .tables import RecordTable
 
 if TYPE_CHECKING:
@@ -88,7 +87,7 @@ class Branches:
     def group_of(self, request: bytes) -> int:
         """Number of the branch that is the group of *request*; 0 if it is in none."""
         group = self._group_of(request) if self.are_bounded and request else b""
-        return int.from_bytes(blake2b(group, digest_size=PART_BYTES).digest(), "big") if group else 0
+        return int.from_bytes(part_digest(group), "big") if group else 0
 
     def count(self, key: bytes, page: Page, group: int) -> None:
         """Count *page*, under *key* and of *group*, which was fetched for the first time, if it is no head, nor in the branch of its group."""
@@ -111,9 +110,12 @@ class Branches:
         """Whether *page* is in a branch, and no head of its own."""
         return page.branch > 0 and page.score < self._two_links
 
-    def left(self, key: bytes, branch: int) -> None:
-        """The page under *key*, which waits, is linked to from elsewhere, and was in *branch* until now."""
-        self._add(_row(key, branch), 0, 1)
+    def left(self, pages: Iterable[tuple[bytes, int]]) -> None:
+        """Pages, by their keys, that wait are linked to from elsewhere, and were in these branches until now."""
+        rows = [_row(key, branch) for key, branch in pages]
+        self.table.get_many(rows)  # with one read of the store
+        for row in rows:
+            self._add(row, 0, 1)
 
     def may_be_crowded(self, visited: int) -> bool:
         """Whether any branch of a host may be crowded of which *visited* pages were fetched."""

@@ -11,12 +11,11 @@ so a digest of a few bytes is enough.
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from .layout import DIRECTORIES
 from .ports import Family, Store
-from .records import HOST_BYTES, PART_BYTES
+from .records import HOST_BYTES, part_digest
 from .tables import RecordTable
 
 if TYPE_CHECKING:
@@ -50,10 +49,7 @@ class Directories:
     def _row(self, page: bytes, request: bytes) -> bytes:
         """Key of the row of the directory of *request*; empty if it is in none that is counted."""
         directory = self._directory_of(request) if self.full and self._directory_of is not None else b""
-        if not directory:
-            return b""
-        digest = blake2b(directory, digest_size=PART_BYTES).digest()
-        return DIRECTORIES + page[:HOST_BYTES] + digest
+        return DIRECTORIES + page[:HOST_BYTES] + part_digest(directory) if directory else b""
 
     def is_full(self, page: bytes, request: bytes) -> bool:
         """Whether the directory of *request*, which is that of the page under the key *page*, is full."""

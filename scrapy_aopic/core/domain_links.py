@@ -42,27 +42,23 @@ class DomainLinks:
         """A page of *source* links to pages of *hosts*, by their keys."""
         supporter, noted = self._domains.key(source), self._noted
         for target in hosts:
-            if target + supporter not in noted:
-                self._support(target, supporter, now)
-                noted.add(target + supporter)
+            self._support(target, supporter, now)
+            noted.add(target + supporter)
         if len(noted) > _MAX_NOTED:
             noted.clear()
 
-    def preload(self, source: HostState, hosts: Iterable[bytes]) -> None:
-        """Read the domains that :meth:`linked` and the budgets need for the same arguments, all at once.
+    def preload(self, source: HostState, hosts: Iterable[bytes]) -> list[bytes]:
+        """Those of *hosts* that *source* is not known to link to, few of them, for :meth:`linked`.
 
-        Most links go to domains that *source* is known to link to; these are not read.
+        The domains that this and the budgets need then are read, all at once.
         """
         domains, frontier = self._domains, self._frontier
         supporter, noted = domains.key(source), self._noted
-        keys = {supporter}
-        for target in hosts:
-            if target + supporter not in noted:
-                host = frontier.host(target)
-                if host is not None:
-                    keys.add(domains.key(host))
-        if len(keys) > 1:
-            domains.table.get_many(list(keys))
+        new = [target for target in hosts if target + supporter not in noted]
+        known = [host for host in map(frontier.host, new) if host is not None]
+        if keys := {domains.key(host) for host in known} - {supporter}:
+            domains.table.get_many([supporter, *keys])
+        return new
 
     def found(self, target: bytes, source: bytes, now: float) -> None:
         """A page of the host under key *source*, still in flight, links to one of the host under key *target*."""

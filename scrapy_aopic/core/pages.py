@@ -330,7 +330,8 @@ class Pages:
         if page is None or page.state == FAILED:
             return 0
         if page.branch:  # who seeds it wants it
-            self._leave_branch(key, page)
+            self.branches.left([(key, page.branch)])
+            page.branch = page.lowered = 0
         page.clicks = 0
         self._ledger.catch_up(page)
         units = self._ledger.grant(page, worth)
@@ -487,9 +488,9 @@ class Pages:
             visited: Pages of its host that were visited.
             is_new: Whether none of its links is known yet, from an earlier visit or announced.
         """
-        branch = self.branches.behind(key, page, group, is_new=is_new)
-        lowered, group_lowered = (self.branches.lowered(key, each, visited) for each in (branch, group))
-        return Finder(key[:HOST_BYTES], page.clicks, branch, lowered, group, group_lowered)
+        branch, lowered = self.branches.behind(key, page, group, is_new=is_new), self.branches.lowered
+        of_branch, of_group = lowered(key, branch, visited), lowered(key, group, visited)
+        return Finder(key[:HOST_BYTES], page.clicks, branch, of_branch, group, of_group)
 
     def next_place(self) -> int:
         """Place of a page that is queued now."""
@@ -637,7 +638,7 @@ class Pages:
         to_new = n_alike = n_others = 0
         new: dict[bytes, tuple[str, dict[bytes, bytes]]] = {}  # by key of the host, with its name
         moves: dict[bytes, list[Move]] = {}  # by key of the host
-        self.branches.read_ahead((link.key for link in links), targets)
+        leaving: list[tuple[bytes, int]] = []
         for link, page, units in zip(links, targets, paid, strict=True):
             key = link.key
             if page is None:
@@ -666,10 +667,11 @@ class Pages:
                 merged.append((key, units))  # later: the page that stands for it may be among the others
             elif page.state != FAILED:
                 # Announced pages were found by nobody yet.
-                is_nearer = page.clicks > clicks + 1 and 0 < found <= page.score and key[:HOST_BYTES] == host
-                page.clicks = clicks + 1 if is_nearer else page.clicks
+                if page.clicks > clicks + 1 and 0 < found <= page.score and key[:HOST_BYTES] == host:
+                    page.clicks = clicks + 1
                 if page.branch and (page.branch not in (branch, group) or key[:HOST_BYTES] != host):
-                    self._leave_branch(key, page)
+                    leaving.append((key, page.branch))
+                    page.branch = page.lowered = 0
                 elif group_lowered and page.branch == group and page.lowered < group_lowered:
                     page.lowered = group_lowered  # at once, as few are lowered when their turn comes
                 page.score += found
@@ -680,7 +682,8 @@ class Pages:
                 to_new += units if page.visits < 2 else 0
                 keep(key, page)
                 if page.state != QUEUED:
-                    self._offer_unknown(key, page, now)
+                    if self._worth is not None:
+                        self._offer_unknown(key, page, now)
                     continue
                 is_new = self._worth is None or page.changes is None
                 number = (
@@ -693,6 +696,8 @@ class Pages:
                     move = ROW_STARTS[page.front_queue] + place, ROW_STARTS[number] + place, key[HOST_BYTES:]
                     page.front_queue = number
                     moves.setdefault(key[:HOST_BYTES], []).append(move)
+        if leaving:
+            self.branches.left(leaving)
         if n_alike or n_others:
             self.branches.found(host, group, n_alike, n_others)
         self.requests.put_all(requests)
@@ -704,11 +709,6 @@ class Pages:
             self._frontier.move(at, moved, now)
         for key, units in merged:
             self._pay_root(key, units, now, found=found)
-
-    def _leave_branch(self, key: bytes, page: Page) -> None:
-        """Let *page*, which waits, be in no branch any more."""
-        self.branches.left(key, page.branch)
-        page.branch = page.lowered = 0
 
     def _let_in(self, host: bytes, name: str, rows: dict[bytes, bytes], now: float) -> None:
         """Queue new pages of the host under key *host*, called *name*, by their queue rows."""

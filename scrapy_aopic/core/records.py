@@ -282,6 +282,12 @@ def host_key(name: str) -> bytes:
     return blake2b(name.encode("utf-8", "surrogatepass"), digest_size=HOST_BYTES).digest()
 
 
+@lru_cache(1000)  # most pages of a directory, or of a make, are met in a row
+def part_digest(name: bytes) -> bytes:
+    """Digest of what tells a directory or a branch from others of its host."""
+    return blake2b(name, digest_size=PART_BYTES).digest()
+
+
 def page_key(host: bytes, fingerprint: bytes) -> bytes:
     """Key of the page with *fingerprint* (any length) on *host* (a host key)."""
     return host + blake2b(fingerprint, digest_size=8).digest()

@@ -127,13 +127,13 @@ class Settling:
         page = pages.expect(key, "a lease")
         first, copy, _ = self._merging.verdict(key)
         to = self._targets(lease, page, links, found, is_duplicate=bool(first))
-        hosts = {target[:HOST_BYTES]: None for target in to.links}  # in their order, which may decide
+        hosts = list({target[:HOST_BYTES]: None for target in to.links})  # in their order, which may decide
         self._leases.end(lease)
         self._merging.drop_verdict(key)
         frontier.preload(hosts)
         host = frontier.finish(key, page.front_queue, page.place)
         if self._domain_links is not None:
-            self._domain_links.preload(host, hosts)
+            hosts = self._domain_links.preload(host, hosts)
         group = pages.branches.group_of(lease.request)
         pages.branches.count(key, page, group)
         self._revisits.found(page, found, now)
@@ -197,11 +197,11 @@ class Settling:
         here = [link for link in targets.values() if link.key not in away]
         known = pages.get_many([link.key for link in here])
         check_links("announce", [link for link, page in zip(here, known, strict=True) if page is None])
-        hosts = {link.key[:HOST_BYTES]: None for link in here}
+        hosts = list({link.key[:HOST_BYTES]: None for link in here})
         frontier.preload(hosts)
         host = frontier.places.expect(lease.key[:HOST_BYTES], "a lease")
         if self._domain_links is not None:
-            self._domain_links.preload(host, hosts)
+            hosts = self._domain_links.preload(host, hosts)
         as_finder = self._as_finder(lease, finder, host, pages.branches.group_of(lease.request))
         here = self._lifted(lease, finder, here, known, host, n_links=max(n_links, len(targets)))
         pages.pay(here, known, [0] * len(here), now, found=0, finder=as_finder)

@@ -80,6 +80,10 @@ class Route(NamedTuple):
         return next((key for charge, key in late if charge * SMALL >= most), b""), most
 
 
+_OF_SEED = Route(0.0, [], [])
+"""The way to a seed's domain."""
+
+
 class Sponsors:
     """The links between domains that fetches are charged to.
 
@@ -181,13 +185,12 @@ class Sponsors:
 
     # -- routes
 
-    def blocker(self, key: bytes, visits: int) -> tuple[bytes, int]:
-        """:meth:`Route.blocker` for the way to the domain under *key*; ``b""`` and 0 if nothing blocks it.
+    def blocker(self, key: bytes, domain: Domain, visits: int) -> tuple[bytes, int]:
+        """:meth:`Route.blocker` for the way to *domain*, under *key*; ``b""`` and 0 if nothing blocks it.
 
         Args:
             visits: Visits of the whole crawl so far.
         """
-        domain = self._get(key)
         if not domain.sponsors or not self._part:
             return b"", 0
         if self._part < 1 and visits + self._n_under_way / (1 - self._part) < domain.open_until:
@@ -230,8 +233,8 @@ class Sponsors:
         links = [hop.key + hop.domain.sponsors[hop.sponsor] for hop in self.known_route(key, visits).hops]
         for link in links:
             self._under_way[link] = self._under_way.get(link, 0) + 1
+            self.changed()
         self._n_under_way += 1
-        self.changed()
         return links
 
     def end(self, links: list[bytes]) -> None:
@@ -242,8 +245,8 @@ class Sponsors:
             self._under_way[link] -= 1
             if not self._under_way[link]:
                 del self._under_way[link]
+            self.changed()
         self._n_under_way -= 1
-        self.changed()
 
     def _load(self, domain: Domain, key: bytes, number: int) -> int:
         """Fetches that the link to *domain*, under *key*, from its sponsor of this *number* carries."""
@@ -253,7 +256,8 @@ class Sponsors:
         """As :meth:`route`; looked for once until something changes."""
         route = self._routes.get(key)
         if route is None:
-            route = self._routes[key] = self.route(key, visits, 0)
+            route = self.route(key, visits, 0) if self._get(key).sponsors else _OF_SEED
+            self._routes[key] = route
         return route
 
     def route(self, key: bytes, visits: int, more: int) -> Route:

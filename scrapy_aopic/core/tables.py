@@ -159,7 +159,7 @@ class RecordTable(Generic[T]):
 
     def expect_none(self, key: bytes) -> None:
         """*key* is new: the store has nothing under it, and need not be asked."""
-        if not any(key in layer for layer in (self._records, self._fresh, self._in_flight)):
+        if not (key in self._records or key in self._fresh or key in self._in_flight):
             self._miss((key,))
 
     def _miss(self, keys: Sequence[bytes]) -> None:

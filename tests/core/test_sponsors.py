@@ -42,7 +42,8 @@ class Desk:
             self.domains.support(self.key(target), self.key(source))
 
     def is_late(self, name: str) -> bool:
-        return bool(self.domains.sponsors.blocker(self.key(name), self.visits)[0])
+        key = self.key(name)
+        return bool(self.domains.sponsors.blocker(key, self.domains.get(key), self.visits)[0])
 
     def fetch(self, name: str, n: int = 1) -> None:
         for _ in range(n):

@@ -167,7 +167,7 @@ class Budgets:
         due = self._due(domains, key, domain)
         if key in domains.budgets:
             return domain.visited, LATE + key if due > visits else b""
-        blocker, most = domains.sponsors.blocker(key, visits)
+        blocker, most = domains.sponsors.blocker(key, domain, visits)
         if due > visits and (domain.visited + self._charged.get(key, 0)) * SMALL >= most:
             return domain.visited, LATE + key
         finder = self._finder(domain)

@@ -254,6 +254,7 @@ class Frontier:
         order = order if order is not None else Aopic()
         self._back_queues = BackQueues(self.rows, waits_for)
         self._lower = lower
+        self._ranks_by_front_queue = order.ranks_by_front_queue
         self._left_to_lower = _MOST_LOWERED
         self.budgets = Budgets(order, domains)
         self.gates = Gates(
@@ -337,10 +338,7 @@ class Frontier:
             self.n_hosts += 1
         if not host.queued:
             back_queue.begin(host)
-        rows: dict[bytes, bytes | None] = {}
-        for row, page in pages.items():
-            rows[key + row] = page
-        self.rows.change(key, rows)
+        self.rows.change(key, {key + row: page for row, page in pages.items()})
         n = len(pages)
         host.queued += n
         self.queued += n
@@ -501,18 +499,20 @@ class Frontier:
         if gates.are_used and gates.must_look_up(host):
             self.places.seek(key, host, now)
             return Unlocated(key, host.name)
-        number = _choose(host, queue)
-        if (
-            host.transfers and key + queue[number][-ROW_PAGE_BYTES:] in host.transfers
-        ):  # it waits again already
-            self.places.wait_for_release(key, host)
-            return None
-        if self._left_to_lower and self._lower(key + queue[number][-ROW_PAGE_BYTES:], now):
+        while True:
+            number = _choose(host, queue)
+            page = queue[number][-ROW_PAGE_BYTES:]
+            if host.transfers and key + page in host.transfers:  # it waits again already
+                self.places.wait_for_release(key, host)
+                return None
+            if not (self._left_to_lower and self._lower(key + page, now)):
+                break
             self._left_to_lower -= 1
-            return None
+            is_as_good = self._ranks_by_front_queue and queue and front_queue_of(queue[0]) == host.best
+            if host.silent or not is_as_good:  # others may come first now
+                return None
         self._left_to_lower = min(self._left_to_lower + _MEAN_LOWERED, _MOST_LOWERED)
-        best = queue.pop(number)
-        row, page = best[:-ROW_PAGE_BYTES], best[-ROW_PAGE_BYTES:]
+        row = queue.pop(number)[:-ROW_PAGE_BYTES]
         self.budgets.begin(key + page, host)
         if not shelf or host.visited:
             (self._late if shelf else self._in_time)[key + page] = now
