@@ -175,7 +175,10 @@ class LinkMiddleware:
                 if page is not None:
                     page.asks()
             if page is not None:
-                await self._look_up(page, response, session, slices)
+                page.goes_on()
+                await page.prefetch(slices)
+                while page.announces():
+                    await slices.step()
         finally:
             if page is not None:
                 page.end()
@@ -187,18 +190,6 @@ class LinkMiddleware:
         session, request = self.session, response.request
         if session is not None and request is not None and (visit := session.visits.get(request)) is not None:
             session.bodies.over(visit)
-
-    async def _look_up(
-        self, page: PageLinks, response: Response, session: Session, slices: TimeSlices
-    ) -> None:
-        """Wait for what others have to say of the links of *page*, all of which were yielded: its store, and the user."""
-        page.goes_on()
-        await page.prefetch(slices)
-        while page.announces():
-            await slices.step()
-        if session.focus is not None and session.focus.values.valuing is not None:
-            page.end()  # so that all its links are known
-            await session.focus.links.ask(response)
 
 
 async def _without_job(result: AsyncIterator[Any]) -> AsyncIterator[Any]:

@@ -1,9 +1,8 @@
-"""Models of one's own that say what is relevant, and what links are worth: four examples to begin with.
+"""Models of one's own that say what is relevant, and what links are worth: three examples to begin with.
 
     AOPIC_TOPIC = {"function": "broad.judges.Encoder"}    # a model in this process
     AOPIC_TOPIC = {"function": "broad.judges.Service"}    # a model behind HTTP
     AOPIC_LINK_SCORER = "broad.judges.Nearness"           # what links say, by the same model
-    AOPIC_LINK_SCORER = "broad.judges.LinkService"        # the same of a model behind HTTP
 
 Each is made once a crawl, by ``from_crawler``, and then called for each page.
 """
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from scrapy.crawler import Crawler
-    from typing_extensions import Self
 
     from scrapy_aopic.focus import LinkText, PageSeen
 
@@ -32,7 +30,7 @@ ABOUT = "comets and galaxies, stars and planets in the telescope"
 """What the crawl is for, in a sentence; ``JUDGE_ABOUT`` is another one."""
 
 MOST_BYTES = 100_000
-"""Bytes of what a service responds that are read: more than thousands of values."""
+"""Bytes of what a service responds that are read: more than a grade takes."""
 
 LENGTH = 5_000
 """Characters of a page that are judged: the beginning says what it is about."""
@@ -91,14 +89,12 @@ class Nearness:
         return [0.7 * page.grade + 0.3 * likeness(text, self._about) for text in texts]
 
 
-class Asked:
-    """Asks a service behind HTTP, in JSON.
+class Service:
+    """A ``PageScorer`` that asks a service behind HTTP, which gets ``{"text": ...}`` and responds with ``{"grade": 0.7}``.
 
     It is asynchronous, so the crawl goes on meanwhile: pages wait for what it says of them, and nothing else does. Requests are
     made in threads, as Python has no HTTP client that is asynchronous; with httpx or aiohttp, await theirs.
     """
-
-    setting: str
 
     def __init__(self, url: str, timeout: float) -> None:
         self._url = url
@@ -106,41 +102,17 @@ class Asked:
         self._open = build_opener(ProxyHandler({})).open  # not through the crawl's proxy
 
     @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Self:
+    def from_crawler(cls, crawler: Crawler) -> Service:
         settings = crawler.settings
-        if not settings.get(cls.setting):
-            raise ValueError(f"set {cls.setting} to the URL of the service")
-        return cls(settings[cls.setting], settings.getfloat("JUDGE_TIMEOUT", 3.0))
+        if not settings.get("JUDGE_URL"):
+            raise ValueError("set JUDGE_URL to the URL of the service")
+        return cls(settings["JUDGE_URL"], settings.getfloat("JUDGE_TIMEOUT", 3.0))
 
-    async def said(self, question: dict[str, Any]) -> Any:
-        """What the service responds to *question*."""
-        return await asyncio.to_thread(self._ask, json.dumps(question).encode())
+    async def __call__(self, response: Response) -> float:
+        said = await asyncio.to_thread(self._ask, json.dumps({"text": text_of(response)}).encode())
+        return float(said["grade"])
 
     def _ask(self, data: bytes) -> Any:
         request = Request(self._url, data, {"Content-Type": "application/json"})  # noqa: S310 - the user's own URL
         with self._open(request, timeout=self._timeout) as answer:
             return json.loads(answer.read(MOST_BYTES))
-
-
-class Service(Asked):
-    """A ``PageScorer`` that asks a service, which gets ``{"text": ...}`` and responds with ``{"grade": 0.7}``."""
-
-    setting = "JUDGE_URL"
-
-    async def __call__(self, response: Response) -> float:
-        return float((await self.said({"text": text_of(response)}))["grade"])
-
-
-class LinkService(Asked):
-    """A ``LinkScorer`` that asks a service once for all links of a page.
-
-    It gets ``{"url": ..., "grade": 0.7, "links": [{"anchor": ..., "around": ..., "heading": ..., "path": ...}, ...]}`` and
-    responds with ``{"values": [0.1, ...]}``, a number for each link. While it is down, or late, links are valued by what the
-    crawl itself has learned.
-    """
-
-    setting = "JUDGE_LINKS_URL"
-
-    async def __call__(self, page: PageSeen, links: Sequence[LinkText]) -> list[float]:
-        question = {"url": page.url, "grade": page.grade, "links": [link._asdict() for link in links]}
-        return [float(value) for value in (await self.said(question))["values"]]

@@ -34,15 +34,8 @@ class PageScorer(Protocol):
 class LinkScorer(Protocol):
     """Says what links are worth: what ``AOPIC_LINK_SCORER`` names, if it is no strategy."""
 
-    def __call__(
-        self, page: PageSeen, links: Sequence[LinkText], /
-    ) -> Sequence[float] | Awaitable[Sequence[float]]:
+    def __call__(self, page: PageSeen, links: Sequence[LinkText], /) -> Sequence[float]:
         """The value, 0 to 1, of each of the *links* of *page*, in their order.
 
-        A coroutine function (``async def``) is awaited when the page's callback has yielded its last link, for at most
-        30 seconds; the links are followed then. Any other function is called in the event loop, which
-        waits for it.
-
-        If it raises, a strategy values the links instead: ``contextual``, by what it has learned in the meantime, if the
-        function is asynchronous, and ``focused`` if not.
+        It is called in the event loop, which waits for it. If it raises, the links are worth as much as their page.
         """

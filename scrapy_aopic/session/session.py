@@ -527,13 +527,7 @@ class Session:
 
     def _announce(self) -> None:
         """Let links go out whose pages take long, as their items do: these may wait for them."""
-        # A user's function may be asked what they are worth, and takes its time.
-        asks = self.focus is not None and self.focus.values.valuing is not None
-        due = [
-            visit
-            for visit in self.visits
-            if visit.beat() >= _LONG and not (asks and visit.given_values is None)
-        ]
+        due = [visit for visit in self.visits if visit.beat() >= _LONG]
         for visit in sorted(due, key=lambda visit: len(visit.links)):
             if visit.flush is not None:
                 visit.flush()

@@ -136,8 +136,6 @@ class Visit(Struct, eq=False):
         is_gone: Whether the callback gets the page because it is gone.
         found: What it has found, by the names of :func:`~scrapy_aopic.session.found_values.values_of`; ``None`` if pages are visited once.
         given_grade: The result of the user's asynchronous function for pages, or the error that it raised.
-        given_values: The results of that for links, by the latter halves of their page keys, or its error; ``None`` if it was
-            not called.
     """
 
     request: Request
@@ -165,7 +163,6 @@ class Visit(Struct, eq=False):
     is_gone: bool = False
     found: dict[str, str | None] | None = None
     given_grade: float | BaseException | None = None
-    given_values: dict[bytes, float] | BaseException | None = None
     _status: int | None = None
     _failure: str = ""
     _fetched: Fetched | None = None
@@ -325,10 +322,6 @@ class Visit(Struct, eq=False):
     def graded(self, given: float | BaseException) -> None:
         """The user's asynchronous function gave or raised *given* for it."""
         self.given_grade = given
-
-    def valued(self, given: dict[bytes, float] | BaseException) -> None:
-        """The user's asynchronous function gave or raised *given* for its links."""
-        self.given_values = given
 
     # -- its end
 

@@ -595,7 +595,14 @@ def _topic(given: dict[str, Any]) -> TopicGiven:
 
 def link_scorer(value: Any) -> Any:
     """Name of a strategy, or a function of a page and its links."""
-    return value if _is_named(value, STRATEGIES) else function(value, 2, or_class=True)
+    if _is_named(value, STRATEGIES):
+        return value
+    found = function(value, 2, or_class=True)
+    if is_awaited(found):
+        raise Reason(
+            "links are valued by a plain function: let an asynchronous one grade pages, in AOPIC_TOPIC"
+        )
+    return found
 
 
 def order(value: Any) -> type[Order]:

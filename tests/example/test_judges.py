@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from random import Random
 from typing import Any
 
 import pytest
-from broad.judges import Encoder, LinkService, Nearness, Service
+from broad.judges import Encoder, Nearness, Service
 from demo_web.server import Answer, Exchange, Server
 from scrapy.crawler import Crawler
 from scrapy.http import HtmlResponse, Response
 from support.redis_server import free_port
-from support.small_web import Follow, check, crawl
+from support.small_web import Follow, crawl
 
-from scrapy_aopic.core.focus.learned import StandIn
 from scrapy_aopic.core.focus.strategy import PageSeen
-from scrapy_aopic.core.focus.topic import LinkText, Topic
-from scrapy_aopic.core.ledger import TOTAL
+from scrapy_aopic.core.focus.topic import LinkText
 from scrapy_aopic.focus import BatchJudge, JudgedPage, LinkScorer, PageScorer
-from scrapy_aopic.session.topic.user_functions import OutOfPatienceError, Valuing
 
 STARS = "a comet and its tail beside two galaxies, seen in a telescope among the stars"
 BREAD = "the baker opens the oven in the morning and sells bread"
@@ -181,9 +176,7 @@ def test_the_examples_are_what_the_protocols_say():
     judge: PageScorer = Encoder()
     links: LinkScorer = Nearness()
     awaited: PageScorer = Service("http://127.0.0.1:9/", 1.0)
-    awaited_links: LinkScorer = LinkService("http://127.0.0.1:9/", 1.0)
     assert callable(awaited)
-    assert callable(awaited_links)
     assert callable(links)
     assert judge(HtmlResponse("http://a.test/", body=STARS.encode())) > 0.5
     assert judge(HtmlResponse("http://a.test/", body=b"")) == 0.0
@@ -219,24 +212,18 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         judge = self.server
         question = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        text = question.get("text", "")
+        text = question["text"]
         with judge.lock:
             judge.asked.append(question)
             judge.now += 1
             judge.most = max(judge.most, judge.now)
             if judge.now >= judge.enough:
                 judge.wait.set()
-        is_first = "all of it" in text or question.get("url") == "http://a.test/"
-        if not is_first or judge.enough > N:
+        if "all of it" not in text or judge.enough > N:
             judge.wait.wait(30)
         with judge.lock:
             judge.now -= 1
-        numbers = [int(re.sub(r"\D", "", link["anchor"])) for link in question.get("links", ())]
-        answer = {
-            "grade": 0.9 if "comet" in text else 0.1,
-            "values": [0.1 if is_left(number) else 0.9 for number in numbers],
-        }
-        body = json.dumps(answer).encode()
+        body = json.dumps({"grade": 0.9 if "comet" in text else 0.1}).encode()
         if judge.bodies:
             body = judge.bodies[len(judge.asked) % len(judge.bodies)]
         self.send_response(200)
@@ -313,150 +300,15 @@ async def test_what_cannot_be_made_is_refused_with_its_setting(monkeypatch, capl
     assert "JUDGE_URL" in caplog.text
 
 
-# -- links
-
-
-def links_web(exchange: Exchange) -> Answer:
-    """A binary tree of pages, each on a host of its own, of which the left half is about stars, and says nothing of it before."""
-    number = 1 if exchange.host == "a.test" else int(exchange.host[1:-5])
-    links = [f"http://h{child}.test/" for child in (2 * number, 2 * number + 1) if child < 2 * N]
-    return page(STARS if is_left(number) else BREAD, links)
-
-
-def is_left(number: int) -> bool:
-    while number > 3:
-        number //= 2
-    return number == 2
-
-
-LEFT = list(filter(is_left, range(1, 2 * N)))
-N_LINKING = sum(2 * number < 2 * N for number in range(1, 2 * N))
-"""Pages of it that have links."""
-
-
-async def with_links(
-    scorer: object, monkeypatch: pytest.MonkeyPatch, **settings: Any
-) -> tuple[list[str], Crawler]:
-    """URLs of that web in the order in which they were fetched, and the crawler."""
-    Kept.seen = []
-    with Server(links_web).run_in_thread() as running:
-        monkeypatch.setenv("http_proxy", running.url)
-        crawler = await crawl(
-            Kept,
-            {
-                "SCHEDULER": "scrapy_aopic.Scheduler",
-                "SPIDER_MIDDLEWARES": {"scrapy_aopic.LinkMiddleware": 1000},
-                "AOPIC_TOPIC": {"keywords": ["galaxies", "comet"]},
-                "AOPIC_ORDER": "focused",
-                "AOPIC_LINK_SCORER": scorer,
-                "AOPIC_FOCUS": 1,
-                "AOPIC_MIN_GAP": 0.01,
-                "CONCURRENT_REQUESTS": 1,
-                "SCRAPER_SLOT_MAX_ACTIVE_SIZE": 1,  # so that the next page is chosen when links have their values
-                **settings,
-            },
-        )
-    urls = [url for url, _ in Kept.seen]
-    assert len(urls) == len(set(urls)) == 2 * N - 1  # whatever became of the values
-    return urls, crawler
-
-
-def n_left(urls: list[str]) -> int:
-    """How many of the first pages are of the left half, as far as it could be all of it."""
-    numbers = [int(url[len("http://h") :].partition(".")[0]) for url in urls if "://h" in url]
-    return sum(map(is_left, numbers[: len(LEFT)]))
-
-
-async def test_a_service_says_which_links_come_first(judges, monkeypatch, tmp_path):
-    judge = start(judges, enough=1)
-    urls, crawler = await with_links(
-        "broad.judges.LinkService",
-        monkeypatch,
-        JUDGE_LINKS_URL=judge.url,
-        JUDGE_TIMEOUT=60,
-        JOBDIR=str(tmp_path),
-        AOPIC_STORE="sqlite",
-    )
-    # It prefers the right half, which no strategy of the package would.
-    assert n_left(urls[: 2 * N - 1 - len(LEFT)]) == 0
-    assert len(judge.asked) == N_LINKING  # once for all links of a page
-    assert {"anchor", "around", "heading", "path"} == judge.asked[0]["links"][0].keys()
-    assert judge.asked[0]["url"] == "http://a.test/"
-    assert stat(crawler, "aopic/topic/unvalued") is None
-    result = check(tmp_path)
-    assert result.violations == []
-    assert result.cash + result.virtual == TOTAL
-
-
-async def test_pages_wait_for_the_values_of_their_links_and_nothing_else_does(judges, monkeypatch):
-    judge = start(judges, enough=2)  # a crawl that waits for the first of them never gets there
-    _, crawler = await with_links(
-        "broad.judges.LinkService",
-        monkeypatch,
-        JUDGE_LINKS_URL=judge.url,
-        JUDGE_TIMEOUT=60,
-        CONCURRENT_REQUESTS=8,
-        SCRAPER_SLOT_MAX_ACTIVE_SIZE=5_000_000,
-    )
-    assert judge.most >= 2
-    assert stat(crawler, "aopic/topic/unvalued") is None
-
-
-async def test_without_the_service_links_get_what_was_learned(judges, monkeypatch, caplog):
-    judge = start(judges, enough=1_000)
-    monkeypatch.setattr("scrapy_aopic.session.topic.user_functions.LONGEST", 0.2)
-    urls, crawler = await with_links(
-        "broad.judges.LinkService", monkeypatch, JUDGE_LINKS_URL=judge.url, JUDGE_TIMEOUT=2
-    )
-    assert n_left(urls) >= len(LEFT) - 2
-    assert stat(crawler, "aopic/topic/unvalued") == N_LINKING
-    assert [record.levelname for record in caplog.records if "AOPIC_LINK_SCORER" in record.getMessage()] == [
-        "WARNING"
-    ]
-    assert "no values within 0.2 seconds" in caplog.text
-
-
-@pytest.mark.parametrize(
-    "bodies", [[], [b"{", b'{"values": [2, 2]}', b'{"values": [NaN, 0]}', b'{"values": []}', b"[]"]]
-)
-async def test_a_service_for_links_that_is_down_or_wrong_costs_values_and_no_pages(
-    judges, monkeypatch, caplog, bodies
-):
-    url = wrong_service(judges, bodies)
-    urls, crawler = await with_links("broad.judges.LinkService", monkeypatch, JUDGE_LINKS_URL=url)
-    assert n_left(urls) >= len(LEFT) - 2
-    assert stat(crawler, "aopic/topic/unvalued") == N_LINKING
-    assert caplog.text.count("AOPIC_LINK_SCORER") == 1
-
-
-async def test_a_service_that_is_late_again_and_again_holds_one_page_at_a_time(monkeypatch):
-    is_up = asyncio.Event()
-
+async def test_an_asynchronous_function_for_links_is_refused(monkeypatch, caplog):
     async def score(page: PageSeen, links: Sequence[LinkText]) -> list[float]:
-        await is_up.wait()
         return [0.5] * len(links)
 
-    monkeypatch.setattr("scrapy_aopic.session.topic.user_functions.LONGEST", 0.01)
-    valuing = Valuing(score)
-    seen, links = PageSeen("http://a.test/", 1.0, 1.0, True), {b"1": LinkText("one"), b"2": LinkText("two")}
-
-    async def at_once(n: int) -> list[object]:
-        return list(
-            await asyncio.gather(*[valuing.values(seen, links) for _ in range(n)], return_exceptions=True)
-        )
-
-    assert [type(each) for each in await at_once(8)] == [TimeoutError] * 8
-    assert [type(each) for each in await at_once(3)] == [TimeoutError, OutOfPatienceError, OutOfPatienceError]
-    is_up.set()
-    assert [type(each) for each in await at_once(3)] == [dict, OutOfPatienceError, OutOfPatienceError]
-    assert await at_once(3) == [{b"1": 0.5, b"2": 0.5}] * 3
-
-
-def test_what_a_service_has_valued_is_not_valued_anew():
-    strategy = StandIn(Topic(["comet"]), Random(0))
-    strategy.values(PageSeen("http://a.test/", 0.5, 0.5, True, b"own"), [LinkText("comet")])
-    assert strategy.revalue(0.5, LinkText("comet"), b"own") is not None
-    assert strategy.revalue(0.5, LinkText("comet"), b"of the service") is None
+    await crawl(
+        Follow, {"SCHEDULER": "scrapy_aopic.Scheduler", "AOPIC_TOPIC": "items", "AOPIC_LINK_SCORER": score}
+    )
+    assert "AOPIC_LINK_SCORER" in caplog.text
+    assert "links are valued by a plain function" in caplog.text
 
 
 def slow_grade(response: Response) -> float:

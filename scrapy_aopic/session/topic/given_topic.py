@@ -14,10 +14,9 @@ from scrapy.utils.asyncio import is_asyncio_available
 from scrapy.utils.misc import build_from_crawler
 
 from scrapy_aopic.core.focus.calibration import UNCHECKED, Calibration
-from scrapy_aopic.core.focus.learned import StandIn
 from scrapy_aopic.core.focus.strategies import STRATEGIES, needs_samples
-from scrapy_aopic.core.focus.strategy import ByFunction, MakeStrategy, PageSeen, Strategy
-from scrapy_aopic.core.focus.topic import LinkText, Topic
+from scrapy_aopic.core.focus.strategy import ByFunction, MakeStrategy, Strategy
+from scrapy_aopic.core.focus.topic import Topic
 from scrapy_aopic.exceptions import ANY_ERROR, SettingError, TopicError
 from scrapy_aopic.focus import LinkScorer, PageScorer, load_model, read_folder, train
 from scrapy_aopic.focus.background import PAGES
@@ -30,8 +29,6 @@ from scrapy_aopic.settings import read_values
 from scrapy_aopic.settings.parse import TopicGiven, is_awaited, is_class_of_functions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from scrapy.crawler import Crawler
 
 logger = logging.getLogger(__name__)
@@ -67,12 +64,11 @@ class GivenTopic:
         self.grade: PageScorer | None = _built(given.grade, crawler, "AOPIC_TOPIC")
         scorer = read_values(crawler.settings).link_scorer
         self.scorer: Given = _built(scorer, crawler, "AOPIC_LINK_SCORER")
-        for setting, found in (("AOPIC_TOPIC", self.grade), ("AOPIC_LINK_SCORER", self.scorer)):
-            if found is not None and is_awaited(found) and not is_asyncio_available():
-                raise SettingError(
-                    f"{setting} names an asynchronous function, which needs asyncio: set TWISTED_REACTOR to its default, or "
-                    "name a plain function."
-                )
+        if self.grade is not None and is_awaited(self.grade) and not is_asyncio_available():
+            raise SettingError(
+                "AOPIC_TOPIC names an asynchronous function, which needs asyncio: set TWISTED_REACTOR to its default, or "
+                "name a plain function."
+            )
         self.by_items = given.by_items
         self._threshold = given.threshold
         cut = Words(read_values(crawler.settings).tokenizer, is_lenient=True)
@@ -129,15 +125,13 @@ class GivenTopic:
         return not isinstance(self.scorer, str)
 
     def new_strategy(self) -> Strategy:
-        """A strategy as ``AOPIC_LINK_SCORER`` names it, or is one; beside an asynchronous function, its stand-in."""
+        """A strategy as ``AOPIC_LINK_SCORER`` names it, or is one."""
         scorer = self.scorer
         if isinstance(scorer, str):
             return self.strategy_named(scorer)
         if isinstance(scorer, type) and issubclass(scorer, Strategy):
             return cast("MakeStrategy", scorer)(self.topic, Random())  # noqa: S311 - of nothing secret
-        if is_awaited(scorer):
-            return StandIn(self.topic, Random())  # noqa: S311
-        return ByFunction(cast("Callable[[PageSeen, Sequence[LinkText]], Sequence[float]]", scorer))
+        return ByFunction(scorer)
 
     def strategy_named(self, name: str) -> Strategy:
         """The strategy of the package with this *name*."""

@@ -6,7 +6,7 @@ Rule: what a user's function raises costs the links of a page its values, and no
 from __future__ import annotations
 
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from scrapy_aopic.core.focus.leads import SIDE, LeadsOfPage, all_bounded, bounded_path
 from scrapy_aopic.core.focus.learned import Learned
@@ -14,18 +14,16 @@ from scrapy_aopic.core.focus.strategy import FLOOR, ByFunction, PageSeen
 from scrapy_aopic.core.focus.words import LINK_CHARACTERS
 from scrapy_aopic.core.records import HOST_BYTES
 from scrapy_aopic.exceptions import ANY_ERROR
-from scrapy_aopic.settings.parse import is_awaited
 
-from .user_functions import OutOfPatienceError, Valuing, note_time, part
+from .user_functions import note_time, part
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from scrapy_aopic.core.focus.topic import LinkText, PageWords
     from scrapy_aopic.core.records import Link
-    from scrapy_aopic.focus import LinkScorer
     from scrapy_aopic.session.stats import FirstOnly, Stats
-    from scrapy_aopic.session.visit import PageReading, Visit
+    from scrapy_aopic.session.visit import PageReading
 
     from .given_topic import GivenTopic
     from .learning import Learning
@@ -37,7 +35,6 @@ class LinkValues:
     Attributes:
         are_wanted: Whether the order goes by what links are worth.
         strategy: What values links, alone or if the user's function does not.
-        valuing: Awaits the user's function of links, if it is asynchronous.
         side: Characters on each side of a link that have to be read.
         reads_words: Whether links are read from the words of their page, which is faster than from their texts.
     """
@@ -52,21 +49,13 @@ class LinkValues:
         self._default = given.strategy_named("best-first")
         self.are_wanted = are_wanted
         self.strategy = learning.strategy
-        self.valuing: Valuing | None = None
-        if are_wanted and given.has_own_scorer and is_awaited(given.scorer):
-            self.valuing = Valuing(cast("LinkScorer", given.scorer))
-        self.side = SIDE if learning.is_on and self.valuing is None else LINK_CHARACTERS
-        self.reads_words = (
-            are_wanted
-            and isinstance(self.strategy, Learned)
-            and self.valuing is None
-            and given.topic.is_cut_plainly
-        )
+        self.side = SIDE if learning.is_on else LINK_CHARACTERS
+        self.reads_words = are_wanted and isinstance(self.strategy, Learned) and given.topic.is_cut_plainly
 
     def of(
-        self, visit: Visit, page: PageSeen, seen: PageReading, links: Sequence[Link]
+        self, page: PageSeen, seen: PageReading, links: Sequence[Link]
     ) -> tuple[Sequence[float], Callable[[int], bytes] | None]:
-        """The values of *links* of *visit*, and what packs the lead of the nth of them, if the strategy learns from leads."""
+        """The values of *links* of *page*, and what packs the lead of the nth of them, if the strategy learns from leads."""
         strategy, keys = self.strategy, [link.key[HOST_BYTES:] for link in links]
         text_of = seen.named if strategy.reads_names_only else seen.of
 
@@ -80,9 +69,6 @@ class LinkValues:
                 found.extend(all_bounded(said) if self._leads_are_kept else said)
             return found
 
-        def pack_text(nth: int) -> bytes:
-            return leads.pack(texts()[nth])
-
         def value() -> Sequence[float]:
             if not isinstance(strategy, Learned):
                 return strategy.values(page, texts())
@@ -92,35 +78,32 @@ class LinkValues:
             read.extend(strategy.read_page(said, paths) if said is not None else strategy.read(texts()))
             return strategy.values_of(page, read)
 
-        read: list[Any] = []  # nothing, if that fails, or if it is a user's function that gives the values
-        values = self._values(visit, page, links, texts, value)
+        read: list[Any] = []  # nothing, if that fails
+        values = self._values(page, len(links), texts, value)
         if not self._leads_are_kept:
             return values, None
         leads = LeadsOfPage(page.key, page.grade, page.depth + 1)
         if not isinstance(strategy, Learned) or not read:
-            return values, pack_text
+            return values, lambda nth: leads.pack(texts()[nth])
         memo, words = strategy.memo, said.own if said is not None else lambda nth: texts()[nth].anchor
         return values, lambda nth: leads.pack_memo(memo(read[nth]), words(nth))
 
     def _values(
         self,
-        visit: Visit,
         page: PageSeen,
-        links: Sequence[Link],
+        n: int,
         texts: Callable[[], Sequence[LinkText]],
         value: Callable[[], Sequence[float]],
     ) -> list[float]:
-        """What a user's asynchronous function gave for *links* of *visit*, of which its page says these *texts*, or *value* does."""
-        if self.valuing is not None:
-            return self._values_given(visit, page, links, texts())
+        """What *value* says of the *n* links of *page*, which says these *texts* of them, or the grade of the page if that fails."""
         begin = perf_counter()
         try:
             values = list(value())
             if self._has_own_scorer:
                 values = list(map(part, values))
             values = [max(FLOOR, value) for value in values]
-            if len(values) != len(links):
-                raise ValueError(f"{len(values)} values for {len(links)} links")
+            if len(values) != n:
+                raise ValueError(f"{len(values)} values for {n} links")
         except ANY_ERROR:  # logged once, whatever the user's function raises
             self._stats.count("aopic/topic/unvalued")
             self._first.exception(
@@ -133,27 +116,3 @@ class LinkValues:
         if isinstance(self.strategy, ByFunction):
             note_time(self._first, "AOPIC_LINK_SCORER", page.url, perf_counter() - begin)
         return values
-
-    def _values_given(
-        self, visit: Visit, page: PageSeen, links: Sequence[Link], texts: Sequence[LinkText]
-    ) -> list[float]:
-        """What the user's asynchronous function gave for *links* of *visit*, and what was learned for others."""
-        given = visit.given_values
-        if isinstance(given, dict):
-            keys = [link.key[HOST_BYTES:] for link in links]
-            unknown = [number for number, key in enumerate(keys) if key not in given]
-            others = iter(
-                self.strategy.values(page, [texts[number] for number in unknown]) if unknown else ()
-            )
-            return [max(given[key] if key in given else next(others), FLOOR) for key in keys]
-        if given is not None:
-            self._stats.count("aopic/topic/unvalued")
-        if given is not None and not isinstance(given, OutOfPatienceError):
-            self._first.warning(
-                "value",
-                "AOPIC_LINK_SCORER gives no number from 0 to 1 for each link of %(page)s (%(error)r): what was learned "
-                "meanwhile values them, and further such pages are only counted (aopic/topic/unvalued)",
-                page=page.url,
-                error=given,
-            )
-        return [max(value, FLOOR) for value in self.strategy.values(page, texts)]

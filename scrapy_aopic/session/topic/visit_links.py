@@ -15,13 +15,10 @@ from scrapy_aopic.core.focus.strategy import FLOOR, PageSeen, known_value
 from scrapy_aopic.core.focus.topic import RELEVANT
 from scrapy_aopic.core.order import LARGEST_VALUE, value_of, whole_value
 from scrapy_aopic.core.records import Link, Page
-from scrapy_aopic.exceptions import ANY_ERROR
 from scrapy_aopic.settings import read_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from scrapy.http import Response
 
     from scrapy_aopic.core.api import Findings
     from scrapy_aopic.session.parts import SessionParts
@@ -52,19 +49,6 @@ class VisitLinks:
         self._focus = read_values(parts.crawler.settings).focus
         self._counts = counts
 
-    async def ask(self, response: Response) -> None:
-        """Have the user's asynchronous function value the links of the page of *response*, whose callback has ended."""
-        visit = self._visits.get(response.request) if response.request is not None else None
-        valuing = self._values.valuing
-        if valuing is None or visit is None or visit.reading is None or not visit.n_links:
-            return
-        reading = visit.reading
-        links = {key: reading.context.links[url] for key, url in reading.urls.items() if visit.counts(key)}
-        try:
-            visit.valued(await valuing.values(self._page(visit), links) if links else {})
-        except ANY_ERROR as error:  # said when the visit ends, whatever the function raises, or the store
-            visit.valued(error)
-
     def value_early(self, visit: Visit, links: list[Link]) -> list[Link]:
         """*links*, some of those of *visit*, with what they seem worth before it ends."""
         if not self._values.are_wanted:
@@ -72,7 +56,7 @@ class VisitLinks:
         seen, page = visit.reading, self._page(visit)
         if seen is None:
             return self._pass_on(visit, page.value, links)
-        values, pack_lead = self._values.of(visit, page, seen, links)
+        values, pack_lead = self._values.of(page, seen, links)
         wholes = list(map(whole_value, values))
         return [
             replace(
@@ -134,7 +118,7 @@ class VisitLinks:
         strategy = self._values.strategy
         known = [known_value(target) if not strategy.values_known else None for target in targets]
         unknown = [link for link, value in zip(links, known, strict=True) if value is None]
-        valued, pack_lead = self._values.of(visit, page, seen, unknown) if unknown else ([], None)
+        valued, pack_lead = self._values.of(page, seen, unknown) if unknown else ([], None)
         each = iter(valued)
         values = [next(each) if value is None else value for value in known]
         split = shares(
