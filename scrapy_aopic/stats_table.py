@@ -100,9 +100,6 @@ OWN = (
     counter("aopic/topic/unlearned", "pages", "pages that a strategy failed to learn from"),
     counter("aopic/topic/lessons", "pages",
         "pages of [other workers](internals.md#learning-with-several-workers) that a strategy has learned from"),
-    gauge("aopic/topic/link_auc", "part",
-        "how well the values of links foretold which pages are relevant, of some thousand pages lately: 0.5 if not at all "
-        "([Learning](internals.md#learning-which-links-lead-to-a-topic))"),
     gauge("aopic/topic/version", "versions", "of what the strategy has learned; with each, waiting pages are valued anew"),
     counter("aopic/topic/revalued", "pages", "waiting pages that got another value from that"),
     gauge("aopic/live/pages_per_second", "pages/s",

@@ -123,7 +123,6 @@ class Findings(NamedTuple):
         value: Relevance of the page, encoded like the value of a link; 0 if it was not read.
         is_relevant: Whether it counts as relevant; only if it has a value.
         gist: What it is about, if it may be relevant (:func:`.focus.calibration.gist_of`).
-        expected: Its value before the visit, encoded in the same way; 0 if it had none.
         wishes: What its owner asks of robots, and how it may be used; empty for nothing.
         fetched: What the response was; ``None`` if there was none, or it only said that nothing has changed.
         dates: When pages were changed last according to the page, by key: those of a sitemap.
@@ -141,7 +140,6 @@ class Findings(NamedTuple):
     value: int = 0
     is_relevant: bool = False
     gist: bytes = b""
-    expected: int = 0
     wishes: tuple[str, str] | tuple[()] = ()
     fetched: Fetched | None = None
     dates: dict[bytes, float] | None = None

@@ -577,7 +577,7 @@ class Crawl:
             if self._policy.order.values_links:
                 self._leads.drop(lease.key)
             if found.value:
-                self.harvest.note(is_relevant=found.is_relevant, expected=found.expected)
+                self.harvest.note(is_relevant=found.is_relevant)
             self._queue_times.note(self.pages.serial, now)
         return settled
 

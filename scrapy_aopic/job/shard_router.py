@@ -375,7 +375,7 @@ class ShardRouter:
         if settled.ending == Ending.OK:
             self.counters.settled(found.outcome, found.wishes)
             if found.value:
-                self.harvest.note(is_relevant=found.is_relevant, expected=found.expected)
+                self.harvest.note(is_relevant=found.is_relevant)
         return settled
 
     def put_back(self, lease: Lease, link: Link, now: float, *, has_failed: bool = False) -> Ending:

@@ -54,10 +54,8 @@ class HarvestOfJob(Harvest):
         self._n_heard = 0
         self.noted: deque[bool] = deque(maxlen=MOST_GRADES)
 
-    def note(self, *, is_relevant: bool, expected: int = 0) -> None:
+    def note(self, *, is_relevant: bool) -> None:
         """Note a page that was graded here; it counts once all workers know of it."""
-        if expected:
-            self.foresight.note(expected, is_relevant=is_relevant)
         self.noted.append(is_relevant)
 
     def hear(self, pages: int, relevant: int, lately: int, n_heard: int) -> None:

@@ -13,14 +13,13 @@ from support.core_crawl import Job, link
 
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.core.focus import learned
-from scrapy_aopic.core.focus.harvest import Foresight, Harvest
 from scrapy_aopic.core.focus.leads import IN_FULL, MOST_BYTES, LeadsOfPage, all_bounded, unpack_lead
 from scrapy_aopic.core.focus.learned import BACK, FIRST, REPLAY, STEPS, Learned
 from scrapy_aopic.core.focus.strategies import STRATEGIES
 from scrapy_aopic.core.focus.strategy import MOST_OF_MEMO, PageSeen
 from scrapy_aopic.core.focus.topic import LinkText, Topic
 from scrapy_aopic.core.ledger import TOTAL
-from scrapy_aopic.core.order import LARGEST_VALUE, Focused, value_of, whole_value
+from scrapy_aopic.core.order import LARGEST_VALUE, Focused, whole_value
 from scrapy_aopic.core.ports import Family
 from scrapy_aopic.core.records import Link
 from scrapy_aopic.exceptions import StorageError
@@ -413,29 +412,3 @@ def test_a_page_moves_up_when_its_link_is_worth_more_now():
     job.commit()
     job.visit()  # the seed
     assert [job.visit().key for _ in range(2)] == [one.key, other.key]
-
-
-# how well values foretell
-
-
-@given(st.lists(st.tuples(st.integers(1, LARGEST_VALUE), st.booleans()), max_size=100))
-def test_foresight_is_the_part_of_pairs_in_the_right_order(seen):
-    foresight = Foresight()
-    for expected, is_relevant in seen:
-        foresight.note(expected, is_relevant=is_relevant)
-    relevant = [int((4 * expected) ** 0.5) for expected, is_relevant in seen if is_relevant]
-    others = [int((4 * expected) ** 0.5) for expected, is_relevant in seen if not is_relevant]
-    pairs = [(x > y) + (x == y) / 2 for x in relevant for y in others]
-    assert foresight.auc == (pytest.approx(sum(pairs) / len(pairs)) if pairs else None)
-
-
-def test_foresight_is_of_late_and_kept_with_the_harvest():
-    harvest = Harvest()
-    for number in range(20_000):
-        is_relevant = number % 2 == 0
-        expected = whole_value(0.9 if is_relevant == (number > 10_000) else 0.1)
-        harvest.note(is_relevant=is_relevant, expected=expected)
-    assert harvest.foresight.auc is not None
-    assert harvest.foresight.auc > 0.95
-    assert Harvest.unpack(harvest.pack()).foresight.counts == harvest.foresight.counts
-    assert value_of(whole_value(0.9)) == pytest.approx(0.9, abs=0.001)

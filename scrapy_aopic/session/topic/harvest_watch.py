@@ -98,8 +98,6 @@ class HarvestWatch:
             self._n_unsaid = 0
             self._set_stat("aopic/topic/harvest", harvest.rate)
             self._set_stat("aopic/topic/harvest_lately", lately)
-            if (auc := harvest.foresight.auc) is not None:
-                self._set_stat("aopic/topic/link_auc", round(auc, 3))
         if harvest.pages >= NONE_IN and not harvest.relevant and not self._has_warned:
             self._has_warned = True
             logger.warning(

@@ -13,7 +13,7 @@ from scrapy_aopic.core.focus.leads import is_led
 from scrapy_aopic.core.focus.shares import UNIT, shares
 from scrapy_aopic.core.focus.strategy import FLOOR, PageSeen, known_value
 from scrapy_aopic.core.focus.topic import RELEVANT
-from scrapy_aopic.core.order import LARGEST_VALUE, value_of, whole_value
+from scrapy_aopic.core.order import value_of, whole_value
 from scrapy_aopic.core.records import Link, Page
 from scrapy_aopic.settings import read_values
 
@@ -85,9 +85,6 @@ class VisitLinks:
             self._learning.learn(page)
         if seen is None:
             return found, self._pass_on(visit, page.value, links)
-        if not visit.lease.visits:
-            known = self._job.crawl.page(visit.lease.key)
-            found = found._replace(expected=known.score & LARGEST_VALUE if known is not None else 0)
         return self._split(visit, found, page, seen, links) if links else (found, links)
 
     def _page(self, visit: Visit) -> PageSeen:
