@@ -90,28 +90,17 @@ def test_a_lesson_that_cannot_be_is_left_out_and_the_others_are_not():
         (9, b"bytes"),
         (10, "text"),
         (10, bytes(MOST_OF_MEMO + 1)),
+        *(
+            (11, wrong)
+            for wrong in ("abc", (1.0, 2.0), (1.0, 2.0, "3"), (1.0, 2.0, 1e300), (1.0, 2.0, float("nan")))
+        ),
     ]:
-        good = ["u", 0.5, 0.5, True, bytes(16), bytes(16), ("a", "b", "c", "d"), 3, 0.5, "", b"memo"]
+        good = ["u", 0.5, 0.5, True, bytes(16), bytes(16), ("a", "b", "c", "d"), 3, 0.5, "", b"memo", None]
         bad = [*good]
         bad[place] = wrong
         read = read_lessons(zlib.compress(pack(("somebody", 7, b"\x01", [bad, good]))))
         assert read is not None, (place, wrong)
         assert [page.depth for page in read.pages] == [3], (place, wrong)
-
-
-def test_degrees_that_cannot_be_are_left_out():
-    for further in [
-        [None],
-        [(1.0, 2.0)],
-        [(1.0, 2.0, "3")],
-        [(1.0, 2.0, 1e300)],
-        [(1.0, 2.0, float("nan"))],
-        ["abc", 1],
-    ]:
-        row = ["u", 0.5, 0.5, True, bytes(16), bytes(16), ("a", "b", "c", "d"), 3, 0.5, "", b"memo", *further]
-        read = read_lessons(zlib.compress(pack(("somebody", 7, b"\x01", [row]))))
-        assert read is not None, further
-        assert [page.degrees for page in read.pages] == [None], further
 
 
 def test_a_bomb_is_refused():

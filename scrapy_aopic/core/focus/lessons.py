@@ -14,7 +14,10 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Annotated, NamedTuple, TypeAlias
+
+from msgspec import Meta, Struct, ValidationError, convert
+from msgspec.structs import astuple
 
 from scrapy_aopic.core.records import NO_RECORD, PAGE_BYTES, pack, unpack
 
@@ -59,6 +62,28 @@ class Lessons(NamedTuple):
     pages: Sequence[PageSeen]
 
 
+_Grades: TypeAlias = Annotated[bytes, Meta(max_length=MOST_GRADES)]
+_Part: TypeAlias = Annotated[float, Meta(ge=0.0, le=1.0)]
+_Degree: TypeAlias = Annotated[float, Meta(gt=-_MOST_OF_DEGREE, lt=_MOST_OF_DEGREE)]
+
+
+class _Told(Struct, array_like=True, gc=False):
+    """A page as it is told, with the fields of :class:`.strategy.PageSeen`."""
+
+    url: str
+    grade: _Part
+    value: _Part
+    is_relevant: bool
+    key: Annotated[bytes, Meta(min_length=PAGE_BYTES, max_length=PAGE_BYTES)]
+    parent: bytes
+    link: tuple[str, str, str, str] | None
+    depth: Annotated[int, Meta(ge=0)]
+    parent_grade: _Part
+    text: str
+    memo: Annotated[bytes, Meta(max_length=MOST_OF_MEMO)]
+    degrees: tuple[_Degree, _Degree, _Degree] | None = None
+
+
 def part_told(n_processes: int) -> float:
     """Part of its pages that each of *n_processes* tells the others of."""
     return min(OTHERS / (n_processes - 1), 1.0) if n_processes > 1 else 1.0
@@ -77,76 +102,33 @@ def read_lessons(data: bytes) -> Lessons | None:
     try:
         inflater = zlib.decompressobj()
         plain = inflater.decompress(data, _MOST_BYTES)
-        teacher, topic, grades, pages = unpack(plain)
-        if not inflater.eof or not isinstance(teacher, str) or len(grades) > MOST_GRADES:
-            return None
-        read = [_unpacked(page) for page in pages[:MOST_LESSONS]]
-        return Lessons(
-            teacher, int(topic), [bool(grade) for grade in bytes(grades)], [page for page in read if page]
+        teacher, topic, grades, pages = convert(
+            unpack(plain), tuple[str, int, _Grades, list[object]], builtin_types=(bytes,)
         )
+        if not inflater.eof:
+            return None
+        read = map(_unpacked, pages[:MOST_LESSONS])
+        return Lessons(teacher, topic, [*map(bool, grades)], [page for page in read if page])
     except (zlib.error, *NO_RECORD):
         return None
 
 
-def _packed(page: PageSeen) -> tuple[object, ...]:
-    link = tuple(map(whole_text, bounded(page.link))) if page.link is not None else None
-    return (
-        whole_text(page.url[:_URL_CHARACTERS]),
-        page.grade,
-        page.value,
-        page.is_relevant,
-        page.key,
-        page.parent,
-        link,
-        page.depth,
-        page.parent_grade,
-        whole_text(page.text[:_TEXT_CHARACTERS]),
-        page.memo,
-        *([page.degrees] if page.degrees is not None else []),
-    )
+def _packed(page: PageSeen) -> PageSeen:
+    link = LinkText(*map(whole_text, bounded(page.link))) if page.link is not None else None
+    url, text = page.url[:_URL_CHARACTERS], page.text[:_TEXT_CHARACTERS]
+    return page._replace(url=whole_text(url), link=link, text=whole_text(text))
 
 
-def _unpacked(said: Sequence[object]) -> PageSeen | None:
+def _unpacked(said: object) -> PageSeen | None:
     """The page that *said* describes; ``None`` if it is not valid."""
-    url, grade, value, is_relevant, key, parent, link, depth, parent_grade, text, memo, *further = said
-    texts = (*link,) if isinstance(link, list) else ("", "", "", "")
-    parts = (grade, value, parent_grade)
-    if not (
-        all(isinstance(part, float | int) and 0.0 <= part <= 1.0 for part in parts)
-        and all(isinstance(each, str) for each in (url, text, *texts))
-        and len(texts) == len(LinkText._fields)
-        and isinstance(key, bytes)
-        and len(key) == PAGE_BYTES
-        and isinstance(parent, bytes)
-        and len(parent) in (0, PAGE_BYTES)
-        and isinstance(depth, int)
-        and depth >= 0
-        and isinstance(memo, bytes)
-        and len(memo) <= MOST_OF_MEMO
-    ):
+    try:
+        row = convert(said, _Told, builtin_types=(bytes,))
+    except ValidationError:
         return None
-    return PageSeen(
-        str(url),
-        float(grade),  # type: ignore[arg-type]  # as was checked
-        float(value),  # type: ignore[arg-type]
-        bool(is_relevant),
-        key,
-        parent,
-        bounded(LinkText(*map(str, texts))) if link is not None else None,
-        depth,
-        float(parent_grade),  # type: ignore[arg-type]
-        str(text)[:_TEXT_CHARACTERS],
-        memo=memo,
-        degrees=_degrees(further[0]) if further else None,
-    )
-
-
-def _degrees(found: object) -> Degrees | None:
-    """The degrees written as *found*; ``None`` if they cannot be right."""
-    if not isinstance(found, list | tuple) or len(found) != len(Degrees._fields):
+    if row.parent and len(row.parent) != PAGE_BYTES:
         return None
-    return (
-        Degrees(*found)
-        if all(isinstance(each, float) and abs(each) < _MOST_OF_DEGREE for each in found)
-        else None
+    return PageSeen(*astuple(row))._replace(
+        link=bounded(LinkText(*row.link)) if row.link is not None else None,
+        text=row.text[:_TEXT_CHARACTERS],
+        degrees=Degrees(*row.degrees) if row.degrees is not None else None,
     )

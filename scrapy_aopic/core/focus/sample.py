@@ -6,13 +6,14 @@ on Mathematical Software 11, 1985).
 Rule 1: what is kept of a page is bounded: :data:`MOST_PAGES` pages, each with :data:`URL_CHARACTERS` of its URL and
 :data:`EXCERPT_CHARACTERS` of its text.
 
-Rule 2: a sample only ever gets smaller: pages that were turned down cannot be added later, so a larger one would have too
-few of them.
+Rule 2: a sample keeps its size: pages that were turned down cannot be added later, so a larger one would have too few of them.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import convert
 
 from scrapy_aopic.core.layout import SAMPLE_KEY, SAMPLED
 from scrapy_aopic.core.ports import Family, Store
@@ -74,23 +75,11 @@ class LabelSample:
     def begin(self, size: int, chance: Chance) -> None:
         """Hold up to *size* pages from now on, drawn by *chance*.
 
-        An earlier sample keeps its pages, or loses some at random if there are too many.
+        An earlier sample keeps its size.
         """
         before, self.pages = _read_counts(self._store)
-        self.size = min(size, before) if self.pages else size
+        self.size = before if self.pages else size
         self._chance = chance
-        if self.pages and self.size < before:
-            rows = [key for key, _ in self._store.scan(Family.META, SAMPLED, _END)]
-            n = min(self.size, len(rows))
-            kept = [self.table.get(rows[at]) for at in _drawn(len(rows), n, chance)]
-            for key in rows:
-                self.table.delete(key)
-            for slot, data in enumerate(kept):
-                if data is not None:
-                    self.table.put(_row(slot), data)
-            if not self.size:
-                self.pages = 0
-            self._count()
 
     def offer(self, page: Sampled, text: Callable[[], str]) -> bool:
         """Note that *page* was graded, and return whether it is set aside, perhaps in place of another one.
@@ -105,19 +94,8 @@ class LabelSample:
         self._count()
         if slot >= self.size:
             return False
-        self.table.put(
-            _row(slot),
-            pack(
-                (
-                    printable(page.url[:URL_CHARACTERS]),
-                    page.grade,
-                    page.counts,
-                    page.is_duplicate,
-                    _excerpt(text()),
-                    page.gist,
-                )
-            ),
-        )
+        kept = page._replace(url=printable(page.url[:URL_CHARACTERS]), text=_excerpt(text()))
+        self.table.put(_row(slot), pack(kept))
         return True
 
     def _count(self) -> None:
@@ -130,8 +108,6 @@ def read_samples(stores: Sequence[Store], chance: Chance) -> tuple[int, list[Sam
     Each page of the job is equally likely to be in it. It is smaller than a shard's own sample may be if one shard would have
     to give more pages than its sample has.
     """
-    if len(stores) == 1:
-        return read_sample(stores[0])
     each = [read_sample(store) for store in stores]
     size = max((_read_counts(store)[0] for store in stores), default=0)
     left = [pages for pages, _ in each]
@@ -155,16 +131,9 @@ def read_sample(store: Store) -> tuple[int, list[Sampled]]:
 
 def _read(data: bytes) -> Sampled | None:
     try:
-        url, grade, counts, is_duplicate, text, *gist = unpack(data)
-        return Sampled(str(url), float(grade), bool(counts), bool(is_duplicate), str(text), *map(bytes, gist))
+        return convert(unpack(data), Sampled, builtin_types=(bytes,))
     except NO_RECORD:
         return None
-
-
-def _drawn(n: int, size: int, chance: Chance) -> list[int]:
-    """*size* different numbers below *n*, at random."""
-    numbers = list(range(n))
-    return [numbers.pop(chance.randrange(len(numbers))) for _ in range(size)]
 
 
 def _excerpt(text: str) -> str:
