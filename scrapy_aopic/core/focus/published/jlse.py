@@ -18,7 +18,9 @@ from __future__ import annotations
 
 import math
 import zlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, ClassVar, TypeAlias
+
+from msgspec import Meta, convert
 
 from scrapy_aopic.core.focus.strategy import Chance, PageSeen, Strategy
 from scrapy_aopic.core.focus.topic import RELEVANT, LinkText, Topic
@@ -54,6 +56,9 @@ _MOST_KEPT = 1_000
 
 MOST_BYTES = 8 << 20
 """Most bytes of the kept graph, unpacked: four texts of at most 500 characters for each link, in UTF-8."""
+
+_Count: TypeAlias = Annotated[int, Meta(ge=0)]
+_Kept: TypeAlias = tuple[str, str, str, str, Annotated[float, Meta(gt=0.0, le=1.0)]]
 
 _LONGEST_ANCHOR = 30
 
@@ -140,20 +145,14 @@ class Memory:
             return
         try:
             opener = zlib.decompressobj()
-            n, known = unpack(opener.decompress(data, MOST_BYTES))
-            links = [
-                (LinkText(*[str(text) for text in texts]), float(worth))
-                for *texts, worth in known[:_MOST_KEPT]
-            ]
-            if not all(0.0 < worth <= 1.0 for _, worth in links) or int(n) < 0:
-                raise ValueError("a worth is not from 0 to 1")
+            n, known = convert(unpack(opener.decompress(data, MOST_BYTES)), tuple[_Count, list[_Kept]])
         except (*NO_RECORD, zlib.error) as error:
             raise StorageError("The links that led to relevant pages are damaged") from error
-        for at, (link, worth) in enumerate(reversed(links)):
-            self.graph.pages[b"kept %d" % at] = Step(b"", link, worth)
-        self.graph.n_results = int(n)
-        if self.graph.n_results >= self._due:
-            self._due = self._next_at(self.graph.n_results)
+        for at, (*texts, worth) in enumerate(reversed(known[:_MOST_KEPT])):
+            self.graph.pages[b"kept %d" % at] = Step(b"", LinkText(*texts), worth)
+        self.graph.n_results = n
+        if n >= self._due:
+            self._due = self._next_at(n)
             self._read()
 
     def predict(self, link: LinkText) -> float:
@@ -170,37 +169,32 @@ class Memory:
         return value
 
 
-class Jlse(Strategy):
-    """JLSE, mended.
+class Ata(Strategy):
+    """Match of the link's text times the grade of its page: JLSE without indirect evidence."""
 
-    Args:
-        topic: What the crawl is for. Its classifier takes the place of the paper's, which learns from the texts of links to
-            sample pages.
-        chance: Of no use.
+    def values(self, page: PageSeen, links: Sequence[LinkText]) -> list[float]:
+        factor = max(page.grade, LEAST_PAGE)
+        return [math.sqrt(factor * self.evidence(link)) for link in links]
+
+    def evidence(self, link: LinkText) -> float:
+        """How well the text of a *link* matches the topic, or :data:`NO_EVIDENCE` (algorithm 1 of the paper)."""
+        fit = self.topic.match(link._replace(path=""))
+        return fit if fit >= RELEVANT else NO_EVIDENCE
+
+
+class Remembering(Strategy):
+    """A strategy with a memory, which is kept with the job.
+
+    Attributes:
+        memory: Links that led to results.
     """
 
-    learns = True
-
-    def __init__(self, topic: Topic, chance: Chance) -> None:
-        super().__init__(topic, chance)
-        self.memory = Memory(topic)
+    learns: ClassVar[bool] = True
+    memory: Memory
 
     @property
     def version(self) -> int:
         return self.memory.version
-
-    def learn(self, page: PageSeen) -> None:
-        self.memory.note(page, result=page.is_relevant)
-
-    def values(self, page: PageSeen, links: Sequence[LinkText]) -> list[float]:
-        return [self.revalue(page.grade, link) for link in links]
-
-    def revalue(self, parent_grade: float, link: LinkText, parent: bytes = b"") -> float:
-        return math.sqrt(max(parent_grade, LEAST_PAGE) * self._evidence(link))
-
-    def _evidence(self, link: LinkText) -> float:
-        """The evidence for a *link* (equation 3), 0 to 1."""
-        return max(_direct_evidence(self.topic, link), self.memory.predict(link))
 
     def pack(self) -> bytes:
         return self.memory.pack()
@@ -209,15 +203,25 @@ class Jlse(Strategy):
         self.memory.restore(data)
 
 
-class Ata(Strategy):
-    """Match of the link's text times the grade of its page: JLSE without indirect evidence."""
+class Jlse(Remembering, Ata):
+    """JLSE, mended.
 
-    def values(self, page: PageSeen, links: Sequence[LinkText]) -> list[float]:
-        factor = max(page.grade, LEAST_PAGE)
-        return [math.sqrt(factor * _direct_evidence(self.topic, link)) for link in links]
+    Args:
+        topic: What the crawl is for. Its classifier takes the place of the paper's, which learns from the texts of links to
+            sample pages.
+        chance: Of no use.
+    """
 
+    def __init__(self, topic: Topic, chance: Chance) -> None:
+        super().__init__(topic, chance)
+        self.memory = Memory(topic)
 
-def _direct_evidence(topic: Topic, link: LinkText) -> float:
-    """How well the text of a *link* matches the topic, or :data:`NO_EVIDENCE` (algorithm 1 of the paper)."""
-    fit = topic.match(link._replace(path=""))
-    return fit if fit >= RELEVANT else NO_EVIDENCE
+    def learn(self, page: PageSeen) -> None:
+        self.memory.note(page, result=page.is_relevant)
+
+    def revalue(self, parent_grade: float, link: LinkText, parent: bytes = b"") -> float:
+        return self.values(PageSeen("", parent_grade, 0.0, is_relevant=False), [link])[0]
+
+    def evidence(self, link: LinkText) -> float:
+        """The evidence for a *link* (equation 3), 0 to 1."""
+        return max(super().evidence(link), self.memory.predict(link))

@@ -21,7 +21,7 @@ from scrapy_aopic.core.focus.topic import LinkText, Topic
 from scrapy_aopic.core.focus.words import LINK_CHARACTERS
 
 from .bm25 import Document, Index, Match
-from .jlse import FIELDS, LONGEST_CONTEXT, NO_EVIDENCE, Memory
+from .jlse import FIELDS, LONGEST_CONTEXT, NO_EVIDENCE, Memory, Remembering
 from .result_pages import RESULT_PAGES
 from .success_graph import GAMMA
 
@@ -175,7 +175,7 @@ class AtaAsPrinted(Strategy):
         similarity = self.page_similarity(page)
         if similarity <= RELEVANT or self.is_result(page):
             return [0.0] * len(links)
-        return [similarity * each for each in unit_vector([self.similarity(link) for link in links])]
+        return [similarity * each for each in unit_vector(list(map(self.similarity, links)))]
 
     def page_similarity(self, page: PageSeen) -> float:
         """P(relevant | page) (equation 1)."""
@@ -194,10 +194,6 @@ class AtaAsPrinted(Strategy):
         )
 
     def similarity(self, link: LinkText) -> float:
-        """What speaks for a *link*: its text."""
-        return self.anchor_similarity(link)
-
-    def anchor_similarity(self, link: LinkText) -> float:
         """How relevant the text of a *link* is (algorithm 1): by equation 1, or 0.01 if it is classified as irrelevant.
 
         In the paper, all texts of links to the samples of a class are one document; here each is a document, so that
@@ -208,8 +204,8 @@ class AtaAsPrinted(Strategy):
         return probability if probability > RELEVANT else NO_EVIDENCE
 
 
-class JlseAsPrinted(AtaAsPrinted):
-    """JLSE as printed.
+class JlseAsPrinted(Remembering, AtaAsPrinted):
+    """JLSE as printed. What waits keeps its value, as the paper does not say otherwise.
 
     A subclass of your own may change what the paper has set by experiment, and be ``AOPIC_LINK_SCORER``.
 
@@ -219,7 +215,6 @@ class JlseAsPrinted(AtaAsPrinted):
             a link like those to results is worth as much as one to a page that has such links.
     """
 
-    learns: ClassVar[bool] = True
     cf: ClassVar[int] = 150
     leaf: ClassVar[float] = 0.0
 
@@ -227,20 +222,9 @@ class JlseAsPrinted(AtaAsPrinted):
         super().__init__(topic, chance)
         self.memory = MemoryAsPrinted(topic, self._words, self.cf, self.leaf)
 
-    @property
-    def version(self) -> int:
-        # So that the graph is kept; what waits keeps its value, as the paper does not say otherwise.
-        return self.memory.version
-
     def learn(self, page: PageSeen) -> None:
         self.memory.note(page, result=self.is_result(page))
 
     def similarity(self, link: LinkText) -> float:
         """What speaks for a *link*: its text, or what links like it led to, whichever is more (equation 3)."""
-        return max(self.anchor_similarity(link), self.memory.predict(link))
-
-    def pack(self) -> bytes:
-        return self.memory.pack()
-
-    def restore(self, data: bytes) -> None:
-        self.memory.restore(data)
+        return max(super().similarity(link), self.memory.predict(link))
