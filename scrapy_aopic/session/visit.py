@@ -90,11 +90,6 @@ class PageReading(Struct):
         url = self.urls.get(page)
         return self.context.links[url] if url is not None else _NO_TEXT
 
-    def named(self, page: bytes) -> LinkText:
-        """The text of that link alone."""
-        url = self.urls.get(page)
-        return self.context.named(url) if url is not None else _NO_TEXT
-
     def path(self, page: bytes) -> str:
         """Path and query of the URL of that link; empty if no element of the page is that link."""
         url = self.urls.get(page)

@@ -116,10 +116,6 @@ class PageContext:
         """The texts between its links, one for each run without any, and those of its links; of several to a URL the first is one."""
         return self._said.parts(self._links.values())
 
-    def named(self, url: str) -> LinkText:
-        """The context of its link to *url*, without the text around it."""
-        return self._said.of(self._links[url], url, has_around=False)
-
     def cut(self, urls: Sequence[str | None], n_in_full: int) -> PageWords | None:
         """The words of its links to *urls*, in which ``None`` stands for no link; ``None`` if its words were not cut.
 
@@ -370,25 +366,19 @@ class _PageText:
             said.append((*around, begins[above], begins[below]))
         return PageWords(self.words, said, titles)
 
-    def of(self, found: _RawLink, url: str, *, has_around: bool = True) -> LinkText:
-        """The context of a link that was *found* and leads to *url*.
-
-        Args:
-            has_around: Whether the text around it is wanted.
-        """
+    def of(self, found: _RawLink, url: str) -> LinkText:
+        """The context of a link that was *found* and leads to *url*."""
         path = path_of(url)
         begin, end, heading, title, is_hidden = found
         if is_hidden:
             return LinkText("", path=path)
         anchor = self._text(begin, end)
-        around = ""
         if title:
             anchor = _clean(f"{title} {anchor}")[:LINK_CHARACTERS]
-        if has_around:
-            pieces, side = self._pieces, self._side
-            before = " ".join([piece[-side:] for piece in pieces[max(begin - _AROUND, 0) : begin]])[-side:]
-            behind = " ".join([piece[:side] for piece in pieces[end : end + _AROUND]])[:side]
-            around = _clean(f"{before} {behind}")[: 2 * side]
+        pieces, side = self._pieces, self._side
+        before = " ".join([piece[-side:] for piece in pieces[max(begin - _AROUND, 0) : begin]])[-side:]
+        behind = " ".join([piece[:side] for piece in pieces[end : end + _AROUND]])[:side]
+        around = _clean(f"{before} {behind}")[: 2 * side]
         said_above = self._headings.get(heading)
         if said_above is None:
             said_above = self._headings[heading] = self._text(*heading)

@@ -241,27 +241,6 @@ def test_links_are_worth_the_same_if_their_page_was_cut_into_words(keywords, sai
     assert strategy.values_of(page, read) == pytest.approx(strategy.values(page, texts))
 
 
-@pytest.mark.parametrize("name", STRATEGIES)
-def test_what_stands_around_links_is_left_out_only_for_strategies_that_do_not_miss_it(name):
-    page = PageSeen("", 0.4, 0.5, is_relevant=False, key=HOSTS[0] + b" listing")
-    text = LinkText("go", "about a query plan", path="/1")
-    strategy, other = (STRATEGIES[name](KEYWORD, Random(0)) for _ in range(2))
-    for each in (strategy, other):
-        for number in range(60):
-            led = LinkText("go", "a query plan" if number % 2 else "nothing", path="/1")
-            each.learn(
-                found(b"%8d" % number, HOSTS[1] + b" listing", "", float(number % 2))._replace(link=led)
-            )
-    if isinstance(strategy, Learned):
-        cut = PageWords([*text.around.split(), "go"], [(0, 4, 5, 5, 0, 0)], {})
-        values = strategy.values_of(page, strategy.read_page(cut, [text.path]))
-    elif strategy.reads_names_only:
-        values = strategy.values(page, [text._replace(around="")])
-    else:
-        return
-    assert values == pytest.approx(other.values(page, [text]))
-
-
 def test_a_host_where_nothing_was_found_is_worth_less_whatever_its_links_say():
     strategy = Learned(KEYWORD, Random(0))
     for number in range(400):

@@ -84,7 +84,6 @@ class Strategy:
         reads_text: Whether it reads the text of pages.
         reads_degrees: Whether it reads :attr:`PageSeen.degrees`.
         needs_samples: Whether it requires :attr:`.topic.Topic.samples`.
-        reads_names_only: Whether it reads no more of links than their own texts and URLs.
         values_known: Whether it values links to pages that were read, too; else see :func:`known_value`.
         by_cash: Whether pages are fetched by their cash alone, whatever their values, which only split it.
         power: See :func:`.shares.shares`.
@@ -95,7 +94,6 @@ class Strategy:
     reads_text: ClassVar[bool] = False
     reads_degrees: ClassVar[bool] = False
     needs_samples: ClassVar[bool] = False
-    reads_names_only: ClassVar[bool] = False
     values_known: ClassVar[bool] = True
     by_cash: ClassVar[bool] = False
     power: ClassVar[float] = POWER

@@ -57,14 +57,13 @@ class LinkValues:
     ) -> tuple[Sequence[float], Callable[[int], bytes] | None]:
         """The values of *links* of *page*, and what packs the lead of the nth of them, if the strategy learns from leads."""
         strategy, keys = self.strategy, [link.key[HOST_BYTES:] for link in links]
-        text_of = seen.named if strategy.reads_names_only else seen.of
 
         found: list[LinkText] = []
         said: PageWords | None = None
 
         def texts() -> list[LinkText]:
             if not found:
-                said = list(map(text_of, keys))
+                said = list(map(seen.of, keys))
                 # As it will learn from them.
                 found.extend(all_bounded(said) if self._leads_are_kept else said)
             return found

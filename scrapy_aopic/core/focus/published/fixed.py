@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from scrapy_aopic.core.focus.strategy import PageSeen, Strategy
 
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
 class BestFirst(Strategy):
     """The grade of the page (Chakrabarti, van den Berg and Dom, WWW8, 1999, with soft focus)."""
-
-    reads_names_only: ClassVar[bool] = True
 
     def values(self, page: PageSeen, links: Sequence[LinkText]) -> list[float]:
         return [page.grade] * len(links)
