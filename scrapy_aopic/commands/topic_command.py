@@ -64,7 +64,7 @@ def _train(opts: argparse.Namespace, settings: BaseSettings) -> int:
     from scrapy_aopic.focus.background import PAGES
     from scrapy_aopic.focus.folders import read_folder, train
     from scrapy_aopic.focus.model import save_model
-    from scrapy_aopic.focus.quality import cross_validated
+    from scrapy_aopic.focus.quality import held_out, quality
     from scrapy_aopic.focus.tokenizers import Words
     from scrapy_aopic.settings import read_values
 
@@ -72,7 +72,8 @@ def _train(opts: argparse.Namespace, settings: BaseSettings) -> int:
     negative = read_folder(opts.negative) if opts.negative is not None else []
     cut = Words(read_values(settings).tokenizer)
     topic = train(positive, negative, cut)
-    quality = cross_validated(positive, negative, cut)
+    grades = held_out(positive, negative, cut)
+    tried = quality(*grades) if grades is not None else None
     version = save_model(topic, opts.model, cut.name)
     parts: dict[str, float] = {}
     for page in (*positive, *negative):
@@ -85,17 +86,17 @@ def _train(opts: argparse.Namespace, settings: BaseSettings) -> int:
         found = {
             "model": str(opts.model),
             "version": version,
-            "quality": quality._asdict() if quality is not None else None,
+            "quality": tried._asdict() if tried is not None else None,
             "for": speaking_for,
             "against": speaking_against,
         }
         write(as_json(found, is_ascii=False))
         return 0
     write(_model_in_words(opts, version, len(positive), len(negative) or PAGES))
-    if quality is None:
+    if tried is None:
         write("Too few pages to say how good it is: two of each kind are needed.")
     else:
-        write(f"On pages that were not learned from: {_quality_in_words(quality)}")
+        write(f"On pages that were not learned from: {_quality_in_words(tried)}")
     write(f"For it speak: {', '.join(speaking_for)}")
     write(f"Against it:   {', '.join(speaking_against)}")
     return 0
@@ -109,17 +110,22 @@ def _add_evaluate(parser: argparse.ArgumentParser) -> None:
 def _evaluate(opts: argparse.Namespace, settings: BaseSettings) -> int:
     from scrapy_aopic.focus.folders import read_folder
     from scrapy_aopic.focus.model import load_model
-    from scrapy_aopic.focus.quality import measure
+    from scrapy_aopic.focus.quality import quality
     from scrapy_aopic.focus.tokenizers import Words
     from scrapy_aopic.settings import read_values
 
     model = load_model(opts.model, Words(read_values(settings).tokenizer))
-    quality = measure(model.topic, read_folder(opts.positive), read_folder(opts.negative))
+    found = quality(
+        *(
+            [model.topic.grade(page.text) for page in read_folder(each)]
+            for each in (opts.positive, opts.negative)
+        )
+    )
     if opts.json:
-        write(as_json({"version": model.version, **quality._asdict()}))
+        write(as_json({"version": model.version, **found._asdict()}))
     else:
-        write(_model_in_words(opts, model.version, quality.relevant, quality.others))
-        write(_quality_in_words(quality).capitalize())
+        write(_model_in_words(opts, model.version, found.relevant, found.others))
+        write(_quality_in_words(found).capitalize())
     return 0
 
 

@@ -60,13 +60,13 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
 
 def _grade(model: Path, page: Path, opts: argparse.Namespace, settings: BaseSettings) -> None:
     """Say why *model* grades the saved *page* as it does."""
-    from scrapy_aopic.focus.folders import read_page
+    from scrapy_aopic.focus.folders import read_folder
     from scrapy_aopic.focus.model import load_model
     from scrapy_aopic.focus.tokenizers import Words
     from scrapy_aopic.settings import read_values
 
     topic, version = load_model(model, Words(read_values(settings).tokenizer))
-    text = read_page(page).text
+    text = read_folder(page)[0].text
     grade, parts = topic.grade(text), topic.explain(text)[:_WORDS]
     if opts.json:
         write(as_json({"version": version, "grade": grade, "words": dict(parts)}, is_ascii=False))

@@ -41,35 +41,17 @@ def read_folder(folder: Path) -> list[ExamplePage]:
     Raises:
         TopicError: If it has none, or they cannot be read.
     """
-    if folder.is_file():
-        return [read_page(folder)]
-    if not folder.is_dir():
+    if not folder.exists():
         raise TopicError(f"{folder} is not there, and should be a folder with saved pages, one in each file.")
     try:
-        paths = [path for path in sorted(folder.rglob("*"))[:_MOST_FILES] if path.is_file()]
-        pages = [page for path in paths if not path.name.startswith(".") and (page := _read(path)).text]
+        paths = [folder] if folder.is_file() else sorted(folder.rglob("*"))[:_MOST_FILES]
+        found = [_read(path) for path in paths if path.is_file() and not path.name.startswith(".")]
     except OSError as error:
-        raise TopicError(f"The folder {folder} cannot be read: {plainly(error)}.") from error
+        raise TopicError(f"{folder} cannot be read: {plainly(error)}.") from error
+    pages = [page for page in found if page.text]
     if not pages:
-        raise TopicError(
-            f"The folder {folder} has no pages with any text: save some there, one in each file."
-        )
+        raise TopicError(f"{folder} has no page with any text: save some there, one in each file.")
     return pages
-
-
-def read_page(path: Path) -> ExamplePage:
-    """The page in the file at *path*.
-
-    Raises:
-        TopicError: If it cannot be read, or has no text.
-    """
-    try:
-        page = _read(path)
-    except OSError as error:
-        raise TopicError(f"The page {path} cannot be read: {plainly(error)}.") from error
-    if not page.text:
-        raise TopicError(f"The page {path} has no text.")
-    return page
 
 
 def _read(path: Path) -> ExamplePage:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_aopic.core.focus.calibration import UNCHECKED, Calibration, unchecked_by, wilson
-from scrapy_aopic.core.focus.topic import RELEVANT, Topic
+from scrapy_aopic.core.focus.topic import RELEVANT
 
 from .folders import ExamplePage, train
 
@@ -60,24 +60,6 @@ def quality(relevant: Sequence[float], others: Sequence[float]) -> Quality:
         hits / len(relevant),
         *wilson(hits, len(relevant)),
     )
-
-
-def measure(topic: Topic, positive: Sequence[ExamplePage], negative: Sequence[ExamplePage]) -> Quality:
-    """Quality of *topic* on pages that it has not learned from."""
-    return quality(
-        [topic.grade(page.text) for page in positive], [topic.grade(page.text) for page in negative]
-    )
-
-
-def cross_validated(
-    positive: Sequence[ExamplePage], negative: Sequence[ExamplePage], cut: Words | None = None
-) -> Quality | None:
-    """Quality of topics that have learned from four fifths of the pages, on the rest; ``None`` with one page of a kind.
-
-    Without others, the pages that take their place are learned from, so only the recall says something.
-    """
-    grades = held_out(positive, negative, cut)
-    return quality(*grades) if grades is not None else None
 
 
 def unlabelled(

@@ -104,13 +104,7 @@ class LeadsOfPage:
 
     def pack(self, link: LinkText) -> bytes:
         """The lead to the page of *link*."""
-        values = (self._grade, self._depth, *bounded(link))
-        try:
-            return self._parent + pack(values)
-        except UnicodeEncodeError:  # half a character, as a page may have it
-            return self._parent + pack(
-                [whole_text(value) if isinstance(value, str) else value for value in values]
-            )
+        return self._parent + pack((self._grade, self._depth, *map(whole_text, bounded(link))))
 
 
 def unpack_lead(data: bytes | None) -> Lead | None:
