@@ -95,7 +95,7 @@ OWN = (
     counter("aopic/topic/guessed", "pages",
         "pages whose grade was late: they got the mean of their host's ([judges of batches](library.md#judges-of-batches))"),
     counter("aopic/topic/unvalued", "pages",
-        "pages with links for which `AOPIC_LINK_SCORER` gave no numbers from 0 to 1, or none in time; they are valued "
+        "pages with links for which `AOPIC_LINK_SCORER` gave no numbers from 0 to 1; they are valued "
         "[without it](focused.md#a-judge-of-your-own)"),
     counter("aopic/topic/unlearned", "pages", "pages that a strategy failed to learn from"),
     counter("aopic/topic/lessons", "pages",
