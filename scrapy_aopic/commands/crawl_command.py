@@ -334,7 +334,8 @@ def _set_revisits(opts: argparse.Namespace, settings: BaseSettings) -> None:
     if opts.older_than and not (opts.again or opts.every):
         raise UsageError("--older-than needs --again or --every")
     how = read_values(settings).recrawl or Recrawl()
-    words = ["changed"] * (opts.changed_only or how.only_changed) + ["gone"] * (opts.gone or how.gone)
+    words: list[object] = [f"{100 * how.share:g} %", *filter(None, [how.by])]
+    words += ["changed"] * (opts.changed_only or how.only_changed) + ["gone"] * (opts.gone or how.gone)
     if opts.again or opts.every:
         times = [each for each in (opts.older_than, opts.every) if each]
         settings.set("AOPIC_RECRAWL", [*times, "every" if opts.every else "once", *words], "cmdline")

@@ -120,10 +120,6 @@ class RobotsMiddleware:
         with configured(crawler):
             return cls(crawler)
 
-    def __len__(self) -> int:
-        """Origins whose robots.txt is in memory."""
-        return len(self._known)
-
     def clock(self) -> float:
         """The instant now: that of the job, in which the times of what is known are kept."""
         return self.pacer.clock() if self.pacer is not None else self._own_clock()

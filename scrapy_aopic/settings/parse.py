@@ -219,16 +219,17 @@ def recrawl(value: Any) -> Recrawl | None:
         return Recrawl() if _flag(value) else None
     if isinstance(value, str):
         several = _from_json(value) if value.lstrip()[:1] == "[" else texts(value)
-        value = several if len(several) > 1 or several[0] in _REVISITS else value
+        value = several if len(several) > 1 or several[0] in _REVISITS or "%" in value else value
     if not isinstance(value, (list, tuple)):
         value = [value, value]
+    shares = [each for each in value if isinstance(each, str) and each.endswith("%")]
     compared = [each for each in value if _is_compared(each)]
     if len(compared) > 1:
         raise Reason("it has more than one thing that is compared")
     by = compared[0] if compared else ""
     if by and by not in _COMPARED and not str(by).startswith("spider."):
         by = function(by, 1)
-    words = [each for each in value if each in (*_REVISITS, *compared)]
+    words = [each for each in value if each in (*_REVISITS, *compared, *shares)]
     times = [each for each in value if each not in words]
     n_times = len(times)
     if words and n_times == 1:
@@ -240,6 +241,8 @@ def recrawl(value: Any) -> Recrawl | None:
     if n_times < 1 + is_every and (is_every or "once" in words):
         found = replace(found, min_interval=0.0)
     every = found.max_interval if is_every else 0.0
+    if shares:
+        found = replace(found, share=_number(shares[-1][:-1], 0, 100) / 100)
     found = replace(found, only_changed="changed" in words, gone="gone" in words, by=by)
     return replace(found, once=is_every or "once" in words, every=every)
 

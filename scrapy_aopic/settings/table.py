@@ -182,12 +182,13 @@ _RECRAWLING = (
         False,
         Check(
             'True, False, or the shortest and the longest time between two visits of a page, such as ["1 day", "90 days"]; '
-            'with words among them, or alone: "once", "every", "changed", "gone", and "text", "main text", "spider.NAME" or a function of a response',
+            'with words among them, or alone: "once", "every", "changed", "gone", a share such as "20 %", and "text", "main text", "spider.NAME" or a function of a response',
             parse.recrawl,
         ),
         "Whether visited pages are revisited, for as long as the crawl runs, and how often; see [below](#recrawling). "
         "True for a day to 90 days. "
         '"once" and "every" make [rounds](#rounds); with "changed", callbacks get [only what changed](#only-what-changed), with "gone" pages that are gone. '
+        "A share is the most of the fetches that revisits may be while new pages wait, half without one. "
         "The other words and functions say [what is compared](#what-is-compared).",
     ),
     Setting(

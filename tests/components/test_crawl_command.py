@@ -125,14 +125,15 @@ def test_a_round_fetches_each_page_once_and_gives_only_what_changed(serve, tmp_p
     home, is_later = "http://www.example.com/", Event()
 
     def page(exchange: Exchange) -> Answer:
-        """Once it is later, the home page has another link, and /1 is gone."""
+        """Once it is later, the home page has another link, /1 is gone, and /2 has another comment."""
         if is_later.is_set() and exchange.target == "/1":
             return Answer(404)
         links = {"/": ["/1", "/2", *["/3"] * is_later.is_set()]}.get(exchange.target, [])
-        return Answer(headers={"Content-Type": "text/html"}, body=html(links))
+        body = html(links) + b"<!-- later -->" * (is_later.is_set() and exchange.target == "/2")
+        return Answer(headers={"Content-Type": "text/html"}, body=body)
 
     web = serve({f"{home}{name}": page for name in ("", "1", "2", "3")})
-    files = ("-o", "items.jsonl", "-o", "i.parquet")
+    files = ("-o", "items.jsonl", "-o", "i.parquet", "-s", "AOPIC_RECRAWL=20 %, text")
     again = [HOME, *CONTACT, *FAST, "--again", "--changed-only", "--gone", *files]
     done = crawl(tmp_path, *again)
     assert (done.returncode, len(web.asked)) == (0, 3), done.stderr

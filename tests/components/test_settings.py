@@ -474,6 +474,8 @@ def test_defaults_of_the_core_are_those_of_the_settings():
         "1 hour, 2 days, changed",
     ):
         assert read_policy({"AOPIC_RECRAWL": value}).recrawl == Recrawl(3600, 172_800, only_changed=True)
+    for value in ("20 %", "20%, 1 day, 90 days", [86_400, "90 days", "20 %"]):
+        assert read_policy({"AOPIC_RECRAWL": value}).recrawl == Recrawl(share=0.2)
     for value in ("changed", ["changed"]):
         assert read_policy({"AOPIC_RECRAWL": value}).recrawl == Recrawl(only_changed=True)
     assert read_policy({"AOPIC_RECRAWL": "once"}).recrawl == Recrawl(min_interval=0.0, once=True)
