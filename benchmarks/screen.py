@@ -1,10 +1,12 @@
 """Whether the dashboard's sentence agrees with its figures: crawls of the demo web, looked at once a second.
 
-    python benchmarks screen [--kinds demo tail starved] [--seconds 100] [--keep FOLDER]
+    python benchmarks screen [--kinds demo tail starved] [--seconds 100] [--keep FOLDER] [--cpu]
 
 ``demo`` is the crawl of ``scrapy aopic demo``; in ``tail`` twenty hosts have all pages, so that they are waited for from the
 first minute on; in ``starved`` three other processes want the same core. ``politeness``,
-``connections``, ``spider``, ``disk``, ``network`` and ``control`` are crawls with that limit, and ``end`` is one that ends. ``--keep`` records what is seen, for ``tests/benchmarks/test_histories.py``. A look contradicts itself if
+``connections``, ``spider``, ``disk``, ``network`` and ``control`` are crawls with that limit, and ``end`` is one that ends. ``--keep`` records what is seen, for ``tests/benchmarks/test_histories.py``.
+``--cpu`` measures what an open page costs: per cent of a core that its process in a headless Chromium takes, and that of an
+empty page, beside it. A look contradicts itself if
 
 * the word on the queue is not that of the queue ten seconds before;
 * the machine or the disk is named though no host is ready, nothing is in callbacks and few transfers are under way;
@@ -35,6 +37,7 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "example_project"), str(ROOT)]
 
 import msgspec
 import options
+import workers
 
 WINDOW = 10.0
 """Seconds that sentence, tiles and plot are of."""
@@ -193,16 +196,46 @@ def sampled(port: int, seconds: float) -> list[Sample]:
     return samples
 
 
+def _command(process: int) -> bytes:
+    """The command line of a *process*."""
+    return Path(f"/proc/{process}/cmdline").read_bytes()
+
+
+def page_costs(port: int, seconds: float) -> list[float]:
+    """Per cent of a core that the processes that show the dashboard on *port* and an empty page take in so many *seconds*."""
+    from support.chromium import start_chromium
+    from support.dashboard import TOKEN
+
+    def taken(browser: Any) -> float:
+        processes = workers.family(browser.service.process.pid)
+        return sum(workers.cpu(each) for each in processes if b"--type=renderer" in _command(each))
+
+    with ExitStack() as stack:
+        browsers = []
+        for url in (f"http://127.0.0.1:{port}/?token={TOKEN}", "about:blank"):
+            browsers.append(start_chromium("--window-size=1400,1000"))
+            stack.callback(browsers[-1].quit)
+            browsers[-1].get(url)
+        time.sleep(5.0)
+        before = [*map(taken, browsers)]
+        time.sleep(seconds)
+        return [100 * (taken(each) - had) / seconds for each, had in zip(browsers, before, strict=True)]
+
+
 def main() -> None:
     from scrapy_aopic.place.folder_place import FolderPlace
     from scrapy_aopic.view.stored import read_snapshot
 
     os.environ["AOPIC_FORK"] = "0"  # a crawl that is starved has its processor from this process
-    given = options.read(__doc__, kinds=["demo", "tail", "starved"], seconds=100.0, keep="")
+    given = options.read(__doc__, kinds=["demo", "tail", "starved"], seconds=100.0, keep="", cpu=False)
     print("| crawl | looks | contradict themselves | of these |\n|---|---:|---:|---|")
     n_looks, n_wrong = 0, 0
     for kind in given.kinds:
         with tempfile.TemporaryDirectory() as folder, _crawl(kind, folder) as port:
+            if given.cpu:
+                costs = "{:.2f} % of a core, an empty page {:.2f} %".format(*page_costs(port, given.seconds))
+                print(f"| {kind} | | | {costs}, load {os.getloadavg()[0]:.0f} |")
+                continue
             samples = sampled(port, given.seconds)
             if kind == "end":
                 last = read_snapshot(FolderPlace(Path(folder) / kind))

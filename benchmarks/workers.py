@@ -155,12 +155,12 @@ def stat(process: int) -> list[str]:
 
 
 def family(process: int) -> list[int]:
-    """*process* and those that it has started."""
+    """*process* and those that it has started, and those that these have."""
     found = [process]
     for path in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it has just ended
             if int(stat(int(path.name))[1]) == process:
-                found.append(int(path.name))
+                found += family(int(path.name))
     return found
 
 

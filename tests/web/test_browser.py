@@ -229,7 +229,8 @@ def test_a_live_crawl_at_each_width_in_each_colour(browser, crawl, width, scheme
         "Running for"
     )
     assert browser.execute_script("return document.querySelectorAll('#four > div').length") == 4
-    assert 1 <= browser.execute_script("return document.querySelectorAll('#fronts i').length") <= 64
+    scroll_to(browser, "fronts")
+    assert 1 <= wait_for(browser, "document.querySelectorAll('#fronts i').length") <= 64
     assert browser.execute_script("return document.documentElement.scrollWidth") == width
     back = browser.execute_script("return getComputedStyle(document.body).backgroundColor")
     assert (sum(map(int, re.findall(r"\d+", back)[:3])) > 384) == (scheme == "light")
@@ -247,6 +248,11 @@ def press(browser: Browser, selector: str) -> None:
     """Press a button once it is there, wherever the page is scrolled to."""
     wait_for(browser, f"document.querySelector('{selector}') !== null")
     browser.execute_script("document.querySelector(arguments[0]).click()", selector)
+
+
+def scroll_to(browser: Browser, id_: str) -> None:
+    """Bring an element into sight: out of it, nothing changes."""
+    browser.execute_script("document.getElementById(arguments[0]).scrollIntoView()", id_)
 
 
 def open_sections(browser: Browser) -> None:
@@ -492,6 +498,7 @@ def test_what_politeness_costs_the_order_and_what_was_dropped(browser, page):
     assert '"deny_urls": ["://a[.]b/"]' in text(browser, "traps")
     assert "evil took 12 % of all fetches" in text(browser, "traps-note")
     served.figures["ledger"] = {**ledger, "virtual": -5}
+    scroll_to(browser, "cash")
     wait_for(
         browser, "document.getElementById('cash').innerText.startsWith('5 units of cash are missing')", 5
     )

@@ -74,6 +74,8 @@ const button = (text, act, what = "button") => Object.assign(make(what, text), {
 // A button that says why something is not crawled; in a report only its name.
 const opener = (name) => (answers ? name : button(name, () => answer(name), "button.plain"));
 
+const isUsed = (id) => $(id).contains(document.activeElement);
+
 const styled = (made, property, value) => made.style.setProperty(property, value) || made;
 
 // Only what differs changes: layout takes longer than scripts.
@@ -237,7 +239,7 @@ function spark(value, colour, past = points) {
   return picture;
 }
 
-let shown = { bands: [], points: [], x: () => 0, width: 0, until: 0 };
+let shown = { bands: [], points: [], x: () => 0, width: 0 };
 
 function roundUp(n) {
   const step = 10 ** Math.floor(Math.log10(n));
@@ -289,9 +291,7 @@ function draw() {
     picture.append(text(x(instant), top - 4, ["start", "end"][i && i / marks] ?? "middle", (last - first > 86400 ? day : clock)(instant)));
   }
   for (const { at } of latest?.control.asked || []) if (at >= first && at <= last) picture.append(line("asked waiting", x(at), x(at)));
-  // Not before a pixel can be added, and 5 s: the crawl needs the processor.
-  const until = last + Math.max((last - first) / width, Math.min((last - first) / 4, 5));
-  shown = { bands, points: known, x, width, until, hover: picture.appendChild(line("hover", 0, 0)) };
+  shown = { bands, points: known, x, width, hover: picture.appendChild(line("hover", 0, 0)) };
   $("plot").replaceChildren(picture);
   hover(hovered);
 }
@@ -371,14 +371,13 @@ function showControl({ control }) {
   $("steer").hidden = !canOrder();
   say("pause", control.paused_since ? "Go on" : "Pause");
   const list = (texts) => make("ul", ...items(texts));
-  const place = $("orders");
-  const had = place.contains(document.activeElement);
+  const had = isUsed("orders");
   const shown = [];
   if (sentences.length) shown.push(make("p", "Set by an operator:"), list(sentences));
   if (canOrder()) shown.push(...undoing.map(undo));
   if (asked.length) {
     const past = make("details.inner", make("summary", "What was asked"), list(asked.map(({ at, what }) => `${clock(at)} ${what}`).reverse()));
-    past.open = place.querySelector("[open]");
+    past.open = $("orders").querySelector("[open]");
     shown.push(past);
   }
   put("orders", ...shown);
@@ -388,7 +387,6 @@ function showControl({ control }) {
 // A recrawl visits pages more than once.
 const done = ({ visited, failed }) => visited + failed;
 const unit = ({ pages, visits }) => (visits.all > done(pages) ? "visits" : "pages");
-const hostsWithPages = (hosts) => STATES.reduce((sum, [key]) => sum + hosts[key], 0);
 const most = (numbers) => Object.entries(numbers || {}).sort((a, b) => b[1] - a[1]);
 const tiles = Array.from({ length: 4 }, () => ["dt", "dd.value", "dd.more", "dd.spark"].map((part) => make(part)));
 $("four").append(...tiles.map((parts) => make("div", ...parts)));
@@ -403,7 +401,7 @@ function showFour(now, due) {
   const rows = [
     [`${word} a second`, number(rate?.pages), rate ? `${lately}${hosts.ceiling === null ? "" : `; politeness allowed ${number(hosts.ceiling)}`}` : "no crawl runs", of("rate.pages"), "fetched"],
     ["pages queued", count(pages.queued), growth ? `${growth < 0 ? "shrinks" : "grows"} by ${few(Math.abs(growth))} ${Math.abs(growth) === 1 ? "page" : "pages"} for each visit` : "", of("pages.queued"), "queued"],
-    ["hosts have pages", count(hostsWithPages(hosts)), `${count(hosts.in_flight)} in flight, ${count(hosts.ready)} ready, ${count(hosts.waiting)} waiting${reasons && ` (${reasons})`}`, withPages, "queued"],
+    ["hosts have pages", count(STATES.reduce((sum, [key]) => sum + hosts[key], 0)), `${count(hosts.in_flight)} in flight, ${count(hosts.ready)} ready, ${count(hosts.waiting)} waiting${reasons && ` (${reasons})`}`, withPages, "queued"],
     ["failed", isRecent ? percent(rate.failed, rate.pages) : percent(failed, all),
       all ? `${isRecent ? `${lately}; ${percent(failed, all)} ` : ""}of all ${word}. Beside these, ${percent(gone, all)} are forbidden or gone` : lately,
       (point) => (point["rate.pages"] ? (100 * point["rate.failed"]) / point["rate.pages"] : NaN), "failed"],
@@ -492,7 +490,7 @@ const HOST_COLUMNS = [
 function listHosts(hosts, note) {
   listed = hosts;
   say("rows-note", note);
-  if (!$("rows").contains(document.activeElement)) listRows(); // who is on a name stays there
+  if (!isUsed("rows")) listRows(); // who is on a name stays there
 }
 
 function listRows() {
@@ -525,8 +523,8 @@ const GONE = /^(robots|not found|http 4(04|10))/;
 const failing = (cause) => (GONE.test(cause) ? "possible" : "failed");
 
 function showFailures({ failures, is_live: isLive }) {
-  $("failures").hidden = !isLive; // a stored job has none: its outcomes count all that failed by cause
-  if ($("failed").contains(document.activeElement)) return;
+  $("failures").hidden = !isLive; // a stored job has none
+  if (isUsed("failed")) return;
   put("failed", ...items(failures.length ? failures.map(({ at, url, cause, is_over: isOver }) => [
     make(`b.${failing(cause)}`, cause), make("span.soft", ` at ${clock(at)}${isOver ? "" : ", waits for another try"}`), make("code", opener(url)),
   ]) : ["None."]));
@@ -534,11 +532,11 @@ function showFailures({ failures, is_live: isLive }) {
 
 function showFetched({ fetched = [], is_live: isLive }) {
   $("fetched").hidden = !isLive || answers;
-  if ($("fetched-rows").contains(document.activeElement)) return;
+  if (isUsed("fetched-rows")) return;
   table("fetched-rows", ["page", "status", "size", "at"], fetched.map(({ at, url, status, size }) => [opener(url), status, bytes(size), clock(at)]));
 }
 
-// The interval of 95 % for a part of n, as the command line has it (Wilson).
+// The 95 % interval of a part of n, as the command line has it.
 function wilson(part, n) {
   const z = 1.96 ** 2 / n;
   const half = Math.sqrt(z * (part * (1 - part) + z / 4));
@@ -610,14 +608,13 @@ const averageTransfer = ({ n, seconds: all }) => seconds(n ? all / n : null);
 
 const FIGURES = { "pages queued": "pages.queued", hosts: "hosts.known" };
 const JOB_EVERY = 5000;
-const OF_STORES = ["queue", "hosts", "outcomes", "order", "store"]; // without figures if no store was read
 let jobDue = 0;
 
 async function showShards(now) {
   const isOne = now.shards.n < 2;
   $("job").hidden = isOne;
   $("job-figures").hidden = !isOne && !now.is_live;
-  for (const id of OF_STORES) $(id).hidden = now.counted_since === null;
+  for (const id of ["queue", "hosts", "outcomes", "order", "store"]) $(id).hidden = now.counted_since === null; // no store was read
   if (isOne || Date.now() < jobDue) return;
   jobDue = now.is_live ? Date.now() + JOB_EVERY : 0;
   const job = now.is_live ? await ask("/api/v1/job") : now;
@@ -664,20 +661,31 @@ function showCompared(now) {
 }
 
 let latest = null;
+let drawn = 0;
+
+// Out of sight nothing changes until it is scrolled to: the crawl needs the processor.
+const PARTS = { speed: (_, due) => due && draw(), four: showFour, totals: showTotals, queue: showFronts, hosts: showHosts, failures: showFailures, fetched: showFetched, topic: showTopic, outcomes: showOutcomes, order: showOrder, store: showStore };
+const seen = {};
+const observer = new IntersectionObserver((all) => all.forEach(({ target: { id }, isIntersecting }) => {
+  seen[id] = isIntersecting;
+  if (isIntersecting && latest) PARTS[id](latest, true);
+}));
+for (const id in PARTS) observer.observe($(id));
 
 function show(now) {
   const isFirst = !latest;
   latest = now;
   addPoint(now);
-  const due = now.at >= shown.until;
-  if (due) draw(); // first, as it asks for a width
+  const due = now.at >= drawn + Math.min((now.at - points[0].at) / 4, 10);
+  if (due) drawn = now.at;
+  for (const id in PARTS) if (isFirst || seen[id] || $(id).hidden) PARTS[id](now, due);
   if (isFirst) showTraps();
   say("title", now.spider || now.store.name || "crawl");
   document.title = `${$("title").textContent} – crawl`;
   const { at, started_at: began, is_live: isLive, problem } = now;
   const running = began === null ? "" : ` for ${seconds(Math.max(0, Math.round(at - began)))}`;
   setState(problem || (isLive ? `Running${running}` : `As of the last commit, ${day(at)}`), problem ? "bad" : isLive ? "live ready" : "");
-  for (const part of [showHead, showCompared, showShards, showControl, showFour, showTotals, showFronts, showHosts, showFailures, showFetched, showTopic, showOutcomes, showOrder, showStore]) part(now, due);
+  for (const part of [showHead, showCompared, showShards, showControl]) part(now);
 }
 
 function setState(text, className) {
@@ -767,7 +775,7 @@ async function showTraps() {
   ])));
 }
 
-for (const id of ["topic", "outcomes", "order", "store"]) on(id, "toggle", () => $(id).open && latest && show(latest));
+for (const id of ["topic", "outcomes", "order", "store"]) on(id, "toggle", () => $(id).open && latest && PARTS[id](latest));
 window.addEventListener("resize", draw);
 for (const each of document.querySelectorAll(".scroll")) Object.assign(each, { tabIndex: 0, role: "region", ariaLabel: heading(each) });
 
