@@ -118,7 +118,14 @@ class Answering:
 
     def traps(self) -> list[dict[str, Any]]:
         pattern, host = "calendar.endless.example/calendar/*", "calendar.endless.example"
-        trap = {"pattern": pattern, "host": host, "visited": 2588, "queued": 98, "visited_part": 0.135}
+        trap = {
+            "pattern": pattern,
+            "host": host,
+            "visited": 2588,
+            "queued": 98,
+            "held": 80,
+            "visited_part": 0.135,
+        }
         command = f"scrapy aopic control crawls/broad block {host}"
         more = {"brought_part": 0.008, "order": f"block {host}", "command": command}
         more["deny_url"] = r"://calendar\.endless\.example/calendar/"

@@ -1,4 +1,4 @@
-"""Parts of sites that may be traps: many fetches went there, and these brought little.
+"""Parts of sites that may be traps: many fetches went there, and these brought little, or the order holds back what waits there.
 
 What a fetch brought is the cash that it moved on, which is the history of its page. A part of a site is all URLs that are the
 same but for their numbers, and for repeated folders. Of each host that took a good part of the fetches a sample of its pages is
@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import re
 import shlex
-from collections import defaultdict
+from collections import Counter, defaultdict
 from itertools import islice, takewhile
 from posixpath import commonpath
 from typing import TYPE_CHECKING
@@ -19,11 +19,14 @@ from urllib.parse import urlsplit
 import msgspec
 
 from scrapy_aopic.core.layout import Family
+from scrapy_aopic.core.mirrors import MIRRORED
 from scrapy_aopic.core.records import HOST_BYTES, HostRecord, Page, host_key, unpack_host, unpack_page
 
 from .queries import urls_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from scrapy_aopic.core.ports import Store
 
     from .job_view import View
@@ -61,13 +64,14 @@ _LONGEST = 200
 
 
 class Trap(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of a site to which many fetches went, and which brought little.
+    """A part of a site to which many fetches went, and which brought little, or whose pages the order holds back as ``why`` says.
 
     Attributes:
         pattern: URLs without their scheme, with ``*`` for what differs.
         host: The host.
         visited: Pages that were fetched, about.
         queued: Pages that wait, about.
+        held: Those of them that the order holds back, since their branch or group is crowded (:mod:`scrapy_aopic.core.branches`).
         visited_part: Of all fetches of the job, 0 to 1.
         brought_part: Of all cash that was spent, 0 to 1.
         command: What keeps the crawl from it at once.
@@ -80,6 +84,7 @@ class Trap(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     visited: int
     queued: int
+    held: int
     visited_part: float
     brought_part: float
     command: str
@@ -104,55 +109,63 @@ def find_traps(view: View, job: str) -> list[Trap]:
                 heapq.heappush(largest, (host.visited, host.name, store, host))
                 if len(largest) > _HOSTS:
                     heapq.heappop(largest)
-    found = [
-        _trap_of(store, host, visited, history, job) for n, _, store, host in largest if n >= _LARGE * visited
-    ]
-    return heapq.nlargest(_MOST, filter(None, found), key=lambda trap: trap.visited)
+    found = (
+        trap
+        for n, _, store, host in largest
+        if n >= _LARGE * visited
+        for trap in _traps_of(store, host, visited, history, job)
+    )
+    return heapq.nlargest(_MOST, found, key=lambda trap: trap.visited)
 
 
-def _trap_of(store: Store, host: HostRecord, visited: int, history: int, job: str) -> Trap | None:
-    """What may be a trap of *host*: those of its parts together of which each took much and brought little."""
-    parts: defaultdict[str, list[Page]] = defaultdict(list)
-    urls: defaultdict[str, list[str]] = defaultdict(list)
+def _traps_of(store: Store, host: HostRecord, visited: int, history: int, job: str) -> Iterator[Trap]:
+    """What may be traps of *host*: its parts that took much and brought little, or are held back; those of a branch or a folder as one."""
+    parts: defaultdict[str, list[tuple[str, Page]]] = defaultdict(list)
     pages = _sample(store, host.name)
     for url, page in pages:
-        pattern = pattern_of(url)
-        parts[pattern].append(page)
-        urls[pattern].append(url)
+        parts[pattern_of(url)].append((url, page))
     n_fetched = sum(page.visits > 0 for _, page in pages)
-    patterns, n, n_waiting, spent = list[str](), 0, 0, 0
+    waiting = Counter(page.branch for _, page in pages if not page.visits)
+    held = Counter(page.branch for _, page in pages if _is_held(page))
+    crowded = {each for each, n in held.items() if each and n >= max(_FEW, waiting[each] / 2)}
+    branch_of = {pattern_of(url): page.branch for url, page in pages if page.branch in crowded}
+    of_fetched = host.visited / max(n_fetched, 1)
+    of_queue = host.queued / max(len(pages) - n_fetched, 1)
+    found: defaultdict[object, list[str]] = defaultdict(list)
     for pattern, part in parts.items():
-        fetched = [page for page in part if page.visits and not page.outcome]
-        of_all = len(fetched) / n_fetched * host.visited / visited if n_fetched else 0.0
-        brought = sum(page.history for page in fetched)
-        if (
-            len(fetched) >= _FEW
-            and of_all >= _LARGE
-            and brought * host.visited / n_fetched <= _POOR * of_all * history
-        ):
-            patterns.append(pattern)
-            n += len(fetched)
-            n_waiting += sum(not page.visits for page in part)
-            spent += brought
-    if not patterns:
-        return None
-    of_host, n_queued = n / n_fetched, len(pages) - n_fetched
-    action = "block" if of_host >= _MOSTLY else f"slow {_SLOW}"
-    pattern = patterns[0] if len(patterns) == 1 else f"{commonpath(patterns).rstrip('*/')}/*"
-    return Trap(
-        pattern=pattern,
-        host=host.name,
-        visited=round(of_host * host.visited),
-        queued=round(n_waiting / n_queued * host.queued) if n_queued else 0,
-        visited_part=of_host * host.visited / visited,
-        brought_part=spent * host.visited / n_fetched / history if history else 0.0,
-        command=f"scrapy aopic control {shlex.quote(job)} {action} {shlex.quote(host.name)}",
-        order=f"{action} {host.name}",
-        deny_url=deny_url_of(pattern, [url for each in patterns for url in urls[each]]),
-    )
+        fetched = [page for _, page in part if page.visits and not page.outcome]
+        of_all = len(fetched) * of_fetched / visited
+        brought = sum(page.history for page in fetched) * of_fetched
+        is_poor = len(fetched) >= _FEW and of_all >= _LARGE and brought <= _POOR * of_all * history
+        if is_poor or pattern in branch_of or sum(_is_held(page) for _, page in part) >= _FEW:
+            folder = "".join(re.split("[/?]", pattern, maxsplit=2)[:2])
+            found[branch_of.get(pattern, folder)].append(pattern)
+    for patterns in found.values():
+        urls, own = zip(*(each for pattern in patterns for each in parts[pattern]), strict=True)
+        fetched = [page for page in own if page.visits and not page.outcome]
+        n = len(fetched) * of_fetched
+        action = "block" if n >= _MOSTLY * host.visited else f"slow {_SLOW}"
+        pattern = patterns[0] if len(patterns) == 1 else f"{commonpath(patterns).rstrip('*/')}/*"
+        yield Trap(
+            pattern=pattern,
+            host=host.name,
+            visited=round(n),
+            queued=round(sum(not page.visits for page in own) * of_queue),
+            held=round(sum(map(_is_held, own)) * of_queue),
+            visited_part=n / visited,
+            brought_part=sum(page.history for page in fetched) * of_fetched / history if history else 0.0,
+            command=f"scrapy aopic control {shlex.quote(job)} {action} {shlex.quote(host.name)}",
+            order=f"{action} {host.name}",
+            deny_url=deny_url_of(pattern, urls),
+        )
 
 
-def deny_url_of(pattern: str, urls: list[str]) -> str:
+def _is_held(page: Page) -> bool:
+    """Whether *page* waits behind others since its branch or group is crowded."""
+    return not page.visits and 1 < page.lowered < MIRRORED
+
+
+def deny_url_of(pattern: str, urls: Sequence[str]) -> str:
     """What finds all of *urls*, by what they have in common before the first number or query."""
     begin = re.split(r"(?<=\?)|\*", pattern, maxsplit=1)[0]
     found = f"://{re.escape(begin)}"

@@ -23,9 +23,11 @@ from support.small_web import Follow, Web, ask_view, crawl
 from support.stored_jobs import make_job
 from twisted.internet.threads import deferToThread
 
+from scrapy_aopic.core.branches import QUEUES
 from scrapy_aopic.core.crawl_totals import CrawlTotals
 from scrapy_aopic.core.layout import TOTALS_KEY, Family
 from scrapy_aopic.core.ledger import Totals
+from scrapy_aopic.core.mirrors import MIRRORED
 from scrapy_aopic.core.ports import Batch
 from scrapy_aopic.core.records import (
     HostRecord,
@@ -428,6 +430,39 @@ def test_a_part_of_a_site_that_took_much_and_brought_little_may_be_a_trap():
     assert second.command == "scrapy aopic control 'a job' slow 60 town.test"
     assert second.deny_url == r"://town\.test/events\?"
     assert find_traps(View([MemoryStore()]), "none") == []
+
+
+def test_what_the_order_holds_back_may_be_a_trap_whatever_it_brought():
+    """A group by its URLs, and a tree, which has no URLs of one make, by its branch; a mirror and a page of a full directory are none."""
+    store, key = MemoryStore(), host_key("town.test")
+    kinds = {
+        "/shop?colour={}": {"lowered": QUEUES}, "/tree/{1}/{1}x": {"lowered": QUEUES, "branch": 7},
+        "/twin/{}": {"lowered": MIRRORED, "branch": 8}, "/full/{}": {"lowered": 1, "branch": 9},
+    }  # fmt: skip
+    rows: Batch = {family: {} for family in (Family.HOSTS, Family.PAGES, Family.REQUESTS, Family.META)}
+    rows[Family.HOSTS][key] = pack_host(HostRecord("town.test", visited=40, queued=100))
+    for path, fields in kinds.items():
+        for n in range(35):
+            url = path.format(n, chr(97 + n % 26) * (1 + n // 26))
+            page = page_key(key, url.encode())
+            visits = int(n < 10)
+            record = Page(
+                PageState.VISITED if visits else PageState.QUEUED,
+                0,
+                history=50 * visits,
+                visits=visits,
+                **fields,
+            )
+            rows[Family.PAGES][page] = pack_page(record)
+            rows[Family.REQUESTS][page] = pack({"url": f"http://town.test{url}"})
+    saved = CrawlTotals("", created_at=0.0, saved_at=0.0, ledger=Totals(history=2000))
+    rows[Family.META][TOTALS_KEY] = saved.pack()
+    store.write(rows, sync=True)
+    found = {trap.pattern: trap for trap in find_traps(View([store]), "a job")}
+    assert {*found} == {"town.test/shop?colour=*", "town.test/tree/*"}
+    for trap in found.values():
+        assert (trap.visited, trap.queued, trap.held) == (10, 25, 25)
+    assert found["town.test/tree/*"].deny_url == r"://town\.test/tree/"
 
 
 def test_a_pattern_is_what_urls_of_a_part_have_in_common():

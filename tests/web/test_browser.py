@@ -131,7 +131,7 @@ class Answering:
         return {"domains": rows}
 
     def traps(self) -> list[Trap]:
-        parts = {"visited": 20, "queued": 900, "visited_part": 0.12, "brought_part": 0.001}
+        parts = {"visited": 20, "queued": 900, "held": 800, "visited_part": 0.12, "brought_part": 0.001}
         return [
             Trap(
                 pattern=each,
@@ -492,8 +492,9 @@ def test_what_politeness_costs_the_order_and_what_was_dropped(browser, page):
     assert "4 times what pages hold" in text(browser, "ledger")
     wait_for(browser, "document.querySelector('#domain-rows tbody tr')")
     assert "all others" in text(browser, "domain-rows")
-    assert "took 12 % of all fetches (20) and brought 0.1 % of all importance; 900 wait." in text(
-        browser, "traps"
+    assert (
+        "took 12 % of all fetches (20) and brought 0.1 % of all importance; 900 wait, 800 of them behind others."
+        in text(browser, "traps")
     )
     assert '"deny_urls": ["://a[.]b/"]' in text(browser, "traps")
     assert "evil took 12 % of all fetches" in text(browser, "traps-note")

@@ -156,13 +156,13 @@ function addPoint(now) {
   if (points.length > MOST_POINTS) points = points.filter((_, i) => i % 2 || i > MOST_POINTS / 2);
 }
 
-// As many points as can be told apart, the last one among them.
+// As many points as can be told apart, with the last one.
 function thinned(list) {
   const every = Math.ceil(list.length / 300);
   return list.filter((_, i) => (list.length - 1 - i) % every === 0);
 }
 
-// Lists of points in each of which something ran all the time.
+// Lists of points between which something ran.
 function runsOf(list) {
   const gaps = list.slice(1).map((point, i) => point.at - list[i].at).sort((a, b) => a - b);
   const pause = Math.max(30, 5 * (gaps[Math.floor(gaps.length / 2)] || 0));
@@ -663,7 +663,7 @@ function showCompared(now) {
 let latest = null;
 let drawn = 0;
 
-// Out of sight nothing changes until it is scrolled to: the crawl needs the processor.
+// Out of sight nothing changes: the crawl needs the processor.
 const PARTS = { speed: (_, due) => due && draw(), four: showFour, totals: showTotals, queue: showFronts, hosts: showHosts, failures: showFailures, fetched: showFetched, topic: showTopic, outcomes: showOutcomes, order: showOrder, store: showStore };
 const seen = {};
 const observer = new IntersectionObserver((all) => all.forEach(({ target: { id }, isIntersecting }) => {
@@ -768,7 +768,7 @@ async function showTraps() {
   say("traps-note", problem || traps.map((trap) => `${trap.host} took ${percent(trap.visited_part, 1)} of all fetches`).join(", ") || "none");
   put("traps", ...items(traps.map(({ pattern, order: what, command, deny_url: deny, ...trap }) => [
     make("code", make("b", pattern)),
-    `took ${percent(trap.visited_part, 1)} of all fetches (${count(trap.visited)}) and brought ${percent(trap.brought_part, 1)} of all importance; ${count(trap.queued)} wait. `,
+    `took ${percent(trap.visited_part, 1)} of all fetches (${count(trap.visited)}) and brought ${percent(trap.brought_part, 1)} of all importance; ${count(trap.queued)} wait, ${count(trap.held)} of them behind others. `,
     make("code", command),
     ...deny ? ["Links to it are left out of later runs by this in AOPIC_SCOPE:", make("code", `"deny_urls": [${JSON.stringify(deny)}]`)] : [],
     ...canOrder() ? [what, deny && `deny ${deny}`].filter(Boolean).flatMap((each) => [button(each, () => order(each)), " "]) : [],
