@@ -135,6 +135,14 @@ async def test_relevant_pages_come_before_others(serve, spider, scorer):
     assert stat(crawler, "aopic/errors") is None
 
 
+async def test_a_page_is_relevant_by_its_url_or_its_title(serve):
+    harvest = Answer(200, {"Content-Type": "text/html"}, b"<title>The Harvest</title><p>1920")
+    serve({HOME: page(OTHER, ["/data/1", "/2"]), f"{HOME}data/1": page(OTHER, []), f"{HOME}2": harvest})
+    crawler = await crawl(Follow, focused({"keywords": ["url:/data/", "title:harvest"]}))
+    assert stat(crawler, "aopic/topic/pages") == 3
+    assert stat(crawler, "aopic/topic/relevant") == 2
+
+
 async def test_a_page_that_has_not_changed_keeps_its_relevance(serve, tmp_path):
     body = page(TOPIC, []).body
 

@@ -262,6 +262,28 @@ def test_a_keyword_may_speak_against_the_topic():
     assert topic.match(LinkText("a star")) > topic.match(LinkText("the star of a film")) == 0.0
 
 
+def test_patterns_on_url_and_title_say_whether_a_page_is_relevant():
+    topic = Topic(["sql", "url:/boats/*.html", "title: Harvest", "-url:/forum/"])
+    assert topic.keywords.read == ["sql", "url:/boats/*.html", "title:harvest", "-url:/forum/"]
+    many = ["sql"] * 100
+    for url, title, found, grade in [
+        ("http://a.test/", "", [], 0.0),
+        ("http://a.test/boats/1.HTML", "", [], 0.5),
+        ("http://a.test/1.html/boats/", "", [], 0.0),
+        ("http://a.test/harvest", "", [], 0.0),
+        ("http://a.test/", "The harvest of 1920", [], 0.5),
+        ("http://a.test/", "", many, pytest.approx(100 / 101)),
+        ("http://a.test/harvest", "The harvest", many, pytest.approx(100 / 101)),
+        ("http://a.test/forum/", "", many, 0.0),
+        ("http://a.test/forum/boats/1.html", "", many, pytest.approx(100 / 101)),
+    ]:
+        assert topic.grade_page(found, url, lambda title=title: title) == grade, (url, title)
+    assert Topic(["url:/boats/"]).grade_page([], "http://a.test/boats/", str) == 0.5
+    for wrong, why in [(["url:*"], "in the url"), (["-title:a"], "speak against")]:
+        with pytest.raises(TopicError, match=why):
+            Topic(wrong)
+
+
 def test_keywords_that_can_match_nothing_are_refused():
     for wrong, said in [(["...", "sql"], "'...'"), (["- "], "'- '"), (["-bread"], "All keywords")]:
         with case(wrong), pytest.raises(TopicError, match=re.escape(said)):

@@ -6,6 +6,7 @@ a page is stemmed, and nothing has to be known of the page's language.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,6 +27,10 @@ _LEAST_HANGUL = 2
 _WORDS = 50_000
 """Words of pages of which is remembered for which keywords they count, some 6 MB."""
 
+_PATTERN = re.compile(r"(-?)\s*(url|title):\s*(.*)")
+_LONGEST = 500
+"""Characters of a title that are looked at."""
+
 
 class _Phrase(NamedTuple):
     """A keyword.
@@ -39,6 +44,20 @@ class _Phrase(NamedTuple):
     sign: int
     parts: tuple[int, ...]
     end: int = -1
+
+
+class _Pattern(NamedTuple):
+    """What is to be in the URL or the title of a page; ``*`` stands for any characters.
+
+    Attributes:
+        sign: 1, or -1 if it speaks against the topic.
+        where: ``url`` or ``title``.
+        text: In lower case.
+    """
+
+    sign: int
+    where: str
+    text: str
 
 
 class _Matches(dict[str, "tuple[int, ...]"]):
@@ -68,7 +87,8 @@ class Keywords:
 
     Args:
         given: Words and phrases. ``-`` before one: it speaks against the topic. ``*`` behind one: words that begin with its last
-            word count. In double quotes: only this form counts.
+            word count. In double quotes: only this form counts. ``url:`` or ``title:`` before one: a page counts if it is in its
+            URL or title, where ``*`` stands for any characters.
         cut: Cuts text into words.
         stem: Gives the letters that all forms of a word begin with; without it, words count only as they are given.
 
@@ -84,8 +104,17 @@ class Keywords:
     ) -> None:
         self._matches = _Matches()
         self._cut, self._stem = cut, stem
-        phrases = [self._phrase(text) for text in dict.fromkeys(given)]
-        if phrases and max(phrase.sign for phrase in phrases) < 0:
+        self._patterns: list[_Pattern] = []
+        phrases = []
+        for text in dict.fromkeys(given):
+            if (found := _PATTERN.fullmatch(text.strip())) is None:
+                phrases.append(self._phrase(text))
+                continue
+            if not found[3].strip("* "):
+                raise TopicError(f"The keyword {text!r} names nothing that is to be in the {found[2]}.")
+            self._patterns.append(_Pattern(-1 if found[1] else 1, found[2], found[3].casefold()))
+        signs = [*(each.sign for each in phrases), *(each.sign for each in self._patterns)]
+        if signs and max(signs) < 0:
             raise TopicError("All keywords speak against the topic: at least one has to speak for it.")
         self._phrases = list(dict.fromkeys(phrases))
         texts = {
@@ -94,10 +123,10 @@ class Keywords:
         self.read = [
             "-" * (phrase.sign < 0) + " ".join(texts[part] for part in phrase.parts)
             for phrase in self._phrases
-        ]
+        ] + [f"{'-' * (sign < 0)}{where}:{text}" for sign, where, text in self._patterns]
 
     def __bool__(self) -> bool:
-        return bool(self._phrases)
+        return bool(self._phrases or self._patterns)
 
     def _phrase(self, given: str) -> _Phrase:
         text = given.strip()
@@ -135,6 +164,14 @@ class Keywords:
         begins = (self._stem(word), word)
         return next((begin for begin in begins if len(begin) >= LEAST), "")
 
+    def named(self, url: str, title: Callable[[], str]) -> int:
+        """How many patterns speak for a page with this *url* and *title*, less those that speak against it."""
+        n = 0
+        for sign, where, text in self._patterns:
+            said = (url if where == "url" else title()[:_LONGEST]).casefold()
+            n += sign * _has(said, text.split("*"))
+        return n
+
     def may_be_in(self, found: Iterable[str]) -> bool:
         """Whether any of the words *found* may be of a keyword. O(words), each of them looked up once."""
         return any(map(self._matches.__getitem__, found))
@@ -154,6 +191,16 @@ class Keywords:
                 if each[end]:
                     n += sign * _ends(parts[0], end, said)
         return max(n, 0)
+
+
+def _has(said: str, parts: Iterable[str]) -> bool:
+    """Whether *said* has all *parts*, one behind the other."""
+    at = 0
+    for part in parts:
+        if (found := said.find(part, at)) < 0:
+            return False
+        at = found + len(part)
+    return True
 
 
 def _sequences(parts: tuple[int, ...], said: Sequence[tuple[int, ...]]) -> int:

@@ -144,6 +144,12 @@ class Topic:
         """How relevant a page with the words *found* is, 0 to 1."""
         return self.pages.score_words(found) if self.has_examples else self._density(found)
 
+    def grade_page(self, found: Sequence[str], url: str, title: Callable[[], str]) -> float:
+        """The same of the page with this *url* and *title*: by patterns of keywords, if some speak for it or against it."""
+        named = self.keywords.named(url, title)
+        grade = self.grade_words(found)
+        return grade if not named else max(grade, RELEVANT) if named > 0 else 0.0
+
     def explain(self, text: str) -> list[tuple[str, float]]:
         """The learned log odds that each word of a page with this *text* adds, the largest first."""
         found = self.words(text)

@@ -7,10 +7,12 @@ Rule 2: what a user's function raises costs a page its grade, and nothing else.
 
 from __future__ import annotations
 
+from contextlib import suppress
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from scrapy.http import Response, TextResponse
+from scrapy.http import HtmlResponse, Response, TextResponse
 from scrapy.utils.response import get_base_url
 
 from scrapy_aopic.core.focus.calibration import LEAST_GRADED, gist_of
@@ -132,7 +134,7 @@ class Grading:
         if self.is_by_items:
             return 0.0
         if self._grade_by is None:
-            return self._topic.grade_words(words or ())
+            return self._topic.grade_page(words or (), response.url, partial(_title, response))
         try:
             if self.judging is None:
                 begin = perf_counter()
@@ -151,3 +153,10 @@ class Grading:
                 page=response.url,
             )
             return 0.0
+
+
+def _title(response: Response) -> str:
+    """The title of a page; empty if it has none, or cannot be read (an unknown charset)."""
+    with suppress(LookupError, ValueError):
+        return response.xpath("string(//title)").get("") if isinstance(response, HtmlResponse) else ""
+    return ""
