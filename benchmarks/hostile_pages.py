@@ -139,6 +139,7 @@ KINDS: dict[str, Kind] = {
     EMPTY: Kind(),
     "links to 250,000 hosts": Kind(each(b"<a href=//h%d.s%d.e%h.com>x</a>")),
     "links to 50,000 hosts": Kind(lambda most, host: each(b"<a href=//h%d.e%h.com>")(most // 7, host)),
+    "links to domains that do not exist": Kind(each(b"<a href=http://h%d-e%h.com>")),
     "links to own pages": Kind(each(b"<a href=/%d>")),
     "one link a million times": Kind(each(b"<a href=a>")),
     "links with 990 times %25": Kind(each(b"<a href='/%d/%" + b"25" * 990 + b"41'>")),
