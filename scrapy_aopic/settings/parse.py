@@ -224,8 +224,9 @@ def recrawl(value: Any) -> Recrawl | None:
         value = [value, value]
     shares = [each for each in value if isinstance(each, str) and each.endswith("%")]
     compared = [each for each in value if _is_compared(each)]
-    if len(compared) > 1:
-        raise Reason("it has more than one thing that is compared")
+    for what, given in (("thing that is compared", compared), ("share of the fetches", shares)):
+        if len(given) > 1:
+            raise Reason(f"it has more than one {what}")
     by = compared[0] if compared else ""
     if by and by not in _COMPARED and not str(by).startswith("spider."):
         by = function(by, 1)
@@ -241,9 +242,8 @@ def recrawl(value: Any) -> Recrawl | None:
     if n_times < 1 + is_every and (is_every or "once" in words):
         found = replace(found, min_interval=0.0)
     every = found.max_interval if is_every else 0.0
-    if shares:
-        found = replace(found, share=_number(shares[-1][:-1], 0, 100) / 100)
-    found = replace(found, only_changed="changed" in words, gone="gone" in words, by=by)
+    share = _number(shares[0][:-1], 0, 100) / 100 if shares else found.share
+    found = replace(found, share=share, only_changed="changed" in words, gone="gone" in words, by=by)
     return replace(found, once=is_every or "once" in words, every=every)
 
 

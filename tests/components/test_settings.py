@@ -75,7 +75,7 @@ WRONG: dict[str, list[Any]] = {
     "AOPIC_STORE": ["mysql", ""],
     "AOPIC_MEMORY_MB": [0, 15, 16.5, "lots"],
     "AOPIC_LINK_WEIGHTS": ["best", "internal", "internal=-1", {"outside": 1}, {"nofollow": "no"}, "os.name", 7],
-    "AOPIC_RECRAWL": ["maybe", 0.5, ["2 days", "1 day"], ["1 day", "2 days", "3 days"], float("inf")],
+    "AOPIC_RECRAWL": ["maybe", "101 %", "20 %, 30 %", 0.5, ["2 days", "1 day"], ["1 day", "2 days", "3 days"], float("inf")],
     "AOPIC_KEEP_LINKS": ["maybe", 2],
     "AOPIC_URL_RULES": [7, ["often"], "+sort, calendar", "-nonsense"],
     "AOPIC_URL_REWRITE": [[("(", "")], [("a", r"\1")], [("a",)], "no.such.function", 7],
