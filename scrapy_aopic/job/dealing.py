@@ -33,9 +33,10 @@ def deal(
     """
     weights = {number: 1 + waiting.get(number, 0) // _HOSTS for number in holders}
     dealt = {number: worker for number, worker in holders.items() if worker is not None}
-    loads = {
-        worker: sum(weights[number] for number in dealt if dealt[number] == worker) for worker in workers
-    }
+    loads = dict.fromkeys(workers, 0)
+    for number, worker in dealt.items():
+        if worker in loads:
+            loads[worker] += weights[number]
 
     def move(number: int, least: str) -> None:
         if (giver := dealt.get(number)) is not None:

@@ -442,10 +442,6 @@ class Visit(Struct, eq=False):
         """How many further links of the page share its cash."""
         return MAX_LINKS - len(self.links) - len(self.announced)
 
-    def counts(self, page: bytes) -> bool:
-        """Whether the page with this latter half of a page key is one of its links so far."""
-        return page in self._seen
-
     def count(self, found: Iterable[FoundLink]) -> None:
         """Count *found*, which the callback yields, as links of the page, up to :data:`MAX_LINKS`.
 

@@ -129,7 +129,11 @@ class Budgets:
             del self._charged[next(iter(self._charged))]
 
     def comes_last(self, host: HostState) -> bool:
-        """Whether the domain of *host*, or the one that has found it, was charged for more than its pages, or it for any, and none was visited."""
+        """Whether *host* waits behind others, in this run, for what pages took of the processor.
+
+        So it does if its domain, or the one that has found it, was charged for more than its pages, and before its first visit if
+        its domain was charged at all.
+        """
         if self._domains is None:
             return False
         key = self._domains.key(host)

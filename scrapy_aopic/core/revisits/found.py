@@ -66,8 +66,8 @@ def found_now(page: Page | None, found: Findings, now: float) -> Found:
 def found_last(page: Page, since: float = inf) -> Found:
     """What the last visit of *page* had found, as far as its record says it; or all visits after *since* together, if any found it changed."""
     known = page.changes
-    if is_gone(page) or page.state == FAILED:
-        return _as_of(known, "gone" if is_gone(page) else "failed")
+    if (was_gone := is_gone(page)) or page.state == FAILED:
+        return _as_of(known, "gone" if was_gone else "failed")
     if known is None or (known.is_blank and page.outcome in _SHOWN):
         first = "moved" if page.outcome == "redirect" else "new"
         return Found(first, page.visited_at, page.visited_at) if page.visits == 1 else Found()
