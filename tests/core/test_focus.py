@@ -263,7 +263,7 @@ def test_a_keyword_may_speak_against_the_topic():
 
 
 def test_patterns_on_url_and_title_say_whether_a_page_is_relevant():
-    topic = Topic(["sql", "url:/boats/*.html", "title: Harvest", "-url:/forum/"])
+    topic = Topic(["sql", "url:/boats/*.html", "Title: Harvest", "-url:/forum/"])
     assert topic.keywords.read == ["sql", "url:/boats/*.html", "title:harvest", "-url:/forum/"]
     many = ["sql"] * 100
     for url, title, found, grade in [

@@ -27,7 +27,7 @@ _LEAST_HANGUL = 2
 _WORDS = 50_000
 """Words of pages of which is remembered for which keywords they count, some 6 MB."""
 
-_PATTERN = re.compile(r"(-?)\s*(url|title):\s*(.*)")
+_PATTERN = re.compile(r"(?i)(-?)\s*(url|title):\s*(.*)")
 _LONGEST = 500
 """Characters of a title that are looked at."""
 
@@ -112,7 +112,7 @@ class Keywords:
                 continue
             if not found[3].strip("* "):
                 raise TopicError(f"The keyword {text!r} names nothing that is to be in the {found[2]}.")
-            self._patterns.append(_Pattern(-1 if found[1] else 1, found[2], found[3].casefold()))
+            self._patterns.append(_Pattern(-1 if found[1] else 1, found[2].lower(), found[3].casefold()))
         signs = [*(each.sign for each in phrases), *(each.sign for each in self._patterns)]
         if signs and max(signs) < 0:
             raise TopicError("All keywords speak against the topic: at least one has to speak for it.")
