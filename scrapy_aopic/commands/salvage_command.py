@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,9 +38,8 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
         write(format_salvage(each, f"Shard {number}: " if len(found) > 1 else ""))
     if (part := FolderPlace(opts.new).read_part()) is not None:
         numbers = ",".join(map(str, found))
-        write(
-            f"To go on: scrapy aopic move --lost {part.job} {opts.new} --shards {numbers}; then start its worker there."
-        )
+        names = shlex.join([part.job, str(opts.new), "--shards", numbers])
+        write(f"To go on: scrapy aopic move --lost {names}; then start its worker there.")
     elif len(found) > 1:
         write(f"To go on: scrapy aopic move {opts.new} redis://HOST:PORT/DATABASE#KEY, with a new KEY.")
     else:
