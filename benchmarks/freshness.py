@@ -27,6 +27,7 @@ Policies:
 * ``with dates``: the same on a web whose answers say when the page was last changed (``Last-Modified``);
 * ``hints``: the default with a sitemap that dates each change of the --hinted part of the pages, at once and rightly;
 * ``useless hints``: the same sitemap with the day of its build as the date of each of them;
+  With several values of --hinted these two, and the bound, have a row for each;
 * ``no discovery``: the default without its share of revisits for what brings new pages;
 * ``rates known``: the same by a crawl that is told the true rates, so that nothing need be learned.
 
@@ -54,6 +55,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -73,6 +75,7 @@ from scrapy_aopic.lab.graphs import Graph, graph_of, load_graph, pagerank
 from scrapy_aopic.lab.results import half_width
 from scrapy_aopic.storage.memory import MemoryStore
 
+HINTED = ("hints", "useless hints")
 HOUR, DAY = 3600.0, 86_400.0
 BEGIN = 1e9
 BORN = b"born"
@@ -423,10 +426,15 @@ def show(
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
+def of_part(hinted: float, parts: list[float]) -> str:
+    """What is said of the *hinted* part in the name of a row, if there are several."""
+    return f", {hinted:.0%}" if len(parts) > 1 else ""
+
+
 def main() -> None:
     args = options.read(
         __doc__, "graphs+", Path, budgets=[0.01, 0.05, 0.2], policies=Among(POLICIES, POLICIES),
-        rates=Among("measured", RATES), before=3.0, during=2.0, hinted=0.0, hubs=0.0, born=1.0, rng=[1, 2, 3], jobs=os.cpu_count(), json=Path,
+        rates=Among("measured", RATES), before=3.0, during=2.0, hinted=[0.0], hubs=0.0, born=1.0, rng=[1, 2, 3], jobs=os.cpu_count(), json=Path,
     )  # fmt: skip
     everything = {}
     for path in args.graphs:
@@ -436,42 +444,49 @@ def main() -> None:
             rates=args.rates,
             before=args.before,
             during=args.during,
-            hinted=args.hinted,
             hubs=args.hubs,
             born=args.born,
         )
-        tasks = [
-            task(policy=policy, budget=budget, rng=rng)
-            for budget in args.budgets
+        rows = {
+            policy + of_part(hinted, args.hinted if policy in HINTED else []): (policy, hinted)
+            for hinted in args.hinted
             for policy in args.policies
+        }
+        tasks = [
+            (name, task(policy=policy, hinted=hinted, budget=budget, rng=rng))
+            for budget in args.budgets
+            for name, (policy, hinted) in rows.items()
             for rng in args.rng
         ]
         found: dict[str, dict[str, list[Result]]] = {}
         with ProcessPoolExecutor(args.jobs) as pool:
-            results = tqdm(pool.map(measure, tasks), path.stem, len(tasks), leave=False, disable=None)
-            for each, result in zip(tasks, results, strict=True):
+            measured = pool.map(measure, [each for _, each in tasks])
+            results = tqdm(measured, path.stem, len(tasks), leave=False, disable=None)
+            for (name, each), result in zip(tasks, results, strict=True):
                 if result.violations:
                     raise SystemExit(f"{each}: the audit does not hold: {result.violations}")
-                found.setdefault(f"{each.budget:g}", {}).setdefault(each.policy, []).append(result)
+                found.setdefault(f"{each.budget:g}", {}).setdefault(name, []).append(result)
         graph = load(path)
         rank = pagerank(graph.indptr, graph.indices)
         computed: dict[str, dict[str, list[float]]] = {}
         for budget in args.budgets:
-            webs = [Web(len(graph), task(policy="", budget=budget, rng=rng)) for rng in args.rng]
-            each_bound = []
-            for web in webs:
+            known: dict[str, list[tuple[float, float]]] = {}
+            for hinted, rng in product(args.hinted, args.rng):
+                web = Web(len(graph), task(policy="", hinted=hinted, budget=budget, rng=rng))
                 given = np.array(web.rates) * DAY, rank / rank.sum(), budget * len(graph)
-                hinted = np.isin(np.arange(len(graph)), list(web.hinted))
                 found_changes = -np.expm1(-given[0])
                 each_day = float((given[1] * found_changes / given[0]).sum()), 1 / float(found_changes.mean())
-                each_bound.append([each_day, bound(*given), bound(*given, hinted)])
-            names = ["each day", "bound", "bound, hints"][: 2 + (args.hinted > 0)]
-            computed[f"{budget:g}"] = dict(zip(names, np.mean(each_bound, axis=0).tolist(), strict=False))
+                known.setdefault("each day", []).append(each_day)
+                known.setdefault("bound", []).append(bound(*given))
+                if hinted:
+                    informed = bound(*given, np.isin(np.arange(len(graph)), list(web.hinted)))
+                    known.setdefault("bound, hints" + of_part(hinted, args.hinted), []).append(informed)
+            computed[f"{budget:g}"] = {name: np.mean(each, axis=0).tolist() for name, each in known.items()}
         print(
             f"\n{path.stem}: {len(graph):,} pages; rates {args.rates}; measured for {args.during:g} visits a page after {args.before:g}; rng {args.rng}; the "
             "audit holds at the end of every run\n"
         )
-        print(show(found, computed, args.policies))
+        print(show(found, computed, [*rows]))
         everything[path.stem] = {
             "computed": computed,
             "results": {
