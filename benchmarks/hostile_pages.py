@@ -31,21 +31,22 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from pathlib import Path
+from threading import Thread
 from typing import Any, NamedTuple
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE / "hostile_web"), str(HERE.parent / "example_project")]
+sys.path.insert(0, str(HERE))
 
 import options
-from grammar import Plan
 from scrapy import Request, signals
 from scrapy.crawler import AsyncCrawlerProcess
 from scrapy.http import Response
 from scrapy.utils.asyncio import call_later
-from server import Raw
 
 from scrapy_aopic import BroadSpider
 
@@ -310,40 +311,50 @@ def measure(kind: Kind, evil: int, scale: float, seconds: float, given: dict[str
     answers = {host: kind.answer(most, host) for host in range(0 if kind.is_new else evil)}
     moved = b"Sitemap: http://evil%d.test:%d/sitemap\n"
 
-    def plan(host: str, target: str) -> Plan:
+    def answer(host: str, target: str) -> bytes:
         number = int("0" + host.removeprefix("evil").removesuffix(".test")) if host.startswith("evil") else -1
         if number >= 0 and target.startswith(kind.path):
-            return Plan([(0, answers.get(number) or kind.answer(most, number))], "keep", 200)
+            return answers.get(number) or kind.answer(most, number)
         if target == "/robots.txt" and number >= 0 and kind.path == "/sitemap":
-            body = moved % (number, server.port)
+            body = moved % (number, server.server_port)
         elif target == "/robots.txt" or number >= 0:
             body = b""
         else:
             at = 3 * int(target.strip("/") or 0)
             body = b"".join(b"<a href=/%d>%d</a> text" % (at + n, at) for n in (1, 2, 3))
-        return Plan(
-            [
-                (
-                    0,
-                    Kind(
-                        lambda *_: body, content="text/html" if target != "/robots.txt" else "text/plain"
-                    ).answer(0, 0),
-                )
-            ],
-            "keep",
-            200,
-        )
+        content = "text/html" if target != "/robots.txt" else "text/plain"
+        return Kind(lambda *_: body, content=content).answer(0, 0)
 
-    server = Raw(plan)
-    with server.run_in_thread(), tempfile.TemporaryDirectory() as folder:
-        line = [sys.executable, __file__, "--crawl", json.dumps([server.port, evil, seconds, given])]
+    good = 0
+
+    class Handler(BaseHTTPRequestHandler):
+        """Sends what *answer* says, byte by byte."""
+
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            nonlocal good
+            host = self.headers["Host"].partition(":")[0]
+            good += host.startswith("good")
+            self.wfile.write(answer(host, self.path))
+
+        def handle(self) -> None:
+            with suppress(ConnectionError):  # the crawl has enough of it
+                super().handle()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server, tempfile.TemporaryDirectory() as folder:
+        Thread(target=server.serve_forever, daemon=True).start()
+        line = [sys.executable, __file__, "--crawl", json.dumps([server.server_port, evil, seconds, given])]
         environment = {
             name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")
         }
         done = subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+        server.shutdown()
     if done.returncode:
         raise RuntimeError(done.stderr[-3000:])
-    good = sum(entry.host.startswith("good") for entry in server.entries)
     return {**json.loads(done.stdout.splitlines()[-1]), "good": good}
 
 

@@ -1,4 +1,4 @@
-"""A little of what the audits among the benchmarks do by the hundred: kills, races, failures of the power, damage, hostile hosts."""
+"""A little of what the audits among the benchmarks do by the hundred: kills, races, failures of the power, damage."""
 
 from __future__ import annotations
 
@@ -12,17 +12,11 @@ from support.short_forms import some_of
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
-HOSTILE = (
-    "--seconds 6 --hosts 100 --timeout 2 --most-stall 5 --least-pages 20 --heavy 0.1 --heavy-mb 0.3 --seed 1"
-)
-"""What takes long is the benchmark's to judge, on a machine that does nothing else; here only what would never end."""
-
 AUDITS = {
     "kills.py": ([f"--kills {n} --kills-per-job 4 --pages 300" for n in (4, 8)], "0 wrong\n"),
     "races.py": ([f"--rounds {n} --seed 7 --pages 5000" for n in (6, 22)], "0 wrong\n"),
     "power.py": ([f"--states {n} --stores {kind}" for n in (8, 25) for kind in ("rocksdb", "sqlite")], "0 wrong\n"),
     "damage.py": ([f"--sample {n} --stores {kind} --pages 300" for n in (5, 20) for kind in ("rocksdb", "sqlite")], "\n"),
-    "hostile_web": ([HOSTILE], "all of it holds\n"),
 }  # fmt: skip
 """Options by program, of which some are in every run, and how its report ends if nothing is wrong."""
 
@@ -36,7 +30,7 @@ AUDITS = {
     ],
 )
 def test_an_audit_finds_nothing_wrong(program: str, options: str) -> None:
-    if "sqlite" not in options and program != "hostile_web":
+    if "sqlite" not in options:
         pytest.importorskip("rocksdict")
     if program == "power.py" and shutil.which("strace") is None:
         pytest.skip("needs strace")
