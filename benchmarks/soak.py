@@ -1,19 +1,13 @@
 """Crawl a web without end for a long time, and see whether anything grows.
 
-    python benchmarks soak --job FOLDER [--pages 1000000] [--hosts 20000] [--csv FILE]
-    python benchmarks soak --job FOLDER --web mature --pages 200000 --hosts 100
-    python benchmarks soak --job FOLDER --web fresh --pages 200000 --hosts 100
+    python benchmarks soak --job FOLDER [--pages 1000000] [--hosts 20000]
 
 The real crawl (Scrapy, the add-on with its defaults, a store on the disk, robots.txt, politeness) of a web that is
 computed in this process instead of being downloaded: --hosts hosts, pages without end, ten links a page of which about
 half lead to pages that nobody has found yet. Pages are 2 KB; every twentieth answer is an error, a redirect or a copy.
-With --web another process serves the web of ``python benchmarks crawl`` instead, 40 links a page: in the "mature" one a host
-has 5,000 pages, so that most links lead to pages that are known; in the "fresh" one 38 links of a page lead to new ones.
 
 Each ten seconds: pages visited, CPU time, resident memory, open descriptors, bytes of the job folder, and how late the
-event loop was when it was to run each 20 ms (the most, and the 99.9th percentile). And of what the memory is made: known
-URLs, page records and hosts in memory, what RocksDB says that its cache and write buffers take, Python's objects and the
-arenas that these are in, and the heap of the C library, in which RocksDB and large objects are. At the end the audit of the store.
+event loop was when it was to run each 20 ms (the most, and the 99.9th percentile). At the end the audit of the store.
 
 "Flat" compares the last fifth of the samples with the second fifth, when the caches are full.
 
@@ -22,49 +16,33 @@ Exit status: 0 if the audit holds and nothing grew, 1 if not.
 
 from __future__ import annotations
 
-import csv
-import ctypes
 import logging
-import os
 import random
-import re
 import sys
-import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractContextManager, nullcontext
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, ClassVar
 
 import options
-from options import Among
 from scrapy import Request, Spider, signals
 from scrapy.core.downloader.handlers.base import BaseDownloadHandler
 from scrapy.crawler import AsyncCrawlerProcess, Crawler
 from scrapy.http import HtmlResponse, Response, TextResponse
 
-from scrapy_aopic import Links, Scheduler
+from scrapy_aopic import Links
 from scrapy_aopic.core.audit import audit
 from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.storage import open_snapshot
-from scrapy_aopic.storage.rocksdb import RocksStore
 
 sys.path.insert(0, str(Path(__file__).with_name("bench")))
-import spiders
-from crawls import served
 from measure import descriptors, disk_bytes, resident
 
 EVERY, TICK = 10.0, 0.02
 LINKS = 10
 PAGE = 2000
 FIELDS = ["seconds", "pages", "cpu", "memory", "descriptors", "disk", "lag_max", "lag_999"]
-PARTS = ["urls", "records", "hosts", "cache", "buffers", "python", "arenas", "heap", "free"]
-"""Of the memory: known URLs; page records and hosts that are kept; MB of RocksDB's cache, of its write buffers, of Python's
-objects and of the arenas that these are in; MB that the C library has given away, and that it keeps."""
-
-WEBS: dict[str, dict[str, Any]] = {"mature": {"new": None}, "fresh": {"new": 38, "has_queries": True}}
-"""How the webs differ that another process serves; see :class:`webs.Web`."""
 
 
 class Endless:
@@ -139,82 +117,6 @@ class Soak(Spider):
         yield Links(response)
 
 
-class _Heap(ctypes.Structure):
-    """What ``mallinfo2`` of glibc returns."""
-
-    _fields_ = [
-        (name, ctypes.c_size_t)
-        for name in (
-            "arena",
-            "ordblks",
-            "smblks",
-            "hblks",
-            "hblkhd",
-            "usmblks",
-            "fsmblks",
-            "uordblks",
-            "fordblks",
-            "keepcost",
-        )
-    ]
-
-
-def heap() -> tuple[int, int]:
-    """Bytes that the C library has given away in this process, and that it keeps; 0 where it does not say."""
-    try:
-        info = ctypes.CDLL(None).mallinfo2
-    except AttributeError:
-        return 0, 0
-    info.restype = _Heap
-    found = info()
-    return found.uordblks + found.hblkhd, found.fordblks
-
-
-def arenas() -> tuple[int, int]:
-    """Bytes of Python's small objects, and of the arenas in which they are; 0 where they are the C library's."""
-    with tempfile.TemporaryFile() as file:
-        stderr = os.dup(2)
-        os.dup2(file.fileno(), 2)
-        try:
-            sys._debugmallocstats()  # prints by itself
-        finally:
-            os.dup2(stderr, 2)
-            os.close(stderr)
-        file.seek(0)
-        said = file.read().decode()
-    found = [
-        re.search(pattern, said)
-        for pattern in (r"bytes in allocated blocks\s+=\s+([\d,]+)", r"bytes/arena\s+=\s+([\d,]+)")
-    ]
-    used, taken = (int(each[1].replace(",", "")) if each else 0 for each in found)
-    return used, taken
-
-
-def parts_of(crawler: Crawler) -> dict[str, float]:
-    """What the memory of *crawler* is made of (:data:`PARTS`); nothing once its job is closed."""
-    slot = crawler.engine and crawler.engine._slot
-    assert slot is not None
-    assert isinstance(slot.scheduler, Scheduler)
-    if slot.scheduler.session is None:  # it has closed
-        return {}
-    (opened,) = slot.scheduler.session.job.shards.values()
-    crawl, store = opened.shard, opened.store
-    assert isinstance(store, RocksStore)
-    families = list(store._families.values())
-    cache = families[0].property_int_value("rocksdb.block-cache-usage") or 0  # all families have the same one
-    buffers = sum(family.property_int_value("rocksdb.cur-size-all-mem-tables") or 0 for family in families)
-    counts = crawl.counts
-    return {
-        "urls": counts.queued + counts.visited,
-        "records": len(crawl.pages.table._records),
-        "hosts": len(crawl.frontier.active),
-        **{
-            name: round(size / 1e6, 1)
-            for name, size in zip(PARTS[3:], (cache, buffers, *arenas(), *heap()), strict=True)
-        },
-    }
-
-
 class Samples:
     """An extension that writes down each ten seconds what the process takes."""
 
@@ -254,9 +156,6 @@ class Samples:
         self._late = []
         job = Path(self._crawler.settings["JOBDIR"])
         assert self._crawler.stats is not None
-        parts = parts_of(self._crawler)
-        if not parts:
-            return
         row = {
             "seconds": round(seconds, 1),
             "pages": self._crawler.stats.get_value("response_received_count", 0),
@@ -266,7 +165,6 @@ class Samples:
             "disk": disk_bytes(job),
             "lag_max": round(late[-1], 4),
             "lag_999": round(late[int(len(late) * 0.999)], 4),
-            **parts,
         }
         self.rows.append(row)
         print(*row.values(), sep="\t", flush=True)
@@ -290,15 +188,6 @@ def judge(rows: list[dict[str, float]]) -> list[str]:
                 "lag, 99.9 %, ms": sorted(row["lag_999"] for row in part)[n // 2] * 1e3,
                 "lag, most, ms": max(row["lag_max"] for row in part) * 1e3,
                 "disk, MB": part[-1]["disk"] / 1e6,
-                "known URLs": part[-1]["urls"],
-                "page records": part[-1]["records"],
-                "hosts in memory": part[-1]["hosts"],
-                "RocksDB's cache, MB": part[-1]["cache"],
-                "its write buffers, MB": part[-1]["buffers"],
-                "Python's objects, MB": part[-1]["python"],
-                "their arenas, MB": part[-1]["arenas"],
-                "C heap, MB": part[-1]["heap"],
-                "free in it, MB": part[-1]["free"],
             }
         )
     print("\n| " + " | ".join(table[0]) + " |\n|" + "---|" * len(table[0]))
@@ -316,10 +205,7 @@ def judge(rows: list[dict[str, float]]) -> list[str]:
 
 
 def main() -> int:
-    args = options.read(
-        __doc__, job=Path("soaked"), pages=1_000_000, hosts=20_000, web=Among("endless", ["endless", *WEBS]),
-        csv=Path, every=EVERY, set={},
-    )  # fmt: skip
+    args = options.read(__doc__, job=Path("soaked"), pages=1_000_000, hosts=20_000, every=EVERY)
     process = AsyncCrawlerProcess(
         {
             "ADDONS": {"scrapy_aopic.Addon": 500},
@@ -331,30 +217,15 @@ def main() -> int:
             "ROBOTSTXT_OBEY": True,
             "CONCURRENT_REQUESTS": 100,
             "DOWNLOAD_DELAY": 0,
-            **({} if args.web == "endless" else {"AOPIC_POLITENESS_FACTOR": 0}),
             "LOGSTATS_INTERVAL": 0,
             "TELNETCONSOLE_ENABLED": False,
             "LOG_LEVEL": "WARNING",
-            **args.set,
         }
     )
     logging.getLogger("scrapy.downloadermiddlewares.retry").setLevel(logging.CRITICAL)
-    print(*FIELDS, *PARTS, sep="\t")
-    web: AbstractContextManager[object] = nullcontext()
-    if args.web == "endless":
-        process.crawl(Soak)
-    else:
-        web = served(hosts=args.hosts, links=40, **WEBS[args.web])
-        has_queries = WEBS[args.web].get("has_queries", False)
-        process.crawl(spiders.Batch, hosts=args.hosts, has_queries=has_queries)
-    with web:
-        process.start()
-    rows = Samples.rows
-    if args.csv:
-        with args.csv.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, FIELDS + PARTS)
-            writer.writeheader()
-            writer.writerows(rows)
+    print(*FIELDS, sep="\t")
+    process.crawl(Soak)
+    process.start()
     store = open_snapshot(store_folder(args.job))
     try:
         result = audit(store)
@@ -362,7 +233,7 @@ def main() -> int:
         store.close()
     print(f"\n{result}"[:600])
     failures = [f"the audit: {each}" for each in result.violations[:5]]
-    failures += [f"{name} grew" for name in judge(rows)]
+    failures += [f"{name} grew" for name in judge(Samples.rows)]
     print("; ".join(failures) or "flat, and the audit holds")
     return 1 if failures else 0
 
