@@ -18,7 +18,6 @@ takes the sets of a topic for independent).
 
 from __future__ import annotations
 
-import math
 import random
 import statistics
 import sys
@@ -33,6 +32,7 @@ from focus_webs.simulation import Crawl, Policy, Remembered
 from scrapy_aopic.core.focus.strategies import needs_samples
 from scrapy_aopic.core.focus.topic import Samples, Topic
 from scrapy_aopic.focus.folders import stop_words
+from scrapy_aopic.lab.results import half_width
 
 POLICIES: dict[str, Policy] = {
     "breadth-first": Policy(),
@@ -74,24 +74,9 @@ class Given(NamedTuple):
     seeds: list[int]
 
 
-def t_95(n: int) -> float:
-    """Quantile of Student's t for 95 % intervals with *n* degrees of freedom (Abramowitz and Stegun, 26.7.5)."""
-    z = 1.959964
-    terms = (
-        z,
-        (z**3 + z) / 4,
-        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
-        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
-    )
-    return math.inf if n < 1 else 12.706 if n == 1 else sum(term / n**i for i, term in enumerate(terms))
-
-
 def interval(differences: list[float]) -> str:
-    n = len(differences)
-    if n < 2:
-        return f"{statistics.mean(differences):+.3f} ± ?"
-    half = t_95(n - 1) * statistics.stdev(differences) / math.sqrt(n)
-    return f"{statistics.mean(differences):+.3f} ± {half:.3f}"
+    half = f"{half_width(differences):.3f}" if len(differences) > 1 else "?"
+    return f"{statistics.mean(differences):+.3f} ± {half}"
 
 
 def taught(

@@ -32,19 +32,9 @@ def make_sites(folder: Path, *, sites: int = 3, pages: int = 24) -> None:
     """Sites of HTML pages about what ``benchmarks/focused.py`` looks for."""
     dice = random.Random(1)
     topical = [
-        "authentication",
-        "encryption",
-        "password",
-        "kerberos",
-        "ssl",
-        "certificate",
-        "cipher",
-        "token",
-        "element",
-        "xml",
-        "dtd",
+        "authentication", "encryption", "password", "kerberos", "ssl", "certificate", "cipher", "token", "element", "xml", "dtd",
         "stylesheet",
-    ]
+    ]  # fmt: skip
     for site in range(sites):
         home = folder / f"site{site}"
         home.mkdir(parents=True)

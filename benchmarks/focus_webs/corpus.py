@@ -10,10 +10,9 @@ import sys
 import time
 from array import array
 from collections import deque
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote, urljoin, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 from zlib import crc32
 
 import msgspec
@@ -51,7 +50,6 @@ TUNING = ("security", "databases")
 
 DENSITY, DISTINCT = 0.015, 3
 MOST_LINKS = 150
-HOMES = ("index", "main", "main0000")
 QUOTED = 300
 """Characters of a home page that the portal quotes."""
 
@@ -138,31 +136,6 @@ def _read(folder: Path, most: int) -> list[Any]:
         for p in pages
     ]
     return [rows, found]
-
-
-def by_folder(folder: Path, names: Sequence[str]) -> Web:
-    """The pages of the sites in *folder*, where a page is relevant to a topic if it is in the folder of this name.
-
-    URLs and paths of links say nothing of that. A portal links to the pages that are called as home pages are.
-    """
-    files = sorted(path for path in (folder / "sites").rglob("*.htm*") if path.is_file())
-    number = {str(path.relative_to(folder)): at for at, path in enumerate(files)}
-    pages, homes = [], []
-    for at, path in enumerate(files):
-        tree, here = html.fromstring(path.read_bytes()), f"http://all.test/{path.relative_to(folder)}"
-        base = tree.find(".//base")
-        context = page_context(tree, here, urljoin(here, base.get("href")) if base is not None else here)
-        found = (
-            (number.get(unquote(urlsplit(link).path).lstrip("/")), said)
-            for link, said in context.links.items()
-        )
-        links = [(target, said._replace(path="")) for target, said in found if target is not None]
-        pages.append(leaf(f"http://all.test/{at}", context.text, links, context.parts()))
-        if path.stem in HOMES:
-            homes.append((at, LinkText(context.text[:QUOTED])))
-    pages.append(leaf("http://portal.test/", "All documentation", homes))
-    topics = {name: [*(name in path.parts for path in files), False] for name in names}
-    return Web(pages, {name: (labels, [name]) for name, labels in topics.items()})
 
 
 def _is_relevant(found: list[str], terms: frozenset[str]) -> bool:
