@@ -15,17 +15,12 @@ The copy is looked at (a snapshot and `scrapy aopic check`), opened for writing,
 - reported: a WARNING says that the last commit was left out, and every row is as at the one before;
 - WRONG: rows differ and nothing says so, or something else than a StorageError is raised. There must be none.
 
-With ``--salvage``, half of a table is cut off, a log is cut, or a part of a file is filled with noise, of jobs in one piece and in
-shards. Each is salvaged, and the new job is crawled to its end. WRONG is a page that is known as fetched and fetched again, one that
-is lost in silence, an invariant that does not hold, and a byte that is changed in the damaged job.
-
 A job that was refused or named is salvaged; then everything must hold in the new job.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import random
 import shutil
 import sys
@@ -46,16 +41,13 @@ from scrapy_aopic.core.crawl import Crawl
 from scrapy_aopic.core.frontier.frontier import NotBefore
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.ports import Family, Store
-from scrapy_aopic.core.records import Link, host_key, pack, page_key, unpack_page
+from scrapy_aopic.core.records import Link, host_key, pack, page_key
 from scrapy_aopic.core.revisits import Version
-from scrapy_aopic.core.shard import Shard, ShardId
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.place.folder_place import FolderPlace
 from scrapy_aopic.place.paths import store_folder
 from scrapy_aopic.storage import open_snapshot, open_store
-from scrapy_aopic.storage.redis.sharding import Sharding
 from scrapy_aopic.view.auditing import audit_job
-from scrapy_aopic.web.suffixes import list_name, packed_list, registered_domain
 
 _COMMIT = 100
 STATES = ("closed", "killed", "resumed")
@@ -250,178 +242,8 @@ def salvaged(job: Path) -> bool:
     return audit_job(FolderPlace(new)).holds
 
 
-# -- what is salvaged
-
-
-SHARDS = 3
-
-
-class Truth(NamedTuple):
-    """What is known of a job before it is damaged: keys of pages that were fetched, and of those that only wait."""
-
-    fetched: set[bytes]
-    waiting: set[bytes]
-
-
-def make_in_shards(job: Path, kind: str, pages: int) -> None:
-    """Crawl a job in shards, whose mail is carried by hand, and leave a copy of it in the folder *job*."""
-    place, sharding = FolderPlace(job), Sharding(SHARDS, list_name())
-    dice, now, folders = random.Random(7), 1e9, place.stores(sharding)
-    policy = Policy(domain_of=registered_domain)
-    for folder in folders:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-    stores = [open_store(folder, kind, memory_mb=1) for folder in folders]
-    shards = [Shard(store, policy, now, ShardId(number, SHARDS)) for number, store in enumerate(stores)]
-    shards[0].seed(link(0), now)
-    for step in range(pages // 2):
-        now += 1.0
-        for shard in shards:
-            lease = shard.lease(now)
-            if isinstance(lease, Lease):
-                shard.release(lease, now)
-                shard.settle(lease, [link(dice.randrange(pages)) for _ in range(5)], now)
-        if step % 20 == 0 or step == pages // 2 - 1:
-            for shard, store in zip(shards, stores, strict=True):
-                store.write(shard.take_changes(now, is_clean=True), sync=True)
-                shard.changes_landed()
-            if step % 60 == 0:  # so that letters are on their way at the end
-                for shard in shards:
-                    for to in shard.mail.waiting():
-                        shards[to].receive(shard.mail.letters(to, n=1000), now)
-    for store in stores:
-        store.close()
-    place.write_sharding(sharding, packed_list())
-
-
-def truth_of(stores: list[Store]) -> Truth:
-    """The truth of a job, of which *stores* are all stores; they are closed."""
-    fetched, waiting = set[bytes](), set[bytes]()
-    for store in stores:
-        for key, data in store.scan(Family.PAGES):
-            page = unpack_page(data)
-            (fetched if page.visits else waiting).add(key)
-        store.close()
-    return Truth(fetched, waiting)
-
-
-def go_on(stores: list[Path], known: set[bytes], n_shards: int) -> int:
-    """Crawl what the *stores* of a job hold; returns how many of the *known* pages are fetched again: there must be none."""
-    again = 0
-    for number, folder in enumerate(stores):
-        store, now = open_store(folder, memory_mb=1), 2e9
-        crawl = Shard(store, Policy(domain_of=registered_domain), now, ShardId(number, n_shards))
-        for _ in range(100_000):
-            lease = crawl.lease(now)
-            if isinstance(lease, NotBefore):
-                now = max(now + 0.01, lease.instant)
-            elif isinstance(lease, Lease):
-                again += lease.key in known
-                crawl.release(lease, now)
-                crawl.settle(lease, [], now)
-            else:
-                break
-        assert not crawl.counts.queued, "what waits is fetched in the end"
-        store.write(crawl.take_changes(now, is_clean=True), sync=True)
-        store.close()
-    return again
-
-
-def spoils(job: Path, how: str, case: int) -> str:
-    """Damage a file of the job in the folder *job*; returns what was done to which."""
-    dice = random.Random(f"{how} {case}")
-    files = sorted(path for path in job.rglob("*") if path.is_file() and path.stat().st_size > 500)
-    tables = [path for path in files if path.suffix in (".sst", ".sqlite3")]
-    logs = [path for path in files if path.suffix == ".log" or path.name.endswith("-wal")]
-    path = dice.choice({"half a table": tables, "a log": logs, "noise": [*tables, *logs]}[how])
-    size = path.stat().st_size
-    at = size // 2 if how == "half a table" else dice.randrange(size)
-    if how == "noise":
-        with path.open("r+b") as file:
-            file.seek(at)
-            file.write(dice.randbytes(min(512, size - at)))
-    else:
-        os.truncate(path, at)
-    return f"{path.name} at {at} of {size}"
-
-
-HOWS_OF_SALVAGE = {"half a table": 12, "a log": 12, "noise": 100}
-
-
-def salvage_all(options: Any) -> int:
-    """Damage jobs of each kind, salvage them, go on with them, and print what was kept; returns how much is wrong."""
-    print(
-        "| store | job | damage | cases | fetched pages known | waiting pages kept | fetched again | said |"
-    )
-    print("|---|---|---|---|---|---|---|---|")
-    n_wrong = 0
-    for kind in options.stores:
-        for state in ("closed", "resumed", "shards"):
-            with tempfile.TemporaryDirectory() as temporary:
-                n_wrong += _salvage_kind(Path(temporary), kind, state, options)
-    return n_wrong
-
-
-def _salvage_kind(folder: Path, kind: str, state: str, options: Any) -> int:
-    whole, job, n_wrong = folder / "whole", folder / "job", 0
-    if state == "shards":
-        make_in_shards(whole, kind, options.pages)
-    else:
-        whole.mkdir()
-        make(store_folder(whole), kind, options.pages, state)
-    shutil.copytree(whole, job)
-    truth = truth_of(FolderPlace(job).open_snapshots())
-    for how, n in HOWS_OF_SALVAGE.items():
-        if how == "a log" and state != "resumed":
-            continue
-        sums, n_cases = Counter[str](), max(1, n * (options.cases or 1) // 2)
-        for case in range(n_cases):
-            shutil.rmtree(job)
-            shutil.copytree(whole, job)
-            where = f"{kind}, {state}, {spoils(job, how, case)}"
-            before = {path: path.read_bytes() for path in job.rglob("*") if path.is_file()}
-            new = folder / "new"
-            shutil.rmtree(new, ignore_errors=True)
-            done = salvage_job(FolderPlace(job), new)
-            found = truth_of(FolderPlace(new).open_snapshots())
-            kept, waits = truth.fetched & found.fetched, truth.waiting & found.waiting
-            place = FolderPlace(new)
-            folders = place.stores(place.read_sharding())
-            again = go_on(folders, found.fetched, len(folders))
-            holds = audit_job(place).violations
-            is_said = any(
-                each.reason
-                or each.gaps
-                or each.missing != 0
-                or each.unrequested
-                or each.uncertain
-                or each.unnamed
-                for each in done.values()
-            )
-            lost = len(truth.fetched) + len(truth.waiting) - len(kept) - len(waits)
-            unchanged = before == {path: path.read_bytes() for path in job.rglob("*") if path.is_file()}
-            if again or holds or not unchanged or (lost and not is_said):
-                n_wrong += 1
-                sys.stderr.write(
-                    f"{where}: again {again}, lost {lost}, said {is_said}, {unchanged}, {holds}\n"
-                )
-            sums.update(
-                fetched=len(kept), waiting=len(waits), again=len(truth.fetched & found.waiting), said=is_said
-            )
-        print(
-            f"| {kind} | {state} | {how} | {n_cases} | {sums['fetched'] / n_cases / len(truth.fetched):.1%} "
-            f"| {sums['waiting'] / n_cases / max(len(truth.waiting), 1):.1%} "
-            f"| {sums['again'] / n_cases / len(truth.fetched):.1%} | {sums['said']} |",
-            flush=True,
-        )
-    return n_wrong
-
-
 def main() -> int:
-    args = options.read(
-        __doc__, cases=2, pages=3000, rng=1, stores=["rocksdb", "sqlite"], sample=int, salvage=False
-    )
-    if args.salvage:
-        return 1 if salvage_all(args) else 0
+    args = options.read(__doc__, cases=2, pages=3000, rng=1, stores=["rocksdb", "sqlite"], sample=int)
     warnings = Warnings()
     logging.getLogger("scrapy_aopic").addHandler(warnings)
     logging.getLogger("scrapy_aopic").propagate = False

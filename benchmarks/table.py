@@ -59,7 +59,6 @@ TABLE: dict[str, Benchmark] = {
     "politeness": Benchmark("a crawl judged by the servers' logs", "evidence.md", "--kills 1 --after 2 --size 0.02", 50),
     "hostile_pages": Benchmark("what pages that are hard to read take from a good host beside them", "evidence.md", "--kinds 'of ten' --scale 0.01 --seconds 1 --evil 1", 20),
     "kills": Benchmark("kills at random moments", "evidence.md", "--kills 2 --kills-per-job 2 --pages 100", 15),
-    "races": Benchmark("processes that run into each other at one job", "evidence.md", "--rounds 1 --pages 200", 10),
     "power": Benchmark("what is left after a power failure", "evidence.md", "--states 4 --stores sqlite", 15, needs="strace"),
     "damage": Benchmark("damaged files of a store", "evidence.md", "--cases 1 --pages 200 --stores sqlite --sample 4", 15),
     "soak": Benchmark("whether anything grows in a long crawl", "measurements.md", "--job soaked --pages 300 --hosts 50 --every 0.04", 15),

@@ -18,7 +18,7 @@ import order
 import record
 from table import HERE, NEEDS, TABLE, script_of
 
-ELSEWHERE = {"damage", "kills", "power", "races"}
+ELSEWHERE = {"damage", "kills", "power"}
 """Those that tests in ``tests/crash`` run in a short form."""
 
 HELPERS = {"made_up", "options", "record", "runner", "table"}

@@ -1,4 +1,4 @@
-"""A little of what the audits among the benchmarks do by the hundred: kills, races, failures of the power, damage."""
+"""A little of what the audits among the benchmarks do by the hundred: kills, failures of the power, damage."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 AUDITS = {
     "kills.py": ([f"--kills {n} --kills-per-job 4 --pages 300" for n in (4, 8)], "0 wrong\n"),
-    "races.py": ([f"--rounds {n} --seed 7 --pages 5000" for n in (6, 22)], "0 wrong\n"),
     "power.py": ([f"--states {n} --stores {kind}" for n in (8, 25) for kind in ("rocksdb", "sqlite")], "0 wrong\n"),
     "damage.py": ([f"--sample {n} --stores {kind} --pages 300" for n in (5, 20) for kind in ("rocksdb", "sqlite")], "\n"),
 }  # fmt: skip
