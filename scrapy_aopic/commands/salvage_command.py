@@ -6,6 +6,8 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from scrapy.exceptions import UsageError
+
 from scrapy_aopic.view.output import write
 
 from .common import add_jobdir
@@ -24,16 +26,26 @@ MEANING = (
 def add_options(parser: argparse.ArgumentParser) -> None:
     add_jobdir(parser)
     parser.add_argument("new", metavar="NEW", type=Path, help="folder to make, the JOBDIR of the new job")
+    parser.add_argument(
+        "--shards",
+        metavar="N",
+        type=int,
+        default=1,
+        help="cut a job that is in one piece, damaged or not, into so many, so that several workers can go on with it",
+    )
 
 
 def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
     from scrapy_aopic.copies.salvaging import salvage_job
     from scrapy_aopic.place.folder_place import FolderPlace
     from scrapy_aopic.settings import read_policy
+    from scrapy_aopic.storage.address import MAX_SHARDS
     from scrapy_aopic.view.text_report import format_salvage
 
+    if not 1 <= opts.shards <= MAX_SHARDS:
+        raise UsageError(f"--shards ({opts.shards}) must be 1 to {MAX_SHARDS}")
     order = read_policy(settings).order
-    found = salvage_job(opts.jobdir, opts.new, order, progress=True)
+    found = salvage_job(opts.jobdir, opts.new, order, shards=opts.shards, progress=True)
     for number, each in found.items():
         write(format_salvage(each, f"Shard {number}: " if len(found) > 1 else ""))
     if (part := FolderPlace(opts.new).read_part()) is not None:
@@ -43,5 +55,6 @@ def run(opts: argparse.Namespace, settings: BaseSettings) -> int:
     elif len(found) > 1:
         write(f"To go on: scrapy aopic move {opts.new} redis://HOST:PORT/DATABASE#KEY, with a new KEY.")
     else:
-        write(f"To go on: the same crawl with JOBDIR={opts.new}.")
+        workers = ", and AOPIC_WORKERS or --workers" if opts.shards > 1 else ""
+        write(f"To go on: the same crawl with JOBDIR={opts.new}{workers}.")
     return 0

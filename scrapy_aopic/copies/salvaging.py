@@ -12,7 +12,8 @@ the others know of them (:mod:`scrapy_aopic.core.shards.rebuilt_mail`), but with
 from __future__ import annotations
 
 import shutil
-from contextlib import closing
+from collections import Counter
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -23,16 +24,19 @@ from scrapy_aopic.core.layout import CLOCK_KEY, SHARD, TOTALS_KEY, Family
 from scrapy_aopic.core.order import Aopic, Order, order_name
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.records import NO_RECORD, pack
-from scrapy_aopic.core.salvage import Salvage, Salvaged
-from scrapy_aopic.core.shards.cut import WHOLE
+from scrapy_aopic.core.salvage import Salvage, Salvaged, together
+from scrapy_aopic.core.shards.cut import WHOLE, ShardId
+from scrapy_aopic.core.splitting import split
 from scrapy_aopic.exceptions import ANY_ERROR, StorageError
 from scrapy_aopic.job.clock import JobClock, read_mark
 from scrapy_aopic.place.cutting import check_suffixes
 from scrapy_aopic.place.folder_place import FolderPart, FolderPlace
 from scrapy_aopic.storage import arrange, finish_store, make_store
 from scrapy_aopic.storage.homes import new_name
+from scrapy_aopic.storage.opening import Damaged
+from scrapy_aopic.storage.redis.sharding import Sharding
 from scrapy_aopic.web.request_rows import IN_MEMORY, SLOT, url_of, values_of, waits_for
-from scrapy_aopic.web.suffixes import registered_domain
+from scrapy_aopic.web.suffixes import list_name, packed_list, registered_domain
 
 from .backing_up import check_job, copy_beside, making
 
@@ -40,27 +44,27 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from scrapy_aopic.core.shard import ShardId
     from scrapy_aopic.place.place import Place
-    from scrapy_aopic.storage.opening import Damaged
 
 
 _DEFAULT = Aopic()
 
 
 def salvage_job(
-    source: Place, target: Path, order: Order = _DEFAULT, *, progress: bool = False
+    source: Place, target: Path, order: Order = _DEFAULT, *, shards: int = 1, progress: bool = False
 ) -> dict[int, Salvaged]:
     """Make a new job in the folder *target*, which must not exist, with what is left of the one at *source*.
 
     Args:
         order: That of the job, if it is none of this package or its name is lost.
+        shards: How many the new job has, if the one at *source* is in one piece.
 
     Returns:
-        What was read of each shard, by number; that of a job in one piece is 0.
+        What was read of each shard, by number; of a job in one piece, all under 0.
 
     Raises:
-        StorageError: If a crawl has the job open, there is none, nothing of it can be opened, or *target* cannot be made.
+        StorageError: If a crawl has the job open, there is none, nothing of it can be opened, it cannot be cut, or *target* cannot
+            be made.
     """
     from tqdm import tqdm  # noqa: PLC0415  (only when a line may be shown)
 
@@ -69,6 +73,14 @@ def salvage_job(
     sharding = source.read_sharding()
     if sharding is not None:
         check_suffixes(source, sharding)
+    if shards > 1:
+        if sharding is not None:
+            raise StorageError(
+                f"The job in {source} has {sharding.shards} shards already, which is as many as it will have. Nothing was changed."
+            )
+        sharding, suffixes = Sharding(shards, list_name()), packed_list()
+    elif sharding is not None:
+        suffixes = source.read_suffixes()
     found: dict[int, Salvaged] = {}
     with (
         making(target, "salvage") as where,
@@ -77,21 +89,45 @@ def salvage_job(
         new = FolderPlace(where)
         copy_beside(source, new)
         copies = where / "damaged"
-        with source.opening_damaged(copies) as stores:
-            for shard, damaged in stores:
+        with source.opening_damaged(copies) as stores, ExitStack() as opened:
+            cut = shards > 1 and _cut(stores[0][1], copies / "cut", shards, opened, line.update)
+            for shard, damaged in cut or stores:
                 folder = new.stores(sharding)[shard.number]
                 folder.parent.mkdir(parents=True, exist_ok=True)
-                found[shard.number] = _salvage_store(damaged, folder, order, shard, line.update)
+                found[shard.number] = _salvage_store(damaged, folder, order, shard, line.update, cut=shards)
         shutil.rmtree(copies)
         if part is not None:
             new.write_part(FolderPart(new_name(), part.job))
         if sharding is not None:
-            new.write_sharding(sharding, source.read_suffixes())
-    return found
+            new.write_sharding(sharding, suffixes)
+    return found if shards == 1 else {0: together(found.values())}
+
+
+def _cut(
+    damaged: Damaged, folder: Path, n: int, opened: ExitStack, progress: Callable[[int], object]
+) -> list[tuple[ShardId, Damaged]]:
+    """Divide the rows of a store among *n* in *folder*, which *opened* closes."""
+    parts = []
+    for number in range(n):
+        path = folder / str(number)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        store = make_store(path, damaged.kind)
+        opened.callback(store.close)
+        parts.append((ShardId(number, n), Damaged(store, damaged.kind)))
+    source = DamagedStore(damaged.store)
+    split(source, [part.store for _, part in parts], registered_domain, progress)
+    first = parts[0][1]._replace(reason=damaged.reason, gaps=Counter(damaged.gaps) + Counter(source.gaps))
+    return [(parts[0][0], first), *parts[1:]]
 
 
 def _salvage_store(
-    damaged: Damaged, folder: Path, order: Order, shard: ShardId, progress: Callable[[int], object]
+    damaged: Damaged,
+    folder: Path,
+    order: Order,
+    shard: ShardId,
+    progress: Callable[[int], object],
+    *,
+    cut: int = 1,
 ) -> Salvaged:
     """Make a new store in *folder* with what is left of a *damaged* one."""
     source = DamagedStore(damaged.store)
@@ -108,9 +144,11 @@ def _salvage_store(
             f"The job was crawled in the order {name}, which is none of this package: name its class with -s AOPIC_ORDER=."
         )
     policy = Policy(order=own, domain_of=registered_domain, waits_for=waits_for)
+    if shard.of > 1 and (why := policy.why_not_in_shards):
+        raise StorageError(f"The job cannot be cut: {why}")
     clock = _clock_of(source)
     with closing(make_store(folder, damaged.kind)) as store:
-        work = Salvage(source, store, policy, clock(), saved=saved, host_of=host_of, shard=shard)
+        work = Salvage(source, store, policy, clock(), saved=saved, host_of=host_of, shard=shard, cut=cut)
         done = work.run(progress)
         store.write({Family.META: {CLOCK_KEY: pack(clock.mark())}}, sync=True)
         arrange(store)

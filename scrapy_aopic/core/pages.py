@@ -540,8 +540,8 @@ class Pages:
     def take_over(self, link: Link, known: Page, now: float) -> None:
         """Let the page of *link* wait, or be fetched, as another job did, whose record of it is *known*; it is not known here.
 
-        It gets the cash of *known*, if it waits, out of the virtual page, and no history. One that was fetched needs no request,
-        but is not revisited without.
+        It gets the cash of *known*, if it waits, out of the virtual page, and its history if it was visited. One that was fetched
+        needs no request, but is not revisited without.
         """
         key, ledger = link.key, self._ledger
         page = replace(known, cash=0, history=0, visits=0, marks=(), visited_turn=0.0, changes=None)
@@ -550,6 +550,7 @@ class Pages:
         ledger.admit(page)
         if known.visits or known.state != QUEUED:
             ledger.visit(page, 0, (), 0, now)
+            ledger.inherit(page, 0, known.history)
             page.visited_at = known.visited_at
             page.lowered = page.branch = 0
             self._frontier.count_of(key[:HOST_BYTES])

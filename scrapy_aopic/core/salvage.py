@@ -1,7 +1,7 @@
 """Begins a new job with all that can be read of a damaged one.
 
 Rule 1: the new job keeps its own books. Pages come in by its crawl (:meth:`.crawl.Crawl.take_over`), so queue rows, places of
-hosts, counts and cash are right whatever was lost. Exact cash, histories and merges of pages are not kept.
+hosts, counts and cash are right whatever was lost. Cash and histories keep their proportions; merges of pages are not kept.
 
 Rule 2: a page that was fetched is known as fetched, even if its request is lost. If its record is lost, its queue row says whether
 it waits: a page without one was fetched, provided that there are as many queue rows as the totals say. If that is not certain, it
@@ -27,6 +27,7 @@ from .counters import Counters
 from .domain import pack_domain, unpack_domain
 from .duplicates import pages_of
 from .layout import Family
+from .ledger import TOTAL
 from .records import HOST_BYTES, NO_RECORD, PAGE_BYTES, QUEUED, VISITED, HostRecord, Link, Page, host_key
 from .shard import Shard, ShardId
 from .shards.cut import Cut
@@ -79,6 +80,26 @@ class Salvaged:
     gaps: dict[str, int] = field(default_factory=dict)
     reason: str = ""
 
+    @property
+    def pages(self) -> int:
+        """Pages that were known, in whatever state they are now."""
+        return self.waiting + self.fetched + self.unrequested + self.unnamed
+
+
+def together(shards: Iterable[Salvaged]) -> Salvaged:
+    """What was read of a job that was cut into *shards*, each of which misses the pages of all others."""
+    whole, expected = Salvaged(), list[int | None]()
+    for each in shards:
+        expected.append(None if each.missing is None else each.missing + each.pages)
+        for name in ("waiting", "fetched", "hosts", "uncertain", "letters", "unrequested", "unnamed"):
+            setattr(whole, name, getattr(whole, name) + getattr(each, name))
+        for family, n in each.gaps.items():
+            whole.gaps[family] = whole.gaps.get(family, 0) + n
+        whole.reason = whole.reason or each.reason
+    known = [n for n in expected if n is not None]
+    whole.missing = max(max(known) - whole.pages, 0) if known else None
+    return whole
+
 
 class Salvage:
     """Writes a new job with what can be read of *source* to *target*, which is empty.
@@ -89,6 +110,7 @@ class Salvage:
         saved: The totals in *source*; ``None`` if they are lost.
         host_of: Name of the host of a request, for hosts whose record is lost.
         shard: Which shard of a job it is.
+        cut: Into how many shards the job of *source* was cut, of which each has as much cash as that job.
     """
 
     def __init__(
@@ -101,11 +123,13 @@ class Salvage:
         saved: CrawlTotals | None,
         host_of: Callable[[bytes], str],
         shard: ShardId,
+        cut: int = 1,
     ) -> None:
         self._source, self._target, self._now, self._saved = source, target, now, saved
         self._host_of = host_of
         self._of, self._domain_of = shard.of, policy.domain_of
-        self._cash = 0
+        self._cash = self._held = 0
+        self._cut: float = cut
         self._unrecorded: dict[bytes, str] = {}  # with the names of their hosts
         self._result = Salvaged()
         self._seeds = 0
@@ -128,6 +152,7 @@ class Salvage:
             for host in walk.each_host(source, walk.each_page(source, progress)):
                 self._take_host(host, is_waiting=is_waiting)
             self._take_unrecorded(is_waiting=is_waiting)
+            self._cut = min(self._cut, TOTAL / max(self._held, 1))
         for key, value in source.scan(Family.META):
             if key[:1] == layout.OUTBOX:
                 self._take_letter(int.from_bytes(key[1:3], "big"), value)
@@ -138,8 +163,7 @@ class Salvage:
         result.hosts = self._crawl.counts.hosts
         result.gaps = {family.name: n for family, n in source.gaps.items()}
         if self._saved is not None:
-            found = result.waiting + result.fetched + result.unrequested + result.unnamed
-            result.missing = max(self._saved.pages - found, 0)
+            result.missing = max(self._saved.pages - result.pages, 0)
         return result
 
     def _copy(self, family: Family, rows: Iterable[tuple[bytes, bytes]]) -> None:
@@ -188,16 +212,20 @@ class Salvage:
                 continue
             if page.state == QUEUED and not request and page.visits:
                 page = replace(page, state=VISITED)  # noqa: PLW2901
+            # Half of its cash: what a shard has sent and received is not known for certain.
+            owed = self._saved.ledger.owed(page) if self._saved is not None else 0
+            cash = max(page.cash + owed, 0)
             if (page.state == QUEUED) != is_waiting:
+                self._held += cash
                 continue
             if host is None:
                 self._result.unnamed += 1
             elif is_waiting and not request:
                 self._result.unrequested += 1
             else:
-                # Half of its cash: what a shard has sent and received is not known for certain.
-                owed = self._saved.ledger.owed(page) if self._saved is not None else 0
-                self._take(key, replace(page, cash=max(page.cash + owed, 0) // 2), request, host.name)
+                history = page.history + (0 if is_waiting else cash)
+                known = replace(page, cash=int(cash * self._cut / 2), history=int(history * self._cut / 2))
+                self._take(key, known, request, host.name)
 
     def _take_unrecorded(self, *, is_waiting: bool) -> None:
         """Take over those pages that wait, or do not, of which the requests are left, but not the records (rule 2)."""

@@ -195,8 +195,8 @@ class OpenJob:
             if exists(store_folder(folder)):
                 raise StorageError(
                     f"The job in {folder} is in one piece, because it began with one worker, and is crawled by one: leave out "
-                    "AOPIC_WORKERS (--workers), or begin another job with another JOBDIR, to which 'scrapy aopic seed' gives the pages "
-                    "that 'scrapy aopic export' lists here, those that were visited with --fetched. Nothing was changed."
+                    "AOPIC_WORKERS (--workers), or cut it first: 'scrapy aopic salvage --shards 16' makes a copy in another JOBDIR, with "
+                    "which several go on. Nothing was changed."
                 )
             return number
         return int(self._folders > 0 or FolderPlace(folder).read_sharding() is not None)

@@ -15,15 +15,17 @@ from scrapy_aopic.core.crawl_totals import read_damaged_totals
 from scrapy_aopic.core.damaged import DamagedStore
 from scrapy_aopic.core.duplicates import text_of
 from scrapy_aopic.core.frontier.frontier import NotBefore
-from scrapy_aopic.core.layout import DIRECTORIES, TOTALS_KEY
+from scrapy_aopic.core.layout import DIRECTORIES, SHARES, TOTALS_KEY
 from scrapy_aopic.core.ledger import TOTAL
 from scrapy_aopic.core.policy import Policy
 from scrapy_aopic.core.politeness import Outcome, TransferResult
 from scrapy_aopic.core.ports import Family, Store
 from scrapy_aopic.core.records import HOST_BYTES, Page, PageState, host_key, unpack_host
 from scrapy_aopic.core.revisits import Recrawl, Version
-from scrapy_aopic.core.salvage import Salvage, Salvaged
-from scrapy_aopic.core.shards.cut import WHOLE
+from scrapy_aopic.core.salvage import Salvage, Salvaged, together
+from scrapy_aopic.core.shards.all_shards import audit_shards
+from scrapy_aopic.core.shards.cut import WHOLE, Cut, ShardId
+from scrapy_aopic.core.splitting import split
 from scrapy_aopic.core.walk import read_page
 from scrapy_aopic.exceptions import StorageError
 from scrapy_aopic.storage.memory import MemoryStore
@@ -88,6 +90,56 @@ def salvaged(damaged: Store) -> tuple[MemoryStore, Salvaged]:
     host_of = lambda request: request.split(b"/")[0].decode()
     work = Salvage(source, target, POLICY, NOW + 100, saved=saved, host_of=host_of, shard=WHOLE)
     return target, work.run()
+
+
+def cut(damaged: Store, n: int) -> tuple[list[MemoryStore], Salvaged]:
+    """The same in *n* shards."""
+    source, parts, targets = DamagedStore(damaged), *[[MemoryStore() for _ in range(n)] for _ in range(2)]
+    split(source, parts, POLICY.domain_of)
+    saved = read_damaged_totals(source.get_many(Family.META, (TOTALS_KEY,))[0])
+    host_of = lambda request: request.split(b"/")[0].decode()
+    found = []
+    for number, (part, target) in enumerate(zip(parts, targets, strict=True)):
+        shard = ShardId(number, n)
+        work = Salvage(
+            DamagedStore(part), target, POLICY, NOW + 100, saved=saved, host_of=host_of, shard=shard, cut=n
+        )
+        found.append(work.run())
+    return targets, together(found)
+
+
+@pytest.mark.crossed
+@pytest.mark.parametrize("recrawl", [False, True], ids=["once", "recrawl"])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_what_is_left_is_cut_into_whole_shards_with_all_that_one_piece_would_have(damage, *, recrawl):
+    store = make(recrawl=recrawl)
+    DAMAGES[damage](store)
+    hosts = {key for key, _ in store.scan(Family.HOSTS)}
+    whole, one = salvaged(store)
+    shards, result = cut(store, 3)
+    assert audit_shards(shards, POLICY.domain_of).violations == []
+    found: dict[bytes, Page] = {}
+    for number, shard in enumerate(shards):
+        books = audit(shard)
+        assert (books.violations, books.cash + books.virtual) == ([], TOTAL)
+        own = Cut(ShardId(number, 3), POLICY.domain_of)
+        names = [unpack_host(data).name for _, data in shard.scan(Family.HOSTS)]
+        assert all(own.of_host(name) == number for name in names)
+        found |= pages_of(shard)
+    in_one = {key: page for key, page in pages_of(whole).items() if key[:HOST_BYTES] in hosts}
+    assert found.keys() == in_one.keys()
+    waits = {key for key, page in found.items() if page.state == PageState.QUEUED}
+    waits_in_one = {key for key, page in in_one.items() if page.state == PageState.QUEUED}
+    assert waits >= waits_in_one
+    assert len(waits - waits_in_one) <= result.uncertain, "what waits is counted for the whole job only"
+    if damage == "none":
+        assert result == one
+        for family in (Family.ROBOTS, Family.REQUESTS):
+            assert sorted(row for shard in shards for row in shard.scan(family)) == [*whole.scan(family)]
+        for shard in shards[1:]:
+            shards[0].write({Family.CONTENT: dict(shard.scan(Family.CONTENT))}, sync=True)
+        wanted = [row for row in whole.scan(Family.CONTENT) if row[0][:1] != SHARES]
+        assert [*shards[0].scan(Family.CONTENT)] == wanted
 
 
 def crawl_on(store: MemoryStore) -> set[bytes]:

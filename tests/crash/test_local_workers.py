@@ -11,17 +11,23 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from demo_web.server import Running, Server
 from support import processes
+from support.commands import said
 from support.killed_crawl import FACTOR, N_HOSTS, N_PAGES, answer, check_log, command
 from support.workers import DEADLINE, check_views
 
+from scrapy_aopic.core.crawl_totals import read_totals
+from scrapy_aopic.core.ledger import TOTAL
+from scrapy_aopic.core.ports import Family
+from scrapy_aopic.core.records import QUEUED, unpack_page
 from scrapy_aopic.place.folder_place import FolderPlace
+from scrapy_aopic.view.auditing import audit_job
 from scrapy_aopic.view.shard_states import read_states
 
 pytestmark = pytest.mark.slow
@@ -58,12 +64,12 @@ class Crawl:
         self._folder = folder
         self._log = folder / "log"
 
-    def start(self, *options: str, workers: int = 2) -> None:
+    def start(self, *options: str, workers: int = 2, shards: int = SHARDS) -> None:
         """Start the command."""
         (self._folder / "seeds.txt").write_text("http://h0.test/0\nhttp://h1.test/1\n")
         line = [
-            sys.executable, "-m", "scrapy", "aopic", "crawl", "seeds.txt", "--contact", "a@example.org", "--job", "job",
-            "--workers", str(workers), "-o", "items.jsonl", "-s", f"AOPIC_SHARDS={SHARDS}", "-s", "AOPIC_DURABILITY=50",
+            sys.executable, "-m", "scrapy", "aopic", "crawl", "seeds.txt", "--contact", "a@example.org", "--job", str(self.job),
+            "--workers", str(workers), "-o", "items.jsonl", "-s", f"AOPIC_SHARDS={shards}", "-s", "AOPIC_DURABILITY=50",
             "-s", f"AOPIC_POLITENESS_FACTOR={FACTOR}", "-s", "LOG_LEVEL=INFO", *options,
         ]  # fmt: skip
         env = {**os.environ, "http_proxy": self.web.url, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -142,6 +148,24 @@ def crawl(folder: Path, delay: float = 0.005) -> Iterator[Crawl]:
                 begun.process.wait()
                 for pid in pids:
                     begun.kill(pid)
+
+
+Pages = dict[bytes, tuple[int, int]]
+
+
+def fetched_and_waiting(job: FolderPlace) -> tuple[Pages, Pages]:
+    """The pages of *job* that were fetched, and those that wait: shard and weight by key."""
+    fetched, waiting = Pages(), Pages()
+    with ExitStack() as opened:
+        for number, store in enumerate(job.open_snapshots()):
+            opened.callback(store.close)
+            totals = read_totals(store)
+            assert totals is not None
+            for key, data in store.scan(Family.PAGES):
+                page = unpack_page(data)
+                of = waiting if page.state == QUEUED else fetched
+                of[key] = number, totals.estimate().weight(page)
+    return fetched, waiting
 
 
 def test_workers_that_are_killed_are_replaced_and_nothing_is_lost(tmp_path):
@@ -232,6 +256,36 @@ def test_scrapys_own_commands_start_workers_and_other_formats_get_parts(tmp_path
         begun.start_spider(**{**settings, "AOPIC_STORE": "memory"})
         assert begun.end() == 1
         assert "starts workers that share a job folder, and AOPIC_STORE is" in begun.said
+
+
+def test_a_job_in_one_piece_is_cut_and_goes_on_with_several_workers(tmp_path):
+    with crawl(tmp_path) as begun:
+        begun.start("--pages", "120", workers=1, shards=1)
+        assert begun.end() == 0
+        known, waits = fetched_and_waiting(begun.job)
+        begun.start(workers=2)
+        assert begun.end() == 1
+        assert "salvage --shards 16" in begun.said, "the way out"
+        old, begun.job = begun.job, FolderPlace(tmp_path / "cut")
+        text = said(tmp_path, "salvage", old, begun.job, "--shards", SHARDS)
+        assert f"{len(waits)} pages wait and {len(known)} are known as fetched, on {N_HOSTS} hosts." in text
+        assert (
+            "Lost: 0 that waited, whose requests are gone; 0 of hosts whose names are gone; 0 of which"
+            in text
+        )
+        assert f"JOBDIR={begun.job}, and AOPIC_WORKERS or --workers" in text
+        now_known, now_wait = fetched_and_waiting(begun.job)
+        assert (now_known.keys(), now_wait.keys()) == (known.keys(), waits.keys())
+        for number in range(SHARDS):  # what is worth more than another page of its shard still is
+            times = [
+                now_wait[key][1] / cash for key, (_, cash) in waits.items() if now_wait[key][0] == number
+            ]
+            assert max(times) - min(times) < 1e-3
+        found = audit_job(begun.job)
+        assert (found.violations, found.cash + found.virtual) == ([], SHARDS * TOTAL)
+        begun.start(workers=2)
+        assert begun.end() == 0
+        begun.check()
 
 
 def test_a_round_by_several_workers_visits_each_page_once_more(tmp_path):

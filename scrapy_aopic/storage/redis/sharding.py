@@ -106,7 +106,7 @@ def begin(
             if head:
                 raise StorageError(
                     f"The job in {address} is in one piece, and AOPIC_SHARDS is now {sharding.shards}: set AOPIC_SHARDS back to 1, "
-                    "or begin another job with another AOPIC_REDIS_KEY. Nothing was changed."
+                    "cut it with 'scrapy aopic salvage --shards', or begin another job with another AOPIC_REDIS_KEY. Nothing was changed."
                 )
             connection.ask((b"SET", beginning, token, b"NX", b"PX", round(_BEGIN * 1000)))
             owner, found = connection.ask((b"GET", beginning), (b"GET", sharding_key))
